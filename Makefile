@@ -1,0 +1,35 @@
+# Two commands matter: `make demo` and `make test`. Each makes .venv on first use; the rest is for maintainers.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: demo test test-all tunnels clean
+
+demo: $(READY)
+	$(BIN)/interp run
+
+test: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+	$(BIN)/pytest -m "not slow"
+
+test-all: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+	$(BIN)/pytest
+
+tunnels: $(READY)
+	$(BIN)/python -m wind_tunnels rebuild
+
+# torch is installed by its exact version: that finds a CPU build where one is at hand, a bare `torch` does not.
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "interp needs Python 3.11 or newer: make PYTHON=python3.11")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check torch==2.13.0
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	touch $(READY)
+
+clean:
+	rm -rf .venv runs dist .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,160 @@
+"""The seam: one attention function registered with transformers that every layer of every supported family passes.
+
+While a model is being listened to, its attention modules call `_seam` instead of their kernel. Listeners see queries,
+keys and values per head, after rotary embedding and before grouped heads are repeated, may replace them, and see or
+replace the head outputs; the attention itself is left to the fast kernel. Leaving restores the model exactly.
+"""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from interp.errors import InterpError, ModelError
+from interp.model import Model
+from interp.pattern import BLOCK, AttentionCall, pattern_rows
+
+SEAM = "interp"
+
+_HARMLESS = frozenset(
+    {"position_ids", "use_cache", "cache_position", "output_attentions", "position_embeddings", "sliding_window",
+     "is_causal", "past_key_values", "layer_past"}
+)  # fmt: skip
+"""Keywords that do not change the mathematics here; a window is already in the mask."""
+
+
+class Listener:
+    """Hears every layer of a forward pass. Both methods may leave everything as it is."""
+
+    def before(self, call: AttentionCall) -> None:
+        """Queries, keys and values of one layer; replacing `call.q`, `call.k` or `call.v` edits the model."""
+
+    def after(self, call: AttentionCall, z: torch.Tensor) -> torch.Tensor:
+        """Head outputs `[batch, pos, head, d_head]`, before the output projection; what is returned is used."""
+        return z
+
+
+@dataclass
+class _Ear:
+    """Who listens to one attention module, from which thread."""
+
+    layer: int
+    thread: int
+    listeners: list[Listener] = field(default_factory=list)
+
+
+_EARS: WeakKeyDictionary[torch.nn.Module, _Ear] = WeakKeyDictionary()
+_ENTERING = threading.Lock()
+
+
+@contextmanager
+def listening(model: Model, *listeners: Listener) -> Iterator[None]:
+    """Let listeners hear `model` until the block is left, however it is left.
+
+    Blocks of one thread may be nested: earlier listeners act first. A second thread on the same model is refused.
+    """
+    if not listeners:
+        raise ValueError("nobody to listen")
+    modules = model.family.attention_modules(model.module)
+    _enter(model, modules, listeners)
+    try:
+        with attention_function(model, SEAM):
+            yield
+    finally:
+        _leave(modules, listeners)
+
+
+@contextmanager
+def attention_function(model: Model, name: str) -> Iterator[None]:
+    """Let `model` use another registered attention function (`eager`, say) until the block is left."""
+    modules: list[Any] = list(model.family.attention_modules(model.module))
+    configs = {id(m.config): m.config for m in modules}
+    before = {key: config._attn_implementation for key, config in configs.items()}
+    try:
+        for config in configs.values():
+            config._attn_implementation = name
+        yield
+    finally:
+        for key, config in configs.items():
+            config._attn_implementation = before[key]
+
+
+def _enter(model: Model, modules: list[torch.nn.Module], listeners: tuple[Listener, ...]) -> None:
+    me = threading.get_ident()
+    with _ENTERING:
+        if any(m in _EARS and _EARS[m].thread != me for m in modules):
+            raise InterpError(
+                asked=f"listening to {model.name}",
+                found="another thread is listening to this model",
+                fix="Load the model once for each thread, or take turns.",
+            )
+        for layer, module in enumerate(modules):
+            _EARS.setdefault(module, _Ear(layer, me)).listeners.extend(listeners)
+
+
+def _leave(modules: list[torch.nn.Module], listeners: tuple[Listener, ...]) -> None:
+    with _ENTERING:
+        for module in modules:
+            ear = _EARS.pop(module)
+            left = [heard for heard in ear.listeners if heard not in listeners]
+            if left:
+                _EARS[module] = replace(ear, listeners=left)
+
+
+def _seam(
+    module: torch.nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    softcap: float | None = None,
+    **keywords: Any,
+) -> tuple[torch.Tensor, None]:
+    """The attention function of the seam; arguments and result as transformers' interface defines them."""
+    unknown = sorted(k for k, v in keywords.items() if v is not None and k not in _HARMLESS)
+    if unknown:
+        raise ModelError(
+            asked=f"reading {type(module).__name__}",
+            found=f"its attention passes the keywords {unknown}, which change what attention computes",
+            fix="This model cannot be read yet; please report it with the name of the model.",
+        )
+    ear = _EARS.get(module)
+    listeners = ear.listeners if ear is not None and ear.thread == threading.get_ident() else []
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    call = AttentionCall(ear.layer if ear else -1, query, key, value, scale, attention_mask, softcap)
+    for listener in listeners:
+        listener.before(call)
+    z = _softcapped(call) if softcap is not None else _kernel(module, call, dropout)
+    for listener in listeners:
+        z = listener.after(call, z)
+    return z, None
+
+
+def _kernel(module: torch.nn.Module, call: AttentionCall, dropout: float) -> torch.Tensor:
+    sdpa = ALL_ATTENTION_FUNCTIONS["sdpa"]
+    z, _ = sdpa(module, call.q, call.k, call.v, call.mask, dropout=dropout, scaling=call.scaling)
+    return z
+
+
+def _softcapped(call: AttentionCall) -> torch.Tensor:
+    """Attention with soft-capped scores, which the fast kernel does not offer, in blocks of queries."""
+    batch, _, n_pos, _ = call.q.shape
+    positions = torch.arange(n_pos, device=call.q.device).expand(batch, -1)
+    repeat = call.q.shape[1] // call.v.shape[1]
+    v = call.v.repeat_interleave(repeat, dim=1)
+    parts = [pattern_rows(call, part).to(v.dtype) @ v for part in positions.split(BLOCK, dim=1)]
+    return torch.cat(parts, dim=2).transpose(1, 2).contiguous()
+
+
+# Both are needed: without the mask function of the same name the seam would get no mask and padded or windowed rows
+# would be silently wrong.
+ALL_ATTENTION_FUNCTIONS.register(SEAM, _seam)
+ALL_MASK_ATTENTION_FUNCTIONS.register(SEAM, ALL_MASK_ATTENTION_FUNCTIONS["sdpa"])

@@ -1,0 +1,127 @@
+"""Which rows are read, and in which batches the prompts pass through the model."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Int
+
+from interp.errors import PromptError
+from interp.prompt import PromptSet
+
+
+@dataclass(frozen=True)
+class RowIndex:
+    """The (prompt, position) pairs of one kind of need, ordered by prompt, then as the prompt lists them."""
+
+    prompt: Int[np.ndarray, " row"]
+    position: Int[np.ndarray, " row"]
+
+    def __len__(self) -> int:
+        return len(self.prompt)
+
+
+@dataclass(frozen=True)
+class BatchRows:
+    """The rows of a `RowIndex` that fall into one batch.
+
+    `item` and `position` pick them from a tensor `[batch, pos, ...]`; `padded` `[batch, slot]` holds the positions
+    per sequence, repeated where a sequence has fewer, and `slot` says where each row lies in it; `row` is the row's
+    place in the index and `prompt` its prompt.
+    """
+
+    item: torch.Tensor
+    position: torch.Tensor
+    padded: torch.Tensor
+    slot: torch.Tensor
+    row: Int[np.ndarray, " row"]
+    prompt: Int[np.ndarray, " row"]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Prompts of similar length, padded on the right with token 0, which a causal model never sees."""
+
+    prompts: Int[np.ndarray, " item"]
+    ids: torch.Tensor
+
+    def rows(self, index: RowIndex) -> BatchRows:
+        """The rows of `index` in this batch, item by item."""
+        starts = np.searchsorted(index.prompt, self.prompts, side="left")
+        stops = np.searchsorted(index.prompt, self.prompts, side="right")
+        mine = [np.arange(a, b) for a, b in zip(starts, stops, strict=True)]
+        most = max(len(rows) for rows in mine)
+        padded = np.zeros((len(mine), most), dtype=np.int64)
+        for item, rows in enumerate(mine):
+            padded[item, : len(rows)] = index.position[rows]
+            padded[item, len(rows) :] = index.position[rows[-1]] if len(rows) else 0
+        row = np.concatenate(mine)
+        device = self.ids.device
+        item = np.repeat(np.arange(len(mine)), [len(rows) for rows in mine])
+        slot = np.concatenate([np.arange(len(rows)) for rows in mine])
+        return BatchRows(
+            item=torch.from_numpy(item).to(device),
+            position=torch.from_numpy(index.position[row]).to(device),
+            padded=torch.from_numpy(padded).to(device),
+            slot=torch.from_numpy(slot).to(device),
+            row=row,
+            prompt=index.prompt[row],
+        )
+
+
+def cut_batches(
+    ids: Sequence[Int[np.ndarray, " _pos"]], tokens_per_batch: int, device: torch.device
+) -> Iterator[Batch]:
+    """Batches of prompts sorted by length, each at most `tokens_per_batch` tokens with its padding (or one prompt)."""
+    lengths = np.array([len(x) for x in ids])
+    order = np.argsort(lengths, kind="stable")
+    start = 0
+    while start < len(order):
+        stop = start + 1
+        while stop < len(order) and (stop + 1 - start) * lengths[order[stop]] <= tokens_per_batch:
+            stop += 1
+        chosen = order[start:stop]
+        padded = np.zeros((len(chosen), lengths[chosen[-1]]), dtype=np.int64)
+        for item, prompt in enumerate(chosen):
+            padded[item, : lengths[prompt]] = ids[prompt]
+        yield Batch(chosen, torch.from_numpy(padded).to(device))
+        start = stop
+
+
+def row_index(prompts: PromptSet, lengths: Int[np.ndarray, " prompt"], at: str) -> RowIndex:
+    """The rows that `at` (`scored`, `last`, `all` or a column holding one position a prompt) names.
+
+    Raises `PromptError` where the column is missing or a position lies outside its prompt.
+    """
+    if at == "all":
+        prompt = np.repeat(np.arange(len(lengths)), lengths)
+        return RowIndex(prompt, np.concatenate([np.arange(n) for n in lengths]))
+    if at == "last" or (at == "scored" and prompts.is_text):
+        return RowIndex(np.arange(len(lengths)), lengths - 1)
+    if at == "scored":
+        listed = [p.scored or (len(p.token_ids or ()) - 1,) for p in prompts]
+    else:
+        listed = [(_position_in_column(p.columns, at),) for p in prompts]
+    prompt = np.repeat(np.arange(len(listed)), [len(x) for x in listed])
+    position = np.concatenate([np.asarray(x, dtype=np.int64) for x in listed])
+    outside = np.flatnonzero((position < 0) | (position >= lengths[prompt]))
+    if len(outside):
+        p = int(prompt[outside[0]])
+        raise PromptError(
+            asked=f"position {position[outside[0]]} ({at}) of prompt {p + 1}",
+            found=f"the prompt has {lengths[p]} tokens",
+            fix="Positions count tokens from 0.",
+        )
+    return RowIndex(prompt, position)
+
+
+def _position_in_column(columns: Mapping[str, object], name: str) -> int:
+    value = columns.get(name)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise PromptError(
+            asked=f"the position named by the column {name!r}",
+            found=f"the column holds {value!r}" if name in columns else f"there are the columns {sorted(columns)}",
+            fix="Give every prompt a whole number in this column, counting tokens from 0.",
+        )
+    return value

@@ -1,0 +1,94 @@
+"""What one model did on one prompt set: the only thing a probe ever sees. Numpy; torch ends here."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from interp.folds import PromptMean, Rows
+from interp.need import Need
+from interp.prompt import PromptSet
+from interp.table import Table
+
+
+@dataclass(frozen=True)
+class ModelInfo:
+    """What is known of a model without its weights. `d_head` is the size of keys, queries and values of one head."""
+
+    name: str
+    source: str
+    family: str
+    n_layers: int
+    n_heads: int
+    n_kv_heads: int
+    d_head: int
+    d_model: int
+    vocab_size: int
+    n_parameters: int
+    dtype: str
+    device: str
+    attention_kernel: str
+    revision: str | None = None
+    fingerprint: str = ""
+    n_rotary: int | None = None
+    window: int | None = None
+    parallel_blocks: bool = False
+    max_positions: int | None = None
+
+
+@dataclass(frozen=True)
+class Capture:
+    """Arrays by need, and one table row for every captured (prompt, position) pair.
+
+    `rows` is the table of the scored positions: `prompt` (index), `position`, `length`, `token`, `next_entropy_bits`,
+    `drawn` (in the draw that the headline is measured on) and every column of the prompt set. An array of a `Rows`
+    need is `[layer, row, ...]`, aligned with `rows_at(need.at)`; of a `PromptMean` need `[layer, prompt, ...]`.
+    """
+
+    model: ModelInfo
+    prompts: PromptSet
+    tables: Mapping[str, Table]
+    arrays: Mapping[Need, Mapping[str, np.ndarray]]
+    seed: int = 0
+    token_text: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> Table:
+        """The table of the scored positions."""
+        return self.tables["scored"]
+
+    def rows_at(self, at: str) -> Table:
+        """The table of the rows captured at `scored`, `last`, `all` or a column's positions."""
+        return self.tables[at]
+
+    def __getitem__(self, need: Need) -> np.ndarray:
+        """The rows of a need (or the array of a weight). An absent one is an error, never zeros."""
+        return self.folded(need)["rows"]
+
+    def folded(self, need: Need) -> Mapping[str, np.ndarray]:
+        """Everything a fold yields, by name (`count`, `mean`, `variance`, `covariance`, `rows`)."""
+        if need not in self.arrays:
+            raise KeyError(f"{need} was not captured; there are {sorted(n.site for n in self.arrays)}")
+        return self.arrays[need]
+
+    @property
+    def drawn(self) -> "Capture":
+        """The capture restricted to the drawn prompts (all of them where nothing was drawn)."""
+        return self.where(self.rows["drawn"].astype(bool))
+
+    def where(self, keep: np.ndarray) -> "Capture":
+        """The capture restricted to the scored rows that a boolean mask picks.
+
+        Keeps the row arrays at scored positions and the weights; means and moments over other rows are left out,
+        since they cannot be restricted afterwards.
+        """
+        arrays: dict[Need, Mapping[str, np.ndarray]] = {}
+        for need, folded in self.arrays.items():
+            if need.described.source == "weights":
+                arrays[need] = folded
+            elif need.at == "scored" and isinstance(need.fold, Rows):
+                axis = 0 if need.described.layers == "once" else 1
+                arrays[need] = {"rows": np.compress(keep, folded["rows"], axis=axis)}
+            elif isinstance(need.fold, PromptMean) and self.prompts.is_text:
+                arrays[need] = {"rows": np.compress(keep, folded["rows"], axis=1)}
+        return replace(self, tables={"scored": self.rows.where(keep)}, arrays=arrays)

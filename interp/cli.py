@@ -1,0 +1,182 @@
+"""The command line. Heavy modules are imported inside the commands: `interp --help` does not touch torch."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from interp.errors import InterpError
+
+app = typer.Typer(
+    name="interp",
+    help="Measure the geometry of uncertainty in language models: every number with its interval and its null.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+)
+
+ModelOption = Annotated[
+    str,
+    typer.Option("--model", "-m", help="Alias, hub id (@revision), local folder, or tunnel:<task>-<arch>."),
+]
+DtypeOption = Annotated[str | None, typer.Option(help="float32, bfloat16 or float16.")]
+DeviceOption = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1 ...")]
+
+
+@app.command(epilog="Example: interp run --model pythia-410m --probe manifold --set manifold.scaling=zscored")
+def run(
+    model: ModelOption = "tunnel:bijection-gpt-neox",
+    probe: Annotated[
+        list[str] | None,
+        typer.Option("--probe", "-p", help="Probe to run; repeat or use commas; `all` for every observational one."),
+    ] = None,
+    prompts: Annotated[
+        str | None,
+        typer.Option(help="Prompt set, or a .jsonl, .csv, .parquet or .txt file. A tunnel samples itself."),
+    ] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="Option of a probe: PROBE.field=value; repeat for more.")
+    ] = None,
+    n_pool: Annotated[int | None, typer.Option(min=1, help="Prompts in the pool (sequences, for a tunnel).")] = None,
+    draw: Annotated[
+        int,
+        typer.Option(min=0, help="Prompts drawn from each fifth of next-token entropy; 0 takes the whole pool."),
+    ] = 15,
+    window: Annotated[int | None, typer.Option(min=2, help="Read only the last so many tokens of each prompt.")] = None,
+    text_column: Annotated[str, typer.Option(help="Column of the file that holds the text.")] = "text",
+    revision: Annotated[str | None, typer.Option(help="Revision of the hub model, such as step1000.")] = None,
+    dtype: DtypeOption = None,
+    device: DeviceOption = None,
+    device_map: Annotated[str | None, typer.Option(help="`auto` spreads a large model over devices.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of draws, nulls and intervals.")] = 0,
+    out: Annotated[Path, typer.Option(help="Folder that receives the run.")] = Path("runs"),
+    from_: Annotated[Path | None, typer.Option("--from", help="Repeat the run of this record.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the path of the report.")] = False,
+) -> None:
+    """Run probes on a model: one page and one record. Without a model, on the shipped wind tunnel."""
+    from interp.record import open_run
+    from interp.runner import run as measure
+    from interp.spec import RunSpec, split_settings
+
+    if from_ is not None:
+        spec = RunSpec.from_json(open_run(from_).spec)
+        record = measure(
+            spec.model, probes=list(spec.probes), settings=spec.probes, prompts=spec.prompts, revision=spec.revision,
+            dtype=spec.dtype, n_pool=spec.n_pool, per_quintile=spec.per_quintile, window=spec.window, seed=spec.seed,
+            text_column=spec.text_column, device=device, device_map=device_map, out=out, quiet=quiet,
+        )  # fmt: skip
+    else:
+        probes = _probes(probe or ["manifold"])
+        settings = split_settings(set_ or [], probes)
+        record = measure(
+            model, probes=probes, settings=settings, prompts=prompts, revision=revision, dtype=dtype, n_pool=n_pool,
+            per_quintile=draw or None, window=window, seed=seed, text_column=text_column, device=device,
+            device_map=device_map, out=out, quiet=quiet,
+        )  # fmt: skip
+    if not quiet:
+        from interp.terminal import print_record
+
+        print_record(record)
+    assert record.path is not None
+    print(record.path / "report.html")
+
+
+@app.command("list", epilog="Example: interp list models")
+def list_(
+    what: Annotated[Literal["models", "probes", "prompts", "tunnels"], typer.Argument(help="What to list.")],
+):
+    """List what there is by name: models, probes, prompt sets or wind tunnels."""
+    from interp import terminal
+
+    {
+        "models": terminal.print_models,
+        "probes": terminal.print_probes,
+        "prompts": terminal.print_prompts,
+        "tunnels": terminal.print_tunnels,
+    }[what]()
+
+
+@app.command(epilog="Example: interp check --model phi-2 --oracle transformer-lens")
+def check(
+    model: ModelOption = "tunnel:bijection-gpt-neox",
+    oracle: Annotated[
+        Literal["transformer-lens"] | None,
+        typer.Option(help="Compare with this library on the same weights."),
+    ] = None,
+    revision: Annotated[str | None, typer.Option(help="Revision of the hub model.")] = None,
+    dtype: DtypeOption = None,
+    device: DeviceOption = None,
+) -> None:
+    """Load a model and prove that what is captured from it is what it is called. Exit code 1 if it is not."""
+    from interp.models import load
+    from interp.selfcheck import run_checks
+    from interp.terminal import print_checks, print_environment
+
+    print_environment()
+    loaded = load(model, revision=revision, dtype=dtype, device=device, check=False)
+    checks = list(run_checks(loaded))
+    if oracle is not None:
+        from interp.oracle import check_against_transformer_lens
+
+        checks += check_against_transformer_lens(loaded)
+    print_checks(loaded, checks)
+    if not all(c.passed for c in checks):
+        raise typer.Exit(1)
+
+
+@app.command(epilog="Example: interp report runs/pythia-410m-20260101-120000")
+def report(run: Annotated[Path, typer.Argument(help="Folder of a run.")]) -> None:
+    """Render the page of a run again from its record."""
+    from interp.record import open_run
+
+    print(open_run(run).show())
+
+
+def _probes(names: list[str]) -> list[str]:
+    """Probe names from repeated options and commas; `all` and `everything` are spelled out."""
+    from interp.errors import UnknownName
+    from interp.registry import entries, load_entry
+
+    asked = [part for name in names for part in name.split(",") if part]
+    known = entries("probe")
+    chosen: list[str] = []
+    for name in asked:
+        if name == "everything":
+            chosen += known
+        elif name == "all":
+            chosen += [n for n in known if load_entry("probe", n).observational]
+        elif name in known:
+            chosen.append(name)
+        else:
+            raise UnknownName("probe", name, [*known, "all", "everything"])
+    return list(dict.fromkeys(chosen))
+
+
+def _refuse_clash() -> None:
+    """Our packages have plain names: a user's own `prompts.py` in front of ours would be imported instead."""
+    from importlib.util import find_spec
+
+    home = Path(__file__).resolve().parent.parent
+    for name in ("probes", "prompts", "wind_tunnels", "reports"):
+        spec = find_spec(name)
+        if spec is None or spec.origin is None or Path(spec.origin).resolve().parent.parent != home:
+            raise InterpError(
+                asked=f"the package {name!r} of interp",
+                found=f"Python finds {spec.origin if spec else 'nothing'} in its place",
+                fix="Rename your own module of this name, or run interp from another folder.",
+            )
+
+
+def main() -> None:
+    """The entry point: errors of ours are one sentence on standard error and an exit code, others keep their trace."""
+    try:
+        _refuse_clash()
+        app(standalone_mode=True)
+    except InterpError as error:
+        print(f"interp: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+
+
+if __name__ == "__main__":
+    main()

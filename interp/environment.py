@@ -1,0 +1,54 @@
+"""What a run depended on: versions, machine, code revision."""
+
+import platform
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+_PACKAGES = (
+    "interp", "torch", "transformers", "tokenizers", "safetensors", "numpy", "scipy", "scikit-learn",
+    "scikit-dimension", "umap-learn", "pandas", "pyarrow", "datasets", "accelerate", "plotly", "transformer-lens",
+)  # fmt: skip
+
+
+def environment() -> dict[str, Any]:
+    """Versions of the packages that make numbers, the interpreter, threads, devices, and the code's revision."""
+    import torch
+
+    return {
+        "python": platform.python_version(),
+        "platform": f"{platform.system()} {platform.machine()}",
+        "packages": {name: _version(name) for name in _PACKAGES},
+        "threads": torch.get_num_threads(),
+        "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
+        "code": _revision(Path(__file__).parent),
+        "byte_order": sys.byteorder,
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _revision(folder: Path) -> dict[str, Any] | None:
+    """The git revision of a source checkout and whether it was changed; None for an installed package."""
+    if not (folder.parent / ".git").exists():
+        return None
+    try:
+        commit = _git(folder, "rev-parse", "HEAD")
+        return {
+            "revision": commit,
+            "dirty": bool(_git(folder, "status", "--porcelain", "--untracked-files=no")),
+        }
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    done = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, check=True, timeout=10)
+    return done.stdout.strip()

@@ -1,0 +1,51 @@
+"""Errors in three parts: what was asked, what was found, what to do.
+
+Every error a user can meet is one of these, raised where the user's own words are still known. Anything else that
+reaches the terminal is a fault of the toolkit.
+"""
+
+import difflib
+from collections.abc import Iterable
+
+
+class InterpError(Exception):
+    """A refusal in words: `asked` (what was wanted), `found` (what stood in the way), `fix` (what to do)."""
+
+    exit_code = 1
+
+    def __init__(self, *, asked: str, found: str, fix: str) -> None:
+        super().__init__(asked, found, fix)
+        self.asked, self.found, self.fix = asked, found, fix
+
+    def __str__(self) -> str:
+        return f"{self.asked}: {self.found}\n  {self.fix}"
+
+
+class UsageError(InterpError):
+    """The words of the call are off: nothing was run."""
+
+    exit_code = 2
+
+
+class UnknownName(UsageError):
+    """A name that stands for nothing here; the message lists the nearest names and, when few, all of them."""
+
+    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+        names = sorted(known)
+        near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+        fix = f"Did you mean {' or '.join(near)}? " if near else ""
+        fix += f"Known: {', '.join(names)}." if len(names) <= 30 else f"`interp list {kind}s` shows all {len(names)}."
+        super().__init__(asked=f"{kind} {name!r}", found=f"there is no {kind} of this name", fix=fix)
+        self.name, self.near = name, near
+
+
+class PromptError(UsageError):
+    """A prompt set that cannot be used as it stands."""
+
+
+class ModelError(InterpError):
+    """A model that cannot be loaded or must not be read."""
+
+
+class RecordError(InterpError):
+    """A run record that cannot be written, read or trusted."""

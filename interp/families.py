@@ -1,0 +1,215 @@
+"""Where the parts of each model family are: data, one entry a family, proved by the self-check on every load.
+
+The seam needs none of this for q, k, v and z. The table serves what the seam does not see: keys and queries before
+rotary embedding, projection weights per head, block outputs and the residual stream. Further families register an
+entry under the entry points `interp.families`.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Literal
+
+from interp.errors import ModelError
+from interp.registry import entries, load_entry
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import PretrainedConfig, PreTrainedModel
+
+Projection = Literal["q", "k", "v"]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How queries, keys and values lie in the output of the projection modules.
+
+    `separate`: three modules, each `(head, d_head)`. `per_head`: one module, `(head, 3, d_head)` (GPT-NeoX).
+    `blocks`: one module, all query heads, then all key heads, then all value heads (Phi-3; GPT-2 with `transposed`
+    weights, stored `(in, out)`).
+    """
+
+    kind: Literal["separate", "per_head", "blocks"]
+    modules: tuple[str, ...]
+    transposed: bool = False
+
+    def __post_init__(self) -> None:
+        if len(self.modules) != (3 if self.kind == "separate" else 1):
+            raise ValueError(f"a {self.kind} layout cannot have the modules {self.modules}")
+
+    def module_of(self, which: Projection) -> str:
+        return self.modules["qkv".index(which)] if self.kind == "separate" else self.modules[0]
+
+    def pick(self, out: "torch.Tensor", which: Projection, shape: "HeadShape") -> "torch.Tensor":
+        """The heads of one projection from a module's output `[..., out]`: `[..., head, d_head]`."""
+        if self.kind == "separate":
+            return out.unflatten(-1, (-1, shape.d_head))
+        if self.kind == "per_head":
+            return out.unflatten(-1, (shape.n_heads, 3, shape.d_head))[..., "qkv".index(which), :]
+        starts = {"q": 0, "k": shape.n_heads, "v": shape.n_heads + shape.n_kv_heads}
+        count = shape.n_heads if which == "q" else shape.n_kv_heads
+        return out.unflatten(-1, (-1, shape.d_head))[..., starts[which] : starts[which] + count, :]
+
+
+@dataclass(frozen=True)
+class HeadShape:
+    """Numbers of heads and their size, from the configuration."""
+
+    n_heads: int
+    n_kv_heads: int
+    d_head: int
+
+
+@dataclass(frozen=True)
+class Family:
+    """Paths of the parts of one family; `layers` from the model, the others from one decoder layer."""
+
+    name: str
+    layers: str
+    final_norm: str
+    attention: str
+    mlp: str
+    layout: Layout
+    out: str
+    parallel: bool | str = False
+    """Attention and feed-forward read the same input: always, never, or by this field of the configuration."""
+    out_transposed: bool = False
+    attention_sum: str | None = None
+    """Module whose output is added to the residual stream, where that is not the attention module itself."""
+    mlp_sum: str | None = None
+    q_norm: str | None = None
+    k_norm: str | None = None
+
+    def head_shape(self, config: "PretrainedConfig") -> HeadShape:
+        """Head counts and size as the configuration states them."""
+        n_heads: int = config.num_attention_heads
+        n_kv_heads = getattr(config, "num_key_value_heads", None) or n_heads
+        d_head = getattr(config, "head_dim", None) or config.hidden_size // n_heads
+        return HeadShape(n_heads, n_kv_heads, d_head)
+
+    def is_parallel(self, config: "PretrainedConfig") -> bool:
+        return self.parallel if isinstance(self.parallel, bool) else bool(getattr(config, self.parallel))
+
+    def layer_modules(self, module: "PreTrainedModel") -> list["torch.nn.Module"]:
+        return list(attrgetter(self.layers)(module))
+
+    def attention_modules(self, module: "PreTrainedModel") -> list["torch.nn.Module"]:
+        return [attrgetter(self.attention)(layer) for layer in self.layer_modules(module)]
+
+    def summed_modules(self, layer: "torch.nn.Module") -> tuple["torch.nn.Module", "torch.nn.Module"]:
+        """The two modules whose outputs a decoder layer adds to the residual stream."""
+        attention = attrgetter(self.attention_sum or self.attention)(layer)
+        return attention, attrgetter(self.mlp_sum or self.mlp)(layer)
+
+    def projection_weight(
+        self, attention: "torch.nn.Module", which: Projection, shape: HeadShape
+    ) -> "tuple[torch.Tensor, torch.Tensor | None]":
+        """Weight `[head, d_model, d_head]` (activations multiply from the left) and bias `[head, d_head]`."""
+        module: Any = attrgetter(self.layout.module_of(which))(attention)
+        weight = module.weight if self.layout.transposed else module.weight.T
+        bias = getattr(module, "bias", None)
+        heads = self.layout.pick(weight, which, shape).movedim(0, 1)
+        return heads, None if bias is None else self.layout.pick(bias, which, shape)
+
+    def output_weight(
+        self, attention: "torch.nn.Module", shape: HeadShape
+    ) -> "tuple[torch.Tensor, torch.Tensor | None]":
+        """Output projection per head `[head, d_head, d_model]` and its bias `[d_model]`."""
+        module: Any = attrgetter(self.out)(attention)
+        weight = module.weight if self.out_transposed else module.weight.T
+        return weight.unflatten(0, (shape.n_heads, shape.d_head)), getattr(module, "bias", None)
+
+
+_LLAMA = Family(
+    name="llama",
+    layers="model.layers",
+    final_norm="model.norm",
+    attention="self_attn",
+    mlp="mlp",
+    layout=Layout("separate", ("q_proj", "k_proj", "v_proj")),
+    out="o_proj",
+)
+
+
+def _like_llama(name: str, **changes: Any) -> Family:
+    from dataclasses import replace
+
+    return replace(_LLAMA, name=name, **changes)
+
+
+_TABLE = (
+    Family(
+        name="gpt_neox",
+        layers="gpt_neox.layers",
+        final_norm="gpt_neox.final_layer_norm",
+        attention="attention",
+        mlp="mlp",
+        layout=Layout("per_head", ("query_key_value",)),
+        out="dense",
+        parallel="use_parallel_residual",
+    ),
+    _like_llama("phi", final_norm="model.final_layernorm", out="dense", parallel=True,
+                q_norm="q_layernorm", k_norm="k_layernorm"),
+    _LLAMA,
+    _like_llama("mistral"),
+)  # fmt: skip
+
+NOT_THROUGH_THE_INTERFACE = {
+    "gptj": "GPT-J",
+    "gpt_neo": "GPT-Neo",
+    "falcon": "Falcon",
+    "bloom": "Bloom",
+    "mpt": "MPT",
+}
+"""Families whose attention does not pass transformers' interface: the seam would hear nothing."""
+
+
+@cache
+def families() -> dict[str, Family]:
+    """Every known family by its `model_type`: ours, and what other packages register."""
+    ours = {family.name: family for family in _TABLE}
+    return ours | {name: load_entry("family", name) for name in entries("family")}
+
+
+def family_of(config: "PretrainedConfig") -> Family:
+    """The family of a configuration.
+
+    Raises `ModelError` for a family that does not pass the attention interface (by name), and for one without an
+    entry in the table: never an empty capture.
+    """
+    kind = config.model_type
+    if kind in families():
+        return families()[kind]
+    if kind in NOT_THROUGH_THE_INTERFACE:
+        raise ModelError(
+            asked=f"reading a model of the family {NOT_THROUGH_THE_INTERFACE[kind]} ({kind})",
+            found="its attention does not pass transformers' attention interface, so nothing could be captured",
+            fix=f"Use a model of one of these families: {', '.join(families())}.",
+        )
+    raise ModelError(
+        asked=f"reading a model of the family {kind!r}",
+        found="there is no entry for this family",
+        fix=f"Known families: {', '.join(families())}. Another one can be registered under `interp.families`.",
+    )
+
+
+def rotary_size(config: "PretrainedConfig", shape: HeadShape) -> int | None:
+    """How many dimensions of a key are rotated; None without rotary embedding."""
+    parameters = getattr(config, "rope_parameters", None)
+    if not parameters:
+        return None
+    return int(shape.d_head * parameters.get("partial_rotary_factor", 1.0))
+
+
+def iterate_weights(
+    module: "PreTrainedModel", family: Family, which: Literal["W_Q", "W_K", "W_V", "W_O"]
+) -> "Iterator[torch.Tensor]":
+    """One weight per layer, per head, as the sites of the same names describe them."""
+    shape = family.head_shape(module.config)
+    for attention in family.attention_modules(module):
+        if which == "W_O":
+            yield family.output_weight(attention, shape)[0]
+        else:
+            letter: Projection = which[-1].lower()  # pyright: ignore[reportAssignmentType]
+            yield family.projection_weight(attention, letter, shape)[0]

@@ -1,0 +1,138 @@
+"""Folds: how a stream of captured rows becomes something of bounded size.
+
+A fold is a frozen description; `start()` gives a state that rows are added to and that can be merged with another
+state of the same fold. Sums run in float64, so the result does not depend on how the stream was cut.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+
+class FoldState(ABC):
+    """What has been seen so far of one site in one layer."""
+
+    @abstractmethod
+    def add(self, rows: np.ndarray, prompts: np.ndarray) -> None:
+        """Take in rows `[row, ...]` and the index of the prompt each belongs to `[row]`."""
+
+    @abstractmethod
+    def merge(self, other: Any) -> None:
+        """Take in everything another state of the same fold has seen; its rows come after ours."""
+
+    @abstractmethod
+    def result(self) -> dict[str, np.ndarray]:
+        """The folded arrays by name."""
+
+
+class Fold(ABC):
+    """A way to fold; compared and hashed by its parameters."""
+
+    @abstractmethod
+    def start(self) -> FoldState: ...
+
+
+@dataclass(frozen=True)
+class Rows(Fold):
+    """Keep every row as it is: `rows` `[row, ...]` in the order of the prompts. Memory grows with the rows."""
+
+    def start(self) -> FoldState:
+        return _RowsState()
+
+
+@dataclass(frozen=True)
+class Mean(Fold):
+    """`count`, `mean` and `variance` (divided by n) of every entry."""
+
+    def start(self) -> FoldState:
+        return _MomentsState(full=False)
+
+
+@dataclass(frozen=True)
+class Moments(Fold):
+    """`count`, `mean` `[feature]` and `covariance` `[feature, feature]` (divided by n) of the flattened rows."""
+
+    def start(self) -> FoldState:
+        return _MomentsState(full=True)
+
+
+@dataclass(frozen=True)
+class PromptMean(Fold):
+    """`rows` `[prompt, ...]`: the mean over the positions of each prompt, so that bands can be taken over prompts."""
+
+    def start(self) -> FoldState:
+        return _PromptMeanState()
+
+
+class _RowsState(FoldState):
+    def __init__(self) -> None:
+        self.parts: list[np.ndarray] = []
+
+    def add(self, rows: np.ndarray, prompts: np.ndarray) -> None:
+        self.parts.append(rows)
+
+    def merge(self, other: Any) -> None:
+        self.parts.extend(other.parts)
+
+    def result(self) -> dict[str, np.ndarray]:
+        return {"rows": np.concatenate(self.parts)}
+
+
+class _MomentsState(FoldState):
+    """Chan, Golub and LeVeque (1983): means and centred sums of two parts add up exactly."""
+
+    def __init__(self, full: bool) -> None:
+        self.full = full
+        self.count = 0
+        self.mean: Any = 0.0
+        self.spread: Any = 0.0
+
+    def add(self, rows: np.ndarray, prompts: np.ndarray) -> None:
+        if len(rows) == 0:
+            return
+        rows = rows.astype(np.float64)
+        if self.full:
+            rows = rows.reshape(len(rows), -1)
+        mean = rows.mean(axis=0)
+        centred = rows - mean
+        self._take(len(rows), mean, centred.T @ centred if self.full else np.square(centred).sum(axis=0))
+
+    def merge(self, other: Any) -> None:
+        if other.count:
+            self._take(other.count, other.mean, other.spread)
+
+    def _take(self, count: int, mean: np.ndarray, spread: np.ndarray) -> None:
+        total = self.count + count
+        step = mean - self.mean
+        between = np.multiply.outer(step, step) if self.full else np.square(step)
+        self.spread = self.spread + spread + between * (self.count * count / total)
+        self.mean = self.mean + step * (count / total)
+        self.count = total
+
+    def result(self) -> dict[str, np.ndarray]:
+        spread_name = "covariance" if self.full else "variance"
+        return {"count": np.array(self.count), "mean": self.mean, spread_name: self.spread / self.count}
+
+
+class _PromptMeanState(FoldState):
+    def __init__(self) -> None:
+        self.sums: dict[int, np.ndarray] = {}
+        self.counts: dict[int, int] = {}
+
+    def add(self, rows: np.ndarray, prompts: np.ndarray) -> None:
+        for prompt in np.unique(prompts):
+            mine = rows[prompts == prompt].astype(np.float64)
+            self._take(int(prompt), mine.sum(axis=0), len(mine))
+
+    def merge(self, other: Any) -> None:
+        for prompt, total in other.sums.items():
+            self._take(prompt, total, other.counts[prompt])
+
+    def _take(self, prompt: int, total: np.ndarray, count: int) -> None:
+        self.sums[prompt] = self.sums.get(prompt, 0.0) + total
+        self.counts[prompt] = self.counts.get(prompt, 0) + count
+
+    def result(self) -> dict[str, np.ndarray]:
+        return {"rows": np.stack([self.sums[p] / self.counts[p] for p in sorted(self.sums)])}

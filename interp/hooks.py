@@ -1,0 +1,83 @@
+"""What the seam does not see: block outputs, the residual stream and projections before rotary embedding.
+
+Forward hooks from the family table, always removed again. Each calls `heard(site, layer, tensor)` with the tensor of
+a whole batch: `[batch, pos, d_model]`, or `[batch, pos, head, d_head]` for `q_pre` and `k_pre`.
+"""
+
+from collections.abc import Callable, Collection, Iterator
+from contextlib import ExitStack, contextmanager
+from operator import attrgetter
+from typing import Any
+
+import torch
+
+from interp.families import Projection
+from interp.model import Model
+
+Heard = Callable[[str, int, torch.Tensor], None]
+
+
+@contextmanager
+def block_hooks(model: Model, sites: Collection[str], heard: Heard) -> Iterator[None]:
+    """Report the block sites asked for during every forward pass inside the block."""
+    with ExitStack() as stack:
+
+        def add(handle: Any) -> None:
+            stack.callback(handle.remove)
+
+        for layer, block in enumerate(model.family.layer_modules(model.module)):
+            attention, mlp = model.family.summed_modules(block)
+            if "resid" in sites:
+                add(block.register_forward_pre_hook(_input(heard, "resid", layer), with_kwargs=True))
+            if "attn_out" in sites:
+                add(attention.register_forward_hook(_output(heard, "attn_out", layer)))
+            if "mlp_out" in sites:
+                add(mlp.register_forward_hook(_output(heard, "mlp_out", layer)))
+            for site in ("q_pre", "k_pre"):
+                if site in sites:
+                    source, hook = _projection(model, block, site, layer, heard)
+                    add(source.register_forward_hook(hook))
+        if "resid" in sites:
+            norm = attrgetter(model.family.final_norm)(model.module)
+            hook = _input(heard, "resid", model.info.n_layers)
+            add(norm.register_forward_pre_hook(hook, with_kwargs=True))
+        yield
+
+
+def _input(heard: Heard, site: str, layer: int) -> Callable[..., None]:
+    def hook(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        heard(site, layer, args[0] if args else kwargs["hidden_states"])
+
+    return hook
+
+
+def _output(heard: Heard, site: str, layer: int) -> Callable[..., None]:
+    def hook(module: torch.nn.Module, args: tuple[Any, ...], out: Any) -> None:
+        heard(site, layer, out[0] if isinstance(out, tuple) else out)
+
+    return hook
+
+
+def _projection(
+    model: Model, block: torch.nn.Module, site: str, layer: int, heard: Heard
+) -> tuple[torch.nn.Module, Callable[..., None]]:
+    """The module whose output holds the projection, and a hook that picks its heads.
+
+    Where the family normalises queries or keys per head, the normalised ones are what rotary embedding receives.
+    """
+    family = model.family
+    which: Projection = "q" if site == "q_pre" else "k"
+    attention = attrgetter(family.attention)(block)
+    norm = getattr(attention, (family.q_norm if which == "q" else family.k_norm) or "", None)
+    shape = family.head_shape(model.module.config)
+
+    def from_norm(module: torch.nn.Module, args: tuple[Any, ...], out: torch.Tensor) -> None:
+        heads_first = out.shape[1] == (shape.n_heads if which == "q" else shape.n_kv_heads)
+        heard(site, layer, out.transpose(1, 2) if heads_first else out)
+
+    def from_linear(module: torch.nn.Module, args: tuple[Any, ...], out: torch.Tensor) -> None:
+        heard(site, layer, family.layout.pick(out, which, shape))
+
+    if norm is not None:
+        return norm, from_norm
+    return attrgetter(family.layout.module_of(which))(attention), from_linear

@@ -1,0 +1,42 @@
+"""Entropies and divergences, in bits, from log-probabilities in nats.
+
+The only place of the instrument where nats are seen. Distributions run along the last axis. `0 log 0` is 0 by
+construction (a probability of exactly zero contributes nothing); nothing is ever added inside a logarithm.
+"""
+
+import numpy as np
+from jaxtyping import Float
+
+BITS_PER_NAT = float(1.0 / np.log(2.0))
+
+
+def log_softmax(logits: Float[np.ndarray, "*batch outcome"]) -> Float[np.ndarray, "*batch outcome"]:
+    """Natural log-probabilities of the softmax along the last axis, in float64."""
+    shifted = np.asarray(logits, dtype=np.float64)
+    shifted = shifted - shifted.max(axis=-1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+
+
+def entropy_bits(probabilities: Float[np.ndarray, "*batch outcome"]) -> Float[np.ndarray, "*batch"]:
+    """Shannon entropy −Σ p log2 p."""
+    p = np.asarray(probabilities, dtype=np.float64)
+    return -np.sum(p * np.log2(p, out=np.zeros_like(p), where=p > 0), axis=-1)
+
+
+def kl_bits(
+    p: Float[np.ndarray, "*batch outcome"], q: Float[np.ndarray, "*batch outcome"]
+) -> Float[np.ndarray, "*batch"]:
+    """Kullback-Leibler divergence Σ p log2(p/q); infinite where q gives zero to what p allows."""
+    p, q = np.asarray(p, dtype=np.float64), np.asarray(q, dtype=np.float64)
+    possible = p > 0
+    with np.errstate(divide="ignore"):
+        log_q = np.log2(q, out=np.zeros_like(p), where=possible)
+    log_p = np.log2(p, out=np.zeros_like(p), where=possible)
+    return np.sum(p * (log_p - log_q), axis=-1, where=possible)
+
+
+def total_variation(
+    p: Float[np.ndarray, "*batch outcome"], q: Float[np.ndarray, "*batch outcome"]
+) -> Float[np.ndarray, "*batch"]:
+    """Total variation distance ½ Σ |p − q|, between 0 and 1."""
+    return 0.5 * np.abs(np.asarray(p, np.float64) - np.asarray(q, np.float64)).sum(axis=-1)

@@ -1,0 +1,58 @@
+"""A loaded model: the transformers module, its tokenizer, where its parts are, and what the self-check said."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from interp.capture import ModelInfo
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from interp.families import Family
+    from interp.tunnel import Task
+
+
+@dataclass(frozen=True)
+class Check:
+    """One check of the self-check: what was compared, the largest error seen and the bound it had to keep."""
+
+    name: str
+    meaning: str
+    passed: bool
+    value: float
+    bound: float
+    unit: str = "1"
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Model:
+    """What `interp.load` returns. `task` is set for a wind-tunnel model, `tokenizer` for a text model."""
+
+    module: "PreTrainedModel"
+    tokenizer: "PreTrainedTokenizerBase | None"
+    info: ModelInfo
+    family: "Family"
+    checks: tuple[Check, ...] = ()
+    task: "Task | None" = None
+    card: Mapping[str, Any] | None = None
+
+    @property
+    def name(self) -> str:
+        return self.info.name
+
+    @property
+    def input_device(self) -> "torch.device":
+        """Where token ids have to lie."""
+        embedding: Any = self.module.get_input_embeddings()
+        return embedding.weight.device
+
+    def __repr__(self) -> str:
+        i = self.info
+        heads = f"{i.n_heads} heads" if i.n_heads == i.n_kv_heads else f"{i.n_heads} heads on {i.n_kv_heads} KV heads"
+        return (
+            f"Model({i.name!r}: {i.family}, {i.n_layers} layers, {heads} of {i.d_head}, {i.dtype} on {i.device}; "
+            f"{sum(c.passed for c in self.checks)} of {len(self.checks)} checks passed)"
+        )

@@ -1,0 +1,33 @@
+"""A need: which tensor, at which positions, folded how. The typed key to what was captured."""
+
+from dataclasses import dataclass
+
+from interp.folds import Fold, Moments, Rows
+from interp.sites import Site, site
+
+ROWS = Rows()
+
+
+@dataclass(frozen=True)
+class Need:
+    """One thing a probe reads.
+
+    `at` names the positions: `scored` (every prompt's own scored positions: the last token of a text, every scored
+    position of a wind tunnel), `last`, `all`, or a column of the prompt set that holds one position a prompt.
+    Weights have no positions and no fold.
+    """
+
+    site: str
+    fold: Fold = ROWS
+    at: str = "scored"
+
+    def __post_init__(self) -> None:
+        described = site(self.site)
+        if described.source == "weights" and (self.at != "scored" or self.fold != ROWS):
+            raise ValueError(f"{self.site} is a weight: it has neither positions nor a fold")
+        if self.site == "next_log_prob" and isinstance(self.fold, Moments):
+            raise ValueError("a covariance over the whole vocabulary is never wanted")
+
+    @property
+    def described(self) -> Site:
+        return site(self.site)

@@ -1,0 +1,103 @@
+"""An independent witness: what we capture against TransformerLens's cache, on the same weights.
+
+TransformerLens wraps a deep copy of the module (wrapping changes a model's attention in place), booted from a folder
+without any processing of the weights: folded norms would change the values.
+"""
+
+import copy
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+
+from interp.errors import ModelError
+from interp.model import Check, Model
+from interp.pattern import pattern_rows
+from interp.selfcheck import Bench, relative_error
+
+
+def check_against_transformer_lens(model: Model) -> tuple[Check, ...]:
+    """Compare q and k before rotary embedding (after it where the cache has them), v, z and patterns, every layer.
+
+    Raises `ModelError` where TransformerLens is not installed or cannot read the model.
+    """
+    with torch.inference_mode():
+        bench = Bench(model)
+        cache = _cache(model, bench.ids)
+        return tuple(_compare(bench, cache))
+
+
+def _cache(model: Model, ids: torch.Tensor) -> dict[str, torch.Tensor]:
+    try:
+        from transformer_lens.model_bridge import TransformerBridge
+    except ImportError as error:
+        raise ModelError(
+            asked="the oracle transformer-lens",
+            found="the package is not installed",
+            fix="pip install 'interp[oracle]'",
+        ) from error
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        config = copy.deepcopy(model.module.config)
+        config.architectures = [type(model.module).__name__]
+        config.save_pretrained(folder)
+        _any_tokenizer().save_pretrained(folder)
+        try:
+            bridge = TransformerBridge.boot_transformers(
+                folder,
+                hf_model=copy.deepcopy(model.module),
+                device=str(ids.device),
+            )
+        except (ValueError, KeyError, NotImplementedError, AttributeError) as error:
+            raise ModelError(
+                asked=f"the oracle transformer-lens on {model.name}",
+                found=f"TransformerLens cannot read this model ({error})",
+                fix="The self-check stands without it: `interp check --model ...`.",
+            ) from error
+        return dict(bridge.run_with_cache(ids)[1].items())
+
+
+def _any_tokenizer() -> Any:
+    """A tokenizer of one word: TransformerLens insists on one, and is only ever given ids here."""
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+    from transformers import PreTrainedTokenizerFast
+
+    inner = Tokenizer(WordLevel({"<unk>": 0}, unk_token="<unk>"))
+    return PreTrainedTokenizerFast(
+        tokenizer_object=inner, unk_token="<unk>", bos_token="<unk>", eos_token="<unk>", pad_token="<unk>"
+    )
+
+
+def _compare(bench: Bench, cache: Mapping[str, torch.Tensor]) -> Iterator[Check]:
+    names = {
+        "q_pre": "hook_q", "k_pre": "hook_k", "q": "hook_rot_q", "k": "hook_rot_k", "v": "hook_v", "z": "hook_z",
+        "pattern": "hook_pattern",
+    }  # fmt: skip
+    for site, hook in names.items():
+        errors = []
+        for layer, mine in enumerate(_ours(bench, site)):
+            key = f"blocks.{layer}.attn.{hook}"
+            if key in cache:
+                errors.append(relative_error(mine, cache[key].reshape(mine.shape)))
+        if errors:
+            worst = max(errors)
+            meaning = f"{site} equals TransformerLens's {hook} in {len(errors)} layers"
+            yield Check(f"transformer-lens {site}", meaning, worst <= bench.bound, worst, bench.bound)
+
+
+def _ours(bench: Bench, site: str) -> Iterator[torch.Tensor]:
+    """One site, layer by layer, with positions before heads as TransformerLens has them (patterns: heads first)."""
+    recorder = bench.heard
+    for layer, (call, z) in enumerate(zip(recorder.calls, recorder.z, strict=True)):
+        if site == "pattern":
+            positions = torch.arange(call.q.shape[2], device=call.q.device).expand(call.q.shape[0], -1)
+            yield pattern_rows(call, positions)
+        elif site == "z":
+            yield z
+        elif site in ("q_pre", "k_pre"):
+            yield bench.sites[site, layer]
+        else:
+            yield getattr(call, site).transpose(1, 2)

@@ -1,0 +1,59 @@
+"""How a run says how far it is: a bar with the time left on a terminal or in a notebook, plain lines in a log.
+
+Everything goes to standard error, so that standard output stays what the caller asked for.
+"""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+Report = Callable[[int, int], None]
+"""Called with the number done and the number in all."""
+
+_SECONDS_BETWEEN_LINES = 10.0
+
+
+@contextmanager
+def reporting(what: str, quiet: bool = False) -> Iterator[Report]:
+    """A reporter of progress on `what` for the length of the block; `quiet` says nothing."""
+    if quiet:
+        yield lambda done, total: None
+    elif sys.stderr.isatty() or _in_notebook():
+        with _bar(what) as report:
+            yield report
+    else:
+        yield _Lines(what)
+
+
+def _in_notebook() -> bool:
+    kernel = sys.modules.get("ipykernel")
+    return kernel is not None and "IPython" in sys.modules
+
+
+@contextmanager
+def _bar(what: str) -> Iterator[Report]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    console = None if _in_notebook() else Console(stderr=True)
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task(what, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
+class _Lines:
+    """One line at the start, at most one every ten seconds, and one at the end."""
+
+    def __init__(self, what: str) -> None:
+        self.what, self.began, self.said = what, time.monotonic(), 0.0
+
+    def __call__(self, done: int, total: int) -> None:
+        now = time.monotonic()
+        if now - self.said < _SECONDS_BETWEEN_LINES and done < total:
+            return
+        self.said = now
+        spent = now - self.began
+        left = f", about {spent * (total - done) / done:.0f} s left" if 0 < done < total else ""
+        print(f"{self.what}: {done} of {total} after {spent:.0f} s{left}", file=sys.stderr, flush=True)

@@ -1,0 +1,109 @@
+"""Prompts and prompt sets: texts or token ids with named columns, and a hash of their content."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from interp.errors import PromptError
+
+Value = str | int | float | bool
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """One text, or one sequence of token ids, with its columns.
+
+    `columns` hold one value a prompt (`domain`, `k`, ...). A wind-tunnel prompt also has `scored` positions and
+    `scored_columns` with one value for each of them; a text is scored at its last token.
+    """
+
+    text: str | None = None
+    token_ids: tuple[int, ...] | None = None
+    columns: Mapping[str, Value] = field(default_factory=dict)
+    scored: tuple[int, ...] | None = None
+    scored_columns: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if (self.text is None) == (self.token_ids is None):
+            raise ValueError("a prompt is either a text or token ids")
+        n_scored = len(self.scored) if self.scored is not None else 1
+        for name, values in self.scored_columns.items():
+            if len(values) != n_scored:
+                raise ValueError(f"column {name!r} has {len(values)} values for {n_scored} scored positions")
+
+
+@dataclass(frozen=True)
+class PromptSet:
+    """Named prompts, all texts or all token ids, with the units of their columns.
+
+    `unit` is the thing that is resampled (`prompt`, `sequence`); `source` says in words where the set comes from;
+    `window` is how many tokens at the end of each text are meant to be read (None: all of them).
+    Raises `PromptError` for an empty set, for columns that not every prompt has, or for columns without a unit.
+    """
+
+    name: str
+    prompts: Sequence[Prompt]
+    units: Mapping[str, str] = field(default_factory=dict)
+    source: str = ""
+    unit: str = "prompt"
+    seed: int | None = None
+    window: int | None = None
+
+    def __post_init__(self) -> None:
+        if not self.prompts:
+            raise PromptError(
+                asked=f"the prompt set {self.name!r}",
+                found="it is empty",
+                fix="Give at least one prompt; the statistics want a hundred or more.",
+            )
+        first = self.prompts[0]
+        for i, prompt in enumerate(self.prompts):
+            for kind, mine, theirs in (
+                ("columns", prompt.columns, first.columns),
+                ("scored columns", prompt.scored_columns, first.scored_columns),
+            ):
+                if mine.keys() != theirs.keys():
+                    raise PromptError(
+                        asked=f"prompt {i + 1} of {self.name!r}",
+                        found=f"it has the {kind} {sorted(mine)}, the first prompt has {sorted(theirs)}",
+                        fix="Give every prompt the same columns.",
+                    )
+            if (prompt.text is None) != (first.text is None):
+                raise PromptError(
+                    asked=f"prompt {i + 1} of {self.name!r}",
+                    found="some prompts are texts and others token ids",
+                    fix="Use one kind in a set.",
+                )
+        unnamed = {*first.columns, *first.scored_columns} - set(self.units)
+        if unnamed:
+            raise PromptError(
+                asked=f"the prompt set {self.name!r}",
+                found=f"the columns {sorted(unnamed)} have no unit",
+                fix="Name a unit for every column (`label` for names).",
+            )
+
+    def __len__(self) -> int:
+        return len(self.prompts)
+
+    def __iter__(self) -> Iterator[Prompt]:
+        return iter(self.prompts)
+
+    @property
+    def is_text(self) -> bool:
+        return self.prompts[0].text is not None
+
+    @property
+    def content_hash(self) -> str:
+        """SHA-256 over texts, ids, columns and scored positions, in order; the name does not count."""
+        digest = hashlib.sha256()
+        for p in self.prompts:
+            content = [
+                p.text,
+                p.token_ids,
+                sorted(p.columns.items()),
+                p.scored,
+                sorted(p.scored_columns.items()),
+            ]
+            digest.update(json.dumps(content, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n")
+        return digest.hexdigest()

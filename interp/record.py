@@ -1,0 +1,273 @@
+"""The record of a run: `run.json` with its tables and arrays beside it. The product; the page is drawn from it.
+
+A record is written whole or not at all: everything goes to a hidden folder beside the target and is renamed into
+place. Numbers that JSON cannot hold (NaN, infinity) are written as null and come back as NaN.
+"""
+
+import json
+import math
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
+
+from interp.errors import RecordError
+from interp.findings import Findings, Null, Scalar
+from interp.table import Table
+
+FORMAT = 1
+"""Version of `run.json`; a change of its meaning bumps it and keeps a file of the old one under tests/records."""
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class NullFile(_Strict):
+    name: str
+    value: float | None
+    band: tuple[float | None, float | None]
+
+
+class ScalarFile(_Strict):
+    """A scalar as it stands in `run.json`."""
+
+    value: float | None
+    unit: str
+    interval: tuple[float | None, float | None] | None = None
+    interval_method: str = ""
+    interval_reason: str = ""
+    null: NullFile | None = None
+    null_reason: str = ""
+    p: float | None = None
+    p_over: str = ""
+    n: int | None = None
+    n_unit: str = "prompt"
+    n_distinct_rows: int | None = None
+    underpowered: bool = False
+    meaning: str = ""
+
+    @model_validator(mode="after")
+    def _has_reasons(self) -> "ScalarFile":
+        if self.interval is None and not self.interval_reason:
+            raise ValueError("`interval` is null without an `interval_reason`")
+        if self.null is None and not self.null_reason:
+            raise ValueError("`null` is null without a `null_reason`")
+        return self
+
+
+class TableFile(_Strict):
+    """Where a table lies and the units of its columns."""
+
+    path: str
+    units: dict[str, str]
+    caption: str = ""
+
+    @field_validator("path")
+    @classmethod
+    def _stays_inside(cls, path: str) -> str:
+        if Path(path).is_absolute() or ".." in Path(path).parts:
+            raise ValueError(f"the path {path!r} leaves the record's folder")
+        return path
+
+
+class FindingsFile(_Strict):
+    """What one probe found."""
+
+    parameters: dict[str, Any]
+    scalars: dict[str, ScalarFile]
+    tables: dict[str, TableFile]
+    notes: list[str] = []
+    headline: list[str] = []
+
+
+class RunFile(_Strict):
+    """The content of `run.json`."""
+
+    format: Literal[1] = FORMAT
+    status: Literal["done", "failed", "partial"]
+    created: str
+    spec: dict[str, Any]
+    spec_hash: str
+    model: dict[str, Any]
+    prompts: dict[str, Any]
+    environment: dict[str, Any]
+    selfcheck: list[dict[str, Any]]
+    timings: dict[str, float | None]
+    findings: dict[str, FindingsFile]
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """One finished run: what was asked, of which model, on which prompts, and what was found.
+
+    `findings` maps a probe's name to its `Findings`; `path` is the folder on disk once it was written.
+    """
+
+    status: Literal["done", "failed", "partial"]
+    created: str
+    spec: Mapping[str, Any]
+    spec_hash: str
+    model: Mapping[str, Any]
+    prompts: Mapping[str, Any]
+    environment: Mapping[str, Any]
+    selfcheck: tuple[Mapping[str, Any], ...]
+    timings: Mapping[str, float]
+    findings: Mapping[str, Findings]
+    parameters: Mapping[str, Mapping[str, Any]]
+    path: Path | None = field(default=None, compare=False)
+
+    def show(self) -> Path:
+        """Render the page beside the record (again, if it is there) and return its path."""
+        from interp.registry import load_entry
+
+        return load_entry("report", "html")(self)
+
+    def write(self, folder: Path) -> "RunRecord":
+        """Write the record as `folder`, whole or not at all; returns the record with its path."""
+        from dataclasses import replace
+
+        if folder.exists():
+            raise RecordError(
+                asked=f"writing the record {folder.name}",
+                found="a file or folder of this name exists",
+                fix="Choose another --out, or move the old record away.",
+            )
+        draft = folder.with_name(f".{folder.name}.writing")
+        shutil.rmtree(draft, ignore_errors=True)
+        try:
+            (draft / "tables").mkdir(parents=True)
+            findings = {name: self._write_findings(name, f, draft) for name, f in self.findings.items()}
+            content = RunFile(
+                status=self.status, created=self.created, spec=dict(self.spec), spec_hash=self.spec_hash,
+                model=dict(self.model), prompts=dict(self.prompts), environment=dict(self.environment),
+                selfcheck=[dict(c) for c in self.selfcheck], timings=dict(self.timings), findings=findings,
+            )  # fmt: skip
+            text = json.dumps(_finite(content.model_dump()), indent=1, ensure_ascii=False, allow_nan=False)
+            (draft / "run.json").write_text(text + "\n", encoding="utf-8")
+            draft.rename(folder)
+        except OSError as error:
+            shutil.rmtree(draft, ignore_errors=True)
+            raise RecordError(
+                asked=f"writing the record to {folder}",
+                found=f"{error.strerror or error}",
+                fix="Check free space and permissions there, or choose another folder with --out.",
+            ) from error
+        return replace(self, path=folder)
+
+    def _write_findings(self, probe: str, findings: Findings, draft: Path) -> FindingsFile:
+        tables = {}
+        for name, table in findings.tables.items():
+            path = f"tables/{probe}.{name}.parquet"
+            table.to_frame().to_parquet(draft / path, index=False)
+            tables[name] = TableFile(path=path, units=dict(table.units), caption=table.caption)
+        if findings.arrays:
+            from safetensors.numpy import save_file
+
+            arrays = {name: np.ascontiguousarray(a) for name, a in findings.arrays.items()}
+            save_file(arrays, draft / f"arrays.{probe}.safetensors")
+        return FindingsFile(
+            parameters=_finite(dict(self.parameters[probe])),
+            scalars={name: ScalarFile(**_finite(asdict(s))) for name, s in findings.scalars.items()},
+            tables=tables,
+            notes=list(findings.notes),
+            headline=list(findings.headline),
+        )
+
+
+def open_run(path: str | Path) -> RunRecord:
+    """Read a record back from its folder (or its `run.json`).
+
+    Raises `RecordError` for a missing, truncated, edited or newer record, naming what is wrong.
+    """
+    folder = Path(path)
+    folder = folder.parent if folder.name == "run.json" else folder
+    content = _read_file(folder)
+    return RunRecord(
+        status=content.status, created=content.created, spec=content.spec, spec_hash=content.spec_hash,
+        model=content.model, prompts=content.prompts, environment=content.environment,
+        selfcheck=tuple(content.selfcheck), timings={k: _number(v) for k, v in content.timings.items()},
+        findings={name: _read_findings(name, f, folder) for name, f in content.findings.items()},
+        parameters={name: f.parameters for name, f in content.findings.items()},
+        path=folder,
+    )  # fmt: skip
+
+
+def _read_file(folder: Path) -> RunFile:
+    asked = f"the record {folder}"
+    try:
+        raw = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        fix = "Give the folder that a run printed; it holds run.json."
+        raise RecordError(asked=asked, found="there is no run.json in it", fix=fix) from error
+    except (OSError, ValueError) as error:
+        fix = "The file is damaged or was edited; repeat the run."
+        raise RecordError(asked=asked, found=f"run.json cannot be read ({error})", fix=fix) from error
+    version = raw.get("format") if isinstance(raw, dict) else None
+    if isinstance(version, int) and version > FORMAT:
+        found = f"it has format {version}, this version reads up to {FORMAT}"
+        raise RecordError(asked=asked, found=found, fix="Open it with a newer interp.")
+    try:
+        return RunFile.model_validate(raw)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"]) or "run.json"
+        fix = "The file was edited or written by another program; repeat the run."
+        raise RecordError(asked=asked, found=f"{where}: {first['msg']}", fix=fix) from error
+
+
+def _read_findings(probe: str, content: FindingsFile, folder: Path) -> Findings:
+    import pandas
+    from safetensors.numpy import load_file
+
+    tables = {}
+    for name, table in content.tables.items():
+        try:
+            frame = pandas.read_parquet(folder / table.path)
+            tables[name] = Table({c: frame[c].to_numpy() for c in frame.columns}, dict(table.units), table.caption)
+        except (OSError, ValueError) as error:
+            raise RecordError(
+                asked=f"the table {table.path} of the record {folder}",
+                found=f"it cannot be read ({error})",
+                fix="The record is incomplete or was edited; repeat the run.",
+            ) from error
+    arrays_path = folder / f"arrays.{probe}.safetensors"
+    return Findings(
+        probe=probe,
+        scalars={name: _scalar(s) for name, s in content.scalars.items()},
+        tables=tables,
+        arrays=load_file(arrays_path) if arrays_path.exists() else {},
+        notes=tuple(content.notes),
+        headline=tuple(content.headline),
+    )
+
+
+def _scalar(s: ScalarFile) -> Scalar:
+    values = s.model_dump()
+    values["value"] = _number(s.value)
+    if s.interval is not None:
+        values["interval"] = (_number(s.interval[0]), _number(s.interval[1]))
+    if s.null is not None:
+        values["null"] = Null(s.null.name, _number(s.null.value), (_number(s.null.band[0]), _number(s.null.band[1])))
+    return Scalar(**values)
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else value
+
+
+def _finite(value: Any) -> Any:
+    """Plain JSON values: numpy numbers become Python's, tuples lists, NaN and infinity null."""
+    if isinstance(value, Mapping):
+        return {str(k): _finite(v) for k, v in value.items()}
+    if isinstance(value, list | tuple | np.ndarray):
+        return [_finite(v) for v in value]
+    if isinstance(value, np.generic):
+        return _finite(value.item())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

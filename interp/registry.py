@@ -1,0 +1,44 @@
+"""The only lookup of what is pluggable: probes, prompt sets, tunnels, families and reports, by entry point.
+
+Ours and everybody else's are registered in the same way. A name given twice is an error; a plug-in that fails to
+import fails loudly.
+"""
+
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Literal
+
+from interp.errors import InterpError, UnknownName
+
+Kind = Literal["probe", "prompt", "tunnel", "family", "report"]
+
+_GROUPS: dict[Kind, str] = {
+    "probe": "interp.probes",
+    "prompt": "interp.prompts",
+    "tunnel": "interp.tunnels",
+    "family": "interp.families",
+    "report": "interp.reports",
+}
+
+
+@cache
+def entries(kind: Kind) -> dict[str, EntryPoint]:
+    """Every registered name of a kind with its entry point, sorted; nothing is imported."""
+    found: dict[str, EntryPoint] = {}
+    for entry in entry_points(group=_GROUPS[kind]):
+        if entry.name in found and found[entry.name].value != entry.value:
+            raise InterpError(
+                asked=f"the {kind} {entry.name!r}",
+                found=f"two packages register it: {found[entry.name].value} and {entry.value}",
+                fix="Uninstall one of them, or have it renamed.",
+            )
+        found[entry.name] = entry
+    return dict(sorted(found.items()))
+
+
+def load_entry(kind: Kind, name: str) -> Any:
+    """The registered object; an unknown name lists the nearest, an import error propagates."""
+    known = entries(kind)
+    if name not in known:
+        raise UnknownName(kind, name, known)
+    return known[name].load()

@@ -1,0 +1,57 @@
+"""The sites: every tensor that can be asked for, what it is, and the axes of one row of it.
+
+`layers` says what the leading axis of a captured array counts: decoder blocks (`layer`, 0 .. n_layers − 1), residual
+depths (`depth`, 0 .. n_layers; 0 is the embedding, n_layers the input of the final norm) or nothing (`once`).
+Keys and values of grouped-query models have `kv_head`, never the repeated count.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from interp.errors import UnknownName
+
+
+@dataclass(frozen=True)
+class Site:
+    """One tensor of the forward pass (or of the weights)."""
+
+    name: str
+    meaning: str
+    axes: tuple[str, ...]
+    unit: str
+    layers: Literal["layer", "depth", "once"] = "layer"
+    source: Literal["seam", "pattern", "block", "output", "weights"] = "seam"
+
+
+_TABLE = (
+    Site("q", "queries after rotary embedding, as attention compares them", ("head", "d_head"), "activation"),
+    Site("k", "keys after rotary embedding, as attention compares them", ("kv_head", "d_head"), "activation"),
+    Site("v", "values, before the attention mixes them", ("kv_head", "d_head"), "activation"),
+    Site("z", "head outputs: values mixed by attention, before W_O", ("head", "d_head"), "activation"),
+    Site("q_pre", "queries before rotary embedding", ("head", "d_head"), "activation", source="block"),
+    Site("k_pre", "keys before rotary embedding", ("kv_head", "d_head"), "activation", source="block"),
+    Site("attn_out", "what attention adds to the residual stream", ("d_model",), "activation", source="block"),
+    Site("mlp_out", "what the feed-forward adds to the residual stream", ("d_model",), "activation", source="block"),
+    Site("resid", "the residual stream before each block and after the last", ("d_model",), "activation",
+         "depth", "block"),
+    Site("pattern_entropy", "entropy of the attention row; 0 over a single key", ("head",), "bits", source="pattern"),
+    Site("pattern_entropy_normalised", "the same divided by log2 of the visible keys; 0 over a single key", ("head",),
+         "1", source="pattern"),
+    Site("pattern_entropy_no_first", "entropy with the first position removed and the rest renormalised", ("head",),
+         "bits", source="pattern"),
+    Site("sink_mass", "attention weight on the first position", ("head",), "fraction", source="pattern"),
+    Site("next_log_prob", "log2 probability of every next token", ("vocab",), "bits", "once", "output"),
+    Site("W_Q", "query projection per head: x @ W", ("head", "d_model", "d_head"), "weight", source="weights"),
+    Site("W_K", "key projection per head: x @ W", ("kv_head", "d_model", "d_head"), "weight", source="weights"),
+    Site("W_V", "value projection per head: x @ W", ("kv_head", "d_model", "d_head"), "weight", source="weights"),
+    Site("W_O", "output projection per head: z @ W", ("head", "d_head", "d_model"), "weight", source="weights"),
+)  # fmt: skip
+
+SITES: dict[str, Site] = {site.name: site for site in _TABLE}
+
+
+def site(name: str) -> Site:
+    """The site of this name; an unknown one lists the nearest."""
+    if name not in SITES:
+        raise UnknownName("site", name, SITES)
+    return SITES[name]

@@ -1,0 +1,145 @@
+"""What a run was asked to do: the whole configuration, hashed, and enough to repeat it."""
+
+import hashlib
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, get_args, get_type_hints
+
+from interp.errors import UnknownName, UsageError
+from interp.probe import Probe
+from interp.registry import load_entry
+
+PER_QUINTILE = 15
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """The configuration of one run. Everything here changes the numbers; nothing else does.
+
+    `prompts` is a registered name, a path or, for a tunnel, None (it samples itself); `per_quintile` prompts are drawn
+    from each fifth of the pool's next-token entropies, None measures the whole pool; `window` overrides the prompt
+    set's own token window.
+    """
+
+    model: str
+    probes: Mapping[str, Mapping[str, Any]]
+    prompts: str | None = None
+    revision: str | None = None
+    dtype: str | None = None
+    n_pool: int | None = None
+    per_quintile: int | None = PER_QUINTILE
+    window: int | None = None
+    seed: int = 0
+    text_column: str = field(default="text")
+
+    @property
+    def hash(self) -> str:
+        """The first 16 hexadecimal digits of the SHA-256 of the configuration."""
+        content = json.dumps(self.to_json(), sort_keys=True, ensure_ascii=False)
+        return hashlib.sha256(content.encode()).hexdigest()[:16]
+
+    def to_json(self) -> dict[str, Any]:
+        return json.loads(json.dumps(asdict(self)))
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> "RunSpec":
+        """The specification in a record; what only repeats it in words is ignored."""
+        known = {f.name for f in fields(cls)}
+        return cls(**{name: value for name, value in content.items() if name in known})
+
+    @property
+    def command(self) -> str:
+        """The command that repeats this run."""
+        words = ["interp", "run", "--model", self.model]
+        for name, parameters in self.probes.items():
+            words += ["--probe", name]
+            defaults = load_entry("probe", name)().parameters()
+            for key, value in parameters.items():
+                if value != _plain(defaults[key]):
+                    words += [
+                        "--set",
+                        f"{name}.{key}={json.dumps(value) if not isinstance(value, str) else value}",
+                    ]
+        options = {
+            "--prompts": self.prompts, "--revision": self.revision, "--dtype": self.dtype, "--n-pool": self.n_pool,
+            "--window": self.window, "--seed": self.seed or None,
+            "--draw": None if self.per_quintile == PER_QUINTILE else self.per_quintile or 0,
+        }  # fmt: skip
+        for option, value in options.items():
+            words += [] if value is None else [option, str(value)]
+        return shlex.join(words)
+
+
+def make_probe(name: str, settings: Mapping[str, Any]) -> Probe:
+    """A probe by name with some of its fields set; texts are read as the field's type.
+
+    Raises `UnknownName` for an unknown probe or field, `UsageError` for a value that does not fit.
+    """
+    cls: type[Probe] = load_entry("probe", name)
+    known = {f.name for f in fields(cls)}
+    hints = get_type_hints(cls)
+    values = {}
+    for key, value in settings.items():
+        if key not in known:
+            raise UnknownName(f"field of {name}", key, known)
+        values[key] = _read(f"{name}.{key}", value, hints[key])
+    return cls(**values)
+
+
+def split_settings(settings: Sequence[str], probes: Sequence[str]) -> dict[str, dict[str, str]]:
+    """`PROBE.field=value` (bare `field=value` with a single probe) as one mapping a probe."""
+    found: dict[str, dict[str, str]] = {name: {} for name in probes}
+    for setting in settings:
+        left, equals, value = setting.partition("=")
+        probe, dot, key = left.partition(".")
+        if not dot and len(probes) == 1:
+            probe, key = probes[0], left
+        if not equals or not key or not value:
+            raise UsageError(
+                asked=f"--set {setting}",
+                found="it is not of the form PROBE.field=value",
+                fix="For example --set manifold.scaling=zscored.",
+            )
+        if probe not in found:
+            raise UsageError(
+                asked=f"--set {setting}",
+                found=f"the probe {probe!r} is not part of this run ({', '.join(probes)})",
+                fix=f"Add --probe {probe}, or drop the setting.",
+            )
+        found[probe][key] = value
+    return found
+
+
+def _read(where: str, value: Any, hint: Any) -> Any:
+    """A value as its field's type: texts from the command line are parsed, others must fit."""
+    options = sorted(get_args(hint) or (hint,), key=lambda option: option is not type(None))
+    for option in options:
+        try:
+            return _fit(value, option)
+        except (TypeError, ValueError):
+            continue
+    shown = ", ".join("none" if o is type(None) else str(getattr(o, "__name__", o)) for o in options)
+    raise UsageError(asked=f"{where} = {value!r}", found="the value does not fit this field", fix=f"It takes: {shown}.")
+
+
+def _fit(value: Any, option: Any) -> Any:
+    """`value` as one alternative of a type (a class or a literal); `ValueError` where it does not fit."""
+    if option is type(None) and value in (None, "none"):
+        return None
+    if option is bool and value in (True, False, "true", "false"):
+        return value in (True, "true")
+    if option is int and not isinstance(value, bool) and int(value) == float(value):
+        return int(value)
+    if option is float and not isinstance(value, bool):
+        return float(value)
+    if isinstance(option, type) and option not in (bool, int, float) and isinstance(value, option):
+        return value
+    if not isinstance(option, type) and value == option:
+        return option
+    raise ValueError(value)
+
+
+def _plain(value: Any) -> Any:
+    return json.loads(json.dumps(value))

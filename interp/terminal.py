@@ -1,0 +1,134 @@
+"""What the commands print: tables of rich, the same numbers as on the page."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from interp.environment import environment
+from interp.findings import Scalar
+from interp.model import Check, Model
+from interp.record import RunRecord
+from interp.registry import entries, load_entry
+
+
+def print_record(record: RunRecord) -> None:
+    """Every scalar of every probe with its interval and its null; headlines first and in bold."""
+    console = Console()
+    for name, findings in record.findings.items():
+        table = _table(f"{name} of {escape(record.model['name'])}", "", "value", "95 % interval", "null", "p", "n")
+        order = [*findings.headline, *(s for s in findings.scalars if s not in findings.headline)]
+        for scalar_name in order:
+            s = findings.scalars[scalar_name]
+            style = "bold" if scalar_name in findings.headline else ""
+            table.add_row(scalar_name, *_cells(s), style=style)
+        console.print(table)
+        for note in findings.notes:
+            console.print(f"  {escape(note)}", style="dim", highlight=False)
+
+
+def _cells(s: Scalar) -> tuple[str, ...]:
+    unit = "" if s.unit == "1" else f" {s.unit}"
+    value = f"{_short(s.value)}{unit}" + (" (underpowered)" if s.underpowered else "")
+    interval = f"{_short(s.interval[0])} to {_short(s.interval[1])}" if s.interval else f"none: {s.interval_reason}"
+    null = f"{_short(s.null.value)} ({_short(s.null.band[0])} to {_short(s.null.band[1])})" if s.null else (
+        f"none: {s.null_reason}"
+    )  # fmt: skip
+    p = "" if s.p is None else f"{s.p:.3g}" + (f" over {s.p_over}" if s.p_over else "")
+    return value, escape(interval), escape(null), p, "" if s.n is None else f"{s.n} {s.n_unit}s"
+
+
+def _short(x: float) -> str:
+    return "n/a" if math.isnan(x) else f"{x:.3g}"
+
+
+def print_checks(model: Model, checks: Sequence[Check]) -> None:
+    """The self-check as a table, passed or not."""
+    table = _table(f"self-check of {escape(model.name)}", "check", "what", "worst", "bound", "")
+    for c in checks:
+        mark = "[green]passed[/]" if c.passed else "[bold red]FAILED[/]"
+        table.add_row(c.name, escape(c.meaning), _short(c.value), _short(c.bound), mark)
+    Console().print(table)
+    i = model.info
+    print(
+        f"{i.name}: {i.family}, {i.n_layers} layers, {i.n_heads} heads on {i.n_kv_heads} KV heads of {i.d_head}, "
+        f"{i.n_parameters:,} parameters, {i.dtype} on {i.device}, weights {i.fingerprint[:12]}"
+    )
+    if i.dtype in ("float16", "bfloat16"):
+        print(f"{i.dtype}: entropies and cosines carry rounding of the order of 1e-2; use float32 for geometry.")
+
+
+def print_environment() -> None:
+    """Versions and devices, one line each."""
+    e = environment()
+    packages = ", ".join(f"{name} {version}" for name, version in e["packages"].items() if version)
+    print(f"Python {e['python']} on {e['platform']}, {e['threads']} threads, GPUs: {', '.join(e['gpus']) or 'none'}")
+    print(packages)
+
+
+def print_models() -> None:
+    """The aliases with their sizes."""
+    from interp.aliases import ALIASES
+
+    table = _table(None, "alias", "hub id", "family", "layers", "heads", "KV heads", "head size", "parameters", "gated")
+    for name, a in ALIASES.items():
+        sizes = (a.n_layers, a.n_heads, a.n_kv_heads, a.d_head)
+        table.add_row(
+            name,
+            a.hub_id,
+            a.family,
+            *(str(x) for x in sizes),
+            _count(a.n_parameters),
+            "yes" if a.gated else "no",
+        )
+    Console().print(table)
+    print("Any other hub id, a local folder or a tunnel (`interp list tunnels`) works as well.")
+
+
+def print_probes() -> None:
+    """The installed probes with their questions and fields."""
+    table = _table(None, "probe", "question", "fields (--set PROBE.field=value)")
+    for name in entries("probe"):
+        cls = load_entry("probe", name)
+        fields = ", ".join(f"{k}={v}" for k, v in cls().parameters().items())
+        table.add_row(name, escape(cls.question), escape(fields))
+    Console().print(table)
+
+
+def print_prompts() -> None:
+    """The built-in prompt sets."""
+    table = _table(None, "set", "prompts", "where it comes from")
+    for name in entries("prompt"):
+        prompts = load_entry("prompt", name)()
+        table.add_row(name, str(len(prompts)), escape(prompts.source))
+    Console().print(table)
+    print("A .jsonl, .csv, .parquet or .txt file can be given in the place of a name.")
+
+
+def print_tunnels() -> None:
+    """The shipped wind-tunnel models with the divergence from the exact posterior that each reaches."""
+    from interp.tunnel import read_card
+
+    table = _table(None, "model", "question", "KL, bits", "entropy error, bits")
+    for name in entries("tunnel"):
+        task = load_entry("tunnel", name)
+        for folder in sorted(task.checkpoints.glob(f"{name}-*")):
+            card = read_card(folder)
+            figures: dict[str, Any] = dict(card.figures)
+            shown = [_short(figures[key].value) for key in ("kl_bits", "mae_per_sequence_bits")]
+            table.add_row(f"tunnel:{folder.name}", escape(task.question), *shown)
+    Console().print(table)
+
+
+def _count(n: int) -> str:
+    return f"{n / 1e9:.2f}B" if n >= 1e9 else f"{n / 1e6:.0f}M"
+
+
+def _table(title: str | None, *columns: str) -> Table:
+    table = Table(title=title, title_justify="left", box=None, header_style="bold", pad_edge=False)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table

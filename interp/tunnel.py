@@ -1,0 +1,244 @@
+"""Wind tunnels: tasks whose exact Bayesian posterior is known, and the card of a network trained on one.
+
+A task draws sequences together with the posterior an ideal observer would hold at every scored position, so
+that a network's predictions, and anything read inside it, can be held against the truth. Tasks are found by
+name through the entry points of the group `interp.tunnels` (`bijection =
+"wind_tunnels.bijection:Bijection"`); their trained networks lie as `<task>-<arch>/` in the folder the task
+names.
+"""
+
+import dataclasses
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from jaxtyping import Float, Int, Shaped
+
+from interp.errors import ModelError, UsageError
+
+CARD_FORMAT = 1
+CARD_NAME = "tunnel.json"
+REQUIRED_UNITS: Mapping[str, str] = {
+    "position": "tokens",
+    "evidence": "observations",
+    "bayes_entropy_bits": "bits",
+}
+
+
+@dataclass(frozen=True)
+class Sequences:
+    """A sample of a task: what a network reads, where it is scored, and what is known there.
+
+    `scored` are the positions whose logits are read, the same in every sequence; the logits at a scored
+    position predict `targets` (token ids). `posterior` is the exact distribution of the target given
+    everything up to and including that position, over the token ids `slice_ids`. `columns` hold what is
+    known of each scored position (`position`, `evidence`: observations before it, `bayes_entropy_bits`, and
+    whatever the task adds), `domain` a name for each sequence. Raises `ValueError` where a column is
+    missing or has another shape.
+    """
+
+    tokens: Int[np.ndarray, "sequence pos"]
+    scored: Int[np.ndarray, " scored"]
+    targets: Int[np.ndarray, "sequence scored"]
+    posterior: Float[np.ndarray, "sequence scored outcome"]
+    slice_ids: Int[np.ndarray, " outcome"]
+    columns: Mapping[str, np.ndarray]
+    domain: Shaped[np.ndarray, " sequence"]
+
+    def __post_init__(self) -> None:
+        missing = set(REQUIRED_UNITS) - set(self.columns)
+        if missing:
+            raise ValueError(f"columns {sorted(missing)} are missing; there are {sorted(self.columns)}")
+        wrong = {name: c.shape for name, c in self.columns.items() if c.shape != self.targets.shape}
+        if wrong:
+            raise ValueError(f"columns of shape {wrong}, but targets of shape {self.targets.shape}")
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def take(self, rows: Int[np.ndarray, " row"] | slice) -> Self:
+        """The sequences an index array or a slice picks."""
+        return dataclasses.replace(
+            self,
+            tokens=self.tokens[rows],
+            targets=self.targets[rows],
+            posterior=self.posterior[rows],
+            columns={name: column[rows] for name, column in self.columns.items()},
+            domain=self.domain[rows],
+        )
+
+
+@dataclass(frozen=True)
+class Task(ABC):
+    """A generative process with a known posterior: a final frozen dataclass whose fields are its parameters.
+
+    The constructor refuses impossible sizes with a `UsageError`, so that nothing is trained on them.
+    """
+
+    name: ClassVar[str]
+    question: ClassVar[str]
+    checkpoints: ClassVar[Path]
+    units: ClassVar[Mapping[str, str]] = REQUIRED_UNITS
+
+    @property
+    @abstractmethod
+    def vocab_size(self) -> int:
+        """How many token ids the networks of this task need."""
+
+    @property
+    @abstractmethod
+    def n_positions(self) -> int:
+        """The length of a sequence, in tokens."""
+
+    @abstractmethod
+    def sample(self, rng: np.random.Generator, n: int) -> Sequences:
+        """Draw `n` independent sequences."""
+
+    def sample_orbits(self, rng: np.random.Generator, n: int, n_copies: int) -> Sequences:
+        """Draw `n` sequences in groups of `n_copies` that are relabellings of one another.
+
+        Each sequence alone is distributed as in `sample`; together they are balanced, which lowers the
+        noise of a training batch. A task without a symmetry draws independent ones.
+        """
+        return self.sample(rng, n)
+
+    def curriculum(self) -> tuple[Self, ...]:
+        """Variants from the easiest to the task itself, all with one posterior rule; mostly one stage."""
+        return (self,)
+
+    def describe(self) -> dict[str, Any]:
+        """The parameters by name: `type(task)(**task.describe())` is the task again."""
+        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A measured number with its 95 % interval over sequences; `limit` is its upper bound, if any."""
+
+    value: float
+    unit: str
+    low: float
+    high: float
+    limit: float | None = None
+
+    @property
+    def is_met(self) -> bool:
+        """Whether the value is within its limit; without a limit it always is."""
+        return self.limit is None or self.value <= self.limit
+
+
+@dataclass(frozen=True)
+class TunnelCard:
+    """Everything known about a trained tunnel, and enough to train it again: `tunnel.json` in its folder.
+
+    `figures` were measured on `n_eval` fresh sequences; a rebuild has to come within a factor `1 +
+    tolerance` of each that has a limit. `core_seconds` is processor time of the training alone, at one
+    thread. `step` counts the updates the weights have seen; it is below the recipe's where a card describes
+    a checkpoint taken on the way.
+    """
+
+    task: str
+    parameters: Mapping[str, Any]
+    arch: str
+    network: Mapping[str, Any]
+    n_parameters: int
+    recipe: Mapping[str, Any]
+    seed: int
+    step: int
+    figures: Mapping[str, Figure]
+    n_eval: int
+    eval_seed: int
+    tolerance: float
+    core_seconds: float
+    environment: Mapping[str, str]
+    format: int = field(default=CARD_FORMAT)
+
+    @property
+    def name(self) -> str:
+        """`<task>-<arch>`, as after `tunnel:`."""
+        return f"{self.task}-{self.arch}"
+
+
+def make_task(kind: type[Task], parameters: Mapping[str, Any]) -> Task:
+    """The task with these parameters; an unknown one is refused, and the known ones are named."""
+    known = [f.name for f in dataclasses.fields(kind)]
+    strange = sorted(set(parameters) - set(known))
+    if strange:
+        raise UsageError(
+            asked=f"task {kind.name!r} with {', '.join(strange)}",
+            found="it has no such parameter",
+            fix=f"Its parameters are {', '.join(known)}.",
+        )
+    return kind(**parameters)
+
+
+def write_card(card: TunnelCard, folder: Path) -> Path:
+    """Write the card into a checkpoint folder and return its path."""
+    path = Path(folder) / CARD_NAME
+    path.write_text(json.dumps(dataclasses.asdict(card), indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    return path
+
+
+def read_card(folder: Path) -> TunnelCard:
+    """The card of a checkpoint folder; `ModelError` where it is missing, from a newer version, or broken."""
+    path = Path(folder) / CARD_NAME
+    if not path.is_file():
+        raise ModelError(
+            asked=f"the tunnel in {folder}",
+            found=f"there is no {CARD_NAME}",
+            fix="Give the folder that `interp tunnel train` wrote, the one with config.json in it.",
+        )
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise _broken(path, f"it is not JSON ({error})") from error
+    return _parse(path, content)
+
+
+def _parse(path: Path, content: Any) -> TunnelCard:
+    if not isinstance(content, dict) or type(content.get("format")) is not int:
+        raise _broken(path, "it has no format number")
+    if content["format"] > CARD_FORMAT:
+        raise ModelError(
+            asked=f"the tunnel card {path}",
+            found=f"its format is {content['format']}, and this version reads up to {CARD_FORMAT}",
+            fix="Update interp, or train the tunnel again with this version.",
+        )
+    kinds = {f.name: _JSON_KINDS[f.name] for f in dataclasses.fields(TunnelCard)}
+    wrong = [name for name, kind in kinds.items() if not _is_kind(content.get(name), kind)]
+    strange = sorted(set(content) - set(kinds))
+    if wrong or strange:
+        raise _broken(path, f"missing or of the wrong kind: {wrong}; unknown: {strange}")
+    return TunnelCard(**{**content, "figures": {n: _figure(path, n, e) for n, e in content["figures"].items()}})
+
+
+def _figure(path: Path, name: str, entry: Any) -> Figure:
+    numbers = ("value", "low", "high")
+    if not isinstance(entry, dict) or set(entry) != {f.name for f in dataclasses.fields(Figure)}:
+        raise _broken(path, f"the figure {name!r} is {entry!r}")
+    if not all(_is_kind(entry[key], (int, float)) for key in numbers):
+        raise _broken(path, f"the figure {name!r} has no numbers in {', '.join(numbers)}")
+    return Figure(**entry)
+
+
+_JSON_KINDS: Mapping[str, type | tuple[type, ...]] = {
+    "format": int, "task": str, "parameters": dict, "arch": str, "network": dict, "n_parameters": int,
+    "recipe": dict, "seed": int, "step": int, "figures": dict, "n_eval": int, "eval_seed": int,
+    "tolerance": (int, float), "core_seconds": (int, float), "environment": dict,
+}  # fmt: skip
+
+
+def _is_kind(value: Any, kind: type | tuple[type, ...]) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool)
+
+
+def _broken(path: Path, found: str) -> ModelError:
+    return ModelError(
+        asked=f"the tunnel card {path}",
+        found=found,
+        fix="Restore the file, or train the tunnel again: `interp tunnel train`.",
+    )

@@ -1,0 +1,180 @@
+"""The four families once more, in numpy float64 and straight from the published equations: an independent oracle.
+
+Nothing here is shared with the toolkit or with transformers. Sequences are single, without padding.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import erf, softmax
+
+
+@dataclass
+class LayerTruth:
+    """What one layer computed; heads before positions, `[head, pos, d_head]`."""
+
+    q_pre: np.ndarray
+    k_pre: np.ndarray
+    q: np.ndarray
+    k: np.ndarray
+    v: np.ndarray
+    pattern: np.ndarray
+    z: np.ndarray
+    attn_out: np.ndarray
+    mlp_out: np.ndarray
+    resid: np.ndarray
+
+
+@dataclass
+class Truth:
+    layers: list[LayerTruth]
+    final_resid: np.ndarray
+    logits: np.ndarray
+
+
+def run_reference(model, ids) -> Truth:
+    """Forward pass of a transformers model's weights on token ids, in float64."""
+    weights = {name: p.detach().double().numpy() for name, p in model.state_dict().items()}
+    return _FAMILIES[model.config.model_type](weights, model.config, np.asarray(ids))
+
+
+def _layer_norm(x, scale, shift, eps):
+    centred = x - x.mean(-1, keepdims=True)
+    return centred / np.sqrt(np.mean(centred**2, -1, keepdims=True) + eps) * scale + shift
+
+
+def _rms_norm(x, scale, eps):
+    return x / np.sqrt(np.mean(x**2, -1, keepdims=True) + eps) * scale
+
+
+def _gelu(x):
+    return 0.5 * x * (1 + erf(x / np.sqrt(2)))
+
+
+def _gelu_tanh(x):
+    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+
+
+def _silu(x):
+    return x / (1 + np.exp(-x))
+
+
+def _rotate(x, n_rotary, theta):
+    """Rotate planes (i, i + n/2) of the first `n_rotary` dimensions by position · theta^(−2i/n)."""
+    half = n_rotary // 2
+    angle = np.arange(x.shape[1])[:, None] * theta ** (-2 * np.arange(half) / n_rotary)[None, :]
+    a, b = x[..., :half], x[..., half:n_rotary]
+    turned = [a * np.cos(angle) - b * np.sin(angle), b * np.cos(angle) + a * np.sin(angle)]
+    return np.concatenate([*turned, x[..., n_rotary:]], axis=-1)
+
+
+def _attend(q, k, v, window=None):
+    """Patterns and head outputs; query head h reads key-value head h // group."""
+    group = len(q) // len(k)
+    n = q.shape[1]
+    i, j = np.arange(n)[:, None], np.arange(n)[None, :]
+    seen = (j <= i) & ((i - j < window) if window else True)
+    score = np.stack([q[h] @ k[h // group].T for h in range(len(q))]) / np.sqrt(q.shape[-1])
+    pattern = softmax(np.where(seen, score, -np.inf), axis=-1)
+    return pattern, np.stack([pattern[h] @ v[h // group] for h in range(len(q))])
+
+
+def _heads(x, n):
+    """[pos, n * d] -> [n, pos, d]"""
+    return x.reshape(len(x), n, -1).transpose(1, 0, 2)
+
+
+def _flat(z):
+    return z.transpose(1, 0, 2).reshape(z.shape[1], -1)
+
+
+def _gpt_neox(w, c, ids) -> Truth:
+    x = w["gpt_neox.embed_in.weight"][ids]
+    n_rotary = int(c.hidden_size // c.num_attention_heads * c.rope_parameters["partial_rotary_factor"])
+    layers = []
+    for i in range(c.num_hidden_layers):
+        p = f"gpt_neox.layers.{i}."
+        normed = _layer_norm(x, w[p + "input_layernorm.weight"], w[p + "input_layernorm.bias"], c.layer_norm_eps)
+        fused = normed @ w[p + "attention.query_key_value.weight"].T + w[p + "attention.query_key_value.bias"]
+        d = c.hidden_size // c.num_attention_heads
+        q_pre, k_pre, v = (
+            np.stack([fused[:, 3 * d * h + s * d : 3 * d * h + (s + 1) * d] for h in range(c.num_attention_heads)])
+            for s in range(3)
+        )
+        q, k = (_rotate(t, n_rotary, c.rope_parameters["rope_theta"]) for t in (q_pre, k_pre))
+        pattern, z = _attend(q, k, v)
+        attn = _flat(z) @ w[p + "attention.dense.weight"].T + w[p + "attention.dense.bias"]
+        before_mlp = x if c.use_parallel_residual else x + attn
+        normed = _layer_norm(
+            before_mlp, w[p + "post_attention_layernorm.weight"], w[p + "post_attention_layernorm.bias"],
+            c.layer_norm_eps,
+        )  # fmt: skip
+        hidden = _gelu(normed @ w[p + "mlp.dense_h_to_4h.weight"].T + w[p + "mlp.dense_h_to_4h.bias"])
+        mlp = hidden @ w[p + "mlp.dense_4h_to_h.weight"].T + w[p + "mlp.dense_4h_to_h.bias"]
+        layers.append(LayerTruth(q_pre, k_pre, q, k, v, pattern, z, attn, mlp, x))
+        x = x + attn + mlp
+    normed = _layer_norm(
+        x, w["gpt_neox.final_layer_norm.weight"], w["gpt_neox.final_layer_norm.bias"], c.layer_norm_eps
+    )
+    head = w["embed_out.weight"] if "embed_out.weight" in w else w["lm_head.weight"]
+    return Truth(layers, x, normed @ head.T)
+
+
+def _phi(w, c, ids) -> Truth:
+    x = w["model.embed_tokens.weight"][ids]
+    n_rotary = int(c.hidden_size // c.num_attention_heads * c.rope_parameters["partial_rotary_factor"])
+    layers = []
+    for i in range(c.num_hidden_layers):
+        p = f"model.layers.{i}."
+        normed = _layer_norm(x, w[p + "input_layernorm.weight"], w[p + "input_layernorm.bias"], c.layer_norm_eps)
+        q_pre, k_pre, v = (
+            _heads(normed @ w[f"{p}self_attn.{s}_proj.weight"].T + w[f"{p}self_attn.{s}_proj.bias"], n)
+            for s, n in (
+                ("q", c.num_attention_heads),
+                ("k", c.num_key_value_heads),
+                ("v", c.num_key_value_heads),
+            )
+        )
+        q, k = (_rotate(t, n_rotary, c.rope_parameters["rope_theta"]) for t in (q_pre, k_pre))
+        pattern, z = _attend(q, k, v)
+        attn = _flat(z) @ w[p + "self_attn.dense.weight"].T + w[p + "self_attn.dense.bias"]
+        hidden = _gelu_tanh(normed @ w[p + "mlp.fc1.weight"].T + w[p + "mlp.fc1.bias"])
+        mlp = hidden @ w[p + "mlp.fc2.weight"].T + w[p + "mlp.fc2.bias"]
+        layers.append(LayerTruth(q_pre, k_pre, q, k, v, pattern, z, attn, mlp, x))
+        x = x + attn + mlp
+    normed = _layer_norm(x, w["model.final_layernorm.weight"], w["model.final_layernorm.bias"], c.layer_norm_eps)
+    return Truth(layers, x, normed @ w["lm_head.weight"].T + w["lm_head.bias"])
+
+
+def _llama(w, c, ids, window=None) -> Truth:
+    x = w["model.embed_tokens.weight"][ids]
+    d_head = getattr(c, "head_dim", None) or c.hidden_size // c.num_attention_heads
+    layers = []
+    for i in range(c.num_hidden_layers):
+        p = f"model.layers.{i}."
+        normed = _rms_norm(x, w[p + "input_layernorm.weight"], c.rms_norm_eps)
+        q_pre, k_pre, v = (
+            _heads(normed @ w[f"{p}self_attn.{s}_proj.weight"].T, n)
+            for s, n in (
+                ("q", c.num_attention_heads),
+                ("k", c.num_key_value_heads),
+                ("v", c.num_key_value_heads),
+            )
+        )
+        q, k = (_rotate(t, d_head, c.rope_parameters["rope_theta"]) for t in (q_pre, k_pre))
+        pattern, z = _attend(q, k, v, window)
+        attn = _flat(z) @ w[p + "self_attn.o_proj.weight"].T
+        normed = _rms_norm(x + attn, w[p + "post_attention_layernorm.weight"], c.rms_norm_eps)
+        gate = _silu(normed @ w[p + "mlp.gate_proj.weight"].T)
+        mlp = (gate * (normed @ w[p + "mlp.up_proj.weight"].T)) @ w[p + "mlp.down_proj.weight"].T
+        layers.append(LayerTruth(q_pre, k_pre, q, k, v, pattern, z, attn, mlp, x))
+        x = x + attn + mlp
+    head = w["lm_head.weight"] if "lm_head.weight" in w else w["model.embed_tokens.weight"]
+    return Truth(layers, x, _rms_norm(x, w["model.norm.weight"], c.rms_norm_eps) @ head.T)
+
+
+def _mistral(w, c, ids) -> Truth:
+    return _llama(w, c, ids, window=c.sliding_window)
+
+
+_FAMILIES = {"gpt_neox": _gpt_neox, "phi": _phi, "llama": _llama, "mistral": _mistral}

@@ -1,0 +1,76 @@
+"""Attention rows in blocks: the same numbers whatever the block, with a cache prefix, and beside a strong sink."""
+
+import numpy as np
+import pytest
+import torch
+
+from interp.pattern import AttentionCall, pattern_rows, reduce_rows
+
+
+def random_call(seed=0, n_query=17, n_key=17, strength=3.0):
+    g = torch.Generator().manual_seed(seed)
+    q = torch.randn(2, 4, n_query, 8, generator=g)
+    k = torch.randn(2, 2, n_key, 8, generator=g)
+    return AttentionCall(0, q, k, k, scaling=strength / 8**0.5)
+
+
+def all_positions(call):
+    return torch.arange(call.q.shape[2]).expand(call.q.shape[0], -1)
+
+
+@pytest.mark.parametrize("block", [1, 2, 5, 17, 64])
+def test_reductions_do_not_depend_on_the_block(block):
+    call = random_call()
+    whole = reduce_rows(call, all_positions(call))
+    cut = reduce_rows(call, all_positions(call), block)
+    assert torch.allclose(cut.entropy_bits, whole.entropy_bits, atol=1e-6)
+    assert torch.allclose(cut.entropy_bits_no_first, whole.entropy_bits_no_first, atol=1e-6)
+    assert torch.allclose(cut.sink_mass, whole.sink_mass, atol=1e-6)
+
+
+def test_reductions_equal_the_float64_formula():
+    call = random_call()
+    q, k = call.q.double().numpy(), np.repeat(call.k.double().numpy(), 2, axis=1)
+    s = q @ k.transpose(0, 1, 3, 2) * call.scaling
+    s = np.where(np.tril(np.ones((17, 17), bool)), s, -np.inf)
+    a = np.exp(s - s.max(-1, keepdims=True))
+    a /= a.sum(-1, keepdims=True)
+    entropy = -np.sum(a * np.log2(a, out=np.zeros_like(a), where=a > 0), -1)
+    got = reduce_rows(call, all_positions(call))
+    assert np.abs(got.entropy_bits.numpy() - entropy).max() < 2e-6
+    assert np.abs(pattern_rows(call, all_positions(call)).numpy() - a).max() < 1e-6
+
+
+def test_queries_after_a_cached_prefix_count_positions_from_the_right():
+    long = random_call(n_query=17, n_key=17)
+    short = AttentionCall(0, long.q[:, :, -3:], long.k, long.v, long.scaling)
+    tail = reduce_rows(short, all_positions(short)).entropy_bits
+    assert torch.allclose(tail, reduce_rows(long, all_positions(long)).entropy_bits[..., -3:], atol=1e-6)
+
+
+def test_a_padded_mask_removes_keys():
+    call = random_call()
+    call.mask = torch.ones(17, 17).tril().bool().expand(2, 1, -1, -1).clone()
+    call.mask[1, :, :, :4] = False
+    call.mask[1, :, :4, 0] = True
+    got = reduce_rows(call, all_positions(call))
+    assert got.n_visible[1, -1] == 13
+    assert got.sink_mass[1, :, -1].max() == 0
+    assert torch.allclose(got.entropy_bits[0], reduce_rows(random_call(), all_positions(call)).entropy_bits[0])
+
+
+def test_entropy_beside_a_sink_of_almost_one_keeps_its_precision():
+    k = torch.zeros(1, 1, 4, 1)
+    k[0, 0, :, 0] = torch.tensor([16.0, 1.0, 1.0, 1.0])
+    call = AttentionCall(0, torch.ones(1, 1, 4, 1), k, k, scaling=1.0)
+    got = reduce_rows(call, torch.tensor([[3]]))
+    assert got.sink_mass.item() > 0.999999
+    assert abs(got.entropy_bits_no_first.item() - np.log2(3)) < 1e-5
+
+
+def test_a_single_visible_key_has_no_entropy():
+    got = reduce_rows(random_call(), torch.zeros(2, 1, dtype=torch.long))
+    assert got.entropy_bits.abs().max() == 0
+    assert got.entropy_bits_no_first.abs().max() == 0
+    assert got.entropy_normalised.abs().max() == 0
+    assert torch.all(got.sink_mass == 1)

@@ -1,0 +1,140 @@
+"""Records: written whole or not at all, read back equal, refused in words when damaged."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from interp.errors import RecordError
+from interp.findings import Findings, Null, Scalar
+from interp.record import RunRecord, open_run
+from interp.table import Table
+
+
+def small_record() -> RunRecord:
+    findings = Findings(
+        probe="manifold",
+        scalars={
+            "share": Scalar(
+                0.25, "1", interval=(0.2, 0.3), interval_method="jackknife", null=Null("gaussian", 0.04, (0.03, 0.05)),
+                p=0.01, n=75, n_distinct_rows=70,
+            ),
+            "lost": Scalar(math.nan, "bits", interval_reason="no rows", null_reason="no rows"),
+        },
+        tables={"by_layer": Table({"layer": np.arange(3), "name": np.array(["a", "b", "ü"])},
+                                  {"layer": "index", "name": "label"}, "three")},
+        arrays={"axis": np.arange(6.0).reshape(2, 3)},
+        notes=("a note",),
+        headline=("share",),
+    )  # fmt: skip
+    return RunRecord(
+        status="done", created="2026-01-01T00:00:00+00:00", spec={"model": "m"}, spec_hash="0" * 16,
+        model={"name": "m"}, prompts={"n": 75}, environment={}, selfcheck=({"name": "eager", "value": 1e-7},),
+        timings={"load": 0.5}, findings={"manifold": findings}, parameters={"manifold": {"layer": -1}},
+    )  # fmt: skip
+
+
+def test_a_record_reads_back_as_it_was_written(tmp_path):
+    written = small_record().write(tmp_path / "run")
+    read = open_run(tmp_path / "run")
+    ours, theirs = written.findings["manifold"], read.findings["manifold"]
+    assert theirs["share"] == ours["share"]
+    assert math.isnan(theirs["lost"].value)
+    assert theirs.headline == ("share",) and theirs.notes == ("a note",)
+    assert theirs.to_frame("by_layer").equals(ours.to_frame("by_layer"))
+    assert theirs.tables["by_layer"].units == {"layer": "index", "name": "label"}
+    np.testing.assert_array_equal(theirs.arrays["axis"], ours.arrays["axis"])
+    assert read.spec == {"model": "m"} and read.parameters == {"manifold": {"layer": -1}}
+
+
+def test_run_json_has_the_published_shape(tmp_path):
+    small_record().write(tmp_path / "run")
+    content = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert set(content) == {
+        "format", "status", "created", "spec", "spec_hash", "model", "prompts", "environment", "selfcheck", "timings",
+        "findings",
+    }  # fmt: skip
+    share = content["findings"]["manifold"]["scalars"]["share"]
+    assert share["null"] == {"name": "gaussian", "value": 0.04, "band": [0.03, 0.05]}
+    assert share["interval"] == [0.2, 0.3] and share["n"] == 75 and share["n_distinct_rows"] == 70
+    assert content["findings"]["manifold"]["tables"]["by_layer"]["path"] == "tables/manifold.by_layer.parquet"
+    assert content["findings"]["manifold"]["scalars"]["lost"]["value"] is None
+
+
+def test_a_record_never_overwrites_another(tmp_path):
+    small_record().write(tmp_path / "run")
+    with pytest.raises(RecordError, match="exists"):
+        small_record().write(tmp_path / "run")
+
+
+def test_a_folder_that_cannot_be_written_is_said(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(RecordError, match="Check free space and permissions"):
+        small_record().write(tmp_path / "file" / "run")
+
+
+def damage(path, change):
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize(
+    "change, said",
+    [
+        (lambda c: c.update(format=99), "it has format 99"),
+        (lambda c: c.update(status="fine"), "status"),
+        (lambda c: c.pop("model"), "model"),
+        (lambda c: c.update(extra=1), "extra"),
+        (lambda c: c["findings"]["manifold"]["scalars"]["share"].update(null=None), "null_reason"),
+        (
+            lambda c: c["findings"]["manifold"]["tables"]["by_layer"].update(path="../../etc/passwd"),
+            "leaves the record",
+        ),
+    ],
+)
+def test_an_edited_record_is_refused_in_words(tmp_path, change, said):
+    small_record().write(tmp_path / "run")
+    damage(tmp_path / "run" / "run.json", change)
+    with pytest.raises(RecordError, match=said):
+        open_run(tmp_path / "run")
+
+
+def test_a_truncated_record_is_refused_in_words(tmp_path):
+    small_record().write(tmp_path / "run")
+    path = tmp_path / "run" / "run.json"
+    path.write_text(path.read_text()[:100])
+    with pytest.raises(RecordError, match="cannot be read"):
+        open_run(tmp_path / "run")
+
+
+def test_a_missing_table_is_refused_in_words(tmp_path):
+    small_record().write(tmp_path / "run")
+    (tmp_path / "run" / "tables" / "manifold.by_layer.parquet").unlink()
+    with pytest.raises(RecordError, match=r"manifold\.by_layer\.parquet"):
+        open_run(tmp_path / "run")
+
+
+def test_a_folder_without_a_record_says_what_to_give(tmp_path):
+    with pytest.raises(RecordError, match=r"Give the folder that a run printed"):
+        open_run(tmp_path)
+
+
+def test_scalars_without_interval_or_null_need_a_reason():
+    with pytest.raises(ValueError, match="interval_reason"):
+        Scalar(1.0, "1", null_reason="none")
+    with pytest.raises(ValueError, match="null_reason"):
+        Scalar(1.0, "1", interval_reason="weights only")
+
+
+def test_headlines_must_name_scalars():
+    with pytest.raises(ValueError, match="headline"):
+        Findings("p", headline=("nothing",))
+
+
+def test_tables_want_a_unit_for_every_column():
+    with pytest.raises(ValueError, match="units for"):
+        Table({"a": np.arange(3)}, {})
+    with pytest.raises(ValueError, match="different lengths"):
+        Table({"a": np.arange(3), "b": np.arange(2)}, {"a": "1", "b": "1"})

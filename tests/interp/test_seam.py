@@ -1,0 +1,321 @@
+"""The seam and the family table against the float64 reference, and what the self-check must catch."""
+
+import threading
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from interp.attention import SEAM, Listener, listening
+from interp.batches import cut_batches
+from interp.errors import InterpError, ModelError
+from interp.families import Layout, family_of, iterate_weights
+from interp.folds import Mean, Rows
+from interp.forward import capture
+from interp.need import Need
+from interp.prompt import Prompt, PromptSet
+from interp.selfcheck import check_model, run_checks
+from tests.interp.reference import run_reference
+from tests.tiny_models import FAMILIES, VOCAB, fresh_model, tiny_model
+
+SITES = ("q", "k", "v", "z", "q_pre", "k_pre", "attn_out", "mlp_out", "resid")
+
+
+def token_prompts(lengths, seed=0, scored=None):
+    rng = np.random.default_rng(seed)
+    ids = [rng.integers(0, VOCAB, size=n) for n in lengths]
+    prompts = [Prompt(token_ids=tuple(x.tolist()), scored=scored) for x in ids]
+    return PromptSet("tokens", prompts), ids
+
+
+def relative(a, b):
+    return np.abs(a - b).max() / np.abs(b).max()
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def family(request):
+    return request.param
+
+
+def test_every_captured_tensor_equals_the_float64_formula(family):
+    model = tiny_model(family)
+    prompts, ids = token_prompts([13])
+    got = capture(model, prompts, ids, [Need(site, at="all") for site in SITES])
+    truth = run_reference(model.module, ids[0])
+    for layer, theirs in enumerate(truth.layers):
+        for site in SITES:
+            mine = got[Need(site, at="all")][layer]
+            expected = getattr(theirs, site)
+            expected = expected.transpose(1, 0, 2) if expected.ndim == 3 else expected
+            assert mine.shape == expected.shape
+            assert relative(mine, expected) < 2e-5, (site, layer)
+    assert relative(got[Need("resid", at="all")][-1], truth.final_resid) < 2e-5
+
+
+def test_attention_statistics_equal_the_float64_formula_with_and_without_a_window(family):
+    model = tiny_model(family)
+    prompts, ids = token_prompts([13])
+    names = ("pattern_entropy", "pattern_entropy_normalised", "pattern_entropy_no_first", "sink_mass")
+    got = capture(model, prompts, ids, [Need(name, at="all") for name in names])
+    for layer, theirs in enumerate(run_reference(model.module, ids[0]).layers):
+        a = theirs.pattern
+        entropy = -np.sum(a * np.log2(a, out=np.zeros_like(a), where=a > 0), axis=-1).T
+        assert np.abs(got[Need("pattern_entropy", at="all")][layer] - entropy).max() < 2e-5
+        assert np.abs(got[Need("sink_mass", at="all")][layer] - a[..., 0].T).max() < 1e-5
+        visible = (a > 0).sum(-1).T
+        assert visible.max() == (5 if family == "mistral" else 13)
+        normalised = entropy[1:] / np.log2(visible[1:])
+        assert np.abs(got[Need("pattern_entropy_normalised", at="all")][layer][1:] - normalised).max() < 2e-5
+        rest = a[:, 1:, 1:] / a[:, 1:, 1:].sum(-1, keepdims=True)
+        no_first = -np.sum(rest * np.log2(rest, out=np.zeros_like(rest), where=rest > 0), axis=-1).T
+        assert np.abs(got[Need("pattern_entropy_no_first", at="all")][layer][1:] - no_first).max() < 2e-5
+
+
+def test_next_token_probabilities_equal_the_float64_formula(family):
+    model = tiny_model(family)
+    prompts, ids = token_prompts([9, 13])
+    got = capture(model, prompts, ids, [Need("next_log_prob")])
+    for row, x in enumerate(ids):
+        logits = run_reference(model.module, x).logits[-1]
+        log_p = logits - np.log(np.exp(logits - logits.max()).sum()) - logits.max()
+        assert np.abs(got[Need("next_log_prob")][row] - log_p / np.log(2)).max() < 1e-4
+        entropy = -np.sum(np.exp(log_p) * log_p) / np.log(2)
+        assert abs(got.rows["next_entropy_bits"][row] - entropy) < 1e-5
+
+
+def test_projection_weights_per_head_reproduce_the_captured_values(family):
+    model = tiny_model(family)
+    prompts, ids = token_prompts([6])
+    got = capture(model, prompts, ids, [Need("W_V"), Need("W_O"), Need("z", at="all"), Need("attn_out", at="all")])
+    assert got[Need("W_V")].shape == (3, model.info.n_kv_heads, 48, 12)
+    for layer in range(3):
+        mixed = np.einsum("phd,hdm->pm", got[Need("z", at="all")][layer], got[Need("W_O")][layer])
+        module = model.family.attention_modules(model.module)[layer]
+        bias = model.family.output_weight(module, model.family.head_shape(model.module.config))[1]
+        mixed = mixed if bias is None else mixed + bias.detach().numpy()
+        assert relative(mixed, got[Need("attn_out", at="all")][layer]) < 1e-5
+
+
+def test_batched_rows_equal_rows_of_prompts_one_by_one(family):
+    model = tiny_model(family)
+    prompts, ids = token_prompts([13, 4, 9, 4, 11])
+    needs = [Need(site) for site in (*SITES, "pattern_entropy", "next_log_prob")]
+    together = capture(model, prompts, ids, needs, tokens_per_batch=10_000)
+    for i, x in enumerate(ids):
+        alone = capture(model, PromptSet("one", [prompts.prompts[i]]), [x], needs)
+        for need in needs:
+            axis = 0 if need.site == "next_log_prob" else 1
+            assert relative(together[need].take([i], axis=axis), alone[need]) < 1e-5, need.site
+
+
+def test_rows_do_not_depend_on_how_the_stream_is_cut(family):
+    model = tiny_model(family)
+    prompts, ids = token_prompts([7, 5, 12, 5, 9, 8])
+    needs = [Need("v"), Need("k", Mean(), at="all")]
+    whole = capture(model, prompts, ids, needs)
+    cut = capture(model, prompts, ids, needs, tokens_per_batch=1)
+    assert len(list(cut_batches(ids, 1, torch.device("cpu")))) == 6
+    assert relative(cut[needs[0]], whole[needs[0]]) < 1e-5
+    assert whole.folded(needs[1])["count"].tolist() == [46, 46, 46]
+    assert np.abs(cut.folded(needs[1])["mean"] - whole.folded(needs[1])["mean"]).max() < 1e-6
+
+
+def test_grouped_heads_stay_grouped():
+    got = capture(tiny_model("llama"), *token_prompts([5]), [Need("v"), Need("k"), Need("q"), Need("z")])
+    assert [got[Need(s)].shape[2] for s in ("v", "k", "q", "z")] == [2, 2, 4, 4]
+
+
+def test_scored_positions_give_one_row_each_in_order():
+    prompts, ids = token_prompts([10, 10], scored=(2, 5, 9))
+    got = capture(tiny_model("llama"), prompts, ids, [Need("v"), Need("v", at="all"), Need("pattern_entropy"),
+                                                      Need("pattern_entropy", at="all")])  # fmt: skip
+    assert got.rows["position"].tolist() == [2, 5, 9, 2, 5, 9]
+    picked = [2, 5, 9, 12, 15, 19]
+    for site in ("v", "pattern_entropy"):
+        assert np.abs(got[Need(site)] - got[Need(site, at="all")][:, picked]).max() < 1e-5
+
+
+def test_a_column_can_name_the_position():
+    prompts = PromptSet("p", [Prompt(token_ids=(1, 2, 3, 4), columns={"mark": 2})] * 2, units={"mark": "tokens"})
+    ids = [np.array(p.token_ids) for p in prompts]
+    got = capture(tiny_model("phi"), prompts, ids, [Need("v", at="mark"), Need("v", at="all")])
+    assert np.array_equal(got[Need("v", at="mark")], got[Need("v", at="all")][:, [2, 6]])
+    outside = PromptSet("p", [Prompt(token_ids=(1, 2), columns={"mark": 2})], units={"mark": "tokens"})
+    with pytest.raises(InterpError, match="the prompt has 2 tokens"):
+        capture(tiny_model("phi"), outside, [np.array([1, 2])], [Need("v", at="mark")])
+
+
+def test_logits_are_computed_at_scored_rows_alone(monkeypatch):
+    model = tiny_model("llama")
+    seen = []
+    handle = model.module.lm_head.register_forward_hook(lambda m, a, out: seen.append(tuple(out.shape)))
+    capture(model, *token_prompts([8, 8, 3]), [Need("v")])
+    handle.remove()
+    assert seen == [(1, 3, VOCAB)]
+
+
+def test_the_self_check_passes_on_every_family(family):
+    checks = check_model(tiny_model(family))
+    assert len(checks) == 12
+    assert all(c.value <= c.bound for c in checks)
+
+
+def test_fused_projection_read_as_three_heads_d_is_refused():
+    class WrongOrder(Layout):
+        def pick(self, out, which, shape):
+            return out.unflatten(-1, (3, shape.n_heads, shape.d_head))[..., "qkv".index(which), :, :]
+
+    model = tiny_model("gpt_neox")
+    wrong = replace(model.family, layout=WrongOrder("per_head", ("query_key_value",)))
+    with pytest.raises(ModelError, match="projections"):
+        check_model(replace(model, family=wrong))
+
+
+def test_kv_heads_counted_as_query_heads_are_refused():
+    class Reshaped(type(tiny_model("llama").family)):
+        def head_shape(self, config):
+            shape = super().head_shape(config)
+            return replace(shape, n_kv_heads=shape.n_heads, d_head=shape.d_head // 2)
+
+    model = tiny_model("llama")
+    wrong = Reshaped(**{f: getattr(model.family, f) for f in model.family.__dataclass_fields__})
+    with pytest.raises(ModelError, match="output"):
+        check_model(replace(model, family=wrong))
+
+
+def test_a_mask_that_is_lost_is_refused(monkeypatch):
+    from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
+
+    monkeypatch.setitem(ALL_MASK_ATTENTION_FUNCTIONS._global_mapping, SEAM, lambda **kwargs: None)
+    failed = {c.name for c in run_checks(fresh_model("mistral")) if not c.passed}
+    assert "eager" in failed
+
+
+def test_a_wrong_output_projection_is_refused():
+    model = tiny_model("llama")
+    attention = model.family.attention_modules(model.module)[0]
+    wrong = replace(model.family, out="q_proj")
+    assert attention.q_proj.weight.shape == attention.o_proj.weight.shape
+    with pytest.raises(ModelError, match="output"):
+        check_model(replace(model, family=wrong))
+
+
+def test_nan_weights_are_refused():
+    model = fresh_model("llama")
+    with torch.no_grad():
+        model.module.model.layers[1].mlp.down_proj.weight[0, 0] = float("nan")
+    with pytest.raises(ModelError, match="finite"):
+        check_model(model)
+
+
+class ScaleValues(Listener):
+    def before(self, call):
+        call.v = call.v * 2.0
+
+
+def test_listening_restores_the_model_after_success_and_after_an_exception(family):
+    model = tiny_model(family)
+    ids = torch.arange(6)[None]
+    with torch.inference_mode():
+        before = model.module(ids).logits
+        with listening(model, ScaleValues()):
+            assert not torch.equal(model.module(ids).logits, before)
+        with pytest.raises(KeyboardInterrupt), listening(model, ScaleValues()):
+            raise KeyboardInterrupt
+        assert torch.equal(model.module(ids).logits, before)
+    assert model.module.config._attn_implementation == "sdpa"
+
+
+def test_capture_leaves_no_hook_behind():
+    model = fresh_model("llama")
+    capture(model, *token_prompts([4]), [Need(site) for site in SITES])
+    left = [n for n, m in model.module.named_modules() if m._forward_hooks or m._forward_pre_hooks]
+    assert left == []
+
+
+def test_nested_listeners_act_in_order_and_leave_in_order():
+    model = tiny_model("llama")
+    ids = torch.arange(6)[None]
+    with torch.inference_mode():
+        plain = model.module(ids).logits
+        with listening(model, ScaleValues()):
+            once = model.module(ids).logits
+            with listening(model, ScaleValues()):
+                assert not torch.equal(model.module(ids).logits, once)
+            assert torch.equal(model.module(ids).logits, once)
+        assert torch.equal(model.module(ids).logits, plain)
+
+
+def test_two_models_of_one_configuration_do_not_mix():
+    one, two = fresh_model("llama"), fresh_model("llama")
+    two.module.config = one.module.config
+    for m in two.module.modules():
+        if hasattr(m, "config"):
+            m.config = one.module.config
+    ids = torch.arange(6)[None]
+    with torch.inference_mode():
+        before = two.module(ids).logits
+        with listening(one, ScaleValues()):
+            assert torch.allclose(two.module(ids).logits, before, atol=1e-5)
+
+
+def test_a_second_thread_is_refused_in_words():
+    model = tiny_model("llama")
+    said = []
+
+    def other():
+        try:
+            with listening(model, ScaleValues()):
+                pass
+        except InterpError as error:
+            said.append(str(error))
+
+    with listening(model, ScaleValues()):
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+    assert "another thread is listening" in said[0]
+
+
+@pytest.mark.parametrize("kind, shown", [("gptj", "GPT-J"), ("gpt_neo", "GPT-Neo"), ("falcon", "Falcon"),
+                                         ("bloom", "Bloom"), ("mpt", "MPT")])  # fmt: skip
+def test_families_off_the_interface_are_refused_by_name(kind, shown):
+    from transformers import AutoConfig
+
+    with pytest.raises(ModelError, match=shown):
+        family_of(AutoConfig.for_model(kind))
+
+
+def test_keywords_that_change_the_mathematics_are_refused():
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+    q = torch.zeros(1, 1, 2, 4)
+    with pytest.raises(ModelError, match="s_aux"):
+        ALL_ATTENTION_FUNCTIONS[SEAM](torch.nn.Identity(), q, q, q, None, s_aux=torch.zeros(1))
+
+
+def test_softcapped_attention_equals_its_formula():
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(2, h, 7, 8) for h in (4, 2, 2))
+    z, _ = ALL_ATTENTION_FUNCTIONS[SEAM](torch.nn.Identity(), q, k, v, None, scaling=3.0, softcap=2.0)
+    s = torch.tanh((q @ k.repeat_interleave(2, 1).mT) * 3.0 / 2.0) * 2.0
+    s = s.masked_fill(torch.ones(7, 7).triu(1).bool(), -torch.inf)
+    assert torch.allclose(z, (s.softmax(-1) @ v.repeat_interleave(2, 1)).transpose(1, 2), atol=1e-5)
+
+
+def test_iterated_weights_are_views_not_copies():
+    model = tiny_model("llama")
+    first = next(iterate_weights(model.module, model.family, "W_K"))
+    assert first.untyped_storage().data_ptr() == (
+        model.module.model.layers[0].self_attn.k_proj.weight.untyped_storage().data_ptr()
+    )
+
+
+def test_absent_activations_are_an_error():
+    got = capture(tiny_model("llama"), *token_prompts([4]), [Need("v")])
+    with pytest.raises(KeyError, match="was not captured"):
+        got[Need("k")]
+    assert Need("v") == Need("v", Rows())

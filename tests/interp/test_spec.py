@@ -1,0 +1,108 @@
+"""Specifications: settings become typed fields, repeat themselves as a command, and refuse in words."""
+
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint
+from typing import Literal
+
+import pytest
+
+from interp import registry
+from interp.errors import InterpError, UnknownName, UsageError
+from interp.findings import Findings
+from interp.need import Need
+from interp.probe import Probe
+from interp.spec import RunSpec, make_probe, split_settings
+
+
+@dataclass(frozen=True)
+class Toy(Probe):
+    name = "toy"
+    question = "Does it read its settings?"
+
+    count: int = 3
+    level: float = 0.5
+    way: Literal["centred", "zscored"] = "centred"
+    only: str | None = None
+    on: bool = False
+
+    @property
+    def needs(self):
+        return (Need("v"),)
+
+    def analyse(self, base, under):
+        return Findings(self.name)
+
+
+@pytest.fixture(autouse=True)
+def toy_probe(monkeypatch):
+    """The toy is registered the way every probe is, as an entry point."""
+    entry = EntryPoint("toy", f"{__name__}:Toy", "interp.probes")
+    known = {"manifold": EntryPoint("manifold", "probes.manifold:Manifold", "interp.probes"), "toy": entry}
+    monkeypatch.setattr(registry, "entries", lambda kind: known)
+
+
+def test_texts_become_values_of_the_field():
+    probe = make_probe("toy", {"count": "7", "level": "0.25", "way": "zscored", "only": "none", "on": "true"})
+    assert probe == Toy(7, 0.25, "zscored", None, True)
+    assert make_probe("toy", {"count": 7, "only": "x"}) == Toy(count=7, only="x")
+
+
+@pytest.mark.parametrize("key, value", [("count", "many"), ("way", "raw"), ("on", "perhaps"), ("count", 2.5)])
+def test_values_that_do_not_fit_are_refused(key, value):
+    with pytest.raises(UsageError, match=f"toy.{key}"):
+        make_probe("toy", {key: value})
+
+
+def test_an_unknown_field_suggests_the_nearest():
+    with pytest.raises(UnknownName, match="Did you mean count"):
+        make_probe("toy", {"counts": "7"})
+
+
+def test_an_unknown_probe_suggests_the_nearest():
+    with pytest.raises(UnknownName, match="Did you mean manifold"):
+        make_probe("manifolt", {})
+
+
+def test_settings_are_split_by_probe_and_bare_ones_go_to_the_only_probe():
+    assert split_settings(["toy.count=1", "manifold.layer=2"], ["toy", "manifold"]) == {
+        "toy": {"count": "1"}, "manifold": {"layer": "2"},
+    }  # fmt: skip
+    assert split_settings(["count=1"], ["toy"]) == {"toy": {"count": "1"}}
+    assert split_settings(["only=a=b.c"], ["toy"]) == {"toy": {"only": "a=b.c"}}
+
+
+@pytest.mark.parametrize("setting", ["count", "count=", "=1", "toy.=1"])
+def test_malformed_settings_are_refused(setting):
+    with pytest.raises(UsageError, match=r"PROBE\.field=value"):
+        split_settings([setting], ["toy"])
+
+
+def test_a_setting_for_a_probe_that_does_not_run_is_refused():
+    with pytest.raises(UsageError, match="not part of this run"):
+        split_settings(["manifold.layer=2"], ["toy"])
+
+
+def test_a_spec_reads_back_from_its_record_and_keeps_its_hash():
+    spec = RunSpec("m", {"toy": Toy(count=4).parameters()}, prompts="mixed", seed=3)
+    again = RunSpec.from_json(spec.to_json() | {"command": spec.command})
+    assert again.hash == spec.hash
+    assert RunSpec("m", {"toy": Toy(count=5).parameters()}, prompts="mixed", seed=3).hash != spec.hash
+
+
+def test_the_command_of_a_spec_names_what_differs_from_the_defaults():
+    spec = RunSpec("my model", {"toy": Toy(count=4).parameters()}, prompts="mixed", n_pool=90, per_quintile=None)
+    assert spec.command == (
+        "interp run --model 'my model' --probe toy --set toy.count=4 --prompts mixed --n-pool 90 --draw 0"
+    )
+
+
+def test_a_name_registered_twice_is_an_error(monkeypatch):
+    monkeypatch.undo()
+    twice = [EntryPoint("toy", "a:A", "interp.probes"), EntryPoint("toy", "b:B", "interp.probes")]
+    monkeypatch.setattr(registry, "entry_points", lambda group: twice)
+    registry.entries.cache_clear()
+    try:
+        with pytest.raises(InterpError, match="two packages register it"):
+            registry.entries("probe")
+    finally:
+        registry.entries.cache_clear()
