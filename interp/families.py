@@ -62,6 +62,35 @@ class HeadShape:
 
 
 @dataclass(frozen=True)
+class QkNorm:
+    """Normalisation of queries and keys before rotary embedding: two modules of the attention, and what they see.
+
+    `flat` `[batch, pos, head * d_head]`, `pos_head` `[batch, pos, head, d_head]`, `head_pos` `[batch, head, pos,
+    d_head]`. Where a configuration switches it off, the modules are absent.
+    """
+
+    q: str
+    k: str
+    order: Literal["flat", "pos_head", "head_pos"]
+
+    def module(self, attention: "torch.nn.Module", which: Projection) -> "torch.nn.Module | None":
+        """The module that normalises queries or keys of one layer; values are never normalised."""
+        return None if which == "v" else getattr(attention, self.q if which == "q" else self.k, None)
+
+    def to_heads(self, seen: "torch.Tensor", d_head: int) -> "torch.Tensor":
+        """What the module sees or gives, as `[batch, pos, head, d_head]`."""
+        if self.order == "flat":
+            return seen.unflatten(-1, (-1, d_head))
+        return seen.transpose(1, 2) if self.order == "head_pos" else seen
+
+    def from_heads(self, heads: "torch.Tensor") -> "torch.Tensor":
+        """The reverse of `to_heads`."""
+        if self.order == "flat":
+            return heads.flatten(-2)
+        return heads.transpose(1, 2) if self.order == "head_pos" else heads
+
+
+@dataclass(frozen=True)
 class Family:
     """Paths of the parts of one family; `layers` from the model, the others from one decoder layer."""
 
@@ -78,8 +107,9 @@ class Family:
     attention_sum: str | None = None
     """Module whose output is added to the residual stream, where that is not the attention module itself."""
     mlp_sum: str | None = None
-    q_norm: str | None = None
-    k_norm: str | None = None
+    qk_norm: QkNorm | None = None
+    scales_queries: bool = False
+    """Queries are divided by the root of d_head before the seam instead of the scores behind it."""
 
     def head_shape(self, config: "PretrainedConfig") -> HeadShape:
         """Head counts and size as the configuration states them."""
@@ -138,6 +168,9 @@ def _like_llama(name: str, **changes: Any) -> Family:
     return replace(_LLAMA, name=name, **changes)
 
 
+_SANDWICH = {"attention_sum": "post_attention_layernorm", "mlp_sum": "post_feedforward_layernorm"}
+"""Both blocks are normalised once more before they are added to the residual stream."""
+
 _TABLE = (
     Family(
         name="gpt_neox",
@@ -150,9 +183,33 @@ _TABLE = (
         parallel="use_parallel_residual",
     ),
     _like_llama("phi", final_norm="model.final_layernorm", out="dense", parallel=True,
-                q_norm="q_layernorm", k_norm="k_layernorm"),
+                qk_norm=QkNorm("q_layernorm", "k_layernorm", "head_pos")),
     _LLAMA,
     _like_llama("mistral"),
+    _like_llama("mixtral"),
+    _like_llama("qwen2"),
+    _like_llama("qwen3", qk_norm=QkNorm("q_norm", "k_norm", "pos_head")),
+    _like_llama("gemma"),
+    _like_llama("gemma2", **_SANDWICH),
+    _like_llama("gemma3_text", qk_norm=QkNorm("q_norm", "k_norm", "head_pos"), **_SANDWICH),
+    _like_llama("olmo"),
+    _like_llama("olmo2", qk_norm=QkNorm("q_norm", "k_norm", "flat"), **_SANDWICH),
+    _like_llama("starcoder2"),
+    _like_llama("stablelm", parallel="use_parallel_residual",
+                qk_norm=QkNorm("q_layernorm", "k_layernorm", "head_pos")),
+    _like_llama("phi3", layout=Layout("blocks", ("qkv_proj",))),
+    Family(
+        name="gpt2",
+        layers="transformer.h",
+        final_norm="transformer.ln_f",
+        attention="attn",
+        mlp="mlp",
+        layout=Layout("blocks", ("c_attn",), transposed=True),
+        out="c_proj",
+        out_transposed=True,
+    ),
+    _like_llama("opt", layers="model.decoder.layers", final_norm="model.decoder.final_layer_norm", out="out_proj",
+                mlp="fc2", scales_queries=True),
 )  # fmt: skip
 
 NOT_THROUGH_THE_INTERFACE = {

@@ -20,19 +20,26 @@ Heard = Callable[[str, int, torch.Tensor], None]
 @contextmanager
 def block_hooks(model: Model, sites: Collection[str], heard: Heard) -> Iterator[None]:
     """Report the block sites asked for during every forward pass inside the block."""
+    shape: list[torch.Size] = []
+
+    def keep_shape(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        shape[:] = [_hidden_states(args, kwargs).shape]
+
     with ExitStack() as stack:
 
         def add(handle: Any) -> None:
             stack.callback(handle.remove)
 
-        for layer, block in enumerate(model.family.layer_modules(model.module)):
+        blocks = model.family.layer_modules(model.module)
+        add(blocks[0].register_forward_pre_hook(keep_shape, with_kwargs=True))
+        for layer, block in enumerate(blocks):
             attention, mlp = model.family.summed_modules(block)
             if "resid" in sites:
                 add(block.register_forward_pre_hook(_input(heard, "resid", layer), with_kwargs=True))
             if "attn_out" in sites:
-                add(attention.register_forward_hook(_output(heard, "attn_out", layer)))
+                add(attention.register_forward_hook(_output(heard, "attn_out", layer, shape)))
             if "mlp_out" in sites:
-                add(mlp.register_forward_hook(_output(heard, "mlp_out", layer)))
+                add(mlp.register_forward_hook(_output(heard, "mlp_out", layer, shape)))
             for site in ("q_pre", "k_pre"):
                 if site in sites:
                     source, hook = _projection(model, block, site, layer, heard)
@@ -46,14 +53,20 @@ def block_hooks(model: Model, sites: Collection[str], heard: Heard) -> Iterator[
 
 def _input(heard: Heard, site: str, layer: int) -> Callable[..., None]:
     def hook(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        heard(site, layer, args[0] if args else kwargs["hidden_states"])
+        heard(site, layer, _hidden_states(args, kwargs))
 
     return hook
 
 
-def _output(heard: Heard, site: str, layer: int) -> Callable[..., None]:
+def _hidden_states(args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
+    return args[0] if args else kwargs["hidden_states"]
+
+
+def _output(heard: Heard, site: str, layer: int, shape: list[torch.Size]) -> Callable[..., None]:
+    """Some families flatten batch and position inside a block (OPT): `shape` is that of the stream."""
+
     def hook(module: torch.nn.Module, args: tuple[Any, ...], out: Any) -> None:
-        heard(site, layer, out[0] if isinstance(out, tuple) else out)
+        heard(site, layer, (out[0] if isinstance(out, tuple) else out).view(shape[0]))
 
     return hook
 
@@ -63,21 +76,22 @@ def _projection(
 ) -> tuple[torch.nn.Module, Callable[..., None]]:
     """The module whose output holds the projection, and a hook that picks its heads.
 
-    Where the family normalises queries or keys per head, the normalised ones are what rotary embedding receives.
+    Where the family normalises queries or keys, the normalised ones are what rotary embedding receives.
     """
     family = model.family
     which: Projection = "q" if site == "q_pre" else "k"
     attention = attrgetter(family.attention)(block)
-    norm = getattr(attention, (family.q_norm if which == "q" else family.k_norm) or "", None)
     shape = family.head_shape(model.module.config)
-
-    def from_norm(module: torch.nn.Module, args: tuple[Any, ...], out: torch.Tensor) -> None:
-        heads_first = out.shape[1] == (shape.n_heads if which == "q" else shape.n_kv_heads)
-        heard(site, layer, out.transpose(1, 2) if heads_first else out)
+    norm = family.qk_norm
+    normalising = None if norm is None else norm.module(attention, which)
 
     def from_linear(module: torch.nn.Module, args: tuple[Any, ...], out: torch.Tensor) -> None:
         heard(site, layer, family.layout.pick(out, which, shape))
 
-    if norm is not None:
-        return norm, from_norm
-    return attrgetter(family.layout.module_of(which))(attention), from_linear
+    if norm is None or normalising is None:
+        return attrgetter(family.layout.module_of(which))(attention), from_linear
+
+    def from_norm(module: torch.nn.Module, args: tuple[Any, ...], out: torch.Tensor) -> None:
+        heard(site, layer, norm.to_heads(out, shape.d_head))
+
+    return normalising, from_norm

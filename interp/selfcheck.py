@@ -206,11 +206,6 @@ def _projections(bench: Bench) -> _Outcome:
     model = bench.model
     shape = model.family.head_shape(model.module.config)
     modules = model.family.attention_modules(model.module)
-    normed: dict[Projection, bool] = {
-        "q": model.family.q_norm is not None and getattr(modules[0], model.family.q_norm, None) is not None,
-        "k": model.family.k_norm is not None and getattr(modules[0], model.family.k_norm, None) is not None,
-        "v": False,
-    }
     for layer, (call, attention, x) in enumerate(zip(bench.heard.calls, modules, bench.inputs, strict=True)):
         captured: dict[Projection, torch.Tensor] = {
             "q": bench.sites["q_pre", layer],
@@ -218,20 +213,24 @@ def _projections(bench: Bench) -> _Outcome:
             "v": call.v.transpose(1, 2),
         }
         for which, theirs in captured.items():
-            if normed[which]:
-                continue
             weight, bias = model.family.projection_weight(attention, which, shape)
             ours = torch.einsum("bpm,hmd->bphd", x.float(), weight.float())
-            worst = max(worst, relative_error(ours if bias is None else ours + bias.float(), theirs))
+            ours = ours if bias is None else ours + bias.float()
+            norm = model.family.qk_norm
+            normalising = None if norm is None else norm.module(attention, which)
+            if norm is not None and normalising is not None:
+                ours = norm.to_heads(normalising(norm.from_heads(ours.to(x.dtype))), shape.d_head)
+            worst = max(worst, relative_error(ours, theirs))
     return worst, bench.bound, "relative error of a projection"
 
 
 def _rotary(bench: Bench) -> _Outcome:
     """Rotary embedding is the identity at position 0 and keeps lengths everywhere (up to one scale)."""
     worst = 0.0
+    root = bench.model.info.d_head**-0.5 if bench.model.family.scales_queries else 1.0
     for layer, call in enumerate(bench.heard.calls):
-        for site, after in (("q_pre", call.q), ("k_pre", call.k)):
-            before, after = bench.sites[site, layer].float(), after.transpose(1, 2).float()
+        for site, after, scale in (("q_pre", call.q, root), ("k_pre", call.k, 1.0)):
+            before, after = bench.sites[site, layer].float() * scale, after.transpose(1, 2).float()
             if before.shape != after.shape:
                 return float("inf"), bench.bound, "heads counted wrongly: error"
             worst = max(
