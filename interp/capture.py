@@ -1,7 +1,7 @@
 """What one model did on one prompt set: the only thing a probe ever sees. Numpy; torch ends here."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -42,7 +42,8 @@ class Capture:
 
     `rows` is the table of the scored positions: `prompt` (index), `position`, `length`, `token`, `next_entropy_bits`,
     `drawn` (in the draw that the headline is measured on) and every column of the prompt set. An array of a `Rows`
-    need is `[layer, row, ...]`, aligned with `rows_at(need.at)`; of a `PromptMean` need `[layer, prompt, ...]`.
+    need is `[layer, row, ...]`, aligned with `rows_at(need.at)`; of a `PromptMean` need `[layer, prompt, ...]`. Where
+    the exact posterior is known, `posterior` `[row, outcome]` is over the token ids `prompts.outcome_ids`.
     """
 
     model: ModelInfo
@@ -50,7 +51,7 @@ class Capture:
     tables: Mapping[str, Table]
     arrays: Mapping[Need, Mapping[str, np.ndarray]]
     seed: int = 0
-    token_text: Mapping[int, str] = field(default_factory=dict)
+    posterior: np.ndarray | None = None
 
     @property
     def rows(self) -> Table:
@@ -91,4 +92,5 @@ class Capture:
                 arrays[need] = {"rows": np.compress(keep, folded["rows"], axis=axis)}
             elif isinstance(need.fold, PromptMean) and self.prompts.is_text:
                 arrays[need] = {"rows": np.compress(keep, folded["rows"], axis=1)}
-        return replace(self, tables={"scored": self.rows.where(keep)}, arrays=arrays)
+        posterior = None if self.posterior is None else self.posterior[keep]
+        return replace(self, tables={"scored": self.rows.where(keep)}, arrays=arrays, posterior=posterior)

@@ -16,6 +16,7 @@ from interp.families import iterate_weights
 from interp.folds import FoldState, Rows
 from interp.hooks import block_hooks
 from interp.information import BITS_PER_NAT
+from interp.lens import Lens
 from interp.model import Model
 from interp.need import Need
 from interp.pattern import AttentionCall, PatternRows, reduce_rows
@@ -71,6 +72,7 @@ def capture(
         tables={at: _row_table(prompts, ids, index, collector.entropy(at)) for at, index in collector.index.items()},
         arrays=arrays,
         seed=seed,
+        posterior=prompts.posterior,
     )
 
 
@@ -90,11 +92,15 @@ class _Collector(Listener):
         self.order: dict[str, list[np.ndarray]] = {at: [] for at in self.index}
         self.rows: dict[str, BatchRows] = {}
         self.next_entropy: list[np.ndarray] = []
+        self.lens = Lens(model) if "lens" in self.by_source else None
+        self.stream: dict[tuple[str, int], torch.Tensor] = {}
 
     @contextmanager
     def hooks(self):
         """Forward hooks for what the seam does not see, and for logits at the scored rows alone."""
         sites = {need.site for need in self.by_source.get("block", ())}
+        if self.lens is not None:
+            sites |= {"resid", "attn_out", "mlp_out"}
         head: Any = self.model.module.get_output_embeddings()
         handle = head.register_forward_pre_hook(self._keep_scored_rows)
         try:
@@ -128,7 +134,10 @@ class _Collector(Listener):
         return z
 
     def _block(self, site: str, layer: int, tensor: torch.Tensor) -> None:
-        for need in self.by_source["block"]:
+        if self.lens is not None:
+            scored = self.rows["scored"]
+            self.stream[site, layer] = tensor[scored.item, scored.position]
+        for need in self.by_source.get("block", ()):
             if need.site == site:
                 rows = self.rows[need.at]
                 self._fold(need, layer, tensor[rows.item, rows.position])
@@ -141,7 +150,7 @@ class _Collector(Listener):
         step = max(1, _LOGITS_AT_ONCE // logits.shape[-1])
         for start in range(0, len(logits), step):
             log_p = torch.log_softmax(logits[start : start + step].float(), dim=-1)
-            entropy = -(log_p.exp() * log_p.clamp_min(-1e30)).sum(dim=-1) * BITS_PER_NAT
+            entropy = entropy_nats(log_p) * BITS_PER_NAT
             if not torch.isfinite(entropy).all():
                 raise ModelError(
                     asked=f"the next-token distribution of {self.model.name}",
@@ -151,6 +160,30 @@ class _Collector(Listener):
             self.next_entropy.append(entropy.double().cpu().numpy())
             for need in self.by_source.get("output", ()):
                 self._fold(need, 0, log_p * BITS_PER_NAT, start)
+            if self.lens is not None:
+                self._read_stream(self.lens, log_p, start)
+
+    def _read_stream(self, lens: Lens, final: torch.Tensor, start: int) -> None:
+        """Lens sites of the rows from `start` on, whose final log-probabilities (nats) are `final`."""
+        stream = {key: x[start : start + len(final)] for key, x in self.stream.items()}
+        n_layers = self.model.info.n_layers
+        wanted = {need.site: need for need in self.by_source["lens"]}
+        direction = lens.direction(stream["resid", n_layers], final.argmax(dim=-1))
+        for layer in range(n_layers):
+            for site, part in (("attn_logit", "attn_out"), ("mlp_logit", "mlp_out")):
+                if site in wanted:
+                    self._fold(wanted[site], layer, (stream[part, layer].float() * direction).sum(dim=-1), start)
+        if not {"lens_log_prob", "lens_entropy", "lens_kl"} & wanted.keys():
+            return
+        for depth in range(n_layers + 1):
+            log_q = torch.log_softmax(lens.logits(stream["resid", depth]), dim=-1)
+            decoded = {
+                "lens_log_prob": log_q * BITS_PER_NAT,
+                "lens_entropy": entropy_nats(log_q) * BITS_PER_NAT,
+                "lens_kl": (final.exp() * (final - log_q)).sum(dim=-1) * BITS_PER_NAT,
+            }
+            for site in decoded.keys() & wanted.keys():
+                self._fold(wanted[site], depth, decoded[site], start)
 
     def _fold(self, need: Need, layer: int, rows: torch.Tensor, start: int = 0) -> None:
         state = self.states.setdefault((need, layer), need.fold.start())
@@ -171,6 +204,11 @@ class _Collector(Listener):
         if isinstance(need.fold, Rows):
             stacked["rows"] = self._in_order(need.at, stacked["rows"], axis=1)
         return {k: a[0] for k, a in stacked.items()} if need.described.layers == "once" else stacked
+
+
+def entropy_nats(log_p: torch.Tensor) -> torch.Tensor:
+    """Entropy along the last axis of log-probabilities; an outcome of probability zero contributes nothing."""
+    return -(log_p.exp() * log_p.clamp_min(-1e30)).sum(dim=-1)
 
 
 def _row_table(prompts: PromptSet, ids: Sequence[np.ndarray], index: RowIndex, entropy: np.ndarray | None) -> Table:

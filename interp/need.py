@@ -25,7 +25,9 @@ class Need:
         described = site(self.site)
         if described.source == "weights" and (self.at != "scored" or self.fold != ROWS):
             raise ValueError(f"{self.site} is a weight: it has neither positions nor a fold")
-        if self.site == "next_log_prob" and isinstance(self.fold, Moments):
+        if described.source in ("output", "lens") and self.at != "scored":
+            raise ValueError(f"{self.site} is read at the scored positions alone: logits exist nowhere else")
+        if described.axes == ("vocab",) and isinstance(self.fold, Moments):
             raise ValueError("a covariance over the whole vocabulary is never wanted")
 
     @property

@@ -5,6 +5,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from interp.errors import PromptError
 
 Value = str | int | float | bool
@@ -38,7 +40,8 @@ class PromptSet:
     """Named prompts, all texts or all token ids, with the units of their columns.
 
     `unit` is the thing that is resampled (`prompt`, `sequence`); `source` says in words where the set comes from;
-    `window` is how many tokens at the end of each text are meant to be read (None: all of them).
+    `window` is how many tokens at the end of each text are meant to be read (None: all of them). A wind tunnel's set
+    also carries the exact `posterior` of every scored position, in their order, over the token ids `outcome_ids`.
     Raises `PromptError` for an empty set, for columns that not every prompt has, or for columns without a unit.
     """
 
@@ -49,6 +52,8 @@ class PromptSet:
     unit: str = "prompt"
     seed: int | None = None
     window: int | None = None
+    posterior: np.ndarray | None = field(default=None, compare=False, repr=False)
+    outcome_ids: np.ndarray | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if not self.prompts:

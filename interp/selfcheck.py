@@ -16,6 +16,7 @@ from interp.attention import Listener, attention_function, listening
 from interp.errors import ModelError
 from interp.families import Projection
 from interp.hooks import block_hooks
+from interp.lens import Lens
 from interp.model import Check, Model
 from interp.pattern import AttentionCall, pattern_rows, visible_keys
 
@@ -251,6 +252,14 @@ def _residual(bench: Bench) -> _Outcome:
     return worst, bench.bound, "relative error of the sum"
 
 
+def _decoded(bench: Bench) -> _Outcome:
+    """The last residual vectors through final norm and head are the logits."""
+    _ = bench.heard
+    last = bench.sites["resid", bench.model.info.n_layers]
+    decoded = Lens(bench.model).logits(last.flatten(0, 1)).view(bench.plain.shape)
+    return relative_error(decoded, bench.plain), bench.bound, "relative error of the logits"
+
+
 def _batched(bench: Bench) -> _Outcome:
     """A short sequence gives the same logits alone as padded on the right beside a longer one."""
     short = min(LENGTHS[1], bench.ids.shape[1])
@@ -293,6 +302,7 @@ _CHECKS: tuple[tuple[str, str, Callable[[Bench], _Outcome]], ...] = (
     ),
     ("rotary", "keys and queries before and after rotary embedding belong together", _rotary),
     ("residual", "block outputs add up to the residual stream", _residual),
+    ("head", "the residual stream through final norm and head gives the logits", _decoded),
     ("batched", "right-padded in a batch equals alone", _batched),
     ("edit", "an edit of the values moves the logits", _edit_acts),
     ("dose 0", "an edit of dose 0 changes nothing", _dose_zero),

@@ -20,7 +20,7 @@ class Site:
     axes: tuple[str, ...]
     unit: str
     layers: Literal["layer", "depth", "once"] = "layer"
-    source: Literal["seam", "pattern", "block", "output", "weights"] = "seam"
+    source: Literal["seam", "pattern", "block", "output", "lens", "weights"] = "seam"
 
 
 _TABLE = (
@@ -41,6 +41,13 @@ _TABLE = (
          "bits", source="pattern"),
     Site("sink_mass", "attention weight on the first position", ("head",), "fraction", source="pattern"),
     Site("next_log_prob", "log2 probability of every next token", ("vocab",), "bits", "once", "output"),
+    Site("lens_log_prob", "log2 probabilities decoded from the residual stream", ("vocab",), "bits", "depth", "lens"),
+    Site("lens_entropy", "entropy of what is decoded from the residual stream", (), "bits", "depth", "lens"),
+    Site("lens_kl", "KL(final prediction || decoded from the residual stream)", (), "bits", "depth", "lens"),
+    Site("attn_logit", "what attention adds to the predicted token's logit above the mean", (), "logits",
+         source="lens"),
+    Site("mlp_logit", "what the feed-forward adds to the predicted token's logit above the mean", (), "logits",
+         source="lens"),
     Site("W_Q", "query projection per head: x @ W", ("head", "d_model", "d_head"), "weight", source="weights"),
     Site("W_K", "key projection per head: x @ W", ("kv_head", "d_model", "d_head"), "weight", source="weights"),
     Site("W_V", "value projection per head: x @ W", ("kv_head", "d_model", "d_head"), "weight", source="weights"),

@@ -30,4 +30,6 @@ def sampled_prompts(task: Task, n: int = N_SEQUENCES, seed: int = 0) -> PromptSe
         source=f"{n} sequences drawn from the task {task.name}, scored at {len(scored)} positions each",
         unit="sequence",
         seed=seed,
+        posterior=drawn.posterior.reshape(n * len(scored), -1),
+        outcome_ids=drawn.slice_ids,
     )

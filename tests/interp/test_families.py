@@ -36,7 +36,9 @@ CONFIGS = {
 
 def tiny(kind):
     torch.manual_seed(0)
-    own = {"vocab_size": 101} if kind == "gpt2" else _COMMON
+    own = {"vocab_size": 101} if kind == "gpt2" else dict(_COMMON)
+    if kind == "opt":
+        del own["num_key_value_heads"], own["head_dim"]
     config = AutoConfig.for_model(kind, **{**own, **CONFIGS[kind]})
     kernel = "eager" if getattr(config, "attn_logit_softcapping", None) else "sdpa"
     return wrap(AutoModelForCausalLM.from_config(config, attn_implementation=kernel).eval())

@@ -2,6 +2,7 @@
 
 import threading
 from dataclasses import replace
+from operator import attrgetter
 
 import numpy as np
 import pytest
@@ -13,6 +14,8 @@ from interp.errors import InterpError, ModelError
 from interp.families import Layout, family_of, iterate_weights
 from interp.folds import Mean, Rows
 from interp.forward import capture
+from interp.information import log_softmax
+from interp.lens import Lens
 from interp.need import Need
 from interp.prompt import Prompt, PromptSet
 from interp.selfcheck import check_model, run_checks
@@ -82,6 +85,41 @@ def test_next_token_probabilities_equal_the_float64_formula(family):
         assert np.abs(got[Need("next_log_prob")][row] - log_p / np.log(2)).max() < 1e-4
         entropy = -np.sum(np.exp(log_p) * log_p) / np.log(2)
         assert abs(got.rows["next_entropy_bits"][row] - entropy) < 1e-5
+
+
+def test_the_lens_decodes_every_depth_as_the_float64_formula_does(family):
+    model = tiny_model(family)
+    prompts, ids = token_prompts([9])
+    sites = ("lens_log_prob", "lens_entropy", "lens_kl")
+    got = capture(model, prompts, ids, [Need(site) for site in sites])
+    final = log_softmax(run_reference(model.module, ids[0]).logits[-1]) / np.log(2)
+    assert np.abs(got[Need("lens_log_prob")][-1, 0] - final).max() < 1e-4
+    assert np.abs(got[Need("lens_kl")][-1]).max() < 1e-5
+    for depth in range(4):
+        decoded = got[Need("lens_log_prob")][depth, 0].astype(np.float64)
+        assert np.exp2(decoded).sum() == pytest.approx(1, abs=1e-5)
+        assert got[Need("lens_entropy")][depth, 0] == pytest.approx(-np.sum(np.exp2(decoded) * decoded), abs=1e-4)
+        kl = np.sum(np.exp2(final) * (final - decoded))
+        assert got[Need("lens_kl")][depth, 0] == pytest.approx(kl, abs=1e-4)
+
+
+def test_attributed_logits_add_up_to_the_predicted_tokens_logit(family):
+    model = tiny_model(family)
+    prompts, ids = token_prompts([9])
+    got = capture(model, prompts, ids, [Need("attn_logit"), Need("mlp_logit"), Need("resid")])
+    logits = run_reference(model.module, ids[0]).logits[-1]
+    head = model.module.get_output_embeddings()
+    bias = 0.0 if head.bias is None else (head.bias - head.bias.mean())[logits.argmax()].item()
+    lens = Lens(model)
+    token = torch.tensor([int(logits.argmax())])
+    final, embedded = (torch.from_numpy(got[Need("resid")][depth]) for depth in (-1, 0))
+    with torch.inference_mode():
+        start = float((embedded * lens.direction(final, token)).sum())
+        w = head.weight[token] - head.weight.mean(0)
+        norm = attrgetter(model.family.final_norm)(model.module)
+        shift = 0.0 if getattr(norm, "bias", None) is None else float((norm.bias * w).sum())
+    parts = start + got[Need("attn_logit")].sum() + got[Need("mlp_logit")].sum()
+    assert parts + shift + bias == pytest.approx(logits.max() - logits.mean(), rel=1e-4)
 
 
 def test_projection_weights_per_head_reproduce_the_captured_values(family):
@@ -157,7 +195,7 @@ def test_logits_are_computed_at_scored_rows_alone(monkeypatch):
 
 def test_the_self_check_passes_on_every_family(family):
     checks = check_model(tiny_model(family))
-    assert len(checks) == 12
+    assert len(checks) == 13
     assert all(c.value <= c.bound for c in checks)
 
 
