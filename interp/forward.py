@@ -24,7 +24,7 @@ from interp.prompt import PromptSet
 from interp.table import LABEL, Table
 
 TOKENS_PER_BATCH = 2048
-_LOGITS_AT_ONCE = 1 << 24
+_LOGITS_AT_ONCE = 1 << 23
 
 Progress = Callable[[int, int], None]
 """Called with the prompts done and the prompts in all after every batch."""
@@ -175,15 +175,20 @@ class _Collector(Listener):
                     self._fold(wanted[site], layer, (stream[part, layer].float() * direction).sum(dim=-1), start)
         if not {"lens_log_prob", "lens_entropy", "lens_kl"} & wanted.keys():
             return
-        for depth in range(n_layers + 1):
-            log_q = torch.log_softmax(lens.logits(stream["resid", depth]), dim=-1)
-            decoded = {
-                "lens_log_prob": log_q * BITS_PER_NAT,
-                "lens_entropy": entropy_nats(log_q) * BITS_PER_NAT,
-                "lens_kl": (final.exp() * (final - log_q)).sum(dim=-1) * BITS_PER_NAT,
-            }
-            for site in decoded.keys() & wanted.keys():
-                self._fold(wanted[site], depth, decoded[site], start)
+        # Several depths share one multiplication: with few rows, reading the head's weights is what costs.
+        n_rows, vocab = final.shape
+        together = max(1, _LOGITS_AT_ONCE // (n_rows * vocab))
+        for depths in torch.arange(n_layers + 1).split(together):
+            x = torch.cat([stream["resid", int(depth)] for depth in depths])
+            log_q = torch.log_softmax(lens.logits(x), dim=-1).unflatten(0, (-1, n_rows))
+            for depth, decoded in zip(depths.tolist(), log_q, strict=True):
+                if "lens_log_prob" in wanted:
+                    self._fold(wanted["lens_log_prob"], depth, decoded * BITS_PER_NAT, start)
+                if "lens_entropy" in wanted:
+                    self._fold(wanted["lens_entropy"], depth, entropy_nats(decoded) * BITS_PER_NAT, start)
+                if "lens_kl" in wanted:
+                    kl = (final.exp() * (final - decoded)).sum(dim=-1) * BITS_PER_NAT
+                    self._fold(wanted["lens_kl"], depth, kl, start)
 
     def _fold(self, need: Need, layer: int, rows: torch.Tensor, start: int = 0) -> None:
         state = self.states.setdefault((need, layer), need.fold.start())
