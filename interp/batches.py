@@ -51,7 +51,7 @@ class Batch:
         starts = np.searchsorted(index.prompt, self.prompts, side="left")
         stops = np.searchsorted(index.prompt, self.prompts, side="right")
         mine = [np.arange(a, b) for a, b in zip(starts, stops, strict=True)]
-        most = max(len(rows) for rows in mine)
+        most = max(1, *(len(rows) for rows in mine))
         padded = np.zeros((len(mine), most), dtype=np.int64)
         for item, rows in enumerate(mine):
             padded[item, : len(rows)] = index.position[rows]
@@ -90,11 +90,13 @@ def cut_batches(
 
 
 def row_index(prompts: PromptSet, lengths: Int[np.ndarray, " prompt"], at: str) -> RowIndex:
-    """The rows that `at` (`scored`, `last`, `all` or a column holding one position a prompt) names.
+    """The rows that `at` (`scored`, `last`, `all`, `tunnel` or a column holding one position a prompt) names.
 
     Raises `PromptError` where the column is missing or a position lies outside its prompt.
     """
-    if at == "all":
+    if at == "tunnel" and prompts.posterior is None:
+        return RowIndex(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+    if at in ("all", "tunnel"):
         prompt = np.repeat(np.arange(len(lengths)), lengths)
         return RowIndex(prompt, np.concatenate([np.arange(n) for n in lengths]))
     if at == "last" or (at == "scored" and prompts.is_text):

@@ -19,7 +19,9 @@ from interp.information import BITS_PER_NAT
 from interp.lens import Lens
 from interp.model import Model
 from interp.need import Need
-from interp.pattern import AttentionCall, PatternRows, reduce_rows
+from interp.other_keys import OtherKeys
+from interp.pattern import AttentionCall
+from interp.pattern_sites import NULL_SITES, PatternReader, kept_keys
 from interp.prompt import PromptSet
 from interp.table import LABEL, Table
 
@@ -28,13 +30,6 @@ _LOGITS_AT_ONCE = 1 << 23
 
 Progress = Callable[[int, int], None]
 """Called with the prompts done and the prompts in all after every batch."""
-
-_PATTERN: dict[str, Callable[[PatternRows], torch.Tensor]] = {
-    "pattern_entropy": lambda r: r.entropy_bits,
-    "pattern_entropy_normalised": lambda r: r.entropy_normalised,
-    "pattern_entropy_no_first": lambda r: r.entropy_bits_no_first,
-    "sink_mass": lambda r: r.sink_mass,
-}
 
 
 def capture(
@@ -94,6 +89,9 @@ class _Collector(Listener):
         self.next_entropy: list[np.ndarray] = []
         self.lens = Lens(model) if "lens" in self.by_source else None
         self.stream: dict[tuple[str, int], torch.Tensor] = {}
+        self.lengths = np.array(lengths)
+        self.n_kept_keys = kept_keys(prompts, lengths)
+        self.other_keys = OtherKeys()
 
     @contextmanager
     def hooks(self):
@@ -114,6 +112,7 @@ class _Collector(Listener):
         self.rows = {at: batch.rows(index) for at, index in self.index.items()}
         for at, rows in self.rows.items():
             self.order[at].append(rows.row)
+        self.other_keys.next_batch(self.lengths[batch.prompts])
         logits = self.model.module(input_ids=batch.ids, use_cache=False).logits[0]
         self._next_token(logits)
 
@@ -125,12 +124,13 @@ class _Collector(Listener):
             else:
                 self._fold(need, call.layer, getattr(call, need.site)[rows.item, :, rows.position])
         wanted = self.by_source.get("pattern", ())
+        other = self.other_keys.swapped(call) if any(need.site in NULL_SITES for need in wanted) else None
         for at in dict.fromkeys(need.at for need in wanted):
             rows = self.rows[at]
-            reduced = reduce_rows(call, rows.padded)
+            reader = PatternReader(call, rows.padded, other, self.n_kept_keys)
             for need in wanted:
                 if need.at == at:
-                    self._fold(need, call.layer, _PATTERN[need.site](reduced)[rows.item, :, rows.slot])
+                    self._fold(need, call.layer, reader.read(need.site)[rows.item, rows.slot])
         return z
 
     def _block(self, site: str, layer: int, tensor: torch.Tensor) -> None:
@@ -218,7 +218,7 @@ def entropy_nats(log_p: torch.Tensor) -> torch.Tensor:
 
 def _row_table(prompts: PromptSet, ids: Sequence[np.ndarray], index: RowIndex, entropy: np.ndarray | None) -> Table:
     """One table row for every captured (prompt, position) pair, with the columns of its prompt."""
-    tokens = np.array([ids[p][i] for p, i in zip(index.prompt, index.position, strict=True)])
+    tokens = np.array([ids[p][i] for p, i in zip(index.prompt, index.position, strict=True)], dtype=np.int64)
     columns: dict[str, np.ndarray] = {
         "prompt": index.prompt,
         "position": index.position,

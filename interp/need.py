@@ -13,7 +13,8 @@ class Need:
     """One thing a probe reads.
 
     `at` names the positions: `scored` (every prompt's own scored positions: the last token of a text, every scored
-    position of a wind tunnel), `last`, `all`, or a column of the prompt set that holds one position a prompt.
+    position of a wind tunnel), `last`, `all`, `tunnel` (every position of a wind tunnel's sequences and no row of any
+    other set, so that long texts are not kept whole), or a column of the prompt set that holds one position a prompt.
     Weights have no positions and no fold.
     """
 
@@ -27,6 +28,8 @@ class Need:
             raise ValueError(f"{self.site} is a weight: it has neither positions nor a fold")
         if described.source in ("output", "lens") and self.at != "scored":
             raise ValueError(f"{self.site} is read at the scored positions alone: logits exist nowhere else")
+        if self.at == "tunnel" and self.fold != ROWS:
+            raise ValueError("tunnel positions may be none at all, which has no mean: keep them as rows")
         if described.axes == ("vocab",) and isinstance(self.fold, Moments):
             raise ValueError("a covariance over the whole vocabulary is never wanted")
 

@@ -40,12 +40,16 @@ class AttentionCall:
 class PatternRows:
     """Reductions of attention rows, each `[batch, head, row]`.
 
-    A row over a single key has 0 bits, and so has one whose only key is the first once that is removed.
+    A row over a single key has 0 bits, and so has one whose only key is the first once that is removed. The first
+    position has nothing before it: its mass on the previous one is 0.
     """
 
     entropy_bits: torch.Tensor
     entropy_bits_no_first: torch.Tensor
     sink_mass: torch.Tensor
+    max_weight: torch.Tensor
+    self_mass: torch.Tensor
+    previous_mass: torch.Tensor
     n_visible: torch.Tensor
     """How many keys each row can see, `[batch, row]`."""
 
@@ -54,6 +58,11 @@ class PatternRows:
         """Entropy divided by log2 of the visible keys; 0 where only one is visible."""
         most = torch.log2(self.n_visible.to(torch.float32))[:, None]
         return torch.where(most > 0, self.entropy_bits / most.clamp_min(1e-30), 0.0)
+
+    @property
+    def entropy_uniform(self) -> torch.Tensor:
+        """log2 of the visible keys, `[batch, head, row]`: the entropy of a row that prefers none."""
+        return torch.log2(self.n_visible.to(torch.float32))[:, None].expand_as(self.entropy_bits)
 
 
 def visible_keys(call: AttentionCall, positions: torch.Tensor) -> torch.Tensor:
@@ -86,8 +95,15 @@ def pattern_rows(call: AttentionCall, positions: torch.Tensor) -> torch.Tensor:
     return torch.softmax(s, dim=-1).flatten(1, 2)
 
 
+def log_pattern_rows(call: AttentionCall, positions: torch.Tensor) -> torch.Tensor:
+    """log2 of the attention rows, `[batch, head, row, key_pos]`; NaN where a key is not seen. For short sequences."""
+    visible = visible_keys(call, positions)
+    bits = torch.log_softmax(scores(call, positions, visible), dim=-1) * BITS_PER_NAT
+    return bits.masked_fill_(~visible[:, None, None], torch.nan).flatten(1, 2)
+
+
 def reduce_rows(call: AttentionCall, positions: torch.Tensor, block: int = BLOCK) -> PatternRows:
-    """Entropies and sink mass of the attention rows at `positions` `[batch, row]`, block by block."""
+    """Entropies, masses and the largest weight of the rows at `positions` `[batch, row]`, block by block."""
     parts = [_reduce_block(call, part) for part in positions.split(block, dim=1)]
     return PatternRows(*(torch.cat(columns, dim=-1) for columns in zip(*parts, strict=True)))
 
@@ -109,5 +125,14 @@ def _reduce_block(call: AttentionCall, positions: torch.Tensor) -> tuple[torch.T
     has_rest = rest > 0
     safe = torch.where(has_rest, rest, 1.0)
     no_first = torch.where(has_rest, (safe.log() - rest_dot / safe) * BITS_PER_NAT, 0.0)
-    flat = [x.flatten(1, 2) for x in (entropy.clamp_min(0.0), no_first.clamp_min(0.0), first / total)]
+    own = positions + call.k.shape[2] - call.q.shape[2]
+    before = _at_key(e, (own - 1).clamp_min(0)) * (own > 0)[:, None, None]
+    masses = [part / total for part in (first, e.amax(dim=-1), _at_key(e, own), before)]
+    flat = [x.flatten(1, 2) for x in (entropy.clamp_min(0.0), no_first.clamp_min(0.0), *masses)]
     return (*flat, visible.sum(dim=-1))
+
+
+def _at_key(rows: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
+    """The entry of every row `[batch, kv_head, group, row, key_pos]` at one key `[batch, row]`."""
+    index = key[:, None, None, :, None].expand(*rows.shape[:-1], 1)
+    return rows.gather(-1, index)[..., 0]

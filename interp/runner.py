@@ -24,7 +24,7 @@ from interp.prompt_files import resolve_prompts
 from interp.record import RunRecord
 from interp.spec import PER_QUINTILE, RunSpec, make_probe
 from interp.table import LABEL
-from interp.tokens import tokenise
+from interp.tokens import Tokenised, tokenise
 from interp.tunnel_prompts import sampled_prompts
 
 DEFAULT_MODEL = "tunnel:bijection-gpt-neox"
@@ -71,7 +71,7 @@ def run(
     spec = RunSpec(
         model=loaded.name,
         probes={p.name: p.parameters() for p in chosen},
-        prompts=pool.name if pool.is_text else None,
+        prompts=str(prompts) if isinstance(prompts, str | Path) else pool.name if pool.is_text else None,
         revision=revision,
         dtype=dtype,
         n_pool=n_pool,
@@ -80,7 +80,13 @@ def run(
         seed=seed,
         text_column=text_column,
     )
-    tokens = tokenise(pool, loaded.tokenizer, window=window or pool.window, max_positions=loaded.info.max_positions)
+    tokens = tokenise(
+        pool,
+        loaded.tokenizer,
+        window=window or pool.window,
+        max_positions=loaded.info.max_positions,
+        vocab_size=loaded.info.vocab_size,
+    )
     needs = [need for probe in chosen for need in probe.needs]
     with clock("capture"), reporting(f"reading {loaded.name}", quiet) as progress:
         base = capture(loaded, pool, tokens.ids, needs, progress=progress, seed=seed)
@@ -95,7 +101,7 @@ def run(
         spec=spec.to_json() | {"command": spec.command},
         spec_hash=spec.hash,
         model=asdict(loaded.info),
-        prompts=_describe(pool, tokens.n_truncated, window or pool.window, draw),
+        prompts=_describe(pool, tokens, draw),
         environment=environment(),
         selfcheck=tuple(asdict(c) for c in loaded.checks),
         timings=clock.seconds,
@@ -161,10 +167,11 @@ def _draw(base: Capture, per_quintile: int | None, seed: int) -> tuple[Capture, 
     return replace(base, tables={**base.tables, "scored": rows}), described
 
 
-def _describe(pool: PromptSet, n_truncated: int, window: int | None, draw: dict[str, Any] | None) -> dict[str, Any]:
+def _describe(pool: PromptSet, tokens: Tokenised, draw: dict[str, Any] | None) -> dict[str, Any]:
     return {
         "name": pool.name, "source": pool.source, "unit": pool.unit, "n": len(pool), "hash": pool.content_hash,
-        "draw": draw, "seed": pool.seed, "window": window, "n_truncated": n_truncated,
+        "draw": draw, "seed": pool.seed, "window": tokens.window, "n_truncated": tokens.n_truncated,
+        "has_bos": tokens.has_bos, "notes": list(tokens.notes),
     }  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float, Int, Shaped
@@ -60,7 +60,7 @@ class Sequences:
     def __len__(self) -> int:
         return len(self.tokens)
 
-    def take(self, rows: Int[np.ndarray, " row"] | slice) -> Self:
+    def take(self, rows: Int[np.ndarray, " row"] | slice) -> "Sequences":
         """The sequences an index array or a slice picks."""
         return dataclasses.replace(
             self,
@@ -99,14 +99,14 @@ class Task(ABC):
         """Draw `n` independent sequences."""
 
     def sample_orbits(self, rng: np.random.Generator, n: int, n_copies: int) -> Sequences:
-        """Draw `n` sequences in groups of `n_copies` that are relabellings of one another.
+        """Draw `n` sequences in groups of up to `n_copies` that are relabellings of one another.
 
         Each sequence alone is distributed as in `sample`; together they are balanced, which lowers the
         noise of a training batch. A task without a symmetry draws independent ones.
         """
         return self.sample(rng, n)
 
-    def curriculum(self) -> tuple[Self, ...]:
+    def curriculum(self) -> tuple["Task", ...]:
         """Variants from the easiest to the task itself, all with one posterior rule; mostly one stage."""
         return (self,)
 

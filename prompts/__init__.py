@@ -1,1 +1,1 @@
-
+"""Prompt sets as data and generators."""

@@ -1,0 +1,176 @@
+"""The files of a model: in a folder, in the hub's local cache, or on the hub.
+
+The hub is asked once what a revision holds; what is missing is fetched into the hub library's own cache. Where the
+hub cannot be reached, or refuses, the cache serves.
+"""
+
+import errno
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from huggingface_hub import HfApi, constants, hf_hub_download, snapshot_download
+from huggingface_hub.errors import (
+    EntryNotFoundError,
+    GatedRepoError,
+    HfHubHTTPError,
+    HTTPError,  # pyright: ignore[reportPrivateImportUsage]  # of whichever HTTP library the hub's is built on
+    LocalEntryNotFoundError,
+    OfflineModeIsEnabled,
+    RepositoryNotFoundError,
+    RevisionNotFoundError,
+)
+
+from interp.errors import ModelError
+from interp.quiet import bars_on_terminals_only
+
+SECONDS_TO_ANSWER = 10.0
+_CONFIG = "config.json"
+_BROKEN_WIRE = (HTTPError, OSError, EntryNotFoundError)
+"""What the hub library raises when something between us and the files goes wrong."""
+
+
+@dataclass(frozen=True)
+class Files:
+    """The files of one model: `names` are those there are, and they lie in `folder` once fetched.
+
+    `hub_id` and `revision` (the commit) are set for a model of the hub; `is_online` says that the hub answered.
+    """
+
+    folder: Path
+    names: frozenset[str]
+    hub_id: str | None = None
+    revision: str | None = None
+    is_online: bool = False
+
+    @property
+    def origin(self) -> str:
+        """What to call them in a message."""
+        return self.hub_id or str(self.folder)
+
+    def fetch(self, names: Iterable[str]) -> None:
+        """See to it that the named files lie in `folder`; what is there already costs nothing."""
+        missing = [name for name in names if not (self.folder / name).exists()]
+        if not missing:
+            return
+        if self.hub_id is None or not self.is_online:
+            raise ModelError(
+                asked=f"the model {self.origin}",
+                found=f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing",
+                fix="Load it once with a network to complete the cache."
+                if self.hub_id
+                else "Copy the folder again, with all its files.",
+            )
+        try:
+            with bars_on_terminals_only():
+                snapshot_download(self.hub_id, revision=self.revision, allow_patterns=missing)
+        except _BROKEN_WIRE as error:
+            raise _refusal(self.hub_id, None, error) from error
+
+
+def files_in_folder(folder: Path) -> Files:
+    """The files of a local folder; `ModelError` where it does not exist or holds no configuration."""
+    asked = f"the model in {folder}"
+    if not folder.is_dir():
+        found = "it is a file" if folder.exists() else "there is no such folder"
+        raise ModelError(asked=asked, found=found, fix="Give the folder that `save_pretrained` wrote.")
+    names = _listing(folder)
+    if _CONFIG not in names:
+        shown = ", ".join(sorted(names)[:5]) or "no files"
+        raise ModelError(
+            asked=asked,
+            found=f"there is no {_CONFIG} in it ({shown})",
+            fix="Give the folder that `save_pretrained` wrote, with config.json beside the weights.",
+        )
+    return Files(folder, names)
+
+
+def files_on_hub(hub_id: str, revision: str | None = None) -> Files:
+    """The files of a hub repository at a revision (default `main`), from the hub or else from its local cache.
+
+    Raises `ModelError`: no access, no such repository or revision, no network and not cached, no configuration.
+    """
+    try:
+        info = HfApi().model_info(hub_id, revision=revision, timeout=SECONDS_TO_ANSWER)
+        # By the revision's name, not its commit: this also notes which commit it is, for the next load offline.
+        with bars_on_terminals_only():
+            config = hf_hub_download(hub_id, _CONFIG, revision=revision)
+    except _BROKEN_WIRE as error:
+        cached = cached_files(hub_id, revision)
+        if cached is None:
+            raise _refusal(hub_id, revision, error) from error
+        return cached
+    folder = Path(config).parent
+    names = _listing(folder) | {entry.rfilename for entry in info.siblings or ()}
+    return Files(folder, names, hub_id, folder.name, is_online=True)
+
+
+def cached_files(hub_id: str, revision: str | None = None) -> Files | None:
+    """What the hub's local cache holds of a repository; None where it holds no configuration of this revision."""
+    try:
+        config = hf_hub_download(hub_id, _CONFIG, revision=revision, local_files_only=True)
+    except LocalEntryNotFoundError:
+        return None
+    folder = Path(config).parent
+    return Files(folder, _listing(folder), hub_id, folder.name)
+
+
+def _listing(folder: Path) -> frozenset[str]:
+    return frozenset(entry.name for entry in folder.iterdir() if entry.is_file())
+
+
+def _refusal(hub_id: str, revision: str | None, error: Exception) -> ModelError:
+    """The hub library's error in our words; the order is from the special to the general."""
+    at = f"{hub_id}@{revision}" if revision else hub_id
+    found, fix = _explain(hub_id, error)
+    return ModelError(asked=f"the model {at}", found=found, fix=fix)
+
+
+def _explain(hub_id: str, error: Exception) -> tuple[str, str]:
+    if isinstance(error, GatedRepoError):
+        return (
+            "its repository is gated, and the hub does not let you read it",
+            f"Accept its conditions at https://huggingface.co/{hub_id}, then log in: `hf auth login` (or HF_TOKEN).",
+        )
+    if isinstance(error, RevisionNotFoundError):
+        return (
+            "the repository has no such revision",
+            f"Its branches are at https://huggingface.co/{hub_id}/tree/main (Pythia: step0, step1, ... step143000).",
+        )
+    if isinstance(error, RepositoryNotFoundError):
+        return (
+            "the hub has no public repository of this name, and there is no local folder of it either",
+            "Check the spelling (`interp list models` shows the short names); a private one needs `hf auth login`.",
+        )
+    if isinstance(error, HfHubHTTPError):
+        return _explain_status(error.response.status_code, error)
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        return "the disk is full", f"Free some space, or set HF_HUB_CACHE (now {constants.HF_HUB_CACHE})."
+    if isinstance(error, PermissionError):
+        return f"the cache cannot be written ({error})", "Set HF_HUB_CACHE to a folder that is yours."
+    why = "HF_HUB_OFFLINE is set" if _is_offline(error) else f"the hub cannot be reached ({_innermost(error)})"
+    return (
+        f"{why}, and it is not in the cache {constants.HF_HUB_CACHE}",
+        "Load it once with a network, or copy the cache from a machine that has it and set HF_HUB_CACHE.",
+    )
+
+
+def _explain_status(status: int, error: HfHubHTTPError) -> tuple[str, str]:
+    if isinstance(error, EntryNotFoundError):
+        return f"the repository has no {_CONFIG}", "It does not hold a transformers model; name another one."
+    if status in (401, 403):
+        return f"the hub refused access ({status})", "Log in again with `hf auth login`, or renew HF_TOKEN."
+    if status == 429:
+        return "the hub answers only so many requests (429)", "Wait some minutes, or log in with `hf auth login`."
+    return f"the hub answered with the error {status}", "Try again in some minutes; what was fetched is kept."
+
+
+def _is_offline(error: Exception) -> bool:
+    return isinstance(error, OfflineModeIsEnabled) or isinstance(error.__cause__, OfflineModeIsEnabled)
+
+
+def _innermost(error: BaseException) -> str:
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return f"{type(error).__name__}: {error}".splitlines()[0].rstrip(": " + os.linesep)

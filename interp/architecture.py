@@ -1,0 +1,132 @@
+"""Is this a model that can be read at all? Decided from its configuration, before any weights are touched."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from huggingface_hub.errors import StrictDataclassError
+from transformers import CONFIG_MAPPING, AutoConfig, AutoModelForCausalLM, PreTrainedConfig
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+from interp.access import Files
+from interp.errors import ModelError
+from interp.families import family_of
+from interp.quiet import quiet_libraries
+
+_IMPOSSIBLE = (
+    ArithmeticError, AssertionError, AttributeError, LookupError, OSError, RuntimeError, StrictDataclassError,
+    TypeError, ValueError,
+)  # fmt: skip
+"""What transformers raises, sooner or later, for values that no model can have."""
+
+
+def read_config(files: Files, *, trust_remote_code: bool = False) -> PreTrainedConfig:
+    """The configuration of a model that can be read.
+
+    Raises `ModelError` for a broken configuration, code of the repository's own (unless trusted), quantised weights,
+    anything but a causal language model, and families that cannot be read.
+    """
+    files.fetch(["config.json"])
+    content = _read_json(files)
+    _refuse_own_code(content, files, trust_remote_code)
+    if content.get("quantization_config"):
+        raise ModelError(
+            asked=f"reading {files.origin}",
+            found="its weights are quantised, and the projections per head cannot be read from them",
+            fix="Name the repository of the original weights.",
+        )
+    if trust_remote_code:
+        files.fetch(name for name in files.names if name.endswith(".py"))
+    try:
+        with quiet_libraries():
+            config = AutoConfig.from_pretrained(
+                files.folder, trust_remote_code=trust_remote_code, local_files_only=True
+            )
+    except _IMPOSSIBLE as error:
+        raise _broken(files, str(error)) from error
+    refuse_unless_causal(files.origin, config, config.architectures or [])
+    family_of(config)
+    return config
+
+
+def count_parameters(config: PreTrainedConfig, *, trust_remote_code: bool = False) -> int:
+    """Parameters of the model a configuration describes, a tied embedding counted once; takes no memory.
+
+    Raises `ModelError` for a configuration that describes no model.
+    """
+    try:
+        with torch.device("meta"), quiet_libraries():
+            module = AutoModelForCausalLM.from_config(config, trust_remote_code=trust_remote_code)
+    except _IMPOSSIBLE as error:
+        raise ModelError(
+            asked=f"a {config.model_type} model of this configuration",
+            found=f"no model can be built from it: {type(error).__name__}: {error}",
+            fix="Check config.json, or copy it again.",
+        ) from error
+    return sum(p.numel() for p in module.parameters())
+
+
+def refuse_unless_causal(origin: str, config: PreTrainedConfig, named: Sequence[str]) -> None:
+    """`ModelError` unless the model, of the architectures named, predicts each token from those before it."""
+    known = set(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values())
+    is_causal = any(name in known or name.endswith(("ForCausalLM", "LMHeadModel")) for name in named)
+    if getattr(config, "is_encoder_decoder", False):
+        found = "it is an encoder-decoder"
+    elif named and not is_causal:
+        found = f"it is a {', '.join(named)}"
+    elif not named and config.model_type not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
+        found = f"its family {config.model_type!r} has no language model head"
+    else:
+        return
+    raise ModelError(
+        asked=f"reading {origin} as a causal language model",
+        found=f"{found}, which does not predict every token from those before it",
+        fix="Name a decoder-only language model; `interp list models` shows some.",
+    )
+
+
+def _refuse_own_code(content: dict[str, Any], files: Files, trust_remote_code: bool) -> None:
+    """Code of a repository runs only if the user says so; a family that transformers has itself does not need it."""
+    kind = content.get("model_type")
+    if kind in CONFIG_MAPPING or trust_remote_code:
+        return
+    if "auto_map" in content:
+        raise ModelError(
+            asked=f"reading {files.origin}",
+            found="it needs Python code of its own, which would run on this machine",
+            fix="Read that code first; if you trust it, load with trust_remote_code=True.",
+        )
+    raise ModelError(
+        asked=f"reading {files.origin}",
+        found=f"its model_type is {kind!r}, which this version of transformers does not have",
+        fix="Check config.json, or update transformers.",
+    )
+
+
+def _read_json(files: Files) -> dict[str, Any]:
+    """The fields of config.json; those that are looked at before transformers checks them are checked here."""
+    try:
+        content = json.loads((files.folder / "config.json").read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _broken(files, str(error)) from error
+    if not isinstance(content, dict):
+        raise _broken(files, "it is not an object of names and values")
+    if not isinstance(content.get("model_type", ""), str):
+        raise _broken(files, f"model_type is {content['model_type']!r}")
+    named = content.get("architectures") or []
+    if not isinstance(named, list) or not all(isinstance(name, str) for name in named):
+        raise _broken(files, f"architectures are {named!r}")
+    n_layers = content.get("num_hidden_layers", 1)
+    if isinstance(n_layers, int) and n_layers < 1:
+        raise _broken(files, f"num_hidden_layers is {n_layers}")
+    return content
+
+
+def _broken(files: Files, found: str) -> ModelError:
+    return ModelError(
+        asked=f"the configuration of {files.origin}",
+        found=f"config.json cannot be read: {found}",
+        fix="Copy or download the file again.",
+    )

@@ -1,0 +1,60 @@
+"""How far apart attended and unattended keys are, as the query sees them.
+
+The attended keys of a row are the fewest that hold half of its weight. Contrasts are means over the attended minus
+means over the other visible keys, of cos(q, k) and of the log2 weight (the score q·k in bits). Attended keys are
+chosen by their score, so both contrasts are positive where nothing was learned: they mean something beside the
+same number with the keys of another prompt (`interp.other_keys`).
+"""
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch.nn.functional import normalize
+
+from interp.information import BITS_PER_NAT
+from interp.pattern import BLOCK, AttentionCall, scores, visible_keys
+
+ATTENDED = 0.5
+"""The share of a row's weight that its attended keys hold, at least."""
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """Attended minus unattended, each `[batch, head, row]`; NaN where a row sees a single key."""
+
+    cosine: torch.Tensor
+    logit_bits: torch.Tensor
+
+
+def contrast_rows(call: AttentionCall, positions: torch.Tensor, block: int = BLOCK) -> Contrast:
+    """The contrasts of the attention rows at `positions` `[batch, row]`, block by block."""
+    directions = replace(
+        call, q=normalize(call.q.float(), dim=-1), k=normalize(call.k.float(), dim=-1), scaling=1.0, softcap=None
+    )
+    parts = [_contrast_block(call, directions, part) for part in positions.split(block, dim=1)]
+    cosine, logit = (torch.cat(columns, dim=-1) for columns in zip(*parts, strict=True))
+    return Contrast(cosine, logit)
+
+
+def _contrast_block(
+    call: AttentionCall, directions: AttentionCall, positions: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    visible = visible_keys(call, positions)
+    s = scores(call, positions, visible)
+    attended = attended_keys(torch.softmax(s, dim=-1))
+    unattended = visible[:, None, None] & ~attended
+    cosine = scores(directions, positions, visible)
+    differences = [_mean_over(x, attended) - _mean_over(x, unattended) for x in (cosine, s * BITS_PER_NAT)]
+    return differences[0].flatten(1, 2), differences[1].flatten(1, 2)
+
+
+def attended_keys(weights: torch.Tensor) -> torch.Tensor:
+    """The fewest keys (last axis) that hold at least `ATTENDED` of a row's weight; the heavier ones first."""
+    largest, order = weights.sort(dim=-1, descending=True, stable=True)
+    held_by_heavier = largest.cumsum(dim=-1) - largest
+    return torch.zeros_like(weights, dtype=torch.bool).scatter_(-1, order, held_by_heavier < ATTENDED)
+
+
+def _mean_over(x: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
+    """Mean of the chosen entries along the last axis; NaN where there are none."""
+    return torch.where(chosen, x, 0.0).sum(dim=-1) / chosen.sum(dim=-1)

@@ -1,0 +1,139 @@
+"""Cosines between the vectors of a set, and what random directions give in their place.
+
+A set is `[vector, feature]`; its measures are means over all pairs of different vectors,
+
+    abs      mean |cos|          signed      mean cos
+    abs_centred, signed_centred  the same after the mean vector of the set was taken off every one of them
+
+since a direction shared by all of them says nothing about which is which, and dominates what is raw. Random
+directions in d dimensions have E|cos| = Γ(d/2) / (√π Γ((d+1)/2)), close to √(2/(πd)): 0.1 at d = 64, so that a
+small cosine is small only beside its own dimension. Centring k vectors makes the mean cosine about −1/(k − 1).
+
+A mean over sets is compared with draws of the same shape: k draws have the mean μ and the deviation s, and a mean
+over m independent random sets falls within μ ± t(k − 1) s √(1/m + 1/k) in 95 of 100 cases.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float
+from scipy import special, stats
+
+from interp.findings import Null
+
+MEASURES = ("abs", "signed", "abs_centred", "signed_centred")
+"""The four measures, in the order of the last axis of every array of them."""
+
+_DEAD = 1e-12
+"""Length, relative to the longest vector of a set, below which a vector has no direction but rounding."""
+
+
+def cosine_measures(
+    vectors: Float[np.ndarray, "*batch vector feature"], present: Bool[np.ndarray, "*batch vector"] | None = None
+) -> Float[np.ndarray, "*batch measure"]:
+    """`MEASURES` of one or many sets, of the vectors that are `present` (by default all).
+
+    Vectors without length make no pair. NaN where no pair is left, and for centred measures of fewer than three
+    vectors: two vectors are opposite once their mean is gone, whatever they were.
+    """
+    vectors = np.asarray(vectors, dtype=np.float64)
+    present = np.ones(vectors.shape[:-1], dtype=bool) if present is None else present
+    kept = np.where(present[..., None], vectors, 0.0)
+    n_present = present.sum(axis=-1)[..., None, None]
+    mean = kept.sum(axis=-2, keepdims=True) / np.maximum(n_present, 1)
+    centred = np.where(present[..., None], kept - mean, 0.0)
+    size = np.linalg.norm(kept, axis=-1).max(axis=-1, initial=0.0)
+    measured = np.concatenate([mean_cosines(kept, size), mean_cosines(centred, size)], axis=-1)
+    measured[..., 2:] = np.where(n_present[..., 0] >= 3, measured[..., 2:], np.nan)
+    return measured
+
+
+def mean_cosines(
+    vectors: Float[np.ndarray, "*batch vector feature"], size: Float[np.ndarray, "*batch"]
+) -> Float[np.ndarray, "*batch 2"]:
+    """Mean |cos| and mean cos over pairs of vectors that are not tiny against `size`; NaN without a pair."""
+    length = np.linalg.norm(vectors, axis=-1)
+    alive = length > _DEAD * size[..., None]
+    unit = np.divide(vectors, length[..., None], out=np.zeros_like(vectors), where=alive[..., None])
+    cosine = unit @ np.swapaxes(unit, -1, -2)
+    n_alive = alive.sum(axis=-1)
+    # every living vector meets itself with cosine 1; the pairs are counted in both orders
+    sums = np.stack([np.abs(cosine).sum(axis=(-1, -2)), cosine.sum(axis=(-1, -2))], axis=-1) - n_alive[..., None]
+    n_pairs = (n_alive * (n_alive - 1))[..., None]
+    return np.divide(sums, n_pairs, out=np.full_like(sums, np.nan), where=n_pairs > 0)
+
+
+def expected_abs_cosine(n_features: int) -> float:
+    """E|cos| of two independent random directions, exactly."""
+    half = n_features / 2
+    return float(np.exp(special.gammaln(half) - special.gammaln(half + 0.5)) / np.sqrt(np.pi))
+
+
+def gaussian_sets(
+    n_vectors: int, n_features: int, n_draws: int, rng: np.random.Generator
+) -> Float[np.ndarray, "draw vector axis"]:
+    """Random sets with the inner products of standard Gaussian vectors of `n_features`, in as few axes as hold them.
+
+    With no more vectors than features they are rows of Bartlett's triangular factor of a Wishart matrix (1933), so
+    the cost does not depend on the number of features.
+    """
+    if n_vectors > n_features:
+        return rng.standard_normal((n_draws, n_vectors, n_features))
+    factor = np.tril(rng.standard_normal((n_draws, n_vectors, n_vectors)), -1)
+    diagonal = np.arange(n_vectors)
+    factor[:, diagonal, diagonal] = np.sqrt(rng.chisquare(n_features - diagonal, (n_draws, n_vectors)))
+    return factor
+
+
+def random_rotations(n_features: int, n: int, rng: np.random.Generator) -> Float[np.ndarray, "n axis feature"]:
+    """`n` orthogonal matrices, uniform over all of them (Mezzadri 2007: QR with the signs of R undone)."""
+    q, r = np.linalg.qr(rng.standard_normal((n, n_features, n_features)))
+    return q * np.sign(np.diagonal(r, axis1=-2, axis2=-1))[:, None, :]
+
+
+class Comparison(NamedTuple):
+    """A null with its band, and the two-sided p of a value against it."""
+
+    null: Null
+    p: float
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Draws of a statistic of one random set, and how a mean over independent sets is held against them."""
+
+    name: str
+    draws: Float[np.ndarray, " draw"]
+
+    def compare(self, value: float, n_averaged: int, n_tests: int = 1) -> Comparison:
+        """The null of a mean over `n_averaged` sets, and its p, corrected for `n_tests` independent tests.
+
+        The correction is Šidák's, 1 − (1 − p)ⁿ, exact for independent tests.
+        """
+        k = len(self.draws)
+        mean = float(self.draws.mean())
+        error = float(self.draws.std(ddof=1)) * (1 / n_averaged + 1 / k) ** 0.5
+        half = float(stats.t.ppf(0.975, k - 1)) * error
+        null = Null(self.name, mean, (mean - half, mean + half))
+        if not np.isfinite(value) or error == 0:
+            return Comparison(null, float("nan"))
+        single = 2 * float(stats.t.sf(abs(value - mean) / error, k - 1))
+        return Comparison(null, float(-np.expm1(n_tests * np.log1p(-min(single, 1 - 1e-16)))))
+
+
+def largest_deviation_p(
+    values: Float[np.ndarray, " layer"], draws: Float[np.ndarray, "draw layer"]
+) -> Float[np.ndarray, " layer"]:
+    """Two-sided p of every layer's value, corrected over layers by the largest deviation of the same draw.
+
+    Deviations are from the draws' mean in units of their spread (Westfall and Young 1993); a layer whose draws are
+    all alike has p = NaN.
+    """
+    mean, spread = draws.mean(axis=0), draws.std(axis=0)
+    usable = np.isfinite(values) & (spread > 0)
+    scale = np.where(usable, spread, 1.0)
+    largest = np.where(usable, np.abs(draws - mean) / scale, 0.0).max(axis=1)
+    deviation = np.abs(values - mean) / scale
+    reached = (largest[:, None] >= deviation - 1e-12).sum(axis=0)
+    return np.where(usable, (1 + reached) / (1 + len(draws)), np.nan)

@@ -1,0 +1,57 @@
+"""The draw: prompts of every degree of uncertainty, chosen after one capture over the pool.
+
+Source: Paper III (arXiv 2512.23752), section 4.2: candidates are sorted by the model's own next-token entropy, cut
+into fifths, and equally many are taken from each.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from interp.errors import PromptError
+
+N_STRATA = 5
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Which rows of a pool were drawn, and from which fifth of the entropies each row of the pool is.
+
+    `index` is sorted; `stratum` runs from 0 (most certain) to 4 for every row of the pool; `note` says in words what
+    was not as asked, and is empty where all was.
+    """
+
+    index: Int[np.ndarray, " drawn"]
+    stratum: Int[np.ndarray, " row"]
+    note: str = ""
+
+
+def entropy_quintiles(entropy_bits: Float[np.ndarray, " row"], per_stratum: int, rng: np.random.Generator) -> Draw:
+    """Draw `per_stratum` rows from every fifth of the entropies.
+
+    The fifths are equal in number; rows of the same entropy are put in random order first. A pool that has fewer
+    rows than asked in some fifth is taken whole, and the draw says so.
+    """
+    if per_stratum < 1:
+        raise PromptError(
+            asked=f"{per_stratum} prompts from each fifth of the entropies",
+            found="that draws nothing",
+            fix="Draw one or more from each; 15 is usual.",
+        )
+    if not np.isfinite(entropy_bits).all():
+        raise PromptError(
+            asked="a draw by next-token entropy",
+            found=f"{int((~np.isfinite(entropy_bits)).sum())} of {len(entropy_bits)} entropies are not finite",
+            fix="Check the model's logits: load it in float32, or inspect its weights.",
+        )
+    n = len(entropy_bits)
+    order = np.lexsort((rng.random(n), entropy_bits))
+    stratum = np.empty(n, dtype=np.int64)
+    stratum[order] = np.arange(n) * N_STRATA // n
+    members = [np.flatnonzero(stratum == s) for s in range(N_STRATA)]
+    if min(len(m) for m in members) < per_stratum:
+        note = f"the pool has {n} prompts, fewer than {N_STRATA} × {per_stratum}: all of them are taken"
+        return Draw(np.arange(n), stratum, note)
+    chosen = [rng.choice(m, per_stratum, replace=False) for m in members]
+    return Draw(np.sort(np.concatenate(chosen)), stratum)

@@ -1,0 +1,159 @@
+"""Loads a model: finds its files, asks whether it can be read and fits, reads the weights, and checks itself.
+
+Everything that can be refused is refused before the weights are read.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+
+from interp.architecture import count_parameters, read_config, refuse_unless_causal
+from interp.capture import ModelInfo
+from interp.errors import UsageError
+from interp.families import family_of, rotary_size
+from interp.fingerprint import fingerprint
+from interp.model import Model
+from interp.placement import choose_placement, refuse_precision
+from interp.selfcheck import check_model
+from interp.sources import MEMORY, Source, files_behind, locate
+from interp.tokenizer import has_tokenizer, read_tokenizer, refuse_foreign
+from interp.weights import read_weights
+
+Tokenizer = PreTrainedTokenizerBase | str | None
+DeviceMap = str | Mapping[str, int | str] | None
+
+
+def load(
+    name_or_object: object = "tunnel:bijection-gpt-neox",
+    *,
+    revision: str | None = None,
+    dtype: str | None = None,
+    device: str | None = None,
+    device_map: DeviceMap = None,
+    trust_remote_code: bool = False,
+    allow_pickle: bool = False,
+    tokenizer: Tokenizer = None,
+    check: bool = True,
+) -> Model:
+    """A model that is ready to be read, and that has been shown to be what it is called.
+
+    The name is an alias (`pythia-410m`) or a hub id, either with `@revision`, a local folder, or
+    `tunnel:<task>-<arch>`; or it is a transformers model in memory, which is left as it is. `dtype` is float32 unless
+    only bfloat16 fits on the GPU; `device_map="auto"` spreads a large model over devices. Code of a repository's own
+    and pickled weights are used only with `trust_remote_code` and `allow_pickle`. Without `check` the self-check is
+    left out.
+
+    Raises `ModelError` (the model cannot be had, read or trusted) and `UsageError` (the words of the call are off);
+    each says what to do.
+    """
+    if isinstance(name_or_object, PreTrainedModel):
+        asked = {"revision": revision, "dtype": dtype, "device": device, "device_map": device_map}
+        _refuse_changes(name_or_object, {key: value for key, value in asked.items() if value is not None})
+        model = _wrap(name_or_object, tokenizer)
+    elif isinstance(name_or_object, str | Path):
+        source = locate(name_or_object, revision)
+        config = read_config(source.files, trust_remote_code=trust_remote_code)
+        n_parameters = count_parameters(config, trust_remote_code=trust_remote_code)
+        placement = choose_placement(config, n_parameters, dtype=dtype, device=device, device_map=device_map)
+        words = _tokenizer(source, config, tokenizer, trust_remote_code)
+        module, whole = read_weights(
+            source.files, config, placement, allow_pickle=allow_pickle, trust_remote_code=trust_remote_code
+        )
+        info = _describe(module, source.name, source.origin, source.files.revision)
+        model = Model(module, words, info, family_of(config), (whole,), source.task, source.card)
+    else:
+        raise UsageError(
+            asked=f"loading a {type(name_or_object).__name__}",
+            found="it is neither a name nor a transformers model",
+            fix="Give a name, a folder or a PreTrainedModel (of a TransformerLens bridge: its `original_model`).",
+        )
+    return replace(model, checks=(*model.checks, *check_model(model))) if check else model
+
+
+def _wrap(module: PreTrainedModel, tokenizer: Tokenizer) -> Model:
+    """A model in memory, nothing of it changed; its tokenizer is looked for where it was once loaded from."""
+    config = module.config
+    kind = type(module).__name__
+    refuse_unless_causal(kind, config, [kind])
+    family = family_of(config)
+    origin = config.name_or_path or ""
+    label = Path(origin).name or kind
+    info = _describe(module, MEMORY + label, "memory", None)
+    refuse_precision(config, info.dtype)
+    if module.training:
+        raise UsageError(
+            asked=f"reading the {kind} in memory",
+            found="it is in training mode, where dropout makes every pass another one",
+            fix="Call `.eval()` on it first.",
+        )
+    files = files_behind(origin)
+    if tokenizer is None and files is not None and has_tokenizer(files):
+        words = read_tokenizer(files)
+    else:
+        words = read_tokenizer(locate(tokenizer).files) if isinstance(tokenizer, str) else tokenizer
+    return Model(module, words, info, family)
+
+
+def _refuse_changes(module: PreTrainedModel, asked: dict[str, object]) -> None:
+    if asked:
+        raise UsageError(
+            asked=f"the {type(module).__name__} in memory with {', '.join(asked)}",
+            found="a model in memory is read as it is",
+            fix="Change it yourself (`model.to(...)`) before handing it over.",
+        )
+
+
+def _tokenizer(
+    source: Source, config: PreTrainedConfig, tokenizer: Tokenizer, trust_remote_code: bool
+) -> PreTrainedTokenizerBase | None:
+    """The tokenizer handed over or the one beside the weights; a wind tunnel has none."""
+    if source.task is not None:
+        return None
+    if tokenizer is None:
+        words = read_tokenizer(source.files, trust_remote_code=trust_remote_code)
+    else:
+        words = read_tokenizer(locate(tokenizer).files) if isinstance(tokenizer, str) else tokenizer
+    refuse_foreign(words, config.vocab_size, source.origin)
+    return words
+
+
+def _describe(module: PreTrainedModel, name: str, origin: str, revision: str | None) -> ModelInfo:
+    config = module.config
+    family = family_of(config)
+    shape = family.head_shape(config)
+    devices = sorted({"offloaded" if p.is_meta else str(p.device) for p in module.parameters()})
+    return ModelInfo(
+        name=name,
+        source=origin,
+        family=family.name,
+        n_layers=config.num_hidden_layers,
+        n_heads=shape.n_heads,
+        n_kv_heads=shape.n_kv_heads,
+        d_head=shape.d_head,
+        d_model=config.hidden_size,
+        vocab_size=config.vocab_size,
+        n_parameters=sum(p.numel() for p in module.parameters()),
+        dtype=str(module.dtype).removeprefix("torch."),
+        device=", ".join(devices),
+        attention_kernel="sdpa",  # of the seam, whatever a model in memory uses outside it
+        revision=revision,
+        fingerprint=fingerprint(module),
+        n_rotary=rotary_size(config, shape),
+        window=active_window(config),
+        parallel_blocks=family.is_parallel(config),
+        max_positions=getattr(config, "max_position_embeddings", None),
+    )
+
+
+def active_window(config: PreTrainedConfig) -> int | None:
+    """How many tokens back attention reaches, itself included; None where no layer is ever cut by it."""
+    window = getattr(config, "sliding_window", None)
+    if window is None or getattr(config, "use_sliding_window", True) is False:
+        return None
+    kinds = getattr(config, "layer_types", None)
+    if kinds is not None and "sliding_attention" not in kinds:
+        return None
+    longest = getattr(config, "max_position_embeddings", None)
+    return None if longest is not None and window >= longest else window

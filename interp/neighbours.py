@@ -1,0 +1,61 @@
+"""Which rows are the same point, and how far the nearest others are.
+
+Rows that differ by rounding alone (the same last token in two batches) count as one point; kept apart they
+would be the nearest neighbours of each other at a distance of noise.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int
+from scipy.spatial.distance import cdist
+
+_SAME = 1e-5
+"""Relative to the root-mean-square length of the rows: above float32 rounding, below any real difference."""
+
+
+def distinct_rows(rows: np.ndarray) -> Int[np.ndarray, " distinct"]:
+    """Indices of the first row of every distinct point, ascending.
+
+    Rows are sorted along one random direction and each is compared in full with its neighbour there: equal points
+    lie side by side.
+    """
+    rows = np.asarray(rows, dtype=np.float64)
+    order = np.argsort(rows @ np.random.default_rng(0).standard_normal(rows.shape[1]), kind="stable")
+    steps = np.linalg.norm(np.diff(rows[order], axis=0), axis=1)
+    tolerance = _SAME * np.sqrt(np.square(rows).sum(axis=1).mean())
+    group = np.concatenate([[0], np.cumsum(steps > tolerance)])
+    first = np.full(group[-1] + 1, len(rows))
+    np.minimum.at(first, group, order)
+    return np.sort(first)
+
+
+def principal_coordinates(centred: Float[np.ndarray, "row feature"]) -> Float[np.ndarray, "row axis"]:
+    """The same points with as few coordinates as there are rows: every distance is kept."""
+    if centred.shape[1] <= centred.shape[0]:
+        return centred
+    values, vectors = np.linalg.eigh(centred @ centred.T)
+    return vectors * np.sqrt(np.clip(values, 0.0, None))
+
+
+def distances(points: Float[np.ndarray, "row axis"]) -> Float[np.ndarray, "row other"]:
+    """Euclidean distances between all pairs."""
+    return cdist(points, points)
+
+
+@dataclass(frozen=True)
+class Nearest:
+    """The nearest other rows of every row, nearest first."""
+
+    distance: Float[np.ndarray, "row neighbour"]
+    index: Int[np.ndarray, "row neighbour"]
+
+
+def nearest(between: Float[np.ndarray, "row other"], n: int) -> Nearest:
+    """The `n` nearest others of every row, from all pairwise distances."""
+    between = between.copy()
+    np.fill_diagonal(between, np.inf)
+    index = np.argpartition(between, n - 1, axis=1)[:, :n]
+    distance = np.take_along_axis(between, index, axis=1)
+    order = np.argsort(distance, axis=1, kind="stable")
+    return Nearest(np.take_along_axis(distance, order, axis=1), np.take_along_axis(index, order, axis=1))

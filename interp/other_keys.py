@@ -1,0 +1,42 @@
+"""The null of matching: every query meets the keys of another prompt, at the same positions.
+
+Position, the head's temperature and whatever all prompts share (a sink, say) stay as they are; what is gone is that
+these keys belong to this query. Each prompt borrows from the one before it in order of length (the order in which
+the pass reads them), so that the choice depends neither on the batches nor on chance. Where the lender is shorter by
+a few tokens, the borrower keeps its own keys there; the first prompt has no lender and its numbers are NaN.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+from jaxtyping import Int
+
+from interp.pattern import AttentionCall
+
+
+class OtherKeys:
+    """Swaps the keys of a batch, and remembers those of its last prompt for the first of the next batch."""
+
+    def __init__(self) -> None:
+        self._lengths: Int[np.ndarray, " item"] = np.empty(0, dtype=np.int64)
+        self._lender_length = 0
+        self._last: dict[int, torch.Tensor] = {}
+
+    def next_batch(self, lengths: Int[np.ndarray, " item"]) -> None:
+        """Announce the true lengths of the batch that is about to be read."""
+        self._lender_length = int(self._lengths[-1]) if len(self._lengths) else 0
+        self._lengths = lengths
+
+    def swapped(self, call: AttentionCall) -> tuple[AttentionCall, torch.Tensor]:
+        """The call with the keys exchanged, and which items of the batch had a lender. Once a layer and batch."""
+        k = torch.roll(call.k, 1, dims=0)
+        k[0] = call.k[0]
+        lender = self._last.get(call.layer)
+        if lender is not None:
+            k[0, :, : lender.shape[1]] = lender[:, : k.shape[2]]
+        lengths = np.concatenate([[self._lender_length], self._lengths[:-1]])
+        n_borrowed = torch.from_numpy(lengths).to(k.device)
+        own = torch.arange(k.shape[2], device=k.device) >= n_borrowed[:, None]
+        self._last[call.layer] = call.k[-1, :, : int(self._lengths[-1])].clone()
+        return replace(call, k=torch.where(own[:, None, :, None], call.k, k)), n_borrowed > 0

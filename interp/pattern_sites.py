@@ -1,0 +1,91 @@
+"""The pattern sites: what each name means in terms of attention rows, computed once for all that ask."""
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import torch
+
+from interp.contrast import Contrast, contrast_rows
+from interp.pattern import AttentionCall, PatternRows, log_pattern_rows, reduce_rows
+from interp.prompt import PromptSet
+
+MAX_KEPT_KEYS = 128
+"""Longest sequences whose attention rows are kept whole."""
+
+NULL_SITES = frozenset({"pattern_entropy_null", "pattern_max_null", "qk_cosine_null", "qk_logit_null"})
+"""Sites that are read with the keys of another prompt."""
+
+_ROWS = {
+    "pattern_entropy": "entropy_bits",
+    "pattern_entropy_normalised": "entropy_normalised",
+    "pattern_entropy_no_first": "entropy_bits_no_first",
+    "pattern_entropy_uniform": "entropy_uniform",
+    "sink_mass": "sink_mass",
+    "mass_self": "self_mass",
+    "mass_previous": "previous_mass",
+    "pattern_max": "max_weight",
+}
+_CONTRASTS = {"qk_cosine": "cosine", "qk_logit": "logit_bits"}
+
+
+def kept_keys(prompts: PromptSet, lengths: Sequence[int]) -> int:
+    """The width of whole attention rows: the longest sequence of a short wind tunnel, else none are kept."""
+    longest = max(lengths)
+    return longest if prompts.posterior is not None and longest <= MAX_KEPT_KEYS else 0
+
+
+class PatternReader:
+    """The rows of one layer at `positions` `[batch, row]`, by the name of a site.
+
+    `other` is the call with another prompt's keys, and which items of the batch have them.
+    """
+
+    def __init__(
+        self,
+        call: AttentionCall,
+        positions: torch.Tensor,
+        other: tuple[AttentionCall, torch.Tensor] | None,
+        n_kept_keys: int,
+    ) -> None:
+        self._own = _Reductions(call, positions)
+        self._other = None if other is None else (_Reductions(other[0], positions), other[1])
+        self._n_kept_keys = n_kept_keys
+
+    def read(self, site: str) -> torch.Tensor:
+        """`[batch, row, head]`, or `[batch, row, head, key]` for whole rows."""
+        if site == "pattern_log_weight":
+            return self._own.whole_rows(self._n_kept_keys)
+        if site not in NULL_SITES:
+            return self._own.read(site)
+        if self._other is None:
+            raise ValueError(f"{site} needs the keys of another prompt")
+        null, has_lender = self._other
+        return torch.where(has_lender[:, None, None], null.read(site.removesuffix("_null")), torch.nan)
+
+
+class _Reductions:
+    """The reductions of one call's rows, each family of them computed once."""
+
+    def __init__(self, call: AttentionCall, positions: torch.Tensor) -> None:
+        self.call = call
+        self.positions = positions
+
+    @cached_property
+    def rows(self) -> PatternRows:
+        return reduce_rows(self.call, self.positions)
+
+    @cached_property
+    def contrast(self) -> Contrast:
+        return contrast_rows(self.call, self.positions)
+
+    def read(self, site: str) -> torch.Tensor:
+        reduced = getattr(self.contrast, _CONTRASTS[site]) if site in _CONTRASTS else getattr(self.rows, _ROWS[site])
+        return reduced.transpose(1, 2)
+
+    def whole_rows(self, n_keys: int) -> torch.Tensor:
+        batch, n_rows = self.positions.shape
+        kept = self.call.q.new_full((batch, n_rows, self.call.q.shape[1], n_keys), torch.nan, dtype=torch.float32)
+        if n_keys:
+            bits = log_pattern_rows(self.call, self.positions).transpose(1, 2)
+            kept[..., : bits.shape[-1]] = bits
+        return kept

@@ -1,0 +1,129 @@
+"""Prompts from where users keep them: files, lists, data sets of `datasets`, and the registered sets by name."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from interp.errors import PromptError, UnknownName
+from interp.prompt import PromptSet
+from interp.prompt_formats import READERS
+from interp.prompt_rows import PromptRow, prompt_set
+from interp.registry import entries, load_entry
+
+
+def resolve_prompts(prompts: Any, n_pool: int | None = None, seed: int = 0, *, text_column: str = "text") -> PromptSet:
+    """The prompt set that `prompts` stands for.
+
+    A registered name (which wins over a file of that name: write `./name` for the file), a path, a `PromptSet`, a
+    list of texts, or a `datasets.Dataset`. `n_pool` takes that many, drawn with `seed`; a built-in set keeps its
+    domains and last classes balanced, anything else is drawn at random; their order stays.
+    Raises `PromptError` for a name that is neither, with the nearest names.
+    """
+    if isinstance(prompts, str) and prompts in entries("prompt"):
+        return load_entry("prompt", prompts)(n_pool=n_pool, seed=seed)
+    found = _given(prompts, text_column)
+    return found if n_pool is None else _subset(found, n_pool, seed)
+
+
+def read_prompts(path: str | Path, text_column: str = "text") -> PromptSet:
+    """The prompts of a .jsonl, .csv, .parquet or .txt file (one prompt a line), every other column kept.
+
+    Text is UTF-8, with or without a byte-order mark. In a CSV a column is numbers where every cell is one.
+    Raises `PromptError` with the line, or the row of a Parquet file, for whatever cannot be used.
+    """
+    path = Path(path)
+    read = READERS.get(path.suffix.lower())
+    if read is None:
+        raise PromptError(
+            asked=f"the prompts of {path}",
+            found=f"the ending {path.suffix!r} is not one that is read" if path.suffix else "the name has no ending",
+            fix=f"Known endings: {', '.join(READERS)}.",
+        )
+    rows = read(path, _content(path), text_column)
+    return prompt_set(str(path), rows, text_column, f"{len(rows)} prompts from {path.name}")
+
+
+def _given(prompts: Any, text_column: str) -> PromptSet:
+    """Whatever is not a registered name, as a prompt set."""
+    if isinstance(prompts, PromptSet):
+        return prompts
+    if isinstance(prompts, str | Path):
+        path = Path(prompts)
+        if isinstance(prompts, str) and not _is_file(path) and path.suffix.lower() not in READERS:
+            raise _unknown(prompts)
+        return read_prompts(path, text_column)
+    if type(prompts).__module__.partition(".")[0] == "datasets":
+        return _from_dataset(prompts, text_column)
+    if isinstance(prompts, Sequence) and not isinstance(prompts, bytes):
+        rows = [PromptRow(f"text {i + 1}", {"text": text}) for i, text in enumerate(prompts)]
+        return prompt_set("texts", rows, "text", f"{len(rows)} texts given in the call")
+    raise PromptError(
+        asked="the prompts of a run",
+        found=f"they are a {type(prompts).__name__}",
+        fix="Give a registered name, a path, a list of texts, a PromptSet or a datasets.Dataset.",
+    )
+
+
+def _unknown(name: str) -> PromptError:
+    nearest = UnknownName("prompt", name, entries("prompt"))
+    if len(name.split()) > 2:
+        return PromptError(
+            asked=f"the prompts {name[:60]!r}",
+            found="this is neither a prompt set nor a file",
+            fix="If it is a text to be read, put it in a list: prompts=[...].",
+        )
+    return PromptError(
+        asked=f"the prompts {name!r}",
+        found="there is no prompt set of this name, and no such file",
+        fix=f"{nearest.fix} A file ends in {', '.join(READERS)}.",
+    )
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # a name too long for the file system, or with a NUL in it
+        return False
+
+
+def _subset(prompts: PromptSet, n_pool: int, seed: int) -> PromptSet:
+    """`n_pool` of the prompts, drawn without replacement, in their old order."""
+    if not 1 <= n_pool <= len(prompts):
+        raise PromptError(
+            asked=f"{n_pool} prompts of {prompts.name!r}",
+            found=f"it has {len(prompts)}",
+            fix=f"Ask for 1 to {len(prompts)}, or leave the number out.",
+        )
+    chosen = np.sort(np.random.default_rng(seed).permutation(len(prompts))[:n_pool])
+    source = f"{n_pool} drawn (seed {seed}) of: {prompts.source or prompts.name}"
+    return replace(prompts, prompts=[prompts.prompts[i] for i in chosen], source=source, seed=seed)
+
+
+def _from_dataset(dataset: Any, text_column: str) -> PromptSet:
+    """The rows of a `datasets.Dataset`, whatever format it is set to, all columns kept."""
+    from datasets import Dataset
+
+    if not isinstance(dataset, Dataset):
+        raise PromptError(
+            asked="the prompts of a run",
+            found=f"they are a {type(dataset).__name__}, which has no fixed rows",
+            fix="Choose a split (`dataset['train']`), or take some rows of a stream into a list.",
+        )
+    plain: Any = dataset.with_format(None)
+    rows = [PromptRow(f"row {i + 1}", row) for i, row in enumerate(plain)]
+    name = dataset.info.dataset_name or "dataset"
+    return prompt_set(name, rows, text_column, f"{len(rows)} prompts from the data set {name}")
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except (OSError, ValueError) as error:
+        why = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
+        raise PromptError(
+            asked=f"the prompts of {path}", found=why, fix="Give the path of a file that can be read."
+        ) from error

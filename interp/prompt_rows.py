@@ -1,0 +1,175 @@
+"""Rows of named values, each with the place where it stood, as a checked `PromptSet`: nothing is lost silently."""
+
+import math
+import unicodedata
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from interp.errors import PromptError
+from interp.prompt import Prompt, PromptSet, Value
+from interp.table import LABEL
+
+RESERVED = frozenset({"prompt", "position", "length", "token", "next_entropy_bits", "drawn", "stratum"})
+"""Columns that a capture adds to its rows: a prompt column of this name would be overwritten."""
+
+_LARGEST_INTEGER = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class PromptRow:
+    """The values of one prompt by column, and where they stood (`line 3`, `row 3`), for messages."""
+
+    place: str
+    values: Mapping[str, object]
+
+
+def prompt_set(name: str, rows: Sequence[PromptRow], text_column: str, source: str) -> PromptSet:
+    """The prompts that `rows` describe: `text_column` is the text, every other column stays a column.
+
+    Numbers get the unit `1` (`bits` where the name ends in `_bits`), strings and truth values are labels. Equal
+    texts, and texts ending in white space, are kept and counted in `source`.
+    Raises `PromptError`, naming the place, for whatever cannot be used as it stands.
+    """
+    if not rows:
+        raise PromptError(asked=name, found="there is no prompt in it", fix="Give at least one; a hundred is better.")
+    _check_columns(name, rows, text_column)
+    for row in rows:
+        for column, value in row.values.items():
+            _check_value(f"{name}, {row.place}", column, value, is_text=column == text_column)
+    units = {column: _unit(name, column, rows) for column in rows[0].values if column != text_column}
+    prompts = [Prompt(text=_text(row, text_column), columns=_columns(row, text_column)) for row in rows]
+    texts = Counter(p.text for p in prompts)
+    if len(prompts) > 1 and len(texts) == 1:
+        raise PromptError(
+            asked=name,
+            found=f"all {len(prompts)} prompts are the same text: every row would be one and the same point",
+            fix="Give different prompts, or this one alone.",
+        )
+    return PromptSet(name=name, prompts=prompts, units=units, source=source + _remarks(prompts, texts))
+
+
+def _check_columns(name: str, rows: Sequence[PromptRow], text_column: str) -> None:
+    """The same usable columns in every row, the text column among them."""
+    columns = list(rows[0].values)
+    if text_column not in columns:
+        raise PromptError(
+            asked=f"the column {text_column!r} of {name}",
+            found=f"it has the columns {', '.join(map(repr, columns)) or 'none'}",
+            fix="Name the one that holds the texts: --text-column NAME, text_column=NAME.",
+        )
+    for column in columns:
+        if not column.strip() or _control_character(column):
+            raise PromptError(
+                asked=f"the columns of {name}",
+                found=f"one of them is called {column!r}",
+                fix="Give it a name, or leave it out (pandas writes an unnamed index unless told index=False).",
+            )
+    for column in sorted(RESERVED.intersection(columns) - {text_column}):
+        raise PromptError(
+            asked=f"the column {column!r} of {name}",
+            found="every capture has a column of this name that it fills itself",
+            fix="Rename it, or leave it out.",
+        )
+    for row in rows:
+        if row.values.keys() != rows[0].values.keys():
+            raise PromptError(
+                asked=f"{name}, {row.place}",
+                found=f"it has the columns {sorted(row.values)}, {rows[0].place} has {sorted(columns)}",
+                fix="Give every prompt the same columns.",
+            )
+
+
+def _check_value(where: str, column: str, value: object, *, is_text: bool) -> None:
+    """One value that a prompt can hold; a text has to say something."""
+    if is_text and not isinstance(value, str):
+        raise PromptError(
+            asked=where,
+            found=f"{column!r} holds {_shown(value)}, which is not a text",
+            fix="Give a text there, or name another column.",
+        )
+    if isinstance(value, str):
+        _check_characters(where, column, value)
+        if is_text and not value.strip():
+            raise PromptError(asked=where, found="the prompt is empty", fix="Leave it out, or give it a text.")
+        return
+    usable = isinstance(value, bool) or (
+        isinstance(value, int) and abs(value) <= _LARGEST_INTEGER
+    ) or (isinstance(value, float) and math.isfinite(value))  # fmt: skip
+    if not usable:
+        raise PromptError(
+            asked=where,
+            found=f"the column {column!r} holds {_shown(value)}",
+            fix="A column holds one finite number, truth value or text a prompt: fill it, or leave the column out.",
+        )
+
+
+def _check_characters(where: str, column: str, value: str) -> None:
+    control = _control_character(value)
+    if control is not None:
+        raise PromptError(
+            asked=where,
+            found=f"{column!r} holds the control character U+{ord(control):04X} at character {value.index(control)}",
+            fix="Remove it; tabs and line breaks are the only ones a text can have.",
+        )
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise PromptError(
+            asked=where,
+            found=f"{column!r} holds half a surrogate pair at character {error.start}, which is no character",
+            fix="Write the whole character.",
+        ) from error
+
+
+def _control_character(value: str) -> str | None:
+    """The first control character other than tab and line breaks."""
+    if value.isprintable():
+        return None
+    return next((c for c in value if unicodedata.category(c) == "Cc" and c not in "\t\n\r"), None)
+
+
+def _unit(name: str, column: str, rows: Sequence[PromptRow]) -> str:
+    """The unit of a column whose values are of one kind in every row."""
+    kinds = [_kind(row.values[column]) for row in rows]
+    for row, kind in zip(rows, kinds, strict=True):
+        if kind != kinds[0]:
+            raise PromptError(
+                asked=f"{name}, {row.place}",
+                found=f"the column {column!r} holds a {kind}, in {rows[0].place} it is a {kinds[0]}",
+                fix="Write the same kind in every row (numbers plain, texts in quotes).",
+            )
+    if kinds[0] != "number":
+        return LABEL
+    return "bits" if column.endswith("_bits") else "1"
+
+
+def _kind(value: object) -> str:
+    return "text" if isinstance(value, str) else "truth value" if isinstance(value, bool) else "number"
+
+
+def _text(row: PromptRow, text_column: str) -> str:
+    value = row.values[text_column]
+    assert isinstance(value, str)
+    return value
+
+
+def _columns(row: PromptRow, text_column: str) -> dict[str, Value]:
+    return {k: v for k, v in row.values.items() if k != text_column and isinstance(v, str | int | float)}
+
+
+def _remarks(prompts: Sequence[Prompt], texts: Counter[str | None]) -> str:
+    """What was let through and is worth knowing."""
+    remarks = []
+    n_repeats = len(prompts) - len(texts)
+    if n_repeats:
+        remarks.append(f"{n_repeats} of {len(prompts)} texts repeat an earlier one")
+    n_blank = sum(p.text is not None and p.text[-1].isspace() for p in prompts)
+    if n_blank:
+        remarks.append(f"{n_blank} of {len(prompts)} texts end in white space, which is then their last token")
+    return "".join(f"; {remark}" for remark in remarks)
+
+
+def _shown(value: object) -> str:
+    shown = "nothing" if value is None else repr(value)
+    return shown if len(shown) <= 60 else shown[:57] + "..."

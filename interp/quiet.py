@@ -1,0 +1,39 @@
+"""Keeps advice and progress bars of the libraries below off the user's terminal; errors are untouched."""
+
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
+from transformers.utils import logging
+
+
+@contextmanager
+def quiet_libraries() -> Iterator[None]:
+    """Only errors of transformers are heard inside, and no bar is drawn; everything is as before outside."""
+    verbosity, has_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    if has_bars:
+        logging.disable_progress_bar()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if has_bars:
+            logging.enable_progress_bar()
+
+
+@contextmanager
+def bars_on_terminals_only() -> Iterator[None]:
+    """The hub library draws its bars of downloads on a terminal, and nothing into a log."""
+    is_silenced = not sys.stderr.isatty() and not are_progress_bars_disabled()
+    if is_silenced:
+        disable_progress_bars()
+    try:
+        yield
+    finally:
+        if is_silenced:
+            enable_progress_bars()

@@ -1,0 +1,137 @@
+"""What the name of a model stands for: an alias, a hub repository, a local folder or a wind tunnel."""
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from interp.access import Files, cached_files, files_in_folder, files_on_hub
+from interp.aliases import ALIASES
+from interp.errors import UnknownName, UsageError
+from interp.registry import entries, load_entry
+from interp.tunnel import CARD_NAME, Task, make_task, read_card
+
+TUNNEL = "tunnel:"
+MEMORY = "memory:"
+_HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A model that was found: `name` loads it again, `origin` is where it comes from; a tunnel has task and card."""
+
+    name: str
+    origin: str
+    files: Files
+    task: Task | None = None
+    card: Mapping[str, Any] | None = None
+
+
+def locate(name: str | Path, revision: str | None = None) -> Source:
+    """Find the files a name stands for, without reading any weights.
+
+    An alias goes before a folder of the same name (write `./name` for the folder). A revision can stand behind the
+    name (`pythia-410m@step1000`) or beside it. Unknown aliases and tunnels list the nearest.
+    """
+    text = str(name)
+    if text.startswith(TUNNEL):
+        _refuse_revision(text, revision)
+        return _tunnel(text)
+    if text.startswith(MEMORY):
+        raise UsageError(
+            asked=f"the model {text!r}",
+            found="it was a model in memory, which a name cannot bring back",
+            fix="Make it again and hand the object to `interp.load`.",
+        )
+    base, at = _split(text, revision)
+    if isinstance(name, str) and base in ALIASES:
+        return _hub(base, ALIASES[base].hub_id, at)
+    if isinstance(name, Path) or _is_path(text):
+        _refuse_revision(text, revision)
+        return _folder(text)
+    if _HUB_ID.fullmatch(base):
+        return _hub(base, base, at)
+    raise UnknownName("model", text, [*ALIASES, *(TUNNEL + tunnel for tunnel in shipped_tunnels())])
+
+
+def files_behind(path: str) -> Files | None:
+    """The files that a model in memory was once loaded from, as far as they are on this machine."""
+    if path and (Path(path) / "config.json").exists():
+        return files_in_folder(Path(path))
+    return cached_files(path) if _HUB_ID.fullmatch(path) else None
+
+
+def _split(name: str, revision: str | None) -> tuple[str, str | None]:
+    base, _, at = name.partition("@")
+    if at and revision and at != revision:
+        raise UsageError(
+            asked=f"the model {name!r} at the revision {revision!r}",
+            found="two revisions are named",
+            fix="Keep the one you mean.",
+        )
+    return base, at or revision
+
+
+def _refuse_revision(name: str, revision: str | None) -> None:
+    if revision is not None:
+        raise UsageError(
+            asked=f"the model {name!r} at the revision {revision!r}",
+            found="only models of the hub have revisions",
+            fix="Leave the revision out, or name the folder (for a tunnel: tunnel:<task>-<arch>@<step>).",
+        )
+
+
+def _is_path(name: str) -> bool:
+    return name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name or Path(name).is_dir()
+
+
+def _hub(name: str, hub_id: str, revision: str | None) -> Source:
+    return Source(f"{name}@{revision}" if revision else name, hub_id, files_on_hub(hub_id, revision))
+
+
+def _folder(name: str) -> Source:
+    folder = Path(name).expanduser()
+    files = files_in_folder(folder)
+    if CARD_NAME not in files.names:
+        return Source(name, name, files)
+    task, card = _read_tunnel(folder)
+    return Source(name, name, files, task, card)
+
+
+def _tunnel(name: str) -> Source:
+    wanted, _, step = name.removeprefix(TUNNEL).partition("@")
+    homes = shipped_tunnels()
+    if wanted not in homes:
+        raise UnknownName("tunnel", wanted, homes)
+    folder = homes[wanted]
+    if step:
+        steps = {path.name: path for path in (folder / "steps").glob("*") if path.is_dir()}
+        if step not in steps:
+            raise UsageError(
+                asked=f"the tunnel {wanted!r} at step {step}",
+                found=f"it has the steps {sorted(steps, key=_number)}" if steps else "only its last step was kept",
+                fix=f"Name one of them, or use {TUNNEL}{wanted}.",
+            )
+        folder = steps[step]
+    task, card = _read_tunnel(folder if (folder / CARD_NAME).exists() else homes[wanted])
+    return Source(name, name, files_in_folder(folder), task, card)
+
+
+def shipped_tunnels() -> dict[str, Path]:
+    """Every trained tunnel there is, as `<task>-<arch>`, with its folder."""
+    found: dict[str, Path] = {}
+    for task in entries("tunnel"):
+        for card in sorted(load_entry("tunnel", task).checkpoints.glob(f"{task}-*/{CARD_NAME}")):
+            found[card.parent.name] = card.parent
+    return found
+
+
+def _read_tunnel(folder: Path) -> tuple[Task, dict[str, Any]]:
+    card = read_card(folder)
+    return make_task(load_entry("tunnel", card.task), card.parameters), dataclasses.asdict(card)
+
+
+def _number(step: str) -> tuple[int, str]:
+    return (int(step), "") if step.isdigit() else (0, step)

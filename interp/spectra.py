@@ -1,0 +1,122 @@
+"""How many directions a cloud of points uses: eigenvalue shares, participation ratio, principal axes.
+
+A cloud is `[row, feature]`, rows are prompts. With the eigenvalues λ₁ ≥ λ₂ ≥ … of the covariance,
+
+    PC1 share   λ₁ / Σλ            PC1+PC2 share   (λ₁ + λ₂) / Σλ
+    participation ratio   (Σλ)² / Σλ²        from 1 (one direction) to min(rows − 1, features)
+
+All depend on the number of rows: a cloud without any structure has a PC1 share that falls, and a
+participation ratio that grows, as rows are added (interp.nulls gives what noise yields at the same size).
+Source: Paper III (arXiv 2512.23752), section 4.2, which standardises columns; here they are centred unless
+`zscored` is asked for, since standardising gives a silent column the weight of a loud one.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Bool, Float
+from scipy.sparse.linalg import eigsh
+
+Scaling = Literal["centred", "zscored"]
+
+SPECTRAL = ("pc1_share", "pc1_plus_pc2_share", "participation_ratio")
+"""The three statistics, in the order of the last axis of every array of them."""
+
+_ALL_AXES_UP_TO = 400
+"""Rows from which only the leading eigenvectors are computed."""
+
+
+@dataclass(frozen=True)
+class Axes:
+    """The leading principal axes of a cloud, and where its rows lie along them.
+
+    `directions` are orthonormal in the scaled coordinates. The sign of an axis is arbitrary; here its largest
+    loading (the first, where several tie) is positive.
+    """
+
+    directions: Float[np.ndarray, "axis feature"]
+    scores: Float[np.ndarray, "row axis"]
+
+
+def scaled(rows: np.ndarray, scaling: Scaling) -> Float[np.ndarray, "row feature"]:
+    """The rows in float64 with every column centred, and for `zscored` divided by its standard deviation.
+
+    A column that never varies is exactly zero either way: it carries no direction.
+    """
+    rows = np.asarray(rows, dtype=np.float64)
+    centred = rows - rows.mean(axis=0)
+    centred[:, constant_columns(rows)] = 0.0
+    if scaling == "centred":
+        return centred
+    deviation = centred.std(axis=0)
+    return np.divide(centred, deviation, out=centred, where=deviation > 0)
+
+
+def constant_columns(rows: np.ndarray) -> Bool[np.ndarray, " feature"]:
+    """Which columns hold one value in every row."""
+    return np.ptp(rows, axis=0) == 0
+
+
+def eigenvalues(centred: Float[np.ndarray, "row feature"]) -> Float[np.ndarray, " axis"]:
+    """Eigenvalues of the scatter Σ y yᵀ of centred rows, largest first, from the smaller of the two Gram matrices."""
+    n_rows, n_features = centred.shape
+    gram = centred @ centred.T if n_rows <= n_features else centred.T @ centred
+    return gram_eigenvalues(gram)[: max(1, min(n_rows - 1, n_features))]
+
+
+def gram_eigenvalues(gram: Float[np.ndarray, "*batch row row"]) -> Float[np.ndarray, "*batch axis"]:
+    """Eigenvalues of a symmetric matrix of inner products, largest first, rounding below zero cut off."""
+    return np.clip(np.linalg.eigvalsh(gram)[..., ::-1], 0.0, None)
+
+
+def centred_gram(gram: Float[np.ndarray, "*batch row row"]) -> Float[np.ndarray, "*batch row row"]:
+    """Inner products about the mean of the rows, from inner products about any other point."""
+    by_row = gram.mean(axis=-1, keepdims=True)
+    return gram - by_row - np.swapaxes(by_row, -1, -2) + by_row.mean(axis=-2, keepdims=True)
+
+
+def spectral_statistics(spectrum: Float[np.ndarray, "*batch axis"]) -> Float[np.ndarray, "*batch statistic"]:
+    """`SPECTRAL` of one or many spectra (largest eigenvalue first); NaN where nothing varies."""
+    total = spectrum.sum(axis=-1)
+    statistics = np.stack([spectrum[..., 0], spectrum[..., :2].sum(axis=-1), np.square(total)], axis=-1)
+    scale = np.stack([total, total, np.square(spectrum).sum(axis=-1)], axis=-1)
+    return np.divide(statistics, scale, out=np.full_like(statistics, np.nan), where=scale > 0)
+
+
+def principal_axes(centred: Float[np.ndarray, "row feature"], n_axes: int) -> Axes:
+    """The first principal axes of centred rows; at most as many as rows and features allow."""
+    n_rows, n_features = centred.shape
+    n_axes = min(n_axes, n_rows, n_features)
+    wide = n_rows <= n_features
+    vectors = leading_vectors(centred @ centred.T if wide else centred.T @ centred, n_axes)
+    directions = (vectors.T @ centred) if wide else vectors.T
+    lengths = np.linalg.norm(directions, axis=1, keepdims=True)
+    directions = np.divide(directions, lengths, out=np.zeros_like(directions), where=lengths > 0)
+    largest = directions[np.arange(n_axes), np.abs(directions).argmax(axis=1)]
+    directions = directions * np.where(largest < 0, -1.0, 1.0)[:, None]
+    return Axes(directions, centred @ directions.T)
+
+
+def leading_vectors(gram: Float[np.ndarray, "row row"], n_axes: int) -> Float[np.ndarray, "row axis"]:
+    """Eigenvectors of the largest eigenvalues of a symmetric matrix, in columns."""
+    if len(gram) <= _ALL_AXES_UP_TO or not gram.any():
+        return np.linalg.eigh(gram)[1][:, ::-1][:, :n_axes]
+    start = gram[:, np.diagonal(gram).argmax()]  # deterministic, and never orthogonal to the leading axis in practice
+    values, vectors = eigsh(gram, k=n_axes, v0=start)
+    return vectors[:, np.argsort(values)[::-1]]
+
+
+def readout_direction(rows: np.ndarray, direction: np.ndarray, scaling: Scaling) -> Float[np.ndarray, " feature"]:
+    """The unit vector w in raw coordinates for which (row − mean)·w is proportional to the score along `direction`.
+
+    For centred rows it is the direction itself; for z-scored ones every entry is divided by its column's deviation.
+    It reads the coordinate; moving along it is another matter where the columns were standardised.
+    """
+    if scaling == "centred":
+        return direction
+    deviation = np.asarray(rows, dtype=np.float64).std(axis=0)
+    deviation[constant_columns(rows)] = 0.0
+    raw = np.divide(direction, deviation, out=np.zeros_like(direction), where=deviation > 0)
+    length = float(np.linalg.norm(raw))
+    return raw / length if length > 0 else raw

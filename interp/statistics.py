@@ -1,0 +1,141 @@
+"""Rank correlations with their permutation and bootstrap distributions, and shares of variance explained.
+
+Spearman's ρ is the Pearson correlation of midranks. Bootstrap resamples are weights, so every resample's ρ
+comes from one sort: a row that occurs w times shifts the midranks after it by w.
+Layers are dependent, and so are their tests: p is taken over the largest |ρ| of all layers under the same
+permutations (Westfall and Young 1993), which needs no assumption on how they depend.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int, Num, Shaped
+from scipy import stats
+
+
+@dataclass(frozen=True)
+class RankTest:
+    """Spearman correlations of several coordinates with one variable, tested together.
+
+    `permuted` holds |ρ| of every coordinate under the same permutations; `p` is corrected over the coordinates.
+    A coordinate (or variable) that never varies has ρ = NaN and p = NaN.
+    """
+
+    rho: Float[np.ndarray, " coordinate"]
+    p: Float[np.ndarray, " coordinate"]
+    permuted: Float[np.ndarray, "permutation coordinate"]
+
+
+def rank_test(
+    coordinates: Float[np.ndarray, "coordinate row"],
+    variable: Num[np.ndarray, " row"],
+    orders: Int[np.ndarray, "permutation row"],
+) -> RankTest:
+    """Spearman's ρ of every coordinate with the variable, and p from the largest |ρ| under `orders`.
+
+    p = (1 + #{max |ρ| of a permutation ≥ |ρ|}) / (1 + permutations), never zero.
+    """
+    x, y = unit_ranks(coordinates), unit_ranks(variable[None])[0]
+    rho = np.where(x.any(axis=1) & y.any(), x @ y, np.nan)
+    permuted = np.abs(y[orders] @ x.T)
+    largest = permuted.max(axis=1)
+    # equal up to rounding counts as reached, or the identity among few permutations would be missed
+    reached = (largest[:, None] >= np.abs(np.nan_to_num(rho)) - 1e-12).sum(axis=0)
+    return RankTest(rho, np.where(np.isnan(rho), np.nan, (1 + reached) / (1 + len(orders))), permuted)
+
+
+def unit_ranks(values: Num[np.ndarray, "variable row"]) -> Float[np.ndarray, "variable row"]:
+    """Midranks, centred and of length one, so that inner products are Spearman's ρ; zero where nothing varies."""
+    return unit_length(stats.rankdata(values, axis=1))
+
+
+def unit_length(values: Float[np.ndarray, "variable row"]) -> Float[np.ndarray, "variable row"]:
+    """Values centred and of length one; zero where nothing varies."""
+    centred = values - values.mean(axis=1, keepdims=True)
+    length = np.linalg.norm(centred, axis=1, keepdims=True)
+    floor = 1e-12 * np.abs(values).max(axis=1, keepdims=True, initial=0.0) * values.shape[1] ** 0.5
+    return np.divide(centred, length, out=np.zeros_like(centred), where=length > floor)
+
+
+def ranks_within(values: Num[np.ndarray, " row"], groups: Shaped[np.ndarray, " row"]) -> Float[np.ndarray, " row"]:
+    """Midranks within each group, centred there: what is left of the order once the group is known."""
+    ranks = np.zeros(len(values))
+    for group in np.unique(groups):
+        mine = groups == group
+        ranks[mine] = stats.rankdata(values[mine])
+        ranks[mine] -= ranks[mine].mean()
+    return ranks
+
+
+def weighted_midranks(
+    values: Num[np.ndarray, " row"], weights: Int[np.ndarray, "resample row"]
+) -> Float[np.ndarray, "resample row"]:
+    """The midrank of every row's value in each resample, where row i occurs `weights[:, i]` times."""
+    order = np.argsort(values, kind="stable")
+    ties = np.flatnonzero(np.diff(values[order], prepend=np.nan) != 0)
+    counts = np.add.reduceat(weights[:, order], ties, axis=1)
+    midranks = np.cumsum(counts, axis=1) - (counts - 1) / 2
+    group = np.empty(len(values), dtype=np.int64)
+    group[order] = np.repeat(np.arange(len(ties)), np.diff(ties, append=len(values)))
+    return midranks[:, group]
+
+
+def weighted_correlation(
+    x: Float[np.ndarray, "resample row"],
+    y: Float[np.ndarray, "resample row"],
+    weights: Int[np.ndarray, "resample row"],
+) -> Float[np.ndarray, " resample"]:
+    """Pearson correlation in every resample; NaN where one side does not vary in it."""
+    total = weights.sum(axis=1)
+    x = x - (np.einsum("br,br->b", x, weights) / total)[:, None]
+    y = y - (np.einsum("br,br->b", y, weights) / total)[:, None]
+    covariance = np.einsum("br,br,br->b", x, y, weights)
+    variance = np.einsum("br,br,br->b", x, x, weights) * np.einsum("br,br,br->b", y, y, weights)
+    return np.divide(covariance, np.sqrt(variance), out=np.full(len(x), np.nan), where=variance > 0)
+
+
+def correlation_interval(
+    rho: float, replicates: Float[np.ndarray, " resample"], confidence: float = 0.95
+) -> tuple[float, float] | None:
+    """Interval of a correlation from its bootstrap replicates: ± normal quantile × standard error on Fisher's z.
+
+    The scale keeps it inside (−1, 1) and nearly symmetric. None where ρ is undefined or every replicate is the same.
+    """
+    inside = np.abs(replicates) < 1
+    if not abs(rho) < 1 or inside.sum() < 2:
+        return None
+    error = float(np.arctanh(replicates[inside]).std(ddof=1))
+    half = float(stats.norm.ppf(0.5 + confidence / 2)) * error
+    return (float(np.tanh(np.arctanh(rho) - half)), float(np.tanh(np.arctanh(rho) + half))) if half > 0 else None
+
+
+@dataclass(frozen=True)
+class Explained:
+    """The share of a coordinate's variance that a factor accounts for, and what chance alone would give.
+
+    `chance` is the mean over all permutations of the rows, in closed form: (groups − 1) / (n − 1), or 1 / (n − 1)
+    for a numeric factor. A factor with a value for every row explains everything and says nothing.
+    """
+
+    share: float
+    chance: float
+    n_values: int
+
+
+def explained_by_groups(y: Float[np.ndarray, " row"], groups: Shaped[np.ndarray, " row"]) -> Explained:
+    """η²: between-group over total sum of squares."""
+    _, codes, counts = np.unique(groups, return_inverse=True, return_counts=True)
+    centred = y - y.mean()
+    between = float((np.square(np.bincount(codes, centred)) / counts).sum())
+    return Explained(_share(between, centred), (len(counts) - 1) / (len(y) - 1), len(counts))
+
+
+def explained_by_number(y: Float[np.ndarray, " row"], x: Num[np.ndarray, " row"]) -> Explained:
+    """R² of the straight line through a numeric factor (the squared Pearson correlation)."""
+    centred, direction = y - y.mean(), unit_length(np.asarray(x, dtype=np.float64)[None])[0]
+    return Explained(_share(float((centred @ direction) ** 2), centred), 1 / (len(y) - 1), len(np.unique(x)))
+
+
+def _share(part: float, centred: np.ndarray) -> float:
+    total = float(centred @ centred)
+    return part / total if total > 0 else float("nan")

@@ -1,0 +1,318 @@
+"""For tests of probes, ours or anybody's: captures with planted truth, and the conformance every probe must meet.
+
+    capture = synthetic_capture(probe.needs, n_prompts=75)                       # noise
+    capture = synthetic_capture(probe.needs, n_prompts=75, planted={"v": values})  # yours
+    check_probe(MyProbe())
+
+Numpy only: no model, no torch.
+"""
+
+import copy
+import inspect
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+
+import numpy as np
+from jaxtyping import Float
+
+from interp.capture import Capture, ModelInfo
+from interp.findings import Findings, Scalar
+from interp.folds import Fold
+from interp.information import BITS_PER_NAT, log_softmax
+from interp.need import Need
+from interp.probe import Figure, Probe
+from interp.prompt import Prompt, PromptSet
+from interp.sites import Site
+from interp.table import LABEL, Table
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How large a synthetic capture is. With `n_scored` above 1 its prompts are sequences, as in a wind tunnel."""
+
+    n_prompts: int = 100
+    n_scored: int = 1
+    n_layers: int = 3
+    n_heads: int = 4
+    n_kv_heads: int = 2
+    d_head: int = 8
+    d_model: int = 32
+    vocab_size: int = 50
+
+    def axis(self, name: str) -> int:
+        sizes = {
+            "head": self.n_heads, "kv_head": self.n_kv_heads, "d_head": self.d_head, "d_model": self.d_model,
+            "vocab": self.vocab_size,
+        }  # fmt: skip
+        return sizes[name]
+
+    def leading(self, site: Site) -> tuple[int, ...]:
+        counts = {"layer": (self.n_layers,), "depth": (self.n_layers + 1,), "once": ()}
+        return counts[site.layers]
+
+
+def synthetic_capture(
+    needs: Sequence[Need],
+    shape: Shape = Shape(),
+    *,
+    planted: Mapping[str, np.ndarray] | None = None,
+    columns: Mapping[str, np.ndarray] | None = None,
+    seed: int = 0,
+) -> Capture:
+    """A capture of noise with the needs asked for, except where truth is planted.
+
+    `planted` maps a site to its rows `[layer, row, ...]` at the scored positions. `columns` sets columns of the
+    scored rows (`next_entropy_bits`, `domain`, `drawn` ...); their units are guessed (bits by name, else a label
+    for texts and 1 for numbers). Rows run prompt by prompt; every prompt is drawn unless `drawn` says otherwise.
+    Everything else is independent noise: Gaussian activations and weights, entropies and fractions in their range.
+    """
+    rng = np.random.default_rng(seed)
+    scored = _scored_table(shape, columns or {}, rng)
+    tables = {"scored": scored} | {n.at: _other_table(scored, shape, n.at) for n in needs if n.at != "scored"}
+    arrays = {need: _folded(need, tables[need.at], shape, planted or {}, rng) for need in needs}
+    return Capture(_model(shape), _prompts(scored, shape), tables, arrays, seed=seed)
+
+
+def planted_curve(
+    order: Float[np.ndarray, " row"], n_features: int, rng: np.random.Generator, noise: float = 0.05
+) -> Float[np.ndarray, "row feature"]:
+    """Points along three quarters of a circle in a random plane, in this order, with isotropic noise.
+
+    `noise` is the length of the noise vector in radii. The plane holds almost all variance, one coordinate along the
+    arc tells everything, and no straight axis does.
+    """
+    low, high = float(order.min()), float(order.max())
+    angle = 1.5 * np.pi * (order - low) / max(high - low, np.finfo(float).tiny)
+    plane = np.linalg.qr(rng.standard_normal((n_features, 2)))[0]
+    blur = rng.standard_normal((len(order), n_features)) * noise / math.sqrt(n_features)
+    return np.stack([np.cos(angle), np.sin(angle)], axis=1) @ plane.T + blur
+
+
+def _scored_table(shape: Shape, given: Mapping[str, np.ndarray], rng: np.random.Generator) -> Table:
+    n = shape.n_prompts * shape.n_scored
+    length = np.repeat(rng.integers(2 * shape.n_scored, 2 * shape.n_scored + 20, shape.n_prompts), shape.n_scored)
+    position = np.tile(2 * np.arange(shape.n_scored), shape.n_prompts) if shape.n_scored > 1 else length - 1
+    columns: dict[str, np.ndarray] = {
+        "prompt": np.repeat(np.arange(shape.n_prompts), shape.n_scored),
+        "position": position,
+        "length": length,
+        "token": rng.integers(0, shape.vocab_size, n),
+        "next_entropy_bits": rng.uniform(0.0, math.log2(shape.vocab_size), n),
+        "drawn": np.ones(n, dtype=bool),
+        "stratum": np.zeros(n, dtype=np.int64),
+    }
+    units = {
+        "prompt": "index", "position": "tokens", "length": "tokens", "token": "index", "next_entropy_bits": "bits",
+        "drawn": LABEL, "stratum": LABEL,
+    }  # fmt: skip
+    for name, column in given.items():
+        columns[name] = np.asarray(column)
+        units.setdefault(name, _unit_of(name, columns[name]))
+    return Table(columns, units)
+
+
+def _unit_of(name: str, column: np.ndarray) -> str:
+    if name.endswith("_bits"):
+        return "bits"
+    return LABEL if column.dtype.kind in "OUSb" else "1"
+
+
+def _other_table(scored: Table, shape: Shape, at: str) -> Table:
+    """Rows at `last` and at a column's positions are one a prompt, `all` one a token."""
+    first = np.flatnonzero(np.diff(scored["prompt"], prepend=-1))
+    length = scored["length"][first]
+    if at == "all":
+        prompt = np.repeat(np.arange(shape.n_prompts), length)
+        position = np.concatenate([np.arange(k) for k in length])
+    else:
+        prompt = np.arange(shape.n_prompts)
+        position = length - 1 if at == "last" else np.minimum(scored[at][first], length - 1)
+    columns = {"prompt": prompt, "position": position, "length": length[prompt], "token": prompt * 0}
+    return Table(columns, {"prompt": "index", "position": "tokens", "length": "tokens", "token": "index"})
+
+
+def _folded(
+    need: Need, rows: Table, shape: Shape, planted: Mapping[str, np.ndarray], rng: np.random.Generator
+) -> Mapping[str, np.ndarray]:
+    site = need.described
+    sizes = tuple(shape.axis(axis) for axis in site.axes)
+    leading = shape.leading(site)
+    n_rows = () if site.source == "weights" else (rows.n_rows,)
+    if site.name in planted and need.at == "scored":
+        values = np.asarray(planted[site.name])
+        if values.shape != (*leading, *n_rows, *sizes):
+            raise ValueError(f"planted {site.name} has shape {values.shape}, not {(*leading, *n_rows, *sizes)}")
+    else:
+        values = _noise(site, (*leading, *n_rows, *sizes), rng)
+    if site.source == "weights":
+        return {"rows": values}
+    if not leading:
+        return _fold(need.fold, values, rows["prompt"])
+    folded = [_fold(need.fold, layer, rows["prompt"]) for layer in values]
+    return {name: np.stack([f[name] for f in folded]) for name in folded[0]}
+
+
+def _fold(fold: Fold, values: np.ndarray, prompts: np.ndarray) -> Mapping[str, np.ndarray]:
+    state = fold.start()
+    state.add(values, prompts)
+    return state.result()
+
+
+def _noise(site: Site, size: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+    if site.name == "next_log_prob":
+        return (log_softmax(rng.standard_normal(size)) * BITS_PER_NAT).astype(np.float32)
+    if site.unit in ("fraction", "1"):
+        return rng.uniform(0.0, 1.0, size).astype(np.float32)
+    if site.unit == "bits":
+        return rng.uniform(0.0, 3.0, size).astype(np.float32)
+    return rng.standard_normal(size).astype(np.float32)
+
+
+def _model(shape: Shape) -> ModelInfo:
+    return ModelInfo(
+        name="synthetic", source="noise", family="none", n_layers=shape.n_layers, n_heads=shape.n_heads,
+        n_kv_heads=shape.n_kv_heads, d_head=shape.d_head, d_model=shape.d_model, vocab_size=shape.vocab_size,
+        n_parameters=0, dtype="float32", device="none", attention_kernel="none",
+    )  # fmt: skip
+
+
+def _prompts(scored: Table, shape: Shape) -> PromptSet:
+    first = np.flatnonzero(np.diff(scored["prompt"], prepend=-1))
+    if shape.n_scored > 1:
+        prompts = [
+            Prompt(token_ids=tuple([0] * int(scored["length"][i])), scored=tuple(range(0, 2 * shape.n_scored, 2)))
+            for i in first
+        ]
+        return PromptSet("synthetic", prompts, source="noise", unit="sequence")
+    prompts = [Prompt(text=f"the {i}th text of a synthetic set") for i in range(shape.n_prompts)]
+    return PromptSet("synthetic", prompts, source="noise")
+
+
+def check_probe(probe: Probe, capture: Capture | None = None) -> Findings:
+    """Assert what the contract asks of any probe; returns its findings on noise (or on the capture given).
+
+    A frozen dataclass whose fields all have defaults and whose constructor only stores; needs that exist; an
+    analysis that is pure; scalars with unit, interval and null or their reasons; a headline; figures drawn from the
+    findings alone; sense on six prompts.
+    """
+    _check_class(probe)
+    _check_needs(probe)
+    capture = capture or synthetic_capture(probe.needs, Shape(n_prompts=60))
+    findings = _check_pure(probe, capture)
+    _check_findings(probe, findings)
+    _check_figures(probe, findings)
+    tiny = synthetic_capture(probe.needs, Shape(n_prompts=6))
+    _check_findings(probe, probe.analyse(tiny, {}))
+    _check_figures(probe, probe.analyse(tiny, {}))
+    return findings
+
+
+def _check_class(probe: Probe) -> None:
+    cls = type(probe)
+    assert is_dataclass(cls), f"{cls.__name__} is no dataclass"
+    assert vars(cls)["__dataclass_params__"].frozen, f"{cls.__name__} is not frozen"
+    assert "__init__" not in _own_code(cls), f"{cls.__name__} writes its own constructor; fields are its parameters"
+    assert not hasattr(cls, "__post_init__"), f"{cls.__name__} does more than store: check the fields in `analyse`"
+    for name in ("name", "question"):
+        assert isinstance(getattr(cls, name, None), str), f"{cls.__name__} has no {name}"
+    fresh = cls()
+    assert fresh == replace(fresh), f"{cls.__name__} changes when it is copied"
+    assert fresh.parameters().keys() == {f.name for f in fields(cls)}, f"{cls.__name__} hides a parameter"
+    for name, value in probe.parameters().items():
+        assert getattr(probe, name) == value, f"{cls.__name__}.{name} is not what was stored"
+
+
+def _own_code(cls: type) -> set[str]:
+    """Methods that a class wrote itself (a dataclass's own are generated and have no source file)."""
+    return {
+        name
+        for name, member in vars(cls).items()
+        if inspect.isfunction(member) and member.__code__.co_filename == inspect.getsourcefile(cls)
+    }
+
+
+def _check_needs(probe: Probe) -> None:
+    assert probe.needs, f"{probe.name} needs nothing"
+    assert all(isinstance(need, Need) for need in probe.needs), f"{probe.name}: every need is a Need"
+    assert len(set(probe.needs)) == len(probe.needs), f"{probe.name} asks for the same thing twice"
+    assert probe.needs == type(probe)(**probe.parameters()).needs, f"{probe.name}: needs depend on more than fields"
+
+
+def _check_pure(probe: Probe, capture: Capture) -> Findings:
+    before = copy.deepcopy(capture)
+    state = _global_state()
+    first = probe.analyse(capture, {})
+    second = probe.analyse(capture, {})
+    assert _global_state() == state, f"{probe.name} draws from the global generator"
+    assert same_findings(first, second), f"{probe.name} gives another answer the second time"
+    for need, folded in capture.arrays.items():
+        for name, array in folded.items():
+            assert np.array_equal(array, before.arrays[need][name]), f"{probe.name} changed {need.site} in its input"
+    for at, table in capture.tables.items():
+        for name, column in table.columns.items():
+            assert np.array_equal(column, before.tables[at][name]), f"{probe.name} changed column {name} in its input"
+    return first
+
+
+def _global_state() -> str:
+    _, keys, *rest = np.random.get_state()  # noqa: NPY002 (to see whether somebody draws from it)
+    return f"{np.asarray(keys).tolist()} {rest}"
+
+
+def same_findings(a: Findings, b: Findings) -> bool:
+    """Whether two findings hold the same numbers and words, NaN equal to NaN."""
+    if a.tables.keys() != b.tables.keys() or a.arrays.keys() != b.arrays.keys():
+        return False
+    pairs = [(a.arrays[k], b.arrays[k]) for k in a.arrays]
+    for name, table in a.tables.items():
+        if table.units != b.tables[name].units:
+            return False
+        pairs += [(column, b.tables[name][k]) for k, column in table.columns.items()]
+    equal = all(np.array_equal(x, y, equal_nan=x.dtype.kind == "f") for x, y in pairs)
+    return equal and repr(a.scalars) == repr(b.scalars) and (a.notes, a.headline) == (b.notes, b.headline)
+
+
+def _check_findings(probe: Probe, findings: Findings) -> None:
+    assert findings.probe == probe.name, f"findings of {findings.probe!r} from the probe {probe.name!r}"
+    assert findings.headline, f"{probe.name} has no headline"
+    for name, scalar in findings.scalars.items():
+        _check_scalar(f"{probe.name}.{name}", scalar)
+    for name, table in findings.tables.items():
+        assert all(table.units.values()), f"{probe.name}: a column of {name} has an empty unit"
+        kinds = {column: values.dtype.kind for column, values in table.columns.items()}
+        assert set(kinds.values()) <= set("biufU"), f"{probe.name}: {name} has columns of odd types {kinds}"
+    for name, array in findings.arrays.items():
+        assert np.isfinite(array).all(), f"{probe.name}: the array {name} is not finite"
+
+
+def _check_scalar(name: str, scalar: Scalar) -> None:
+    assert scalar.unit, f"{name} has no unit"
+    assert scalar.meaning, f"{name} does not say what it means"
+    assert scalar.interval or scalar.interval_reason, f"{name} has neither interval nor reason"
+    assert scalar.null or scalar.null_reason, f"{name} has neither null nor reason"
+    if math.isnan(scalar.value):
+        assert scalar.interval_reason and scalar.null_reason, f"{name} is undefined and does not say why"
+        return
+    if scalar.interval:
+        low, high = scalar.interval
+        assert low <= scalar.value <= high, f"{name} = {scalar.value} lies outside its interval {scalar.interval}"
+    if scalar.null:
+        low, high = scalar.null.band
+        assert low <= high, f"{name}: the null band {scalar.null.band} is upside down"
+    if scalar.p is not None:
+        assert 0 < scalar.p <= 1, f"{name} has p = {scalar.p}"
+
+
+def _check_figures(probe: Probe, findings: Findings) -> None:
+    figures = probe.figures(findings)
+    names = [figure.name for figure in figures]
+    assert len(set(names)) == len(names), f"{probe.name} draws two figures of one name: {names}"
+    again = probe.figures(findings)
+    for figure, second in zip(figures, again, strict=True):
+        assert isinstance(figure, Figure), f"{probe.name}: {figure!r} is no Figure"
+        assert figure.title and figure.reading, f"{probe.name}.{figure.name} does not say how to read it"
+        assert figure.table is None or figure.table in findings.tables, (
+            f"{probe.name}.{figure.name} names no table: {figure.table!r}"
+        )
+        assert figure.plot.to_json() == second.plot.to_json(), f"{probe.name}.{figure.name} is drawn anew each time"

@@ -1,0 +1,49 @@
+"""The tokenizer that belongs to a model."""
+
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
+
+from interp.access import Files
+from interp.errors import ModelError
+from interp.quiet import quiet_libraries
+
+_VOCABULARIES = frozenset(
+    {"tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model", "tekken.json"}
+)
+_COMPANIONS = frozenset({"tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "merges.txt"})
+
+
+def has_tokenizer(files: Files) -> bool:
+    """Whether a vocabulary lies beside the weights."""
+    return bool(files.names & _VOCABULARIES)
+
+
+def read_tokenizer(files: Files, *, trust_remote_code: bool = False) -> PreTrainedTokenizerBase:
+    """The tokenizer beside a model's weights; `ModelError` where there is none or it cannot be read."""
+    if not has_tokenizer(files):
+        raise ModelError(
+            asked=f"the tokenizer of {files.origin}",
+            found="there is none beside the weights",
+            fix="Pass tokenizer= (an object, a folder or a hub id), or copy tokenizer.json beside config.json.",
+        )
+    files.fetch(files.names & (_VOCABULARIES | _COMPANIONS))
+    try:
+        with quiet_libraries():
+            return AutoTokenizer.from_pretrained(
+                files.folder, trust_remote_code=trust_remote_code, local_files_only=True
+            )
+    except Exception as error:  # the tokenizers library raises plain `Exception` for a broken file
+        raise ModelError(
+            asked=f"the tokenizer of {files.origin}",
+            found=f"it cannot be read: {str(error).strip()}",
+            fix="Copy or download its files again, or pass tokenizer=.",
+        ) from error
+
+
+def refuse_foreign(tokenizer: PreTrainedTokenizerBase, vocab_size: int, origin: str) -> None:
+    """`ModelError` for a tokenizer whose ids the model has no embeddings for."""
+    if tokenizer.vocab_size > vocab_size:
+        raise ModelError(
+            asked=f"the tokenizer of {origin}",
+            found=f"it has {tokenizer.vocab_size:,} tokens, and the model embeds {vocab_size:,}",
+            fix="Pass the tokenizer that the model was trained with.",
+        )

@@ -1,0 +1,178 @@
+"""Prompts as token ids: the beginning-of-text token as the tokenizer has it, and the window at the end of each text."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Int
+from transformers import PreTrainedTokenizerBase
+
+from interp.errors import ModelError, PromptError
+from interp.prompt import PromptSet
+
+Ids = Int[np.ndarray, " _pos"]
+
+
+@dataclass(frozen=True)
+class Tokenised:
+    """The ids a model reads, one array a prompt, and what the window left out.
+
+    `window` is the largest number of tokens kept of a text, the beginning-of-text token included; `n_truncated` texts
+    lost `n_dropped` tokens to it, always from their front. `has_bos` says that every text starts with the token that
+    its tokenizer puts there. `notes` say in words whatever else a reader of the numbers should know.
+    """
+
+    ids: Sequence[Ids]
+    n_truncated: int = 0
+    n_dropped: int = 0
+    has_bos: bool = False
+    window: int | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def lengths(self) -> Int[np.ndarray, " prompt"]:
+        """How many tokens of each prompt are read."""
+        return np.array([len(x) for x in self.ids])
+
+
+def tokenise(
+    prompts: PromptSet,
+    tokenizer: PreTrainedTokenizerBase | None,
+    *,
+    window: int | None,
+    max_positions: int | None,
+    vocab_size: int | None = None,
+) -> Tokenised:
+    """Turn texts into ids, or pass token ids through after checking them.
+
+    A beginning-of-text token is added exactly where the tokenizer itself adds one; a closing token (as T5 and some
+    chat tokenizers append) is left off, because a text is read at its own last token. `window` keeps the last tokens
+    of a text, so the last token and its class stay; a beginning-of-text token stays in front and counts.
+    `vocab_size` is the model's; without it the tokenizer's is taken.
+    Raises `PromptError` for a text without a token, one longer than `max_positions`, an id outside the vocabulary,
+    texts without a tokenizer, and a window on token ids.
+    """
+    tokens = _from_texts(prompts, tokenizer, window) if prompts.is_text else _from_ids(prompts, window)
+    _refuse_long(prompts, tokens, max_positions)
+    if vocab_size is None and tokenizer is not None:
+        vocab_size = len(tokenizer)
+    _refuse_outside(prompts, tokens.ids, vocab_size)
+    return tokens
+
+
+def _from_texts(prompts: PromptSet, tokenizer: PreTrainedTokenizerBase | None, window: int | None) -> Tokenised:
+    if tokenizer is None:
+        raise PromptError(
+            asked=f"the texts of {prompts.name!r} as tokens",
+            found="the model came without a tokenizer",
+            fix="Load it with `interp.load(..., tokenizer=...)`, or give prompts of token ids.",
+        )
+    texts = [p.text or "" for p in prompts]
+    before, after = _added_around(tokenizer, texts[0])
+    if window is not None and window <= len(before):
+        raise PromptError(
+            asked=f"a window of {window} tokens",
+            found=f"{len(before)} of them would be what the tokenizer puts in front of every text",
+            fix=f"Take at least {len(before) + 1}.",
+        )
+    own = _encode(tokenizer, texts)
+    for i, ids in enumerate(own):
+        if not ids:
+            raise PromptError(
+                asked=f"prompt {i + 1} of {prompts.name!r}",
+                found=f"its text {texts[i][:40]!r} has no token in this vocabulary",
+                fix="Leave it out, or give it a word.",
+            )
+    n_kept = None if window is None else window - len(before)
+    dropped = np.array([0 if n_kept is None else max(0, len(ids) - n_kept) for ids in own])
+    return Tokenised(
+        ids=[np.array([*before, *ids[cut:]], dtype=np.int64) for ids, cut in zip(own, dropped, strict=True)],
+        n_truncated=int(np.count_nonzero(dropped)),
+        n_dropped=int(dropped.sum()),
+        has_bos=bool(before),
+        window=window,
+        notes=tuple(_notes(tokenizer, own, before, after)),
+    )
+
+
+def _from_ids(prompts: PromptSet, window: int | None) -> Tokenised:
+    if window is not None:
+        raise PromptError(
+            asked=f"a window of {window} tokens on {prompts.name!r}",
+            found="its prompts are token ids, whose scored positions count from the front",
+            fix="Leave out the window, or cut the ids and move the positions yourself.",
+        )
+    ids = [np.array(p.token_ids, dtype=np.int64) for p in prompts]
+    for i, one in enumerate(ids):
+        if not len(one):
+            raise PromptError(
+                asked=f"prompt {i + 1} of {prompts.name!r}", found="it holds no token", fix="Leave it out."
+            )
+    return Tokenised(ids)
+
+
+def _encode(tokenizer: PreTrainedTokenizerBase, texts: list[str]) -> list[list[int]]:
+    """The ids of the texts alone."""
+    # verbose=False: a long text is our error to report, not a line on the user's terminal
+    return tokenizer(texts, add_special_tokens=False, padding=False, truncation=False, verbose=False)["input_ids"]
+
+
+def _added_around(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[list[int], list[int]]:
+    """The ids that this tokenizer puts in front of a text and behind it."""
+    full = tokenizer(text, padding=False, truncation=False, verbose=False, return_special_tokens_mask=True)
+    ids: list[int] = full["input_ids"]
+    own = [i for i, added in enumerate(full["special_tokens_mask"]) if not added]
+    start, stop = (own[0], own[-1] + 1) if own else (len(ids), len(ids))
+    if ids[start:stop] != _encode(tokenizer, [text])[0]:
+        raise ModelError(
+            asked=f"texts through {type(tokenizer).__name__}",
+            found="it changes the tokens of a text where it adds its special tokens",
+            fix="Give prompts of token ids.",
+        )
+    return ids[:start], ids[stop:]
+
+
+def _notes(tokenizer: PreTrainedTokenizerBase, own: list[list[int]], before: list[int], after: list[int]) -> list[str]:
+    """What tokenising did to the texts that the ids alone do not show."""
+    notes = []
+    if after:
+        closing = " ".join(str(t) for t in tokenizer.convert_ids_to_tokens(after))
+        notes.append(f"the tokenizer's closing {closing} is left off: texts are read at their own last token")
+    doubled = sum(ids[: len(before)] == before for ids in own) if before else 0
+    if doubled:
+        notes.append(f"{doubled} texts already begin with what the tokenizer puts in front: it stands there twice")
+    unknown = tokenizer.unk_token_id
+    if unknown is not None and unknown not in (tokenizer.bos_token_id, tokenizer.eos_token_id):
+        n = sum(unknown in ids for ids in own)
+        if n:
+            notes.append(
+                f"{n} texts hold characters that this vocabulary lacks: they are read as {tokenizer.unk_token}"
+            )
+    return notes
+
+
+def _refuse_long(prompts: PromptSet, tokens: Tokenised, max_positions: int | None) -> None:
+    lengths = tokens.lengths
+    if max_positions is None or lengths.max() <= max_positions:
+        return
+    too_long = np.flatnonzero(lengths > max_positions)
+    first = int(too_long[0])
+    shorten = f"take `--window {max_positions}` (the last tokens of each text)" if prompts.is_text else "cut its ids"
+    raise PromptError(
+        asked=f"prompt {first + 1} of {prompts.name!r}",
+        found=f"it has {lengths[first]} tokens and the model reads at most {max_positions}"
+        + (f"; {len(too_long)} prompts are too long" if len(too_long) > 1 else ""),
+        fix=f"Shorten it, or {shorten}.",
+    )
+
+
+def _refuse_outside(prompts: PromptSet, ids: Sequence[Ids], vocab_size: int | None) -> None:
+    for i, one in enumerate(ids):
+        if one.min() < 0 or (vocab_size is not None and one.max() >= vocab_size):
+            worst = int(one.min() if one.min() < 0 else one.max())
+            known = "never negative" if vocab_size is None else f"0 to {vocab_size - 1}"
+            raise PromptError(
+                asked=f"prompt {i + 1} of {prompts.name!r}",
+                found=f"it holds the token id {worst}; the vocabulary's are {known}",
+                fix="Use the ids of this model's own tokenizer.",
+            )

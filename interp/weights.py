@@ -1,0 +1,150 @@
+"""Reads weights and vouches for them: whole files, every tensor in its place, and no code run to read them."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from transformers import AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
+
+from interp.access import Files
+from interp.errors import ModelError
+from interp.model import Check
+from interp.placement import Placement
+from interp.quiet import quiet_libraries
+
+_SINGLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
+_PICKLES = (".bin", ".pt", ".pth", ".ckpt")
+
+
+def read_weights(
+    files: Files,
+    config: PreTrainedConfig,
+    placement: Placement,
+    *,
+    allow_pickle: bool = False,
+    trust_remote_code: bool = False,
+) -> tuple[PreTrainedModel, Check]:
+    """The model in evaluation mode, without gradients, and a check that says what its files held.
+
+    Raises `ModelError` for truncated or corrupt files, missing tensors, tensors of another shape, pickled weights
+    (unless allowed) and a machine without the memory.
+    """
+    names = weight_files(files, allow_pickle=allow_pickle)
+    files.fetch(names)
+    is_safe = names[0].endswith(".safetensors")
+    if is_safe:
+        for name in names:
+            _refuse_corrupt(files.folder / name, files)
+    try:
+        with quiet_libraries():
+            loaded: Any = AutoModelForCausalLM.from_pretrained(
+                files.folder,
+                config=config,
+                dtype=getattr(torch, placement.dtype),
+                attn_implementation="sdpa",
+                device_map=placement.device_map or (None if placement.device == "cpu" else {"": placement.device}),
+                use_safetensors=is_safe,
+                local_files_only=True,
+                trust_remote_code=trust_remote_code,
+                ignore_mismatched_sizes=True,  # they are refused below, with their shapes
+                output_loading_info=True,
+            )
+    except (MemoryError, torch.OutOfMemoryError) as error:
+        raise ModelError(
+            asked=f"the weights of {files.origin}",
+            found=f"memory ran out while they were read ({placement.dtype} on {placement.device})",
+            fix="Free some memory, or load in bfloat16.",
+        ) from error
+    except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:
+        raise _unreadable(files, f"transformers cannot read them: {str(error).strip()}") from error
+    module, report = loaded
+    return module.eval().requires_grad_(False), _vouch(files, report)
+
+
+def weight_files(files: Files, *, allow_pickle: bool = False) -> list[str]:
+    """The names of the files that hold the weights: safetensors, in one piece or in shards."""
+    if _INDEX in files.names:
+        files.fetch([_INDEX])
+        return _shards(files, _INDEX)
+    if _SINGLE in files.names:
+        return [_SINGLE]
+    pickles = sorted(name for name in files.names if name.endswith(_PICKLES) and "/" not in name)
+    if pickles and allow_pickle:
+        index = "pytorch_model.bin.index.json"
+        files.fetch([index] if index in files.names else [])
+        return _shards(files, index) if index in files.names else ["pytorch_model.bin"]
+    if pickles:
+        raise ModelError(
+            asked=f"the weights of {files.origin}",
+            found=f"they are pickled ({pickles[0]}), and unpickling a file can run code that is hidden in it",
+            fix="Name a revision with safetensors, or load with allow_pickle=True if you trust where they come from.",
+        )
+    raise ModelError(
+        asked=f"the weights of {files.origin}",
+        found=f"there is no {_SINGLE}",
+        fix="Check that the folder or repository holds the weights and not only the configuration.",
+    )
+
+
+def _shards(files: Files, index: str) -> list[str]:
+    try:
+        content = json.loads((files.folder / index).read_text(encoding="utf-8"))
+        names = sorted(set(content["weight_map"].values()))
+    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError) as error:
+        raise _unreadable(files, f"{index} is broken ({error})") from error
+    # Only files of this very model: a name such as ../../x would lead out of its folder.
+    absent = [name for name in names if name not in files.names]
+    if absent or not names:
+        raise _unreadable(files, f"{index} names {absent[0] if absent else 'no files'}, which is not there")
+    return names
+
+
+def _refuse_corrupt(path: Path, files: Files) -> None:
+    """The header of a safetensors file says how long the file has to be; a short or broken one is refused."""
+    try:
+        with safe_open(path, framework="pt") as opened:
+            opened.keys()
+    except (SafetensorError, OSError) as error:
+        with path.open("rb") as broken:
+            is_pointer = broken.read(20).startswith(b"version https://git")
+        found = "is a git-lfs pointer without its content" if is_pointer else f"is truncated or corrupt ({error})"
+        raise _unreadable(files, f"{path.name} {found}") from error
+
+
+def _unreadable(files: Files, found: str) -> ModelError:
+    if files.hub_id is None:
+        fix = "Copy the folder again (`git lfs pull` where it was cloned), or save the model again."
+    else:
+        fix = f"Delete {files.folder.parent.parent} and load again with a network."
+    return ModelError(asked=f"the weights of {files.origin}", found=found, fix=fix)
+
+
+def _vouch(files: Files, report: Mapping[str, Any]) -> Check:
+    """Every tensor of the model came from the files, in its shape; tensors the model has no place for are noted."""
+    if report["mismatched_keys"]:
+        name, theirs, ours = min(report["mismatched_keys"])
+        raise _unreadable(
+            files,
+            f"{len(report['mismatched_keys'])} tensors have another shape than config.json says: "
+            f"{name} is {list(theirs)} in the files and {list(ours)} in the model",
+        )
+    if report["missing_keys"]:
+        raise _unreadable(files, f"they lack {_some(report['missing_keys'])}")
+    extra = report["unexpected_keys"]
+    return Check(
+        name="weights",
+        meaning="every tensor of the model is in its files, in its shape",
+        passed=True,
+        value=0.0,
+        bound=0.0,
+        unit="tensors",
+        detail=f"the files also hold {_some(extra)}, for which the model has no place" if extra else "",
+    )
+
+
+def _some(names: set[str]) -> str:
+    shown = sorted(names)[:3]
+    return f"{len(names)} tensors ({', '.join(shown)}{', ...' if len(names) > 3 else ''})"

@@ -1,0 +1,135 @@
+"""Binding: do the keys at value positions say which key token the value belongs to?
+
+A pair is a key token followed by a value token. At the value's position the key vector (before rotary embedding) of
+layer 0 is a function of the value alone; one layer up it can hold the token before it, and then a later query for
+that token finds its value by comparing queries with keys. Key vectors at value positions are grouped by the key
+token just before:
+
+    η² = Σ_g n_g |mean_g − mean|² / Σ_i |k_i − mean|²        all heads together, between 0 and 1
+
+Null: the bound tokens of another sequence, at the same positions (whole sequences exchanged), the same exchanges
+for all layers. |cos| between hypotheses is the mean over pairs of group means; without binding the group means are
+one vector and it is near 1. η² is not a small number by chance alone, (groups − 1) / (n − 1), only for few rows.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from interp.capture import Capture
+from interp.jackknife import equal_groups, standard_error, t_quantile
+from interp.need import Need
+from interp.resampling import shuffles
+from interp.tested_together import maximum_statistic_p
+
+KEYS = Need("k_pre", at="tunnel")
+MASS_BEFORE = Need("mass_previous", at="tunnel")
+
+
+@dataclass(frozen=True)
+class BoundKeys:
+    """Key vectors at value positions, the token bound to each (0 .. n_groups − 1), and the sequence of each row.
+
+    `mass_before` is the attention from the value to the token before it, `[layer, row, head]`.
+    """
+
+    keys: Float[np.ndarray, "layer row feature"]
+    bound: Int[np.ndarray, " row"]
+    sequence: Int[np.ndarray, " row"]
+    mass_before: Float[np.ndarray, "layer row head"]
+
+    @property
+    def n_groups(self) -> int:
+        return int(self.bound.max()) + 1
+
+
+@dataclass(frozen=True)
+class Binding:
+    """η² and |cos| by layer, with intervals of η² `[layer, bound]` and both under every exchange of the labels."""
+
+    explained: Float[np.ndarray, " layer"]
+    interval: Float[np.ndarray, "layer bound"]
+    permuted: Float[np.ndarray, "permutation layer"]
+    p: Float[np.ndarray, " layer"]
+    cosine: Float[np.ndarray, " layer"]
+    permuted_cosine: Float[np.ndarray, "permutation layer"]
+
+
+def bound_keys(capture: Capture) -> BoundKeys | str:
+    """The value positions of a wind tunnel with the tokens bound to them, or why there are none."""
+    outcomes = capture.prompts.outcome_ids
+    if outcomes is None or KEYS not in capture.arrays:
+        return "the prompts are no wind tunnel's, so which token is bound to which is not known"
+    rows = capture.rows_at("tunnel")
+    is_value = np.isin(rows["token"], outcomes)
+    before = np.roll(rows["token"], 1)
+    pair = is_value & (rows["position"] > 0) & ~np.isin(before, outcomes)
+    if not pair.any():
+        return "no outcome of the task stands in the context right after another token"
+    _, bound = np.unique(before[pair], return_inverse=True)
+    if bound.max() == 0 or len(np.unique(rows["prompt"][pair])) < 3:
+        return "binding needs two bound tokens and three sequences at least"
+    keys = capture[KEYS][:, pair]
+    return BoundKeys(
+        keys.reshape(*keys.shape[:2], -1).astype(np.float64), bound, rows["prompt"][pair],
+        capture[MASS_BEFORE][:, pair],
+    )  # fmt: skip
+
+
+def measure_binding(bound: BoundKeys, n_permutations: int, rng: np.random.Generator) -> Binding:
+    """η² and |cos| of every layer with their exchanged labels and a delete-group jackknife over sequences."""
+    keys = bound.keys - bound.keys.mean(axis=1, keepdims=True)
+    mean = bound.keys.mean(axis=1)
+    orders = shuffles(bound.sequence, n_permutations, rng)
+    explained, cosine = _statistics(keys, mean, bound.bound, bound.n_groups)
+    exchanged = [_statistics(keys, mean, bound.bound[order], bound.n_groups) for order in orders]
+    permuted, permuted_cosine = (np.array(x) for x in zip(*exchanged, strict=True))
+    return Binding(
+        explained, _jackknife(bound, explained), permuted, maximum_statistic_p(explained, permuted), cosine,
+        permuted_cosine,
+    )  # fmt: skip
+
+
+def _statistics(
+    centred: Float[np.ndarray, "layer row feature"],
+    mean: Float[np.ndarray, "layer feature"],
+    groups: Int[np.ndarray, " row"],
+    n_groups: int,
+) -> tuple[np.ndarray, np.ndarray]:
+    """η² and the mean |cos| between group means, by layer."""
+    member = (groups == np.arange(n_groups)[:, None]).astype(np.float64)
+    n = member.sum(axis=1)
+    means = (member @ centred) / n[:, None]
+    between = (np.square(means).sum(axis=2) * n).sum(axis=1)
+    total = np.square(centred).sum(axis=(1, 2))
+    explained = np.divide(between, total, out=np.full(len(total), np.nan), where=total > 0)
+    return explained, np.array([mean_cosine(m) for m in means + mean[:, None]])
+
+
+def mean_cosine(vectors: Float[np.ndarray, "vector feature"]) -> float:
+    """Mean |cos| over pairs of vectors; NaN where one of them is zero."""
+    length = np.linalg.norm(vectors, axis=1)
+    if not length.all():
+        return float("nan")
+    cosine = np.abs(vectors @ vectors.T) / np.outer(length, length)
+    return float(cosine[np.triu_indices(len(vectors), 1)].mean())
+
+
+def _jackknife(bound: BoundKeys, explained: np.ndarray) -> Float[np.ndarray, "layer bound"]:
+    """Interval of η² on the logit scale, leaving out groups of whole sequences."""
+    _, sequence = np.unique(bound.sequence, return_inverse=True)
+    size, groups = equal_groups(int(sequence.max()) + 1)
+    replicates = np.array([_without(bound, np.isin(sequence, group)) for group in groups])
+    logit = np.log(replicates) - np.log1p(-replicates)
+    error = standard_error(logit, int(sequence.max()) + 1, size)
+    centre = np.log(explained) - np.log1p(-explained)
+    half = t_quantile(len(groups)) * error
+    return 1 / (1 + np.exp(-np.stack([centre - half, centre + half], axis=1)))
+
+
+def _without(bound: BoundKeys, left_out: np.ndarray) -> np.ndarray:
+    keys = bound.keys[:, ~left_out]
+    mean = keys.mean(axis=1)
+    _, groups = np.unique(bound.bound[~left_out], return_inverse=True)
+    return _statistics(keys - mean[:, None], mean, groups, int(groups.max()) + 1)[0]

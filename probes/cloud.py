@@ -1,0 +1,91 @@
+"""A cloud: the captured rows of one site, layer by layer, with the prompt that each belongs to."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Bool, Float, Num
+
+from interp.capture import Capture
+from interp.errors import ModelError, PromptError, UsageError
+from interp.need import Need
+from interp.table import Table
+
+MIN_UNITS = 3
+"""Prompts below which no statistic of a cloud is defined."""
+
+
+@dataclass(frozen=True)
+class Cloud:
+    """Points `[layer, row, feature]` and the table of their rows; heads are concatenated.
+
+    `unit` is what is resampled (`prompt`, `sequence`); a row's `prompt` column says which one it belongs to.
+    """
+
+    points: Float[np.ndarray, "layer row feature"]
+    rows: Table
+    unit: str
+
+    @classmethod
+    def of(cls, capture: Capture, need: Need) -> "Cloud":
+        """The rows of a need; numbers that are not finite, and fewer than three prompts, are refused in words."""
+        points = capture[need]
+        points = points.reshape(*points.shape[:2], -1)
+        for layer, cloud in enumerate(points):
+            n_bad = int((~np.isfinite(cloud)).sum())
+            if n_bad:
+                raise ModelError(
+                    asked=f"the {need.described.meaning.split(',')[0]} of {capture.model.name} at layer {layer}",
+                    found=f"{n_bad} of {cloud.size} numbers are not finite",
+                    fix=f"Load the model in float32 (it was read in {capture.model.dtype}), or check its weights.",
+                )
+        cloud = cls(points, capture.rows, capture.prompts.unit)
+        if cloud.n_units < MIN_UNITS:
+            raise PromptError(
+                asked=f"the geometry of {cloud.n_units} {cloud.unit}{'s' if cloud.n_units > 1 else ''}",
+                found=f"fewer than {MIN_UNITS} points span no cloud",
+                fix="Give more prompts; the statistics want a hundred or more.",
+            )
+        return cloud
+
+    @property
+    def n_units(self) -> int:
+        return len(np.unique(self.units))
+
+    @property
+    def n_layers(self) -> int:
+        return len(self.points)
+
+    @property
+    def units(self) -> Num[np.ndarray, " row"]:
+        return self.rows["prompt"]
+
+    @property
+    def entropy_bits(self) -> Float[np.ndarray, " row"]:
+        """The model's own next-token entropy at each row."""
+        return self.rows["next_entropy_bits"]
+
+    @property
+    def one_row_each(self) -> bool:
+        return self.n_units == self.rows.n_rows
+
+    def where(self, keep: Bool[np.ndarray, " row"]) -> "Cloud":
+        return replace(self, points=np.compress(keep, self.points, axis=1), rows=self.rows.where(keep))
+
+    def layer_index(self, layer: int) -> int:
+        """The layer that is meant; negative ones count from the last."""
+        if not -self.n_layers <= layer < self.n_layers:
+            raise UsageError(
+                asked=f"layer {layer}",
+                found=f"the model has layers 0 to {self.n_layers - 1}",
+                fix=f"Choose one of them, or -1 to -{self.n_layers} counted from the last.",
+            )
+        return layer % self.n_layers
+
+    def thinned(self, n_rows: int, rng: np.random.Generator) -> "Cloud":
+        """Whole prompts chosen at random until `n_rows` rows are reached; the cloud itself where it is small enough."""
+        if self.rows.n_rows <= n_rows:
+            return self
+        names, counts = np.unique(self.units, return_counts=True)
+        order = rng.permutation(len(names))
+        chosen = names[order[np.cumsum(counts[order]) <= n_rows]]
+        return self.where(np.isin(self.units, chosen))

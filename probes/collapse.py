@@ -1,0 +1,195 @@
+"""Domain-restricted collapse: do prompts of one domain share fewer directions than prompts of all domains?
+
+Mixed and restricted sets are drawn from one pool so that they differ in nothing but the domain: the pool is cut
+into fifths of next-token entropy, every set takes the same number of prompts from each fifth, and the mixed set
+takes them from all domains alike. The collapse of a domain is Δ = (PC1+PC2 of the domain) − (of the mixed set),
+both fitted apart. Its null exchanges domain labels between prompts of the same fifth and the same third of the
+lengths, and draws all sets again. Its interval leaves out one prompt at a time; a prompt in both sets moves both.
+
+Source: Paper III (arXiv 2512.23752), section 4.2 and Table 1, whose sets differ in size and entropy as well.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int, Shaped
+
+from interp.draw import N_STRATA
+from interp.jackknife import t_quantile, without_each_row
+from interp.spectra import (
+    Scaling,
+    centred_gram,
+    eigenvalues,
+    gram_eigenvalues,
+    scaled,
+    spectral_statistics,
+)
+
+MIXED = "mixed"
+MIN_PROMPTS = 20
+"""Prompts a set needs for a comparison."""
+
+MIN_PER_FIFTH = 3
+"""Prompts a domain needs in every fifth of the entropies to take part."""
+
+N_LENGTH_BINS = 3
+
+CHANGES = ("pc1_plus_pc2_share", "participation_ratio")
+_COLUMNS = [1, 2]
+"""Where the two stand in `interp.spectra.SPECTRAL`."""
+
+
+@dataclass(frozen=True)
+class Sets:
+    """Rows of the mixed set and of every domain's set; each holds `quota` prompts of each fifth."""
+
+    members: Mapping[str, Int[np.ndarray, " member"]]
+    quota: Int[np.ndarray, " fifth"]
+
+    @property
+    def n(self) -> int:
+        return int(self.quota.sum())
+
+    @property
+    def domains(self) -> list[str]:
+        return [name for name in self.members if name != MIXED]
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Prompts that sets are drawn from: domain, fifth of the entropy, third of the length, and a fixed priority.
+
+    Within a domain and a fifth, the domain's set takes prompts of low priority and the mixed set of high priority, so
+    that the two overlap only where a domain has too few.
+    """
+
+    labels: Shaped[np.ndarray, " row"]
+    fifths: Int[np.ndarray, " row"]
+    lengths: Int[np.ndarray, " row"]
+    priority: Float[np.ndarray, " row"]
+
+    @property
+    def domains(self) -> list[str]:
+        return [str(name) for name in np.unique(self.labels)]
+
+    def counts(self) -> Int[np.ndarray, "domain fifth"]:
+        return np.array([np.bincount(self.fifths[self.labels == d], minlength=N_STRATA) for d in self.domains])
+
+    def sets(self, labels: Shaped[np.ndarray, " row"], per_fifth: int) -> Sets:
+        """The sets under these labels; per fifth as many as the poorest domain has, at most `per_fifth`."""
+        quota = np.minimum(self.counts().min(axis=0), per_fifth)
+        domains = self.domains
+        members: dict[str, list[np.ndarray]] = {name: [] for name in (MIXED, *domains)}
+        for fifth, wanted in enumerate(quota):
+            share = np.full(len(domains), wanted // len(domains))
+            # the remainder starts at another domain in each fifth: none is favoured throughout
+            share[(np.arange(wanted % len(domains)) + fifth) % len(domains)] += 1
+            for domain, from_mixed in zip(domains, share, strict=True):
+                candidates = np.flatnonzero((self.fifths == fifth) & (labels == domain))
+                ordered = candidates[np.argsort(self.priority[candidates], kind="stable")]
+                members[domain].append(ordered[:wanted])
+                members[MIXED].append(ordered[len(ordered) - from_mixed :])
+        return Sets({name: np.concatenate(parts) for name, parts in members.items()}, quota)
+
+    def exchanged(self, rng: np.random.Generator) -> Shaped[np.ndarray, " row"]:
+        """The labels with each exchanged within its fifth of entropy and third of length."""
+        cell = self.fifths * N_LENGTH_BINS + self.lengths
+        by_cell = np.argsort(cell, kind="stable")
+        shuffled = np.lexsort((rng.random(len(cell)), cell))
+        labels = self.labels.copy()
+        labels[by_cell] = self.labels[shuffled]
+        return labels
+
+
+class Spectra:
+    """Spectral statistics of subsets of one pool of rows; centred subsets are read off one Gram matrix."""
+
+    def __init__(self, rows: np.ndarray, scaling: Scaling) -> None:
+        self.scaling: Scaling = scaling
+        self.rows = np.asarray(rows, dtype=np.float64)
+        centred = scaled(rows, "centred")
+        self._gram = centred @ centred.T if scaling == "centred" else None
+
+    def statistics(self, members: Int[np.ndarray, "set member"]) -> Float[np.ndarray, "set statistic"]:
+        """`SPECTRAL` of several subsets of equal size."""
+        if self._gram is None:
+            return np.array([spectral_statistics(eigenvalues(scaled(self.rows[m], self.scaling))) for m in members])
+        grams = self._gram[members[:, :, None], members[:, None, :]]
+        return spectral_statistics(gram_eigenvalues(centred_gram(grams)))
+
+    def without_each(self, member: Int[np.ndarray, " member"]) -> Float[np.ndarray, "member statistic"]:
+        """`SPECTRAL` of a subset without each of its rows in turn."""
+        if self._gram is not None:
+            return without_each_row(scaled(self.rows[member], "centred"))
+        return self.statistics(np.array([np.delete(member, i) for i in range(len(member))]))
+
+
+@dataclass(frozen=True)
+class Collapse:
+    """How two statistics change from the mixed set to each domain.
+
+    `changes`, `intervals` and `p` have one row a domain and one column for each of `CHANGES`; `permuted` holds the
+    changes under exchanged labels; `p` is over all domains, one-sided (a larger share, a smaller ratio).
+    `statistics` are those of the sets themselves, mixed first, and `errors` their jackknife standard errors.
+    """
+
+    sets: Sets
+    statistics: Float[np.ndarray, "set change"]
+    changes: Float[np.ndarray, "domain change"]
+    intervals: Float[np.ndarray, "domain change bound"]
+    permuted: Float[np.ndarray, "permutation domain change"]
+    p: Float[np.ndarray, "domain change"]
+
+
+def domain_collapse(
+    pool: Pool, spectra: Spectra, per_fifth: int, n_permutations: int, rng: np.random.Generator
+) -> Collapse:
+    """The collapse of every domain of the pool, jackknifed, against exchanged labels."""
+    sets = pool.sets(pool.labels, per_fifth)
+    statistics = _statistics(sets, spectra)
+    permuted = np.array(
+        [_changes(_statistics(pool.sets(pool.exchanged(rng), per_fifth), spectra)) for _ in range(n_permutations)]
+    )
+    changes = _changes(statistics)
+    direction = np.array([1.0, -1.0])
+    largest = (permuted * direction).max(axis=1)
+    reached = (largest[:, None] >= changes * direction - 1e-12).sum(axis=0)
+    p = (1 + reached) / (1 + n_permutations)
+    return Collapse(sets, statistics, changes, _intervals(sets, spectra, changes), permuted, p)
+
+
+def _statistics(sets: Sets, spectra: Spectra) -> np.ndarray:
+    return spectra.statistics(np.array(list(sets.members.values())))[:, _COLUMNS]
+
+
+def _changes(statistics: np.ndarray) -> np.ndarray:
+    return statistics[1:] - statistics[:1]
+
+
+def _intervals(sets: Sets, spectra: Spectra, changes: np.ndarray) -> np.ndarray:
+    """Jackknife of the differences: deleting a prompt moves every set that it is in."""
+    n_pool = len(spectra.rows)
+    moved = {}
+    for name, member in sets.members.items():
+        replicates = spectra.without_each(member)[:, _COLUMNS]
+        moved[name] = np.zeros((n_pool, 2))
+        moved[name][member] = replicates - replicates.mean(axis=0)
+    factor = (sets.n - 1) / sets.n
+    errors = np.array([np.sqrt(factor * np.square(moved[d] - moved[MIXED]).sum(axis=0)) for d in sets.domains])
+    half = t_quantile(sets.n) * errors
+    return np.stack([changes - half, changes + half], axis=-1)
+
+
+def third_of(lengths: Int[np.ndarray, " row"]) -> Int[np.ndarray, " row"]:
+    """Which third of the lengths each is in; equal lengths share one."""
+    edges = np.quantile(lengths, np.arange(1, N_LENGTH_BINS) / N_LENGTH_BINS)
+    return np.searchsorted(edges, lengths, side="left")
+
+
+def fifth_of(entropy_bits: Float[np.ndarray, " row"]) -> Int[np.ndarray, " row"]:
+    """Which fifth of the pool's entropies each is in, by order."""
+    order = np.argsort(entropy_bits, kind="stable")
+    fifths = np.empty(len(order), dtype=np.int64)
+    fifths[order] = np.arange(len(order)) * N_STRATA // len(order)
+    return fifths

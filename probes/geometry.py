@@ -1,0 +1,144 @@
+"""The shape of a cloud at every layer: spectral statistics and intrinsic dimension, with intervals and nulls."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from interp.dimension import intrinsic_dimension
+from interp.findings import Scalar
+from interp.jackknife import deletions, spectral_intervals
+from interp.neighbours import distinct_rows
+from interp.nulls import GaussianClouds, null_from_draws, null_spectra
+from interp.spectra import SPECTRAL, Scaling, eigenvalues, scaled, spectral_statistics
+from interp.table import Table
+from probes.cloud import Cloud
+
+FEW_DISTINCT_ROWS = 20
+"""Distinct rows below which a finding is called underpowered."""
+
+N_DIMENSION_NULLS = 20
+
+N_SHOWN = 50
+"""Components in the table of the spectrum."""
+
+UNITS = {"pc1_share": "fraction", "pc1_plus_pc2_share": "fraction", "participation_ratio": "dimensions"}
+
+MEANINGS = {
+    "pc1_share": "Share of the variance between prompts that lies along one direction.",
+    "pc1_plus_pc2_share": "Share of the variance between prompts that lies in one plane: near 1, the prompts lie on "
+    "a flat "
+    "sheet; at the null, the plane is what noise of this size would give.",
+    "participation_ratio": "How many directions share the variance about equally: 1 on a line, near the number of "
+    "prompts "
+    "for noise.",
+    "intrinsic_dimension": "How many coordinates it takes to tell near neighbours apart (TwoNN); below its null, "
+    "the prompts "
+    "lie on something curved or clustered that a flat cloud of the same covariance does not have.",
+}
+
+NULL_NAMES = {
+    "centred": "independent Gaussian columns, each with its own variance, at this size",
+    "zscored": "standard Gaussian cloud at this size",
+}
+
+
+@dataclass(frozen=True)
+class LayerSpectrum:
+    """The eigenvalue shares of one layer, and those of its null draws."""
+
+    shares: Float[np.ndarray, " axis"]
+    null_shares: Float[np.ndarray, "draw axis"]
+
+
+def count_distinct(cloud: Cloud) -> list[int]:
+    """How many different points each layer has: at layer 0, as many as there are different last tokens."""
+    return [len(distinct_rows(points)) for points in cloud.points]
+
+
+def spectral_profiles(
+    cloud: Cloud, scaling: Scaling, clouds: GaussianClouds
+) -> tuple[dict[str, list[Scalar]], list[LayerSpectrum]]:
+    """`SPECTRAL` at every layer, jackknifed over prompts, and the spectra they come from."""
+    profiles: dict[str, list[Scalar]] = {name: [] for name in SPECTRAL}
+    spectra = []
+    for points in cloud.points:
+        values = eigenvalues(scaled(points, scaling))
+        null = null_spectra(points, scaling, clouds)
+        spectra.append(LayerSpectrum(_shares(values), _shares(null)))
+        for name, scalar in zip(SPECTRAL, _spectral_scalars(cloud, points, values, null, scaling), strict=True):
+            profiles[name].append(scalar)
+    return profiles, spectra
+
+
+def _shares(spectrum: np.ndarray) -> np.ndarray:
+    total = spectrum.sum(axis=-1, keepdims=True)
+    return np.divide(spectrum, total, out=np.full_like(spectrum, np.nan), where=total > 0)
+
+
+def _spectral_scalars(
+    cloud: Cloud, points: np.ndarray, values: np.ndarray, null: np.ndarray, scaling: Scaling
+) -> list[Scalar]:
+    statistics = spectral_statistics(values)
+    common = {"n": cloud.n_units, "n_unit": cloud.unit}
+    if np.isnan(statistics).any():
+        reason = "every row is the same point: nothing varies"
+        return [
+            Scalar(
+                float("nan"), UNITS[name], interval_reason=reason, null_reason=reason, underpowered=True,
+                meaning=MEANINGS[name], **common,
+            )
+            for name in SPECTRAL
+        ]  # fmt: skip
+    deleted = deletions(points, scaling, cloud.units)
+    intervals = spectral_intervals(statistics, deleted)
+    null_statistics = spectral_statistics(null)
+    scalars = []
+    for i, name in enumerate(SPECTRAL):
+        low, high = (float(bound) for bound in intervals[i])
+        defined = np.isfinite([low, high]).all()
+        scalars.append(
+            Scalar(
+                float(statistics[i]), UNITS[name],
+                interval=(low, high) if defined else None,
+                interval_method=f"{deleted.method}, {'log' if name == 'participation_ratio' else 'logit'} scale",
+                interval_reason="" if defined else f"at a bound, or undefined, when a {cloud.unit} is left out",
+                null=null_from_draws(NULL_NAMES[scaling], null_statistics[:, i]),
+                meaning=MEANINGS[name], **common,
+            )
+        )  # fmt: skip
+    return scalars
+
+
+def spectrum_table(spectrum: LayerSpectrum) -> Table:
+    """The leading eigenvalue shares of one layer beside those of its null."""
+    n = min(N_SHOWN, len(spectrum.shares))
+    nulls = [null_from_draws("", spectrum.null_shares[:, i]) for i in range(n)]
+    columns = {
+        "component": np.arange(1, n + 1),
+        "share": spectrum.shares[:n],
+        "null": np.array([null.value for null in nulls]),
+        "null_low": np.array([null.band[0] for null in nulls]),
+        "null_high": np.array([null.band[1] for null in nulls]),
+    }
+    units = dict.fromkeys(columns, "fraction") | {"component": "component"}
+    return Table(columns, units, f"Variance shares of the first {n} principal components at the primary layer.")
+
+
+def dimension_profile(cloud: Cloud, scaling: Scaling, seed: int) -> list[Scalar]:
+    """TwoNN at every layer; every layer meets the same random draws."""
+    rows = (points if scaling == "centred" else scaled(points, scaling) for points in cloud.points)
+    return [_dimension(cloud, points, np.random.default_rng(seed)) for points in rows]
+
+
+def _dimension(cloud: Cloud, points: np.ndarray, rng: np.random.Generator) -> Scalar:
+    found = intrinsic_dimension(points, cloud.units, N_DIMENSION_NULLS, rng)
+    has_null = len(found.null_draws) > 1
+    name = "Gaussian cloud of the same sample covariance"
+    return Scalar(
+        found.value, "dimensions",
+        interval=found.interval, interval_method=found.method, interval_reason=found.reason,
+        null=null_from_draws(name, found.null_draws) if has_null else None,
+        null_reason="" if has_null else found.reason,
+        n=cloud.n_units, n_unit=cloud.unit, meaning=MEANINGS["intrinsic_dimension"],
+    )  # fmt: skip

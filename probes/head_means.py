@@ -1,0 +1,84 @@
+"""Numbers of attention heads, averaged within each prompt, with bootstrap bands over prompts.
+
+Rows of one prompt (or of one sequence of a wind tunnel) are averaged first, so that a prompt counts once however
+many rows it has. Every statistic of a probe meets the same resamples.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from interp.resampling import bootstrap_weights
+from interp.table import Table
+
+_TAILS = (0.025, 0.975)
+
+
+@dataclass(frozen=True)
+class Units:
+    """The prompts that rows belong to, and how often each occurs in every bootstrap resample.
+
+    `code` says which unit a row belongs to; `index` is the unit's number in the prompt set.
+    """
+
+    code: Int[np.ndarray, " row"]
+    index: Int[np.ndarray, " unit"]
+    weights: Int[np.ndarray, "resample unit"]
+    name: str
+
+    @classmethod
+    def of(cls, rows: Table, name: str, n_bootstrap: int, rng: np.random.Generator) -> "Units":
+        """Whole units are resampled, within the strata of the draw."""
+        index, first, code = np.unique(rows["prompt"], return_index=True, return_inverse=True)
+        weights = bootstrap_weights(index, rows["stratum"][first], n_bootstrap, rng)
+        return cls(code, index, weights, name)
+
+    @property
+    def n(self) -> int:
+        return len(self.index)
+
+    def means(self, rows: Float[np.ndarray, "layer row *rest"]) -> Float[np.ndarray, "unit layer *rest"]:
+        """The mean over the rows of every unit; NaN rows are left out, and a unit of nothing else is NaN."""
+        order = np.argsort(self.code, kind="stable")
+        starts = np.searchsorted(self.code[order], np.arange(self.n))
+        ordered = np.asarray(rows, dtype=np.float64)[:, order]
+        missing = np.isnan(ordered)
+        total = np.add.reduceat(np.where(missing, 0.0, ordered), starts, axis=1)
+        count = np.add.reduceat(~missing, starts, axis=1, dtype=np.int64)
+        return np.moveaxis(_ratio(total, count), 1, 0)
+
+    def resampled(self, values: Float[np.ndarray, "unit *rest"]) -> Float[np.ndarray, "resample *rest"]:
+        """The mean over units in every resample; NaN units are left out."""
+        present = ~np.isnan(values)
+        flat = np.where(present, values, 0.0).reshape(self.n, -1)
+        shape = (len(self.weights), *values.shape[1:])
+        total = (self.weights @ flat).reshape(shape)
+        if present.all():
+            return total / self.weights.sum(axis=1).reshape(-1, *([1] * (values.ndim - 1)))
+        return _ratio(total, (self.weights @ present.reshape(self.n, -1)).reshape(shape))
+
+
+def mean_of_units(values: Float[np.ndarray, "unit *rest"]) -> Float[np.ndarray, "*rest"]:
+    """The mean over units; NaN units are left out, and where all are, it is NaN."""
+    present = ~np.isnan(values)
+    return _ratio(np.where(present, values, 0.0).sum(axis=0), present.sum(axis=0))
+
+
+def _ratio(total: np.ndarray, count: np.ndarray) -> np.ndarray:
+    return np.divide(total, count, out=np.full(np.shape(total), np.nan), where=np.asarray(count) > 0)
+
+
+def band(replicates: Float[np.ndarray, "resample *rest"]) -> Float[np.ndarray, "bound *rest"]:
+    """The central 95 % of bootstrap replicates; NaN where none is defined."""
+    undefined = np.isnan(replicates)
+    if not undefined.any():
+        return np.quantile(replicates, _TAILS, axis=0)
+    nothing = undefined.all(axis=0)
+    return np.where(nothing, np.nan, np.nanquantile(np.where(nothing, 0.0, replicates), _TAILS, axis=0))
+
+
+def interval(replicates: Float[np.ndarray, " resample"]) -> tuple[float, float] | None:
+    """The 95 % interval of one number; None where it is undefined."""
+    low, high = band(replicates)
+    return None if np.isnan(low) else (float(low), float(high))

@@ -1,0 +1,214 @@
+"""The value manifold: how few directions the values of a layer use, and whether they are ordered by uncertainty.
+
+Points are the values at the scored positions, heads concatenated, one cloud a layer. At every layer: PC1 and
+PC1+PC2 share, participation ratio and intrinsic dimension of the drawn prompts, each jackknifed over prompts and
+beside its null; how PC1, and the position along a curve through the cloud, follow the entropy of the next token;
+what else PC1 follows. At the primary layer: whether prompts of one domain lie in fewer directions than prompts of
+all (probes.collapse). Formulas, nulls and failure modes are in probes/README.md.
+
+Source: Paper III (arXiv 2512.23752), sections 4.2 and 5, with the controls of its critics: nulls at the same size,
+all eigenvalues, centred rather than standardised, prompts left out rather than repeated.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from interp.capture import Capture
+from interp.curve import N_NEIGHBOURS, curve_position
+from interp.errors import UsageError
+from interp.findings import Findings, Scalar
+from interp.need import Need
+from interp.nulls import GaussianClouds
+from interp.probe import Figure, Probe
+from interp.spectra import Axes, Scaling, readout_direction, scaled
+from probes.cloud import Cloud
+from probes.explained import explained_table
+from probes.geometry import FEW_DISTINCT_ROWS, count_distinct, dimension_profile, spectral_profiles, spectrum_table
+from probes.maps import MAX_POINTS, cloud_axes, null_points_table, points_table, umap_table
+from probes.profiles import Profile, profile_table
+from probes.restriction import restriction
+from probes.uncertainty import Resampled, correlation_profile, within_position
+
+BY_LAYER = (
+    "Layer by layer, on the drawn rows: value, 95 % interval (_low, _high), null with its 95 % band, and p over all "
+    "layers. "
+    "One layer is primary and named beforehand; the others are exploratory."
+)
+
+MEANINGS = {
+    "next_entropy_bits": "How well the first axis orders the prompts by the entropy of the next token.",
+    "bayes_entropy_bits": "How well the first axis orders the rows by the entropy of the exact posterior.",
+    "pool": "The same on the whole pool, without choosing prompts by their entropy: the fairer of the two, since "
+    "selecting on entropy inflates correlations with it.",
+    "within": "The same within each position of the sequence: what the first axis knows about uncertainty beyond "
+    "how far "
+    "the sequence has come.",
+    "curve": "How well the position along a curve through the points orders the prompts by the entropy of the next "
+    "token.",
+}
+
+
+@dataclass(frozen=True)
+class Manifold(Probe):
+    """PCA, dimension and entropy order of the values at each layer.
+
+    `scaling`: columns centred, or z-scored as in the paper. `layer`: the primary one, which the headline is read at.
+    `n_permutations`, `n_null` (Gaussian clouds), `n_bootstrap`: sizes of the reference distributions. `per_quintile`:
+    prompts of each fifth of the entropies in the sets of the domain comparison. `umap`: an embedding as illustration.
+    """
+
+    scaling: Scaling = "centred"
+    layer: int = -1
+    n_permutations: int = 500
+    n_null: int = 100
+    n_bootstrap: int = 500
+    per_quintile: int = 15
+    umap: Literal["off", "on"] = "off"
+    seed: int = 0
+
+    name: ClassVar[str] = "manifold"
+    question: ClassVar[str] = (
+        "Do the values lie on a low-dimensional manifold, and is it ordered by the model's uncertainty?"
+    )
+
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        return (Need("v"),)
+
+    def analyse(self, base: Capture, under: Mapping[str, Capture]) -> Findings:
+        self._check_sizes()
+        need = self.needs[0]
+        cloud = Cloud.of(base.drawn, need)
+        layer = cloud.layer_index(self.layer)
+        small = cloud.thinned(MAX_POINTS, np.random.default_rng(self.seed))
+        distinct = count_distinct(cloud)
+        axes = cloud_axes(cloud, self.scaling)
+        clouds = GaussianClouds(cloud.rows.n_rows, cloud.points.shape[2], self.n_null, self.seed)
+        spectral, spectra = spectral_profiles(cloud, self.scaling, clouds)
+        profiles: dict[str, Profile] = {
+            **spectral,
+            "intrinsic_dimension": dimension_profile(small, self.scaling, self.seed),
+            **self._along_axis(cloud, axes),
+            "curve_order": self._along_curve(small),
+        }
+        pool = Cloud.of(base, need)
+        if pool.rows.n_rows > cloud.rows.n_rows:
+            profiles["entropy_correlation_pool"] = self._in_pool(pool)
+        restricted = restriction(pool, layer, self)
+        headline = ["pc1_plus_pc2_share", "participation_ratio", "entropy_correlation", "curve_order"]
+        tables = {
+            "by_layer": profile_table(profiles, distinct, BY_LAYER),
+            "points": points_table(small, _rows_of(axes, cloud, small), base),
+            "null_points": null_points_table(small.points[layer], self.scaling, self.seed),
+            "spectrum": spectrum_table(spectra[layer]),
+            "explained": explained_table(np.array([a.scores[:, 0] for a in axes]), cloud),
+            **restricted.tables,
+        }
+        if self.umap == "on":
+            tables["umap"] = umap_table(small, layer, self.scaling, self.seed)
+        few = distinct[layer] < FEW_DISTINCT_ROWS
+        scalars = {
+            name: replace(p[layer], n_distinct_rows=distinct[layer], underpowered=p[layer].underpowered or few)
+            for name, p in profiles.items()
+        }
+        return Findings(
+            probe=self.name,
+            scalars={**scalars, **restricted.scalars},
+            tables=tables,
+            arrays=_directions(cloud, axes, self.scaling) | {"primary_layer": np.array(layer)},
+            notes=(*self._notes(cloud, small, pool, layer), *restricted.notes),
+            headline=(*headline, *(["collapse"] if "collapse" in restricted.scalars else [])),
+        )
+
+    def figures(self, findings: Findings) -> tuple[Figure, ...]:
+        from probes.manifold_figures import figures
+
+        return figures(findings)
+
+    def _along_axis(self, cloud: Cloud, axes: list[Axes]) -> dict[str, Profile]:
+        """Correlations of PC1 with the entropies, for sequences also within position."""
+        first = np.array([a.scores[:, 0] for a in axes])
+        resampled = Resampled.of(cloud, self.n_permutations, self.n_bootstrap, self.seed)
+
+        def profile(coordinates: np.ndarray, column: str, rows: Cloud, meaning: str) -> list[Scalar]:
+            return correlation_profile(coordinates, column, rows, resampled, MEANINGS[meaning])
+
+        found: dict[str, Profile] = {
+            "entropy_correlation": profile(first, "next_entropy_bits", cloud, "next_entropy_bits")
+        }
+        if "bayes_entropy_bits" in cloud.rows:
+            found["bayes_entropy_correlation"] = profile(first, "bayes_entropy_bits", cloud, "bayes_entropy_bits")
+        if not cloud.one_row_each:
+            residual, ranked = within_position(first, "next_entropy_bits", cloud)
+            found["entropy_correlation_within_position"] = profile(residual, "next_entropy_bits", ranked, "within")
+        return found
+
+    def _along_curve(self, cloud: Cloud) -> list[Scalar]:
+        positions = [curve_position(scaled(points, self.scaling)).coordinate for points in cloud.points]
+        resampled = Resampled.of(cloud, self.n_permutations, self.n_bootstrap, self.seed)
+        return correlation_profile(np.array(positions), "next_entropy_bits", cloud, resampled, MEANINGS["curve"])
+
+    def _in_pool(self, pool: Cloud) -> list[Scalar]:
+        """The correlation on every captured prompt, none chosen by its entropy."""
+        strata = np.zeros(pool.rows.n_rows, dtype=np.int64)
+        pool = replace(pool, rows=pool.rows.with_column("stratum", strata, "label"))
+        first = np.array([a.scores[:, 0] for a in cloud_axes(pool, self.scaling, 1)])
+        resampled = Resampled.of(pool, self.n_permutations, self.n_bootstrap, self.seed)
+        return correlation_profile(first, "next_entropy_bits", pool, resampled, MEANINGS["pool"])
+
+    def _check_sizes(self) -> None:
+        least = {"n_permutations": 19, "n_null": 20, "n_bootstrap": 20, "per_quintile": 1}
+        for name, smallest in least.items():
+            if getattr(self, name) < smallest:
+                raise UsageError(
+                    asked=f"manifold.{name} = {getattr(self, name)}",
+                    found="too few to make a reference distribution from"
+                    if name != "per_quintile"
+                    else "that draws nothing",
+                    fix=f"Choose {smallest} or more.",
+                )
+
+    def _notes(self, cloud: Cloud, small: Cloud, pool: Cloud, layer: int) -> list[str]:
+        notes = [
+            f"Primary layer: {layer} of 0 to {cloud.n_layers - 1}; columns {self.scaling}; {cloud.n_units} "
+            f"{cloud.unit}s, "
+            f"{cloud.rows.n_rows} rows.",
+            "The sign of a principal axis is arbitrary, so correlations with it are given without one.",
+        ]
+        if pool.rows.n_rows > cloud.rows.n_rows:
+            notes.append(
+                f"The drawn prompts were selected on entropy, which inflates correlations with it: "
+                f"entropy_correlation_pool is the figure on all {pool.n_units}."
+            )
+        if small.rows.n_rows < cloud.rows.n_rows:
+            notes.append(
+                f"Intrinsic dimension, curve order and the maps use {small.rows.n_rows} of {cloud.rows.n_rows} rows "
+                f"({small.n_units} whole {cloud.unit}s chosen at random)."
+            )
+        if not cloud.one_row_each:
+            notes.append(
+                "Entropy goes with position here. Permutations exchange whole sequences, so the null holds what "
+                "position "
+                "alone explains; entropy_correlation_within_position takes position out of both sides."
+            )
+        notes.append(
+            f"Curve: one-dimensional Isomap, {N_NEIGHBOURS} neighbours, pieces joined by their shortest links."
+        )
+        return notes
+
+
+def _rows_of(axes: list[Axes], cloud: Cloud, small: Cloud) -> list[Axes]:
+    """The scores of the rows that a thinned cloud kept."""
+    if small is cloud:
+        return axes
+    kept = np.isin(cloud.units, small.units)
+    return [replace(a, scores=a.scores[kept]) for a in axes]
+
+
+def _directions(cloud: Cloud, axes: list[Axes], scaling: Scaling) -> dict[str, np.ndarray]:
+    """PC1 of every layer as a unit vector in raw coordinates, and the mean it is measured from."""
+    first = [readout_direction(points, a.directions[0], scaling) for points, a in zip(cloud.points, axes, strict=True)]
+    return {"pc1_axis": np.array(first), "mean": cloud.points.mean(axis=1, dtype=np.float64)}

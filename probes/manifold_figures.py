@@ -1,0 +1,196 @@
+"""The figures of the manifold probe, from its findings alone."""
+
+import html
+
+import numpy as np
+
+from interp.findings import Findings
+from interp.probe import Figure
+from interp.table import Table
+from probes.collapse import MIXED
+from probes.drawing import (
+    ENTROPY_SCALE,
+    NULL,
+    PALETTE,
+    VALUE,
+    add_band,
+    add_profile,
+    add_slider,
+    blank,
+    error_bars,
+)
+from probes.rarefaction import NOISE
+
+_PROFILES = (
+    ("pc1_plus_pc2_share", "Variance in the first plane, by depth", "PC1+PC2 share (fraction of variance)",
+     "Above the grey band the plane holds more than noise of the same size and column variances would; the shaded "
+     "band is "
+     "the 95 % interval over prompts."),
+    ("participation_ratio", "Directions in use, by depth", "participation ratio (dimensions)",
+     "Lower is flatter: below the grey band, variance is shared by fewer directions than in noise of the same size."),
+    ("entropy_correlation", "Does the first axis follow uncertainty?", "|Spearman ρ| of PC1 and next-token entropy",
+     "Above the grey band, PC1 orders the prompts by the entropy of the next token better than it orders exchanged "
+     "entropies."),
+    ("curve_order", "Does the curve follow uncertainty?", "|Spearman ρ| of position along the curve and entropy",
+     "As above, with the position along a curve through the points in place of a straight axis."),
+    ("intrinsic_dimension", "Intrinsic dimension, by depth", "TwoNN dimension (dimensions)",
+     "Below the grey band the points lie on something curved or clustered that a flat cloud of the same covariance "
+     "lacks."),
+)  # fmt: skip
+
+
+def figures(findings: Findings) -> tuple[Figure, ...]:
+    """The maps first, then every profile, the spectrum, and the domain comparison where there was one."""
+    layer = primary_layer(findings)
+    drawn = [_map(findings, layer)]
+    drawn += [_profile(findings.tables["by_layer"], *spec) for spec in _PROFILES]
+    drawn += [_spectrum(findings.tables["spectrum"]), _explained(findings.tables["explained"])]
+    if "collapse" in findings.tables:
+        drawn += [_collapse(findings.tables["collapse"]), _rarefaction(findings.tables["rarefaction"])]
+    if "umap" in findings.tables:
+        drawn.append(_umap(findings.tables["umap"]))
+    return tuple(drawn)
+
+
+def primary_layer(findings: Findings) -> int:
+    """The layer the headline was read at: it was stored with the findings."""
+    return int(findings.arrays["primary_layer"])
+
+
+def _map(findings: Findings, primary: int) -> Figure:
+    points, null = findings.tables["points"], findings.tables["null_points"]
+    second = "pc2" in points
+    plot = blank("PC1 (activation)", "PC2 (activation)")
+    plot.add_scatter(
+        x=null["pc1"], y=null["pc2"] if "pc2" in null else null["pc1"] * 0, mode="markers", name="noise of the same "
+        "size",
+        marker={"color": NULL, "size": 5, "opacity": 0.45}, hoverinfo="skip",
+    )  # fmt: skip
+    layers = np.unique(points["layer"])
+    entropy = points["next_entropy_bits"]
+    for layer in layers:
+        mine = points.where(points["layer"] == layer)
+        plot.add_scatter(
+            x=mine["pc1"], y=mine["pc2"] if second else mine["pc1"] * 0, mode="markers", name=f"layer {layer}",
+            text=_hover(mine), hovertemplate="%{text}<extra></extra>", showlegend=False,
+            marker={
+                "color": mine["next_entropy_bits"], "colorscale": ENTROPY_SCALE, "cmin": float(entropy.min()),
+                "cmax": float(entropy.max()), "size": 8, "colorbar": {"title": {"text": "entropy<br>(bits)"}},
+            },
+        )  # fmt: skip
+    shown = [[bool(layer == primary), *(bool(other == layer) for other in layers)] for layer in layers]
+    add_slider(plot, [str(layer) for layer in layers], shown, int(np.flatnonzero(layers == primary)[0]))
+    return Figure(
+        "map", "The manifold, coloured by uncertainty",
+        "Each point is a prompt on the first two principal axes of a layer; the slider moves through the layers. A "
+        "curve "
+        "whose colour runs from one end to the other is a manifold ordered by uncertainty; the grey cloud, at the "
+        "primary "
+        "layer, is noise.",
+        plot, "points",
+    )  # fmt: skip
+
+
+def _hover(points: Table) -> list[str]:
+    domain = points["domain"] if "domain" in points else np.full(points.n_rows, "")
+    return [
+        f"{html.escape(str(text))}<br>{html.escape(str(d))} {bits:.2f} bits"
+        for text, d, bits in zip(points["text"], domain, points["next_entropy_bits"], strict=True)
+    ]
+
+
+def _profile(table: Table, column: str, title: str, axis: str, reading: str) -> Figure:
+    plot = blank("layer", axis)
+    add_profile(plot, table, "layer", column)
+    return Figure(column, title, reading, plot, "by_layer")
+
+
+def _spectrum(table: Table) -> Figure:
+    plot = blank("principal component", "share (fraction of variance)")
+    across = table["component"]
+    add_band(plot, across, (np.maximum(table["null_low"], 0), table["null_high"]), NULL)
+    plot.add_scatter(x=across, y=table["null"], name="null", mode="lines", line={"color": NULL, "dash": "dash"})
+    plot.add_scatter(x=across, y=table["share"], name="measured", mode="lines+markers", line={"color": VALUE})
+    reading = (
+        "Components above the grey line carry more than noise of the same size; where the curves meet, structure ends."
+    )
+    return Figure("spectrum", "The spectrum at the primary layer", reading, plot, "spectrum")
+
+
+def _explained(table: Table) -> Figure:
+    plot = blank("layer", "share of PC1's variance (fraction)")
+    for i, factor in enumerate(dict.fromkeys(table["factor"].tolist())):
+        mine = table.where(table["factor"] == factor)
+        colour = PALETTE[i % len(PALETTE)]
+        plot.add_scatter(
+            x=mine["layer"],
+            y=mine["share"],
+            name=factor,
+            mode="lines+markers",
+            legendgroup=factor,
+            line={"color": colour},
+        )
+        plot.add_scatter(
+            x=mine["layer"], y=mine["chance"], mode="lines", legendgroup=factor, showlegend=False, hoverinfo="skip",
+            line={"color": colour, "dash": "dot"},
+        )  # fmt: skip
+    reading = (
+        "What else the first axis follows: each line is one property of the prompts, dotted what a property with as "
+        "many values "
+        "explains by chance."
+    )
+    return Figure("explained", "What PC1 follows", reading, plot, "explained")
+
+
+def _collapse(table: Table) -> Figure:
+    plot = blank("PC1+PC2 share (fraction of variance)", "")
+    mixed, domains = table.where(table["set"] == MIXED), table.where(table["set"] != MIXED)
+    base = float(mixed["share"][0])
+    null_low, null_high = base + domains["share_change_null_low"], base + domains["share_change_null_high"]
+    plot.add_scatter(
+        x=(null_low + null_high) / 2, y=domains["set"], mode="markers", name="null (domain labels exchanged)",
+        marker={"color": NULL, "symbol": "line-ns-open", "size": 10},
+        error_x=error_bars((null_low + null_high) / 2, null_low, null_high, NULL, 6),
+    )  # fmt: skip
+    for part, colour in ((mixed, PALETTE[1]), (domains, VALUE)):
+        plot.add_scatter(
+            x=part["share"], y=part["set"], mode="markers", name="mixed" if part is mixed else "one domain",
+            marker={"color": colour, "size": 9},
+            error_x=error_bars(part["share"], part["share_low"], part["share_high"], colour),
+        )  # fmt: skip
+    plot.add_vline(x=base, line={"color": PALETTE[1], "dash": "dot", "width": 1})
+    reading = (
+        "A domain to the right of its grey bar lies in fewer directions than prompts of all domains do, at equal "
+        "number and "
+        "entropy; the dotted line is the mixed set."
+    )
+    return Figure("collapse", "Does one domain collapse?", reading, plot, "collapse")
+
+
+def _rarefaction(table: Table) -> Figure:
+    plot = blank("prompts", "PC1+PC2 share (fraction of variance)")
+    for i, name in enumerate(dict.fromkeys(table["set"].tolist())):
+        mine = table.where(table["set"] == name)
+        colour = NULL if name == NOISE else PALETTE[i % len(PALETTE)]
+        if name in (NOISE, MIXED):
+            add_band(plot, mine["n"], (mine["low"], mine["high"]), colour)
+        dash = "dash" if name == NOISE else "solid"
+        plot.add_scatter(
+            x=mine["n"], y=mine["share"], name=name, mode="lines+markers", line={"color": colour, "dash": dash}
+        )
+    plot.update_xaxes(type="log", tickvals=np.unique(table["n"]))
+    reading = "Shares fall as prompts are added, in noise too: compare sets only at the same number, never across it."
+    return Figure("rarefaction", "The share depends on how many prompts", reading, plot, "rarefaction")
+
+
+def _umap(table: Table) -> Figure:
+    plot = blank("UMAP 1", "UMAP 2")
+    plot.add_scatter(
+        x=table["umap1"], y=table["umap2"], mode="markers", showlegend=False,
+        marker={
+            "color": table["next_entropy_bits"], "colorscale": ENTROPY_SCALE, "size": 8,
+            "colorbar": {"title": {"text": "entropy<br>(bits)"}},
+        },
+    )  # fmt: skip
+    reading = "An illustration only: UMAP keeps neighbours, not distances, and makes clusters out of noise."
+    return Figure("umap", "UMAP of the primary layer (illustration)", reading, plot, "umap")

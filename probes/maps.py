@@ -1,0 +1,80 @@
+"""Points for the eye: where each row lies on the first principal axes of every layer, and what it was."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from interp.capture import Capture
+from interp.spectra import Axes, Scaling, constant_columns, principal_axes, scaled
+from interp.table import LABEL, Table
+from probes.cloud import Cloud
+
+N_AXES = 3
+MAX_POINTS = 1000
+_SNIPPET = 60
+_TOKENS = 8
+
+POINTS_CAPTION = (
+    "Coordinates of the rows on the first principal axes, layer by layer; the sign of an axis is arbitrary."
+)
+NULL_CAPTION = (
+    "The same coordinates of one Gaussian cloud of the same size at the primary layer, for comparison by eye."
+)
+
+
+def cloud_axes(cloud: Cloud, scaling: Scaling, n_axes: int = N_AXES) -> list[Axes]:
+    """The leading axes of every layer."""
+    return [principal_axes(scaled(points, scaling), n_axes) for points in cloud.points]
+
+
+def points_table(cloud: Cloud, axes: Sequence[Axes], capture: Capture) -> Table:
+    """One row for every layer and row of the cloud."""
+    n_layers, n_rows = len(axes), cloud.rows.n_rows
+    columns: dict[str, np.ndarray] = {"layer": np.repeat(np.arange(n_layers), n_rows)}
+    units = {"layer": "layer"}
+    for i in range(axes[0].scores.shape[1]):
+        columns[f"pc{i + 1}"], units[f"pc{i + 1}"] = np.concatenate([a.scores[:, i] for a in axes]), "activation"
+    for name in ("prompt", "position", "next_entropy_bits", "bayes_entropy_bits", "domain"):
+        if name in cloud.rows:
+            columns[name], units[name] = np.tile(cloud.rows[name], n_layers), cloud.rows.units[name]
+    columns["text"], units["text"] = np.tile(_snippets(cloud, capture), n_layers), LABEL
+    return Table(columns, units, POINTS_CAPTION)
+
+
+def _snippets(cloud: Cloud, capture: Capture) -> np.ndarray:
+    """The end of each row's text, or the last tokens up to its position."""
+    return np.array(
+        [_snippet(capture, int(p), int(t)) for p, t in zip(cloud.rows["prompt"], cloud.rows["position"], strict=True)]
+    )
+
+
+def _snippet(capture: Capture, prompt: int, position: int) -> str:
+    asked = capture.prompts.prompts[prompt]
+    if asked.text is not None:
+        return asked.text if len(asked.text) <= _SNIPPET else f"…{asked.text[-_SNIPPET:]}"
+    ids = (asked.token_ids or ())[: position + 1]
+    shown = " ".join(str(token) for token in ids[-_TOKENS:])
+    return shown if len(ids) <= _TOKENS else f"… {shown}"
+
+
+def null_points_table(points: np.ndarray, scaling: Scaling, seed: int) -> Table:
+    """A Gaussian cloud matched to one layer, on its own first two axes."""
+    cloud = np.random.default_rng(seed).standard_normal(points.shape)
+    if scaling == "centred":
+        cloud = cloud * np.asarray(points, dtype=np.float64).std(axis=0)
+    else:
+        cloud = cloud[:, ~constant_columns(points)] if not constant_columns(points).all() else cloud * 0
+    scores = principal_axes(scaled(cloud, scaling), 2).scores
+    columns = {f"pc{i + 1}": scores[:, i] for i in range(scores.shape[1])}
+    return Table(columns, dict.fromkeys(columns, "activation"), NULL_CAPTION)
+
+
+def umap_table(cloud: Cloud, layer: int, scaling: Scaling, seed: int) -> Table:
+    """A UMAP embedding of one layer: an illustration, whose distances and gaps are not measurements."""
+    import umap
+
+    n_neighbors = max(2, min(15, cloud.rows.n_rows - 1))
+    embedding = umap.UMAP(n_components=2, n_neighbors=n_neighbors, init="random", n_jobs=1, random_state=seed)
+    placed = np.asarray(embedding.fit_transform(scaled(cloud.points[layer], scaling)), dtype=np.float64)
+    columns = {"umap1": placed[:, 0], "umap2": placed[:, 1], "next_entropy_bits": cloud.entropy_bits}
+    return Table(columns, {"umap1": "1", "umap2": "1", "next_entropy_bits": "bits"}, "UMAP embedding: an illustration.")

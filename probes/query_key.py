@@ -1,0 +1,132 @@
+"""W_QK = W_Q W_Kᵀ: the bilinear form by which a head compares what it reads, and how many directions it uses.
+
+Attention is unchanged by W_Q → W_Q R, W_K → W_K R⁻ᵀ for any invertible R (under rotary embedding: for those that
+commute with its rotations), while cosines of the columns of W_K are not. W_QK, and so its singular values σ, are
+free of that choice. With W_Q = A S and W_K = B T (A, B orthonormal; S, T of d_head × d_head) they are those of
+S Tᵀ, and the d_model × d_model matrix is never formed.
+
+    effective rank   2^H, H the entropy in bits of σ / Σσ      (Roy and Vetterli 2007), 1 to d_head
+    participation ratio   (Σσ²)² / Σσ⁴                         weighs the large ones more
+    top share   σ₁² / Σσ²
+
+Biases, normalisation of queries and keys, and rotary embedding are not in W_QK: it is the form at equal positions.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from interp.cosines import Reference, gaussian_sets
+from interp.findings import Scalar
+from interp.information import entropy_bits
+from interp.table import Table
+from probes.profiles import Profile
+
+SPECTRAL = ("effective_rank", "participation_ratio", "top_share")
+"""The three statistics, in the order of the last axis of every array of them."""
+
+_UNITS = ("directions", "directions", "1")
+_MEANINGS = (
+    "How many directions the query-key form of one head uses, on average over heads; it does not depend on the basis.",
+    "The same, weighing strong directions more.",
+    "The share of the strongest direction in the query-key form of one head, on average over heads.",
+)
+
+
+def product_singular_values(
+    queries: Float[np.ndarray, "*batch d_model d_head"], keys: Float[np.ndarray, "*batch d_model d_head"]
+) -> Float[np.ndarray, "*batch axis"]:
+    """Singular values of queries @ keysᵀ, largest first; at most d_head of them."""
+    left, right = (np.linalg.qr(np.asarray(w, dtype=np.float64), mode="r") for w in (queries, keys))
+    return np.linalg.svd(left @ np.swapaxes(right, -1, -2), compute_uv=False)
+
+
+def spectral(singular: Float[np.ndarray, "*batch axis"]) -> Float[np.ndarray, "*batch statistic"]:
+    """`SPECTRAL` of singular values; NaN where all are zero."""
+    squares = np.square(singular)
+    total = squares.sum(axis=-1)
+    alive = total > 0
+    share = np.divide(singular, singular.sum(axis=-1, keepdims=True), out=np.zeros_like(singular), where=alive[..., None])
+    with np.errstate(invalid="ignore", divide="ignore"):
+        found = [
+            np.exp2(entropy_bits(share)),
+            np.square(total) / np.square(squares).sum(axis=-1),
+            squares.max(axis=-1) / total,
+        ]
+    return np.where(alive[..., None], np.stack(found, axis=-1), np.nan)
+
+
+@dataclass(frozen=True)
+class QueryKey:
+    """Singular values of W_QK for every query head, those of Gaussian weights, and their statistics."""
+
+    singular: Float[np.ndarray, "layer head axis"]
+    null: Float[np.ndarray, "draw axis"]
+    n_kv_heads: int
+
+    @classmethod
+    def of(
+        cls,
+        queries: Float[np.ndarray, "layer head d_model d_head"],
+        keys: Float[np.ndarray, "layer kv_head d_model d_head"],
+        n_draws: int,
+        rng: np.random.Generator,
+    ) -> "QueryKey":
+        """Every query head with the KV head it reads; a group of query heads shares one."""
+        per_group = queries.shape[1] // keys.shape[1]
+        singular = [
+            product_singular_values(q, np.repeat(k, per_group, axis=0)) for q, k in zip(queries, keys, strict=True)
+        ]
+        d_model, d_head = keys.shape[2:]
+        # rows of a set are columns of a projection, and only their inner products matter
+        left, right = (gaussian_sets(d_head, d_model, n_draws, rng) for _ in range(2))
+        null = product_singular_values(np.swapaxes(left, 1, 2), np.swapaxes(right, 1, 2))
+        return cls(np.array(singular), null, keys.shape[1])
+
+    @property
+    def statistics(self) -> Float[np.ndarray, "layer head statistic"]:
+        return spectral(self.singular)
+
+    def profiles(self) -> dict[str, Profile]:
+        """Means over the heads of a layer, against Gaussian weights of the same shape."""
+        n_layers = len(self.singular)
+        return {
+            name: [self._scalar(i, layer[:, i], self.n_kv_heads, n_layers) for layer in self.statistics]
+            for i, name in enumerate(SPECTRAL)
+        }
+
+    def over_layers(self, name: str) -> Scalar:
+        """The mean over all heads of all layers."""
+        i = SPECTRAL.index(name)
+        return self._scalar(i, self.statistics[..., i].ravel(), self.n_kv_heads * len(self.singular), 1)
+
+    def _scalar(self, i: int, heads: np.ndarray, n_independent: int, n_tests: int) -> Scalar:
+        """Query heads that share a KV head are not independent, so the null counts KV heads."""
+        d_head = self.null.shape[1]
+        reference = Reference(f"Gaussian W_Q and W_K of the same shape (d_head = {d_head})", spectral(self.null)[:, i])
+        value = float(heads.mean())
+        compared = reference.compare(value, n_independent, n_tests)
+        return Scalar(
+            value, _UNITS[i], interval_reason="weights only: there is nothing to resample; the table gives every head",
+            null=compared.null, p=compared.p if np.isfinite(compared.p) else None,
+            p_over="layers" if n_tests > 1 else "", n=heads.size, n_unit="head", meaning=_MEANINGS[i],
+        )  # fmt: skip
+
+    def spectrum_table(self) -> Table:
+        """Shares σ² / Σσ² along the spectrum: mean over the heads of each layer, their extremes, and the null."""
+        shares, null = (np.square(s) / np.square(s).sum(axis=-1, keepdims=True) for s in (self.singular, self.null))
+        n_layers, _, n_axes = shares.shape
+        low, high = np.quantile(null, [0.025, 0.975], axis=0)
+        columns = {
+            "layer": np.repeat(np.arange(n_layers), n_axes),
+            "axis": np.tile(np.arange(n_axes), n_layers),
+            "share": shares.mean(axis=1).ravel(),
+            "share_min": shares.min(axis=1).ravel(),
+            "share_max": shares.max(axis=1).ravel(),
+            "share_null": np.tile(null.mean(axis=0), n_layers),
+            "share_null_low": np.tile(low, n_layers),
+            "share_null_high": np.tile(high, n_layers),
+        }
+        units = {"layer": "layer", "axis": "index"} | dict.fromkeys(list(columns)[2:], "fraction")
+        return Table(columns, units, "Shares of the singular directions of W_QK, strongest first; null of one head.")

@@ -1,0 +1,181 @@
+"""The domain comparison as the manifold probe reports it: who takes part, the scalars, the two tables."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from interp.draw import N_STRATA
+from interp.findings import Scalar
+from interp.jackknife import Deletions, spectral_intervals
+from interp.nulls import null_from_permutations
+from interp.spectra import SPECTRAL, Scaling
+from interp.table import Table
+from probes.cloud import Cloud
+from probes.collapse import (
+    CHANGES,
+    MIN_PER_FIFTH,
+    MIN_PROMPTS,
+    MIXED,
+    Collapse,
+    Pool,
+    Spectra,
+    domain_collapse,
+    fifth_of,
+    third_of,
+)
+from probes.rarefaction import rarefaction_table
+
+NULL_NAME = "domain labels exchanged within entropy and length"
+
+CAPTION = (
+    "Mixed set against each domain at equal numbers in each fifth of the entropy, at the primary layer: the "
+    "statistics of each "
+    "set with jackknife intervals; the change from the mixed set with its interval, its null under exchanged "
+    "labels, and p "
+    "over all domains."
+)
+
+_SHORT = {"pc1_plus_pc2_share": "share", "participation_ratio": "ratio"}
+_UNIT = {"pc1_plus_pc2_share": "fraction", "participation_ratio": "dimensions"}
+
+
+class Settings(Protocol):
+    """The fields of the probe that this part reads."""
+
+    @property
+    def scaling(self) -> Scaling: ...
+    @property
+    def n_permutations(self) -> int: ...
+    @property
+    def n_null(self) -> int: ...
+    @property
+    def per_quintile(self) -> int: ...
+    @property
+    def seed(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class Restriction:
+    """What the comparison adds to the findings; without a comparison, the note that says why."""
+
+    scalars: Mapping[str, Scalar] = field(default_factory=dict)
+    tables: Mapping[str, Table] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def restriction(cloud: Cloud, layer: int, settings: Settings) -> Restriction:
+    """Compare the domains of a pool at one layer, or say why that cannot be done."""
+    refusal = _refusal(cloud)
+    if refusal:
+        return Restriction(notes=(f"No domain comparison: {refusal}.",))
+    pool, kept, left_out = _taking_part(cloud, np.random.default_rng(settings.seed))
+    quota = np.minimum(pool.counts().min(axis=0), settings.per_quintile) if len(pool.domains) > 1 else np.zeros(1)
+    if quota.sum() < MIN_PROMPTS:
+        reason = f"fewer than two domains have {MIN_PER_FIFTH} prompts in every fifth of the entropy and "
+        f"{MIN_PROMPTS} in common"
+        return Restriction(notes=(f"No domain comparison: {reason}.",))
+    spectra = Spectra(cloud.points[layer][kept], settings.scaling)
+    rng = np.random.default_rng(settings.seed)
+    found = domain_collapse(pool, spectra, settings.per_quintile, settings.n_permutations, rng)
+    if not np.isfinite(found.permuted).all() or not np.isfinite(found.changes).all():
+        return Restriction(notes=("No domain comparison: in some set every row is the same point.",))
+    tables = {
+        "collapse": _table(found, spectra),
+        "rarefaction": rarefaction_table(pool, spectra, settings.scaling, settings.n_null, rng),
+    }
+    return Restriction(_scalars(found), tables, _notes(found, left_out))
+
+
+def _refusal(cloud: Cloud) -> str:
+    if "domain" not in cloud.rows:
+        return "the prompts have no column `domain`"
+    if len(np.unique(cloud.rows["domain"])) < 2:
+        return "all prompts are of one domain"
+    if not cloud.one_row_each:
+        return f"rows of one {cloud.unit} belong together, and the comparison draws single rows"
+    return ""
+
+
+def _taking_part(cloud: Cloud, rng: np.random.Generator) -> tuple[Pool, np.ndarray, list[str]]:
+    """The pool of domains with enough prompts everywhere, which rows they are, and the domains left out."""
+    labels = cloud.rows["domain"].astype(str)
+    fifths, lengths = fifth_of(cloud.entropy_bits), third_of(cloud.rows["length"])
+    counts = {d: np.bincount(fifths[labels == d], minlength=N_STRATA) for d in np.unique(labels)}
+    left_out = [str(d) for d, count in counts.items() if count.min() < MIN_PER_FIFTH]
+    kept = ~np.isin(labels, left_out)
+    pool = Pool(labels[kept], fifths[kept], lengths[kept], rng.random(int(kept.sum())))
+    return pool, kept, left_out
+
+
+def _scalars(found: Collapse) -> dict[str, Scalar]:
+    """The largest change over the domains, of each statistic, against the largest under exchanged labels."""
+    meanings = {
+        "collapse": "Rise of the PC1+PC2 share from prompts of all domains to the domain where it rises most, {}, "
+        "at equal "
+        "number and entropy; at its null, restricting the domain does nothing.",
+        "collapse_participation_ratio": "Fall (negative) of the participation ratio from prompts of all domains to "
+        "the domain "
+        "where it falls most, {}, at equal number and entropy.",
+    }
+    scalars = {}
+    for i, (name, meaning) in enumerate(meanings.items()):
+        sign = 1.0 if i == 0 else -1.0
+        best = int((sign * found.changes[:, i]).argmax())
+        low, high = (float(bound) for bound in found.intervals[best, i])
+        extreme = sign * (sign * found.permuted[:, :, i]).max(axis=1)
+        scalars[name] = Scalar(
+            float(found.changes[best, i]), _UNIT[CHANGES[i]],
+            interval=(low, high) if np.isfinite([low, high]).all() else None,
+            interval_method="delete-one jackknife of the difference, not adjusted for choosing the domain",
+            interval_reason="" if np.isfinite([low, high]).all() else "undefined when a prompt is left out",
+            null=null_from_permutations(f"{NULL_NAME}, largest over domains", extreme),
+            p=float(found.p[best, i]), p_over="domains", n=found.sets.n,
+            meaning=meaning.format(found.sets.domains[best]),
+        )  # fmt: skip
+    return scalars
+
+
+def _table(found: Collapse, spectra: Spectra) -> Table:
+    rows = []
+    for k, (name, member) in enumerate(found.sets.members.items()):
+        deleted = Deletions(spectra.without_each(member), found.sets.n, 1, "delete-one jackknife")
+        whole = spectra.statistics(member[None])[0]
+        intervals = spectral_intervals(whole, deleted)
+        row: dict[str, object] = {"set": name, "n": found.sets.n}
+        for i, statistic in enumerate(CHANGES):
+            short = _SHORT[statistic]
+            row[short] = found.statistics[k, i]
+            row[f"{short}_low"], row[f"{short}_high"] = intervals[SPECTRAL.index(statistic)]
+            row |= _change_columns(short, found, k - 1, i) if name != MIXED else _no_change(short)
+        rows.append(row)
+    units = {"set": "label", "n": "prompts"}
+    for statistic, short in _SHORT.items():
+        columns = [name for name in rows[0] if name.startswith(short)]
+        units |= {name: "probability" if name.endswith("_p") else _UNIT[statistic] for name in columns}
+    return Table.from_rows(rows, units, CAPTION)
+
+
+def _change_columns(short: str, found: Collapse, domain: int, i: int) -> dict[str, object]:
+    null = null_from_permutations(NULL_NAME, found.permuted[:, domain, i])
+    low, high = found.intervals[domain, i]
+    return {
+        f"{short}_change": found.changes[domain, i], f"{short}_change_low": low, f"{short}_change_high": high,
+        f"{short}_change_null": null.value, f"{short}_change_null_low": null.band[0],
+        f"{short}_change_null_high": null.band[1], f"{short}_change_p": found.p[domain, i],
+    }  # fmt: skip
+
+
+def _no_change(short: str) -> dict[str, object]:
+    parts = ("", "_low", "_high", "_null", "_null_low", "_null_high", "_p")
+    return {f"{short}_change{part}": np.nan for part in parts}
+
+
+def _notes(found: Collapse, left_out: list[str]) -> tuple[str, ...]:
+    quota = ", ".join(str(q) for q in found.sets.quota)
+    notes = [f"Domain comparison: {found.sets.n} prompts in every set, {quota} from each fifth of the pool's entropy."]
+    if left_out:
+        names = ", ".join(left_out)
+        notes.append(f"Left out, with fewer than {MIN_PER_FIFTH} prompts in some fifth of the entropy: {names}.")
+    return tuple(notes)

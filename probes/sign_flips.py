@@ -1,0 +1,34 @@
+"""Gains that are as often losses: the null of paired differences, by flipping the sign of whole prompts.
+
+Where a row owes nothing to what it is compared with, each prompt's difference is as likely positive as negative.
+"""
+
+import numpy as np
+from jaxtyping import Float
+
+from interp.tested_together import maximum_statistic_p
+from probes.head_means import mean_of_units
+
+
+def flipped_means(
+    gain: Float[np.ndarray, "unit statistic"], signs: Float[np.ndarray, "permutation unit"]
+) -> Float[np.ndarray, "permutation statistic"]:
+    """The mean gain with every unit's sign as drawn; NaN units are left out."""
+    present = ~np.isnan(gain)
+    n = present.sum(axis=0)
+    total = signs @ np.where(present, gain, 0.0)
+    return np.divide(total, n, out=np.full(total.shape, np.nan), where=n > 0)
+
+
+def flip_p(
+    gain: Float[np.ndarray, "unit statistic"], signs: Float[np.ndarray, "permutation unit"]
+) -> Float[np.ndarray, " statistic"]:
+    """p of every mean gain, two-sided.
+
+    Corrected over all of them by the largest |mean| / spread under the same signs; the spread √Σ gain² is the same
+    whatever the signs, and puts loud and silent heads on one scale.
+    """
+    length = np.sqrt(np.square(np.nan_to_num(gain)).sum(axis=0))
+    n = (~np.isnan(gain)).sum(axis=0)
+    scale = np.divide(length, n, out=np.full(length.shape, np.nan), where=length > 0)
+    return maximum_statistic_p(np.abs(mean_of_units(gain)) / scale, np.abs(flipped_means(gain, signs)) / scale)

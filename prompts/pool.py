@@ -1,0 +1,151 @@
+"""Our own prompts: unfinished texts in six domains, alike in how they end and in how open the next token is.
+
+Every domain holds as many prompts of each class of the last word (a determiner, a preposition, an auxiliary, a
+conjunction, a comma, a content word) and, within each class, of three levels of predictability of what follows. So
+neither the class of the last token nor its entropy tells the domains apart.
+"""
+
+import json
+from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
+
+import numpy as np
+
+from interp.errors import PromptError
+from interp.prompt import Prompt, PromptSet
+from interp.table import LABEL
+
+DOMAINS = ("mathematics", "code", "philosophy", "general", "fiction", "prose")
+LAST_CLASSES = ("determiner", "preposition", "auxiliary", "conjunction", "comma", "content")
+PREDICTABILITY = ("high", "medium", "low")
+WINDOW = 32
+"""Tokens at the end of each prompt that are read; every prompt has at least so many."""
+
+_ABOUT = {
+    "mathematics": "mathematics in words: definitions, arguments, sums, teaching",
+    "code": "programs, comments, commit messages and talk about code",
+    "philosophy": "philosophy: arguments, dialogues, thought experiments, its history",
+    "general": "general knowledge: nature, history, geography, crafts, everyday facts",
+    "fiction": "fiction: scenes, dialogue, tales",
+    "prose": "encyclopaedic and news-like prose",
+}
+
+
+def mixed(n_pool: int | None = None, seed: int = 0) -> PromptSet:
+    """All six domains, in equal parts."""
+    return _as_set("mixed", _pool(DOMAINS), "all six domains in equal parts", n_pool, seed)
+
+
+def mathematics(n_pool: int | None = None, seed: int = 0) -> PromptSet:
+    """Mathematics alone."""
+    return _domain("mathematics", n_pool, seed)
+
+
+def code(n_pool: int | None = None, seed: int = 0) -> PromptSet:
+    """Programs, and prose about them, alone."""
+    return _domain("code", n_pool, seed)
+
+
+def philosophy(n_pool: int | None = None, seed: int = 0) -> PromptSet:
+    """Philosophy alone."""
+    return _domain("philosophy", n_pool, seed)
+
+
+def general(n_pool: int | None = None, seed: int = 0) -> PromptSet:
+    """General knowledge alone."""
+    return _domain("general", n_pool, seed)
+
+
+def fiction(n_pool: int | None = None, seed: int = 0) -> PromptSet:
+    """Fiction alone."""
+    return _domain("fiction", n_pool, seed)
+
+
+def prose(n_pool: int | None = None, seed: int = 0) -> PromptSet:
+    """Encyclopaedic and news-like prose alone."""
+    return _domain("prose", n_pool, seed)
+
+
+def same_last_token(n_pool: int | None = None, seed: int = 0) -> PromptSet:
+    """Prompts of all domains that end in the one token " the": whatever differs there comes from what stands before."""
+    chosen = tuple(p for p in _pool(DOMAINS) if p.text is not None and p.text.endswith(" the"))
+    return _as_set("same-last-token", chosen, 'all six domains, every prompt ending in " the"', n_pool, seed)
+
+
+def _domain(domain: str, n_pool: int | None, seed: int) -> PromptSet:
+    return _as_set(domain, _pool((domain,)), _ABOUT[domain], n_pool, seed)
+
+
+@cache
+def _pool(domains: tuple[str, ...]) -> tuple[Prompt, ...]:
+    """The prompts of the domains, in the order of their files."""
+    found = []
+    for domain in domains:
+        lines = (files("prompts") / "data" / f"{domain}.jsonl").read_text(encoding="utf-8").splitlines()
+        for line in lines:
+            row = json.loads(line)
+            columns = {"domain": domain, "last_class": row["last"], "predictability": row["predictability"]}
+            found.append(Prompt(text=row["text"], columns=columns))
+    return tuple(found)
+
+
+def _as_set(name: str, prompts: tuple[Prompt, ...], about: str, n_pool: int | None, seed: int) -> PromptSet:
+    source = f"{len(prompts)} prompts written for interp: {about}"
+    if n_pool is not None:
+        if not 1 <= n_pool <= len(prompts):
+            raise PromptError(
+                asked=f"{n_pool} prompts of {name!r}",
+                found=f"it has {len(prompts)}",
+                fix=f"Ask for 1 to {len(prompts)}, or leave the number out.",
+            )
+        prompts = tuple(prompts[i] for i in balanced(prompts, n_pool, np.random.default_rng(seed)))
+        source = f"{n_pool} (drawn with seed {seed}, balanced) of {source}"
+    return PromptSet(
+        name=name,
+        prompts=prompts,
+        units=dict.fromkeys(("domain", "last_class", "predictability"), LABEL),
+        source=source,
+        seed=None if n_pool is None else seed,
+        window=WINDOW,
+    )
+
+
+def balanced(prompts: Sequence[Prompt], n: int, rng: np.random.Generator) -> np.ndarray:
+    """Indices, ascending, of `n` prompts that keep the shares of domains and last classes.
+
+    Every cell (domain, last class) gives its share of `n` by largest remainder, and within a cell the levels of
+    predictability take turns. With cells of equal size a smaller draw of the same seed is part of a larger one.
+    """
+    cells = _cells(prompts, rng)
+    sizes = np.array([len(cell) for cell in cells])
+    taken, remainder = np.divmod(n * sizes, sizes.sum())
+    taken[np.argsort(-remainder, kind="stable")[: n - taken.sum()]] += 1
+    return np.sort(np.concatenate([cell[:k] for cell, k in zip(cells, taken, strict=True)]))
+
+
+def _cells(prompts: Sequence[Prompt], rng: np.random.Generator) -> list[np.ndarray]:
+    """The indices of every (domain, last class), shuffled, in the order in which equal remainders are served.
+
+    That order follows the diagonals of the grid, domains and classes themselves shuffled: any first few cells name
+    all domains equally often, give or take one, and all classes, and so do the levels that come first in them.
+    """
+    domain, last_class, level = (
+        np.array([str(p.columns[name]) for p in prompts]) for name in ("domain", "last_class", "predictability")
+    )
+    domains, classes, levels = (rng.permutation(np.unique(column)) for column in (domain, last_class, level))
+    place = np.argmax(level[:, None] == levels, axis=1)
+    cells = []
+    for diagonal in range(len(classes)):
+        for row, name in enumerate(domains):
+            cell = np.flatnonzero((domain == name) & (last_class == classes[(row + diagonal) % len(classes)]))
+            first = (row - diagonal) % len(levels)
+            cells.append(_taking_turns(rng.permutation(cell), (place - first) % len(levels)))
+    return cells
+
+
+def _taking_turns(cell: np.ndarray, place: np.ndarray) -> np.ndarray:
+    """The cell's prompts reordered so that those at place 0, 1, 2 ... of a round follow one another."""
+    mine = place[cell]
+    rounds = np.array([np.count_nonzero(mine[:i] == mine[i]) for i in range(len(mine))], dtype=np.int64)
+    return cell[np.lexsort((mine, rounds))]

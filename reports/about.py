@@ -1,0 +1,193 @@
+"""What a record says of itself in words: what was asked, how to repeat it, how to describe and cite it."""
+
+import pprint
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from interp.errors import InterpError
+from interp.findings import Scalar
+from interp.record import RunRecord
+from interp.registry import load_entry
+from interp.spec import RunSpec
+from reports.numbers import short, with_unit
+
+MODEL_FIELDS: Mapping[str, str] = {
+    "name": "name", "source": "loaded from", "revision": "revision", "fingerprint": "weight fingerprint",
+    "family": "family", "n_parameters": "parameters", "n_layers": "layers", "n_heads": "query heads",
+    "n_kv_heads": "key and value heads", "d_head": "head size", "d_model": "width", "vocab_size": "vocabulary",
+    "n_rotary": "rotated dimensions of a head", "window": "attention window", "parallel_blocks": "parallel blocks",
+    "max_positions": "longest input", "dtype": "precision", "device": "device",
+    "attention_kernel": "attention kernel",
+}  # fmt: skip
+PROMPT_FIELDS: Mapping[str, str] = {
+    "name": "set", "source": "where from", "n": "in the pool", "unit": "resampled unit", "hash": "content hash",
+    "seed": "seed", "window": "token window", "n_truncated": "cut to the window",
+}  # fmt: skip
+
+
+def asked(record: RunRecord) -> str:
+    """What was asked, in one sentence."""
+    model = record.model
+    sizes = [str(model["family"])] if model.get("family") else []
+    if model.get("n_layers"):
+        sizes.append(f"{model['n_layers']} layers")
+    if model.get("n_parameters"):
+        sizes.append(f"{_count(model['n_parameters'])} parameters")
+    name = model_name(record) + (f" ({', '.join(sizes)})" if sizes else "")
+    probes = list(record.findings) or list(record.spec.get("probes", {}))
+    asking = f"the probe{'s' * (len(probes) > 1)} {_listed(probes)}" if probes else "no probe"
+    return f"What {asking} found in {name}, read on {prompts_in_words(record)}."
+
+
+def model_name(record: RunRecord) -> str:
+    return str(record.model.get("name") or record.spec.get("model") or "unnamed model")
+
+
+def prompts_in_words(record: RunRecord) -> str:
+    """How many prompts, out of which set, and how they were drawn."""
+    prompts = record.prompts
+    if not prompts.get("n"):
+        return "no prompts"
+    n, unit, draw = prompts["n"], prompts.get("unit", "prompt"), prompts.get("draw")
+    of = f"of “{prompts.get('name', 'an unnamed set')}”"
+    if draw:
+        return f"{draw.get('n_drawn', '?')} of the {n:,} {unit}s {of}, drawn evenly by next-token entropy"
+    return f"{n:,} {unit}s {of}"
+
+
+def python(record: RunRecord) -> str | None:
+    """The Python that repeats the run; None where the record does not hold a whole specification."""
+    try:
+        spec = RunSpec.from_json(record.spec)
+    except TypeError:
+        return None
+    arguments: dict[str, Any] = {"probes": list(spec.probes)}
+    settings = {name: _changed(name, parameters) for name, parameters in spec.probes.items()}
+    arguments["settings"] = {name: changed for name, changed in settings.items() if changed} or None
+    plain = RunSpec(spec.model, spec.probes)
+    for name in ("prompts", "revision", "dtype", "n_pool", "per_quintile", "window", "seed", "text_column"):
+        value = getattr(spec, name)
+        # A tunnel has no draw, which needs no saying.
+        if value != getattr(plain, name) and not (name == "per_quintile" and spec.prompts is None):
+            arguments[name] = value
+    lines = [f"    {name}={_source(value)},\n" for name, value in arguments.items() if value is not None or name in _MAY_BE_NONE]
+    return f"import interp\n\nrecord = interp.run(\n    {spec.model!r},\n{''.join(lines)})\n"
+
+
+_MAY_BE_NONE = frozenset({"per_quintile"})
+
+
+def _source(value: Any) -> str:
+    return pprint.pformat(value, width=80, sort_dicts=False).replace("\n", "\n    ")
+
+
+def _changed(probe: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters that differ from the probe's defaults; all of them where it is not installed."""
+    try:
+        defaults = load_entry("probe", probe)().parameters()
+    except (InterpError, ImportError):
+        return dict(parameters)
+    return {key: value for key, value in parameters.items() if key not in defaults or value != defaults[key]}
+
+
+def methods(record: RunRecord) -> str:
+    """The sentences for a methods section: model and weights, prompts, then every headline with interval and null."""
+    model = record.model
+    identity = [
+        f"{label} {model[key]}"
+        for key, label in (("source", "from"), ("revision", "revision"), ("fingerprint", "weights"), ("dtype", "in"))
+        if model.get(key)
+    ]
+    hashed = f" (content hash {str(record.prompts['hash'])[:16]})" if record.prompts.get("hash") else ""
+    sentences = [
+        f"Using {_tool(record)}, we read {model_name(record)} ({', '.join(identity)}) on "
+        f"{prompts_in_words(record)}{hashed}, seed {record.spec.get('seed', 0)}."
+    ]
+    sentences += [f"{name.replace('_', ' ')}: {_measured(scalar)}." for name, scalar in headlines(record)]
+    return " ".join(sentences)
+
+
+def headlines(record: RunRecord) -> Iterator[tuple[str, Scalar]]:
+    """The headline scalars of every probe, in order."""
+    for findings in record.findings.values():
+        for name in findings.headline:
+            yield name, findings.scalars[name]
+
+
+def _measured(s: Scalar) -> str:
+    parts = [with_unit(short(s.value), s.unit)]
+    if s.interval:
+        parts.append(f"95 % interval {short(s.interval[0])} to {short(s.interval[1])} by {s.interval_method}")
+    else:
+        parts.append(f"no interval ({s.interval_reason})")
+    if s.null:
+        band = f"{short(s.null.band[0])} to {short(s.null.band[1])}"
+        parts.append(f"null ({s.null.name}) {short(s.null.value)}, 95 % band {band}")
+    else:
+        parts.append(f"no null ({s.null_reason})")
+    if s.p is not None:
+        parts.append(p_value(s))
+    if s.n is not None:
+        parts.append(f"n = {s.n} {s.n_unit}s")
+    return ", ".join(parts) + (" (underpowered)" if s.underpowered else "")
+
+
+def p_value(s: Scalar) -> str:
+    """A scalar's p with what it was corrected over; empty without one."""
+    if s.p is None:
+        return ""
+    return f"p = {short(s.p, 2)}, " + (f"corrected over {s.p_over}" if s.p_over else "not corrected")
+
+
+def bibtex(record: RunRecord) -> str:
+    """An entry for the tool whose note pins this run: weights, n, nulls and interval methods."""
+    found = [scalar for _, scalar in headlines(record)]
+    nulls = dict.fromkeys(s.null.name for s in found if s.null)
+    intervals = dict.fromkeys(s.interval_method for s in found if s.interval)
+    counts = dict.fromkeys(f"{s.n} {s.n_unit}s" for s in found if s.n is not None)
+    note = [f"Model {model_name(record)}", f"revision {record.model.get('revision') or 'not given'}"]
+    note.append(f"weights {record.model.get('fingerprint') or 'unknown'}")
+    note += [f"n = {', '.join(counts)}"] if counts else []
+    note += [f"intervals: {', '.join(intervals)}"] if intervals else []
+    note += [f"nulls: {', '.join(nulls)}"] if nulls else []
+    note.append(f"specification {record.spec_hash}")
+    entry = {
+        "title": "{interp}: a calibrated instrument for the geometry of uncertainty inside language models",
+        "author": "{The interp authors}",
+        "version": _tex(_version(record)),
+        "year": record.created[:4],
+        "note": _tex("; ".join(note)),
+    }
+    lines = "".join(f"  {key:<8}= {{{value}}},\n" for key, value in entry.items())
+    return f"@software{{interp-{_tex(record.spec_hash[:8])},\n{lines}}}\n"
+
+
+def _tool(record: RunRecord) -> str:
+    code = record.environment.get("code") or {}
+    revision = f", revision {str(code['revision'])[:12]}" if code.get("revision") else ""
+    return f"interp {_version(record)}{revision}{' with local changes' if code.get('dirty') else ''}"
+
+
+def _version(record: RunRecord) -> str:
+    return str(record.environment.get("packages", {}).get("interp") or "of unknown version")
+
+
+_TEX = str.maketrans(
+    {c: f"\\{c}" for c in "&%$#_{}"}
+    | {"~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}", "\n": " "}
+)
+
+
+def _tex(text: str) -> str:
+    return text.translate(_TEX)
+
+
+def _listed(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}" if names else ""
+
+
+def _count(n: int) -> str:
+    for size, letter in ((10**9, "B"), (10**6, "M"), (10**3, "k")):
+        if n >= size:
+            return f"{short(n / size)}{letter}"
+    return str(n)

@@ -1,0 +1,48 @@
+"""Numbers as a reader sees them: three digits in the text, four in tables, a dash where there is none."""
+
+import math
+from typing import Any
+
+DASH = "–"
+MINUS = "−"
+
+
+def short(x: float, digits: int = 3) -> str:
+    """A number to so many significant digits, without trailing zeros after the point; a dash for NaN.
+
+    From 0.0001 to a million it is written out, beyond with a power of ten. The script of the page writes the cells of
+    a sorted table by the same rule.
+    """
+    if math.isnan(x):
+        return DASH
+    if math.isinf(x):
+        return "∞" if x > 0 else f"{MINUS}∞"
+    size = abs(x)
+    if size == 0:
+        return "0"
+    if not 1e-4 <= size < 1e6:
+        mantissa, power = f"{size:.{digits - 1}e}".split("e")
+        text = f"{_trimmed(mantissa)}e{int(power)}".replace("e-", f"e{MINUS}")
+    else:
+        text = _trimmed(f"{size:.{max(0, digits - 1 - math.floor(math.log10(size)))}f}")
+    return text if x > 0 else MINUS + text
+
+
+def _trimmed(text: str) -> str:
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def cell(value: Any) -> str:
+    """A value of a table: whole numbers whole, others to four digits, truth as yes and no, the rest as text."""
+    if value is None:
+        return DASH
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return str(value).replace("-", MINUS)
+    return short(value, 4) if isinstance(value, float) else str(value)
+
+
+def with_unit(text: str, unit: str) -> str:
+    """A number with its unit; pure numbers (`1`) have none."""
+    return text if unit in ("", "1", "label") else f"{text} {unit}"

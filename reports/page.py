@@ -1,0 +1,94 @@
+"""`report.html`: one self-contained page drawn from a run record, and from nothing else.
+
+The page is a pure function of the record: rendered twice it is the same to the byte. It fetches nothing; plotly.js is
+part of it.
+"""
+
+import os
+from functools import cache
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from interp.errors import RecordError
+from interp.record import RunRecord
+from reports import about
+from reports.numbers import DASH, cell, short, with_unit
+from reports.sections import headline, sections
+from reports.security import policy, script_json
+from reports.tabulate import N_ROWS
+from reports.theme import DARK, LIGHT, SCHEMES, template
+
+HOME = Path(__file__).parent
+PLOTLY = HOME / "vendor" / "plotly-cartesian-4.1.1.min.js"
+
+
+def render(record: RunRecord) -> Path:
+    """Write the page as `report.html` into the record's folder, whole or not at all; returns its path.
+
+    Raises `RecordError` for a record that is not on disk.
+    """
+    if record.path is None:
+        raise RecordError(
+            asked="the page of a record",
+            found="the record was not written to a folder, so there is no place beside it",
+            fix="Use record.write(folder) first, or run with out=FOLDER.",
+        )
+    target = record.path / "report.html"
+    draft = target.with_name(".report.html.writing")
+    draft.write_text(html(record), encoding="utf-8", errors="replace", newline="\n")
+    os.replace(draft, target)
+    return target
+
+
+def html(record: RunRecord) -> str:
+    """The page as text."""
+    drawn = sections(record)
+    style = _style()
+    has_figures = any(figure.plot for section in drawn for figure in section.figures)
+    script = _read("static/page.js")
+    scripts = [*([_plotly()] if has_figures else []), script]
+    return _environment().get_template("page.html").render(
+        record=record,
+        about=about,
+        headline=headline(record),
+        sections=drawn,
+        n_rows=N_ROWS,
+        policy=policy(scripts, [style]),
+        style=style,
+        scripts=scripts,
+        templates=script_json({name: template(scheme) for name, scheme in SCHEMES.items()}),
+    )  # fmt: skip
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(HOME / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(short=short, cell=cell, with_unit=with_unit)
+    environment.globals.update(dash=DASH)
+    return environment
+
+
+@cache
+def _plotly() -> str:
+    return PLOTLY.read_text(encoding="utf-8")
+
+
+def _style() -> str:
+    """The style sheet behind the two colour schemes; a chosen theme outranks the system's."""
+    schemes = (
+        f":root {{ color-scheme: light; {LIGHT.css()} }}\n"
+        f"@media (prefers-color-scheme: dark) {{ :root:not([data-theme='light']) {{ color-scheme: dark; {DARK.css()} }} }}\n"
+        f":root[data-theme='dark'] {{ color-scheme: dark; {DARK.css()} }}\n"
+    )
+    return schemes + _read("static/page.css")
+
+
+def _read(path: str) -> str:
+    return (HOME / path).read_text(encoding="utf-8")

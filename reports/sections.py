@@ -1,0 +1,109 @@
+"""What the page says of each probe: its question, its drawn figures, its tables and its numbers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from interp.errors import InterpError
+from interp.findings import Findings, Scalar
+from interp.probe import Figure, Probe
+from interp.record import RunRecord
+from interp.registry import load_entry
+from reports.plotting import Plot, prepare, undrawable
+from reports.security import script_json
+from reports.strip import Strip, strip
+from reports.tabulate import Listing, listings
+
+
+@dataclass(frozen=True)
+class Number:
+    """A scalar under its name, with its strip where one can be drawn."""
+
+    probe: str
+    name: str
+    scalar: Scalar
+    strip: Strip | None
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A figure on the page: its texts, its content as JSON, and its table; `problem` says why there is no drawing."""
+
+    id: str
+    title: str
+    reading: str
+    plot: Plot | None
+    data: str
+    problem: str | None
+    table: Listing | None
+
+
+@dataclass(frozen=True)
+class Section:
+    """One probe: `problem` says why its figures are missing, `tables` are those that no figure shows."""
+
+    probe: str
+    question: str
+    problem: str | None
+    figures: tuple[Drawn, ...]
+    numbers: tuple[Number, ...]
+    tables: tuple[Listing, ...]
+    notes: tuple[str, ...]
+
+
+def sections(record: RunRecord) -> tuple[Section, ...]:
+    """One section a probe, in the order of the record."""
+    tables = listings({name: findings.tables for name, findings in record.findings.items()})
+    return tuple(_section(record, name, findings, tables[name]) for name, findings in record.findings.items())
+
+
+def headline(record: RunRecord) -> tuple[Number, ...]:
+    """The numbers that the page puts first."""
+    return tuple(
+        Number(probe, name, findings.scalars[name], strip(findings.scalars[name]))
+        for probe, findings in record.findings.items()
+        for name in findings.headline
+    )
+
+
+def _section(record: RunRecord, name: str, findings: Findings, tables: Mapping[str, Listing]) -> Section:
+    question, figures, problem = _figures(record, name, findings)
+    drawn = tuple(_drawn(name, figure, tables) for figure in figures)
+    shown = {figure.table for figure in figures}
+    return Section(
+        probe=name,
+        question=question,
+        problem=problem,
+        figures=drawn,
+        numbers=tuple(Number(name, n, s, None) for n, s in findings.scalars.items() if n not in findings.headline),
+        tables=tuple(listing for table, listing in tables.items() if table not in shown),
+        notes=findings.notes,
+    )
+
+
+def _figures(
+    record: RunRecord, name: str, findings: Findings
+) -> tuple[str, tuple[Figure, ...], str | None]:
+    """The probe's question and figures, and what stood in their way: a record outlives the probe it was made with."""
+    question = ""
+    try:
+        cls: type[Probe] = load_entry("probe", name)
+        question = cls.question
+        return question, cls(**record.parameters[name]).figures(findings), None
+    except (InterpError, ImportError, LookupError, TypeError, ValueError) as error:
+        reason = error.found if isinstance(error, InterpError) else f"{type(error).__name__}: {error}"
+        problem = f"The probe “{name}” that is installed here does not draw these findings ({reason})."
+        return question, (), problem
+
+
+def _drawn(probe: str, figure: Figure, tables: Mapping[str, Listing]) -> Drawn:
+    problem = undrawable(figure.plot)
+    plot = None if problem else prepare(figure.plot)
+    return Drawn(
+        id=f"{probe}-{figure.name}",
+        title=figure.title,
+        reading=figure.reading,
+        plot=plot,
+        data=script_json(plot.content) if plot else "",
+        problem=problem,
+        table=tables.get(figure.table) if figure.table else None,
+    )

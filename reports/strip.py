@@ -1,0 +1,61 @@
+"""The strip beside a headline number: its value and interval against the band of its null, to one scale."""
+
+import math
+from dataclasses import dataclass
+
+from interp.findings import Scalar
+
+WIDTH, PAD = 320, 14
+"""Width of the drawing and what is left free on either side, in SVG units."""
+
+
+@dataclass(frozen=True)
+class Tick:
+    x: float
+    label: float
+
+
+@dataclass(frozen=True)
+class Strip:
+    """Positions along the strip, in SVG units; pairs are (left, right), None where the scalar has no such thing."""
+
+    value: float
+    interval: tuple[float, float] | None
+    null: float | None
+    band: tuple[float, float] | None
+    ticks: tuple[Tick, ...]
+
+
+def strip(scalar: Scalar) -> Strip | None:
+    """The strip of a scalar; None where there is nothing finite to set its value against."""
+    interval = scalar.interval if scalar.interval and _finite(*scalar.interval) else None
+    null = scalar.null.value if scalar.null and _finite(scalar.null.value) else None
+    band = scalar.null.band if scalar.null and _finite(*scalar.null.band) else None
+    marks = [scalar.value, *(interval or ()), *(band or ())] + ([] if null is None else [null])
+    low, high = min(marks), max(marks)
+    if not _finite(scalar.value) or low == high:
+        return None
+
+    def place(x: float) -> float:
+        return round(PAD + (x - low) / (high - low) * (WIDTH - 2 * PAD), 2)
+
+    return Strip(
+        value=place(scalar.value),
+        interval=interval and (place(interval[0]), place(interval[1])),
+        null=None if null is None else place(null),
+        band=band and (place(band[0]), place(band[1])),
+        ticks=tuple(Tick(place(x), x) for x in round_numbers(low, high)),
+    )
+
+
+def round_numbers(low: float, high: float) -> list[float]:
+    """Two to six multiples of 1, 2 or 5 times a power of ten between `low` and `high`."""
+    rough = (high - low) / 3
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(m * power for m in (5, 2, 1) if m * power <= rough)
+    first = math.ceil(low / step)
+    return [round(i * step, 12 - math.floor(math.log10(step))) for i in range(first, math.floor(high / step) + 1)]
+
+
+def _finite(*numbers: float) -> bool:
+    return all(math.isfinite(x) for x in numbers)

@@ -1,0 +1,92 @@
+"""Tables of the page: the first rows as HTML, the whole as columns that the page sorts and saves as CSV."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from interp.table import LABEL, Table
+from reports.numbers import cell
+from reports.security import script_json
+
+N_ROWS = 200
+"""Rows that the page shows of a table."""
+
+EMBEDDED_BYTES = 1_000_000
+"""What all embedded tables of a page may take together; the largest ones then point to their Parquet files."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column's name, its unit in words (empty for names and pure numbers), and whether it holds numbers."""
+
+    name: str
+    unit: str
+    numeric: bool
+
+
+@dataclass(frozen=True)
+class Listing:
+    """A table as the page shows it. `data` are its columns as JSON, whole or (`is_whole` false) the shown rows."""
+
+    probe: str
+    name: str
+    caption: str
+    columns: tuple[Column, ...]
+    cells: tuple[tuple[str, ...], ...]
+    n_rows: int
+    data: str
+    is_whole: bool
+    file: str
+
+
+def listings(tables: Mapping[str, Mapping[str, Table]]) -> dict[str, dict[str, Listing]]:
+    """Every table of every probe, the smallest embedded whole until the page has no more room for them."""
+    whole = {(p, t): _columns_json(table, table.n_rows) for p, named in tables.items() for t, table in named.items()}
+    room, fits = EMBEDDED_BYTES, set()
+    for key in sorted(whole, key=lambda k: (len(whole[k]), k)):
+        room -= len(whole[key])
+        if room < 0:
+            break
+        fits.add(key)
+    return {
+        probe: {name: _listing(probe, name, table, whole[probe, name] if (probe, name) in fits else None)
+                for name, table in named.items()}
+        for probe, named in tables.items()
+    }  # fmt: skip
+
+
+def _listing(probe: str, name: str, table: Table, whole: str | None) -> Listing:
+    shown = min(table.n_rows, N_ROWS)
+    columns = [_values(column[:shown]) for column in table.columns.values()]
+    return Listing(
+        probe=probe,
+        name=name,
+        caption=table.caption,
+        columns=tuple(_column(n, c, table.units[n]) for n, c in table.columns.items()),
+        cells=tuple(tuple(cell(v) for v in row) for row in zip(*columns, strict=True)),
+        n_rows=table.n_rows,
+        data=whole if whole is not None else _columns_json(table, shown),
+        is_whole=whole is not None or shown == table.n_rows,
+        file=f"tables/{probe}.{name}.parquet",
+    )
+
+
+def _column(name: str, column: np.ndarray, unit: str) -> Column:
+    return Column(name, "" if unit in (LABEL, "1", "") else unit, column.dtype.kind in "iuf")
+
+
+def _columns_json(table: Table, n_rows: int) -> str:
+    return script_json({"names": list(table.columns), "values": [_values(c[:n_rows]) for c in table.columns.values()]})
+
+
+def _values(column: np.ndarray) -> Sequence[Any]:
+    """A column as plain JSON values: numbers to nine digits, missing ones None."""
+    return [_value(v) for v in column.tolist()]
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.9g}") if np.isfinite(value) else None
+    return value if value is None or isinstance(value, bool | int | str) else str(value)

@@ -1,0 +1,86 @@
+"""Colours of the page and of its figures: one scheme for light, one for dark, and the plotly template of each.
+
+Text keeps a contrast of at least 4.5 to 1 against its background, lines of figures 3 to 1. The series follow Okabe
+and Ito's set for colour-blind readers, darkened or lightened where the original falls below that.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', Arial, sans-serif"
+SEQUENTIAL = "Cividis"
+DIVERGING = "RdBu"
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """The colours of one appearance: background, panels, text, quiet text, rules, links, three states, the figures'."""
+
+    paper: str
+    panel: str
+    ink: str
+    muted: str
+    rule: str
+    accent: str
+    band: str
+    warning: str
+    failure: str
+    success: str
+    ring: str
+    series: tuple[str, ...]
+
+    def css(self) -> str:
+        """The colours as custom properties, `--paper: ...;`, without those of the figures."""
+        return " ".join(f"--{f.name}: {getattr(self, f.name)};" for f in fields(self) if f.name not in ("ring", "series"))
+
+
+LIGHT = Scheme(
+    paper="#fdfdfb", panel="#f3f3ef", ink="#1b1d20", muted="#565b63", rule="#dbdbd4", accent="#0a5fa5",
+    band="#b9bcc0", warning="#8f4700", failure="#a8201a", success="#1c6b42", ring="rgba(27,29,32,0.4)",
+    series=("#0072b2", "#c94f00", "#00855f", "#b1508a", "#806600", "#50555c"),
+)  # fmt: skip
+DARK = Scheme(
+    paper="#15171a", panel="#1f2226", ink="#e9e9e5", muted="#a6abb3", rule="#363a40", accent="#74b9f4",
+    band="#5d636b", warning="#f2ad62", failure="#ff8f86", success="#70cf99", ring="rgba(233,233,229,0.5)",
+    series=("#56b4e9", "#f08a4b", "#2fc79a", "#df8fbd", "#d9bd3a", "#b8bcc4"),
+)  # fmt: skip
+SCHEMES: Mapping[str, Scheme] = {"light": LIGHT, "dark": DARK}
+
+
+def template(scheme: Scheme) -> dict[str, Any]:
+    """The plotly template of a scheme: everything a figure leaves open (fonts, grids, colours, margins)."""
+    axis = {
+        "gridcolor": scheme.rule, "linecolor": scheme.muted, "zerolinecolor": scheme.rule, "zerolinewidth": 1,
+        "tickcolor": scheme.muted, "tickfont": {"color": scheme.muted}, "title": {"standoff": 10}, "automargin": True,
+        "ticks": "outside", "ticklen": 4,
+    }  # fmt: skip
+    colorbar = {
+        "thickness": 12, "outlinewidth": 0, "tickfont": {"color": scheme.muted}, "ticks": "outside",
+        "ticklen": 4, "tickcolor": scheme.muted,
+    }  # fmt: skip
+    layout = {
+        "font": {"family": FONT, "size": 13, "color": scheme.ink},
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "colorway": list(scheme.series),
+        "colorscale": {"sequential": SEQUENTIAL, "diverging": DIVERGING},
+        "coloraxis": {"colorbar": colorbar},
+        "hoverlabel": {
+            "bgcolor": scheme.panel, "bordercolor": scheme.muted, "align": "left",
+            "font": {"family": FONT, "size": 12, "color": scheme.ink},
+        },
+        "legend": {"orientation": "h", "x": 0, "xanchor": "left", "yref": "container", "y": 1, "yanchor": "top"},
+        "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": scheme.muted, "activecolor": scheme.accent},
+        "margin": {"l": 8, "r": 8, "t": 24, "b": 8},
+        "xaxis": axis,
+        "yaxis": axis,
+        "annotationdefaults": {"font": {"color": scheme.ink}, "arrowcolor": scheme.muted},
+        "shapedefaults": {"line": {"color": scheme.muted}},
+    }  # fmt: skip
+    filled = {"colorbar": colorbar, "colorscale": SEQUENTIAL}
+    # A thin ring keeps the pale and the dark end of a colour scale apart from the background.
+    marker = {**filled, "line": {"width": 0.6, "color": scheme.ring}}
+    data = {"scatter": [{"marker": marker}], "bar": [{"marker": filled}]}
+    data |= {kind: [filled] for kind in ("heatmap", "contour", "histogram2d", "histogram2dcontour")}
+    return {"layout": layout, "data": data}

@@ -1,0 +1,92 @@
+"""Fixtures that several test files share. No test touches a network or the user's own cache of models."""
+
+import os
+
+# The hub library reads these when it is first imported, by whichever test comes first.
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+SHARED = Path(__file__).parent.parent.parent / "shared"
+
+
+@pytest.fixture(scope="session")
+def stories() -> Path:
+    """The folder of stories260K, a small language model that was really trained (Llama, grouped heads)."""
+    folder = SHARED / "models" / "stories260K"
+    if not (folder / "model.safetensors").exists():
+        pytest.skip("the model stories260K is not on this machine")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def word_tokenizer():
+    """A tokenizer of as many words as the tiny models embed: `w0 w1 w2 ...`, split at spaces."""
+    from tests.tiny_models import VOCAB
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    words = {"<unk>": 0, **{f"w{i}": i for i in range(1, VOCAB)}}
+    inner = Tokenizer(models.WordLevel(words, unk_token="<unk>"))
+    inner.pre_tokenizer = pre_tokenizers.Whitespace()
+    return PreTrainedTokenizerFast(tokenizer_object=inner, unk_token="<unk>", eos_token="<unk>")
+
+
+@pytest.fixture(scope="session")
+def tiny_folders(tmp_path_factory, word_tokenizer) -> Mapping[str, Path]:
+    """One folder for each of the four families: a tiny random model and its tokenizer, as `save_pretrained` writes."""
+    from interp.quiet import quiet_libraries
+    from tests.tiny_models import FAMILIES, tiny_model
+
+    folders = {family: tmp_path_factory.mktemp(f"tiny-{family}") for family in FAMILIES}
+    for family, folder in folders.items():
+        with quiet_libraries():
+            tiny_model(family).module.save_pretrained(folder)
+            word_tokenizer.save_pretrained(folder)
+    return folders
+
+
+@pytest.fixture(scope="session")
+def hub_cache(tmp_path_factory) -> Path:
+    """A folder laid out as the hub's cache with two layers of Pythia-410M: real configuration, random weights."""
+    from interp.quiet import quiet_libraries
+    from tests.hub_cache import TOKENIZERS, build_hub_cache
+
+    if not TOKENIZERS.exists():
+        pytest.skip("the real tokenizers are not on this machine")
+    out = tmp_path_factory.mktemp("hub")
+    with quiet_libraries():
+        build_hub_cache("pythia-410m", out, n_layers=2)
+    return out
+
+
+@pytest.fixture
+def use_cache(monkeypatch) -> Callable[[Path], None]:
+    """`use_cache(folder)`: for this test the hub's cache is that folder, and there is no network."""
+    from huggingface_hub import constants
+
+    def use(folder: Path) -> None:
+        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(folder))
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+
+    return use
+
+
+@pytest.fixture
+def use_hub(monkeypatch, tmp_path) -> Callable[[str], Path]:
+    """`use_hub(url)`: for this test that server is the hub; returns the folder of an empty cache."""
+    from huggingface_hub import constants
+
+    def use(url: str) -> Path:
+        cache = tmp_path / "cache"
+        monkeypatch.setattr(constants, "ENDPOINT", url)
+        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", url + "/{repo_id}/resolve/{revision}/{filename}")
+        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(cache))
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+        return cache
+
+    return use

@@ -1,0 +1,117 @@
+"""The table of aliases against the models' public configurations, written down here once more."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.hub_cache import public_config
+from transformers import AutoConfig, GPTNeoXConfig, LlamaConfig, MistralConfig, MixtralConfig, PreTrainedConfig
+
+from interp.aliases import ALIASES
+from interp.architecture import count_parameters
+
+ROOT = Path(__file__).parent.parent.parent
+
+# width, layers, heads, vocabulary (padded to a multiple of 128 times the number of pieces it was trained in)
+PYTHIA = {
+    "14m": (128, 6, 4, 50304),
+    "31m": (256, 6, 8, 50304),
+    "70m": (512, 6, 8, 50304),
+    "160m": (768, 12, 12, 50304),
+    "410m": (1024, 24, 16, 50304),
+    "1b": (2048, 16, 8, 50304),
+    "1.4b": (2048, 24, 16, 50304),
+    "2.8b": (2560, 32, 32, 50304),
+    "6.9b": (4096, 32, 32, 50432),
+    "12b": (5120, 36, 40, 50688),
+}
+PYTHIA_CARD = {  # total parameters on the models' cards, and those without the two embeddings
+    "70m": (70_426_624, 18_915_328),
+    "160m": (162_322_944, 85_056_000),
+    "410m": (405_334_016, 302_311_424),
+    "1b": (1_011_781_632, 805_736_448),
+    "1.4b": (1_414_647_808, 1_208_602_624),
+    "2.8b": (2_775_208_960, 2_517_652_480),
+    "6.9b": (6_857_302_016, 6_444_163_072),
+    "12b": (11_846_072_320, 11_327_027_200),
+}
+
+
+def neox(width: int, layers: int, heads: int, vocab: int) -> PreTrainedConfig:
+    return GPTNeoXConfig(
+        hidden_size=width,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        intermediate_size=4 * width,
+        vocab_size=vocab,
+    )
+
+
+def llama(width: int, layers: int, heads: int) -> PreTrainedConfig:
+    return LlamaConfig(
+        hidden_size=width,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=8,
+        intermediate_size=8192,
+        vocab_size=128256,
+        tie_word_embeddings=True,
+    )
+
+
+def from_public(kind: type[PreTrainedConfig], alias: str) -> PreTrainedConfig:
+    return kind(**{k: v for k, v in public_config(alias).items() if k != "model_type"})
+
+
+CONFIGS = {
+    **{f"pythia-{size}{suffix}": neox(*shape) for size, shape in PYTHIA.items() for suffix in ("", "-deduped")},
+    "phi-2": from_public(type(AutoConfig.for_model("phi")), "phi-2"),
+    "llama-3.2-1b": llama(2048, 16, 32),
+    "llama-3.2-3b": llama(3072, 28, 24),
+    "mistral-7b": from_public(MistralConfig, "mistral-7b"),
+    "mistral-7b-instruct": from_public(MistralConfig, "mistral-7b"),
+    "mixtral-8x7b": MixtralConfig(
+        hidden_size=4096,
+        num_hidden_layers=32,
+        num_attention_heads=32,
+        num_key_value_heads=8,
+        intermediate_size=14336,
+        vocab_size=32000,
+        num_local_experts=8,
+    ),
+}
+
+
+def test_every_alias_has_its_configuration_here():
+    assert set(ALIASES) == set(CONFIGS)
+
+
+@pytest.mark.parametrize("name", sorted(ALIASES))
+def test_alias_states_the_sizes_of_its_public_configuration(name):
+    alias, config = ALIASES[name], CONFIGS[name]
+    n_heads = config.num_attention_heads
+    stated = (alias.family, alias.n_layers, alias.n_heads, alias.n_kv_heads, alias.d_head)
+    n_kv_heads = getattr(config, "num_key_value_heads", None) or n_heads
+    assert stated == (config.model_type, config.num_hidden_layers, n_heads, n_kv_heads, config.hidden_size // n_heads)
+    assert alias.n_parameters == count_parameters(config)
+
+
+@pytest.mark.parametrize("size", sorted(PYTHIA_CARD))
+def test_pythia_parameters_equal_the_model_cards(size):
+    total, without_embeddings = PYTHIA_CARD[size]
+    width, _, _, vocab = PYTHIA[size]
+    assert ALIASES[f"pythia-{size}"].n_parameters == total == without_embeddings + 2 * width * vocab
+
+
+def test_only_repositories_behind_conditions_are_gated():
+    gated = {name for name, alias in ALIASES.items() if alias.gated}
+    owners = {ALIASES[name].hub_id.split("/")[0] for name in gated}
+    assert owners == {"meta-llama", "mistralai"}
+    assert not any(name.startswith(("pythia", "phi")) for name in gated)
+
+
+def test_aliases_are_read_without_any_other_package():
+    code = "import sys, interp.aliases; print(*(m for m in sys.modules if '.' not in m))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert {"torch", "transformers", "numpy", "huggingface_hub"} & set(done.stdout.split()) == set()

@@ -1,0 +1,113 @@
+"""The command line as a user types it: results on standard output, refusals in one sentence, exit codes 0, 1 and 2."""
+
+import subprocess
+import sys
+import time
+
+import pytest
+from typer.testing import CliRunner
+
+from interp.cli import app, main
+
+FAST = ["--set", "manifold.n_permutations=50", "--set", "manifold.n_null=10"]
+
+
+def invoke(*words):
+    return CliRunner().invoke(app, list(words))
+
+
+def refusal(monkeypatch, capsys, *words):
+    """Exit code and standard error of the real entry point."""
+    monkeypatch.setattr(sys, "argv", ["interp", *words])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    return ended.value.code, capsys.readouterr().err
+
+
+def test_run_on_the_shipped_model_ends_with_the_path_of_the_page(tmp_path):
+    result = invoke("run", "--n-pool", "40", "--out", str(tmp_path), *FAST)
+    assert result.exit_code == 0, result.output
+    last = result.stdout.strip().splitlines()[-1]
+    assert last.endswith("report.html") and last.startswith(str(tmp_path))
+    assert "pc1_plus_pc2_share" in result.stdout.replace("\n", "") or "pc1_plus" in result.stdout
+
+
+def test_quiet_prints_the_path_alone_and_from_repeats_the_run(tmp_path):
+    first = invoke("run", "-q", "--n-pool", "40", "--out", str(tmp_path), *FAST)
+    assert len(first.stdout.strip().splitlines()) == 1
+    page = first.stdout.strip()
+    again = invoke("run", "-q", "--from", page.removesuffix("/report.html"), "--out", str(tmp_path))
+    assert again.exit_code == 0, again.output
+    from interp.record import open_run
+
+    one, two = (open_run(path.strip().removesuffix("/report.html")) for path in (page, again.stdout))
+    assert one.path != two.path and one.spec_hash == two.spec_hash
+    assert one.findings["manifold"].scalars == two.findings["manifold"].scalars
+
+
+def test_report_renders_again_from_the_record(tmp_path):
+    page = invoke("run", "-q", "--n-pool", "40", "--out", str(tmp_path), *FAST).stdout.strip()
+    from pathlib import Path
+
+    before = Path(page).read_bytes()
+    Path(page).unlink()
+    assert invoke("report", str(Path(page).parent)).stdout.strip() == page
+    assert Path(page).read_bytes() == before
+
+
+@pytest.mark.parametrize("what, shown", [("models", "pythia-410m"), ("probes", "manifold"), ("prompts", "mixed"),
+                                         ("tunnels", "tunnel:bijection-gpt-neox")])  # fmt: skip
+def test_list_shows_what_there_is(what, shown):
+    result = invoke("list", what)
+    assert result.exit_code == 0 and shown in result.stdout
+
+
+def test_check_proves_the_shipped_model():
+    result = invoke("check", "--oracle", "transformer-lens")
+    assert result.exit_code == 0, result.output
+    assert "FAILED" not in result.stdout and "transformer-lens" in result.stdout
+
+
+@pytest.mark.parametrize(
+    "words, code, said",
+    [
+        (("run", "--model", "pythia-410"), 2, "pythia-410m"),
+        (("run", "--probe", "manifolt"), 2, "Did you mean manifold"),
+        (("run", "--set", "manifold.scalling=x"), 2, "Did you mean scaling"),
+        (("run", "--set", "manifold.scaling=raw"), 2, "centred, zscored"),
+        (("run", "--set", "scaling"), 2, "PROBE.field=value"),
+        (("run", "--prompts", "mixed"), 2, "a wind tunnel has no text"),
+        (("run", "--model", "tunnel:bijektion-gpt-neox"), 2, "bijection"),
+        (("run", "--prompts", "absent.jsonl", "--model", "tunnel:bijection-gpt-neox"), 2, "absent.jsonl"),
+        (("report", "absent"), 1, "there is no run.json"),
+    ],
+)
+def test_wrong_words_are_refused_in_one_sentence(monkeypatch, capsys, tmp_path, words, code, said):
+    monkeypatch.chdir(tmp_path)
+    got, error = refusal(monkeypatch, capsys, *words)
+    assert (got, said in error) == (code, True), error
+    assert "Traceback" not in error
+    assert not (tmp_path / "runs").exists()
+
+
+def test_help_shows_every_command_with_an_example():
+    assert all(name in invoke("--help").stdout for name in ("run", "list", "check", "report"))
+    for name in ("run", "list", "check", "report"):
+        assert "Example: interp" in invoke(name, "--help").stdout
+
+
+@pytest.mark.slow
+def test_help_takes_less_than_half_a_second():
+    took = []
+    for _ in range(5):
+        began = time.perf_counter()
+        subprocess.run([sys.executable, "-m", "interp", "--help"], capture_output=True, check=True)
+        took.append(time.perf_counter() - began)
+    assert min(took) < 0.5
+
+
+def test_a_users_own_module_of_our_name_is_refused_in_words(tmp_path):
+    (tmp_path / "prompts.py").write_text("MINE = True\n")
+    done = subprocess.run([sys.executable, "-m", "interp", "list", "probes"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "Rename your own module" in done.stderr and "prompts.py" in done.stderr

@@ -1,0 +1,109 @@
+"""The fingerprint of weights: what it depends on, and that it can be computed again from the description alone."""
+
+import copy
+import hashlib
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from tests.tiny_models import FAMILIES, fresh_model
+from transformers import AutoModelForCausalLM
+
+from interp.fingerprint import fingerprint
+
+
+def recomputed(tensors: dict[str, torch.Tensor]) -> str:
+    """The docstring's recipe, in numpy, from the tensors of a file."""
+    lines = []
+    for name, tensor in tensors.items():
+        data = tensor.contiguous().view(torch.uint8).numpy().tobytes()
+        n_whole = len(data) // 4096 * 4096
+        words = np.frombuffer(data[:n_whole], dtype="<u8").reshape(-1, 512)
+        multiplier = (2 * np.arange(512, dtype=np.uint64) + 1) * np.uint64(0x9E3779B97F4A7C15)
+        condensed = (words * multiplier).sum(axis=1, dtype=np.uint64).tobytes() + data[n_whole:]
+        kind = str(tensor.dtype).split(".")[1]
+        lines.append(f"{name} {kind} {list(tensor.shape)} {hashlib.sha256(condensed).hexdigest()}")
+    return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_fingerprint_can_be_computed_again_from_the_file(tmp_path, family):
+    module = fresh_model(family).module
+    module.save_pretrained(tmp_path)
+    names = dict(module.named_parameters())
+    stored = load_file(tmp_path / "model.safetensors")
+    # transformers stores the head of GPT-NeoX under the name it had in the original checkpoints.
+    renamed = {("lm_head.weight" if name == "embed_out.weight" else name): t for name, t in stored.items()}
+    by_name = renamed if set(renamed) == set(names) else stored
+    assert set(by_name) == set(names)
+    assert fingerprint(module) == recomputed(by_name)
+
+
+def test_fingerprint_counts_a_tied_embedding_once():
+    module = fresh_model("llama", tie_word_embeddings=True).module
+    assert module.lm_head.weight is module.model.embed_tokens.weight
+    assert fingerprint(module) == recomputed({name: p.detach() for name, p in module.named_parameters()})
+
+
+def test_fingerprint_sees_every_single_number():
+    module = fresh_model("llama").module
+    before = fingerprint(module)
+    seen = {before}
+    for parameter in module.parameters():
+        flat = parameter.detach().view(-1)
+        for index in (0, len(flat) // 2, len(flat) - 1):
+            old = flat[index].clone()
+            flat[index] = torch.nextafter(old, torch.tensor(torch.inf))
+            seen.add(fingerprint(module))
+            flat[index] = old
+    assert len(seen) == 1 + 3 * len(list(module.parameters()))
+    assert fingerprint(module) == before
+
+
+def test_fingerprint_sees_an_exchange_of_two_numbers():
+    module = fresh_model("llama").module
+    weight = module.model.embed_tokens.weight.detach().view(-1)
+    seen = {fingerprint(module)}
+    for i, j in ((0, 1), (0, 2), (5, 1000), (7, 4000)):
+        weight[[i, j]] = weight[[j, i]]
+        seen.add(fingerprint(module))
+        weight[[i, j]] = weight[[j, i]]
+    assert len(seen) == 5
+
+
+def test_fingerprint_sees_an_exchange_of_blocks_and_of_names():
+    one = torch.nn.Module()
+    one.weight = torch.nn.Parameter(torch.arange(4096.0))
+    exchanged = copy.deepcopy(one)
+    exchanged.weight.data = torch.cat([one.weight[1024:], one.weight[:1024]])
+    renamed = torch.nn.Module()
+    renamed.other = torch.nn.Parameter(torch.arange(4096.0))
+    assert len({fingerprint(m) for m in (one, exchanged, renamed)}) == 3
+
+
+def test_fingerprint_tells_precisions_apart_but_not_layouts_in_memory():
+    module = fresh_model("llama").module
+    plain = fingerprint(module)
+    assert fingerprint(copy.deepcopy(module).to(torch.bfloat16)) != plain
+    for parameter in module.parameters():
+        if parameter.ndim == 2:
+            parameter.data = parameter.data.T.contiguous().T
+            assert not parameter.is_contiguous()
+    assert fingerprint(module) == plain
+
+
+def test_fingerprint_of_offloaded_weights_is_that_of_the_weights(tmp_path):
+    from accelerate import cpu_offload
+
+    module = fresh_model("llama").module
+    plain = fingerprint(module)
+    offloaded = cpu_offload(copy.deepcopy(module), execution_device=torch.device("cpu"))
+    assert all(p.is_meta for p in offloaded.parameters())
+    assert fingerprint(offloaded) == plain
+
+
+def test_fingerprint_survives_saving_and_loading(tmp_path):
+    module = fresh_model("phi").module
+    module.save_pretrained(tmp_path)
+    assert fingerprint(AutoModelForCausalLM.from_pretrained(tmp_path)) == fingerprint(module)

@@ -1,0 +1,399 @@
+"""Loading: what a name stands for, what a loaded model says of itself, and that a model is read, not changed."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tests.hub_cache import TOKENIZERS, build_hub_cache, lay_out
+from tests.hub_server import GATED, serving
+from tests.tiny_models import FAMILIES, VOCAB, fresh_model, tiny_model
+from transformers import AutoModelForCausalLM
+
+from interp.errors import ModelError, UsageError
+from interp.models import active_window, load
+from interp.tunnel import Figure, TunnelCard, write_card
+
+ROOT = Path(__file__).parent.parent.parent
+IDS = torch.tensor([[3, 14, 15, 92, 65, 35, 89, 79]])
+
+STORY = (
+    "Once upon a time, there was a little girl named Lily. She loved to play outside in the park.",
+    "One day, Tom saw a big red ball near the tree. He wanted to play with it, so he ran to his mom.",
+    "One morning a boy named Max woke up early and went to the garden to look for his dog.",
+    "The cat was very happy because it found a new friend. They played together all day.",
+    "At night the moon was bright, and the bear went back to his cave to sleep.",
+)
+
+
+def copy_of(folder: Path, to: Path) -> Path:
+    return Path(shutil.copytree(folder, to, dirs_exist_ok=True))
+
+
+# --- what is read -----------------------------------------------------------------------------------------------------
+
+
+def test_a_trained_model_gives_its_bits_per_token(stories):
+    model = load(stories)
+    bits, n_tokens = 0.0, 0
+    for sentence in STORY:
+        ids = model.tokenizer(sentence)["input_ids"]
+        with torch.no_grad():
+            logits = model.module(torch.tensor([ids])).logits[0].double().numpy()
+        log_z = np.log2(np.exp(logits - logits.max(1, keepdims=True)).sum(1)) + logits.max(1) / np.log(2)
+        bits += sum(log_z[i] - logits[i, ids[i + 1]] / np.log(2) for i in range(len(ids) - 1))
+        n_tokens += len(ids) - 1
+    assert 1.6 < bits / n_tokens < 2.1  # nine where the weights are random
+    assert (model.info.n_heads, model.info.n_kv_heads, model.info.d_head) == (8, 4, 8)
+    assert model.info.n_parameters == 260_032  # a tied embedding, counted once
+
+
+def test_a_trained_model_goes_on_as_was_published_of_it(stories):
+    model = load(stories, check=False)
+    ids = model.tokenizer("Once upon a time", return_tensors="pt")["input_ids"]
+    with torch.no_grad():
+        p = model.module(ids).logits[0, -1].softmax(-1)
+    top = p.topk(2)
+    assert [model.tokenizer.decode([int(i)]).strip() for i in top.indices] == [",", "there"]
+    assert torch.allclose(top.values, torch.tensor([0.969, 0.029]), atol=5e-4)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_loaded_folder_is_the_saved_model_bit_for_bit(tiny_folders, family):
+    saved = tiny_model(family).module
+    model = load(tiny_folders[family])
+    with torch.no_grad():
+        assert torch.equal(model.module(IDS).logits, saved(IDS).logits)
+    assert not model.module.training
+    assert not any(p.requires_grad for p in model.module.parameters())
+    assert model.module.config._attn_implementation == "sdpa"
+    assert model.tokenizer("w3 w14")["input_ids"] == [3, 14]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_info_states_the_sizes_of_the_configuration(tiny_folders, family):
+    info = load(tiny_folders[family], check=False).info
+    is_grouped, is_partial = family in ("llama", "mistral"), family in ("gpt_neox", "phi")
+    assert (info.family, info.n_layers, info.n_heads, info.d_model, info.d_head) == (family, 3, 4, 48, 12)
+    assert info.n_kv_heads == (2 if is_grouped else 4)
+    assert info.n_rotary == (6 if is_partial else 12)
+    assert info.window == (5 if family == "mistral" else None)
+    assert info.parallel_blocks == is_partial
+    assert (info.vocab_size, info.dtype, info.device, info.attention_kernel) == (VOCAB, "float32", "cpu", "sdpa")
+    assert info.n_parameters == sum(p.numel() for p in tiny_model(family).module.parameters())
+    assert info.revision is None
+    assert info.source == str(tiny_folders[family])
+
+
+@pytest.mark.parametrize(
+    ("changes", "window"),
+    [({}, 5), ({"sliding_window": None}, None), ({"max_position_embeddings": 5}, None), ({"sliding_window": 4}, 4)],
+)
+def test_a_window_is_stated_only_where_it_ever_cuts(changes, window):
+    assert active_window(fresh_model("mistral", **changes).module.config) == window
+
+
+def test_the_self_check_and_the_files_are_vouched_for(tiny_folders):
+    checks = load(tiny_folders["llama"]).checks
+    assert [c.name for c in checks][:3] == ["weights", "finite", "heard"]
+    assert all(c.passed for c in checks)
+    assert [c.name for c in load(tiny_folders["llama"], check=False).checks] == ["weights"]
+
+
+def test_a_model_that_fails_the_self_check_is_refused(tmp_path, tiny_folders):
+    model = fresh_model("llama").module
+    model.model.layers[1].mlp.down_proj.weight.data[0, 0] = torch.nan
+    folder = copy_of(tiny_folders["llama"], tmp_path / "m")
+    model.save_pretrained(folder)
+    with pytest.raises(ModelError, match="self-check 'finite' failed"):
+        load(folder)
+    assert load(folder, check=False).info.n_layers == 3
+
+
+def test_shards_are_read_together(tmp_path, tiny_folders):
+    folder = copy_of(tiny_folders["phi"], tmp_path / "m")
+    (folder / "model.safetensors").unlink()
+    tiny_model("phi").module.save_pretrained(folder, max_shard_size="100KB")
+    assert len(list(folder.glob("model-*.safetensors"))) > 2
+    model = load(folder, check=False)
+    with torch.no_grad():
+        assert torch.equal(model.module(IDS).logits, tiny_model("phi").module(IDS).logits)
+
+
+def test_a_head_tied_to_the_embedding_is_not_missed(tmp_path, tiny_folders):
+    folder = copy_of(tiny_folders["llama"], tmp_path / "m")
+    fresh_model("llama", tie_word_embeddings=True).module.save_pretrained(folder)
+    model = load(folder)
+    assert model.module.lm_head.weight is model.module.model.embed_tokens.weight
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float64"])
+def test_dtype_is_what_was_asked_for(tiny_folders, dtype):
+    model = load(tiny_folders["llama"], dtype=dtype)
+    assert model.info.dtype == dtype
+    assert {p.dtype for p in model.module.parameters()} == {getattr(torch, dtype)}
+
+
+def test_float32_is_the_precision_on_a_processor_whatever_was_stored(tmp_path, tiny_folders):
+    folder = copy_of(tiny_folders["llama"], tmp_path / "m")
+    fresh_model("llama").module.to(torch.bfloat16).save_pretrained(folder)
+    assert json.loads((folder / "config.json").read_text())["dtype"] == "bfloat16"
+    assert load(folder, device="cpu").info.dtype == "float32"
+
+
+def test_a_device_map_spreads_the_model(tiny_folders):
+    model = load(tiny_folders["llama"], device_map="auto")
+    with torch.no_grad():
+        logits = model.module(IDS.to(model.module.device)).logits.cpu()
+    assert torch.allclose(logits, tiny_model("llama").module(IDS).logits, atol=1e-5)
+
+
+# --- names ------------------------------------------------------------------------------------------------------------
+
+
+def small_cache(out: Path, folder: Path, hub_id: str, ref: str = "main") -> Path:
+    """A tiny model laid out as a repository of the hub's cache."""
+    return lay_out(copy_of(folder, out.parent / f"files-{ref}"), hub_id, out, ref)
+
+
+def test_an_alias_loads_from_the_cache_without_a_network(hub_cache, use_cache):
+    use_cache(hub_cache)
+    model = load("pythia-410m")
+    snapshot = next((hub_cache / "models--EleutherAI--pythia-410m" / "snapshots").iterdir())
+    assert (model.info.name, model.info.source) == ("pythia-410m", "EleutherAI/pythia-410m")
+    assert model.info.revision == snapshot.name
+    assert (model.info.n_layers, model.info.n_heads, model.info.d_head, model.info.n_rotary) == (2, 16, 64, 16)
+    assert (model.info.vocab_size, model.info.max_positions, model.info.dtype) == (50304, 2048, "float32")
+    assert model.tokenizer.decode(model.tokenizer("The cat sat")["input_ids"]) == "The cat sat"
+
+
+def test_the_environment_of_the_hub_library_is_what_counts(tmp_path, tiny_folders):
+    small_cache(tmp_path / "hub", tiny_folders["gpt_neox"], "EleutherAI/pythia-70m")
+    code = "import interp; m = interp.load('pythia-70m'); print(m.info.source, m.info.n_layers)"
+    environment = os.environ | {"HF_HUB_OFFLINE": "1", "HF_HUB_CACHE": str(tmp_path / "hub")}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, cwd=ROOT)
+    assert done.stdout.split() == ["EleutherAI/pythia-70m", "3"]
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("how", ["name", "argument", "both"])
+def test_a_revision_stands_behind_the_name_or_beside_it(tmp_path, tiny_folders, use_cache, how):
+    small_cache(tmp_path / "hub", tiny_folders["gpt_neox"], "EleutherAI/pythia-70m")
+    other = small_cache(tmp_path / "hub", tiny_folders["llama"], "EleutherAI/pythia-70m", ref="step7")
+    use_cache(tmp_path / "hub")
+    name = "pythia-70m" if how == "argument" else "pythia-70m@step7"
+    info = load(name, revision=None if how == "name" else "step7", check=False).info
+    assert (info.name, info.revision, info.family) == ("pythia-70m@step7", other.name, "llama")
+    assert load(info.name, check=False).info == info
+    assert load("pythia-70m", check=False).info.family == "gpt_neox"
+
+
+def test_a_commit_is_a_revision(tmp_path, tiny_folders, use_cache):
+    snapshot = small_cache(tmp_path / "hub", tiny_folders["phi"], "owner/name")
+    use_cache(tmp_path / "hub")
+    assert load("owner/name", revision=snapshot.name, check=False).info.revision == snapshot.name
+
+
+def test_two_revisions_at_once_are_refused():
+    with pytest.raises(UsageError, match="two revisions are named"):
+        load("pythia-70m@step7", revision="step8")
+
+
+def test_a_folder_has_no_revision(tiny_folders):
+    with pytest.raises(UsageError, match="only models of the hub have revisions"):
+        load(tiny_folders["phi"], revision="main")
+
+
+def test_a_model_is_fetched_from_the_hub_once_and_then_served_by_the_cache(tiny_folders, use_hub):
+    with serving({"owner/name": tiny_folders["phi"]}) as hub:
+        use_hub(hub.url)
+        first = load("owner/name", check=False)
+        n_bodies = sum(line.startswith("GET /owner") for line in hub.asked)
+        hub.asked.clear()
+        again = load("owner/name", check=False)
+        assert not any(line.startswith("GET /owner") for line in hub.asked)
+    unreachable = load("owner/name", check=False)
+    assert n_bodies == len(["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"])
+    assert first.info == again.info == unreachable.info
+    assert first.info.revision == "c0ffee" + "0" * 34
+    with torch.no_grad():
+        assert torch.equal(first.module(IDS).logits, tiny_model("phi").module(IDS).logits)
+
+
+def test_what_is_cached_serves_when_the_hub_takes_access_away(tiny_folders, use_hub):
+    repositories = {"owner/name": tiny_folders["phi"]}
+    with serving(repositories) as hub:
+        use_hub(hub.url)
+        before = load("owner/name", check=False).info
+        repositories["owner/name"] = GATED
+        assert load("owner/name", check=False).info == before
+
+
+# --- wind tunnels -----------------------------------------------------------------------------------------------------
+
+
+def make_tunnel(folder: Path, model: Path) -> Path:
+    """A tiny random model in a tunnel's folder, with the card of one and no tokenizer."""
+    copy_of(model, folder)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (folder / name).unlink()
+    card = TunnelCard(
+        task="bijection", parameters={"n_symbols": 5, "n_pairs": 4}, arch="gpt-neox", network={}, n_parameters=1,
+        recipe={}, seed=0, step=7, figures={"kl": Figure(0.01, "bits", 0.009, 0.011)}, n_eval=10, eval_seed=1,
+        tolerance=0.5, core_seconds=1.0, environment={},
+    )  # fmt: skip
+    write_card(card, folder)
+    return folder
+
+
+@pytest.fixture
+def tunnels(tmp_path, tiny_folders, monkeypatch):
+    """The task `bijection` with one tunnel, kept at steps 2 and 10 too, in place of the shipped ones."""
+    from interp.registry import load_entry
+
+    task = load_entry("tunnel", "bijection")
+    monkeypatch.setattr(task, "checkpoints", tmp_path)
+    known = {f.name for f in task.__dataclass_fields__.values()}
+    home = make_tunnel(tmp_path / "bijection-gpt-neox", tiny_folders["gpt_neox"])
+    card = json.loads((home / "tunnel.json").read_text())
+    card["parameters"] = {k: v for k, v in task().describe().items() if k in known}
+    (home / "tunnel.json").write_text(json.dumps(card))
+    for step, family in (("2", "phi"), ("10", "llama")):
+        copy_of(tiny_folders[family], home / "steps" / step)
+    return home
+
+
+@pytest.mark.parametrize("by_folder", [False, True])
+def test_a_tunnel_brings_its_task_and_card_and_no_tokenizer(tunnels, by_folder):
+    name = str(tunnels) if by_folder else "tunnel:bijection-gpt-neox"
+    model = load(name)
+    assert (model.info.name, model.info.source, model.tokenizer) == (name, name, None)
+    assert model.task is not None
+    assert model.task.name == "bijection"
+    assert model.card is not None
+    assert (model.card["step"], model.card["figures"]["kl"]["value"]) == (7, 0.01)
+
+
+def test_a_tunnel_has_steps(tunnels):
+    model = load("tunnel:bijection-gpt-neox@10", check=False)
+    assert (model.info.name, model.info.family) == ("tunnel:bijection-gpt-neox@10", "llama")
+    assert model.task is not None
+    with pytest.raises(UsageError, match=r"has the steps \['2', '10'\]"):
+        load("tunnel:bijection-gpt-neox@11")
+
+
+def test_an_unknown_tunnel_names_what_there_is(tunnels):
+    with pytest.raises(UsageError, match="Did you mean bijection-gpt-neox"):
+        load("tunnel:bijection-gptneox")
+    with pytest.raises(UsageError, match="Did you mean tunnel:bijection-gpt-neox"):
+        load("bijection-gpt-neox")
+
+
+# --- models in memory -------------------------------------------------------------------------------------------------
+
+
+def test_a_model_in_memory_is_left_as_it_is(word_tokenizer):
+    module = fresh_model("llama").module
+    module.config._attn_implementation = "eager"
+    before = {name: p.detach().clone() for name, p in module.named_parameters()}
+    model = load(module, tokenizer=word_tokenizer)
+    assert model.module is module
+    assert model.tokenizer is word_tokenizer
+    assert module.config._attn_implementation == "eager"
+    assert module.config.architectures == fresh_model("llama").module.config.architectures
+    assert all(p.requires_grad for p in module.parameters())
+    assert all(torch.equal(before[name], p) for name, p in module.named_parameters())
+    assert (model.info.name, model.info.source) == ("memory:LlamaForCausalLM", "memory")
+
+
+def test_a_model_in_memory_finds_the_tokenizer_it_was_loaded_with(tiny_folders, tmp_path, use_cache):
+    from_folder = AutoModelForCausalLM.from_pretrained(tiny_folders["phi"])
+    assert load(from_folder, check=False).tokenizer("w5")["input_ids"] == [5]
+    small_cache(tmp_path / "hub", tiny_folders["phi"], "owner/name")
+    use_cache(tmp_path / "hub")
+    from_hub = AutoModelForCausalLM.from_pretrained("owner/name")
+    assert load(from_hub, check=False).tokenizer("w5")["input_ids"] == [5]
+    assert load(fresh_model("phi").module, check=False).tokenizer is None
+
+
+def test_a_name_does_not_bring_back_a_model_from_memory():
+    with pytest.raises(UsageError, match="it was a model in memory"):
+        load("memory:LlamaForCausalLM")
+
+
+def test_a_model_in_training_mode_is_refused():
+    with pytest.raises(UsageError, match="training mode"):
+        load(fresh_model("phi").module.train())
+
+
+@pytest.mark.parametrize("change", [{"dtype": "bfloat16"}, {"device": "cpu"}, {"revision": "main"}])
+def test_a_model_in_memory_is_not_converted(change):
+    with pytest.raises(UsageError, match=f"in memory with {next(iter(change))}"):
+        load(fresh_model("phi").module, **change)
+
+
+def test_a_model_in_memory_without_a_head_is_refused():
+    with pytest.raises(ModelError, match="it is a LlamaModel, which does not predict"):
+        load(fresh_model("llama").module.model)
+
+
+def test_a_phi_model_in_memory_in_float16_is_refused():
+    with pytest.raises(ModelError, match="attention overflows"):
+        load(fresh_model("phi").module.to(torch.float16))
+
+
+def test_anything_else_in_memory_is_refused():
+    with pytest.raises(UsageError, match="neither a name nor a transformers model"):
+        load(torch.nn.Linear(2, 2))
+
+
+# --- silence ----------------------------------------------------------------------------------------------------------
+
+
+def test_loading_says_nothing_and_leaves_the_library_as_talkative_as_before(tmp_path, tiny_folders, capfd):
+    from safetensors.torch import load_file, save_file
+    from transformers.utils import logging
+
+    folder = copy_of(tiny_folders["llama"], tmp_path / "m")
+    tensors = load_file(folder / "model.safetensors")
+    save_file({**tensors, "model.spare.weight": torch.ones(2)}, folder / "model.safetensors", {"format": "pt"})
+    before = (logging.get_verbosity(), logging.is_progress_bar_enabled())
+    model = load(folder)
+    captured = capfd.readouterr()
+    assert (captured.out, captured.err) == ("", "")
+    assert (logging.get_verbosity(), logging.is_progress_bar_enabled()) == before
+    assert "1 tensors (model.spare.weight), for which the model has no place" in model.checks[0].detail
+    AutoModelForCausalLM.from_pretrained(folder)
+    assert "Loading weights" in capfd.readouterr().err  # what would have been said
+
+
+# --- real configurations ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("alias", "n_layers", "facts"),
+    [
+        ("pythia-410m", 24, {"n_heads": 16, "n_kv_heads": 16, "d_head": 64, "n_rotary": 16, "window": None}),
+        ("phi-2", 2, {"n_heads": 32, "n_kv_heads": 32, "d_head": 80, "n_rotary": 32, "window": None}),
+        ("mistral-7b", 1, {"n_heads": 32, "n_kv_heads": 8, "d_head": 128, "n_rotary": 128, "window": 4096}),
+    ],
+)
+def test_real_configurations_load_from_the_cache_and_pass_the_self_check(
+    tmp_path, use_cache, alias, n_layers, facts
+):
+    if not TOKENIZERS.exists():
+        pytest.skip("the real tokenizers are not on this machine")
+    build_hub_cache(alias, tmp_path, n_layers)
+    use_cache(tmp_path)
+    model = load(alias)
+    assert replace(model.info, **facts) == model.info
+    assert (model.info.n_layers, model.info.name) == (n_layers, alias)
+    assert all(c.passed for c in model.checks)
+    assert model.tokenizer.decode(model.tokenizer("Hello there")["input_ids"], skip_special_tokens=True) == "Hello there"

@@ -1,0 +1,346 @@
+"""Prompts from files, lists and data sets: what is read, and that whatever cannot be read is refused in words."""
+
+import csv
+import io
+import json
+import math
+
+import pyarrow
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyarrow import parquet
+
+from interp.errors import PromptError
+from interp.prompt import Prompt, PromptSet
+from interp.prompt_files import read_prompts, resolve_prompts
+
+TEXTS = ["The cat sat on the", "A tab\tand\na line break, é and 漢, then a", 'She said "yes", and']
+ROWS = [
+    {"text": text, "domain": domain, "k": k, "h_bits": h}
+    for text, domain, k, h in zip(TEXTS, "aba", (1, 2, 3), (0.5, 1.0, 2.25), strict=True)
+]
+
+
+def written(folder, name, content):
+    path = folder / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def as_jsonl(rows):
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+
+
+def as_csv(rows):
+    out = io.StringIO(newline="")
+    writer = csv.DictWriter(out, rows[0].keys())
+    writer.writeheader()
+    writer.writerows(rows)
+    return out.getvalue()
+
+
+def as_parquet(rows):
+    out = io.BytesIO()
+    parquet.write_table(pyarrow.Table.from_pylist(rows), out)
+    return out.getvalue()
+
+
+FORMATS = {".jsonl": as_jsonl, ".csv": as_csv, ".parquet": as_parquet}
+
+
+def refusal(path, **options):
+    with pytest.raises(PromptError) as caught:
+        read_prompts(path, **options)
+    return caught.value
+
+
+@pytest.mark.parametrize("ending", FORMATS)
+def test_texts_columns_and_units_are_the_same_from_every_format(tmp_path, ending):
+    prompts = read_prompts(written(tmp_path, f"p{ending}", FORMATS[ending](ROWS)))
+    assert [p.text for p in prompts] == TEXTS
+    assert [dict(p.columns) for p in prompts] == [{k: v for k, v in row.items() if k != "text"} for row in ROWS]
+    assert prompts.units == {"domain": "label", "k": "1", "h_bits": "bits"}
+    assert prompts.source == f"3 prompts from p{ending}"
+    assert prompts.content_hash == read_prompts(written(tmp_path, "q.jsonl", as_jsonl(ROWS))).content_hash
+
+
+def test_a_text_file_is_one_prompt_a_line(tmp_path):
+    prompts = read_prompts(written(tmp_path, "p.txt", "one and\r\n two\twith a tab and \n\n \n"))
+    assert [p.text for p in prompts] == ["one and", " two\twith a tab and "]
+    assert prompts.source == "2 prompts from p.txt; 1 of 2 texts end in white space, which is then their last token"
+
+
+def test_line_separators_of_unicode_do_not_break_lines(tmp_path):
+    text = "before\u2028after\u2029 and"
+    for name, content in (("p.txt", text), ("p.jsonl", as_jsonl([{"text": text}]))):
+        assert [p.text for p in read_prompts(written(tmp_path, name, content))] == [text]
+
+
+@pytest.mark.parametrize("ending", [".jsonl", ".csv", ".txt"])
+def test_a_byte_order_mark_is_no_part_of_the_first_prompt(tmp_path, ending):
+    content = FORMATS.get(ending, lambda rows: "\n".join(row["text"] for row in rows))([{"text": "a"}, {"text": "b"}])
+    prompts = read_prompts(written(tmp_path, f"p{ending}", b"\xef\xbb\xbf" + content.encode()))
+    assert [p.text for p in prompts] == ["a", "b"]
+
+
+def test_another_column_can_hold_the_text(tmp_path):
+    path = written(tmp_path, "p.csv", "domain,prompt\nx,the one\ny,the other\n")
+    prompts = read_prompts(path, text_column="prompt")
+    assert [(p.text, p.columns["domain"]) for p in prompts] == [("the one", "x"), ("the other", "y")]
+
+
+def test_numbers_of_a_csv_are_read_as_they_are_written(tmp_path):
+    long = "123456789012345678901"
+    path = written(tmp_path, "p.csv", f"text,code,long,half,mixed\na,007,{long},1,1\nb,010,{long},2.5,x\n")
+    first = read_prompts(path).prompts[0].columns
+    assert first == {"code": "007", "long": long, "half": 1.0, "mixed": "1"}
+    assert isinstance(first["half"], float)
+
+
+def test_truth_values_are_labels(tmp_path):
+    prompts = read_prompts(
+        written(tmp_path, "p.jsonl", as_jsonl([{"text": "a", "b": True}, {"text": "c", "b": False}]))
+    )
+    assert prompts.units == {"b": "label"}
+    assert [p.columns["b"] for p in prompts] == [True, False]
+
+
+def test_equal_texts_are_kept_and_counted(tmp_path):
+    prompts = read_prompts(written(tmp_path, "p.txt", "a\nb\na\na\n"))
+    assert [p.text for p in prompts] == ["a", "b", "a", "a"]
+    assert "2 of 4 texts repeat an earlier one" in prompts.source
+
+
+def test_a_single_prompt_is_a_set(tmp_path):
+    assert len(read_prompts(written(tmp_path, "p.txt", "one"))) == 1
+
+
+MESSAGES = {
+    "empty": (".txt", "", "there is no prompt in it"),
+    "blank": (".txt", "a\n\nb", "p.txt, line 2: the line is empty"),
+    "only_white": (".csv", 'text,k\na,1\n"  ",2\n', "p.csv, line 3: the prompt is empty"),
+    "blank_json": (".jsonl", '{"text": "a"}\n{"text": ""}\n', "p.jsonl, line 2: the prompt is empty"),
+    "number": (".jsonl", '{"text": "a"}\n{"text": 7}\n', "p.jsonl, line 2: 'text' holds 7, which is not a text"),
+    "null": (".jsonl", '{"text": null}\n', "p.jsonl, line 1: 'text' holds nothing, which is not a text"),
+    "not_json": (".jsonl", '{"text": "a"}\n{"text": \n', "p.jsonl, line 2: it is not JSON: Expecting value at"),
+    "truncated": (".jsonl", '{"text": "a"}\n{"text": "b', "line 2: it is not JSON: Unterminated string"),
+    "deep": (".jsonl", "[" * 100_000, "p.jsonl, line 1: it is not JSON"),
+    "long_number": (".jsonl", '{"text": "a", "k": ' + "9" * 5000 + "}", "p.jsonl, line 1: it is not JSON"),
+    "big_number": (".jsonl", '{"text": "a", "k": 9223372036854775808}', "the column 'k' holds 9223372036854775808"),
+    "no_object": (".jsonl", '["a"]\n', "p.jsonl, line 1: it is a list, not an object"),
+    "twice": (".jsonl", '{"text": "a", "text": "b"}', "line 1: it is not JSON: a key stands in it twice"),
+    "not_finite": (".jsonl", '{"text": "a", "k": NaN}', "line 1: the column 'k' holds nan"),
+    "nested": (".jsonl", '{"text": "a", "k": [1]}', "line 1: the column 'k' holds [1]"),
+    "hole": (".jsonl", '{"text": "a", "k": null}', "line 1: the column 'k' holds nothing"),
+    "kinds": (".jsonl", '{"text": "a", "k": 1}\n{"text": "b", "k": "x"}', "holds a text, in line 1 it is a number"),
+    "columns": (".jsonl", '{"text": "a"}\n{"text": "b", "k": 1}', "line 2: it has the columns ['k', 'text'], line 1"),
+    "no_text": (".jsonl", '{"prompt": "a", "k": 1}', "the column 'text' of {}: it has the columns 'prompt', 'k'"),
+    "nothing": (".jsonl", "{}", "it has the columns none"),
+    "reserved": (".jsonl", '{"text": "a", "length": 3}', "every capture has a column of this name"),
+    "control": (".jsonl", '{"text": "a\\u0000b"}', "line 1: 'text' holds the control character U+0000 at character 1"),
+    "control_txt": (".txt", "a\nb\x1b[31m", "p.txt, line 2: 'text' holds the control character U+001B at character 1"),
+    "return": (".txt", "a\rb", "p.txt, line 1: a carriage return stands inside the line"),
+    "surrogate": (".jsonl", '{"text": "a\\ud800"}', "line 1: 'text' holds half a surrogate pair at character 1"),
+    "cells": (".csv", "text,k\na,1\nb,c,2\n", "p.csv, line 3: it has 3 cells, the header has 2"),
+    "cells_after_long": (".csv", 'text,k\n"a\nb",1\nc\n', "p.csv, line 4: it has 1 cells, the header has 2"),
+    "gap": (".csv", "text\na\n\nb\n", "p.csv, line 3: it has 0 cells"),
+    "quote": (".csv", 'text,k\na,1\n"b,2\nc,3\n', "p.csv, line 3: it is not CSV: unexpected end of data"),
+    "header_twice": (".csv", "text,text\na,b\n", "p.csv, line 1: a column stands in the header twice"),
+    "header_only": (".csv", "text,k\n", "there is no prompt in it"),
+    "unnamed": (".csv", ",text\n0,a\n", "the columns of {}: one of them is called ''"),
+    "all_numbers": (".csv", "text\n1\n2\n", "p.csv, line 2: 'text' holds 1, which is not a text"),
+    "overflow": (".csv", "text,k\na,1e999\n", "line 2: the column 'k' holds inf"),
+    "latin": (".txt", b"caf\xc3\xa9\nna\xefve", "p.txt, line 2: byte 8 of the file (0xef) is not UTF-8"),
+    "latin_after_mark": (".txt", b"\xef\xbb\xbfa\n\xff", "p.txt, line 2: byte 5 of the file (0xff) is not UTF-8"),
+    "same": (".txt", "a\na\na\n", "all 3 prompts are the same text: every row would be one and the same point"),
+    "parquet": (".parquet", b"PAR1 this is none", "p.parquet: it cannot be read as Parquet"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", MESSAGES)
+def test_an_unusable_file_is_refused_with_its_place(tmp_path, case):
+    ending, content, message = MESSAGES[case]
+    path = written(tmp_path, f"p{ending}", content)
+    error = refusal(path)
+    assert message.format(path) in str(error)
+    assert str(path) in error.asked
+    assert error.fix.endswith(".") or error.fix.endswith("on it.")
+
+
+def test_the_message_for_a_missing_column_says_what_there_is(tmp_path):
+    path = written(tmp_path, "p.csv", "prompt,domain\nhello,x\n")
+    assert str(refusal(path)) == (
+        f"the column 'text' of {path}: it has the columns 'prompt', 'domain'\n"
+        "  Name the one that holds the texts: --text-column NAME, text_column=NAME."
+    )
+
+
+def test_the_message_for_a_broken_line_names_the_line(tmp_path):
+    path = written(tmp_path, "p.jsonl", '{"text": "a"}\n{"text": "b"\n')
+    assert str(refusal(path)) == (
+        f"{path}, line 2: it is not JSON: Expecting ',' delimiter at character 12\n  Write one JSON object a line."
+    )
+
+
+def test_a_parquet_column_of_another_type_is_refused(tmp_path):
+    table = pyarrow.table({"text": ["a"], "when": pyarrow.array([0], pyarrow.timestamp("us"))})
+    parquet.write_table(table, tmp_path / "p.parquet")
+    assert "the column 'when'" in str(refusal(tmp_path / "p.parquet"))
+    assert "timestamp[us]" in str(refusal(tmp_path / "p.parquet"))
+
+
+def test_a_parquet_text_that_is_missing_is_refused_with_its_row(tmp_path):
+    parquet.write_table(pyarrow.table({"text": ["a", None]}), tmp_path / "p.parquet")
+    assert "p.parquet, row 2: 'text' holds nothing" in str(refusal(tmp_path / "p.parquet"))
+
+
+def test_parquet_dictionaries_and_half_floats_are_plain_values(tmp_path):
+    table = pyarrow.table({
+        "text": pyarrow.array(["a", "b", "a"]).dictionary_encode(),
+        "h": pyarrow.array([0.5, 1.5, 2.0], pyarrow.float16()),
+    })  # fmt: skip
+    parquet.write_table(table, tmp_path / "p.parquet")
+    assert [(p.text, p.columns["h"]) for p in read_prompts(tmp_path / "p.parquet")] == [
+        ("a", 0.5),
+        ("b", 1.5),
+        ("a", 2),
+    ]
+
+
+def test_an_unknown_ending_is_refused_with_the_known_ones(tmp_path):
+    assert str(refusal(written(tmp_path, "p.json", "[]"))) == (
+        f"the prompts of {tmp_path / 'p.json'}: the ending '.json' is not one that is read\n"
+        "  Known endings: .jsonl, .csv, .parquet, .txt."
+    )
+
+
+def test_a_missing_file_and_a_folder_are_refused(tmp_path):
+    assert "No such file or directory" in str(refusal(tmp_path / "none.txt"))
+    (tmp_path / "folder.txt").mkdir()
+    assert "Is a directory" in str(refusal(tmp_path / "folder.txt"))
+
+
+def test_a_registered_name_is_its_set():
+    assert resolve_prompts("fiction").name == "fiction"
+    assert len(resolve_prompts("fiction", n_pool=12, seed=3)) == 12
+
+
+def test_an_unknown_name_suggests_the_nearest_and_says_that_there_is_no_file():
+    with pytest.raises(PromptError) as caught:
+        resolve_prompts("mathematic")
+    assert caught.value.found == "there is no prompt set of this name, and no such file"
+    assert caught.value.fix.startswith("Did you mean mathematics? Known: code, fiction, general,")
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize("name", ["a" * 5000, "nul\0byte", "", "."])
+def test_a_name_that_no_file_can_have_is_unknown(name):
+    with pytest.raises(PromptError, match="no prompt set of this name"):
+        resolve_prompts(name)
+
+
+def test_a_text_in_the_place_of_a_name_is_told_to_go_into_a_list():
+    with pytest.raises(PromptError, match="put it in a list"):
+        resolve_prompts("The cat sat on the")
+
+
+def test_a_path_a_list_and_a_set_are_resolved(tmp_path):
+    path = written(tmp_path, "p.csv", as_csv(ROWS))
+    assert resolve_prompts(str(path)).content_hash == resolve_prompts(path).content_hash
+    assert resolve_prompts(str(written(tmp_path, "q.csv", "t\nhello\n")), text_column="t").prompts[0].text == "hello"
+    given_texts = resolve_prompts(TEXTS, text_column="other")
+    assert (given_texts.name, [p.text for p in given_texts]) == ("texts", TEXTS)
+    ids = PromptSet("ids", [Prompt(token_ids=(1, 2))])
+    assert resolve_prompts(ids) is ids
+
+
+@pytest.mark.parametrize("texts, found", [([], "no prompt"), (["a", 3], "'text' holds 3"), (["a", " "], "empty")])
+def test_a_list_is_held_to_the_rules_of_a_file(texts, found):
+    with pytest.raises(PromptError, match=found):
+        resolve_prompts(texts)
+
+
+@pytest.mark.parametrize("thing", [7, None, b"bytes", {"text": "a"}, {"a", "b"}])
+def test_things_that_are_no_prompts_are_refused(thing):
+    with pytest.raises(PromptError, match=f"they are a {type(thing).__name__}"):
+        resolve_prompts(thing)
+
+
+def test_a_dataset_keeps_its_columns_whatever_its_format():
+    datasets = pytest.importorskip("datasets")
+    dataset = datasets.Dataset.from_list(ROWS)
+    plain = resolve_prompts(dataset)
+    assert [p.text for p in plain] == TEXTS
+    assert plain.units == {"domain": "label", "k": "1", "h_bits": "bits"}
+    assert resolve_prompts(dataset.with_format("numpy")).content_hash == plain.content_hash
+    with pytest.raises(PromptError, match="Choose a split"):
+        resolve_prompts(datasets.DatasetDict({"train": dataset}))
+    with pytest.raises(PromptError, match="row 2: 'text' holds nothing"):
+        resolve_prompts(datasets.Dataset.from_list([{"text": "a"}, {"text": None}]))
+
+
+def test_a_smaller_pool_is_a_seeded_draw_in_the_old_order(tmp_path):
+    path = written(tmp_path, "p.txt", "\n".join(f"text {i}" for i in range(100)))
+    all_texts = [p.text for p in resolve_prompts(path)]
+    drawn = resolve_prompts(path, n_pool=30, seed=1)
+    places = [all_texts.index(p.text) for p in drawn]
+    assert places == sorted(set(places)) and len(places) == 30
+    assert [p.text for p in resolve_prompts(path, n_pool=30, seed=1)] == [p.text for p in drawn]
+    assert [p.text for p in resolve_prompts(path, n_pool=30, seed=2)] != [p.text for p in drawn]
+    assert drawn.source == "30 drawn (seed 1) of: 100 prompts from p.txt" and drawn.seed == 1
+    for n in (0, 101):
+        with pytest.raises(PromptError, match="it has 100"):
+            resolve_prompts(path, n_pool=n)
+
+
+def check_only_our_own_errors(folder, ending, content):
+    path = written(folder, f"fuzzed{ending}", content)
+    try:
+        prompts = read_prompts(path)
+    except PromptError:
+        return None
+    assert all(p.text and p.text.strip() for p in prompts)
+    for prompt in prompts:
+        assert all(not isinstance(v, float) or math.isfinite(v) for v in prompt.columns.values())
+    assert len(prompts.content_hash) == 64
+    return prompts
+
+
+FUZZ = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+PIECES = ['{"text": "a', '"}', "\n", "\r", '"', ",", "text", "{", "1e9", "null", "\0", "é"]
+NEAR_TEXT = st.lists(st.sampled_from([*(piece.encode() for piece in PIECES), b"\xff"])).map(b"".join)
+
+
+@pytest.mark.parametrize("ending", [".jsonl", ".csv", ".txt", ".parquet"])
+@given(content=st.binary(max_size=200) | NEAR_TEXT)
+@FUZZ
+def test_arbitrary_bytes_give_prompts_or_our_own_error(tmp_path, ending, content):
+    check_only_our_own_errors(tmp_path, ending, content)
+
+
+@given(data=st.data())
+@FUZZ
+def test_a_damaged_parquet_file_gives_prompts_or_our_own_error(tmp_path, data):
+    content = bytearray(as_parquet(ROWS))
+    for _ in range(data.draw(st.integers(1, 4))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    cut = data.draw(st.integers(0, len(content)))
+    check_only_our_own_errors(tmp_path, ".parquet", bytes(content[:cut] if data.draw(st.booleans()) else content))
+
+
+PLAIN_TEXT = st.text(st.characters(blacklist_categories=["Cc", "Cs"]), min_size=1).filter(str.strip)
+
+
+@given(texts=st.lists(PLAIN_TEXT, min_size=1, max_size=5, unique=True))
+@FUZZ
+def test_every_text_comes_back_as_it_was_written(tmp_path, texts):
+    for ending, write in FORMATS.items():
+        content = write([{"text": text, "name": "x"} for text in texts])
+        path = written(tmp_path, f"whole{ending}", content)
+        if ending == ".csv" and all(text.isdecimal() for text in texts):
+            continue  # a column of numbers alone is no text there
+        assert [p.text for p in read_prompts(path)] == texts
+    lines = [text for text in texts if not text.startswith("\ufeff")]
+    if lines:
+        assert [p.text for p in read_prompts(written(tmp_path, "whole.txt", "\n".join(lines)))] == lines

@@ -1,0 +1,424 @@
+"""Every way in which a model cannot be had, read or trusted: the message says what to do, and comes before the weights."""
+
+import json
+import shutil
+from pathlib import Path
+
+import psutil
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from tests.hub_server import BAD_TOKEN, BUSY, GATED, NO_REVISION, NOT_FOUND, serving
+from tests.tiny_models import fresh_model, tiny_config, tiny_model
+from transformers import AutoConfig
+
+from interp.architecture import count_parameters
+from interp.errors import ModelError, UsageError
+from interp.models import load
+from interp.placement import DTYPES, available_bytes, choose_placement, precision_hazard
+
+IDS = torch.tensor([[3, 14, 15, 92, 65]])
+
+
+@pytest.fixture
+def folder(tmp_path, tiny_folders) -> Path:
+    """A tiny Llama in a folder of its own, to be spoilt."""
+    return Path(shutil.copytree(tiny_folders["llama"], tmp_path / "model"))
+
+
+def configured(folder: Path, **changes) -> Path:
+    """A folder that holds nothing but a configuration: what is refused here is refused before weights are read."""
+    folder.mkdir(exist_ok=True)
+    content = {"architectures": ["LlamaForCausalLM"], **tiny_config("llama").to_dict(), **changes}
+    (folder / "config.json").write_text(json.dumps({k: v for k, v in content.items() if v != "absent"}))
+    return folder
+
+
+def refusal(name, error=ModelError, **keywords) -> str:
+    with pytest.raises(error) as caught:
+        load(name, **keywords)
+    return str(caught.value)
+
+
+# --- names and access -------------------------------------------------------------------------------------------------
+
+
+def test_unknown_alias_names_the_nearest():
+    assert refusal("pythia-410", UsageError).startswith(
+        "model 'pythia-410': there is no model of this name\n"
+        "  Did you mean pythia-410m or pythia-160m or pythia-1b? "
+    )
+
+
+def test_gated_repository_says_where_to_accept_and_how_to_log_in(use_hub):
+    with serving({"meta-llama/Llama-3.2-1B": GATED}) as hub:
+        use_hub(hub.url)
+        assert refusal("llama-3.2-1b") == (
+            "the model meta-llama/Llama-3.2-1B: its repository is gated, and the hub does not let you read it\n"
+            "  Accept its conditions at https://huggingface.co/meta-llama/Llama-3.2-1B, then log in: "
+            "`hf auth login` (or HF_TOKEN)."
+        )
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (NOT_FOUND, ("no public repository of this name", "`interp list models`", "hf auth login")),
+        (NO_REVISION, ("owner/name@step7: the repository has no such revision", "step143000")),
+        (BAD_TOKEN, ("the hub refused access (401)", "hf auth login")),
+        (BUSY, ("(429)", "Wait some minutes")),
+    ],
+    ids=["not found", "no revision", "bad token", "busy"],
+)
+def test_each_answer_of_the_hub_has_its_message(use_hub, answer, words):
+    with serving({"owner/name": answer}) as hub:
+        use_hub(hub.url)
+        message = refusal("owner/name@step7")
+    assert all(word in message for word in words), message
+
+
+def test_repository_without_a_configuration_is_refused(use_hub, tmp_path):
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "README.md").write_text("nothing")
+    with serving({"owner/name": tmp_path / "files"}) as hub:
+        use_hub(hub.url)
+        assert "the repository has no config.json" in refusal("owner/name")
+
+
+def test_no_network_and_not_cached_says_both(use_hub):
+    with serving({}) as hub:
+        url = hub.url
+    cache = use_hub(url)
+    message = refusal("pythia-70m")
+    assert "the hub cannot be reached (ConnectError" in message
+    assert f"it is not in the cache {cache}" in message
+    assert "Load it once with a network" in message
+
+
+def test_offline_and_not_cached_says_so(use_cache, tmp_path):
+    use_cache(tmp_path)
+    assert refusal("pythia-70m") == (
+        f"the model EleutherAI/pythia-70m: HF_HUB_OFFLINE is set, and it is not in the cache {tmp_path}\n"
+        "  Load it once with a network, or copy the cache from a machine that has it and set HF_HUB_CACHE."
+    )
+
+
+def test_cache_without_its_weights_is_completed_or_refused(use_cache, tmp_path, folder):
+    from tests.hub_cache import lay_out
+
+    snapshot = lay_out(folder, "owner/name", tmp_path / "hub")
+    (snapshot / "model.safetensors").unlink()
+    use_cache(tmp_path / "hub")
+    assert "there is no model.safetensors" in refusal("owner/name")
+
+
+def test_missing_folder_and_file_and_folder_without_configuration_are_told_apart(tmp_path):
+    assert "there is no such folder" in refusal(tmp_path / "nowhere")
+    assert "there is no such folder" in refusal("./nowhere")
+    (tmp_path / "weights.bin").write_text("x")
+    assert "it is a file" in refusal(tmp_path / "weights.bin")
+    assert "there is no config.json in it (weights.bin)" in refusal(tmp_path)
+
+
+# --- what can be read -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("model_type", "architecture", "name"),
+    [
+        ("gptj", "GPTJForCausalLM", "GPT-J"),
+        ("gpt_neo", "GPTNeoForCausalLM", "GPT-Neo"),
+        ("falcon", "FalconForCausalLM", "Falcon"),
+        ("bloom", "BloomForCausalLM", "Bloom"),
+        ("mpt", "MptForCausalLM", "MPT"),
+    ],
+)
+def test_family_outside_the_interface_is_refused_by_name(tmp_path, model_type, architecture, name):
+    config = AutoConfig.for_model(model_type, architectures=[architecture])
+    config.save_pretrained(tmp_path)
+    message = refusal(tmp_path)
+    assert f"the family {name} ({model_type})" in message
+    assert "nothing could be captured" in message
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"model_type": "bert", "architectures": ["BertForMaskedLM"]}, "it is a BertForMaskedLM"),
+        (
+            {"model_type": "t5", "architectures": ["T5ForConditionalGeneration"], "is_encoder_decoder": True},
+            "it is an encoder-decoder",
+        ),
+        ({"architectures": ["LlamaForSequenceClassification"]}, "it is a LlamaForSequenceClassification"),
+        ({"architectures": ["LlamaModel"]}, "it is a LlamaModel"),
+        ({"model_type": "vit", "architectures": None}, "its family 'vit' has no language model head"),
+    ],
+)
+def test_anything_but_a_causal_language_model_is_refused(tmp_path, changes, words):
+    message = refusal(configured(tmp_path, **changes))
+    assert words in message
+    assert "which does not predict every token from those before it" in message
+
+
+@pytest.mark.parametrize("text", ["{", "[1, 2]", '"config"', "\x00", ""])
+def test_broken_configuration_is_refused(folder, text):
+    (folder / "config.json").write_text(text)
+    assert "config.json cannot be read" in refusal(folder)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"num_attention_heads": "many"},
+        {"num_attention_heads": 0},
+        {"num_hidden_layers": -1},
+        {"architectures": [1]},
+        {"model_type": ["llama"]},
+        {"hidden_size": -1},
+        {"hidden_act": 7},
+        {"rope_parameters": {"rope_type": "unheard of"}},
+        {"pad_token_id": 1000},
+    ],
+)
+def test_configuration_with_impossible_values_is_refused_in_words(tmp_path, changes):
+    assert "config" in refusal(configured(tmp_path, **changes))
+
+
+def test_quantised_weights_are_refused(tmp_path):
+    changes = {"quantization_config": {"quant_method": "gptq", "bits": 4}}
+    assert "its weights are quantised" in refusal(configured(tmp_path, **changes))
+
+
+def test_unknown_model_type_without_code_is_refused(tmp_path):
+    assert "its model_type is 'unheard_of'" in refusal(configured(tmp_path, model_type="unheard_of"))
+
+
+@pytest.fixture
+def with_code(folder, tmp_path, monkeypatch):
+    """A folder that brings code of its own, and the file that this code leaves behind when it runs."""
+    from transformers import dynamic_module_utils
+
+    monkeypatch.setattr(dynamic_module_utils, "HF_MODULES_CACHE", str(tmp_path / "modules"))
+    monkeypatch.syspath_prepend(str(tmp_path / "modules"))
+    trace = tmp_path / "it-ran"
+    (folder / "own.py").write_text(
+        f"from pathlib import Path\nPath({str(trace)!r}).touch()\n"
+        "from transformers import PreTrainedConfig\n"
+        "class OwnConfig(PreTrainedConfig):\n    model_type = 'own'\n"
+    )
+    content = json.loads((folder / "config.json").read_text())
+    content |= {"auto_map": {"AutoConfig": "own.OwnConfig"}}
+    (folder / "config.json").write_text(json.dumps(content))
+    return folder, trace
+
+
+def test_code_of_a_repository_is_not_run_unless_trusted(with_code):
+    folder, trace = with_code
+    assert load(folder, check=False).info.family == "llama"  # transformers knows the family itself
+    content = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(content | {"model_type": "own"}))
+    message = refusal(folder)
+    assert "it needs Python code of its own" in message
+    assert "trust_remote_code=True" in message
+    assert not trace.exists()
+    assert "the family 'own'" in refusal(folder, trust_remote_code=True)
+    assert trace.exists()
+
+
+# --- weights ----------------------------------------------------------------------------------------------------------
+
+
+def resave(folder: Path, change) -> None:
+    tensors = load_file(folder / "model.safetensors")
+    change(tensors)
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+
+
+@pytest.mark.parametrize("kept", [0, 5, 100, 20_000])
+def test_truncated_weights_are_refused(folder, kept):
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:kept])
+    message = refusal(folder)
+    assert "model.safetensors is truncated or corrupt" in message
+    assert "Copy the folder again" in message
+
+
+def test_truncated_weights_in_the_cache_name_what_to_delete(tmp_path, folder, use_cache):
+    from tests.hub_cache import lay_out
+
+    snapshot = lay_out(folder, "owner/name", tmp_path / "hub")
+    blob = (snapshot / "model.safetensors").resolve()
+    blob.write_bytes(blob.read_bytes()[:-100])
+    use_cache(tmp_path / "hub")
+    assert f"Delete {tmp_path / 'hub' / 'models--owner--name'} and load again" in refusal("owner/name")
+
+
+def test_corrupt_header_is_refused(folder):
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes().replace(b'"dtype"', b'"dtyqe"', 1))
+    assert "truncated or corrupt" in refusal(folder)
+
+
+def test_pointer_of_git_lfs_is_recognised(folder):
+    (folder / "model.safetensors").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n")
+    assert "git-lfs pointer without its content" in refusal(folder)
+
+
+def test_missing_tensor_is_named(folder):
+    resave(folder, lambda tensors: tensors.pop("model.layers.1.self_attn.v_proj.weight"))
+    assert "they lack 1 tensors (model.layers.1.self_attn.v_proj.weight)" in refusal(folder)
+
+
+def test_untied_head_that_is_missing_is_named(folder):
+    resave(folder, lambda tensors: tensors.pop("lm_head.weight"))
+    assert "they lack 1 tensors (lm_head.weight)" in refusal(folder)
+
+
+@pytest.mark.parametrize(
+    ("lie", "tensor"), [({"num_key_value_heads": 4}, "k_proj"), ({"hidden_size": 64, "head_dim": 12}, "48")]
+)
+def test_configuration_that_lies_about_its_sizes_is_refused(folder, lie, tensor):
+    content = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(content | lie))
+    message = refusal(folder)
+    assert "tensors have another shape than config.json says" in message
+    assert tensor in message
+
+
+def test_folder_without_weights_is_refused(folder):
+    (folder / "model.safetensors").unlink()
+    assert "there is no model.safetensors" in refusal(folder)
+
+
+@pytest.fixture
+def sharded(folder):
+    (folder / "model.safetensors").unlink()
+    tiny_model("llama").module.save_pretrained(folder, max_shard_size="100KB")
+    return folder
+
+
+def test_missing_shard_is_named(sharded):
+    shard = sorted(sharded.glob("model-*.safetensors"))[1]
+    shard.unlink()
+    assert f"model.safetensors.index.json names {shard.name}, which is not there" in refusal(sharded)
+
+
+def test_index_that_leads_out_of_the_folder_is_refused(sharded):
+    path = sharded / "model.safetensors.index.json"
+    content = json.loads(path.read_text())
+    name = next(iter(content["weight_map"]))
+    outside = sharded.parent / "outside.safetensors"
+    shutil.copyfile(sharded / content["weight_map"][name], outside)
+    content["weight_map"][name] = "../outside.safetensors"
+    path.write_text(json.dumps(content))
+    assert "names ../outside.safetensors, which is not there" in refusal(sharded)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"weight_map": []}', '{"weight_map": {}}', '{"weight_map": {"a": []}}'])
+def test_broken_index_is_refused(sharded, text):
+    (sharded / "model.safetensors.index.json").write_text(text)
+    assert "model.safetensors.index.json" in refusal(sharded)
+
+
+def test_pickled_weights_are_read_only_when_insisted_on(folder):
+    (folder / "model.safetensors").unlink()
+    torch.save(tiny_model("llama").module.state_dict(), folder / "pytorch_model.bin")
+    message = refusal(folder)
+    assert "they are pickled (pytorch_model.bin)" in message
+    assert "allow_pickle=True" in message
+    model = load(folder, allow_pickle=True)
+    with torch.no_grad():
+        assert torch.equal(model.module(IDS).logits, tiny_model("llama").module(IDS).logits)
+
+
+# --- tokenizers -------------------------------------------------------------------------------------------------------
+
+
+def test_missing_tokenizer_can_be_handed_over(folder, word_tokenizer, tiny_folders):
+    for path in folder.glob("tokenizer*"):
+        path.unlink()
+    assert refusal(folder) == (
+        f"the tokenizer of {folder}: there is none beside the weights\n"
+        "  Pass tokenizer= (an object, a folder or a hub id), or copy tokenizer.json beside config.json."
+    )
+    assert load(folder, tokenizer=word_tokenizer, check=False).tokenizer is word_tokenizer
+    assert load(folder, tokenizer=str(tiny_folders["phi"]), check=False).tokenizer("w7")["input_ids"] == [7]
+
+
+@pytest.mark.parametrize("text", ["{", "{}", '{"version": "1.0", "model": {"type": "unheard of"}}'])
+def test_broken_tokenizer_is_refused(folder, text):
+    (folder / "tokenizer.json").write_text(text)
+    assert f"the tokenizer of {folder}: it cannot be read" in refusal(folder)
+
+
+def test_tokenizer_with_more_tokens_than_embeddings_is_refused(folder):
+    fresh_model("llama", vocab_size=50).module.save_pretrained(folder)
+    assert "it has 101 tokens, and the model embeds 50" in refusal(folder)
+
+
+# --- memory and precision ---------------------------------------------------------------------------------------------
+
+
+def test_model_that_does_not_fit_is_refused_by_its_configuration_alone(tmp_path):
+    sizes = {"hidden_size": 16384, "intermediate_size": 53248, "num_hidden_layers": 126, "vocab_size": 128256,
+             "num_attention_heads": 128, "num_key_value_heads": 8, "head_dim": 128}  # fmt: skip
+    message = refusal(configured(tmp_path, **sizes), device="cpu")
+    assert "a llama model of 405,853,388,800 parameters in float32: its weights take 1623.4 GB, and " in message
+    assert " GB are free (cpu)" in message
+
+
+def test_precision_that_would_fit_is_suggested():
+    n_parameters = int(available_bytes(torch.device("cpu")) / 3)
+    with pytest.raises(ModelError, match=r"Load it with dtype='bfloat16'\."):
+        choose_placement(tiny_config("llama"), n_parameters, device="cpu")
+    assert choose_placement(tiny_config("llama"), n_parameters, device="cpu", dtype="bfloat16").dtype == "bfloat16"
+
+
+def test_free_memory_is_what_the_system_says():
+    free = psutil.virtual_memory().available
+    assert 0 < available_bytes(torch.device("cpu")) <= 1.05 * free
+
+
+def test_memory_limit_of_a_container_counts(tmp_path, monkeypatch):
+    from interp import placement
+
+    (tmp_path / "memory.max").write_text("1000000\n")
+    (tmp_path / "memory.current").write_text("700000\n")
+    (tmp_path / "memory.stat").write_text("anon 1\nactive_file 5\ninactive_file 200000\n")
+    monkeypatch.setattr(placement, "CONTAINER", tmp_path)
+    assert available_bytes(torch.device("cpu")) == 500_000
+    (tmp_path / "memory.max").write_text("max\n")
+    assert available_bytes(torch.device("cpu")) > 1_000_000
+
+
+@pytest.mark.parametrize("family", ["gpt_neox", "phi", "llama", "mistral"])
+def test_parameters_counted_from_the_configuration_are_those_of_the_model(family):
+    model = tiny_model(family).module
+    assert count_parameters(model.config) == sum(p.numel() for p in model.parameters())
+
+
+def test_phi_in_float16_is_refused_with_the_reason(tiny_folders):
+    assert refusal(tiny_folders["phi"], dtype="float16") == (
+        "a Phi model in float16: its attention overflows there: products of queries and keys exceed 65504, the "
+        "largest float16, and become infinite\n  Use float32, or bfloat16 where memory is short."
+    )
+
+
+def test_unknown_precision_names_the_nearest(tiny_folders):
+    assert "Did you mean float16 or bfloat16 or float64?" in refusal(tiny_folders["phi"], UsageError, dtype="float1")
+
+
+@pytest.mark.parametrize("device", ["toaster", "cuda:99", "meta", "cpu:x"])
+def test_device_that_is_not_there_is_refused(tiny_folders, device):
+    assert "Use cpu, cuda, cuda:1 ... or mps." in refusal(tiny_folders["phi"], UsageError, device=device)
+
+
+def test_device_and_device_map_together_are_refused(tiny_folders):
+    message = refusal(tiny_folders["phi"], UsageError, device="cpu", device_map="auto")
+    assert "both say where the model is to be" in message
+
+
+def test_hazards_are_told_for_the_short_precisions_alone():
+    told = {dtype for dtype in DTYPES if precision_hazard(dtype)}
+    assert told == {"bfloat16", "float16"}
+    assert "65504" in str(precision_hazard("float16"))

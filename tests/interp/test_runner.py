@@ -1,0 +1,108 @@
+"""A whole run on the shipped tunnel and on texts: one pass, a record that repeats, refusals in words."""
+
+import json
+
+import numpy as np
+import pytest
+
+import interp
+from interp.errors import PromptError, UsageError
+from interp.record import open_run
+from interp.runner import run
+from interp.spec import RunSpec
+
+FAST = {"manifold": {"n_permutations": 50, "n_null": 10}}
+
+
+@pytest.fixture(scope="module")
+def tunnel():
+    return interp.load("tunnel:bijection-gpt-neox")
+
+
+@pytest.fixture(scope="module")
+def record(tunnel, tmp_path_factory):
+    return run(tunnel, settings=FAST, n_pool=60, out=tmp_path_factory.mktemp("runs"), quiet=True)
+
+
+def test_a_run_leaves_a_record_and_a_page(record):
+    assert record.path.parent.name.startswith("runs")
+    assert record.path.name.startswith("tunnel-bijection-gpt-neox-")
+    assert {p.name for p in record.path.iterdir()} >= {"run.json", "report.html", "tables"}
+    assert "<html" in (record.path / "report.html").read_text()
+
+
+def test_the_record_says_everything_that_was_asked_and_found(record):
+    read = open_run(record.path)
+    assert read.model["fingerprint"] and read.model["family"] == "gpt_neox"
+    assert read.prompts["n"] == 60 and read.prompts["unit"] == "sequence" and len(read.prompts["hash"]) == 64
+    assert {c["name"] for c in read.selfcheck} >= {"eager", "output", "projections", "restored"}
+    assert all(c["passed"] for c in read.selfcheck)
+    assert {"load", "capture", "probe manifold"} <= set(read.timings)
+    assert read.environment["packages"]["torch"]
+    share = read.findings["manifold"]["pc1_plus_pc2_share"]
+    assert 0 < share.value < 1 and share.interval[0] < share.value < share.interval[1] and share.n == 60
+
+
+def test_a_run_repeats_from_its_record_to_the_last_digit(record, tunnel):
+    spec = RunSpec.from_json(open_run(record.path).spec)
+    again = run(tunnel, probes=list(spec.probes), settings=spec.probes, n_pool=spec.n_pool, seed=spec.seed,
+                out=None, quiet=True)  # fmt: skip
+    assert again.spec_hash == record.spec_hash
+    for name, scalar in record.findings["manifold"].scalars.items():
+        np.testing.assert_equal(again.findings["manifold"][name].value, scalar.value)
+        np.testing.assert_equal(again.findings["manifold"][name].interval, scalar.interval)
+
+
+def test_the_recorded_command_names_the_run(record):
+    command = json.loads((record.path / "run.json").read_text())["spec"]["command"]
+    assert command.startswith("interp run --model tunnel:bijection-gpt-neox --probe manifold")
+    assert "--n-pool 60" in command and "--set manifold.n_null=10" in command
+
+
+def test_one_forward_pass_a_prompt_serves_the_run(tunnel):
+    read = []
+    handle = tunnel.module.register_forward_pre_hook(
+        lambda module, args, kwargs: read.append(len(kwargs["input_ids"])), with_kwargs=True
+    )
+    run(tunnel, settings=FAST, n_pool=60, out=None, quiet=True)
+    handle.remove()
+    assert sum(read) == 60
+
+
+def test_texts_on_a_tunnel_are_refused_in_words(tunnel):
+    with pytest.raises(UsageError, match="a wind tunnel has no text"):
+        run(tunnel, prompts="mixed", out=None, quiet=True)
+
+
+def test_a_tunnels_sequences_on_a_text_model_are_refused_in_words(tunnel, tiny_text_model):
+    from interp.tunnel_prompts import sampled_prompts
+
+    with pytest.raises(UsageError, match="mean nothing to a language model"):
+        run(tiny_text_model, prompts=sampled_prompts(tunnel.task, 5), out=None, quiet=True)
+
+
+def test_a_text_run_draws_after_one_capture_over_the_pool(tiny_text_model):
+    record = run(tiny_text_model, settings=FAST, prompts="mixed", n_pool=120, per_quintile=10, window=12, out=None,
+                 quiet=True)  # fmt: skip
+    assert record.prompts["n"] == 120 and record.prompts["window"] == 12
+    assert record.prompts["draw"] == {"per_quintile": 10, "n_drawn": 50, "note": ""}
+    found = record.findings["manifold"]
+    assert found["pc1_plus_pc2_share"].n == 50
+    assert found["entropy_correlation_pool"].n == 120
+
+
+def test_a_single_prompt_and_identical_prompts_are_refused_in_words(tiny_text_model):
+    with pytest.raises(PromptError):
+        run(tiny_text_model, prompts=["only one text"], out=None, quiet=True)
+    with pytest.raises(PromptError, match="same"):
+        run(tiny_text_model, prompts=["the same text"] * 30, out=None, quiet=True)
+
+
+def test_a_prompt_longer_than_the_model_is_refused_with_both_lengths(tiny_text_model):
+    with pytest.raises(PromptError, match=str(tiny_text_model.info.max_positions)):
+        run(tiny_text_model, prompts=["word " * 5000, "another text"], out=None, quiet=True)
+
+
+def test_no_probe_is_wrong_use(tunnel):
+    with pytest.raises(UsageError, match="no probe"):
+        run(tunnel, probes=[], out=None, quiet=True)

@@ -1,0 +1,178 @@
+"""Texts as token ids with real tokenizers: the first token, the window, and what is refused."""
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+from interp.errors import PromptError
+from interp.prompt import Prompt, PromptSet
+from interp.tokens import tokenise
+
+SHARED = Path(__file__).parents[3] / "shared"
+WITH_BOS = ("tokenizers/mistral-v0.1", "models/stories260K")
+WITHOUT_BOS = ("tokenizers/pythia-gpt-neox-20b", "tokenizers/phi-2")
+EVERY = (*WITH_BOS, *WITHOUT_BOS)
+
+TEXTS = [
+    "The",
+    "The cat sat on the mat, and the dog lay down beside it because the",
+    "    if x:\n        return y\n    else:\n        return the",
+    "Für Élise, 漢字 and\tso on and",
+]
+
+
+@cache
+def loaded(folder):
+    if not (SHARED / folder).is_dir():
+        pytest.skip(f"the real tokenizer shared/{folder} is not on this machine")
+    return AutoTokenizer.from_pretrained(SHARED / folder)
+
+
+def text_set(*texts):
+    return PromptSet("some", [Prompt(text=t) for t in texts])
+
+
+def word_tokenizer(template=None, words=("<s>", "</s>", "<unk>", "a", "b", "c")):
+    """A tokenizer of whole words with the template of its own that is asked for."""
+    inner = Tokenizer(models.WordLevel({w: i for i, w in enumerate(words)}, unk_token="<unk>"))
+    inner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    if template is not None:
+        inner.post_processor = processors.TemplateProcessing(single=template, special_tokens=[("<s>", 0), ("</s>", 1)])
+    return PreTrainedTokenizerFast(tokenizer_object=inner, bos_token="<s>", eos_token="</s>", unk_token="<unk>")
+
+
+@pytest.mark.parametrize("folder", EVERY)
+def test_ids_without_a_window_are_the_tokenizers_own(folder):
+    tokenizer = loaded(folder)
+    tokens = tokenise(text_set(*TEXTS), tokenizer, window=None, max_positions=None)
+    assert [ids.tolist() for ids in tokens.ids] == [tokenizer(text)["input_ids"] for text in TEXTS]
+    assert tokens.lengths.tolist() == [len(tokenizer(text)["input_ids"]) for text in TEXTS]
+    assert (tokens.n_truncated, tokens.n_dropped, tokens.window, tokens.notes) == (0, 0, None, ())
+    assert all(ids.dtype == np.int64 for ids in tokens.ids)
+
+
+@pytest.mark.parametrize("folder, has_bos", [*((f, True) for f in WITH_BOS), *((f, False) for f in WITHOUT_BOS)])
+def test_a_beginning_of_text_token_stands_where_the_tokenizer_puts_one(folder, has_bos):
+    tokenizer = loaded(folder)
+    tokens = tokenise(text_set(*TEXTS), tokenizer, window=4, max_positions=None)
+    assert tokens.has_bos is has_bos
+    assert {int(ids[0]) == tokenizer.bos_token_id for ids in tokens.ids} == {has_bos}
+
+
+@pytest.mark.parametrize("folder", EVERY)
+@pytest.mark.parametrize("window", [2, 5, 8, 1000])
+def test_a_window_keeps_the_last_tokens_and_the_first_special_one(folder, window):
+    tokenizer = loaded(folder)
+    tokens = tokenise(text_set(*TEXTS), tokenizer, window=window, max_positions=None)
+    n_dropped = []
+    for text, ids in zip(TEXTS, tokens.ids, strict=True):
+        whole = tokenizer(text)["input_ids"]
+        front = whole[:1] if folder in WITH_BOS else []
+        kept = whole[len(front) :][-(window - len(front)) :]
+        assert ids.tolist() == front + kept
+        n_dropped.append(len(whole) - len(ids))
+    assert tokens.n_dropped == sum(n_dropped)
+    assert tokens.n_truncated == sum(n > 0 for n in n_dropped)
+    assert tokens.window == window
+
+
+@settings(max_examples=60, deadline=None)
+@given(text=st.text(st.characters(blacklist_categories=["Cs", "Cc"]), min_size=1, max_size=40).filter(str.strip),
+       window=st.integers(2, 12))  # fmt: skip
+def test_a_window_is_the_end_of_what_would_be_read_without_it(text, window):
+    for folder in EVERY:
+        whole = tokenise(text_set(text), loaded(folder), window=None, max_positions=None)
+        short = tokenise(text_set(text), loaded(folder), window=window, max_positions=None)
+        n = len(short.ids[0]) - short.has_bos
+        assert len(short.ids[0]) == min(window, len(whole.ids[0]))
+        assert short.ids[0][-n:].tolist() == whole.ids[0][-n:].tolist()
+        assert short.n_dropped == len(whole.ids[0]) - len(short.ids[0])
+
+
+def test_a_window_without_room_for_the_text_is_refused():
+    prompts = text_set("a b c")
+    with pytest.raises(PromptError, match="Take at least 2"):
+        tokenise(prompts, word_tokenizer("<s> $A"), window=1, max_positions=None)
+    assert tokenise(prompts, word_tokenizer(), window=1, max_positions=None).ids[0].tolist() == [5]
+
+
+def test_a_closing_token_is_left_off_and_said():
+    tokens = tokenise(text_set("a b", "c"), word_tokenizer("<s> $A </s>"), window=None, max_positions=None)
+    assert [ids.tolist() for ids in tokens.ids] == [[0, 3, 4], [0, 5]]
+    assert tokens.notes == ("the tokenizer's closing </s> is left off: texts are read at their own last token",)
+
+
+def test_a_text_that_brings_its_own_first_token_is_said_to_have_two():
+    tokens = tokenise(text_set("<s> <s> a", "b"), word_tokenizer("<s> $A"), window=None, max_positions=None)
+    assert [ids.tolist() for ids in tokens.ids] == [[0, 0, 0, 3], [0, 4]]
+    assert tokens.notes == ("1 texts already begin with what the tokenizer puts in front: it stands there twice",)
+
+
+def test_characters_outside_the_vocabulary_are_said():
+    tokens = tokenise(text_set("a z", "b", "z z"), word_tokenizer(), window=None, max_positions=None)
+    assert tokens.notes == ("2 texts hold characters that this vocabulary lacks: they are read as <unk>",)
+
+
+def test_a_prompt_longer_than_the_model_is_refused_with_both_lengths():
+    prompts = text_set("a", "a b c a b", "a b c a")
+    with pytest.raises(PromptError) as caught:
+        tokenise(prompts, word_tokenizer("<s> $A"), window=None, max_positions=4)
+    assert str(caught.value) == (
+        "prompt 2 of 'some': it has 6 tokens and the model reads at most 4; 2 prompts are too long\n"
+        "  Shorten it, or take `--window 4` (the last tokens of each text)."
+    )
+    assert tokenise(prompts, word_tokenizer("<s> $A"), window=4, max_positions=4).lengths.tolist() == [2, 4, 4]
+    assert tokenise(prompts, word_tokenizer("<s> $A"), window=None, max_positions=6).lengths.tolist() == [2, 6, 5]
+
+
+def test_a_long_text_leaves_no_line_of_the_tokenizer_on_the_terminal(capfd):
+    tokenise(text_set("word " * 3000 + "the"), loaded("models/stories260K"), window=16, max_positions=512)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_text_without_a_token_is_refused():
+    with pytest.raises(PromptError, match="prompt 2 of 'some': its text ' ' has no token"):
+        tokenise(text_set("a", " "), word_tokenizer("<s> $A"), window=None, max_positions=None)
+
+
+def test_texts_need_a_tokenizer():
+    with pytest.raises(PromptError, match="the model came without a tokenizer"):
+        tokenise(text_set("a"), None, window=None, max_positions=None)
+
+
+def test_token_ids_pass_through():
+    prompts = PromptSet("ids", [Prompt(token_ids=(3, 1, 2)), Prompt(token_ids=(0,))])
+    for tokenizer in (None, word_tokenizer("<s> $A")):
+        tokens = tokenise(prompts, tokenizer, window=None, max_positions=3)
+        assert [ids.tolist() for ids in tokens.ids] == [[3, 1, 2], [0]]
+        assert tokens.has_bos is False
+
+
+@pytest.mark.parametrize(
+    "ids, options, found",
+    [
+        ((3, 6), {}, "it holds the token id 6; the vocabulary's are 0 to 5"),
+        ((3, 6), {"vocab_size": 6}, "it holds the token id 6; the vocabulary's are 0 to 5"),
+        ((3, -1), {}, "it holds the token id -1"),
+        ((), {}, "it holds no token"),
+        ((1, 2, 3), {"max_positions": 2}, "it has 3 tokens and the model reads at most 2"),
+        ((1, 2, 3), {"window": 2}, "its prompts are token ids"),
+    ],
+)
+def test_token_ids_that_cannot_be_read_are_refused(ids, options, found):
+    prompts = PromptSet("ids", [Prompt(token_ids=ids)])
+    with pytest.raises(PromptError, match=found):
+        tokenise(prompts, word_tokenizer(), **{"window": None, "max_positions": None, **options})
+
+
+def test_the_models_vocabulary_counts_where_it_is_given():
+    prompts = PromptSet("ids", [Prompt(token_ids=(6,))])
+    assert tokenise(prompts, word_tokenizer(), window=None, max_positions=None, vocab_size=7).ids[0].tolist() == [6]
+    with pytest.raises(PromptError, match="the token id 5; the vocabulary's are 0 to 4"):
+        tokenise(text_set("a c"), word_tokenizer(), window=None, max_positions=None, vocab_size=5)

@@ -1,0 +1,42 @@
+"""An installed probe for the pages, and one headless browser for the session."""
+
+import shutil
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from interp import registry
+
+CHROMIUM_FLAGS = (
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def installed_probe(tmp_path_factory, monkeypatch) -> Iterator[None]:
+    """The probe `pictures`, found by its entry point as any third party's would be."""
+    site = tmp_path_factory.mktemp("site")
+    info = site / "pictures-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: pictures\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[interp.probes]\npictures = tests.reports.pictures:Pictures\n")
+    monkeypatch.setattr(sys, "path", [str(site), *sys.path])
+    registry.entries.cache_clear()
+    yield
+    registry.entries.cache_clear()
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    """A running headless Chromium; skipped where there is none."""
+    executable = shutil.which("chromium") or shutil.which("chromium-browser")
+    if executable is None:
+        pytest.skip("no Chromium on this machine: pages are not looked at")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=executable, args=list(CHROMIUM_FLAGS))
+        yield browser
+        browser.close()

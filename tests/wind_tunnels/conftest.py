@@ -1,0 +1,22 @@
+"""What the tests of the wind tunnels share."""
+
+import jaxtyping
+import pytest
+import torch
+
+
+@pytest.fixture(autouse=True, scope="session")
+def one_thread():
+    """Sums are taken in one order, so that equal means equal."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def without_type_checks():
+    """The tests check every annotation; a user has no such checks, and meets the errors of the constructors."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)

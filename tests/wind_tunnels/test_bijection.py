@@ -1,0 +1,176 @@
+"""The bijection task against enumeration of every bijection, and its symmetries."""
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from interp.errors import UsageError
+from interp.tunnel import Sequences
+from wind_tunnels.bijection import Bijection
+
+
+def enumerated_posterior(task: Bijection, sequences: Sequences) -> np.ndarray:
+    """Count, of all V! bijections that agree with the pairs in the tokens before, how many give each answer."""
+    first_value = task.V if task.layout == "sepvocab" else 0
+    every = list(permutations(range(task.V)))
+    posterior = np.zeros(sequences.posterior.shape)
+    for row, tokens in enumerate(sequences.tokens.tolist()):
+        for index, position in enumerate(sequences.scored.tolist()):
+            pairs = [(tokens[i], tokens[i + 1] - first_value) for i in range(0, position, 2)]
+            agreeing = [b for b in every if all(b[key] == value for key, value in pairs)]
+            for bijection in agreeing:
+                posterior[row, index, bijection[tokens[position]]] += 1 / len(agreeing)
+    return posterior
+
+
+SMALLEST = [
+    Bijection(V=2, L=2, replacement=False),
+    Bijection(V=4, L=4, replacement=False),
+    Bijection(V=3, L=6, replacement=True),
+    Bijection(V=5, L=7, replacement=True),
+    Bijection(V=4, L=5, replacement=True, key_pool=2),
+    Bijection(V=4, L=4, replacement=False, layout="paired"),
+    Bijection(V=4, L=6, replacement=True, layout="paired"),
+]
+
+
+@pytest.mark.parametrize("task", SMALLEST, ids=str)
+def test_posterior_equals_enumeration_of_all_bijections(task):
+    sequences = task.sample(np.random.default_rng(0), 60)
+    np.testing.assert_allclose(sequences.posterior, enumerated_posterior(task, sequences), atol=1e-14)
+
+
+@pytest.mark.parametrize("task", SMALLEST, ids=str)
+def test_targets_are_the_values_that_follow_in_the_tokens(task):
+    sequences = task.sample(np.random.default_rng(1), 50)
+    shown = sequences.scored[sequences.scored + 1 < task.n_positions]
+    np.testing.assert_array_equal(sequences.targets[:, : len(shown)][:, : task.L], sequences.tokens[:, shown + 1])
+
+
+def test_without_replacement_entropy_is_log2_of_what_is_left():
+    sequences = Bijection(V=20, L=19, replacement=False).sample(np.random.default_rng(0), 5)
+    expected = np.log2([20 - k for k in range(19)])
+    np.testing.assert_allclose(sequences.columns["bayes_entropy_bits"], np.tile(expected, (5, 1)), atol=1e-12)
+    assert expected[0] == pytest.approx(4.3219, abs=1e-4)
+    assert expected[-1] == 1.0
+
+
+def test_with_replacement_entropy_is_a_sawtooth():
+    task = Bijection(V=8, L=5)
+    keys, values = np.array([[3, 3, 1, 3, 1]]), np.array([[7, 7, 0, 7, 0]])
+    columns = task.encode(keys, values).columns
+    np.testing.assert_allclose(columns["bayes_entropy_bits"], [[3.0, 0.0, np.log2(7), 0.0, 0.0]], atol=1e-12)
+    np.testing.assert_array_equal(columns["is_repeat"], [[False, True, False, True, True]])
+    np.testing.assert_array_equal(columns["n_distinct"], [[0, 1, 1, 2, 2]])
+    np.testing.assert_array_equal(columns["evidence"], [[0, 1, 2, 3, 4]])
+
+
+def test_sepvocab_layout_shows_values_after_their_keys_from_the_second_half_of_the_vocabulary():
+    sequences = Bijection(V=5, L=3, replacement=False).encode(np.array([[4, 0, 2]]), np.array([[1, 3, 0]]))
+    assert sequences.tokens.tolist() == [[4, 6, 0, 8, 2]]
+    assert sequences.scored.tolist() == [0, 2, 4]
+    assert sequences.targets.tolist() == [[6, 8, 5]]
+    assert sequences.slice_ids.tolist() == [5, 6, 7, 8, 9]
+
+
+def test_paired_layout_ends_in_a_query_whose_answer_is_known_and_not_shown():
+    task = Bijection(V=5, L=3, replacement=False, layout="paired")
+    sequences = task.encode(np.array([[4, 0, 2, 0]]), np.array([[1, 3, 0, 3]]))
+    assert sequences.tokens.tolist() == [[4, 1, 0, 3, 2, 0, 0]]
+    assert sequences.scored.tolist() == [0, 2, 4, 6]
+    assert sequences.targets.tolist() == [[1, 3, 0, 3]]
+    assert sequences.columns["bayes_entropy_bits"][0, -1] == 0.0
+    drawn = task.sample(np.random.default_rng(0), 200)
+    assert (drawn.tokens[:, -1:] == drawn.tokens[:, 0:-1:2]).any(axis=1).all()
+
+
+@given(st.permutations(range(6)), st.booleans(), st.integers(0, 2**32 - 1))
+@settings(max_examples=40, deadline=None)
+def test_relabelling_values_permutes_the_posterior_and_relabelling_keys_leaves_it(labels, replacement, seed):
+    task = Bijection(V=6, L=6, replacement=replacement)
+    keys, values = task._draw(np.random.default_rng(seed), 8)
+    labels = np.array(labels)
+    plain = task.encode(keys, values)
+    other_values = task.encode(keys, labels[values])
+    np.testing.assert_allclose(other_values.posterior[..., labels], plain.posterior, atol=1e-15)
+    np.testing.assert_allclose(task.encode(labels[keys], values).posterior, plain.posterior, atol=1e-15)
+
+
+def test_every_bijection_is_drawn_equally_often():
+    sequences = Bijection(V=3, L=3, replacement=False).sample(np.random.default_rng(0), 12_000)
+    answer_of = np.zeros((12_000, 3), dtype=int)
+    np.put_along_axis(answer_of, sequences.tokens[:, 0::2], sequences.targets - 3, axis=1)
+    counts = np.unique(answer_of, axis=0, return_counts=True)[1]
+    assert len(counts) == 6
+    assert np.abs(counts - 2000).max() < 5 * np.sqrt(2000 * 5 / 6)
+
+
+def test_keys_with_replacement_are_uniform_and_a_pool_bounds_how_many_differ():
+    keys = Bijection(V=5, L=8).sample(np.random.default_rng(0), 5000).tokens[:, 0::2]
+    frequency = np.bincount(keys.ravel(), minlength=5) / keys.size
+    assert np.abs(frequency - 0.2).max() < 5 * np.sqrt(0.2 * 0.8 / keys.size)
+    pooled = Bijection(V=5, L=8, key_pool=2).sample(np.random.default_rng(0), 500).tokens[:, 0::2]
+    assert max(len(set(row)) for row in pooled.tolist()) == 2
+    assert set(pooled.ravel().tolist()) == set(range(5))
+
+
+def test_orbits_are_relabellings_with_every_answer_equally_often():
+    sequences = Bijection(V=6, L=4, replacement=False).sample_orbits(np.random.default_rng(0), 30, 6)
+    tokens = sequences.tokens.reshape(5, 6, -1)
+    assert (tokens[:, :, 0::2] == tokens[:, :1, 0::2]).all()
+    answers = np.sort(sequences.targets.reshape(5, 6, -1), axis=1)
+    assert (answers == np.arange(6, 12)[None, :, None]).all()
+
+
+def test_orbits_never_hold_a_sequence_twice_and_fill_the_batch():
+    sequences = Bijection(V=4, L=6).sample_orbits(np.random.default_rng(0), 10, 20)
+    assert len(sequences) == 10
+    assert len(np.unique(sequences.tokens[:4], axis=0)) == 4
+
+
+def test_curriculum_ends_in_the_task_itself():
+    stages = Bijection(V=6, L=8).curriculum()
+    assert [stage.key_pool for stage in stages] == [3, 4, 5, None]
+    assert stages[-1] == Bijection(V=6, L=8)
+    without = Bijection(V=6, L=6, replacement=False)
+    assert without.curriculum() == (without,)
+
+
+def test_same_seed_gives_the_same_sequences():
+    first, second = (Bijection().sample(np.random.default_rng(7), 5) for _ in range(2))
+    np.testing.assert_array_equal(first.tokens, second.tokens)
+    assert not np.array_equal(first.tokens, Bijection().sample(np.random.default_rng(8), 5).tokens)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "words"),
+    [
+        ({"V": 1}, "V = 1: one symbol leaves nothing to infer"),
+        ({"L": 0}, "L = 0: there is no pair to predict"),
+        ({"V": 5, "L": 6, "replacement": False}, "L = 6 distinct keys out of 5"),
+        ({"V": 5, "L": 4, "replacement": False, "key_pool": 3}, "L = 4 distinct keys out of 3"),
+        ({"key_pool": 11}, "key_pool = 11 of V = 10 keys"),
+    ],
+)
+def test_impossible_sizes_are_refused_in_words(sizes, words):
+    with pytest.raises(UsageError) as refusal:
+        Bijection(**sizes)
+    assert words in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ({"layout": "with SEP"}, "there is no layout 'with SEP'"),
+        ({"V": "ten"}, "not whole numbers and a boolean: {'V': 'ten'}"),
+        ({"L": 2.5}, "not whole numbers and a boolean: {'L': 2.5}"),
+        ({"replacement": 1}, "not whole numbers and a boolean: 1"),
+    ],
+)
+def test_parameters_of_another_kind_are_refused_in_words(parameters, words, without_type_checks):
+    with pytest.raises(UsageError) as refusal:
+        Bijection(**parameters)
+    assert words in str(refusal.value)

@@ -1,0 +1,200 @@
+"""Cards, the shipped checkpoints that have to meet them, and rebuilding."""
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from interp.errors import ModelError
+from interp.tunnel import CARD_FORMAT, CARD_NAME, Figure, TunnelCard, make_task, read_card, write_card
+from wind_tunnels.bijection import Bijection
+from wind_tunnels.cards import Rebuild, assess, load_weights, rebuild, save
+from wind_tunnels.conformance import check_task
+from wind_tunnels.networks import Network, n_parameters, predict
+from wind_tunnels.training import Recipe, train
+
+SHIPPED = sorted(card.parent for card in Bijection.checkpoints.glob(f"*/{CARD_NAME}"))
+TASK = Bijection(V=4, L=5)
+NETWORK = Network(n_layers=1, n_heads=2, d_model=16)
+RECIPE = Recipe(n_steps=5, batch=8, n_copies=4, n_warmup=2)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """A finished training, too short to be any good."""
+    folder = tmp_path_factory.mktemp("tunnel")
+    save(train(TASK, NETWORK, RECIPE), TASK, NETWORK, RECIPE, folder=folder, limits={"kl_bits": 5.0})
+    return folder
+
+
+def test_a_checkpoint_is_shipped():
+    assert "bijection-gpt-neox" in {path.name for path in SHIPPED}
+
+
+@pytest.mark.parametrize("shipped", SHIPPED, ids=lambda path: path.name)
+def test_shipped_checkpoint_meets_its_card_on_fresh_sequences(shipped):
+    card = read_card(shipped)
+    task = make_task(Bijection, card.parameters)
+    model = AutoModelForCausalLM.from_pretrained(shipped)  # plainly, as anybody would
+    assert {p.dtype for p in model.parameters()} == {torch.float32}
+    found = assess(model.eval(), task, n=2500, seed=card.eval_seed + 1)
+    for name, figure in card.figures.items():
+        assert figure.is_met
+        assert figure.limit is None or found.figures[name].value <= figure.limit
+        assert found.figures[name].value == pytest.approx(figure.value, rel=0.25, abs=1e-4), name
+    assert sum(p.stat().st_size for p in shipped.iterdir()) < 1e6
+    assert n_parameters(model) == card.n_parameters
+    assert shipped.name == card.name
+
+
+def test_shipped_bijection_is_the_task_and_as_close_as_promised():
+    card = read_card(Bijection.checkpoints / "bijection-gpt-neox")
+    assert make_task(Bijection, card.parameters) == Bijection(V=10, L=12, replacement=True)
+    assert card.recipe["target"] == "labels"
+    assert card.figures["kl_bits"].limit == 0.01 and card.figures["mae_per_sequence_bits"].limit == 0.02
+    assert card.figures["kl_bits"].high < 0.005
+    assert card.core_seconds < 60
+
+
+def test_shipped_bijection_predicts_relabelled_values_as_relabelled():
+    """Nothing in the network favours one value over another by more than it is wrong anyway."""
+    model, task = load_weights(Bijection.checkpoints / "bijection-gpt-neox"), Bijection()
+    keys, values = task._draw(np.random.default_rng(5), 500)
+    labels = np.random.default_rng(6).permutation(10)
+    plain, relabelled = task.encode(keys, values), task.encode(keys, labels[values])
+    q = np.exp(predict(model, plain.tokens, plain.scored))[..., plain.slice_ids]
+    q_relabelled = np.exp(predict(model, relabelled.tokens, relabelled.scored))[..., plain.slice_ids[labels]]
+    assert 0.5 * np.abs(q - q_relabelled).sum(axis=-1).mean() < 0.03
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shipped", SHIPPED, ids=lambda path: path.name)
+def test_shipped_checkpoint_is_rebuilt_from_its_card(shipped, tmp_path):
+    assert rebuild(shipped, Bijection, tmp_path).failures == []
+
+
+def test_figures_of_a_checkpoint_are_those_of_its_task(folder):
+    check_task(make_task(Bijection, {**read_card(folder).parameters, "L": 3}), np.random.default_rng(0))
+    card = read_card(folder)
+    found = assess(load_weights(folder), make_task(Bijection, card.parameters), n=card.n_eval, seed=card.eval_seed)
+    assert found.figures["kl_bits"].value == pytest.approx(card.figures["kl_bits"].value, abs=1e-12)
+
+
+class Overheard(Bijection):
+    """The bijection task, with an ear for every pair that is shown."""
+
+    shown: ClassVar[list[np.ndarray]] = []
+
+    def encode(self, keys, values):
+        self.shown.append(np.concatenate([keys, values], axis=1))
+        return super().encode(keys, values)
+
+
+def test_evaluation_draws_other_sequences_than_training_even_at_the_same_seed():
+    task = Overheard(V=6, L=9)
+    recipe = dataclasses.replace(RECIPE, n_steps=1, batch=50, n_copies=1, curriculum="none", seed=3)
+    assess(train(task, NETWORK, recipe).model, task, n=50, seed=3)
+    trained, judged = ({tuple(row) for row in rows.tolist()} for rows in task.shown)
+    assert len(trained) == len(judged) == 50
+    assert not trained & judged
+
+
+def test_rebuilding_gives_the_same_weights_and_figures(folder, tmp_path):
+    result = rebuild(folder, Bijection, tmp_path / "again")
+    assert result.is_identical
+    assert result.failures == []
+    assert result.rebuilt.figures == result.shipped.figures
+
+
+def test_rebuild_that_comes_out_otherwise_is_reported(folder):
+    card = read_card(folder)
+
+    def with_kl(value: float, limit: float | None = 5.0) -> TunnelCard:
+        figure = dataclasses.replace(card.figures["kl_bits"], value=value, limit=limit)
+        return dataclasses.replace(card, figures={**card.figures, "kl_bits": figure})
+
+    assert Rebuild(with_kl(1.0), with_kl(1.9), is_identical=False).failures == []
+    assert "more than a factor 2 apart" in Rebuild(with_kl(1.0), with_kl(2.1), is_identical=False).failures[0]
+    assert "more than a factor 2 apart" in Rebuild(with_kl(1.0), with_kl(0.4), is_identical=False).failures[0]
+    assert "its limit 1.5" in Rebuild(with_kl(1.0, 1.5), with_kl(1.6), is_identical=False).failures[0]
+    assert Rebuild(with_kl(1.0, None), with_kl(9.0), is_identical=False).failures == []
+
+
+def test_card_read_is_the_card_written(folder, tmp_path):
+    card = read_card(folder)
+    write_card(card, tmp_path)
+    assert read_card(tmp_path) == card
+    assert card.figures["kl_bits"].limit == 5.0
+    assert (card.task, card.arch, card.step, card.seed) == ("bijection", "gpt-neox", 5, 0)
+
+
+def test_page_of_a_checkpoint_shows_its_figures_beside_the_no_skill_floor(folder):
+    page, card = (folder / "README.md").read_text(), read_card(folder)
+    assert f"{card.figures['kl_bits'].value:.5f} bits" in page
+    assert "| uniform |" in page and "| position |" in page
+
+
+def test_missing_card_is_told(tmp_path):
+    with pytest.raises(ModelError) as refusal:
+        read_card(tmp_path)
+    assert f"the tunnel in {tmp_path}: there is no tunnel.json" in str(refusal.value)
+
+
+def test_missing_weights_are_told(folder, tmp_path):
+    shutil.copy(folder / CARD_NAME, tmp_path)
+    with pytest.raises(ModelError) as refusal:
+        load_weights(tmp_path)
+    assert "there is no model.safetensors" in str(refusal.value)
+
+
+def changed(folder: Path, into: Path, **changes) -> Path:
+    content = json.loads((folder / CARD_NAME).read_text())
+    (into / CARD_NAME).write_text(json.dumps({**content, **changes}))
+    return into
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"format": CARD_FORMAT + 1}, f"its format is {CARD_FORMAT + 1}, and this version reads up to {CARD_FORMAT}"),
+        ({"format": "one"}, "it has no format number"),
+        ({"n_parameters": None}, "missing or of the wrong kind: ['n_parameters']"),
+        ({"seed": True}, "missing or of the wrong kind: ['seed']"),
+        ({"colour": "blue"}, "unknown: ['colour']"),
+        ({"figures": {"kl_bits": 3.0}}, "the figure 'kl_bits' is 3.0"),
+        (
+            {"figures": {"kl_bits": {"value": "low", "unit": "bits", "low": 0, "high": 1, "limit": None}}},
+            "the figure 'kl_bits' has no numbers in value, low, high",
+        ),
+    ],
+)
+def test_broken_card_is_told(folder, tmp_path, changes, words):
+    with pytest.raises(ModelError) as refusal:
+        read_card(changed(folder, tmp_path, **changes))
+    assert words in str(refusal.value)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "", "\x00\xff"])
+def test_card_that_is_no_card_is_told(tmp_path, text):
+    (tmp_path / CARD_NAME).write_text(text, encoding="latin-1")
+    with pytest.raises(ModelError):
+        read_card(tmp_path)
+
+
+def test_figures_that_are_not_finite_are_never_written(folder, tmp_path):
+    broken = dataclasses.replace(read_card(folder), figures={"kl_bits": Figure(float("nan"), "bits", 0.0, 1.0)})
+    with pytest.raises(ValueError, match="JSON compliant"):
+        write_card(broken, tmp_path)
+
+
+def test_unknown_parameter_of_a_task_is_told():
+    with pytest.raises(Exception) as refusal:
+        make_task(Bijection, {"v": 3})
+    assert "it has no such parameter" in str(refusal.value)
+    assert "V, L, replacement, layout, key_pool" in str(refusal.value)

@@ -1,0 +1,165 @@
+"""The measures against closed forms, hand calculation, and predictors whose faults are known."""
+
+import numpy as np
+import pytest
+
+from interp.tunnel import Sequences
+from wind_tunnels.bijection import Bijection
+from wind_tunnels.evaluation import Evaluation, evaluate, score
+
+WITHOUT = Bijection(V=20, L=19, replacement=False)
+WITH = Bijection(V=6, L=9)
+
+
+def log_of(q_in_slice: np.ndarray, sequences: Sequences, vocab_size: int, outside: float = 0.0) -> np.ndarray:
+    """Log-probabilities over the vocabulary: `q_in_slice` on the slice, `outside` spread over the rest."""
+    n_rest = vocab_size - len(sequences.slice_ids)
+    q = np.full((*q_in_slice.shape[:2], vocab_size), outside / n_rest)
+    q[..., sequences.slice_ids] = q_in_slice * (1 - outside)
+    with np.errstate(divide="ignore"):
+        return np.log(q)
+
+
+def judged(q_in_slice: np.ndarray, sequences: Sequences, vocab_size: int, outside: float = 0.0) -> Evaluation:
+    return evaluate(log_of(q_in_slice, sequences, vocab_size, outside), sequences, np.random.default_rng(0))
+
+
+def values(evaluation: Evaluation) -> dict[str, float]:
+    return {name: figure.value for name, figure in evaluation.figures.items()}
+
+
+def test_exact_predictor_has_no_error():
+    sequences = WITH.sample(np.random.default_rng(0), 300)
+    found = values(judged(sequences.posterior, sequences, WITH.vocab_size))
+    assert {name: round(value, 12) + 0.0 for name, value in found.items()} == dict.fromkeys(found, 0.0)
+
+
+def test_uniform_predictor_misses_the_entropy_of_the_papers_task_by_1_1073_bits():
+    sequences = WITHOUT.sample(np.random.default_rng(0), 50)
+    found = judged(np.full_like(sequences.posterior, 1 / 20), sequences, WITHOUT.vocab_size)
+    expected = np.mean([np.log2(20) - np.log2(20 - k) for k in range(19)])
+    assert expected == pytest.approx(1.1073, abs=5e-5)
+    for name in ("mae_per_sequence_bits", "mae_mean_first_bits", "kl_bits", "kl_slice_bits"):
+        assert found.figures[name].value == pytest.approx(expected, abs=1e-12)
+    uniform = dict(zip(found.baselines["predictor"], found.baselines["mae_per_sequence_bits"], strict=True))["uniform"]
+    assert uniform == pytest.approx(expected, abs=1e-12)
+
+
+def test_constant_entropy_misses_it_by_0_74_bits_and_position_alone_not_at_all():
+    sequences = WITHOUT.sample(np.random.default_rng(0), 4000)
+    table = judged(sequences.posterior, sequences, WITHOUT.vocab_size).baselines
+    mae = dict(zip(table["predictor"], table["mae_per_sequence_bits"], strict=True))
+    kl = dict(zip(table["predictor"], table["kl_bits"], strict=True))
+    assert mae["constant"] == pytest.approx(0.74, abs=0.005)
+    assert mae["position"] == pytest.approx(0.0, abs=1e-12)
+    assert kl["position"] == pytest.approx(1.1073, abs=0.02)  # the entropy is known from the position, the answer not
+
+
+def test_position_alone_does_not_give_the_entropy_with_replacement():
+    sequences = WITH.sample(np.random.default_rng(0), 2000)
+    table = judged(sequences.posterior, sequences, WITH.vocab_size).baselines
+    assert dict(zip(table["predictor"], table["mae_per_sequence_bits"], strict=True))["position"] > 0.3
+
+
+def hand_made() -> tuple[Sequences, np.ndarray]:
+    """Two sequences, one scored position, three answers of which the last is impossible, one token outside."""
+    sequences = Sequences(
+        tokens=np.array([[3], [3]]),
+        scored=np.array([0]),
+        targets=np.array([[0], [1]]),
+        posterior=np.array([[[0.5, 0.5, 0.0]], [[0.5, 0.5, 0.0]]]),
+        slice_ids=np.array([0, 1, 2]),
+        columns={name: np.ones((2, 1)) for name in ("position", "evidence", "bayes_entropy_bits")},
+        domain=np.array(["a", "a"]),
+    )
+    return sequences, np.array([[[0.4, 0.2, 0.2, 0.2]], [[0.5, 0.5, 0.0, 0.0]]])
+
+
+def test_scores_equal_hand_calculation():
+    sequences, q = hand_made()
+    with np.errstate(divide="ignore"):
+        found = {name: each[0, 0] for name, each in score(np.log(q), sequences).items()}
+    inside = np.array([0.5, 0.25, 0.25])
+    on_support = np.array([2 / 3, 1 / 3])
+    assert found["entropy_error_bits"] == pytest.approx(-(inside * np.log2(inside)).sum() - 1)
+    assert found["kl_bits"] == pytest.approx(0.5 * np.log2(0.5 / 0.4) + 0.5 * np.log2(0.5 / 0.2))
+    assert found["kl_slice_bits"] == pytest.approx(0.5 * np.log2(0.5 / 0.5) + 0.5 * np.log2(0.5 / 0.25))
+    assert found["reverse_kl_bits"] == pytest.approx((on_support * np.log2(on_support / 0.5)).sum())
+    assert found["nll_gap_bits"] == pytest.approx(-np.log2(0.4) - 1)
+    assert found["tvd"] == pytest.approx(0.5 * (0.1 + 0.3 + 0.2 + 0.2))
+    assert found["leaked_mass"] == pytest.approx(0.4)
+    assert found["outside_mass"] == pytest.approx(0.2)
+
+
+def test_mass_outside_the_slice_costs_kl_but_no_entropy():
+    sequences = WITH.sample(np.random.default_rng(0), 100)
+    found = values(judged(sequences.posterior, sequences, WITH.vocab_size, outside=0.1))
+    assert found["kl_bits"] == pytest.approx(-np.log2(0.9))
+    assert found["kl_slice_bits"] == pytest.approx(0.0, abs=1e-12)
+    assert found["outside_mass"] == found["leaked_mass"] == pytest.approx(0.1)
+    assert found["mae_per_sequence_bits"] == pytest.approx(0.0, abs=1e-12)
+
+
+def test_wrong_distribution_of_the_right_entropy_is_seen_by_kl_alone():
+    sequences = WITH.sample(np.random.default_rng(0), 300)
+    mixed = 0.9 * sequences.posterior + 0.1 / 6
+    found = judged(np.roll(mixed, 1, axis=-1), sequences, WITH.vocab_size)
+    same = judged(mixed, sequences, WITH.vocab_size)
+    assert found.figures["mae_per_sequence_bits"].value == pytest.approx(same.figures["mae_per_sequence_bits"].value)
+    assert found.figures["kl_bits"].value > same.figures["kl_bits"].value + 1.0
+
+
+def test_errors_of_opposite_sign_cancel_only_when_averaged_first():
+    sequences = Bijection(V=8, L=2, replacement=False).sample(np.random.default_rng(0), 400)
+    first_half = np.arange(400) < 200
+    q = np.full_like(sequences.posterior, 1 / 8)  # 3 bits
+    q[first_half] = np.eye(8)[0]  # 0 bits, where 3 and log2(7) are due
+    found = values(judged(0.999 * q + 0.001 / 8, sequences, 16))
+    assert found["mae_per_sequence_bits"] >= found["mae_mean_first_bits"]
+    per_position = np.array([[3.0, np.log2(7)]])
+    entropy = np.where(first_half, 0.0, 3.0)[:, None]
+    assert found["mae_per_sequence_bits"] == pytest.approx(np.abs(entropy - per_position).mean(), abs=0.02)
+    assert found["mae_mean_first_bits"] == pytest.approx(np.abs((entropy - per_position).mean(axis=0)).mean(), abs=0.02)
+    assert found["mae_per_sequence_bits"] > found["mae_mean_first_bits"] + 0.05
+
+
+def test_errors_of_opposite_sign_at_different_positions_never_cancel():
+    sequences = Bijection(V=8, L=2, replacement=False).sample(np.random.default_rng(0), 40)
+    q = np.full_like(sequences.posterior, 1 / 8)  # 3 bits, where log2(7) are due after the first pair
+    q[:, 0] = np.eye(8)[:4].sum(axis=0) / 4  # 2 bits, where 3 are due
+    found = values(judged(0.999 * q + 0.001 / 8, sequences, 16))
+    expected = (1 + 3 - np.log2(7)) / 2
+    assert found["mae_mean_first_bits"] == pytest.approx(expected, abs=0.01)
+    assert found["mae_per_sequence_bits"] == pytest.approx(expected, abs=0.01)
+
+
+def test_nll_gap_estimates_the_kl_from_labels_alone():
+    sequences = WITH.sample(np.random.default_rng(0), 20_000)
+    weights = np.random.default_rng(1).dirichlet(np.ones(6), size=sequences.targets.shape)
+    found = judged(0.5 * sequences.posterior + 0.5 * weights, sequences, WITH.vocab_size).figures
+    assert found["kl_bits"].value > 0.2
+    assert found["nll_gap_bits"].low < found["kl_bits"].value < found["nll_gap_bits"].high
+
+
+def test_worst_position_is_found():
+    sequences = WITHOUT.sample(np.random.default_rng(0), 40)
+    q = sequences.posterior.copy()
+    q[:, 7] = 1 / 20
+    found = judged(q, sequences, WITHOUT.vocab_size)
+    assert found.figures["worst_position_kl_bits"].value == pytest.approx(np.log2(20 / 13))
+    assert found.by_position["kl_bits"].argmax() == 7
+    assert found.by_position["position"][7] == 14
+
+
+def test_intervals_are_those_of_a_mean_over_sequences():
+    sequences = WITH.sample(np.random.default_rng(0), 1000)
+    rng = np.random.default_rng(1)
+    q = sequences.posterior + rng.exponential(size=(1000, 1, 1))
+    q /= q.sum(axis=-1, keepdims=True)
+    found = judged(q, sequences, WITH.vocab_size)
+    per_sequence = score(log_of(q, sequences, WITH.vocab_size), sequences)["kl_bits"].mean(axis=1)
+    half = 1.96 * per_sequence.std() / np.sqrt(1000)
+    figure = found.figures["kl_bits"]
+    assert figure.value == pytest.approx(per_sequence.mean())
+    assert (figure.high - figure.low) / 2 == pytest.approx(half, rel=0.1)
+    assert figure.low < figure.value < figure.high

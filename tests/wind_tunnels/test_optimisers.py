@@ -1,0 +1,68 @@
+"""Muon against its definition by singular values; which parameters it takes."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from wind_tunnels.bijection import Bijection
+from wind_tunnels.networks import FAMILIES, Network, build
+from wind_tunnels.optimisers import Muon, make_optimisers, orthogonalise
+
+
+@pytest.mark.parametrize("shape", [(64, 64), (192, 64), (64, 256)])
+def test_orthogonalising_keeps_the_singular_vectors_and_levels_the_values(shape):
+    matrix = torch.randn(1, *shape, generator=torch.Generator().manual_seed(0))
+    u, s, vh = (x.numpy() for x in torch.linalg.svd(matrix[0], full_matrices=False))
+    core = u.T @ orthogonalise(matrix)[0].numpy() @ vh.T
+    level = np.diag(core)
+    assert np.abs(core - np.diag(level)).max() < 1e-4
+    is_seen = s / np.linalg.norm(s) > 0.01  # five steps do not lift what is next to nothing
+    assert is_seen.sum() >= 60
+    assert level[is_seen].min() > 0.65 and level.max() < 1.25
+
+
+def test_orthogonalising_does_each_matrix_alone_and_leaves_zero_at_zero():
+    matrices = torch.randn(3, 8, 5, generator=torch.Generator().manual_seed(0))
+    matrices[1] = 0
+    together = orthogonalise(matrices)
+    assert (together[1] == 0).all()
+    for i in (0, 2):
+        torch.testing.assert_close(together[i], orthogonalise(matrices[i : i + 1])[0])
+        torch.testing.assert_close(orthogonalise(1000 * matrices[i : i + 1])[0], together[i])
+
+
+def test_muon_steps_along_the_orthogonalised_nesterov_momentum():
+    generator = torch.Generator().manual_seed(0)
+    p = nn.Parameter(torch.zeros(6, 12))
+    optimiser = Muon([p], lr=0.1, momentum=0.9)
+    running = torch.zeros(6, 12)
+    for _ in range(3):
+        before, gradient = p.detach().clone(), torch.randn(6, 12, generator=generator)
+        p.grad = gradient.clone()
+        optimiser.step()
+        running = 0.9 * running + 0.1 * gradient
+        ahead = 0.9 * running + 0.1 * gradient
+        expected = before - 0.1 * 0.2 * np.sqrt(12) * orthogonalise(ahead[None])[0]
+        torch.testing.assert_close(p.detach(), expected)
+
+
+def test_muon_update_has_the_same_size_for_every_shape():
+    for shape in [(32, 32), (96, 32), (32, 128)]:
+        p = nn.Parameter(torch.zeros(shape))
+        p.grad = torch.randn(shape, generator=torch.Generator().manual_seed(1))
+        Muon([p], lr=1.0).step()
+        assert p.detach().square().mean().sqrt().item() == pytest.approx(0.2, rel=0.2)
+
+
+@pytest.mark.parametrize("arch", FAMILIES)
+def test_matrices_between_hidden_spaces_go_to_muon_and_everything_else_to_adamw(arch):
+    model = build(Network(arch=arch), Bijection(), torch.Generator().manual_seed(0))
+    muon, adamw = make_optimisers(model, lr_muon=0.1, lr_adamw=0.1)
+    name_of = {id(p): name for name, p in model.named_parameters()}
+    taken = [name_of[id(p)] for group in muon.param_groups for p in group["params"]]
+    left = [name_of[id(p)] for group in adamw.param_groups for p in group["params"]]
+    assert sorted(taken + left) == sorted(name_of.values())
+    assert all("layers." in name and name.endswith("weight") and "norm" not in name for name in taken)
+    assert not any(name.endswith("weight") and ".layers." in name and "norm" not in name for name in left)
+    assert any("embed" in name for name in left) and any("lm_head" in name for name in left)

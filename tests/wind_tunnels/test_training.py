@@ -1,0 +1,192 @@
+"""The loop: its loss, its gate, and that stopping and resuming changes nothing."""
+
+import dataclasses
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+
+from interp.errors import ModelError, UsageError
+from interp.information import entropy_bits, kl_bits
+from wind_tunnels.bijection import Bijection
+from wind_tunnels.cards import assess
+from wind_tunnels.networks import Network, build, predict
+from wind_tunnels.training import STATE_NAME, Progress, Recipe, cross_entropy, train
+
+TASK = Bijection(V=4, L=5)
+SMALL = Network(n_layers=2, n_heads=2, d_model=16)
+SHORT = Recipe(n_steps=12, batch=16, n_copies=4, n_warmup=3)
+
+
+class Stopped(Exception):
+    """Thrown by the tests in place of a power cut."""
+
+
+def stop_at(step: int):
+    def on_step(progress: Progress) -> None:
+        if progress.step == step:
+            raise Stopped
+
+    return on_step
+
+
+def same_weights(first: Progress, second: Progress) -> bool:
+    one, other = first.model.state_dict(), second.model.state_dict()
+    return all(torch.equal(one[name], other[name]) for name in one)
+
+
+@pytest.mark.parametrize("arch", ["gpt-neox", "llama"])
+def test_resumed_training_equals_an_uninterrupted_one_bit_for_bit(arch, tmp_path):
+    network, recipe = dataclasses.replace(SMALL, arch=arch), dataclasses.replace(SHORT, gate_bits=9.0)
+    whole = train(TASK, network, recipe)
+    for step in (3, 8):
+        with pytest.raises(Stopped):
+            train(TASK, network, recipe, folder=tmp_path, on_step=stop_at(step), save_every=2)
+    resumed = train(TASK, network, recipe, folder=tmp_path, save_every=2)
+    assert same_weights(whole, resumed)
+    assert (resumed.stage, resumed.excess_bits) == (whole.stage, whole.excess_bits)
+    assert whole.stage == 1  # the gate was open: what decides about it is resumed as well
+
+
+def test_resuming_takes_only_the_steps_that_are_left(tmp_path):
+    steps: list[int] = []
+    with pytest.raises(Stopped):
+        train(TASK, SMALL, SHORT, folder=tmp_path, on_step=stop_at(7), save_every=3)
+    train(TASK, SMALL, SHORT, folder=tmp_path, on_step=lambda p: steps.append(p.step), save_every=3)
+    assert steps == [7, 8, 9, 10, 11, 12]
+
+
+def test_seed_decides_weights_and_data():
+    assert same_weights(train(TASK, SMALL, SHORT), train(TASK, SMALL, SHORT))
+    assert not same_weights(train(TASK, SMALL, SHORT), train(TASK, SMALL, dataclasses.replace(SHORT, seed=1)))
+
+
+def test_folder_with_another_training_is_refused(tmp_path):
+    with pytest.raises(Stopped):
+        train(TASK, SMALL, SHORT, folder=tmp_path, on_step=stop_at(4), save_every=2)
+    with pytest.raises(ModelError) as refusal:
+        train(TASK, SMALL, dataclasses.replace(SHORT, seed=1), folder=tmp_path)
+    assert "an unfinished training of another task, network or recipe lies there" in str(refusal.value)
+
+
+def test_state_is_never_left_half_written(tmp_path):
+    with pytest.raises(Stopped):
+        train(TASK, SMALL, SHORT, folder=tmp_path, on_step=stop_at(5), save_every=2)
+    assert [path.name for path in tmp_path.iterdir()] == [STATE_NAME]
+    assert torch.load(tmp_path / STATE_NAME, weights_only=True)["step"] == 4
+
+
+def test_loss_on_labels_is_the_mean_surprise_of_the_answers():
+    model = build(SMALL, TASK, torch.Generator().manual_seed(0))
+    sequences = TASK.sample(np.random.default_rng(0), 20)
+    log_q = predict(model, sequences.tokens, sequences.scored)
+    surprise = [
+        -log_q[row, index, sequences.targets[row, index]] for row in range(20) for index in range(len(sequences.scored))
+    ]
+    assert cross_entropy(model, sequences, "labels").item() == pytest.approx(np.mean(surprise), rel=1e-5)
+
+
+def test_loss_of_distillation_is_the_kl_above_the_entropy():
+    model = build(SMALL, TASK, torch.Generator().manual_seed(0))
+    sequences = TASK.sample(np.random.default_rng(0), 20)
+    q = np.exp(predict(model, sequences.tokens, sequences.scored))[..., sequences.slice_ids]
+    expected_bits = kl_bits(sequences.posterior, q).mean() + entropy_bits(sequences.posterior).mean()
+    loss = cross_entropy(model, sequences, "distil").item()
+    assert loss / math.log(2) == pytest.approx(expected_bits, rel=1e-5)
+
+
+def test_labels_never_see_the_posterior():
+    model = build(SMALL, TASK, torch.Generator().manual_seed(0))
+    sequences = TASK.sample(np.random.default_rng(0), 20)
+    wrong = dataclasses.replace(sequences, posterior=np.roll(sequences.posterior, 1, axis=-1))
+    assert cross_entropy(model, sequences, "labels").item() == cross_entropy(model, wrong, "labels").item()
+    assert cross_entropy(model, sequences, "distil").item() != cross_entropy(model, wrong, "distil").item()
+
+
+def test_excess_loss_is_the_kl_in_bits_smoothed_over_ten_batches():
+    frozen = dataclasses.replace(SHORT, target="distil", n_steps=14, lr_muon=1e-12, lr_adamw=1e-12, n_copies=1)
+    heard: list[float] = []
+    model = train(TASK, SMALL, frozen, on_step=lambda p: heard.append(p.excess_bits)).model
+    rng = np.random.default_rng(np.random.SeedSequence(frozen.seed).spawn(2)[1])
+    kls: list[float] = []
+    for said in heard:
+        sequences = TASK.curriculum()[0].sample(rng, frozen.batch)
+        q = np.exp(predict(model, sequences.tokens, sequences.scored))[..., sequences.slice_ids]
+        kls.append(kl_bits(sequences.posterior, q).mean())
+        expected = np.mean(kls[:10])
+        for kl in kls[10:]:
+            expected = 0.9 * expected + 0.1 * kl
+        assert said == pytest.approx(expected, rel=1e-5)
+    assert len(heard) == 14
+
+
+def test_curriculum_waits_for_success():
+    never = train(TASK, SMALL, dataclasses.replace(SHORT, n_steps=40, gate_bits=1e-9))
+    always = train(TASK, SMALL, dataclasses.replace(SHORT, n_steps=40, gate_bits=99.0))
+    off = train(TASK, SMALL, dataclasses.replace(SHORT, n_steps=40, gate_bits=99.0, curriculum="none"))
+    assert len(TASK.curriculum()) == 2
+    assert (never.stage, always.stage, off.stage) == (0, 1, 0)
+    assert always.steps_in_stage == 30  # ten steps are the least a stage is judged on
+
+
+def test_log_spaced_checkpoints_hold_the_weights_of_their_steps(tmp_path):
+    recipe = dataclasses.replace(SHORT, checkpoints_per_doubling=1)
+    assert recipe.checkpoint_steps() == (0, 1, 2, 4, 8, 12)
+    final = train(TASK, SMALL, recipe, folder=tmp_path)
+    kept = sorted(int(path.name) for path in (tmp_path / "steps").iterdir())
+    assert kept == [0, 1, 2, 4, 8, 12]
+    last = type(final.model).from_pretrained(tmp_path / "steps" / "12")
+    middle = type(final.model).from_pretrained(tmp_path / "steps" / "4")
+    weights = final.model.state_dict()
+    assert all(torch.equal(weights[name], p) for name, p in last.state_dict().items())
+    assert not all(torch.equal(weights[name], p) for name, p in middle.state_dict().items())
+
+
+@pytest.mark.parametrize("n_steps", [1, 2, 3, 1000])
+@pytest.mark.parametrize("per_doubling", [1, 3])
+def test_checkpoint_steps_start_at_zero_rise_and_end_at_the_end(n_steps, per_doubling):
+    steps = Recipe(n_steps=n_steps, checkpoints_per_doubling=per_doubling).checkpoint_steps()
+    assert steps[0] == 0 and steps[-1] == n_steps
+    assert all(a < b for a, b in pairwise(steps))
+
+
+def test_rates_rise_to_their_peak_and_fall_to_zero():
+    recipe = Recipe(n_steps=100, n_warmup=10)
+    rates = [recipe.rate(step) for step in range(101)]
+    assert rates[0] == pytest.approx(0.1)
+    assert max(rates) == rates[9] == pytest.approx(0.91)
+    assert rates[100] == 0.0
+    np.testing.assert_allclose(np.diff(rates[10:]), -0.01, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "words"),
+    [
+        ({"n_steps": 0}, "n_steps = 0"),
+        ({"batch": 0}, "batch = 0"),
+        ({"lr_muon": 0.0}, "lr_muon = 0.0"),
+        ({"clip": float("nan")}, "clip = nan"),
+    ],
+)
+def test_impossible_recipes_are_refused_in_words(sizes, words):
+    with pytest.raises(UsageError) as refusal:
+        Recipe(**sizes)
+    assert words in str(refusal.value)
+
+
+@pytest.mark.parametrize("field", ["target", "curriculum"])
+def test_unknown_variants_are_refused_in_words(field, without_type_checks):
+    with pytest.raises(UsageError) as refusal:
+        Recipe(**{field: "labls"})
+    assert f"{field} 'labls': there is no {field} of this name" in str(refusal.value)
+
+
+def test_tunnel_trained_here_reaches_0_02_bits():
+    task = Bijection(V=4, L=6)
+    network = Network(n_layers=2, n_heads=4, d_model=32)
+    progress = train(task, network, Recipe(n_steps=400, batch=64, n_copies=4))
+    figures = assess(progress.model, task, n=2000).figures
+    assert figures["kl_bits"].value < 0.02
+    assert figures["mae_per_sequence_bits"].value < 0.05

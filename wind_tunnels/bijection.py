@@ -1,0 +1,172 @@
+"""Bijection elimination: which values are still possible for a key, given the pairs seen so far.
+
+A bijection π of V symbols is drawn uniformly for every sequence, and L pairs (k, π(k)) are shown. Before
+the value of a key is shown the posterior is a point mass on it where the key has come before, and uniform
+over the values no other key has taken where it has not: log2(V − d) bits after d distinct keys.
+
+Without replacement (the papers' configuration) no key comes twice, the entropy is a function of the
+position alone, and only elimination is needed. With replacement the keys are independent and uniform;
+earlier pairs have to be recalled, and the entropy runs along a sawtooth of its own in every sequence.
+
+Source: Paper I (arXiv 2512.22471), section on bijection elimination. The label of a pair stands where its
+key is read, one token before the value is shown; on the value's own position it would teach copying.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar, Literal
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from interp.errors import UsageError
+from interp.information import entropy_bits
+from interp.tunnel import REQUIRED_UNITS, Sequences, Task
+
+
+@dataclass(frozen=True)
+class Bijection(Task):
+    """Elimination, and with replacement recall too, over a bijection of `V` symbols shown in `L` pairs.
+
+    `layout` is `sepvocab` (keys 0 .. V−1, values V .. 2V−1; k1 v1 k2 v2 .. kL, scored at every key) or
+    `paired` (one vocabulary for both; k1 v1 .. kL vL q, where the query q is one of the keys shown: its
+    entropy is 0). `key_pool` draws the keys of a sequence from a random subset of that many, which makes
+    repeats frequent and leaves the posterior's rule as it is.
+    """
+
+    V: int = 10
+    L: int = 12
+    replacement: bool = True
+    layout: Literal["sepvocab", "paired"] = "sepvocab"
+    key_pool: int | None = None
+
+    name: ClassVar[str] = "bijection"
+    question: ClassVar[str] = "Does the network rule out the values that are taken, and recall those it has seen?"
+    checkpoints: ClassVar[Path] = Path(__file__).parent / "checkpoints"
+    units: ClassVar[Mapping[str, str]] = {
+        **REQUIRED_UNITS,
+        "evidence": "pairs",
+        "n_distinct": "keys",
+        "is_repeat": "boolean",
+    }
+
+    def __post_init__(self) -> None:
+        sizes = {"V": self.V, "L": self.L, **({} if self.key_pool is None else {"key_pool": self.key_pool})}
+        strange = {name: size for name, size in sizes.items() if type(size) is not int}
+        if strange or type(self.replacement) is not bool:
+            raise self._refusal(
+                f"not whole numbers and a boolean: {strange or self.replacement!r}",
+                "For example V=10 L=12 replacement=True.",
+            )
+        if self.V < 2:
+            raise self._refusal(f"V = {self.V}: one symbol leaves nothing to infer", "Choose V of 2 or more.")
+        if self.L < 1:
+            raise self._refusal(f"L = {self.L}: there is no pair to predict", "Choose L of 1 or more.")
+        if self.layout not in ("sepvocab", "paired"):
+            raise self._refusal(f"there is no layout {self.layout!r}", "The layouts are sepvocab and paired.")
+        n_keys = self.V if self.key_pool is None else self.key_pool
+        if not 1 <= n_keys <= self.V:
+            raise self._refusal(f"key_pool = {n_keys} of V = {self.V} keys", f"Choose key_pool from 1 to {self.V}.")
+        if not self.replacement and n_keys < self.L:
+            raise self._refusal(
+                f"L = {self.L} distinct keys out of {n_keys}",
+                f"Choose L up to {n_keys}, or replacement=True.",
+            )
+
+    def _refusal(self, found: str, fix: str) -> UsageError:
+        return UsageError(asked="the bijection task", found=found, fix=fix)
+
+    @property
+    def vocab_size(self) -> int:
+        return 2 * self.V if self.layout == "sepvocab" else self.V
+
+    @property
+    def n_positions(self) -> int:
+        return 2 * self.L - 1 if self.layout == "sepvocab" else 2 * self.L + 1
+
+    def sample(self, rng: np.random.Generator, n: int) -> Sequences:
+        return self.encode(*self._draw(rng, n))
+
+    def sample_orbits(self, rng: np.random.Generator, n: int, n_copies: int) -> Sequences:
+        """Groups of `n_copies` sequences, at most V, that differ by a cyclic shift of the values; the last may be cut.
+
+        A shifted uniform bijection is uniform, so each sequence alone is an ordinary draw; in a full group of V every
+        value is the answer to every unseen key equally often.
+        """
+        n_copies = min(n_copies, self.V)
+        keys, values = self._draw(rng, -(-n // n_copies))
+        shifts = np.arange(n_copies) * self.V // n_copies
+        shifted = ((values[:, None, :] + shifts[None, :, None]) % self.V).reshape(-1, values.shape[1])
+        return self.encode(np.repeat(keys, n_copies, axis=0)[:n], shifted[:n])
+
+    def curriculum(self) -> tuple["Bijection", ...]:
+        """With replacement from three keys to all V, so that recall pays at once; otherwise one stage."""
+        if not self.replacement or self.key_pool is not None or self.V <= 3:
+            return (self,)
+        return (*(replace(self, key_pool=n_keys) for n_keys in range(3, self.V)), self)
+
+    def encode(self, keys: Int[np.ndarray, "sequence asked"], values: Int[np.ndarray, "sequence asked"]) -> Sequences:
+        """The sequences that show these pairs, with the exact posterior.
+
+        In the layout `paired` the last pair is the final query and its answer, which is not shown.
+        """
+        n, n_asked = keys.shape
+        tokens = np.empty((n, self.n_positions), dtype=np.int64)
+        first_value = self.vocab_size - self.V
+        tokens[:, 0::2] = keys
+        tokens[:, 1::2] = values[:, :-1] + first_value
+        posterior, is_repeat, n_distinct = exact_posterior(keys, values, self.V)
+        position = np.broadcast_to(2 * np.arange(n_asked), keys.shape)
+        columns = {
+            "position": position,
+            "evidence": position // 2,
+            "bayes_entropy_bits": entropy_bits(posterior),
+            "n_distinct": n_distinct,
+            "is_repeat": is_repeat,
+        }
+        slice_ids = first_value + np.arange(self.V)
+        domain = np.full(n, self.name)
+        return Sequences(tokens, 2 * np.arange(n_asked), values + first_value, posterior, slice_ids, columns, domain)
+
+    def _draw(
+        self, rng: np.random.Generator, n: int
+    ) -> tuple[Int[np.ndarray, "sequence asked"], Int[np.ndarray, "sequence asked"]]:
+        symbols = np.tile(np.arange(self.V), (n, 1))
+        pool = rng.permuted(symbols, axis=1)[:, : self.key_pool]
+        if self.replacement:
+            keys = np.take_along_axis(pool, rng.integers(pool.shape[1], size=(n, self.L)), axis=1)
+        else:
+            keys = pool[:, : self.L]
+        if self.layout == "paired":
+            query = np.take_along_axis(keys, rng.integers(self.L, size=(n, 1)), axis=1)
+            keys = np.concatenate([keys, query], axis=1)
+        bijection = rng.permuted(symbols, axis=1)
+        return keys, np.take_along_axis(bijection, keys, axis=1)
+
+
+def exact_posterior(
+    keys: Int[np.ndarray, "sequence asked"], values: Int[np.ndarray, "sequence asked"], n_symbols: int
+) -> tuple[
+    Float[np.ndarray, "sequence asked symbol"],
+    Bool[np.ndarray, "sequence asked"],
+    Int[np.ndarray, "sequence asked"],
+]:
+    """What is known of each value when its key is read: distribution, whether the key came before, distinct
+    keys before.
+
+    The pairs before are shown with certainty and every bijection that agrees with them is equally likely,
+    so the value of a new key is uniform over the values not taken.
+    """
+    symbols = np.arange(n_symbols)
+    taken = _before(values[..., None] == symbols)
+    is_repeat = np.take_along_axis(_before(keys[..., None] == symbols), keys[..., None], axis=2)[..., 0]
+    n_distinct = taken.sum(axis=2)
+    free = ~taken / np.maximum(n_symbols - n_distinct, 1)[..., None]
+    posterior = np.where(is_repeat[..., None], values[..., None] == symbols, free)
+    return posterior, is_repeat, n_distinct
+
+
+def _before(happens: Bool[np.ndarray, "sequence asked symbol"]) -> Bool[np.ndarray, "sequence asked symbol"]:
+    """Whether it has happened at any earlier step."""
+    return np.cumsum(happens, axis=1) - happens > 0
