@@ -21,6 +21,9 @@ _IMPOSSIBLE = (
 )  # fmt: skip
 """What transformers raises, sooner or later, for values that no model can have."""
 
+_MOST_LAYERS = 10_000
+"""Far more than any model has; a larger number in a file would only be built, layer by layer, until memory ends."""
+
 
 def read_config(files: Files, *, trust_remote_code: bool = False) -> PreTrainedConfig:
     """The configuration of a model that can be read.
@@ -119,7 +122,7 @@ def _read_json(files: Files) -> dict[str, Any]:
     if not isinstance(named, list) or not all(isinstance(name, str) for name in named):
         raise _broken(files, f"architectures are {named!r}")
     n_layers = content.get("num_hidden_layers", 1)
-    if isinstance(n_layers, int) and n_layers < 1:
+    if isinstance(n_layers, int) and not 1 <= n_layers <= _MOST_LAYERS:
         raise _broken(files, f"num_hidden_layers is {n_layers}")
     return content
 

@@ -43,7 +43,9 @@ def run(
         int,
         typer.Option(min=0, help="Prompts drawn from each fifth of next-token entropy; 0 takes the whole pool."),
     ] = 15,
-    window: Annotated[int | None, typer.Option(min=2, help="Read only the last so many tokens of each prompt.")] = None,
+    window: Annotated[
+        int | None, typer.Option(min=0, help="Read the last so many tokens of each text (0: all)")
+    ] = None,
     text_column: Annotated[str, typer.Option(help="Column of the file that holds the text.")] = "text",
     revision: Annotated[str | None, typer.Option(help="Revision of the hub model, such as step1000.")] = None,
     dtype: DtypeOption = None,

@@ -21,9 +21,13 @@ from jaxtyping import Bool, Float
 from scipy import special, stats
 
 from interp.findings import Null
+from interp.tested_together import maximum_statistic_p
 
 MEASURES = ("abs", "signed", "abs_centred", "signed_centred")
 """The four measures, in the order of the last axis of every array of them."""
+
+SMALLEST_P = 1e-6
+"""No p is given below this: the t distribution is trusted only so far out."""
 
 _DEAD = 1e-12
 """Length, relative to the longest vector of a set, below which a vector has no direction but rounding."""
@@ -118,8 +122,8 @@ class Reference:
         null = Null(self.name, mean, (mean - half, mean + half))
         if not np.isfinite(value) or error == 0:
             return Comparison(null, float("nan"))
-        single = 2 * float(stats.t.sf(abs(value - mean) / error, k - 1))
-        return Comparison(null, float(-np.expm1(n_tests * np.log1p(-min(single, 1 - 1e-16)))))
+        single = min(1.0, max(SMALLEST_P, 2 * float(stats.t.sf(abs(value - mean) / error, k - 1))))
+        return Comparison(null, 1 - (1 - single) ** n_tests)
 
 
 def largest_deviation_p(
@@ -127,13 +131,8 @@ def largest_deviation_p(
 ) -> Float[np.ndarray, " layer"]:
     """Two-sided p of every layer's value, corrected over layers by the largest deviation of the same draw.
 
-    Deviations are from the draws' mean in units of their spread (Westfall and Young 1993); a layer whose draws are
-    all alike has p = NaN.
+    Deviations are from the draws' mean in units of their spread; a layer whose draws are all alike has p = NaN.
     """
     mean, spread = draws.mean(axis=0), draws.std(axis=0)
-    usable = np.isfinite(values) & (spread > 0)
-    scale = np.where(usable, spread, 1.0)
-    largest = np.where(usable, np.abs(draws - mean) / scale, 0.0).max(axis=1)
-    deviation = np.abs(values - mean) / scale
-    reached = (largest[:, None] >= deviation - 1e-12).sum(axis=0)
-    return np.where(usable, (1 + reached) / (1 + len(draws)), np.nan)
+    scale = np.where(np.isfinite(values) & (spread > 0), spread, np.nan)
+    return maximum_statistic_p(np.abs(values - mean) / scale, np.abs(draws - mean) / scale)

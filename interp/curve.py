@@ -32,6 +32,8 @@ def curve_position(rows: np.ndarray, n_neighbours: int = N_NEIGHBOURS) -> CurveP
     """The one-dimensional Isomap coordinate of every row. Needs three rows or more; equal rows share a place."""
     centred = scaled(rows, "centred")
     between = distances(principal_coordinates(centred))
+    if between.max() == 0:
+        return CurvePosition(np.zeros(len(rows)), 1)
     graph, n_pieces = _neighbour_graph(between, min(n_neighbours, len(rows) - 1))
     along = shortest_path(graph, directed=False)
     inner = -0.5 * centred_gram(np.square(along))
@@ -44,7 +46,7 @@ def curve_position(rows: np.ndarray, n_neighbours: int = N_NEIGHBOURS) -> CurveP
 def _neighbour_graph(between: np.ndarray, n_neighbours: int) -> tuple[csr_matrix, int]:
     n = len(between)
     # scipy reads a zero as "no edge": equal points are a hair's breadth apart instead
-    hair = 1e-12 * (between.max() or 1.0)
+    hair = 1e-12 * between.max()
     near = nearest(between, n_neighbours)
     from_row = np.repeat(np.arange(n), n_neighbours)
     lengths = np.maximum(near.distance.ravel(), hair)

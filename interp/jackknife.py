@@ -35,6 +35,9 @@ CONFIDENCE = 0.95
 
 _BISECTIONS = 60
 
+_ROUNDING = 1e-10
+"""A share this near to one is one, and a standard error this small is none."""
+
 
 @dataclass(frozen=True)
 class Deletions:
@@ -130,7 +133,8 @@ def _secular_roots(spectrum: np.ndarray, loads: np.ndarray, index: int) -> np.nd
 
 def on_real_line(statistics: Float[np.ndarray, "*batch statistic"]) -> Float[np.ndarray, "*batch statistic"]:
     """Logit of the two shares, logarithm of the participation ratio; infinite at a bound."""
-    shares, ratio = np.clip(statistics[..., :2], 0.0, 1.0), statistics[..., 2:]
+    shares, ratio = statistics[..., :2], statistics[..., 2:]
+    shares = np.where(shares > 1 - _ROUNDING, 1.0, shares)
     with np.errstate(divide="ignore"):
         return np.concatenate([np.log(shares) - np.log1p(-shares), np.log(ratio)], axis=-1)
 
@@ -140,11 +144,13 @@ def off_real_line(transformed: Float[np.ndarray, "*batch statistic"]) -> Float[n
     return np.concatenate([1 / (1 + np.exp(-transformed[..., :2])), np.exp(transformed[..., 2:])], axis=-1)
 
 
-def standard_error(replicates: Float[np.ndarray, "replicate *rest"], n_units: int, n_deleted: int) -> np.ndarray:
+def standard_error(
+    replicates: Float[np.ndarray, "replicate *rest"], n_units: int, n_deleted: int
+) -> Float[np.ndarray, "*rest"]:
     """The jackknife standard error of the module's formula, along the first axis."""
     n_groups = len(replicates)
     spread = np.square(replicates - replicates.mean(axis=0)).sum(axis=0)
-    return np.sqrt((n_units - n_deleted) ** 2 / (n_units * n_deleted * (n_groups - 1)) * spread)
+    return np.asarray(np.sqrt((n_units - n_deleted) ** 2 / (n_units * n_deleted * (n_groups - 1)) * spread))
 
 
 def t_quantile(n_replicates: int) -> float:
@@ -160,6 +166,6 @@ def spectral_intervals(
     usable = np.isfinite(value) & np.isfinite(replicates).all(axis=0)
     replicates = np.where(usable, replicates, 0.0)
     error = standard_error(replicates, deleted.n_units, deleted.n_deleted)
-    half = np.where(usable & (error > 0), error, np.nan) * t_quantile(len(replicates))
+    half = np.where(usable & (error > _ROUNDING), error, np.nan) * t_quantile(len(replicates))
     centre = np.where(usable, value, 0.0)
     return off_real_line(np.stack([centre - half, centre + half])).T

@@ -1,28 +1,50 @@
 """Captures for notebooks: ask for tensors by name and get them with their rows, in one pass."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from interp.capture import Capture
+from interp.errors import PromptError
 from interp.forward import capture
 from interp.model import Model
 from interp.need import Need
 from interp.prompt import PromptSet
 from interp.prompt_files import resolve_prompts
-from interp.tokens import tokenise
+from interp.tokens import Tokenised, tokenise
+
+Prompts = PromptSet | str | Path | Sequence[str]
+"""What can be given as prompts: a set, a registered name, a file, or texts."""
 
 
-def collect(
-    model: Model,
-    prompts: PromptSet | str | Sequence[str],
-    needs: Sequence[Need | str],
-    *,
-    window: int | None = None,
-) -> Capture:
+def collect(model: Model, prompts: Prompts, needs: Sequence[Need | str], *, window: int | None = None) -> Capture:
     """What `needs` name, on `prompts`, from one forward pass a prompt.
 
     `needs` are `Need`s, or names of sites for every row at the scored positions: `collect(model, texts, ["v"])`
     gives `capture[Need("v")]` of shape `[layer, row, kv_head, d_head]`. Rows are described by `capture.rows`.
+    `window` keeps the last tokens of each text; None is the set's own window, 0 reads texts whole.
     """
     pool = resolve_prompts(prompts)
-    tokens = tokenise(pool, model.tokenizer, window=window or pool.window, max_positions=model.info.max_positions)
-    return capture(model, pool, tokens.ids, [need if isinstance(need, Need) else Need(need) for need in needs])
+    asked = [need if isinstance(need, Need) else Need(need) for need in needs]
+    return capture(model, pool, as_tokens(model, pool, asked, window).ids, asked)
+
+
+def as_tokens(model: Model, pool: PromptSet, needs: Sequence[Need], window: int | None) -> Tokenised:
+    """The token ids that `model` reads, within the window.
+
+    Raises `PromptError` where a window shortened texts in which a column names positions.
+    """
+    tokens = tokenise(
+        pool,
+        model.tokenizer,
+        window=(pool.window if window is None else window) or None,
+        max_positions=model.info.max_positions,
+        vocab_size=model.info.vocab_size,
+    )
+    columns = {need.at for need in needs} - {"scored", "last", "all"}
+    if columns and tokens.n_truncated:
+        raise PromptError(
+            asked=f"the positions in the column {', '.join(sorted(columns))}",
+            found=f"the window of {tokens.window} tokens cut {tokens.n_truncated} texts at their front",
+            fix="Positions count from the front: read the texts whole with a window of 0.",
+        )
+    return tokens

@@ -17,6 +17,7 @@ from interp.errors import UsageError
 from interp.forward import capture
 from interp.model import Model
 from interp.models import load
+from interp.observe import Prompts, as_tokens
 from interp.probe import Probe
 from interp.progress import reporting
 from interp.prompt import PromptSet
@@ -24,7 +25,7 @@ from interp.prompt_files import resolve_prompts
 from interp.record import RunRecord
 from interp.spec import PER_QUINTILE, RunSpec, make_probe
 from interp.table import LABEL
-from interp.tokens import Tokenised, tokenise
+from interp.tokens import Tokenised
 from interp.tunnel_prompts import sampled_prompts
 
 DEFAULT_MODEL = "tunnel:bijection-gpt-neox"
@@ -37,7 +38,7 @@ def run(
     model: Model | str = DEFAULT_MODEL,
     *,
     probes: Sequence[str | Probe] = DEFAULT_PROBES,
-    prompts: PromptSet | str | Sequence[str] | None = None,
+    prompts: Prompts | None = None,
     settings: Mapping[str, Mapping[str, Any]] | None = None,
     revision: str | None = None,
     dtype: str | None = None,
@@ -71,7 +72,7 @@ def run(
     spec = RunSpec(
         model=loaded.name,
         probes={p.name: p.parameters() for p in chosen},
-        prompts=str(prompts) if isinstance(prompts, str | Path) else pool.name if pool.is_text else None,
+        prompts=_name_of(prompts, pool),
         revision=revision,
         dtype=dtype,
         n_pool=n_pool,
@@ -80,14 +81,8 @@ def run(
         seed=seed,
         text_column=text_column,
     )
-    tokens = tokenise(
-        pool,
-        loaded.tokenizer,
-        window=window or pool.window,
-        max_positions=loaded.info.max_positions,
-        vocab_size=loaded.info.vocab_size,
-    )
     needs = [need for probe in chosen for need in probe.needs]
+    tokens = as_tokens(loaded, pool, needs, window)
     with clock("capture"), reporting(f"reading {loaded.name}", quiet) as progress:
         base = capture(loaded, pool, tokens.ids, needs, progress=progress, seed=seed)
     base, draw = _draw(base, spec.per_quintile, seed)
@@ -115,6 +110,15 @@ def run(
     return record
 
 
+def _name_of(prompts: Prompts | None, pool: PromptSet) -> str | None:
+    """What finds the prompts again: a name or a path; `memory:` marks those that only Python could give."""
+    if isinstance(prompts, str | Path):
+        return str(prompts)
+    if prompts is None:
+        return pool.name if pool.is_text else None
+    return f"memory:{pool.name}"
+
+
 class _Clock:
     """Seconds spent in named parts."""
 
@@ -130,7 +134,7 @@ class _Clock:
 
 def _prompts_for(
     model: Model,
-    prompts: PromptSet | str | Sequence[str] | None,
+    prompts: Prompts | None,
     n_pool: int | None,
     seed: int,
     text_column: str,
@@ -138,6 +142,12 @@ def _prompts_for(
     """The prompts of a run; texts on a tunnel and a tunnel's sequences on a text model are refused."""
     if model.task is not None and prompts is None:
         return sampled_prompts(model.task, n_pool or 500, seed)
+    if isinstance(prompts, str) and prompts.startswith("memory:"):
+        raise UsageError(
+            asked=f"the prompts {prompts!r}",
+            found="they were given in Python and are not kept in the record",
+            fix="Repeat the run in Python, or put the prompts in a file.",
+        )
     chosen = resolve_prompts(prompts or DEFAULT_PROMPTS, n_pool=n_pool, seed=seed, text_column=text_column)
     if model.task is not None and chosen.is_text:
         raise UsageError(

@@ -4,7 +4,7 @@ import hashlib
 import json
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any, get_args, get_type_hints
 
 from interp.errors import UnknownName, UsageError
@@ -20,7 +20,7 @@ class RunSpec:
 
     `prompts` is a registered name, a path or, for a tunnel, None (it samples itself); `per_quintile` prompts are drawn
     from each fifth of the pool's next-token entropies, None measures the whole pool; `window` overrides the prompt
-    set's own token window.
+    set's own token window (0 reads texts whole).
     """
 
     model: str
@@ -32,7 +32,7 @@ class RunSpec:
     per_quintile: int | None = PER_QUINTILE
     window: int | None = None
     seed: int = 0
-    text_column: str = field(default="text")
+    text_column: str = "text"
 
     @property
     def hash(self) -> str:
@@ -65,6 +65,7 @@ class RunSpec:
         options = {
             "--prompts": self.prompts, "--revision": self.revision, "--dtype": self.dtype, "--n-pool": self.n_pool,
             "--window": self.window, "--seed": self.seed or None,
+            "--text-column": None if self.text_column == "text" else self.text_column,
             "--draw": None if self.per_quintile == PER_QUINTILE else self.per_quintile or 0,
         }  # fmt: skip
         for option, value in options.items():

@@ -17,7 +17,7 @@ from interp.registry import entries, load_entry
 
 def print_record(record: RunRecord) -> None:
     """Every scalar of every probe with its interval and its null; headlines first and in bold."""
-    console = Console()
+    console = _console()
     for name, findings in record.findings.items():
         table = _table(f"{name} of {escape(record.model['name'])}", "", "value", "95 % interval", "null", "p", "n")
         order = [*findings.headline, *(s for s in findings.scalars if s not in findings.headline)]
@@ -51,7 +51,7 @@ def print_checks(model: Model, checks: Sequence[Check]) -> None:
     for c in checks:
         mark = "[green]passed[/]" if c.passed else "[bold red]FAILED[/]"
         table.add_row(c.name, escape(c.meaning), _short(c.value), _short(c.bound), mark)
-    Console().print(table)
+    _console().print(table)
     i = model.info
     print(
         f"{i.name}: {i.family}, {i.n_layers} layers, {i.n_heads} heads on {i.n_kv_heads} KV heads of {i.d_head}, "
@@ -84,7 +84,7 @@ def print_models() -> None:
             _count(a.n_parameters),
             "yes" if a.gated else "no",
         )
-    Console().print(table)
+    _console().print(table)
     print("Any other hub id, a local folder or a tunnel (`interp list tunnels`) works as well.")
 
 
@@ -95,7 +95,7 @@ def print_probes() -> None:
         cls = load_entry("probe", name)
         fields = ", ".join(f"{k}={v}" for k, v in cls().parameters().items())
         table.add_row(name, escape(cls.question), escape(fields))
-    Console().print(table)
+    _console().print(table)
 
 
 def print_prompts() -> None:
@@ -104,7 +104,7 @@ def print_prompts() -> None:
     for name in entries("prompt"):
         prompts = load_entry("prompt", name)()
         table.add_row(name, str(len(prompts)), escape(prompts.source))
-    Console().print(table)
+    _console().print(table)
     print("A .jsonl, .csv, .parquet or .txt file can be given in the place of a name.")
 
 
@@ -120,7 +120,13 @@ def print_tunnels() -> None:
             figures: dict[str, Any] = dict(card.figures)
             shown = [_short(figures[key].value) for key in ("kl_bits", "mae_per_sequence_bits")]
             table.add_row(f"tunnel:{folder.name}", escape(task.question), *shown)
-    Console().print(table)
+    _console().print(table)
+
+
+def _console() -> Console:
+    """As wide as the terminal; wide enough for whole names where the output goes to a file."""
+    plain = Console()
+    return plain if plain.is_terminal else Console(width=160)
 
 
 def _count(n: int) -> str:
@@ -129,6 +135,6 @@ def _count(n: int) -> str:
 
 def _table(title: str | None, *columns: str) -> Table:
     table = Table(title=title, title_justify="left", box=None, header_style="bold", pad_edge=False)
-    for column in columns:
-        table.add_column(column, overflow="fold")
+    for i, column in enumerate(columns):
+        table.add_column(column, overflow="fold", no_wrap=i == 0)
     return table

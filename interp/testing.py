@@ -1,7 +1,7 @@
 """For tests of probes, ours or anybody's: captures with planted truth, and the conformance every probe must meet.
 
-    capture = synthetic_capture(probe.needs, n_prompts=75)                       # noise
-    capture = synthetic_capture(probe.needs, n_prompts=75, planted={"v": values})  # yours
+    capture = synthetic_capture(probe.needs, Shape(n_prompts=75))                          # noise
+    capture = synthetic_capture(probe.needs, Shape(n_prompts=75), planted={"v": values})   # yours
     check_probe(MyProbe())
 
 Numpy only: no model, no torch.
@@ -27,6 +27,9 @@ from interp.sites import Site
 from interp.table import LABEL, Table
 
 
+_DATACLASS_PARAMETERS = "__dataclass_params__"
+
+
 @dataclass(frozen=True)
 class Shape:
     """How large a synthetic capture is. With `n_scored` above 1 its prompts are sequences, as in a wind tunnel."""
@@ -43,7 +46,7 @@ class Shape:
     def axis(self, name: str) -> int:
         sizes = {
             "head": self.n_heads, "kv_head": self.n_kv_heads, "d_head": self.d_head, "d_model": self.d_model,
-            "vocab": self.vocab_size,
+            "vocab": self.vocab_size, "key": 0,
         }  # fmt: skip
         return sizes[name]
 
@@ -91,7 +94,8 @@ def planted_curve(
 
 def _scored_table(shape: Shape, given: Mapping[str, np.ndarray], rng: np.random.Generator) -> Table:
     n = shape.n_prompts * shape.n_scored
-    length = np.repeat(rng.integers(2 * shape.n_scored, 2 * shape.n_scored + 20, shape.n_prompts), shape.n_scored)
+    shortest = 2 * shape.n_scored
+    length = np.repeat(rng.integers(shortest, shortest + 20, shape.n_prompts), shape.n_scored)
     position = np.tile(2 * np.arange(shape.n_scored), shape.n_prompts) if shape.n_scored > 1 else length - 1
     columns: dict[str, np.ndarray] = {
         "prompt": np.repeat(np.arange(shape.n_prompts), shape.n_scored),
@@ -119,12 +123,14 @@ def _unit_of(name: str, column: np.ndarray) -> str:
 
 
 def _other_table(scored: Table, shape: Shape, at: str) -> Table:
-    """Rows at `last` and at a column's positions are one a prompt, `all` one a token."""
+    """Rows at `last` and a column's positions are one a prompt, `all` one a token, `tunnel` none (it is no tunnel)."""
     first = np.flatnonzero(np.diff(scored["prompt"], prepend=-1))
     length = scored["length"][first]
     if at == "all":
         prompt = np.repeat(np.arange(shape.n_prompts), length)
         position = np.concatenate([np.arange(k) for k in length])
+    elif at == "tunnel":
+        prompt = position = np.zeros(0, dtype=np.int64)
     else:
         prompt = np.arange(shape.n_prompts)
         position = length - 1 if at == "last" else np.minimum(scored[at][first], length - 1)
@@ -211,7 +217,7 @@ def check_probe(probe: Probe, capture: Capture | None = None) -> Findings:
 def _check_class(probe: Probe) -> None:
     cls = type(probe)
     assert is_dataclass(cls), f"{cls.__name__} is no dataclass"
-    assert vars(cls)["__dataclass_params__"].frozen, f"{cls.__name__} is not frozen"
+    assert getattr(cls, _DATACLASS_PARAMETERS).frozen, f"{cls.__name__} is not frozen"
     assert "__init__" not in _own_code(cls), f"{cls.__name__} writes its own constructor; fields are its parameters"
     assert not hasattr(cls, "__post_init__"), f"{cls.__name__} does more than store: check the fields in `analyse`"
     for name in ("name", "question"):

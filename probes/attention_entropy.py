@@ -155,7 +155,7 @@ def _depth_scalar(
     value, chance = float(dealt.values[index]), dealt.dealt[:, index]
     undefined = np.isnan(value) or np.isnan(chance).any()
     reason = "undefined over a single layer, or where a first layer has no entropy"
-    bounds = None if undefined else interval(replicates)
+    bounds = None if undefined else interval(value, replicates)
     return Scalar(
         value, unit, interval=bounds,
         interval_method=f"percentile bootstrap over {units.name}s within strata",
@@ -184,7 +184,7 @@ def _sharpening(units: Units, gain: Profile, signs: np.ndarray) -> Scalar:
         "and heads; 0 where attention depends on position and token alone"
     )
     common = {"n": int((~np.isnan(by_unit)).sum()), "n_unit": units.name, "meaning": meaning}
-    bounds = interval(units.resampled(by_unit[:, None])[:, 0])
+    bounds = interval(value, units.resampled(by_unit[:, None])[:, 0])
     if np.isnan(value) or bounds is None:
         reason = "no prompt had another one to borrow keys from"
         return Scalar(value, "bits", interval_reason=reason, null_reason=reason, underpowered=True, **common)
@@ -199,8 +199,9 @@ def _sharpening(units: Units, gain: Profile, signs: np.ndarray) -> Scalar:
 def _sink_mass(units: Units, mass: Profile, uniform: Profile) -> Scalar:
     by_unit, chance = mass.mean(axis=(1, 2)), np.exp2(-uniform).mean(axis=(1, 2))
     low, high = band(units.resampled(chance[:, None])[:, 0])
+    value = float(by_unit.mean())
     return Scalar(
-        float(by_unit.mean()), "fraction", interval=interval(units.resampled(by_unit[:, None])[:, 0]),
+        value, "fraction", interval=interval(value, units.resampled(by_unit[:, None])[:, 0]),
         interval_method=f"percentile bootstrap over {units.name}s within strata",
         null=Null("a uniform row over as many keys", float(chance.mean()), (float(low), float(high))),
         n=units.n, n_unit=units.name, underpowered=units.n < MIN_UNITS,

@@ -48,7 +48,7 @@ class LayerSpectrum:
     """The eigenvalue shares of one layer, and those of its null draws."""
 
     shares: Float[np.ndarray, " axis"]
-    null_shares: Float[np.ndarray, "draw axis"]
+    null_shares: Float[np.ndarray, "draw null_axis"]
 
 
 def count_distinct(cloud: Cloud) -> list[int]:
@@ -112,7 +112,7 @@ def _spectral_scalars(
 
 def spectrum_table(spectrum: LayerSpectrum) -> Table:
     """The leading eigenvalue shares of one layer beside those of its null."""
-    n = min(N_SHOWN, len(spectrum.shares))
+    n = min(N_SHOWN, len(spectrum.shares), spectrum.null_shares.shape[1])
     nulls = [null_from_draws("", spectrum.null_shares[:, i]) for i in range(n)]
     columns = {
         "component": np.arange(1, n + 1),

@@ -65,8 +65,9 @@ def mean_of_units(values: Float[np.ndarray, "unit *rest"]) -> Float[np.ndarray, 
     return _ratio(np.where(present, values, 0.0).sum(axis=0), present.sum(axis=0))
 
 
-def _ratio(total: np.ndarray, count: np.ndarray) -> np.ndarray:
-    return np.divide(total, count, out=np.full(np.shape(total), np.nan), where=np.asarray(count) > 0)
+def _ratio(total: np.typing.ArrayLike, count: np.typing.ArrayLike) -> np.ndarray:
+    total, count = np.asarray(total), np.asarray(count)
+    return np.divide(total, count, out=np.full(total.shape, np.nan), where=count > 0)
 
 
 def band(replicates: Float[np.ndarray, "resample *rest"]) -> Float[np.ndarray, "bound *rest"]:
@@ -78,7 +79,10 @@ def band(replicates: Float[np.ndarray, "resample *rest"]) -> Float[np.ndarray, "
     return np.where(nothing, np.nan, np.nanquantile(np.where(nothing, 0.0, replicates), _TAILS, axis=0))
 
 
-def interval(replicates: Float[np.ndarray, " resample"]) -> tuple[float, float] | None:
-    """The 95 % interval of one number; None where it is undefined."""
+def interval(value: float, replicates: Float[np.ndarray, " resample"]) -> tuple[float, float] | None:
+    """The 95 % interval of one number, never without the number itself; None where it is undefined.
+
+    A rank correlation that is ±1 by luck has replicates that are all smaller.
+    """
     low, high = band(replicates)
-    return None if np.isnan(low) else (float(low), float(high))
+    return None if np.isnan(low) or np.isnan(value) else (min(value, float(low)), max(value, float(high)))

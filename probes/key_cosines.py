@@ -9,14 +9,12 @@ All are measured before rotary embedding, with which keys of equal positions kee
 gives one scalar for each layer and measure (`interp.cosines.MEASURES`), by the name of the measure.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int, Num
+from jaxtyping import Float, Num
 
-from interp.bands import mean_band
 from interp.cosines import (
     MEASURES,
     Reference,
@@ -26,16 +24,13 @@ from interp.cosines import (
     random_rotations,
 )
 from interp.findings import Scalar
-from interp.jackknife import equal_groups, standard_error, t_quantile
 from interp.nulls import null_from_permutations
 from probes.cloud import Cloud
+from probes.head_means import Units, band, mean_of_units
 from probes.profiles import Profile
 
 FEW_TOKENS = 20
 """Vectors below which a mean over pairs says little."""
-
-_ROUNDING = 1e-6
-"""Half-width below which an interval is rounding: activations are float32."""
 
 _NULL_ROWS = 400
 """Rows that the null of `head_keys` is drawn from."""
@@ -75,7 +70,9 @@ def gaussian_references(
     return {measure: Reference(name, drawn[:, i]) for i, measure in enumerate(MEASURES)}
 
 
-def column_measures(weights: Float[np.ndarray, "layer kv_head d_model d_head"]) -> Float[np.ndarray, "layer kv_head measure"]:
+def column_measures(
+    weights: Float[np.ndarray, "layer kv_head d_model d_head"],
+) -> Float[np.ndarray, "layer kv_head measure"]:
     """`MEASURES` of the columns of every head's projection."""
     return np.array([cosine_measures(np.swapaxes(layer, -1, -2)) for layer in weights])
 
@@ -83,30 +80,30 @@ def column_measures(weights: Float[np.ndarray, "layer kv_head d_model d_head"]) 
 def shuffled_columns(
     weights: Float[np.ndarray, "layer kv_head d_model d_head"], rng: np.random.Generator
 ) -> Float[np.ndarray, "layer kv_head measure"]:
-    """`MEASURES` after the entries of every column were put in random order: its values stay, its direction does not."""
+    """`MEASURES` after the entries of every column were put in random order: its values stay, not its direction."""
     return np.array([cosine_measures(rng.permuted(np.swapaxes(layer, -1, -2), axis=-1)) for layer in weights])
 
 
 def wk_columns(measured: Float[np.ndarray, "layer kv_head measure"], references: dict[str, Reference]) -> Cosines:
     """Means over the heads of a layer, against heads of Gaussian weights."""
-    n_layers, n_heads, _ = measured.shape
+    n_layers = len(measured)
 
     def scalar(measure: str, heads: np.ndarray, n_tests: int) -> Scalar:
         value = float(heads.mean())
         compared = references[measure].compare(value, heads.size, n_tests)
         return Scalar(
-            value, "1", interval_reason="weights only: there is nothing to resample; the table gives the spread over heads",
-            null=compared.null, p=_known(compared.p), p_over="layers" if n_tests > 1 else "",
+            value, "1", interval_reason="weights only: nothing to resample; the table has the spread over heads",
+            null=compared.null, p=known_p(compared.p), p_over="layers" if n_tests > 1 else "",
             n=heads.size, n_unit="head", meaning=meaning("wk_columns", measure),
         )  # fmt: skip
 
     return Cosines(
-        {m: [scalar(m, measured[layer, :, i], n_layers) for layer in range(n_layers)] for i, m in enumerate(MEASURES)},
+        {m: [scalar(m, layer[:, i], n_layers) for layer in measured] for i, m in enumerate(MEASURES)},
         {m: scalar(m, measured[..., i].ravel(), 1) for i, m in enumerate(MEASURES)},
     )
 
 
-def head_keys(cloud: Cloud, n_heads: int, weights: Int[np.ndarray, "resample row"], n_null: int, seed: int) -> Cosines:
+def head_keys(cloud: Cloud, n_heads: int, units: Units, n_null: int, seed: int) -> Cosines:
     """Means over rows, bootstrapped over prompts, against every head's keys turned by a rotation of its own.
 
     Centred: every head's mean over all rows is taken off its keys, so that what remains is what the prompt changes.
@@ -114,29 +111,29 @@ def head_keys(cloud: Cloud, n_heads: int, weights: Int[np.ndarray, "resample row
     of two heads lie to one another.
     """
     keys = cloud.points.reshape(*cloud.points.shape[:2], n_heads, -1)
-    by_row = np.array([_head_measures(layer) for layer in keys])
+    by_unit = units.means(np.array([_head_measures(layer) for layer in keys]))
     rotations = random_rotations(keys.shape[-1], n_null * n_heads, np.random.default_rng(seed))
     kept = np.linspace(0, keys.shape[1] - 1, min(keys.shape[1], _NULL_ROWS)).astype(int)
     draws = _rotated_heads(keys[:, kept], rotations.reshape(n_null, n_heads, *rotations.shape[1:]))
-    band = mean_band(np.moveaxis(by_row, 1, -1), weights)
-    pooled = mean_band(by_row.mean(axis=0).T, weights)
+    mean, (low, high) = mean_of_units(by_unit), band(units.resampled(by_unit))
+    pooled, (pooled_low, pooled_high) = mean.mean(axis=0), band(units.resampled(by_unit).mean(axis=1))
     profiles: dict[str, Profile] = {}
     over: dict[str, Scalar] = {}
     for i, measure in enumerate(MEASURES):
-        p = largest_deviation_p(band.mean[:, i], draws[..., i])
-        common: dict[str, Any] = {"n": cloud.n_units, "n_unit": cloud.unit, "meaning": meaning("head_keys", measure)}
+        p = largest_deviation_p(mean[:, i], draws[..., i])
+        common: dict[str, Any] = {"n": units.n, "n_unit": units.name, "meaning": meaning("head_keys", measure)}
         profiles[measure] = [
-            _bootstrapped(band.mean[k, i], (band.low[k, i], band.high[k, i]), draws[:, k, i], p[k], common, "layers")
-            for k in range(cloud.n_layers)
+            _bootstrapped(mean[k, i], (low[k, i], high[k, i]), draws[:, k, i], p[k], {**common, "p_over": "layers"})
+            for k in range(len(mean))
         ]
         mean_draws = draws[..., i].mean(axis=1)
-        p_mean = largest_deviation_p(pooled.mean[[i]], mean_draws[:, None])[0]
-        over[measure] = _bootstrapped(pooled.mean[i], (pooled.low[i], pooled.high[i]), mean_draws, p_mean, common, "")
+        p_mean = largest_deviation_p(pooled[[i]], mean_draws[:, None])[0]
+        over[measure] = _bootstrapped(pooled[i], (pooled_low[i], pooled_high[i]), mean_draws, p_mean, common)
     return Cosines(profiles, over)
 
 
 def _bootstrapped(
-    value: float, interval: tuple[float, float], draws: np.ndarray, p: float, common: dict[str, Any], p_over: str
+    value: float, interval: tuple[float, float], draws: np.ndarray, p: float, common: dict[str, Any]
 ) -> Scalar:
     known = bool(np.isfinite(value)) and bool(np.isfinite(interval).all())
     return Scalar(
@@ -145,7 +142,7 @@ def _bootstrapped(
         interval_reason="" if known else "keys without length have no direction",
         null=null_from_permutations("every head's keys turned at random", draws) if known else None,
         null_reason="" if known else "keys without length have no direction",
-        p=_known(p), p_over=p_over, underpowered=common["n"] < FEW_TOKENS, **common,
+        p=known_p(p), underpowered=common["n"] < FEW_TOKENS, **common,
     )  # fmt: skip
 
 
@@ -165,82 +162,6 @@ def _rotated_heads(
     return np.array([[_head_measures(layer).mean(axis=0) for layer in draw] for draw in turned])
 
 
-@dataclass(frozen=True)
-class TokenSets:
-    """Which rows hold which token at which position: the tokens that are compared, position by position."""
-
-    row: Int[np.ndarray, " row"]
-    position: Int[np.ndarray, " row"]
-    token: Int[np.ndarray, " row"]
-    n_tokens: int
-
-    @classmethod
-    def of(cls, tokens: np.ndarray, positions: np.ndarray, max_tokens: int, rng: np.random.Generator) -> "TokenSets":
-        """At most `max_tokens` different tokens, chosen at random; positions as indices from 0."""
-        names = np.unique(tokens)
-        names = np.sort(rng.choice(names, min(len(names), max_tokens), replace=False))
-        row = np.flatnonzero(np.isin(tokens, names))
-        return cls(row, np.unique(positions[row], return_inverse=True)[1], np.searchsorted(names, tokens[row]), len(names))
-
-
-def token_measures(
-    vectors: Num[np.ndarray, "row feature"], sets: TokenSets, groups: Sequence[np.ndarray], units: np.ndarray
-) -> tuple[Float[np.ndarray, " measure"], Float[np.ndarray, "group measure"]]:
-    """`MEASURES` of the mean vectors of the tokens, averaged over positions: of all rows, and without each group.
-
-    `groups` hold the units (prompts) that are left out together; an average over positions leaves out those that
-    have no pair of tokens.
-    """
-    lookup = {unit: g for g, group in enumerate(groups) for unit in group}
-    group = np.array([lookup.get(unit, len(groups)) for unit in units[sets.row]])
-    found = []
-    for position in np.unique(sets.position):
-        mine = sets.position == position
-        cell = group[mine] * sets.n_tokens + sets.token[mine]
-        sums = np.zeros(((len(groups) + 1) * sets.n_tokens, vectors.shape[1]))
-        np.add.at(sums, cell, vectors[sets.row[mine]])
-        sums = sums.reshape(len(groups) + 1, sets.n_tokens, -1)
-        counts = np.bincount(cell, minlength=len(sums) * sets.n_tokens).reshape(len(sums), -1)
-        total, n = sums.sum(axis=0, keepdims=True), counts.sum(axis=0, keepdims=True)
-        kept, n_kept = np.concatenate([total, total - sums[:-1]]), np.concatenate([n, n - counts[:-1]])
-        means = kept / np.maximum(n_kept, 1)[..., None]
-        found.append(cosine_measures(means, n_kept > 0))
-    by_position = np.array(found)
-    known = np.isfinite(by_position)
-    mean = np.where(known, by_position, 0.0).sum(axis=0)
-    mean = np.divide(mean, known.sum(axis=0), out=np.full_like(mean, np.nan), where=known.any(axis=0))
-    return mean[0], mean[1:]
-
-
-def token_cosines(
-    definition: str, points: Num[np.ndarray, "layer row feature"], cloud: Cloud, sets: TokenSets, references: dict[str, Reference]
-) -> dict[str, Profile]:
-    """A profile over the layers of `points`, with jackknife intervals over the prompts of `cloud`."""
-    names = np.unique(cloud.units[sets.row])
-    size, members = equal_groups(len(names))
-    groups = [names[group] for group in members]
-    profiles: dict[str, list[Scalar]] = {measure: [] for measure in MEASURES}
-    for layer in points:
-        value, replicates = token_measures(layer, sets, groups, cloud.units)
-        error = standard_error(replicates, len(names), size) * t_quantile(len(groups))
-        for i, measure in enumerate(MEASURES):
-            compared = references[measure].compare(float(value[i]), 1, len(points))
-            known = bool(np.isfinite(value[i]) and error[i] > _ROUNDING)
-            reason = "leaving prompts out changes nothing: these vectors depend on the token alone"
-            profiles[measure].append(
-                Scalar(
-                    float(value[i]), "1",
-                    interval=(float(value[i] - error[i]), float(value[i] + error[i])) if known else None,
-                    interval_method=f"delete-group jackknife over {cloud.unit}s, groups of {size}",
-                    interval_reason="" if known else reason if np.isfinite(value[i]) else "fewer than two tokens at every position",
-                    null=compared.null, p=_known(compared.p), p_over="layers" if len(points) > 1 else "",
-                    n=len(names), n_unit=cloud.unit, n_distinct_rows=sets.n_tokens,
-                    underpowered=sets.n_tokens < FEW_TOKENS and cloud.unit == "prompt",
-                    meaning=meaning(definition, measure),
-                )
-            )  # fmt: skip
-    return {measure: profile for measure, profile in profiles.items()}
-
-
-def _known(p: float) -> float | None:
+def known_p(p: float) -> float | None:
+    """A p-value, or None where the test was undefined."""
     return float(p) if np.isfinite(p) else None

@@ -21,6 +21,7 @@ from interp.curve import N_NEIGHBOURS, curve_position
 from interp.errors import UsageError
 from interp.findings import Findings, Scalar
 from interp.need import Need
+from interp.neighbours import distinct_rows
 from interp.nulls import GaussianClouds
 from interp.probe import Figure, Probe
 from interp.spectra import Axes, Scaling, readout_direction, scaled
@@ -29,7 +30,7 @@ from probes.explained import explained_table
 from probes.geometry import FEW_DISTINCT_ROWS, count_distinct, dimension_profile, spectral_profiles, spectrum_table
 from probes.maps import MAX_POINTS, cloud_axes, null_points_table, points_table, umap_table
 from probes.profiles import Profile, profile_table
-from probes.restriction import restriction
+from probes.restriction import Settings, restriction
 from probes.uncertainty import Resampled, correlation_profile, within_position
 
 BY_LAYER = (
@@ -97,7 +98,7 @@ class Manifold(Probe):
         pool = Cloud.of(base, need)
         if pool.rows.n_rows > cloud.rows.n_rows:
             profiles["entropy_correlation_pool"] = self._in_pool(pool)
-        restricted = restriction(pool, layer, self)
+        restricted = restriction(pool, layer, self._comparison())
         headline = ["pc1_plus_pc2_share", "participation_ratio", "entropy_correlation", "curve_order"]
         tables = {
             "by_layer": profile_table(profiles, distinct, BY_LAYER),
@@ -109,11 +110,8 @@ class Manifold(Probe):
         }
         if self.umap == "on":
             tables["umap"] = umap_table(small, layer, self.scaling, self.seed)
-        few = distinct[layer] < FEW_DISTINCT_ROWS
-        scalars = {
-            name: replace(p[layer], n_distinct_rows=distinct[layer], underpowered=p[layer].underpowered or few)
-            for name, p in profiles.items()
-        }
+        n_points = {"entropy_correlation_pool": len(distinct_rows(pool.points[layer]))}
+        scalars = {name: _counted(p[layer], n_points.get(name, distinct[layer])) for name, p in profiles.items()}
         return Findings(
             probe=self.name,
             scalars={**scalars, **restricted.scalars},
@@ -159,6 +157,9 @@ class Manifold(Probe):
         resampled = Resampled.of(pool, self.n_permutations, self.n_bootstrap, self.seed)
         return correlation_profile(first, "next_entropy_bits", pool, resampled, MEANINGS["pool"])
 
+    def _comparison(self) -> Settings:
+        return Settings(self.scaling, self.per_quintile, self.n_permutations, self.n_null, self.seed)
+
     def _check_sizes(self) -> None:
         least = {"n_permutations": 19, "n_null": 20, "n_bootstrap": 20, "per_quintile": 1}
         for name, smallest in least.items():
@@ -198,6 +199,12 @@ class Manifold(Probe):
             f"Curve: one-dimensional Isomap, {N_NEIGHBOURS} neighbours, pieces joined by their shortest links."
         )
         return notes
+
+
+def _counted(scalar: Scalar, n_distinct_rows: int) -> Scalar:
+    """The scalar with its number of different rows, which decides whether it is underpowered."""
+    few = n_distinct_rows < FEW_DISTINCT_ROWS
+    return replace(scalar, n_distinct_rows=n_distinct_rows, underpowered=scalar.underpowered or few)
 
 
 def _rows_of(axes: list[Axes], cloud: Cloud, small: Cloud) -> list[Axes]:

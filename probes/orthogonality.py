@@ -15,28 +15,26 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from interp.capture import Capture
-from interp.cosines import MEASURES, expected_abs_cosine
+from interp.cosines import cosine_measures, expected_abs_cosine
 from interp.errors import UsageError
 from interp.findings import Findings, Scalar
 from interp.need import Need
 from interp.probe import Figure, Probe
-from interp.prompt import PromptSet
-from interp.resampling import bootstrap_weights
-from interp.table import Table
 from probes.cloud import Cloud
+from probes.head_means import Units
 from probes.key_cosines import (
     FEW_TOKENS,
-    Cosines,
-    TokenSets,
     column_measures,
     gaussian_references,
     head_keys,
+    meaning,
     shuffled_columns,
-    token_cosines,
     wk_columns,
 )
+from probes.orthogonality_tables import by_head_table, token_table, without
 from probes.profiles import profile_table
 from probes.query_key import QueryKey
+from probes.token_cosines import TokenSets, no_token_sets, token_cosines
 
 Definition = Literal["all", "wk_columns", "token_keys", "head_keys", "embedding_proxy"]
 
@@ -104,9 +102,9 @@ class Orthogonality(Probe):
         cosines = wk_columns(measured, gaussian_references(d_head, d_model, self.n_null, rng))
         query_key = QueryKey.of(queries, keys, self.n_null, rng)
         by_layer = {**cosines.by_layer, **{f"w_qk_{n}": p for n, p in query_key.profiles().items()}}
-        caption = "Columns of W_K and spectrum of W_QK, layer by layer: mean over heads; no interval, for these are weights."
+        caption = "Columns of W_K and spectrum of W_QK, layer by layer: mean over heads. Weights have no interval."
         table = profile_table(by_layer, [len(measured[0])] * len(measured), caption)
-        table = _without(table, "n_distinct_rows", "_low", "_high")
+        table = without(table, "n_distinct_rows", "_low", "_high")
         low, high = np.quantile(measured[..., 0], [0.1, 0.9], axis=1)
         table = table.with_column("abs_heads_low", low, "1").with_column("abs_heads_high", high, "1")
         table = table.with_column("abs_shuffled", shuffled_columns(keys, rng)[..., 0].mean(axis=1), "1")
@@ -120,21 +118,21 @@ class Orthogonality(Probe):
             },
             tables={
                 "wk_columns": table,
-                "wk_columns_by_head": _by_head(measured, query_key),
+                "wk_columns_by_head": by_head_table(measured, query_key),
                 "w_qk_spectrum": query_key.spectrum_table(),
             },
             notes=(
                 f"wk_columns: columns lie in {d_model} dimensions, where random directions have mean |cos| "
-                f"{expected_abs_cosine(d_model):.4f}; means are over all layers and heads. Biases, and normalisation of "
-                "queries and keys where there is any, are not part of the weights. abs_heads: 10th and 90th percentile "
-                "over heads; abs_shuffled: entries of each column in random order.",
+                f"{expected_abs_cosine(d_model):.4f}; means are over all layers and heads. Biases, and normalisation "
+                "of queries and keys where there is any, are not part of the weights. abs_heads: 10th and 90th "
+                "percentile over heads; abs_shuffled: entries of each column in random order.",
             ),
         )
 
     def _token_keys(self, base: Capture) -> Findings:
         reason = no_token_sets(base)
         if reason:
-            return Findings(self.name, notes=(f"token_keys: undefined ({reason}).",))
+            return self._undefined("token_keys", reason)
         cloud = Cloud.of(base, Need("k_pre"))
         layer = cloud.layer_index(self.layer)
         rng = np.random.default_rng([self.seed, 2])
@@ -145,7 +143,7 @@ class Orthogonality(Probe):
         heads = cloud.points.reshape(*cloud.points.shape[:2], n_heads, -1)
         own = gaussian_references(sets.n_tokens, heads.shape[3], self.n_null, rng)
         by_head = [token_cosines("token_keys", heads[:, :, h], cloud, sets, own) for h in range(n_heads)]
-        caption = "Keys of different tokens at equal positions, layer by layer, heads concatenated; jackknife over prompts."
+        caption = "Keys of different tokens at equal positions, layer by layer, heads concatenated."
         return Findings(
             self.name,
             scalars={
@@ -155,28 +153,28 @@ class Orthogonality(Probe):
             },
             tables={
                 "token_keys": profile_table(profiles, [sets.n_tokens] * cloud.n_layers, caption),
-                "token_keys_by_head": _head_rows(by_head),
+                "token_keys_by_head": token_table(by_head),
             },
             notes=(
-                f"token_keys: {sets.n_tokens} tokens at {len(np.unique(sets.position))} position(s), read at layer {layer}. "
-                "Keys of one token at one position are averaged over its contexts; above layer 0 they hold context too.",
+                f"token_keys: {sets.n_tokens} tokens at {len(np.unique(sets.position))} position(s), read at layer "
+                f"{layer}. Keys of one token at one position are averaged over its contexts; above layer 0 they hold "
+                "context too.",
             ),
         )
 
     def _head_keys(self, base: Capture) -> Findings:
         drawn, n_heads = base.drawn, base.model.n_kv_heads
         if n_heads < 2:
-            return Findings(self.name, notes=("head_keys: undefined (each layer has a single KV head).",))
+            return self._undefined("head_keys", "each layer has a single KV head")
         cloud, rotated = Cloud.of(drawn, Need("k_pre")), Cloud.of(drawn, Need("k"))
-        weights = bootstrap_weights(
-            cloud.units, cloud.rows["stratum"], self.n_bootstrap, np.random.default_rng([self.seed, 3])
-        )
-        cosines = head_keys(cloud, n_heads, weights, self.n_null, self.seed)
+        units = Units.of(cloud.rows, cloud.unit, self.n_bootstrap, np.random.default_rng([self.seed, 3]))
+        cosines = head_keys(cloud, n_heads, units, self.n_null, self.seed)
         distinct = [len(np.unique(layer, axis=0)) for layer in cloud.points]
         caption = "Keys of the KV heads of one layer at one row, before rotary embedding, layer by layer."
         table = profile_table(cosines.by_layer, distinct, caption)
         after = _after_rotary(rotated, n_heads)
-        table = table.with_column("abs_after_rotary", after[:, 0], "1").with_column("signed_after_rotary", after[:, 1], "1")
+        table = table.with_column("abs_after_rotary", after[:, 0], "1")
+        table = table.with_column("signed_after_rotary", after[:, 1], "1")
         before = np.array([[table["abs"][i], table["signed"][i]] for i in range(cloud.n_layers)])
         few = min(distinct) < FEW_TOKENS
         return Findings(
@@ -187,9 +185,9 @@ class Orthogonality(Probe):
             },
             tables={"head_keys": table},
             notes=(
-                f"head_keys: {n_heads} KV heads of {base.model.d_head} dimensions, where random directions have mean |cos| "
-                f"{expected_abs_cosine(base.model.d_head):.4f}. Rotary embedding turns all heads of a position alike, so the "
-                "cosines after it are the same: the largest difference in a layer's mean is "
+                f"head_keys: {n_heads} KV heads of {base.model.d_head} dimensions, where random directions have mean "
+                f"|cos| {expected_abs_cosine(base.model.d_head):.4f}. Rotary embedding turns all heads of a position "
+                "alike, so cosines before and after it are the same: a layer's means differ by at most "
                 f"{np.abs(after - before).max():.1e}.",
             ),
         )
@@ -199,7 +197,7 @@ class Orthogonality(Probe):
         rng = np.random.default_rng([self.seed, 4])
         sets = TokenSets.of(base.rows["token"], np.zeros_like(base.rows["token"]), self.n_tokens, rng)
         if sets.n_tokens < 2:
-            return Findings(self.name, notes=("embedding_proxy: undefined (all rows end in one token).",))
+            return self._undefined("embedding_proxy", "all rows hold one token")
         references = gaussian_references(sets.n_tokens, cloud.points.shape[2], self.n_null, rng)
         profiles = token_cosines("embedding_proxy", cloud.points[:1], cloud, sets, references)
         caption = "Embeddings of different tokens: a proxy that has no layers and holds no keys."
@@ -209,11 +207,18 @@ class Orthogonality(Probe):
             scalars={"embedding_proxy": scalar},
             tables={"embedding_proxy": profile_table(profiles, [sets.n_tokens], caption)},
             notes=(
-                f"embedding_proxy: the residual stream at depth 0 of {sets.n_tokens} different tokens (with the embedding of "
-                "positions where a model adds one). It measures no keys and cannot depend on the layer; it is here because "
-                "the published code measures it under the name of key orthogonality.",
+                f"embedding_proxy: the residual stream at depth 0 of {sets.n_tokens} different tokens (with the "
+                "embedding of positions where a model adds one). It measures no keys and cannot depend on the layer; "
+                "it is here because the published code measures it under the name of key orthogonality.",
             ),
         )
+
+    def _undefined(self, definition: str, why: str) -> Findings:
+        reason = f"undefined ({why})"
+        scalar = Scalar(
+            float("nan"), "1", interval_reason=reason, null_reason=reason, meaning=meaning(definition, "abs")
+        )
+        return Findings(self.name, scalars={definition: scalar}, notes=(f"{definition}: {reason}.",))
 
     def _check_sizes(self) -> None:
         for name, least in {"n_tokens": 2, "n_null": 20, "n_bootstrap": 20}.items():
@@ -225,68 +230,7 @@ class Orthogonality(Probe):
                 )
 
 
-def no_token_sets(base: Capture) -> str:
-    """Why keys cannot be compared between tokens here; empty where they can.
-
-    A tunnel shows every hypothesis at its scored positions. Texts have to hold one position and differ in their last
-    word alone, else it is contexts that are compared.
-    """
-    if len(np.unique(base.rows["token"])) < 2:
-        return "all rows hold one token"
-    if not base.prompts.is_text:
-        return ""
-    if len(np.unique(base.rows["position"])) > 1:
-        return "the prompts end at different positions, and keys are compared at equal ones: use the prompts `vocabulary`"
-    if not differ_in_last_word(base.prompts):
-        return "the prompts differ in more than their last word: use the prompts `vocabulary`"
-    return ""
-
-
-def differ_in_last_word(prompts: PromptSet) -> bool:
-    """Whether all texts are one frame with another word at its end."""
-    frames = {(p.text or "").rstrip().rpartition(" ")[0] for p in prompts}
-    return len(frames) == 1
-
-
 def _after_rotary(cloud: Cloud, n_heads: int) -> np.ndarray:
     """Mean |cos| and mean cos between the heads' keys as attention compares them, layer by layer."""
-    from interp.cosines import cosine_measures
-
     keys = cloud.points.reshape(*cloud.points.shape[:2], n_heads, -1)
     return np.array([cosine_measures(layer)[:, :2].mean(axis=0) for layer in keys])
-
-
-def _without(table: Table, name: str, *endings: str) -> Table:
-    """The table less one column, and less the columns of these endings that a null does not own."""
-    kept = [c for c in table.columns if c != name and not (c.endswith(endings) and "_null_" not in c)]
-    return Table({c: table[c] for c in kept}, {c: table.units[c] for c in kept}, table.caption)
-
-
-def _by_head(measured: np.ndarray, query_key: QueryKey) -> Table:
-    """One row a query head, with the columns of the KV head it reads."""
-    statistics = query_key.statistics
-    n_layers, n_heads, _ = statistics.shape
-    n_kv_heads = measured.shape[1]
-    kv_head = np.arange(n_heads) // (n_heads // n_kv_heads)
-    columns = {"layer": np.repeat(np.arange(n_layers), n_heads), "head": np.tile(np.arange(n_heads), n_layers)}
-    columns["kv_head"] = np.tile(kv_head, n_layers)
-    units = {"layer": "layer", "head": "head", "kv_head": "head"}
-    for i, measure in enumerate(MEASURES):
-        columns[measure], units[measure] = measured[:, kv_head, i].ravel(), "1"
-    for i, (name, unit) in enumerate(
-        (("effective_rank", "directions"), ("participation_ratio", "directions"), ("top_share", "1"))
-    ):
-        columns[f"w_qk_{name}"], units[f"w_qk_{name}"] = statistics[..., i].ravel(), unit
-    return Table(columns, units, "Columns of W_K (of the KV head a query head reads) and spectrum of W_QK, head by head.")
-
-
-def _head_rows(by_head: list[Mapping[str, list[Scalar]]]) -> Table:
-    """Token keys of every KV head on its own, layer by layer."""
-    caption = "Keys of different tokens at equal positions, one KV head at a time."
-    rows = [
-        {"layer": layer, "kv_head": head, **{m: profile[m][layer].value for m in MEASURES},
-         **{f"{m}_null": profile[m][layer].null.value for m in MEASURES}}  # pyright: ignore[reportOptionalMemberAccess]
-        for head, profile in enumerate(by_head) for layer in range(len(profile["abs"]))
-    ]  # fmt: skip
-    units = {"layer": "layer", "kv_head": "head"} | dict.fromkeys([*MEASURES, *(f"{m}_null" for m in MEASURES)], "1")
-    return Table.from_rows(rows, units, caption)

@@ -16,35 +16,44 @@ among the keys of another prompt at the same positions (`interp.other_keys`); p 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Float
 
 from interp.capture import Capture
-from interp.findings import Findings, Scalar
+from interp.findings import Findings, Null, Scalar
 from interp.need import Need
+from interp.nulls import null_from_permutations
 from interp.probe import Figure, Probe
 from interp.table import Table
-from probes import alignment_scalars as scalars_of
-from probes import alignment_tables as tables_of
 from probes.alignment_figures import alignment_figures
-from probes.binding import KEYS, MASS_BEFORE, Binding, BoundKeys, bound_keys, measure_binding
-from probes.depth import deal_heads, depth_statistics
-from probes.head_means import Units, mean_of_units
-from probes.item_test import ItemTest, compare_with_relabelled
-from probes.items import attention_over_items, outcome_positions
+from probes.binding import KEYS, MASS_BEFORE
+from probes.binding_findings import binding_findings
+from probes.depth import DEPTH, deal_heads, depth_statistics
+from probes.head_means import Units, band, interval, mean_of_units
+from probes.item_findings import WHOLE_ROWS, class_masses, item_findings
+from probes.sign_flips import flip_p
 
 Profile = Float[np.ndarray, "unit layer head"]
 
-CONTRASTS = {"logit": "qk_logit", "cosine": "qk_cosine", "max_weight": "pattern_max", "entropy": "pattern_entropy"}
-"""What is compared with the keys of another prompt, and the site it is read at."""
+CONTRASTS = {
+    "logit": ("qk_logit", "bits", "log2 weight of attended minus unattended keys"),
+    "cosine": ("qk_cosine", "1", "cosine of query and key, attended minus unattended keys"),
+    "max_weight": ("pattern_max", "fraction", "largest attention weight"),
+    "entropy": ("pattern_entropy", "bits", "attention entropy"),
+}
+"""What is compared with the keys of another prompt: the site, the unit, and what it is."""
 
 MASSES = {"mass_self": "mass_self", "mass_previous": "mass_previous", "mass_first": "sink_mass"}
-_UNIFORM = Need("pattern_entropy_uniform")
-_WHOLE = Need("pattern_log_weight")
+UNIFORM = Need("pattern_entropy_uniform")
+MIN_UNITS = 20
+"""Prompts below which every finding is called underpowered."""
+
+_NULL = "the same choice among the keys of another prompt at the same positions"
 _HEADLINE = ("logit", "max_weight_correlation", "posterior_kl", "binding")
+_ALPHA = 0.05
 
 
 @dataclass(frozen=True)
@@ -60,42 +69,153 @@ class QKAlignment(Probe):
 
     @property
     def needs(self) -> tuple[Need, ...]:
-        contrasts = [Need(name) for site in CONTRASTS.values() for name in (site, f"{site}_null")]
-        return (*contrasts, *(Need(site) for site in MASSES.values()), _UNIFORM, _WHOLE, KEYS, MASS_BEFORE)
+        contrasts = [Need(name) for site, *_ in CONTRASTS.values() for name in (site, f"{site}_null")]
+        return (*contrasts, *(Need(site) for site in MASSES.values()), UNIFORM, WHOLE_ROWS, KEYS, MASS_BEFORE)
 
     def analyse(self, base: Capture, under: Mapping[str, Capture]) -> Findings:
         rng = np.random.default_rng(self.seed)
-        whole, base = base, base.drawn
-        units = Units.of(base.rows, base.prompts.unit, self.n_bootstrap, rng)
-        own, null = _contrasts(base, units, ""), _contrasts(base, units, "_null")
-        signs = rng.choice([-1.0, 1.0], size=(self.n_permutations, units.n))
-        masses = _masses(base, units)
-        scalars: dict[str, Scalar] = {}
+        drawn = base.drawn
+        units = Units.of(drawn.rows, base.prompts.unit, self.n_bootstrap, rng)
+        rows = _HeadRows.of(drawn, units, rng.choice([-1.0, 1.0], size=(self.n_permutations, units.n)))
+        scalars = {name: _contrast(rows, name) for name in CONTRASTS} | {"matching_heads": _matching_heads(rows)}
         for name in CONTRASTS:
-            scalars[name] = scalars_of.contrast(units, name, (own[name], null[name]), signs)
-        scalars["matching_heads"] = scalars_of.matching_heads(units, own["logit"] - null["logit"], signs)
-        for name in CONTRASTS:
-            dealt = deal_heads(mean_of_units(own[name]), self.n_permutations, rng)
-            replicates = depth_statistics(units.resampled(own[name].mean(axis=2)))
-            scalars[f"{name}_correlation"] = scalars_of.depth_correlation(units, name, dealt, replicates)
-        items = self._items(base, rng)
-        notes = [scalars_of.CONTRAST_NOTE]
-        if isinstance(items, str):
-            notes.append(f"posterior_kl and feasible_mass are undefined ({items}).")
-        else:
-            scalars |= scalars_of.over_items(*items)
-        tables = tables_of.by_layer_and_head(units, own, null, masses, signs)
-        if not isinstance(items, str):
-            tables["items"] = tables_of.items(*items)
-        bound = bound_keys(whole)
-        if isinstance(bound, str):
-            notes.append(f"binding is undefined ({bound}).")
-        else:
-            binding = measure_binding(bound, self.n_permutations, rng)
-            scalars |= scalars_of.bound(bound, binding)
-            tables["binding"] = tables_of.binding(bound, binding)
-        headline = tuple(name for name in _HEADLINE if name in scalars)
-        return Findings(self.name, scalars, tables, notes=tuple(notes), headline=headline)
+            scalars[f"{name}_correlation"] = _depth_correlation(rows, name, self.n_permutations, rng)
+        items = item_findings(drawn, (self.n_permutations, self.n_bootstrap), rng)
+        binding = binding_findings(base, self.n_permutations, rng)
+        scalars |= items.scalars | binding.scalars
+        note = (
+            "Attended keys are the fewest that hold half of a row's weight; rows over a single key have none that are "
+            "unattended and are left out, and so is the first prompt in order of length, which borrows no keys."
+        )
+        return Findings(
+            self.name,
+            scalars,
+            {"by_layer": rows.by_layer(), "by_head": rows.by_head()} | items.tables | binding.tables,
+            notes=(note, *items.notes, *binding.notes),
+            headline=tuple(name for name in _HEADLINE if name in scalars),
+        )
 
     def figures(self, findings: Findings) -> tuple[Figure, ...]:
         return alignment_figures(findings)
+
+
+@dataclass(frozen=True)
+class _HeadRows:
+    """Everything that is averaged by layer and head: contrasts with their nulls, masses with a uniform row's share."""
+
+    units: Units
+    signs: np.ndarray
+    own: Mapping[str, Profile]
+    null: Mapping[str, Profile]
+    masses: Mapping[str, Profile]
+    uniform: Mapping[str, Profile] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, capture: Capture, units: Units, signs: np.ndarray) -> "_HeadRows":
+        own, null = (
+            {name: units.means(capture[Need(site + suffix)]) for name, (site, *_) in CONTRASTS.items()}
+            for suffix in ("", "_null")
+        )
+        masses = {name: units.means(capture[Need(site)]) for name, site in MASSES.items()}
+        uniform = dict.fromkeys(masses, units.means(np.exp2(-capture[UNIFORM].astype(np.float64))))
+        for name, mass, chance in class_masses(capture):
+            masses[name], uniform[name] = units.means(mass), units.means(chance)
+        return cls(units, signs, own, null, masses, uniform)
+
+    def by_layer(self) -> Table:
+        n_layers = self.own["logit"].shape[1]
+        columns = {"layer": np.arange(n_layers)} | self._columns(lambda profile: profile.mean(axis=2))
+        return _table(columns, "Means over heads and prompts, with 95 % bootstrap bands over prompts.")
+
+    def by_head(self) -> Table:
+        _, n_layers, n_heads = self.own["logit"].shape
+        where = {"layer": np.repeat(np.arange(n_layers), n_heads), "head": np.tile(np.arange(n_heads), n_layers)}
+        columns = where | self._columns(lambda profile: profile.reshape(self.units.n, -1))
+        return _table(columns, "Means over prompts, with 95 % bootstrap bands over prompts.")
+
+    def _columns(self, shape) -> dict[str, np.ndarray]:
+        columns: dict[str, np.ndarray] = {}
+        for name in self.own:
+            own, null = shape(self.own[name]), shape(self.null[name])
+            columns |= self._with_band(name, own) | self._with_band(f"{name}_null", null)
+            columns[f"{name}_p"] = flip_p(own - null, self.signs)
+        for name, mass in self.masses.items():
+            columns |= self._with_band(name, shape(mass))
+            columns[f"{name}_uniform"] = mean_of_units(shape(self.uniform[name]))
+        return columns
+
+    def _with_band(self, name: str, values: np.ndarray) -> dict[str, np.ndarray]:
+        low, high = band(self.units.resampled(values))
+        return {name: mean_of_units(values), f"{name}_low": low, f"{name}_high": high}
+
+
+def _table(columns: Mapping[str, np.ndarray], caption: str) -> Table:
+    return Table(columns, {name: _unit(name) for name in columns}, caption)
+
+
+def _unit(column: str) -> str:
+    if column in ("layer", "head"):
+        return column
+    if column.endswith("_p"):
+        return "probability"
+    kind = next((name for name in CONTRASTS if column.startswith(name)), None)
+    return "fraction" if kind is None else CONTRASTS[kind][1]
+
+
+def _contrast(rows: _HeadRows, name: str) -> Scalar:
+    _, unit, what = CONTRASTS[name]
+    units = rows.units
+    own, null = (profile[name].mean(axis=(1, 2))[:, None] for profile in (rows.own, rows.null))
+    value, chance = float(mean_of_units(own)[0]), float(mean_of_units(null)[0])
+    bounds = interval(value, units.resampled(own)[:, 0])
+    chance_bounds = interval(chance, units.resampled(null)[:, 0])
+    p = float(flip_p(own - null, rows.signs)[0])
+    return Scalar(
+        value, unit, interval=bounds,
+        interval_method=f"percentile bootstrap over {units.name}s within strata",
+        interval_reason="" if bounds else "no row sees more than one key",
+        null=Null(_NULL, chance, chance_bounds) if chance_bounds else None,
+        null_reason="" if chance_bounds else "no prompt had another one to borrow keys from",
+        p=None if np.isnan(p) else p,
+        n=int((~np.isnan(own)).sum()), n_unit=units.name, underpowered=units.n < MIN_UNITS,
+        meaning=f"{what}, mean over layers and heads; only the distance from its null says that content decides",
+    )  # fmt: skip
+
+
+def _matching_heads(rows: _HeadRows) -> Scalar:
+    gain = rows.own["logit"] - rows.null["logit"]
+    p = flip_p(gain.reshape(rows.units.n, -1), rows.signs)
+    n_heads = int((~np.isnan(p)).sum())
+    common = {"n": rows.units.n, "n_unit": rows.units.name, "underpowered": rows.units.n < MIN_UNITS}
+    meaning = (
+        f"heads of {n_heads} whose logit contrast differs from that with another prompt's keys at p < {_ALPHA:.2f}, "
+        "corrected over layers and heads"
+    )
+    return Scalar(
+        float((p < _ALPHA).sum()), "heads", interval_reason="a count of tests",
+        null=Null("at most this many by chance, 95 % of the time", 0.0, (0.0, 0.0)), meaning=meaning, **common,
+    )  # fmt: skip
+
+
+def _depth_correlation(rows: _HeadRows, name: str, n_permutations: int, rng: np.random.Generator) -> Scalar:
+    units, which = rows.units, DEPTH.index("correlation")
+    profile = mean_of_units(rows.own[name])
+    replicates = depth_statistics(units.resampled(rows.own[name].mean(axis=2)))[:, which]
+    dealt = None if np.isnan(profile).any() else deal_heads(profile, n_permutations, rng)
+    undefined = dealt is None or np.isnan(dealt.values[which]) or np.isnan(dealt.dealt[:, which]).any()
+    common = {
+        "n": units.n, "n_unit": units.name, "underpowered": units.n < MIN_UNITS,
+        "meaning": f"Spearman's ρ with depth of the {CONTRASTS[name][2]}, mean over heads",
+    }  # fmt: skip
+    if dealt is None or undefined:
+        reason = "undefined over a single layer, or where a layer has no value"
+        return Scalar(float("nan"), "1", interval_reason=reason, null_reason=reason, **common)
+    value = float(dealt.values[which])
+    bounds = interval(value, replicates)
+    return Scalar(
+        value, "1", interval=bounds,
+        interval_method=f"percentile bootstrap over {units.name}s within strata",
+        interval_reason="" if bounds else "undefined in every resample",
+        null=null_from_permutations("heads dealt to layers at random", dealt.dealt[:, which]),
+        p=float(dealt.p[which]), **common,
+    )  # fmt: skip

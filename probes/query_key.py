@@ -24,9 +24,9 @@ from interp.table import Table
 from probes.profiles import Profile
 
 SPECTRAL = ("effective_rank", "participation_ratio", "top_share")
-"""The three statistics, in the order of the last axis of every array of them."""
+"""The three statistics, in the order of the last axis of every array of them, and their units."""
 
-_UNITS = ("directions", "directions", "1")
+UNITS = ("directions", "directions", "1")
 _MEANINGS = (
     "How many directions the query-key form of one head uses, on average over heads; it does not depend on the basis.",
     "The same, weighing strong directions more.",
@@ -47,7 +47,8 @@ def spectral(singular: Float[np.ndarray, "*batch axis"]) -> Float[np.ndarray, "*
     squares = np.square(singular)
     total = squares.sum(axis=-1)
     alive = total > 0
-    share = np.divide(singular, singular.sum(axis=-1, keepdims=True), out=np.zeros_like(singular), where=alive[..., None])
+    sums = singular.sum(axis=-1, keepdims=True)
+    share = np.divide(singular, sums, out=np.zeros_like(singular), where=alive[..., None])
     with np.errstate(invalid="ignore", divide="ignore"):
         found = [
             np.exp2(entropy_bits(share)),
@@ -108,7 +109,7 @@ class QueryKey:
         value = float(heads.mean())
         compared = reference.compare(value, n_independent, n_tests)
         return Scalar(
-            value, _UNITS[i], interval_reason="weights only: there is nothing to resample; the table gives every head",
+            value, UNITS[i], interval_reason="weights only: there is nothing to resample; the table gives every head",
             null=compared.null, p=compared.p if np.isfinite(compared.p) else None,
             p_over="layers" if n_tests > 1 else "", n=heads.size, n_unit="head", meaning=_MEANINGS[i],
         )  # fmt: skip

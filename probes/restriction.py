@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 
@@ -41,19 +40,15 @@ _SHORT = {"pc1_plus_pc2_share": "share", "participation_ratio": "ratio"}
 _UNIT = {"pc1_plus_pc2_share": "fraction", "participation_ratio": "dimensions"}
 
 
-class Settings(Protocol):
-    """The fields of the probe that this part reads."""
+@dataclass(frozen=True)
+class Settings:
+    """What a comparison is made with; the probe's fields of the same names."""
 
-    @property
-    def scaling(self) -> Scaling: ...
-    @property
-    def n_permutations(self) -> int: ...
-    @property
-    def n_null(self) -> int: ...
-    @property
-    def per_quintile(self) -> int: ...
-    @property
-    def seed(self) -> int: ...
+    scaling: Scaling
+    per_quintile: int
+    n_permutations: int
+    n_null: int
+    seed: int
 
 
 @dataclass(frozen=True)

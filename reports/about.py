@@ -43,6 +43,12 @@ def model_name(record: RunRecord) -> str:
     return str(record.model.get("name") or record.spec.get("model") or "unnamed model")
 
 
+def heading(record: RunRecord) -> str:
+    """The model's name for the top of the page; of a path only its end."""
+    name = model_name(record)
+    return name.rstrip("/\\").replace("\\", "/").split("/")[-1] if name.startswith(("/", ".", "~")) else name
+
+
 def prompts_in_words(record: RunRecord) -> str:
     """How many prompts, out of which set, and how they were drawn."""
     prompts = record.prompts

@@ -1,11 +1,13 @@
 """From a plotly figure to what the page draws: plain JSON, thinned, with the data's own text shown to the letter.
 
 Plotly reads a small HTML in every text it shows. Titles, annotations and hover templates are the probe's own words and
-may use bare `<br> <b> <i> <sub> <sup> <extra>`; everything else (names, categories, `text`, `customdata`) is data and is
-escaped, so a prompt that is HTML appears as it was written.
+may use bare `<br> <b> <i> <sub> <sup> <extra>`. Names, categories and `customdata` are data and are escaped, so that a
+prompt that is HTML appears as it was written. `text` and `hovertext` are data that a probe may have put together:
+`<br>` breaks the line, what is escaped already stays so, and all else is escaped.
 """
 
 import base64
+import html
 import re
 import textwrap
 from collections.abc import Mapping
@@ -25,11 +27,15 @@ TRACE_TYPES = frozenset(
 N_POINTS = 2_000
 """Points of one scatter trace above which it is thinned."""
 
-_WRAPPED = frozenset({"customdata", "hovertext", "text"})
+_COMPOSED = frozenset({"hovertext", "text"})
+_ESCAPED = re.compile(r"&(?:amp|lt|gt|quot|#x27|#39);")
 _OWN_WORDS = frozenset({"hovertemplate", "texttemplate", "title", "annotations"})
 _VERBATIM = re.compile(r"format$|^operation$")  # "<" and ">" are syntax in number formats
 _BARE_TAG = re.compile(r"&lt;(/?(?:br|b|i|sub|sup|extra)/?)&gt;")
 _LINE, _N_LINES = 64, 6
+_AXIS_LINE = 42  # characters of an axis title
+_FEW = 12  # whole numbers along an axis that each get a tick
+_LEGEND_PLACE = frozenset({"orientation", "x", "xanchor", "xref", "y", "yanchor", "yref"})
 _TITLED_MARGIN = 60  # above panels with titles: the legend, then the titles
 
 
@@ -65,15 +71,38 @@ def prepare(figure: "go.Figure") -> Plot:
         content = frame.to_plotly_json()
         moved = [_trace(trace, []) for trace in content.pop("data", ())]
         frames.append({**_encode(content), "data": moved})
-    layout = figure.layout.to_plotly_json()
-    layout.pop("template", None)  # the page brings one for light and one for dark
-    if any(note.get("yref") == "paper" and note.get("y", 0) >= 1 for note in layout.get("annotations", ())):
-        layout["margin"] = {"t": _TITLED_MARGIN, **layout.get("margin", {})}
-    controls = [_control("slider", c, "steps") for c in layout.pop("sliders", ())]
-    controls += [_control("menu", c, "buttons") for c in layout.pop("updatemenus", ())]
+    layout, controls = _layout(figure)
     columns = len({(axis.domain or (0,))[0] for axis in figure.select_xaxes()})
     content = {"data": traces, "layout": _encode(layout), "frames": frames, "controls": controls}
     return Plot(content, tuple(dict.fromkeys(thinned)), n_columns=columns)
+
+
+def _layout(figure: "go.Figure") -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The layout without what the page does in its own way (colours, margins, the place of the legend), and controls."""
+    layout = figure.layout.to_plotly_json()
+    for name in ("template", "margin", "paper_bgcolor", "plot_bgcolor"):
+        layout.pop(name, None)
+    layout["legend"] = {k: v for k, v in layout.get("legend", {}).items() if k not in _LEGEND_PLACE}
+    if any(note.get("yref") == "paper" and note.get("y", 0) >= 1 for note in layout.get("annotations", ())):
+        layout["margin"] = {"t": _TITLED_MARGIN}
+    for name in [key for key in layout if re.fullmatch(r"[xy]axis\d*", key)]:
+        layout[name] = _axis(layout[name], name, figure)
+    controls = [_control("slider", c, "steps") for c in layout.pop("sliders", ())]
+    return layout, controls + [_control("menu", c, "buttons") for c in layout.pop("updatemenus", ())]
+
+
+def _axis(axis: Mapping[str, Any], name: str, figure: "go.Figure") -> dict[str, Any]:
+    """An axis whose title fits beside the plot, and whose few whole numbers (layers) have no ticks between them."""
+    title = axis.get("title", {})
+    if len(title.get("text") or "") > _AXIS_LINE:
+        axis = {**axis, "title": {**title, "text": "<br>".join(textwrap.wrap(title["text"], _AXIS_LINE))}}
+    letter, short_name = name[0], name.replace("axis", "")
+    values = [np.asarray(t[letter]) for t in figure.data if (t[f"{letter}axis"] or letter) == short_name and t[letter] is not None] if not axis.get("type") else []
+    whole = bool(values) and all(v.size and v.dtype.kind in "iu" for v in values)
+    chosen = {"dtick", "tickvals", "tickmode", "nticks"} & set(axis)
+    if whole and not chosen and max(v.max() for v in values) - min(v.min() for v in values) <= _FEW:
+        return {**axis, "dtick": 1}
+    return dict(axis)
 
 
 def _control(kind: str, content: Mapping[str, Any], choices: str) -> dict[str, Any]:
@@ -167,10 +196,17 @@ def _text(text: str, key: str, own: bool) -> str:
         return text
     if own:
         return _BARE_TAG.sub(r"<\1>", escaped(text))
-    if key in _WRAPPED and len(text) > _LINE:
-        lines = textwrap.wrap(text, _LINE, max_lines=_N_LINES, placeholder=" …")
-        return "<br>".join(escaped(line) for line in lines)
-    return escaped(text)
+    if key in _COMPOSED:
+        return "<br>".join(_wrapped(_ESCAPED.sub(lambda m: html.unescape(m[0]), part)) for part in text.split("<br>"))
+    return _wrapped(text) if key == "customdata" else escaped(text)
+
+
+def _wrapped(text: str) -> str:
+    """A text of the data, escaped, in lines that fit beside a point; the end of a very long one is left out."""
+    if len(text) <= _LINE:
+        return escaped(text)
+    lines = textwrap.wrap(text, _LINE, max_lines=_N_LINES, placeholder=" …")
+    return "<br>".join(escaped(line) for line in lines)
 
 
 def escaped(text: str) -> str:

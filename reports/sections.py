@@ -26,7 +26,10 @@ class Number:
 
 @dataclass(frozen=True)
 class Drawn:
-    """A figure on the page: its texts, its content as JSON, and its table; `problem` says why there is no drawing."""
+    """A figure on the page: its texts, its content as JSON, its table; `problem` says why there is no drawing.
+
+    A table that an earlier figure shows already is linked to (`table_above`), not shown again.
+    """
 
     id: str
     title: str
@@ -35,6 +38,7 @@ class Drawn:
     data: str
     problem: str | None
     table: Listing | None
+    table_above: Listing | None
 
 
 @dataclass(frozen=True)
@@ -67,13 +71,16 @@ def headline(record: RunRecord) -> tuple[Number, ...]:
 
 def _section(record: RunRecord, name: str, findings: Findings, tables: Mapping[str, Listing]) -> Section:
     question, figures, problem = _figures(record, name, findings)
-    drawn = tuple(_drawn(name, figure, tables) for figure in figures)
-    shown = {figure.table for figure in figures}
+    shown: set[str | None] = set()
+    drawn = []
+    for figure in figures:
+        drawn.append(_drawn(name, figure, tables, shown))
+        shown.add(figure.table)
     return Section(
         probe=name,
         question=question,
         problem=problem,
-        figures=drawn,
+        figures=tuple(drawn),
         numbers=tuple(Number(name, n, s, None) for n, s in findings.scalars.items() if n not in findings.headline),
         tables=tuple(listing for table, listing in tables.items() if table not in shown),
         notes=findings.notes,
@@ -95,9 +102,10 @@ def _figures(
         return question, (), problem
 
 
-def _drawn(probe: str, figure: Figure, tables: Mapping[str, Listing]) -> Drawn:
+def _drawn(probe: str, figure: Figure, tables: Mapping[str, Listing], shown: set[str | None]) -> Drawn:
     problem = undrawable(figure.plot)
     plot = None if problem else prepare(figure.plot)
+    table = tables.get(figure.table) if figure.table else None
     return Drawn(
         id=f"{probe}-{figure.name}",
         title=figure.title,
@@ -105,5 +113,6 @@ def _drawn(probe: str, figure: Figure, tables: Mapping[str, Listing]) -> Drawn:
         plot=plot,
         data=script_json(plot.content) if plot else "",
         problem=problem,
-        table=tables.get(figure.table) if figure.table else None,
+        table=None if figure.table in shown else table,
+        table_above=table if figure.table in shown else None,
     )

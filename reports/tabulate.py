@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -16,14 +16,16 @@ N_ROWS = 200
 EMBEDDED_BYTES = 1_000_000
 """What all embedded tables of a page may take together; the largest ones then point to their Parquet files."""
 
+_LONG = 24  # characters of a text that wants a wide column
+
 
 @dataclass(frozen=True)
 class Column:
-    """A column's name, its unit in words (empty for names and pure numbers), and whether it holds numbers."""
+    """A column's name, its unit where that says more, and how its cells are set: numbers, long texts or neither."""
 
     name: str
     unit: str
-    numeric: bool
+    kind: Literal["num", "long", ""]
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,9 @@ def _listing(probe: str, name: str, table: Table, whole: str | None) -> Listing:
 
 
 def _column(name: str, column: np.ndarray, unit: str) -> Column:
-    return Column(name, "" if unit in (LABEL, "1", "") else unit, column.dtype.kind in "iuf")
+    is_long = any(isinstance(v, str) and len(v) > _LONG for v in column[:N_ROWS].tolist())
+    kind = "num" if column.dtype.kind in "iuf" else "long" if is_long else ""
+    return Column(name, "" if unit in (LABEL, "1", "", name) else unit, kind)
 
 
 def _columns_json(table: Table, n_rows: int) -> str:

@@ -78,6 +78,8 @@ function place(plot) {
   const config = {
     responsive: true,
     displaylogo: false,
+    showSendToCloud: false, // plotly's default button would send the data away
+    plotlyServerURL: "",
     modeBarButtonsToRemove: ["lasso2d", "select2d", "autoScale2d"],
     toImageButtonOptions: { format: "svg", filename: plot.closest("figure").id },
   };
@@ -209,7 +211,6 @@ async function copy(text) {
 function enliven(listing) {
   const table = listing.querySelector("table");
   const heads = [...table.tHead.rows[0].cells];
-  const numeric = heads.map((head) => head.classList.contains("num"));
   let parsed = null;
   const content = () => (parsed ??= JSON.parse(listing.querySelector("script").textContent));
 
@@ -226,7 +227,7 @@ function enliven(listing) {
       const row = document.createElement("tr");
       values.forEach((column, c) => {
         const cell = row.insertCell();
-        if (numeric[c]) cell.className = "num";
+        cell.className = heads[c].className;
         cell.textContent = cellText(column[i]);
       });
       return row;
@@ -245,6 +246,9 @@ function enliven(listing) {
 }
 
 document.querySelectorAll(".listing").forEach(enliven);
+for (const link of document.querySelectorAll("a.opens")) {
+  link.addEventListener("click", () => (document.getElementById(link.hash.slice(1)).open = true));
+}
 for (const button of document.querySelectorAll(".code .copy")) {
   button.hidden = false;
   button.addEventListener("click", async () => {

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from interp.cli import app, main
 
-FAST = ["--set", "manifold.n_permutations=50", "--set", "manifold.n_null=10"]
+FAST = ["--set", "manifold.n_permutations=50", "--set", "manifold.n_null=20"]
 
 
 def invoke(*words):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from interp.pattern import AttentionCall, pattern_rows, reduce_rows
+from interp.pattern import AttentionCall, log_pattern_rows, pattern_rows, reduce_rows
 
 
 def random_call(seed=0, n_query=17, n_key=17, strength=3.0):
@@ -74,3 +74,39 @@ def test_a_single_visible_key_has_no_entropy():
     assert got.entropy_bits_no_first.abs().max() == 0
     assert got.entropy_normalised.abs().max() == 0
     assert torch.all(got.sink_mass == 1)
+
+
+def float64_pattern(call):
+    q, k = call.q.double().numpy(), np.repeat(call.k.double().numpy(), 2, axis=1)
+    s = np.where(np.tril(np.ones((17, 17), bool)), q @ k.transpose(0, 1, 3, 2) * call.scaling, -np.inf)
+    a = np.exp(s - s.max(-1, keepdims=True))
+    return a / a.sum(-1, keepdims=True)
+
+
+@pytest.mark.parametrize("block", [3, 64])
+def test_masses_and_the_largest_weight_equal_the_float64_formula(block):
+    call = random_call()
+    a = float64_pattern(call)
+    got = reduce_rows(call, all_positions(call), block)
+    assert np.abs(got.max_weight.numpy() - a.max(-1)).max() < 1e-6
+    assert np.abs(got.self_mass.numpy() - a.diagonal(axis1=2, axis2=3)).max() < 1e-6
+    assert np.abs(got.previous_mass.numpy()[..., 1:] - a.diagonal(-1, axis1=2, axis2=3)).max() < 1e-6
+    assert got.previous_mass[..., 0].abs().max() == 0
+    assert np.allclose(got.entropy_uniform.numpy(), np.log2(np.arange(1, 18)))
+
+
+def test_self_and_previous_count_from_the_right_after_a_cached_prefix():
+    long = random_call()
+    short = AttentionCall(0, long.q[:, :, -3:], long.k, long.v, long.scaling)
+    tail, whole = (reduce_rows(c, all_positions(c)) for c in (short, long))
+    assert torch.allclose(tail.self_mass, whole.self_mass[..., -3:], atol=1e-6)
+    assert torch.allclose(tail.previous_mass, whole.previous_mass[..., -3:], atol=1e-6)
+
+
+def test_log_rows_keep_weights_that_float32_would_round_to_zero():
+    k = torch.tensor([300.0, 0.0, 100.0, 0.0]).view(1, 1, 4, 1)
+    call = AttentionCall(0, torch.ones(1, 1, 4, 1), k, k, scaling=1.0)
+    row = log_pattern_rows(call, torch.tensor([[2]]))[0, 0, 0]
+    assert pattern_rows(call, torch.tensor([[2]]))[0, 0, 0, 1] == 0
+    assert row[:3].tolist() == pytest.approx([0.0, -300 / np.log(2), -200 / np.log(2)], rel=1e-6)
+    assert torch.isnan(row[3])

@@ -11,7 +11,7 @@ from interp.record import open_run
 from interp.runner import run
 from interp.spec import RunSpec
 
-FAST = {"manifold": {"n_permutations": 50, "n_null": 10}}
+FAST = {"manifold": {"n_permutations": 50, "n_null": 20}}
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ def test_a_run_repeats_from_its_record_to_the_last_digit(record, tunnel):
 def test_the_recorded_command_names_the_run(record):
     command = json.loads((record.path / "run.json").read_text())["spec"]["command"]
     assert command.startswith("interp run --model tunnel:bijection-gpt-neox --probe manifold")
-    assert "--n-pool 60" in command and "--set manifold.n_null=10" in command
+    assert "--n-pool 60" in command and "--set manifold.n_null=20" in command
 
 
 def test_one_forward_pass_a_prompt_serves_the_run(tunnel):

@@ -1,5 +1,6 @@
 """Texts as token ids with real tokenizers: the first token, the window, and what is refused."""
 
+import logging
 from functools import cache
 from pathlib import Path
 
@@ -131,9 +132,18 @@ def test_a_prompt_longer_than_the_model_is_refused_with_both_lengths():
     assert tokenise(prompts, word_tokenizer("<s> $A"), window=None, max_positions=6).lengths.tolist() == [2, 6, 5]
 
 
-def test_a_long_text_leaves_no_line_of_the_tokenizer_on_the_terminal(capfd):
-    tokenise(text_set("word " * 3000 + "the"), loaded("models/stories260K"), window=16, max_positions=512)
-    assert capfd.readouterr() == ("", "")
+def test_a_long_text_draws_no_warning_of_the_tokenizer(caplog):
+    long = text_set("word " * 3000 + "the")
+    fresh = AutoTokenizer.from_pretrained(loaded("models/stories260K").name_or_path)  # one warns only once
+    logger = logging.getLogger("transformers")
+    logger.addHandler(caplog.handler)
+    try:
+        tokenise(long, fresh, window=16, max_positions=512)
+        assert caplog.messages == []
+        fresh(long.prompts[0].text)
+        assert "longer than the specified maximum" in caplog.text
+    finally:
+        logger.removeHandler(caplog.handler)
 
 
 def test_a_text_without_a_token_is_refused():

@@ -188,6 +188,12 @@ def test_a_smaller_pool_keeps_domains_classes_and_levels_balanced(n):
         assert max(levels) - min(levels) <= 0.06 * n
 
 
+def test_levels_of_predictability_take_turns_in_every_cell():
+    drawn = resolve_prompts("mixed", n_pool=108, seed=2)
+    assert set(counted(drawn, "domain", "last_class", "predictability").values()) == {1}
+    assert len(counted(drawn, "domain", "last_class", "predictability")) == 108
+
+
 def test_a_smaller_pool_is_part_of_a_larger_one_of_the_same_seed():
     drawn = {n: [p.text for p in resolve_prompts("mixed", n_pool=n, seed=1)] for n in (40, 200, 700)}
     assert set(drawn[40]) < set(drawn[200]) < set(drawn[700])

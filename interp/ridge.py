@@ -1,0 +1,104 @@
+"""Ridge regression of many targets on one set of rows, the penalty of each chosen by leaving out whole prompts.
+
+With the rows X = U S Vᵀ, from which nuisances with the orthonormal basis Q (the mean among them) were taken out,
+
+    w(α) = V S/(S² + α) Uᵀ y        H(α) = Q Qᵀ + U S²/(S² + α) Uᵀ        e = y − H y
+
+and the residuals of a prompt's rows p when that prompt is left out of the fit, nuisances refitted, are exactly
+(I − Hₚₚ)⁻¹ eₚ: no refit is made (Allen 1974; Golub, Heath and Wahba 1979, for single rows). One decomposition of the
+smaller Gram matrix serves every target and penalty. Penalties are in units of the mean of S².
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int
+
+PENALTIES = 10.0 ** np.arange(-6, 4)
+"""The grid, relative to the mean squared singular value."""
+
+_NEGLIGIBLE = 1e-10
+"""Squared singular value, relative to the largest, below which an axis is rounding."""
+
+_ALONE = 1e-9
+"""1 − leverage below which a prompt alone decides its own fit, so that leaving it out is undefined."""
+
+
+@dataclass(frozen=True)
+class PrincipalForm:
+    """Rows as left · diag(singular) · directions, largest first; axes that are rounding are dropped."""
+
+    left: Float[np.ndarray, "row axis"]
+    singular: Float[np.ndarray, " axis"]
+    directions: Float[np.ndarray, "axis feature"]
+
+    @classmethod
+    def of(cls, centred: Float[np.ndarray, "row feature"]) -> "PrincipalForm":
+        wide = centred.shape[0] <= centred.shape[1]
+        squared, vectors = np.linalg.eigh(centred @ centred.T if wide else centred.T @ centred)
+        kept = np.flatnonzero(squared > _NEGLIGIBLE * max(squared[-1], 0.0))[::-1]
+        singular, vectors = np.sqrt(squared[kept]), vectors[:, kept]
+        if wide:
+            return cls(vectors, singular, (vectors.T @ centred) / singular[:, None])
+        return cls((centred @ vectors) / singular, singular, vectors.T)
+
+
+@dataclass(frozen=True)
+class RidgeFit:
+    """Coefficients on the axes of a `PrincipalForm`, and the penalty α = `penalty` · `scale` chosen for every target."""
+
+    coefficients: Float[np.ndarray, "axis target"]
+    penalty: Float[np.ndarray, " target"]
+    scale: float
+
+
+def fit_ridge(
+    form: PrincipalForm,
+    targets: Float[np.ndarray, "row target"],
+    units: Int[np.ndarray, " row"],
+    nuisances: Float[np.ndarray, "row nuisance"],
+) -> RidgeFit:
+    """Ridge with the penalty of `PENALTIES` whose residuals over left-out `units` are smallest.
+
+    Rows and targets have the `nuisances` (an orthonormal basis) taken out already; the form has at least one axis.
+    """
+    loads = form.left.T @ targets
+    squared = np.square(form.singular)
+    scale = float(squared.mean())
+    members = members_of(units)
+    errors = np.array(
+        [_left_out_error(form.left, targets, squared / (squared + a * scale), nuisances, members) for a in PENALTIES]
+    )
+    penalty = PENALTIES[errors.argmin(axis=0)]
+    shrunk = form.singular[:, None] / (squared[:, None] + penalty * scale)
+    return RidgeFit(shrunk * loads, penalty, scale)
+
+
+def members_of(units: Int[np.ndarray, " row"]) -> list[Int[np.ndarray, "unit member"]]:
+    """The rows of every unit, one array for all units of the same number of rows."""
+    _, codes, counts = np.unique(units, return_inverse=True, return_counts=True)
+    by_unit = np.argsort(codes, kind="stable")
+    starts = np.cumsum(counts) - counts
+    return [by_unit[starts[counts == count][:, None] + np.arange(count)] for count in np.unique(counts)]
+
+
+def _left_out_error(
+    left: np.ndarray, targets: np.ndarray, shrink: np.ndarray, nuisances: np.ndarray, members: list[np.ndarray]
+) -> np.ndarray:
+    """Sum of squared left-out residuals of every target; units that decide their own fit are passed over."""
+    residual = targets - left @ (shrink[:, None] * (left.T @ targets))
+    half_hat = np.hstack([nuisances, left * np.sqrt(shrink)])
+    total = np.zeros(targets.shape[1])
+    for rows in members:
+        if rows.shape[1] == 1:
+            kept_back = 1 - np.square(half_hat[rows[:, 0]]).sum(axis=1)
+            usable = kept_back > _ALONE
+            total += np.square(1 / kept_back[usable]) @ np.square(residual[rows[usable, 0]])
+            continue
+        own = half_hat[rows]
+        values, vectors = np.linalg.eigh(np.eye(rows.shape[1]) - own @ own.transpose(0, 2, 1))
+        usable = values[:, 0] > _ALONE
+        values, vectors = values[usable, None, :], vectors[usable]
+        inverse = (vectors / values) @ vectors.transpose(0, 2, 1)
+        total += np.square(inverse @ residual[rows[usable]]).sum(axis=(0, 1))
+    return total

@@ -1,0 +1,222 @@
+"""The numbers of the value axis with their intervals and nulls, at every place (a site and a layer) at once."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from interp.findings import Null, Scalar
+from interp.nulls import null_from_draws, null_from_permutations
+from interp.statistics import correlation_interval, weighted_correlation
+from interp.tested_together import maximum_statistic_p
+from probes.halves import Halves, r2_interval
+from probes.nuisances import Removal
+from probes.readout import Labels, Reading
+
+P_OVER = "layers and sites"
+
+MEANINGS = {
+    "r2": "Share of the variance of {} among prompts not fitted on that {} of the activations predicts{}; 0 is no "
+    "better than the mean of the fitting half, below 0 worse.",
+    "correlation": "Correlation of {} with its prediction by {}{}, among prompts not fitted on.",
+    "cosine": "|cos| between the first principal axis and the ridge axis{}: near 1, the loudest direction is the one "
+    "that tells the entropy; small, it is loud for another reason.",
+    "selectivity": "How much better ridge predicts the entropy than it predicts random labels given to token types: "
+    "what it finds beyond telling tokens apart.",
+    "stability": "Mean |cos| between ridge axes of disjoint halves of the prompts, over random splits: near 1, other "
+    "prompts would give the same axis.",
+    "nuisance_r2": "Share of the variance of {} among prompts not fitted on that {} alone predict.",
+}
+AXIS_WORDS = {"ridge": "a ridge readout", "pc1": "the first principal axis"}
+TARGET_WORDS = {
+    "next_entropy_bits": "the next-token entropy", "bayes_entropy_bits": "the entropy of the exact posterior",
+}  # fmt: skip
+BEYOND = " beyond what position, length, last token and domain tell"
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What every scalar counts: prompts judged, their name, and whether there are too few."""
+
+    n: int
+    n_unit: str
+    underpowered: Sequence[bool]
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """One axis and one target, nuisances kept or removed, at every place."""
+
+    axis: str
+    target: str
+    is_adjusted: bool
+    labels: Labels
+    readings: Sequence[Reading]
+
+    @property
+    def at(self) -> slice:
+        return self.labels.columns[self.target]
+
+    @property
+    def truth(self) -> np.ndarray:
+        return self.labels.judged[:, self.at.start]
+
+    def meaning(self, kind: str) -> str:
+        beyond = BEYOND if self.is_adjusted else ""
+        return MEANINGS[kind].format(TARGET_WORDS[self.target], AXIS_WORDS[self.axis], beyond)
+
+    def r2(self, halves: Halves, counted: Counted) -> list[Scalar]:
+        values = np.array([reading.r2[self.at] for reading in self.readings])
+        intervals = [
+            r2_interval(self.truth, reading.predicted[self.target], halves.weights) if reading.predicted else None
+            for reading in self.readings
+        ]
+        method = f"bootstrap over judged {counted.n_unit}s, the fit held fixed, scale of log(1 − R²)"
+        return self._scalars("r2", values, intervals, method, "fraction", counted)
+
+    def correlation(self, halves: Halves, counted: Counted) -> list[Scalar]:
+        values = np.array([reading.correlation[self.at] for reading in self.readings])
+        truth = np.broadcast_to(self.truth, halves.weights.shape)
+        intervals = []
+        for reading, value in zip(self.readings, values[:, 0], strict=True):
+            if np.isnan(value):
+                intervals.append(None)
+                continue
+            predicted = np.broadcast_to(reading.predicted[self.target], halves.weights.shape)
+            replicates = weighted_correlation(predicted, truth, halves.weights)
+            intervals.append(correlation_interval(float(value), replicates))
+        method = f"bootstrap over judged {counted.n_unit}s, the fit held fixed, Fisher z scale"
+        return self._scalars("correlation", values, intervals, method, "1", counted)
+
+    def cosine(self, counted: Counted) -> list[Scalar]:
+        values = np.array([reading.cosine[self.at] for reading in self.readings])
+        none = [None] * len(values)
+        return self._scalars("cosine", values, none, "", "1", counted)
+
+    def _scalars(
+        self, kind: str, values: np.ndarray, intervals: Sequence[tuple[float, float] | None], method: str, unit: str,
+        counted: Counted,
+    ) -> list[Scalar]:  # fmt: skip
+        """`values` `[place, 1 + permutation]`: the true labels' first. p is one-sided, over all places."""
+        # a permuted fit without a value (a constant prediction) found nothing
+        permuted = np.nan_to_num(values[:, 1:].T, nan=0.0)
+        p = maximum_statistic_p(values[:, 0], permuted)
+        meaning = self.meaning(kind) if kind != "cosine" else MEANINGS[kind].format(BEYOND if self.is_adjusted else "")
+        missing = "one axis, of the fitting half: `stability` says how much it depends on the prompts"
+        made = []
+        for i, value in enumerate(values[:, 0]):
+            if np.isnan(value):
+                made.append(undefined(unit, self._why(i), meaning, counted))
+                continue
+            interval = intervals[i]
+            made.append(
+                Scalar(
+                    float(value), unit, interval=interval, interval_method=method if interval else "",
+                    interval_reason="" if interval else missing if kind == "cosine" else "no resample differs",
+                    null=null_from_permutations(
+                        f"refitted on entropies exchanged between {counted.n_unit}s", permuted[:, i]
+                    ),
+                    p=float(p[i]), p_over=P_OVER, n=counted.n, n_unit=counted.n_unit,
+                    underpowered=counted.underpowered[i], meaning=meaning,
+                )
+            )  # fmt: skip
+        return made
+
+    def _why(self, place: int) -> str:
+        if np.square(self.truth).sum() == 0:
+            return "the entropy does not vary, or nuisances tell it exactly" if self.is_adjusted else (
+                "the entropy does not vary"
+            )  # fmt: skip
+        if not self.readings[place].predicted:
+            return "nothing varies in these activations" + (" but what nuisances tell" if self.is_adjusted else "")
+        return "the prediction, or the judged entropy, does not vary"
+
+
+def undefined(unit: str, reason: str, meaning: str, counted: Counted) -> Scalar:
+    """A number that does not exist here, and why."""
+    return Scalar(
+        float("nan"), unit, interval_reason=reason, null_reason=reason, n=counted.n, n_unit=counted.n_unit,
+        underpowered=True, meaning=meaning,
+    )  # fmt: skip
+
+
+def selectivity(judgement: Judgement, halves: Halves, counted: Counted) -> tuple[list[Scalar], np.ndarray]:
+    """Task R² − mean control R² at every place, and the mean control R².
+
+    The interval resamples judged prompts. The null puts each control task in the place of the entropy.
+    """
+    labels, at = judgement.labels, judgement.labels.columns["controls"]
+    made, means = [], []
+    for i, reading in enumerate(judgement.readings):
+        task, controls = reading.r2[judgement.at.start], reading.r2[at]
+        means.append(float(controls.mean()))
+        if np.isnan(task) or np.isnan(controls).any():
+            reason = judgement._why(i) if np.isnan(task) else "every judged token is of one type: no control task"
+            made.append(undefined("fraction", reason, MEANINGS["selectivity"], counted))
+            continue
+        value = float(task - controls.mean())
+        others = (controls.sum() - controls) / (len(controls) - 1)
+        interval = _selectivity_interval(judgement, i, halves, value)
+        made.append(
+            Scalar(
+                value, "fraction", interval=interval,
+                interval_method=f"bootstrap over judged {counted.n_unit}s, both fits held fixed" if interval else "",
+                interval_reason="" if interval else "no resample differs",
+                null=null_from_draws("another random labelling of tokens in place of the entropy", controls - others),
+                n=counted.n, n_unit=counted.n_unit, underpowered=counted.underpowered[i],
+                meaning=MEANINGS["selectivity"],
+            )
+        )  # fmt: skip
+    assert labels.judged.shape[0] == halves.weights.shape[1]
+    return made, np.array(means)
+
+
+def _selectivity_interval(
+    judgement: Judgement, place: int, halves: Halves, value: float
+) -> tuple[float, float] | None:
+    reading, at = judgement.readings[place], judgement.labels.columns["controls"]
+    truth = np.column_stack([judgement.truth, judgement.labels.judged[:, at]])
+    predicted = np.column_stack([reading.predicted[judgement.target], reading.controls])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        r2 = 1 - (halves.weights @ np.square(truth - predicted)) / (halves.weights @ np.square(truth))
+    differences = r2[:, 0] - r2[:, 1:].mean(axis=1)
+    differences = differences[np.isfinite(differences)]
+    half = 1.96 * float(differences.std(ddof=1)) if len(differences) > 1 else 0.0
+    return (value - half, value + half) if half > 0 else None
+
+
+def stability_scalar(
+    cosines: np.ndarray, draws: np.ndarray, counted: Counted, is_underpowered: bool, meaning: str
+) -> Scalar:
+    """Mean |cos| over splits, beside that of random directions of the same covariance."""
+    return Scalar(
+        float(cosines.mean()), "1",
+        interval_reason=f"splits share {counted.n_unit}s; the table gives the lowest and highest of {len(cosines)}",
+        null=null_from_draws("pairs of random directions with the covariance of the cloud", draws),
+        n=counted.n, n_unit=counted.n_unit, underpowered=is_underpowered, meaning=meaning,
+    )  # fmt: skip
+
+
+def nuisance_scalar(
+    entropy: np.ndarray, target: str, removal: Removal, halves: Halves, counted: Counted
+) -> Scalar:
+    """Held-out R² of the entropy by position, length, last token and domain alone."""
+    words = ", ".join(removal.names) or "no nuisance that varies"
+    meaning = MEANINGS["nuisance_r2"].format(TARGET_WORDS[target], words)
+    fitting = entropy[halves.fitting]
+    truth = entropy[halves.judged] - fitting.mean()
+    if not removal.names or np.square(truth).sum() == 0 or np.ptp(entropy) == 0:
+        reason = "no nuisance varies" if not removal.names else "the entropy does not vary"
+        return undefined("fraction", reason, meaning, counted)
+    labels = np.column_stack([fitting, fitting[halves.orders].T])
+    predicted = removal.predict(labels)[halves.judged] - fitting.mean()
+    r2 = 1 - np.square(truth[:, None] - predicted).sum(axis=0) / np.square(truth).sum()
+    interval = r2_interval(truth, predicted[:, 0], halves.weights)
+    null: Null = null_from_permutations(f"entropies exchanged between {counted.n_unit}s", r2[1:])
+    return Scalar(
+        float(r2[0]), "fraction", interval=interval,
+        interval_method=f"bootstrap over judged {counted.n_unit}s, the fit held fixed" if interval else "",
+        interval_reason="" if interval else "no resample differs",
+        null=null, p=float(maximum_statistic_p(r2[:1], r2[1:, None])[0]), n=counted.n, n_unit=counted.n_unit,
+        underpowered=counted.underpowered[0], meaning=meaning,
+    )  # fmt: skip

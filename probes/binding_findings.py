@@ -1,0 +1,71 @@
+"""The finding of binding: at which layer the keys at value positions carry the token bound to them."""
+
+import numpy as np
+
+from interp.capture import Capture
+from interp.findings import Scalar
+from interp.nulls import null_from_permutations
+from interp.table import Table
+from probes.binding import Binding, BoundKeys, bound_keys, measure_binding
+from probes.part import Part
+
+_RENAMED = "bound tokens renamed at random in every sequence"
+_UNITS = {
+    "layer": "layer", "binding": "1", "binding_low": "1", "binding_high": "1", "binding_null": "1",
+    "binding_null_low": "1", "binding_null_high": "1", "binding_p": "probability", "binding_cosine": "1",
+    "binding_cosine_null": "1", "binding_cosine_null_low": "1", "binding_cosine_null_high": "1",
+    "mass_on_bound_token": "fraction",
+}  # fmt: skip
+
+
+def binding_findings(capture: Capture, n_permutations: int, rng: np.random.Generator) -> Part:
+    """η² and |cos| at the layer where the bound token explains most, and both by layer."""
+    bound = bound_keys(capture)
+    if isinstance(bound, str):
+        return Part(notes=(f"binding is undefined: {bound}.",))
+    binding = measure_binding(bound, n_permutations, rng)
+    note = (
+        f"Binding is measured at {len(bound.bound)} value positions of {bound.n_sequences} sequences, keys before "
+        "rotary embedding, all heads of a layer together."
+    )
+    return Part(_scalars(bound, binding), {"binding": _table(bound, binding)}, (note,))
+
+
+def _scalars(bound: BoundKeys, binding: Binding) -> dict[str, Scalar]:
+    layer = int(np.nanargmax(binding.explained))
+    low, high = (float(x) for x in binding.interval[layer])
+    certain = np.isfinite(low) and np.isfinite(high)
+    common = {"n": bound.n_sequences, "n_unit": "sequence", "underpowered": bound.n_sequences < 20}
+    return {
+        "binding": Scalar(
+            float(binding.explained[layer]), "1", interval=(low, high) if certain else None,
+            interval_method=f"jackknife over {binding.n_groups} groups of sequences, logit scale",
+            interval_reason="" if certain else "the bound token explains all or nothing",
+            null=null_from_permutations(f"{_RENAMED}, the best layer each time", binding.permuted.max(axis=1)),
+            p=float(binding.p[layer]), p_over="layers",
+            meaning="share of the variance of keys at value positions that the key token just before explains, at the "
+            f"layer where it is largest ({layer})", **common,
+        ),
+        "binding_cosine": Scalar(
+            float(binding.cosine[layer]), "1", interval_reason="an average over pairs of group means: see binding",
+            null=null_from_permutations(_RENAMED, binding.permuted_cosine[:, layer]),
+            meaning=f"mean |cos| between the mean keys of different bound tokens, layer {layer}; random vectors of "
+            f"{bound.keys.shape[2]} dimensions have {bound.random_cosine:.3f}", **common,
+        ),
+    }  # fmt: skip
+
+
+def _table(bound: BoundKeys, binding: Binding) -> Table:
+    null, null_cosine = (
+        (x.mean(axis=0), *np.quantile(x, (0.025, 0.975), axis=0)) for x in (binding.permuted, binding.permuted_cosine)
+    )
+    columns = (
+        np.arange(len(binding.explained)), binding.explained, *binding.interval.T, *null, binding.p, binding.cosine,
+        *null_cosine, bound.mass_before.mean(axis=1).max(axis=1),
+    )  # fmt: skip
+    caption = (
+        "Share of key variance at value positions explained by the bound token, |cos| between the mean keys of bound "
+        f"tokens (random vectors: {bound.random_cosine:.3f}), and the largest head's attention on the bound token."
+    )
+    return Table(dict(zip(_UNITS, columns, strict=True)), _UNITS, caption)
+

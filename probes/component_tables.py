@@ -1,0 +1,100 @@
+"""The tables of the components probe: layer by layer, and depth by depth."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from interp.cosines import largest_deviation_p
+from interp.table import Table
+from probes.depth_trend import falling_share
+from probes.head_means import Units, band, mean_of_units
+from probes.updates import FinalShares, Sizes
+
+_LAYER_UNITS = {
+    "attn_norm": "activation", "mlp_norm": "activation", "stream_norm": "activation", "attn_relative": "1",
+    "mlp_relative": "1", "attn_size_share": "fraction", "attn_mlp_cosine": "1", "attn_final_share": "fraction",
+    "mlp_final_share": "fraction", "attn_logit": "logits", "mlp_logit": "logits",
+}  # fmt: skip
+
+BY_LAYER = (
+    "Layer by layer, mean over prompts with its 95 % bootstrap band (_low, _high). relative: length over that of the "
+    "stream before; size_share: ‖a‖² / (‖a‖² + ‖m‖²); final_share: share of the final stream, with its null of random "
+    "signs; logit: direct attribution to the predicted token."
+)
+BY_DEPTH = (
+    "Depth by depth (0 is the embedding), mean over prompts with its 95 % bootstrap band; falls: share of rows that "
+    "are lower than at the depth before."
+)
+
+
+def layer_values(
+    size: Sizes, shares: FinalShares, logits: Mapping[str, Float[np.ndarray, "layer row"]]
+) -> dict[str, Float[np.ndarray, "layer row"]]:
+    """Everything that has one number a layer and row."""
+    n_layers = len(size.attention)
+    attention, feed_forward = size.relative()
+    return {
+        "attn_norm": size.attention, "mlp_norm": size.feed_forward, "stream_norm": size.stream,
+        "attn_relative": attention, "mlp_relative": feed_forward,
+        "attn_size_share": size.attention_share, "attn_mlp_cosine": size.cosine,
+        "attn_final_share": shares.share[1 : 1 + n_layers], "mlp_final_share": shares.share[1 + n_layers :],
+        **logits,
+    }  # fmt: skip
+
+
+def by_layer_table(values: Mapping[str, Float[np.ndarray, "layer row"]], shares: FinalShares, units: Units) -> Table:
+    """One row a layer."""
+    n_layers = len(values["attn_norm"])
+    columns = {"layer": np.arange(n_layers)} | _banded(values, units)
+    drawn = {"attn": shares.flipped[:, 1 : 1 + n_layers], "mlp": shares.flipped[:, 1 + n_layers :]}
+    for name, draws in drawn.items():
+        columns |= _null(f"{name}_final_share", draws)
+    return Table(columns, _units(columns, _LAYER_UNITS, {"layer": "layer"}), BY_LAYER)
+
+
+@dataclass(frozen=True)
+class DepthCurves:
+    """Curves of the lens, and the mean KL from exchanged posteriors where they are known."""
+
+    curves: Mapping[str, Float[np.ndarray, "depth row"]]
+    exchanged: Float[np.ndarray, "permutation depth"] | None = None
+
+    @property
+    def exchange_p(self) -> Float[np.ndarray, " depth"]:
+        """p of the KL from the posterior at each depth, two-sided, corrected over depths."""
+        assert self.exchanged is not None
+        return largest_deviation_p(self.curves["posterior_kl"].mean(axis=1), self.exchanged)
+
+
+def by_depth_table(depths: DepthCurves, units: Units) -> Table:
+    """One row a depth."""
+    values = {**depths.curves}
+    values |= {f"{name}_falls": falling_share(rows) for name, rows in depths.curves.items()}
+    columns = {"depth": np.arange(len(values["lens_kl"]))} | _banded(values, units)
+    if depths.exchanged is not None:
+        columns |= _null("posterior_kl", depths.exchanged) | {"posterior_kl_p": depths.exchange_p}
+    fixed = {"depth": "depth", "posterior_kl_p": "probability"}
+    fixed |= {name: "fraction" for name in columns if "_falls" in name}
+    return Table(columns, _units(columns, dict.fromkeys(depths.curves, "bits"), fixed), BY_DEPTH)
+
+
+def _banded(values: Mapping[str, Float[np.ndarray, "place row"]], units: Units) -> dict[str, np.ndarray]:
+    columns: dict[str, np.ndarray] = {}
+    for name, rows in values.items():
+        by_unit = units.means(rows)
+        low, high = band(units.resampled(by_unit))
+        columns |= {name: mean_of_units(by_unit), f"{name}_low": low, f"{name}_high": high}
+    return columns
+
+
+def _null(name: str, draws: Float[np.ndarray, "draw place"]) -> dict[str, np.ndarray]:
+    low, high = np.quantile(draws, [0.025, 0.975], axis=0)
+    return {f"{name}_null": draws.mean(axis=0), f"{name}_null_low": low, f"{name}_null_high": high}
+
+
+def _units(columns: Mapping[str, np.ndarray], known: Mapping[str, str], fixed: Mapping[str, str]) -> dict[str, str]:
+    """A band and a null have the unit of the column they belong to."""
+    owner = {c: max((n for n in known if c.startswith(n)), key=len, default="") for c in columns}
+    return {c: fixed[c] if c in fixed else known[owner[c]] for c in columns}

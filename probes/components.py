@@ -1,0 +1,221 @@
+"""Components: what attention and feed-forward write, which of them makes the prediction, and when it is made.
+
+Layer by layer: lengths of the two updates, their shares of the final stream (probes.updates), and what each adds to
+the logit of the predicted token (direct attribution, interp.lens). Depth by depth: entropy of what the residual
+stream decodes to, its KL from the final prediction and, on wind tunnels, from the exact posterior, with the trend in
+depth (probes.depth_trend): the residual stream as a store of belief that is refined. Where a model computes both
+blocks from the same stream, neither comes after the other.
+
+Source: Paper I (arXiv 2512.22471), the roles of the components; nostalgebraist (2020) and Elhage et al. (2021) for
+lens and attribution. Formulas, nulls and failure modes are in probes/README.md.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from jaxtyping import Float
+
+from interp.capture import Capture
+from interp.errors import UsageError
+from interp.findings import Findings, Scalar
+from interp.folds import NarrowRows
+from interp.need import Need
+from interp.nulls import null_from_permutations
+from interp.probe import Figure, Probe
+from interp.table import Table
+from probes.cloud import Cloud
+from probes.component_tables import DepthCurves, by_depth_table, by_layer_table, layer_values
+from probes.depth_trend import MIN_DEPTHS, depth_trend
+from probes.exact_posterior import posterior_divergence
+from probes.head_means import Units, band, interval, mean_of_units
+from probes.updates import FinalShares, final_shares, sizes
+
+DECODED = Need("lens_log_prob", NarrowRows())
+"""The whole distribution at every depth, where the vocabulary is a wind tunnel's."""
+
+_SITES = ("resid", "attn_out", "mlp_out", "attn_logit", "mlp_logit", "lens_entropy", "lens_kl")
+
+FEW_UNITS = 20
+
+TRENDS = {
+    "lens_kl": "Whether the residual stream comes closer to the final prediction from depth to depth (−1: always). "
+    "The last depth is left out: there it is the prediction.",
+    "lens_entropy": "Whether what the residual stream decodes to grows more certain from depth to depth (−1: always).",
+    "posterior_kl": "Whether the residual stream comes closer to the exact posterior from depth to depth (−1: always).",
+}
+
+
+@dataclass(frozen=True)
+class Components(Probe):
+    """Updates of attention and feed-forward, direct logit attribution, and the logit lens by depth.
+
+    `n_permutations`: random signs, orders of depth and exchanges of posteriors in the nulls; `n_bootstrap`: resamples
+    of the prompts.
+    """
+
+    n_permutations: int = 500
+    n_bootstrap: int = 1000
+    seed: int = 0
+
+    name: ClassVar[str] = "components"
+    question: ClassVar[str] = "Which block writes the prediction, and does the residual stream refine it with depth?"
+
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        return (*(Need(site) for site in _SITES), DECODED)
+
+    def analyse(self, base: Capture, under: Mapping[str, Capture]) -> Findings:
+        self._check_sizes()
+        drawn = base.drawn
+        captured = {site: Cloud.of(drawn, Need(site)).points for site in _SITES}
+        units = Units.of(drawn.rows, drawn.prompts.unit, self.n_bootstrap, np.random.default_rng([self.seed, 1]))
+        stream = (captured["resid"], captured["attn_out"], captured["mlp_out"])
+        shares = final_shares(*stream, self._signs(len(stream[1])))
+        logits = {site: captured[site][..., 0].astype(np.float64) for site in ("attn_logit", "mlp_logit")}
+        curves = {name: captured[name][..., 0].astype(np.float64) for name in ("lens_entropy", "lens_kl")}
+        exchanged = None
+        if drawn.posterior is not None and drawn[DECODED].shape[-1]:
+            divergence = posterior_divergence(drawn, DECODED, self.n_permutations, self.seed)
+            curves["posterior_kl"], exchanged = divergence.kl_bits, divergence.exchanged
+        depths = DepthCurves(curves, exchanged)
+        scalars = {
+            **self._share_scalars(shares, units),
+            **{name: self._logit_scalar(name, rows, units) for name, rows in logits.items()},
+            **self._trend_scalars(depths, units),
+        }
+        headline = ["attention_share", "lens_kl_trend"]
+        if exchanged is not None:
+            scalars["posterior_kl"] = _posterior_scalar(depths, units)
+            headline += ["posterior_kl_trend", "posterior_kl"]
+        values = layer_values(sizes(*stream), shares, logits)
+        return Findings(
+            probe=self.name,
+            scalars=scalars,
+            tables={
+                "by_layer": by_layer_table(values, shares, units),
+                "by_depth": by_depth_table(depths, units),
+                "embedding": _embedding_table(shares, units),
+            },
+            notes=self._notes(drawn, shares),
+            headline=tuple(headline),
+        )
+
+    def figures(self, findings: Findings) -> tuple[Figure, ...]:
+        from probes.components_figures import figures
+
+        return figures(findings)
+
+    def _signs(self, n_layers: int) -> Float[np.ndarray, "draw part"]:
+        rng = np.random.default_rng([self.seed, 2])
+        return rng.choice([-1.0, 1.0], size=(self.n_permutations, 1 + 2 * n_layers))
+
+    def _share_scalars(self, shares: FinalShares, units: Units) -> dict[str, Scalar]:
+        """What all attention, and all feed-forward, has written of the final stream."""
+        n_layers = len(shares.share) // 2
+        kinds = {"attention_share": slice(1, 1 + n_layers), "feed_forward_share": slice(1 + n_layers, None)}
+        return {name: _share_scalar(name, part, shares, units) for name, part in kinds.items()}
+
+    def _logit_scalar(self, name: str, rows: Float[np.ndarray, "layer row"], units: Units) -> Scalar:
+        block = "attention" if name == "attn_logit" else "feed-forward"
+        return Scalar(
+            **_estimate(rows.sum(axis=0), units), unit="logits",
+            null_reason="an exact decomposition: the parts add up to the logit, and none is expected to be zero",
+            meaning=f"What {block} of all layers adds to the logit of the predicted token, above the mean token's.",
+        )  # fmt: skip
+
+    def _trend_scalars(self, depths: DepthCurves, units: Units) -> dict[str, Scalar]:
+        # The last depth decodes to the final prediction itself: a KL of zero that no order of depths could move.
+        curves = {name: rows[:-1] if name == "lens_kl" else rows for name, rows in depths.curves.items()}
+        return {f"{name}_trend": self._trend(name, rows, units) for name, rows in curves.items()}
+
+    def _trend(self, name: str, curves: Float[np.ndarray, "depth row"], units: Units) -> Scalar:
+        if len(curves) < MIN_DEPTHS:
+            reason = f"undefined (a trend over {len(curves)} depths)"
+            return Scalar(
+                float("nan"), "1", interval_reason=reason, null_reason=reason, underpowered=True, meaning=TRENDS[name]
+            )
+        trend = depth_trend(curves, self.n_permutations, np.random.default_rng([self.seed, 3]))
+        estimate = _estimate(trend.rho, units)
+        return Scalar(
+            **{**estimate, "underpowered": estimate["underpowered"] or trend.is_underpowered}, unit="1",
+            null=null_from_permutations("depths in another order, the same for all rows", trend.shuffled),
+            p=trend.p, meaning=TRENDS[name],
+        )  # fmt: skip
+
+    def _check_sizes(self) -> None:
+        for name, least in {"n_permutations": 24, "n_bootstrap": 20}.items():
+            if getattr(self, name) < least:
+                raise UsageError(
+                    asked=f"components.{name} = {getattr(self, name)}",
+                    found="too few to make a reference distribution from",
+                    fix=f"Choose {least} or more.",
+                )
+
+    def _notes(self, drawn: Capture, shares: FinalShares) -> tuple[str, ...]:
+        notes = [
+            f"Embedding and updates add up to the final residual stream but for {shares.missing:.1e} of its length. "
+            "A few massive dimensions can carry most of that length; attribution to the logit does not see them unless "
+            "the output head does.",
+            "Attribution holds the scale of the final norm at its value, and leaves out biases and any soft-cap.",
+            "The lens puts a residual stream through a norm and a head that were trained for the last one: early "
+            "depths may hold what it cannot read.",
+        ]
+        if drawn.model.parallel_blocks:
+            notes.append(
+                "Attention and feed-forward of a layer read the same stream: they are parallel, and neither comes "
+                "after the other."
+            )
+        if drawn.posterior is not None and not drawn[DECODED].shape[-1]:
+            notes.append(
+                f"posterior_kl: undefined (a vocabulary of {drawn.model.vocab_size} is too large to keep at every "
+                f"depth; the limit is {NarrowRows().max_width})."
+            )
+        return tuple(notes)
+
+
+def _estimate(rows: Float[np.ndarray, " row"], units: Units) -> dict:
+    """Mean over prompts with its bootstrap interval, as fields of a scalar."""
+    by_unit = units.means(rows[None])[:, 0]
+    value = float(mean_of_units(by_unit))
+    bounds = interval(value, units.resampled(by_unit))
+    return {
+        "value": value, "interval": bounds,
+        "interval_method": f"bootstrap over {units.name}s within strata" if bounds else "",
+        "interval_reason": "" if bounds else "undefined: a residual stream without length",
+        "n": units.n, "n_unit": units.name, "underpowered": units.n < FEW_UNITS,
+    }  # fmt: skip
+
+
+def _share_scalar(name: str, parts: slice, shares: FinalShares, units: Units) -> Scalar:
+    estimate = _estimate(shares.share[parts].sum(axis=0), units)
+    drawn = shares.flipped[:, parts].sum(axis=1)
+    known = bool(np.isfinite(estimate["value"]) and np.isfinite(drawn).all())
+    reached = int((np.abs(drawn - drawn.mean()) >= abs(estimate["value"] - drawn.mean()) - 1e-12).sum())
+    block = name.removesuffix("_share").replace("_", "-")
+    return Scalar(
+        **estimate, unit="fraction",
+        null=null_from_permutations("every update with a random sign", drawn) if known else None,
+        null_reason="" if known else "undefined: a residual stream without length",
+        p=(1 + reached) / (1 + len(drawn)) if known else None,
+        meaning=f"The share of the final residual stream that {block} has written, over all layers; with the "
+        "embedding's, the shares of both blocks add up to 1.",
+    )  # fmt: skip
+
+
+def _posterior_scalar(depths: DepthCurves, units: Units) -> Scalar:
+    assert depths.exchanged is not None
+    return Scalar(
+        **_estimate(depths.curves["posterior_kl"][-1], units), unit="bits",
+        null=null_from_permutations(f"posteriors exchanged between {units.name}s", depths.exchanged[:, -1]),
+        p=float(depths.exchange_p[-1]), p_over="depths",
+        meaning="KL of the exact posterior from what the final residual stream decodes to.",
+    )  # fmt: skip
+
+
+def _embedding_table(shares: FinalShares, units: Units) -> Table:
+    by_unit = units.means(shares.share[:1])
+    low, high = band(units.resampled(by_unit))
+    columns = {"share": mean_of_units(by_unit), "share_low": low, "share_high": high}
+    return Table(columns, dict.fromkeys(columns, "fraction"), "The embedding's share of the final residual stream.")

@@ -1,0 +1,90 @@
+"""The figures of the components probe, from its findings alone."""
+
+from typing import TYPE_CHECKING
+
+from interp.findings import Findings
+from interp.probe import Figure
+from interp.table import Table
+from probes.drawing import NULL, PALETTE, VALUE, add_band, add_profile, blank
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+_BLOCKS = (("attn", "attention", VALUE), ("mlp", "feed-forward", PALETTE[1]))
+
+
+def figures(findings: Findings) -> tuple[Figure, ...]:
+    """Sizes, shares of the final stream and attribution by layer; the lens by depth."""
+    layers, depths = findings.tables["by_layer"], findings.tables["by_depth"]
+    drawn = [
+        Figure(
+            "lens_kl",
+            "When the prediction is made",
+            "KL of the final prediction from what each depth decodes to, with its 95 % band over prompts: where it "
+            "falls, the prediction is being made. It ends at zero by construction.",
+            _curve(depths, "lens_kl", "KL from the final prediction (bits)"),
+            "by_depth",
+        ),
+        Figure(
+            "lens_entropy",
+            "How certain each depth is",
+            "Entropy of what the residual stream decodes to, with its 95 % band over prompts.",
+            _curve(depths, "lens_entropy", "entropy of the decoded distribution (bits)"),
+            "by_depth",
+        ),
+        Figure(
+            "attribution",
+            "Which block makes the prediction",
+            "What each block adds to the logit of the predicted token, above the mean token's; below zero it argues "
+            "against it.",
+            _blocks(layers, "logit", "added to the logit (logits)"),
+            "by_layer",
+        ),
+        Figure(
+            "final_shares",
+            "Who wrote the final residual stream",
+            "Shares of the stream after the last layer. Grey is what updates of the same size have with random signs: "
+            "outside of it they agree, or disagree, with the rest more than by chance.",
+            _blocks(layers, "final_share", "share of the final stream (fraction)"),
+            "by_layer",
+        ),
+        Figure(
+            "sizes",
+            "Size of the updates",
+            "Length of each update over that of the stream it is added to.",
+            _blocks(layers, "relative", "length / length of the stream"),
+            "by_layer",
+        ),
+    ]
+    if "posterior_kl" in depths:
+        plot = blank("residual depth", "KL from the exact posterior (bits)")
+        add_profile(plot, depths, "depth", "posterior_kl")
+        reading = (
+            "How far each depth is from the ideal observer. Grey: posteriors of other sequences at the same positions; "
+            "only below it does the stream hold a belief about this sequence."
+        )
+        drawn.insert(0, Figure("posterior_kl", "Belief by depth", reading, plot, "by_depth"))
+    return tuple(drawn)
+
+
+def _curve(table: Table, column: str, title: str) -> "go.Figure":
+    plot = blank("residual depth", title)
+    add_band(plot, table["depth"], (table[f"{column}_low"], table[f"{column}_high"]), VALUE)
+    plot.add_scatter(x=table["depth"], y=table[column], name="measured", mode="lines+markers", line={"color": VALUE})
+    plot.update_yaxes(rangemode="tozero")
+    return plot
+
+
+def _blocks(table: Table, statistic: str, title: str) -> "go.Figure":
+    """Both blocks over the layers, with their nulls where they have one."""
+    plot = blank("layer", title)
+    layer = table["layer"]
+    for block, label, colour in _BLOCKS:
+        column = f"{block}_{statistic}"
+        if f"{column}_null" in table:
+            add_band(plot, layer, (table[f"{column}_null_low"], table[f"{column}_null_high"]), NULL)
+            grey = {"color": NULL, "dash": "dash" if block == "attn" else "dot"}
+            plot.add_scatter(x=layer, y=table[f"{column}_null"], name=f"random signs, {label}", mode="lines", line=grey)
+        add_band(plot, layer, (table[f"{column}_low"], table[f"{column}_high"]), colour)
+        plot.add_scatter(x=layer, y=table[column], name=label, mode="lines+markers", line={"color": colour})
+    return plot

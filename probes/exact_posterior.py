@@ -1,0 +1,51 @@
+"""What a residual stream decodes to, held against the exact posterior of a wind tunnel.
+
+KL(posterior ‖ decoded) in bits, over the full vocabulary: mass that the model puts outside the possible outcomes
+counts against it. Null: the posteriors of whole sequences are exchanged, so that what position alone says about
+the posterior (how many values are left) stays in it.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from interp.capture import Capture
+from interp.errors import PromptError
+from interp.information import entropy_bits
+from interp.need import Need
+from interp.resampling import shuffles
+
+
+@dataclass(frozen=True)
+class PosteriorDivergence:
+    """KL at every depth and row, and its mean over rows for every exchange of the posteriors."""
+
+    kl_bits: Float[np.ndarray, "depth row"]
+    exchanged: Float[np.ndarray, "permutation depth"]
+
+
+def posterior_divergence(capture: Capture, need: Need, n_permutations: int, seed: int) -> PosteriorDivergence:
+    """The divergences of the log-probabilities (bits) that `need` holds, `[depth, row, vocab]`."""
+    posterior, outcomes = capture.posterior, capture.prompts.outcome_ids
+    if posterior is None or outcomes is None:
+        raise PromptError(
+            asked=f"the exact posterior of {capture.prompts.name}",
+            found="these prompts carry none",
+            fix="Only a wind tunnel's own sequences do.",
+        )
+    log_q = capture[need][..., outcomes].astype(np.float64)
+    certainty = -entropy_bits(posterior)
+    kl = certainty - _expected(posterior, log_q)
+    orders = shuffles(capture.rows["prompt"], n_permutations, np.random.default_rng([seed, 4]))
+    flat = log_q.reshape(len(log_q), -1)
+    # the posteriors' own entropies only change places, so their mean stays
+    exchanged = np.array([certainty.mean() - flat @ posterior[order].ravel() / len(posterior) for order in orders])
+    return PosteriorDivergence(kl, exchanged)
+
+
+def _expected(
+    posterior: Float[np.ndarray, "row outcome"], log_q: Float[np.ndarray, "depth row outcome"]
+) -> Float[np.ndarray, "depth row"]:
+    """Σ p log2 q; an outcome that cannot happen contributes nothing, whatever q says."""
+    return np.sum(posterior * log_q, axis=-1, where=posterior > 0)

@@ -1,0 +1,103 @@
+"""Fitting and judging on different prompts: the halves, and the permutations and resamples that go with them."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int, Shaped
+from scipy import stats
+
+from interp.errors import PromptError
+from interp.resampling import bootstrap_weights, shuffles
+from probes.cloud import Cloud
+
+MIN_UNITS = 4
+"""Prompts below which there are no two halves."""
+
+_QUANTILE = float(stats.norm.ppf(0.975))
+
+
+@dataclass(frozen=True)
+class Halves:
+    """Rows of whole prompts to fit on and rows of other prompts to judge on.
+
+    `orders` exchange the labels of the fitting half between its prompts; `weights` resample the judged prompts. Both
+    serve every layer and site.
+    """
+
+    fitting: Int[np.ndarray, " fitted"]
+    judged: Int[np.ndarray, " judged"]
+    fitting_units: Int[np.ndarray, " fitted"]
+    orders: Int[np.ndarray, "permutation fitted"]
+    weights: Int[np.ndarray, "resample judged"]
+
+
+def halve(cloud: Cloud, n_permutations: int, n_bootstrap: int, rng: np.random.Generator) -> Halves:
+    """Split a pool at random into halves of whole prompts; the fitting half is the larger one of an odd number."""
+    if cloud.n_units < MIN_UNITS:
+        raise PromptError(
+            asked=f"an axis fitted on one half of {cloud.n_units} {cloud.unit}s and judged on the other",
+            found=f"fewer than {MIN_UNITS} make no halves",
+            fix="Give more prompts; the statistics want two hundred or more.",
+        )
+    fitting, judged = split_rows(cloud.units, rng)
+    units = cloud.units
+    orders = shuffles(units[fitting], n_permutations, rng)
+    weights = bootstrap_weights(units[judged], np.zeros(len(judged), dtype=np.int64), n_bootstrap, rng)
+    return Halves(fitting, judged, units[fitting], orders, weights)
+
+
+def split_rows(
+    units: Int[np.ndarray, " row"], rng: np.random.Generator
+) -> tuple[Int[np.ndarray, " first"], Int[np.ndarray, " second"]]:
+    """The rows of a random half of the units, and of the others."""
+    names = rng.permutation(np.unique(units))
+    first = np.isin(units, names[: -(-len(names) // 2)])
+    return np.flatnonzero(first), np.flatnonzero(~first)
+
+
+def held_out_r2(
+    truth: Float[np.ndarray, "row target"], predicted: Float[np.ndarray, "row target"]
+) -> Float[np.ndarray, " target"]:
+    """1 − Σ(y − ŷ)² / Σy², where y is measured from what the fitting half's mean (or nuisances) predicts.
+
+    At most 1; below 0 where the prediction is worse than having fitted nothing. NaN where the truth never varies.
+    """
+    total = np.square(truth).sum(axis=0)
+    error = np.square(truth - predicted).sum(axis=0)
+    return 1 - np.divide(error, total, out=np.full(len(total), np.nan), where=total > 0)
+
+
+def held_out_correlation(
+    truth: Float[np.ndarray, "row target"], predicted: Float[np.ndarray, "row target"]
+) -> Float[np.ndarray, " target"]:
+    """Pearson's correlation of each column of predictions with its truth; NaN where either never varies."""
+    x, y = truth - truth.mean(axis=0), predicted - predicted.mean(axis=0)
+    scale = np.sqrt(np.square(x).sum(axis=0) * np.square(y).sum(axis=0))
+    floor = 1e-12 * np.abs(predicted).max(axis=0, initial=0.0) * np.abs(truth).max(axis=0, initial=0.0)
+    return np.divide((x * y).sum(axis=0), scale, out=np.full(len(scale), np.nan), where=scale > floor)
+
+
+def r2_interval(
+    truth: Float[np.ndarray, " row"], predicted: Float[np.ndarray, " row"], weights: Int[np.ndarray, "resample row"]
+) -> tuple[float, float] | None:
+    """95 % interval over judged prompts, the fit held fixed: ± normal quantile × bootstrap error of log(1 − R²)."""
+    errors, totals = weights @ np.square(truth - predicted), weights @ np.square(truth)
+    usable = (errors > 0) & (totals > 0)
+    if usable.sum() < 2:
+        return None
+    half = _QUANTILE * float(np.log(errors[usable] / totals[usable]).std(ddof=1))
+    unexplained = float(np.square(truth - predicted).sum() / np.square(truth).sum())
+    if half == 0 or unexplained == 0:
+        return None
+    return 1 - unexplained * float(np.exp(half)), 1 - unexplained * float(np.exp(-half))
+
+
+def label_by_type(
+    types: Shaped[np.ndarray, " row"], labels: Float[np.ndarray, " row"], n: int, rng: np.random.Generator
+) -> Float[np.ndarray, "row control"]:
+    """`n` control tasks: every type of token is given one of the labels at random, wherever it occurs.
+
+    Source: Hewitt and Liang 2019, arXiv 1909.03368.
+    """
+    names, codes = np.unique(types, return_inverse=True)
+    return rng.choice(labels, size=(len(names), n))[codes]

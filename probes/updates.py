@@ -1,0 +1,105 @@
+"""What the blocks write into the residual stream: sizes, and shares of the stream that the model ends with.
+
+The stream is a sum, r = e + Σ a_ℓ + Σ m_ℓ (embedding, attention and feed-forward of every layer), so each part u has
+a share ⟨u, r⟩ / ⟨r, r⟩, and the shares add up to 1. A negative one writes against what is there in the end.
+
+Null: the sign of every part is drawn at random, alike in all rows, and the sum taken anew. Sizes stay, and which
+parts lie along one line; what goes is that they agree. An embedding or a massive dimension that outweighs everything
+has its share under the null too.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Num
+
+_ROWS_AT_ONCE = 128
+
+
+@dataclass(frozen=True)
+class FinalShares:
+    """Shares of the final stream, parts in the order embedding, attention by layer, feed-forward by layer.
+
+    `flipped` are means over rows under random signs; `missing` is the largest part of any final stream that the sum
+    of the parts leaves out, relative to its length: rounding, where all that is added was captured.
+    """
+
+    share: Float[np.ndarray, "part row"]
+    flipped: Float[np.ndarray, "draw part"]
+    missing: float
+
+
+def final_shares(
+    resid: Num[np.ndarray, "depth row d_model"],
+    attention: Num[np.ndarray, "layer row d_model"],
+    feed_forward: Num[np.ndarray, "layer row d_model"],
+    signs: Float[np.ndarray, "draw part"],
+) -> FinalShares:
+    """Shares of every part at every row, and their means under the `signs`."""
+    n_rows = resid.shape[1]
+    share = np.empty((signs.shape[1], n_rows))
+    flipped = np.zeros(signs.shape)
+    missing = 0.0
+    for start in range(0, n_rows, _ROWS_AT_ONCE):
+        rows = slice(start, start + _ROWS_AT_ONCE)
+        parts = np.concatenate([resid[:1, rows], attention[:, rows], feed_forward[:, rows]]).astype(np.float64)
+        final = resid[-1, rows].astype(np.float64)
+        share[:, rows] = _ratio(np.einsum("prd,rd->pr", parts, final), np.square(final).sum(axis=-1))
+        left_out = np.linalg.norm(final - parts.sum(axis=0), axis=-1)
+        missing = max(missing, float(np.nanmax(_ratio(left_out, np.linalg.norm(final, axis=-1)), initial=0.0)))
+        flipped += _flipped(np.moveaxis(parts, 1, 0), signs)
+    return FinalShares(share, flipped / n_rows, missing)
+
+
+def _flipped(
+    parts: Float[np.ndarray, "row part d_model"], signs: Float[np.ndarray, "draw part"]
+) -> Float[np.ndarray, "draw part"]:
+    """Sums over rows of the shares under every draw of signs."""
+    gram = parts @ np.swapaxes(parts, 1, 2)
+    along = signs * (signs @ gram)
+    return _ratio(along, along.sum(axis=-1, keepdims=True)).sum(axis=0)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Lengths of the updates of every layer and row, and of the stream they are added to."""
+
+    attention: Float[np.ndarray, "layer row"]
+    feed_forward: Float[np.ndarray, "layer row"]
+    stream: Float[np.ndarray, "layer row"]
+    cosine: Float[np.ndarray, "layer row"]
+
+    @property
+    def attention_share(self) -> Float[np.ndarray, "layer row"]:
+        """The attention's part of the squared lengths, ‖a‖² / (‖a‖² + ‖m‖²)."""
+        squares = np.square(self.attention)
+        return _ratio(squares, squares + np.square(self.feed_forward))
+
+    def relative(self) -> tuple[Float[np.ndarray, "layer row"], Float[np.ndarray, "layer row"]]:
+        """Both lengths over that of the stream before the layer."""
+        return _ratio(self.attention, self.stream), _ratio(self.feed_forward, self.stream)
+
+
+def sizes(
+    resid: Num[np.ndarray, "depth row d_model"],
+    attention: Num[np.ndarray, "layer row d_model"],
+    feed_forward: Num[np.ndarray, "layer row d_model"],
+) -> Sizes:
+    """Lengths, and the cosine between the two updates of a layer; NaN where one of them is nothing."""
+    a, m, r = (np.array([_lengths(layer) for layer in x]) for x in (attention, feed_forward, resid[:-1]))
+    products = [
+        np.einsum("rd,rd->r", x.astype(np.float64), y.astype(np.float64))
+        for x, y in zip(attention, feed_forward, strict=True)
+    ]
+    return Sizes(a, m, r, _ratio(np.array(products), a * m))
+
+
+def _lengths(vectors: Num[np.ndarray, "row d_model"]) -> Float[np.ndarray, " row"]:
+    return np.linalg.norm(vectors.astype(np.float64), axis=-1)
+
+
+def _ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    """Quotient, NaN over zero."""
+    shape = np.broadcast_shapes(part.shape, whole.shape)
+    whole = np.broadcast_to(whole, shape)
+    return np.divide(part, whole, out=np.full(shape, np.nan), where=whole != 0)

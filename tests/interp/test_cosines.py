@@ -1,0 +1,111 @@
+"""Mean cosines against loops over pairs, and random directions against their closed forms."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from interp.cosines import (
+    MEASURES,
+    SMALLEST_P,
+    Reference,
+    cosine_measures,
+    expected_abs_cosine,
+    gaussian_sets,
+    largest_deviation_p,
+    random_rotations,
+)
+
+
+def over_pairs(vectors):
+    """Mean |cos| and mean cos by a loop over pairs."""
+    cosines = [
+        float(a @ b) / float(np.sqrt(a @ a) * np.sqrt(b @ b)) for i, a in enumerate(vectors) for b in vectors[i + 1 :]
+    ]
+    return [np.mean(np.abs(cosines)), np.mean(cosines)]
+
+
+def test_measures_equal_a_loop_over_pairs():
+    sets = np.random.default_rng(0).standard_normal((3, 7, 5)) + 1.0
+    expected = [over_pairs(s) + over_pairs(s - s.mean(axis=0)) for s in sets]
+    np.testing.assert_allclose(cosine_measures(sets), expected, rtol=1e-12)
+
+
+def test_absent_vectors_and_vectors_without_length_make_no_pair():
+    vectors = np.random.default_rng(1).standard_normal((6, 4))
+    present = np.array([True, True, False, True, True, False])
+    np.testing.assert_allclose(cosine_measures(vectors, present), cosine_measures(vectors[present]), rtol=1e-12)
+    with_zero = np.concatenate([vectors, np.zeros((1, 4))])
+    np.testing.assert_allclose(cosine_measures(with_zero)[:2], cosine_measures(vectors)[:2], rtol=1e-12)
+
+
+def test_measures_are_undefined_where_no_pair_is_left():
+    assert np.isnan(cosine_measures(np.ones((1, 4)))).all()
+    two = cosine_measures(np.eye(4)[:2])
+    assert two[0] == 0 and np.isnan(two[2:]).all()
+    same = cosine_measures(np.tile(np.arange(1.0, 5.0), (5, 1)))
+    assert same[0] == pytest.approx(1) and np.isnan(same[2:]).all(), "what is left after centring is rounding"
+
+
+def test_measures_do_not_change_when_vectors_are_turned_or_stretched():
+    rng = np.random.default_rng(2)
+    vectors, turn = rng.standard_normal((8, 6)), random_rotations(6, 1, rng)[0]
+    np.testing.assert_allclose(cosine_measures(3.0 * vectors @ turn), cosine_measures(vectors), rtol=1e-10)
+
+
+@pytest.mark.parametrize(("d", "paper"), [(16, 0.1995), (64, 0.0997), (128, 0.0705), (1024, 0.0249)])
+def test_the_expected_cosine_is_the_exact_integral_and_tends_to_the_known_limit(d, paper):
+    # cos of random directions: (1 + cos) / 2 is Beta((d-1)/2, (d-1)/2)
+    half = (d - 1) / 2
+    exact = stats.beta(half, half).expect(lambda b: abs(2 * b - 1))
+    assert expected_abs_cosine(d) == pytest.approx(exact, rel=1e-6)
+    assert expected_abs_cosine(d) == pytest.approx(paper, rel=0.5 / d)
+
+
+@pytest.mark.parametrize(("n_vectors", "d"), [(6, 40), (12, 5)])
+def test_gaussian_sets_have_the_cosines_of_gaussian_vectors(n_vectors, d):
+    rng = np.random.default_rng(3)
+    ours = cosine_measures(gaussian_sets(n_vectors, d, 4000, rng))
+    direct = cosine_measures(rng.standard_normal((4000, n_vectors, d)))
+    for i, measure in enumerate(MEASURES):
+        error = direct[:, i].std() * np.sqrt(2 / 4000)
+        assert abs(ours[:, i].mean() - direct[:, i].mean()) < 4 * error, measure
+        assert ours[:, i].std() == pytest.approx(direct[:, i].std(), rel=0.08), measure
+    # cosines of pairs are uncorrelated, so the spread of their mean has a closed form
+    variance = (1 / d - expected_abs_cosine(d) ** 2) / (n_vectors * (n_vectors - 1) / 2)
+    assert ours[:, 0].std() == pytest.approx(np.sqrt(variance), rel=0.05)
+
+
+def test_gaussian_sets_have_the_lengths_of_gaussian_vectors():
+    sets = gaussian_sets(4, 30, 5000, np.random.default_rng(4))
+    squares = np.square(sets).sum(axis=-1)
+    np.testing.assert_allclose(squares.mean(axis=0), 30, rtol=0.03)
+
+
+def test_random_rotations_keep_lengths_and_have_no_preferred_direction():
+    turns = random_rotations(3, 3000, np.random.default_rng(5))
+    np.testing.assert_allclose(turns @ np.swapaxes(turns, 1, 2), np.broadcast_to(np.eye(3), turns.shape), atol=1e-12)
+    assert np.abs(turns.mean(axis=0)).max() < 4 / np.sqrt(3 * 3000)
+
+
+def test_p_against_draws_is_uniform_where_there_is_nothing():
+    rng = np.random.default_rng(6)
+    p = [Reference("", rng.standard_normal(60)).compare(rng.standard_normal(4).mean(), 4, 3).p for _ in range(400)]
+    # corrected over three tests, p of one of them rejects at a third of the level
+    rejected = np.mean(np.array(p) < 0.15)
+    assert abs(rejected - 0.05) < 3 * np.sqrt(0.05 * 0.95 / 400) + 0.01
+
+
+def test_p_against_draws_is_small_far_away_but_never_below_its_floor():
+    reference = Reference("", np.random.default_rng(7).standard_normal(100))
+    assert reference.compare(50.0, 1).p == SMALLEST_P
+    assert reference.compare(float("nan"), 1).p != reference.compare(float("nan"), 1).p
+
+
+def test_the_largest_deviation_corrects_over_layers():
+    rng = np.random.default_rng(8)
+    p = np.array([largest_deviation_p(*(lambda d: (d[0], d[1:]))(rng.standard_normal((100, 20)))) for _ in range(300)])
+    assert abs(np.mean(p.min(axis=1) <= 0.05) - 0.05) < 3 * np.sqrt(0.05 * 0.95 / 300)
+    draws = rng.standard_normal((99, 3))
+    draws[:, 2] = 1.0
+    assert np.isnan(largest_deviation_p(np.array([9.0, 0.0, 1.0]), draws)[2])
+    assert largest_deviation_p(np.array([9.0, 0.0, 1.0]), draws)[0] == 0.01

@@ -1,0 +1,134 @@
+"""The downdate against refits, the group formula against the mean, and coverage over simulated worlds."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from interp.jackknife import (
+    deletions,
+    equal_groups,
+    on_real_line,
+    spectral_intervals,
+    standard_error,
+    without_each_row,
+)
+from interp.spectra import eigenvalues, scaled, spectral_statistics
+
+
+def refitted(rows: np.ndarray, scaling: str = "centred") -> np.ndarray:
+    """The statistics without each row, by fitting again."""
+    left = [np.delete(rows, i, axis=0) for i in range(len(rows))]
+    return np.array([spectral_statistics(eigenvalues(scaled(rest, scaling))) for rest in left])
+
+
+@pytest.mark.parametrize(("n", "d"), [(75, 1024), (40, 12), (5, 2), (4, 9), (30, 1), (300, 20)])
+def test_downdating_equals_refitting(n: int, d: int) -> None:
+    rng = np.random.default_rng(n + d)
+    rows = rng.standard_normal((n, d)) * rng.exponential(size=d) + 3
+    np.testing.assert_allclose(without_each_row(scaled(rows, "centred")), refitted(rows), rtol=1e-9)
+
+
+def test_downdating_equals_refitting_where_eigenvalues_coincide_and_rows_repeat() -> None:
+    rows = np.vstack([np.eye(6), -np.eye(6), np.eye(6)[:2]])
+    np.testing.assert_allclose(without_each_row(scaled(rows, "centred")), refitted(rows), rtol=1e-9)
+
+
+def test_deleting_the_only_row_that_differs_is_undefined() -> None:
+    rows = np.zeros((5, 3))
+    rows[2] = 1
+    statistics = without_each_row(scaled(rows, "centred"))
+    assert np.isnan(statistics[2]).all()
+    np.testing.assert_allclose(np.delete(statistics, 2, axis=0), 1)
+
+
+def test_standard_error_of_a_mean_is_the_textbook_one_for_any_group_size() -> None:
+    rows = np.random.default_rng(0).standard_normal(60)
+    alone = np.array([np.delete(rows, i).mean() for i in range(60)])
+    assert standard_error(alone, 60, 1) == pytest.approx(rows.std(ddof=1) / np.sqrt(60))
+    errors = []
+    for world in range(400):
+        rows = np.random.default_rng(world).standard_normal(62)
+        groups = np.arange(60).reshape(12, 5)
+        errors.append(standard_error(np.array([np.delete(rows, g).mean() for g in groups]), 62, 5) ** 2)
+    assert np.mean(errors) == pytest.approx(1 / 62, rel=0.08)
+
+
+@pytest.mark.parametrize("n_units", [3, 75, 100, 101, 137, 500, 1003])
+def test_groups_are_disjoint_equal_and_at_most_a_hundred(n_units: int) -> None:
+    size, groups = equal_groups(n_units)
+    assert groups.shape[1] == size and len(groups) <= 100
+    assert len(np.unique(groups)) == groups.size <= n_units < groups.size + size
+
+
+def test_rows_of_one_prompt_are_left_out_together() -> None:
+    rng = np.random.default_rng(1)
+    rows, units = rng.standard_normal((20, 6)), np.repeat(np.arange(5), 4)
+    deleted = deletions(rows, "centred", units)
+    kept = rows[units != 3]
+    assert (deleted.n_units, deleted.n_deleted, len(deleted.statistics)) == (5, 1, 5)
+    np.testing.assert_allclose(deleted.statistics[3], spectral_statistics(eigenvalues(scaled(kept, "centred"))))
+
+
+def test_z_scored_rows_are_standardised_again_without_each_prompt() -> None:
+    rows = np.random.default_rng(2).standard_normal((12, 5))
+    np.testing.assert_allclose(deletions(rows, "zscored", np.arange(12)).statistics, refitted(rows, "zscored"))
+
+
+def test_interval_is_t_times_the_error_on_the_logit_scale() -> None:
+    rows = np.random.default_rng(3).standard_normal((15, 4)) * [5, 1, 1, 1]
+    value = spectral_statistics(eigenvalues(scaled(rows, "centred")))
+    interval = spectral_intervals(value, deletions(rows, "centred", np.arange(15)))
+    logits = np.log(refitted(rows)[:, 0] / (1 - refitted(rows)[:, 0]))
+    error = np.sqrt(14 / 15 * np.square(logits - logits.mean()).sum())
+    centre = np.log(value[0] / (1 - value[0]))
+    expected = stats.logistic.cdf(centre + np.array([-1, 1]) * stats.t.ppf(0.975, 14) * error)
+    np.testing.assert_allclose(interval[0], expected)
+
+
+def test_interval_at_a_bound_is_undefined() -> None:
+    rows = np.outer(np.arange(8.0), np.ones(5))
+    value = spectral_statistics(eigenvalues(scaled(rows, "centred")))
+    assert np.isnan(spectral_intervals(value, deletions(rows, "centred", np.arange(8)))).all()
+
+
+def world(kind: str, d: int, rng: np.random.Generator, n: int = 75) -> np.ndarray:
+    """One data set: isotropic, or with two strong directions."""
+    rows = rng.standard_normal((n, d))
+    if kind == "spiked":
+        rows[:, :2] *= np.sqrt(d * np.array([0.5, 0.16]))
+    return rows
+
+
+def coverage(kind: str, d: int, n_worlds: int, seed: int) -> np.ndarray:
+    """How often the intervals hold the expected value at this n (on the scale they are made on)."""
+    rng = np.random.default_rng(seed)
+    many = [spectral_statistics(eigenvalues(scaled(world(kind, d, rng), "centred"))) for _ in range(1000)]
+    truth = on_real_line(np.array(many)).mean(axis=0)
+    hits = []
+    for _ in range(n_worlds):
+        rows = world(kind, d, rng)
+        value = spectral_statistics(eigenvalues(scaled(rows, "centred")))
+        bounds = on_real_line(spectral_intervals(value, deletions(rows, "centred", np.arange(75))).T)
+        hits.append((bounds[0] <= truth) & (truth <= bounds[1]))
+    return np.mean(hits, axis=0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("d", [64, 256, 1024])
+def test_intervals_of_spiked_worlds_cover_at_the_nominal_rate(d: int) -> None:
+    low, high = stats.binom.interval(0.999, 200, 0.95)
+    covered = coverage("spiked", d, 200, seed=d) * 200
+    assert (covered >= low).all() and (covered <= high).all(), covered / 200
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("d", [64, 256, 1024])
+def test_intervals_of_isotropic_worlds_cover_at_least_at_the_nominal_rate(d: int) -> None:
+    """Conservative there: the leading eigenvalues have no gap between them (probes/README.md)."""
+    low = stats.binom.ppf(0.0005, 200, 0.95)
+    covered = coverage("isotropic", d, 200, seed=d) * 200
+    assert (covered >= low).all(), covered / 200
+
+
+def test_intervals_cover_in_a_few_spiked_worlds() -> None:
+    assert (coverage("spiked", 64, 60, seed=5) >= stats.binom.ppf(0.0005, 60, 0.95) / 60).all()

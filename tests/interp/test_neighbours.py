@@ -1,0 +1,108 @@
+"""Distinct points, intrinsic dimension and curve position against the libraries and planted truth."""
+
+import numpy as np
+import pytest
+from skdim.id import TwoNN
+from sklearn.manifold import Isomap
+
+from interp.curve import curve_position
+from interp.dimension import intrinsic_dimension, two_nn
+from interp.neighbours import distances, distinct_rows, nearest, principal_coordinates
+from interp.spectra import scaled
+
+
+def test_rows_equal_up_to_rounding_are_one_point() -> None:
+    rng = np.random.default_rng(0)
+    points = rng.standard_normal((9, 64))
+    rows = points[rng.integers(0, 9, 300)] * (1 + 1e-7 * rng.standard_normal((300, 64)))
+    kept = distinct_rows(rows.astype(np.float32))
+    assert len(kept) == 9 and (np.diff(kept) > 0).all()
+    assert len(distinct_rows(rng.standard_normal((500, 64)))) == 500
+    assert distinct_rows(np.ones((5, 3))).tolist() == [0]
+
+
+def test_principal_coordinates_keep_every_distance() -> None:
+    rows = np.random.default_rng(1).standard_normal((10, 200))
+    np.testing.assert_allclose(distances(principal_coordinates(scaled(rows, "centred"))), distances(rows), atol=1e-9)
+
+
+def test_nearest_leaves_out_the_row_itself() -> None:
+    near = nearest(distances(np.array([[0.0], [1.0], [3.0], [7.0]])), 2)
+    assert near.index.tolist() == [[1, 2], [0, 2], [1, 0], [2, 1]]
+    np.testing.assert_allclose(near.distance, [[1, 3], [1, 2], [2, 3], [4, 6]])
+
+
+def test_dimension_equals_scikit_dimension_on_the_raw_points() -> None:
+    rows = np.random.default_rng(2).standard_normal((120, 40))
+    expected = TwoNN(method="mle").fit(rows).dimension_
+    found = intrinsic_dimension(rows, np.arange(120), 2, np.random.default_rng(0))
+    assert found.value == pytest.approx(expected, rel=1e-6)
+
+
+def test_dimension_of_a_plane_in_many_dimensions_is_two() -> None:
+    rng = np.random.default_rng(3)
+    rows = rng.standard_normal((400, 2)) @ rng.standard_normal((2, 100))
+    found = intrinsic_dimension(rows, np.arange(400), 20, rng)
+    assert found.value == pytest.approx(2, abs=0.3)
+    assert found.interval is not None and found.interval[0] < 2 < found.interval[1]
+
+
+@pytest.mark.parametrize("d", [10, 1024])
+def test_noise_sits_on_the_null_of_the_dimension(d: int) -> None:
+    """Also with fewer rows than features, where the sample covariance is far from the true one."""
+    inside = 0
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        found = intrinsic_dimension(rng.standard_normal((75, d)), np.arange(75), 20, rng)
+        mean, deviation = found.null_draws.mean(), found.null_draws.std(ddof=1)
+        inside += abs(found.value - mean) < 2.15 * deviation
+    assert inside >= 33
+
+
+def test_a_bent_sheet_lies_below_the_null_of_the_dimension() -> None:
+    rng = np.random.default_rng(4)
+    t = rng.uniform(0, 9, 300)
+    rows = np.stack([np.cos(k * t) for k in range(1, 9)] + [np.sin(k * t) for k in range(1, 9)], axis=1)
+    found = intrinsic_dimension(rows, np.arange(300), 20, rng)
+    assert found.value < 2 < found.null_draws.min()
+
+
+def test_jackknife_of_the_dimension_equals_leaving_rows_out() -> None:
+    from interp.dimension import _surviving
+
+    rows = np.random.default_rng(5).standard_normal((30, 3))
+    near, left_out = nearest(distances(rows), 6), np.array([3, 11, 12, 20])
+    kept = np.delete(rows, left_out, axis=0)
+    expected = two_nn(nearest(distances(kept), 2).distance)
+    assert two_nn(_surviving(near, left_out)) == pytest.approx(expected, rel=1e-12)
+
+
+def test_too_few_distinct_points_have_no_dimension_and_say_why() -> None:
+    rows = np.repeat(np.random.default_rng(6).standard_normal((8, 5)), 10, axis=0)
+    found = intrinsic_dimension(rows, np.arange(80), 20, np.random.default_rng(0))
+    assert np.isnan(found.value) and found.reason == "8 distinct points; TwoNN wants at least 20"
+
+
+def test_curve_position_equals_isomap_where_the_graph_is_connected() -> None:
+    rng = np.random.default_rng(7)
+    rows = rng.uniform(size=(150, 3)) * [8, 1, 1]
+    expected = Isomap(n_neighbors=10, n_components=1).fit_transform(rows)[:, 0]
+    found = curve_position(rows)
+    assert found.n_pieces == 1
+    np.testing.assert_allclose(np.abs(found.coordinate), np.abs(expected), atol=1e-8)
+
+
+def test_curve_position_unrolls_what_a_straight_axis_folds() -> None:
+    rng = np.random.default_rng(8)
+    t = rng.uniform(0, 1, 200)
+    rows = np.stack([np.cos(4.5 * t), np.sin(4.5 * t)], axis=1)
+    assert abs(np.corrcoef(curve_position(rows).coordinate, t)[0, 1]) > 0.999
+
+
+def test_curve_position_joins_pieces_and_bears_equal_rows() -> None:
+    rng = np.random.default_rng(9)
+    rows = np.vstack([rng.standard_normal((30, 3)), rng.standard_normal((30, 3)) + 100])
+    found = curve_position(rows)
+    assert found.n_pieces == 2
+    assert np.ptp(np.sign(found.coordinate[:30])) == 0 and np.sign(found.coordinate[0]) != np.sign(found.coordinate[-1])
+    np.testing.assert_array_equal(curve_position(np.ones((6, 2))).coordinate, 0)

@@ -1,0 +1,80 @@
+"""Null clouds against the published null table and against themselves."""
+
+import numpy as np
+import pytest
+
+from interp.nulls import (
+    GaussianClouds,
+    cloud_of_same_covariance,
+    null_from_draws,
+    null_from_permutations,
+    null_spectra,
+)
+from interp.spectra import eigenvalues, scaled, spectral_statistics
+
+
+@pytest.mark.parametrize(
+    ("n", "d", "expected"),
+    [
+        (13, 1024, (0.098, 0.193, 11.9)),
+        (75, 512, (0.025, 0.049, 64.7)),
+        (75, 1024, (0.021, 0.042, 69.1)),
+        (75, 2560, (0.018, 0.036, 71.9)),
+    ],
+)
+def test_z_scored_null_reproduces_the_table(n: int, d: int, expected: tuple[float, ...]) -> None:
+    rows = np.random.default_rng(0).standard_normal((n, d))
+    found = spectral_statistics(null_spectra(rows, "zscored", GaussianClouds(n, d, 30, seed=1))).mean(axis=0)
+    assert (np.abs(found - expected) < (0.001, 0.001, 0.15)).all(), found
+
+
+@pytest.mark.parametrize("shape", [(20, 60), (60, 20)])
+def test_centred_null_has_the_variance_of_each_column(shape: tuple[int, int]) -> None:
+    deviation = np.linspace(0.1, 3, shape[1])
+    spectra = GaussianClouds(*shape, n_draws=400, seed=2).spectra(deviation)
+    expected = (shape[0] - 1) * np.square(deviation).sum()
+    assert spectra.sum(axis=1).mean() == pytest.approx(expected, rel=0.02)
+
+
+def test_both_ways_of_drawing_give_the_spectra_of_the_weighted_clouds() -> None:
+    deviation = np.array([1.0, 4.0, 2.0])
+    rng = np.random.default_rng(7)
+    clouds = [rng.standard_normal((9, 3), dtype=np.float32) * deviation for _ in range(20)]
+    expected = [eigenvalues(scaled(c, "centred")) for c in clouds]
+    np.testing.assert_allclose(GaussianClouds(9, 3, 20, seed=7).spectra(deviation), expected, rtol=1e-4)
+
+
+def test_layers_meet_the_same_draws() -> None:
+    clouds = GaussianClouds(10, 30, 5, seed=3)
+    np.testing.assert_allclose(clouds.spectra(np.full(30, 2.0)), 4 * clouds.spectra(np.ones(30)), rtol=1e-5)
+
+
+def test_constant_columns_have_no_part_in_the_z_scored_null() -> None:
+    rows = np.random.default_rng(4).standard_normal((15, 40))
+    clouds = GaussianClouds(15, 40, 10, seed=5)
+    padded = np.hstack([rows, np.ones((15, 300))])
+    wide = GaussianClouds(15, 340, 10, seed=5)
+    np.testing.assert_array_equal(null_spectra(padded, "zscored", wide), null_spectra(rows, "zscored", clouds))
+
+
+@pytest.mark.parametrize("shape", [(30, 200), (80, 12)])
+def test_flat_cloud_has_exactly_the_sample_covariance(shape: tuple[int, int]) -> None:
+    rng = np.random.default_rng(6)
+    rows = scaled(rng.standard_normal(shape) * np.linspace(0.2, 4, shape[1]), "centred")
+    flat = cloud_of_same_covariance(rows, rng)
+    np.testing.assert_allclose(flat.mean(axis=0), 0, atol=1e-10)
+    np.testing.assert_allclose(eigenvalues(flat)[: len(eigenvalues(rows))], eigenvalues(rows), rtol=1e-8)
+
+
+def test_band_of_draws_holds_95_per_cent_of_further_draws() -> None:
+    rng = np.random.default_rng(8)
+    inside = 0
+    for _ in range(2000):
+        low, high = null_from_draws("", rng.standard_normal(8)).band
+        inside += low <= rng.standard_normal() <= high
+    assert inside / 2000 == pytest.approx(0.95, abs=0.02)
+
+
+def test_band_of_permutations_is_their_central_95_per_cent() -> None:
+    null = null_from_permutations("", np.arange(1001.0))
+    assert null.value == 500 and null.band == pytest.approx((25, 975))

@@ -1,0 +1,89 @@
+"""Shares, ratios and axes against closed forms."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from interp.spectra import (
+    centred_gram,
+    eigenvalues,
+    principal_axes,
+    readout_direction,
+    scaled,
+    spectral_statistics,
+)
+
+
+def test_participation_ratio_of_the_identity_covariance_is_the_dimension() -> None:
+    rows = np.vstack([np.eye(7), -np.eye(7)])
+    np.testing.assert_allclose(spectral_statistics(eigenvalues(rows)), [1 / 7, 2 / 7, 7])
+
+
+def test_participation_ratio_of_rank_one_is_one() -> None:
+    rows = np.outer(np.arange(9.0), np.ones(20))
+    np.testing.assert_allclose(spectral_statistics(eigenvalues(scaled(rows, "centred"))), [1, 1, 1])
+
+
+def test_statistics_of_rows_that_are_all_equal_are_undefined() -> None:
+    rows = np.full((6, 5), 0.1, dtype=np.float32)
+    assert np.isnan(spectral_statistics(eigenvalues(scaled(rows, "centred")))).all()
+
+
+@pytest.mark.parametrize("n_features", [4, 30])
+def test_eigenvalues_equal_those_of_the_covariance(n_features: int) -> None:
+    rows = np.random.default_rng(0).standard_normal((12, n_features))
+    expected = np.linalg.eigvalsh(np.cov(rows.T) * 11)[::-1][: min(11, n_features)]
+    np.testing.assert_allclose(eigenvalues(scaled(rows, "centred")), expected, rtol=1e-9)
+
+
+def test_z_scored_columns_weigh_the_same_and_constant_ones_nothing() -> None:
+    rows = np.random.default_rng(1).standard_normal((30, 5)) * [1, 10, 100, 1000, 0] + 3.3
+    z = scaled(rows, "zscored")
+    np.testing.assert_allclose(np.square(z).mean(axis=0), [1, 1, 1, 1, 0], atol=1e-12)
+    np.testing.assert_array_equal(z[:, 4], 0)
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 1000), n=st.integers(4, 30), d=st.integers(2, 40), scale=st.floats(1e-3, 1e3))
+def test_centred_statistics_ignore_rotation_order_shift_and_scale(seed: int, n: int, d: int, scale: float) -> None:
+    rng = np.random.default_rng(seed)
+    rows = rng.standard_normal((n, d)) * rng.exponential(size=d)
+    rotation = np.linalg.qr(rng.standard_normal((d, d)))[0]
+    moved = rng.permutation(rows @ rotation * scale + rng.standard_normal(d))
+    np.testing.assert_allclose(
+        spectral_statistics(eigenvalues(scaled(moved, "centred"))),
+        spectral_statistics(eigenvalues(scaled(rows, "centred"))),
+        rtol=1e-8,
+    )
+
+
+def test_centring_a_gram_matrix_equals_centring_the_rows() -> None:
+    rows = np.random.default_rng(2).standard_normal((8, 3)) + 5
+    centred = rows - rows.mean(axis=0)
+    np.testing.assert_allclose(centred_gram(rows @ rows.T), centred @ centred.T, atol=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(40, 6), (12, 60), (450, 500)])
+def test_axes_are_orthonormal_and_carry_the_leading_variances(shape: tuple[int, int]) -> None:
+    rng = np.random.default_rng(3)
+    rows = scaled(rng.standard_normal(shape) * np.linspace(3, 0.1, shape[1]), "centred")
+    axes = principal_axes(rows, 3)
+    np.testing.assert_allclose(axes.directions @ axes.directions.T, np.eye(3), atol=1e-9)
+    np.testing.assert_allclose(np.square(axes.scores).sum(axis=0), eigenvalues(rows)[:3], rtol=1e-9)
+
+
+def test_sign_of_an_axis_makes_its_largest_loading_positive() -> None:
+    rows = scaled(np.outer(np.arange(5.0), [1.0, -4.0, 2.0]), "centred")
+    direction = principal_axes(rows, 1).directions[0]
+    np.testing.assert_allclose(direction, np.array([-1, 4, -2]) / np.sqrt(21))
+
+
+def test_readout_direction_reads_the_z_scored_coordinate_from_raw_rows() -> None:
+    rng = np.random.default_rng(4)
+    rows = rng.standard_normal((50, 6)) * [1, 5, 0, 2, 30, 0.1] + 7
+    axes = principal_axes(scaled(rows, "zscored"), 1)
+    raw = readout_direction(rows, axes.directions[0], "zscored")
+    read = (rows - rows.mean(axis=0)) @ raw
+    assert np.linalg.norm(raw) == pytest.approx(1)
+    assert np.corrcoef(read, axes.scores[:, 0])[0, 1] == pytest.approx(1, abs=1e-12)

@@ -1,0 +1,140 @@
+"""Correlations, permutations and resampling against scipy and against written-out definitions."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from interp.resampling import bootstrap_weights, shuffles
+from interp.statistics import (
+    correlation_interval,
+    explained_by_groups,
+    explained_by_number,
+    rank_test,
+    ranks_within,
+    weighted_correlation,
+    weighted_midranks,
+)
+
+
+def test_rank_correlations_equal_scipy_with_ties() -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.integers(0, 6, (4, 50)).astype(float), rng.integers(0, 9, 50)
+    tested = rank_test(x, y, shuffles(np.arange(50), 20, rng))
+    np.testing.assert_allclose(tested.rho, [stats.spearmanr(row, y)[0] for row in x])
+
+
+def test_p_counts_the_permutations_whose_largest_correlation_reaches_it() -> None:
+    rng = np.random.default_rng(1)
+    x, y = rng.standard_normal((3, 12)), rng.standard_normal(12)
+    orders = shuffles(np.arange(12), 40, rng)
+    largest = np.array([max(abs(stats.spearmanr(row, y[o])[0]) for row in x) for o in orders])
+    expected = [(1 + (largest >= abs(stats.spearmanr(row, y)[0]) - 1e-12).sum()) / 41 for row in x]
+    np.testing.assert_allclose(rank_test(x, y, orders).p, expected)
+
+
+def test_a_coordinate_that_never_varies_has_no_correlation() -> None:
+    x = np.vstack([np.full(10, 3.3), np.arange(10.0)])
+    tested = rank_test(x, np.arange(10), shuffles(np.arange(10), 19, np.random.default_rng(0)))
+    assert np.isnan(tested.rho[0]) and np.isnan(tested.p[0])
+    assert tested.rho[1] == pytest.approx(1) and tested.p[1] == pytest.approx(1 / 20)
+
+
+def test_p_is_uniform_where_nothing_is_to_be_found() -> None:
+    values = []
+    for seed in range(300):
+        rng = np.random.default_rng(seed)
+        common = rng.standard_normal(30)
+        x = rng.standard_normal((5, 30)) + 2 * common  # layers depend on one another
+        tested = rank_test(x, rng.standard_normal(30), shuffles(np.arange(30), 99, rng))
+        values.append(tested.p.min())
+    assert stats.kstest(values, stats.uniform.cdf).pvalue > 0.001
+    assert np.mean(np.array(values) <= 0.05) == pytest.approx(0.05, abs=0.04)
+
+
+def test_shuffles_of_sequences_move_whole_trajectories() -> None:
+    units = np.array([7, 7, 7, 2, 2, 2, 9, 9, 4, 4])
+    for order in shuffles(units, 30, np.random.default_rng(0)):
+        for unit in np.unique(units):
+            source = order[units == unit]
+            assert len(set(units[source])) == 1, "a trajectory was torn"
+            assert (np.diff(source) == 1).all(), "a trajectory changed its order"
+        assert sorted(order) == list(range(10))
+
+
+def test_shuffles_of_sequences_reach_every_partner() -> None:
+    units = np.repeat(np.arange(3), 2)
+    reached = {tuple(order[::2] // 2) for order in shuffles(units, 200, np.random.default_rng(0))}
+    assert len(reached) == 6
+
+
+def test_permuting_trajectories_keeps_what_position_explains_in_the_null() -> None:
+    """Entropy that is a function of position alone correlates with a position axis, and p says: nothing beyond it."""
+    rng = np.random.default_rng(3)
+    units, position = np.repeat(np.arange(40), 6), np.tile(np.arange(6.0), 40)
+    x = (position + 0.1 * rng.standard_normal(240))[None]
+    tested = rank_test(x, position, shuffles(units, 99, rng))
+    assert tested.rho[0] > 0.9 and tested.p[0] == 1
+
+
+def test_ranks_within_groups_are_centred_midranks() -> None:
+    ranks = ranks_within(np.array([5.0, 1.0, 5.0, 2.0, 9.0]), np.array(["a", "a", "a", "b", "b"]))
+    np.testing.assert_allclose(ranks, [0.5, -1.0, 0.5, -0.5, 0.5])
+
+
+def test_weighted_midranks_are_those_of_the_resample() -> None:
+    rng = np.random.default_rng(4)
+    x, y = rng.integers(0, 12, 40), rng.standard_normal(40)
+    weights = bootstrap_weights(np.arange(40), np.arange(40) // 8, 25, rng)
+    found = weighted_correlation(weighted_midranks(x, weights), weighted_midranks(y, weights), weights)
+    expected = [stats.spearmanr(np.repeat(x, w), np.repeat(y, w))[0] for w in weights]
+    np.testing.assert_allclose(found, expected)
+
+
+def test_bootstrap_weights_keep_units_whole_and_strata_full() -> None:
+    units, strata = np.repeat(np.arange(12), 3), np.repeat(np.arange(12) % 3, 3)
+    weights = bootstrap_weights(units, strata, 50, np.random.default_rng(5))
+    assert (weights.reshape(50, 12, 3) == weights.reshape(50, 12, 3)[:, :, :1]).all()
+    for stratum in range(3):
+        assert (weights[:, strata == stratum].sum(axis=1) == 12).all()
+
+
+def test_correlation_interval_covers_at_the_nominal_rate() -> None:
+    rng = np.random.default_rng(6)
+    expected = 6 / np.pi * np.arcsin(0.6 / 2)  # Spearman's ρ of a Gaussian pair with Pearson 0.6
+    hits = 0
+    for _ in range(300):
+        x = rng.standard_normal(75)
+        y = 0.6 * x + 0.8 * rng.standard_normal(75)
+        weights = bootstrap_weights(np.arange(75), np.zeros(75, int), 200, rng)
+        replicates = weighted_correlation(weighted_midranks(x, weights), weighted_midranks(y, weights), weights)
+        interval = correlation_interval(float(stats.spearmanr(x, y)[0]), replicates)
+        assert interval is not None
+        hits += interval[0] <= expected <= interval[1]
+    low, high = stats.binom.interval(0.999, 300, 0.95)
+    assert low <= hits <= high
+
+
+def test_a_perfect_correlation_has_no_interval() -> None:
+    assert correlation_interval(1.0, np.array([1.0, 1.0])) is None
+
+
+def test_variance_explained_by_groups_is_eta_squared() -> None:
+    y = np.array([1.0, 2.0, 3.0, 7.0, 8.0, 9.0])
+    found = explained_by_groups(y, np.array(list("aaabbb")))
+    assert found.share == pytest.approx(54 / 58) and found.chance == pytest.approx(1 / 5) and found.n_values == 2
+
+
+def test_variance_explained_by_a_number_is_the_squared_correlation() -> None:
+    rng = np.random.default_rng(7)
+    x, y = rng.standard_normal(30), rng.standard_normal(30)
+    assert explained_by_number(y, x).share == pytest.approx(np.corrcoef(x, y)[0, 1] ** 2)
+
+
+def test_chance_is_the_mean_over_permutations() -> None:
+    rng = np.random.default_rng(8)
+    y, groups, x = rng.exponential(size=24), rng.integers(0, 7, 24), rng.exponential(size=24)
+    shuffled = [rng.permutation(y) for _ in range(4000)]
+    by_groups = np.mean([explained_by_groups(s, groups).share for s in shuffled])
+    assert explained_by_groups(y, groups).chance == pytest.approx(by_groups, rel=0.03)
+    by_number = np.mean([explained_by_number(s, x).share for s in shuffled])
+    assert explained_by_number(y, x).chance == pytest.approx(by_number, rel=0.08)

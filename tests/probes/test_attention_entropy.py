@@ -1,0 +1,161 @@
+"""Attention entropy: planted curves, noise at the nominal rate, and the shipped tunnel in float64."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import interp
+from interp.findings import Scalar
+from interp.folds import PromptMean
+from interp.forward import capture
+from interp.need import Need
+from interp.testing import Shape, check_probe, synthetic_capture
+from interp.tunnel_prompts import sampled_prompts
+from probes.attention_entropy import AttentionEntropy
+from probes.head_means import Units, mean_of_units
+
+SMALL = AttentionEntropy(n_permutations=99, n_bootstrap=99)
+SCORED = replace(SMALL, positions="scored")
+CURVE = np.array([3.0, 2.0, 1.0])
+
+
+def planted(rng, gain=0.0, n=60):
+    """Entropies that fall by a bit a layer, and another prompt's that lie `gain` above."""
+    own = CURVE[:, None, None] + 0.2 * rng.standard_normal((3, n, 4))
+    return {"pattern_entropy": own, "pattern_entropy_null": own + gain + 0.2 * rng.standard_normal((3, n, 4))}
+
+
+def world(seed, gain=0.0, **changes):
+    rng = np.random.default_rng(seed)
+    probe = replace(SCORED, seed=seed, **changes)
+    return probe.analyse(synthetic_capture(probe.needs, Shape(60), planted=planted(rng, gain), seed=seed), {})
+
+
+def test_conformance():
+    for positions in ("scored", "all", "both"):
+        check_probe(replace(SMALL, positions=positions))
+
+
+def test_a_planted_fall_is_found_within_its_noise():
+    found = world(0, gain=0.5)
+    assert found["reduction"].value == pytest.approx(2 / 3, abs=0.02)
+    assert found["correlation"].value == pytest.approx(-1)
+    assert found["area"].value == pytest.approx(2 / 3, abs=0.02)
+    assert found["largest_drop"].value == pytest.approx(1, abs=0.1)
+    assert found["content_sharpening"].value == pytest.approx(0.5, abs=0.05)
+    assert found["content_sharpening"].p == 0.01
+    assert found.tables["by_layer"]["entropy"] == pytest.approx(CURVE, abs=0.05)
+
+
+def test_content_that_does_not_matter_is_called_at_the_nominal_rate_and_covered():
+    found = [world(seed)["content_sharpening"] for seed in range(150)]
+    called = sum(s.p is not None and s.p <= 0.05 for s in found)
+    assert 1 <= called <= 17  # 7.5 ± 3.5 standard deviations of Binomial(150, 0.05)
+    covered = sum(s.interval is not None and s.interval[0] <= 0 <= s.interval[1] for s in found)
+    assert 129 <= covered <= 149
+
+
+def test_undrawn_prompts_change_nothing():
+    rng = np.random.default_rng(3)
+    drawn = np.arange(60) < 40
+    one, other = planted(rng), planted(rng)
+    mixed = {name: np.concatenate([one[name][:, :40], other[name][:, 40:]], axis=1) for name in one}
+    tables = [
+        SCORED.analyse(synthetic_capture(SCORED.needs, Shape(60), planted=x, columns={"drawn": drawn}), {})
+        for x in (one, mixed)
+    ]
+    assert np.array_equal(tables[0].tables["by_head"]["entropy"], tables[1].tables["by_head"]["entropy"])
+    assert tables[0]["reduction"].n == 40
+
+
+def test_a_missing_lender_leaves_out_its_prompt_alone():
+    rng = np.random.default_rng(0)
+    rows = planted(rng, gain=0.5)
+    rows["pattern_entropy_null"][:, 7] = np.nan
+    found = SCORED.analyse(synthetic_capture(SCORED.needs, Shape(60), planted=rows), {})
+    assert found["content_sharpening"].n == 59
+    kept = np.delete(rows["pattern_entropy_null"] - rows["pattern_entropy"], 7, axis=1)
+    assert found["content_sharpening"].value == pytest.approx(kept.mean())
+
+
+def test_no_lender_at_all_is_said_in_words():
+    rows = planted(np.random.default_rng(0))
+    rows["pattern_entropy_null"][:] = np.nan
+    sharpening = SCORED.analyse(synthetic_capture(SCORED.needs, Shape(60), planted=rows), {})["content_sharpening"]
+    assert np.isnan(sharpening.value)
+    assert sharpening.null_reason == "no prompt had another one to borrow keys from"
+
+
+def test_equal_heads_everywhere_have_no_trend_and_a_single_layer_none_either():
+    flat = {"pattern_entropy": np.full((3, 60, 4), 2.0)}
+    found = SCORED.analyse(synthetic_capture(SCORED.needs, Shape(60), planted=flat), {})
+    assert found["reduction"].value == 0 and np.isnan(found["correlation"].value)
+    assert found["reduction"].p == 1
+    shallow = SCORED.analyse(synthetic_capture(SCORED.needs, Shape(60, n_layers=1)), {})
+    assert np.isnan(shallow["reduction"].value)
+
+
+def test_a_sequence_counts_once_however_many_rows_it_has():
+    table = synthetic_capture([Need("v")], Shape(5)).rows.where(np.array([0, 0, 0, 1, 2]))
+    units = Units.of(table, "sequence", 10, np.random.default_rng(0))
+    rows = np.array([[[1.0], [2.0], [3.0], [10.0], [np.nan]]])
+    means = units.means(rows)
+    assert means[:2, 0, 0].tolist() == [2, 10] and np.isnan(means[2, 0, 0])
+    assert mean_of_units(means)[0, 0] == 6
+
+
+@pytest.fixture(scope="module")
+def tunnel():
+    model = interp.load("tunnel:bijection-gpt-neox")
+    prompts = sampled_prompts(model.task, 60)
+    ids = [np.array(p.token_ids) for p in prompts]
+    needs = (*SMALL.needs, *(Need(site, at="all") for site in ("q", "k")))
+    return capture(model, prompts, ids, needs)
+
+
+def float64_rows(q, k):
+    """Causal attention of one sequence, `[head, pos, key]`, in float64."""
+    s = np.einsum("qhd,khd->hqk", q.astype(np.float64), k.astype(np.float64)) / np.sqrt(q.shape[-1])
+    s = np.where(np.tril(np.ones(s.shape[1:], bool)), s, -np.inf)
+    a = np.exp(s - s.max(-1, keepdims=True))
+    return a / a.sum(-1, keepdims=True)
+
+
+def bits(a):
+    return -np.sum(a * np.log2(a, out=np.zeros_like(a), where=a > 0), -1)
+
+
+def test_findings_on_the_shipped_tunnel_equal_an_independent_float64_computation(tunnel):
+    found = SMALL.analyse(tunnel, {})
+    q, k = (tunnel[Need(site, at="all")].reshape(3, 60, 23, 4, 16) for site in ("q", "k"))
+    a = np.array([[float64_rows(q[layer, i], k[layer, i]) for i in range(60)] for layer in range(3)])
+    swapped = np.array([[float64_rows(q[layer, i], k[layer, i - 1]) for i in range(60)] for layer in range(3)])
+    scored = bits(a)[..., ::2].mean(axis=(1, 2, 3))
+    everywhere = bits(a).mean(axis=(1, 2, 3))
+    table = found.tables["by_layer"]
+    assert np.abs(table["entropy"] - np.concatenate([scored, everywhere])).max() < 1e-5
+    assert found["reduction"].value == pytest.approx(1 - scored[2] / scored[0], abs=1e-5)
+    assert found["reduction_all_positions"].value == pytest.approx(1 - everywhere[2] / everywhere[0], abs=1e-5)
+    gain = (bits(swapped) - bits(a))[:, 1:, :, ::2].mean()
+    assert found["content_sharpening"].value == pytest.approx(gain, abs=1e-5)
+    assert found["sink_mass"].value == pytest.approx(a[..., ::2, 0].mean(), abs=1e-6)
+    rest = a[..., 2::2, 1:] / a[..., 2::2, 1:].sum(-1, keepdims=True)
+    no_first = np.concatenate([np.zeros((3, 60, 4, 1)), bits(rest)], axis=-1).mean(axis=(1, 2, 3))
+    assert np.abs(table["no_first"][:3] - no_first).max() < 1e-5
+
+
+def test_the_shipped_tunnel_focuses_on_content_one_layer_up(tunnel):
+    table = SMALL.analyse(tunnel, {}).tables["by_layer"]
+    assert table["sharpening"][1] > 0.15 and table["sharpening_p"][1] == 0.01
+    assert abs(table["sharpening"][0]) < 0.1
+
+
+def test_every_scalar_has_a_meaning_without_an_unfilled_place(tunnel):
+    for scalar in SMALL.analyse(tunnel, {}).scalars.values():
+        assert isinstance(scalar, Scalar) and "{" not in scalar.meaning
+
+
+def test_needs_at_all_positions_are_means_over_each_prompt():
+    assert all(n.at == "scored" for n in SCORED.needs)
+    assert all(n.fold == PromptMean() for n in replace(SMALL, positions="all").needs)

@@ -1,0 +1,130 @@
+"""Every registered probe meets the contract, and the check notices probes that do not."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from interp.capture import Capture
+from interp.findings import Findings, Scalar
+from interp.need import Need
+from interp.probe import Figure, Probe
+from interp.registry import entries, load_entry
+from interp.testing import Shape, check_probe, planted_curve, synthetic_capture
+
+
+@pytest.mark.parametrize("name", entries("probe"))
+def test_registered_probe_conforms(name: str) -> None:
+    check_probe(load_entry("probe", name)())
+
+
+@dataclass(frozen=True)
+class Loudness(Probe):
+    """A minimal third-party probe: the mean length of the values."""
+
+    scale: float = 1.0
+
+    name: ClassVar[str] = "loudness"
+    question: ClassVar[str] = "How long are the values?"
+
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        return (Need("v"),)
+
+    def analyse(self, base: Capture, under: Mapping[str, Capture]) -> Findings:
+        value = float(np.linalg.norm(base[self.needs[0]], axis=-1).mean()) * self.scale
+        scalar = Scalar(
+            value, "activation", interval_reason="a demonstration", null_reason="a demonstration", meaning="x"
+        )
+        return Findings(self.name, {"length": scalar}, headline=("length",))
+
+
+class Impure(Loudness):
+    def analyse(self, base: Capture, under: Mapping[str, Capture]) -> Findings:
+        base[self.needs[0]][:] *= 2
+        return super().analyse(base, under)
+
+
+class Fickle(Loudness):
+    calls: ClassVar[list[int]] = []
+
+    def analyse(self, base: Capture, under: Mapping[str, Capture]) -> Findings:
+        self.calls.append(1)
+        found = super().analyse(base, under)
+        return replace(found, notes=(f"call {len(self.calls)}",))
+
+
+class Global(Loudness):
+    def analyse(self, base: Capture, under: Mapping[str, Capture]) -> Findings:
+        np.random.random()  # noqa: NPY002 (the fault that is to be found)
+        return super().analyse(base, under)
+
+
+class Beside(Loudness):
+    def analyse(self, base: Capture, under: Mapping[str, Capture]) -> Findings:
+        found = super().analyse(base, under)
+        return replace(found, scalars={"length": replace(found["length"], interval=(-2.0, -1.0), interval_method="m")})
+
+
+class Silent(Loudness):
+    def figures(self, findings: Findings) -> tuple[Figure, ...]:
+        import plotly.graph_objects as go
+
+        return (Figure("f", "a title", "", go.Figure()),)
+
+
+class Busy(Loudness):
+    def __post_init__(self) -> None:
+        """Work in a constructor is not allowed."""
+
+
+def test_a_minimal_third_party_probe_conforms() -> None:
+    assert check_probe(Loudness())["length"].unit == "activation"
+
+
+@pytest.mark.parametrize(
+    ("probe", "complaint"),
+    [
+        (Impure(), "gives another answer|changed v"),
+        (Fickle(), "another answer the second time"),
+        (Global(), "global generator"),
+        (Beside(), "outside its interval"),
+        (Silent(), "does not say how to read it"),
+        (Busy(), "does more than store"),
+    ],
+)
+def test_a_fault_is_found(probe: Probe, complaint: str) -> None:
+    with pytest.raises(AssertionError, match=complaint):
+        check_probe(probe)
+
+
+def test_synthetic_capture_has_the_shape_of_every_site() -> None:
+    needs = tuple(Need(site) for site in ("v", "q", "resid", "next_log_prob", "W_K", "pattern_entropy"))
+    shape = Shape(n_prompts=7, n_scored=3, n_layers=2)
+    capture = synthetic_capture(needs, shape)
+    sizes = {need.site: capture[need].shape for need in needs}
+    assert sizes == {
+        "v": (2, 21, 2, 8), "q": (2, 21, 4, 8), "resid": (3, 21, 32), "next_log_prob": (21, 50), "W_K": (2, 2, 32, 8),
+        "pattern_entropy": (2, 21, 4),
+    }  # fmt: skip
+    assert capture.prompts.unit == "sequence" and np.bincount(capture.rows["prompt"]).tolist() == [3] * 7
+    np.testing.assert_allclose(np.exp2(capture[Need("next_log_prob")]).sum(axis=-1), 1, rtol=1e-5)
+
+
+def test_synthetic_capture_holds_what_is_planted_and_refuses_another_shape() -> None:
+    rows = np.ones((3, 10, 2, 8))
+    capture = synthetic_capture((Need("v"),), Shape(n_prompts=10), planted={"v": rows})
+    np.testing.assert_array_equal(capture[Need("v")], rows)
+    with pytest.raises(ValueError, match="planted v has shape"):
+        synthetic_capture((Need("v"),), Shape(n_prompts=11), planted={"v": rows})
+
+
+def test_planted_curve_is_ordered_in_a_plane() -> None:
+    rng = np.random.default_rng(0)
+    order = rng.random(60)
+    rows = planted_curve(order, 30, rng, noise=0.0)
+    assert np.linalg.matrix_rank(rows, tol=1e-9) == 2
+    steps = np.linalg.norm(np.diff(rows[np.argsort(order)], axis=0), axis=1)
+    np.testing.assert_allclose(steps, 2 * np.sin(0.75 * np.pi * np.diff(np.sort(order)) / np.ptp(order)), atol=1e-9)

@@ -1,0 +1,306 @@
+"""The manifold probe on planted truth, on noise, and on captures that go wrong."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from interp.capture import Capture
+from interp.draw import entropy_quintiles
+from interp.errors import ModelError, PromptError, UsageError
+from interp.findings import Findings
+from interp.table import LABEL
+from interp.testing import Shape, planted_curve, same_findings, synthetic_capture
+from probes.manifold import Manifold
+
+QUICK = Manifold(n_permutations=99, n_null=20, n_bootstrap=100, per_quintile=6)
+SHAPE = Shape(n_prompts=75, n_layers=3)
+
+
+def capture_of(values: np.ndarray, shape: Shape = SHAPE, **columns: np.ndarray) -> Capture:
+    """A capture with these values `[layer, row, feature]`."""
+    planted = values.reshape(*values.shape[:2], shape.n_kv_heads, -1)
+    return synthetic_capture(Manifold().needs, shape, planted={"v": planted}, columns=columns)
+
+
+def noise(seed: int, shape: Shape = SHAPE) -> np.ndarray:
+    rows = shape.n_prompts * shape.n_scored
+    return np.random.default_rng(seed).standard_normal((shape.n_layers, rows, shape.n_kv_heads * shape.d_head))
+
+
+def curve_findings(seed: int = 0) -> Findings:
+    """A curve ordered by entropy in the last layer, noise in the others."""
+    rng = np.random.default_rng(seed)
+    entropy = rng.uniform(0, 8, 75)
+    values = noise(seed) * 0.1
+    values[-1] = planted_curve(entropy, 16, rng)
+    return QUICK.analyse(capture_of(values, next_entropy_bits=entropy), {})
+
+
+def test_a_planted_curve_is_found_and_its_order_by_entropy_too() -> None:
+    found = curve_findings()
+    assert found["pc1_plus_pc2_share"].value > 0.98
+    assert found["participation_ratio"].value < 2.1
+    assert found["curve_order"].value > 0.99 and found["curve_order"].p == pytest.approx(0.01)
+    null = found["pc1_plus_pc2_share"].null
+    assert null is not None and found["pc1_plus_pc2_share"].value > null.band[1]
+    assert found["intrinsic_dimension"].value < 16
+
+
+def test_only_the_layer_with_the_curve_is_ordered() -> None:
+    table = curve_findings().tables["by_layer"]
+    assert (table["curve_order_p"][:2] > 0.05).all() and table["curve_order_p"][2] == pytest.approx(0.01)
+
+
+def test_every_number_of_a_layer_equals_its_definition() -> None:
+    rng = np.random.default_rng(1)
+    entropy, values = rng.exponential(size=75), noise(1) * np.linspace(0.5, 3, 16)
+    found = QUICK.analyse(capture_of(values, next_entropy_bits=entropy), {})
+    for layer in range(3):
+        covariance = np.cov(values[layer].T)
+        eigen, vectors = np.linalg.eigh(covariance)
+        table = found.tables["by_layer"]
+        assert table["pc1_share"][layer] == pytest.approx(eigen[-1] / eigen.sum())
+        assert table["pc1_plus_pc2_share"][layer] == pytest.approx(eigen[-2:].sum() / eigen.sum())
+        assert table["participation_ratio"][layer] == pytest.approx(eigen.sum() ** 2 / np.square(eigen).sum())
+        rho = stats.spearmanr(values[layer] @ vectors[:, -1], entropy)[0]
+        assert table["entropy_correlation"][layer] == pytest.approx(abs(rho))
+        axis = found.arrays["pc1_axis"][layer]
+        assert abs(axis @ vectors[:, -1]) == pytest.approx(1)
+        np.testing.assert_allclose(found.arrays["mean"][layer], values[layer].mean(axis=0))
+
+
+def test_z_scored_shares_are_those_of_the_correlation_matrix() -> None:
+    values = noise(2) * np.linspace(0.01, 30, 16)
+    found = replace(QUICK, scaling="zscored").analyse(capture_of(values), {})
+    eigen = np.linalg.eigvalsh(np.corrcoef(values[-1].T))
+    assert found["pc1_share"].value == pytest.approx(eigen[-1] / 16)
+    centred = QUICK.analyse(capture_of(values), {})
+    assert centred["pc1_share"].value > 1.5 * found["pc1_share"].value
+
+
+def test_rotating_the_value_basis_changes_nothing_that_is_rotation_free() -> None:
+    """The null has each column's own variance, so it alone may move."""
+    rng = np.random.default_rng(3)
+    entropy, values = rng.exponential(size=75), noise(3) * np.linspace(0.5, 3, 16)
+    rotation = np.linalg.qr(rng.standard_normal((16, 16)))[0]
+    one = QUICK.analyse(capture_of(values, next_entropy_bits=entropy), {})
+    two = QUICK.analyse(capture_of(values @ rotation, next_entropy_bits=entropy), {})
+    for name in (
+        "pc1_plus_pc2_share",
+        "participation_ratio",
+        "entropy_correlation",
+        "curve_order",
+        "intrinsic_dimension",
+    ):
+        assert two[name].value == pytest.approx(one[name].value, rel=1e-8), name
+        assert two[name].interval == pytest.approx(one[name].interval, rel=1e-6), name
+
+
+def test_the_order_and_the_scale_of_the_prompts_change_nothing() -> None:
+    rng = np.random.default_rng(4)
+    entropy, values, order = rng.exponential(size=75), noise(4) * np.linspace(0.5, 3, 16), rng.permutation(75)
+    one = QUICK.analyse(capture_of(values, next_entropy_bits=entropy), {})
+    two = QUICK.analyse(capture_of(1000 * values[:, order], next_entropy_bits=entropy[order]), {})
+    for name in ("pc1_plus_pc2_share", "participation_ratio", "entropy_correlation", "curve_order"):
+        assert two[name].value == pytest.approx(one[name].value, rel=1e-8), name
+
+
+def test_noise_sits_on_the_null_and_p_is_uniform() -> None:
+    p: dict[str, list[float]] = {"entropy_correlation": [], "curve_order": []}
+    outside = 0
+    probe = replace(QUICK, n_permutations=39)
+    small = Shape(n_prompts=40, n_layers=2)
+    for seed in range(120):
+        found = probe.analyse(
+            capture_of(noise(seed, small), small, next_entropy_bits=noise(900 + seed)[0, :40, 0] ** 2), {}
+        )
+        for name, values in p.items():
+            scalar = found[name]
+            assert scalar.p is not None
+            values.append(found.tables["by_layer"][f"{name}_p"].min())
+        null = found["pc1_plus_pc2_share"].null
+        assert null is not None
+        outside += not null.band[0] <= found["pc1_plus_pc2_share"].value <= null.band[1]
+    for name, values in p.items():
+        assert stats.kstest(values, stats.uniform.cdf).pvalue > 0.001, name
+    assert outside <= stats.binom.ppf(0.999, 120, 0.05)
+
+
+def domain_capture(collapsed: bool, seed: int, n: int = 240) -> Capture:
+    """Three domains; the values of the first lie near a plane where `collapsed`."""
+    rng = np.random.default_rng(seed)
+    shape = Shape(n_prompts=n, n_layers=2)
+    domain, values = np.array(["algebra", "botany", "code"])[np.arange(n) % 3], noise(seed, shape)
+    if collapsed:
+        values[:, domain == "algebra", 2:] *= 0.2
+    entropy = rng.uniform(0, 8, n)
+    draw = entropy_quintiles(entropy, 15, rng)
+    drawn = np.isin(np.arange(n), draw.index)
+    columns = {"domain": domain, "next_entropy_bits": entropy, "drawn": drawn, "stratum": draw.stratum}
+    return capture_of(values, shape, **columns)
+
+
+def test_a_planted_collapse_is_found_in_its_domain() -> None:
+    found = QUICK.analyse(domain_capture(True, 0), {})
+    table = found.tables["collapse"].to_frame().set_index("set")
+    assert found["collapse"].p == pytest.approx(0.01) and "algebra" in found["collapse"].meaning
+    assert found["collapse"].interval is not None and found["collapse"].interval[0] > 0.2
+    assert found["collapse"].value == pytest.approx(table.loc["algebra", "share"] - table.loc["mixed", "share"])
+    assert (table.loc[["botany", "code"], "share_change_p"] > 0.05).all()
+    assert found["collapse_participation_ratio"].value < -4
+
+
+def test_no_collapse_where_the_domains_share_their_geometry() -> None:
+    p = [QUICK.analyse(domain_capture(False, seed), {})["collapse"].p for seed in range(12)]
+    assert stats.kstest(np.array(p, dtype=float), stats.uniform.cdf).pvalue > 0.001
+
+
+def test_the_drawn_prompts_are_measured_and_the_pool_stands_beside_them() -> None:
+    capture = domain_capture(False, 1)
+    found = QUICK.analyse(capture, {})
+    assert found["entropy_correlation"].n == 75 and found["entropy_correlation_pool"].n == 240
+    alone = QUICK.analyse(capture.drawn, {})
+    assert alone["pc1_share"].value == found["pc1_share"].value
+    assert "entropy_correlation_pool" not in alone.scalars
+    assert any("inflates" in note for note in found.notes)
+
+
+def sequences(seed: int, extra: float = 0.0) -> Capture:
+    """Sequences whose entropy falls with position, and an axis that follows position (and `extra` of the rest)."""
+    rng = np.random.default_rng(seed)
+    shape = Shape(n_prompts=60, n_scored=5, n_layers=2)
+    position = np.tile(np.arange(5.0), 60)
+    own = rng.standard_normal(300) * 0.5
+    values = noise(seed, shape) * 0.3
+    values[:, :, 0] += 4 * (position - extra * own)
+    columns = {"next_entropy_bits": 8 - position + own, "bayes_entropy_bits": 8 - position + own}
+    return capture_of(values, shape, **columns)
+
+
+def test_in_sequences_position_alone_is_the_null() -> None:
+    found = QUICK.analyse(sequences(0), {})
+    assert found["entropy_correlation"].value > 0.8
+    assert found["entropy_correlation"].null is not None and found["entropy_correlation"].null.value > 0.8
+    assert found["entropy_correlation"].p is not None and found["entropy_correlation"].p > 0.05
+    assert found["entropy_correlation_within_position"].p is not None
+    assert found["entropy_correlation_within_position"].p > 0.05
+    assert found["entropy_correlation"].n == 60 and found["entropy_correlation"].n_unit == "sequence"
+    assert found["bayes_entropy_correlation"].value == found["entropy_correlation"].value
+
+
+def test_in_sequences_what_goes_beyond_position_is_found() -> None:
+    found = QUICK.analyse(sequences(0, extra=1.0), {})
+    assert found["entropy_correlation_within_position"].value > 0.8
+    assert found["entropy_correlation_within_position"].p == pytest.approx(0.01)
+    assert found["entropy_correlation"].p == pytest.approx(0.01)
+
+
+def test_a_layer_that_depends_on_the_last_token_alone_is_underpowered() -> None:
+    rng = np.random.default_rng(5)
+    values = noise(5)
+    token = rng.integers(0, 6, 75)
+    values[0] = noise(6)[0][token]
+    found = replace(QUICK, layer=0).analyse(capture_of(values, token=token), {})
+    assert found["pc1_share"].n_distinct_rows == 6 and found["pc1_share"].underpowered
+    assert np.isnan(found["intrinsic_dimension"].value)
+    explained = found.tables["explained"].to_frame().query("layer == 0 and factor == 'last token'")
+    assert explained["share"].item() == pytest.approx(1)
+    assert explained["chance"].item() == pytest.approx(5 / 74)
+    assert not QUICK.analyse(capture_of(values), {})["pc1_share"].underpowered
+
+
+def test_rows_that_are_all_equal_give_reasons_and_no_numbers() -> None:
+    found = QUICK.analyse(capture_of(np.ones_like(noise(0)), domain=np.array(list("ab") * 37 + ["a"])), {})
+    for name, scalar in found.scalars.items():
+        assert np.isnan(scalar.value) and scalar.interval_reason and scalar.null_reason, name
+    assert any("same point" in note for note in found.notes)
+
+
+def test_constant_columns_change_nothing() -> None:
+    values = noise(7)
+    values[:, :, 3:6] = 2.5
+    without = np.delete(values, [3, 4, 5], axis=2)
+    for scaling in ("centred", "zscored"):
+        found = replace(QUICK, scaling=scaling).analyse(capture_of(values), {})
+        rows = (without[-1] - without[-1].mean(axis=0)) / (without[-1].std(axis=0) if scaling == "zscored" else 1)
+        eigen = np.linalg.eigvalsh(rows.T @ rows)
+        assert found["pc1_share"].value == pytest.approx(eigen[-1] / eigen.sum())
+
+
+def test_equal_entropies_have_no_correlation_and_say_why() -> None:
+    found = QUICK.analyse(capture_of(noise(8), next_entropy_bits=np.full(75, 1.5)), {})
+    assert np.isnan(found["entropy_correlation"].value)
+    assert found["entropy_correlation"].interval_reason == "the coordinate or next_entropy_bits never varies"
+
+
+def test_one_number_that_is_not_finite_is_refused_by_layer() -> None:
+    values = noise(9)
+    values[1, 5, 3] = np.nan
+    with pytest.raises(ModelError, match=r"values of synthetic at layer 1: 1 of 1200 numbers are not finite"):
+        QUICK.analyse(capture_of(values), {})
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_fewer_than_three_prompts_are_refused(n: int) -> None:
+    shape = Shape(n_prompts=n)
+    with pytest.raises(PromptError, match="fewer than 3 points span no cloud"):
+        QUICK.analyse(capture_of(noise(0, shape), shape), {})
+
+
+def test_three_prompts_are_measured_and_called_underpowered() -> None:
+    shape = Shape(n_prompts=3)
+    found = QUICK.analyse(capture_of(noise(0, shape), shape), {})
+    assert all(scalar.underpowered for scalar in found.scalars.values())
+    assert found["pc1_plus_pc2_share"].value == pytest.approx(1) and found["pc1_plus_pc2_share"].interval is None
+
+
+@pytest.mark.parametrize("layer", [3, -4])
+def test_a_layer_that_is_not_there_is_refused(layer: int) -> None:
+    with pytest.raises(UsageError, match="the model has layers 0 to 2"):
+        replace(QUICK, layer=layer).analyse(capture_of(noise(0)), {})
+
+
+def test_too_few_draws_for_a_null_are_refused() -> None:
+    with pytest.raises(UsageError, match=r"manifold.n_null = 3: too few"):
+        replace(QUICK, n_null=3).analyse(capture_of(noise(0)), {})
+
+
+def test_a_negative_layer_counts_from_the_last() -> None:
+    one, two = (replace(QUICK, layer=k).analyse(capture_of(noise(0)), {}) for k in (1, -2))
+    assert same_findings(one, two)
+
+
+@pytest.mark.parametrize(
+    ("domain", "note"),
+    [
+        (None, "the prompts have no column `domain`"),
+        (np.full(75, "prose"), "all prompts are of one domain"),
+        (np.array(["prose"] * 70 + ["code"] * 5), "fewer than two domains"),
+    ],
+)
+def test_without_domains_to_compare_a_note_says_why(domain: np.ndarray | None, note: str) -> None:
+    columns = {} if domain is None else {"domain": domain}
+    found = QUICK.analyse(capture_of(noise(0), **columns), {})
+    assert any(note in n for n in found.notes) and "collapse" not in found.scalars
+
+
+def test_figures_are_drawn_from_the_findings_and_escape_what_prompts_say() -> None:
+    capture = domain_capture(True, 0)
+    hostile = np.where(capture.rows["domain"] == "code", "<b>code</b>", capture.rows["domain"])
+    rows = capture.rows.with_column("domain", hostile, LABEL)
+    found = QUICK.analyse(replace(capture, tables={"scored": rows}), {})
+    figures = {figure.name: figure for figure in QUICK.figures(found)}
+    assert {"map", "pc1_plus_pc2_share", "spectrum", "collapse", "rarefaction", "explained"} <= set(figures)
+    hover = figures["map"].plot.data[1].text
+    assert any("&lt;b&gt;code" in line for line in hover) and not any("<b>" in line for line in hover)
+    assert len(figures["map"].plot.layout.sliders[0].steps) == 2
+
+
+@pytest.mark.slow
+def test_umap_is_an_illustration_on_request() -> None:
+    found = replace(QUICK, umap="on").analyse(capture_of(noise(0)), {})
+    assert found.tables["umap"].n_rows == 75
+    figure = QUICK.figures(found)[-1]
+    assert figure.name == "umap" and "illustration" in figure.reading

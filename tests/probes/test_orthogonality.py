@@ -1,0 +1,320 @@
+"""Key orthogonality: planted angles, chance, the gauge, and the shipped tunnel by other formulas in float64."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import interp
+from interp.cosines import expected_abs_cosine
+from interp.errors import ModelError, UsageError
+from interp.need import Need
+from interp.prompt import Prompt
+from interp.testing import Shape, check_probe, synthetic_capture
+from probes.key_cosines import column_measures, gaussian_references, wk_columns
+from probes.orthogonality import Orthogonality
+from probes.query_key import QueryKey, product_singular_values, spectral
+
+FAST = {"n_null": 40, "n_bootstrap": 60}
+SHAPE = Shape(n_prompts=40, n_layers=2, n_heads=4, n_kv_heads=2, d_head=8, d_model=32)
+
+
+def analyse(definition, planted=None, columns=None, shape=SHAPE, seed=0, prompts=None):
+    probe = Orthogonality(definition=definition, **FAST)
+    capture = synthetic_capture(probe.needs, shape, planted=planted, columns=columns, seed=seed)
+    if prompts is not None:
+        capture = replace(capture, prompts=replace(capture.prompts, prompts=prompts))
+    return probe.analyse(capture, {})
+
+
+def binomial_band(n, rate=0.05):
+    return 3.3 * np.sqrt(rate * (1 - rate) / n)
+
+
+def one_frame(n):
+    return [Prompt(text=f"the word is w{i}") for i in range(n)]
+
+
+@pytest.mark.parametrize("definition", ["all", "wk_columns", "token_keys", "head_keys", "embedding_proxy"])
+def test_orthogonality_meets_the_contract(definition):
+    check_probe(Orthogonality(definition=definition, **FAST))
+
+
+def test_needs_are_those_of_the_definition():
+    assert Orthogonality(definition="wk_columns").needs == (Need("W_K"), Need("W_Q"))
+    assert set(Orthogonality().needs) == {Need(s) for s in ("W_K", "W_Q", "k_pre", "k", "resid")}
+
+
+def test_planted_angle_between_columns_is_recovered_and_gone_once_centred():
+    rng = np.random.default_rng(0)
+    d_model, d_head = 400, 20
+    common = rng.standard_normal((d_model, 1))
+    columns = rng.standard_normal((2, 3, d_model, d_head)) + common
+    shape = Shape(n_prompts=8, n_layers=2, n_heads=3, n_kv_heads=3, d_head=d_head, d_model=d_model)
+    found = analyse("wk_columns", {"W_K": columns}, shape=shape)
+    assert found["wk_columns"].value == pytest.approx(0.5, abs=0.02)
+    assert found["wk_columns"].p < 1e-4
+    centred = found["wk_columns_centred"]
+    assert centred.null.band[0] < centred.value < centred.null.band[1]
+    assert found.tables["wk_columns"]["abs_shuffled"] == pytest.approx(expected_abs_cosine(d_model), abs=0.005)
+
+
+def test_gaussian_weights_are_called_null_at_the_nominal_rate():
+    rng = np.random.default_rng(1)
+    references = gaussian_references(8, 32, 100, rng)
+    worlds = [
+        wk_columns(column_measures(rng.standard_normal((3, 2, 32, 8))), references) for _ in range(300)
+    ]
+    for measure in ("abs", "signed", "abs_centred"):
+        overall = np.mean([w.over_layers[measure].p < 0.05 for w in worlds])
+        any_layer = np.mean([min(s.p for s in w.by_layer[measure]) < 0.05 for w in worlds])
+        # one set of 100 draws serves all worlds, which adds to the binomial spread
+        assert abs(overall - 0.05) < binomial_band(300) + 0.015, (measure, overall)
+        assert abs(any_layer - 0.05) < binomial_band(300) + 0.015, (measure, any_layer)
+
+
+def test_orthogonal_token_keys_are_found_below_chance():
+    n, shape = 16, Shape(n_prompts=16, n_layers=2, n_heads=2, n_kv_heads=2, d_head=16, d_model=32)
+    keys = np.broadcast_to(np.eye(32)[:n].reshape(1, n, 2, 16), (2, n, 2, 16)).copy()
+    columns = {"token": np.arange(n), "position": np.full(n, 5)}
+    found = analyse("token_keys", {"k_pre": keys}, columns, shape, prompts=one_frame(n))
+    scalar = found["token_keys"]
+    assert scalar.value == 0 and scalar.p < 1e-4 and scalar.null.band[0] > 0.1
+    assert scalar.underpowered, "16 tokens are few"
+
+
+def test_random_token_keys_are_called_null_at_the_nominal_rate():
+    n, shape = 24, Shape(n_prompts=24, n_layers=1, n_heads=1, n_kv_heads=1, d_head=16, d_model=16)
+    columns = {"token": np.arange(n), "position": np.full(n, 5)}
+    p = []
+    for seed in range(120):
+        found = analyse("token_keys", None, columns, shape, seed, one_frame(n))
+        p.append([found["token_keys"].p, found["token_keys_centred"].p, found["token_keys_signed"].p])
+    rejected = (np.array(p) < 0.05).mean(axis=0)
+    assert (np.abs(rejected - 0.05) < binomial_band(120)).all(), rejected
+
+
+def test_jackknife_of_random_token_keys_covers_what_chance_gives():
+    n, shape = 40, Shape(n_prompts=40, n_layers=1, n_heads=1, n_kv_heads=1, d_head=16, d_model=16)
+    columns = {"token": np.arange(n), "position": np.full(n, 5)}
+    truth, inside = expected_abs_cosine(16), []
+    for seed in range(120):
+        low, high = analyse("token_keys", None, columns, shape, seed, one_frame(n))["token_keys"].interval
+        inside.append(low <= truth <= high)
+    assert np.mean(inside) > 0.95 - binomial_band(120), np.mean(inside)
+
+
+def test_token_keys_of_one_token_are_averaged_over_contexts():
+    shape = Shape(n_prompts=60, n_scored=2, n_layers=1, n_heads=1, n_kv_heads=1, d_head=6, d_model=6)
+    rng = np.random.default_rng(2)
+    token, position = rng.integers(0, 3, 120), np.tile([0, 2], 60)
+    truth = rng.standard_normal((2, 3, 6))
+    keys = truth[position // 2, token]
+    noisy = keys + np.where(np.arange(120) % 2, 1, -1)[:, None] * 0.0
+    found = analyse("token_keys", {"k_pre": noisy[None, :, None]}, {"token": token}, shape)
+    expected = np.mean([
+        abs(a @ b) / np.linalg.norm(a) / np.linalg.norm(b)
+        for at in truth for i, a in enumerate(at) for b in at[i + 1 :]
+    ])  # fmt: skip
+    assert found["token_keys"].value == pytest.approx(expected, rel=1e-6)
+    assert "token alone" in found["token_keys"].interval_reason
+
+
+@pytest.mark.parametrize(
+    ("columns", "frame", "why"),
+    [
+        ({"token": np.zeros(40, dtype=int)}, True, "one token"),
+        ({}, True, "different positions"),
+        ({"position": np.full(40, 5)}, False, "more than their last word"),
+    ],
+)
+def test_token_keys_are_undefined_where_contexts_would_be_compared(columns, frame, why):
+    prompts = one_frame(40) if frame else None
+    found = analyse("token_keys", None, columns, prompts=prompts)
+    assert np.isnan(found["token_keys"].value) and why in found["token_keys"].null_reason
+    assert any("undefined" in note and why in note for note in found.notes)
+
+
+def test_equal_heads_are_found_parallel():
+    keys = np.random.default_rng(3).standard_normal((2, 40, 1, 8)).repeat(2, axis=2)
+    found = analyse("head_keys", {"k_pre": keys, "k": keys})
+    assert found["head_keys"].value == pytest.approx(1)
+    assert found["head_keys"].p == pytest.approx(1 / 41)
+    assert found["head_keys_centred"].value == pytest.approx(1)
+
+
+def test_a_mean_shared_by_the_heads_is_gone_once_centred():
+    rng = np.random.default_rng(4)
+    keys = rng.standard_normal((2, 40, 2, 8)) + 4 * rng.standard_normal((2, 1, 1, 8))
+    found = analyse("head_keys", {"k_pre": keys, "k": keys})
+    centred = found["head_keys_centred"]
+    assert found["head_keys"].value > 0.7
+    assert centred.value == pytest.approx(expected_abs_cosine(8), abs=0.05) and centred.p > 0.05
+
+
+def test_random_heads_are_called_null_at_the_nominal_rate_even_when_prompts_share_their_keys():
+    p = []
+    for seed in range(150):
+        rng = np.random.default_rng([9, seed])
+        # every head has a direction of its own that all prompts share: 40 prompts are one piece of evidence
+        keys = rng.standard_normal((2, 40, 2, 8)) * 0.5 + 2 * rng.standard_normal((2, 1, 2, 8))
+        p.append(analyse("head_keys", {"k_pre": keys, "k": keys}, seed=seed)["head_keys"].p)
+    rejected = np.mean(np.array(p) <= 0.05)
+    assert abs(rejected - 0.05) < binomial_band(150), rejected
+
+
+def test_a_single_kv_head_has_no_head_keys():
+    found = analyse("head_keys", shape=replace(SHAPE, n_kv_heads=1))
+    assert np.isnan(found["head_keys"].value) and "single KV head" in found["head_keys"].interval_reason
+
+
+def test_keys_that_are_not_finite_are_refused():
+    keys = np.random.default_rng(0).standard_normal((2, 40, 2, 8))
+    keys[1, 3, 0, 0] = np.nan
+    with pytest.raises(ModelError, match="1 of 640 numbers are not finite"):
+        analyse("head_keys", {"k_pre": keys})
+
+
+def test_a_null_of_too_few_draws_is_refused():
+    probe = Orthogonality(n_null=3)
+    with pytest.raises(UsageError, match="n_null = 3"):
+        probe.analyse(synthetic_capture(probe.needs, SHAPE), {})
+
+
+def test_dead_weights_are_undefined_and_say_so():
+    found = analyse("wk_columns", {"W_K": np.zeros((2, 2, 32, 8))})
+    assert np.isnan(found["wk_columns"].value) and np.isnan(found["w_qk_effective_rank"].value)
+    assert "zero" in found["wk_columns"].null_reason
+
+
+def test_the_spectrum_of_w_qk_is_that_of_the_full_matrix_and_free_of_the_gauge():
+    rng = np.random.default_rng(5)
+    queries, keys = rng.standard_normal((2, 3, 24, 6))
+    mine = product_singular_values(queries, keys)
+    full = np.linalg.svd(queries @ np.swapaxes(keys, 1, 2), compute_uv=False)[:, :6]
+    np.testing.assert_allclose(mine, full, rtol=1e-10)
+    gauge = rng.standard_normal((3, 6, 6))
+    turned = product_singular_values(queries @ gauge, keys @ np.swapaxes(np.linalg.inv(gauge), 1, 2))
+    np.testing.assert_allclose(turned, mine, rtol=1e-8)
+    before, after = column_measures(keys[None]), column_measures((keys @ np.swapaxes(np.linalg.inv(gauge), 1, 2))[None])
+    assert np.abs(before - after).max() > 0.01, "the cosines of columns do depend on the gauge"
+
+
+def test_planted_rank_is_the_effective_rank():
+    rng = np.random.default_rng(6)
+    left, right = (np.linalg.qr(rng.standard_normal((30, 8)))[0] for _ in range(2))
+    kept = np.diag([1.0, 1, 1, 0, 0, 0, 0, 0])
+    effective, participation, top = spectral(product_singular_values(left @ kept, right))
+    assert (effective, participation, top) == pytest.approx((3, 3, 1 / 3), rel=1e-6)
+
+
+def test_grouped_query_heads_meet_their_own_kv_head():
+    rng = np.random.default_rng(7)
+    queries, keys = rng.standard_normal((1, 4, 12, 3)), rng.standard_normal((1, 2, 12, 3))
+    singular = QueryKey.of(queries, keys, 20, rng).singular
+    for head in range(4):
+        full = np.linalg.svd(queries[0, head] @ keys[0, head // 2].T, compute_uv=False)[:3]
+        np.testing.assert_allclose(singular[0, head], full, rtol=1e-10)
+
+
+def test_gaussian_query_key_forms_are_called_null_at_the_nominal_rate():
+    rng = np.random.default_rng(8)
+    p = []
+    for _ in range(200):
+        queries, keys = rng.standard_normal((2, 2, 3, 20, 5))
+        found = QueryKey.of(queries, keys, 60, rng)
+        p.append([found.over_layers("effective_rank").p, found.over_layers("top_share").p])
+    rejected = (np.array(p) < 0.05).mean(axis=0)
+    assert (np.abs(rejected - 0.05) < binomial_band(200)).all(), rejected
+
+
+@pytest.fixture(scope="module")
+def tunnel():
+    """The shipped tunnel, its capture of 40 sequences, and the findings."""
+    from interp.forward import capture
+    from interp.tunnel_prompts import sampled_prompts
+
+    model = interp.load("tunnel:bijection-gpt-neox")
+    probe = Orthogonality(**FAST)
+    prompts = sampled_prompts(model.task, n=40, seed=1)
+    captured = capture(model, prompts, [np.array(p.token_ids) for p in prompts], probe.needs)
+    return model, captured, probe.analyse(captured, {})
+
+
+def float64(parameter):
+    return parameter.detach().double().numpy()
+
+
+def tunnel_projection(model, layer, which):
+    """W [d_model, d_head] of every head, from the fused projection: head by head, q, k and v in turn."""
+    fused = float64(model.module.gpt_neox.layers[layer].attention.query_key_value.weight)
+    start, size = "qkv".index(which) * 16, 16
+    return [fused[48 * h + start : 48 * h + start + size].T for h in range(4)]
+
+
+def test_wk_columns_of_the_shipped_tunnel_equal_a_loop(tunnel):
+    model, _, found = tunnel
+    for layer in range(3):
+        cosines = []
+        for weight in tunnel_projection(model, layer, "k"):
+            unit = [c / np.sqrt(np.dot(c, c)) for c in weight.T]
+            cosines += [abs(np.dot(a, b)) for i, a in enumerate(unit) for b in unit[:i]]
+        assert found.tables["wk_columns"]["abs"][layer] == pytest.approx(np.mean(cosines), rel=1e-6)
+
+
+def test_w_qk_of_the_shipped_tunnel_equals_the_full_decomposition(tunnel):
+    model, _, found = tunnel
+    ranks = []
+    for layer in range(3):
+        for wq, wk in zip(*(tunnel_projection(model, layer, w) for w in "qk"), strict=True):
+            share = np.linalg.svd(wq @ wk.T, compute_uv=False)[:16]
+            share = share / share.sum()
+            ranks.append(np.exp(-(share * np.log(share)).sum()))
+    assert found["w_qk_effective_rank"].value == pytest.approx(np.mean(ranks), rel=1e-5)
+
+
+def test_token_keys_of_the_shipped_tunnel_equal_embedding_norm_projection(tunnel):
+    model, _, found = tunnel
+    block = model.module.gpt_neox.layers[0]
+    norm, fused = block.input_layernorm, block.attention.query_key_value
+    x = float64(model.module.gpt_neox.embed_in.weight)[:10]
+    x = (x - x.mean(axis=1, keepdims=True)) / np.sqrt(x.var(axis=1, keepdims=True) + norm.eps)
+    x = x * float64(norm.weight) + float64(norm.bias)
+    out = x @ float64(fused.weight).T + float64(fused.bias)
+    keys = np.concatenate([out[:, 48 * h + 16 : 48 * h + 32] for h in range(4)], axis=1)
+
+    def mean_abs(vectors):
+        unit = [v / np.sqrt(np.dot(v, v)) for v in vectors]
+        return np.mean([abs(np.dot(a, b)) for i, a in enumerate(unit) for b in unit[:i]])
+
+    assert found["token_keys"].value == pytest.approx(mean_abs(keys), rel=1e-5)
+    # a position may lack a token in 40 sequences: centring then takes off the mean of the others
+    assert found["token_keys_centred"].value == pytest.approx(mean_abs(keys - keys.mean(axis=0)), rel=0.02)
+
+
+def test_head_keys_of_the_shipped_tunnel_equal_a_loop_before_and_after_rotary(tunnel):
+    _, captured, found = tunnel
+    for site, column in (("k_pre", "abs"), ("k", "abs_after_rotary")):
+        keys = captured[Need(site)].astype(np.float64)
+        for layer in range(3):
+            cosines = []
+            for row in keys[layer]:
+                unit = [v / np.sqrt(np.dot(v, v)) for v in row]
+                cosines.append(np.mean([abs(np.dot(a, b)) for i, a in enumerate(unit) for b in unit[:i]]))
+            assert found.tables["head_keys"][column][layer] == pytest.approx(np.mean(cosines), rel=1e-6)
+    table = found.tables["head_keys"]
+    np.testing.assert_allclose(table["abs"], table["abs_after_rotary"], atol=1e-6)
+
+
+def test_the_embedding_proxy_holds_no_keys(tunnel):
+    model, _, found = tunnel
+    unit = float64(model.module.gpt_neox.embed_in.weight)[:10]
+    unit /= np.linalg.norm(unit, axis=1, keepdims=True)
+    expected = np.abs((unit @ unit.T)[np.triu_indices(10, 1)]).mean()
+    assert found["embedding_proxy"].value == pytest.approx(expected, rel=1e-5)
+
+
+def test_layer_zero_keys_of_the_shipped_tunnel_share_a_direction_and_are_not_orthogonal(tunnel):
+    *_, found = tunnel
+    assert found["token_keys"].value > 0.7 > found["token_keys"].null.band[1]
+    assert found["token_keys_centred"].value < 0.2

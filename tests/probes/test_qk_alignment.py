@@ -1,0 +1,232 @@
+"""Query-key alignment: planted contrasts, posteriors and bindings; noise; the shipped tunnel in float64."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import interp
+from interp.forward import capture
+from interp.information import kl_bits
+from interp.need import Need
+from interp.testing import Shape, check_probe, synthetic_capture
+from interp.tunnel_prompts import sampled_prompts
+from probes.binding import BoundKeys, measure_binding
+from probes.head_means import Units
+from probes.item_test import compare_with_relabelled
+from probes.items import attention_over_items, comparable_rows
+from probes.qk_alignment import QKAlignment
+from tests.probes.test_attention_entropy import float64_rows
+
+SMALL = QKAlignment(n_permutations=99, n_bootstrap=99)
+
+
+def world(seed, gain=0.0, matching=()):
+    """Contrasts like those of another prompt's keys, and `gain` bits larger in the heads that match."""
+    rng = np.random.default_rng(seed)
+    null = 5 + rng.standard_normal((3, 60, 4))
+    own = 5 + rng.standard_normal((3, 60, 4))
+    for layer, head in matching:
+        own[layer, :, head] += gain
+    probe = replace(SMALL, seed=seed)
+    rows = {"qk_logit": own, "qk_logit_null": null}
+    return probe.analyse(synthetic_capture(probe.needs, Shape(60), planted=rows, seed=seed), {})
+
+
+def test_conformance():
+    check_probe(SMALL)
+
+
+def test_planted_matching_heads_are_found_and_no_others():
+    found = world(0, gain=2.0, matching=[(1, 0), (2, 3)])
+    table = found.tables["by_head"]
+    heads = np.flatnonzero(table["logit_p"] <= 0.05)
+    assert list(zip(table["layer"][heads], table["head"][heads], strict=True)) == [(1, 0), (2, 3)]
+    assert found["matching_heads"].value == 2
+    assert (table["logit"] - table["logit_null"])[heads] == pytest.approx(2, abs=0.6)
+    assert found["logit"].value - found["logit"].null.value == pytest.approx(2 * 2 / 12, abs=0.2)
+
+
+def test_keys_that_do_not_match_are_called_at_the_nominal_rate():
+    found = [world(seed) for seed in range(120)]
+    one = sum(f["logit"].p <= 0.05 for f in found)
+    any_head = sum(f["matching_heads"].value > 0 for f in found)
+    assert 1 <= one <= 14 and 1 <= any_head <= 14  # 6 ± 3.5 standard deviations of Binomial(120, 0.05)
+
+
+def test_texts_leave_posterior_and_binding_undefined_in_words():
+    notes = " ".join(world(0).notes)
+    assert "posterior_kl and feasible_mass are undefined: only a wind tunnel" in notes
+    assert "binding is undefined: the prompts are no wind tunnel's" in notes
+
+
+# items
+
+
+def items_world(seed, follows, n_sequences=40, n_rows=3, n_outcomes=6):
+    """Rows over six shown outcomes and a posterior that attention follows, or not; the outcomes stand at 0 .. 5."""
+    rng = np.random.default_rng(seed)
+    n = n_sequences * n_rows
+    posterior = rng.dirichlet(np.full(n_outcomes, 0.5), n)
+    weights = posterior if follows else rng.dirichlet(np.full(n_outcomes, 0.5), n)
+    other = rng.dirichlet(np.full(n_outcomes, 0.5), n)
+    rows = np.stack([0.5 * weights, 0.5 * other], axis=1)
+    rows = np.concatenate([rows, np.full((n, 2, 1), 0.5)], axis=2)
+    stands = np.zeros((n, n_outcomes + 1, n_outcomes), dtype=bool)
+    stands[:, np.arange(n_outcomes), np.arange(n_outcomes)] = True
+    table = synthetic_capture([Need("v")], Shape(n_sequences, n_scored=n_rows)).rows
+    units = Units.of(table, "sequence", 99, rng)
+    return attention_over_items(np.log2(rows)[None], stands, posterior), units, posterior, weights
+
+
+def test_attention_that_is_the_posterior_has_no_divergence_and_half_its_mass_on_the_items():
+    items, units, *_ = items_world(0, follows=True)
+    test = compare_with_relabelled(items, units, 199, np.random.default_rng(0))
+    assert np.abs(items.kl_bits[:, 0, 0, 0]).max() < 1e-9
+    assert items.feasible_mass[:, 0] == pytest.approx(0.5)
+    assert test.best == (0, 0) and test.p[0, 0] == 0.005 and test.p[0, 1] > 0.05
+
+
+def test_the_divergence_of_every_row_equals_its_formula():
+    items, _, posterior, weights = items_world(1, follows=False)
+    assert items.kl_bits[:, 0, 0, 0] == pytest.approx(kl_bits(posterior, weights))
+    assert items.uniform_kl_bits == pytest.approx(kl_bits(posterior, np.full_like(posterior, 1 / 6)))
+    moved = np.roll(posterior, -2, axis=1)
+    assert items.kl_bits[:, 2, 0, 0] == pytest.approx(kl_bits(moved, weights))
+
+
+def test_attention_that_ignores_the_posterior_is_called_at_the_nominal_rate():
+    called = 0
+    for seed in range(120):
+        items, units, *_ = items_world(seed, follows=False)
+        called += compare_with_relabelled(items, units, 39, np.random.default_rng(seed)).p.min() <= 0.05
+    assert 1 <= called <= 14
+
+
+def test_outcomes_that_were_not_shown_make_a_row_incomparable():
+    stands = np.zeros((3, 4, 3), dtype=bool)
+    stands[:, 0, 0] = True
+    stands[1:, 2, 1] = True
+    posterior = np.array([[1.0, 0, 0], [1, 0, 0], [0.5, 0, 0.5]])
+    assert comparable_rows(stands, posterior).tolist() == [1]
+
+
+# binding
+
+
+def binding_world(seed, strength, n_sequences=40, n_pairs=6, n_keys=5):
+    """Keys made of the value's vector, and `strength` times the bound token's in the second of two layers."""
+    rng = np.random.default_rng(seed)
+    bound = rng.integers(n_keys, size=(n_sequences, n_pairs))
+    names = rng.permuted(np.tile(np.arange(n_keys), (n_sequences, 1)), axis=1)
+    of_value, of_key = rng.standard_normal((2, n_keys, 12))
+    values = of_value[np.take_along_axis(names, bound, axis=1).ravel()]
+    keys = np.stack([values, values + strength * of_key[bound.ravel()]])
+    sequence = np.repeat(np.arange(n_sequences), n_pairs)
+    return BoundKeys(keys, bound.ravel(), sequence, np.zeros((2, len(sequence), 1))), (of_value, of_key)
+
+
+def test_a_planted_binding_is_found_in_its_layer_with_its_share_of_variance():
+    bound, (of_value, of_key) = binding_world(0, 3.0)
+    found = measure_binding(bound, 199, np.random.default_rng(0))
+    signal, noise = (float(np.square(x - x.mean(0)).sum()) for x in (3 * of_key, of_value))
+    assert found.explained[1] == pytest.approx(signal / (signal + noise), abs=0.03)
+    assert found.p[1] == 0.005 and found.p[0] > 0.05
+    assert found.interval[1, 0] < signal / (signal + noise) < found.interval[1, 1]
+
+
+def test_explained_variance_equals_the_sum_over_groups():
+    bound, _ = binding_world(1, 1.0)
+    found = measure_binding(bound, 9, np.random.default_rng(0))
+    x = bound.keys[1]
+    means = np.array([x[bound.bound == g].mean(0) for g in bound.bound])
+    assert found.explained[1] == pytest.approx(np.square(means - x.mean(0)).sum() / np.square(x - x.mean(0)).sum())
+    group = [x[bound.bound == g].mean(0) for g in range(5)]
+    cosines = [abs(a @ b) / np.linalg.norm(a) / np.linalg.norm(b) for i, a in enumerate(group) for b in group[:i]]
+    assert found.cosine[1] == pytest.approx(np.mean(cosines))
+
+
+def test_keys_that_hold_the_value_alone_are_called_bound_at_the_nominal_rate():
+    called = 0
+    for seed in range(120):
+        bound, _ = binding_world(seed, 0.0, n_sequences=20)
+        called += measure_binding(bound, 39, np.random.default_rng(seed)).p.min() <= 0.05
+    assert 1 <= called <= 14  # 6 ± 3.5 standard deviations of Binomial(120, 0.05)
+
+
+# the shipped tunnel
+
+
+@pytest.fixture(scope="module")
+def tunnel():
+    model = interp.load("tunnel:bijection-gpt-neox")
+    prompts = sampled_prompts(model.task, 60)
+    ids = [np.array(p.token_ids) for p in prompts]
+    return capture(model, prompts, ids, (*SMALL.needs, *(Need(site, at="all") for site in ("q", "k", "k_pre"))))
+
+
+@pytest.fixture(scope="module")
+def rows(tunnel):
+    q, k = (tunnel[Need(site, at="all")].reshape(3, 60, 23, 4, 16) for site in ("q", "k"))
+    return np.array([[float64_rows(q[layer, i], k[layer, i]) for i in range(60)] for layer in range(3)])
+
+
+def test_masses_on_the_shipped_tunnel_equal_an_independent_float64_computation(tunnel, rows):
+    table = SMALL.analyse(tunnel, {}).tables["by_layer"]
+    scored = rows[:, :, :, ::2]
+    values = scored[..., 1::2].sum(-1).mean(axis=(1, 2, 3))
+    own = np.stack([scored[..., i, 2 * i] for i in range(12)], axis=-1).mean(axis=(1, 2, 3))
+    keys = scored[..., ::2].sum(-1).mean(axis=(1, 2, 3)) - own
+    for name, expected in (("mass_values", values), ("mass_keys", keys), ("mass_self", own),
+                           ("max_weight", scored.max(-1).mean(axis=(1, 2, 3)))):  # fmt: skip
+        assert np.abs(table[name] - expected).max() < 1e-5, name
+
+
+def test_the_divergence_on_the_shipped_tunnel_equals_an_independent_float64_computation(tunnel, rows):
+    found = SMALL.analyse(tunnel, {})
+    per_sequence = []
+    for i, prompt in enumerate(tunnel.prompts):
+        ids, kl = prompt.token_ids, []
+        for row in range(12):
+            before = list(ids[: 2 * row : 2])
+            shown = ids[1 : 2 * row : 2]
+            if ids[2 * row] not in before or len(set(shown)) < 2:
+                continue
+            answer = shown[before.index(ids[2 * row])]
+            a = rows[:, i, :, 2 * row]
+            mass = [a[..., [2 * j + 1 for j, v in enumerate(shown) if v == w]].sum(-1) for w in (answer, *set(shown))]
+            kl.append(-np.log2(mass[0] / sum(mass[1:])))
+        if kl:
+            per_sequence.append(np.mean(kl, axis=0))
+    expected = np.mean(per_sequence, axis=0)
+    assert found.tables["items"]["posterior_kl"] == pytest.approx(expected.ravel(), rel=1e-4, abs=1e-4)
+    assert found["posterior_kl"].value < 0.05 and found["posterior_kl"].p == 0.01
+    assert found["feasible_mass"].value > 0.98
+
+
+def test_binding_one_layer_up_is_found_on_the_shipped_tunnel(tunnel):
+    found = SMALL.analyse(tunnel, {})
+    table = found.tables["binding"]
+    keys = tunnel[Need("k_pre", at="all")].reshape(3, 60, 23, 64).astype(np.float64)[:, :, 1::2]
+    bound = np.array([p.token_ids[:-1:2] for p in tunnel.prompts])
+    for layer in range(3):
+        x = keys[layer].reshape(-1, 64)
+        means = np.array([x[bound.ravel() == g].mean(0) for g in bound.ravel()])
+        expected = np.square(means - x.mean(0)).sum() / np.square(x - x.mean(0)).sum()
+        assert table["binding"][layer] == pytest.approx(expected, abs=1e-6)
+    assert 0.85 < table["binding"][1] <= 1 and table["binding_p"][1] == 0.01
+    assert table["binding"][0] < 0.05 and table["binding_p"][0] > 0.05
+    assert table["binding_cosine"][1] < 0.4 < 0.8 < table["binding_cosine"][0]
+    assert table["mass_on_bound_token"][0] > 0.9
+
+
+def test_elimination_alone_has_no_comparable_row(tunnel):
+    unseen = ~tunnel.rows["is_repeat"].astype(bool)
+    found = item_note(tunnel.where(unseen))
+    assert "in no row do all outcomes that are still possible stand in the context" in found
+
+
+def item_note(capture):
+    from probes.item_findings import item_findings
+
+    return " ".join(item_findings(capture, (9, 9), np.random.default_rng(0)).notes)
