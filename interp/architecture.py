@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,8 +20,8 @@ _IMPOSSIBLE = (
 )  # fmt: skip
 """What transformers raises, sooner or later, for values that no model can have."""
 
-_MOST_LAYERS = 10_000
-"""Far more than any model has; a larger number in a file would only be built, layer by layer, until memory ends."""
+_MOST = {"num_hidden_layers": 10_000, "max_position_embeddings": 10**9}
+"""Far more than any model has. A file that says more would be believed, layer by layer, until memory ends."""
 
 
 def read_config(files: Files, *, trust_remote_code: bool = False) -> PreTrainedConfig:
@@ -121,9 +120,10 @@ def _read_json(files: Files) -> dict[str, Any]:
     named = content.get("architectures") or []
     if not isinstance(named, list) or not all(isinstance(name, str) for name in named):
         raise _broken(files, f"architectures are {named!r}")
-    n_layers = content.get("num_hidden_layers", 1)
-    if isinstance(n_layers, int) and not 1 <= n_layers <= _MOST_LAYERS:
-        raise _broken(files, f"num_hidden_layers is {n_layers}")
+    for name, most in _MOST.items():
+        size = content.get(name)
+        if isinstance(size, int) and not 1 <= size <= most:
+            raise _broken(files, f"{name} is {size}")
     return content
 
 

@@ -47,18 +47,18 @@ def cosine_measures(
     n_present = present.sum(axis=-1)[..., None, None]
     mean = kept.sum(axis=-2, keepdims=True) / np.maximum(n_present, 1)
     centred = np.where(present[..., None], kept - mean, 0.0)
-    size = np.linalg.norm(kept, axis=-1).max(axis=-1, initial=0.0)
+    size = np.linalg.norm(kept, axis=-1).max(axis=-1, keepdims=True, initial=0.0)
     measured = np.concatenate([mean_cosines(kept, size), mean_cosines(centred, size)], axis=-1)
     measured[..., 2:] = np.where(n_present[..., 0] >= 3, measured[..., 2:], np.nan)
     return measured
 
 
 def mean_cosines(
-    vectors: Float[np.ndarray, "*batch vector feature"], size: Float[np.ndarray, "*batch"]
+    vectors: Float[np.ndarray, "*batch vector feature"], size: Float[np.ndarray, "*batch 1"]
 ) -> Float[np.ndarray, "*batch 2"]:
     """Mean |cos| and mean cos over pairs of vectors that are not tiny against `size`; NaN without a pair."""
     length = np.linalg.norm(vectors, axis=-1)
-    alive = length > _DEAD * size[..., None]
+    alive = length > _DEAD * size
     unit = np.divide(vectors, length[..., None], out=np.zeros_like(vectors), where=alive[..., None])
     cosine = unit @ np.swapaxes(unit, -1, -2)
     n_alive = alive.sum(axis=-1)

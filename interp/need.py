@@ -7,6 +7,9 @@ from interp.sites import Site, site
 
 ROWS = Rows()
 
+PLACES = frozenset({"scored", "last", "all", "tunnel"})
+"""Positions that have a name of their own; every other one is a column of the prompt set."""
+
 
 @dataclass(frozen=True)
 class Need:

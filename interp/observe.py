@@ -7,7 +7,7 @@ from interp.capture import Capture
 from interp.errors import PromptError
 from interp.forward import capture
 from interp.model import Model
-from interp.need import Need
+from interp.need import PLACES, Need
 from interp.prompt import PromptSet
 from interp.prompt_files import resolve_prompts
 from interp.tokens import Tokenised, tokenise
@@ -40,7 +40,7 @@ def as_tokens(model: Model, pool: PromptSet, needs: Sequence[Need], window: int 
         max_positions=model.info.max_positions,
         vocab_size=model.info.vocab_size,
     )
-    columns = {need.at for need in needs} - {"scored", "last", "all"}
+    columns = {need.at for need in needs} - PLACES
     if columns and tokens.n_truncated:
         raise PromptError(
             asked=f"the positions in the column {', '.join(sorted(columns))}",

@@ -168,7 +168,7 @@ class RunRecord:
         if findings.arrays:
             from safetensors.numpy import save_file
 
-            arrays = {name: np.ascontiguousarray(a) for name, a in findings.arrays.items()}
+            arrays = {name: np.require(a, requirements="C") for name, a in findings.arrays.items()}
             save_file(arrays, draft / f"arrays.{probe}.safetensors")
         return FindingsFile(
             parameters=_finite(dict(self.parameters[probe])),

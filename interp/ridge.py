@@ -45,7 +45,7 @@ class PrincipalForm:
 
 @dataclass(frozen=True)
 class RidgeFit:
-    """Coefficients on the axes of a `PrincipalForm`, and the penalty α = `penalty` · `scale` chosen for every target."""
+    """Coefficients on the axes of a `PrincipalForm`, and the penalty chosen for every target: `penalty` · `scale`."""
 
     coefficients: Float[np.ndarray, "axis target"]
     penalty: Float[np.ndarray, " target"]

@@ -18,3 +18,18 @@ def maximum_statistic_p(
     slack = 1e-12 * np.maximum(1.0, np.abs(np.where(usable, observed, 0.0)))
     reached = (largest[:, None] >= observed - slack).sum(axis=0)
     return np.where(usable, (1 + reached) / (1 + len(permuted)), np.nan)
+
+
+def excess(
+    observed: Float[np.ndarray, " statistic"], permuted: Float[np.ndarray, "permutation statistic"]
+) -> tuple[Float[np.ndarray, " statistic"], Float[np.ndarray, "permutation statistic"]]:
+    """Both measured from the mean of each statistic's own permutations, in units of their spread.
+
+    Puts statistics with unlike nulls on one scale before their largest is taken. The observed value counts among the
+    permutations, so that under the null all of them remain exchangeable. Where nothing spreads, both are 0.
+    """
+    together = np.vstack([observed, permuted])
+    mean, spread = together.mean(axis=0), together.std(axis=0)
+    moved = np.divide(together - mean, spread, out=np.zeros_like(together), where=spread > 1e-12 * np.abs(mean))
+    moved[:, np.isnan(observed)] = np.nan
+    return moved[0], moved[1:]

@@ -26,7 +26,6 @@ from interp.prompt import Prompt, PromptSet
 from interp.sites import Site
 from interp.table import LABEL, Table
 
-
 _DATACLASS_PARAMETERS = "__dataclass_params__"
 
 

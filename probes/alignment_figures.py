@@ -1,4 +1,4 @@
-"""Figures of the query-key alignment: contrasts over depth with their null, matching heads, binding by layer."""
+"""Figures of the query-key alignment: contrasts over depth with their null, matching heads, items, binding."""
 
 from typing import TYPE_CHECKING
 
@@ -7,93 +7,74 @@ import numpy as np
 from interp.findings import Findings
 from interp.probe import Figure
 from interp.table import Table
+from probes.drawing import NULL, PALETTE, VALUE, add_profile, blank, error_bars
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-_BLUE, _ORANGE, _GREY = "#0072B2", "#D55E00", "#7f7f7f"
-_CLEAR = {"paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)"}
-
 
 def alignment_figures(findings: Findings) -> tuple[Figure, ...]:
-    """Contrast over depth and by head; binding and items where they are defined."""
-    by_layer, by_head = findings.tables["by_layer"], findings.tables["by_head"]
+    """Contrast over depth and by head; items and binding where they are defined."""
+    tables = findings.tables
     figures = [
         Figure(
             "contrast", "Attended against unattended keys, over depth",
-            "Blue lies above orange where the content of the prompt decides which keys are singled out, and by how much.",
-            _curve(by_layer, "logit", "log2 weight, attended minus unattended / bits"), "by_layer",
+            "Blue lies above grey (the keys of another prompt) where the prompt's content decides which keys are "
+            "singled out, and by how much.",
+            _curve(tables["by_layer"], "logit", "log2 weight, attended minus unattended / bits"), "by_layer",
         ),
         Figure(
             "matching", "What each head gains from its own keys",
             "One square a head: logit contrast minus that with another prompt's keys; blue heads match content.",
-            _heads(by_head, by_head["logit"] - by_head["logit_null"]), "by_head",
+            _heads(tables["by_head"]), "by_head",
         ),
     ]  # fmt: skip
-    if "items" in findings.tables:
-        items = findings.tables["items"]
-        figures.append(
-            Figure(
-                "posterior", "Attention against the exact posterior",
-                "One dot a head; below the grey line (attention spread evenly over the items) a head knows more than "
-                "which items there are, near 0 its attention is the posterior.",
-                _items(items), "items",
-            )
-        )  # fmt: skip
-    if "binding" in findings.tables:
-        figures.append(
-            Figure(
-                "binding", "Binding: keys at value positions by the token bound to them",
-                "Near 1 the key of a value says which token it belongs to; orange is the same with the bound tokens "
-                "renamed at random.",
-                _curve(findings.tables["binding"], "binding", "share of key variance explained"), "binding",
-            )
-        )  # fmt: skip
+    if "items" in tables:
+        reading = (
+            "One dot a head; below the grey line (attention spread evenly over the items) a head knows more than which "
+            "items there are, and near 0 its attention is the posterior; orange bars are items relabelled at random."
+        )
+        title = "Attention against the exact posterior"
+        figures.append(Figure("posterior", title, reading, _items(tables["items"]), "items"))
+    if "binding" in tables:
+        reading = (
+            "Near 1 the key of a value says which token it belongs to; grey is the same with the bound tokens renamed."
+        )
+        plot = _curve(tables["binding"], "binding", "share of key variance explained")
+        title = "Binding: keys at value positions by the token bound to them"
+        figures.append(Figure("binding", title, reading, plot, "binding"))
     return tuple(figures)
 
 
 def _curve(table: Table, name: str, title: str) -> "go.Figure":
-    import plotly.graph_objects as go
-
-    plot = go.Figure()
-    layer = table["layer"]
-    for column, label, colour in ((f"{name}_null", "null", _ORANGE), (name, "measured", _BLUE)):
-        edge = np.concatenate([table[f"{column}_low"], table[f"{column}_high"][::-1]])
-        plot.add_scatter(
-            x=np.concatenate([layer, layer[::-1]]), y=edge, fill="toself", fillcolor=colour, opacity=0.2,
-            line_width=0, hoverinfo="skip", showlegend=False,
-        )  # fmt: skip
-        plot.add_scatter(x=layer, y=table[column], name=label, mode="lines+markers", line_color=colour)
-    plot.update_layout(xaxis_title="layer", yaxis_title=title, yaxis_rangemode="tozero", **_CLEAR)
+    plot = blank("layer", title)
+    add_profile(plot, table, "layer", name)
+    plot.update_yaxes(rangemode="tozero")
     return plot
 
 
-def _heads(table: Table, values: np.ndarray) -> "go.Figure":
-    import plotly.graph_objects as go
-
+def _heads(table: Table) -> "go.Figure":
     n_heads = int(table["head"].max()) + 1
-    grid = values.reshape(-1, n_heads).T
-    most = float(np.nanmax(np.abs(grid))) if np.isfinite(grid).any() else 1.0
-    heat = go.Heatmap(z=grid, colorscale="RdBu", zmin=-most, zmax=most, colorbar_title="bits")
-    plot = go.Figure(heat)
-    plot.update_layout(xaxis_title="layer", yaxis_title="head", **_CLEAR)
+    gain = (table["logit"] - table["logit_null"]).reshape(-1, n_heads).T
+    most = float(np.nanmax(np.abs(gain))) if np.isfinite(gain).any() else 1.0
+    plot = blank("layer", "head")
+    plot.add_heatmap(z=gain, colorscale="RdBu", zmin=-most, zmax=most, colorbar_title="bits")
     return plot
 
 
 def _items(table: Table) -> "go.Figure":
-    import plotly.graph_objects as go
-
-    plot = go.Figure()
-    errors = {
-        "array": table["posterior_kl_high"] - table["posterior_kl"],
-        "arrayminus": table["posterior_kl"] - table["posterior_kl_low"],
-    }
-    x = [f"{layer}.{head}" for layer, head in zip(table["layer"], table["head"], strict=True)]
-    plot.add_scatter(x=x, y=table["posterior_kl"], error_y=errors, mode="markers", marker_color=_BLUE, name="measured")
-    plot.add_scatter(x=x, y=table["posterior_kl_null"], mode="markers", marker_color=_ORANGE, name="items relabelled",
-                     marker_symbol="line-ew-open")  # fmt: skip
-    plot.add_scatter(x=x, y=table["posterior_kl_uniform"], mode="lines", line_color=_GREY, name="even attention")
-    plot.update_layout(
-        xaxis={"title": "layer.head", "type": "category"}, yaxis_title="KL(posterior || attention) / bits", **_CLEAR
-    )
+    plot = blank("layer.head", "KL(posterior || attention) / bits")
+    heads = [f"{layer}.{head}" for layer, head in zip(table["layer"], table["head"], strict=True)]
+    for name, label, colour, symbol in (
+        ("posterior_kl_null", "items relabelled", PALETTE[1], "line-ew-open"),
+        ("posterior_kl", "measured", VALUE, "circle"),
+    ):
+        bars = error_bars(table[name], table[f"{name}_low"], table[f"{name}_high"], colour)
+        plot.add_scatter(
+            x=heads, y=table[name], error_y=bars, name=label, mode="markers",
+            marker={"color": colour, "symbol": symbol, "size": 8},
+        )  # fmt: skip
+    plot.add_scatter(x=heads, y=table["posterior_kl_uniform"], name="even attention", mode="lines",
+                     line={"color": NULL, "dash": "dash"})  # fmt: skip
+    plot.update_xaxes(type="category")
     return plot

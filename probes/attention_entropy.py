@@ -140,7 +140,8 @@ def _depth_scalars(
     for curve, what in _CURVES.items():
         replicates = units.resampled(profiles[curve].mean(axis=2))
         statistics = depth_statistics(replicates)
-        statistics[:, DEPTH.index("largest_drop")] = _fixed_drop(mean_of_units(profiles[curve]).mean(axis=1), replicates)
+        measured = mean_of_units(profiles[curve]).mean(axis=1)
+        statistics[:, DEPTH.index("largest_drop")] = _fixed_drop(measured, replicates)
         for i, name in enumerate(DEPTH):
             unit = SITES[curve][1] if name == "largest_drop" else "1"
             full = name if curve == "entropy" else f"{name}_{curve}"

@@ -8,8 +8,8 @@ import numpy as np
 from interp.findings import Null, Scalar
 from interp.nulls import null_from_draws, null_from_permutations
 from interp.statistics import correlation_interval, weighted_correlation
-from interp.tested_together import maximum_statistic_p
-from probes.halves import Halves, r2_interval
+from interp.tested_together import excess, maximum_statistic_p
+from probes.halves import Halves, exchanged_correlations, r2_interval
 from probes.nuisances import Removal
 from probes.readout import Labels, Reading
 
@@ -27,6 +27,11 @@ MEANINGS = {
     "prompts would give the same axis.",
     "nuisance_r2": "Share of the variance of {} among prompts not fitted on that {} alone predict.",
 }
+NULLS = {
+    "r2": "refitted on entropies exchanged between {}s",
+    "correlation": "judged entropies exchanged between {}s",
+    "cosine": "refitted on entropies exchanged between {}s",
+}
 AXIS_WORDS = {"ridge": "a ridge readout", "pc1": "the first principal axis"}
 TARGET_WORDS = {
     "next_entropy_bits": "the next-token entropy", "bayes_entropy_bits": "the entropy of the exact posterior",
@@ -36,10 +41,11 @@ BEYOND = " beyond what position, length, last token and domain tell"
 
 @dataclass(frozen=True)
 class Counted:
-    """What every scalar counts: prompts judged, their name, and whether there are too few."""
+    """What every scalar counts: prompts judged, their name, and whether a place has too few of them."""
 
     n: int
     n_unit: str
+    is_small: bool
     underpowered: Sequence[bool]
 
 
@@ -75,7 +81,11 @@ class Judgement:
         return self._scalars("r2", values, intervals, method, "fraction", counted)
 
     def correlation(self, halves: Halves, counted: Counted) -> list[Scalar]:
-        values = np.array([reading.correlation[self.at] for reading in self.readings])
+        values = np.array([
+            exchanged_correlations(self.truth, reading.predicted[self.target], halves.judged_orders)
+            if reading.predicted else np.full(1 + len(halves.judged_orders), np.nan)
+            for reading in self.readings
+        ])  # fmt: skip
         truth = np.broadcast_to(self.truth, halves.weights.shape)
         intervals = []
         for reading, value in zip(self.readings, values[:, 0], strict=True):
@@ -100,29 +110,27 @@ class Judgement:
         """`values` `[place, 1 + permutation]`: the true labels' first. p is one-sided, over all places."""
         # a permuted fit without a value (a constant prediction) found nothing
         permuted = np.nan_to_num(values[:, 1:].T, nan=0.0)
-        p = maximum_statistic_p(values[:, 0], permuted)
+        p = maximum_statistic_p(*excess(values[:, 0], permuted))
         meaning = self.meaning(kind) if kind != "cosine" else MEANINGS[kind].format(BEYOND if self.is_adjusted else "")
         missing = "one axis, of the fitting half: `stability` says how much it depends on the prompts"
         made = []
         for i, value in enumerate(values[:, 0]):
             if np.isnan(value):
-                made.append(undefined(unit, self._why(i), meaning, counted))
+                made.append(undefined(unit, self.why_undefined(i), meaning, counted))
                 continue
             interval = intervals[i]
             made.append(
                 Scalar(
                     float(value), unit, interval=interval, interval_method=method if interval else "",
                     interval_reason="" if interval else missing if kind == "cosine" else "no resample differs",
-                    null=null_from_permutations(
-                        f"refitted on entropies exchanged between {counted.n_unit}s", permuted[:, i]
-                    ),
+                    null=null_from_permutations(NULLS[kind].format(counted.n_unit), permuted[:, i]),
                     p=float(p[i]), p_over=P_OVER, n=counted.n, n_unit=counted.n_unit,
                     underpowered=counted.underpowered[i], meaning=meaning,
                 )
             )  # fmt: skip
         return made
 
-    def _why(self, place: int) -> str:
+    def why_undefined(self, place: int) -> str:
         if np.square(self.truth).sum() == 0:
             return "the entropy does not vary, or nuisances tell it exactly" if self.is_adjusted else (
                 "the entropy does not vary"
@@ -145,13 +153,14 @@ def selectivity(judgement: Judgement, halves: Halves, counted: Counted) -> tuple
 
     The interval resamples judged prompts. The null puts each control task in the place of the entropy.
     """
-    labels, at = judgement.labels, judgement.labels.columns["controls"]
+    at = judgement.labels.columns["controls"]
     made, means = [], []
     for i, reading in enumerate(judgement.readings):
         task, controls = reading.r2[judgement.at.start], reading.r2[at]
         means.append(float(controls.mean()))
         if np.isnan(task) or np.isnan(controls).any():
-            reason = judgement._why(i) if np.isnan(task) else "every judged token is of one type: no control task"
+            one_type = "every judged token is of one type: there is no control task"
+            reason = judgement.why_undefined(i) if np.isnan(task) else one_type
             made.append(undefined("fraction", reason, MEANINGS["selectivity"], counted))
             continue
         value = float(task - controls.mean())
@@ -167,7 +176,6 @@ def selectivity(judgement: Judgement, halves: Halves, counted: Counted) -> tuple
                 meaning=MEANINGS["selectivity"],
             )
         )  # fmt: skip
-    assert labels.judged.shape[0] == halves.weights.shape[1]
     return made, np.array(means)
 
 
@@ -218,5 +226,5 @@ def nuisance_scalar(
         interval_method=f"bootstrap over judged {counted.n_unit}s, the fit held fixed" if interval else "",
         interval_reason="" if interval else "no resample differs",
         null=null, p=float(maximum_statistic_p(r2[:1], r2[1:, None])[0]), n=counted.n, n_unit=counted.n_unit,
-        underpowered=counted.underpowered[0], meaning=meaning,
+        underpowered=counted.is_small, meaning=meaning,
     )  # fmt: skip

@@ -4,17 +4,20 @@ The null draws directions at random with the covariance of the cloud: w = Σ^½ 
 hold most of the variance such draws resemble one another, and two axes agree without having found anything.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Int
 from scipy import linalg
 
-from interp.spectra import eigenvalues, principal_axes
+from interp.spectra import centred_gram, eigenvalues, principal_axes
 
 Direction = Callable[[Int[np.ndarray, " member"]], Float[np.ndarray, " feature"]]
 """The unit axis that some rows of a cloud give."""
+
+Split = tuple[np.ndarray, np.ndarray]
+"""The rows of two disjoint halves."""
 
 
 @dataclass(frozen=True)
@@ -37,29 +40,41 @@ class RandomPairs:
         return found
 
 
-def split_cosines(
-    splits: list[tuple[np.ndarray, np.ndarray]], direction: Direction
-) -> Float[np.ndarray, " split"]:
+def split_cosines(splits: Sequence[Split], direction: Direction) -> Float[np.ndarray, " split"]:
     """|cos| between the axes of the two halves of every split."""
     return np.array([abs(float(direction(first) @ direction(second))) for first, second in splits])
 
 
-def ridge_direction(
-    points: Float[np.ndarray, "row feature"], label: Float[np.ndarray, " row"], penalty: float
-) -> Direction:
-    """The ridge axis of some rows at one penalty α."""
+def ridge_split_cosines(
+    points: Float[np.ndarray, "row feature"], label: Float[np.ndarray, " row"], penalty: float, splits: Sequence[Split]
+) -> Float[np.ndarray, " split"]:
+    """`split_cosines` of ridge axes at one penalty α; where features outnumber rows, from one matrix of products."""
+    if len(points) > points.shape[1]:
+        return split_cosines(splits, lambda rows: _ridge_axis(points[rows], label[rows], penalty))
+    products = points @ points.T
+    return np.array([_dual_cosine(products, label, penalty, split) for split in splits])
 
-    def direction(rows: np.ndarray) -> np.ndarray:
-        x, y = points[rows] - points[rows].mean(axis=0), label[rows] - label[rows].mean()
-        wide = x.shape[0] <= x.shape[1]
-        gram = x @ x.T if wide else x.T @ x
-        gram[np.diag_indices_from(gram)] += penalty
-        solved = linalg.solve(gram, y if wide else x.T @ y, assume_a="pos", overwrite_a=True, check_finite=False)
-        axis = x.T @ solved if wide else solved
-        length = float(np.linalg.norm(axis))
-        return axis / length if length > 0 else axis
 
-    return direction
+def _ridge_axis(rows: np.ndarray, label: np.ndarray, penalty: float) -> np.ndarray:
+    x, y = rows - rows.mean(axis=0), label - label.mean()
+    axis = linalg.solve(x.T @ x + penalty * np.eye(x.shape[1]), x.T @ y, assume_a="pos")
+    length = float(np.linalg.norm(axis))
+    return axis / length if length > 0 else axis
+
+
+def _dual_cosine(products: np.ndarray, label: np.ndarray, penalty: float, split: Split) -> float:
+    """The axes are Xᵀc with c = (K + α)⁻¹ y on centred rows; their products need K alone."""
+    weights, lengths = [], []
+    for rows in split:
+        kernel = centred_gram(products[np.ix_(rows, rows)])
+        shifted = kernel + penalty * np.eye(len(rows))
+        c = linalg.solve(shifted, label[rows] - label[rows].mean(), assume_a="pos", overwrite_a=True)
+        # weights that sum to zero see rows and centred rows alike
+        weights.append(c - c.mean())
+        lengths.append(np.sqrt(max(0.0, float(c @ kernel @ c))))
+    inner = abs(float(weights[0] @ products[np.ix_(*split)] @ weights[1]))
+    scale = lengths[0] * lengths[1]
+    return inner / scale if scale > 0 else 0.0
 
 
 def first_direction(points: Float[np.ndarray, "row feature"]) -> Direction:

@@ -9,8 +9,8 @@ token just before:
 
 Null: the bound tokens of every sequence renamed at random, the same renaming for all layers. Pairs that come again in
 a sequence stay equal, so that repeats do not pass for evidence: in 200 worlds whose keys hold the value alone,
-renaming called 4 % bound at the 5 % level, and exchanging the tokens between sequences 94 %. |cos| between hypotheses is the mean over pairs of group means; without binding the group means are
-one vector and it is near 1. η² is not a small number by chance alone, (groups − 1) / (n − 1), only for few rows.
+renaming called 4 % bound at the 5 % level, and exchanging the tokens between sequences 94 %. |cos| between
+hypotheses is the mean over pairs of group means; without binding these are one vector and it is near 1.
 """
 
 from dataclasses import dataclass

@@ -8,6 +8,7 @@ from scipy import stats
 
 from interp.errors import PromptError
 from interp.resampling import bootstrap_weights, shuffles
+from interp.statistics import unit_length
 from probes.cloud import Cloud
 
 MIN_UNITS = 4
@@ -20,14 +21,15 @@ _QUANTILE = float(stats.norm.ppf(0.975))
 class Halves:
     """Rows of whole prompts to fit on and rows of other prompts to judge on.
 
-    `orders` exchange the labels of the fitting half between its prompts; `weights` resample the judged prompts. Both
-    serve every layer and site.
+    `orders` exchange the labels of the fitting half between its prompts, `judged_orders` those of the judged half;
+    `weights` resample the judged prompts. They serve every layer and site.
     """
 
     fitting: Int[np.ndarray, " fitted"]
     judged: Int[np.ndarray, " judged"]
     fitting_units: Int[np.ndarray, " fitted"]
     orders: Int[np.ndarray, "permutation fitted"]
+    judged_orders: Int[np.ndarray, "permutation judged"]
     weights: Int[np.ndarray, "resample judged"]
 
 
@@ -42,8 +44,9 @@ def halve(cloud: Cloud, n_permutations: int, n_bootstrap: int, rng: np.random.Ge
     fitting, judged = split_rows(cloud.units, rng)
     units = cloud.units
     orders = shuffles(units[fitting], n_permutations, rng)
+    judged_orders = shuffles(units[judged], n_permutations, rng)
     weights = bootstrap_weights(units[judged], np.zeros(len(judged), dtype=np.int64), n_bootstrap, rng)
-    return Halves(fitting, judged, units[fitting], orders, weights)
+    return Halves(fitting, judged, units[fitting], orders, judged_orders, weights)
 
 
 def split_rows(
@@ -67,14 +70,19 @@ def held_out_r2(
     return 1 - np.divide(error, total, out=np.full(len(total), np.nan), where=total > 0)
 
 
-def held_out_correlation(
-    truth: Float[np.ndarray, "row target"], predicted: Float[np.ndarray, "row target"]
-) -> Float[np.ndarray, " target"]:
-    """Pearson's correlation of each column of predictions with its truth; NaN where either never varies."""
-    x, y = truth - truth.mean(axis=0), predicted - predicted.mean(axis=0)
-    scale = np.sqrt(np.square(x).sum(axis=0) * np.square(y).sum(axis=0))
-    floor = 1e-12 * np.abs(predicted).max(axis=0, initial=0.0) * np.abs(truth).max(axis=0, initial=0.0)
-    return np.divide((x * y).sum(axis=0), scale, out=np.full(len(scale), np.nan), where=scale > floor)
+def exchanged_correlations(
+    truth: Float[np.ndarray, " row"],
+    predicted: Float[np.ndarray, " row"],
+    orders: Int[np.ndarray, "permutation row"],
+) -> Float[np.ndarray, " permutation_and_truth"]:
+    """Pearson's correlation of fixed predictions with the truth, then with the truth in each order.
+
+    NaN where either never varies (beyond rounding).
+    """
+    x, y = unit_length(np.stack([predicted, truth]))
+    if not x.any() or not y.any():
+        return np.full(1 + len(orders), np.nan)
+    return np.concatenate([[x @ y], y[orders] @ x])
 
 
 def r2_interval(

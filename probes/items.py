@@ -25,7 +25,8 @@ class ItemRows:
     """Attention over the items of comparable rows, for every shift of the item labels.
 
     Shift 0 is what was measured; a row with m items has m shifts and the rest of its entries are NaN.
-    `log_uniform` is log2 m; `uniform_mass` the mass a uniform row would give the possible outcomes.
+    `uniform_kl_bits` is the KL to attention spread evenly over the items, `uniform_mass` the weight that a uniform row
+    would give the possible outcomes.
     """
 
     row: Int[np.ndarray, " comparable"]
@@ -58,11 +59,11 @@ def attention_over_items(
 ) -> ItemRows:
     """Compare attention (log2 weights, NaN at unseen keys) with the posterior, in the comparable rows."""
     row = comparable_rows(stands, posterior)
-    where, p = stands[row], np.asarray(posterior[row], dtype=np.float64)
+    where, p_by_outcome = stands[row], np.asarray(posterior[row], dtype=np.float64)
     present = where.any(axis=1)
     # items first, in the order of the outcomes, so that shifts run within each row's own items
     order = np.argsort(~present, axis=1, kind="stable")
-    p, n_items = np.take_along_axis(p, order, axis=1), present.sum(axis=1)
+    p, n_items = np.take_along_axis(p_by_outcome, order, axis=1), present.sum(axis=1)
     n_shifts = int(n_items.max(initial=1))
     shape = (len(row), n_shifts, len(log_weight), log_weight.shape[2])
     kl, mass = np.full(shape, np.nan), np.full(shape, np.nan)
@@ -73,8 +74,9 @@ def attention_over_items(
             mine = n_items > shift
             turned = _turned(p[mine], n_items[mine], shift)
             kl[mine, shift, layer], mass[mine, shift, layer] = _compare(turned, item[mine])
-    feasible = np.einsum("rko,ro->r", where, posterior[row] > 0) / np.maximum(1, (~np.isnan(log_weight[0, row, 0])).sum(1))
-    return ItemRows(row, kl, mass, n_items, np.log2(n_items) - entropy_bits(p), feasible)
+    n_seen = (~np.isnan(log_weight[0, row, 0])).sum(axis=1)
+    uniform_mass = np.einsum("rko,ro->r", where, p_by_outcome > 0) / n_seen
+    return ItemRows(row, kl, mass, n_items, np.log2(n_items) - entropy_bits(p), uniform_mass)
 
 
 def _item_weights(log_weight: np.ndarray, where: np.ndarray) -> Float[np.ndarray, "row head outcome"]:

@@ -91,9 +91,12 @@ def wk_columns(measured: Float[np.ndarray, "layer kv_head measure"], references:
     def scalar(measure: str, heads: np.ndarray, n_tests: int) -> Scalar:
         value = float(heads.mean())
         compared = references[measure].compare(value, heads.size, n_tests)
+        known = bool(np.isfinite(value))
         return Scalar(
-            value, "1", interval_reason="weights only: nothing to resample; the table has the spread over heads",
-            null=compared.null, p=known_p(compared.p), p_over="layers" if n_tests > 1 else "",
+            value, "1",
+            interval_reason="weights only: nothing to resample; the table has the spread over heads",
+            null=compared.null if known else None, null_reason="" if known else "undefined: columns of zeros",
+            p=known_p(compared.p), p_over="layers" if n_tests > 1 else "",
             n=heads.size, n_unit="head", meaning=meaning("wk_columns", measure),
         )  # fmt: skip
 
@@ -156,10 +159,29 @@ def _head_measures(keys: Num[np.ndarray, "row head d_head"]) -> Float[np.ndarray
 def _rotated_heads(
     keys: Num[np.ndarray, "layer row head d_head"], rotations: Float[np.ndarray, "draw head d_head d_head"]
 ) -> Float[np.ndarray, "draw layer measure"]:
-    """`MEASURES` averaged over rows with every head turned, for each draw and layer."""
-    by_head = np.swapaxes(keys, 1, 2)
-    turned = (np.swapaxes(by_head @ rotation.astype(keys.dtype), 1, 2) for rotation in rotations)
-    return np.array([[_head_measures(layer).mean(axis=0) for layer in draw] for draw in turned])
+    """`MEASURES` averaged over rows with every head turned, for each draw and layer.
+
+    Turning and centring commute and lengths stay, so directions are taken once; float32 is enough for chance.
+    """
+    means = keys.mean(axis=1, dtype=np.float64, keepdims=True)
+    directions = [np.swapaxes(_directions(x), 1, 2) for x in (keys, keys - means)]
+    n_heads = keys.shape[2]
+    draws = np.empty((len(rotations), len(keys), len(MEASURES)))
+    for draw, rotation in enumerate(rotations.astype(np.float32)):
+        for i, by_head in enumerate(directions):
+            turned = np.swapaxes(by_head @ rotation, 1, 2)
+            cosine = turned @ np.swapaxes(turned, -1, -2)
+            cosine[..., range(n_heads), range(n_heads)] = 0.0
+            for k, values in enumerate((np.abs(cosine), cosine)):
+                draws[draw, :, 2 * i + k] = values.sum(axis=(-1, -2)).mean(axis=-1) / (n_heads * (n_heads - 1))
+    return draws
+
+
+def _directions(vectors: Num[np.ndarray, "*batch d_head"]) -> Float[np.ndarray, "*batch d_head"]:
+    """Vectors of length one in float32; NaN for one without length."""
+    vectors = vectors.astype(np.float64)
+    length = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    return np.divide(vectors, length, out=np.full_like(vectors, np.nan), where=length > 0).astype(np.float32)
 
 
 def known_p(p: float) -> float | None:

@@ -38,7 +38,11 @@ class Removal:
 
     def apply(self, values: Float[np.ndarray, "row feature"]) -> Float[np.ndarray, "row feature"]:
         """What the regression leaves of values of all rows."""
-        return values - self.design @ (self.to_coefficients @ (self.basis.T @ values[self.fitting]))
+        return values - self.predict(values[self.fitting])
+
+    def predict(self, fitted: Float[np.ndarray, "fitted target"]) -> Float[np.ndarray, "row target"]:
+        """What the design tells of all rows, from values at the fitting rows."""
+        return self.design @ (self.to_coefficients @ (self.basis.T @ fitted))
 
     def apply_to_fitting(self, values: Float[np.ndarray, "fitted target"]) -> Float[np.ndarray, "fitted target"]:
         """The same for values that exist at the fitting rows alone."""

@@ -34,7 +34,7 @@ from probes.key_cosines import (
 from probes.orthogonality_tables import by_head_table, token_table, without
 from probes.profiles import profile_table
 from probes.query_key import QueryKey
-from probes.token_cosines import TokenSets, no_token_sets, token_cosines
+from probes.token_cosines import TokenSets, no_token_sets, token_cosines, token_measures
 
 Definition = Literal["all", "wk_columns", "token_keys", "head_keys", "embedding_proxy"]
 
@@ -57,7 +57,7 @@ class Orthogonality(Probe):
     definition: Definition = "all"
     layer: int = 0
     n_tokens: int = 100
-    n_null: int = 200
+    n_null: int = 100
     n_bootstrap: int = 1000
     seed: int = 0
 
@@ -142,7 +142,9 @@ class Orthogonality(Probe):
         n_heads = base.model.n_kv_heads
         heads = cloud.points.reshape(*cloud.points.shape[:2], n_heads, -1)
         own = gaussian_references(sets.n_tokens, heads.shape[3], self.n_null, rng)
-        by_head = [token_cosines("token_keys", heads[:, :, h], cloud, sets, own) for h in range(n_heads)]
+        by_head = np.array(
+            [[token_measures(layer[:, h], sets, [], cloud.units)[0] for h in range(n_heads)] for layer in heads]
+        )
         caption = "Keys of different tokens at equal positions, layer by layer, heads concatenated."
         return Findings(
             self.name,
@@ -153,7 +155,7 @@ class Orthogonality(Probe):
             },
             tables={
                 "token_keys": profile_table(profiles, [sets.n_tokens] * cloud.n_layers, caption),
-                "token_keys_by_head": token_table(by_head),
+                "token_keys_by_head": token_table(by_head, own),
             },
             notes=(
                 f"token_keys: {sets.n_tokens} tokens at {len(np.unique(sets.position))} position(s), read at layer "

@@ -1,12 +1,12 @@
 """The tables of the orthogonality probe that go head by head."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
+from jaxtyping import Float
 
-from interp.cosines import MEASURES
+from interp.cosines import MEASURES, Reference
 from interp.table import Table
-from probes.profiles import Profile
 from probes.query_key import SPECTRAL, UNITS, QueryKey
 
 
@@ -32,13 +32,15 @@ def by_head_table(measured: np.ndarray, query_key: QueryKey) -> Table:
     return Table(columns, units, "Columns of W_K (the KV head that a query head reads) and W_QK, head by head.")
 
 
-def token_table(by_head: Sequence[Mapping[str, Profile]]) -> Table:
+def token_table(measured: Float[np.ndarray, "layer kv_head measure"], references: Mapping[str, Reference]) -> Table:
     """Token keys of every KV head on its own, layer by layer."""
-    caption = "Keys of different tokens at equal positions, one KV head at a time."
-    rows = [
-        {"layer": layer, "kv_head": head, **{m: profile[m][layer].value for m in MEASURES},
-         **{f"{m}_null": profile[m][layer].null.value for m in MEASURES}}  # pyright: ignore[reportOptionalMemberAccess]
-        for head, profile in enumerate(by_head) for layer in range(len(profile["abs"]))
-    ]  # fmt: skip
-    units = {"layer": "layer", "kv_head": "head"} | dict.fromkeys([*MEASURES, *(f"{m}_null" for m in MEASURES)], "1")
-    return Table.from_rows(rows, units, caption)
+    n_layers, n_heads, _ = measured.shape
+    columns = {"layer": np.repeat(np.arange(n_layers), n_heads), "kv_head": np.tile(np.arange(n_heads), n_layers)}
+    units = {"layer": "layer", "kv_head": "head"}
+    for i, measure in enumerate(MEASURES):
+        null = references[measure].compare(float("nan"), 1).null
+        bounds = {"": null.value, "_low": null.band[0], "_high": null.band[1]}
+        columns[measure] = measured[..., i].ravel()
+        columns |= {f"{measure}_null{end}": np.full(n_layers * n_heads, value) for end, value in bounds.items()}
+    units |= dict.fromkeys(list(columns)[2:], "1")
+    return Table(columns, units, "Keys of different tokens at equal positions, one KV head at a time.")

@@ -15,7 +15,7 @@ Attended keys are chosen by their weight, so contrasts are positive for any weig
 among the keys of another prompt at the same positions (`interp.other_keys`); p flips the sign of whole prompts' gains.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -82,7 +82,7 @@ class QKAlignment(Probe):
             scalars[f"{name}_correlation"] = _depth_correlation(rows, name, self.n_permutations, rng)
         items = item_findings(drawn, (self.n_permutations, self.n_bootstrap), rng)
         binding = binding_findings(base, self.n_permutations, rng)
-        scalars |= items.scalars | binding.scalars
+        scalars |= {**items.scalars, **binding.scalars}
         note = (
             "Attended keys are the fewest that hold half of a row's weight; rows over a single key have none that are "
             "unattended and are left out, and so is the first prompt in order of length, which borrows no keys."
@@ -90,7 +90,7 @@ class QKAlignment(Probe):
         return Findings(
             self.name,
             scalars,
-            {"by_layer": rows.by_layer(), "by_head": rows.by_head()} | items.tables | binding.tables,
+            {"by_layer": rows.by_layer(), "by_head": rows.by_head(), **items.tables, **binding.tables},
             notes=(note, *items.notes, *binding.notes),
             headline=tuple(name for name in _HEADLINE if name in scalars),
         )
@@ -133,7 +133,7 @@ class _HeadRows:
         columns = where | self._columns(lambda profile: profile.reshape(self.units.n, -1))
         return _table(columns, "Means over prompts, with 95 % bootstrap bands over prompts.")
 
-    def _columns(self, shape) -> dict[str, np.ndarray]:
+    def _columns(self, shape: Callable[[Profile], np.ndarray]) -> dict[str, np.ndarray]:
         columns: dict[str, np.ndarray] = {}
         for name in self.own:
             own, null = shape(self.own[name]), shape(self.null[name])

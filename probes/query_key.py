@@ -58,6 +58,13 @@ def spectral(singular: Float[np.ndarray, "*batch axis"]) -> Float[np.ndarray, "*
     return np.where(alive[..., None], np.stack(found, axis=-1), np.nan)
 
 
+def squared_shares(singular: Float[np.ndarray, "*batch axis"]) -> Float[np.ndarray, "*batch axis"]:
+    """σ² / Σσ²; NaN where all are zero."""
+    squares = np.square(singular)
+    total = squares.sum(axis=-1, keepdims=True)
+    return np.divide(squares, total, out=np.full_like(squares, np.nan), where=total > 0)
+
+
 @dataclass(frozen=True)
 class QueryKey:
     """Singular values of W_QK for every query head, those of Gaussian weights, and their statistics."""
@@ -108,15 +115,18 @@ class QueryKey:
         reference = Reference(f"Gaussian W_Q and W_K of the same shape (d_head = {d_head})", spectral(self.null)[:, i])
         value = float(heads.mean())
         compared = reference.compare(value, n_independent, n_tests)
+        known = bool(np.isfinite(value))
         return Scalar(
-            value, UNITS[i], interval_reason="weights only: there is nothing to resample; the table gives every head",
-            null=compared.null, p=compared.p if np.isfinite(compared.p) else None,
-            p_over="layers" if n_tests > 1 else "", n=heads.size, n_unit="head", meaning=_MEANINGS[i],
+            value, UNITS[i],
+            interval_reason="weights only: nothing to resample; the table has every head",
+            null=compared.null if known else None, null_reason="" if known else "undefined: weights of zeros",
+            p=compared.p if np.isfinite(compared.p) else None, p_over="layers" if n_tests > 1 else "",
+            n=heads.size, n_unit="head", meaning=_MEANINGS[i],
         )  # fmt: skip
 
     def spectrum_table(self) -> Table:
         """Shares σ² / Σσ² along the spectrum: mean over the heads of each layer, their extremes, and the null."""
-        shares, null = (np.square(s) / np.square(s).sum(axis=-1, keepdims=True) for s in (self.singular, self.null))
+        shares, null = squared_shares(self.singular), squared_shares(self.null)
         n_layers, _, n_axes = shares.shape
         low, high = np.quantile(null, [0.025, 0.975], axis=0)
         columns = {

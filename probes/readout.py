@@ -6,14 +6,14 @@ for permuted labels, so that the null has every step of the fit in it, the choic
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from jaxtyping import Float
 
 from interp.ridge import PrincipalForm, fit_ridge
 from interp.spectra import Scaling, constant_columns
-from probes.halves import Halves, held_out_correlation, held_out_r2
+from probes.halves import Halves, held_out_r2
 from probes.nuisances import Removal
 
 AXES = ("ridge", "pc1")
@@ -39,7 +39,7 @@ class Labels:
 
 @dataclass(frozen=True)
 class Reading:
-    """One axis as judged: of every label R², correlation; of every target's true labels the predictions.
+    """One axis as judged: of every label R²; of true labels and control tasks the predictions.
 
     `axes` are the axes in scaled coordinates, one a target, of length one; `cosine` is |cos| with the first principal
     axis in those coordinates, of every label; `penalty` is the one chosen for each target relative to `scale` (ridge
@@ -47,11 +47,11 @@ class Reading:
     """
 
     r2: Float[np.ndarray, " label"]
-    correlation: Float[np.ndarray, " label"]
     cosine: Float[np.ndarray, " label"]
     predicted: Mapping[str, Float[np.ndarray, " judged"]]
     axes: Mapping[str, Float[np.ndarray, " feature"]]
-    penalty: Mapping[str, float]
+    controls: Float[np.ndarray, "judged control"]
+    penalty: Mapping[str, float] = field(default_factory=dict)
     scale: float = 0.0
 
 
@@ -142,14 +142,13 @@ def _judge(
     cosine = np.divide(np.abs(coefficients[0]), length, out=np.full(len(length), np.nan), where=length > 0)
     return Reading(
         held_out_r2(labels.judged, predicted),
-        held_out_correlation(labels.judged, predicted),
         cosine,
         {name: predicted[:, column] for name, column in labels.true.items()},
         {name: unit(coefficients[:, column] @ form.directions) for name, column in labels.true.items()},
-        {},
+        predicted[:, labels.columns["controls"]],
     )
 
 
 def _nothing(labels: Labels) -> Reading:
     undefined = np.full(labels.fitting.shape[1], np.nan)
-    return Reading(undefined, undefined, undefined, {}, {}, {})
+    return Reading(undefined, undefined, {}, {}, np.empty((len(labels.judged), 0)))

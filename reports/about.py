@@ -9,7 +9,7 @@ from interp.findings import Scalar
 from interp.record import RunRecord
 from interp.registry import load_entry
 from interp.spec import RunSpec
-from reports.numbers import short, with_unit
+from reports.formatting import short, with_unit
 
 MODEL_FIELDS: Mapping[str, str] = {
     "name": "name", "source": "loaded from", "revision": "revision", "fingerprint": "weight fingerprint",
@@ -76,11 +76,9 @@ def python(record: RunRecord) -> str | None:
         # A tunnel has no draw, which needs no saying.
         if value != getattr(plain, name) and not (name == "per_quintile" and spec.prompts is None):
             arguments[name] = value
-    lines = [f"    {name}={_source(value)},\n" for name, value in arguments.items() if value is not None or name in _MAY_BE_NONE]
+    shown = {name: value for name, value in arguments.items() if value is not None or name == "per_quintile"}
+    lines = [f"    {name}={_source(value)},\n" for name, value in shown.items()]
     return f"import interp\n\nrecord = interp.run(\n    {spec.model!r},\n{''.join(lines)})\n"
-
-
-_MAY_BE_NONE = frozenset({"per_quintile"})
 
 
 def _source(value: Any) -> str:
@@ -154,8 +152,8 @@ def bibtex(record: RunRecord) -> str:
     note = [f"Model {model_name(record)}", f"revision {record.model.get('revision') or 'not given'}"]
     note.append(f"weights {record.model.get('fingerprint') or 'unknown'}")
     note += [f"n = {', '.join(counts)}"] if counts else []
-    note += [f"intervals: {', '.join(intervals)}"] if intervals else []
-    note += [f"nulls: {', '.join(nulls)}"] if nulls else []
+    note += [f"intervals: {' / '.join(intervals)}"] if intervals else []
+    note += [f"nulls: {' / '.join(nulls)}"] if nulls else []
     note.append(f"specification {record.spec_hash}")
     entry = {
         "title": "{interp}: a calibrated instrument for the geometry of uncertainty inside language models",

@@ -4,7 +4,6 @@ The page is a pure function of the record: rendered twice it is the same to the 
 part of it.
 """
 
-import os
 from functools import cache
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from interp.errors import RecordError
 from interp.record import RunRecord
 from reports import about
-from reports.numbers import DASH, cell, short, with_unit
+from reports.formatting import DASH, cell, short, with_unit
 from reports.sections import headline, sections
 from reports.security import policy, script_json
 from reports.tabulate import N_ROWS
@@ -37,7 +36,7 @@ def render(record: RunRecord) -> Path:
     target = record.path / "report.html"
     draft = target.with_name(".report.html.writing")
     draft.write_text(html(record), encoding="utf-8", errors="replace", newline="\n")
-    os.replace(draft, target)
+    draft.replace(target)
     return target
 
 
@@ -82,10 +81,11 @@ def _plotly() -> str:
 
 def _style() -> str:
     """The style sheet behind the two colour schemes; a chosen theme outranks the system's."""
+    light, dark = f"{{ color-scheme: light; {LIGHT.css()} }}", f"{{ color-scheme: dark; {DARK.css()} }}"
     schemes = (
-        f":root {{ color-scheme: light; {LIGHT.css()} }}\n"
-        f"@media (prefers-color-scheme: dark) {{ :root:not([data-theme='light']) {{ color-scheme: dark; {DARK.css()} }} }}\n"
-        f":root[data-theme='dark'] {{ color-scheme: dark; {DARK.css()} }}\n"
+        f":root {light}\n"
+        f"@media (prefers-color-scheme: dark) {{ :root:not([data-theme='light']) {dark} }}\n"
+        f":root[data-theme='dark'] {dark}\n"
     )
     return schemes + _read("static/page.css")
 

@@ -87,9 +87,7 @@ def _section(record: RunRecord, name: str, findings: Findings, tables: Mapping[s
     )
 
 
-def _figures(
-    record: RunRecord, name: str, findings: Findings
-) -> tuple[str, tuple[Figure, ...], str | None]:
+def _figures(record: RunRecord, name: str, findings: Findings) -> tuple[str, tuple[Figure, ...], str | None]:
     """The probe's question and figures, and what stood in their way: a record outlives the probe it was made with."""
     question = ""
     try:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from interp.table import LABEL, Table
-from reports.numbers import cell
+from reports.formatting import cell
 from reports.security import script_json
 
 N_ROWS = 200

@@ -32,7 +32,8 @@ class Scheme:
 
     def css(self) -> str:
         """The colours as custom properties, `--paper: ...;`, without those of the figures."""
-        return " ".join(f"--{f.name}: {getattr(self, f.name)};" for f in fields(self) if f.name not in ("ring", "series"))
+        names = [f.name for f in fields(self) if f.name not in ("ring", "series")]
+        return " ".join(f"--{name}: {getattr(self, name)};" for name in names)
 
 
 LIGHT = Scheme(

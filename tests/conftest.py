@@ -1,12 +1,13 @@
 """Fixtures that several test files share. No test touches a network or the user's own cache of models."""
 
 import os
+import shutil
 
 # The hub library reads these when it is first imported, by whichever test comes first.
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -26,9 +27,10 @@ def stories() -> Path:
 @pytest.fixture(scope="session")
 def word_tokenizer():
     """A tokenizer of as many words as the tiny models embed: `w0 w1 w2 ...`, split at spaces."""
-    from tests.tiny_models import VOCAB
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
+
+    from tests.tiny_models import VOCAB
 
     words = {"<unk>": 0, **{f"w{i}": i for i in range(1, VOCAB)}}
     inner = Tokenizer(models.WordLevel(words, unk_token="<unk>"))
@@ -51,7 +53,7 @@ def tiny_folders(tmp_path_factory, word_tokenizer) -> Mapping[str, Path]:
 
 
 @pytest.fixture(scope="session")
-def hub_cache(tmp_path_factory) -> Path:
+def hub_cache(tmp_path_factory) -> Iterator[Path]:
     """A folder laid out as the hub's cache with two layers of Pythia-410M: real configuration, random weights."""
     from interp.quiet import quiet_libraries
     from tests.hub_cache import TOKENIZERS, build_hub_cache
@@ -61,7 +63,8 @@ def hub_cache(tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("hub")
     with quiet_libraries():
         build_hub_cache("pythia-410m", out, n_layers=2)
-    return out
+    yield out
+    shutil.rmtree(out)  # a quarter of a gigabyte, which pytest would keep for three more runs
 
 
 @pytest.fixture

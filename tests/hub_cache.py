@@ -1,7 +1,7 @@
-"""Builds a folder laid out as the hub's local cache: a public model's real configuration, random weights, its tokenizer.
+"""Builds a folder laid out as the hub's cache: a public model's real configuration, random weights, its tokenizer.
 
-    python tests/hub_cache.py pythia-410m --layers 24 --out DIR
-    HF_HUB_CACHE=DIR HF_HUB_OFFLINE=1 interp run --model pythia-410m
+python tests/hub_cache.py pythia-410m --layers 24 --out DIR
+HF_HUB_CACHE=DIR HF_HUB_OFFLINE=1 interp run --model pythia-410m
 """
 
 import argparse

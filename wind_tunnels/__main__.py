@@ -58,6 +58,10 @@ def train_command(
     work = out / ".partial" / hashlib.sha256(plan.encode()).hexdigest()[:16]
     on_step = None if quiet else _lines(target.name, recipe.n_steps)
     progress = train(chosen, network, recipe, folder=work, on_step=on_step)
+    n_stages = len(chosen.curriculum())
+    if recipe.curriculum == "success" and progress.stage + 1 < n_stages:
+        print(f"warning: the curriculum ended at stage {progress.stage + 1} of {n_stages}: the network has not seen "
+              "the task itself. Train longer, or raise gate_bits.", file=sys.stderr)  # fmt: skip
     limits = {name: float(value) for name, value in map(_setting, limit or [])}
     card = save(progress, chosen, network, recipe, folder=work, limits=limits)
     (work / STATE_NAME).unlink()

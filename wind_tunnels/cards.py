@@ -131,6 +131,7 @@ def in_words(card: TunnelCard, task: Task, evaluation: Evaluation) -> str:
         "",
         "```python",
         "from transformers import AutoModelForCausalLM",
+        "",
         "model = AutoModelForCausalLM.from_pretrained(folder)",
         "```",
         "",
@@ -151,8 +152,8 @@ def in_words(card: TunnelCard, task: Task, evaluation: Evaluation) -> str:
         "",
         f"Network: {card.arch}, {sizes}.",
         "",
-        f"Recipe: {recipe}, seed {card.seed}. It saw {n_seen:,} sequences in {card.core_seconds:.0f} core-seconds, one",
-        f"thread ({where}). A rebuild (`python -m wind_tunnels rebuild {card.name}`) has to come within a factor of",
+        f"Recipe: {recipe}, seed {card.seed}. It saw {n_seen:,} sequences in {card.core_seconds:.0f} core-seconds, one "
+        f"thread ({where}). A rebuild (`python -m wind_tunnels rebuild {card.name}`) has to come within a factor of "
         f"{1 + card.tolerance:g} of every figure that has a limit.",
         "",
     ]

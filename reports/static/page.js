@@ -153,7 +153,7 @@ addEventListener("afterprint", () => {
 
 // ---- tables ----------------------------------------------------------------------------------------------------
 
-// The same rule as reports/numbers.py: four digits, no trailing zeros, powers of ten beyond 0.0001 and a million.
+// The same rule as reports/formatting.py: four digits, no trailing zeros, powers of ten beyond 0.0001 and a million.
 function cellText(value) {
   if (value === null) return "–";
   if (typeof value === "boolean") return value ? "yes" : "no";

@@ -5,11 +5,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.hub_cache import public_config
 from transformers import AutoConfig, GPTNeoXConfig, LlamaConfig, MistralConfig, MixtralConfig, PreTrainedConfig
 
 from interp.aliases import ALIASES
 from interp.architecture import count_parameters
+from tests.hub_cache import public_config
 
 ROOT = Path(__file__).parent.parent.parent
 

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from tests.tiny_models import FAMILIES, fresh_model
 from transformers import AutoModelForCausalLM
 
 from interp.fingerprint import fingerprint
+from tests.tiny_models import FAMILIES, fresh_model
 
 
 def recomputed(tensors: dict[str, torch.Tensor]) -> str:

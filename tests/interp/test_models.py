@@ -5,20 +5,22 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from tests.hub_cache import TOKENIZERS, build_hub_cache, lay_out
-from tests.hub_server import GATED, serving
-from tests.tiny_models import FAMILIES, VOCAB, fresh_model, tiny_model
 from transformers import AutoModelForCausalLM
 
 from interp.errors import ModelError, UsageError
 from interp.models import active_window, load
+from interp.quiet import quiet_libraries
 from interp.tunnel import Figure, TunnelCard, write_card
+from tests.hub_cache import TOKENIZERS, build_hub_cache, lay_out
+from tests.hub_server import GATED, serving
+from tests.tiny_models import FAMILIES, VOCAB, fresh_model, tiny_model
 
 ROOT = Path(__file__).parent.parent.parent
 IDS = torch.tensor([[3, 14, 15, 92, 65, 35, 89, 79]])
@@ -385,15 +387,16 @@ def test_loading_says_nothing_and_leaves_the_library_as_talkative_as_before(tmp_
         ("mistral-7b", 1, {"n_heads": 32, "n_kv_heads": 8, "d_head": 128, "n_rotary": 128, "window": 4096}),
     ],
 )
-def test_real_configurations_load_from_the_cache_and_pass_the_self_check(
-    tmp_path, use_cache, alias, n_layers, facts
-):
+def test_real_configurations_load_from_the_cache_and_pass_the_self_check(use_cache, alias, n_layers, facts):
     if not TOKENIZERS.exists():
         pytest.skip("the real tokenizers are not on this machine")
-    build_hub_cache(alias, tmp_path, n_layers)
-    use_cache(tmp_path)
-    model = load(alias)
+    with tempfile.TemporaryDirectory() as cache, quiet_libraries():
+        build_hub_cache(alias, Path(cache), n_layers)
+        use_cache(Path(cache))
+        model = load(alias)
     assert replace(model.info, **facts) == model.info
     assert (model.info.n_layers, model.info.name) == (n_layers, alias)
     assert all(c.passed for c in model.checks)
-    assert model.tokenizer.decode(model.tokenizer("Hello there")["input_ids"], skip_special_tokens=True) == "Hello there"
+    assert (
+        model.tokenizer.decode(model.tokenizer("Hello there")["input_ids"], skip_special_tokens=True) == "Hello there"
+    )

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy import stats
 from skdim.id import TwoNN
 from sklearn.manifold import Isomap
 
@@ -67,14 +68,30 @@ def test_a_bent_sheet_lies_below_the_null_of_the_dimension() -> None:
     assert found.value < 2 < found.null_draws.min()
 
 
-def test_jackknife_of_the_dimension_equals_leaving_rows_out() -> None:
-    from interp.dimension import _surviving
+@pytest.mark.parametrize("d", [2, 10, 1024])
+def test_intervals_of_the_dimension_cover_its_expected_value(d: int) -> None:
+    values, bounds = [], []
+    for seed in range(150):
+        rng = np.random.default_rng(seed)
+        found = intrinsic_dimension(rng.standard_normal((75, d)), np.arange(75), 0, rng)
+        if found.interval is not None:  # with few groups of neighbours there is none
+            values.append(found.value)
+            bounds.append(found.interval)
+    expected, (low, high) = np.exp(np.log(values).mean()), np.array(bounds).T
+    assert len(values) > 120
+    covered = int(((low <= expected) & (expected <= high)).sum())
+    assert covered >= stats.binom.ppf(0.0005, len(values), 0.93)
+    assert np.log(high / low).mean() / 2 < 3 * np.log(values).std()  # and they are not idly wide
 
-    rows = np.random.default_rng(5).standard_normal((30, 3))
-    near, left_out = nearest(distances(rows), 6), np.array([3, 11, 12, 20])
-    kept = np.delete(rows, left_out, axis=0)
-    expected = two_nn(nearest(distances(kept), 2).distance)
-    assert two_nn(_surviving(near, left_out)) == pytest.approx(expected, rel=1e-12)
+
+def test_rows_of_one_sequence_are_left_out_of_the_dimension_together() -> None:
+    rows = np.random.default_rng(5).standard_normal((120, 4))
+    units = np.repeat(np.arange(20), 6)
+    found = intrinsic_dimension(rows, units, 0, np.random.default_rng(0))
+    near = nearest(distances(rows), 2).distance
+    replicates = np.log([two_nn(near[units != unit]) for unit in range(20)])
+    half = stats.t.ppf(0.975, 19) * np.sqrt(19 / 20 * np.square(replicates - replicates.mean()).sum())
+    np.testing.assert_allclose(found.interval, found.value * np.exp([-half, half]))
 
 
 def test_too_few_distinct_points_have_no_dimension_and_say_why() -> None:

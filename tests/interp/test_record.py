@@ -24,7 +24,7 @@ def small_record() -> RunRecord:
         },
         tables={"by_layer": Table({"layer": np.arange(3), "name": np.array(["a", "b", "ü"])},
                                   {"layer": "index", "name": "label"}, "three")},
-        arrays={"axis": np.arange(6.0).reshape(2, 3)},
+        arrays={"axis": np.arange(6.0).reshape(2, 3), "layer": np.array(2)},
         notes=("a note",),
         headline=("share",),
     )  # fmt: skip
@@ -44,7 +44,8 @@ def test_a_record_reads_back_as_it_was_written(tmp_path):
     assert theirs.headline == ("share",) and theirs.notes == ("a note",)
     assert theirs.to_frame("by_layer").equals(ours.to_frame("by_layer"))
     assert theirs.tables["by_layer"].units == {"layer": "index", "name": "label"}
-    np.testing.assert_array_equal(theirs.arrays["axis"], ours.arrays["axis"])
+    for name in ("axis", "layer"):
+        np.testing.assert_array_equal(theirs.arrays[name], ours.arrays[name], strict=True)
     assert read.spec == {"model": "m"} and read.parameters == {"manifold": {"layer": -1}}
 
 

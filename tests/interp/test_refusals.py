@@ -1,4 +1,4 @@
-"""Every way in which a model cannot be had, read or trusted: the message says what to do, and comes before the weights."""
+"""Every way in which a model cannot be had, read or trusted: what is said, and that it is said before the weights."""
 
 import json
 import shutil
@@ -8,14 +8,14 @@ import psutil
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from tests.hub_server import BAD_TOKEN, BUSY, GATED, NO_REVISION, NOT_FOUND, serving
-from tests.tiny_models import fresh_model, tiny_config, tiny_model
 from transformers import AutoConfig
 
 from interp.architecture import count_parameters
 from interp.errors import ModelError, UsageError
 from interp.models import load
 from interp.placement import DTYPES, available_bytes, choose_placement, precision_hazard
+from tests.hub_server import BAD_TOKEN, BUSY, GATED, NO_REVISION, NOT_FOUND, serving
+from tests.tiny_models import fresh_model, tiny_config, tiny_model
 
 IDS = torch.tensor([[3, 14, 15, 92, 65]])
 
@@ -45,8 +45,7 @@ def refusal(name, error=ModelError, **keywords) -> str:
 
 def test_unknown_alias_names_the_nearest():
     assert refusal("pythia-410", UsageError).startswith(
-        "model 'pythia-410': there is no model of this name\n"
-        "  Did you mean pythia-410m or pythia-160m or pythia-1b? "
+        "model 'pythia-410': there is no model of this name\n  Did you mean pythia-410m or pythia-160m or pythia-1b? "
     )
 
 

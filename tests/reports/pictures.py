@@ -50,23 +50,40 @@ def _cloud(points: Table, layers: Table) -> Figure:
     def trace(layer: int) -> go.Scatter:
         here = points.where(points["layer"] == layer)
         return go.Scatter(
-            x=here["pc1"], y=here["pc2"], mode="markers", name="prompts", customdata=here["text"],
+            x=here["pc1"],
+            y=here["pc2"],
+            mode="markers",
+            name="prompts",
+            customdata=here["text"],
             hovertemplate="%{customdata}<br><b>%{marker.color:.2f} bits</b><extra></extra>",
-            marker={"color": here["entropy_bits"], "size": 9, "colorbar": {"title": {"text": "entropy, bits"}}, "showscale": True},
-        )  # fmt: skip
+            marker={
+                "color": here["entropy_bits"],
+                "size": 9,
+                "colorbar": {"title": {"text": "entropy, bits"}},
+                "showscale": True,
+            },
+        )
 
     rng = np.random.default_rng(3)
     null = go.Scatter(
-        x=rng.normal(size=75), y=rng.normal(size=75), mode="markers", name="null", hoverinfo="skip",
+        x=rng.normal(size=75),
+        y=rng.normal(size=75),
+        mode="markers",
+        name="null",
+        hoverinfo="skip",
         marker={"color": "rgba(128,128,128,0.35)", "size": 6},
-    )  # fmt: skip
+    )
     n = len(layers["layer"])
-    figure = go.Figure([null, trace(n - 1)], frames=[go.Frame(name=str(i), data=[trace(i)], traces=[1]) for i in range(n)])
+    figure = go.Figure(
+        [null, trace(n - 1)], frames=[go.Frame(name=str(i), data=[trace(i)], traces=[1]) for i in range(n)]
+    )
     at_once = {"mode": "immediate", "frame": {"duration": 0, "redraw": False}, "transition": {"duration": 0}}
     steps = [{"label": str(i), "method": "animate", "args": [[str(i)], at_once]} for i in range(n)]
     figure.update_layout(
-        xaxis_title="PC1", yaxis_title="PC2", sliders=[{"active": n - 1, "currentvalue": {"prefix": "layer "}, "steps": steps}]
-    )  # fmt: skip
+        xaxis_title="PC1",
+        yaxis_title="PC2",
+        sliders=[{"active": n - 1, "currentvalue": {"prefix": "layer "}, "steps": steps}],
+    )
     reading = "Each point is a prompt; colour is the entropy of its next token. Grey is a Gaussian of the same size."
     return Figure("map", "Value manifold, layer by layer", reading, figure, "points")
 
@@ -77,11 +94,15 @@ def _profile(layers: Table) -> Figure:
     x = layers["layer"]
     both = np.concatenate([x, x[::-1]])
     band = np.concatenate([layers["share_high"], layers["share_low"][::-1]])
-    figure = go.Figure([
-        go.Scatter(x=both, y=band, fill="toself", mode="none", fillcolor="rgba(0,114,178,0.2)", name="95 % interval"),
-        go.Scatter(x=x, y=layers["share"], mode="lines+markers", name="PC1+PC2"),
-        go.Scatter(x=x, y=layers["null"], mode="lines", line={"dash": "dot", "color": "#888888"}, name="null"),
-    ])  # fmt: skip
+    figure = go.Figure(
+        [
+            go.Scatter(
+                x=both, y=band, fill="toself", mode="none", fillcolor="rgba(0,114,178,0.2)", name="95 % interval"
+            ),
+            go.Scatter(x=x, y=layers["share"], mode="lines+markers", name="PC1+PC2"),
+            go.Scatter(x=x, y=layers["null"], mode="lines", line={"dash": "dot", "color": "#888888"}, name="null"),
+        ]
+    )
     figure.update_layout(xaxis_title="layer", yaxis_title="share of variance")
     return Figure("depth", "Share by depth", "Above the dotted line is more than a Gaussian gives.", figure, "by_layer")
 
@@ -114,94 +135,178 @@ def made_findings(n_points: int = N_POINTS, texts: tuple[str, ...] = ()) -> Find
     layer = np.repeat(np.arange(N_LAYERS), n_points)
     text = [texts[i] if i < len(texts) else f"the prompt that has number {i} ends here" for i in range(n_points)]
     points = {
-        "layer": layer, "prompt": np.tile(np.arange(n_points), N_LAYERS),
+        "layer": layer,
+        "prompt": np.tile(np.arange(n_points), N_LAYERS),
         "pc1": bent * (layer + 1) + rng.normal(scale=0.4, size=len(layer)),
         "pc2": bent**2 * (layer + 1) - 1 + rng.normal(scale=0.4, size=len(layer)),
         "entropy_bits": np.tile(entropy, N_LAYERS),
         "domain": np.tile(np.array([DOMAINS[i % 6] for i in range(n_points)]), N_LAYERS),
         "text": np.tile(np.array(text, dtype=object), N_LAYERS),
-    }  # fmt: skip
-    units = {"layer": "layer", "prompt": "index", "pc1": "activation", "pc2": "activation", "entropy_bits": "bits",
-             "domain": "label", "text": "label"}  # fmt: skip
+    }
+    units = {
+        "layer": "layer",
+        "prompt": "index",
+        "pc1": "activation",
+        "pc2": "activation",
+        "entropy_bits": "bits",
+        "domain": "label",
+        "text": "label",
+    }
     share = np.array([0.12, 0.2, 0.31, 0.38, 0.4, 0.47])
     by_layer = {
-        "layer": np.arange(N_LAYERS), "share": share, "share_low": share - 0.04, "share_high": share + 0.05,
-        "null": np.full(N_LAYERS, 0.042), "p": np.array([0.4, 0.02, 0.00004, np.nan, 0.001, 0.001]),
-    }  # fmt: skip
+        "layer": np.arange(N_LAYERS),
+        "share": share,
+        "share_low": share - 0.04,
+        "share_high": share + 0.05,
+        "null": np.full(N_LAYERS, 0.042),
+        "p": np.array([0.4, 0.02, 0.00004, np.nan, 0.001, 0.001]),
+    }
     return Findings(
         probe="pictures",
         scalars=_scalars(),
         tables={
             "points": Table(points, units, "Coordinates of the prompts on the first principal axes."),
             "by_layer": Table(by_layer, dict.fromkeys(by_layer, "1") | {"layer": "layer"}),
-            "loose": Table({"key": np.array(["a", "b"]), "kept": np.array([True, False])}, {"key": "label", "kept": "label"}),
+            "loose": Table(
+                {"key": np.array(["a", "b"]), "kept": np.array([True, False])}, {"key": "label", "kept": "label"}
+            ),
         },
         notes=("The sign of an axis is arbitrary.",),
         headline=("share", "dimension", "correlation", "collapse"),
-    )  # fmt: skip
+    )
 
 
 def _scalars() -> dict[str, Scalar]:
     jackknife = "jackknife over prompts, logit scale"
     return {
         "share": Scalar(
-            0.4712, "1", (0.43, 0.52), jackknife, null=Null("Gaussian, own variances", 0.042, (0.0404, 0.0441)), n=75,
-            n_distinct_rows=75, meaning="Share of the values' variance that lies in their first two directions.",
+            0.4712,
+            "1",
+            (0.43, 0.52),
+            jackknife,
+            null=Null("Gaussian, own variances", 0.042, (0.0404, 0.0441)),
+            n=75,
+            n_distinct_rows=75,
+            meaning="Share of the values' variance that lies in their first two directions.",
         ),
         "dimension": Scalar(
-            6.82, "dimensions", (5.9, 7.8), "jackknife over prompts, log scale",
-            null=Null("Gaussian, own variances", 69.1, (68.2, 70.3)), n=75,
+            6.82,
+            "dimensions",
+            (5.9, 7.8),
+            "jackknife over prompts, log scale",
+            null=Null("Gaussian, own variances", 69.1, (68.2, 70.3)),
+            n=75,
             meaning="How many directions the values use (participation ratio).",
         ),
         "correlation": Scalar(
-            0.81, "1", (0.71, 0.88), "bootstrap over prompts within strata",
-            null=Null("entropies permuted", 0.09, (0.0, 0.31)), p=0.002, p_over="layers", n=75,
+            0.81,
+            "1",
+            (0.71, 0.88),
+            "bootstrap over prompts within strata",
+            null=Null("entropies permuted", 0.09, (0.0, 0.31)),
+            p=0.002,
+            p_over="layers",
+            n=75,
             meaning="How well the first axis orders the prompts by the entropy of their next token.",
         ),
         "collapse": Scalar(
-            0.06, "1", interval_reason="too few prompts of one domain", null_reason="too few prompts of one domain",
-            p=0.21, n=12, n_distinct_rows=9, underpowered=True, meaning="Extra share when prompts come from one domain.",
+            0.06,
+            "1",
+            interval_reason="too few prompts of one domain",
+            null_reason="too few prompts of one domain",
+            p=0.21,
+            n=12,
+            n_distinct_rows=9,
+            underpowered=True,
+            meaning="Extra share when prompts come from one domain.",
         ),
         "lost": Scalar(float("nan"), "bits", interval_reason="no rows", null_reason="no rows"),
         "plain": Scalar(
             1.9, "bits", (1.5, 2.3), jackknife, null=Null("uniform", 6.2, (6.2, 6.2)), p=0.04, meaning="Sink entropy."
         ),
-    }  # fmt: skip
+    }
 
 
 def made_record(findings: Findings | None = None, **changes: Any) -> RunRecord:
     """A finished run of the probe `pictures`."""
     parameters = {"pictures": {"kind": "flat"}}
     checks = (
-        {"name": "eager", "meaning": "logits under the seam equal eager attention", "passed": True, "value": 3.1e-7, "bound": 1e-4},
-        {"name": "restored", "meaning": "leaving restores the model bit for bit", "passed": True, "value": 0.0, "bound": 0.0},
-    )  # fmt: skip
+        {
+            "name": "eager",
+            "meaning": "logits under the seam equal eager attention",
+            "passed": True,
+            "value": 3.1e-7,
+            "bound": 1e-4,
+        },
+        {
+            "name": "restored",
+            "meaning": "leaving restores the model bit for bit",
+            "passed": True,
+            "value": 0.0,
+            "bound": 0.0,
+        },
+    )
     record = RunRecord(
         status="done",
         created="2026-03-04T05:06:07+00:00",
         spec={
-            "model": "pythia-410m", "probes": parameters, "prompts": "mixed", "revision": None, "dtype": None, "n_pool": 400,
-            "per_quintile": 15, "window": None, "seed": 7, "text_column": "text",
+            "model": "pythia-410m",
+            "probes": parameters,
+            "prompts": "mixed",
+            "revision": None,
+            "dtype": None,
+            "n_pool": 400,
+            "per_quintile": 15,
+            "window": None,
+            "seed": 7,
+            "text_column": "text",
             "command": "interp run --model pythia-410m --probe pictures --prompts mixed --n-pool 400 --seed 7",
         },
         spec_hash="0123456789abcdef",
         model={
-            "name": "pythia-410m", "source": "EleutherAI/pythia-410m", "family": "gpt_neox", "n_layers": 24, "n_heads": 16,
-            "n_kv_heads": 16, "d_head": 64, "d_model": 1024, "vocab_size": 50304, "n_parameters": 405_334_016,
-            "dtype": "float32", "device": "cpu", "attention_kernel": "sdpa", "revision": "main",
-            "fingerprint": "9fb1c1f4a2d04c7e", "n_rotary": 16, "window": None, "parallel_blocks": True, "max_positions": 2048,
+            "name": "pythia-410m",
+            "source": "EleutherAI/pythia-410m",
+            "family": "gpt_neox",
+            "n_layers": 24,
+            "n_heads": 16,
+            "n_kv_heads": 16,
+            "d_head": 64,
+            "d_model": 1024,
+            "vocab_size": 50304,
+            "n_parameters": 405_334_016,
+            "dtype": "float32",
+            "device": "cpu",
+            "attention_kernel": "sdpa",
+            "revision": "main",
+            "fingerprint": "9fb1c1f4a2d04c7e",
+            "n_rotary": 16,
+            "window": None,
+            "parallel_blocks": True,
+            "max_positions": 2048,
         },
         prompts={
-            "name": "mixed", "source": "six domains of our own writing", "unit": "prompt", "n": 400, "hash": "ab" * 32,
-            "draw": {"per_quintile": 15, "n_drawn": 75, "note": ""}, "seed": None, "window": 64, "n_truncated": 3,
+            "name": "mixed",
+            "source": "six domains of our own writing",
+            "unit": "prompt",
+            "n": 400,
+            "hash": "ab" * 32,
+            "draw": {"per_quintile": 15, "n_drawn": 75, "note": ""},
+            "seed": None,
+            "window": 64,
+            "n_truncated": 3,
         },
         environment={
-            "python": "3.11.2", "platform": "Linux x86_64", "packages": {"interp": "0.1.0", "torch": "2.13.0"}, "threads": 2,
-            "gpus": [], "code": {"revision": "0123456789abcdef0123", "dirty": True}, "byte_order": "little",
+            "python": "3.11.2",
+            "platform": "Linux x86_64",
+            "packages": {"interp": "0.1.0", "torch": "2.13.0"},
+            "threads": 2,
+            "gpus": [],
+            "code": {"revision": "0123456789abcdef0123", "dirty": True},
+            "byte_order": "little",
         },
         selfcheck=checks,
         timings={"load": 3.2, "capture": 41.0, "probe pictures": 2.31},
         findings={"pictures": findings or made_findings()},
         parameters=parameters,
-    )  # fmt: skip
+    )
     return replace(record, **changes)

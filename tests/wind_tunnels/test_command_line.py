@@ -70,6 +70,13 @@ def test_train_never_writes_over_a_checkpoint(tmp_path):
     assert "there is something already" in str(refusal.value)
 
 
+@pytest.mark.parametrize(("gate", "is_told"), [("1e-9", True), ("99.0", False)])
+def test_train_tells_when_the_curriculum_did_not_end(gate, is_told, tmp_path):
+    sizes = ["--set", "V=4", "--set", "n_steps=15", "--set", f"gate_bits={gate}"]
+    result = call("train", "bijection", *TINY, *sizes, "--out", str(tmp_path), "-q")
+    assert ("the curriculum ended at stage 1 of 2" in result.stderr) == is_told
+
+
 def test_eval_measures_a_checkpoint(tmp_path):
     call("train", "bijection", *TINY, "--out", str(tmp_path))
     result = call("eval", str(tmp_path / "bijection-gpt-neox"), "--n", "50")

@@ -1,0 +1,118 @@
+"""The figures of the value axis, from its findings alone."""
+
+import numpy as np
+
+from interp.findings import Findings
+from interp.probe import Figure
+from interp.table import Table
+from probes.drawing import NULL, PALETTE, VALUE, add_band, add_profile, blank
+
+_SITE_WORDS = {"v": "values", "z": "head outputs", "resid": "residual stream"}
+_DEPTH = "layer (residual stream: depth)"
+
+
+def axis_figures(findings: Findings) -> tuple[Figure, ...]:
+    """Predicted against measured; R² by depth at all sites, and by axis at the primary one; what the axis is."""
+    by_layer, axes = findings.tables["by_layer"], findings.tables["axes"]
+    primary = str(by_layer["site"][0])
+    mine = axes.where(axes["site"] == primary)
+    return (
+        _held_out(findings.tables["held_out"]),
+        _by_site(by_layer),
+        _by_axis(by_layer.where(by_layer["site"] == primary), primary),
+        _control(by_layer, axes, primary),
+        _profile(
+            mine, "cosine", "Is the loudest direction the one that tells?", f"|cos| of PC1 and ridge ({primary})",
+            "Above the grey band, the first principal axis points along the readout of entropy more than along "
+            "readouts of exchanged entropies.",
+        ),
+        _profile(
+            mine, "stability", "Would other prompts give the same axis?", f"|cos| between disjoint halves ({primary})",
+            "Near 1 the ridge axis hardly depends on which prompts it is fitted on; in the grey band it is no more "
+            "stable than random directions of the same covariance.",
+        ),
+    )  # fmt: skip
+
+
+def _held_out(table: Table) -> Figure:
+    plot = blank("predicted entropy (bits)", "entropy (bits)")
+    groups = table["domain"] if "domain" in table else np.full(table.n_rows, "prompts")
+    for i, group in enumerate(dict.fromkeys(groups.tolist())):
+        mine = table.where(groups == group)
+        plot.add_scatter(
+            x=mine["predicted_bits"], y=mine["next_entropy_bits"], mode="markers", name=str(group),
+            marker={"color": PALETTE[i % len(PALETTE)], "size": 6, "opacity": 0.6},
+        )  # fmt: skip
+    ends = [float(table["next_entropy_bits"].min()), float(table["next_entropy_bits"].max())]
+    plot.add_scatter(x=ends, y=ends, mode="lines", name="exact", line={"color": NULL, "dash": "dash"})
+    reading = (
+        "Each point is a prompt that the axis was not fitted on, at the primary layer; on the dashed line the "
+        "prediction is exact, and a vertical cloud predicts nothing."
+    )
+    return Figure("held_out", "Entropy told by one direction", reading, plot, "held_out")
+
+
+def _by_site(table: Table) -> Figure:
+    plot = blank(_DEPTH, "held-out R² (fraction)")
+    chosen = table.where((table["axis"] == "ridge") & (table["target"] == "next_entropy_bits"))
+    for i, site in enumerate(dict.fromkeys(chosen["site"].tolist())):
+        for nuisances, dash in (("kept", "solid"), ("removed", "dot")):
+            mine = chosen.where((chosen["site"] == site) & (chosen["nuisances"] == nuisances))
+            if mine.n_rows == 0:
+                continue
+            if nuisances == "kept":
+                add_band(plot, mine["layer"], (mine["r2_null_low"], mine["r2_null_high"]), NULL)
+                add_band(plot, mine["layer"], (mine["r2_low"], mine["r2_high"]), PALETTE[i])
+            words = _SITE_WORDS[site] + (", nuisances removed" if nuisances == "removed" else "")
+            plot.add_scatter(
+                x=mine["layer"], y=mine["r2"], name=words, mode="lines+markers",
+                line={"color": PALETTE[i], "dash": dash},
+            )  # fmt: skip
+    reading = (
+        "Share of the entropy's variance that ridge predicts in prompts it was not fitted on, with 95 % bands; dotted, "
+        "with position, length, last token and domain regressed out; grey, refits on exchanged entropies."
+    )
+    return Figure("r2_by_site", "Where the entropy can be read", reading, plot, "by_layer")
+
+
+def _by_axis(table: Table, site: str) -> Figure:
+    plot = blank(_DEPTH, f"held-out correlation ({_SITE_WORDS[site]})")
+    chosen = table.where((table["target"] == "next_entropy_bits") & (table["nuisances"] == "kept"))
+    for i, (axis, words) in enumerate((("ridge", "ridge"), ("pc1", "PC1"))):
+        mine = chosen.where(chosen["axis"] == axis)
+        add_band(plot, mine["layer"], (mine["correlation_null_low"], mine["correlation_null_high"]), NULL)
+        add_band(plot, mine["layer"], (mine["correlation_low"], mine["correlation_high"]), PALETTE[i])
+        plot.add_scatter(
+            x=mine["layer"], y=mine["correlation"], name=words, mode="lines+markers", line={"color": PALETTE[i]}
+        )
+    reading = (
+        "Correlation of the entropy of unseen prompts with a trained readout and with the first principal axis; the "
+        "distance between the two is what calling PC1 the entropy axis leaves out. Grey: refits on exchanged entropies."
+    )
+    return Figure("pc1_against_ridge", "PC1 against a trained readout", reading, plot, "by_layer")
+
+
+def _control(by_layer: Table, axes: Table, site: str) -> Figure:
+    plot = blank(_DEPTH, f"held-out R² (fraction, {_SITE_WORDS[site]})")
+    task = by_layer.where(
+        (by_layer["site"] == site) & (by_layer["axis"] == "ridge") & (by_layer["nuisances"] == "kept")
+        & (by_layer["target"] == "next_entropy_bits")
+    )  # fmt: skip
+    control = axes.where(axes["site"] == site)
+    add_band(plot, task["layer"], (task["r2_low"], task["r2_high"]), VALUE)
+    plot.add_scatter(x=task["layer"], y=task["r2"], name="entropy", mode="lines+markers", line={"color": VALUE})
+    plot.add_scatter(
+        x=control["layer"], y=control["control_r2"], name="random labels of token types", mode="lines+markers",
+        line={"color": NULL, "dash": "dash"},
+    )  # fmt: skip
+    reading = (
+        "The same readout trained on random labels of token types: where the grey line comes near the blue one, "
+        "telling tokens apart is all that is needed."
+    )
+    return Figure("selectivity", "Uncertainty, or the token?", reading, plot, "axes")
+
+
+def _profile(table: Table, column: str, title: str, axis: str, reading: str) -> Figure:
+    plot = blank(_DEPTH, axis)
+    add_profile(plot, table, "layer", column)
+    return Figure(column, title, reading, plot, "axes")

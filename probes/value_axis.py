@@ -1,0 +1,296 @@
+"""The entropy axis: is there a direction that tells how uncertain the model is, and is it the loudest one?
+
+At every layer of every site (values, head outputs, residual stream) two axes are fitted on a random half of the whole
+pool and judged on the prompts of the other half: the first principal axis, which Paper III calls the entropy axis,
+and ridge, which is trained to tell the entropy. Each twice, as it is and with position, length, last token and domain
+regressed out. Beside them: control tasks (random labels of token types), and how well disjoint halves agree.
+Formulas, nulls and failure modes are in probes/README.md.
+
+The axes are saved for interventions, from the fitting half alone. Where columns were divided by σ, a direction w of
+the scaled space is two vectors of the raw one: `<site>.<axis>.axis` is w/σ, the covector that reads the coordinate,
+and `<site>.<axis>.displacement` is σ∘w, the way activations move when the coordinate does. Both have length one and
+are the same vector where columns were only centred.
+
+Source: Paper III (arXiv 2512.23752), sections 4.5 and 6; Hewitt and Liang 2019 (arXiv 1909.03368) for selectivity.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from interp.capture import Capture
+from interp.errors import UsageError
+from interp.findings import Findings, Scalar
+from interp.need import Need
+from interp.probe import Figure, Probe
+from interp.spectra import Scaling
+from probes.axis_scalars import MEANINGS, Counted, Judgement, nuisance_scalar, selectivity, stability_scalar, undefined
+from probes.axis_stability import RandomPairs, covariance_spectrum, ridge_split_cosines
+from probes.axis_tables import AxisRow, JudgedRow, axes_table, by_layer_table, held_out_table
+from probes.cloud import Cloud
+from probes.geometry import FEW_DISTINCT_ROWS, count_distinct
+from probes.halves import Halves, halve, label_by_type, split_rows
+from probes.nuisances import Removal, all_nuisances, mean_alone
+from probes.readout import AXES, Labels, Reading, Scale, make_labels, read
+
+SITES = ("v", "z", "resid")
+TARGETS = ("next_entropy_bits", "bayes_entropy_bits")
+MIN_PROMPTS = 200
+"""Prompts below which an axis that is fitted and then judged is called underpowered."""
+
+N_CONTROLS = 20
+
+
+@dataclass(frozen=True)
+class Place:
+    """One layer of one site (for the residual stream, one depth)."""
+
+    site: str
+    layer: int
+    points: np.ndarray
+    scale: Scale
+    n_distinct_rows: int
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all places share: rows, halves, and for nuisances kept and removed the regression and the labels."""
+
+    pool: Cloud
+    halves: Halves
+    removals: Mapping[str, Removal]
+    labels: Mapping[str, Labels]
+    counted: Counted
+
+
+@dataclass(frozen=True)
+class ValueAxis(Probe):
+    """The direction of uncertainty by PC1 and by ridge, fitted and judged on different prompts.
+
+    `sites`: comma-separated, of v, z and resid; the first is primary. `layer`: the primary one. `scaling`: columns
+    centred, or also divided by their deviation. `n_permutations` refits on exchanged entropies, `n_bootstrap`
+    resamples of judged prompts, `n_splits` into halves for the stability, `n_null` draws of random directions.
+    """
+
+    sites: str = "v,z,resid"
+    layer: int = -1
+    scaling: Scaling = "centred"
+    n_permutations: int = 200
+    n_bootstrap: int = 500
+    n_splits: int = 10
+    n_null: int = 100
+    seed: int = 0
+
+    name: ClassVar[str] = "value_axis"
+    question: ClassVar[str] = "Is there a direction that tells how uncertain the model is, and is it the loudest one?"
+
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        return tuple(Need(site) for site in self._sites())
+
+    def analyse(self, base: Capture, under: Mapping[str, Capture]) -> Findings:
+        self._check_sizes()
+        clouds = {need.site: Cloud.of(base, need) for need in self.needs}
+        pool = next(iter(clouds.values()))
+        primary = pool.layer_index(self.layer)
+        halves = halve(pool, self.n_permutations, self.n_bootstrap, np.random.default_rng(self.seed))
+        places = [place for site, cloud in clouds.items() for place in _places(site, cloud, halves, self.scaling)]
+        setting = self._setting(pool, halves, places)
+        judgements = _judge(places, setting)
+        judged = {key: (j.r2(halves, setting.counted), j.correlation(halves, setting.counted))
+                  for key, j in judgements.items()}  # fmt: skip
+        axis_rows = self._axis_rows(places, judgements, setting)
+        nuisance = nuisance_scalar(
+            pool.entropy_bits, TARGETS[0], all_nuisances(pool.rows, halves.fitting), halves, setting.counted
+        )
+        scalars = _scalars(places, primary, judged, axis_rows) | {"nuisance_r2": nuisance}
+        headline = ["r2", "r2_beyond_nuisances", "pc1_r2", "axis_cosine", "selectivity", "stability"]
+        return Findings(
+            probe=self.name,
+            scalars=scalars,
+            tables={
+                "by_layer": by_layer_table(places, _judged_rows(judged)),
+                "axes": axes_table(places, axis_rows),
+                "held_out": held_out_table(pool, halves, judgements["kept", "ridge", TARGETS[0]], primary),
+            },
+            arrays=_arrays(places, judgements) | {"primary_layer": np.array(primary)},
+            notes=self._notes(pool, setting, primary),
+            headline=tuple(name for name in headline if name in scalars),
+        )
+
+    def figures(self, findings: Findings) -> tuple[Figure, ...]:
+        from probes.axis_figures import axis_figures
+
+        return axis_figures(findings)
+
+    def _sites(self) -> tuple[str, ...]:
+        chosen = tuple(dict.fromkeys(part.strip() for part in self.sites.split(",")))
+        unknown = [site for site in chosen if site not in SITES]
+        if unknown:
+            raise UsageError(
+                asked=f"value_axis.sites = {self.sites!r}",
+                found=f"{', '.join(map(repr, unknown))} is not a place where this axis is sought",
+                fix=f"Choose among {', '.join(SITES)}, separated by commas.",
+            )
+        return chosen
+
+    def _setting(self, pool: Cloud, halves: Halves, places: Sequence[Place]) -> Setting:
+        targets = {name: np.asarray(pool.rows[name], np.float64) for name in TARGETS if name in pool.rows}
+        rng = np.random.default_rng([self.seed, 1])
+        controls = label_by_type(pool.rows["token"], pool.entropy_bits, N_CONTROLS, rng)
+        removals = {"kept": mean_alone(pool.rows.n_rows, halves.fitting)}
+        nuisances = all_nuisances(pool.rows, halves.fitting)
+        if nuisances.names and nuisances.leaves_something:
+            removals["removed"] = nuisances
+        is_small = pool.n_units < MIN_PROMPTS
+        few = [is_small or place.n_distinct_rows < FEW_DISTINCT_ROWS for place in places]
+        counted = Counted(len(np.unique(pool.units[halves.judged])), pool.unit, is_small, few)
+        labels = {
+            name: make_labels(targets, controls if name == "kept" else controls[:, :0], halves, removal)
+            for name, removal in removals.items()
+        }
+        return Setting(pool, halves, removals, labels, counted)
+
+    def _axis_rows(
+        self, places: Sequence[Place], judgements: Mapping[tuple[str, str, str], Judgement], setting: Setting
+    ) -> list[AxisRow]:
+        """Cosine with PC1, selectivity and stability of the ridge axis at every place."""
+        ridge = judgements["kept", "ridge", TARGETS[0]]
+        cosines = ridge.cosine(setting.counted)
+        selective, controls = selectivity(ridge, setting.halves, setting.counted)
+        pairs = RandomPairs(self.n_null, self.n_splits, self.seed)
+        rng = np.random.default_rng([self.seed, 2])
+        splits = [split_rows(setting.pool.units, rng) for _ in range(self.n_splits)]
+        rows = []
+        for i, (place, reading) in enumerate(zip(places, ridge.readings, strict=True)):
+            stable, found = self._stability(place, reading, setting, splits, pairs, setting.counted.underpowered[i])
+            penalty = reading.penalty.get(TARGETS[0], float("nan"))
+            rows.append(AxisRow(cosines[i], selective[i], float(controls[i]), stable, found, penalty))
+        return rows
+
+    def _stability(
+        self, place: Place, reading: Reading, setting: Setting, splits: list[tuple[np.ndarray, np.ndarray]],
+        pairs: RandomPairs, is_underpowered: bool,
+    ) -> tuple[Scalar, np.ndarray]:  # fmt: skip
+        """At the penalty that the fitting half chose, halves being of its size."""
+        entropy = setting.pool.entropy_bits
+        if not reading.penalty or np.ptp(entropy) == 0:
+            reason = "the entropy does not vary" if reading.penalty else "nothing varies in these activations"
+            return undefined("1", reason, MEANINGS["stability"], setting.counted), np.full(len(splits), np.nan)
+        points = place.scale.apply(place.points)
+        cosines = ridge_split_cosines(points, entropy, reading.penalty[TARGETS[0]] * reading.scale, splits)
+        draws = pairs.mean_abs_cosine(covariance_spectrum(points[setting.halves.fitting]))
+        return stability_scalar(cosines, draws, setting.counted, is_underpowered, MEANINGS["stability"]), cosines
+
+    def _check_sizes(self) -> None:
+        least = {"n_permutations": 19, "n_bootstrap": 20, "n_splits": 2, "n_null": 20}
+        for name, smallest in least.items():
+            if getattr(self, name) < smallest:
+                raise UsageError(
+                    asked=f"value_axis.{name} = {getattr(self, name)}",
+                    found="too few to say what chance alone would give",
+                    fix=f"Choose {smallest} or more.",
+                )
+
+    def _notes(self, pool: Cloud, setting: Setting, primary: int) -> tuple[str, ...]:
+        halves = setting.halves
+        nuisances = all_nuisances(pool.rows, halves.fitting)
+        seen = np.isin(pool.rows["token"][halves.judged], pool.rows["token"][halves.fitting]).mean()
+        notes = [
+            f"Primary place: {self._sites()[0]} at layer {primary}; the others are exploratory. In the residual "
+            f"stream, layer means depth: 0 is the embedding, and its primary depth is the last.",
+            f"The whole pool, {pool.n_units} {pool.unit}s, none chosen by its entropy: "
+            f"{pool.n_units - setting.counted.n} to fit on, {setting.counted.n} others to judge on.",
+            f"Columns {self.scaling}. Axes are saved from the fitting half with nuisances kept; `_beyond_nuisances` "
+            f"ones with them removed.",
+            f"Control tasks: {N_CONTROLS} random labellings of the tokens at the scored positions; {seen:.0%} of the "
+            f"judged rows have a token that the fitting half has too. Where tokens hardly recur the control cannot be "
+            f"learned by anybody, and selectivity is R² itself.",
+        ]
+        if "removed" in setting.removals:
+            notes.append(f"Nuisances: {', '.join(nuisances.names)}.")
+        else:
+            why = "they have too many levels for the fitting half" if nuisances.names else "none of them varies"
+            notes.append(f"Nuisances were not removed: {why}.")
+        return tuple(notes)
+
+
+def _places(site: str, cloud: Cloud, halves: Halves, scaling: Scaling) -> list[Place]:
+    distinct = count_distinct(cloud)
+    return [
+        Place(site, layer, points, Scale.of(points[halves.fitting], scaling), distinct[layer])
+        for layer, points in enumerate(cloud.points)
+    ]
+
+
+def _judge(places: Sequence[Place], setting: Setting) -> dict[tuple[str, str, str], Judgement]:
+    """Every axis and target, with nuisances kept and removed, at every place."""
+    found = {}
+    for nuisances, removal in setting.removals.items():
+        labels = setting.labels[nuisances]
+        readings = [read(place.scale.apply(place.points), labels, setting.halves, removal) for place in places]
+        for axis in AXES:
+            of_axis = [reading[axis] for reading in readings]
+            for target in labels.true:
+                found[nuisances, axis, target] = Judgement(axis, target, nuisances == "removed", labels, of_axis)
+    return found
+
+
+def _judged_rows(judged: Mapping[tuple[str, str, str], tuple[list[Scalar], list[Scalar]]]) -> list[JudgedRow]:
+    return [
+        JudgedRow(nuisances, axis, target, r2, correlation)
+        for (nuisances, axis, target), (r2, correlation) in judged.items()
+    ]
+
+
+def _scalars(
+    places: Sequence[Place], primary: int, judged: Mapping[tuple[str, str, str], tuple[list[Scalar], list[Scalar]]],
+    axes: list[AxisRow],
+) -> dict[str, Scalar]:  # fmt: skip
+    """The numbers at the primary place: ridge bears no prefix, PC1 and the exact posterior's entropy do.
+
+    Of the other sites R² alone, at the same layer (in the residual stream, after it).
+    """
+    scalars = {}
+    for (nuisances, axis, target), (r2, correlation) in judged.items():
+        prefix = ("bayes_" if target == "bayes_entropy_bits" else "") + ("pc1_" if axis == "pc1" else "")
+        suffix = "_beyond_nuisances" if nuisances == "removed" else ""
+        scalars[f"{prefix}r2{suffix}"] = r2[primary]
+        scalars[f"{prefix}correlation{suffix}"] = correlation[primary]
+        if not prefix:
+            scalars |= {f"{places[i].site}_r2{suffix}": r2[i] for i in _same_layer(places, primary)}
+    row = axes[primary]
+    return scalars | {"axis_cosine": row.cosine, "selectivity": row.selectivity, "stability": row.stability}
+
+
+def _same_layer(places: Sequence[Place], primary: int) -> list[int]:
+    """The places of the other sites at the primary layer; the residual stream is read after it."""
+    layer, site = places[primary].layer, places[primary].site
+    block = layer - (site == "resid")
+    return [
+        i for i, place in enumerate(places)
+        if place.site != site and place.layer == max(0, block) + (place.site == "resid")
+    ]  # fmt: skip
+
+
+def _arrays(
+    places: Sequence[Place], judgements: Mapping[tuple[str, str, str], Judgement]
+) -> dict[str, np.ndarray]:
+    """Axes in raw coordinates, layer by layer, zero where there is none; means, deviations and score deviations."""
+    arrays: dict[str, list[np.ndarray]] = {}
+    for i, place in enumerate(places):
+        centred = np.asarray(place.points, np.float64) - place.scale.mean
+        kept: dict[str, np.ndarray] = {"mean": place.scale.mean, "sigma": place.scale.sigma}
+        for (nuisances, axis, target), judgement in judgements.items():
+            if target != TARGETS[0]:
+                continue
+            scaled_axis = judgement.readings[i].axes.get(target, np.zeros(centred.shape[1]))
+            name = axis + ("_beyond_nuisances" if nuisances == "removed" else "")
+            kept[f"{name}.axis"] = place.scale.readout(scaled_axis)
+            kept[f"{name}.displacement"] = place.scale.displacement(scaled_axis)
+            kept[f"{name}.score_sigma"] = (centred @ kept[f"{name}.axis"]).std(keepdims=True)[0]
+        for name, value in kept.items():
+            arrays.setdefault(f"{place.site}.{name}", []).append(value)
+    return {name: np.array(values) for name, values in arrays.items()}

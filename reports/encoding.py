@@ -1,0 +1,76 @@
+"""A figure as plain JSON, with the data's own text shown to the letter.
+
+Plotly reads a small HTML in every text it shows. Titles, annotations and hover templates are the probe's own words and
+may use bare `<br> <b> <i> <sub> <sup> <extra>`. Names, categories and `customdata` are data and are escaped, so that a
+prompt that is HTML appears as it was written. `text` and `hovertext` are data that a probe may have put together:
+`<br>` breaks the line, what is escaped already stays so, and all else is escaped.
+"""
+
+import base64
+import html
+import re
+import textwrap
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+_OWN_WORDS = frozenset({"hovertemplate", "texttemplate", "title", "annotations"})
+_COMPOSED = frozenset({"hovertext", "text"})
+_VERBATIM = re.compile(r"format$|^operation$")  # "<" and ">" are syntax in number formats
+_BARE_TAG = re.compile(r"&lt;(/?(?:br|b|i|sub|sup|extra)/?)&gt;")
+_ENTITY = re.compile(r"&(?:amp|lt|gt|quot|#x27|#39);")
+_LINE, _N_LINES = 64, 6
+
+
+def encode(value: Any, key: str = "", own: bool = False) -> Any:
+    """Plain JSON values; numeric arrays as plotly's typed arrays, texts escaped by where they stand.
+
+    `key` is the name under which the value stands, `own` says that it is within the probe's own words.
+    """
+    if isinstance(value, Mapping):
+        return {str(k): encode(v, str(k), own or k in _OWN_WORDS) for k, v in value.items()}
+    if isinstance(value, np.ndarray) and value.dtype.kind in "iuf":
+        return _typed(value)
+    if isinstance(value, np.ndarray | list | tuple):
+        # An array of templates holds data beside markup, and the two cannot be told apart: escape it all.
+        return [encode(v, key, own and key == "annotations") for v in value]
+    if isinstance(value, np.generic):
+        return encode(value.item(), key, own)
+    if isinstance(value, float):
+        return float(f"{value:.7g}") if np.isfinite(value) else None
+    if isinstance(value, str):
+        return _text(value, key, own)
+    return value if value is None or isinstance(value, bool | int) else str(value)
+
+
+def _typed(array: np.ndarray) -> Any:
+    """`{dtype, bdata, shape}`: a third of the size of written numbers. Single precision is enough for a screen."""
+    if array.size == 0:
+        return []
+    kind = "f4" if array.dtype.kind == "f" or np.abs(array).max() >= 2**31 else "i4"
+    content = {"dtype": kind, "bdata": base64.b64encode(array.astype(f"<{kind}").tobytes()).decode()}
+    return content if array.ndim == 1 else {**content, "shape": ", ".join(map(str, array.shape))}
+
+
+def _text(text: str, key: str, own: bool) -> str:
+    if _VERBATIM.search(key):
+        return text
+    if own:
+        return _BARE_TAG.sub(r"<\1>", escaped(text))
+    if key in _COMPOSED:
+        return "<br>".join(_wrapped(_ENTITY.sub(lambda m: html.unescape(m[0]), part)) for part in text.split("<br>"))
+    return _wrapped(text) if key == "customdata" else escaped(text)
+
+
+def _wrapped(text: str) -> str:
+    """A text of the data, escaped, in lines that fit beside a point; the end of a very long one is left out."""
+    if len(text) <= _LINE:
+        return escaped(text)
+    lines = textwrap.wrap(text, _LINE, max_lines=_N_LINES, placeholder=" …")
+    return "<br>".join(escaped(line) for line in lines)
+
+
+def escaped(text: str) -> str:
+    """A text that plotly shows to the letter."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

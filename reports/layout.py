@@ -1,0 +1,75 @@
+"""The layout of a figure on the page: what the probe said about its axes, in the page's own frame.
+
+Colours, margins and the place of the legend are the page's. Plotly's sliders and menus cannot be reached with the
+keyboard, so they leave the figure and are described here for native ones.
+"""
+
+import re
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from reports.encoding import encode
+
+_PAGES_OWN = frozenset({"margin", "paper_bgcolor", "plot_bgcolor", "sliders", "template", "updatemenus"})
+_LEGEND_PLACE = frozenset({"orientation", "x", "xanchor", "xref", "y", "yanchor", "yref"})
+_TITLED_MARGIN = 60  # above panels with titles: the legend, then the titles
+_AXIS_LINE = 42  # characters of an axis title
+_FEW = 12  # whole numbers along an axis that each get a tick
+_TICKS = frozenset({"dtick", "nticks", "tickmode", "tickvals", "type"})
+
+
+def page_layout(layout: Mapping[str, Any], traces: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """A figure's layout without what the page does in its own way."""
+    kept = {name: value for name, value in layout.items() if name not in _PAGES_OWN}
+    kept["legend"] = {k: v for k, v in kept.get("legend", {}).items() if k not in _LEGEND_PLACE}
+    if any(note.get("yref") == "paper" and note.get("y", 0) >= 1 for note in kept.get("annotations", ())):
+        kept["margin"] = {"t": _TITLED_MARGIN}
+    for name in [key for key in kept if re.fullmatch(r"[xy]axis\d*", key)]:
+        kept[name] = _axis(kept[name], _values_along(name, traces))
+    return kept
+
+
+def _values_along(axis: str, traces: Sequence[Mapping[str, Any]]) -> list[np.ndarray]:
+    letter, name = axis[0], axis.replace("axis", "")
+    mine = [t for t in traces if t.get(f"{letter}axis", letter) == name and t.get(letter) is not None]
+    return [np.asarray(t[letter]) for t in mine]
+
+
+def _axis(axis: Mapping[str, Any], values: Sequence[np.ndarray]) -> dict[str, Any]:
+    """An axis whose title fits beside the plot, and whose few whole numbers (layers) have no ticks between them."""
+    title = axis.get("title", {})
+    lines = textwrap.wrap(title.get("text") or "", _AXIS_LINE)
+    framed = {**axis, "title": {**title, "text": "<br>".join(lines)}} if lines else dict(axis)
+    whole = bool(values) and all(v.size > 0 and v.dtype.kind in "iu" for v in values)
+    if whole and not _TICKS & set(axis) and max(v.max() for v in values) - min(v.min() for v in values) <= _FEW:
+        framed["dtick"] = 1
+    return framed
+
+
+def controls(layout: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The sliders and menus of a layout: label, active choice, and what each choice calls with what."""
+    sliders = [_control("slider", content, content.get("steps", ())) for content in layout.get("sliders", ())]
+    return sliders + [
+        _control("menu", content, content.get("buttons", ())) for content in layout.get("updatemenus", ())
+    ]
+
+
+def _control(kind: str, content: Mapping[str, Any], choices: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    steps = [
+        {"label": str(c.get("label", i)), "method": c.get("method", "restyle"), "args": _arguments(c.get("args", ()))}
+        for i, c in enumerate(choices)
+    ]
+    label = str(content.get("currentvalue", {}).get("prefix", "")).strip().rstrip(":=").strip()
+    return {"kind": kind, "label": label, "active": int(content.get("active", 0)), "steps": steps}
+
+
+def _arguments(value: Any) -> Any:
+    """Arguments of a plotly call: escaped as the figure is, arrays as lists, which every call takes."""
+    if isinstance(value, Mapping):
+        return {key: _arguments(part) for key, part in value.items()}
+    if isinstance(value, list | tuple | np.ndarray):
+        return [_arguments(part) for part in (value.tolist() if isinstance(value, np.ndarray) else value)]
+    return encode(value)

@@ -1,0 +1,296 @@
+"""Components: planted writers and trends, chance, and the shipped tunnel by other formulas in float64."""
+
+from dataclasses import replace
+from itertools import permutations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import interp
+from interp.errors import ModelError, PromptError, UsageError
+from interp.information import kl_bits
+from interp.need import Need
+from interp.testing import Shape, check_probe, synthetic_capture
+from probes.components import DECODED, Components
+from probes.depth_trend import depth_orders, depth_trend, falling_share
+from probes.exact_posterior import posterior_divergence
+from probes.updates import final_shares, sizes
+
+FAST = {"n_permutations": 60, "n_bootstrap": 60}
+SHAPE = Shape(n_prompts=40, n_layers=4, d_model=12)
+
+
+def analyse(planted=None, shape=SHAPE, seed=0, **parameters):
+    probe = Components(**{**FAST, **parameters})
+    return probe.analyse(synthetic_capture(probe.needs, shape, planted=planted, seed=seed), {})
+
+
+def stream(attention, feed_forward, embedding):
+    """The residual stream that these updates add up to, and the updates, as planted sites."""
+    steps = np.concatenate([embedding[None], attention + feed_forward])
+    return {"resid": np.cumsum(steps, axis=0), "attn_out": attention, "mlp_out": feed_forward}
+
+
+def binomial_band(n, rate=0.05):
+    return 3.3 * np.sqrt(rate * (1 - rate) / n)
+
+
+def test_components_meets_the_contract():
+    check_probe(Components(**FAST))
+
+
+def test_a_planted_writer_owns_the_final_stream():
+    rng = np.random.default_rng(0)
+    direction = rng.standard_normal(12)
+    attention = np.broadcast_to(direction, (4, 40, 12)) * rng.uniform(1, 2, (4, 40, 1))
+    silent = rng.standard_normal((4, 40, 12))
+    silent -= (silent @ direction)[..., None] * direction / (direction @ direction)
+    found = analyse(stream(attention, 1e-3 * silent, np.zeros((40, 12))))
+    assert found["attention_share"].value == pytest.approx(1, abs=1e-3)
+    assert found["feed_forward_share"].value == pytest.approx(0, abs=1e-3)
+    assert np.allclose(found.tables["by_layer"]["attn_size_share"], 1, atol=1e-5)
+
+
+def test_shares_of_embedding_attention_and_feed_forward_add_up_to_one():
+    rng = np.random.default_rng(1)
+    found = analyse(stream(*rng.standard_normal((2, 4, 40, 12)), rng.standard_normal((40, 12))))
+    total = found["attention_share"].value + found["feed_forward_share"].value + found.tables["embedding"]["share"][0]
+    assert total == pytest.approx(1, abs=1e-9)
+
+
+def test_updates_that_agree_stand_out_from_random_signs():
+    rng = np.random.default_rng(2)
+    attention, feed_forward = rng.standard_normal((2, 8, 40, 12))
+    shape = replace(SHAPE, n_layers=8)
+    found = analyse(stream(0.5 * attention + 1, feed_forward, np.zeros((40, 12))), shape, n_permutations=500)
+    share = found["attention_share"]
+    assert share.value > share.null.band[1] and share.p < 0.05
+
+
+def test_updates_with_random_signs_are_called_null_at_the_nominal_rate():
+    p = []
+    for seed in range(200):
+        rng = np.random.default_rng([3, seed])
+        shape = replace(SHAPE, n_prompts=8)
+        # one network: the parts are the same for all prompts but for a little noise
+        parts = rng.standard_normal((2, 4, 1, 12)) + 0.1 * rng.standard_normal((2, 4, 8, 12))
+        p.append(analyse(stream(*parts, rng.standard_normal((8, 12)) * 0.1), shape, seed)["attention_share"].p)
+    rejected = np.mean(np.array(p) < 0.05)
+    assert abs(rejected - 0.05) < binomial_band(200), rejected
+
+
+def test_flipped_shares_equal_the_share_of_the_flipped_sum():
+    rng = np.random.default_rng(4)
+    planted = stream(*rng.standard_normal((2, 3, 300, 5)), rng.standard_normal((300, 5)))
+    signs = rng.choice([-1.0, 1.0], size=(4, 7))
+    found = final_shares(planted["resid"], planted["attn_out"], planted["mlp_out"], signs)
+    parts = np.concatenate([planted["resid"][:1], planted["attn_out"], planted["mlp_out"]])
+    for draw, sign in enumerate(signs):
+        flipped = parts * sign[:, None, None]
+        final = flipped.sum(axis=0)
+        expected = [np.mean([p @ f / (f @ f) for p, f in zip(part, final, strict=True)]) for part in flipped]
+        np.testing.assert_allclose(found.flipped[draw], expected, rtol=1e-9)
+    assert found.missing < 1e-12
+
+
+def test_what_the_parts_leave_out_is_told():
+    rng = np.random.default_rng(5)
+    planted = stream(*rng.standard_normal((2, 4, 40, 12)), rng.standard_normal((40, 12)))
+    planted["resid"][-1] *= 2
+    signs = np.ones((1, 9))
+    assert final_shares(planted["resid"], planted["attn_out"], planted["mlp_out"], signs).missing == pytest.approx(0.5)
+
+
+def test_a_silent_block_has_no_direction_and_a_share_of_nothing():
+    resid, attention = np.ones((3, 2, 4)), np.zeros((2, 2, 4))
+    found = sizes(resid, attention, np.ones((2, 2, 4)))
+    assert np.isnan(found.cosine).all() and (found.attention_share == 0).all()
+    np.testing.assert_allclose(found.relative()[1], 1.0)
+
+
+def test_a_planted_fall_is_a_trend_of_minus_one():
+    rng = np.random.default_rng(6)
+    fall = np.sort(rng.uniform(0, 5, (7, 40)), axis=0)[::-1].copy()
+    fall[-1] = 0
+    shape = replace(SHAPE, n_layers=6)
+    found = analyse({"lens_kl": fall, "lens_entropy": fall}, shape, n_permutations=720)
+    assert found["lens_kl_trend"].value == pytest.approx(-1)
+    assert found["lens_kl_trend"].p == pytest.approx(2 / 720), "6 depths: all their orders, two of them perfect"
+    assert found["lens_entropy_trend"].value == pytest.approx(-1)
+    falls = found.tables["by_depth"]["lens_kl_falls"]
+    assert np.isnan(falls[0]) and (falls[1:] == 1).all()
+
+
+def test_the_last_depth_counts_for_entropy_and_not_for_the_prediction_itself():
+    curves = np.tile(np.array([3.0, 2.0, 1.0, 2.5, 0.0])[:, None], (1, 40))
+    found = analyse({"lens_kl": curves, "lens_entropy": curves})
+    assert found["lens_kl_trend"].value == pytest.approx(stats.spearmanr(range(4), curves[:4, 0]).statistic)
+    assert found["lens_entropy_trend"].value == pytest.approx(stats.spearmanr(range(5), curves[:, 0]).statistic)
+
+
+def test_few_depths_are_underpowered_and_two_are_undefined():
+    assert analyse(shape=replace(SHAPE, n_layers=3))["lens_kl_trend"].underpowered
+    two = analyse(shape=replace(SHAPE, n_layers=2))["lens_kl_trend"]
+    assert np.isnan(two.value) and "2 depths" in two.null_reason
+
+
+def test_curves_without_a_trend_are_called_null_at_the_nominal_rate_even_when_rows_share_them():
+    rng, p = np.random.default_rng(7), []
+    for _ in range(300):
+        shared = rng.standard_normal((8, 1)) + 0.1 * rng.standard_normal((8, 30))
+        p.append(depth_trend(shared, 199, rng).p)
+    rejected = np.mean(np.array(p) <= 0.05)
+    assert abs(rejected - 0.05) < binomial_band(300), rejected
+
+
+def test_the_trend_equals_spearman_row_by_row_and_its_p_a_count_over_all_orders():
+    curves = np.random.default_rng(8).standard_normal((4, 9))
+    trend = depth_trend(curves, 24, np.random.default_rng(0))
+    expected = [stats.spearmanr(range(4), row).statistic for row in curves.T]
+    np.testing.assert_allclose(trend.rho, expected, atol=1e-12)
+    others = [np.mean([stats.spearmanr(o, row).statistic for row in curves.T]) for o in permutations(range(4))]
+    assert trend.p == pytest.approx(np.mean(np.abs(others) >= abs(np.mean(expected)) - 1e-9))
+
+
+def test_all_orders_are_taken_where_they_are_few():
+    orders = depth_orders(4, 24, np.random.default_rng(0))
+    assert len(np.unique(orders, axis=0)) == 24
+    assert depth_orders(5, 24, np.random.default_rng(0)).shape == (24, 5)
+
+
+def test_flat_curves_have_no_trend():
+    trend = depth_trend(np.ones((5, 6)), 120, np.random.default_rng(0))
+    assert (trend.rho == 0).all() and trend.p == 1
+    assert (falling_share(np.ones((5, 6)))[1:] == 0).all()
+
+
+def test_updates_that_are_not_finite_are_refused():
+    updates = np.zeros((4, 40, 12))
+    updates[2, 0, 0] = np.inf
+    with pytest.raises(ModelError, match="layer 2"):
+        analyse({"mlp_out": updates})
+
+
+def test_too_few_permutations_are_refused():
+    with pytest.raises(UsageError, match="n_permutations = 5"):
+        analyse(n_permutations=5)
+
+
+def test_prompts_without_a_posterior_have_no_divergence_from_one():
+    capture = synthetic_capture(Components().needs, SHAPE)
+    with pytest.raises(PromptError, match="carry none"):
+        posterior_divergence(capture, DECODED, 30, 0)
+    assert "posterior_kl" not in analyse().scalars
+
+
+def with_posterior(seed, n=40):
+    """Sequences of two scored positions over three outcomes, and what the depths decode: noise."""
+    rng = np.random.default_rng(seed)
+    shape = Shape(n_prompts=n, n_scored=2, n_layers=2, d_model=6, vocab_size=5)
+    q = rng.dirichlet(np.ones(5), size=(3, 2 * n))
+    capture = synthetic_capture(Components().needs, shape, planted={"lens_log_prob": np.log2(q)}, seed=seed)
+    posterior = rng.dirichlet(np.ones(3), size=2 * n)
+    posterior[0] = [1, 0, 0]
+    prompts = replace(capture.prompts, posterior=posterior, outcome_ids=np.array([1, 3, 4]))
+    return replace(capture, posterior=posterior, prompts=prompts), posterior, q
+
+
+def test_divergence_from_the_posterior_equals_its_definition():
+    capture, posterior, q = with_posterior(0)
+    found = posterior_divergence(capture, DECODED, 30, 0)
+    full = np.zeros((len(posterior), 5))
+    full[:, [1, 3, 4]] = posterior
+    np.testing.assert_allclose(found.kl_bits, [kl_bits(full, depth) for depth in q], rtol=1e-9)
+
+
+def test_exchanged_posteriors_keep_their_positions():
+    capture, _posterior, q = with_posterior(1, n=2)
+    found = posterior_divergence(capture, DECODED, 200, 0)
+    swapped = np.zeros((4, 5))
+    swapped[:, [1, 3, 4]] = capture.posterior[[2, 3, 0, 1]]
+    expected = {round(float(kl_bits(swapped, q[0]).mean()), 9), round(float(found.kl_bits[0].mean()), 9)}
+    assert {round(float(x), 9) for x in found.exchanged[:, 0]} == expected
+
+
+def test_a_stream_that_knows_nothing_of_its_sequence_is_called_null_at_the_nominal_rate():
+    p = []
+    for seed in range(120):
+        capture, *_ = with_posterior(seed)
+        p.append(Components(**FAST).analyse(capture, {})["posterior_kl"].p)
+    rejected = np.mean(np.array(p) <= 0.05)
+    assert abs(rejected - 0.05) < binomial_band(120), rejected
+
+
+def test_a_vocabulary_too_large_to_keep_leaves_the_posterior_out_in_words():
+    capture, *_ = with_posterior(2)
+    empty = {"rows": np.empty((3, 80, 0), dtype=np.float32)}
+    found = Components(**FAST).analyse(replace(capture, arrays={**capture.arrays, DECODED: empty}), {})
+    assert "posterior_kl" not in found.scalars and any("too large to keep" in note for note in found.notes)
+
+
+@pytest.fixture(scope="module")
+def tunnel():
+    """The shipped tunnel's capture of 40 sequences, with the next-token distribution, and the findings."""
+    from interp.forward import capture
+    from interp.tunnel_prompts import sampled_prompts
+
+    model = interp.load("tunnel:bijection-gpt-neox", check=False)
+    probe = Components(**FAST)
+    prompts = sampled_prompts(model.task, n=40, seed=1)
+    needs = [*probe.needs, Need("next_log_prob")]
+    captured = capture(model, prompts, [np.array(p.token_ids) for p in prompts], needs)
+    return model, captured, probe.analyse(captured, {})
+
+
+def test_sizes_and_shares_of_the_shipped_tunnel_equal_a_loop(tunnel):
+    _, captured, found = tunnel
+    resid, attention, feed_forward = (captured[Need(s)].astype(np.float64) for s in ("resid", "attn_out", "mlp_out"))
+    table = found.tables["by_layer"]
+    for layer in range(3):
+        norms = [np.sqrt(np.dot(a, a)) for a in attention[layer]]
+        share = [np.dot(a, r) / np.dot(r, r) for a, r in zip(attention[layer], resid[3], strict=True)]
+        part = [
+            np.dot(a, a) / (np.dot(a, a) + np.dot(m, m))
+            for a, m in zip(attention[layer], feed_forward[layer], strict=True)
+        ]
+        assert table["attn_norm"][layer] == pytest.approx(np.mean(norms), rel=1e-6)
+        assert table["attn_final_share"][layer] == pytest.approx(np.mean(share), rel=1e-6)
+        assert table["attn_size_share"][layer] == pytest.approx(np.mean(part), rel=1e-6)
+    total = found["attention_share"].value + found["feed_forward_share"].value + found.tables["embedding"]["share"][0]
+    assert total == pytest.approx(1, abs=1e-5)
+
+
+def test_attribution_of_the_shipped_tunnel_equals_head_and_frozen_norm(tunnel):
+    model, captured, found = tunnel
+    norm = model.module.gpt_neox.final_layer_norm
+    gain = norm.weight.detach().double().numpy()
+    head = model.module.get_output_embeddings().weight.detach().double().numpy()
+    final = captured[Need("resid")][3].astype(np.float64)
+    token = captured[Need("next_log_prob")].argmax(axis=-1)
+    deviation = np.sqrt(final.var(axis=1) + norm.eps)
+    for site, name in (("attn_out", "attn_logit"), ("mlp_out", "mlp_logit")):
+        update = captured[Need(site)].astype(np.float64).sum(axis=0)
+        normed = (update - update.mean(axis=1, keepdims=True)) / deviation[:, None] * gain
+        logits = normed @ head.T
+        expected = np.mean([row[t] - row.mean() for row, t in zip(logits, token, strict=True)])
+        assert found[name].value == pytest.approx(expected, rel=1e-4)
+
+
+def test_the_last_depth_of_the_shipped_tunnel_is_its_prediction(tunnel):
+    _, captured, found = tunnel
+    q = np.exp2(captured[Need("next_log_prob")].astype(np.float64))
+    full = np.zeros_like(q)
+    full[:, captured.prompts.outcome_ids] = captured.posterior
+    by_row = [sum(p * np.log2(p / x) for p, x in zip(a, b, strict=True) if p > 0) for a, b in zip(full, q, strict=True)]
+    assert found["posterior_kl"].value == pytest.approx(np.mean(by_row), rel=1e-3)
+    assert found.tables["by_depth"]["lens_kl"][3] == pytest.approx(0, abs=1e-5)
+
+
+def test_the_shipped_tunnel_comes_closer_to_the_posterior_from_layer_one_on(tunnel):
+    *_, found = tunnel
+    table = found.tables["by_depth"]
+    assert table["posterior_kl"][3] < 0.01 < 0.2 < table["posterior_kl"][2] < 1 < table["posterior_kl"][1]
+    assert found["posterior_kl"].p < 0.05 and table["posterior_kl_p"][0] > 0.05
+    assert found["posterior_kl_trend"].underpowered, "4 depths have 24 orders"
+    assert any("neither comes after" in note for note in found.notes)

@@ -1,0 +1,196 @@
+"""The page as text: what it says, what it escapes, what it may run, and what it does with a record that is not whole."""
+
+import base64
+import hashlib
+from dataclasses import replace
+
+import pytest
+
+from interp import registry
+from interp.errors import RecordError
+from interp.record import open_run
+from reports.page import html, render
+from tests.reports.parsed import parse
+from tests.reports.pictures import made_findings, made_record
+
+HOSTILE = '</script><script>window.hurt=1</script><img src=x onerror="window.hurt=2">&amp;\'"\u2028'
+
+
+def test_a_page_is_the_same_to_the_byte_when_rendered_again(tmp_path):
+    record = made_record().write(tmp_path / "run")
+    first = render(record).read_bytes()
+    assert render(record).read_bytes() == first
+    assert render(open_run(tmp_path / "run")).read_bytes() == first
+
+
+def test_show_writes_the_page_beside_the_record_and_nothing_else(tmp_path):
+    record = made_record().write(tmp_path / "run")
+    before = {p.name for p in record.path.iterdir()}
+    assert record.show() == tmp_path / "run" / "report.html"
+    assert {p.name for p in record.path.iterdir()} - before == {"report.html"}
+
+
+def test_a_record_that_is_nowhere_on_disk_is_refused_in_three_parts():
+    with pytest.raises(RecordError) as caught:
+        render(made_record())
+    assert "page" in caught.value.asked and "not written" in caught.value.found and "write(folder)" in caught.value.fix
+
+
+def test_a_typical_page_stays_below_three_megabytes():
+    assert len(html(made_record()).encode()) < 3_000_000
+
+
+def test_the_headline_gives_value_unit_interval_null_and_p():
+    text = parse(html(made_record())).text
+    assert "0.471 Share of the values' variance that lies in their first two directions." in text
+    assert "interval 0.43 to 0.52 · jackknife over prompts, logit scale" in text
+    assert "null 0.042 (0.0404 to 0.0441) · Gaussian, own variances" in text
+    assert "6.82 dimensions" in text
+    assert "p = 0.002, corrected over layers" in text
+
+
+def test_what_is_missing_shows_its_reason_and_what_is_weak_says_so():
+    text = parse(html(made_record())).text
+    collapse = text[text.index("Extra share") : text.index("value, 95 % interval")]
+    assert collapse.count("none: too few prompts of one domain") == 2
+    assert "underpowered" in collapse and "p = 0.21, not corrected" in collapse
+    assert "12 prompts, 9 distinct rows" in collapse
+    assert text.count("underpowered") == 2  # once on the page, once in the methods sentence
+
+
+def test_numbers_beyond_the_headline_are_called_exploration():
+    text = parse(html(made_record())).text
+    assert text.index("read them as exploration") < text.index("Sink entropy.")
+
+
+def test_hostile_texts_appear_as_text_and_open_no_element():
+    safe = parse(html(made_record()))
+    findings = made_findings(texts=(HOSTILE,))
+    scalars = dict(findings.scalars)
+    scalars["share"] = replace(scalars["share"], meaning=HOSTILE, null_reason=HOSTILE, interval_method=HOSTILE)
+    findings = replace(findings, notes=(HOSTILE,), scalars=scalars)
+    record = made_record(findings)
+    hurt = replace(
+        record,
+        created=HOSTILE,
+        spec_hash=HOSTILE,
+        model={**record.model, "name": HOSTILE, HOSTILE: HOSTILE},
+        prompts={**record.prompts, "name": HOSTILE, "source": HOSTILE},
+        spec={**record.spec, "model": HOSTILE, "command": HOSTILE},
+        environment={**record.environment, "packages": {HOSTILE: HOSTILE}},
+        timings={HOSTILE: 1.0},
+    )
+    page = parse(html(hurt))
+    assert len(page.all("script")) == len(safe.all("script"))
+    assert not page.all("img")
+    assert not [name for e in page.elements for name in e.attributes if name.startswith("on")]
+    assert page.text.count("<script>window.hurt=1</script>") >= 12
+
+
+def test_hostile_names_of_probes_and_tables_open_no_element(tmp_path):
+    findings = made_findings()
+    findings = replace(findings, tables={HOSTILE: findings.tables["loose"]}, headline=())
+    record = replace(made_record(), findings={HOSTILE: findings}, parameters={HOSTILE: {}})
+    page = parse(html(record))
+    assert not page.all("img")
+    assert "window.hurt" in page.text
+
+
+def test_the_policy_admits_exactly_the_scripts_and_styles_of_the_page():
+    page = parse(html(made_record()))
+    metas = [e for e in page.all("meta") if e.attributes.get("http-equiv") == "Content-Security-Policy"]
+    directives = dict(part.split(" ", 1) for part in metas[0].attributes["content"].split("; "))
+    assert directives["default-src"] == "'none'"
+    run = [e.text for e in page.all("script") if "type" not in e.attributes]
+    assert set(directives["script-src"].split()) == {sha(text) for text in run} and len(run) == 2
+    assert set(directives["style-src-elem"].split()) == {sha(page.all("style")[0].text), sha("")}
+    assert "unsafe" not in directives["script-src"] + directives["style-src-elem"]
+    assert "http" not in metas[0].attributes["content"]
+    # A policy governs what follows it: before it there must be nothing that it could have stopped.
+    assert [e.tag for e in page.elements[:4]] == ["html", "head", "meta", "meta"]
+    assert page.elements[3] is metas[0]
+
+
+def sha(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def test_no_element_points_outside_the_page():
+    page = parse(html(made_record()))
+    targets = [e.attributes[k] for e in page.elements for k in ("src", "href", "action", "data") if k in e.attributes]
+    assert targets and all(target.startswith("#") for target in targets)
+    assert not page.all("link") and not page.all("iframe")
+
+
+def test_no_element_of_ours_has_a_style_attribute():
+    assert not [e for e in parse(html(made_record())).elements if "style" in e.attributes]
+
+
+def test_every_link_of_the_contents_list_leads_somewhere():
+    page = parse(html(made_record()))
+    ids = [e.attributes["id"] for e in page.elements if "id" in e.attributes]
+    assert len(ids) == len(set(ids))
+    assert {e.attributes["href"][1:] for e in page.all("a")} <= set(ids)
+    assert "pictures-map" in ids and "probe-pictures" in ids
+
+
+def test_figures_carry_title_and_reading_for_those_who_hear_the_page():
+    page = parse(html(made_record()))
+    plots = [e for e in page.elements if e.attributes.get("class") == "plot"]
+    assert [p.attributes["aria-label"] for p in plots][:2] == ["Value manifold, layer by layer", "Share by depth"]
+    for plot in plots:
+        assert page.with_id(plot.attributes["aria-describedby"]).tag == "p"
+
+
+def test_a_probe_that_is_no_longer_installed_still_shows_its_numbers_and_tables():
+    record = made_record()
+    old = replace(record, findings={"gone": record.findings["pictures"]}, parameters={"gone": {}})
+    page = parse(html(old))
+    assert "“gone” that is installed here does not draw these findings (there is no probe of this name)" in page.text
+    assert "by_layer" in page.text and "0.471" in page.text and "points" in page.text
+    assert not [e for e in page.elements if e.attributes.get("class") == "plot"]
+
+
+def test_a_probe_that_lost_a_field_says_so_and_still_shows_its_tables():
+    record = replace(made_record(), parameters={"pictures": {"forgotten": 3}})
+    page = parse(html(record))
+    assert "unexpected keyword argument 'forgotten'" in page.text and "loose" in page.text
+
+
+def test_a_figure_beyond_the_bundle_is_refused_in_words_and_the_others_are_drawn():
+    record = replace(made_record(), parameters={"pictures": {"kind": "solid"}})
+    page = parse(html(record))
+    assert (
+        "This figure cannot be drawn here. It holds traces of the kind scatter3d; the page draws bar, box" in page.text
+    )
+    assert len([e for e in page.elements if e.attributes.get("class") == "plot"]) == 4
+
+
+def test_a_table_of_several_figures_is_shown_once():
+    page = parse(html(made_record()))
+    assert len([e for e in page.all("details") if e.attributes["id"] == "table-pictures-points"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "words"), [("failed", "This run failed."), ("partial", "This run is not finished.")]
+)
+def test_an_unfinished_record_renders_and_says_so(status, words):
+    bare = replace(
+        made_record(), status=status, model={}, prompts={}, environment={}, selfcheck=(), timings={}, findings={}, parameters={},
+        spec={"model": "pythia-410m"},
+    )  # fmt: skip
+    page = parse(html(bare))
+    assert words in page.text and "No probe has left findings" in page.text
+    assert "has not been verified on this model" in page.text
+    assert len([e for e in page.all("script") if "type" not in e.attributes]) == 1  # no figure, no plotly
+
+
+def test_a_failed_check_stands_out():
+    broken = {"name": "eager", "meaning": "logits", "passed": False, "value": 0.3, "bound": 1e-4}
+    page = parse(html(made_record(selfcheck=(broken,))))
+    assert "0 of 1 checks passed" in page.text
+    assert [e for e in page.all("strong") if e.attributes.get("class") == "failure"]
+
+
+def test_the_installed_entry_point_is_this_renderer():
+    assert registry.load_entry("report", "html") is render

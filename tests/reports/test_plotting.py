@@ -1,0 +1,186 @@
+"""Figures on their way to the page: nothing of the data is read as markup, long traces are thinned and say so."""
+
+import base64
+import re
+
+import numpy as np
+import plotly.graph_objects as go
+import pytest
+from plotly.subplots import make_subplots
+
+from reports.page import PLOTLY
+from reports.plotting import TRACE_TYPES, prepare, undrawable
+from reports.thinning import N_POINTS
+
+MARKUP = "<b>bold</b> & <a href='http://x.example'>x</a>"
+SHOWN = "&lt;b&gt;bold&lt;/b&gt; &amp; &lt;a href='http://x.example'&gt;x&lt;/a&gt;"
+
+
+def decoded(array) -> np.ndarray:
+    """A typed array as plotly.js reads it."""
+    assert set(array) <= {"dtype", "bdata", "shape"}
+    flat = np.frombuffer(base64.b64decode(array["bdata"]), dtype={"f4": "<f4", "i4": "<i4"}[array["dtype"]])
+    return flat.reshape([int(n) for n in array["shape"].split(", ")]) if "shape" in array else flat
+
+
+def test_what_counts_as_drawable_is_what_the_vendored_bundle_holds():
+    bundled = set(re.findall(r'moduleType:"trace",name:"([a-z0-9]+)"', PLOTLY.read_text()))
+    assert bundled == TRACE_TYPES
+
+
+def test_the_vendored_bundle_is_the_plotly_js_of_the_python_library():
+    from plotly.offline import get_plotlyjs_version
+
+    version = re.search(r"plotly.js \(cartesian - minified\) v([\d.]+)", PLOTLY.read_text()[:300])
+    assert version is not None and version[1] == get_plotlyjs_version() and version[1] in PLOTLY.name
+    assert (PLOTLY.parent / "plotly-LICENSE.txt").read_text().startswith("MIT License")
+
+
+@pytest.mark.parametrize("trace", [go.Scatter3d(), go.Scattergl(), go.Surface()])
+def test_a_trace_beyond_the_bundle_is_named(trace):
+    assert f"traces of the kind {trace.type};" in (undrawable(go.Figure(trace)) or "")
+    assert trace.type in (undrawable(go.Figure(frames=[go.Frame(data=[trace])])) or "")
+    assert undrawable(go.Figure([go.Scatter(), go.Heatmap(), go.Bar()])) is None
+
+
+@pytest.mark.parametrize("values", [np.array([1.5, np.nan, -3.0]), np.arange(5), np.arange(6.0).reshape(2, 3)])
+def test_numbers_arrive_as_they_left(values):
+    content = prepare(go.Figure(go.Heatmap(z=values) if values.ndim == 2 else go.Scatter(x=values, y=values))).content
+    np.testing.assert_array_equal(decoded(content["data"][0]["z" if values.ndim == 2 else "y"]), values)
+
+
+def test_whole_numbers_beyond_32_bits_arrive_to_single_precision():
+    big = np.array([2**40, 3])
+    np.testing.assert_allclose(decoded(prepare(go.Figure(go.Scatter(y=big))).content["data"][0]["y"]), big, rtol=1e-7)
+
+
+def test_a_missing_number_in_a_list_becomes_null():
+    assert prepare(go.Figure(go.Scatter(y=[1.0, float("nan")]))).content["data"][0]["y"] == [1.0, None]
+
+
+def test_data_is_shown_to_the_letter_wherever_it_stands():
+    figure = go.Figure(
+        go.Scatter(
+            x=[MARKUP], y=[1], name=MARKUP, customdata=[[MARKUP, 1.0]], text=[MARKUP], hovertext=[MARKUP],
+            hovertemplate=[MARKUP],
+        )
+    )  # fmt: skip
+    figure.update_layout(xaxis={"ticktext": [MARKUP], "tickvals": [0], "categoryarray": [MARKUP]})
+    content = prepare(figure).content
+    trace = content["data"][0]
+    assert trace["x"] == [SHOWN] and trace["name"] == SHOWN and trace["customdata"] == [[SHOWN, 1.0]]
+    assert trace["text"] == [SHOWN] and trace["hovertext"] == [SHOWN] and trace["hovertemplate"] == [SHOWN]
+    assert content["layout"]["xaxis"]["ticktext"] == [SHOWN] == content["layout"]["xaxis"]["categoryarray"]
+
+
+def test_frames_are_escaped_as_the_first_view_is():
+    figure = go.Figure(go.Scatter(y=[1]), frames=[go.Frame(name=MARKUP, data=[go.Scatter(customdata=[MARKUP])])])
+    frame = prepare(figure).content["frames"][0]
+    assert frame["data"][0]["customdata"] == [SHOWN] and frame["name"] == SHOWN
+
+
+def test_the_probes_own_words_keep_bare_tags_and_lose_all_others():
+    figure = go.Figure(go.Scatter(y=[1], hovertemplate="<b>%{y}</b><br><a href='x'>y</a><extra></extra>"))
+    figure.update_layout(xaxis_title="H<sub>2</sub><script>", annotations=[{"text": "<i>n</i><img src=x>"}])
+    content = prepare(figure).content
+    assert content["data"][0]["hovertemplate"] == "<b>%{y}</b><br>&lt;a href='x'&gt;y&lt;/a&gt;<extra></extra>"
+    assert content["layout"]["xaxis"]["title"]["text"] == "H<sub>2</sub>&lt;script&gt;"
+    assert content["layout"]["annotations"][0]["text"] == "<i>n</i>&lt;img src=x&gt;"
+
+
+def test_a_text_put_together_by_a_probe_keeps_its_line_breaks_and_its_escapes():
+    figure = go.Figure(go.Scatter(y=[1], text=["&lt;b&gt; &amp;amp;<br>2 bits <u>"]))
+    assert prepare(figure).content["data"][0]["text"] == ["&lt;b&gt; &amp;amp;<br>2 bits &lt;u&gt;"]
+
+
+def test_number_formats_keep_their_signs():
+    figure = go.Figure(go.Scatter(y=[1], hoverinfo="y"), layout={"yaxis": {"tickformat": ">5.1f"}})
+    assert prepare(figure).content["layout"]["yaxis"]["tickformat"] == ">5.1f"
+
+
+def test_a_long_prompt_is_broken_into_lines_and_cut_at_its_end():
+    prompt = " ".join(f"word{i}" for i in range(200))
+    (shown,) = prepare(go.Figure(go.Scatter(y=[1], customdata=[prompt]))).content["data"][0]["customdata"]
+    lines = shown.split("<br>")
+    assert len(lines) == 6 and max(map(len, lines)) <= 64 and shown.startswith("word0 word1") and shown.endswith("…")
+
+
+def test_markers_are_thinned_together_with_everything_that_belongs_to_them():
+    n = 5 * N_POINTS
+    order = np.arange(n)
+    trace = go.Scatter(
+        x=order, y=order, mode="markers", name="rows", customdata=[str(i) for i in order],
+        marker={"color": order.astype(float), "size": 4},
+    )  # fmt: skip
+    plot = prepare(go.Figure(trace))
+    drawn = plot.content["data"][0]
+    kept = decoded(drawn["x"])
+    assert len(kept) == N_POINTS == len(set(kept)) and np.all(np.diff(kept) > 0)
+    assert drawn["customdata"] == [str(i) for i in kept]
+    np.testing.assert_array_equal(decoded(drawn["marker"]["color"]), kept)
+    assert drawn["marker"]["size"] == 4
+    assert plot.thinned == ("2,000 of the 10,000 points of “rows” are drawn; the table holds them all.",)
+
+
+def test_thinned_markers_keep_every_position_of_regular_sequences():
+    positions = np.tile(np.arange(12), 500)  # every third row would be positions 0, 3, 6 and 9 alone
+    plot = prepare(go.Figure(go.Scatter(x=positions, y=positions, mode="markers")))
+    counts = np.bincount(decoded(plot.content["data"][0]["x"]), minlength=12)
+    # Hypergeometric: 2,000 of 6,000 with 500 of a kind has mean 166.7 and deviation 10.1.
+    assert np.all(np.abs(counts - 2000 / 12) < 5 * 10.1)
+
+
+def test_lines_keep_their_ends_and_an_even_spacing():
+    y = np.arange(9 * N_POINTS)
+    kept = decoded(prepare(go.Figure(go.Scatter(y=y, mode="lines"))).content["data"][0]["y"])
+    assert kept[0] == 0 and kept[-1] == len(y) - 1 and set(np.diff(kept)) <= {8, 9, 10}
+
+
+def test_traces_at_the_limit_and_other_kinds_stay_whole():
+    figure = go.Figure([go.Scatter(y=np.zeros(N_POINTS)), go.Histogram(x=np.zeros(3 * N_POINTS))])
+    plot = prepare(figure)
+    assert plot.thinned == () and len(decoded(plot.content["data"][1]["x"])) == 3 * N_POINTS
+
+
+def test_the_page_brings_colours_margins_and_the_place_of_the_legend():
+    figure = go.Figure(go.Scatter(y=[1]))
+    figure.update_layout(
+        paper_bgcolor="white", plot_bgcolor="white", margin={"l": 90}, title_text="t", height=300,
+        legend={"x": 1.1, "y": 0, "title": {"text": "which"}},
+    )  # fmt: skip
+    layout = prepare(figure).content["layout"]
+    assert layout == {"title": {"text": "t"}, "height": 300, "legend": {"title": {"text": "which"}}}
+
+
+def test_sliders_and_menus_leave_the_layout_and_keep_their_calls():
+    steps = [
+        {"label": f"<{i}>", "method": "restyle", "args": [{"visible": np.array([True, False])}, [0]]} for i in "ab"
+    ]
+    slider = {"active": 1, "currentvalue": {"prefix": "layer: "}, "steps": steps}
+    figure = go.Figure(go.Scatter(y=[1]), layout={"sliders": [slider], "updatemenus": [{"buttons": steps}]})
+    content = prepare(figure).content
+    assert not {"sliders", "updatemenus"} & set(content["layout"])
+    first, second = content["controls"]
+    assert (first["kind"], first["label"], first["active"]) == ("slider", "layer", 1)
+    assert first["steps"][0] == {"label": "<a>", "method": "restyle", "args": [{"visible": [True, False]}, [0]]}
+    assert second["kind"] == "menu" and len(second["steps"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("x", "expected"),
+    [(np.arange(6), 1), (np.arange(40), None), (np.arange(6) / 2, None), (np.array(["a", "b"]), None)],
+)
+def test_only_a_few_whole_numbers_get_a_tick_each(x, expected):
+    figure = go.Figure(go.Scatter(x=x, y=np.ones(len(x))), layout={"xaxis": {"title": {"text": "layer"}}})
+    assert prepare(figure).content["layout"]["xaxis"].get("dtick") == expected
+
+
+def test_a_long_axis_title_takes_two_lines():
+    figure = go.Figure(go.Scatter(y=[1]), layout={"yaxis": {"title": {"text": "correlation " * 5}}})
+    title = prepare(figure).content["layout"]["yaxis"]["title"]["text"]
+    assert title == "correlation correlation correlation<br>correlation correlation"
+
+
+def test_panels_side_by_side_are_counted():
+    assert prepare(make_subplots(2, 3)).n_columns == 3
+    assert prepare(go.Figure(go.Scatter(y=[1]))).n_columns == 1

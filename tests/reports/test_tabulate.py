@@ -1,0 +1,70 @@
+"""Tables of the page: what is shown, what is embedded, and what a page that is full does."""
+
+import json
+
+import numpy as np
+
+from interp.table import Table
+from reports.tabulate import EMBEDDED_BYTES, N_ROWS, listings
+
+
+def table(n_rows: int, width: int = 0) -> Table:
+    columns = {
+        "layer": np.arange(n_rows), "bits": np.linspace(0, 1, n_rows),
+        "text": np.array([f"{i}" + "x" * width for i in range(n_rows)], dtype=object),
+    }  # fmt: skip
+    return Table(columns, {"layer": "layer", "bits": "bits", "text": "label"}, "a caption")
+
+
+def test_a_short_table_is_shown_and_embedded_whole():
+    listing = listings({"p": {"t": table(3)}})["p"]["t"]
+    assert listing.cells == (("0", "0", "0"), ("1", "0.5", "1"), ("2", "1", "2"))
+    assert json.loads(listing.data) == {
+        "names": ["layer", "bits", "text"], "values": [[0, 1, 2], [0.0, 0.5, 1.0], ["0", "1", "2"]],
+    }  # fmt: skip
+    assert listing.is_whole and listing.caption == "a caption" and listing.file == "tables/p.t.parquet"
+
+
+def test_a_long_table_shows_its_first_rows_and_embeds_all():
+    listing = listings({"p": {"t": table(N_ROWS + 50)}})["p"]["t"]
+    assert len(listing.cells) == N_ROWS and listing.n_rows == N_ROWS + 50 and listing.is_whole
+    assert len(json.loads(listing.data)["values"][0]) == N_ROWS + 50
+
+
+def test_the_largest_tables_point_to_their_files_where_the_page_is_full():
+    tables = {"small": table(10), "large": table(2000, width=400), "larger": table(2500, width=400)}
+    found = listings({"p": tables})["p"]
+    assert [found[name].is_whole for name in tables] == [True, True, False]
+    assert len(json.loads(found["larger"].data)["values"][0]) == N_ROWS
+    assert len(found["small"].data) + len(found["large"].data) <= EMBEDDED_BYTES
+
+
+def test_units_are_shown_where_they_say_more_than_the_name():
+    columns = {name: np.zeros(1) for name in ("layer", "share", "bits_read", "word")}
+    units = {"layer": "layer", "share": "1", "bits_read": "bits", "word": "label"}
+    found = listings({"p": {"t": Table(columns, units)}})["p"]["t"].columns
+    assert [c.unit for c in found] == ["", "", "bits", ""]
+
+
+def test_columns_are_set_by_what_they_hold():
+    columns = {
+        "n": np.array([1, 2]), "x": np.array([1.0, np.nan]), "is": np.array([True, False]),
+        "name": np.array(["a", "b"]), "prompt": np.array(["a", "long " * 9], dtype=object),
+        "odd": np.array([None, (1, 2)], dtype=object),
+    }  # fmt: skip
+    found = listings({"p": {"t": Table(columns, dict.fromkeys(columns, "1"))}})["p"]["t"]
+    assert [c.kind for c in found.columns] == ["num", "num", "", "", "long", ""]
+    assert found.cells[1] == ("2", "–", "no", "b", "long " * 9, "(1, 2)")
+    assert json.loads(found.data)["values"][1] == [1.0, None]
+
+
+def test_a_table_without_rows_is_a_table():
+    listing = listings({"p": {"t": table(0)}})["p"]["t"]
+    assert listing.cells == () and listing.n_rows == 0 and listing.is_whole
+
+
+def test_embedded_text_cannot_leave_its_script():
+    hostile = Table({"t": np.array(["</script><!--<script>\u2028&"])}, {"t": "label"})
+    data = listings({"p": {"t": hostile}})["p"]["t"].data
+    assert not set("<>&\u2028") & set(data)
+    assert json.loads(data)["values"] == [["</script><!--<script>\u2028&"]]
