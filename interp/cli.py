@@ -47,6 +47,13 @@ def run(
         int | None, typer.Option(min=0, help="Read the last so many tokens of each text (0: all)")
     ] = None,
     text_column: Annotated[str, typer.Option(help="Column of the file that holds the text.")] = "text",
+    bos: Annotated[
+        bool, typer.Option("--bos/--no-bos", help="Keep the token that the tokenizer puts in front of a text.")
+    ] = True,
+    attention_window: Annotated[int | None, typer.Option(min=1, help="Let every query see so many keys only.")] = None,
+    null: Annotated[
+        Literal["untrained"] | None, typer.Option(help="Repeat everything on untrained weights beside it.")
+    ] = None,
     revision: Annotated[str | None, typer.Option(help="Revision of the hub model, such as step1000.")] = None,
     dtype: DtypeOption = None,
     device: DeviceOption = None,
@@ -64,17 +71,16 @@ def run(
     if from_ is not None:
         spec = RunSpec.from_json(open_run(from_).spec)
         record = measure(
-            spec.model, probes=list(spec.probes), settings=spec.probes, prompts=spec.prompts, revision=spec.revision,
-            dtype=spec.dtype, n_pool=spec.n_pool, per_quintile=spec.per_quintile, window=spec.window, seed=spec.seed,
-            text_column=spec.text_column, device=device, device_map=device_map, out=out, quiet=quiet,
+            spec.model, probes=list(spec.probes), settings=spec.probes, **spec.options, device=device,
+            device_map=device_map, out=out, quiet=quiet,
         )  # fmt: skip
     else:
         probes = _probes(probe or ["manifold"])
         settings = split_settings(set_ or [], probes)
         record = measure(
             model, probes=probes, settings=settings, prompts=prompts, revision=revision, dtype=dtype, n_pool=n_pool,
-            per_quintile=draw or None, window=window, seed=seed, text_column=text_column, device=device,
-            device_map=device_map, out=out, quiet=quiet,
+            per_quintile=draw or None, window=window, seed=seed, text_column=text_column, bos=bos,
+            attention_window=attention_window, null=null, device=device, device_map=device_map, out=out, quiet=quiet,
         )  # fmt: skip
     if not quiet:
         from interp.terminal import print_record

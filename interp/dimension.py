@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import connected_components
+from sklearn.metrics.pairwise import euclidean_distances
 
 from interp.jackknife import standard_error, t_quantile
 from interp.neighbours import Nearest, distances, distinct_rows, nearest, principal_coordinates
@@ -85,4 +86,6 @@ def _jackknife(value: float, near: Nearest, groups: Int[np.ndarray, " row"]) -> 
 
 
 def _flat_dimension(centred: np.ndarray, rng: np.random.Generator) -> float:
-    return two_nn(nearest(distances(cloud_of_same_covariance(centred, rng)), 2).distance)
+    """TwoNN of one flat cloud; its points are never near one another, so distances from inner products will do."""
+    cloud = cloud_of_same_covariance(centred, rng)
+    return two_nn(nearest(euclidean_distances(cloud), 2).distance)

@@ -31,6 +31,15 @@ _LOGITS_AT_ONCE = 1 << 23
 Progress = Callable[[int, int], None]
 """Called with the prompts done and the prompts in all after every batch."""
 
+_ATTRIBUTED = {"attn_logit": "attn_out", "mlp_logit": "mlp_out"}
+
+_DECODED: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
+    "lens_log_prob": lambda decoded, final: decoded,
+    "lens_entropy": lambda decoded, final: entropy_nats(decoded),
+    "lens_kl": lambda decoded, final: (final.exp() * (final - decoded)).sum(dim=-1),
+}
+"""Lens sites in nats, from log-probabilities decoded at one depth and the final ones."""
+
 
 def capture(
     model: Model,
@@ -167,13 +176,14 @@ class _Collector(Listener):
         """Lens sites of the rows from `start` on, whose final log-probabilities (nats) are `final`."""
         stream = {key: x[start : start + len(final)] for key, x in self.stream.items()}
         n_layers = self.model.info.n_layers
-        wanted = {need.site: need for need in self.by_source["lens"]}
         direction = lens.direction(stream["resid", n_layers], final.argmax(dim=-1))
-        for layer in range(n_layers):
-            for site, part in (("attn_logit", "attn_out"), ("mlp_logit", "mlp_out")):
-                if site in wanted:
-                    self._fold(wanted[site], layer, (stream[part, layer].float() * direction).sum(dim=-1), start)
-        if not {"lens_log_prob", "lens_entropy", "lens_kl"} & wanted.keys():
+        for need in self.by_source["lens"]:
+            if need.site in _ATTRIBUTED:
+                for layer in range(n_layers):
+                    part = stream[_ATTRIBUTED[need.site], layer].float()
+                    self._fold(need, layer, (part * direction).sum(dim=-1), start)
+        decoding = [need for need in self.by_source["lens"] if need.site in _DECODED]
+        if not decoding:
             return
         # Several depths share one multiplication: with few rows, reading the head's weights is what costs.
         n_rows, vocab = final.shape
@@ -182,13 +192,8 @@ class _Collector(Listener):
             x = torch.cat([stream["resid", int(depth)] for depth in depths])
             log_q = torch.log_softmax(lens.logits(x), dim=-1).unflatten(0, (-1, n_rows))
             for depth, decoded in zip(depths.tolist(), log_q, strict=True):
-                if "lens_log_prob" in wanted:
-                    self._fold(wanted["lens_log_prob"], depth, decoded * BITS_PER_NAT, start)
-                if "lens_entropy" in wanted:
-                    self._fold(wanted["lens_entropy"], depth, entropy_nats(decoded) * BITS_PER_NAT, start)
-                if "lens_kl" in wanted:
-                    kl = (final.exp() * (final - decoded)).sum(dim=-1) * BITS_PER_NAT
-                    self._fold(wanted["lens_kl"], depth, kl, start)
+                for need in decoding:
+                    self._fold(need, depth, _DECODED[need.site](decoded, final) * BITS_PER_NAT, start)
 
     def _fold(self, need: Need, layer: int, rows: torch.Tensor, start: int = 0) -> None:
         state = self.states.setdefault((need, layer), need.fold.start())

@@ -20,7 +20,7 @@ def log_softmax(logits: Float[np.ndarray, "*batch outcome"]) -> Float[np.ndarray
 def entropy_bits(probabilities: Float[np.ndarray, "*batch outcome"]) -> Float[np.ndarray, "*batch"]:
     """Shannon entropy −Σ p log2 p."""
     p = np.asarray(probabilities, dtype=np.float64)
-    return -np.sum(p * np.log2(p, out=np.zeros_like(p), where=p > 0), axis=-1)
+    return 0.0 - np.sum(p * np.log2(p, out=np.zeros_like(p), where=p > 0), axis=-1)
 
 
 def kl_bits(

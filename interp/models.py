@@ -10,6 +10,7 @@ from pathlib import Path
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from interp.architecture import count_parameters, read_config, refuse_unless_causal
+from interp.bridge import bridge_check, is_bridge, plain_module
 from interp.capture import ModelInfo
 from interp.errors import UsageError
 from interp.families import family_of, rotary_size
@@ -40,8 +41,8 @@ def load(
     """A model that is ready to be read, and that has been shown to be what it is called.
 
     The name is an alias (`pythia-410m`) or a hub id, either with `@revision`, a local folder, or
-    `tunnel:<task>-<arch>`; or it is a transformers model in memory, which is left as it is. `dtype` is float32 unless
-    only bfloat16 fits on the GPU; `device_map="auto"` spreads a large model over devices. Code of a repository's own
+    `tunnel:<task>-<arch>`; or it is a transformers model or a TransformerLens bridge in memory, left as it is.
+    `dtype` is float32 unless only bfloat16 fits on the GPU; `device_map="auto"` spreads a large model over devices. Code of a repository's own
     and pickled weights are used only with `trust_remote_code` and `allow_pickle`. Without `check` the self-check is
     left out.
 
@@ -52,6 +53,9 @@ def load(
         asked = {"revision": revision, "dtype": dtype, "device": device, "device_map": device_map}
         _refuse_changes(name_or_object, {key: value for key, value in asked.items() if value is not None})
         model = _wrap(name_or_object, tokenizer)
+    elif is_bridge(name_or_object):
+        model = _wrap(plain_module(name_or_object), tokenizer)
+        model = replace(model, checks=(bridge_check(name_or_object, model),))
     elif isinstance(name_or_object, str | Path):
         source = locate(name_or_object, revision)
         config = read_config(source.files, trust_remote_code=trust_remote_code)
@@ -66,8 +70,8 @@ def load(
     else:
         raise UsageError(
             asked=f"loading a {type(name_or_object).__name__}",
-            found="it is neither a name nor a transformers model",
-            fix="Give a name, a folder or a PreTrainedModel (of a TransformerLens bridge: its `original_model`).",
+            found="it is neither a name, nor a transformers model, nor a TransformerLens bridge",
+            fix="Give a name, a folder, a PreTrainedModel or a TransformerBridge.",
         )
     return replace(model, checks=(*model.checks, *check_model(model))) if check else model
 

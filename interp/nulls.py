@@ -89,7 +89,7 @@ def cloud_of_same_covariance(
     With centred = U S Vᵀ, rows of a Gaussian cloud have a U that is uniform over all orthonormal frames about the
     mean, whatever the population covariance. So U is drawn anew and S is kept: flat, structureless, and equally
     valid with fewer rows than features, where drawing from the sample covariance would not be (75 isotropic rows
-    in 1,024 dimensions read 127 dimensions by TwoNN, redrawn from their sample covariance 31, this way 127).
+    in 1,024 dimensions read 127 by TwoNN; redrawn from their sample covariance about 32, this way about 126).
     """
     n_axes = max(1, min(len(centred) - 1, centred.shape[1]))
     wide = centred.shape[0] <= centred.shape[1]

@@ -28,8 +28,8 @@ def collect(model: Model, prompts: Prompts, needs: Sequence[Need | str], *, wind
     return capture(model, pool, as_tokens(model, pool, asked, window).ids, asked)
 
 
-def as_tokens(model: Model, pool: PromptSet, needs: Sequence[Need], window: int | None) -> Tokenised:
-    """The token ids that `model` reads, within the window.
+def as_tokens(model: Model, pool: PromptSet, needs: Sequence[Need], window: int | None, bos: bool = True) -> Tokenised:
+    """The token ids that `model` reads, within the window; without `bos`, none is put in front of a text.
 
     Raises `PromptError` where a window shortened texts in which a column names positions.
     """
@@ -39,6 +39,7 @@ def as_tokens(model: Model, pool: PromptSet, needs: Sequence[Need], window: int 
         window=(pool.window if window is None else window) or None,
         max_positions=model.info.max_positions,
         vocab_size=model.info.vocab_size,
+        bos=bos,
     )
     columns = {need.at for need in needs} - PLACES
     if columns and tokens.n_truncated:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from interp.capture import Capture
 from interp.draw import entropy_quintiles
 from interp.environment import environment
 from interp.errors import UsageError
+from interp.findings import Findings
 from interp.forward import capture
 from interp.model import Model
 from interp.models import load
@@ -27,6 +28,8 @@ from interp.spec import PER_QUINTILE, RunSpec, make_probe
 from interp.table import LABEL
 from interp.tokens import Tokenised
 from interp.tunnel_prompts import sampled_prompts
+from interp.untrained import beside_untrained, untrained_twin
+from interp.window import AttentionWindow
 
 DEFAULT_MODEL = "tunnel:bijection-gpt-neox"
 DEFAULT_PROBES = ("manifold",)
@@ -49,6 +52,9 @@ def run(
     window: int | None = None,
     seed: int = 0,
     text_column: str = "text",
+    bos: bool = True,
+    attention_window: int | None = None,
+    null: Literal["untrained"] | None = None,
     out: str | Path | None = DEFAULT_OUT,
     report: bool = True,
     quiet: bool = False,
@@ -57,7 +63,8 @@ def run(
 
     `model` is a name (see `interp.load`) or a loaded model; `probes` are names or configured probes, with `settings`
     as `{probe: {field: value}}`; `prompts` a registered set, a file, texts or a `PromptSet` (a wind tunnel samples
-    itself). `out=None` writes nothing. Returns the record: `record.findings["manifold"]`.
+    itself). Everything else is described at `interp.spec.RunSpec`. `out=None` writes nothing. Returns the record:
+    `record.findings["manifold"]`.
     """
     settings = settings or {}
     chosen = [p if isinstance(p, Probe) else make_probe(p, settings.get(p, {})) for p in probes]
@@ -80,16 +87,33 @@ def run(
         window=window,
         seed=seed,
         text_column=text_column,
+        bos=bos,
+        attention_window=attention_window,
+        null=null,
     )
     needs = [need for probe in chosen for need in probe.needs]
-    tokens = as_tokens(loaded, pool, needs, window)
-    with clock("capture"), reporting(f"reading {loaded.name}", quiet) as progress:
-        base = capture(loaded, pool, tokens.ids, needs, progress=progress, seed=seed)
-    base, draw = _draw(base, spec.per_quintile, seed)
-    findings = {}
-    for probe in chosen:
-        with clock(f"probe {probe.name}"):
-            findings[probe.name] = probe.analyse(base, {})
+    tokens = as_tokens(loaded, pool, needs, window, bos)
+
+    def measure(which: Model, suffix: str) -> tuple[dict[str, Findings], dict[str, Any] | None]:
+        """One pass over the pool, the draw by the model's own entropies, and every probe on it."""
+        listeners = [] if attention_window is None else [AttentionWindow(attention_window)]
+        with clock(f"capture{suffix}"), reporting(f"reading {which.name}", quiet) as progress:
+            base = capture(which, pool, tokens.ids, needs, listeners=listeners, progress=progress, seed=seed)
+        if attention_window is not None:
+            base = replace(base, model=replace(base.model, window=attention_window))
+        base, draw = _draw(base, spec.per_quintile, seed)
+        findings = {}
+        for probe in chosen:
+            with clock(f"probe {probe.name}{suffix}"):
+                findings[probe.name] = probe.analyse(base, {})
+        return findings, draw
+
+    findings, draw = measure(loaded, "")
+    if null == "untrained":
+        with clock("load untrained"):
+            twin, label = untrained_twin(loaded, seed)
+        beside, _ = measure(twin, " untrained")
+        findings = {name: beside_untrained(found, beside[name], label) for name, found in findings.items()}
     record = RunRecord(
         status="done",
         created=datetime.now(UTC).isoformat(timespec="seconds"),

@@ -20,7 +20,8 @@ class RunSpec:
 
     `prompts` is a registered name, a path or, for a tunnel, None (it samples itself); `per_quintile` prompts are drawn
     from each fifth of the pool's next-token entropies, None measures the whole pool; `window` overrides the prompt
-    set's own token window (0 reads texts whole).
+    set's own token window (0 reads texts whole); `bos` False leaves out the token that some tokenizers put in front;
+    `attention_window` lets every query see so many keys; `null` `untrained` repeats everything on untrained weights.
     """
 
     model: str
@@ -33,6 +34,9 @@ class RunSpec:
     window: int | None = None
     seed: int = 0
     text_column: str = "text"
+    bos: bool = True
+    attention_window: int | None = None
+    null: str | None = None
 
     @property
     def hash(self) -> str:
@@ -48,6 +52,11 @@ class RunSpec:
         """The specification in a record; what only repeats it in words is ignored."""
         known = {f.name for f in fields(cls)}
         return cls(**{name: value for name, value in content.items() if name in known})
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Everything but the model and the probes, as `interp.run` takes it."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("model", "probes")}
 
     @property
     def command(self) -> str:
@@ -66,10 +75,12 @@ class RunSpec:
             "--prompts": self.prompts, "--revision": self.revision, "--dtype": self.dtype, "--n-pool": self.n_pool,
             "--window": self.window, "--seed": self.seed or None,
             "--text-column": None if self.text_column == "text" else self.text_column,
+            "--attention-window": self.attention_window, "--null": self.null,
             "--draw": None if self.per_quintile == PER_QUINTILE else self.per_quintile or 0,
         }  # fmt: skip
         for option, value in options.items():
             words += [] if value is None else [option, str(value)]
+        words += [] if self.bos else ["--no-bos"]
         return shlex.join(words)
 
 

@@ -42,17 +42,18 @@ def tokenise(
     window: int | None,
     max_positions: int | None,
     vocab_size: int | None = None,
+    bos: bool = True,
 ) -> Tokenised:
     """Turn texts into ids, or pass token ids through after checking them.
 
-    A beginning-of-text token is added exactly where the tokenizer itself adds one; a closing token (as T5 and some
-    chat tokenizers append) is left off, because a text is read at its own last token. `window` keeps the last tokens
+    A beginning-of-text token is added exactly where the tokenizer itself adds one, and nowhere without `bos`; a
+    closing token (as T5 and some chat tokenizers append) is left off, because a text is read at its own last token. `window` keeps the last tokens
     of a text, so the last token and its class stay; a beginning-of-text token stays in front and counts.
     `vocab_size` is the model's; without it the tokenizer's is taken.
     Raises `PromptError` for a text without a token, one longer than `max_positions`, an id outside the vocabulary,
     texts without a tokenizer, and a window on token ids.
     """
-    tokens = _from_texts(prompts, tokenizer, window) if prompts.is_text else _from_ids(prompts, window)
+    tokens = _from_texts(prompts, tokenizer, window, bos) if prompts.is_text else _from_ids(prompts, window)
     _refuse_long(prompts, tokens, max_positions)
     if vocab_size is None and tokenizer is not None:
         vocab_size = len(tokenizer)
@@ -60,7 +61,9 @@ def tokenise(
     return tokens
 
 
-def _from_texts(prompts: PromptSet, tokenizer: PreTrainedTokenizerBase | None, window: int | None) -> Tokenised:
+def _from_texts(
+    prompts: PromptSet, tokenizer: PreTrainedTokenizerBase | None, window: int | None, bos: bool
+) -> Tokenised:
     if tokenizer is None:
         raise PromptError(
             asked=f"the texts of {prompts.name!r} as tokens",
@@ -69,6 +72,7 @@ def _from_texts(prompts: PromptSet, tokenizer: PreTrainedTokenizerBase | None, w
         )
     texts = [p.text or "" for p in prompts]
     before, after = _added_around(tokenizer, texts[0])
+    before = before if bos else []
     if window is not None and window <= len(before):
         raise PromptError(
             asked=f"a window of {window} tokens",

@@ -133,9 +133,7 @@ def _profiles(base: Capture, units: Units, where: str) -> dict[str, Profile]:
     return found | {"sharpening": found["other_keys"] - found["entropy"]}
 
 
-def _depth_scalars(
-    units: Units, profiles: Mapping[str, Profile], dealt: Mapping[str, DealtHeads]
-) -> dict[str, Scalar]:
+def _depth_scalars(units: Units, profiles: Mapping[str, Profile], dealt: Mapping[str, DealtHeads]) -> dict[str, Scalar]:
     scalars: dict[str, Scalar] = {}
     for curve, what in _CURVES.items():
         replicates = units.resampled(profiles[curve].mean(axis=2))

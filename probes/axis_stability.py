@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy import linalg
 
-from interp.spectra import centred_gram, eigenvalues, principal_axes
+from interp.spectra import centred_gram, eigenvalues, leading_vectors, principal_axes
 
 Direction = Callable[[Int[np.ndarray, " member"]], Float[np.ndarray, " feature"]]
 """The unit axis that some rows of a cloud give."""
@@ -77,13 +77,30 @@ def _dual_cosine(products: np.ndarray, label: np.ndarray, penalty: float, split:
     return inner / scale if scale > 0 else 0.0
 
 
-def first_direction(points: Float[np.ndarray, "row feature"]) -> Direction:
-    """The first principal axis of some rows."""
+def first_axis_cosines(
+    points: Float[np.ndarray, "row feature"], splits: Sequence[Split]
+) -> Float[np.ndarray, " split"]:
+    """`split_cosines` of first principal axes; where features outnumber rows, from one matrix of products."""
+    if len(points) > points.shape[1]:
+        return split_cosines(splits, lambda rows: _first_axis(points[rows]))
+    products = points @ points.T
+    return np.array([_first_cosine(products, split) for split in splits])
 
-    def direction(rows: np.ndarray) -> np.ndarray:
-        return principal_axes(points[rows] - points[rows].mean(axis=0), 1).directions[0]
 
-    return direction
+def _first_axis(rows: np.ndarray) -> np.ndarray:
+    return principal_axes(rows - rows.mean(axis=0), 1).directions[0]
+
+
+def _first_cosine(products: np.ndarray, split: Split) -> float:
+    """The axes are Xᵀu / √λ with u the leading eigenvector of each half's centred products."""
+    vectors, squared = [], []
+    for rows in split:
+        kernel = centred_gram(products[np.ix_(rows, rows)])
+        u = leading_vectors(kernel, 1)[:, 0]
+        vectors.append(u - u.mean())
+        squared.append(max(0.0, float(u @ kernel @ u)))
+    scale = (squared[0] * squared[1]) ** 0.5
+    return abs(float(vectors[0] @ products[np.ix_(*split)] @ vectors[1])) / scale if scale > 0 else 0.0
 
 
 def covariance_spectrum(points: Float[np.ndarray, "row feature"]) -> Float[np.ndarray, " axis"]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from jaxtyping import Float
@@ -12,6 +11,7 @@ from interp.table import LABEL, Table
 from probes.axis_scalars import Judgement
 from probes.cloud import Cloud
 from probes.halves import Halves
+from probes.places import Place
 
 BY_LAYER = (
     "Axes fitted on one half of the prompts and judged on the other, at every site and layer (in `resid`, depth): "
@@ -24,17 +24,6 @@ AXES = (
     "directions of the same covariance. `penalty` is relative to the mean squared singular value."
 )
 HELD_OUT = "The judged prompts at the primary place: their entropy, and what ridge fitted on the others predicts."
-
-
-class Placed(Protocol):
-    """Where a row of a table was measured."""
-
-    @property
-    def site(self) -> str: ...
-    @property
-    def layer(self) -> int: ...
-    @property
-    def n_distinct_rows(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -60,7 +49,7 @@ class AxisRow:
     penalty: float
 
 
-def by_layer_table(places: Sequence[Placed], judged: Sequence[JudgedRow]) -> Table:
+def by_layer_table(places: Sequence[Place], judged: Sequence[JudgedRow]) -> Table:
     """One row for every axis, target, treatment of nuisances and place."""
     rows = [
         {
@@ -73,7 +62,7 @@ def by_layer_table(places: Sequence[Placed], judged: Sequence[JudgedRow]) -> Tab
     return Table.from_rows(rows, {name: _unit(name) for name in rows[0]}, BY_LAYER)
 
 
-def axes_table(places: Sequence[Placed], rows: Sequence[AxisRow]) -> Table:
+def axes_table(places: Sequence[Place], rows: Sequence[AxisRow]) -> Table:
     """One row for every place."""
     made = [
         {

@@ -68,4 +68,3 @@ def _table(bound: BoundKeys, binding: Binding) -> Table:
         f"tokens (random vectors: {bound.random_cosine:.3f}), and the largest head's attention on the bound token."
     )
     return Table(dict(zip(_UNITS, columns, strict=True)), _UNITS, caption)
-

@@ -78,4 +78,3 @@ def _tail(observed: np.ndarray, chance: np.ndarray) -> np.ndarray:
     slack = 1e-12 * np.maximum(1.0, np.abs(np.nan_to_num(observed)))
     reached = (chance >= observed - slack).sum(axis=0)
     return np.where(np.isnan(observed), np.nan, (1 + reached) / (1 + len(chance)))
-

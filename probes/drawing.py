@@ -72,7 +72,7 @@ def error_bars(
     """Asymmetric bars from the bounds of an interval."""
     return {
         "type": "data", "symmetric": False, "array": high - value, "arrayminus": value - low, "thickness": width,
-        "color": colour,
+        "width": 0, "color": colour,
     }  # fmt: skip
 
 

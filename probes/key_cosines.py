@@ -32,6 +32,11 @@ from probes.profiles import Profile
 FEW_TOKENS = 20
 """Vectors below which a mean over pairs says little."""
 
+_ROUNDING = 1e-5
+"""Length, relative to what it was, below which a centred key is rounding: activations are float32."""
+
+_NO_DIRECTION = "undefined: keys without length have no direction"
+
 _NULL_ROWS = 400
 """Rows that the null of `head_keys` is drawn from."""
 
@@ -118,8 +123,8 @@ def head_keys(cloud: Cloud, n_heads: int, units: Units, n_null: int, seed: int) 
     rotations = random_rotations(keys.shape[-1], n_null * n_heads, np.random.default_rng(seed))
     kept = np.linspace(0, keys.shape[1] - 1, min(keys.shape[1], _NULL_ROWS)).astype(int)
     draws = _rotated_heads(keys[:, kept], rotations.reshape(n_null, n_heads, *rotations.shape[1:]))
-    mean, (low, high) = mean_of_units(by_unit), band(units.resampled(by_unit))
-    pooled, (pooled_low, pooled_high) = mean.mean(axis=0), band(units.resampled(by_unit).mean(axis=1))
+    resampled = units.resampled(by_unit)
+    mean, (low, high) = mean_of_units(by_unit), band(resampled)
     profiles: dict[str, Profile] = {}
     over: dict[str, Scalar] = {}
     for i, measure in enumerate(MEASURES):
@@ -129,9 +134,14 @@ def head_keys(cloud: Cloud, n_heads: int, units: Units, n_null: int, seed: int) 
             _bootstrapped(mean[k, i], (low[k, i], high[k, i]), draws[:, k, i], p[k], {**common, "p_over": "layers"})
             for k in range(len(mean))
         ]
-        mean_draws = draws[..., i].mean(axis=1)
-        p_mean = largest_deviation_p(pooled[[i]], mean_draws[:, None])[0]
-        over[measure] = _bootstrapped(pooled[i], (pooled_low[i], pooled_high[i]), mean_draws, p_mean, common)
+        defined = np.isfinite(mean[:, i])
+        pooled, pooled_draws, pooled_resampled = (
+            x[..., defined].mean(axis=-1) if defined.any() else np.full(x.shape[:-1], np.nan)
+            for x in (mean[:, i], draws[..., i], resampled[..., i])
+        )
+        p_mean = largest_deviation_p(np.atleast_1d(pooled), pooled_draws[:, None])[0]
+        bounds = band(pooled_resampled)
+        over[measure] = _bootstrapped(float(pooled), (bounds[0], bounds[1]), pooled_draws, p_mean, common)
     return Cosines(profiles, over)
 
 
@@ -139,21 +149,32 @@ def _bootstrapped(
     value: float, interval: tuple[float, float], draws: np.ndarray, p: float, common: dict[str, Any]
 ) -> Scalar:
     known = bool(np.isfinite(value)) and bool(np.isfinite(interval).all())
+    has_null = known and bool(np.isfinite(draws).all())
     return Scalar(
         float(value), "1", interval=(float(interval[0]), float(interval[1])) if known else None,
-        interval_method=f"bootstrap over {common['n_unit']}s within strata",
-        interval_reason="" if known else "keys without length have no direction",
-        null=null_from_permutations("every head's keys turned at random", draws) if known else None,
-        null_reason="" if known else "keys without length have no direction",
+        interval_method=f"bootstrap over {common['n_unit']}s within strata" if known else "",
+        interval_reason="" if known else _NO_DIRECTION,
+        null=null_from_permutations("every head's keys turned at random", draws) if has_null else None,
+        null_reason="" if has_null else _NO_DIRECTION,
         p=known_p(p), underpowered=common["n"] < FEW_TOKENS, **common,
     )  # fmt: skip
 
 
 def _head_measures(keys: Num[np.ndarray, "row head d_head"]) -> Float[np.ndarray, "row measure"]:
     """`MEASURES` at every row; centred on each head's mean over the rows, not on the mean over heads."""
+    return np.concatenate([cosine_measures(keys)[:, :2], cosine_measures(centred_heads(keys))[:, :2]], axis=1)
+
+
+def centred_heads(keys: Num[np.ndarray, "*layer row head d_head"]) -> Float[np.ndarray, "*layer row head d_head"]:
+    """The keys less every head's mean over rows; exactly zero where what is left is rounding.
+
+    Keys of layer 0 depend on the last token alone, so prompts that share it leave nothing.
+    """
     keys = np.asarray(keys, dtype=np.float64)
-    # centred vectors of a single row would all be nothing; cosine_measures gives NaN for them
-    return np.concatenate([cosine_measures(keys)[:, :2], cosine_measures(keys - keys.mean(axis=0))[:, :2]], axis=1)
+    centred = keys - keys.mean(axis=-3, keepdims=True)
+    is_rounding = np.linalg.norm(centred, axis=-1) < _ROUNDING * np.linalg.norm(keys, axis=-1)
+    centred[is_rounding] = 0.0
+    return centred
 
 
 def _rotated_heads(
@@ -163,8 +184,7 @@ def _rotated_heads(
 
     Turning and centring commute and lengths stay, so directions are taken once; float32 is enough for chance.
     """
-    means = keys.mean(axis=1, dtype=np.float64, keepdims=True)
-    directions = [np.swapaxes(_directions(x), 1, 2) for x in (keys, keys - means)]
+    directions = [np.swapaxes(_directions(x), 1, 2) for x in (keys, centred_heads(keys))]
     n_heads = keys.shape[2]
     draws = np.empty((len(rotations), len(keys), len(MEASURES)))
     for draw, rotation in enumerate(rotations.astype(np.float32)):

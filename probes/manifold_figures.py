@@ -18,6 +18,7 @@ from probes.drawing import (
     add_slider,
     blank,
     error_bars,
+    faded,
 )
 from probes.rarefaction import NOISE
 
@@ -150,7 +151,7 @@ def _collapse(table: Table) -> Figure:
     plot.add_scatter(
         x=(null_low + null_high) / 2, y=domains["set"], mode="markers", name="null (domain labels exchanged)",
         marker={"color": NULL, "symbol": "line-ns-open", "size": 10},
-        error_x=error_bars((null_low + null_high) / 2, null_low, null_high, NULL, 6.0),
+        error_x=error_bars((null_low + null_high) / 2, null_low, null_high, faded(NULL, 0.4), 8.0),
     )  # fmt: skip
     for part, colour in ((mixed, PALETTE[1]), (domains, VALUE)):
         plot.add_scatter(

@@ -12,9 +12,9 @@ import numpy as np
 from jaxtyping import Float
 
 from interp.ridge import PrincipalForm, fit_ridge
-from interp.spectra import Scaling, constant_columns
 from probes.halves import Halves, held_out_r2
 from probes.nuisances import Removal
+from probes.places import unit
 
 AXES = ("ridge", "pc1")
 
@@ -53,40 +53,6 @@ class Reading:
     controls: Float[np.ndarray, "judged control"]
     penalty: Mapping[str, float] = field(default_factory=dict)
     scale: float = 0.0
-
-
-@dataclass(frozen=True)
-class Scale:
-    """Mean and column deviations of the fitting half, and the divisor of each column that they amount to."""
-
-    mean: Float[np.ndarray, " feature"]
-    sigma: Float[np.ndarray, " feature"]
-    divisor: Float[np.ndarray, " feature"]
-
-    @classmethod
-    def of(cls, fitting: np.ndarray, scaling: Scaling) -> "Scale":
-        """Columns that never vary have σ = 0, and are left as they are: they carry nothing either way."""
-        fitting = np.asarray(fitting, dtype=np.float64)
-        sigma = np.where(constant_columns(fitting), 0.0, fitting.std(axis=0))
-        divisor = np.where(sigma > 0, sigma, 1.0) if scaling == "zscored" else np.ones_like(sigma)
-        return cls(fitting.mean(axis=0), sigma, divisor)
-
-    def apply(self, points: np.ndarray) -> Float[np.ndarray, "row feature"]:
-        return (np.asarray(points, dtype=np.float64) - self.mean) / self.divisor
-
-    def readout(self, axis: np.ndarray) -> Float[np.ndarray, " feature"]:
-        """The covector that reads the coordinate off raw activations: w/σ where columns were divided by σ."""
-        return unit(axis / self.divisor)
-
-    def displacement(self, axis: np.ndarray) -> Float[np.ndarray, " feature"]:
-        """The raw displacement that moving along the axis amounts to: σ∘w where columns were divided by σ."""
-        return unit(axis * self.divisor)
-
-
-def unit(vector: Float[np.ndarray, " feature"]) -> Float[np.ndarray, " feature"]:
-    """The vector at length one; zeros stay zeros."""
-    length = float(np.linalg.norm(vector))
-    return vector / length if length > 0 else np.zeros_like(vector)
 
 
 def make_labels(

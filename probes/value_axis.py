@@ -30,10 +30,11 @@ from probes.axis_scalars import MEANINGS, Counted, Judgement, nuisance_scalar, s
 from probes.axis_stability import RandomPairs, covariance_spectrum, ridge_split_cosines
 from probes.axis_tables import AxisRow, JudgedRow, axes_table, by_layer_table, held_out_table
 from probes.cloud import Cloud
-from probes.geometry import FEW_DISTINCT_ROWS, count_distinct
+from probes.geometry import FEW_DISTINCT_ROWS
 from probes.halves import Halves, halve, label_by_type, split_rows
 from probes.nuisances import Removal, all_nuisances, mean_alone
-from probes.readout import AXES, Labels, Reading, Scale, make_labels, read
+from probes.places import Place, at_same_layer, places_of
+from probes.readout import AXES, Labels, Reading, make_labels, read
 
 SITES = ("v", "z", "resid")
 TARGETS = ("next_entropy_bits", "bayes_entropy_bits")
@@ -41,17 +42,6 @@ MIN_PROMPTS = 200
 """Prompts below which an axis that is fitted and then judged is called underpowered."""
 
 N_CONTROLS = 20
-
-
-@dataclass(frozen=True)
-class Place:
-    """One layer of one site (for the residual stream, one depth)."""
-
-    site: str
-    layer: int
-    points: np.ndarray
-    scale: Scale
-    n_distinct_rows: int
 
 
 @dataclass(frozen=True)
@@ -96,7 +86,7 @@ class ValueAxis(Probe):
         pool = next(iter(clouds.values()))
         primary = pool.layer_index(self.layer)
         halves = halve(pool, self.n_permutations, self.n_bootstrap, np.random.default_rng(self.seed))
-        places = [place for site, cloud in clouds.items() for place in _places(site, cloud, halves, self.scaling)]
+        places = [p for site, cloud in clouds.items() for p in places_of(site, cloud, halves.fitting, self.scaling)]
         setting = self._setting(pool, halves, places)
         judgements = _judge(places, setting)
         judged = {key: (j.r2(halves, setting.counted), j.correlation(halves, setting.counted))
@@ -217,14 +207,6 @@ class ValueAxis(Probe):
         return tuple(notes)
 
 
-def _places(site: str, cloud: Cloud, halves: Halves, scaling: Scaling) -> list[Place]:
-    distinct = count_distinct(cloud)
-    return [
-        Place(site, layer, points, Scale.of(points[halves.fitting], scaling), distinct[layer])
-        for layer, points in enumerate(cloud.points)
-    ]
-
-
 def _judge(places: Sequence[Place], setting: Setting) -> dict[tuple[str, str, str], Judgement]:
     """Every axis and target, with nuisances kept and removed, at every place."""
     found = {}
@@ -260,19 +242,9 @@ def _scalars(
         scalars[f"{prefix}r2{suffix}"] = r2[primary]
         scalars[f"{prefix}correlation{suffix}"] = correlation[primary]
         if not prefix:
-            scalars |= {f"{places[i].site}_r2{suffix}": r2[i] for i in _same_layer(places, primary)}
+            scalars |= {f"{places[i].site}_r2{suffix}": r2[i] for i in at_same_layer(places, primary)}
     row = axes[primary]
     return scalars | {"axis_cosine": row.cosine, "selectivity": row.selectivity, "stability": row.stability}
-
-
-def _same_layer(places: Sequence[Place], primary: int) -> list[int]:
-    """The places of the other sites at the primary layer; the residual stream is read after it."""
-    layer, site = places[primary].layer, places[primary].site
-    block = layer - (site == "resid")
-    return [
-        i for i, place in enumerate(places)
-        if place.site != site and place.layer == max(0, block) + (place.site == "resid")
-    ]  # fmt: skip
 
 
 def _arrays(

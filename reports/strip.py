@@ -49,12 +49,13 @@ def strip(scalar: Scalar) -> Strip | None:
 
 
 def round_numbers(low: float, high: float) -> list[float]:
-    """Two to six multiples of 1, 2 or 5 times a power of ten between `low` and `high`."""
-    rough = (high - low) / 3
+    """Two to seven multiples of 1, 2 or 5 times a power of ten between `low` and `high`."""
+    rough = (high - low) / 2.5
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(m * power for m in (5, 2, 1) if m * power <= rough)
-    first = math.ceil(low / step)
-    return [round(i * step, 12 - math.floor(math.log10(step))) for i in range(first, math.floor(high / step) + 1)]
+    # A hair more on either side: 0.6 / 0.2 falls short of 3.
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [round(i * step, 12 - math.floor(math.log10(step))) for i in range(first, last + 1)]
 
 
 def _finite(*numbers: float) -> bool:

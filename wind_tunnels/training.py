@@ -112,12 +112,10 @@ def train(
     on_step: Callable[[Progress], None] | None = None,
     save_every: int = 100,
 ) -> Progress:
-    """Train to the end of the recipe, from where `folder` left off if it holds an unfinished run of the
-    same plan.
+    """Train to the end of the recipe, from where `folder` left off if it holds an unfinished run of this plan.
 
-    With a folder, the state is kept there every `save_every` steps and the log-spaced checkpoints in
-    `steps/<step>/`. `on_step` hears of every step; raising from it stops the run at a point it can resume
-    from.
+    With a folder, the state is kept there every `save_every` steps and the log-spaced checkpoints in `steps/<step>/`.
+    `on_step` hears of every step; raising from it stops the run at a point it can resume from.
     """
     plan = describe(task, network, recipe)
     progress = start(task, network, recipe)

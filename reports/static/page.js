@@ -56,7 +56,7 @@ function isNarrow(plot) {
 
 // A colour bar at the side leaves too little of a narrow screen, so it goes below.
 function templateFor(plot) {
-  const template = structuredClone(templates[currentTheme()]);
+  const template = structuredClone(templates.light);
   if (isNarrow(plot)) {
     const bars = Object.values(template.data).map(([trace]) => trace.colorbar || trace.marker.colorbar);
     [...bars, template.layout.coloraxis.colorbar].forEach((bar) => Object.assign(bar, COLOUR_BAR_BELOW));
@@ -109,6 +109,7 @@ function controlFor(plot, { kind, label, active, steps }) {
     input.append(...steps.map((step, i) => new Option(step.label, i)));
   }
   input.value = active;
+  if (label) input.setAttribute("aria-label", label);
   const say = () => {
     const shown = steps[input.value].label;
     words.textContent = kind === "slider" ? `${label} ${shown}`.trim() : label;

@@ -15,7 +15,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from interp.errors import ModelError, UsageError
-from interp.models import active_window, load
+from interp.models import load
 from interp.quiet import quiet_libraries
 from interp.tunnel import Figure, TunnelCard, write_card
 from tests.hub_cache import TOKENIZERS, build_hub_cache, lay_out
@@ -98,7 +98,7 @@ def test_info_states_the_sizes_of_the_configuration(tiny_folders, family):
     [({}, 5), ({"sliding_window": None}, None), ({"max_position_embeddings": 5}, None), ({"sliding_window": 4}, 4)],
 )
 def test_a_window_is_stated_only_where_it_ever_cuts(changes, window):
-    assert active_window(fresh_model("mistral", **changes).module.config) == window
+    assert load(fresh_model("mistral", **changes).module, check=False).info.window == window
 
 
 def test_the_self_check_and_the_files_are_vouched_for(tiny_folders):

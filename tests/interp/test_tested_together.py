@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from interp.tested_together import maximum_statistic_p
+from interp.tested_together import excess, maximum_statistic_p
 
 
 def test_the_observed_value_counts_among_the_permutations():
@@ -28,3 +28,19 @@ def test_any_of_many_dependent_statistics_is_called_at_the_nominal_rate():
         signs = rng.choice([-1.0, 1.0], size=(99, 20))
         called += maximum_statistic_p(np.abs(x.mean(0)), np.abs(signs @ x / 20)).min() <= 0.05
     assert 7 <= called <= 35  # 20 ± 3.5 standard deviations of Binomial(400, 0.05)
+
+
+def test_excess_puts_unlike_nulls_on_one_scale():
+    rng = np.random.default_rng(0)
+    permuted = rng.standard_normal((99, 2)) * [1.0, 100.0] + [0.0, 50.0]
+    observed, moved = excess(np.array([5.0, 60.0]), permuted)
+    together = np.vstack([observed, moved])
+    assert np.abs(together.mean(axis=0)).max() < 1e-12 and np.abs(together.std(axis=0) - 1).max() < 1e-12
+    # unscaled, the loud statistic's permutations would hide what the quiet one found
+    assert maximum_statistic_p(np.array([5.0, 60.0]), permuted)[0] == 1.0 - 1e-2 * (permuted.max(1) < 5).sum()
+    assert maximum_statistic_p(observed, moved)[0] == 0.01
+
+
+def test_excess_of_what_never_spreads_is_zero_and_undefined_stays_undefined():
+    observed, moved = excess(np.array([2.0, np.nan]), np.array([[2.0, 1.0], [2.0, 3.0]]))
+    assert observed[0] == 0 and (moved[:, 0] == 0).all() and np.isnan(observed[1])

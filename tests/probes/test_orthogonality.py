@@ -165,6 +165,16 @@ def test_random_heads_are_called_null_at_the_nominal_rate_even_when_prompts_shar
     assert abs(rejected - 0.05) < binomial_band(150), rejected
 
 
+def test_heads_that_the_prompt_does_not_change_have_no_centred_cosine_there():
+    rng = np.random.default_rng(10)
+    keys = rng.standard_normal((2, 40, 2, 8))
+    keys[0] = keys[0, :1] * (1 + 1e-7 * rng.standard_normal((40, 2, 8)))
+    found = analyse("head_keys", {"k_pre": keys, "k": keys})
+    table = found.tables["head_keys"]
+    assert np.isnan(table["abs_centred"][0]) and np.isfinite(table["abs"][0])
+    assert found["head_keys_centred"].value == pytest.approx(table["abs_centred"][1])
+
+
 def test_a_single_kv_head_has_no_head_keys():
     found = analyse("head_keys", shape=replace(SHAPE, n_kv_heads=1))
     assert np.isnan(found["head_keys"].value) and "single KV head" in found["head_keys"].interval_reason
@@ -236,7 +246,7 @@ def tunnel():
     from interp.forward import capture
     from interp.tunnel_prompts import sampled_prompts
 
-    model = interp.load("tunnel:bijection-gpt-neox")
+    model = interp.load("tunnel:bijection-gpt-neox", check=False)
     probe = Orthogonality(**FAST)
     prompts = sampled_prompts(model.task, n=120, seed=1)
     captured = capture(model, prompts, [np.array(p.token_ids) for p in prompts], probe.needs)

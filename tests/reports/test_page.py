@@ -1,4 +1,4 @@
-"""The page as text: what it says, what it escapes, what it may run, and what it does with a record that is not whole."""
+"""The page as text: what it says, what it escapes, what it may run, and what an unfinished record gives."""
 
 import base64
 import hashlib
@@ -175,10 +175,8 @@ def test_a_table_of_several_figures_is_shown_once():
     ("status", "words"), [("failed", "This run failed."), ("partial", "This run is not finished.")]
 )
 def test_an_unfinished_record_renders_and_says_so(status, words):
-    bare = replace(
-        made_record(), status=status, model={}, prompts={}, environment={}, selfcheck=(), timings={}, findings={}, parameters={},
-        spec={"model": "pythia-410m"},
-    )  # fmt: skip
+    empty = {key: {} for key in ("model", "prompts", "environment", "timings", "findings", "parameters")}
+    bare = replace(made_record(), status=status, selfcheck=(), spec={"model": "pythia-410m"}, **empty)
     page = parse(html(bare))
     assert words in page.text and "No probe has left findings" in page.text
     assert "has not been verified on this model" in page.text

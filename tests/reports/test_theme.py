@@ -47,7 +47,7 @@ def test_series_stand_out_from_the_page(scheme: Scheme):
 def test_neighbouring_series_are_told_apart_by_every_sight(scheme: Scheme, sight):
     lab = [cielab(sight @ linear(colour)) for colour in scheme.series]
     distances = [np.linalg.norm(a - b) for a, b in itertools.combinations(lab, 2)]
-    assert min(distances) > 8  # 2.3 is just noticeable
+    assert min(distances) > 18  # 2.3 is just noticeable
 
 
 def cielab(rgb: np.ndarray) -> np.ndarray:

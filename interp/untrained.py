@@ -1,0 +1,63 @@
+"""The same model without its training: the plainest null, on request.
+
+Pythia publishes its weights before the first step; where they are in the cache they are used. Otherwise the weights
+are drawn anew as transformers initialises this architecture. The label says which.
+"""
+
+from dataclasses import replace
+
+import torch
+from transformers import AutoModelForCausalLM
+
+from interp.errors import ModelError
+from interp.findings import Findings, Scalar
+from interp.fingerprint import fingerprint
+from interp.model import Model
+from interp.models import load
+from interp.quiet import quiet_libraries
+from interp.selfcheck import check_model
+from interp.table import Table
+
+STEP_ZERO = "step0"
+
+
+def untrained_twin(model: Model, seed: int = 0) -> tuple[Model, str]:
+    """An untrained model of the same architecture, checked like any other, and what its weights are."""
+    if "pythia" in model.info.source.lower():
+        hub_id = model.info.source
+        try:
+            twin = load(hub_id, revision=STEP_ZERO, dtype=model.info.dtype)
+            return replace(twin, task=model.task), f"{hub_id} at {STEP_ZERO}, before its first training step"
+        except ModelError:
+            pass  # not cached and no network: the label below says what is used instead
+    with torch.random.fork_rng(), quiet_libraries():
+        torch.manual_seed(seed)
+        module = AutoModelForCausalLM.from_config(model.module.config, dtype=model.module.dtype)
+    module = module.to(model.input_device).eval().requires_grad_(False)
+    info = replace(model.info, name=f"{model.name} untrained", fingerprint=fingerprint(module), revision=None)
+    twin = replace(model, module=module, info=info, checks=())
+    return replace(twin, checks=check_model(twin)), f"transformers' initialisation of {model.info.family}, seed {seed}"
+
+
+def beside_untrained(findings: Findings, untrained: Findings, label: str) -> Findings:
+    """The findings with a table that sets every number beside what the untrained weights give."""
+    names = [name for name in findings.scalars if name in untrained.scalars]
+    pairs = [(findings.scalars[name], untrained.scalars[name]) for name in names]
+    rows = [
+        {"name": name, "unit": ours.unit, **_columns("trained", ours), **_columns("untrained", theirs)}
+        for name, (ours, theirs) in zip(names, pairs, strict=True)
+    ]
+    units = {"name": "label", "unit": "label"} | dict.fromkeys(
+        [f"{side}{part}" for side in ("trained", "untrained") for part in ("", "_low", "_high")], "as named"
+    )
+    table = Table.from_rows(rows, units, f"Beside untrained weights: {label}.")
+    return replace(
+        findings,
+        tables={**findings.tables, "against_untrained": table},
+        notes=(*findings.notes, f"Untrained weights: {label}."),
+    )
+
+
+def _columns(side: str, scalar: Scalar) -> dict[str, float]:
+    low, high = scalar.interval or (float("nan"), float("nan"))
+    return {side: scalar.value, f"{side}_low": low, f"{side}_high": high}

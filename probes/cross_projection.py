@@ -1,0 +1,119 @@
+"""Do prompts of different domains vary along the same axes, or each along its own?
+
+Every domain's set (equal numbers in each fifth of the entropy, as in the collapse) is cut into two halves. The first
+plane of one half of domain A is laid through the other half of domain B, about B's own mean:
+
+    share(A, B) = variance of B in A's plane / variance of B        shared = mean share(A ≠ B) / mean share(A, A)
+
+so that every share is of prompts that the plane was not fitted on, and 1 means common axes. The null exchanges domain
+labels within entropy and length and draws all sets again.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Shaped
+
+from interp.findings import Scalar
+from interp.nulls import null_from_permutations
+from interp.spectra import Scaling, centred_gram, leading_vectors, scaled
+from interp.table import Table
+from probes.collapse import MIXED, Pool
+from probes.part import Part
+
+N_SPLITS = 4
+MAX_PERMUTATIONS = 199
+N_PLANE = 2
+
+CAPTION = (
+    "Share of the variance of one domain's prompts (`of`) in the first plane of other prompts of the same or another "
+    "domain (`plane_of`), at equal numbers and entropy, at the primary layer; the mean over splits, the null under "
+    "exchanged labels."
+)
+NULL_NAME = "domain labels exchanged within entropy and length"
+
+
+@dataclass(frozen=True)
+class PlaneShares:
+    """share(A, B) of every ordered pair of domains, A the plane's and B the prompts', the mean over splits."""
+
+    shares: Float[np.ndarray, "plane prompts"]
+
+    @property
+    def shared(self) -> float:
+        """Mean over pairs of different domains, relative to the mean within domains."""
+        own = np.eye(len(self.shares), dtype=bool)
+        within = float(self.shares[own].mean())
+        return float(self.shares[~own].mean()) / within if within > 0 else float("nan")
+
+
+def plane_shares(
+    gram: Float[np.ndarray, "row row"], sets: list[np.ndarray], splits: list[np.ndarray]
+) -> PlaneShares:
+    """`splits` say for each position of a set whether it is in the first half; they serve every set."""
+    shares = np.zeros((len(sets), len(sets)))
+    for first in splits:
+        planes = [_plane(gram, members[first]) for members in sets]
+        for b, members in enumerate(sets):
+            judged = members[~first]
+            total = float(np.trace(centred_gram(gram[np.ix_(judged, judged)])))
+            for a, (fitted, weights) in enumerate(planes):
+                # weights sum to zero, so the plane's own mean drops out; the judged half's goes here
+                scores = gram[np.ix_(judged, fitted)] @ weights
+                scores = scores - scores.mean(axis=0)
+                shares[a, b] += np.square(scores).sum() / total if total > 0 else np.nan
+    return PlaneShares(shares / len(splits))
+
+
+def _plane(gram: np.ndarray, fitted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows and the weights on them that give two orthonormal directions of their centred cloud."""
+    centred = centred_gram(gram[np.ix_(fitted, fitted)])
+    vectors = leading_vectors(centred, N_PLANE)
+    lengths = np.sqrt(np.clip(np.einsum("ra,rs,sa->a", vectors, centred, vectors), 0.0, None))
+    weights = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 1e-9 * lengths.max(initial=0.0))
+    return fitted, weights - weights.mean(axis=0)
+
+
+def cross_projection(
+    rows: np.ndarray, pool: Pool, scaling: Scaling, per_fifth: int, n_permutations: int, rng: np.random.Generator
+) -> Part:
+    """The table of plane shares and the scalar `shared_plane`."""
+    centred = scaled(rows, scaling)
+    gram = centred @ centred.T
+    sets = _sets(pool, pool.labels, per_fifth)
+    splits = [rng.permutation(len(sets[0])) < len(sets[0]) // 2 for _ in range(N_SPLITS)]
+    found = plane_shares(gram, sets, splits)
+    if not np.isfinite(found.shares).all() or np.isnan(found.shared):
+        return Part(notes=("No cross-projection: in some set every row is the same point.",))
+    n_permutations = min(n_permutations, MAX_PERMUTATIONS)
+    permuted = [
+        plane_shares(gram, _sets(pool, pool.exchanged(rng), per_fifth), splits) for _ in range(n_permutations)
+    ]
+    shared = np.array([p.shared for p in permuted])
+    null_shares = np.array([p.shares for p in permuted])
+    scalar = Scalar(
+        found.shared, "1",
+        interval_reason=f"planes are refitted over {N_SPLITS} splits that share prompts",
+        null=null_from_permutations(NULL_NAME, shared),
+        p=float((1 + (shared <= found.shared + 1e-12).sum()) / (1 + n_permutations)), n=len(sets[0]),
+        meaning="Variance that one domain's first plane holds of another domain, relative to other prompts of its own "
+        "domain: 1 where domains vary along the same axes, near 0 where each has its own.",
+    )  # fmt: skip
+    return Part({"shared_plane": scalar}, {"cross_projection": _table(pool.domains, found, null_shares)})
+
+
+def _sets(pool: Pool, labels: Shaped[np.ndarray, " row"], per_fifth: int) -> list[np.ndarray]:
+    return [members for name, members in pool.sets(labels, per_fifth).members.items() if name != MIXED]
+
+
+def _table(domains: list[str], found: PlaneShares, null_shares: np.ndarray) -> Table:
+    low, high = np.quantile(null_shares, [0.025, 0.975], axis=0)
+    rows = [
+        {
+            "plane_of": a, "of": b, "share": found.shares[i, j], "share_null": null_shares[:, i, j].mean(),
+            "share_null_low": low[i, j], "share_null_high": high[i, j],
+        }
+        for i, a in enumerate(domains) for j, b in enumerate(domains)
+    ]  # fmt: skip
+    units = {name: "label" if name in ("plane_of", "of") else "fraction" for name in rows[0]}
+    return Table.from_rows(rows, units, CAPTION)

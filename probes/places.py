@@ -1,0 +1,77 @@
+"""A place: one layer of one site, and how its raw and scaled coordinates go over into one another."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from interp.spectra import Scaling, constant_columns
+from probes.cloud import Cloud
+from probes.geometry import count_distinct
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Mean and column deviations of the fitting half, and the divisor of each column that they amount to."""
+
+    mean: Float[np.ndarray, " feature"]
+    sigma: Float[np.ndarray, " feature"]
+    divisor: Float[np.ndarray, " feature"]
+
+    @classmethod
+    def of(cls, fitting: np.ndarray, scaling: Scaling) -> "Scale":
+        """Columns that never vary have σ = 0, and are left as they are: they carry nothing either way."""
+        fitting = np.asarray(fitting, dtype=np.float64)
+        sigma = np.where(constant_columns(fitting), 0.0, fitting.std(axis=0))
+        divisor = np.where(sigma > 0, sigma, 1.0) if scaling == "zscored" else np.ones_like(sigma)
+        return cls(fitting.mean(axis=0), sigma, divisor)
+
+    def apply(self, points: np.ndarray) -> Float[np.ndarray, "row feature"]:
+        return (np.asarray(points, dtype=np.float64) - self.mean) / self.divisor
+
+    def readout(self, axis: np.ndarray) -> Float[np.ndarray, " feature"]:
+        """The covector that reads the coordinate off raw activations: w/σ where columns were divided by σ."""
+        return unit(axis / self.divisor)
+
+    def displacement(self, axis: np.ndarray) -> Float[np.ndarray, " feature"]:
+        """The raw displacement that moving along the axis amounts to: σ∘w where columns were divided by σ."""
+        return unit(axis * self.divisor)
+
+
+@dataclass(frozen=True)
+class Place:
+    """One layer of one site (for the residual stream, one depth)."""
+
+    site: str
+    layer: int
+    points: np.ndarray
+    scale: Scale
+    n_distinct_rows: int
+
+
+def places_of(
+    site: str, cloud: Cloud, fitting: Int[np.ndarray, " fitted"], scaling: Scaling
+) -> list[Place]:
+    """Every layer of a site, scaled by its fitting rows."""
+    distinct = count_distinct(cloud)
+    return [
+        Place(site, layer, points, Scale.of(points[fitting], scaling), distinct[layer])
+        for layer, points in enumerate(cloud.points)
+    ]
+
+
+def at_same_layer(places: Sequence[Place], primary: int) -> list[int]:
+    """The places of the other sites at the primary layer; the residual stream is read after it."""
+    layer, site = places[primary].layer, places[primary].site
+    block = layer - (site == "resid")
+    return [
+        i for i, place in enumerate(places)
+        if place.site != site and place.layer == max(0, block) + (place.site == "resid")
+    ]  # fmt: skip
+
+
+def unit(vector: Float[np.ndarray, " feature"]) -> Float[np.ndarray, " feature"]:
+    """The vector at length one; zeros stay zeros."""
+    length = float(np.linalg.norm(vector))
+    return vector / length if length > 0 else np.zeros_like(vector)

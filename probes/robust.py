@@ -1,0 +1,200 @@
+"""Does the flatness of a cloud hang on a few loud dimensions, or on one prompt?
+
+Dropping: the k columns of largest variance are left out and everything is measured again, the null with the columns
+that stay. Influence: the change of the PC1+PC2 share when one prompt is left out; the largest is compared with the
+largest in Gaussian clouds of the same size and column deviations. Stability: |cos| between the first axes of disjoint
+halves of the prompts, beside that of such Gaussian clouds.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from interp.findings import Scalar
+from interp.jackknife import without_each_row
+from interp.nulls import GaussianClouds, null_from_draws
+from interp.spectra import Scaling, constant_columns, gram_eigenvalues, scaled, spectral_statistics
+from interp.table import Table
+from probes.axis_stability import first_axis_cosines
+from probes.cloud import Cloud
+from probes.geometry import NULL_NAMES, spectral_profiles
+from probes.halves import MIN_UNITS, split_rows
+from probes.part import Part
+from probes.profiles import Profile
+
+DROPPED = (0, 1, 2, 4, 8, 16, 32)
+N_NULL = 20
+_SHARE = 1
+"""Where PC1+PC2 stands in `interp.spectra.SPECTRAL`."""
+
+DROPPED_CAPTION = (
+    "The primary layer without its k loudest columns (largest variance): the share of the variance that goes with "
+    "them, and the statistics of what stays with jackknife intervals and Gaussian nulls of the same columns."
+)
+INFLUENCE_CAPTION = "Leaving out one prompt at the primary layer: how much the PC1+PC2 share and the ratio change."
+
+
+@dataclass(frozen=True)
+class Loudest:
+    """A cloud without its loudest columns, and the share of each layer's variance that went with them."""
+
+    cloud: Cloud
+    variance_share: Float[np.ndarray, " layer"]
+
+
+def without_loudest(cloud: Cloud, n_dropped: int) -> Loudest | None:
+    """The cloud without the columns of largest variance in each layer; None where fewer than two would stay."""
+    n_features = cloud.points.shape[2]
+    if n_features - n_dropped < 2:
+        return None
+    variance = np.asarray(cloud.points, dtype=np.float64).var(axis=1)
+    order = np.argsort(-variance, axis=1, kind="stable")
+    kept = np.sort(order[:, n_dropped:], axis=1)
+    gone = np.take_along_axis(variance, order[:, :n_dropped], axis=1).sum(axis=1)
+    total = variance.sum(axis=1)
+    share = np.divide(gone, total, out=np.full(len(total), np.nan), where=total > 0)
+    return Loudest(replace(cloud, points=np.take_along_axis(cloud.points, kept[:, None, :], axis=2)), share)
+
+
+def dropped_profiles(left: Loudest, n_dropped: int, scaling: Scaling, seed: int) -> dict[str, Profile]:
+    """The spectral statistics of every layer without its loudest columns."""
+    profiles, _ = spectral_profiles(left.cloud, scaling, _clouds(left.cloud, seed))
+    words = f" Measured without the {n_dropped} columns of largest variance."
+    return {
+        f"{name}_dropped": [replace(s, meaning=s.meaning + words) for s in profile]
+        for name, profile in profiles.items() if name != "pc1_share"
+    }  # fmt: skip
+
+
+def dropped_table(cloud: Cloud, layer: int, scaling: Scaling, seed: int) -> Table:
+    """One row for every number of dropped columns, at one layer."""
+    one = replace(cloud, points=cloud.points[layer : layer + 1])
+    rows = []
+    for n_dropped in DROPPED:
+        left = without_loudest(one, n_dropped)
+        if left is None:
+            break
+        profiles, _ = spectral_profiles(left.cloud, scaling, _clouds(left.cloud, seed))
+        row: dict[str, object] = {"n_dropped": n_dropped, "variance_dropped": left.variance_share[0]}
+        rows.append(row | _columns(profiles))
+    units = {name: _UNITS.get(name, "dimensions" if "ratio" in name else "fraction") for name in rows[0]}
+    return Table.from_rows(rows, units, DROPPED_CAPTION)
+
+
+_UNITS = {"n_dropped": "columns", "variance_dropped": "fraction"}
+
+
+def _clouds(cloud: Cloud, seed: int) -> GaussianClouds:
+    return GaussianClouds(cloud.rows.n_rows, cloud.points.shape[2], N_NULL, seed)
+
+
+def _columns(profiles: Mapping[str, Profile]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for name in ("pc1_plus_pc2_share", "participation_ratio"):
+        s = profiles[name][0]
+        low, high = s.interval or (np.nan, np.nan)
+        null_low, null_high = s.null.band if s.null else (np.nan, np.nan)
+        found |= {
+            name: s.value, f"{name}_low": low, f"{name}_high": high, f"{name}_null": s.null.value if s.null else np.nan,
+            f"{name}_null_low": null_low, f"{name}_null_high": null_high,
+        }  # fmt: skip
+    return found
+
+
+def without_each_unit(
+    centred: Float[np.ndarray, "row feature"], units: Int[np.ndarray, " row"]
+) -> Float[np.ndarray, "unit statistic"]:
+    """The spectral statistics of centred rows without each unit's rows in turn, recentred."""
+    names, codes = np.unique(units, return_inverse=True)
+    if len(names) == len(units):
+        return without_each_row(centred)[np.argsort(codes)]
+    if centred.shape[0] < centred.shape[1]:
+        values, vectors = np.linalg.eigh(centred @ centred.T)
+        centred = vectors * np.sqrt(np.clip(values, 0.0, None))
+    n_axes = max(1, min(centred.shape[0] - 1, centred.shape[1]))
+    whole, total = centred.T @ centred, centred.sum(axis=0)
+    spectra = []
+    for unit in range(len(names)):
+        mine = centred[codes == unit]
+        left = total - mine.sum(axis=0)
+        scatter = whole - mine.T @ mine - np.outer(left, left) / (len(centred) - len(mine))
+        spectra.append(gram_eigenvalues(scatter)[:n_axes])
+    return spectral_statistics(np.array(spectra))
+
+
+def influence(cloud: Cloud, layer: int, scaling: Scaling, seed: int) -> Part:
+    """How much the flatness of one layer owes to a single prompt.
+
+    Rows are scaled once, with all prompts. The null's rows are independent, also where the measured ones are not.
+    """
+    rows = scaled(cloud.points[layer], scaling)
+    whole = spectral_statistics(gram_eigenvalues(rows @ rows.T if len(rows) <= rows.shape[1] else rows.T @ rows))
+    meaning = (
+        f"Largest change of the PC1+PC2 share when a single {cloud.unit} is left out; above its null, one "
+        f"{cloud.unit} makes the plane."
+    )
+    common = {"n": cloud.n_units, "n_unit": cloud.unit, "meaning": meaning}
+    if np.isnan(whole).any():
+        reason = "every row is the same point: nothing varies"
+        nothing = Scalar(
+            float("nan"), "fraction", interval_reason=reason, null_reason=reason, underpowered=True, **common
+        )
+        return Part({"largest_influence": nothing})
+    left = without_each_unit(rows, cloud.units) - whole
+    largest = float(np.nanmax(np.abs(left[:, _SHARE])))
+    draws = _null_influences(rows, cloud, seed)
+    scalar = Scalar(
+        largest, "fraction", interval_reason="the largest of all prompts: leaving one out is what it measures",
+        null=null_from_draws(NULL_NAMES[scaling], draws), **common,
+    )  # fmt: skip
+    columns = {"prompt": np.unique(cloud.units), "share_change": left[:, _SHARE], "ratio_change": left[:, 2]}
+    units = {"prompt": "index", "share_change": "fraction", "ratio_change": "dimensions"}
+    return Part({"largest_influence": scalar}, {"influence": Table(columns, units, INFLUENCE_CAPTION)})
+
+
+def _null_influences(rows: np.ndarray, cloud: Cloud, seed: int) -> np.ndarray:
+    deviation, rng = rows.std(axis=0), np.random.default_rng(seed)
+    n_draws = max(5, min(N_NULL, 2000 // cloud.n_units))
+    found = []
+    for _ in range(n_draws):
+        drawn = rng.standard_normal(rows.shape) * deviation
+        drawn -= drawn.mean(axis=0)
+        spectrum = gram_eigenvalues(drawn @ drawn.T if len(rows) <= rows.shape[1] else drawn.T @ drawn)
+        share = spectral_statistics(spectrum)[_SHARE]
+        found.append(np.nanmax(np.abs(without_each_unit(drawn, cloud.units)[:, _SHARE] - share)))
+    return np.array(found)
+
+
+def stability_profile(cloud: Cloud, scaling: Scaling, n_splits: int, seed: int) -> list[Scalar]:
+    """Mean |cos| between the first axes of disjoint halves, at every layer; the same splits and draws for all."""
+    rng = np.random.default_rng(seed)
+    enough = cloud.n_units >= MIN_UNITS
+    splits = [split_rows(cloud.units, rng) for _ in range(n_splits)] if enough else []
+    return [_stability(cloud, points, scaling, splits, seed) for points in cloud.points]
+
+
+def _stability(
+    cloud: Cloud, points: np.ndarray, scaling: Scaling, splits: list[tuple[np.ndarray, np.ndarray]], seed: int
+) -> Scalar:
+    common = {
+        "n": cloud.n_units, "n_unit": cloud.unit, "meaning": "Mean |cos| between the first principal axes of disjoint "
+        "halves of the prompts, over random splits: near 1, other prompts would give the same axis.",
+    }  # fmt: skip
+    if not splits or constant_columns(points).all():
+        reason = f"fewer than {MIN_UNITS} {cloud.unit}s make no halves" if not splits else (
+            "every row is the same point: nothing varies"
+        )  # fmt: skip
+        return Scalar(float("nan"), "1", interval_reason=reason, null_reason=reason, underpowered=True, **common)
+    rows = scaled(points, scaling)
+    deviation, rng = rows.std(axis=0), np.random.default_rng([seed, 1])
+    draws = [
+        first_axis_cosines(rng.standard_normal(rows.shape, dtype=np.float32) * deviation, splits).mean()
+        for _ in range(N_NULL)
+    ]
+    return Scalar(
+        float(first_axis_cosines(rows, splits).mean()), "1",
+        interval_reason=f"the {len(splits)} splits share {cloud.unit}s",
+        null=null_from_draws(NULL_NAMES[scaling], np.array(draws)), **common,
+    )  # fmt: skip

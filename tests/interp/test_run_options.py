@@ -1,0 +1,83 @@
+"""Options of a run that change what is read: untrained weights beside it, no BOS, a binding window."""
+
+import numpy as np
+import pytest
+import torch
+
+import interp
+from interp.forward import capture
+from interp.need import Need
+from interp.runner import run
+from interp.untrained import untrained_twin
+from interp.window import AttentionWindow
+from tests.interp.reference import run_reference
+from tests.interp.test_seam import token_prompts
+from tests.tiny_models import tiny_model
+
+FAST = {"manifold": {"n_permutations": 50, "n_null": 20}}
+
+
+def test_a_window_on_any_model_equals_the_float64_formula_of_a_windowed_one():
+    windowed, plain = tiny_model("mistral"), tiny_model("llama")
+    twin = {k.replace("mistral", "llama"): v for k, v in windowed.module.state_dict().items()}
+    import copy
+
+    module = copy.deepcopy(plain.module)
+    module.load_state_dict(twin)
+    from tests.tiny_models import wrap
+
+    prompts, ids = token_prompts([13])
+    needs = [Need("pattern_entropy", at="all"), Need("z", at="all"), Need("next_log_prob")]
+    got = capture(wrap(module), prompts, ids, needs, listeners=[AttentionWindow(5)])
+    truth = run_reference(windowed.module, ids[0])
+    for layer, theirs in enumerate(truth.layers):
+        assert np.abs(got[needs[1]][layer] - theirs.z.transpose(1, 0, 2)).max() < 1e-4
+    ours = capture(windowed, prompts, ids, needs)
+    assert np.abs(got[needs[2]] - ours[needs[2]]).max() < 1e-4
+    assert np.abs(got[needs[0]] - ours[needs[0]]).max() < 1e-5
+
+
+def test_the_untrained_twin_has_the_shape_but_not_the_weights():
+    model = interp.load("tunnel:bijection-gpt-neox")
+    twin, label = untrained_twin(model, seed=3)
+    assert "initialisation of gpt_neox, seed 3" in label
+    assert twin.info.fingerprint != model.info.fingerprint
+    assert twin.info.n_parameters == model.info.n_parameters
+    again, _ = untrained_twin(model, seed=3)
+    assert again.info.fingerprint == twin.info.fingerprint
+    assert all(c.passed for c in twin.checks)
+
+
+def test_untrained_weights_stand_beside_every_number():
+    state = torch.get_rng_state()
+    record = run("tunnel:bijection-gpt-neox", settings=FAST, n_pool=40, null="untrained", out=None, quiet=True)
+    assert torch.equal(torch.get_rng_state(), state)
+    found = record.findings["manifold"]
+    table = found.to_frame("against_untrained").set_index("name")
+    assert table.loc["entropy_correlation", "trained"] == found["entropy_correlation"].value
+    assert table.loc["entropy_correlation", "untrained"] != found["entropy_correlation"].value
+    assert any("Untrained weights: transformers' initialisation" in note for note in found.notes)
+    assert "--null untrained" in record.spec["command"]
+
+
+def test_without_bos_a_text_starts_with_its_own_first_token(stories):
+    model = interp.load(stories)
+    texts = ["Once upon a time", "The dog was happy and"]
+    with_bos = interp.collect(model, texts, ["v"])
+    from interp.observe import as_tokens
+    from interp.prompt_files import resolve_prompts
+
+    kept = as_tokens(model, resolve_prompts(texts), [], None)
+    bare = as_tokens(model, resolve_prompts(texts), [], None, bos=False)
+    assert kept.has_bos and not bare.has_bos
+    assert [list(x[1:]) for x in kept.ids] == [list(x) for x in bare.ids]
+    assert with_bos.rows["length"].tolist() == [len(x) for x in kept.ids]
+
+
+def test_the_window_in_force_is_what_probes_see():
+    with pytest.raises(interp.InterpError):
+        run("tunnel:bijection-gpt-neox", probes=["manifold"], prompts="mixed", out=None, quiet=True)
+    record = run("tunnel:bijection-gpt-neox", settings=FAST, n_pool=40, attention_window=4, out=None, quiet=True)
+    assert record.spec["attention_window"] == 4
+    whole = run("tunnel:bijection-gpt-neox", settings=FAST, n_pool=40, out=None, quiet=True)
+    assert record.findings["manifold"]["entropy_correlation"] != whole.findings["manifold"]["entropy_correlation"]

@@ -1,0 +1,388 @@
+"""The value axis: planted axes, nuisances, tokens, noise; degenerate pools; the shipped tunnel in float64."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import interp
+from interp.errors import InterpError
+from interp.forward import capture
+from interp.need import Need
+from interp.testing import Shape, check_probe, synthetic_capture
+from interp.tunnel_prompts import sampled_prompts
+from probes.axis_stability import RandomPairs, first_axis_cosines, ridge_split_cosines
+from probes.halves import exchanged_correlations, held_out_r2, label_by_type, r2_interval, split_rows
+from probes.value_axis import ValueAxis
+
+SMALL = ValueAxis(sites="v", n_permutations=99, n_bootstrap=99, n_splits=4, n_null=20)
+SHAPE = Shape(n_prompts=300)
+D = 16
+
+
+def unit(vector):
+    return vector / np.linalg.norm(vector)
+
+
+def plane(seed=0):
+    return np.linalg.qr(np.random.default_rng(seed).standard_normal((D, 2)))[0].T
+
+
+def world(points, entropy, seed=0, probe=SMALL, **columns):
+    """One layer planted, two of noise, read at the planted one."""
+    n = len(entropy)
+    rng = np.random.default_rng(seed)
+    values = np.concatenate([points[None], rng.standard_normal((2, n, D))]).reshape(3, n, 2, 8)
+    probe = replace(probe, layer=0, seed=seed)
+    n_scored = columns.pop("n_scored", 1)
+    shape = replace(SHAPE, n_prompts=n // n_scored, n_scored=n_scored)
+    return probe.analyse(
+        synthetic_capture(
+            probe.needs, shape, planted={"v": values}, columns={"next_entropy_bits": entropy, **columns}, seed=seed
+        ),
+        {},
+    )
+
+
+def planted(seed=0, n=400, loud=10.0, noise=0.5):
+    """Entropy along a quiet direction of deviation 1, beside a loud one that knows nothing."""
+    rng = np.random.default_rng(seed)
+    told, other = plane(seed)
+    coordinate = rng.standard_normal(n)
+    points = rng.standard_normal((n, D)) * 0.3
+    points += np.outer(coordinate - points @ told, told) + np.outer(loud * rng.standard_normal(n), other)
+    return points, 5 + coordinate + noise * rng.standard_normal(n), told, other
+
+
+def test_conformance():
+    check_probe(replace(SMALL, sites="v,z,resid"))
+
+
+def test_conformance_on_sequences():
+    probe = replace(SMALL, sites="v,resid")
+    check_probe(probe, synthetic_capture(probe.needs, Shape(n_prompts=40, n_scored=6)))
+
+
+def test_a_quiet_direction_is_found_by_ridge_and_missed_by_pc1():
+    points, entropy, told, other = planted()
+    found = world(points, entropy)
+    assert found["r2"].value == pytest.approx(1 / 1.25, abs=0.06)  # variance 1 of 1 + 0.5²
+    assert found["correlation"].value == pytest.approx(np.sqrt(0.8), abs=0.04)
+    assert found["r2"].p == found["correlation"].p == 0.01
+    assert found.arrays["v.ridge.axis"][0] @ told > 0.93
+    assert abs(found.arrays["v.pc1.axis"][0] @ other) > 0.999
+    assert found["pc1_r2"].value == pytest.approx(0, abs=0.05)
+    assert found["axis_cosine"].value < 0.1
+    assert found["stability"].value > 0.9 > found["stability"].null.band[1]
+    table = found.tables["by_layer"]
+    noise = (table["layer"] > 0) & (table["axis"] == "ridge")
+    assert (table["r2_p"][noise] > 0.05).all()
+
+
+def test_a_loud_direction_is_found_by_both_axes_which_agree():
+    points, entropy, told, _ = planted(loud=0.2)
+    found = world(points, entropy)
+    assert found["pc1_r2"].value == pytest.approx(found["r2"].value, abs=0.05)
+    assert found["axis_cosine"].value > 0.85 > found["axis_cosine"].null.value
+    assert found["axis_cosine"].p <= 0.05
+    # both axes are turned so that entropy rises along them
+    assert found.arrays["v.pc1.axis"][0] @ told > 0.97 and found.arrays["v.ridge.axis"][0] @ told > 0.93
+
+
+def test_noise_is_called_at_the_nominal_rate():
+    probe = replace(SMALL, n_bootstrap=20, n_splits=2)
+    called = dict.fromkeys(("r2", "correlation", "r2_beyond_nuisances", "correlation_beyond_nuisances", "pc1_r2"), 0)
+    anywhere = 0
+    for seed in range(140):
+        rng = np.random.default_rng(seed + 10_000)
+        points, domain = rng.standard_normal((40, D)), rng.choice(["code", "news"], 40)
+        found = world(points, rng.uniform(0, 8, 40), seed, probe, domain=domain, token=rng.integers(0, 3, 40))
+        for name in called:
+            called[name] += found[name].p <= 0.05
+        table = found.tables["by_layer"]
+        anywhere += table["r2_p"][(table["axis"] == "ridge") & (table["nuisances"] == "kept")].min() <= 0.05
+    assert 1 <= anywhere <= 16  # 7 ± 3.5 standard deviations of Binomial(140, 0.05)
+    # one place of three under a correction over three is called less often
+    assert max(called.values()) <= 12
+
+
+def test_sequences_of_noise_are_called_at_the_nominal_rate_although_entropy_follows_position():
+    probe = replace(SMALL, n_bootstrap=20, n_splits=2)
+    called = 0
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        n_sequences, per = 24, 5
+        position = np.tile(np.arange(per), n_sequences)
+        points = rng.standard_normal((n_sequences * per, D)) + np.repeat(rng.standard_normal((n_sequences, D)), per, 0)
+        points[:, 0] += 5 * position
+        entropy = 6 - position + rng.uniform(0, 1, n_sequences).repeat(per) + rng.uniform(0, 0.2, len(position))
+        found = world(points, entropy, seed, probe, n_scored=per)
+        assert found["r2"].value > 0.4  # position is read, and is in the null as well
+        called += found["r2"].p <= 0.05
+    assert called <= 12
+
+
+def test_what_length_tells_is_gone_with_the_nuisances():
+    rng = np.random.default_rng(0)
+    n = 300
+    length = rng.integers(5, 60, n)
+    points = rng.standard_normal((n, D))
+    points[:, 3] += length
+    entropy = length / 10 + 0.1 * rng.standard_normal(n)
+    found = world(points, entropy, length=length, position=length - 1, token=rng.integers(0, 4, n))
+    assert found["r2"].value > 0.9 and found["r2"].p == 0.01
+    assert abs(found["r2_beyond_nuisances"].value) < 0.03 and found["r2_beyond_nuisances"].p > 0.05
+    assert found["nuisance_r2"].value > 0.95
+    assert "length" in found["nuisance_r2"].meaning
+
+
+def test_entropy_that_position_tells_exactly_is_undefined_beyond_it_and_says_so():
+    per = 6
+    entropy = np.tile(np.linspace(5, 1, per), 40)
+    rng = np.random.default_rng(0)
+    points = rng.standard_normal((240, D))
+    found = world(points, entropy, n_scored=per)
+    assert np.isnan(found["r2_beyond_nuisances"].value)
+    assert found["r2_beyond_nuisances"].null_reason == "the entropy does not vary, or nuisances tell it exactly"
+
+
+def test_telling_tokens_apart_is_not_selective_and_telling_entropy_is():
+    rng = np.random.default_rng(0)
+    n, n_types = 400, 8
+    token = rng.integers(0, n_types, n)
+    per_type = rng.uniform(0, 8, n_types)
+    points = rng.standard_normal((n, D)) * 0.05
+    points[:, :n_types] += np.eye(n_types)[token]
+    by_token = world(points, per_type[token] + 0.01 * rng.standard_normal(n), token=token)
+    assert by_token["r2"].value > 0.9
+    assert abs(by_token["selectivity"].value) < 0.05
+    points, entropy, *_ = planted()
+    by_entropy = world(points, entropy, token=token)
+    assert by_entropy["selectivity"].value == pytest.approx(by_entropy["r2"].value, abs=0.05)
+    assert by_entropy["selectivity"].value > by_entropy["selectivity"].null.band[1]
+
+
+def test_standardised_axes_are_saved_as_covector_and_displacement():
+    points, entropy, *_ = planted()
+    points = points * np.linspace(0.1, 30, D)
+    found = world(points, entropy, probe=replace(SMALL, scaling="zscored"))
+    axis, moved, sigma = (found.arrays[f"v.{name}"][0] for name in ("ridge.axis", "ridge.displacement", "sigma"))
+    assert unit(axis * sigma**2) == pytest.approx(moved, abs=1e-9)  # w/σ times σ² is σ w
+    assert np.linalg.norm(axis) == pytest.approx(1) and np.linalg.norm(moved) == pytest.approx(1)
+    judged = found.tables["held_out"]
+    score = (points[judged["prompt"]] - found.arrays["v.mean"][0]) @ axis
+    assert np.corrcoef(score, judged["predicted_bits"])[0, 1] == pytest.approx(1, abs=1e-9)
+    fitting = np.setdiff1d(np.arange(len(points)), judged["prompt"])
+    assert sigma == pytest.approx(points[fitting].std(axis=0))
+
+
+def test_centred_axes_read_and_move_alike():
+    points, entropy, *_ = planted()
+    arrays = world(points, entropy).arrays
+    assert arrays["v.ridge.axis"] == pytest.approx(arrays["v.ridge.displacement"])
+
+
+def test_axes_do_not_see_the_judged_half():
+    points, entropy, *_ = planted()
+    first = world(points, entropy)
+    judged = first.tables["held_out"]["prompt"]
+    changed, other = points.copy(), entropy.copy()
+    changed[judged] = changed[judged][::-1] * 2
+    other[judged] = other[judged][::-1]
+    second = world(changed, other)
+    for name in ("v.ridge.axis", "v.pc1.axis", "v.mean", "v.sigma", "v.ridge_beyond_nuisances.axis"):
+        assert first.arrays[name][0] == pytest.approx(second.arrays[name][0], abs=1e-12)
+    assert first["r2"].value != second["r2"].value
+
+
+def test_rotating_the_values_turns_the_axes_and_leaves_every_number():
+    points, entropy, *_ = planted()
+    turn = np.linalg.qr(np.random.default_rng(9).standard_normal((D, D)))[0]
+    before, after = world(points, entropy), world(points @ turn, entropy)
+    for name in ("r2", "pc1_r2", "axis_cosine", "selectivity", "stability", "r2_beyond_nuisances"):
+        assert after[name].value == pytest.approx(before[name].value, abs=1e-5)  # captures are float32
+    assert after.arrays["v.ridge.axis"][0] == pytest.approx(before.arrays["v.ridge.axis"][0] @ turn, abs=1e-4)
+
+
+def test_few_prompts_are_underpowered():
+    rng = np.random.default_rng(0)
+    few = world(rng.standard_normal((199, D)), rng.uniform(0, 8, 199))
+    enough = world(rng.standard_normal((200, D)), rng.uniform(0, 8, 200))
+    assert few["r2"].underpowered and few["nuisance_r2"].underpowered
+    assert not enough["r2"].underpowered and not enough["nuisance_r2"].underpowered
+
+
+def test_few_distinct_rows_are_underpowered():
+    rng = np.random.default_rng(0)
+    points = rng.standard_normal((10, D))[rng.integers(0, 10, 300)]
+    found = world(points, rng.uniform(0, 8, 300))
+    assert found["r2"].underpowered and not found["nuisance_r2"].underpowered
+
+
+def test_equal_entropies_are_undefined_in_words():
+    points = np.random.default_rng(0).standard_normal((60, D))
+    found = world(points, np.full(60, 2.5))
+    assert found["r2"].null_reason == "the entropy does not vary"
+    assert found["stability"].null_reason == "the entropy does not vary"
+    assert all(np.isnan(found[name].value) for name in ("r2", "correlation", "pc1_r2", "selectivity", "stability"))
+
+
+def test_equal_rows_are_undefined_in_words():
+    rng = np.random.default_rng(0)
+    found = world(np.tile(rng.standard_normal(D), (60, 1)), rng.uniform(0, 8, 60))
+    assert found["r2"].null_reason == "nothing varies in these activations"
+    assert (found.arrays["v.ridge.axis"][0] == 0).all()
+
+
+def test_one_token_leaves_no_control_task():
+    rng = np.random.default_rng(0)
+    found = world(rng.standard_normal((60, D)), rng.uniform(0, 8, 60), token=np.zeros(60, int))
+    assert found["selectivity"].null_reason == "every judged token is of one type: there is no control task"
+
+
+@pytest.mark.parametrize("n", [4, 5])
+def test_the_smallest_pools_are_read(n):
+    rng = np.random.default_rng(0)
+    assert world(rng.standard_normal((n, D)), rng.uniform(0, 8, n))["r2"].underpowered
+
+
+def test_three_prompts_are_refused_in_words():
+    rng = np.random.default_rng(0)
+    with pytest.raises(InterpError, match="fewer than 4 make no halves"):
+        world(rng.standard_normal((3, D)), rng.uniform(0, 8, 3))
+
+
+def test_numbers_that_are_not_finite_are_refused_in_words():
+    points, entropy, *_ = planted()
+    points[3, 4] = np.nan
+    with pytest.raises(InterpError, match="1 of 6400 numbers are not finite"):
+        world(points, entropy)
+
+
+def test_unknown_sites_are_refused_in_words():
+    with pytest.raises(InterpError, match="'q' is not a place where this axis is sought"):
+        _ = ValueAxis(sites="v,q").needs
+
+
+def test_needs_follow_the_sites():
+    assert ValueAxis(sites="resid, v").needs == (Need("resid"), Need("v"))
+
+
+def test_the_primary_layer_of_the_residual_stream_is_its_last_depth():
+    probe = replace(SMALL, sites="resid,v")
+    found = probe.analyse(synthetic_capture(probe.needs, SHAPE), {})
+    table = found.tables["by_layer"]
+    ridge = (table["axis"] == "ridge") & (table["nuisances"] == "kept")
+    assert found["r2"].value == table["r2"][ridge & (table["site"] == "resid") & (table["layer"] == 3)][0]
+    assert found["v_r2"].value == table["r2"][ridge & (table["site"] == "v") & (table["layer"] == 2)][0]
+
+
+def test_held_out_r2_is_one_for_the_truth_and_zero_for_the_mean():
+    truth = np.array([[1.0, 1.0], [-2.0, -2.0]])
+    assert held_out_r2(truth, np.array([[1.0, 0.0], [-2.0, 0.0]])).tolist() == [1.0, 0.0]
+    assert np.isnan(held_out_r2(np.zeros((3, 1)), np.ones((3, 1)))[0])
+
+
+def test_exchanged_correlations_equal_numpys():
+    rng = np.random.default_rng(0)
+    truth, predicted = rng.standard_normal(20), rng.standard_normal(20)
+    orders = np.array([rng.permutation(20) for _ in range(3)])
+    expected = [np.corrcoef(predicted, t)[0, 1] for t in (truth, *truth[orders])]
+    assert exchanged_correlations(truth, predicted, orders) == pytest.approx(expected)
+
+
+def test_control_labels_are_the_same_wherever_a_token_occurs():
+    rng = np.random.default_rng(0)
+    types, entropy = rng.integers(0, 5, 50), rng.uniform(0, 8, 50)
+    labels = label_by_type(types, entropy, 30, rng)
+    for t in range(5):
+        assert np.ptp(labels[types == t], axis=0).max() == 0
+    assert np.isin(labels, entropy).all()
+    assert len(np.unique(labels[:, 0])) > 1
+
+
+def test_the_interval_of_r2_covers_what_many_more_prompts_would_give():
+    rng = np.random.default_rng(0)
+    covered = 0
+    for _ in range(200):
+        truth = rng.standard_normal(100)
+        predicted = 0.7 * truth + 0.5 * rng.standard_normal(100)
+        weights = rng.multinomial(100, np.full(100, 0.01), size=300)
+        low, high = r2_interval(truth, predicted, weights)
+        covered += low <= 1 - (0.3**2 + 0.5**2) <= high
+    assert 178 <= covered <= 200  # 190 ± 4 standard deviations of Binomial(200, 0.95), on the low side
+
+
+def test_random_directions_in_an_isotropic_cloud_meet_at_the_exact_expectation():
+    from interp.cosines import expected_abs_cosine
+
+    draws = RandomPairs(200, 50, 0).mean_abs_cosine(np.ones(16))
+    assert draws.mean() == pytest.approx(expected_abs_cosine(16), abs=0.01)
+    assert RandomPairs(5, 5, 0).mean_abs_cosine(np.array([1.0])) == pytest.approx(np.ones(5))
+
+
+@pytest.mark.parametrize("n_features", [8, 60])
+def test_split_cosines_equal_two_explicit_ridge_fits(n_features):
+    from sklearn.linear_model import Ridge
+
+    rng = np.random.default_rng(0)
+    points, label = rng.standard_normal((40, n_features)), rng.standard_normal(40)
+    splits = [split_rows(np.arange(40), rng) for _ in range(3)]
+    fits = [[unit(Ridge(alpha=3.0).fit(points[half], label[half]).coef_) for half in split] for split in splits]
+    expected = [abs(a @ b) for a, b in fits]
+    assert ridge_split_cosines(points, label, 3.0, splits) == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("n_features", [8, 60])
+def test_first_axes_of_halves_equal_two_explicit_decompositions(n_features):
+    rng = np.random.default_rng(0)
+    points = rng.standard_normal((40, n_features)) * np.linspace(1, 4, n_features)
+    splits = [split_rows(np.arange(40), rng) for _ in range(3)]
+    axes = [[np.linalg.svd(points[h] - points[h].mean(axis=0))[2][0] for h in split] for split in splits]
+    assert first_axis_cosines(points, splits) == pytest.approx([abs(a @ b) for a, b in axes], rel=1e-6)
+
+
+@pytest.fixture(scope="module")
+def tunnel():
+    model = interp.load("tunnel:bijection-gpt-neox")
+    prompts = sampled_prompts(model.task, 120, 0)
+    needs = replace(SMALL, sites="v,z,resid").needs
+    return capture(model, prompts, [np.array(p.token_ids) for p in prompts], needs, seed=0)
+
+
+def test_the_shipped_tunnel_agrees_with_explicit_regressions_in_float64(tunnel):
+    probe = replace(SMALL, sites="z")
+    found = probe.analyse(tunnel, {})
+    x = tunnel[Need("z")][-1].reshape(tunnel.rows.n_rows, -1).astype(np.float64)
+    y, sequence, position = (tunnel.rows[name] for name in ("next_entropy_bits", "prompt", "position"))
+    judged = np.isin(sequence, found.tables["held_out"]["prompt"])
+    table = found.tables["axes"]
+    fitted = ~judged
+    mean, level = x[fitted].mean(axis=0), y[fitted].mean()
+    singular = np.linalg.svd(x[fitted] - mean, compute_uv=False)
+    alpha = table["penalty"][-1] * np.square(singular[singular > 1e-5 * singular[0]]).mean()
+    augmented = np.vstack([x[fitted] - mean, np.sqrt(alpha) * np.eye(x.shape[1])])
+    slope = np.linalg.lstsq(augmented, np.r_[y[fitted] - level, np.zeros(x.shape[1])], rcond=None)[0]
+    predicted = level + (x[judged] - mean) @ slope
+    assert found.tables["held_out"]["predicted_bits"] == pytest.approx(predicted, abs=1e-6)
+    r2 = 1 - np.square(y[judged] - predicted).sum() / np.square(y[judged] - level).sum()
+    assert found["r2"].value == pytest.approx(r2, abs=1e-8)
+    assert found["correlation"].value == pytest.approx(np.corrcoef(y[judged], predicted)[0, 1], abs=1e-8)
+    assert found.arrays["z.ridge.axis"][-1] == pytest.approx(unit(slope), abs=1e-6)
+    first = np.linalg.svd(x[fitted] - mean, full_matrices=False)[2][0]
+    assert found["axis_cosine"].value == pytest.approx(abs(first @ unit(slope)), abs=1e-6)
+    score = (x - mean) @ first
+    line = np.polyfit(score[fitted], y[fitted], 1)
+    r2 = 1 - np.square(y[judged] - np.polyval(line, score[judged])).sum() / np.square(y[judged] - level).sum()
+    assert found["pc1_r2"].value == pytest.approx(r2, abs=1e-8)
+    assert len(np.unique(position)) == 12
+
+
+def test_the_shipped_tunnel_knows_its_uncertainty_beyond_position(tunnel):
+    found = replace(SMALL, sites="z,v,resid").analyse(tunnel, {})
+    assert found["bayes_r2_beyond_nuisances"].value > 0.9
+    assert found["bayes_r2_beyond_nuisances"].p == 0.01
+    # nothing but the token is in the first layer's values, and the token is a nuisance
+    table = found.tables["by_layer"]
+    first = (table["site"] == "v") & (table["layer"] == 0) & (table["nuisances"] == "removed")
+    assert np.isnan(table["r2"][first]).all()

@@ -1,0 +1,339 @@
+"""The page in a real browser: it draws, sorts, saves, prints, fetches nothing and runs nothing of the data's."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from reports.page import render
+from tests.reports.pictures import N_LAYERS, N_POINTS, made_findings, made_record
+
+pytestmark = pytest.mark.browser
+
+FIGURES = ("map", "depth", "matrix", "panels")
+ATTACK = "<img src=x onerror=\"window.hurt=1\"><script>window.hurt=1</script><a href='https://x.example'>link</a>"
+
+
+class Seen:
+    """A page that was opened, with every request it made and everything that went wrong on it."""
+
+    def __init__(self, browser, address: Path, width: int = 1400, scheme: str = "light") -> None:
+        self.context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        self.page = self.context.new_page()
+        self.requests: list[str] = []
+        self.troubles: list[str] = []
+        self.context.on("request", lambda request: self.requests.append(request.url))
+        self.page.on("pageerror", lambda error: self.troubles.append(str(error)))
+        self.page.on("console", lambda m: self.troubles.append(m.text) if m.type in ("error", "warning") else None)
+        self.page.goto(address.as_uri())
+
+    def draw(self) -> "Seen":
+        """Scroll past every figure, since each is drawn when it comes near."""
+        for plot in self.page.locator(".plot").all():
+            plot.scroll_into_view_if_needed()
+            plot.locator(".main-svg").first.wait_for()
+        return self
+
+    def shapes(self, figure: str) -> int:
+        """How many data marks a figure shows: points, bars, lines, matrices."""
+        marks = ".points path, path.js-line, .heatmaplayer image"
+        return self.page.locator(f"#pictures-{figure} .cartesianlayer :is({marks})").count()
+
+    def until(self, expression: str) -> None:
+        """Wait until an expression holds; the page's policy keeps the browser's own waiting from evaluating text."""
+        for _ in range(100):
+            if self.page.evaluate(expression):
+                return
+            self.page.wait_for_timeout(50)
+        raise AssertionError(f"never came true: {expression}")
+
+    def overflow(self) -> int:
+        return self.page.evaluate("document.documentElement.scrollWidth - innerWidth")
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("page") / "run"
+
+
+@pytest.fixture
+def report(address) -> Path:
+    """The page of a good record, rendered once for the module."""
+    if not address.exists():
+        render(made_record().write(address))
+    return address / "report.html"
+
+
+def test_every_figure_draws_without_a_request_or_an_error(chromium, report):
+    seen = Seen(chromium, report).draw()
+    assert seen.shapes("map") == 2 * N_POINTS
+    assert seen.shapes("depth") == N_LAYERS + 2 and seen.shapes("matrix") == 1 and seen.shapes("panels") == 24
+    assert seen.requests == [report.as_uri()]
+    assert seen.troubles == [] and seen.overflow() <= 0
+    seen.context.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [400, 1400])
+def test_the_page_fits_and_draws_at_every_width_in_both_themes(chromium, report, width, scheme):
+    seen = Seen(chromium, report, width, scheme).draw()
+    assert all(seen.shapes(figure) for figure in FIGURES)
+    assert seen.overflow() <= 0 and seen.troubles == [] and seen.requests == [report.as_uri()]
+    for summary in seen.page.locator("summary").all():
+        summary.click()
+    assert seen.overflow() <= 0
+    seen.context.close()
+
+
+@pytest.mark.slow
+def test_long_names_do_not_widen_a_narrow_page(chromium, tmp_path):
+    long = "x" * 300
+    record = made_record(replace(made_findings(texts=(long,)), notes=(long,)))
+    record = replace(
+        record, model={**record.model, "name": long, "source": long}, spec={**record.spec, "command": long},
+        prompts={**record.prompts, "name": long}, environment={"packages": {long: long}},
+    )  # fmt: skip
+    seen = Seen(chromium, render(record.write(tmp_path / "run")), 400).draw()
+    for summary in seen.page.locator("summary").all():
+        summary.click()
+    assert seen.overflow() <= 0
+    seen.context.close()
+
+
+@pytest.mark.slow
+def test_a_colour_bar_goes_below_the_plot_where_there_is_no_room_beside_it(chromium, report):
+    seen = Seen(chromium, report, 1400).draw()
+    bar, plot = "#pictures-map .colorbar .cbfills", "#pictures-map .plotclip ~ rect, #pictures-map .nsewdrag"
+    beside, area = seen.page.locator(bar).bounding_box(), seen.page.locator(plot).last.bounding_box()
+    assert beside["x"] > area["x"] + area["width"]
+    seen.page.set_viewport_size({"width": 400, "height": 900})
+    seen.until("document.querySelector('#pictures-map .plot').dataset.narrow === 'true'")
+    below, area = seen.page.locator(bar).bounding_box(), seen.page.locator(plot).last.bounding_box()
+    assert below["y"] > area["y"] + area["height"] and seen.overflow() <= 0 and seen.troubles == []
+    seen.context.close()
+
+
+@pytest.mark.slow
+def test_the_toggle_recolours_page_and_figures_and_is_remembered(chromium, report):
+    seen = Seen(chromium, report).draw()
+    page = seen.page
+    ink = "getComputedStyle(document.querySelector('#pictures-depth .xtitle')).fill"
+    paper = "getComputedStyle(document.body).backgroundColor"
+    light = page.evaluate(f"[{ink}, {paper}]")
+    page.get_by_role("button", name="Switch to dark colours").click()
+    dark = page.evaluate(f"[{ink}, {paper}]")
+    assert light == ["rgb(27, 29, 32)", "rgb(253, 253, 251)"] and dark == ["rgb(233, 233, 229)", "rgb(21, 23, 26)"]
+    page.reload()
+    assert page.evaluate(paper) == dark[1]
+    assert seen.troubles == []
+    seen.context.close()
+
+
+@pytest.mark.slow
+def test_the_figures_follow_the_system_theme(chromium, report):
+    seen = Seen(chromium, report).draw()
+    seen.page.emulate_media(color_scheme="dark")
+    ink = "getComputedStyle(document.querySelector('#pictures-depth .xtitle')).fill"
+    seen.until(f"{ink} === 'rgb(233, 233, 229)'")
+    seen.context.close()
+
+
+@pytest.mark.slow
+def test_the_depth_slider_moves_by_keyboard(chromium, report):
+    seen = Seen(chromium, report).draw()
+    slider = seen.page.get_by_role("slider", name="layer")
+    first = "document.querySelector('#pictures-map .plot').data[1].x"
+    before = seen.page.evaluate(f"Array.from({first}._inputArray || {first})")
+    slider.focus()
+    for _ in range(3):
+        slider.press("ArrowLeft")
+    assert slider.get_attribute("aria-valuetext") == "2"
+    expected = made_findings().tables["points"]
+    expected = expected.where(expected["layer"] == 2)["pc1"]
+    seen.page.wait_for_timeout(300)
+    after = seen.page.evaluate(f"Array.from({first}._inputArray || {first})")
+    assert before != after and after == pytest.approx(expected.tolist(), rel=1e-6)
+    assert seen.troubles == []
+    seen.context.close()
+
+
+@pytest.mark.slow
+def test_tables_sort_both_ways_as_numbers_with_missing_values_last(chromium, report):
+    seen = Seen(chromium, report)
+    table = seen.page.locator("#table-pictures-by_layer")
+    table.locator("summary").click()
+    shown = "t => [...t.querySelectorAll('tbody tr')].map(r => r.cells[5].textContent)"
+    written = table.evaluate(shown)
+    assert written == ["0.4", "0.02", "4e−5", "–", "0.001", "0.001"]
+    head = table.get_by_role("button", name="p", exact=True)
+    head.click()
+    assert table.evaluate(shown) == ["4e−5", "0.001", "0.001", "0.02", "0.4", "–"]
+    assert table.locator("th").nth(5).get_attribute("aria-sort") == "ascending"
+    head.click()
+    assert table.evaluate(shown) == ["0.4", "0.02", "0.001", "0.001", "4e−5", "–"]
+    seen.context.close()
+
+
+@pytest.mark.slow
+def test_a_sorted_table_writes_every_cell_as_the_page_first_did(chromium, report):
+    seen = Seen(chromium, report)
+    for name in ("by_layer", "loose"):
+        table = seen.page.locator(f"#table-pictures-{name}")
+        table.locator("summary").click()
+        rows = "t => [...t.querySelectorAll('tbody tr')].map(r => [...r.cells].map(c => c.textContent + c.className))"
+        before = table.evaluate(rows)
+        table.locator("button.sort").first.click()
+        assert table.evaluate(rows) == before  # the first column is in order already
+    seen.context.close()
+
+
+@pytest.mark.slow
+def test_sorting_a_long_table_takes_rows_that_were_not_shown(chromium, report):
+    seen = Seen(chromium, report)
+    table = seen.page.locator("#table-pictures-points")
+    table.locator("summary").click()
+    head = table.locator("button.sort").first
+    head.click()
+    head.click()
+    assert table.locator("tbody tr").count() == 200
+    assert table.locator("tbody tr").first.locator("td").first.text_content() == str(N_LAYERS - 1)
+    seen.context.close()
+
+
+@pytest.mark.slow
+def test_the_download_is_the_whole_table_as_csv(chromium, report, tmp_path):
+    import pandas
+
+    seen = Seen(chromium, report)
+    table = seen.page.locator("#table-pictures-points")
+    table.locator("summary").click()
+    with seen.page.expect_download() as caught:
+        table.get_by_role("button", name="Download CSV").click()
+    assert caught.value.suggested_filename == "pictures.points.csv"
+    caught.value.save_as(tmp_path / "points.csv")
+    read = pandas.read_csv(tmp_path / "points.csv")
+    expected = made_findings().tables["points"].to_frame()
+    pandas.testing.assert_frame_equal(read, expected, check_dtype=False, rtol=1e-8)
+    assert seen.troubles == []
+    seen.context.close()
+
+
+@pytest.mark.slow
+def test_the_repeat_command_is_copied_to_the_letter(chromium, report):
+    seen = Seen(chromium, report)
+    seen.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    seen.page.locator("#repeat .copy").first.click()
+    seen.page.get_by_text("Copied.").wait_for()
+    assert seen.page.evaluate("navigator.clipboard.readText()") == made_record().spec["command"]
+    seen.context.close()
+
+
+@pytest.mark.slow
+def test_a_hostile_prompt_is_text_in_tables_and_in_the_hover(chromium, tmp_path):
+    record = made_record(made_findings(texts=(ATTACK,) * N_POINTS))
+    record = replace(record, model={**record.model, "name": ATTACK}, spec={**record.spec, "command": ATTACK})
+    seen = Seen(chromium, render(record.write(tmp_path / "run"))).draw()
+    page = seen.page
+    page.locator("#table-pictures-points summary").click()
+    assert page.locator("h1").text_content() == ATTACK
+    assert page.locator("#table-pictures-points tbody tr").first.locator("td").last.text_content() == ATTACK
+    page.locator("#table-pictures-points button.sort").first.click()
+    assert page.locator("#table-pictures-points tbody tr").first.locator("td").last.text_content() == ATTACK
+    point = page.locator("#pictures-map .points path").nth(2 * N_POINTS - 1)
+    point.scroll_into_view_if_needed()
+    box = point.bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.locator(".hovertext").wait_for()
+    hover = "".join(page.locator(".hovertext").text_content().split())  # lines and wraps aside
+    assert hover.startswith("".join(ATTACK.split()))
+    assert page.locator(".hovertext a").count() == 0
+    assert page.evaluate("window.hurt") is None and seen.troubles == []
+    assert seen.requests == [(tmp_path / "run" / "report.html").as_uri()]
+    seen.context.close()
+
+
+SMUGGLED = """async (address) => {
+    const script = document.createElement("script");
+    script.textContent = "window.hurt = 1";
+    document.body.append(script);
+    document.body.insertAdjacentHTML("beforeend", `<img src="${address}/image">`);
+    const fetched = await fetch(`${address}/data`, { mode: "no-cors" }).then(() => true, () => false);
+    await new Promise((wait) => setTimeout(wait, 300));
+    return [window.hurt ?? null, fetched];
+}"""
+
+
+@pytest.mark.slow
+def test_the_policy_stops_what_should_not_run(chromium, report, tmp_path, listening):
+    """Even if something slipped into the page: no inline script runs and nothing reaches a server."""
+    seen = Seen(chromium, report)
+    assert seen.page.evaluate(SMUGGLED, listening.address) == [None, False]
+    assert any("Content Security Policy" in trouble for trouble in seen.troubles)
+    assert listening.asked == []
+    seen.context.close()
+    # The same page without its policy: the test can fail.
+    bare = tmp_path / "bare.html"
+    bare.write_text(report.read_text().replace("Content-Security-Policy", "x-none", 1))
+    seen = Seen(chromium, bare)
+    assert seen.page.evaluate(SMUGGLED, listening.address) == [1, True]
+    assert sorted(listening.asked) == ["/data", "/image"]
+    seen.context.close()
+
+
+@pytest.mark.slow
+def test_no_button_sends_a_figure_away(chromium, report):
+    seen = Seen(chromium, report).draw()
+    seen.page.locator("#pictures-depth .plot").hover()
+    titles = seen.page.locator("#pictures-depth .modebar-btn").evaluate_all("b => b.map(x => x.dataset.title)")
+    assert titles and not [t for t in titles if "hare" in t or "loud" in t]
+    with seen.page.expect_download() as caught:
+        seen.page.locator("#pictures-depth .modebar-btn").first.click()
+    assert caught.value.suggested_filename == "pictures-depth.svg"
+    assert seen.page.evaluate("document.querySelector('#pictures-depth .plot')._context.plotlyServerURL") == ""
+    assert seen.troubles == [] and seen.requests[0] == report.as_uri()
+    assert not [url for url in seen.requests if url.startswith("http")]
+    seen.context.close()
+
+
+@pytest.mark.slow
+def test_the_whole_page_prints_on_white(chromium, report):
+    seen = Seen(chromium, report, scheme="dark")
+    assert seen.page.locator(".main-svg").count() < 3 * len(FIGURES)
+    seen.page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    seen.page.emulate_media(media="print")
+    assert all(seen.shapes(figure) for figure in FIGURES)
+    assert seen.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(253, 253, 251)"
+    assert not seen.page.get_by_role("button").first.is_visible()
+    assert max(seen.page.locator(".plot .main-svg").evaluate_all("s => s.map(x => x.clientWidth)")) <= 660
+    seen.page.evaluate("dispatchEvent(new Event('afterprint'))")
+    seen.page.emulate_media(media="screen")
+    assert seen.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(21, 23, 26)"
+    seen.context.close()
+
+
+@pytest.mark.slow
+def test_every_control_shows_where_the_keyboard_is(chromium, report):
+    seen = Seen(chromium, report)
+    seen.page.keyboard.press("Tab")
+    assert seen.page.evaluate("document.activeElement.className") == "skip"
+    names = set()
+    for _ in range(12):
+        seen.page.keyboard.press("Tab")
+        style = "getComputedStyle(document.activeElement)"
+        assert seen.page.evaluate(f"{style}.outlineStyle") == "solid"
+        names.add(seen.page.evaluate("document.activeElement.tagName"))
+    assert {"A", "BUTTON"} <= names
+    seen.context.close()
+
+
+@pytest.mark.slow
+def test_the_page_reads_without_scripts(chromium, report):
+    context = chromium.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(report.as_uri())
+    assert "0.471" in page.locator("#headline").text_content()
+    assert page.locator("noscript p").is_visible()
+    page.locator("#table-pictures-points summary").click()
+    assert page.locator("#table-pictures-points tbody tr").count() == 200
+    context.close()
