@@ -42,9 +42,9 @@ def load(
 
     The name is an alias (`pythia-410m`) or a hub id, either with `@revision`, a local folder, or
     `tunnel:<task>-<arch>`; or it is a transformers model or a TransformerLens bridge in memory, left as it is.
-    `dtype` is float32 unless only bfloat16 fits on the GPU; `device_map="auto"` spreads a large model over devices. Code of a repository's own
-    and pickled weights are used only with `trust_remote_code` and `allow_pickle`. Without `check` the self-check is
-    left out.
+    `dtype` is float32 unless only bfloat16 fits on the GPU; `device_map="auto"` spreads a large model over devices.
+    Code of a repository's own and pickled weights are used only with `trust_remote_code` and `allow_pickle`. Without
+    `check` the self-check is left out.
 
     Raises `ModelError` (the model cannot be had, read or trusted) and `UsageError` (the words of the call are off);
     each says what to do.

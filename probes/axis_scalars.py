@@ -200,7 +200,7 @@ def stability_scalar(
     return Scalar(
         float(cosines.mean()), "1",
         interval_reason=f"splits share {counted.n_unit}s; the table gives the lowest and highest of {len(cosines)}",
-        null=null_from_draws("pairs of random directions with the covariance of the cloud", draws),
+        null=null_from_permutations("pairs of random directions with the covariance of the cloud", draws),
         n=counted.n, n_unit=counted.n_unit, underpowered=is_underpowered, meaning=meaning,
     )  # fmt: skip
 

@@ -1,5 +1,6 @@
 """Points for the eye: where each row lies on the first principal axes of every layer, and what it was."""
 
+import warnings
 from collections.abc import Sequence
 
 import numpy as np
@@ -71,7 +72,10 @@ def null_points_table(points: np.ndarray, scaling: Scaling, seed: int) -> Table:
 
 def umap_table(cloud: Cloud, layer: int, scaling: Scaling, seed: int) -> Table:
     """A UMAP embedding of one layer: an illustration, whose distances and gaps are not measurements."""
-    import umap
+    with warnings.catch_warnings():
+        # its optional parametric variant wants Tensorflow, and says so on import
+        warnings.filterwarnings("ignore", "Tensorflow not installed", ImportWarning)
+        import umap
 
     n_neighbors = max(2, min(15, cloud.rows.n_rows - 1))
     embedding = umap.UMAP(n_components=2, n_neighbors=n_neighbors, init="random", n_jobs=1, random_state=seed)

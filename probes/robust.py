@@ -193,8 +193,11 @@ def _stability(
         first_axis_cosines(rng.standard_normal(rows.shape, dtype=np.float32) * deviation, splits).mean()
         for _ in range(N_NULL)
     ]
+    null = null_from_draws(NULL_NAMES[scaling], np.array(draws))
+    # a prediction interval knows no bounds, |cos| does
+    low, high = np.clip(null.band, 0.0, 1.0)
     return Scalar(
         float(first_axis_cosines(rows, splits).mean()), "1",
         interval_reason=f"the {len(splits)} splits share {cloud.unit}s",
-        null=null_from_draws(NULL_NAMES[scaling], np.array(draws)), **common,
+        null=replace(null, band=(float(low), float(high))), **common,
     )  # fmt: skip

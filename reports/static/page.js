@@ -56,7 +56,7 @@ function isNarrow(plot) {
 
 // A colour bar at the side leaves too little of a narrow screen, so it goes below.
 function templateFor(plot) {
-  const template = structuredClone(templates.light);
+  const template = structuredClone(templates[currentTheme()]);
   if (isNarrow(plot)) {
     const bars = Object.values(template.data).map(([trace]) => trace.colorbar || trace.marker.colorbar);
     [...bars, template.layout.coloraxis.colorbar].forEach((bar) => Object.assign(bar, COLOUR_BAR_BELOW));

@@ -124,7 +124,7 @@ def _panels(points: Table) -> Figure:
     for i, domain in enumerate(DOMAINS[:3]):
         here = points.where(points["domain"] == domain)
         figure.add_trace(go.Bar(x=here["prompt"][:8], y=here["entropy_bits"][:8], name=domain), row=1, col=i + 1)
-    return Figure("panels", "Three domains", "Bars are single prompts.", figure)
+    return Figure("panels", "Three domains", "Bars are single prompts.", figure, "points")
 
 
 def made_findings(n_points: int = N_POINTS, texts: tuple[str, ...] = ()) -> Findings:
@@ -159,7 +159,7 @@ def made_findings(n_points: int = N_POINTS, texts: tuple[str, ...] = ()) -> Find
         "share_low": share - 0.04,
         "share_high": share + 0.05,
         "null": np.full(N_LAYERS, 0.042),
-        "p": np.array([0.4, 0.02, 0.00004, np.nan, 0.001, 0.001]),
+        "p": np.array([0.4, 0.02, 0.00004123, np.nan, 0.001, 0.001]),
     }
     return Findings(
         probe="pictures",

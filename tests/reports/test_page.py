@@ -166,9 +166,13 @@ def test_a_figure_beyond_the_bundle_is_refused_in_words_and_the_others_are_drawn
     assert len([e for e in page.elements if e.attributes.get("class") == "plot"]) == 4
 
 
-def test_a_table_of_several_figures_is_shown_once():
+def test_a_table_of_several_figures_is_shown_once_and_linked_from_the_others():
     page = parse(html(made_record()))
-    assert len([e for e in page.all("details") if e.attributes["id"] == "table-pictures-points"]) == 1
+    shown = [e.attributes["id"] for e in page.all("details")]
+    assert shown == ["table-pictures-points", "table-pictures-by_layer", "table-pictures-loose"]
+    assert [e.attributes["href"] for e in page.all("a") if e.attributes.get("class") == "opens"] == [
+        "#table-pictures-points"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,64 @@
+"""Cross-projection: shared planes, planes of one's own, exchanged labels."""
+
+import numpy as np
+import pytest
+
+from probes.collapse import Pool, fifth_of, third_of
+from probes.cross_projection import cross_projection, plane_shares
+
+
+def pool_of(seed, n=150):
+    rng = np.random.default_rng(seed)
+    labels = np.array(["algebra", "botany", "code"])[np.arange(n) % 3]
+    return Pool(labels, fifth_of(rng.uniform(0, 8, n)), third_of(rng.integers(5, 30, n)), rng.random(n))
+
+
+def found_in(rows, pool, seed=0, n_permutations=49):
+    return cross_projection(rows, pool, "centred", 8, n_permutations, np.random.default_rng(seed))
+
+
+def test_shares_equal_explicit_projections():
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((40, 9)) * np.linspace(1, 4, 9)
+    sets, first = [np.arange(20), np.arange(20, 40)], np.arange(20) % 2 == 0
+    found = plane_shares(rows @ rows.T, sets, [first]).shares
+    for a, plane_of in enumerate(sets):
+        x = rows[plane_of[first]]
+        plane = np.linalg.svd(x - x.mean(axis=0))[2][:2]
+        for b, of in enumerate(sets):
+            y = rows[of[~first]] - rows[of[~first]].mean(axis=0)
+            assert found[a, b] == pytest.approx(np.square(y @ plane.T).sum() / np.square(y).sum())
+
+
+def test_domains_with_planes_of_their_own_share_little():
+    rng, pool = np.random.default_rng(1), pool_of(1)
+    rows = 0.3 * rng.standard_normal((150, 20))
+    for i, domain in enumerate(pool.domains):
+        mine = np.flatnonzero(pool.labels == domain)
+        rows[np.ix_(mine, [2 * i, 2 * i + 1])] += 5 * rng.standard_normal((len(mine), 2))
+    scalar = found_in(rows, pool).scalars["shared_plane"]
+    assert scalar.value < 0.1 and scalar.p == 0.02
+
+
+def test_domains_with_one_plane_share_it():
+    rng, pool = np.random.default_rng(2), pool_of(2)
+    rows = 0.3 * rng.standard_normal((150, 20))
+    rows[:, :2] += 5 * rng.standard_normal((150, 2))
+    rows += 10 * (pool.labels == "code")[:, None]  # where a domain lies is not along which axes it varies
+    part = found_in(rows, pool)
+    assert part.scalars["shared_plane"].value == pytest.approx(1, abs=0.02)
+    assert part.tables["cross_projection"]["share"].min() > 0.9
+
+
+def test_shared_geometry_is_called_at_the_nominal_rate():
+    called = 0
+    for seed in range(100):
+        rows = np.random.default_rng(seed + 500).standard_normal((150, 12)) * np.linspace(1, 3, 12)
+        called += found_in(rows, pool_of(seed), seed, 19).scalars["shared_plane"].p <= 0.05
+    assert called <= 13  # 5 + 3.5 standard deviations of Binomial(100, 0.05)
+
+
+def test_equal_rows_give_a_note():
+    assert found_in(np.ones((150, 6)), pool_of(0)).notes == (
+        "No cross-projection: in some set every row is the same point.",
+    )

@@ -1,0 +1,127 @@
+"""Robust variants: loud columns, single prompts, halves."""
+
+
+import numpy as np
+import pytest
+
+from interp.need import Need
+from interp.spectra import eigenvalues, scaled, spectral_statistics
+from interp.testing import Shape, synthetic_capture
+from probes.cloud import Cloud
+from probes.robust import (
+    dropped_profiles,
+    dropped_table,
+    influence,
+    stability_profile,
+    without_each_unit,
+    without_loudest,
+)
+
+
+def cloud_of(values, n_scored=1):
+    """A cloud with these values `[layer, row, feature]`."""
+    n_layers, n_rows, n_features = values.shape
+    shape = Shape(n_rows // n_scored, n_scored, n_layers, d_head=n_features, n_kv_heads=1)
+    need = Need("v")
+    return Cloud.of(synthetic_capture((need,), shape, planted={"v": values[:, :, None]}), need)
+
+
+def noise(n_rows=60, n_features=12, n_layers=1, seed=0):
+    return np.random.default_rng(seed).standard_normal((n_layers, n_rows, n_features))
+
+
+def test_the_loudest_columns_of_each_layer_go():
+    values = noise(n_layers=2)
+    values[0, :, 4] *= 100
+    values[1, :, 7] *= 50
+    left = without_loudest(cloud_of(values), 1)
+    assert np.array_equal(left.cloud.points[0], np.delete(values[0], 4, axis=1))
+    assert np.array_equal(left.cloud.points[1], np.delete(values[1], 7, axis=1))
+    variance = values.var(axis=1)
+    assert left.variance_share == pytest.approx(variance.max(axis=1) / variance.sum(axis=1))
+    assert without_loudest(cloud_of(values), 11) is None
+
+
+def test_a_plane_made_by_two_loud_columns_is_gone_without_them():
+    values = noise(n_features=24)
+    values[:, :, [3, 9]] *= 30
+    table = dropped_table(cloud_of(values), 0, "centred", 0)
+    assert table["n_dropped"].tolist() == [0, 1, 2, 4, 8, 16]
+    assert table["pc1_plus_pc2_share"][0] > 0.95
+    after = table["n_dropped"] >= 2
+    inside = (table["pc1_plus_pc2_share_null_low"] <= table["pc1_plus_pc2_share"]) & (
+        table["pc1_plus_pc2_share"] <= table["pc1_plus_pc2_share_null_high"]
+    )
+    assert inside[after].all()
+
+
+def test_dropped_statistics_equal_those_of_what_stays():
+    values = noise() * np.r_[np.ones(9), np.full(3, 9.0)]
+    left = without_loudest(cloud_of(values), 3)
+    found = dropped_profiles(left, 3, "centred", 0)
+    eigen = np.linalg.eigvalsh(np.cov(values[0][:, :9].T))
+    assert found["pc1_plus_pc2_share_dropped"][0].value == pytest.approx(eigen[-2:].sum() / eigen.sum())
+    assert found["participation_ratio_dropped"][0].value == pytest.approx(eigen.sum() ** 2 / np.square(eigen).sum())
+
+
+@pytest.mark.parametrize(("n_rows", "n_features", "per"), [(30, 8, 1), (12, 40, 1), (36, 8, 3), (12, 40, 3)])
+def test_leaving_units_out_equals_refits(n_rows, n_features, per):
+    rows = scaled(noise(n_rows, n_features)[0] * np.linspace(1, 3, n_features), "centred")
+    units = np.random.default_rng(1).permutation(np.repeat(np.arange(n_rows // per), per))
+    expected = [spectral_statistics(eigenvalues(scaled(rows[units != u], "centred"))) for u in np.unique(units)]
+    assert without_each_unit(rows, units) == pytest.approx(np.array(expected), rel=1e-8)
+
+
+def test_one_prompt_that_makes_the_plane_is_named():
+    values = noise(n_features=30)
+    values[0, 17] += 60
+    found = influence(cloud_of(values), 0, "centred", 0)
+    table = found.tables["influence"]
+    assert table["prompt"][np.abs(table["share_change"]).argmax()] == 17
+    assert table["share_change"][17] < -0.5
+    scalar = found.scalars["largest_influence"]
+    assert scalar.value == pytest.approx(np.abs(table["share_change"]).max())
+    assert scalar.value > scalar.null.band[1]
+
+
+def test_influence_in_noise_stays_in_its_band_at_the_nominal_rate():
+    outside = 0
+    for seed in range(100):
+        scalar = influence(cloud_of(noise(30, 10, seed=seed)), 0, "centred", seed).scalars["largest_influence"]
+        outside += not scalar.null.band[0] <= scalar.value <= scalar.null.band[1]
+    assert outside <= 13  # 5 + 3.5 standard deviations of Binomial(100, 0.05)
+
+
+def test_first_axes_of_a_spike_are_stable_and_those_of_noise_lie_on_the_null():
+    spiked = noise(80, 30)
+    spiked[:, :, 0] *= 10
+    turn = np.linalg.qr(np.random.default_rng(5).standard_normal((30, 30)))[0]
+    scalar = stability_profile(cloud_of(spiked @ turn), "centred", 10, 0)[0]
+    assert scalar.value > 0.98 > scalar.null.band[1]
+    outside = 0
+    for seed in range(100):
+        scalar = stability_profile(cloud_of(noise(30, 10, seed=seed)), "centred", 4, seed)[0]
+        outside += not scalar.null.band[0] <= scalar.value <= scalar.null.band[1]
+    assert outside <= 13
+
+
+def test_sequences_are_left_out_and_halved_whole():
+    values = noise(60, 8) + np.repeat(noise(12, 8, seed=1), 5, axis=1) * 5
+    cloud = cloud_of(values, n_scored=5)
+    table = influence(cloud, 0, "centred", 0).tables["influence"]
+    assert table["prompt"].tolist() == list(range(12))
+    expected = [
+        spectral_statistics(eigenvalues(scaled(values[0][cloud.units != u], "centred")))[1] for u in range(12)
+    ]
+    whole = spectral_statistics(eigenvalues(scaled(values[0], "centred")))[1]
+    assert table["share_change"] == pytest.approx(np.array(expected) - whole)
+
+
+def test_equal_rows_and_too_few_prompts_give_reasons():
+    flat = cloud_of(np.ones((1, 20, 6)))
+    for scalar in (influence(flat, 0, "centred", 0).scalars["largest_influence"],
+                   stability_profile(flat, "centred", 3, 0)[0]):
+        assert np.isnan(scalar.value) and scalar.null_reason == "every row is the same point: nothing varies"
+    three = stability_profile(cloud_of(noise(3, 6)), "centred", 3, 0)[0]
+    assert three.null_reason == "fewer than 4 prompts make no halves"
+    assert three.underpowered
