@@ -11,6 +11,7 @@ import numpy as np
 from interp.errors import PromptError, UnknownName
 from interp.prompt import PromptSet
 from interp.prompt_formats import READERS
+from interp.prompt_hub import HUB, hub_prompts
 from interp.prompt_rows import PromptRow, prompt_set
 from interp.registry import entries, load_entry
 
@@ -18,13 +19,15 @@ from interp.registry import entries, load_entry
 def resolve_prompts(prompts: Any, n_pool: int | None = None, seed: int = 0, *, text_column: str = "text") -> PromptSet:
     """The prompt set that `prompts` stands for.
 
-    A registered name (which wins over a file of that name: write `./name` for the file), a path, a `PromptSet`, a
-    list of texts, or a `datasets.Dataset`. `n_pool` takes that many, drawn with `seed`; a built-in set keeps its
-    domains and last classes balanced, anything else is drawn at random; their order stays.
-    Raises `PromptError` for a name that is neither, with the nearest names.
+    A registered name (which wins over a file of that name: write `./name` for the file), a path, `hf:` and whatever
+    `datasets` loads (see interp.prompt_hub), a `PromptSet`, a list of texts, or a `datasets.Dataset`. `n_pool` takes
+    that many, drawn with `seed`; a built-in set keeps its domains and last classes balanced, anything else is drawn at
+    random; their order stays. Raises `PromptError` for a name that is neither, with the nearest names.
     """
     if isinstance(prompts, str) and prompts in entries("prompt"):
         return load_entry("prompt", prompts)(n_pool=n_pool, seed=seed)
+    if isinstance(prompts, str) and prompts.startswith(HUB):
+        return hub_prompts(prompts, n_pool, seed, text_column=text_column)
     found = _given(prompts, text_column)
     return found if n_pool is None else _subset(found, n_pool, seed)
 

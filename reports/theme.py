@@ -1,8 +1,8 @@
 """Colours of the page and of its figures: one scheme for light, one for dark, and the plotly template of each.
 
 Text keeps a contrast of at least 4.5 to 1 against its background, lines of figures 3 to 1. The series follow Okabe
-and Ito's set for colour-blind readers, moved until that holds and any two stay apart (18 in CIELAB) for readers who lack
-one kind of cone; the tests measure both.
+and Ito's set for colour-blind readers, moved until that holds and any two stay 18 apart in CIELAB for readers who
+lack one kind of cone; the tests measure both.
 """
 
 from collections.abc import Mapping

@@ -351,7 +351,7 @@ def test_a_phi_model_in_memory_in_float16_is_refused():
 
 
 def test_anything_else_in_memory_is_refused():
-    with pytest.raises(UsageError, match="neither a name nor a transformers model"):
+    with pytest.raises(UsageError, match="neither a name, nor a transformers model"):
         load(torch.nn.Linear(2, 2))
 
 

@@ -86,7 +86,7 @@ def test_a_loud_direction_is_found_by_both_axes_which_agree():
     found = world(points, entropy)
     assert found["pc1_r2"].value == pytest.approx(found["r2"].value, abs=0.05)
     assert found["axis_cosine"].value > 0.85 > found["axis_cosine"].null.value
-    assert found["stability"].value > 0.9 > found["stability"].null.band[1]
+    assert found["stability"].value > 0.8 > found["stability"].null.value
     # both axes are turned so that entropy rises along them
     assert found.arrays["v.pc1.axis"][0] @ told > 0.97 and found.arrays["v.ridge.axis"][0] @ told > 0.93
 

@@ -1,0 +1,93 @@
+"""How much of a published figure is a bug: the quantity from the right tensor and from the one really read.
+
+    reproduce_bug(interp.load("pythia-410m"), "fused-qkv").to_frame("side_by_side")
+
+Four defects of the code released with the papers, on any model that can have them. The wrong reads live in
+`interp.compat` and are used here alone.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from interp.compat import embedding_keys, fused_qkv, gqa, layer_minus_one
+from interp.compat.sides import Subject
+from interp.errors import PromptError, UnknownName, UsageError
+from interp.findings import Findings
+from interp.model import Model
+from interp.observe import Prompts, as_tokens
+from interp.progress import reporting
+from interp.runner import _prompts_for
+
+FEWEST_PROMPTS = 3
+
+
+@dataclass(frozen=True)
+class Bug:
+    """`what` the published code does, why a model cannot have it (None: it can), and both reads of it."""
+
+    what: str
+    suited: str
+    refusal: Callable[[Model], str | None]
+    measure: Callable[[Subject], Findings]
+
+
+BUGS = {
+    "fused-qkv": Bug(
+        "a projection packed head by head is split in thirds",
+        "a GPT-NeoX: any Pythia, or tunnel:bijection-gpt-neox",
+        fused_qkv.refusal,
+        fused_qkv.measure,
+    ),
+    "gqa": Bug(
+        "grouped KV heads are cut into one piece per query head",
+        "a model with grouped heads, such as llama-3.2-1b or mistral-7b",
+        gqa.refusal,
+        gqa.measure,
+    ),
+    "embedding-keys": Bug(
+        "token embeddings are compared in place of keys",
+        "any model",
+        embedding_keys.refusal,
+        embedding_keys.measure,
+    ),
+    "layer-minus-one": Bug(
+        "the layer that is edited by default does not exist",
+        "any model",
+        layer_minus_one.refusal,
+        layer_minus_one.measure,
+    ),
+}
+
+
+def reproduce_bug(
+    model: Model,
+    bug: str,
+    *,
+    prompts: Prompts | None = None,
+    n_pool: int | None = None,
+    seed: int = 0,
+    quiet: bool = True,
+) -> Findings:
+    """Right and wrong side by side: the table `side_by_side`, the scalars `<quantity>_right` and `_wrong`.
+
+    `bug` is one of `BUGS`. Both reads are of the same prompts: the whole pool, without a draw; a wind tunnel
+    samples itself. Raises `UsageError`, in words, where the model cannot have the bug, `UnknownName` where there
+    is no such bug, and `PromptError` for fewer than three prompts.
+    """
+    if bug not in BUGS:
+        raise UnknownName("bug", bug, BUGS)
+    chosen = BUGS[bug]
+    why_not = chosen.refusal(model)
+    if why_not is not None:
+        asked = f"the bug {bug} ({chosen.what}) on {model.name}"
+        raise UsageError(asked=asked, found=why_not, fix=f"Name {chosen.suited}.")
+    pool = _prompts_for(model, prompts, n_pool, seed, "text")
+    if len(pool) < FEWEST_PROMPTS:
+        raise PromptError(
+            asked=f"the bug {bug} on {len(pool)} {pool.unit}{'s' if len(pool) > 1 else ''}",
+            found="a spread between prompts needs three of them",
+            fix="Give at least three; a hundred is better.",
+        )
+    ids = as_tokens(model, pool, [], None).ids
+    with reporting(f"reading {model.name}", quiet) as progress:
+        return chosen.measure(Subject(model, pool, ids, seed, progress))

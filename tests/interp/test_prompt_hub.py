@@ -1,0 +1,302 @@
+"""Data sets from hubs and folders: the rows a file would give, a seeded draw, and every refusal in words."""
+
+import json
+import shutil
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import numpy as np
+import pyarrow
+import pytest
+from datasets import config as datasets_config
+from datasets import load_dataset_builder, utils
+from pyarrow import parquet
+
+from interp.errors import PromptError, UsageError
+from interp.prompt_files import read_prompts, resolve_prompts
+from interp.prompt_hub import HubName, hub_prompts
+
+ROWS = [{"text": f"text {i} and", "domain": "ab"[i % 2], "k": i, "h_bits": i / 4} for i in range(40)]
+COMMIT = "c0ffee" + "0" * 34
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    """An empty cache of `datasets` for every test."""
+    folder = tmp_path / "cache of datasets"
+    monkeypatch.setattr(datasets_config, "HF_DATASETS_CACHE", folder)
+    return folder
+
+
+def as_jsonl(rows):
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+
+
+def folder_of(home, rows, name="train.jsonl"):
+    """A folder `set` under `home` with the rows in a file of that name; its path."""
+    path = home / "set" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.suffix == ".parquet":
+        parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+    else:
+        path.write_text(as_jsonl(rows))
+    return path.parent
+
+
+def configured(home, *names):
+    """A folder with one configuration for each name, without a default."""
+    folder = home / "several"
+    for name in names:
+        (folder / name).mkdir(parents=True)
+        (folder / name / "data.jsonl").write_text(as_jsonl([{"text": f"from {name}"}]))
+    listed = "".join(f"- config_name: {name}\n  data_files: {name}/data.jsonl\n" for name in names)
+    (folder / "README.md").write_text(f"---\nconfigs:\n{listed}---\n")
+    return folder
+
+
+def refusal(name, **options):
+    with pytest.raises(UsageError) as caught:
+        resolve_prompts(name, **options)
+    return caught.value
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "parquet"])
+def test_a_data_set_gives_the_texts_columns_and_hash_of_a_file_of_its_rows(tmp_path, ending):
+    folder = folder_of(tmp_path, ROWS, f"train.{ending}")
+    found, file = resolve_prompts(f"hf:{folder}"), read_prompts(folder / f"train.{ending}")
+    assert [p.text for p in found] == [row["text"] for row in ROWS]
+    assert found.units == file.units == {"domain": "label", "k": "1", "h_bits": "bits"}
+    assert found.content_hash == file.content_hash
+    assert found.source == f"all 40 rows of {folder} (train)" and found.seed is None
+
+
+def test_a_smaller_pool_is_the_draw_that_a_file_gives(tmp_path):
+    folder = folder_of(tmp_path, ROWS)
+    found = resolve_prompts(f"hf:{folder}", n_pool=12, seed=5)
+    file = resolve_prompts(folder / "train.jsonl", n_pool=12, seed=5)
+    assert found.content_hash == file.content_hash != resolve_prompts(f"hf:{folder}", n_pool=12).content_hash
+    assert found.source == f"12 drawn (seed 5) from all 40 rows of {folder} (train)" and found.seed == 5
+
+
+def test_a_large_data_set_is_drawn_from_the_first_ten_rows_a_prompt(tmp_path):
+    folder = folder_of(tmp_path, [{"text": f"row {i} and"} for i in range(12_000)], "train.parquet")
+    for n_pool, n in ((None, 1000), (30, 30)):
+        found = resolve_prompts(f"hf:{folder}", n_pool=n_pool, seed=2)
+        places = [int(p.text.split()[1]) for p in found]
+        expected = np.random.default_rng(2).permutation(10 * n)[:n]
+        assert places == sorted(expected.tolist())
+        assert found.source == f"{n} drawn (seed 2) from the first {10 * n} rows of {folder} (train)"
+
+
+def test_configuration_split_and_column_are_parts_of_the_name(tmp_path):
+    folder = folder_of(tmp_path, [{"question": "why is", "answer": "so"}, {"question": "who is", "answer": "he"}])
+    folder_of(tmp_path, [{"question": "what is", "answer": "it"}], "test.jsonl")
+    found = resolve_prompts(f"hf:{folder}::test:question")
+    assert [(p.text, p.columns["answer"]) for p in found] == [("what is", "it")]
+    assert [p.text for p in resolve_prompts(f"hf:{folder}:::question")] == ["why is", "who is"]
+    assert [p.text for p in resolve_prompts(f"hf:{folder}", text_column="answer")] == ["so", "he"]
+    assert [p.text for p in resolve_prompts(f"hf:{configured(tmp_path, 'a', 'b')}:b")] == ["from b"]
+    assert "says 'question'" in refusal(f"hf:{folder}:::question", text_column="answer").found
+
+
+def test_a_name_is_read_part_by_part_and_written_back():
+    assert HubName.parse("hf:gsm8k:main:train:question") == HubName("gsm8k", "main", "train", "question")
+    assert HubName.parse("hf:owner/name::test") == HubName("owner/name", None, "test", None)
+    for name in ("hf:a", "hf:a:b", "hf:a::c", "hf:a:::d", "hf:a:b:c:d"):
+        assert str(HubName.parse(name)) == name
+
+
+def test_columns_that_no_prompt_can_hold_are_left_out_and_named(tmp_path):
+    rows = [{"text": f"t {i}", "k": i, "parts": [i], "length": 7, "gap": None if i else 1} for i in range(3)]
+    found = resolve_prompts(f"hf:{folder_of(tmp_path, rows)}")
+    assert found.units == {"k": "1"}
+    assert [dict(p.columns) for p in found] == [{"k": i} for i in range(3)]
+    assert found.source.endswith(
+        "columns left out: 'parts' (values of the type List), 'length' (every capture has a column of this name that "
+        "it fills itself), 'gap' (the column 'gap' holds nothing)"
+    )
+
+
+def test_rows_without_a_text_are_passed_over_and_counted(tmp_path):
+    texts = ["one", "", "two", None, " \n", "three"]
+    found = resolve_prompts(f"hf:{folder_of(tmp_path, [{'text': t, 'k': i} for i, t in enumerate(texts)])}")
+    assert [(p.text, p.columns["k"]) for p in found] == [("one", 0), ("two", 2), ("three", 5)]
+    assert "all 6 rows" in found.source and "; 3 rows without a text are passed over" in found.source
+
+
+def test_equal_texts_are_kept_and_counted_as_in_a_file(tmp_path):
+    found = resolve_prompts(f"hf:{folder_of(tmp_path, [{'text': t} for t in 'abaa'])}")
+    assert len(found) == 4 and "2 of 4 texts repeat an earlier one" in found.source
+
+
+def test_texts_are_held_to_the_rules_of_a_file_with_their_row(tmp_path):
+    folder = folder_of(tmp_path, [{"text": "a"}, {"text": "b\0c"}])
+    assert f"hf:{folder}, row 2: 'text' holds the control character U+0000" in str(refusal(f"hf:{folder}"))
+    folder = folder_of(tmp_path, [{"text": 1}, {"text": 2}])
+    assert "row 1: 'text' holds 1, which is not a text" in str(refusal(f"hf:{folder}"))
+    folder = folder_of(tmp_path, [{"text": ["a"]}])
+    assert refusal(f"hf:{folder}").found == "'text' holds values of the type List, not texts"
+    folder = folder_of(tmp_path, [{"text": "a"}] * 3)
+    assert "all 3 prompts are the same text" in str(refusal(f"hf:{folder}"))
+
+
+def test_the_message_for_a_missing_column_says_what_there_is(tmp_path):
+    folder = folder_of(tmp_path, [{"question": "a", "answer": "b"}])
+    assert str(refusal(f"hf:{folder}::train")) == (
+        f"the prompts hf:{folder}::train: it has no column 'text'; it has 'question', 'answer'\n"
+        "  Name the one that holds the texts as the fourth part. The form is hf:PATH:CONFIG:SPLIT:COLUMN; "
+        "parts at the end can go, others be empty (hf:folder::train:text)."
+    )
+
+
+def test_a_missing_split_is_refused_with_those_there_are(tmp_path):
+    folder = folder_of(tmp_path, ROWS, "test.jsonl")
+    assert refusal(f"hf:{folder}::train").found == "it has no split 'train'; it has test"
+    assert len(resolve_prompts(f"hf:{folder}")) == 40
+    folder_of(tmp_path, ROWS, "validation.jsonl")
+    assert refusal(f"hf:{folder}").found == "no split is named, and it has validation, test"
+    folder_of(tmp_path, ROWS[:3])
+    assert len(resolve_prompts(f"hf:{folder}")) == 3
+    assert "(no slices)" in refusal(f"hf:{folder}::train[5]").fix
+
+
+def test_a_missing_configuration_is_refused_with_those_there_are(tmp_path):
+    folder = configured(tmp_path, "main", "socratic")
+    assert refusal(f"hf:{folder}").found == "it has several configurations; it has main, socratic"
+    assert refusal(f"hf:{folder}:mian").found == "it has no configuration 'mian'; it has main, socratic"
+    assert refusal(f"hf:{folder_of(tmp_path, ROWS)}:main").fix.startswith("Leave the second part empty.")
+
+
+@pytest.mark.parametrize(
+    "name, found",
+    [
+        ("hf:", "it names no data set"),
+        ("hf::train", "it names no data set"),
+        ("hf:a:b:c:d:e", "it has 5 parts"),
+        ("hf:./nowhere", "there is no such folder, and no data set on the hub can have this name"),
+        ("hf:a/b/c", "there is no such folder, and no data set on the hub can have this name"),
+        ("hf:no name", "there is no such folder, and no data set on the hub can have this name"),
+        ("hf:json", "json is a format, not a data set"),
+    ],
+)
+def test_a_name_that_cannot_be_one_is_refused(name, found):
+    assert refusal(name).found == found
+
+
+def test_files_and_folders_that_hold_no_data_are_refused(tmp_path):
+    folder = folder_of(tmp_path, ROWS)
+    assert refusal(f"hf:{folder}/train.jsonl").found == "this is a file"
+    (tmp_path / "empty").mkdir()
+    assert "doesn't contain any data files" in refusal(f"hf:{tmp_path}/empty").found
+    (tmp_path / "script").mkdir()
+    (tmp_path / "script" / "script.py").write_text("raise SystemExit")
+    assert "scripts are no longer supported" in refusal(f"hf:{tmp_path}/script").found
+    for content in ("", '{"text": "a"}\n{"text": \n'):
+        (folder / "train.jsonl").write_text(content)
+        assert refusal(f"hf:{folder}").found.startswith("`datasets` cannot read it (")
+    folder_of(tmp_path, [{"text": ""}])
+    assert refusal(f"hf:{folder}").found == "there is no prompt in it"
+
+
+@pytest.mark.parametrize("n", [0, -1, 41])
+def test_a_pool_of_a_size_that_is_not_there_is_refused(tmp_path, n):
+    assert f"{n} prompts of hf:" in str(refusal(f"hf:{folder_of(tmp_path, ROWS)}", n_pool=n))
+
+
+def test_nothing_is_written_to_the_terminal_and_what_was_set_is_restored(tmp_path, capfd):
+    utils.logging.set_verbosity_info()
+    try:
+        folder = folder_of(tmp_path, ROWS)
+        hub_prompts(f"hf:{folder}")
+        (folder / "train.jsonl").write_text('{"text": \n')
+        refusal(f"hf:{folder}")
+        assert capfd.readouterr() == ("", "")
+        assert utils.logging.get_verbosity() == utils.logging.INFO and not utils.are_progress_bars_disabled()
+    finally:
+        utils.logging.set_verbosity_warning()
+
+
+def test_without_a_network_the_cache_of_datasets_serves(tmp_path, cache):
+    lost = refusal("hf:owner/name:main")
+    assert "cannot be reached" in lost.found and "load_dataset('owner/name', 'main')" in lost.fix
+    builder = load_dataset_builder(str(folder_of(tmp_path, ROWS)))
+    utils.disable_progress_bars()
+    builder.download_and_prepare()
+    utils.enable_progress_bars()
+    home = cache / "owner___name" / "main" / "0.0.0" / "hash"
+    shutil.copytree(builder.cache_dir, home)
+    info = json.loads((home / "dataset_info.json").read_text())
+    (home / "dataset_info.json").write_text(json.dumps(info | {"config_name": "main", "dataset_name": "name"}))
+    (home / "set-train.arrow").rename(home / "name-train.arrow")
+    found = resolve_prompts("hf:owner/name:main:train")
+    assert found.content_hash == read_prompts(tmp_path / "set" / "train.jsonl").content_hash
+    assert found.source == "all 40 rows of owner/name (main, train, from the cache)"
+
+
+class _Hub(BaseHTTPRequestHandler):
+    """The hub as `datasets` meets it: one data set `owner/open`, a gated one, one that fails, and no others."""
+
+    files: dict[str, bytes]
+
+    def do_GET(self):
+        path = self.path.partition("?")[0]
+        if path.startswith("/datasets/owner/open/resolve/"):
+            name = path.split("/", 6)[6]
+            code = {} if name in self.files else {"X-Error-Code": "EntryNotFound"}
+            self._send(404 if code else 200, self.files.get(name, b""), {"ETag": '"tag"', "X-Repo-Commit": COMMIT, **code})
+        elif path == "/api/datasets/owner/gated/auth-check":
+            self._send(403, b"{}", {"X-Error-Code": "GatedRepo"})
+        elif path == "/api/datasets/owner/failing":
+            self._send(500, b"{}", {})
+        elif "/tree/" in path:
+            self._send(200, [{"type": "file", "path": p, "size": len(c), "oid": p} for p, c in self.files.items()], {})
+        elif path.startswith(("/api/datasets/owner/open", "/api/datasets/owner/gated")):
+            owner_and_name = "/".join(path.split("/")[3:5])
+            self._send(200, {"id": owner_and_name, "sha": COMMIT, "gated": "gated" in path and "manual"}, {})
+        else:
+            self._send(404, b"{}", {"X-Error-Code": "RepoNotFound"})
+
+    do_HEAD = do_GET
+
+    def log_message(self, *_):
+        """Nothing on the terminal."""
+
+    def _send(self, status, content, headers):
+        body = content if isinstance(content, bytes) else json.dumps(content).encode()
+        self.send_response(status)
+        for name, value in {"Content-Length": str(len(body)), **headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+
+@contextmanager
+def serving(files):
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Hub,), {"files": files}))
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def test_the_hub_is_streamed_at_its_commit_and_refuses_in_words(monkeypatch, use_hub, tmp_path):
+    readme = b"---\nconfigs:\n- config_name: main\n  data_files: train.jsonl\n- config_name: more\n  data_files: train.jsonl\n---\n"
+    with serving({"README.md": readme, "train.jsonl": as_jsonl(ROWS).encode()}) as url:
+        use_hub(url)
+        monkeypatch.setattr(datasets_config, "HF_ENDPOINT", url)
+        monkeypatch.setattr(datasets_config, "HF_HUB_OFFLINE", False)
+        found = resolve_prompts("hf:owner/open:main:train")
+        assert found.content_hash == read_prompts(folder_of(tmp_path, ROWS) / "train.jsonl").content_hash
+        assert found.source == "all 40 rows of owner/open (main, train, revision c0ffee000000)"
+        assert refusal("hf:owner/open").found == "it has several configurations; it has main, more"
+        assert refusal("hf:owner/none").found.startswith("the hub has no public data set of this name")
+        assert "https://huggingface.co/datasets/owner/gated" in refusal("hf:owner/gated").fix
+        assert refusal("hf:owner/failing").found == "the hub answered with the error 500"
+    assert "cannot be reached" in refusal("hf:owner/open").found
+    assert not datasets_config.HF_HUB_OFFLINE

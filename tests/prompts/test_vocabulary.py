@@ -1,0 +1,118 @@
+"""The vocabulary set: one token of difference between any two prompts, in every tokenizer it was made for."""
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from transformers import AutoTokenizer
+
+from interp.errors import PromptError
+from interp.models import load
+from interp.need import Need
+from interp.observe import collect
+from interp.prompt import Prompt, PromptSet
+from interp.tokens import tokenise
+from prompts.vocabulary import in_proportion, vocabulary
+
+SHARED = Path(__file__).parents[3] / "shared"
+TOKENIZERS = ("pythia-gpt-neox-20b", "phi-2", "mistral-v0.1")
+
+
+def real_tokenizer(folder):
+    path = SHARED / "tokenizers" / folder
+    if not path.is_dir():
+        pytest.skip(f"the real tokenizer shared/tokenizers/{folder} is not on this machine")
+    return AutoTokenizer.from_pretrained(path)
+
+
+def words(prompts):
+    return [p.columns["word"] for p in prompts]
+
+
+def categories(prompts):
+    return Counter(p.columns["category"] for p in prompts)
+
+
+def last_tokens_differ_alone(prompts, tokenizer):
+    """The ids of the words, where all prompts are one sequence of tokens but for the last; None where they are not."""
+    tokens = tokenise(prompts, tokenizer, window=None, max_positions=2048)
+    if len(set(tokens.lengths.tolist())) > 1 or len({tuple(ids[:-1].tolist()) for ids in tokens.ids}) > 1:
+        return None
+    return [int(ids[-1]) for ids in tokens.ids]
+
+
+def test_over_three_hundred_different_words_stand_in_ten_categories():
+    prompts = vocabulary()
+    assert len(prompts) >= 300
+    assert len(set(words(prompts))) == len(prompts)
+    assert set(categories(prompts)) >= {"animals", "tools", "colours", "verbs", "numbers", "function"}
+    assert len(categories(prompts)) == 10 and min(categories(prompts).values()) >= 24
+    assert prompts.units == {"word": "label", "category": "label"}
+    assert prompts.window is None and prompts.seed is None
+    assert str(len(prompts)) in prompts.source
+
+
+def test_prompts_are_one_prefix_and_the_word():
+    assert {p.text.removesuffix(p.columns["word"]) for p in vocabulary()} == {"The next word on the page is "}
+
+
+@pytest.mark.parametrize("folder", TOKENIZERS)
+def test_every_word_is_one_token_with_its_space_at_one_position(folder):
+    tokenizer = real_tokenizer(folder)
+    prompts = vocabulary()
+    ids = last_tokens_differ_alone(prompts, tokenizer)
+    assert ids is not None and len(set(ids)) == len(prompts)
+    shown = tokenizer.convert_ids_to_tokens(ids)
+    assert [t[1:] for t in shown] == words(prompts)
+    assert {t[0] for t in shown} <= {"Ġ", "▁"}
+
+
+@pytest.mark.parametrize("folder", TOKENIZERS)
+def test_the_guard_against_words_of_several_tokens_can_fail(folder):
+    longer = Prompt(text="The next word on the page is turquoise", columns={"word": "turquoise", "category": "colours"})
+    prompts = vocabulary()
+    spoilt = PromptSet("spoilt", [*prompts, longer], prompts.units)
+    assert last_tokens_differ_alone(spoilt, real_tokenizer(folder)) is None
+
+
+@pytest.mark.slow
+def test_keys_before_rotary_at_layer_zero_differ_by_the_token_alone(hub_cache, use_cache):
+    use_cache(hub_cache)
+    model = load("pythia-410m")
+    prompts = vocabulary(n_pool=30)
+    another = [f"Somebody once wrote down one short word: {word}" for word in words(prompts)]
+    mine, theirs = (collect(model, texts, ["k_pre"])[Need("k_pre")] for texts in (prompts, another))
+    assert np.allclose(mine[0], theirs[0], atol=1e-5)
+    assert len(np.unique(mine[0].reshape(30, -1).round(4), axis=0)) == 30
+    assert not np.allclose(mine[1], theirs[1], atol=1e-3)
+
+
+@pytest.mark.parametrize("n", [1, 10, 37, 100, 250])
+def test_a_smaller_pool_keeps_the_shares_of_the_categories(n):
+    whole = vocabulary()
+    drawn = vocabulary(n_pool=n, seed=3)
+    assert len(set(words(drawn))) == len(drawn) == n
+    for category, size in categories(whole).items():
+        assert abs(categories(drawn)[category] - n * size / len(whole)) <= 1, category
+    assert words(drawn) == [w for w in words(whole) if w in set(words(drawn))]
+
+
+def test_a_smaller_pool_depends_on_its_seed_and_is_part_of_a_larger_one():
+    one, again, other = (vocabulary(n_pool=50, seed=s) for s in (1, 1, 2))
+    assert one.content_hash == again.content_hash != other.content_hash
+    assert set(words(one)) < set(words(vocabulary(n_pool=120, seed=1)))
+    assert one.seed == 1 and one.source.startswith("50 (drawn with seed 1, categories in proportion) of ")
+
+
+def test_shares_are_kept_where_labels_are_of_unequal_size():
+    labels = ["a"] * 60 + ["b"] * 30 + ["c"] * 10
+    index = in_proportion(labels, 20, np.random.default_rng(0))
+    assert index.tolist() == sorted(set(index.tolist()))
+    assert Counter(labels[i] for i in index) == {"a": 12, "b": 6, "c": 2}
+
+
+@pytest.mark.parametrize("n", [0, -1, 10_000])
+def test_a_pool_of_a_size_that_is_not_there_is_refused(n):
+    with pytest.raises(PromptError, match=f"{n} prompts of 'vocabulary': it has 3"):
+        vocabulary(n_pool=n)
