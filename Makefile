@@ -12,13 +12,13 @@ test: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
-	$(BIN)/pytest -m "not slow"
+	$(BIN)/pytest -m "not slow" --nbmake tests examples
 
 test-all: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
-	$(BIN)/pytest
+	$(BIN)/pytest --nbmake tests examples
 
 tunnels: $(READY)
 	$(BIN)/python -m wind_tunnels rebuild

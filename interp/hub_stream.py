@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from interp.errors import PromptError
+from interp.hub_name import HubName
 
 if TYPE_CHECKING:
     from datasets import IterableDataset
-
-    from interp.prompt_hub import HubName
 
 _CODE = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -30,7 +29,7 @@ class Stream:
     left_out: Mapping[str, str] = field(default_factory=dict)
 
 
-def open_stream(where: "HubName") -> Stream:
+def open_stream(where: HubName) -> Stream:
     """Find the data set, choose configuration and split; no row is read yet."""
     folder = Path(where.path).expanduser()
     with _quiet():
@@ -44,20 +43,20 @@ def open_stream(where: "HubName") -> Stream:
         return _stream(where, where.path, f"revision {revision[:12]}")
 
 
-def read_rows(stream: Stream, where: "HubName", column: str, n: int) -> list[dict[str, Any]]:
+def read_rows(stream: Stream, where: HubName, column: str, n: int) -> list[dict[str, Any]]:
     """The first `n` rows; `PromptError` where there is none, where `column` is missing, or where reading fails."""
     if stream.columns is not None:
         _refuse_column(where, column, stream.columns, stream.left_out)
     with _quiet(), _told(where):
         rows = list(islice(stream.rows, n))
     if not rows:
-        raise _refused(where, "there is no row in it", "Name another split.")
+        raise where.refused("there is no row in it", "Name another split.")
     if stream.columns is None:
         _refuse_column(where, column, tuple(dict.fromkeys(name for row in rows for name in row)), {})
     return rows
 
 
-def _stream(where: "HubName", path: str, version: str) -> Stream:
+def _stream(where: HubName, path: str, version: str) -> Stream:
     """The split asked for, reduced to columns of plain values: images and lists are not even fetched."""
     from datasets import ClassLabel, Value, get_dataset_config_names, load_dataset_builder
 
@@ -86,19 +85,19 @@ def _stream(where: "HubName", path: str, version: str) -> Stream:
     return Stream(rows.select_columns(list(columns)), described, columns, left_out)
 
 
-def _split(where: "HubName", splits: list[str]) -> str:
+def _split(where: HubName, splits: list[str]) -> str:
     """The split by name; without one, `train` or the only one there is."""
     shown = ", ".join(splits)
     if where.split is None:
         if "train" in splits or len(splits) == 1:
             return "train" if "train" in splits else splits[0]
-        raise _refused(where, f"no split is named, and it has {shown}", "Name one of them as the third part.")
+        raise where.refused(f"no split is named, and it has {shown}", "Name one of them as the third part.")
     if where.split not in splits:
-        raise _refused(where, f"it has no split {where.split!r}; it has {shown}", "Name one of them (no slices).")
+        raise where.refused(f"it has no split {where.split!r}; it has {shown}", "Name one of them (no slices).")
     return where.split
 
 
-def _revision(where: "HubName") -> str | None:
+def _revision(where: HubName) -> str | None:
     """The commit that the hub has of a data set; None where the hub cannot be reached, and only the cache is left."""
     from datasets import config
     from huggingface_hub import HfApi
@@ -120,82 +119,71 @@ def _revision(where: "HubName") -> str | None:
             HfApi().auth_check(info.id, repo_type="dataset")
     except GatedRepoError as error:
         page = f"https://huggingface.co/datasets/{where.path}"
-        raise _refused(
-            where,
+        raise where.refused(
             "it is gated, and the hub does not let you read it",
             f"Accept its conditions at {page}, then log in: `hf auth login` (or HF_TOKEN).",
         ) from error
     except RepositoryNotFoundError as error:
-        raise _refused(
-            where,
+        raise where.refused(
             "the hub has no public data set of this name, and there is no local folder of it either",
             "Check the spelling, with the owner (openai/gsm8k); a private one needs `hf auth login`.",
         ) from error
     except HfHubHTTPError as error:
-        raise _refused(
-            where, f"the hub answered with the error {error.response.status_code}", "Try again in some minutes."
+        raise where.refused(
+            f"the hub answered with the error {error.response.status_code}", "Try again in some minutes."
         ) from error
     except (HTTPError, OSError, OfflineModeIsEnabled):
         return None
     return info.sha
 
 
-def _refuse_path(where: "HubName", folder: Path) -> None:
+def _refuse_path(where: HubName, folder: Path) -> None:
     """A file, or what can be neither a folder nor a name on the hub."""
     from datasets.packaged_modules import _PACKAGED_DATASETS_MODULES as formats
     from huggingface_hub.errors import HFValidationError
     from huggingface_hub.utils import validate_repo_id
 
     if folder.is_file():
-        raise _refused(where, "this is a file", f"Give it by its own name ({where.path}), or give its folder.")
+        raise where.refused("this is a file", f"Give it by its own name ({where.path}), or give its folder.")
     if where.path in formats:  # `datasets` would read every such file below the current folder
-        raise _refused(where, f"{where.path} is a format, not a data set", "Name the folder that holds the files.")
+        raise where.refused(f"{where.path} is a format, not a data set", "Name the folder that holds the files.")
     try:
         validate_repo_id(where.path)
     except HFValidationError as error:
-        raise _refused(
-            where,
+        raise where.refused(
             "there is no such folder, and no data set on the hub can have this name",
             "Name a folder, or a data set of the hub with its owner (openai/gsm8k).",
         ) from error
 
 
-def _no_config(where: "HubName", configs: list[str]) -> PromptError:
+def _no_config(where: HubName, configs: list[str]) -> PromptError:
     found = f"it has no configuration {where.config!r}" if where.config else "it has several configurations"
     if configs in ([], ["default"]):
-        return _refused(where, found, "Leave the second part empty.")
-    return _refused(where, f"{found}; it has {', '.join(configs)}", "Name one of them as the second part.")
+        return where.refused(found, "Leave the second part empty.")
+    return where.refused(f"{found}; it has {', '.join(configs)}", "Name one of them as the second part.")
 
 
-def _refuse_column(where: "HubName", column: str, columns: tuple[str, ...], left_out: Mapping[str, str]) -> None:
+def _refuse_column(where: HubName, column: str, columns: tuple[str, ...], left_out: Mapping[str, str]) -> None:
     if column in left_out:
-        raise _refused(where, f"{column!r} holds {left_out[column]}, not texts", "Name another column.")
+        raise where.refused(f"{column!r} holds {left_out[column]}, not texts", "Name another column.")
     if column not in columns:
         shown = ", ".join(map(repr, columns)) or "no column of plain values"
-        raise _refused(
-            where,
+        raise where.refused(
             f"it has no column {column!r}; it has {shown}",
             "Name the one that holds the texts as the fourth part.",
         )
 
 
-def _refused(where: "HubName", found: str, fix: str) -> PromptError:
-    from interp.prompt_hub import FORM
-
-    return PromptError(asked=f"the prompts {where}", found=found, fix=f"{fix} {FORM}" if " part" in fix else fix)
-
-
-def _unreadable(where: "HubName", error: BaseException) -> PromptError:
+def _unreadable(where: HubName, error: BaseException) -> PromptError:
     lines = [type(error).__name__, *_CODE.sub("", str(error)).strip().splitlines()[:1]]
-    return _refused(
-        where,
+    return where.refused(
         f"`datasets` cannot read it ({': '.join(lines)})",
         "Try it in Python, and hand over the `Dataset` or a file of its rows.",
     )
 
 
 @contextmanager
-def _told(where: "HubName", passing: type[Exception] | tuple[()] = ()) -> Iterator[None]:
+def _told(where: HubName, passing: type[Exception] | tuple[()] = ()) -> Iterator[None]:
     """What `datasets` and the libraries below it raise, in words; `passing` goes through as it is."""
     import pyarrow
     from datasets.exceptions import DatasetsError
@@ -207,8 +195,7 @@ def _told(where: "HubName", passing: type[Exception] | tuple[()] = ()) -> Iterat
         yield
     except ConnectionError as error:
         call = ", ".join(repr(part) for part in (where.path, where.config) if part)
-        raise _refused(
-            where,
+        raise where.refused(
             "the hub cannot be reached (no network, or HF_HUB_OFFLINE is set), and the cache does not hold it",
             f"Load it once with a network (`datasets.load_dataset({call})`), or give a local folder of it.",
         ) from error

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from interp.errors import PromptError, UnknownName
+from interp.hub_name import HUB
 from interp.prompt import PromptSet
 from interp.prompt_formats import READERS
-from interp.prompt_hub import HUB, hub_prompts
+from interp.prompt_hub import hub_prompts
 from interp.prompt_rows import PromptRow, prompt_set
 from interp.registry import entries, load_entry
 

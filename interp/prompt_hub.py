@@ -6,44 +6,21 @@ file of its rows would give.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from interp.errors import PromptError, UsageError
+from interp.hub_name import HubName
+from interp.hub_stream import open_stream, read_rows
 from interp.prompt import PromptSet
 from interp.prompt_rows import PromptRow, prompt_set
 
-HUB = "hf:"
 N_POOL = 1000
 """Prompts that are taken where nobody says how many; all of them where there are fewer."""
 
 ROWS_PER_PROMPT = 10
 """Rows read for each prompt taken: neighbours in a file are often alike, so the draw should reach beyond them."""
-
-FORM = f"The form is {HUB}PATH:CONFIG:SPLIT:COLUMN; parts at the end can go, others be empty ({HUB}folder::train:text)."
-
-
-@dataclass(frozen=True)
-class HubName:
-    """The parts of `hf:PATH:CONFIG:SPLIT:COLUMN`; an empty part is None, and then there should be one choice only."""
-
-    path: str
-    config: str | None = None
-    split: str | None = None
-    column: str | None = None
-
-    @classmethod
-    def parse(cls, name: str) -> "HubName":
-        """The parts of a name that starts with `hf:`; `PromptError` for more than four, or without a path."""
-        path, *others = name.removeprefix(HUB).split(":")
-        if not path or len(others) > 3:
-            found = f"it has {len(others) + 1} parts" if path else "it names no data set"
-            raise PromptError(asked=f"the prompts {name!r}", found=found, fix=FORM)
-        return cls(path, *(part or None for part in others))
-
-    def __str__(self) -> str:
-        return HUB + ":".join(part or "" for part in (self.path, self.config, self.split, self.column)).rstrip(":")
 
 
 def hub_prompts(name: str, n_pool: int | None = None, seed: int = 0, *, text_column: str = "text") -> PromptSet:
@@ -54,8 +31,6 @@ def hub_prompts(name: str, n_pool: int | None = None, seed: int = 0, *, text_col
     value or a text under a name of its own. `source` tells what was read, passed over and left out.
     Raises `PromptError`: unknown, gated or unreachable data set, a configuration, split or column that is not there.
     """
-    from interp.hub_stream import open_stream, read_rows
-
     where = HubName.parse(name)
     if where.column and text_column not in ("text", where.column):
         raise UsageError(

@@ -31,6 +31,7 @@ from probes.geometry import FEW_DISTINCT_ROWS, count_distinct, dimension_profile
 from probes.maps import MAX_POINTS, cloud_axes, null_points_table, points_table, umap_table
 from probes.profiles import Profile, profile_table
 from probes.restriction import Settings, restriction
+from probes.robust import dropped_profiles, dropped_table, influence, stability_profile, without_loudest
 from probes.uncertainty import Resampled, correlation_profile, within_position
 
 BY_LAYER = (
@@ -52,17 +53,29 @@ MEANINGS = {
 }
 
 
+_TOO_FEW = {
+    "per_quintile": "that draws nothing",
+    "n_dropped": "that leaves out nothing",
+    "n_splits": "one halving is no mean over halvings",
+}
+
+
 @dataclass(frozen=True)
 class Manifold(Probe):
-    """PCA, dimension and entropy order of the values at each layer.
+    """PCA, dimension and entropy order of the values (or another site) at each layer.
 
-    `scaling`: columns centred, or z-scored as in the paper. `layer`: the primary one, which the headline is read at.
+    `site`: values, head outputs or the residual stream, whose layers are depths. `scaling`: columns centred, or
+    z-scored as in the paper. `layer`: the primary one, which the headline is read at. `n_dropped`: how many of the
+    loudest columns the robust variant leaves out. `n_splits`: halvings for the stability of the first axis.
     `n_permutations`, `n_null` (Gaussian clouds), `n_bootstrap`: sizes of the reference distributions. `per_quintile`:
     prompts of each fifth of the entropies in the sets of the domain comparison. `umap`: an embedding as illustration.
     """
 
+    site: Literal["v", "z", "resid"] = "v"
     scaling: Scaling = "centred"
     layer: int = -1
+    n_dropped: int = 3
+    n_splits: int = 10
     n_permutations: int = 500
     n_null: int = 100
     n_bootstrap: int = 500
@@ -77,7 +90,7 @@ class Manifold(Probe):
 
     @property
     def needs(self) -> tuple[Need, ...]:
-        return (Need("v"),)
+        return (Need(self.site),)
 
     def analyse(self, base: Capture, under: Mapping[str, Capture]) -> Findings:
         self._check_sizes()
@@ -94,11 +107,14 @@ class Manifold(Probe):
             "intrinsic_dimension": dimension_profile(small, self.scaling, self.seed),
             **self._along_axis(cloud, axes),
             "curve_order": self._along_curve(small),
+            **self._without_loudest(cloud),
+            "axis_stability": stability_profile(small, self.scaling, self.n_splits, self.seed),
         }
         pool = Cloud.of(base, need)
         if pool.rows.n_rows > cloud.rows.n_rows:
             profiles["entropy_correlation_pool"] = self._in_pool(pool)
         restricted = restriction(pool, layer, self._comparison())
+        influenced = influence(small, layer, self.scaling, self.seed)
         headline = ["pc1_plus_pc2_share", "participation_ratio", "entropy_correlation", "curve_order"]
         tables = {
             "by_layer": profile_table(profiles, distinct, BY_LAYER),
@@ -106,12 +122,15 @@ class Manifold(Probe):
             "null_points": null_points_table(small.points[layer], self.scaling, self.seed),
             "spectrum": spectrum_table(spectra[layer]),
             "explained": explained_table(np.array([a.scores[:, 0] for a in axes]), cloud),
+            "dropped": dropped_table(small, layer, self.scaling, self.seed),
+            **influenced.tables,
             **restricted.tables,
         }
         if self.umap == "on":
             tables["umap"] = umap_table(small, layer, self.scaling, self.seed)
         n_points = {"entropy_correlation_pool": len(distinct_rows(pool.points[layer]))}
         scalars = {name: _counted(p[layer], n_points.get(name, distinct[layer])) for name, p in profiles.items()}
+        scalars |= {name: _counted(scalar, distinct[layer]) for name, scalar in influenced.scalars.items()}
         return Findings(
             probe=self.name,
             scalars={**scalars, **restricted.scalars},
@@ -144,6 +163,19 @@ class Manifold(Probe):
             found["entropy_correlation_within_position"] = profile(residual, "next_entropy_bits", ranked, "within")
         return found
 
+    def _without_loudest(self, cloud: Cloud) -> dict[str, Profile]:
+        """Spectral statistics and the order of PC1 without the loudest columns of each layer."""
+        left = without_loudest(cloud, self.n_dropped)
+        if left is None:
+            return {}
+        first = np.array([a.scores[:, 0] for a in cloud_axes(left.cloud, self.scaling, 1)])
+        resampled = Resampled.of(cloud, self.n_permutations, self.n_bootstrap, self.seed)
+        meaning = f"{MEANINGS['next_entropy_bits']} Measured without the {self.n_dropped} columns of largest variance."
+        return {
+            **dropped_profiles(left, self.n_dropped, self.scaling, self.seed),
+            "entropy_correlation_dropped": correlation_profile(first, "next_entropy_bits", cloud, resampled, meaning),
+        }
+
     def _along_curve(self, cloud: Cloud) -> list[Scalar]:
         positions = [curve_position(scaled(points, self.scaling)).coordinate for points in cloud.points]
         resampled = Resampled.of(cloud, self.n_permutations, self.n_bootstrap, self.seed)
@@ -161,14 +193,13 @@ class Manifold(Probe):
         return Settings(self.scaling, self.per_quintile, self.n_permutations, self.n_null, self.seed)
 
     def _check_sizes(self) -> None:
-        least = {"n_permutations": 19, "n_null": 20, "n_bootstrap": 20, "per_quintile": 1}
+        least = {"n_permutations": 19, "n_null": 20, "n_bootstrap": 20, "per_quintile": 1, "n_dropped": 1}
+        least["n_splits"] = 2
         for name, smallest in least.items():
             if getattr(self, name) < smallest:
                 raise UsageError(
                     asked=f"manifold.{name} = {getattr(self, name)}",
-                    found="too few to make a reference distribution from"
-                    if name != "per_quintile"
-                    else "that draws nothing",
+                    found=_TOO_FEW.get(name, "too few to make a reference distribution from"),
                     fix=f"Choose {smallest} or more.",
                 )
 
@@ -178,7 +209,10 @@ class Manifold(Probe):
             f"{cloud.unit}s, "
             f"{cloud.rows.n_rows} rows.",
             "The sign of a principal axis is arbitrary, so correlations with it are given without one.",
+            f"`_dropped`: without the {self.n_dropped} columns of largest variance of each layer.",
         ]
+        if self.site == "resid":
+            notes.append("Layers of the residual stream are depths: 0 is the embedding.")
         if pool.rows.n_rows > cloud.rows.n_rows:
             notes.append(
                 f"The drawn prompts were selected on entropy, which inflates correlations with it: "

@@ -29,6 +29,9 @@ _PROFILES = (
      "the 95 % interval over prompts."),
     ("participation_ratio", "Directions in use, by depth", "participation ratio (dimensions)",
      "Lower is flatter: below the grey band, variance is shared by fewer directions than in noise of the same size."),
+    ("axis_stability", "Would other prompts give the same axis?", "|cos| between PC1 of disjoint halves",
+     "Above the grey band the first axis is the same in both halves of the prompts more often than noise would have "
+     "it."),
     ("entropy_correlation", "Does the first axis follow uncertainty?", "|Spearman ρ| of PC1 and next-token entropy",
      "Above the grey band, PC1 orders the prompts by the entropy of the next token better than it orders exchanged "
      "entropies."),
@@ -46,6 +49,9 @@ def figures(findings: Findings) -> tuple[Figure, ...]:
     drawn = [_map(findings, layer)]
     drawn += [_profile(findings.tables["by_layer"], *spec) for spec in _PROFILES]
     drawn += [_spectrum(findings.tables["spectrum"]), _explained(findings.tables["explained"])]
+    drawn.append(_dropped(findings.tables["dropped"]))
+    if "cross_projection" in findings.tables:
+        drawn.append(_cross_projection(findings.tables["cross_projection"]))
     if "collapse" in findings.tables:
         drawn += [_collapse(findings.tables["collapse"]), _rarefaction(findings.tables["rarefaction"])]
     if "umap" in findings.tables:
@@ -166,6 +172,31 @@ def _collapse(table: Table) -> Figure:
         "entropy; the dotted line is the mixed set."
     )
     return Figure("collapse", "Does one domain collapse?", reading, plot, "collapse")
+
+
+def _dropped(table: Table) -> Figure:
+    plot = blank("loudest columns left out", "PC1+PC2 share (fraction of variance)")
+    add_profile(plot, table, "n_dropped", "pc1_plus_pc2_share")
+    reading = (
+        "Where the curve falls to the grey band as columns of largest variance are left out, the plane was made by a "
+        "few loud dimensions."
+    )
+    return Figure("dropped", "Does the plane hang on loud dimensions?", reading, plot, "dropped")
+
+
+def _cross_projection(table: Table) -> Figure:
+    domains = list(dict.fromkeys(table["of"].tolist()))
+    plot = blank("variance of", "in the first plane of")
+    plot.add_heatmap(
+        x=domains, y=domains, z=table["share"].reshape(len(domains), len(domains)), colorscale="Cividis", zmin=0,
+        text=np.array([f"{s:.2f} (null {n:.2f})" for s, n in zip(table["share"], table["share_null"], strict=True)])
+        .reshape(len(domains), len(domains)), texttemplate="%{text}", colorbar={"title": {"text": "share"}},
+    )  # fmt: skip
+    reading = (
+        "Share of one domain's variance in the plane of other prompts, with the value under exchanged labels: a "
+        "diagonal brighter than its row means that domains vary along axes of their own."
+    )
+    return Figure("cross_projection", "Do domains share their axes?", reading, plot, "cross_projection")
 
 
 def _rarefaction(table: Table) -> Figure:

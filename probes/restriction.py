@@ -24,6 +24,7 @@ from probes.collapse import (
     fifth_of,
     third_of,
 )
+from probes.cross_projection import cross_projection
 from probes.rarefaction import rarefaction_table
 
 NULL_NAME = "domain labels exchanged within entropy and length"
@@ -68,8 +69,10 @@ def restriction(cloud: Cloud, layer: int, settings: Settings) -> Restriction:
     pool, kept, left_out = _taking_part(cloud, np.random.default_rng(settings.seed))
     quota = np.minimum(pool.counts().min(axis=0), settings.per_quintile) if len(pool.domains) > 1 else np.zeros(1)
     if quota.sum() < MIN_PROMPTS:
-        reason = f"fewer than two domains have {MIN_PER_FIFTH} prompts in every fifth of the entropy and "
-        f"{MIN_PROMPTS} in common"
+        reason = (
+            f"fewer than two domains have {MIN_PER_FIFTH} prompts in every fifth of the entropy and "
+            f"{MIN_PROMPTS} in common"
+        )
         return Restriction(notes=(f"No domain comparison: {reason}.",))
     spectra = Spectra(cloud.points[layer][kept], settings.scaling)
     rng = np.random.default_rng(settings.seed)
@@ -80,7 +83,13 @@ def restriction(cloud: Cloud, layer: int, settings: Settings) -> Restriction:
         "collapse": _table(found, spectra),
         "rarefaction": rarefaction_table(pool, spectra, settings.scaling, settings.n_null, rng),
     }
-    return Restriction(_scalars(found), tables, _notes(found, left_out))
+    crossed = cross_projection(
+        spectra.rows, pool, settings.scaling, settings.per_quintile, settings.n_permutations,
+        np.random.default_rng([settings.seed, 3]),
+    )  # fmt: skip
+    return Restriction(
+        {**_scalars(found), **crossed.scalars}, {**tables, **crossed.tables}, (*_notes(found, left_out), *crossed.notes)
+    )
 
 
 def _refusal(cloud: Cloud) -> str:

@@ -57,7 +57,7 @@ def _sizes(heads: np.ndarray) -> tuple[int, int]:
 def _notes(model: Model, keys: np.ndarray, pieces: np.ndarray) -> tuple[str, ...]:
     (n_kv, d_head), (n_pieces, d_piece) = _sizes(keys), _sizes(pieces)
     notes = [
-        f"Right: {n_kv} KV heads of {d_head}. Wrong: each cut in {n_pieces // n_kv}, {n_pieces} of {d_piece}.",
+        f"Right: {n_kv} heads of {d_head}. Wrong: each cut in {n_pieces // n_kv}: {n_pieces} of {d_piece}.",
         "Value PCA with heads concatenated is the same either way: the cut leaves every number in its place.",
     ]
     if n_kv == 1:

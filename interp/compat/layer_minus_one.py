@@ -83,7 +83,7 @@ def measure(subject: Subject) -> Findings:
 
 
 def change(before: Float[np.ndarray, "row vocab"], after: Float[np.ndarray, "row vocab"]) -> Change:
-    """Largest change of a logit above the vocabulary's mean, and KL(before || after), of log2 probabilities."""
+    """Largest change of a logit above their mean, and KL(before || after), from log2 probabilities."""
     moved = (after - before) / BITS_PER_NAT
     moved = moved - moved.mean(axis=-1, keepdims=True)
     return Change(np.abs(moved).max(axis=-1), kl_bits(np.exp2(before), np.exp2(after)))

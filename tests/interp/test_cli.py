@@ -108,6 +108,7 @@ def test_help_takes_less_than_half_a_second():
 
 def test_a_users_own_module_of_our_name_is_refused_in_words(tmp_path):
     (tmp_path / "prompts.py").write_text("MINE = True\n")
-    done = subprocess.run([sys.executable, "-m", "interp", "list", "probes"], cwd=tmp_path, capture_output=True, text=True)
+    command = [sys.executable, "-m", "interp", "list", "probes"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 1
     assert "Rename your own module" in done.stderr and "prompts.py" in done.stderr

@@ -1,6 +1,7 @@
 """Data sets from hubs and folders: the rows a file would give, a seeded draw, and every refusal in words."""
 
 import json
+import logging
 import shutil
 import threading
 from contextlib import contextmanager
@@ -13,9 +14,9 @@ from datasets import config as datasets_config
 from datasets import load_dataset_builder, utils
 from pyarrow import parquet
 
-from interp.errors import PromptError, UsageError
+from interp.errors import UsageError
+from interp.hub_name import HubName
 from interp.prompt_files import read_prompts, resolve_prompts
-from interp.prompt_hub import HubName, hub_prompts
 
 ROWS = [{"text": f"text {i} and", "domain": "ab"[i % 2], "k": i, "h_bits": i / 4} for i in range(40)]
 COMMIT = "c0ffee" + "0" * 34
@@ -204,17 +205,26 @@ def test_a_pool_of_a_size_that_is_not_there_is_refused(tmp_path, n):
     assert f"{n} prompts of hf:" in str(refusal(f"hf:{folder_of(tmp_path, ROWS)}", n_pool=n))
 
 
-def test_nothing_is_written_to_the_terminal_and_what_was_set_is_restored(tmp_path, capfd):
-    utils.logging.set_verbosity_info()
+def test_nothing_is_logged_or_written_and_what_was_set_is_restored(tmp_path, capfd):
+    heard = []
+    handler = logging.Handler()
+    handler.emit = heard.append
+    loggers = [logging.getLogger(name) for name in ("datasets", "huggingface_hub")]
+    before = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.addHandler(handler)
+        logger.setLevel(logging.INFO)
     try:
         folder = folder_of(tmp_path, ROWS)
-        hub_prompts(f"hf:{folder}")
+        resolve_prompts(f"hf:{folder}")
         (folder / "train.jsonl").write_text('{"text": \n')
         refusal(f"hf:{folder}")
-        assert capfd.readouterr() == ("", "")
-        assert utils.logging.get_verbosity() == utils.logging.INFO and not utils.are_progress_bars_disabled()
+        assert heard == [] and capfd.readouterr() == ("", "")
+        assert {logger.level for logger in loggers} == {logging.INFO} and not utils.are_progress_bars_disabled()
     finally:
-        utils.logging.set_verbosity_warning()
+        for logger, level in zip(loggers, before, strict=True):
+            logger.removeHandler(handler)
+            logger.setLevel(level)
 
 
 def test_without_a_network_the_cache_of_datasets_serves(tmp_path, cache):
@@ -244,7 +254,9 @@ class _Hub(BaseHTTPRequestHandler):
         if path.startswith("/datasets/owner/open/resolve/"):
             name = path.split("/", 6)[6]
             code = {} if name in self.files else {"X-Error-Code": "EntryNotFound"}
-            self._send(404 if code else 200, self.files.get(name, b""), {"ETag": '"tag"', "X-Repo-Commit": COMMIT, **code})
+            self._send(
+                404 if code else 200, self.files.get(name, b""), {"ETag": '"tag"', "X-Repo-Commit": COMMIT, **code}
+            )
         elif path == "/api/datasets/owner/gated/auth-check":
             self._send(403, b"{}", {"X-Error-Code": "GatedRepo"})
         elif path == "/api/datasets/owner/failing":

@@ -1,6 +1,7 @@
-"""The defects of the published code: the wrong reads are exactly its own, and right and wrong stand side by side."""
+"""The defects of the published code: its wrong reads exactly, and right and wrong side by side."""
 
 import ast
+import copy
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -30,24 +31,21 @@ N_PROMPTS = 40
 def texts():
     """Texts of 3 to 9 words; more than are held at a time, ending in many different words."""
     rng = np.random.default_rng(0)
-    return [" ".join(f"w{i}" for i in rng.integers(1, VOCAB, size=rng.integers(3, 10))) for _ in range(N_PROMPTS)]
+    words = (rng.integers(1, VOCAB, size=rng.integers(3, 10)) for _ in range(N_PROMPTS))
+    return [" ".join(f"w{i}" for i in some) for some in words]
 
 
 @pytest.fixture(scope="module")
 def models(word_tokenizer):
     """The tiny models with words to read."""
-    return {
-        family: replace(tiny_model(family), tokenizer=word_tokenizer) for family in ("gpt_neox", "phi", "llama")
-    }
+    families = ("gpt_neox", "phi", "llama")
+    return {family: replace(tiny_model(family), tokenizer=word_tokenizer) for family in families}
 
 
 def mean_abs_cosine(vectors):
     """Over all pairs of rows, one by one."""
-    pairs = [(a, b) for a in range(len(vectors)) for b in range(a)]
-    cosines = [
-        vectors[a] @ vectors[b] / np.sqrt((vectors[a] @ vectors[a]) * (vectors[b] @ vectors[b])) for a, b in pairs
-    ]
-    return float(np.mean(np.abs(cosines)))
+    pairs = [(vectors[a], vectors[b]) for a in range(len(vectors)) for b in range(a)]
+    return float(np.mean([abs(a @ b) / np.sqrt((a @ a) * (b @ b)) for a, b in pairs]))
 
 
 def shares(points, zscored=False):
@@ -67,11 +65,12 @@ def expected_cosine(d):
 def projection_outputs(model, texts, path):
     """What a projection module of every layer gives at the last token, text by text, by a hook of its own."""
     seen = []
+
+    def keep(module, args, out):
+        seen.append(out[0, -1].numpy())
+
     layers = model.family.layer_modules(model.module)
-    handles = [
-        layer.get_submodule(path).register_forward_hook(lambda m, a, out: seen.append(out[0, -1].detach().numpy()))
-        for layer in layers
-    ]
+    handles = [layer.get_submodule(path).register_forward_hook(keep) for layer in layers]
     pool = resolve_prompts(texts)
     with torch.inference_mode():
         for ids in as_tokens(model, pool, [], None).ids:
@@ -119,8 +118,8 @@ def test_the_wrong_cut_is_the_key_projection_viewed_as_query_heads(models, texts
     assert pieces.shape == (i.n_layers, len(texts), 4, 6)
     np.testing.assert_allclose(pieces, out.reshape(pieces.shape), atol=1e-5)
     values = base[Need("v")][-1]
-    concatenated = (reference_heads(values, i.n_heads).reshape(len(texts), -1), values.reshape(len(texts), -1))
-    np.testing.assert_array_equal(*concatenated)
+    concatenated = reference_heads(values, i.n_heads).reshape(len(texts), -1)
+    np.testing.assert_array_equal(concatenated, values.reshape(len(texts), -1))
 
 
 def test_the_keys_of_the_published_code_are_rows_of_the_embedding_matrix():
@@ -234,10 +233,8 @@ def test_layer_minus_one_changes_nothing_and_the_last_layer_what_new_weights_wou
 
 def logits_of(model, texts, cut):
     """Last-token logits one text at a time; with `cut`, of weights that cannot give values along their PC1."""
-    import copy
-
     module = copy.deepcopy(model.module).double()
-    layer = module.gpt_neox.layers[-1].attention if model.info.family == "gpt_neox" else module.model.layers[-1].self_attn
+    layer = model.family.attention_modules(module)[-1]
     values = collect(model, texts, ["v"])[Need("v")][-1].reshape(len(texts), -1).astype(np.float64)
     u = torch.from_numpy(np.linalg.svd(values - values.mean(axis=0))[2][0])
     if cut and model.info.family == "gpt_neox":
@@ -247,9 +244,9 @@ def logits_of(model, texts, cut):
             parameter.data[rows] -= torch.tensordot(u, u @ parameter.data[rows], dims=0)
     elif cut:
         layer.v_proj.weight.data -= torch.outer(u, u @ layer.v_proj.weight.data)
-    pool = resolve_prompts(texts)
+    tokens = as_tokens(model, resolve_prompts(texts), [], None)
     with torch.inference_mode():
-        out = [module(torch.from_numpy(ids)[None]).logits[0, -1] for ids in as_tokens(model, pool, [], None).ids]
+        out = [module(torch.from_numpy(ids)[None]).logits[0, -1] for ids in tokens.ids]
     return torch.stack(out).numpy()
 
 
@@ -265,8 +262,9 @@ def test_an_axis_cut_twice_is_an_axis_cut_once(models):
 
 
 def test_the_table_has_a_row_a_quantity_with_both_sides_and_their_nulls(models, texts):
-    for bug, family in (("fused-qkv", "gpt_neox"), ("gqa", "llama"), ("embedding-keys", "phi"),
-                        ("layer-minus-one", "phi")):  # fmt: skip
+    families = {"fused-qkv": "gpt_neox", "gqa": "llama", "embedding-keys": "phi", "layer-minus-one": "phi"}
+    assert families.keys() == BUGS.keys()
+    for bug, family in families.items():
         found = reproduce_bug(models[family], bug, prompts=texts)
         frame = found.to_frame("side_by_side")
         assert list(frame) == ["quantity", "right", "right_null", "wrong", "wrong_null", "unit"]
@@ -317,7 +315,9 @@ def test_an_unknown_bug_lists_the_known_ones(models, texts):
         reproduce_bug(models["gpt_neox"], "fused", prompts=texts)
 
 
-@pytest.mark.parametrize("prompts, said", [(["w1 w2", "w3"], "three"), (["w1 w2", "w3 w2", "w2"], "1 different token")])
+@pytest.mark.parametrize(
+    "prompts, said", [(["w1 w2", "w3"], "three"), (["w1 w2", "w3 w2", "w2"], "1 different token")]
+)
 def test_prompts_that_cannot_be_compared_are_refused(models, prompts, said):
     with pytest.raises(PromptError, match=said):
         reproduce_bug(models["llama"], "embedding-keys", prompts=prompts)
@@ -346,4 +346,5 @@ def test_the_wrong_reads_are_used_to_reproduce_the_bugs_and_nowhere_else():
 def test_the_guard_of_the_wrong_reads_can_fail():
     text = "def f():\n    from interp.compat.reads import reference_qkv"
     assert importers_of_the_wrong_reads([(Path("probes/x.py"), text)]) == {Path("probes/x.py")}
-    assert importers_of_the_wrong_reads([(Path("probes/x.py"), "from interp import compat")]) == {Path("probes/x.py")}
+    text = "from interp import compat"
+    assert importers_of_the_wrong_reads([(Path("probes/x.py"), text)]) == {Path("probes/x.py")}

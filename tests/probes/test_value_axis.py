@@ -69,7 +69,7 @@ def test_a_quiet_direction_is_found_by_ridge_and_missed_by_pc1():
     assert found["r2"].value == pytest.approx(1 / 1.25, abs=0.06)  # variance 1 of 1 + 0.5²
     assert found["correlation"].value == pytest.approx(np.sqrt(0.8), abs=0.04)
     assert found["r2"].p == found["correlation"].p == 0.01
-    assert found.arrays["v.ridge.axis"][0] @ told > 0.93
+    assert found.arrays["v.ridge.axis"][0] @ told > 0.87  # 1 / √(1 + 14 (0.5 / 0.3)² / 200) = 0.91
     assert abs(found.arrays["v.pc1.axis"][0] @ other) > 0.999
     assert found["pc1_r2"].value == pytest.approx(0, abs=0.05)
     assert found["axis_cosine"].value < 0.1
@@ -86,9 +86,9 @@ def test_a_loud_direction_is_found_by_both_axes_which_agree():
     found = world(points, entropy)
     assert found["pc1_r2"].value == pytest.approx(found["r2"].value, abs=0.05)
     assert found["axis_cosine"].value > 0.85 > found["axis_cosine"].null.value
-    assert found["stability"].value > 0.8 > found["stability"].null.value
+    assert found["stability"].value > 0.8 > found["stability"].null.band[1]
     # both axes are turned so that entropy rises along them
-    assert found.arrays["v.pc1.axis"][0] @ told > 0.97 and found.arrays["v.ridge.axis"][0] @ told > 0.93
+    assert found.arrays["v.pc1.axis"][0] @ told > 0.97 and found.arrays["v.ridge.axis"][0] @ told > 0.87
 
 
 def test_noise_is_called_at_the_nominal_rate():

@@ -105,6 +105,11 @@ def test_a_smaller_pool_depends_on_its_seed_and_is_part_of_a_larger_one():
     assert one.seed == 1 and one.source.startswith("50 (drawn with seed 1, categories in proportion) of ")
 
 
+def test_every_word_can_be_drawn():
+    seen = {word for seed in range(100) for word in words(vocabulary(n_pool=30, seed=seed))}
+    assert len(seen) > 0.95 * len(vocabulary())
+
+
 def test_shares_are_kept_where_labels_are_of_unequal_size():
     labels = ["a"] * 60 + ["b"] * 30 + ["c"] * 10
     index = in_proportion(labels, 20, np.random.default_rng(0))
