@@ -33,7 +33,7 @@ def run(
     ] = None,
     prompts: Annotated[
         str | None,
-        typer.Option(help="Prompt set, or a .jsonl, .csv, .parquet or .txt file. A tunnel samples itself."),
+        typer.Option(help="Prompt set, .jsonl/.csv/.parquet/.txt file, or hf:PATH:CONFIG:SPLIT:COLUMN. A tunnel samples itself."),
     ] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="Option of a probe: PROBE.field=value; repeat for more.")
@@ -46,7 +46,7 @@ def run(
     window: Annotated[
         int | None, typer.Option(min=0, help="Read the last so many tokens of each text (0: all)")
     ] = None,
-    text_column: Annotated[str, typer.Option(help="Column of the file that holds the text.")] = "text",
+    text_column: Annotated[str, typer.Option(help="Column of the file or data set that holds the text.")] = "text",
     bos: Annotated[
         bool, typer.Option("--bos/--no-bos", help="Keep the token that the tokenizer puts in front of a text.")
     ] = True,

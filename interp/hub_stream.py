@@ -31,11 +31,11 @@ class Stream:
 
 def open_stream(where: HubName) -> Stream:
     """Find the data set, choose configuration and split; no row is read yet."""
-    folder = Path(where.path).expanduser()
     with _quiet():
-        if folder.is_dir():
-            return _stream(where, str(folder), "")
-        _refuse_path(where, folder)
+        folder = _folder(where)
+        if folder is not None:
+            return _stream(where, folder, "")
+        _refuse_name(where)
         revision = _revision(where)
         if revision is None:
             with _offline():
@@ -137,14 +137,26 @@ def _revision(where: HubName) -> str | None:
     return info.sha
 
 
-def _refuse_path(where: HubName, folder: Path) -> None:
-    """A file, or what can be neither a folder nor a name on the hub."""
+def _folder(where: HubName) -> str | None:
+    """The local folder that the path names; None where there is none, refused where it is a file."""
+    try:
+        path = Path(where.path).expanduser()
+        if path.is_dir():
+            return str(path)
+        is_file = path.is_file()
+    except (OSError, RuntimeError):  # a name too long for the file system, or the home of nobody
+        return None
+    if is_file:
+        raise where.refused("this is a file", f"Give it by its own name ({where.path}), or give its folder.")
+    return None
+
+
+def _refuse_name(where: HubName) -> None:
+    """What no data set on the hub can be called."""
     from datasets.packaged_modules import _PACKAGED_DATASETS_MODULES as formats
     from huggingface_hub.errors import HFValidationError
     from huggingface_hub.utils import validate_repo_id
 
-    if folder.is_file():
-        raise where.refused("this is a file", f"Give it by its own name ({where.path}), or give its folder.")
     if where.path in formats:  # `datasets` would read every such file below the current folder
         raise where.refused(f"{where.path} is a format, not a data set", "Name the folder that holds the files.")
     try:

@@ -32,35 +32,41 @@ def hub_prompts(name: str, n_pool: int | None = None, seed: int = 0, *, text_col
     Raises `PromptError`: unknown, gated or unreachable data set, a configuration, split or column that is not there.
     """
     where = HubName.parse(name)
-    if where.column and text_column not in ("text", where.column):
-        raise UsageError(
-            asked=f"the column {text_column!r} of {name}",
-            found=f"the name itself says {where.column!r}",
-            fix="Keep the one you mean.",
-        )
-    column = where.column or text_column
+    column = _text_column(name, where.column, text_column)
     if n_pool is not None and n_pool < 1:
         raise PromptError(asked=f"{n_pool} prompts of {name}", found="that is none", fix="Ask for at least one.")
-    stream = open_stream(where)
     n_wanted = N_POOL if n_pool is None else n_pool
     n_read = ROWS_PER_PROMPT * n_wanted
+    stream = open_stream(where)
     read = read_rows(stream, where, column, n_read)
     rows = [PromptRow(f"row {i + 1}", row) for i, row in enumerate(read) if not _is_blank(row.get(column))]
+    is_whole = len(read) < n_read
     if n_pool is not None and len(rows) < n_pool:
         raise PromptError(
             asked=f"{n_pool} prompts of {name}",
-            found=f"{len(rows)} of its {'first ' if len(read) == n_read else ''}{len(read)} rows hold a text",
+            found=f"{len(rows)} of its {'' if is_whole else 'first '}{len(read)} rows hold a text",
             fix=f"Ask for 1 to {len(rows)}, or leave the number out." if rows else "Name another split or column.",
         )
-    n_drawn = min(n_wanted, len(rows))
-    order = np.random.default_rng(seed).permutation(len(rows))
-    drawn = [rows[i] for i in np.sort(order[:n_drawn])]
-    n_blank = len(read) - len(rows)
-    source = f"{n_drawn} drawn (seed {seed}) from " if n_drawn < len(rows) else ""
-    source += f"{'the first' if len(read) == n_read else 'all'} {len(read)} rows of {stream.described}"
-    source += f"; {n_blank} rows without a text are passed over" if n_blank else ""
-    found = _with_usable_columns(name, drawn, column, source, stream.left_out)
-    return replace(found, seed=seed if n_drawn < len(rows) else None)
+    source = f"{'all' if is_whole else 'the first'} {len(read)} rows of {stream.described}"
+    if len(rows) < len(read):
+        source += f"; {len(read) - len(rows)} rows without a text are passed over"
+    if len(rows) <= n_wanted:
+        return _with_usable_columns(name, rows, column, source, stream.left_out)
+    chosen = np.sort(np.random.default_rng(seed).permutation(len(rows))[:n_wanted])
+    source = f"{n_wanted} drawn (seed {seed}) from {source}"
+    found = _with_usable_columns(name, [rows[i] for i in chosen], column, source, stream.left_out)
+    return replace(found, seed=seed)
+
+
+def _text_column(name: str, in_name: str | None, text_column: str) -> str:
+    """The column that holds the texts: the one in the name, or else the one that was asked for beside it."""
+    if in_name and text_column not in ("text", in_name):
+        raise UsageError(
+            asked=f"the column {text_column!r} of {name}",
+            found=f"the name itself says {in_name!r}",
+            fix="Keep the one you mean.",
+        )
+    return in_name or text_column
 
 
 def _is_blank(text: object) -> bool:

@@ -71,8 +71,8 @@ def reproduce_bug(
     """Right and wrong side by side: the table `side_by_side`, the scalars `<quantity>_right` and `_wrong`.
 
     `bug` is one of `BUGS`. Both reads are of the same prompts: the whole pool, without a draw; a wind tunnel
-    samples itself. Raises `UsageError`, in words, where the model cannot have the bug, `UnknownName` for a name
-    that is no bug of `BUGS`, and `PromptError` for fewer than three prompts.
+    samples itself. Raises `UsageError`, in words, where the model cannot have the bug, `UnknownName` for any
+    other name, and `PromptError` for fewer than three prompts.
     """
     if bug not in BUGS:
         raise UnknownName("bug", bug, BUGS)

@@ -178,6 +178,9 @@ def test_a_missing_configuration_is_refused_with_those_there_are(tmp_path):
         ("hf:./nowhere", "there is no such folder, and no data set on the hub can have this name"),
         ("hf:a/b/c", "there is no such folder, and no data set on the hub can have this name"),
         ("hf:no name", "there is no such folder, and no data set on the hub can have this name"),
+        (f"hf:{'a' * 5000}", "there is no such folder, and no data set on the hub can have this name"),
+        ("hf:~nobody-of-this-name", "there is no such folder, and no data set on the hub can have this name"),
+        ("hf:nul\0byte", "there is no such folder, and no data set on the hub can have this name"),
         ("hf:json", "json is a format, not a data set"),
     ],
 )
@@ -298,8 +301,9 @@ def serving(files):
 
 
 def test_the_hub_is_streamed_at_its_commit_and_refuses_in_words(monkeypatch, use_hub, tmp_path):
-    readme = b"---\nconfigs:\n- config_name: main\n  data_files: train.jsonl\n- config_name: more\n  data_files: train.jsonl\n---\n"
-    with serving({"README.md": readme, "train.jsonl": as_jsonl(ROWS).encode()}) as url:
+    listed = "".join(f"- config_name: {name}\n  data_files: train.jsonl\n" for name in ("main", "more"))
+    readme = f"---\nconfigs:\n{listed}---\n"
+    with serving({"README.md": readme.encode(), "train.jsonl": as_jsonl(ROWS).encode()}) as url:
         use_hub(url)
         monkeypatch.setattr(datasets_config, "HF_ENDPOINT", url)
         monkeypatch.setattr(datasets_config, "HF_HUB_OFFLINE", False)

@@ -96,8 +96,8 @@ def test_the_origin_of_every_vector_of_the_wrong_split_is_the_one_named():
     n_heads = 16
     coded = {p: 100 * c + np.arange(n_heads)[:, None] for c, p in enumerate("qkv")}
     wrong = reference_qkv(coded["q"], coded["k"], coded["v"])
-    for which, read in zip("qkv", wrong, strict=True):
-        told = fused_origin(n_heads, which)
+    for which, read in wrong._asdict().items():
+        told = fused_origin(n_heads, which)  # pyright: ignore[reportArgumentType]
         assert [100 * "qkv".index(o.projection) + o.head for o in told] == read[:, 0].tolist()
 
 
@@ -232,7 +232,7 @@ def test_layer_minus_one_changes_nothing_and_the_last_layer_what_new_weights_wou
 
 
 def logits_of(model, texts, cut):
-    """Last-token logits one text at a time; with `cut`, of weights that cannot give values along their PC1."""
+    """Last-token logits one text at a time; with `cut`, of weights whose values have no PC1 part."""
     module = copy.deepcopy(model.module).double()
     layer = model.family.attention_modules(module)[-1]
     values = collect(model, texts, ["v"])[Need("v")][-1].reshape(len(texts), -1).astype(np.float64)
@@ -275,7 +275,8 @@ def test_the_table_has_a_row_a_quantity_with_both_sides_and_their_nulls(models, 
 
 
 def test_a_seed_repeats_everything(models, texts):
-    one, two, other = (reproduce_bug(models["llama"], "embedding-keys", prompts=texts, seed=s) for s in (1, 1, 2))
+    model = models["llama"]
+    one, two, other = (reproduce_bug(model, "embedding-keys", prompts=texts, seed=s) for s in (1, 1, 2))
     assert one.scalars == two.scalars
     assert one["keys_wrong"].value != other["keys_wrong"].value
 

@@ -158,6 +158,8 @@ def test_telling_tokens_apart_is_not_selective_and_telling_entropy_is():
     by_token = world(points, per_type[token] + 0.01 * rng.standard_normal(n), token=token)
     assert by_token["r2"].value > 0.9
     assert abs(by_token["selectivity"].value) < 0.05
+    control = by_token.tables["axes"]["control_r2"][0]
+    assert by_token["selectivity"].value == pytest.approx(by_token["r2"].value - control)
     points, entropy, *_ = planted()
     by_entropy = world(points, entropy, token=token)
     assert by_entropy["selectivity"].value == pytest.approx(by_entropy["r2"].value, abs=0.05)
@@ -176,6 +178,7 @@ def test_standardised_axes_are_saved_as_covector_and_displacement():
     assert np.corrcoef(score, judged["predicted_bits"])[0, 1] == pytest.approx(1, abs=1e-9)
     fitting = np.setdiff1d(np.arange(len(points)), judged["prompt"])
     assert sigma == pytest.approx(points[fitting].std(axis=0))
+    assert found.arrays["v.mean"][0] == pytest.approx(points[fitting].mean(axis=0))
 
 
 def test_centred_axes_read_and_move_alike():
@@ -313,6 +316,18 @@ def test_the_interval_of_r2_covers_what_many_more_prompts_would_give():
         low, high = r2_interval(truth, predicted, weights)
         covered += low <= 1 - (0.3**2 + 0.5**2) <= high
     assert 178 <= covered <= 200  # 190 ± 4 standard deviations of Binomial(200, 0.95), on the low side
+
+
+def test_the_interval_of_r2_is_the_spread_of_explicit_resamples():
+    rng = np.random.default_rng(0)
+    truth = rng.standard_normal(50) ** 3
+    predicted = 0.7 * truth + 0.5 * rng.standard_normal(50)
+    drawn = rng.integers(0, 50, (400, 50))
+    weights = np.array([np.bincount(rows, minlength=50) for rows in drawn])
+    unexplained = [np.square(truth[r] - predicted[r]).sum() / np.square(truth[r]).sum() for r in drawn]
+    whole = np.log(np.square(truth - predicted).sum() / np.square(truth).sum())
+    half = 1.959964 * np.std(np.log(unexplained), ddof=1)
+    assert r2_interval(truth, predicted, weights) == pytest.approx((1 - np.exp(whole + half), 1 - np.exp(whole - half)))
 
 
 def test_random_directions_in_an_isotropic_cloud_meet_at_the_exact_expectation():

@@ -13,6 +13,7 @@ from interp.need import Need
 from interp.observe import collect
 from interp.prompt import Prompt, PromptSet
 from interp.tokens import tokenise
+from probes.token_cosines import no_token_sets
 from prompts.vocabulary import in_proportion, vocabulary
 
 SHARED = Path(__file__).parents[3] / "shared"
@@ -82,7 +83,9 @@ def test_keys_before_rotary_at_layer_zero_differ_by_the_token_alone(hub_cache, u
     model = load("pythia-410m")
     prompts = vocabulary(n_pool=30)
     another = [f"Somebody once wrote down one short word: {word}" for word in words(prompts)]
-    mine, theirs = (collect(model, texts, ["k_pre"])[Need("k_pre")] for texts in (prompts, another))
+    captures = [collect(model, texts, ["k_pre"]) for texts in (prompts, another)]
+    assert [no_token_sets(capture) for capture in captures] == ["", ""]
+    mine, theirs = (capture[Need("k_pre")] for capture in captures)
     assert np.allclose(mine[0], theirs[0], atol=1e-5)
     assert len(np.unique(mine[0].reshape(30, -1).round(4), axis=0)) == 30
     assert not np.allclose(mine[1], theirs[1], atol=1e-3)
