@@ -33,7 +33,7 @@ def run(
     ] = None,
     prompts: Annotated[
         str | None,
-        typer.Option(help="Prompt set, .jsonl/.csv/.parquet/.txt file, or hf:PATH:CONFIG:SPLIT:COLUMN. A tunnel samples itself."),
+        typer.Option(help="Prompt set, .jsonl/.csv/.parquet/.txt file, hf:PATH:CONFIG:SPLIT:COLUMN. Not for tunnels."),
     ] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="Option of a probe: PROBE.field=value; repeat for more.")
@@ -139,6 +139,29 @@ def report(run: Annotated[Path, typer.Argument(help="Folder of a run.")]) -> Non
     from interp.record import open_run
 
     print(open_run(run).show())
+
+
+@app.command("reproduce-bug", epilog="Example: interp reproduce-bug fused-qkv --model pythia-410m")
+def reproduce_bug_(
+    bug: Annotated[
+        Literal["fused-qkv", "gqa", "embedding-keys", "layer-minus-one"],
+        typer.Argument(help="Which defect of the published code."),
+    ],
+    model: ModelOption = "tunnel:bijection-gpt-neox",
+    prompts: Annotated[str | None, typer.Option(help="Prompt set or file. A tunnel samples itself.")] = None,
+    n_pool: Annotated[int | None, typer.Option(min=3, help="Prompts in the pool (sequences, for a tunnel).")] = None,
+    revision: Annotated[str | None, typer.Option(help="Revision of the hub model.")] = None,
+    dtype: DtypeOption = None,
+    device: DeviceOption = None,
+    seed: Annotated[int, typer.Option(help="Seed of the pool, nulls and intervals.")] = 0,
+) -> None:
+    """Show what a published quantity is from the right tensor, and from the one the published code reads."""
+    from interp.models import load
+    from interp.reproduce import reproduce_bug
+    from interp.terminal import print_side_by_side
+
+    loaded = load(model, revision=revision, dtype=dtype, device=device)
+    print_side_by_side(reproduce_bug(loaded, bug, prompts=prompts, n_pool=n_pool, seed=seed, quiet=False))
 
 
 def _probes(names: list[str]) -> list[str]:

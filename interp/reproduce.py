@@ -16,7 +16,7 @@ from interp.findings import Findings
 from interp.model import Model
 from interp.observe import Prompts, as_tokens
 from interp.progress import reporting
-from interp.runner import _prompts_for
+from interp.runner import prompts_for
 
 FEWEST_PROMPTS = 3
 
@@ -81,7 +81,7 @@ def reproduce_bug(
     if why_not is not None:
         asked = f"the bug {bug} ({chosen.what}) on {model.name}"
         raise UsageError(asked=asked, found=why_not, fix=f"Name {chosen.suited}.")
-    pool = _prompts_for(model, prompts, n_pool, seed, "text")
+    pool = prompts_for(model, prompts, n_pool, seed, "text")
     if len(pool) < FEWEST_PROMPTS:
         raise PromptError(
             asked=f"the bug {bug} on {len(pool)} {pool.unit}{'s' if len(pool) > 1 else ''}",

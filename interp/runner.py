@@ -75,7 +75,7 @@ def run(
         loaded = model if isinstance(model, Model) else load(
             model, revision=revision, dtype=dtype, device=device, device_map=device_map
         )  # fmt: skip
-    pool = _prompts_for(loaded, prompts, n_pool, seed, text_column)
+    pool = prompts_for(loaded, prompts, n_pool, seed, text_column)
     spec = RunSpec(
         model=loaded.name,
         probes={p.name: p.parameters() for p in chosen},
@@ -156,7 +156,7 @@ class _Clock:
         self.seconds[part] = round(time.perf_counter() - began, 4)
 
 
-def _prompts_for(
+def prompts_for(
     model: Model,
     prompts: Prompts | None,
     n_pool: int | None,

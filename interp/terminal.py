@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from interp.environment import environment
-from interp.findings import Scalar
+from interp.findings import Findings, Scalar
 from interp.model import Check, Model
 from interp.record import RunRecord
 from interp.registry import entries, load_entry
@@ -28,6 +28,20 @@ def print_record(record: RunRecord) -> None:
         console.print(table)
         for note in findings.notes:
             console.print(f"  {escape(note)}", style="dim", highlight=False)
+
+
+def print_side_by_side(findings: Findings) -> None:
+    """Right and wrong of one bug of the published code, each beside its null; then layer by layer."""
+    console = _console()
+    for name in ("side_by_side", "by_layer"):
+        if name in findings.tables:
+            found = findings.tables[name]
+            table = _table(escape(found.caption), *(column.replace("_", " ") for column in found.columns))
+            for row in zip(*found.columns.values(), strict=True):
+                table.add_row(*(escape(x) if isinstance(x, str) else _short(float(x)) for x in row))
+            console.print(table)
+    for note in findings.notes:
+        console.print(f"  {escape(note)}", style="dim", highlight=False)
 
 
 def _cells(s: Scalar) -> tuple[str, ...]:

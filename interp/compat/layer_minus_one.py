@@ -95,9 +95,7 @@ def _edited(subject: Subject, edit: AxisCut) -> Change:
     found = []
     for start in range(0, len(subject.ids), N_AT_ONCE):
         part = slice(start, start + N_AT_ONCE)
-        prompts = replace(
-            subject.prompts, prompts=subject.prompts.prompts[part], posterior=None, outcome_ids=None
-        )
+        prompts = replace(subject.prompts, prompts=subject.prompts.prompts[part], posterior=None, outcome_ids=None)
         some = replace(subject, prompts=prompts, ids=subject.ids[part], progress=None)
         before, after = (some.read(need, listeners=heard)[need] for heard in ([], [edit]))
         found.append(change(before.astype(np.float64), after.astype(np.float64)))

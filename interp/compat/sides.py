@@ -85,9 +85,7 @@ def side_by_side(sides: Sequence[Sides], caption: str) -> Table:
     return Table.from_rows(rows, {"quantity": LABEL, **numbers, "unit": LABEL}, caption)
 
 
-def compared(
-    bug: str, sides: Sequence[Sides], notes: tuple[str, ...], tables: Mapping[str, Table]
-) -> Findings:
+def compared(bug: str, sides: Sequence[Sides], notes: tuple[str, ...], tables: Mapping[str, Table]) -> Findings:
     """The findings of one bug: scalars `<name>_right` and `<name>_wrong`, headed by the first quantity."""
     scalars = {f"{s.name}_{side}": getattr(s, side) for s in sides for side in ("right", "wrong")}
     caption = "The same quantities from the tensor that is meant and from the one the published code reads."

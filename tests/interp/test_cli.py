@@ -80,6 +80,7 @@ def test_check_proves_the_shipped_model():
         (("run", "--model", "tunnel:bijektion-gpt-neox"), 2, "bijection"),
         (("run", "--prompts", "absent.jsonl", "--model", "tunnel:bijection-gpt-neox"), 2, "absent.jsonl"),
         (("report", "absent"), 1, "there is no run.json"),
+        (("reproduce-bug", "gqa"), 2, "nothing is grouped"),
     ],
 )
 def test_wrong_words_are_refused_in_one_sentence(monkeypatch, capsys, tmp_path, words, code, said):
@@ -91,8 +92,8 @@ def test_wrong_words_are_refused_in_one_sentence(monkeypatch, capsys, tmp_path, 
 
 
 def test_help_shows_every_command_with_an_example():
-    assert all(name in invoke("--help").stdout for name in ("run", "list", "check", "report"))
-    for name in ("run", "list", "check", "report"):
+    assert all(name in invoke("--help").stdout for name in ("run", "list", "check", "report", "reproduce-bug"))
+    for name in ("run", "list", "check", "report", "reproduce-bug"):
         assert "Example: interp" in invoke(name, "--help").stdout
 
 

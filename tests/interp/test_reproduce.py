@@ -316,9 +316,7 @@ def test_an_unknown_bug_lists_the_known_ones(models, texts):
         reproduce_bug(models["gpt_neox"], "fused", prompts=texts)
 
 
-@pytest.mark.parametrize(
-    "prompts, said", [(["w1 w2", "w3"], "three"), (["w1 w2", "w3 w2", "w2"], "1 different token")]
-)
+@pytest.mark.parametrize("prompts, said", [(["w1 w2", "w3"], "three"), (["w1 w2", "w3 w2", "w2"], "1 different token")])
 def test_prompts_that_cannot_be_compared_are_refused(models, prompts, said):
     with pytest.raises(PromptError, match=said):
         reproduce_bug(models["llama"], "embedding-keys", prompts=prompts)
