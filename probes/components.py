@@ -1,9 +1,9 @@
 """Components: what attention and feed-forward write, which of them makes the prediction, and when it is made.
 
-Layer by layer: lengths of the two updates, their shares of the final stream (probes.updates), and what each adds to
+Layer by layer: lengths of the two updates, their shares of the final stream (measures.updates), and what each adds to
 the logit of the predicted token (direct attribution, interp.lens). Depth by depth: entropy of what the residual
 stream decodes to, its KL from the final prediction and, on wind tunnels, from the exact posterior, with the trend in
-depth (probes.depth_trend): the residual stream as a store of belief that is refined. Where a model computes both
+depth (measures.depth_trend): the residual stream as a store of belief that is refined. Where a model computes both
 blocks from the same stream, neither comes after the other.
 
 Source: Paper I (arXiv 2512.22471), the roles of the components; nostalgebraist (2020) and Elhage et al. (2021) for
@@ -25,12 +25,12 @@ from interp.need import Need
 from interp.nulls import null_from_permutations
 from interp.probe import Figure, Probe
 from interp.table import Table
-from probes.cloud import Cloud
-from probes.component_tables import DepthCurves, by_depth_table, by_layer_table, layer_values
-from probes.depth_trend import MIN_DEPTHS, depth_trend
-from probes.exact_posterior import posterior_divergence
-from probes.head_means import Units, band, interval, mean_of_units
-from probes.updates import FinalShares, final_shares, sizes
+from probes.measures.cloud import Cloud
+from probes.measures.component_tables import DepthCurves, by_depth_table, by_layer_table, layer_values
+from probes.measures.depth_trend import MIN_DEPTHS, depth_trend
+from probes.measures.exact_posterior import posterior_divergence
+from probes.measures.head_means import Units, band, interval, mean_of_units
+from probes.measures.updates import FinalShares, final_shares, sizes
 
 DECODED = Need("lens_log_prob", NarrowRows())
 """The whole distribution at every depth, where the vocabulary is a wind tunnel's."""
@@ -103,7 +103,7 @@ class Components(Probe):
         )
 
     def figures(self, findings: Findings) -> tuple[Figure, ...]:
-        from probes.components_figures import figures
+        from probes.figures.components import figures
 
         return figures(findings)
 

@@ -4,7 +4,7 @@ Points are the values at the scored positions, heads concatenated, one cloud a l
 PC1+PC2 share, participation ratio and intrinsic dimension of the drawn prompts, each jackknifed over prompts and
 beside its null; how PC1, and the position along a curve through the cloud, follow the entropy of the next token;
 what else PC1 follows. At the primary layer: whether prompts of one domain lie in fewer directions than prompts of
-all (probes.collapse). Formulas, nulls and failure modes are in probes/README.md.
+all (probes.measures.collapse). Formulas, nulls and failure modes are in probes/README.md.
 
 Source: Paper III (arXiv 2512.23752), sections 4.2 and 5, with the controls of its critics: nulls at the same size,
 all eigenvalues, centred rather than standardised, prompts left out rather than repeated.
@@ -25,14 +25,20 @@ from interp.neighbours import distinct_rows
 from interp.nulls import GaussianClouds
 from interp.probe import Figure, Probe
 from interp.spectra import Axes, Scaling, readout_direction, scaled
-from probes.cloud import Cloud
-from probes.explained import explained_table
-from probes.geometry import FEW_DISTINCT_ROWS, count_distinct, dimension_profile, spectral_profiles, spectrum_table
-from probes.maps import MAX_POINTS, cloud_axes, null_points_table, points_table, umap_table
-from probes.profiles import Profile, profile_table
-from probes.restriction import Settings, restriction
-from probes.robust import dropped_profiles, dropped_table, influence, stability_profile, without_loudest
-from probes.uncertainty import Resampled, correlation_profile, within_position
+from probes.measures.cloud import Cloud
+from probes.measures.explained import explained_table
+from probes.measures.geometry import (
+    FEW_DISTINCT_ROWS,
+    count_distinct,
+    dimension_profile,
+    spectral_profiles,
+    spectrum_table,
+)
+from probes.measures.maps import MAX_POINTS, cloud_axes, null_points_table, points_table, umap_table
+from probes.measures.profiles import Profile, profile_table
+from probes.measures.restriction import Settings, restriction
+from probes.measures.robust import dropped_profiles, dropped_table, influence, stability_profile, without_loudest
+from probes.measures.uncertainty import Resampled, correlation_profile, within_position
 
 BY_LAYER = (
     "Layer by layer, on the drawn rows: value, 95 % interval (_low, _high), null with its 95 % band, and p over all "
@@ -141,7 +147,7 @@ class Manifold(Probe):
         )
 
     def figures(self, findings: Findings) -> tuple[Figure, ...]:
-        from probes.manifold_figures import figures
+        from probes.figures.manifold import figures
 
         return figures(findings)
 

@@ -1,7 +1,7 @@
 """Key orthogonality: four quantities that go by this name, each beside the value of random directions, and W_QK.
 
-The definitions (probes.key_cosines) differ in what the vectors are, so their values must not be compared with one
-another or with one baseline; the singular spectrum of W_QK per head (probes.query_key) is what none of them sees: it
+The definitions (measures.key_cosines) differ in what the vectors are, so their values must not be compared with one
+another or with one baseline; the singular spectrum of W_QK per head (measures.query_key) is what none of them sees: it
 does not change with the basis of a head. Formulas, nulls and failure modes are in probes/README.md.
 
 Source: Paper III (arXiv 2512.23752), section 4.2, and Paper I (arXiv 2512.22471) for keys of tokens; the published
@@ -20,9 +20,9 @@ from interp.errors import UsageError
 from interp.findings import Findings, Scalar
 from interp.need import Need
 from interp.probe import Figure, Probe
-from probes.cloud import Cloud
-from probes.head_means import Units
-from probes.key_cosines import (
+from probes.measures.cloud import Cloud
+from probes.measures.head_means import Units
+from probes.measures.key_cosines import (
     FEW_TOKENS,
     column_measures,
     gaussian_references,
@@ -31,10 +31,10 @@ from probes.key_cosines import (
     shuffled_columns,
     wk_columns,
 )
-from probes.orthogonality_tables import by_head_table, token_table, without
-from probes.profiles import profile_table
-from probes.query_key import QueryKey
-from probes.token_cosines import TokenSets, no_token_sets, token_cosines, token_measures
+from probes.measures.orthogonality_tables import by_head_table, token_table, without
+from probes.measures.profiles import profile_table
+from probes.measures.query_key import QueryKey
+from probes.measures.token_cosines import TokenSets, no_token_sets, token_cosines, token_measures
 
 Definition = Literal["all", "wk_columns", "token_keys", "head_keys", "embedding_proxy"]
 
@@ -90,7 +90,7 @@ class Orthogonality(Probe):
         )
 
     def figures(self, findings: Findings) -> tuple[Figure, ...]:
-        from probes.orthogonality_figures import figures
+        from probes.figures.orthogonality import figures
 
         return figures(findings)
 

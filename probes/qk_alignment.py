@@ -8,8 +8,8 @@ number; these are ours):
     mass_*                attention on the position itself, the one before, the first, and in wind tunnels on earlier
                           tokens that are outcomes (values) or not (keys); a uniform row's share beside each
     posterior_kl          KL(posterior || attention over the items in context), and the feasible mass, where the
-                          hypotheses are items in the context (`probes.items`)
-    binding               share of key variance at value positions that the bound token explains (`probes.binding`)
+                          hypotheses are items in the context (`measures.items`)
+    binding               share of key variance at value positions that the bound token explains (`measures.binding`)
 
 Attended keys are chosen by their weight, so contrasts are positive for any weights. Their null is the same choice
 among the keys of another prompt at the same positions (`interp.other_keys`); p flips the sign of whole prompts' gains.
@@ -28,13 +28,13 @@ from interp.need import Need
 from interp.nulls import null_from_permutations
 from interp.probe import Figure, Probe
 from interp.table import Table
-from probes.alignment_figures import alignment_figures
-from probes.binding import KEYS, MASS_BEFORE
-from probes.binding_findings import binding_findings
-from probes.depth import DEPTH, deal_heads, depth_statistics
-from probes.head_means import Units, band, interval, mean_of_units
-from probes.item_findings import WHOLE_ROWS, class_masses, item_findings
-from probes.sign_flips import flip_p
+from probes.figures.qk_alignment import alignment_figures
+from probes.measures.binding import KEYS, MASS_BEFORE
+from probes.measures.binding_findings import binding_findings
+from probes.measures.depth import DEPTH, deal_heads, depth_statistics
+from probes.measures.head_means import Units, band, interval, mean_of_units
+from probes.measures.item_findings import WHOLE_ROWS, class_masses, item_findings
+from probes.measures.sign_flips import flip_p
 
 Profile = Float[np.ndarray, "unit layer head"]
 

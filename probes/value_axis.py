@@ -26,15 +26,23 @@ from interp.findings import Findings, Scalar
 from interp.need import Need
 from interp.probe import Figure, Probe
 from interp.spectra import Scaling
-from probes.axis_scalars import MEANINGS, Counted, Judgement, nuisance_scalar, selectivity, stability_scalar, undefined
-from probes.axis_stability import RandomPairs, covariance_spectrum, ridge_split_cosines
-from probes.axis_tables import AxisRow, JudgedRow, axes_table, by_layer_table, held_out_table
-from probes.cloud import Cloud
-from probes.geometry import FEW_DISTINCT_ROWS
-from probes.halves import Halves, halve, label_by_type, split_rows
-from probes.nuisances import Removal, all_nuisances, mean_alone
-from probes.places import Place, at_same_layer, places_of
-from probes.readout import AXES, Labels, Reading, make_labels, read
+from probes.measures.axis_scalars import (
+    MEANINGS,
+    Counted,
+    Judgement,
+    nuisance_scalar,
+    selectivity,
+    stability_scalar,
+    undefined,
+)
+from probes.measures.axis_stability import RandomPairs, covariance_spectrum, ridge_split_cosines
+from probes.measures.axis_tables import AxisRow, JudgedRow, axes_table, by_layer_table, held_out_table
+from probes.measures.cloud import Cloud
+from probes.measures.geometry import FEW_DISTINCT_ROWS
+from probes.measures.halves import Halves, halve, label_by_type, split_rows
+from probes.measures.nuisances import Removal, all_nuisances, mean_alone
+from probes.measures.places import Place, at_same_layer, places_of
+from probes.measures.readout import AXES, Labels, Reading, make_labels, read
 
 SITES = ("v", "z", "resid")
 TARGETS = ("next_entropy_bits", "bayes_entropy_bits")
@@ -111,7 +119,7 @@ class ValueAxis(Probe):
         )
 
     def figures(self, findings: Findings) -> tuple[Figure, ...]:
-        from probes.axis_figures import axis_figures
+        from probes.figures.value_axis import axis_figures
 
         return axis_figures(findings)
 
@@ -247,9 +255,7 @@ def _scalars(
     return scalars | {"axis_cosine": row.cosine, "selectivity": row.selectivity, "stability": row.stability}
 
 
-def _arrays(
-    places: Sequence[Place], judgements: Mapping[tuple[str, str, str], Judgement]
-) -> dict[str, np.ndarray]:
+def _arrays(places: Sequence[Place], judgements: Mapping[tuple[str, str, str], Judgement]) -> dict[str, np.ndarray]:
     """Axes in raw coordinates, layer by layer, zero where there is none; means, deviations and score deviations."""
     arrays: dict[str, list[np.ndarray]] = {}
     for i, place in enumerate(places):

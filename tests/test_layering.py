@@ -86,8 +86,8 @@ def test_probes_and_prompt_sets_are_imported_without_torch_and_plotly(package):
     if package == "wind_tunnels":
         statement = "import wind_tunnels.bijection"
     else:
-        modules = [m.name for m in pkgutil.iter_modules([str(ROOT / package)])]
-        statement = "\n".join(f"import {package}.{name}" for name in modules)
+        modules = [m.name for m in pkgutil.walk_packages([str(ROOT / package)], f"{package}.")]
+        statement = "\n".join(f"import {name}" for name in modules)
     assert loaded_after(statement) & {"torch", "transformers", "plotly"} == set()
 
 

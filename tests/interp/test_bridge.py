@@ -26,9 +26,7 @@ def boot(family, folder):
     _any_tokenizer().save_pretrained(folder)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return TransformerBridge.boot_transformers(
-            str(folder), hf_model=copy.deepcopy(model.module), device="cpu"
-        )
+        return TransformerBridge.boot_transformers(str(folder), hf_model=copy.deepcopy(model.module), device="cpu")
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -13,7 +13,7 @@ from interp.need import Need
 from interp.testing import Shape, check_probe, synthetic_capture
 from interp.tunnel_prompts import sampled_prompts
 from probes.attention_entropy import AttentionEntropy
-from probes.head_means import Units, mean_of_units
+from probes.measures.head_means import Units, mean_of_units
 
 SMALL = AttentionEntropy(n_permutations=99, n_bootstrap=99)
 SCORED = replace(SMALL, positions="scored")

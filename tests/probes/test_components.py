@@ -13,9 +13,9 @@ from interp.information import kl_bits
 from interp.need import Need
 from interp.testing import Shape, check_probe, synthetic_capture
 from probes.components import DECODED, Components
-from probes.depth_trend import depth_orders, depth_trend, falling_share
-from probes.exact_posterior import posterior_divergence
-from probes.updates import final_shares, sizes
+from probes.measures.depth_trend import depth_orders, depth_trend, falling_share
+from probes.measures.exact_posterior import posterior_divergence
+from probes.measures.updates import final_shares, sizes
 
 FAST = {"n_permutations": 39, "n_bootstrap": 20}
 SHAPE = Shape(n_prompts=40, n_layers=4, d_model=12)

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from probes.collapse import Pool, fifth_of, third_of
-from probes.cross_projection import cross_projection, plane_shares
+from probes.measures.collapse import Pool, fifth_of, third_of
+from probes.measures.cross_projection import cross_projection, plane_shares
 
 
 def pool_of(seed, n=150):

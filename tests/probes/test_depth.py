@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from probes.depth import DEPTH, deal_heads, depth_statistics
+from probes.measures.depth import DEPTH, deal_heads, depth_statistics
 
 
 def named(curve):

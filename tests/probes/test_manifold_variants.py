@@ -41,9 +41,9 @@ def test_domains_with_planes_of_their_own_are_told_from_domains_that_share_one()
     shared[:, :2] += 5 * rng.standard_normal((n, 2))
     columns = {"domain": domain, "next_entropy_bits": rng.uniform(0, 8, n)}
     found = [
-        QUICK.analyse(
-            synthetic_capture(QUICK.needs, shape, planted={"v": v.reshape(1, n, 2, 8)}, columns=columns), {}
-        )["shared_plane"]
+        QUICK.analyse(synthetic_capture(QUICK.needs, shape, planted={"v": v.reshape(1, n, 2, 8)}, columns=columns), {})[
+            "shared_plane"
+        ]
         for v in (own, shared)
     ]
     assert found[0].value < 0.1 and found[0].p == 0.01

@@ -5,7 +5,7 @@ import pytest
 from sklearn.linear_model import LinearRegression
 
 from interp.table import Table
-from probes.nuisances import all_nuisances, mean_alone
+from probes.measures.nuisances import all_nuisances, mean_alone
 
 
 def table(**columns):

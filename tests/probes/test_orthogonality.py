@@ -11,9 +11,9 @@ from interp.errors import ModelError, UsageError
 from interp.need import Need
 from interp.prompt import Prompt
 from interp.testing import Shape, check_probe, synthetic_capture
-from probes.key_cosines import column_measures, gaussian_references, wk_columns
+from probes.measures.key_cosines import column_measures, gaussian_references, wk_columns
+from probes.measures.query_key import QueryKey, product_singular_values, spectral
 from probes.orthogonality import Orthogonality
-from probes.query_key import QueryKey, product_singular_values, spectral
 
 FAST = {"n_null": 40, "n_bootstrap": 60}
 SHAPE = Shape(n_prompts=40, n_layers=2, n_heads=4, n_kv_heads=2, d_head=8, d_model=32)

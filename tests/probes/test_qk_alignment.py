@@ -11,10 +11,10 @@ from interp.information import kl_bits
 from interp.need import Need
 from interp.testing import Shape, check_probe, synthetic_capture
 from interp.tunnel_prompts import sampled_prompts
-from probes.binding import BoundKeys, measure_binding
-from probes.head_means import Units
-from probes.item_test import compare_with_relabelled
-from probes.items import attention_over_items, comparable_rows
+from probes.measures.binding import BoundKeys, measure_binding
+from probes.measures.head_means import Units
+from probes.measures.item_test import compare_with_relabelled
+from probes.measures.items import attention_over_items, comparable_rows
 from probes.qk_alignment import QKAlignment
 from tests.probes.test_attention_entropy import float64_rows
 
@@ -227,6 +227,6 @@ def test_elimination_alone_has_no_comparable_row(tunnel):
 
 
 def item_note(capture):
-    from probes.item_findings import item_findings
+    from probes.measures.item_findings import item_findings
 
     return " ".join(item_findings(capture, (9, 9), np.random.default_rng(0)).notes)

@@ -1,14 +1,13 @@
 """Robust variants: loud columns, single prompts, halves."""
 
-
 import numpy as np
 import pytest
 
 from interp.need import Need
 from interp.spectra import eigenvalues, scaled, spectral_statistics
 from interp.testing import Shape, synthetic_capture
-from probes.cloud import Cloud
-from probes.robust import (
+from probes.measures.cloud import Cloud
+from probes.measures.robust import (
     dropped_profiles,
     dropped_table,
     influence,
@@ -116,17 +115,17 @@ def test_sequences_are_left_out_and_halved_whole():
     cloud = cloud_of(values, n_scored=5)
     table = influence(cloud, 0, "centred", 0).tables["influence"]
     assert table["prompt"].tolist() == list(range(12))
-    expected = [
-        spectral_statistics(eigenvalues(scaled(values[0][cloud.units != u], "centred")))[1] for u in range(12)
-    ]
+    expected = [spectral_statistics(eigenvalues(scaled(values[0][cloud.units != u], "centred")))[1] for u in range(12)]
     whole = spectral_statistics(eigenvalues(scaled(values[0], "centred")))[1]
     assert table["share_change"] == pytest.approx(np.array(expected) - whole)
 
 
 def test_equal_rows_and_too_few_prompts_give_reasons():
     flat = cloud_of(np.ones((1, 20, 6)))
-    for scalar in (influence(flat, 0, "centred", 0).scalars["largest_influence"],
-                   stability_profile(flat, "centred", 3, 0)[0]):
+    for scalar in (
+        influence(flat, 0, "centred", 0).scalars["largest_influence"],
+        stability_profile(flat, "centred", 3, 0)[0],
+    ):
         assert np.isnan(scalar.value) and scalar.null_reason == "every row is the same point: nothing varies"
     three = stability_profile(cloud_of(noise(3, 6)), "centred", 3, 0)[0]
     assert three.null_reason == "fewer than 4 prompts make no halves"

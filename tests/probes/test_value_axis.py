@@ -11,8 +11,8 @@ from interp.forward import capture
 from interp.need import Need
 from interp.testing import Shape, check_probe, synthetic_capture
 from interp.tunnel_prompts import sampled_prompts
-from probes.axis_stability import RandomPairs, first_axis_cosines, ridge_split_cosines
-from probes.halves import exchanged_correlations, held_out_r2, label_by_type, r2_interval, split_rows
+from probes.measures.axis_stability import RandomPairs, first_axis_cosines, ridge_split_cosines
+from probes.measures.halves import exchanged_correlations, held_out_r2, label_by_type, r2_interval, split_rows
 from probes.value_axis import ValueAxis
 
 SMALL = ValueAxis(sites="v", n_permutations=99, n_bootstrap=99, n_splits=4, n_null=20)

@@ -13,7 +13,7 @@ from interp.need import Need
 from interp.observe import collect
 from interp.prompt import Prompt, PromptSet
 from interp.tokens import tokenise
-from probes.token_cosines import no_token_sets
+from probes.measures.token_cosines import no_token_sets
 from prompts.vocabulary import in_proportion, vocabulary
 
 SHARED = Path(__file__).parents[3] / "shared"

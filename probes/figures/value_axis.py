@@ -5,7 +5,7 @@ import numpy as np
 from interp.findings import Findings
 from interp.probe import Figure
 from interp.table import Table
-from probes.drawing import NULL, PALETTE, VALUE, add_band, add_profile, blank
+from probes.figures.drawing import NULL, PALETTE, VALUE, add_band, add_profile, blank
 
 _SITE_WORDS = {"v": "values", "z": "head outputs", "resid": "residual stream"}
 _DEPTH = "layer (residual stream: depth)"

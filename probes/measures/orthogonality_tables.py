@@ -7,7 +7,7 @@ from jaxtyping import Float
 
 from interp.cosines import MEASURES, Reference
 from interp.table import Table
-from probes.query_key import SPECTRAL, UNITS, QueryKey
+from probes.measures.query_key import SPECTRAL, UNITS, QueryKey
 
 
 def without(table: Table, name: str, *endings: str) -> Table:

@@ -8,10 +8,10 @@ from jaxtyping import Float
 
 from interp.findings import Scalar
 from interp.table import LABEL, Table
-from probes.axis_scalars import Judgement
-from probes.cloud import Cloud
-from probes.halves import Halves
-from probes.places import Place
+from probes.measures.axis_scalars import Judgement
+from probes.measures.cloud import Cloud
+from probes.measures.halves import Halves
+from probes.measures.places import Place
 
 BY_LAYER = (
     "Axes fitted on one half of the prompts and judged on the other, at every site and layer (in `resid`, depth): "

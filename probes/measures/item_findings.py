@@ -9,10 +9,10 @@ from interp.findings import Null, Scalar
 from interp.need import Need
 from interp.nulls import null_from_permutations
 from interp.table import Table
-from probes.head_means import Units, band, interval, mean_of_units
-from probes.item_test import ItemTest, compare_with_relabelled
-from probes.items import ItemRows, attention_over_items, comparable_rows, outcome_positions
-from probes.part import Part
+from probes.measures.head_means import Units, band, interval, mean_of_units
+from probes.measures.item_test import ItemTest, compare_with_relabelled
+from probes.measures.items import ItemRows, attention_over_items, comparable_rows, outcome_positions
+from probes.measures.part import Part
 
 WHOLE_ROWS = Need("pattern_log_weight")
 _RELABELLED = "items relabelled within each row, the best head each time"

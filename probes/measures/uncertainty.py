@@ -15,7 +15,7 @@ from interp.statistics import (
     weighted_correlation,
     weighted_midranks,
 )
-from probes.cloud import Cloud
+from probes.measures.cloud import Cloud
 
 
 @dataclass(frozen=True)

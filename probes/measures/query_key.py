@@ -21,7 +21,7 @@ from interp.cosines import Reference, gaussian_sets
 from interp.findings import Scalar
 from interp.information import entropy_bits
 from interp.table import Table
-from probes.profiles import Profile
+from probes.measures.profiles import Profile
 
 SPECTRAL = ("effective_rank", "participation_ratio", "top_share")
 """The three statistics, in the order of the last axis of every array of them, and their units."""

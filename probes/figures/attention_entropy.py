@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from interp.findings import Findings
 from interp.probe import Figure
 from interp.table import Table
-from probes.drawing import NULL, PALETTE, VALUE, add_band, blank
+from probes.figures.drawing import NULL, PALETTE, VALUE, add_band, blank
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

@@ -12,7 +12,7 @@ from interp.neighbours import distinct_rows
 from interp.nulls import GaussianClouds, null_from_draws, null_spectra
 from interp.spectra import SPECTRAL, Scaling, eigenvalues, scaled, spectral_statistics
 from interp.table import Table
-from probes.cloud import Cloud
+from probes.measures.cloud import Cloud
 
 FEW_DISTINCT_ROWS = 20
 """Distinct rows below which a finding is called underpowered."""

@@ -9,7 +9,7 @@ from scipy import stats
 from interp.errors import PromptError
 from interp.resampling import bootstrap_weights, shuffles
 from interp.statistics import unit_length
-from probes.cloud import Cloud
+from probes.measures.cloud import Cloud
 
 MIN_UNITS = 4
 """Prompts below which there are no two halves."""

@@ -7,8 +7,7 @@ import numpy as np
 from interp.findings import Findings
 from interp.probe import Figure
 from interp.table import Table
-from probes.collapse import MIXED
-from probes.drawing import (
+from probes.figures.drawing import (
     ENTROPY_SCALE,
     NULL,
     PALETTE,
@@ -20,7 +19,8 @@ from probes.drawing import (
     error_bars,
     faded,
 )
-from probes.rarefaction import NOISE
+from probes.measures.collapse import MIXED
+from probes.measures.rarefaction import NOISE
 
 _PROFILES = (
     ("pc1_plus_pc2_share", "Variance in the first plane, by depth", "PC1+PC2 share (fraction of variance)",

@@ -6,8 +6,8 @@ import numpy as np
 from jaxtyping import Float
 
 from interp.tested_together import maximum_statistic_p
-from probes.head_means import Units, mean_of_units
-from probes.items import ItemRows
+from probes.measures.head_means import Units, mean_of_units
+from probes.measures.items import ItemRows
 
 
 @dataclass(frozen=True)

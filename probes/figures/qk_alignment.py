@@ -7,7 +7,7 @@ import numpy as np
 from interp.findings import Findings
 from interp.probe import Figure
 from interp.table import Table
-from probes.drawing import NULL, PALETTE, VALUE, add_profile, blank, error_bars
+from probes.figures.drawing import NULL, PALETTE, VALUE, add_profile, blank, error_bars
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

@@ -12,9 +12,9 @@ import numpy as np
 from jaxtyping import Float
 
 from interp.ridge import PrincipalForm, fit_ridge
-from probes.halves import Halves, held_out_r2
-from probes.nuisances import Removal
-from probes.places import unit
+from probes.measures.halves import Halves, held_out_r2
+from probes.measures.nuisances import Removal
+from probes.measures.places import unit
 
 AXES = ("ridge", "pc1")
 
@@ -100,9 +100,7 @@ def read(
     }
 
 
-def _judge(
-    form: PrincipalForm, coefficients: np.ndarray, coordinates: np.ndarray, labels: Labels
-) -> Reading:
+def _judge(form: PrincipalForm, coefficients: np.ndarray, coordinates: np.ndarray, labels: Labels) -> Reading:
     predicted = coordinates @ coefficients
     length = np.linalg.norm(coefficients, axis=0)
     cosine = np.divide(np.abs(coefficients[0]), length, out=np.full(len(length), np.nan), where=length > 0)

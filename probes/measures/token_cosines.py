@@ -16,9 +16,9 @@ from interp.cosines import MEASURES, Reference, cosine_measures
 from interp.findings import Scalar
 from interp.jackknife import equal_groups, standard_error, t_quantile
 from interp.prompt import PromptSet
-from probes.cloud import Cloud
-from probes.key_cosines import FEW_TOKENS, known_p, meaning
-from probes.profiles import Profile
+from probes.measures.cloud import Cloud
+from probes.measures.key_cosines import FEW_TOKENS, known_p, meaning
+from probes.measures.profiles import Profile
 
 _ROUNDING = 1e-6
 """Half-width below which an interval is rounding: activations are float32."""

@@ -25,9 +25,9 @@ from interp.cosines import (
 )
 from interp.findings import Scalar
 from interp.nulls import null_from_permutations
-from probes.cloud import Cloud
-from probes.head_means import Units, band, mean_of_units
-from probes.profiles import Profile
+from probes.measures.cloud import Cloud
+from probes.measures.head_means import Units, band, mean_of_units
+from probes.measures.profiles import Profile
 
 FEW_TOKENS = 20
 """Vectors below which a mean over pairs says little."""

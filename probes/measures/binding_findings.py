@@ -6,8 +6,8 @@ from interp.capture import Capture
 from interp.findings import Scalar
 from interp.nulls import null_from_permutations
 from interp.table import Table
-from probes.binding import Binding, BoundKeys, bound_keys, measure_binding
-from probes.part import Part
+from probes.measures.binding import Binding, BoundKeys, bound_keys, measure_binding
+from probes.measures.part import Part
 
 _RENAMED = "bound tokens renamed at random in every sequence"
 _UNITS = {

@@ -8,9 +8,9 @@ from jaxtyping import Float
 
 from interp.cosines import largest_deviation_p
 from interp.table import Table
-from probes.depth_trend import falling_share
-from probes.head_means import Units, band, mean_of_units
-from probes.updates import FinalShares, Sizes
+from probes.measures.depth_trend import falling_share
+from probes.measures.head_means import Units, band, mean_of_units
+from probes.measures.updates import FinalShares, Sizes
 
 _LAYER_UNITS = {
     "attn_norm": "activation", "mlp_norm": "activation", "stream_norm": "activation", "attn_relative": "1",

@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from interp.nulls import GaussianClouds, null_spectra
 from interp.spectra import Scaling, spectral_statistics
 from interp.table import Table
-from probes.collapse import MIXED, Pool, Spectra
+from probes.measures.collapse import MIXED, Pool, Spectra
 
 N_ORDERS = 20
 SIZES = (10, 15, 20, 30, 45, 60, 75, 100, 150, 200)

@@ -17,12 +17,12 @@ from interp.jackknife import without_each_row
 from interp.nulls import GaussianClouds, null_from_draws
 from interp.spectra import Scaling, constant_columns, gram_eigenvalues, scaled, spectral_statistics
 from interp.table import Table
-from probes.axis_stability import first_axis_cosines
-from probes.cloud import Cloud
-from probes.geometry import NULL_NAMES, spectral_profiles
-from probes.halves import MIN_UNITS, split_rows
-from probes.part import Part
-from probes.profiles import Profile
+from probes.measures.axis_stability import first_axis_cosines
+from probes.measures.cloud import Cloud
+from probes.measures.geometry import NULL_NAMES, spectral_profiles
+from probes.measures.halves import MIN_UNITS, split_rows
+from probes.measures.part import Part
+from probes.measures.profiles import Profile
 
 DROPPED = (0, 1, 2, 4, 8, 16, 32)
 N_NULL = 20

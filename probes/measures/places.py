@@ -7,8 +7,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from interp.spectra import Scaling, constant_columns
-from probes.cloud import Cloud
-from probes.geometry import count_distinct
+from probes.measures.cloud import Cloud
+from probes.measures.geometry import count_distinct
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,7 @@ class Place:
     n_distinct_rows: int
 
 
-def places_of(
-    site: str, cloud: Cloud, fitting: Int[np.ndarray, " fitted"], scaling: Scaling
-) -> list[Place]:
+def places_of(site: str, cloud: Cloud, fitting: Int[np.ndarray, " fitted"], scaling: Scaling) -> list[Place]:
     """Every layer of a site, scaled by its fitting rows."""
     distinct = count_distinct(cloud)
     return [

@@ -11,8 +11,8 @@ from interp.jackknife import Deletions, spectral_intervals
 from interp.nulls import null_from_permutations
 from interp.spectra import SPECTRAL, Scaling
 from interp.table import Table
-from probes.cloud import Cloud
-from probes.collapse import (
+from probes.measures.cloud import Cloud
+from probes.measures.collapse import (
     CHANGES,
     MIN_PER_FIFTH,
     MIN_PROMPTS,
@@ -24,8 +24,8 @@ from probes.collapse import (
     fifth_of,
     third_of,
 )
-from probes.cross_projection import cross_projection
-from probes.rarefaction import rarefaction_table
+from probes.measures.cross_projection import cross_projection
+from probes.measures.rarefaction import rarefaction_table
 
 NULL_NAME = "domain labels exchanged within entropy and length"
 

@@ -9,9 +9,9 @@ from interp.findings import Null, Scalar
 from interp.nulls import null_from_draws, null_from_permutations
 from interp.statistics import correlation_interval, weighted_correlation
 from interp.tested_together import excess, maximum_statistic_p
-from probes.halves import Halves, exchanged_correlations, r2_interval
-from probes.nuisances import Removal
-from probes.readout import Labels, Reading
+from probes.measures.halves import Halves, exchanged_correlations, r2_interval
+from probes.measures.nuisances import Removal
+from probes.measures.readout import Labels, Reading
 
 P_OVER = "layers and sites"
 
@@ -179,9 +179,7 @@ def selectivity(judgement: Judgement, halves: Halves, counted: Counted) -> tuple
     return made, np.array(means)
 
 
-def _selectivity_interval(
-    judgement: Judgement, place: int, halves: Halves, value: float
-) -> tuple[float, float] | None:
+def _selectivity_interval(judgement: Judgement, place: int, halves: Halves, value: float) -> tuple[float, float] | None:
     reading, at = judgement.readings[place], judgement.labels.columns["controls"]
     truth = np.column_stack([judgement.truth, judgement.labels.judged[:, at]])
     predicted = np.column_stack([reading.predicted[judgement.target], reading.controls])
@@ -205,9 +203,7 @@ def stability_scalar(
     )  # fmt: skip
 
 
-def nuisance_scalar(
-    entropy: np.ndarray, target: str, removal: Removal, halves: Halves, counted: Counted
-) -> Scalar:
+def nuisance_scalar(entropy: np.ndarray, target: str, removal: Removal, halves: Halves, counted: Counted) -> Scalar:
     """Held-out R² of the entropy by position, length, last token and domain alone."""
     words = ", ".join(removal.names) or "no nuisance that varies"
     meaning = MEANINGS["nuisance_r2"].format(TARGET_WORDS[target], words)

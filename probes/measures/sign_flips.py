@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from interp.tested_together import maximum_statistic_p
-from probes.head_means import mean_of_units
+from probes.measures.head_means import mean_of_units
 
 
 def flipped_means(

@@ -18,8 +18,8 @@ from interp.findings import Scalar
 from interp.nulls import null_from_permutations
 from interp.spectra import Scaling, centred_gram, leading_vectors, scaled
 from interp.table import Table
-from probes.collapse import MIXED, Pool
-from probes.part import Part
+from probes.measures.collapse import MIXED, Pool
+from probes.measures.part import Part
 
 N_SPLITS = 4
 MAX_PERMUTATIONS = 199
@@ -47,9 +47,7 @@ class PlaneShares:
         return float(self.shares[~own].mean()) / within if within > 0 else float("nan")
 
 
-def plane_shares(
-    gram: Float[np.ndarray, "row row"], sets: list[np.ndarray], splits: list[np.ndarray]
-) -> PlaneShares:
+def plane_shares(gram: Float[np.ndarray, "row row"], sets: list[np.ndarray], splits: list[np.ndarray]) -> PlaneShares:
     """`splits` say for each position of a set whether it is in the first half; they serve every set."""
     shares = np.zeros((len(sets), len(sets)))
     for first in splits:
@@ -86,9 +84,7 @@ def cross_projection(
     if not np.isfinite(found.shares).all() or np.isnan(found.shared):
         return Part(notes=("No cross-projection: in some set every row is the same point.",))
     n_permutations = min(n_permutations, MAX_PERMUTATIONS)
-    permuted = [
-        plane_shares(gram, _sets(pool, pool.exchanged(rng), per_fifth), splits) for _ in range(n_permutations)
-    ]
+    permuted = [plane_shares(gram, _sets(pool, pool.exchanged(rng), per_fifth), splits) for _ in range(n_permutations)]
     shared = np.array([p.shared for p in permuted])
     null_shares = np.array([p.shares for p in permuted])
     scalar = Scalar(

@@ -1,0 +1,1 @@
+"""What the probes draw, from findings alone; plotly is imported inside the functions."""
