@@ -9,18 +9,18 @@ from pathlib import Path
 
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from interp.architecture import count_parameters, read_config, refuse_unless_causal
-from interp.bridge import bridge_check, is_bridge, plain_module
 from interp.capture import ModelInfo
 from interp.errors import UsageError
 from interp.families import family_of, rotary_size
-from interp.fingerprint import fingerprint
+from interp.loading.architecture import count_parameters, read_config, refuse_unless_causal
+from interp.loading.bridge import bridge_check, is_bridge, plain_module
+from interp.loading.fingerprint import fingerprint
+from interp.loading.placement import choose_placement, refuse_precision
+from interp.loading.sources import MEMORY, Source, files_behind, locate
+from interp.loading.tokenizer import has_tokenizer, read_tokenizer, refuse_foreign
+from interp.loading.weights import read_weights
 from interp.model import Model
-from interp.placement import choose_placement, refuse_precision
 from interp.selfcheck import check_model
-from interp.sources import MEMORY, Source, files_behind, locate
-from interp.tokenizer import has_tokenizer, read_tokenizer, refuse_foreign
-from interp.weights import read_weights
 
 Tokenizer = PreTrainedTokenizerBase | str | None
 DeviceMap = str | Mapping[str, int | str] | None

@@ -9,8 +9,8 @@ from interp.forward import capture
 from interp.model import Model
 from interp.need import PLACES, Need
 from interp.prompt import PromptSet
-from interp.prompt_files import resolve_prompts
-from interp.tokens import Tokenised, tokenise
+from interp.prompting.files import resolve_prompts
+from interp.prompting.tokens import Tokenised, tokenise
 
 Prompts = PromptSet | str | Path | Sequence[str]
 """What can be given as prompts: a set, a registered name, a file, or texts."""

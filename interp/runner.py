@@ -11,24 +11,24 @@ from typing import Any, Literal
 import numpy as np
 
 from interp.capture import Capture
-from interp.draw import entropy_quintiles
 from interp.environment import environment
 from interp.errors import UsageError
 from interp.findings import Findings
 from interp.forward import capture
+from interp.loading.untrained import beside_untrained, untrained_twin
 from interp.model import Model
 from interp.models import load
 from interp.observe import Prompts, as_tokens
 from interp.probe import Probe
 from interp.progress import reporting
 from interp.prompt import PromptSet
-from interp.prompt_files import resolve_prompts
+from interp.prompting.files import resolve_prompts
+from interp.prompting.tokens import Tokenised
+from interp.prompting.tunnel_sequences import sampled_prompts
 from interp.record import RunRecord
 from interp.spec import PER_QUINTILE, RunSpec, make_probe
+from interp.statistics.draw import entropy_quintiles
 from interp.table import LABEL
-from interp.tokens import Tokenised
-from interp.tunnel_prompts import sampled_prompts
-from interp.untrained import beside_untrained, untrained_twin
 from interp.window import AttentionWindow
 
 DEFAULT_MODEL = "tunnel:bijection-gpt-neox"

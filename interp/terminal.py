@@ -85,7 +85,7 @@ def print_environment() -> None:
 
 def print_models() -> None:
     """The aliases with their sizes."""
-    from interp.aliases import ALIASES
+    from interp.loading.aliases import ALIASES
 
     table = _table(None, "alias", "hub id", "family", "layers", "heads", "KV heads", "head size", "parameters", "gated")
     for name, a in ALIASES.items():

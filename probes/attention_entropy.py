@@ -23,8 +23,8 @@ from interp.capture import Capture
 from interp.findings import Findings, Null, Scalar
 from interp.folds import PromptMean
 from interp.need import Need
-from interp.nulls import null_from_permutations
 from interp.probe import Figure, Probe
+from interp.statistics.nulls import null_from_permutations
 from interp.table import LABEL, Table
 from probes.figures.attention_entropy import entropy_figures
 from probes.measures.depth import DEPTH, DealtHeads, deal_heads, depth_statistics

@@ -22,8 +22,8 @@ from interp.errors import UsageError
 from interp.findings import Findings, Scalar
 from interp.folds import NarrowRows
 from interp.need import Need
-from interp.nulls import null_from_permutations
 from interp.probe import Figure, Probe
+from interp.statistics.nulls import null_from_permutations
 from interp.table import Table
 from probes.measures.cloud import Cloud
 from probes.measures.component_tables import DepthCurves, by_depth_table, by_layer_table, layer_values

@@ -17,14 +17,14 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from interp.capture import Capture
-from interp.curve import N_NEIGHBOURS, curve_position
 from interp.errors import UsageError
 from interp.findings import Findings, Scalar
 from interp.need import Need
-from interp.neighbours import distinct_rows
-from interp.nulls import GaussianClouds
 from interp.probe import Figure, Probe
-from interp.spectra import Axes, Scaling, readout_direction, scaled
+from interp.statistics.curve import N_NEIGHBOURS, curve_position
+from interp.statistics.neighbours import distinct_rows
+from interp.statistics.nulls import GaussianClouds
+from interp.statistics.spectra import Axes, Scaling, readout_direction, scaled
 from probes.measures.cloud import Cloud
 from probes.measures.explained import explained_table
 from probes.measures.geometry import (

@@ -15,11 +15,11 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from interp.capture import Capture
-from interp.cosines import cosine_measures, expected_abs_cosine
 from interp.errors import UsageError
 from interp.findings import Findings, Scalar
 from interp.need import Need
 from interp.probe import Figure, Probe
+from interp.statistics.cosines import cosine_measures, expected_abs_cosine
 from probes.measures.cloud import Cloud
 from probes.measures.head_means import Units
 from probes.measures.key_cosines import (

@@ -25,8 +25,8 @@ from jaxtyping import Float
 from interp.capture import Capture
 from interp.findings import Findings, Null, Scalar
 from interp.need import Need
-from interp.nulls import null_from_permutations
 from interp.probe import Figure, Probe
+from interp.statistics.nulls import null_from_permutations
 from interp.table import Table
 from probes.figures.qk_alignment import alignment_figures
 from probes.measures.binding import KEYS, MASS_BEFORE

@@ -25,7 +25,7 @@ from interp.errors import UsageError
 from interp.findings import Findings, Scalar
 from interp.need import Need
 from interp.probe import Figure, Probe
-from interp.spectra import Scaling
+from interp.statistics.spectra import Scaling
 from probes.measures.axis_scalars import (
     MEANINGS,
     Counted,

@@ -41,7 +41,7 @@ def word_tokenizer():
 @pytest.fixture(scope="session")
 def tiny_folders(tmp_path_factory, word_tokenizer) -> Mapping[str, Path]:
     """One folder for each of the four families: a tiny random model and its tokenizer, as `save_pretrained` writes."""
-    from interp.quiet import quiet_libraries
+    from interp.loading.quiet import quiet_libraries
     from tests.tiny_models import FAMILIES, tiny_model
 
     folders = {family: tmp_path_factory.mktemp(f"tiny-{family}") for family in FAMILIES}
@@ -55,7 +55,7 @@ def tiny_folders(tmp_path_factory, word_tokenizer) -> Mapping[str, Path]:
 @pytest.fixture(scope="session")
 def hub_cache(tmp_path_factory) -> Iterator[Path]:
     """A folder laid out as the hub's cache with two layers of Pythia-410M: real configuration, random weights."""
-    from interp.quiet import quiet_libraries
+    from interp.loading.quiet import quiet_libraries
     from tests.hub_cache import TOKENIZERS, build_hub_cache
 
     if not TOKENIZERS.exists():

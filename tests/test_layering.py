@@ -94,9 +94,9 @@ def test_probes_and_prompt_sets_are_imported_without_torch_and_plotly(package):
 def test_every_public_name_is_callable_after_every_submodule_was_imported():
     import interp
 
-    for module in pkgutil.iter_modules([str(ROOT / "interp")]):
-        if module.name != "__main__":
-            importlib.import_module(f"interp.{module.name}")
+    for module in pkgutil.walk_packages([str(ROOT / "interp")], "interp."):
+        if module.name != "interp.__main__":
+            importlib.import_module(module.name)
     for name in interp.__all__:
         assert callable(getattr(interp, name)), name
     assert set(interp.__all__) == set(interp._HOME)

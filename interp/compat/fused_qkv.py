@@ -19,7 +19,7 @@ from interp.families import Projection
 from interp.findings import Findings, Null, Scalar
 from interp.model import Model
 from interp.need import Need
-from interp.spectra import Scaling
+from interp.statistics.spectra import Scaling
 from interp.table import LABEL, Table
 
 _NAMES: dict[Projection, str] = {"q": "queries", "k": "keys", "v": "values"}

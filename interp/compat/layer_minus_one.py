@@ -19,7 +19,7 @@ from interp.information import BITS_PER_NAT, kl_bits
 from interp.model import Model
 from interp.need import Need
 from interp.pattern import AttentionCall
-from interp.spectra import principal_axes, scaled
+from interp.statistics.spectra import principal_axes, scaled
 
 N_AT_ONCE = 32
 """Prompts whose next-token distributions are held at a time: a vocabulary is long."""

@@ -8,11 +8,11 @@ import numpy as np
 from jaxtyping import Float, Num
 
 from interp.compat.sides import Sample
-from interp.cosines import Reference, cosine_measures, expected_abs_cosine, gaussian_sets, mean_cosines
 from interp.findings import Null, Scalar
-from interp.jackknife import deletions, spectral_intervals, standard_error, t_quantile
-from interp.nulls import GaussianClouds, null_from_draws, null_spectra
-from interp.spectra import Scaling, eigenvalues, scaled, spectral_statistics
+from interp.statistics.cosines import Reference, cosine_measures, expected_abs_cosine, gaussian_sets, mean_cosines
+from interp.statistics.jackknife import deletions, spectral_intervals, standard_error, t_quantile
+from interp.statistics.nulls import GaussianClouds, null_from_draws, null_spectra
+from interp.statistics.spectra import Scaling, eigenvalues, scaled, spectral_statistics
 from interp.table import Table
 
 N_NULL = 100

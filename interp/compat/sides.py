@@ -14,7 +14,7 @@ from interp.forward import Progress, capture
 from interp.model import Model
 from interp.need import Need
 from interp.prompt import PromptSet
-from interp.resampling import bootstrap_weights
+from interp.statistics.resampling import bootstrap_weights
 from interp.table import LABEL, Table
 
 N_BOOTSTRAP = 1000

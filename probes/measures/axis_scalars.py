@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from interp.findings import Null, Scalar
-from interp.nulls import null_from_draws, null_from_permutations
-from interp.statistics import correlation_interval, weighted_correlation
-from interp.tested_together import excess, maximum_statistic_p
+from interp.statistics.correlation import correlation_interval, weighted_correlation
+from interp.statistics.nulls import null_from_draws, null_from_permutations
+from interp.statistics.tested_together import excess, maximum_statistic_p
 from probes.measures.halves import Halves, exchanged_correlations, r2_interval
 from probes.measures.nuisances import Removal
 from probes.measures.readout import Labels, Reading

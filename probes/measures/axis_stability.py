@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy import linalg
 
-from interp.spectra import centred_gram, eigenvalues, leading_vectors, principal_axes
+from interp.statistics.spectra import centred_gram, eigenvalues, leading_vectors, principal_axes
 
 Direction = Callable[[Int[np.ndarray, " member"]], Float[np.ndarray, " feature"]]
 """The unit axis that some rows of a cloud give."""

@@ -19,9 +19,9 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from interp.capture import Capture
-from interp.jackknife import equal_groups, standard_error, t_quantile
 from interp.need import Need
-from interp.tested_together import maximum_statistic_p
+from interp.statistics.jackknife import equal_groups, standard_error, t_quantile
+from interp.statistics.tested_together import maximum_statistic_p
 
 KEYS = Need("k_pre", at="tunnel")
 MASS_BEFORE = Need("mass_previous", at="tunnel")

@@ -4,7 +4,7 @@ import numpy as np
 
 from interp.capture import Capture
 from interp.findings import Scalar
-from interp.nulls import null_from_permutations
+from interp.statistics.nulls import null_from_permutations
 from interp.table import Table
 from probes.measures.binding import Binding, BoundKeys, bound_keys, measure_binding
 from probes.measures.part import Part

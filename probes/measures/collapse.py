@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
-from interp.draw import N_STRATA
-from interp.jackknife import t_quantile, without_each_row
-from interp.spectra import (
+from interp.statistics.draw import N_STRATA
+from interp.statistics.jackknife import t_quantile, without_each_row
+from interp.statistics.spectra import (
     Scaling,
     centred_gram,
     eigenvalues,
@@ -37,7 +37,7 @@ N_LENGTH_BINS = 3
 
 CHANGES = ("pc1_plus_pc2_share", "participation_ratio")
 _COLUMNS = [1, 2]
-"""Where the two stand in `interp.spectra.SPECTRAL`."""
+"""Where the two stand in `interp.statistics.spectra.SPECTRAL`."""
 
 
 @dataclass(frozen=True)

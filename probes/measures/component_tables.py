@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from interp.cosines import largest_deviation_p
+from interp.statistics.cosines import largest_deviation_p
 from interp.table import Table
 from probes.measures.depth_trend import falling_share
 from probes.measures.head_means import Units, band, mean_of_units

@@ -15,8 +15,8 @@ import numpy as np
 from jaxtyping import Float, Shaped
 
 from interp.findings import Scalar
-from interp.nulls import null_from_permutations
-from interp.spectra import Scaling, centred_gram, leading_vectors, scaled
+from interp.statistics.nulls import null_from_permutations
+from interp.statistics.spectra import Scaling, centred_gram, leading_vectors, scaled
 from interp.table import Table
 from probes.measures.collapse import MIXED, Pool
 from probes.measures.part import Part

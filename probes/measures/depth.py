@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from interp.statistics import unit_ranks
-from interp.tested_together import maximum_statistic_p
+from interp.statistics.correlation import unit_ranks
+from interp.statistics.tested_together import maximum_statistic_p
 
 DEPTH = ("reduction", "correlation", "area", "largest_drop")
 """The statistics, in the order of the last axis of every array of them."""

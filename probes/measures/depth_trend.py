@@ -13,7 +13,7 @@ from math import factorial
 import numpy as np
 from jaxtyping import Float, Int
 
-from interp.statistics import unit_ranks
+from interp.statistics.correlation import unit_ranks
 
 MIN_DEPTHS = 3
 MIN_ORDERS = 40

@@ -14,7 +14,7 @@ from interp.capture import Capture
 from interp.errors import PromptError
 from interp.information import entropy_bits
 from interp.need import Need
-from interp.resampling import shuffles
+from interp.statistics.resampling import shuffles
 
 
 @dataclass(frozen=True)

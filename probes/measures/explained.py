@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 from jaxtyping import Float
 
-from interp.statistics import Explained, explained_by_groups, explained_by_number
+from interp.statistics.correlation import Explained, explained_by_groups, explained_by_number
 from interp.table import Table
 from probes.measures.cloud import Cloud
 

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from interp.dimension import intrinsic_dimension
 from interp.findings import Scalar
-from interp.jackknife import deletions, spectral_intervals
-from interp.neighbours import distinct_rows
-from interp.nulls import GaussianClouds, null_from_draws, null_spectra
-from interp.spectra import SPECTRAL, Scaling, eigenvalues, scaled, spectral_statistics
+from interp.statistics.dimension import intrinsic_dimension
+from interp.statistics.jackknife import deletions, spectral_intervals
+from interp.statistics.neighbours import distinct_rows
+from interp.statistics.nulls import GaussianClouds, null_from_draws, null_spectra
+from interp.statistics.spectra import SPECTRAL, Scaling, eigenvalues, scaled, spectral_statistics
 from interp.table import Table
 from probes.measures.cloud import Cloud
 

@@ -7,8 +7,8 @@ from jaxtyping import Float, Int, Shaped
 from scipy import stats
 
 from interp.errors import PromptError
-from interp.resampling import bootstrap_weights, shuffles
-from interp.statistics import unit_length
+from interp.statistics.correlation import unit_length
+from interp.statistics.resampling import bootstrap_weights, shuffles
 from probes.measures.cloud import Cloud
 
 MIN_UNITS = 4

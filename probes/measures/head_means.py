@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-from interp.resampling import bootstrap_weights
+from interp.statistics.resampling import bootstrap_weights
 from interp.table import Table
 
 _TAILS = (0.025, 0.975)

@@ -7,7 +7,7 @@ import numpy as np
 from interp.capture import Capture
 from interp.findings import Null, Scalar
 from interp.need import Need
-from interp.nulls import null_from_permutations
+from interp.statistics.nulls import null_from_permutations
 from interp.table import Table
 from probes.measures.head_means import Units, band, interval, mean_of_units
 from probes.measures.item_test import ItemTest, compare_with_relabelled

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from interp.tested_together import maximum_statistic_p
+from interp.statistics.tested_together import maximum_statistic_p
 from probes.measures.head_means import Units, mean_of_units
 from probes.measures.items import ItemRows
 

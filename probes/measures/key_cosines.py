@@ -6,7 +6,7 @@
 `embedding_proxy` embeddings of different tokens: the stand-in for keys of the published code, which holds none.
 
 All are measured before rotary embedding, with which keys of equal positions keep their cosines. Every function
-gives one scalar for each layer and measure (`interp.cosines.MEASURES`), by the name of the measure.
+gives one scalar for each layer and measure (`interp.statistics.cosines.MEASURES`), by the name of the measure.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Num
 
-from interp.cosines import (
+from interp.findings import Scalar
+from interp.statistics.cosines import (
     MEASURES,
     Reference,
     cosine_measures,
@@ -23,8 +24,7 @@ from interp.cosines import (
     largest_deviation_p,
     random_rotations,
 )
-from interp.findings import Scalar
-from interp.nulls import null_from_permutations
+from interp.statistics.nulls import null_from_permutations
 from probes.measures.cloud import Cloud
 from probes.measures.head_means import Units, band, mean_of_units
 from probes.measures.profiles import Profile

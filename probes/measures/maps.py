@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from interp.capture import Capture
-from interp.spectra import Axes, Scaling, constant_columns, principal_axes, scaled
+from interp.statistics.spectra import Axes, Scaling, constant_columns, principal_axes, scaled
 from interp.table import LABEL, Table
 from probes.measures.cloud import Cloud
 

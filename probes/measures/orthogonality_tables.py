@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 from jaxtyping import Float
 
-from interp.cosines import MEASURES, Reference
+from interp.statistics.cosines import MEASURES, Reference
 from interp.table import Table
 from probes.measures.query_key import SPECTRAL, UNITS, QueryKey
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-from interp.spectra import Scaling, constant_columns
+from interp.statistics.spectra import Scaling, constant_columns
 from probes.measures.cloud import Cloud
 from probes.measures.geometry import count_distinct
 

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from interp.cosines import Reference, gaussian_sets
 from interp.findings import Scalar
 from interp.information import entropy_bits
+from interp.statistics.cosines import Reference, gaussian_sets
 from interp.table import Table
 from probes.measures.profiles import Profile
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 import numpy as np
 from jaxtyping import Float, Int
 
-from interp.nulls import GaussianClouds, null_spectra
-from interp.spectra import Scaling, spectral_statistics
+from interp.statistics.nulls import GaussianClouds, null_spectra
+from interp.statistics.spectra import Scaling, spectral_statistics
 from interp.table import Table
 from probes.measures.collapse import MIXED, Pool, Spectra
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from jaxtyping import Float
 
-from interp.ridge import PrincipalForm, fit_ridge
+from interp.statistics.ridge import PrincipalForm, fit_ridge
 from probes.measures.halves import Halves, held_out_r2
 from probes.measures.nuisances import Removal
 from probes.measures.places import unit

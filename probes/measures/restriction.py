@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from interp.draw import N_STRATA
 from interp.findings import Scalar
-from interp.jackknife import Deletions, spectral_intervals
-from interp.nulls import null_from_permutations
-from interp.spectra import SPECTRAL, Scaling
+from interp.statistics.draw import N_STRATA
+from interp.statistics.jackknife import Deletions, spectral_intervals
+from interp.statistics.nulls import null_from_permutations
+from interp.statistics.spectra import SPECTRAL, Scaling
 from interp.table import Table
 from probes.measures.cloud import Cloud
 from probes.measures.collapse import (

@@ -13,9 +13,9 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from interp.findings import Scalar
-from interp.jackknife import without_each_row
-from interp.nulls import GaussianClouds, null_from_draws
-from interp.spectra import Scaling, constant_columns, gram_eigenvalues, scaled, spectral_statistics
+from interp.statistics.jackknife import without_each_row
+from interp.statistics.nulls import GaussianClouds, null_from_draws
+from interp.statistics.spectra import Scaling, constant_columns, gram_eigenvalues, scaled, spectral_statistics
 from interp.table import Table
 from probes.measures.axis_stability import first_axis_cosines
 from probes.measures.cloud import Cloud
@@ -27,7 +27,7 @@ from probes.measures.profiles import Profile
 DROPPED = (0, 1, 2, 4, 8, 16, 32)
 N_NULL = 20
 _SHARE = 1
-"""Where PC1+PC2 stands in `interp.spectra.SPECTRAL`."""
+"""Where PC1+PC2 stands in `interp.statistics.spectra.SPECTRAL`."""
 
 DROPPED_CAPTION = (
     "The primary layer without its k loudest columns (largest variance): the share of the variance that goes with "

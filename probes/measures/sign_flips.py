@@ -6,7 +6,7 @@ Where a row owes nothing to what it is compared with, each prompt's difference i
 import numpy as np
 from jaxtyping import Float
 
-from interp.tested_together import maximum_statistic_p
+from interp.statistics.tested_together import maximum_statistic_p
 from probes.measures.head_means import mean_of_units
 
 

@@ -1,7 +1,7 @@
 """Cosines between vectors of different tokens at one position: keys of the hypotheses, or embeddings.
 
 The vectors of one token at one position are averaged over the contexts it stands in, the tokens of a position make
-a set (interp.cosines), and positions are averaged. Keys are never compared across positions, where rotary embedding
+a set (statistics.cosines), and positions are averaged. Keys are never compared across positions, where rotary embedding
 turns them differently.
 """
 
@@ -12,10 +12,10 @@ import numpy as np
 from jaxtyping import Float, Int, Num
 
 from interp.capture import Capture
-from interp.cosines import MEASURES, Reference, cosine_measures
 from interp.findings import Scalar
-from interp.jackknife import equal_groups, standard_error, t_quantile
 from interp.prompt import PromptSet
+from interp.statistics.cosines import MEASURES, Reference, cosine_measures
+from interp.statistics.jackknife import equal_groups, standard_error, t_quantile
 from probes.measures.cloud import Cloud
 from probes.measures.key_cosines import FEW_TOKENS, known_p, meaning
 from probes.measures.profiles import Profile

@@ -6,15 +6,15 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from interp.findings import Scalar
-from interp.nulls import null_from_permutations
-from interp.resampling import bootstrap_weights, shuffles
-from interp.statistics import (
+from interp.statistics.correlation import (
     correlation_interval,
     rank_test,
     ranks_within,
     weighted_correlation,
     weighted_midranks,
 )
+from interp.statistics.nulls import null_from_permutations
+from interp.statistics.resampling import bootstrap_weights, shuffles
 from probes.measures.cloud import Cloud
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from transformers import AutoConfig, GPTNeoXConfig, LlamaConfig, MistralConfig, MixtralConfig, PreTrainedConfig
 
-from interp.aliases import ALIASES
-from interp.architecture import count_parameters
+from interp.loading.aliases import ALIASES
+from interp.loading.architecture import count_parameters
 from tests.hub_cache import public_config
 
 ROOT = Path(__file__).parent.parent.parent
@@ -112,6 +112,6 @@ def test_only_repositories_behind_conditions_are_gated():
 
 
 def test_aliases_are_read_without_any_other_package():
-    code = "import sys, interp.aliases; print(*(m for m in sys.modules if '.' not in m))"
+    code = "import sys, interp.loading.aliases; print(*(m for m in sys.modules if '.' not in m))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert {"torch", "transformers", "numpy", "huggingface_hub"} & set(done.stdout.split()) == set()

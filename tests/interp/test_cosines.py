@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from interp.cosines import (
+from interp.statistics.cosines import (
     MEASURES,
     SMALLEST_P,
     Reference,

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
-from interp.fingerprint import fingerprint
+from interp.loading.fingerprint import fingerprint
 from tests.tiny_models import FAMILIES, fresh_model
 
 

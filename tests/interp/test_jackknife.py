@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from interp.jackknife import (
+from interp.statistics.jackknife import (
     deletions,
     equal_groups,
     on_real_line,
@@ -12,7 +12,7 @@ from interp.jackknife import (
     standard_error,
     without_each_row,
 )
-from interp.spectra import eigenvalues, scaled, spectral_statistics
+from interp.statistics.spectra import eigenvalues, scaled, spectral_statistics
 
 
 def refitted(rows: np.ndarray, scaling: str = "centred") -> np.ndarray:

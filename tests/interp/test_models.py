@@ -15,8 +15,8 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from interp.errors import ModelError, UsageError
+from interp.loading.quiet import quiet_libraries
 from interp.models import load
-from interp.quiet import quiet_libraries
 from interp.tunnel import Figure, TunnelCard, write_card
 from tests.hub_cache import TOKENIZERS, build_hub_cache, lay_out
 from tests.hub_server import GATED, serving

@@ -6,10 +6,10 @@ from scipy import stats
 from skdim.id import TwoNN
 from sklearn.manifold import Isomap
 
-from interp.curve import curve_position
-from interp.dimension import intrinsic_dimension, two_nn
-from interp.neighbours import distances, distinct_rows, nearest, principal_coordinates
-from interp.spectra import scaled
+from interp.statistics.curve import curve_position
+from interp.statistics.dimension import intrinsic_dimension, two_nn
+from interp.statistics.neighbours import distances, distinct_rows, nearest, principal_coordinates
+from interp.statistics.spectra import scaled
 
 
 def test_rows_equal_up_to_rounding_are_one_point() -> None:

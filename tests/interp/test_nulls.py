@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from interp.nulls import (
+from interp.statistics.nulls import (
     GaussianClouds,
     cloud_of_same_covariance,
     null_from_draws,
     null_from_permutations,
     null_spectra,
 )
-from interp.spectra import eigenvalues, scaled, spectral_statistics
+from interp.statistics.spectra import eigenvalues, scaled, spectral_statistics
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from pyarrow import parquet
 
 from interp.errors import PromptError
 from interp.prompt import Prompt, PromptSet
-from interp.prompt_files import read_prompts, resolve_prompts
+from interp.prompting.files import read_prompts, resolve_prompts
 
 TEXTS = ["The cat sat on the", "A tab\tand\na line break, é and 漢, then a", 'She said "yes", and']
 ROWS = [

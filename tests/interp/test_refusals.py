@@ -10,10 +10,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig
 
-from interp.architecture import count_parameters
 from interp.errors import ModelError, UsageError
+from interp.loading.architecture import count_parameters
+from interp.loading.placement import DTYPES, available_bytes, choose_placement, precision_hazard
 from interp.models import load
-from interp.placement import DTYPES, available_bytes, choose_placement, precision_hazard
 from tests.hub_server import BAD_TOKEN, BUSY, GATED, NO_REVISION, NOT_FOUND, serving
 from tests.tiny_models import fresh_model, tiny_config, tiny_model
 
@@ -380,7 +380,7 @@ def test_free_memory_is_what_the_system_says():
 
 
 def test_memory_limit_of_a_container_counts(tmp_path, monkeypatch):
-    from interp import placement
+    from interp.loading import placement
 
     (tmp_path / "memory.max").write_text("1000000\n")
     (tmp_path / "memory.current").write_text("700000\n")

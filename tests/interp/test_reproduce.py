@@ -18,7 +18,7 @@ from interp.compat.reads import fused_origin, reference_heads, reference_keys, r
 from interp.errors import PromptError, UnknownName, UsageError
 from interp.need import Need
 from interp.observe import as_tokens, collect
-from interp.prompt_files import resolve_prompts
+from interp.prompting.files import resolve_prompts
 from interp.reproduce import BUGS, reproduce_bug
 from tests.tiny_models import VOCAB, fresh_model, tiny_model, wrap
 

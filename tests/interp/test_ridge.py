@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
 
-from interp.ridge import PENALTIES, PrincipalForm, fit_ridge
+from interp.statistics.ridge import PENALTIES, PrincipalForm, fit_ridge
 
 
 def orthonormal(columns):
@@ -70,7 +70,7 @@ def test_the_penalty_is_the_one_whose_refits_without_each_prompt_err_least(n, d,
 
 
 def test_left_out_residuals_equal_refits_exactly():
-    from interp.ridge import _left_out_error, members_of
+    from interp.statistics.ridge import _left_out_error, members_of
 
     for n, d, units in [(14, 6, np.arange(14)), (24, 6, np.arange(24) // 4)]:
         rows, labels, nuisances = world(n, d, units, seed=5)

@@ -6,9 +6,9 @@ import torch
 
 import interp
 from interp.forward import capture
+from interp.loading.untrained import untrained_twin
 from interp.need import Need
 from interp.runner import run
-from interp.untrained import untrained_twin
 from interp.window import AttentionWindow
 from tests.interp.reference import run_reference
 from tests.interp.test_seam import token_prompts
@@ -65,7 +65,7 @@ def test_without_bos_a_text_starts_with_its_own_first_token(stories):
     texts = ["Once upon a time", "The dog was happy and"]
     with_bos = interp.collect(model, texts, ["v"])
     from interp.observe import as_tokens
-    from interp.prompt_files import resolve_prompts
+    from interp.prompting.files import resolve_prompts
 
     kept = as_tokens(model, resolve_prompts(texts), [], None)
     bare = as_tokens(model, resolve_prompts(texts), [], None, bos=False)

@@ -75,7 +75,7 @@ def test_texts_on_a_tunnel_are_refused_in_words(tunnel):
 
 
 def test_a_tunnels_sequences_on_a_text_model_are_refused_in_words(tunnel, tiny_text_model):
-    from interp.tunnel_prompts import sampled_prompts
+    from interp.prompting.tunnel_sequences import sampled_prompts
 
     with pytest.raises(UsageError, match="mean nothing to a language model"):
         run(tiny_text_model, prompts=sampled_prompts(tunnel.task, 5), out=None, quiet=True)

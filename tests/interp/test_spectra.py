@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interp.spectra import (
+from interp.statistics.spectra import (
     centred_gram,
     eigenvalues,
     principal_axes,

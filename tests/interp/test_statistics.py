@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from interp.resampling import bootstrap_weights, shuffles
-from interp.statistics import (
+from interp.statistics.correlation import (
     correlation_interval,
     explained_by_groups,
     explained_by_number,
@@ -14,6 +13,7 @@ from interp.statistics import (
     weighted_correlation,
     weighted_midranks,
 )
+from interp.statistics.resampling import bootstrap_weights, shuffles
 
 
 def test_rank_correlations_equal_scipy_with_ties() -> None:

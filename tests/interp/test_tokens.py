@@ -13,7 +13,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from interp.errors import PromptError
 from interp.prompt import Prompt, PromptSet
-from interp.tokens import tokenise
+from interp.prompting.tokens import tokenise
 
 SHARED = Path(__file__).parents[3] / "shared"
 WITH_BOS = ("tokenizers/mistral-v0.1", "models/stories260K")

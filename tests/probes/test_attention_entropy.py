@@ -10,8 +10,8 @@ from interp.findings import Scalar
 from interp.folds import PromptMean
 from interp.forward import capture
 from interp.need import Need
+from interp.prompting.tunnel_sequences import sampled_prompts
 from interp.testing import Shape, check_probe, synthetic_capture
-from interp.tunnel_prompts import sampled_prompts
 from probes.attention_entropy import AttentionEntropy
 from probes.measures.head_means import Units, mean_of_units
 

@@ -234,7 +234,7 @@ def test_a_vocabulary_too_large_to_keep_leaves_the_posterior_out_in_words():
 def tunnel():
     """The shipped tunnel's capture of 40 sequences, with the next-token distribution, and the findings."""
     from interp.forward import capture
-    from interp.tunnel_prompts import sampled_prompts
+    from interp.prompting.tunnel_sequences import sampled_prompts
 
     model = interp.load("tunnel:bijection-gpt-neox", check=False)
     probe = Components(**FAST)

@@ -7,9 +7,9 @@ import pytest
 from scipy import stats
 
 from interp.capture import Capture
-from interp.draw import entropy_quintiles
 from interp.errors import ModelError, PromptError, UsageError
 from interp.findings import Findings
+from interp.statistics.draw import entropy_quintiles
 from interp.table import LABEL
 from interp.testing import Shape, planted_curve, same_findings, synthetic_capture
 from probes.manifold import Manifold

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import interp
-from interp.cosines import expected_abs_cosine
 from interp.errors import ModelError, UsageError
 from interp.need import Need
 from interp.prompt import Prompt
+from interp.statistics.cosines import expected_abs_cosine
 from interp.testing import Shape, check_probe, synthetic_capture
 from probes.measures.key_cosines import column_measures, gaussian_references, wk_columns
 from probes.measures.query_key import QueryKey, product_singular_values, spectral
@@ -244,7 +244,7 @@ def test_gaussian_query_key_forms_are_called_null_at_the_nominal_rate():
 def tunnel():
     """The shipped tunnel, its capture of 120 sequences, and the findings."""
     from interp.forward import capture
-    from interp.tunnel_prompts import sampled_prompts
+    from interp.prompting.tunnel_sequences import sampled_prompts
 
     model = interp.load("tunnel:bijection-gpt-neox", check=False)
     probe = Orthogonality(**FAST)

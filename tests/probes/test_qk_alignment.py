@@ -9,8 +9,8 @@ import interp
 from interp.forward import capture
 from interp.information import kl_bits
 from interp.need import Need
+from interp.prompting.tunnel_sequences import sampled_prompts
 from interp.testing import Shape, check_probe, synthetic_capture
-from interp.tunnel_prompts import sampled_prompts
 from probes.measures.binding import BoundKeys, measure_binding
 from probes.measures.head_means import Units
 from probes.measures.item_test import compare_with_relabelled

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from interp.need import Need
-from interp.spectra import eigenvalues, scaled, spectral_statistics
+from interp.statistics.spectra import eigenvalues, scaled, spectral_statistics
 from interp.testing import Shape, synthetic_capture
 from probes.measures.cloud import Cloud
 from probes.measures.robust import (

@@ -9,8 +9,8 @@ import interp
 from interp.errors import InterpError
 from interp.forward import capture
 from interp.need import Need
+from interp.prompting.tunnel_sequences import sampled_prompts
 from interp.testing import Shape, check_probe, synthetic_capture
-from interp.tunnel_prompts import sampled_prompts
 from probes.measures.axis_stability import RandomPairs, first_axis_cosines, ridge_split_cosines
 from probes.measures.halves import exchanged_correlations, held_out_r2, label_by_type, r2_interval, split_rows
 from probes.value_axis import ValueAxis
@@ -331,7 +331,7 @@ def test_the_interval_of_r2_is_the_spread_of_explicit_resamples():
 
 
 def test_random_directions_in_an_isotropic_cloud_meet_at_the_exact_expectation():
-    from interp.cosines import expected_abs_cosine
+    from interp.statistics.cosines import expected_abs_cosine
 
     draws = RandomPairs(200, 50, 0).mean_abs_cosine(np.ones(16))
     assert draws.mean() == pytest.approx(expected_abs_cosine(16), abs=0.01)

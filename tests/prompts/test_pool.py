@@ -10,9 +10,9 @@ import pytest
 from transformers import AutoTokenizer
 
 from interp.errors import PromptError
-from interp.prompt_files import resolve_prompts
+from interp.prompting.files import resolve_prompts
+from interp.prompting.tokens import tokenise
 from interp.registry import entries, load_entry
-from interp.tokens import tokenise
 from prompts import pool
 
 SHARED = Path(__file__).parents[3] / "shared"

@@ -12,7 +12,7 @@ from interp.models import load
 from interp.need import Need
 from interp.observe import collect
 from interp.prompt import Prompt, PromptSet
-from interp.tokens import tokenise
+from interp.prompting.tokens import tokenise
 from probes.measures.token_cosines import no_token_sets
 from prompts.vocabulary import in_proportion, vocabulary
 

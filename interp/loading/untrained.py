@@ -11,10 +11,10 @@ from transformers import AutoModelForCausalLM
 
 from interp.errors import ModelError
 from interp.findings import Findings, Scalar
-from interp.fingerprint import fingerprint
+from interp.loading.fingerprint import fingerprint
+from interp.loading.quiet import quiet_libraries
 from interp.model import Model
 from interp.models import load
-from interp.quiet import quiet_libraries
 from interp.selfcheck import check_model
 from interp.table import Table
 

@@ -9,10 +9,10 @@ from huggingface_hub.errors import StrictDataclassError
 from transformers import CONFIG_MAPPING, AutoConfig, AutoModelForCausalLM, PreTrainedConfig
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
-from interp.access import Files
 from interp.errors import ModelError
 from interp.families import family_of
-from interp.quiet import quiet_libraries
+from interp.loading.access import Files
+from interp.loading.quiet import quiet_libraries
 
 _IMPOSSIBLE = (
     ArithmeticError, AssertionError, AttributeError, LookupError, OSError, RuntimeError, StrictDataclassError,

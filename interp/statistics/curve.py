@@ -14,8 +14,8 @@ from jaxtyping import Float
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import connected_components, minimum_spanning_tree, shortest_path
 
-from interp.neighbours import distances, nearest, principal_coordinates
-from interp.spectra import centred_gram, leading_vectors, scaled
+from interp.statistics.neighbours import distances, nearest, principal_coordinates
+from interp.statistics.spectra import centred_gram, leading_vectors, scaled
 
 N_NEIGHBOURS = 10
 

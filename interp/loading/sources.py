@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from interp.access import Files, cached_files, files_in_folder, files_on_hub
-from interp.aliases import ALIASES
 from interp.errors import UnknownName, UsageError
+from interp.loading.access import Files, cached_files, files_in_folder, files_on_hub
+from interp.loading.aliases import ALIASES
 from interp.registry import entries, load_entry
 from interp.tunnel import CARD_NAME, Task, make_task, read_card
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from interp.errors import PromptError
-from interp.prompt_rows import PromptRow
+from interp.prompting.rows import PromptRow
 
 if TYPE_CHECKING:
     import pyarrow

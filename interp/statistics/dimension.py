@@ -20,10 +20,10 @@ from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import connected_components
 from sklearn.metrics.pairwise import euclidean_distances
 
-from interp.jackknife import standard_error, t_quantile
-from interp.neighbours import Nearest, distances, distinct_rows, nearest, principal_coordinates
-from interp.nulls import cloud_of_same_covariance
-from interp.spectra import scaled
+from interp.statistics.jackknife import standard_error, t_quantile
+from interp.statistics.neighbours import Nearest, distances, distinct_rows, nearest, principal_coordinates
+from interp.statistics.nulls import cloud_of_same_covariance
+from interp.statistics.spectra import scaled
 
 MIN_POINTS = 20
 """Distinct points below which no dimension is given."""

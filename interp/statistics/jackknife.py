@@ -24,7 +24,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy import stats
 
-from interp.spectra import Scaling, eigenvalues, scaled, spectral_statistics
+from interp.statistics.spectra import Scaling, eigenvalues, scaled, spectral_statistics
 
 MAX_REFITS = 50
 """Most groups of a jackknife that refits; up to `MAX_SINGLE` prompts each is still left out alone."""

@@ -23,7 +23,7 @@ from huggingface_hub.errors import (
 )
 
 from interp.errors import ModelError
-from interp.quiet import bars_on_terminals_only
+from interp.loading.quiet import bars_on_terminals_only
 
 SECONDS_TO_ANSWER = 10.0
 _CONFIG = "config.json"

@@ -2,9 +2,9 @@
 
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from interp.access import Files
 from interp.errors import ModelError
-from interp.quiet import quiet_libraries
+from interp.loading.access import Files
+from interp.loading.quiet import quiet_libraries
 
 _VOCABULARIES = frozenset(
     {"tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model", "tekken.json"}

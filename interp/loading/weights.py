@@ -9,11 +9,11 @@ import torch
 from safetensors import SafetensorError, safe_open
 from transformers import AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
 
-from interp.access import Files
 from interp.errors import ModelError
+from interp.loading.access import Files
+from interp.loading.placement import Placement
+from interp.loading.quiet import quiet_libraries
 from interp.model import Check
-from interp.placement import Placement
-from interp.quiet import quiet_libraries
 
 _SINGLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from interp.errors import PromptError
-from interp.hub_name import HubName
+from interp.prompting.hub_name import HubName
 
 if TYPE_CHECKING:
     from datasets import IterableDataset
@@ -109,7 +109,7 @@ def _revision(where: HubName) -> str | None:
         RepositoryNotFoundError,
     )
 
-    from interp.access import SECONDS_TO_ANSWER
+    from interp.loading.access import SECONDS_TO_ANSWER
 
     if config.HF_HUB_OFFLINE:
         return None

@@ -16,7 +16,7 @@ from jaxtyping import Float
 from scipy import stats
 
 from interp.findings import Null
-from interp.spectra import Scaling, centred_gram, constant_columns, gram_eigenvalues, scaled
+from interp.statistics.spectra import Scaling, centred_gram, constant_columns, gram_eigenvalues, scaled
 
 _TAIL = 0.975
 

@@ -6,7 +6,7 @@ A cloud is `[row, feature]`, rows are prompts. With the eigenvalues λ₁ ≥ λ
     participation ratio   (Σλ)² / Σλ²        from 1 (one direction) to min(rows − 1, features)
 
 All depend on the number of rows: a cloud without any structure has a PC1 share that falls, and a
-participation ratio that grows, as rows are added (interp.nulls gives what noise yields at the same size).
+participation ratio that grows, as rows are added (interp.statistics.nulls gives what noise yields at the same size).
 Source: Paper III (arXiv 2512.23752), section 4.2, which standardises columns; here they are centred unless
 `zscored` is asked for, since standardising gives a silent column the weight of a loud one.
 """

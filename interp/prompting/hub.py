@@ -11,10 +11,10 @@ from dataclasses import replace
 import numpy as np
 
 from interp.errors import PromptError, UsageError
-from interp.hub_name import HubName
-from interp.hub_stream import open_stream, read_rows
 from interp.prompt import PromptSet
-from interp.prompt_rows import PromptRow, prompt_set
+from interp.prompting.hub_name import HubName
+from interp.prompting.hub_stream import open_stream, read_rows
+from interp.prompting.rows import PromptRow, prompt_set
 
 N_POOL = 1000
 """Prompts that are taken where nobody says how many; all of them where there are fewer."""

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from interp.errors import PromptError, UnknownName
-from interp.hub_name import HUB
 from interp.prompt import PromptSet
-from interp.prompt_formats import READERS
-from interp.prompt_hub import hub_prompts
-from interp.prompt_rows import PromptRow, prompt_set
+from interp.prompting.formats import READERS
+from interp.prompting.hub import hub_prompts
+from interp.prompting.hub_name import HUB
+from interp.prompting.rows import PromptRow, prompt_set
 from interp.registry import entries, load_entry
 
 
@@ -21,7 +21,7 @@ def resolve_prompts(prompts: Any, n_pool: int | None = None, seed: int = 0, *, t
     """The prompt set that `prompts` stands for.
 
     A registered name (which wins over a file of that name: write `./name` for the file), a path, `hf:` and whatever
-    `datasets` loads (see interp.prompt_hub), a `PromptSet`, a list of texts, or a `datasets.Dataset`. `n_pool` takes
+    `datasets` loads (see interp.prompting.hub), a `PromptSet`, a list of texts, or a `datasets.Dataset`. `n_pool` takes
     that many, drawn with `seed`; a built-in set keeps its domains and last classes balanced, anything else is drawn at
     random; their order stays. Raises `PromptError` for a name that is neither, with the nearest names.
     """

@@ -1,0 +1,1 @@
+"""From a name, a file, a hub or a task to prompts, and from prompts to token ids."""

@@ -1,0 +1,1 @@
+"""Spectra, intervals, nulls, correlations: numpy, scipy and scikit-learn, no model in sight."""
