@@ -61,6 +61,8 @@ def _short(x: float) -> str:
 
 def print_checks(model: Model, checks: Sequence[Check]) -> None:
     """The self-check as a table, passed or not."""
+    from interp.loading.placement import precision_hazard
+
     table = _table(f"self-check of {escape(model.name)}", "check", "what", "worst", "bound", "")
     for c in checks:
         mark = "[green]passed[/]" if c.passed else "[bold red]FAILED[/]"
@@ -71,8 +73,9 @@ def print_checks(model: Model, checks: Sequence[Check]) -> None:
         f"{i.name}: {i.family}, {i.n_layers} layers, {i.n_heads} heads on {i.n_kv_heads} KV heads of {i.d_head}, "
         f"{i.n_parameters:,} parameters, {i.dtype} on {i.device}, weights {i.fingerprint[:12]}"
     )
-    if i.dtype in ("float16", "bfloat16"):
-        print(f"{i.dtype}: entropies and cosines carry rounding of the order of 1e-2; use float32 for geometry.")
+    hazard = precision_hazard(i.dtype)
+    if hazard:
+        print(hazard)
 
 
 def print_environment() -> None:

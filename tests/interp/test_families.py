@@ -73,3 +73,33 @@ def test_a_norm_read_in_the_wrong_order_is_caught():
         for attention in model.family.attention_modules(model.module):
             attention.q_norm.weight.normal_()
     assert not all(c.passed for c in run_checks(replace(model, family=wrong)))
+
+
+def test_another_package_adds_a_family_by_entry_point(tmp_path, monkeypatch):
+    from interp import registry
+    from interp.errors import ModelError
+    from interp.families import families, family_of
+
+    (tmp_path / "their_family.py").write_text(
+        "from interp.families import Family, Layout\n"
+        "FAMILY = Family(name='seed_oss', layers='model.layers', final_norm='model.norm', attention='self_attn',\n"
+        "    mlp='mlp', layout=Layout('separate', ('q_proj', 'k_proj', 'v_proj')), out='o_proj')\n"
+    )
+    info = tmp_path / "their_family-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: their-family\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[interp.families]\nseed_oss = their_family:FAMILY\n")
+    config = AutoConfig.for_model("seed_oss", **_COMMON)
+    with pytest.raises(ModelError, match="no entry for this family"):
+        family_of(config)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    registry.entries.cache_clear()
+    families.cache_clear()
+    try:
+        torch.manual_seed(0)
+        model = wrap(AutoModelForCausalLM.from_config(config, attn_implementation="sdpa").eval())
+        assert model.family.name == "seed_oss"
+        assert all(c.passed for c in check_model(model))
+    finally:
+        registry.entries.cache_clear()
+        families.cache_clear()

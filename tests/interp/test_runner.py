@@ -59,14 +59,17 @@ def test_the_recorded_command_names_the_run(record):
     assert "--n-pool 60" in command and "--set manifold.n_null=20" in command
 
 
-def test_one_forward_pass_a_prompt_serves_the_run(tunnel):
+def test_one_forward_pass_a_prompt_serves_all_probes(tunnel):
     read = []
+    every = ["attention_entropy", "components", "manifold", "orthogonality", "qk_alignment", "value_axis"]
     handle = tunnel.module.register_forward_pre_hook(
         lambda module, args, kwargs: read.append(len(kwargs["input_ids"])), with_kwargs=True
     )
-    run(tunnel, settings=FAST, n_pool=60, out=None, quiet=True)
+    record = run(tunnel, probes=every, settings=FAST, n_pool=60, out=None, quiet=True)
     handle.remove()
     assert sum(read) == 60
+    for name in every:
+        assert record.findings[name].headline
 
 
 def test_texts_on_a_tunnel_are_refused_in_words(tunnel):
