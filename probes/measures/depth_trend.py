@@ -40,7 +40,7 @@ def depth_trend(curves: Float[np.ndarray, "depth row"], n_orders: int, rng: np.r
     depth = unit_ranks(np.arange(n_depths)[None])[0]
     rho = ranks @ depth
     orders = depth_orders(n_depths, n_orders, rng)
-    shuffled = depth[orders] @ ranks.mean(axis=0)
+    shuffled = np.round(depth[orders] @ ranks.mean(axis=0), 12)  # all orders together average to 0, not to 1e-17
     reached = int((np.abs(shuffled) >= abs(rho.mean()) - 1e-12).sum())
     if len(orders) == factorial(n_depths):
         return DepthTrend(rho, shuffled, reached / len(orders))

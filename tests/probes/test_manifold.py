@@ -304,3 +304,26 @@ def test_umap_is_an_illustration_on_request() -> None:
     assert found.tables["umap"].n_rows == 75
     figure = QUICK.figures(found)[-1]
     assert figure.name == "umap" and "illustration" in figure.reading
+
+
+def test_findings_on_the_shipped_tunnel_equal_an_independent_float64_computation():
+    from scipy.stats import spearmanr
+
+    import interp
+    from interp.prompting.tunnel_sequences import sampled_prompts
+
+    model = interp.load("tunnel:bijection-gpt-neox")
+    probe = Manifold(n_permutations=50, n_null=20, n_bootstrap=50)
+    capture = interp.collect(model, sampled_prompts(model.task, 80), list(probe.needs))
+    found = probe.analyse(capture, {})
+    by_layer = found.to_frame("by_layer")
+    for layer in range(3):
+        x = capture[interp.Need("v")][layer].reshape(80 * 12, 64).astype(np.float64)
+        u, s, _ = np.linalg.svd(x - x.mean(axis=0), full_matrices=False)
+        power = s**2
+        assert by_layer["pc1_share"][layer] == pytest.approx(power[0] / power.sum(), rel=1e-6)
+        assert by_layer["pc1_plus_pc2_share"][layer] == pytest.approx(power[:2].sum() / power.sum(), rel=1e-6)
+        assert by_layer["participation_ratio"][layer] == pytest.approx(power.sum() ** 2 / (power**2).sum(), rel=1e-6)
+        rho = spearmanr(u[:, 0], capture.rows["next_entropy_bits"]).statistic
+        assert by_layer["entropy_correlation"][layer] == pytest.approx(abs(rho), rel=1e-6)
+    assert found["pc1_share"].value == by_layer["pc1_share"][2]
