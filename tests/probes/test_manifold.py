@@ -324,6 +324,7 @@ def test_findings_on_the_shipped_tunnel_equal_an_independent_float64_computation
         assert by_layer["pc1_share"][layer] == pytest.approx(power[0] / power.sum(), rel=1e-6)
         assert by_layer["pc1_plus_pc2_share"][layer] == pytest.approx(power[:2].sum() / power.sum(), rel=1e-6)
         assert by_layer["participation_ratio"][layer] == pytest.approx(power.sum() ** 2 / (power**2).sum(), rel=1e-6)
-        rho = spearmanr(u[:, 0], capture.rows["next_entropy_bits"]).statistic
+        # Rounded, because the values of one token at layer 0 are equal and must rank as ties.
+        rho = spearmanr(np.round(u[:, 0], 9), capture.rows["next_entropy_bits"]).statistic
         assert by_layer["entropy_correlation"][layer] == pytest.approx(abs(rho), rel=1e-6)
     assert found["pc1_share"].value == by_layer["pc1_share"][2]
