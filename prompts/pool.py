@@ -93,12 +93,7 @@ def _pool(domains: tuple[str, ...]) -> tuple[Prompt, ...]:
 def _as_set(name: str, prompts: tuple[Prompt, ...], about: str, n_pool: int | None, seed: int) -> PromptSet:
     source = f"{len(prompts)} prompts written for interp: {about}"
     if n_pool is not None:
-        if not 1 <= n_pool <= len(prompts):
-            raise PromptError(
-                asked=f"{n_pool} prompts of {name!r}",
-                found=f"it has {len(prompts)}",
-                fix=f"Ask for 1 to {len(prompts)}, or leave the number out.",
-            )
+        refuse_size(name, n_pool, len(prompts))
         prompts = tuple(prompts[i] for i in balanced(prompts, n_pool, np.random.default_rng(seed)))
         source = f"{n_pool} (drawn with seed {seed}, balanced) of {source}"
     return PromptSet(
@@ -109,6 +104,16 @@ def _as_set(name: str, prompts: tuple[Prompt, ...], about: str, n_pool: int | No
         seed=None if n_pool is None else seed,
         window=WINDOW,
     )
+
+
+def refuse_size(name: str, n_pool: int, n: int) -> None:
+    """Raise `PromptError` where a pool of `n_pool` cannot be taken from the `n` prompts of a set."""
+    if not 1 <= n_pool <= n:
+        raise PromptError(
+            asked=f"{n_pool} prompts of {name!r}",
+            found=f"it has {n}",
+            fix=f"Ask for 1 to {n}, or leave the number out.",
+        )
 
 
 def balanced(prompts: Sequence[Prompt], n: int, rng: np.random.Generator) -> np.ndarray:

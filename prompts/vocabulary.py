@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from interp.errors import PromptError
 from interp.prompt import Prompt, PromptSet
 from interp.table import LABEL
+from prompts.pool import refuse_size
 
 PREFIX = "The next word on the page is"
 
@@ -49,12 +49,7 @@ def vocabulary(n_pool: int | None = None, seed: int = 0) -> PromptSet:
     ]
     source = f"{len(prompts)} common words in {len(WORDS)} categories, each after {PREFIX!r}"
     if n_pool is not None:
-        if not 1 <= n_pool <= len(prompts):
-            raise PromptError(
-                asked=f"{n_pool} prompts of 'vocabulary'",
-                found=f"it has {len(prompts)}",
-                fix=f"Ask for 1 to {len(prompts)}, or leave the number out.",
-            )
+        refuse_size("vocabulary", n_pool, len(prompts))
         chosen = in_proportion([str(p.columns["category"]) for p in prompts], n_pool, np.random.default_rng(seed))
         prompts = [prompts[i] for i in chosen]
         source = f"{n_pool} (drawn with seed {seed}, categories in proportion) of {source}"

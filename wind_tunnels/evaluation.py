@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from interp.information import BITS_PER_NAT, entropy_bits, kl_bits
+from interp.information import BITS_PER_NAT, entropy_bits, kl_bits, total_variation
 from interp.table import LABEL, Table
 from interp.tunnel import Figure, Sequences
 
@@ -96,7 +96,7 @@ def score(log_probs: Float[np.ndarray, "sequence scored vocab"], sequences: Sequ
         "kl_slice_bits": kl + np.log2(slice_mass),
         "reverse_kl_bits": -entropy_bits(on_support) - np.sum(on_support * log2_p, axis=-1),
         "nll_gap_bits": -answer - bayes_bits,
-        "tvd": 0.5 * (np.abs(p - q).sum(axis=-1) + outside),
+        "tvd": total_variation(p, q) + 0.5 * outside,
         "leaked_mass": (q - allowed).sum(axis=-1) + outside,
         "outside_mass": outside,
     }

@@ -143,8 +143,7 @@ def _explained(table: Table) -> Figure:
         )  # fmt: skip
     reading = (
         "What else the first axis follows: each line is one property of the prompts, dotted what a property with as "
-        "many values "
-        "explains by chance."
+        "many values explains by chance."
     )
     return Figure("explained", "What PC1 follows", reading, plot, "explained")
 
@@ -168,8 +167,7 @@ def _collapse(table: Table) -> Figure:
     plot.add_vline(x=base, line={"color": PALETTE[1], "dash": "dot", "width": 1})
     reading = (
         "A domain to the right of its grey bar lies in fewer directions than prompts of all domains do, at equal "
-        "number and "
-        "entropy; the dotted line is the mixed set."
+        "number and entropy; the dotted line is the mixed set."
     )
     return Figure("collapse", "Does one domain collapse?", reading, plot, "collapse")
 
