@@ -94,7 +94,7 @@ def row_index(prompts: PromptSet, lengths: Int[np.ndarray, " prompt"], at: str) 
 
     Raises `PromptError` where the column is missing or a position lies outside its prompt.
     """
-    if at == "tunnel" and prompts.posterior is None:
+    if at == "tunnel" and not prompts.is_tunnel:
         return RowIndex(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
     if at in ("all", "tunnel"):
         prompt = np.repeat(np.arange(len(lengths)), lengths)

@@ -43,7 +43,8 @@ class Capture:
     `rows` is the table of the scored positions: `prompt` (index), `position`, `length`, `token`, `next_entropy_bits`,
     `drawn` (in the draw that the headline is measured on) and every column of the prompt set. An array of a `Rows`
     need is `[layer, row, ...]`, aligned with `rows_at(need.at)`; of a `PromptMean` need `[layer, prompt, ...]`. Where
-    the exact posterior is known, `posterior` `[row, outcome]` is over the token ids `prompts.outcome_ids`.
+    the exact posterior is known, `posterior` `[row, outcome]` is over the token ids `prompts.outcome_ids`, and `belief`
+    `[row, component]` is the exact belief over the latent, where that is more than the posterior.
     """
 
     model: ModelInfo
@@ -52,6 +53,7 @@ class Capture:
     arrays: Mapping[Need, Mapping[str, np.ndarray]]
     seed: int = 0
     posterior: np.ndarray | None = None
+    belief: np.ndarray | None = None
 
     @property
     def rows(self) -> Table:
@@ -73,6 +75,14 @@ class Capture:
         return self.arrays[need]
 
     @property
+    def outcomes(self) -> np.ndarray | None:
+        """The token ids that each row's posterior is over, `[row, outcome]`; None where there is no posterior."""
+        ids = self.prompts.outcome_ids
+        if ids is None or self.posterior is None:
+            return None
+        return ids[self.rows["prompt"]] if ids.ndim == 2 else np.broadcast_to(ids, self.posterior.shape)
+
+    @property
     def drawn(self) -> "Capture":
         """The capture restricted to the drawn prompts (all of them where nothing was drawn)."""
         return self.where(self.rows["drawn"].astype(bool))
@@ -92,5 +102,9 @@ class Capture:
                 arrays[need] = {"rows": np.compress(keep, folded["rows"], axis=axis)}
             elif isinstance(need.fold, PromptMean) and self.prompts.is_text:
                 arrays[need] = {"rows": np.compress(keep, folded["rows"], axis=1)}
-        posterior = None if self.posterior is None else self.posterior[keep]
-        return replace(self, tables={"scored": self.rows.where(keep)}, arrays=arrays, posterior=posterior)
+        exact = {name: None if x is None else x[keep] for name, x in self._exact.items()}
+        return replace(self, tables={"scored": self.rows.where(keep)}, arrays=arrays, **exact)
+
+    @property
+    def _exact(self) -> dict[str, np.ndarray | None]:
+        return {"posterior": self.posterior, "belief": self.belief}

@@ -77,6 +77,7 @@ def capture(
         arrays=arrays,
         seed=seed,
         posterior=prompts.posterior,
+        belief=prompts.belief,
     )
 
 
@@ -100,6 +101,7 @@ class _Collector(Listener):
         self.stream: dict[tuple[str, int], torch.Tensor] = {}
         self.lengths = np.array(lengths)
         self.n_kept_keys = kept_keys(prompts, lengths)
+        self.outcome_ids = prompts.outcome_ids if prompts.outcome_ids is not None else np.empty(0, dtype=np.int64)
         self.other_keys = OtherKeys()
 
     @contextmanager
@@ -168,9 +170,18 @@ class _Collector(Listener):
                 )
             self.next_entropy.append(entropy.double().cpu().numpy())
             for need in self.by_source.get("output", ()):
-                self._fold(need, 0, log_p * BITS_PER_NAT, start)
+                named = self._named(start, len(log_p)) if need.site == "outcome_log_prob" else None
+                shown = log_p if named is None else log_p.gather(1, named)
+                self._fold(need, 0, shown * BITS_PER_NAT, start)
             if self.lens is not None:
                 self._read_stream(self.lens, log_p, start)
+
+    def _named(self, start: int, n: int) -> torch.Tensor:
+        """The outcomes of `n` scored rows of the batch from `start` on, `[row, outcome]`."""
+        ids = self.outcome_ids
+        prompt = self.rows["scored"].prompt[start : start + n]
+        named = ids[prompt] if ids.ndim == 2 else np.broadcast_to(ids, (n, len(ids)))
+        return torch.tensor(named, device=self.model.input_device)
 
     def _read_stream(self, lens: Lens, final: torch.Tensor, start: int) -> None:
         """Lens sites of the rows from `start` on, whose final log-probabilities (nats) are `final`."""

@@ -23,7 +23,7 @@ def collect(model: Model, prompts: Prompts, needs: Sequence[Need | str], *, wind
     gives `capture[Need("v")]` of shape `[layer, row, kv_head, d_head]`. Rows are described by `capture.rows`.
     `window` keeps the last tokens of each text; None is the set's own window, 0 reads texts whole.
     """
-    pool = resolve_prompts(prompts)
+    pool = resolve_prompts(prompts, tokenizer=model.tokenizer)
     asked = [need if isinstance(need, Need) else Need(need) for need in needs]
     return capture(model, pool, as_tokens(model, pool, asked, window).ids, asked)
 

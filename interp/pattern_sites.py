@@ -31,7 +31,7 @@ _CONTRASTS = {"qk_cosine": "cosine", "qk_logit": "logit_bits"}
 def kept_keys(prompts: PromptSet, lengths: Sequence[int]) -> int:
     """The width of whole attention rows: the longest sequence of a short wind tunnel, else none are kept."""
     longest = max(lengths)
-    return longest if prompts.posterior is not None and longest <= MAX_KEPT_KEYS else 0
+    return longest if prompts.is_tunnel and longest <= MAX_KEPT_KEYS else 0
 
 
 class PatternReader:

@@ -5,9 +5,11 @@ sees the model: the runner captures the union of all needs in one pass and hands
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
 
 from interp.capture import Capture
 from interp.findings import Findings
@@ -15,6 +17,11 @@ from interp.need import Need
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
+
+    from interp.edits import Edit
+
+Readout = Mapping[str, np.ndarray]
+"""What is kept of the model under one condition: small arrays by name."""
 
 
 @dataclass(frozen=True)
@@ -29,21 +36,46 @@ class Figure:
 
 
 @dataclass(frozen=True)
+class Condition:
+    """The model under edits: what is changed, what is captured then, and what is kept of it.
+
+    `read` reduces the capture to a few small arrays at once, so that a hundred controls never mean a hundred captures.
+    `prompts` are the indices of the base capture's prompts that are run (None: all of them); `on` names another
+    prompt set to run on instead, `n_pool` prompts of it. Without edits it is a baseline. Conditions that differ in
+    numbers alone share passes.
+    """
+
+    name: str
+    edits: "tuple[Edit, ...]"
+    needs: tuple[Need, ...]
+    read: Callable[[Capture], Readout]
+    prompts: np.ndarray | None = None
+    on: str | None = None
+    n_pool: int | None = None
+
+
+@dataclass(frozen=True)
 class Probe(ABC):
     """One question to a model. Subclasses add fields with defaults; each is a parameter and is recorded."""
 
     name: ClassVar[str]
     question: ClassVar[str]
     observational: ClassVar[bool] = True
+    own_prompts: ClassVar[str | None] = None
+    """The prompt set that a language model is read on where the user names none; None is the default of all runs."""
 
     @property
     @abstractmethod
     def needs(self) -> tuple[Need, ...]:
         """What has to be captured. May depend on the fields, never on the data."""
 
+    def conditions(self, base: Capture) -> Iterable[Condition]:
+        """The edits that a causal probe asks for, once the base capture is known; none for an observational one."""
+        return ()
+
     @abstractmethod
-    def analyse(self, base: Capture, under: Mapping[str, Capture]) -> Findings:
-        """Findings from the base capture, and from one capture for every named condition. Pure."""
+    def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
+        """Findings from the base capture, and from what was kept under every condition, by its name. Pure."""
 
     def figures(self, findings: Findings) -> tuple[Figure, ...]:
         """The figures of the page, from the findings alone; plotly is imported inside."""

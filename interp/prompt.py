@@ -40,8 +40,10 @@ class PromptSet:
     """Named prompts, all texts or all token ids, with the units of their columns.
 
     `unit` is the thing that is resampled (`prompt`, `sequence`); `source` says in words where the set comes from;
-    `window` is how many tokens at the end of each text are meant to be read (None: all of them). A wind tunnel's set
-    also carries the exact `posterior` of every scored position, in their order, over the token ids `outcome_ids`.
+    `window` is how many tokens at the end of each text are meant to be read (None: all of them). Where the exact
+    `posterior` of every scored position is known (in their order, `[row, outcome]`), it is over the token ids
+    `outcome_ids`: `[outcome]` for all alike (a wind tunnel), `[prompt, outcome]` where prompts differ (labels).
+    `belief` `[row, component]` is the exact belief over the latent where that is more than the posterior.
     Raises `PromptError` for an empty set, for columns that not every prompt has, or for columns without a unit.
     """
 
@@ -54,6 +56,7 @@ class PromptSet:
     window: int | None = None
     posterior: np.ndarray | None = field(default=None, compare=False, repr=False)
     outcome_ids: np.ndarray | None = field(default=None, compare=False, repr=False)
+    belief: np.ndarray | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if not self.prompts:
@@ -97,6 +100,11 @@ class PromptSet:
     @property
     def is_text(self) -> bool:
         return self.prompts[0].text is not None
+
+    @property
+    def is_tunnel(self) -> bool:
+        """Whether these are a wind tunnel's own sequences: token ids whose exact posterior is known."""
+        return not self.is_text and self.posterior is not None
 
     @property
     def content_hash(self) -> str:

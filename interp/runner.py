@@ -172,7 +172,9 @@ def prompts_for(
             found="they were given in Python and are not kept in the record",
             fix="Repeat the run in Python, or put the prompts in a file.",
         )
-    chosen = resolve_prompts(prompts or DEFAULT_PROMPTS, n_pool=n_pool, seed=seed, text_column=text_column)
+    chosen = resolve_prompts(
+        prompts or DEFAULT_PROMPTS, n_pool=n_pool, seed=seed, text_column=text_column, tokenizer=model.tokenizer
+    )
     if model.task is not None and chosen.is_text:
         raise UsageError(
             asked=f"the prompts {chosen.name!r} on {model.name}",

@@ -57,6 +57,8 @@ _TABLE = (
     Site("pattern_log_weight", "log2 of the attention row, NaN at unseen keys; in short wind tunnels, else no keys",
          ("head", "key"), "bits", source="pattern"),
     Site("next_log_prob", "log2 probability of every next token", ("vocab",), "bits", "once", "output"),
+    Site("outcome_log_prob", "log2 probability of every outcome of the prompt's exact posterior", ("outcome",), "bits",
+         "once", "output"),
     Site("lens_log_prob", "log2 probabilities decoded from the residual stream", ("vocab",), "bits", "depth", "lens"),
     Site("lens_entropy", "entropy of what is decoded from the residual stream", (), "bits", "depth", "lens"),
     Site("lens_kl", "KL(final prediction || decoded from the residual stream)", (), "bits", "depth", "lens"),

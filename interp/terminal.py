@@ -117,9 +117,17 @@ def print_probes() -> None:
 
 def print_prompts() -> None:
     """The built-in prompt sets."""
+    from interp.prompting.files import needs_tokenizer
+
     table = _table(None, "set", "prompts", "where it comes from")
     for name in entries("prompt"):
-        prompts = load_entry("prompt", name)()
+        make = load_entry("prompt", name)
+        if needs_tokenizer(make):
+            table.add_row(
+                name, "any", escape(f"{(make.__doc__ or '').strip().splitlines()[0]} Made for each tokenizer.")
+            )
+            continue
+        prompts = make()
         table.add_row(name, str(len(prompts)), escape(prompts.source))
     _console().print(table)
     print("A .jsonl, .csv, .parquet or .txt file can be given in the place of a name.")

@@ -45,7 +45,7 @@ class Shape:
     def axis(self, name: str) -> int:
         sizes = {
             "head": self.n_heads, "kv_head": self.n_kv_heads, "d_head": self.d_head, "d_model": self.d_model,
-            "vocab": self.vocab_size, "key": 0,
+            "vocab": self.vocab_size, "key": 0, "outcome": 0,
         }  # fmt: skip
         return sizes[name]
 

@@ -39,6 +39,12 @@ class Sequences:
     known of each scored position (`position`, `evidence`: observations before it, `bayes_entropy_bits`, and
     whatever the task adds), `domain` a name for each sequence. Raises `ValueError` where a column is
     missing or has another shape.
+
+    `belief` is what the ideal observer holds about the latent of the process, where that is more than what comes next:
+    the distribution over hidden states, say, or which answers survive; None where it is the posterior itself. Where
+    positions ask different questions, `outcome_slice` names the slice of the vocabulary that each outcome belongs to
+    and `scored_slice` the one that each scored position asks for (the posterior is zero outside it); the first outcome
+    belongs to the primary slice, the one that headline figures are about. Without names there is one slice.
     """
 
     tokens: Int[np.ndarray, "sequence pos"]
@@ -48,8 +54,13 @@ class Sequences:
     slice_ids: Int[np.ndarray, " outcome"]
     columns: Mapping[str, np.ndarray]
     domain: Shaped[np.ndarray, " sequence"]
+    belief: Float[np.ndarray, "sequence scored component"] | None = None
+    outcome_slice: Shaped[np.ndarray, " outcome"] | None = None
+    scored_slice: Shaped[np.ndarray, " scored"] | None = None
 
     def __post_init__(self) -> None:
+        if (self.outcome_slice is None) != (self.scored_slice is None):
+            raise ValueError("slices are named for outcomes and scored positions both, or for neither")
         missing = set(REQUIRED_UNITS) - set(self.columns)
         if missing:
             raise ValueError(f"columns {sorted(missing)} are missing; there are {sorted(self.columns)}")
@@ -69,6 +80,28 @@ class Sequences:
             posterior=self.posterior[rows],
             columns={name: column[rows] for name, column in self.columns.items()},
             domain=self.domain[rows],
+            belief=None if self.belief is None else self.belief[rows],
+        )
+
+    @property
+    def slices(self) -> tuple[str, ...]:
+        """The names of the slices, the primary one first; empty where there is one without a name."""
+        return () if self.outcome_slice is None else tuple(dict.fromkeys(self.outcome_slice.tolist()))
+
+    def only(self, name: str) -> "Sequences":
+        """The scored positions that ask for one slice, with its outcomes alone."""
+        assert self.outcome_slice is not None and self.scored_slice is not None
+        asked, outcomes = self.scored_slice == name, self.outcome_slice == name
+        return dataclasses.replace(
+            self,
+            scored=self.scored[asked],
+            targets=self.targets[:, asked],
+            posterior=self.posterior[:, asked][:, :, outcomes],
+            slice_ids=self.slice_ids[outcomes],
+            columns={key: column[:, asked] for key, column in self.columns.items()},
+            belief=None if self.belief is None else self.belief[:, asked],
+            outcome_slice=None,
+            scored_slice=None,
         )
 
 
@@ -83,6 +116,8 @@ class Task(ABC):
     question: ClassVar[str]
     checkpoints: ClassVar[Path]
     units: ClassVar[Mapping[str, str]] = REQUIRED_UNITS
+    belief_meaning: ClassVar[str] = "the posterior over the next outcome"
+    """What the components of `Sequences.belief` are, in words."""
 
     @property
     @abstractmethod

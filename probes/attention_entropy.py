@@ -23,7 +23,7 @@ from interp.capture import Capture
 from interp.findings import Findings, Null, Scalar
 from interp.folds import PromptMean
 from interp.need import Need
-from interp.probe import Figure, Probe
+from interp.probe import Figure, Probe, Readout
 from interp.statistics.nulls import null_from_permutations
 from interp.table import LABEL, Table
 from probes.figures.attention_entropy import entropy_figures
@@ -84,7 +84,7 @@ class AttentionEntropy(Probe):
     def _places(self) -> tuple[str, ...]:
         return ("scored", "all") if self.positions == "both" else (self.positions,)
 
-    def analyse(self, base: Capture, under: Mapping[str, Capture]) -> Findings:
+    def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
         rng = np.random.default_rng(self.seed)
         drawn = base.rows["drawn"].astype(bool)
         units = Units.of(base.rows.where(drawn), base.prompts.unit, self.n_bootstrap, rng)

@@ -22,7 +22,7 @@ from interp.errors import UsageError
 from interp.findings import Findings, Scalar
 from interp.folds import NarrowRows
 from interp.need import Need
-from interp.probe import Figure, Probe
+from interp.probe import Figure, Probe, Readout
 from interp.statistics.nulls import null_from_permutations
 from interp.table import Table
 from probes.measures.cloud import Cloud
@@ -66,7 +66,7 @@ class Components(Probe):
     def needs(self) -> tuple[Need, ...]:
         return (*(Need(site) for site in _SITES), DECODED)
 
-    def analyse(self, base: Capture, under: Mapping[str, Capture]) -> Findings:
+    def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
         self._check_sizes()
         drawn = base.drawn
         captured = {site: Cloud.of(drawn, Need(site)).points for site in _SITES}

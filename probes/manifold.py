@@ -20,7 +20,7 @@ from interp.capture import Capture
 from interp.errors import UsageError
 from interp.findings import Findings, Scalar
 from interp.need import Need
-from interp.probe import Figure, Probe
+from interp.probe import Figure, Probe, Readout
 from interp.statistics.curve import N_NEIGHBOURS, curve_position
 from interp.statistics.neighbours import distinct_rows
 from interp.statistics.nulls import GaussianClouds
@@ -98,7 +98,7 @@ class Manifold(Probe):
     def needs(self) -> tuple[Need, ...]:
         return (Need(self.site),)
 
-    def analyse(self, base: Capture, under: Mapping[str, Capture]) -> Findings:
+    def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
         self._check_sizes()
         need = self.needs[0]
         cloud = Cloud.of(base.drawn, need)

@@ -18,7 +18,7 @@ from interp.capture import Capture
 from interp.errors import UsageError
 from interp.findings import Findings, Scalar
 from interp.need import Need
-from interp.probe import Figure, Probe
+from interp.probe import Figure, Probe, Readout
 from interp.statistics.cosines import cosine_measures, expected_abs_cosine
 from probes.measures.cloud import Cloud
 from probes.measures.head_means import Units
@@ -72,7 +72,7 @@ class Orthogonality(Probe):
     def _definitions(self) -> tuple[str, ...]:
         return tuple(_NEEDS) if self.definition == "all" else (self.definition,)
 
-    def analyse(self, base: Capture, under: Mapping[str, Capture]) -> Findings:
+    def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
         self._check_sizes()
         measured = {
             "wk_columns": self._wk_columns, "token_keys": self._token_keys,

@@ -25,7 +25,7 @@ from jaxtyping import Float
 from interp.capture import Capture
 from interp.findings import Findings, Null, Scalar
 from interp.need import Need
-from interp.probe import Figure, Probe
+from interp.probe import Figure, Probe, Readout
 from interp.statistics.nulls import null_from_permutations
 from interp.table import Table
 from probes.figures.qk_alignment import alignment_figures
@@ -72,7 +72,7 @@ class QKAlignment(Probe):
         contrasts = [Need(name) for site, *_ in CONTRASTS.values() for name in (site, f"{site}_null")]
         return (*contrasts, *(Need(site) for site in MASSES.values()), UNIFORM, WHOLE_ROWS, KEYS, MASS_BEFORE)
 
-    def analyse(self, base: Capture, under: Mapping[str, Capture]) -> Findings:
+    def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
         rng = np.random.default_rng(self.seed)
         drawn = base.drawn
         units = Units.of(drawn.rows, base.prompts.unit, self.n_bootstrap, rng)

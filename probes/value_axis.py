@@ -24,7 +24,7 @@ from interp.capture import Capture
 from interp.errors import UsageError
 from interp.findings import Findings, Scalar
 from interp.need import Need
-from interp.probe import Figure, Probe
+from interp.probe import Figure, Probe, Readout
 from interp.statistics.spectra import Scaling
 from probes.measures.axis_scalars import (
     MEANINGS,
@@ -88,7 +88,7 @@ class ValueAxis(Probe):
     def needs(self) -> tuple[Need, ...]:
         return tuple(Need(site) for site in self._sites())
 
-    def analyse(self, base: Capture, under: Mapping[str, Capture]) -> Findings:
+    def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
         self._check_sizes()
         clouds = {need.site: Cloud.of(base, need) for need in self.needs}
         pool = next(iter(clouds.values()))

@@ -1,10 +1,11 @@
 """Prompts from where users keep them: files, lists, data sets of `datasets`, and the registered sets by name."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,21 +17,46 @@ from interp.prompting.hub_name import HUB
 from interp.prompting.rows import PromptRow, prompt_set
 from interp.registry import entries, load_entry
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
-def resolve_prompts(prompts: Any, n_pool: int | None = None, seed: int = 0, *, text_column: str = "text") -> PromptSet:
+
+def resolve_prompts(
+    prompts: Any,
+    n_pool: int | None = None,
+    seed: int = 0,
+    *,
+    text_column: str = "text",
+    tokenizer: "PreTrainedTokenizerBase | None" = None,
+) -> PromptSet:
     """The prompt set that `prompts` stands for.
 
     A registered name (which wins over a file of that name: write `./name` for the file), a path, `hf:` and whatever
     `datasets` loads (see interp.prompting.hub), a `PromptSet`, a list of texts, or a `datasets.Dataset`. `n_pool` takes
     that many, drawn with `seed`; a built-in set keeps its domains and last classes balanced, anything else is drawn at
-    random; their order stays. Raises `PromptError` for a name that is neither, with the nearest names.
+    random; their order stays. A set that is made for one tokenizer (`needs_tokenizer`) is given `tokenizer`. Raises
+    `PromptError` for a name that is neither, with the nearest names.
     """
     if isinstance(prompts, str) and prompts in entries("prompt"):
-        return load_entry("prompt", prompts)(n_pool=n_pool, seed=seed)
+        make = load_entry("prompt", prompts)
+        if not needs_tokenizer(make):
+            return make(n_pool=n_pool, seed=seed)
+        if tokenizer is None:
+            raise PromptError(
+                asked=f"the prompts {prompts!r}",
+                found="they are made for a tokenizer, and this model has none",
+                fix="Use them on a language model.",
+            )
+        return make(n_pool=n_pool, seed=seed, tokenizer=tokenizer)
     if isinstance(prompts, str) and prompts.startswith(HUB):
         return hub_prompts(prompts, n_pool, seed, text_column=text_column)
     found = _given(prompts, text_column)
     return found if n_pool is None else _subset(found, n_pool, seed)
+
+
+def needs_tokenizer(make: Callable[..., PromptSet]) -> bool:
+    """Whether a registered set takes the tokenizer it is made for as `tokenizer`."""
+    return "tokenizer" in signature(make).parameters
 
 
 def read_prompts(path: str | Path, text_column: str = "text") -> PromptSet:

@@ -69,7 +69,7 @@ class Binding:
 def bound_keys(capture: Capture) -> BoundKeys | str:
     """The value positions of a wind tunnel with the tokens bound to them, or why there are none."""
     outcomes = capture.prompts.outcome_ids
-    if outcomes is None or KEYS not in capture.arrays:
+    if not capture.prompts.is_tunnel or outcomes is None or KEYS not in capture.arrays:
         return "the prompts are no wind tunnel's, so which token is bound to which is not known"
     rows = capture.rows_at("tunnel")
     is_value = np.isin(rows["token"], outcomes)

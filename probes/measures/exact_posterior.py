@@ -27,14 +27,14 @@ class PosteriorDivergence:
 
 def posterior_divergence(capture: Capture, need: Need, n_permutations: int, seed: int) -> PosteriorDivergence:
     """The divergences of the log-probabilities (bits) that `need` holds, `[depth, row, vocab]`."""
-    posterior, outcomes = capture.posterior, capture.prompts.outcome_ids
+    posterior, outcomes = capture.posterior, capture.outcomes
     if posterior is None or outcomes is None:
         raise PromptError(
             asked=f"the exact posterior of {capture.prompts.name}",
             found="these prompts carry none",
             fix="Only a wind tunnel's own sequences do.",
         )
-    log_q = capture[need][..., outcomes].astype(np.float64)
+    log_q = np.take_along_axis(capture[need], outcomes[None], axis=-1).astype(np.float64)
     certainty = -entropy_bits(posterior)
     kl = certainty - _expected(posterior, log_q)
     orders = shuffles(capture.rows["prompt"], n_permutations, np.random.default_rng([seed, 4]))

@@ -41,7 +41,7 @@ def item_findings(capture: Capture, n_draws: tuple[int, int], rng: np.random.Gen
 def outcomes_in_context(capture: Capture) -> np.ndarray | str:
     """Where each outcome stands in every row's context, `[row, key, outcome]`, or why that cannot be said."""
     outcomes = capture.prompts.outcome_ids
-    if outcomes is None or capture.posterior is None:
+    if not capture.prompts.is_tunnel or outcomes is None or capture.posterior is None:
         return "only a wind tunnel knows its hypotheses and their exact posterior"
     if capture[WHOLE_ROWS].shape[-1] == 0:
         return "the sequences are too long for whole attention rows to be kept"

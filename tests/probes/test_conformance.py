@@ -10,7 +10,7 @@ import pytest
 from interp.capture import Capture
 from interp.findings import Findings, Scalar
 from interp.need import Need
-from interp.probe import Figure, Probe
+from interp.probe import Figure, Probe, Readout
 from interp.registry import entries, load_entry
 from interp.testing import Shape, check_probe, planted_curve, synthetic_capture
 
@@ -33,7 +33,7 @@ class Loudness(Probe):
     def needs(self) -> tuple[Need, ...]:
         return (Need("v"),)
 
-    def analyse(self, base: Capture, under: Mapping[str, Capture]) -> Findings:
+    def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
         value = float(np.linalg.norm(base[self.needs[0]], axis=-1).mean()) * self.scale
         scalar = Scalar(
             value, "activation", interval_reason="a demonstration", null_reason="a demonstration", meaning="x"
@@ -42,7 +42,7 @@ class Loudness(Probe):
 
 
 class Impure(Loudness):
-    def analyse(self, base: Capture, under: Mapping[str, Capture]) -> Findings:
+    def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
         base[self.needs[0]][:] *= 2
         return super().analyse(base, under)
 
@@ -50,20 +50,20 @@ class Impure(Loudness):
 class Fickle(Loudness):
     calls: ClassVar[list[int]] = []
 
-    def analyse(self, base: Capture, under: Mapping[str, Capture]) -> Findings:
+    def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
         self.calls.append(1)
         found = super().analyse(base, under)
         return replace(found, notes=(f"call {len(self.calls)}",))
 
 
 class Global(Loudness):
-    def analyse(self, base: Capture, under: Mapping[str, Capture]) -> Findings:
+    def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
         np.random.random()  # noqa: NPY002 (the fault that is to be found)
         return super().analyse(base, under)
 
 
 class Beside(Loudness):
-    def analyse(self, base: Capture, under: Mapping[str, Capture]) -> Findings:
+    def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
         found = super().analyse(base, under)
         return replace(found, scalars={"length": replace(found["length"], interval=(-2.0, -1.0), interval_method="m")})
 

@@ -9,7 +9,7 @@ import numpy as np
 from interp.capture import Capture
 from interp.findings import Findings, Null, Scalar
 from interp.need import Need
-from interp.probe import Figure, Probe
+from interp.probe import Figure, Probe, Readout
 from interp.record import RunRecord
 from interp.table import Table
 
@@ -30,7 +30,7 @@ class Pictures(Probe):
     def needs(self) -> tuple[Need, ...]:
         return ()
 
-    def analyse(self, base: Capture, under: Mapping[str, Capture]) -> Findings:
+    def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
         return made_findings()
 
     def figures(self, findings: Findings) -> tuple[Figure, ...]:
