@@ -21,7 +21,7 @@ test-all: $(READY)
 	$(BIN)/pytest --nbmake tests examples
 
 tunnels: $(READY)
-	$(BIN)/python -m wind_tunnels rebuild
+	$(BIN)/interp tunnel rebuild
 
 # torch is installed by its exact version: that finds a CPU build where one is at hand, a bare `torch` does not.
 $(READY): pyproject.toml constraints.txt

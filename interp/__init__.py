@@ -14,13 +14,26 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from interp.attention import Listener, listening
     from interp.capture import Capture, ModelInfo
+    from interp.editing.editor import applied
+    from interp.edits import (
+        AblateHeads,
+        AttentionOff,
+        BypassLayer,
+        Edit,
+        FeedForwardOff,
+        KeepAxis,
+        RemoveAxis,
+        ReplaceCoordinates,
+        RotateAxes,
+        ShiftAxis,
+    )
     from interp.errors import InterpError
     from interp.findings import Findings, Null, Scalar
     from interp.folds import Mean, Moments, PromptMean, Rows
     from interp.models import load
     from interp.need import Need
     from interp.observe import collect
-    from interp.probe import Figure, Probe
+    from interp.probe import Condition, Figure, Probe, Readout
     from interp.prompt import Prompt, PromptSet
     from interp.record import RunRecord, open_run
     from interp.runner import run
@@ -28,10 +41,17 @@ if TYPE_CHECKING:
     from interp.table import Table
 
 _HOME = {
+    "AblateHeads": "edits",
+    "AttentionOff": "edits",
+    "BypassLayer": "edits",
     "Capture": "capture",
+    "Condition": "probe",
+    "Edit": "edits",
+    "FeedForwardOff": "edits",
     "Figure": "probe",
     "Findings": "findings",
     "InterpError": "errors",
+    "KeepAxis": "edits",
     "Listener": "attention",
     "Mean": "folds",
     "ModelInfo": "capture",
@@ -42,10 +62,16 @@ _HOME = {
     "Prompt": "prompt",
     "PromptMean": "folds",
     "PromptSet": "prompt",
+    "Readout": "probe",
+    "RemoveAxis": "edits",
+    "ReplaceCoordinates": "edits",
+    "RotateAxes": "edits",
     "Rows": "folds",
     "RunRecord": "record",
     "Scalar": "findings",
+    "ShiftAxis": "edits",
     "Table": "table",
+    "applied": "editing.editor",
     "check_model": "selfcheck",
     "collect": "observe",
     "listening": "attention",
@@ -56,9 +82,11 @@ _HOME = {
 """Every public name and the module it lives in."""
 
 __all__ = [
-    "Capture", "Figure", "Findings", "InterpError", "Listener", "Mean", "ModelInfo", "Moments", "Need", "Null", "Probe",
-    "Prompt", "PromptMean", "PromptSet", "Rows", "RunRecord", "Scalar", "Table", "check_model", "collect", "listening",
-    "load", "open_run", "run",
+    "AblateHeads", "AttentionOff", "BypassLayer", "Capture", "Condition", "Edit", "FeedForwardOff", "Figure",
+    "Findings", "InterpError", "KeepAxis", "Listener", "Mean", "ModelInfo", "Moments", "Need", "Null", "Probe",
+    "Prompt", "PromptMean", "PromptSet", "Readout", "RemoveAxis", "ReplaceCoordinates", "RotateAxes", "Rows",
+    "RunRecord", "Scalar", "ShiftAxis", "Table", "applied", "check_model", "collect", "listening", "load",
+    "open_run", "run",
 ]  # fmt: skip
 
 

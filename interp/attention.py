@@ -102,7 +102,7 @@ def _leave(modules: list[torch.nn.Module], listeners: tuple[Listener, ...]) -> N
     with _ENTERING:
         for module in modules:
             ear = _EARS.pop(module)
-            left = [heard for heard in ear.listeners if heard not in listeners]
+            left = [heard for heard in ear.listeners if not any(heard is mine for mine in listeners)]
             if left:
                 _EARS[module] = replace(ear, listeners=left)
 

@@ -90,7 +90,7 @@ def cut_batches(
 
 
 def row_index(prompts: PromptSet, lengths: Int[np.ndarray, " prompt"], at: str) -> RowIndex:
-    """The rows that `at` (`scored`, `last`, `all`, `tunnel` or a column holding one position a prompt) names.
+    """The rows that `at` (see `Need`: a place, or a column holding one position a prompt) names.
 
     Raises `PromptError` where the column is missing or a position lies outside its prompt.
     """
@@ -99,6 +99,9 @@ def row_index(prompts: PromptSet, lengths: Int[np.ndarray, " prompt"], at: str) 
     if at in ("all", "tunnel"):
         prompt = np.repeat(np.arange(len(lengths)), lengths)
         return RowIndex(prompt, np.concatenate([np.arange(n) for n in lengths]))
+    if at == "followed":
+        prompt = np.repeat(np.arange(len(lengths)), lengths - 1)
+        return RowIndex(prompt, np.concatenate([np.arange(n - 1) for n in lengths]))
     if at == "last" or (at == "scored" and prompts.is_text):
         return RowIndex(np.arange(len(lengths)), lengths - 1)
     if at == "scored":

@@ -13,7 +13,10 @@ from interp.table import Table
 
 @dataclass(frozen=True)
 class ModelInfo:
-    """What is known of a model without its weights. `d_head` is the size of keys, queries and values of one head."""
+    """What is known of a model without its weights. `d_head` is the size of keys, queries and values of one head.
+
+    A model without attention has 0 heads of size 0, and the attention kernel `none`.
+    """
 
     name: str
     source: str

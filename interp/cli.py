@@ -2,14 +2,35 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
+from typer.core import TyperGroup
 
 from interp.errors import InterpError
 
+
+class _Pluggable(TyperGroup):
+    """Our commands, and after them the groups that packages register as `interp.commands`, imported when named."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        from interp.registry import entries
+
+        return [*super().list_commands(ctx), *entries("command")]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        from interp.registry import entries, load_entry
+
+        if cmd_name in self.commands or cmd_name not in entries("command"):
+            return super().get_command(ctx, cmd_name)
+        group = typer.main.get_command(load_entry("command", cmd_name))
+        group.name = cmd_name
+        return group
+
+
 app = typer.Typer(
     name="interp",
+    cls=_Pluggable,
     help="Measure the geometry of uncertainty in language models: every number with its interval and its null.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -18,7 +39,7 @@ app = typer.Typer(
 
 ModelOption = Annotated[
     str,
-    typer.Option("--model", "-m", help="Alias, hub id (@revision), local folder, or tunnel:<task>-<arch>."),
+    typer.Option("--model", "-m", help="Alias, hub id (@revision), local folder, or tunnel:<task>-<arch>[-<variant>][@step]."),
 ]
 DtypeOption = Annotated[str | None, typer.Option(help="float32, bfloat16 or float16.")]
 DeviceOption = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1 ...")]
@@ -51,6 +72,7 @@ def run(
         bool, typer.Option("--bos/--no-bos", help="Keep the token that the tokenizer puts in front of a text.")
     ] = True,
     attention_window: Annotated[int | None, typer.Option(min=1, help="Let every query see so many keys only.")] = None,
+    edit: Annotated[Path | None, typer.Option(help="Change the model by the edits of this JSON file.")] = None,
     null: Annotated[
         Literal["untrained"] | None, typer.Option(help="Repeat everything on untrained weights beside it.")
     ] = None,
@@ -64,6 +86,7 @@ def run(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the path of the report.")] = False,
 ) -> None:
     """Run probes on a model: one page and one record. Without a model, on the shipped wind tunnel."""
+    from interp.readable import probe_names
     from interp.record import open_run
     from interp.runner import run as measure
     from interp.spec import RunSpec, split_settings
@@ -75,13 +98,17 @@ def run(
             device_map=device_map, out=out, quiet=quiet,
         )  # fmt: skip
     else:
-        probes = _probes(probe or ["manifold"])
-        settings = split_settings(set_ or [], probes)
+        probes = [part for words in probe or ["manifold"] for part in words.split(",") if part]
+        names = list(probe_names(probes))
+        settings = split_settings(set_ or [], names)
         record = measure(
             model, probes=probes, settings=settings, prompts=prompts, revision=revision, dtype=dtype, n_pool=n_pool,
             per_quintile=draw or None, window=window, seed=seed, text_column=text_column, bos=bos,
-            attention_window=attention_window, null=null, device=device, device_map=device_map, out=out, quiet=quiet,
+            attention_window=attention_window, null=null, edits=edit or (), device=device, device_map=device_map, out=out, quiet=quiet,
         )  # fmt: skip
+        unread = [name for name in names if name not in record.findings]
+        if unread and not quiet:
+            print(f"left out, as they read what this model does not have: {', '.join(unread)}", file=sys.stderr)
     if not quiet:
         from interp.terminal import print_record
 
@@ -162,26 +189,6 @@ def reproduce_bug_(
 
     loaded = load(model, revision=revision, dtype=dtype, device=device)
     print_side_by_side(reproduce_bug(loaded, bug, prompts=prompts, n_pool=n_pool, seed=seed, quiet=False))
-
-
-def _probes(names: list[str]) -> list[str]:
-    """Probe names from repeated options and commas; `all` and `everything` are spelled out."""
-    from interp.errors import UnknownName
-    from interp.registry import entries, load_entry
-
-    asked = [part for name in names for part in name.split(",") if part]
-    known = entries("probe")
-    chosen: list[str] = []
-    for name in asked:
-        if name == "everything":
-            chosen += known
-        elif name == "all":
-            chosen += [n for n in known if load_entry("probe", n).observational]
-        elif name in known:
-            chosen.append(name)
-        else:
-            raise UnknownName("probe", name, [*known, "all", "everything"])
-    return list(dict.fromkeys(chosen))
 
 
 def _refuse_clash() -> None:

@@ -2,7 +2,8 @@
 
 The seam needs none of this for q, k, v and z. The table serves what the seam does not see: keys and queries before
 rotary embedding, projection weights per head, block outputs and the residual stream. Further families register an
-entry under the entry points `interp.families`.
+entry under the entry points `interp.families`, by their `model_type`; one that transformers does not have registers
+its classes with `AutoConfig` and `AutoModelForCausalLM` in the same module.
 """
 
 from collections.abc import Iterator
@@ -92,15 +93,20 @@ class QkNorm:
 
 @dataclass(frozen=True)
 class Family:
-    """Paths of the parts of one family; `layers` from the model, the others from one decoder layer."""
+    """Paths of the parts of one family; `layers` from the model, the others from one decoder layer.
+
+    A family without attention (recurrent, state-space, feed-forward) names no `attention`, `layout` and `out`: it has 0
+    heads and no site of the seam, and its residual stream is what passes from block to block. `mlp` is left out where
+    no module of a block is a feed-forward.
+    """
 
     name: str
     layers: str
     final_norm: str
-    attention: str
-    mlp: str
-    layout: Layout
-    out: str
+    attention: str | None = None
+    mlp: str | None = None
+    layout: Layout | None = None
+    out: str | None = None
     parallel: bool | str = False
     """Attention and feed-forward read the same input: always, never, or by this field of the configuration."""
     out_transposed: bool = False
@@ -111,8 +117,18 @@ class Family:
     scales_queries: bool = False
     """Queries are divided by the root of d_head before the seam instead of the scores behind it."""
 
+    def __post_init__(self) -> None:
+        if len({self.attention is None, self.layout is None, self.out is None}) > 1:
+            raise ValueError(f"{self.name}: attention, layout and out belong together; name all of them or none")
+
+    @property
+    def has_attention(self) -> bool:
+        return self.attention is not None
+
     def head_shape(self, config: "PretrainedConfig") -> HeadShape:
-        """Head counts and size as the configuration states them."""
+        """Head counts and size as the configuration states them; all 0 without attention."""
+        if not self.has_attention:
+            return HeadShape(0, 0, 0)
         n_heads: int = config.num_attention_heads
         n_kv_heads = getattr(config, "num_key_value_heads", None) or n_heads
         d_head = getattr(config, "head_dim", None) or config.hidden_size // n_heads
@@ -125,17 +141,21 @@ class Family:
         return list(attrgetter(self.layers)(module))
 
     def attention_modules(self, module: "PreTrainedModel") -> list["torch.nn.Module"]:
+        """The attention of every layer; empty without attention."""
+        if self.attention is None:
+            return []
         return [attrgetter(self.attention)(layer) for layer in self.layer_modules(module)]
 
-    def summed_modules(self, layer: "torch.nn.Module") -> tuple["torch.nn.Module", "torch.nn.Module"]:
-        """The two modules whose outputs a decoder layer adds to the residual stream."""
-        attention = attrgetter(self.attention_sum or self.attention)(layer)
-        return attention, attrgetter(self.mlp_sum or self.mlp)(layer)
+    def summed_modules(self, layer: "torch.nn.Module") -> dict[str, "torch.nn.Module"]:
+        """The modules whose outputs a decoder layer adds to the residual stream, by site (`attn_out`, `mlp_out`)."""
+        paths = {"attn_out": self.attention_sum or self.attention, "mlp_out": self.mlp_sum or self.mlp}
+        return {site: attrgetter(path)(layer) for site, path in paths.items() if path is not None}
 
     def projection_weight(
         self, attention: "torch.nn.Module", which: Projection, shape: HeadShape
     ) -> "tuple[torch.Tensor, torch.Tensor | None]":
         """Weight `[head, d_model, d_head]` (activations multiply from the left) and bias `[head, d_head]`."""
+        assert self.layout is not None
         module: Any = attrgetter(self.layout.module_of(which))(attention)
         weight = module.weight if self.layout.transposed else module.weight.T
         bias = getattr(module, "bias", None)
@@ -146,6 +166,7 @@ class Family:
         self, attention: "torch.nn.Module", shape: HeadShape
     ) -> "tuple[torch.Tensor, torch.Tensor | None]":
         """Output projection per head `[head, d_head, d_model]` and its bias `[d_model]`."""
+        assert self.out is not None
         module: Any = attrgetter(self.out)(attention)
         weight = module.weight if self.out_transposed else module.weight.T
         return weight.unflatten(0, (shape.n_heads, shape.d_head)), getattr(module, "bias", None)
@@ -210,6 +231,7 @@ _TABLE = (
     ),
     _like_llama("opt", layers="model.decoder.layers", final_norm="model.decoder.final_layer_norm", out="out_proj",
                 mlp="fc2", scales_queries=True),
+    Family(name="mamba", layers="backbone.layers", final_norm="backbone.norm_f"),
 )  # fmt: skip
 
 NOT_THROUGH_THE_INTERFACE = {
@@ -224,7 +246,10 @@ NOT_THROUGH_THE_INTERFACE = {
 
 @cache
 def families() -> dict[str, Family]:
-    """Every known family by its `model_type`: ours, and what other packages register."""
+    """Every known family by its `model_type`: ours, and what other packages register.
+
+    The packages are imported here, so `AutoConfig` knows the families of their own from this call on.
+    """
     ours = {family.name: family for family in _TABLE}
     return ours | {name: load_entry("family", name) for name in entries("family")}
 
@@ -252,7 +277,7 @@ def family_of(config: "PretrainedConfig") -> Family:
 
 
 def rotary_size(config: "PretrainedConfig", shape: HeadShape) -> int | None:
-    """How many dimensions of a key are rotated; None without rotary embedding."""
+    """How many dimensions of a key are rotated; None without rotary embedding or without attention."""
     parameters = getattr(config, "rope_parameters", None)
     if not parameters:
         return None

@@ -33,13 +33,11 @@ def block_hooks(model: Model, sites: Collection[str], heard: Heard) -> Iterator[
         blocks = model.family.layer_modules(model.module)
         add(blocks[0].register_forward_pre_hook(keep_shape, with_kwargs=True))
         for layer, block in enumerate(blocks):
-            attention, mlp = model.family.summed_modules(block)
             if "resid" in sites:
                 add(block.register_forward_pre_hook(_input(heard, "resid", layer), with_kwargs=True))
-            if "attn_out" in sites:
-                add(attention.register_forward_hook(_output(heard, "attn_out", layer, shape)))
-            if "mlp_out" in sites:
-                add(mlp.register_forward_hook(_output(heard, "mlp_out", layer, shape)))
+            for site, module in model.family.summed_modules(block).items():
+                if site in sites:
+                    add(module.register_forward_hook(_output(heard, site, layer, shape)))
             for site in ("q_pre", "k_pre"):
                 if site in sites:
                     source, hook = _projection(model, block, site, layer, heard)
@@ -80,16 +78,17 @@ def _projection(
     """
     family = model.family
     which: Projection = "q" if site == "q_pre" else "k"
-    attention = attrgetter(family.attention)(block)
+    assert family.attention is not None and family.layout is not None
+    layout, attention = family.layout, attrgetter(family.attention)(block)
     shape = family.head_shape(model.module.config)
     norm = family.qk_norm
     normalising = None if norm is None else norm.module(attention, which)
 
     def from_linear(module: torch.nn.Module, args: tuple[Any, ...], out: torch.Tensor) -> None:
-        heard(site, layer, family.layout.pick(out, which, shape))
+        heard(site, layer, layout.pick(out, which, shape))
 
     if norm is None or normalising is None:
-        return attrgetter(family.layout.module_of(which))(attention), from_linear
+        return attrgetter(layout.module_of(which))(attention), from_linear
 
     def from_norm(module: torch.nn.Module, args: tuple[Any, ...], out: torch.Tensor) -> None:
         heard(site, layer, norm.to_heads(out, shape.d_head))

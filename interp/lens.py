@@ -29,7 +29,11 @@ class Lens:
 
     def logits(self, x: torch.Tensor) -> torch.Tensor:
         """Logits `[row, vocab]`, float32, of residual vectors."""
-        logits = torch.nn.functional.linear(self._norm(x), self._head.weight, self._head.bias).float()
+        return self.head(self._norm(x))
+
+    def head(self, normed: torch.Tensor) -> torch.Tensor:
+        """Logits `[row, vocab]`, float32, of residual vectors that have passed the final norm."""
+        logits = torch.nn.functional.linear(normed, self._head.weight, self._head.bias).float()
         return logits if self._softcap is None else torch.tanh(logits / self._softcap) * self._softcap
 
     def direction(self, x: torch.Tensor, token: torch.Tensor) -> torch.Tensor:

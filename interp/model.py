@@ -51,8 +51,15 @@ class Model:
 
     def __repr__(self) -> str:
         i = self.info
-        heads = f"{i.n_heads} heads" if i.n_heads == i.n_kv_heads else f"{i.n_heads} heads on {i.n_kv_heads} KV heads"
         return (
-            f"Model({i.name!r}: {i.family}, {i.n_layers} layers, {heads} of {i.d_head}, {i.dtype} on {i.device}; "
+            f"Model({i.name!r}: {i.family}, {i.n_layers} layers, {heads_in_words(i)}, {i.dtype} on {i.device}; "
             f"{sum(c.passed for c in self.checks)} of {len(self.checks)} checks passed)"
         )
+
+
+def heads_in_words(info: ModelInfo) -> str:
+    """How many heads of which size; grouped ones with their KV heads."""
+    if not info.n_heads:
+        return "no attention"
+    grouped = "" if info.n_heads == info.n_kv_heads else f" on {info.n_kv_heads} KV heads"
+    return f"{info.n_heads} heads{grouped} of {info.d_head}"

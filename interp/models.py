@@ -141,11 +141,12 @@ def _describe(module: PreTrainedModel, name: str, origin: str, revision: str | N
         n_parameters=sum(p.numel() for p in module.parameters()),
         dtype=str(module.dtype).removeprefix("torch."),
         device=", ".join(devices),
-        attention_kernel="sdpa",  # of the seam, whatever a model in memory uses outside it
+        # Of the seam, whatever a model in memory uses outside it.
+        attention_kernel="sdpa" if family.has_attention else "none",
         revision=revision,
         fingerprint=fingerprint(module),
-        n_rotary=rotary_size(config, shape),
-        window=active_window(config),
+        n_rotary=rotary_size(config, shape) if family.has_attention else None,
+        window=active_window(config) if family.has_attention else None,
         parallel_blocks=family.is_parallel(config),
         max_positions=getattr(config, "max_position_embeddings", None),
     )

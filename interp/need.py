@@ -7,7 +7,7 @@ from interp.sites import Site, site
 
 ROWS = Rows()
 
-PLACES = frozenset({"scored", "last", "all", "tunnel"})
+PLACES = frozenset({"scored", "last", "all", "followed", "tunnel"})
 """Positions that have a name of their own; every other one is a column of the prompt set."""
 
 
@@ -16,7 +16,7 @@ class Need:
     """One thing a probe reads.
 
     `at` names the positions: `scored` (every prompt's own scored positions: the last token of a text, every scored
-    position of a wind tunnel), `last`, `all`, `tunnel` (every position of a wind tunnel's sequences and no row of any
+    position of a wind tunnel), `last`, `all`, `followed` (all that a token follows), `tunnel` (every position of a wind tunnel's sequences and no row of any
     other set, so that long texts are not kept whole), or a column of the prompt set that holds one position a prompt.
     Weights have no positions and no fold.
     """
@@ -29,6 +29,10 @@ class Need:
         described = site(self.site)
         if described.source == "weights" and (self.at != "scored" or self.fold != ROWS):
             raise ValueError(f"{self.site} is a weight: it has neither positions nor a fold")
+        if described.source == "edit" and (self.at != "scored" or self.fold != ROWS):
+            raise ValueError(f"{self.site} is taken at the edited positions: it has neither positions nor a fold")
+        if described.source == "text" and self.at != "followed":
+            raise ValueError(f"{self.site} is read at the positions that a token follows: at='followed'")
         if described.source in ("output", "lens") and self.at != "scored":
             raise ValueError(f"{self.site} is read at the scored positions alone: logits exist nowhere else")
         if self.at == "tunnel" and self.fold != ROWS:

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from interp.capture import Capture
+from interp.conditions import capture_edited
+from interp.edits import Edit
 from interp.errors import PromptError
 from interp.forward import capture
 from interp.model import Model
@@ -16,16 +18,25 @@ Prompts = PromptSet | str | Path | Sequence[str]
 """What can be given as prompts: a set, a registered name, a file, or texts."""
 
 
-def collect(model: Model, prompts: Prompts, needs: Sequence[Need | str], *, window: int | None = None) -> Capture:
+def collect(
+    model: Model,
+    prompts: Prompts,
+    needs: Sequence[Need | str],
+    *,
+    window: int | None = None,
+    edits: Sequence[Edit] = (),
+) -> Capture:
     """What `needs` name, on `prompts`, from one forward pass a prompt.
 
     `needs` are `Need`s, or names of sites for every row at the scored positions: `collect(model, texts, ["v"])`
     gives `capture[Need("v")]` of shape `[layer, row, kv_head, d_head]`. Rows are described by `capture.rows`.
-    `window` keeps the last tokens of each text; None is the set's own window, 0 reads texts whole.
+    `window` keeps the last tokens of each text; None is the set's own window, 0 reads texts whole. With `edits` it is
+    the edited model that is read.
     """
     pool = resolve_prompts(prompts, tokenizer=model.tokenizer)
     asked = [need if isinstance(need, Need) else Need(need) for need in needs]
-    return capture(model, pool, as_tokens(model, pool, asked, window).ids, asked)
+    ids = as_tokens(model, pool, asked, window).ids
+    return capture_edited(model, pool, ids, asked, edits) if edits else capture(model, pool, ids, asked)
 
 
 def as_tokens(model: Model, pool: PromptSet, needs: Sequence[Need], window: int | None, bos: bool = True) -> Tokenised:

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -96,6 +96,21 @@ class PromptSet:
 
     def __iter__(self) -> Iterator[Prompt]:
         return iter(self.prompts)
+
+    def take(self, chosen: Sequence[int] | np.ndarray) -> "PromptSet":
+        """These prompts, in this order, with what is known exactly of each."""
+        picked = [int(i) for i in chosen]
+        counts = np.array([1 if p.scored is None else len(p.scored) for p in self.prompts])
+        ends = np.cumsum(counts)
+        rows = np.concatenate([np.arange(ends[i] - counts[i], ends[i]) for i in picked])
+        ids = self.outcome_ids
+        return replace(
+            self,
+            prompts=[self.prompts[i] for i in picked],
+            posterior=None if self.posterior is None else self.posterior[rows],
+            belief=None if self.belief is None else self.belief[rows],
+            outcome_ids=ids if ids is None or ids.ndim == 1 else ids[picked],
+        )
 
     @property
     def is_text(self) -> bool:

@@ -149,6 +149,9 @@ class RunRecord:
             )  # fmt: skip
             text = json.dumps(_finite(content.model_dump()), indent=1, ensure_ascii=False, allow_nan=False)
             (draft / "run.json").write_text(text + "\n", encoding="utf-8")
+            if self.spec.get("edits"):
+                edits = json.dumps({"edits": self.spec["edits"]}, allow_nan=False)
+                (draft / "edits.json").write_text(edits + "\n", encoding="utf-8")
             draft.rename(folder)
         except OSError as error:
             shutil.rmtree(draft, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""The only lookup of what is pluggable: probes, prompt sets, tunnels, families and reports, by entry point.
+"""The only lookup of what is pluggable: probes, prompt sets, tunnels, families, reports, commands, by entry point.
 
 Ours and everybody else's are registered in the same way. A name given twice is an error; a plug-in that fails to
 import fails loudly.
@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from interp.errors import InterpError, UnknownName
 
-Kind = Literal["probe", "prompt", "tunnel", "family", "report"]
+Kind = Literal["probe", "prompt", "tunnel", "family", "report", "command"]
 
 _GROUPS: dict[Kind, str] = {
     "probe": "interp.probes",
@@ -18,6 +18,7 @@ _GROUPS: dict[Kind, str] = {
     "tunnel": "interp.tunnels",
     "family": "interp.families",
     "report": "interp.reports",
+    "command": "interp.commands",
 }
 
 

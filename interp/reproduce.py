@@ -16,7 +16,7 @@ from interp.findings import Findings
 from interp.model import Model
 from interp.observe import Prompts, as_tokens
 from interp.progress import reporting
-from interp.runner import prompts_for
+from interp.pools import prompts_for
 
 FEWEST_PROMPTS = 3
 
@@ -77,7 +77,7 @@ def reproduce_bug(
     if bug not in BUGS:
         raise UnknownName("bug", bug, BUGS)
     chosen = BUGS[bug]
-    why_not = chosen.refusal(model)
+    why_not = chosen.refusal(model) if model.family.has_attention else "it has no attention, where all four bugs are"
     if why_not is not None:
         asked = f"the bug {bug} ({chosen.what}) on {model.name}"
         raise UsageError(asked=asked, found=why_not, fix=f"Name {chosen.suited}.")

@@ -3,37 +3,35 @@
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
 from interp.capture import Capture
+from interp.conditions import Run, capture_edited, read_conditions
+from interp.editing.editor import refuse_misfits
+from interp.editing.files import Edits, resolve_edits
+from interp.editing.proof import merged
+from interp.edits import Edit
 from interp.environment import environment
 from interp.errors import UsageError
 from interp.findings import Findings
 from interp.forward import capture
 from interp.loading.untrained import beside_untrained, untrained_twin
-from interp.model import Model
+from interp.model import Check, Model
 from interp.models import load
 from interp.observe import Prompts, as_tokens
-from interp.probe import Probe
+from interp.pools import Pool, Reading, draw, name_of, pools_for, prompts_for
+from interp.probe import Probe, Readout
 from interp.progress import reporting
-from interp.prompt import PromptSet
-from interp.prompting.files import resolve_prompts
-from interp.prompting.tokens import Tokenised
-from interp.prompting.tunnel_sequences import sampled_prompts
+from interp.readable import choose_probes, readable_probes
 from interp.record import RunRecord
-from interp.spec import PER_QUINTILE, RunSpec, make_probe
-from interp.statistics.draw import entropy_quintiles
-from interp.table import LABEL
+from interp.spec import PER_QUINTILE, RunSpec
 from interp.window import AttentionWindow
 
 DEFAULT_MODEL = "tunnel:bijection-gpt-neox"
 DEFAULT_PROBES = ("manifold",)
-DEFAULT_PROMPTS = "mixed"
 DEFAULT_OUT = "runs"
 
 
@@ -55,64 +53,52 @@ def run(
     bos: bool = True,
     attention_window: int | None = None,
     null: Literal["untrained"] | None = None,
+    edits: Edits = (),
     out: str | Path | None = DEFAULT_OUT,
     report: bool = True,
     quiet: bool = False,
 ) -> RunRecord:
     """Measure `model` with `probes` on `prompts` and leave a record and its page under `out`.
 
-    `model` is a name (see `interp.load`) or a loaded model; `probes` are names or configured probes, with `settings`
-    as `{probe: {field: value}}`; `prompts` a registered set, a file, texts or a `PromptSet` (a wind tunnel samples
-    itself). Everything else is described at `interp.spec.RunSpec`. `out=None` writes nothing. Returns the record:
-    `record.findings["manifold"]`.
+    `model` is a name (see `interp.load`) or a loaded model; `probes` are names (`all`: every observational one that
+    the model can be asked) or configured probes, with `settings` as `{probe: {field: value}}`; `prompts` a registered
+    set, a file, texts or a `PromptSet` (a wind tunnel samples itself; a probe with prompts of its own is read on them);
+    `edits` change the model for the whole run, or name the file that holds them. Everything else is described at
+    `interp.spec.RunSpec`. `out=None` writes nothing. Returns the record: `record.findings["manifold"]`.
     """
-    settings = settings or {}
-    chosen = [p if isinstance(p, Probe) else make_probe(p, settings.get(p, {})) for p in probes]
-    if not chosen:
-        raise UsageError(asked="a run", found="no probe is named", fix="Name at least one; `interp list probes`.")
+    asked = choose_probes(probes, settings or {})
+    given = resolve_edits(edits)
     clock = _Clock()
     with clock("load"):
         loaded = model if isinstance(model, Model) else load(
             model, revision=revision, dtype=dtype, device=device, device_map=device_map
         )  # fmt: skip
-    pool = prompts_for(loaded, prompts, n_pool, seed, text_column)
+    chosen = readable_probes(loaded, asked)
+    reading = Reading(n_pool, seed, text_column, window, bos)
+    pools = pools_for(loaded, prompts, chosen, reading)
+    _refuse_misuse(given, chosen, loaded)
     spec = RunSpec(
         model=loaded.name,
         probes={p.name: p.parameters() for p in chosen},
-        prompts=_name_of(prompts, pool),
+        prompts=name_of(prompts, pools),
         revision=revision,
         dtype=dtype,
         n_pool=n_pool,
-        per_quintile=per_quintile if pool.is_text else None,
+        per_quintile=per_quintile if pools[0].prompts.is_text else None,
         window=window,
         seed=seed,
         text_column=text_column,
         bos=bos,
         attention_window=attention_window,
         null=null,
+        edits=tuple(edit.to_json() for edit in given),
     )
-    needs = [need for probe in chosen for need in probe.needs]
-    tokens = as_tokens(loaded, pool, needs, window, bos)
-
-    def measure(which: Model, suffix: str) -> tuple[dict[str, Findings], dict[str, Any] | None]:
-        """One pass over the pool, the draw by the model's own entropies, and every probe on it."""
-        listeners = [] if attention_window is None else [AttentionWindow(attention_window)]
-        with clock(f"capture{suffix}"), reporting(f"reading {which.name}", quiet) as progress:
-            base = capture(which, pool, tokens.ids, needs, listeners=listeners, progress=progress, seed=seed)
-        if attention_window is not None:
-            base = replace(base, model=replace(base.model, window=attention_window))
-        base, draw = _draw(base, spec.per_quintile, seed)
-        findings = {}
-        for probe in chosen:
-            with clock(f"probe {probe.name}{suffix}"):
-                findings[probe.name] = probe.analyse(base, {})
-        return findings, draw
-
-    findings, draw = measure(loaded, "")
+    session = _Session(spec, given, reading, clock, quiet)
+    findings, drawn = session.measure(loaded, pools, "")
     if null == "untrained":
         with clock("load untrained"):
             twin, label = untrained_twin(loaded, seed)
-        beside, _ = measure(twin, " untrained")
+        beside, _ = session.measure(twin, pools, " untrained")
         findings = {name: beside_untrained(found, beside[name], label) for name, found in findings.items()}
     record = RunRecord(
         status="done",
@@ -120,9 +106,9 @@ def run(
         spec=spec.to_json() | {"command": spec.command},
         spec_hash=spec.hash,
         model=asdict(loaded.info),
-        prompts=_describe(pool, tokens, draw),
+        prompts=_described(pools, drawn),
         environment=environment(),
-        selfcheck=tuple(asdict(c) for c in loaded.checks),
+        selfcheck=tuple(asdict(c) for c in (*loaded.checks, *merged(session.checks))),
         timings=clock.seconds,
         findings=findings,
         parameters={p.name: p.parameters() for p in chosen},
@@ -134,13 +120,88 @@ def run(
     return record
 
 
-def _name_of(prompts: Prompts | None, pool: PromptSet) -> str | None:
-    """What finds the prompts again: a name or a path; `memory:` marks those that only Python could give."""
-    if isinstance(prompts, str | Path):
-        return str(prompts)
-    if prompts is None:
-        return pool.name if pool.is_text else None
-    return f"memory:{pool.name}"
+@dataclass
+class _Session:
+    """What all readings of a run share; `checks` collects the proofs of its edits."""
+
+    spec: RunSpec
+    edits: tuple[Edit, ...]
+    reading: Reading
+    clock: "_Clock"
+    quiet: bool
+    checks: list[Check] = field(default_factory=list)
+
+    def measure(
+        self, model: Model, pools: Sequence[Pool], suffix: str
+    ) -> tuple[dict[str, Findings], list[dict[str, Any] | None]]:
+        """One pass over every pool, the draw by the model's own entropies, and the probes of each on it."""
+        found: dict[str, Findings] = {}
+        drawn = []
+        for i, pool in enumerate(pools):
+            base = self._capture(model, pool, suffix if i == 0 else f"{suffix} {pool.prompts.name}")
+            base, described = draw(base, self.spec.per_quintile, self.spec.seed)
+            drawn.append(described)
+            for probe in pool.probes:
+                under = self._conditions(model, pool, probe, base, suffix)
+                with self.clock(f"probe {probe.name}{suffix}"):
+                    found[probe.name] = probe.analyse(base, under)
+        return {name: found[name] for name in self.spec.probes}, drawn
+
+    @property
+    def listeners(self) -> list[AttentionWindow]:
+        return [] if self.spec.attention_window is None else [AttentionWindow(self.spec.attention_window)]
+
+    def _capture(self, model: Model, pool: Pool, suffix: str) -> Capture:
+        needs = [need for probe in pool.probes for need in probe.needs]
+        ids, seed = pool.tokens.ids, self.spec.seed
+        with self.clock(f"capture{suffix}"), reporting(f"reading {model.name}", self.quiet) as progress:
+            if self.edits:
+                base = capture_edited(
+                    model, pool.prompts, ids, needs, self.edits, listeners=self.listeners, checks=self.checks,
+                    progress=progress, seed=seed,
+                )  # fmt: skip
+            else:
+                base = capture(model, pool.prompts, ids, needs, listeners=self.listeners, progress=progress, seed=seed)
+        if self.spec.attention_window is not None:
+            base = replace(base, model=replace(base.model, window=self.spec.attention_window))
+        return base
+
+    def _conditions(self, model: Model, pool: Pool, probe: Probe, base: Capture, suffix: str) -> Mapping[str, Readout]:
+        """What the probe's conditions read; edits that it asks for are proved first."""
+        if type(probe).conditions is Probe.conditions:
+            return {}
+
+        def resolve(name: str, n_pool: int | None) -> Run:
+            reading = self.reading
+            prompts = prompts_for(model, name, n_pool or reading.n_pool, reading.seed, reading.text_column)
+            return Run(prompts, as_tokens(model, prompts, (), reading.window, reading.bos).ids)
+
+        with self.clock(f"conditions {probe.name}{suffix}"):
+            with reporting(f"conditions of {probe.name}", self.quiet) as progress:
+                return read_conditions(
+                    model, Run(pool.prompts, pool.tokens.ids), probe.conditions(base), resolve=resolve,
+                    listeners=self.listeners, checks=self.checks, progress=progress, seed=self.spec.seed,
+                )  # fmt: skip
+
+
+def _refuse_misuse(edits: tuple[Edit, ...], probes: Sequence[Probe], model: Model) -> None:
+    """Raise `UsageError` where the edits of a run do not fit the model, or a probe makes its own."""
+    if not edits:
+        return
+    refuse_misfits(edits, model)
+    causal = [probe.name for probe in probes if type(probe).conditions is not Probe.conditions]
+    if causal:
+        raise UsageError(
+            asked=f"{', '.join(causal)} on an edited model",
+            found="this probe makes edits of its own and compares them with the model as it is",
+            fix="Leave out --edit, or the probe.",
+        )
+
+
+def _described(pools: Sequence[Pool], drawn: Sequence[dict[str, Any] | None]) -> dict[str, Any]:
+    """The first set; the others, where probes were read on sets of their own, under `others`."""
+    first, *others = [pool.describe(draw) for pool, draw in zip(pools, drawn, strict=True)]
+    return {**first, "others": others} if others else first
 
 
 class _Clock:
@@ -154,61 +215,6 @@ class _Clock:
         began = time.perf_counter()
         yield
         self.seconds[part] = round(time.perf_counter() - began, 4)
-
-
-def prompts_for(
-    model: Model,
-    prompts: Prompts | None,
-    n_pool: int | None,
-    seed: int,
-    text_column: str,
-) -> PromptSet:
-    """The prompts of a run; texts on a tunnel and a tunnel's sequences on a text model are refused."""
-    if model.task is not None and prompts is None:
-        return sampled_prompts(model.task, n_pool or 500, seed)
-    if isinstance(prompts, str) and prompts.startswith("memory:"):
-        raise UsageError(
-            asked=f"the prompts {prompts!r}",
-            found="they were given in Python and are not kept in the record",
-            fix="Repeat the run in Python, or put the prompts in a file.",
-        )
-    chosen = resolve_prompts(
-        prompts or DEFAULT_PROMPTS, n_pool=n_pool, seed=seed, text_column=text_column, tokenizer=model.tokenizer
-    )
-    if model.task is not None and chosen.is_text:
-        raise UsageError(
-            asked=f"the prompts {chosen.name!r} on {model.name}",
-            found="a wind tunnel has no text: its vocabulary are the symbols of its task",
-            fix="Leave out --prompts: the tunnel draws its own sequences (--n-pool says how many).",
-        )
-    if model.task is None and chosen.unit == "sequence":
-        raise UsageError(
-            asked=f"the sequences {chosen.name!r} on {model.name}",
-            found="these are a wind tunnel's symbols, which mean nothing to a language model",
-            fix="Use a text set (`interp list prompts`) or your own file.",
-        )
-    return chosen
-
-
-def _draw(base: Capture, per_quintile: int | None, seed: int) -> tuple[Capture, dict[str, Any] | None]:
-    """Mark the drawn rows: prompts from every fifth of the model's own next-token entropies, after the capture."""
-    if per_quintile is None:
-        return base, None
-    entropy = base.rows["next_entropy_bits"]
-    drawn = entropy_quintiles(entropy, per_quintile, np.random.default_rng(seed))
-    mask = np.zeros(len(entropy), dtype=bool)
-    mask[drawn.index] = True
-    rows = base.rows.with_column("drawn", mask, LABEL).with_column("stratum", drawn.stratum, LABEL)
-    described = {"per_quintile": per_quintile, "n_drawn": len(drawn.index), "note": drawn.note}
-    return replace(base, tables={**base.tables, "scored": rows}), described
-
-
-def _describe(pool: PromptSet, tokens: Tokenised, draw: dict[str, Any] | None) -> dict[str, Any]:
-    return {
-        "name": pool.name, "source": pool.source, "unit": pool.unit, "n": len(pool), "hash": pool.content_hash,
-        "draw": draw, "seed": pool.seed, "window": tokens.window, "n_truncated": tokens.n_truncated,
-        "has_bos": tokens.has_bos, "notes": list(tokens.notes),
-    }  # fmt: skip
 
 
 def _folder(out: Path, model: str) -> Path:

@@ -2,12 +2,16 @@
 
 A table of checks, run on every load on two short sequences of unlike length. Each gives the largest error seen
 and the bound it had to keep; errors are relative to the largest entry of what is compared. A model that fails one is
-refused, by the name of the check.
+refused, by the name of the check. Checks of what a model does not have are left out, never passed: one without
+attention is checked as a stack of blocks instead.
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import attrgetter
+from typing import Literal
 
 import numpy as np
 import torch
@@ -46,9 +50,15 @@ def run_checks(model: Model) -> Iterator[Check]:
     """The checks one after the other, passed or not."""
     with torch.inference_mode():
         bench = Bench(model)
-        for name, meaning, run in _CHECKS:
+        for name, meaning, run, _ in _applying(model):
             value, bound, detail = run(bench)
             yield Check(name, meaning, bool(value <= bound), value, bound, detail=detail)
+
+
+def left_out(model: Model) -> tuple[str, ...]:
+    """The names of the checks that do not apply to this model, since it lacks what they are about."""
+    applying = _applying(model)
+    return tuple(entry[0] for entry in _CHECKS if entry not in applying and entry[3] != "stack")
 
 
 class _Recorder(Listener):
@@ -85,6 +95,7 @@ class Bench:
     sites: dict[tuple[str, int], torch.Tensor] = field(default_factory=dict)
     inputs: list[torch.Tensor] = field(default_factory=list)
     outputs: list[torch.Tensor] = field(default_factory=list)
+    blocks: list[tuple[int, torch.Tensor]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         rng = np.random.default_rng(0)
@@ -109,10 +120,12 @@ class Bench:
         """One pass with the seam and all hooks."""
         recorder = _Recorder()
         names = {"resid", "attn_out", "mlp_out", "q_pre", "k_pre"}
+        names -= set() if self.model.family.has_attention else {"q_pre", "k_pre"}
         with (
             listening(self.model, recorder),
             block_hooks(self.model, names, lambda site, layer, x: self.sites.__setitem__((site, layer), x)),
             _attention_ends(self),
+            _block_ends(self),
         ):
             self.seam_logits = self.logits()
         return recorder
@@ -124,8 +137,6 @@ class Bench:
 
 def _attention_ends(bench: Bench):
     """Hooks that keep the input and the output of every attention module."""
-    from contextlib import ExitStack
-
     stack = ExitStack()
     for attention in bench.model.family.attention_modules(bench.model.module):
 
@@ -137,6 +148,18 @@ def _attention_ends(bench: Bench):
 
         stack.callback(attention.register_forward_pre_hook(before, with_kwargs=True).remove)
         stack.callback(attention.register_forward_hook(after).remove)
+    return stack
+
+
+def _block_ends(bench: Bench):
+    """Hooks that keep what every block returns, with its number."""
+    stack = ExitStack()
+    for layer, block in enumerate(bench.model.family.layer_modules(bench.model.module)):
+
+        def after(module, args, out, layer=layer):
+            bench.blocks.append((layer, out[0] if isinstance(out, tuple) else out))
+
+        stack.callback(block.register_forward_hook(after).remove)
     return stack
 
 
@@ -243,11 +266,12 @@ def _rotary(bench: Bench) -> _Outcome:
 
 
 def _residual(bench: Bench) -> _Outcome:
-    """Each block adds exactly its attention and its feed-forward output to the residual stream."""
+    """Each block adds exactly its attention and its feed-forward output, as far as it has them, to its input."""
     _ = bench.heard
     worst = 0.0
     for layer in range(bench.model.info.n_layers):
-        parts = [bench.sites[site, layer].float() for site in ("resid", "attn_out", "mlp_out")]
+        sites = [site for site in ("resid", "attn_out", "mlp_out") if (site, layer) in bench.sites]
+        parts = [bench.sites[site, layer].float() for site in sites]
         worst = max(worst, relative_error(sum(parts[1:], parts[0]), bench.sites["resid", layer + 1]))
     return worst, bench.bound, "relative error of the sum"
 
@@ -268,11 +292,23 @@ def _batched(bench: Bench) -> _Outcome:
 
 
 def _edit_acts(bench: Bench) -> _Outcome:
-    """Removing the values of a layer (first, middle, last) moves the logits."""
+    """Removing the values of a layer (first, middle, last) moves the logits; not where attention is switched off."""
     n = bench.model.info.n_layers
+    _ = bench.heard
     scale = bench.plain.abs().max()
-    moves = [float((bench.edited(layer, 1.0) - bench.plain).abs().max() / scale) for layer in {0, n // 2, n - 1}]
-    return float(sum(move <= 1e-6 for move in moves)), 0.0, "layers whose edit moves nothing:"
+    wrong = 0
+    for layer in {0, n // 2, n - 1}:
+        move = float((bench.edited(layer, 1.0) - bench.seam_logits).abs().max() / scale)
+        wrong += move > 0 if _is_switched_off(bench, layer) else move <= 1e-6
+    return float(wrong), 0.0, "layers whose edit moves nothing (or something, with attention switched off):"
+
+
+def _is_switched_off(bench: Bench, layer: int) -> bool:
+    """Whether the output projection is exactly zero, so that attention adds nothing there."""
+    family = bench.model.family
+    assert family.out is not None
+    projection = attrgetter(family.out)(family.attention_modules(bench.model.module)[layer])
+    return not projection.weight.any()
 
 
 def _dose_zero(bench: Bench) -> _Outcome:
@@ -289,22 +325,70 @@ def _restored(bench: Bench) -> _Outcome:
     return float(not torch.equal(bench.logits(), before)), 0.0, "differs from the first pass:"
 
 
-_CHECKS: tuple[tuple[str, str, Callable[[Bench], _Outcome]], ...] = (
-    ("finite", "logits are finite", _finite),
-    ("heard", "every layer is heard exactly once", _heard_once),
-    ("eager", "logits under the seam equal eager attention", _equals_eager),
-    ("causal", "attention rows are distributions over the past", _causal),
-    ("output", "captured values times the pattern, through W_O, are the attention's output", _output),
+def _blocks_once(bench: Bench) -> _Outcome:
+    _ = bench.heard
+    heard = [layer for layer, _ in bench.blocks]
+    wrong = sum(heard.count(layer) != 1 for layer in range(bench.model.info.n_layers))
+    return float(wrong), 0.0, "blocks not run exactly once:"
+
+
+def _blocks_join(bench: Bench) -> _Outcome:
+    """What a block returns is what the next block, or the final norm, receives."""
+    _ = bench.heard
+    worst = max(relative_error(out, bench.sites["resid", layer + 1]) for layer, out in bench.blocks)
+    return worst, 0.0, "relative error"
+
+
+def _blind_ahead(bench: Bench) -> _Outcome:
+    """Other tokens in the second half change no logits in the first, and do change those in the second."""
+    half = bench.ids.shape[1] // 2
+    changed = bench.ids.clone()
+    changed[:, half:] = (changed[:, half:] + 1) % bench.model.info.vocab_size
+    moved = bench.logits(changed)
+    if torch.equal(moved[:, half:], bench.plain[:, half:]):
+        return float("inf"), bench.bound, "the tokens change nothing: error"
+    return relative_error(moved[:, :half], bench.plain[:, :half]), bench.bound, "relative error of the earlier logits"
+
+
+def _reading_is_harmless(bench: Bench) -> _Outcome:
+    _ = bench.heard
+    return float(not torch.equal(bench.seam_logits, bench.plain)), 0.0, "differs from a pass without reading:"
+
+
+def _applying(model: Model) -> tuple["_Entry", ...]:
+    """The checks of what this model has, in the order of the table."""
+    family = model.family
+    has = {"model": True, "attention": family.has_attention, "stack": not family.has_attention}
+    has["sums"] = family.has_attention or family.mlp is not None
+    return tuple(entry for entry in _CHECKS if has[entry[3]])
+
+
+_About = Literal["model", "attention", "stack", "sums"]
+"""What a check is about: any model; attention; blocks without attention; parts added to the residual stream."""
+
+_Entry = tuple[str, str, Callable[[Bench], _Outcome], _About]
+
+_CHECKS: tuple[_Entry, ...] = (
+    ("finite", "logits are finite", _finite, "model"),
+    ("heard", "every layer is heard exactly once", _heard_once, "attention"),
+    ("blocks", "every block runs exactly once", _blocks_once, "stack"),
+    ("eager", "logits under the seam equal eager attention", _equals_eager, "attention"),
+    ("causal", "attention rows are distributions over the past", _causal, "attention"),
+    ("blind ahead", "later tokens change no earlier logit", _blind_ahead, "stack"),
+    ("output", "captured values times the pattern, through W_O, are the attention's output", _output, "attention"),
     (
         "projections",
         "the attention's input times W_Q, W_K, W_V per head are the captured q, k, v",
         _projections,
+        "attention",
     ),
-    ("rotary", "keys and queries before and after rotary embedding belong together", _rotary),
-    ("residual", "block outputs add up to the residual stream", _residual),
-    ("head", "the residual stream through final norm and head gives the logits", _decoded),
-    ("batched", "right-padded in a batch equals alone", _batched),
-    ("edit", "an edit of the values moves the logits", _edit_acts),
-    ("dose 0", "an edit of dose 0 changes nothing", _dose_zero),
-    ("restored", "leaving restores the model bit for bit", _restored),
+    ("rotary", "keys and queries before and after rotary embedding belong together", _rotary, "attention"),
+    ("stream", "what a block returns is what the next one receives", _blocks_join, "stack"),
+    ("residual", "block outputs add up to the residual stream", _residual, "sums"),
+    ("head", "the residual stream through final norm and head gives the logits", _decoded, "model"),
+    ("batched", "right-padded in a batch equals alone", _batched, "model"),
+    ("edit", "an edit of the values moves the logits", _edit_acts, "attention"),
+    ("dose 0", "an edit of dose 0 changes nothing", _dose_zero, "attention"),
+    ("reading", "reading changes no bit of the logits", _reading_is_harmless, "stack"),
+    ("restored", "leaving restores the model bit for bit", _restored, "model"),
 )

@@ -20,7 +20,7 @@ class Site:
     axes: tuple[str, ...]
     unit: str
     layers: Literal["layer", "depth", "once"] = "layer"
-    source: Literal["seam", "pattern", "block", "output", "lens", "weights"] = "seam"
+    source: Literal["seam", "pattern", "block", "output", "text", "lens", "edit", "weights"] = "seam"
 
 
 _TABLE = (
@@ -59,6 +59,10 @@ _TABLE = (
     Site("next_log_prob", "log2 probability of every next token", ("vocab",), "bits", "once", "output"),
     Site("outcome_log_prob", "log2 probability of every outcome of the prompt's exact posterior", ("outcome",), "bits",
          "once", "output"),
+    Site("next_kl", "KL(unedited || edited) of the next token; 0 where nothing is edited", (), "bits", "once", "output"),
+    Site("next_loss", "surprise -log2 p at the token that follows", (), "bits", "once", "text"),
+    Site("edit_size", "norm of an edit's change over the norm of what it edits, by edit and layer", ("prompt",),
+         "fraction", "once", "edit"),
     Site("lens_log_prob", "log2 probabilities decoded from the residual stream", ("vocab",), "bits", "depth", "lens"),
     Site("lens_entropy", "entropy of what is decoded from the residual stream", (), "bits", "depth", "lens"),
     Site("lens_kl", "KL(final prediction || decoded from the residual stream)", (), "bits", "depth", "lens"),

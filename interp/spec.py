@@ -21,7 +21,8 @@ class RunSpec:
     `prompts` is a registered name, a path or, for a tunnel, None (it samples itself); `per_quintile` prompts are drawn
     from each fifth of the pool's next-token entropies, None measures the whole pool; `window` overrides the prompt
     set's own token window (0 reads texts whole); `bos` False leaves out the token that some tokenizers put in front;
-    `attention_window` lets every query see so many keys; `null` `untrained` repeats everything on untrained weights.
+    `attention_window` lets every query see so many keys; `null` `untrained` repeats everything on untrained weights;
+    `edits` change the model for the whole run (see interp.edits), written out as plain values.
     """
 
     model: str
@@ -37,6 +38,7 @@ class RunSpec:
     bos: bool = True
     attention_window: int | None = None
     null: str | None = None
+    edits: Sequence[Mapping[str, Any]] = ()
 
     @property
     def hash(self) -> str:
@@ -51,7 +53,7 @@ class RunSpec:
     def from_json(cls, content: Mapping[str, Any]) -> "RunSpec":
         """The specification in a record; what only repeats it in words is ignored."""
         known = {f.name for f in fields(cls)}
-        return cls(**{name: value for name, value in content.items() if name in known})
+        return cls(**{name: tuple(v) if name == "edits" else v for name, v in content.items() if name in known})
 
     @property
     def options(self) -> dict[str, Any]:
@@ -76,6 +78,7 @@ class RunSpec:
             "--window": self.window, "--seed": self.seed or None,
             "--text-column": None if self.text_column == "text" else self.text_column,
             "--attention-window": self.attention_window, "--null": self.null,
+            "--edit": "edits.json" if self.edits else None,
             "--draw": None if self.per_quintile == PER_QUINTILE else self.per_quintile or 0,
         }  # fmt: skip
         for option, value in options.items():

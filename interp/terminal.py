@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
@@ -10,9 +10,12 @@ from rich.table import Table
 
 from interp.environment import environment
 from interp.findings import Findings, Scalar
-from interp.model import Check, Model
+from interp.model import Check, Model, heads_in_words
 from interp.record import RunRecord
 from interp.registry import entries, load_entry
+
+if TYPE_CHECKING:
+    from interp.tunnel import Figure
 
 
 def print_record(record: RunRecord) -> None:
@@ -55,6 +58,10 @@ def _cells(s: Scalar) -> tuple[str, ...]:
     return value, escape(interval), escape(null), p, "" if s.n is None else f"{s.n} {s.n_unit}s"
 
 
+def _with_interval(figure: "Figure | None") -> str:
+    return f"{figure.value:.4f} ({figure.low:.4f} to {figure.high:.4f})" if figure else "not measured"
+
+
 def _short(x: float) -> str:
     return "n/a" if math.isnan(x) else f"{x:.3g}"
 
@@ -62,15 +69,19 @@ def _short(x: float) -> str:
 def print_checks(model: Model, checks: Sequence[Check]) -> None:
     """The self-check as a table, passed or not."""
     from interp.loading.placement import precision_hazard
+    from interp.selfcheck import left_out
 
     table = _table(f"self-check of {escape(model.name)}", "check", "what", "worst", "bound", "")
     for c in checks:
         mark = "[green]passed[/]" if c.passed else "[bold red]FAILED[/]"
         table.add_row(c.name, escape(c.meaning), _short(c.value), _short(c.bound), mark)
     _console().print(table)
+    missing = left_out(model)
+    if missing:
+        print(f"left out, as the model has nothing for them: {', '.join(missing)}")
     i = model.info
     print(
-        f"{i.name}: {i.family}, {i.n_layers} layers, {i.n_heads} heads on {i.n_kv_heads} KV heads of {i.d_head}, "
+        f"{i.name}: {i.family}, {i.n_layers} layers, {heads_in_words(i)}, "
         f"{i.n_parameters:,} parameters, {i.dtype} on {i.device}, weights {i.fingerprint[:12]}"
     )
     hazard = precision_hazard(i.dtype)
@@ -135,17 +146,23 @@ def print_prompts() -> None:
 
 def print_tunnels() -> None:
     """The shipped wind-tunnel models with the divergence from the exact posterior that each reaches."""
+    from interp.loading.sources import kept_steps, shipped_tunnels
     from interp.tunnel import read_card
 
-    table = _table(None, "model", "question", "KL, bits", "entropy error, bits")
-    for name in entries("tunnel"):
-        task = load_entry("tunnel", name)
-        for folder in sorted(task.checkpoints.glob(f"{name}-*")):
-            card = read_card(folder)
-            figures: dict[str, Any] = dict(card.figures)
-            shown = [_short(figures[key].value) for key in ("kl_bits", "mae_per_sequence_bits")]
-            table.add_row(f"tunnel:{folder.name}", escape(task.question), *shown)
+    table = _table(None, "model", "question", "KL, bits", "of position alone", "entropy error, bits", "steps (@)")
+    for name, folder in shipped_tunnels().items():
+        card = read_card(folder)
+        blind = card.baselines.get("position", {}).get("kl_bits", math.nan)
+        table.add_row(
+            f"tunnel:{name}",
+            escape(load_entry("tunnel", card.task).question),
+            _with_interval(card.figures.get("kl_bits")),
+            _short(blind),
+            _with_interval(card.figures.get("mae_per_sequence_bits")),
+            " ".join(str(step) for step in kept_steps(folder)),
+        )
     _console().print(table)
+    print("Tasks that can be trained: " + ", ".join(entries("tunnel")) + " (`interp tunnel train TASK`).")
 
 
 def _console() -> Console:

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from interp.capture import Capture, ModelInfo
 from interp.findings import Findings, Scalar
@@ -41,11 +41,12 @@ class Shape:
     d_head: int = 8
     d_model: int = 32
     vocab_size: int = 50
+    n_outcomes: int = 2
 
     def axis(self, name: str) -> int:
         sizes = {
             "head": self.n_heads, "kv_head": self.n_kv_heads, "d_head": self.d_head, "d_model": self.d_model,
-            "vocab": self.vocab_size, "key": 0, "outcome": 0,
+            "vocab": self.vocab_size, "key": 0, "outcome": self.n_outcomes,
         }  # fmt: skip
         return sizes[name]
 
@@ -60,6 +61,9 @@ def synthetic_capture(
     *,
     planted: Mapping[str, np.ndarray] | None = None,
     columns: Mapping[str, np.ndarray] | None = None,
+    posterior: Float[np.ndarray, "row outcome"] | None = None,
+    outcome_ids: Int[np.ndarray, "*prompt outcome"] | None = None,
+    belief: Float[np.ndarray, "row component"] | None = None,
     seed: int = 0,
 ) -> Capture:
     """A capture of noise with the needs asked for, except where truth is planted.
@@ -68,12 +72,23 @@ def synthetic_capture(
     scored rows (`next_entropy_bits`, `domain`, `drawn` ...); their units are guessed (bits by name, else a label
     for texts and 1 for numbers). Rows run prompt by prompt; every prompt is drawn unless `drawn` says otherwise.
     Everything else is independent noise: Gaussian activations and weights, entropies and fractions in their range.
+
+    `posterior` is the exact one of every row, over the token ids `outcome_ids` (0, 1, 2 ... where left out; `[outcome]`
+    or `[prompt, outcome]`), and `belief` the exact belief over a latent. Where a need reads the model at the outcomes
+    of a posterior and none is given, one of `shape.n_outcomes` outcomes is drawn at random.
     """
     rng = np.random.default_rng(seed)
+    if posterior is None and any("outcome" in need.described.axes for need in needs):
+        n_rows = shape.n_prompts * shape.n_scored
+        posterior = np.random.default_rng([seed, 1]).dirichlet(np.ones(shape.n_outcomes), n_rows)
+    if posterior is not None:
+        shape = replace(shape, n_outcomes=posterior.shape[1])
+        outcome_ids = np.arange(shape.n_outcomes) if outcome_ids is None else outcome_ids
     scored = _scored_table(shape, columns or {}, rng)
     tables = {"scored": scored} | {n.at: _other_table(scored, shape, n.at) for n in needs if n.at != "scored"}
     arrays = {need: _folded(need, tables[need.at], shape, planted or {}, rng) for need in needs}
-    return Capture(_model(shape), _prompts(scored, shape), tables, arrays, seed=seed)
+    prompts = replace(_prompts(scored, shape), posterior=posterior, outcome_ids=outcome_ids, belief=belief)
+    return Capture(_model(shape), prompts, tables, arrays, seed=seed, posterior=posterior, belief=belief)
 
 
 def planted_curve(
@@ -165,6 +180,9 @@ def _fold(fold: Fold, values: np.ndarray, prompts: np.ndarray) -> Mapping[str, n
 
 
 def _noise(site: Site, size: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+    if site.name == "outcome_log_prob":  # one more outcome stands for the rest of the vocabulary
+        whole = log_softmax(rng.standard_normal((*size[:-1], size[-1] + 1)))
+        return (whole[..., :-1] * BITS_PER_NAT).astype(np.float32)
     if site.name == "next_log_prob":
         return (log_softmax(rng.standard_normal(size)) * BITS_PER_NAT).astype(np.float32)
     if site.unit in ("fraction", "1"):
@@ -257,6 +275,9 @@ def _check_pure(probe: Probe, capture: Capture) -> Findings:
     for at, table in capture.tables.items():
         for name, column in table.columns.items():
             assert np.array_equal(column, before.tables[at][name]), f"{probe.name} changed column {name} in its input"
+    for name in ("posterior", "belief"):
+        mine, was = getattr(capture, name), getattr(before, name)
+        assert mine is None or np.array_equal(mine, was), f"{probe.name} changed the {name} in its input"
     return first
 
 

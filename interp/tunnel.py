@@ -3,12 +3,13 @@
 A task draws sequences together with the posterior an ideal observer would hold at every scored position, so
 that a network's predictions, and anything read inside it, can be held against the truth. Tasks are found by
 name through the entry points of the group `interp.tunnels` (`bijection =
-"wind_tunnels.bijection:Bijection"`); their trained networks lie as `<task>-<arch>/` in the folder the task
-names.
+"wind_tunnels.bijection:Bijection"`); their trained networks lie as `<task>-<arch>[-<variant>]/` in the folder the
+task names.
 """
 
 import dataclasses
 import json
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,8 +21,9 @@ from jaxtyping import Float, Int, Shaped
 
 from interp.errors import ModelError, UsageError
 
-CARD_FORMAT = 1
+CARD_FORMAT = 2
 CARD_NAME = "tunnel.json"
+_VARIANT = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 REQUIRED_UNITS: Mapping[str, str] = {
     "position": "tokens",
     "evidence": "observations",
@@ -145,6 +147,18 @@ class Task(ABC):
         """Variants from the easiest to the task itself, all with one posterior rule; mostly one stage."""
         return (self,)
 
+    def lengthened(self, n_observations: int) -> "Task":
+        """The same task over another number of observations, for a network that was trained on this one.
+
+        The vocabulary and the posterior's rule stay as they are; the positions beyond `n_positions` of the trained
+        task are extrapolation. `UsageError` where the task has no such variant.
+        """
+        raise UsageError(
+            asked=f"the task {self.name!r} over {n_observations} observations",
+            found="its length cannot be changed without making it another task",
+            fix="Evaluate it at the length it was trained on.",
+        )
+
     def describe(self) -> dict[str, Any]:
         """The parameters by name: `type(task)(**task.describe())` is the task again."""
         return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
@@ -171,9 +185,12 @@ class TunnelCard:
     """Everything known about a trained tunnel, and enough to train it again: `tunnel.json` in its folder.
 
     `figures` were measured on `n_eval` fresh sequences; a rebuild has to come within a factor `1 +
-    tolerance` of each that has a limit. `core_seconds` is processor time of the training alone, at one
+    tolerance` of each that has a limit. `baselines` are the errors of predictors that do not look at the
+    sequence, by predictor and figure. `core_seconds` is processor time of the training alone, at one
     thread. `step` counts the updates the weights have seen; it is below the recipe's where a card describes
-    a checkpoint taken on the way.
+    a checkpoint taken on the way. `variant` tells apart tunnels of one task and architecture. `init` is
+    {`tunnel`: name, `weights`: SHA-256 of the file} of the checkpoint that training started from, None where
+    it started from fresh weights.
     """
 
     task: str
@@ -190,12 +207,26 @@ class TunnelCard:
     tolerance: float
     core_seconds: float
     environment: Mapping[str, str]
+    variant: str = ""
+    init: Mapping[str, str] | None = None
+    baselines: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     format: int = field(default=CARD_FORMAT)
 
     @property
     def name(self) -> str:
-        """`<task>-<arch>`, as after `tunnel:`."""
-        return f"{self.task}-{self.arch}"
+        """`<task>-<arch>[-<variant>]`, as after `tunnel:`."""
+        return tunnel_name(self.task, self.arch, self.variant)
+
+
+def tunnel_name(task: str, arch: str, variant: str = "") -> str:
+    """What a trained network of a task is called; a variant of other characters than these is refused."""
+    if variant and not _VARIANT.fullmatch(variant):
+        raise UsageError(
+            asked=f"the variant {variant!r} of a tunnel",
+            found="it becomes part of a name and of a folder",
+            fix="Use letters, digits, '.', '_' and '-', beginning and ending with a letter or digit.",
+        )
+    return f"{task}-{arch}-{variant}" if variant else f"{task}-{arch}"
 
 
 def make_task(kind: type[Task], parameters: Mapping[str, Any]) -> Task:
@@ -243,6 +274,8 @@ def _parse(path: Path, content: Any) -> TunnelCard:
             found=f"its format is {content['format']}, and this version reads up to {CARD_FORMAT}",
             fix="Update interp, or train the tunnel again with this version.",
         )
+    if content["format"] == 1:  # before variants, fine-tuning and baselines
+        content = {**content, "variant": "", "init": None, "baselines": {}, "format": CARD_FORMAT}
     kinds = {f.name: _JSON_KINDS[f.name] for f in dataclasses.fields(TunnelCard)}
     wrong = [name for name, kind in kinds.items() if not _is_kind(content.get(name), kind)]
     strange = sorted(set(content) - set(kinds))
@@ -264,6 +297,7 @@ _JSON_KINDS: Mapping[str, type | tuple[type, ...]] = {
     "format": int, "task": str, "parameters": dict, "arch": str, "network": dict, "n_parameters": int,
     "recipe": dict, "seed": int, "step": int, "figures": dict, "n_eval": int, "eval_seed": int,
     "tolerance": (int, float), "core_seconds": (int, float), "environment": dict,
+    "variant": str, "init": (dict, type(None)), "baselines": dict,
 }  # fmt: skip
 
 

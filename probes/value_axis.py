@@ -35,7 +35,7 @@ from probes.measures.axis_scalars import (
     stability_scalar,
     undefined,
 )
-from probes.measures.axis_stability import RandomPairs, covariance_spectrum, ridge_split_cosines
+from probes.measures.axis_stability import RandomPairs, ridge_split_cosines
 from probes.measures.axis_tables import AxisRow, JudgedRow, axes_table, by_layer_table, held_out_table
 from probes.measures.cloud import Cloud
 from probes.measures.geometry import FEW_DISTINCT_ROWS
@@ -179,7 +179,7 @@ class ValueAxis(Probe):
             return undefined("1", reason, MEANINGS["stability"], setting.counted), np.full(len(splits), np.nan)
         points = place.scale.apply(place.points)
         cosines = ridge_split_cosines(points, entropy, reading.penalty[TARGETS[0]] * reading.scale, splits)
-        draws = pairs.mean_abs_cosine(covariance_spectrum(points[setting.halves.fitting]))
+        draws = pairs.mean_abs_cosine(reading.spectrum)
         return stability_scalar(cosines, draws, setting.counted, is_underpowered, MEANINGS["stability"]), cosines
 
     def _check_sizes(self) -> None:

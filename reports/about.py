@@ -76,6 +76,7 @@ def python(record: RunRecord) -> str | None:
         # A tunnel has no draw, which needs no saying.
         if value != getattr(plain, name) and not (name == "per_quintile" and spec.prompts is None):
             arguments[name] = value
+    arguments["edits"] = "edits.json" if spec.edits else None
     shown = {name: value for name, value in arguments.items() if value is not None or name == "per_quintile"}
     lines = [f"    {name}={_source(value)},\n" for name, value in shown.items()]
     return f"import interp\n\nrecord = interp.run(\n    {spec.model!r},\n{''.join(lines)})\n"

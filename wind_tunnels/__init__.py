@@ -2,5 +2,5 @@
 they come.
 
 One process a file (`bijection`), the networks in `networks`, the loop in `training`, the measure in
-`evaluation`. `python -m wind_tunnels` trains and rebuilds.
+`evaluation`. `interp tunnel` trains, evaluates, sweeps and rebuilds.
 """

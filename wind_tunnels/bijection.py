@@ -15,7 +15,7 @@ key is read, one token before the value is shown; on the value's own position it
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -23,6 +23,11 @@ from jaxtyping import Bool, Float, Int
 from interp.errors import UsageError
 from interp.information import entropy_bits
 from interp.tunnel import REQUIRED_UNITS, Sequences, Task
+
+if TYPE_CHECKING:
+    import torch
+
+    from wind_tunnels.drawn import Drawn
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,7 @@ class Bijection(Task):
 
     name: ClassVar[str] = "bijection"
     question: ClassVar[str] = "Does the network rule out the values that are taken, and recall those it has seen?"
+    belief_meaning: ClassVar[str] = "which values no earlier pair has taken: an indicator for each value"
     checkpoints: ClassVar[Path] = Path(__file__).parent / "checkpoints"
     units: ClassVar[Mapping[str, str]] = {
         **REQUIRED_UNITS,
@@ -100,11 +106,21 @@ class Bijection(Task):
         shifted = ((values[:, None, :] + shifts[None, :, None]) % self.V).reshape(-1, values.shape[1])
         return self.encode(np.repeat(keys, n_copies, axis=0)[:n], shifted[:n])
 
+    def sample_on(self, generator: "torch.Generator", n: int, n_copies: int) -> "Drawn":
+        """What `sample_orbits` draws, as tensors on the device of the generator."""
+        from wind_tunnels.drawn import draw_bijection
+
+        return draw_bijection(self, generator, n, n_copies)
+
     def curriculum(self) -> tuple["Bijection", ...]:
         """With replacement from three keys to all V, so that recall pays at once; otherwise one stage."""
         if not self.replacement or self.key_pool is not None or self.V <= 3:
             return (self,)
         return (*(replace(self, key_pool=n_keys) for n_keys in range(3, self.V)), self)
+
+    def lengthened(self, n_observations: int) -> "Bijection":
+        """Over `n_observations` pairs; without replacement there are no more than the keys allow."""
+        return replace(self, L=n_observations)
 
     def encode(self, keys: Int[np.ndarray, "sequence asked"], values: Int[np.ndarray, "sequence asked"]) -> Sequences:
         """The sequences that show these pairs, with the exact posterior.
@@ -127,7 +143,11 @@ class Bijection(Task):
         }
         slice_ids = first_value + np.arange(self.V)
         domain = np.full(n, self.name)
-        return Sequences(tokens, 2 * np.arange(n_asked), values + first_value, posterior, slice_ids, columns, domain)
+        free = ~_before(values[..., None] == np.arange(self.V))
+        return Sequences(
+            tokens, 2 * np.arange(n_asked), values + first_value, posterior, slice_ids, columns, domain,
+            belief=free.astype(np.float64),
+        )  # fmt: skip
 
     def _draw(
         self, rng: np.random.Generator, n: int

@@ -1,56 +1,98 @@
 """Checkpoints: what a finished training leaves behind, and how a shipped one is built again.
 
-A folder holds what `save_pretrained` writes (`config.json`, `model.safetensors`), the card `tunnel.json`, and the same
-in words, `README.md`. The card alone is enough to train the network again.
+A folder holds what `save_pretrained` writes (`config.json`, `model.safetensors`), the card `tunnel.json`, the same in
+words (`README.md`), the learning curve (`curve.csv`), and under `steps/` the checkpoints taken on the way, if any. The
+card alone is enough to train the network again.
 """
 
+import csv
 import dataclasses
 import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import torch
-from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers import PreTrainedModel
 
-from interp.errors import ModelError
-from interp.tunnel import Figure, Task, TunnelCard, read_card, write_card
-from wind_tunnels.evaluation import Evaluation, evaluate
-from wind_tunnels.networks import Network, n_parameters, predict
-from wind_tunnels.training import Progress, Recipe, train
+from interp.errors import UnknownName
+from interp.loading.sources import kept_steps
+from interp.tunnel import Task, TunnelCard, read_card, write_card
+from wind_tunnels.architectures import Network
+from wind_tunnels.evaluation import FIGURE_UNITS, Evaluation, evaluate
+from wind_tunnels.extrapolation import Extrapolation, extrapolate, longer
+from wind_tunnels.networks import n_parameters, predict
+from wind_tunnels.page import in_words
+from wind_tunnels.recipe import Recipe
+from wind_tunnels.stream import evaluation_generators, share_seen
+from wind_tunnels.training import STATE_NAME, CurvePoint, Progress, train
+from wind_tunnels.weights import Init, load_weights, shipped_init
 
 EVAL_SEED = 20_000
 N_EVAL = 4000
 TOLERANCE = 1.0
 """A rebuild may be off by a factor of two: another processor rounds sums otherwise, and a thousand steps amplify it."""
+SEEN = "seen_share"
+CURVE_NAME = "curve.csv"
+_CURVE_COLUMNS = ("step", "stage", "excess_bits", "core_seconds")
 
 
 def assess(model: PreTrainedModel, task: Task, *, n: int = N_EVAL, seed: int = EVAL_SEED) -> Evaluation:
     """Hold a network against the exact posterior on `n` fresh sequences."""
-    # Training takes the first two streams of its seed; the next two stay fresh even where the seeds are equal.
-    draws, resamples = (np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(4)[2:])
+    draws, resamples = evaluation_generators(seed)
     sequences = task.sample(draws, n)
     return evaluate(predict(model, sequences.tokens, sequences.scored), sequences, resamples)
 
 
+def assess_longer(
+    model: PreTrainedModel, task: Task, n_observations: int, *, n: int = N_EVAL, seed: int = EVAL_SEED
+) -> Extrapolation:
+    """The same on sequences of more observations than the task of its training has."""
+    draws, resamples = evaluation_generators(seed)
+    sequences = longer(task, n_observations).sample(draws, n)
+    log_probs = predict(model, sequences.tokens, sequences.scored)
+    return extrapolate(log_probs, sequences, task.n_positions, resamples)
+
+
+def check_limits(task: Task, limits: Mapping[str, float]) -> None:
+    """Refuse a limit on a figure that this task has not, before anything is trained."""
+    others = task.sample(evaluation_generators(EVAL_SEED)[0], 1).slices[1:]
+    known = [*FIGURE_UNITS, SEEN, *(f"{part}.{name}" for part in others for name in FIGURE_UNITS)]
+    for name in limits:
+        if name not in known:
+            raise UnknownName("figure", name, known)
+
+
 def save(
-    progress: Progress, task: Task, network: Network, recipe: Recipe, *, folder: Path, limits: Mapping[str, float]
+    progress: Progress,
+    task: Task,
+    network: Network,
+    recipe: Recipe,
+    *,
+    folder: Path,
+    limits: Mapping[str, float],
+    variant: str = "",
+    init: Init | None = None,
 ) -> TunnelCard:
     """Measure a trained network and write its checkpoint folder; `limits` are upper bounds by the name of a figure."""
-    evaluation = assess(progress.model, task)
-    figures = {name: dataclasses.replace(figure, limit=limits.get(name)) for name, figure in evaluation.figures.items()}
+    model = progress.model.to("cpu")  # pyright: ignore[reportArgumentType]
+    evaluation = assess(model, task)
+    figures = dict(evaluation.figures)
+    if recipe.device == "cpu":  # what a GPU has drawn is not drawn again here
+        evaluated = task.sample(evaluation_generators(EVAL_SEED)[0], N_EVAL).tokens
+        figures[SEEN] = share_seen(task, recipe, progress.stage_ends, progress.step, evaluated)
     card = TunnelCard(
         task=task.name,
         parameters=task.describe(),
         arch=network.arch,
         network={name: size for name, size in dataclasses.asdict(network).items() if name != "arch"},
-        n_parameters=n_parameters(progress.model),
+        n_parameters=n_parameters(model),
         recipe={name: value for name, value in dataclasses.asdict(recipe).items() if name != "seed"},
         seed=recipe.seed,
         step=progress.step,
-        figures=figures,
+        figures={name: dataclasses.replace(figure, limit=limits.get(name)) for name, figure in figures.items()},
         n_eval=evaluation.n,
         eval_seed=EVAL_SEED,
         tolerance=TOLERANCE,
@@ -60,21 +102,67 @@ def save(
             "machine": platform.machine(),
             **{package: version(package) for package in ("torch", "transformers")},
         },
+        variant=variant,
+        init=None if init is None else init.record(),
+        baselines=by_predictor(evaluation),
     )
     folder.mkdir(parents=True, exist_ok=True)
-    progress.model.save_pretrained(folder)
+    model.save_pretrained(folder)
     write_card(card, folder)
-    (folder / "README.md").write_text(in_words(card, task, evaluation), encoding="utf-8")
+    _write_curve(progress, folder / CURVE_NAME)
+    (folder / "README.md").write_text(in_words(card, task, evaluation.notes), encoding="utf-8")
     return card
+
+
+def by_predictor(evaluation: Evaluation) -> dict[str, dict[str, float]]:
+    """The table of baselines as the card keeps it; `<slice>.<predictor>` for slices after the primary one."""
+    table = evaluation.baselines
+    slices = table["slice"].tolist() if "slice" in table else [""] * table.n_rows
+    parts = zip(slices, table["predictor"].tolist(), strict=True)
+    names = [name if part == slices[0] else f"{part}.{name}" for part, name in parts]
+    figures = ("mae_per_sequence_bits", "kl_bits")
+    return {name: {figure: float(table[figure][row]) for figure in figures} for row, name in enumerate(names)}
+
+
+def as_data(evaluation: Evaluation, extrapolation: Extrapolation | None = None) -> dict[str, Any]:
+    """Everything that was measured, as plain data with units."""
+    table = evaluation.by_position
+    found: dict[str, Any] = {
+        "n": evaluation.n,
+        "interval_method": "95 % percentile bootstrap over sequences",
+        "figures": {name: dataclasses.asdict(figure) for name, figure in evaluation.figures.items()},
+        "baselines": by_predictor(evaluation),
+        "by_position": {"units": dict(table.units), "columns": {n: c.tolist() for n, c in table.columns.items()}},
+        "notes": list(evaluation.notes),
+    }
+    if extrapolation is not None:
+        figures = {name: dataclasses.asdict(figure) for name, figure in extrapolation.figures.items()}
+        found["extrapolation"] = {"n_trained_tokens": extrapolation.n_trained, "figures": figures}
+    return found
+
+
+def _write_curve(progress: Progress, path: Path) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(_CURVE_COLUMNS)
+        writer.writerows((step, stage, f"{bits:.6g}", f"{spent:.2f}") for step, stage, bits, spent in progress.curve)
+
+
+def read_curve(folder: Path) -> list[CurvePoint]:
+    """The learning curve of a finished training: steps, stage, smoothed excess loss in bits, core-seconds."""
+    with (folder / CURVE_NAME).open(newline="", encoding="utf-8") as file:
+        rows = [*csv.reader(file)][1:]
+    return [(int(step), int(stage), float(bits), float(spent)) for step, stage, bits, spent in rows]
 
 
 @dataclass(frozen=True)
 class Rebuild:
-    """A shipped checkpoint beside the same training done again."""
+    """A shipped checkpoint beside the same training done again; `other_steps` came out with other weights."""
 
     shipped: TunnelCard
     rebuilt: TunnelCard
     is_identical: bool
+    other_steps: tuple[int, ...] = ()
 
     @property
     def failures(self) -> list[str]:
@@ -91,76 +179,35 @@ class Rebuild:
                 found.append(f"{name} is {value:.4g}, shipped {figure.value:.4g}, more than a factor {factor:g} apart")
         return found
 
+    def in_words(self) -> str:
+        """What came out, in one line."""
+        same = "bit for bit the same weights" if self.is_identical else "other weights than shipped"
+        if self.other_steps:
+            same += f" (at steps {', '.join(map(str, self.other_steps))} other weights)"
+        verdict = "; ".join(self.failures) or f"within a factor {1 + self.shipped.tolerance:g} of the card"
+        return f"{same}, {self.rebuilt.core_seconds:.0f} core-seconds, {verdict}"
+
 
 def rebuild(
     shipped: Path, kind: type[Task], folder: Path, on_step: Callable[[Progress], None] | None = None
 ) -> Rebuild:
-    """Train a shipped checkpoint again from its card, into another folder, and compare weights and figures."""
+    """Train a shipped checkpoint again from its card, into another folder, and compare weights and figures.
+
+    Checkpoints taken on the way are taken again and compared too.
+    """
     card = read_card(shipped)
     task = kind(**card.parameters)
     network, recipe = Network(arch=card.arch, **card.network), Recipe(seed=card.seed, **card.recipe)
-    progress = train(task, network, recipe, on_step=on_step)
+    init = None if card.init is None else shipped_init(card.init)
+    steps = kept_steps(shipped)
+    progress = train(task, network, recipe, init=init, folder=folder, on_step=on_step, keep=steps)
     limits = {name: figure.limit for name, figure in card.figures.items() if figure.limit is not None}
-    rebuilt = save(progress, task, network, recipe, folder=folder, limits=limits)
-    old, new = load_weights(shipped).state_dict(), progress.model.state_dict()
-    return Rebuild(card, rebuilt, all(torch.equal(old[name], new[name]) for name in new))
+    rebuilt = save(progress, task, network, recipe, folder=folder, limits=limits, variant=card.variant, init=init)
+    (folder / STATE_NAME).unlink()
+    others = tuple(step for step, path in steps.items() if not _same_weights(path, folder / "steps" / str(step)))
+    return Rebuild(card, rebuilt, _same_weights(shipped, folder), others)
 
 
-def load_weights(folder: Path) -> PreTrainedModel:
-    """The network of a checkpoint folder, in float32."""
-    if not (folder / "model.safetensors").is_file():
-        raise ModelError(
-            asked=f"the tunnel in {folder}",
-            found="there is no model.safetensors",
-            fix="Give a folder that a finished training wrote.",
-        )
-    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="sdpa").eval()
-
-
-def in_words(card: TunnelCard, task: Task, evaluation: Evaluation) -> str:
-    """The card as a page for people."""
-    parameters = ", ".join(f"{name} = {value}" for name, value in card.parameters.items() if value is not None)
-    sizes = ", ".join(f"{name} = {value}" for name, value in card.network.items() if value is not None)
-    recipe = ", ".join(f"{name} = {value}" for name, value in card.recipe.items())
-    n_seen = card.step * int(card.recipe["batch"])
-    where = ", ".join(f"{name} {value}" for name, value in card.environment.items())
-    lines = [
-        f"# {card.name}",
-        "",
-        f"{task.question} Task `{card.task}` ({parameters}), {card.n_parameters:,} parameters.",
-        "",
-        "```python",
-        "from transformers import AutoModelForCausalLM",
-        "",
-        "model = AutoModelForCausalLM.from_pretrained(folder)",
-        "```",
-        "",
-        f"Measured against the exact posterior on {card.n_eval:,} fresh sequences (95 % bootstrap over sequences):",
-        "",
-        "| figure | value | interval | limit |",
-        "|---|---|---|---|",
-        *(_figure_row(name, figure) for name, figure in card.figures.items()),
-        "",
-        "Without looking at the sequence one gets:",
-        "",
-        "| predictor | entropy error, bits | KL, bits |",
-        "|---|---|---|",
-        *(
-            f"| {name} | {mae:.4f} | {kl:.4f} |"
-            for name, mae, kl in zip(*evaluation.baselines.columns.values(), strict=True)
-        ),
-        "",
-        f"Network: {card.arch}, {sizes}.",
-        "",
-        f"Recipe: {recipe}, seed {card.seed}. It saw {n_seen:,} sequences in {card.core_seconds:.0f} core-seconds, one "
-        f"thread ({where}). A rebuild (`python -m wind_tunnels rebuild {card.name}`) has to come within a factor of "
-        f"{1 + card.tolerance:g} of every figure that has a limit.",
-        "",
-    ]
-    return "\n".join(lines)
-
-
-def _figure_row(name: str, figure: Figure) -> str:
-    limit = "" if figure.limit is None else f"{figure.limit:g}"
-    unit = {"1": "", "fraction": ""}.get(figure.unit, f" {figure.unit}")
-    return f"| `{name}` | {figure.value:.5f}{unit} | {figure.low:.5f} to {figure.high:.5f} | {limit} |"
+def _same_weights(one: Path, other: Path) -> bool:
+    first, second = (load_weights(folder).state_dict() for folder in (one, other))
+    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)

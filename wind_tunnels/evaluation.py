@@ -11,25 +11,33 @@ entropy, at every scored position of every sequence:
     TVD              ½ Σ |p − q| over the whole vocabulary
     NLL gap          −log2 q(answer) − H(p), whose expectation is the KL: a check that needs only labels
     leaked mass      q on what p calls impossible; outside mass: the part of it outside the slice
+    accuracy         how often the most probable token is the answer, where p is a point mass
+    skill            1 − KL / KL of the best constant distribution: 1 is the posterior, 0 is knowing nothing
 
 The entropy error is averaged in both ways in use: over sequences first (`mae_mean_first_bits`, where errors of
 opposite sign cancel) and last (`mae_per_sequence_bits`, never smaller). It never stands without the KL, since a wrong
-distribution can have the right entropy. Intervals are 95 % percentile bootstraps over sequences.
+distribution can have the right entropy.
+
+Where positions ask different questions (named slices), each slice is measured alone: the figures of the primary one
+have plain names, those of the others begin with the name of their slice (`symbol.kl_bits`). Every figure is a function
+of weighted means over sequences; its interval is the 95 % percentile bootstrap over sequences.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float
 
-from interp.information import BITS_PER_NAT, entropy_bits, kl_bits, total_variation
+from interp.information import BITS_PER_NAT, entropy_bits, total_variation
 from interp.table import LABEL, Table
 from interp.tunnel import Figure, Sequences
+from wind_tunnels.baselines import baseline_kl, baselines
 
 N_RESAMPLES = 1000
 
 Scores = Mapping[str, Float[np.ndarray, "sequence scored"]]
+Weights = Float[np.ndarray, "resample sequence"]
 
 FIGURE_UNITS: Mapping[str, str] = {
     "kl_bits": "bits",
@@ -42,17 +50,25 @@ FIGURE_UNITS: Mapping[str, str] = {
     "tvd": "1",
     "leaked_mass": "fraction",
     "outside_mass": "fraction",
+    "accuracy_where_certain": "fraction",
+    "skill": "1",
 }
+_CERTAIN = 1.0 - 1e-9
+_NO_ERROR_BITS = 1e-9
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What was measured on `n` sequences: overall figures, a row for each scored position, and the no-skill floor."""
+    """What was measured on `n` sequences: overall figures, a row for each scored position, and the no-skill floor.
+
+    `notes` say which figures there are none of, and why.
+    """
 
     figures: Mapping[str, Figure]
     by_position: Table
     baselines: Table
     n: int
+    notes: tuple[str, ...] = ()
 
 
 def evaluate(
@@ -61,16 +77,75 @@ def evaluate(
     rng: np.random.Generator,
 ) -> Evaluation:
     """Hold predictions (natural log-probabilities over the vocabulary) against the posterior; `rng` resamples."""
-    n = len(sequences)
+    weights = resampled(len(sequences), rng)
+    if sequences.scored_slice is None:
+        return _evaluate_slice(log_probs, sequences, weights)
+    asked = sequences.scored_slice
+    parts = {n: _evaluate_slice(log_probs[:, asked == n], sequences.only(n), weights) for n in sequences.slices}
+    return Evaluation(
+        figures={
+            name if part == sequences.slices[0] else f"{part}.{name}": figure
+            for part, evaluation in parts.items()
+            for name, figure in evaluation.figures.items()
+        },
+        by_position=_stacked({name: part.by_position for name, part in parts.items()}),
+        baselines=_stacked({name: part.baselines for name, part in parts.items()}),
+        n=len(sequences),
+        notes=tuple(f"{name}: {note}" for name, part in parts.items() for note in part.notes),
+    )
+
+
+def resampled(n: int, rng: np.random.Generator) -> Weights:
+    """How much each of `n` sequences weighs in each bootstrap resample; the first row is the sample itself."""
+    draws = rng.multinomial(n, np.full(n, 1.0 / n), size=N_RESAMPLES) / n
+    return np.concatenate([np.full((1, n), 1.0 / n), draws])
+
+
+def figure_of(values: Float[np.ndarray, " resample"], unit: str) -> Figure:
+    """A figure from its values under `resampled` weights."""
+    low, high = np.nanpercentile(values[1:], (2.5, 97.5))
+    return Figure(float(values[0]), unit, float(low), float(high))
+
+
+def ratio(
+    above: Float[np.ndarray, " resample"], below: Float[np.ndarray, " resample"]
+) -> Float[np.ndarray, " resample"]:
+    """The quotient under every resample; NaN, which no interval counts, where there is nothing to divide by."""
+    return np.divide(above, below, out=np.full_like(below, np.nan), where=below > 0)
+
+
+def _evaluate_slice(
+    log_probs: Float[np.ndarray, "sequence scored vocab"], sequences: Sequences, weights: Weights
+) -> Evaluation:
     scored = score(log_probs, sequences)
-    resamples = rng.multinomial(n, np.full(n, 1.0 / n), size=N_RESAMPLES) / n
-    values = _overall({name: each.mean(axis=0)[None] for name, each in scored.items()})
-    spread = _overall({name: resamples @ each for name, each in scored.items()})
-    figures = {
-        name: Figure(float(values[name][0]), unit, *(float(x) for x in np.percentile(spread[name], (2.5, 97.5))))
-        for name, unit in FIGURE_UNITS.items()
-    }
-    return Evaluation(figures, _by_position(scored, sequences), baselines(sequences), n)
+    means = {name: weights @ each for name, each in scored.items()}
+    values = _overall(means)
+    notes: list[str] = []
+    is_certain = sequences.posterior.max(axis=-1) > _CERTAIN
+    if is_certain.any():
+        right = weights @ (scored["is_answered"] * is_certain).sum(axis=1)
+        values["accuracy_where_certain"] = ratio(right, weights @ is_certain.sum(axis=1))
+    else:
+        notes.append("accuracy_where_certain: no posterior here is a point mass")
+    constant = weights @ baseline_kl(sequences)["constant"].mean(axis=1)
+    if constant[0] > _NO_ERROR_BITS:
+        values["skill"] = 1.0 - ratio(values["kl_bits"], constant)
+    else:
+        notes.append("skill: one constant answer is the posterior everywhere, so there is nothing to be skilled at")
+    figures = {name: figure_of(values[name], unit) for name, unit in FIGURE_UNITS.items() if name in values}
+    if "accuracy_where_certain" in figures:
+        figures["accuracy_where_certain"] = _never_exact(
+            figures["accuracy_where_certain"], int(is_certain.any(axis=1).sum())
+        )
+    return Evaluation(figures, _by_position(means, sequences), baselines(sequences), len(sequences), tuple(notes))
+
+
+def _never_exact(share: Figure, n: int) -> Figure:
+    """A share of 0 or 1 has no spread to resample: the bound of Clopper and Pearson for `n` sequences in its place."""
+    rest = 1.0 - 0.025 ** (1.0 / n)
+    if share.value == 1.0:
+        return replace(share, low=1.0 - rest)
+    return replace(share, high=rest) if share.value == 0.0 else share
 
 
 def score(log_probs: Float[np.ndarray, "sequence scored vocab"], sequences: Sequences) -> Scores:
@@ -99,6 +174,7 @@ def score(log_probs: Float[np.ndarray, "sequence scored vocab"], sequences: Sequ
         "tvd": total_variation(p, q) + 0.5 * outside,
         "leaked_mass": (q - allowed).sum(axis=-1) + outside,
         "outside_mass": outside,
+        "is_answered": (log2_q.argmax(axis=-1) == sequences.targets).astype(np.float64),
     }
 
 
@@ -115,43 +191,29 @@ def _overall(
     }
 
 
-def _by_position(scored: Scores, sequences: Sequences) -> Table:
-    means = {name: each.mean(axis=0) for name, each in scored.items()}
+def _by_position(position_means: Mapping[str, Float[np.ndarray, "resample scored"]], sequences: Sequences) -> Table:
+    means = {name: each[0] for name, each in position_means.items()}
+    low, high = np.percentile(position_means["kl_bits"][1:], (2.5, 97.5), axis=0)
     columns = {
         "position": sequences.scored,
         "evidence": sequences.columns["evidence"].mean(axis=0),
         "bayes_entropy_bits": entropy_bits(sequences.posterior).mean(axis=0),
         "entropy_error_bits": means["entropy_error_bits"],
         "mae_per_sequence_bits": means["absolute_entropy_error_bits"],
-        **{name: means[name] for name in ("kl_bits", "reverse_kl_bits", "nll_gap_bits", "tvd", "leaked_mass")},
+        "kl_bits": means["kl_bits"],
+        "kl_bits_low": low,
+        "kl_bits_high": high,
+        **{name: means[name] for name in ("reverse_kl_bits", "nll_gap_bits", "tvd", "leaked_mass")},
+        "uniform_kl_bits": baseline_kl(sequences)["uniform"].mean(axis=0),
     }
     units = {name: FIGURE_UNITS.get(name, "bits") for name in columns}
     units |= {"position": "tokens", "evidence": "observations"}
-    return Table(columns, units, "Means over sequences at every scored position.")
+    return Table(columns, units, "Means over sequences at every scored position, the KL with its interval.")
 
 
-def baselines(sequences: Sequences) -> Table:
-    """What can be had without looking at the sequence: each entry is the best of its kind by its own measure.
-
-    `uniform` answers the uniform distribution over the slice; `constant` one fixed distribution (the mean posterior,
-    best by KL) or entropy (the median, best by absolute error); `position` one for every position. They are fitted on
-    the sequences they are judged on, which flatters them.
-    """
-    p = sequences.posterior
-    bayes_bits = entropy_bits(p)
-    n_outcomes = p.shape[-1]
-    guesses = {
-        "uniform": (np.log2(n_outcomes), np.full(n_outcomes, 1.0 / n_outcomes)),
-        "constant": (np.median(bayes_bits), p.mean(axis=(0, 1))),
-        "position": (np.median(bayes_bits, axis=0), p.mean(axis=0)),
-    }
-    rows = [
-        {
-            "predictor": name,
-            "mae_per_sequence_bits": np.abs(entropy - bayes_bits).mean(),
-            "kl_bits": kl_bits(p, np.broadcast_to(distribution, p.shape)).mean(),
-        }
-        for name, (entropy, distribution) in guesses.items()
-    ]
-    units = {"predictor": LABEL, "mae_per_sequence_bits": "bits", "kl_bits": "bits"}
-    return Table.from_rows(rows, units, "No-skill predictors on the same sequences.")
+def _stacked(tables: Mapping[str, Table]) -> Table:
+    """The rows of the tables of all slices, with a column that says which slice."""
+    first = next(iter(tables.values()))
+    columns = {name: np.concatenate([table[name] for table in tables.values()]) for name in first.columns}
+    names = np.concatenate([np.full(table.n_rows, name) for name, table in tables.items()])
+    return Table({"slice": names, **columns}, {"slice": LABEL, **first.units}, first.caption)

@@ -3,7 +3,8 @@
 Muon (Jordan and others, 2024) takes the momentum of a matrix, replaces its singular values by ones with a few
 Newton-Schulz steps, and moves along that: every direction of the matrix learns at one rate, so the rare ones that carry
 recall are not left behind. Embeddings, the output head, norms and biases are no maps between hidden spaces and keep
-AdamW. Both are torch optimisers with ordinary state dictionaries.
+AdamW; so do the rates of a state space and the weights of an LSTM, which are four maps in one matrix. Both are torch
+optimisers with ordinary state dictionaries.
 """
 
 from collections.abc import Iterable
@@ -12,6 +13,8 @@ import torch
 from jaxtyping import Float
 from torch import nn
 from transformers import PreTrainedModel
+
+from wind_tunnels.recipe import Recipe
 
 NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
 """Coefficients of the odd quintic; they carry singular values from (0, 1] near 1, not exactly onto it."""
@@ -24,7 +27,7 @@ class Muon(torch.optim.Optimizer):
     means the same for matrices of every shape.
     """
 
-    def __init__(self, params: Iterable[nn.Parameter], *, lr: float, momentum: float = 0.95) -> None:
+    def __init__(self, params: Iterable[nn.Parameter], *, lr: float | torch.Tensor, momentum: float = 0.95) -> None:
         super().__init__(list(params), {"lr": lr, "momentum": momentum})
 
     @torch.no_grad()
@@ -37,11 +40,14 @@ class Muon(torch.optim.Optimizer):
             for alike in by_shape.values():
                 self._step(alike, group["lr"], group["momentum"])
 
-    def _step(self, alike: list[nn.Parameter], lr: float, momentum: float) -> None:
+    def _step(self, alike: list[nn.Parameter], lr: float | torch.Tensor, momentum: float) -> None:
         ahead = torch.stack([self._nesterov(p, momentum) for p in alike])
         scale = 0.2 * max(ahead.shape[-2:]) ** 0.5
         for p, update in zip(alike, orthogonalise(ahead), strict=True):
-            p.add_(update, alpha=-lr * scale)
+            if isinstance(lr, torch.Tensor):
+                p.sub_(update * (lr * scale))
+            else:
+                p.add_(update, alpha=-lr * scale)
 
     def _nesterov(self, p: nn.Parameter, momentum: float) -> torch.Tensor:
         """The running mean of the gradients, one step on."""
@@ -66,13 +72,37 @@ def orthogonalise(
     return x.mT if is_tall else x
 
 
-def make_optimisers(
-    model: PreTrainedModel, *, lr_muon: float, lr_adamw: float
-) -> tuple[torch.optim.Optimizer, torch.optim.Optimizer]:
-    """Muon over the matrices between hidden spaces, AdamW over the rest; no weight decay."""
-    ends = (model.get_input_embeddings(), model.get_output_embeddings())
-    outside = {id(p) for end in ends if end is not None for p in end.parameters()}
-    matrices = [p for p in model.parameters() if p.ndim == 2 and id(p) not in outside]
-    rest = [p for p in model.parameters() if p.ndim != 2 or id(p) in outside]
-    adamw = torch.optim.AdamW(rest, lr=lr_adamw, betas=(0.9, 0.98), weight_decay=0.0, foreach=True)
-    return Muon(matrices, lr=lr_muon), adamw
+def make_optimisers(model: PreTrainedModel, recipe: Recipe) -> tuple[torch.optim.Optimizer, ...]:
+    """Muon over the linear maps between hidden spaces and AdamW over the rest, or AdamW over all; no weight decay."""
+    head = model.get_output_embeddings()
+    maps = [module for module in model.modules() if isinstance(module, nn.Linear) and module is not head]
+    inside = {id(module.weight) for module in maps if recipe.optimiser == "muon"}
+    matrices = [p for p in model.parameters() if id(p) in inside]
+    rest = [p for p in model.parameters() if id(p) not in inside]
+    on_gpu = recipe.device == "cuda"
+    adamw = torch.optim.AdamW(
+        rest,
+        lr=_rate(recipe.lr_adamw, recipe),
+        betas=(0.9, 0.98),
+        weight_decay=0.0,
+        foreach=True,
+        capturable=on_gpu,
+    )
+    return (Muon(matrices, lr=_rate(recipe.lr_muon, recipe)), adamw) if matrices else (adamw,)
+
+
+def _rate(peak: float, recipe: Recipe) -> float | torch.Tensor:
+    """A rate that a captured graph reads anew at every step has to be a tensor."""
+    return peak if recipe.device == "cpu" else torch.tensor(peak, device=recipe.device)
+
+
+def set_rates(optimisers: Iterable[torch.optim.Optimizer], factor: float) -> None:
+    """Set every learning rate to `factor` of its peak, the rate that its optimiser was made with."""
+    for optimiser in optimisers:
+        for group in optimiser.param_groups:
+            rate = group["lr"]
+            peak = group.setdefault("peak", float(rate))
+            if isinstance(rate, torch.Tensor):
+                rate.fill_(peak * factor)
+            else:
+                group["lr"] = peak * factor

@@ -5,17 +5,18 @@ of the posterior is only its mean entropy, against which success is judged: the 
 unbiased estimate of KL(posterior || network). `distil` puts the posterior itself in place of the labels and
 is never mixed with them.
 
-Everything a run depends on is in the task, the network and the recipe; a run stopped at any step and
-resumed gives the same weights bit for bit.
+Everything a run depends on is in the task, the network, the recipe and the checkpoint it starts from; a run
+stopped at any step and resumed gives the same weights bit for bit.
 """
 
 import dataclasses
+import json
 import math
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -23,75 +24,32 @@ from jaxtyping import Float
 from torch.nn import functional as F
 from transformers import PreTrainedModel
 
-from interp.errors import ModelError, UnknownName, UsageError
+from interp.errors import ModelError, UsageError
 from interp.information import BITS_PER_NAT
 from interp.tunnel import Sequences, Task
-from wind_tunnels.networks import Network, build, logits_at
-from wind_tunnels.optimisers import make_optimisers
+from wind_tunnels.architectures import Network
+from wind_tunnels.networks import build, logits_at, switch_off_attention
+from wind_tunnels.optimisers import make_optimisers, set_rates
+from wind_tunnels.recipe import Recipe
+from wind_tunnels.stream import Stream, seed_of_weights, stream_of, training_generator
+from wind_tunnels.weights import Init, load_weights
 
 STATE_NAME = "training.pt"
 N_SMOOTHED = 10
-_COUNTERS = ("step", "stage", "steps_in_stage", "excess_bits", "core_seconds")
+N_CURVE_POINTS = 200
+_COUNTERS = ("step", "stage", "steps_in_stage", "excess_bits", "core_seconds", "stage_ends", "curve")
 
-
-@dataclass(frozen=True)
-class Recipe:
-    """How a network is trained.
-
-    `target` is `labels` (one sampled answer a position) or `distil` (the exact posterior as soft labels).
-    Batches hold `batch` sequences in orbits of up to `n_copies` relabellings. The curriculum `success`
-    moves a task to its next stage when the smoothed excess loss falls below `gate_bits`; `none` trains on
-    the task itself at once. Rates rise over `n_warmup` steps and fall linearly to zero; the gradient is
-    clipped to norm `clip`. `checkpoints_per_doubling` keeps the weights at log-spaced steps, none at 0.
-    """
-
-    n_steps: int = 1200
-    batch: int = 100
-    n_copies: int = 10
-    target: Literal["labels", "distil"] = "labels"
-    curriculum: Literal["success", "none"] = "success"
-    gate_bits: float = 0.1
-    lr_muon: float = 0.01
-    lr_adamw: float = 0.005
-    n_warmup: int = 20
-    clip: float = 1.0
-    checkpoints_per_doubling: int = 0
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        least = {"n_steps": 1, "batch": 1, "n_copies": 1, "n_warmup": 1, "checkpoints_per_doubling": 0, "seed": 0}
-        for name, bound in least.items():
-            value = getattr(self, name)
-            if type(value) is not int or value < bound:
-                raise self._refusal(f"{name} = {value!r}", f"It is a whole number, {bound} or more.")
-        for name in ("gate_bits", "lr_muon", "lr_adamw", "clip"):
-            value = getattr(self, name)
-            if not isinstance(value, int | float) or not 0 < value < math.inf:
-                raise self._refusal(f"{name} = {value!r}", "It is a number above 0.")
-        for name in ("target", "curriculum"):
-            known = get_args(get_type_hints(Recipe)[name])
-            if getattr(self, name) not in known:
-                raise UnknownName(name, getattr(self, name), known)
-
-    def _refusal(self, found: str, fix: str) -> UsageError:
-        return UsageError(asked="a training recipe", found=found, fix=fix)
-
-    def rate(self, step: int) -> float:
-        """The factor on both learning rates at this step, between 0 and 1."""
-        return min((step + 1) / self.n_warmup, 1.0) * (1.0 - step / self.n_steps)
-
-    def checkpoint_steps(self) -> tuple[int, ...]:
-        """The steps after which weights are kept: 0, 1, 2, 4, 8 ... with one checkpoint per doubling."""
-        if not self.checkpoints_per_doubling:
-            return ()
-        n_powers = math.ceil(math.log2(self.n_steps) * self.checkpoints_per_doubling)
-        powers = {round(2.0 ** (i / self.checkpoints_per_doubling)) for i in range(n_powers)}
-        return tuple(sorted({0, *powers, self.n_steps}))
+CurvePoint = tuple[int, int, float, float]
+"""Steps done, stage, smoothed excess loss in bits, core-seconds."""
 
 
 @dataclass
 class Progress:
-    """Where a training is: everything that changes from step to step, and nothing else."""
+    """Where a training is: everything that changes from step to step, and nothing else.
+
+    `stage_ends` are the steps after which the curriculum moved on. `curve` has a point about every half per cent of the
+    steps.
+    """
 
     model: PreTrainedModel
     optimisers: tuple[torch.optim.Optimizer, ...]
@@ -101,6 +59,8 @@ class Progress:
     steps_in_stage: int = 0
     excess_bits: float = math.nan
     core_seconds: float = 0.0
+    stage_ends: list[int] = field(default_factory=list)
+    curve: list[CurvePoint] = field(default_factory=list)
 
 
 def train(
@@ -108,22 +68,26 @@ def train(
     network: Network,
     recipe: Recipe,
     *,
+    init: Init | None = None,
     folder: Path | None = None,
     on_step: Callable[[Progress], None] | None = None,
     save_every: int = 100,
+    keep: Collection[int] = (),
 ) -> Progress:
     """Train to the end of the recipe, from where `folder` left off if it holds an unfinished run of this plan.
 
-    With a folder, the state is kept there every `save_every` steps and the log-spaced checkpoints in `steps/<step>/`.
-    `on_step` hears of every step; raising from it stops the run at a point it can resume from.
+    With a folder, the state is kept there every `save_every` steps, and the weights of the steps in `keep` and of the
+    recipe's log-spaced ones in `steps/<step>/`. `init` starts from the weights of a checkpoint. `on_step` hears of
+    every step; raising from it stops the run at a point it can resume from.
     """
-    plan = describe(task, network, recipe)
-    progress = start(task, network, recipe)
+    plan = describe(task, network, recipe, init)
+    progress = start(task, network, recipe, init)
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
         _resume(progress, plan, folder)
-    stages = task.curriculum() if recipe.curriculum == "success" else (task,)
-    kept = set(recipe.checkpoint_steps()) if folder is not None else set()
+    stream = stream_of(task, recipe)
+    kept = {*recipe.checkpoint_steps(), *keep} if folder is not None else set()
+    update_here = _updater(progress, recipe)
     progress.model.train()
     while True:
         if folder is not None and progress.step in kept:
@@ -132,47 +96,72 @@ def train(
             _save(progress, plan, folder)
         if progress.step == recipe.n_steps:
             break
-        update(progress, stages, recipe)
+        update_here(progress, stream, recipe)
         if on_step is not None:
             on_step(progress)
     progress.model.eval()
     return progress
 
 
-def describe(task: Task, network: Network, recipe: Recipe) -> dict[str, Any]:
-    """Everything a training depends on, as plain data."""
-    return {
+def describe(task: Task, network: Network, recipe: Recipe, init: Init | None = None) -> dict[str, Any]:
+    """Everything a training depends on, as plain data that JSON gives back unchanged."""
+    plan = {
         "task": task.name,
         "parameters": task.describe(),
         "network": dataclasses.asdict(network),
         "recipe": dataclasses.asdict(recipe),
+        "init": None if init is None else init.record(),
     }
+    return json.loads(json.dumps(plan))
 
 
-def start(task: Task, network: Network, recipe: Recipe) -> Progress:
-    """Step 0: weights and data from two streams of the recipe's seed."""
-    weights, data = np.random.SeedSequence(recipe.seed).spawn(2)
-    model = build(network, task, torch.Generator().manual_seed(int(weights.generate_state(1)[0])))
-    optimisers = make_optimisers(model, lr_muon=recipe.lr_muon, lr_adamw=recipe.lr_adamw)
-    return Progress(model, optimisers, np.random.default_rng(data))
+def start(task: Task, network: Network, recipe: Recipe, init: Init | None = None) -> Progress:
+    """Step 0: weights and data from two streams of the recipe's seed, or the weights of a checkpoint."""
+    if recipe.device == "cuda" and not torch.cuda.is_available():
+        raise UsageError(asked="training on cuda", found="torch finds no GPU here", fix="Use cpu, or another machine.")
+    if init is None:
+        model = build(network, task, torch.Generator().manual_seed(seed_of_weights(recipe)))
+    else:
+        model = load_weights(init.folder)
+        switch_off_attention(model, network)
+    model.to(recipe.device)  # pyright: ignore[reportArgumentType]
+    optimisers = make_optimisers(model, recipe)
+    return Progress(model, optimisers, training_generator(recipe))
 
 
-def update(progress: Progress, stages: tuple[Task, ...], recipe: Recipe) -> None:
-    """One batch, one step of both optimisers, and a move to the next stage where this one is mastered."""
+def update(progress: Progress, stream: Stream, recipe: Recipe) -> None:
+    """One batch, one step of the optimisers, and a move to the next stage where this one is mastered."""
     began = time.process_time()
-    sequences = stages[progress.stage].sample_orbits(progress.rng, recipe.batch, recipe.n_copies)
+    sequences = stream.batch(progress.rng, progress.stage)
     loss = cross_entropy(progress.model, sequences, recipe.target)
     loss.backward()
     torch.nn.utils.clip_grad_norm_(progress.model.parameters(), recipe.clip)
+    set_rates(progress.optimisers, recipe.rate(progress.step))
     for optimiser in progress.optimisers:
-        for group in optimiser.param_groups:
-            group["lr"] = group.setdefault("peak", group["lr"]) * recipe.rate(progress.step)
         optimiser.step()
         optimiser.zero_grad(set_to_none=True)
     excess = loss.item() * BITS_PER_NAT - float(sequences.columns["bayes_entropy_bits"].mean())
-    _judge(progress, excess, len(stages), recipe.gate_bits)
+    advance(progress, excess, len(stream.stages), recipe, time.process_time() - began)
+
+
+def advance(progress: Progress, excess_bits: float, n_stages: int, recipe: Recipe, core_seconds: float) -> None:
+    """Count a step that was done: its time, its place on the curve, and whether its stage is mastered."""
+    stage = progress.stage
+    _judge(progress, excess_bits, n_stages, recipe.gate_bits)
     progress.step += 1
-    progress.core_seconds += time.process_time() - began
+    progress.core_seconds += core_seconds
+    if progress.step % math.ceil(recipe.n_steps / N_CURVE_POINTS) == 0 or progress.step == recipe.n_steps:
+        progress.curve.append((progress.step, stage, progress.excess_bits, progress.core_seconds))
+    if progress.stage > stage:
+        progress.stage_ends.append(progress.step)
+
+
+def _updater(progress: Progress, recipe: Recipe) -> Callable[[Progress, Stream, Recipe], None]:
+    if recipe.device == "cpu":
+        return update
+    from wind_tunnels.captured import DeviceUpdate
+
+    return DeviceUpdate(progress, use_graphs=True)
 
 
 def cross_entropy(
@@ -215,7 +204,7 @@ def _resume(progress: Progress, plan: dict[str, Any], folder: Path) -> None:
     path = folder / STATE_NAME
     if not path.exists():
         return
-    state = torch.load(path, weights_only=True)
+    state = torch.load(path, weights_only=True, map_location="cpu")
     if state["plan"] != plan:
         raise ModelError(
             asked=f"training in {folder}",

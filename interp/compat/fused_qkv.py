@@ -30,6 +30,8 @@ _COUNTED = "a count that follows from the layout"
 def refusal(model: Model) -> str | None:
     """Why this model cannot have the bug; None where it can."""
     layout = model.family.layout
+    if layout is None:
+        return f"{model.family.name} has no projections of queries, keys and values"
     if layout.kind == "per_head":
         return None
     if layout.kind == "separate":

@@ -16,10 +16,10 @@ from interp.need import Need
 
 def refusal(model: Model) -> str | None:
     """Why this model cannot have the bug; None where it can."""
-    i = model.info
+    i, layout = model.info, model.family.layout
     if i.n_heads == i.n_kv_heads:
         return f"its {i.n_heads} query heads have a key head each: nothing is grouped"
-    if model.family.layout.kind != "separate":
+    if layout is None or layout.kind != "separate":
         return f"the published code wants a projection of keys alone, and {model.family.name} has none"
     if i.n_kv_heads * i.d_head % i.n_heads:
         return f"{i.n_kv_heads} KV heads of {i.d_head} make no {i.n_heads} equal pieces: the cut fails"

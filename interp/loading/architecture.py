@@ -10,7 +10,7 @@ from transformers import CONFIG_MAPPING, AutoConfig, AutoModelForCausalLM, PreTr
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from interp.errors import ModelError
-from interp.families import family_of
+from interp.families import families, family_of
 from interp.loading.access import Files
 from interp.loading.quiet import quiet_libraries
 
@@ -32,6 +32,7 @@ def read_config(files: Files, *, trust_remote_code: bool = False) -> PreTrainedC
     """
     files.fetch(["config.json"])
     content = _read_json(files)
+    families()  # before transformers is asked: a registered family may bring its own configuration class
     _refuse_own_code(content, files, trust_remote_code)
     if content.get("quantization_config"):
         raise ModelError(

@@ -79,7 +79,7 @@ def _refuse_revision(name: str, revision: str | None) -> None:
         raise UsageError(
             asked=f"the model {name!r} at the revision {revision!r}",
             found="only models of the hub have revisions",
-            fix="Leave the revision out, or name the folder (for a tunnel: tunnel:<task>-<arch>@<step>).",
+            fix="Leave the revision out, or name the folder (for a tunnel: tunnel:<task>-<arch>[-<variant>]@<step>).",
         )
 
 
@@ -94,10 +94,12 @@ def _hub(name: str, hub_id: str, revision: str | None) -> Source:
 def _folder(name: str) -> Source:
     folder = Path(name).expanduser()
     files = files_in_folder(folder)
-    if CARD_NAME not in files.names:
-        return Source(name, name, files)
-    task, card = _read_tunnel(folder)
-    return Source(name, name, files, task, card)
+    if CARD_NAME in files.names:
+        return Source(name, name, files, *_read_tunnel(folder))
+    home = folder.resolve().parent.parent
+    if (home / CARD_NAME).is_file() and folder.resolve() in kept_steps(home).values():
+        return Source(name, name, files, *_read_step(home, int(folder.resolve().name)))
+    return Source(name, name, files)
 
 
 def _tunnel(name: str) -> Source:
@@ -106,26 +108,36 @@ def _tunnel(name: str) -> Source:
     if wanted not in homes:
         raise UnknownName("tunnel", wanted, homes)
     folder = homes[wanted]
-    if step:
-        steps = {path.name: path for path in (folder / "steps").glob("*") if path.is_dir()}
-        if step not in steps:
-            raise UsageError(
-                asked=f"the tunnel {wanted!r} at step {step}",
-                found=f"it has the steps {sorted(steps, key=_number)}" if steps else "only its last step was kept",
-                fix=f"Name one of them, or use {TUNNEL}{wanted}.",
-            )
-        folder = steps[step]
-    task, card = _read_tunnel(folder if (folder / CARD_NAME).exists() else homes[wanted])
-    return Source(name, name, files_in_folder(folder), task, card)
+    if not step:
+        return Source(name, name, files_in_folder(folder), *_read_tunnel(folder))
+    steps = {str(number): path for number, path in kept_steps(folder).items()}
+    if step not in steps:
+        raise UsageError(
+            asked=f"the tunnel {wanted!r} at step {step}",
+            found=f"it has the steps {[*steps]}" if steps else "only its last step was kept",
+            fix=f"Name one of them, or use {TUNNEL}{wanted}.",
+        )
+    return Source(name, name, files_in_folder(steps[step]), *_read_step(folder, int(step)))
 
 
 def shipped_tunnels() -> dict[str, Path]:
-    """Every trained tunnel there is, as `<task>-<arch>`, with its folder."""
+    """Every trained tunnel there is, as `<task>-<arch>[-<variant>]`, with its folder.
+
+    They lie where the registered tasks keep their checkpoints; which task one belongs to is what its card says.
+    """
+    tasks = {name: load_entry("tunnel", name).checkpoints for name in entries("tunnel")}
     found: dict[str, Path] = {}
-    for task in entries("tunnel"):
-        for card in sorted(load_entry("tunnel", task).checkpoints.glob(f"{task}-*/{CARD_NAME}")):
-            found[card.parent.name] = card.parent
+    for home in dict.fromkeys(tasks.values()):
+        for folder in sorted(path.parent for path in home.glob(f"*/{CARD_NAME}")):
+            if tasks.get(read_card(folder).task) == home:
+                found[folder.name] = folder
     return found
+
+
+def kept_steps(folder: Path) -> dict[int, Path]:
+    """The checkpoints taken on the way that a tunnel's folder holds, by step."""
+    kept = {int(path.name): path for path in (folder / "steps").glob("*") if path.is_dir() and path.name.isdigit()}
+    return dict(sorted(kept.items()))
 
 
 def _read_tunnel(folder: Path) -> tuple[Task, dict[str, Any]]:
@@ -133,5 +145,7 @@ def _read_tunnel(folder: Path) -> tuple[Task, dict[str, Any]]:
     return make_task(load_entry("tunnel", card.task), card.parameters), dataclasses.asdict(card)
 
 
-def _number(step: str) -> tuple[int, str]:
-    return (int(step), "") if step.isdigit() else (0, step)
+def _read_step(folder: Path, step: int) -> tuple[Task, dict[str, Any]]:
+    """Task and card of a checkpoint taken on the way; the figures of the card are those of the end, and left out."""
+    task, card = _read_tunnel(folder)
+    return task, {**card, "step": step, "figures": {}}

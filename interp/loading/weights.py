@@ -10,6 +10,7 @@ from safetensors import SafetensorError, safe_open
 from transformers import AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
 
 from interp.errors import ModelError
+from interp.families import family_of
 from interp.loading.access import Files
 from interp.loading.placement import Placement
 from interp.loading.quiet import quiet_libraries
@@ -44,7 +45,7 @@ def read_weights(
                 files.folder,
                 config=config,
                 dtype=getattr(torch, placement.dtype),
-                attn_implementation="sdpa",
+                attn_implementation="sdpa" if family_of(config).has_attention else None,
                 device_map=placement.device_map or (None if placement.device == "cpu" else {"": placement.device}),
                 use_safetensors=is_safe,
                 local_files_only=True,

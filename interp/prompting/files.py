@@ -130,7 +130,7 @@ def _subset(prompts: PromptSet, n_pool: int, seed: int) -> PromptSet:
         )
     chosen = np.sort(np.random.default_rng(seed).permutation(len(prompts))[:n_pool])
     source = f"{n_pool} drawn (seed {seed}) of: {prompts.source or prompts.name}"
-    return replace(prompts, prompts=[prompts.prompts[i] for i in chosen], source=source, seed=seed)
+    return replace(prompts.take(chosen), source=source, seed=seed)
 
 
 def _from_dataset(dataset: Any, text_column: str) -> PromptSet:

@@ -66,9 +66,11 @@ def fit_ridge(
     squared = np.square(form.singular)
     scale = float(squared.mean())
     members = members_of(units)
-    errors = np.array(
-        [_left_out_error(form.left, targets, squared / (squared + a * scale), nuisances, members) for a in PENALTIES]
-    )
+    outside = targets - form.left @ loads
+    errors = np.array([
+        _left_out_error(form.left, loads, outside, squared / (squared + a * scale), nuisances, members)
+        for a in PENALTIES
+    ])  # fmt: skip
     penalty = PENALTIES[errors.argmin(axis=0)]
     shrunk = form.singular[:, None] / (squared[:, None] + penalty * scale)
     return RidgeFit(shrunk * loads, penalty, scale)
@@ -83,19 +85,24 @@ def members_of(units: Int[np.ndarray, " row"]) -> list[Int[np.ndarray, "unit mem
 
 
 def _left_out_error(
-    left: np.ndarray, targets: np.ndarray, shrink: np.ndarray, nuisances: np.ndarray, members: list[np.ndarray]
-) -> np.ndarray:
-    """Sum of squared left-out residuals of every target; units that decide their own fit are passed over."""
-    residual = targets - left @ (shrink[:, None] * (left.T @ targets))
-    half_hat = np.hstack([nuisances, left * np.sqrt(shrink)])
-    total = np.zeros(targets.shape[1])
+    left: np.ndarray, loads: np.ndarray, outside: np.ndarray, shrink: np.ndarray, nuisances: np.ndarray,
+    members: list[np.ndarray],
+) -> np.ndarray:  # fmt: skip
+    """Sum of squared left-out residuals of every target; units that decide their own fit are passed over.
+
+    Targets are given as `loads` on the axes and what lies `outside` of them.
+    """
+    residual = left @ ((1 - shrink)[:, None] * loads)
+    residual += outside
+    total = np.zeros(loads.shape[1])
     for rows in members:
         if rows.shape[1] == 1:
-            kept_back = 1 - np.square(half_hat[rows[:, 0]]).sum(axis=1)
+            alone = rows[:, 0]
+            kept_back = 1 - np.square(nuisances[alone]).sum(axis=1) - np.square(left[alone]) @ shrink
             usable = kept_back > _ALONE
-            total += np.square(1 / kept_back[usable]) @ np.square(residual[rows[usable, 0]])
+            total += np.square(1 / kept_back[usable]) @ np.square(residual[alone[usable]])
             continue
-        own = half_hat[rows]
+        own = np.concatenate([nuisances[rows], left[rows] * np.sqrt(shrink)], axis=-1)
         values, vectors = np.linalg.eigh(np.eye(rows.shape[1]) - own @ own.transpose(0, 2, 1))
         usable = values[:, 0] > _ALONE
         values, vectors = values[usable, None, :], vectors[usable]

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy import linalg
 
-from interp.statistics.spectra import centred_gram, eigenvalues, leading_vectors, principal_axes
+from interp.statistics.spectra import centred_gram, leading_vectors, principal_axes
 
 Direction = Callable[[Int[np.ndarray, " member"]], Float[np.ndarray, " feature"]]
 """The unit axis that some rows of a cloud give."""
@@ -57,9 +57,14 @@ def ridge_split_cosines(
 
 def _ridge_axis(rows: np.ndarray, label: np.ndarray, penalty: float) -> np.ndarray:
     x, y = rows - rows.mean(axis=0), label - label.mean()
-    axis = linalg.solve(x.T @ x + penalty * np.eye(x.shape[1]), x.T @ y, assume_a="pos")
+    axis = _solve_positive(x.T @ x + penalty * np.eye(x.shape[1]), x.T @ y)
     length = float(np.linalg.norm(axis))
     return axis / length if length > 0 else axis
+
+
+def _solve_positive(matrix: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """The solution for a positive definite matrix, which is overwritten."""
+    return linalg.cho_solve(linalg.cho_factor(matrix, overwrite_a=True, check_finite=False), right, check_finite=False)
 
 
 def _dual_cosine(products: np.ndarray, label: np.ndarray, penalty: float, split: Split) -> float:
@@ -67,8 +72,9 @@ def _dual_cosine(products: np.ndarray, label: np.ndarray, penalty: float, split:
     weights, lengths = [], []
     for rows in split:
         kernel = centred_gram(products[np.ix_(rows, rows)])
-        shifted = kernel + penalty * np.eye(len(rows))
-        c = linalg.solve(shifted, label[rows] - label[rows].mean(), assume_a="pos", overwrite_a=True)
+        shifted = kernel.copy()
+        shifted[np.diag_indices_from(shifted)] += penalty
+        c = _solve_positive(shifted, label[rows] - label[rows].mean())
         # weights that sum to zero see rows and centred rows alike
         weights.append(c - c.mean())
         lengths.append(np.sqrt(max(0.0, float(c @ kernel @ c))))
@@ -101,8 +107,3 @@ def _first_cosine(products: np.ndarray, split: Split) -> float:
         squared.append(max(0.0, float(u @ kernel @ u)))
     scale = (squared[0] * squared[1]) ** 0.5
     return abs(float(vectors[0] @ products[np.ix_(*split)] @ vectors[1])) / scale if scale > 0 else 0.0
-
-
-def covariance_spectrum(points: Float[np.ndarray, "row feature"]) -> Float[np.ndarray, " axis"]:
-    """The eigenvalues that random directions of the same covariance are drawn with."""
-    return eigenvalues(points - points.mean(axis=0))

@@ -88,16 +88,26 @@ def exchanged_correlations(
 def r2_interval(
     truth: Float[np.ndarray, " row"], predicted: Float[np.ndarray, " row"], weights: Int[np.ndarray, "resample row"]
 ) -> tuple[float, float] | None:
-    """95 % interval over judged prompts, the fit held fixed: ± normal quantile × bootstrap error of log(1 − R²)."""
-    errors, totals = weights @ np.square(truth - predicted), weights @ np.square(truth)
-    usable = (errors > 0) & (totals > 0)
+    """95 % interval of R² over judged prompts, the fit held fixed (see `share_interval`)."""
+    return share_interval(np.square(truth - predicted), np.square(truth), weights)
+
+
+def share_interval(
+    errors: Float[np.ndarray, " unit"], totals: Float[np.ndarray, " unit"], weights: Int[np.ndarray, "resample unit"]
+) -> tuple[float, float] | None:
+    """95 % interval of R² = 1 − Σ errors / Σ totals: ± normal quantile × bootstrap error of log(1 − R²).
+
+    None where no resample differs.
+    """
+    unexplained, total = weights @ errors, weights @ totals
+    usable = (unexplained > 0) & (total > 0)
     if usable.sum() < 2:
         return None
-    half = _QUANTILE * float(np.log(errors[usable] / totals[usable]).std(ddof=1))
-    unexplained = float(np.square(truth - predicted).sum() / np.square(truth).sum())
-    if half == 0 or unexplained == 0:
+    half = _QUANTILE * float(np.log(unexplained[usable] / total[usable]).std(ddof=1))
+    share = float(errors.sum() / totals.sum())
+    if half == 0 or share == 0:
         return None
-    return 1 - unexplained * float(np.exp(half)), 1 - unexplained * float(np.exp(-half))
+    return 1 - share * float(np.exp(half)), 1 - share * float(np.exp(-half))
 
 
 def label_by_type(

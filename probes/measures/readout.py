@@ -42,8 +42,8 @@ class Reading:
     """One axis as judged: of every label R²; of true labels and control tasks the predictions.
 
     `axes` are the axes in scaled coordinates, one a target, of length one; `cosine` is |cos| with the first principal
-    axis in those coordinates, of every label; `penalty` is the one chosen for each target relative to `scale` (ridge
-    alone). Where nothing varies all are NaN.
+    axis in those coordinates, of every label. Of ridge alone, `penalty` is the one chosen for each target relative to
+    `scale`, and `spectrum` the squared singular values of the fitting rows. Where nothing varies all are NaN.
     """
 
     r2: Float[np.ndarray, " label"]
@@ -53,6 +53,7 @@ class Reading:
     controls: Float[np.ndarray, "judged control"]
     penalty: Mapping[str, float] = field(default_factory=dict)
     scale: float = 0.0
+    spectrum: Float[np.ndarray, " axis"] = field(default_factory=lambda: np.empty(0))
 
 
 def make_labels(
@@ -95,7 +96,7 @@ def read(
     penalty = {name: float(ridge.penalty[column]) for name, column in labels.true.items()}
     judged = _judge(form, ridge.coefficients, coordinates, labels)
     return {
-        "ridge": replace(judged, penalty=penalty, scale=ridge.scale),
+        "ridge": replace(judged, penalty=penalty, scale=ridge.scale, spectrum=np.square(form.singular)),
         "pc1": _judge(form, first, coordinates, labels),
     }
 

@@ -32,10 +32,20 @@ class Truth:
     logits: np.ndarray
 
 
-def run_reference(model, ids) -> Truth:
-    """Forward pass of a transformers model's weights on token ids, in float64."""
+def _leave(site, layer, x, entered=None):
+    """Changes nothing."""
+    return x
+
+
+def run_reference(model, ids, touch=_leave) -> Truth:
+    """Forward pass of a transformers model's weights on token ids, in float64.
+
+    `touch(site, layer, x)` may change what the pass goes on with: heads `[head, pos, d_head]` at q, k, v and z, the
+    stream `[pos, d_model]` at resid, attn_out and mlp_out, and at `block` what a layer leaves, `entered` being what it
+    received.
+    """
     weights = {name: p.detach().double().numpy() for name, p in model.state_dict().items()}
-    return _FAMILIES[model.config.model_type](weights, model.config, np.asarray(ids))
+    return _FAMILIES[model.config.model_type](weights, model.config, np.asarray(ids), touch)
 
 
 def _layer_norm(x, scale, shift, eps):
@@ -88,11 +98,12 @@ def _flat(z):
     return z.transpose(1, 0, 2).reshape(z.shape[1], -1)
 
 
-def _gpt_neox(w, c, ids) -> Truth:
+def _gpt_neox(w, c, ids, touch=_leave) -> Truth:
     x = w["gpt_neox.embed_in.weight"][ids]
     n_rotary = int(c.hidden_size // c.num_attention_heads * c.rope_parameters["partial_rotary_factor"])
     layers = []
     for i in range(c.num_hidden_layers):
+        x = touch("resid", i, x)
         p = f"gpt_neox.layers.{i}."
         normed = _layer_norm(x, w[p + "input_layernorm.weight"], w[p + "input_layernorm.bias"], c.layer_norm_eps)
         fused = normed @ w[p + "attention.query_key_value.weight"].T + w[p + "attention.query_key_value.bias"]
@@ -102,8 +113,11 @@ def _gpt_neox(w, c, ids) -> Truth:
             for s in range(3)
         )
         q, k = (_rotate(t, n_rotary, c.rope_parameters["rope_theta"]) for t in (q_pre, k_pre))
+        q, k, v = (touch(s, i, t) for s, t in (("q", q), ("k", k), ("v", v)))
         pattern, z = _attend(q, k, v)
+        z = touch("z", i, z)
         attn = _flat(z) @ w[p + "attention.dense.weight"].T + w[p + "attention.dense.bias"]
+        attn = touch("attn_out", i, attn)
         before_mlp = x if c.use_parallel_residual else x + attn
         normed = _layer_norm(
             before_mlp, w[p + "post_attention_layernorm.weight"], w[p + "post_attention_layernorm.bias"],
@@ -111,8 +125,10 @@ def _gpt_neox(w, c, ids) -> Truth:
         )  # fmt: skip
         hidden = _gelu(normed @ w[p + "mlp.dense_h_to_4h.weight"].T + w[p + "mlp.dense_h_to_4h.bias"])
         mlp = hidden @ w[p + "mlp.dense_4h_to_h.weight"].T + w[p + "mlp.dense_4h_to_h.bias"]
+        mlp = touch("mlp_out", i, mlp)
         layers.append(LayerTruth(q_pre, k_pre, q, k, v, pattern, z, attn, mlp, x))
-        x = x + attn + mlp
+        x = touch("block", i, x + attn + mlp, x)
+    x = touch("resid", c.num_hidden_layers, x)
     normed = _layer_norm(
         x, w["gpt_neox.final_layer_norm.weight"], w["gpt_neox.final_layer_norm.bias"], c.layer_norm_eps
     )
@@ -120,11 +136,12 @@ def _gpt_neox(w, c, ids) -> Truth:
     return Truth(layers, x, normed @ head.T)
 
 
-def _phi(w, c, ids) -> Truth:
+def _phi(w, c, ids, touch=_leave) -> Truth:
     x = w["model.embed_tokens.weight"][ids]
     n_rotary = int(c.hidden_size // c.num_attention_heads * c.rope_parameters["partial_rotary_factor"])
     layers = []
     for i in range(c.num_hidden_layers):
+        x = touch("resid", i, x)
         p = f"model.layers.{i}."
         normed = _layer_norm(x, w[p + "input_layernorm.weight"], w[p + "input_layernorm.bias"], c.layer_norm_eps)
         q_pre, k_pre, v = (
@@ -136,21 +153,27 @@ def _phi(w, c, ids) -> Truth:
             )
         )
         q, k = (_rotate(t, n_rotary, c.rope_parameters["rope_theta"]) for t in (q_pre, k_pre))
+        q, k, v = (touch(s, i, t) for s, t in (("q", q), ("k", k), ("v", v)))
         pattern, z = _attend(q, k, v)
+        z = touch("z", i, z)
         attn = _flat(z) @ w[p + "self_attn.dense.weight"].T + w[p + "self_attn.dense.bias"]
+        attn = touch("attn_out", i, attn)
         hidden = _gelu_tanh(normed @ w[p + "mlp.fc1.weight"].T + w[p + "mlp.fc1.bias"])
         mlp = hidden @ w[p + "mlp.fc2.weight"].T + w[p + "mlp.fc2.bias"]
+        mlp = touch("mlp_out", i, mlp)
         layers.append(LayerTruth(q_pre, k_pre, q, k, v, pattern, z, attn, mlp, x))
-        x = x + attn + mlp
+        x = touch("block", i, x + attn + mlp, x)
+    x = touch("resid", c.num_hidden_layers, x)
     normed = _layer_norm(x, w["model.final_layernorm.weight"], w["model.final_layernorm.bias"], c.layer_norm_eps)
     return Truth(layers, x, normed @ w["lm_head.weight"].T + w["lm_head.bias"])
 
 
-def _llama(w, c, ids, window=None) -> Truth:
+def _llama(w, c, ids, touch=_leave, window=None) -> Truth:
     x = w["model.embed_tokens.weight"][ids]
     d_head = getattr(c, "head_dim", None) or c.hidden_size // c.num_attention_heads
     layers = []
     for i in range(c.num_hidden_layers):
+        x = touch("resid", i, x)
         p = f"model.layers.{i}."
         normed = _rms_norm(x, w[p + "input_layernorm.weight"], c.rms_norm_eps)
         q_pre, k_pre, v = (
@@ -162,19 +185,24 @@ def _llama(w, c, ids, window=None) -> Truth:
             )
         )
         q, k = (_rotate(t, d_head, c.rope_parameters["rope_theta"]) for t in (q_pre, k_pre))
+        q, k, v = (touch(s, i, t) for s, t in (("q", q), ("k", k), ("v", v)))
         pattern, z = _attend(q, k, v, window)
+        z = touch("z", i, z)
         attn = _flat(z) @ w[p + "self_attn.o_proj.weight"].T
+        attn = touch("attn_out", i, attn)
         normed = _rms_norm(x + attn, w[p + "post_attention_layernorm.weight"], c.rms_norm_eps)
         gate = _silu(normed @ w[p + "mlp.gate_proj.weight"].T)
         mlp = (gate * (normed @ w[p + "mlp.up_proj.weight"].T)) @ w[p + "mlp.down_proj.weight"].T
+        mlp = touch("mlp_out", i, mlp)
         layers.append(LayerTruth(q_pre, k_pre, q, k, v, pattern, z, attn, mlp, x))
-        x = x + attn + mlp
+        x = touch("block", i, x + attn + mlp, x)
+    x = touch("resid", c.num_hidden_layers, x)
     head = w["lm_head.weight"] if "lm_head.weight" in w else w["model.embed_tokens.weight"]
     return Truth(layers, x, _rms_norm(x, w["model.norm.weight"], c.rms_norm_eps) @ head.T)
 
 
-def _mistral(w, c, ids) -> Truth:
-    return _llama(w, c, ids, window=c.sliding_window)
+def _mistral(w, c, ids, touch=_leave) -> Truth:
+    return _llama(w, c, ids, touch, window=c.sliding_window)
 
 
 _FAMILIES = {"gpt_neox": _gpt_neox, "phi": _phi, "llama": _llama, "mistral": _mistral}

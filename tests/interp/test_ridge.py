@@ -76,7 +76,9 @@ def test_left_out_residuals_equal_refits_exactly():
         rows, labels, nuisances = world(n, d, units, seed=5)
         form = PrincipalForm.of(rows)
         squared = np.square(form.singular)
-        found = _left_out_error(form.left, labels, squared / (squared + 2.0), nuisances, members_of(units))
+        loads = form.left.T @ labels
+        outside = labels - form.left @ loads
+        found = _left_out_error(form.left, loads, outside, squared / (squared + 2.0), nuisances, members_of(units))
         assert found == pytest.approx(left_out_error(rows, labels, nuisances, units, 2.0), rel=1e-8)
 
 

@@ -1,94 +1,189 @@
-"""`python -m wind_tunnels`: train, eval, rebuild."""
+"""`interp tunnel`: train, eval, sweep, rebuild."""
+
+import json
 
 import pytest
 from typer.testing import CliRunner
 
-from interp.errors import UnknownName, UsageError
+from interp.cli import app
+from interp.errors import InterpError, ModelError, UnknownName, UsageError
 from interp.tunnel import read_card
-from wind_tunnels import __main__ as commands
+from wind_tunnels import plans
 from wind_tunnels.training import Progress, train
 
 TINY = [
     word
-    for setting in (
-        "V=3",
-        "L=4",
-        "n_layers=1",
-        "d_model=16",
-        "n_heads=2",
-        "n_steps=6",
-        "batch=6",
-        "n_copies=3",
-        "n_warmup=2",
-    )
+    for setting in ("V=3", "L=4", "d_model=16", "n_heads=2", "n_steps=6", "batch=6", "n_copies=3", "n_warmup=2")
     for word in ("--set", setting)
 ]
+FLAT = [*TINY, "--set", "n_layers=1"]
 
 
 def call(*words: str):
-    result = CliRunner().invoke(commands.app, list(words))
+    result = CliRunner().invoke(app, ["tunnel", *words])
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return result
 
 
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """A folder with one tunnel, kept at steps 0 and 4 too."""
+    folder = tmp_path_factory.mktemp("runs")
+    call("train", "bijection", *FLAT, "--keep", "0,4", "--seed", "3", "--out", str(folder), "-q")
+    return folder
+
+
 def test_train_leaves_a_checkpoint_and_its_card_and_nothing_else(tmp_path):
-    result = call("train", "bijection", "--arch", "llama", *TINY, "--limit", "kl_bits=9", "--out", str(tmp_path))
+    words = ("train", "bijection", "--arch", "llama", *FLAT, "--limit", "kl_bits=9", "--out", str(tmp_path))
+    result = call(*words)
     assert result.exit_code == 0
     assert result.stdout.splitlines()[-1] == str(tmp_path / "bijection-llama")
     assert [path.name for path in tmp_path.iterdir()] == ["bijection-llama"]
+    left = {path.name for path in (tmp_path / "bijection-llama").iterdir()}
+    assert left == {
+        "README.md",
+        "config.json",
+        "curve.csv",
+        "generation_config.json",
+        "model.safetensors",
+        "tunnel.json",
+    }
     card = read_card(tmp_path / "bijection-llama")
     assert card.parameters["V"] == 3 and card.arch == "llama" and card.recipe["n_steps"] == 6
     assert card.figures["kl_bits"].limit == 9.0
     assert f"{card.figures['kl_bits'].value:.5f}" in result.stdout
+    again = call(*words)  # what is finished is read, not trained
+    assert again.stdout == result.stdout and "step" not in again.stderr
 
 
 def test_train_goes_on_where_it_was_stopped(tmp_path, monkeypatch):
     steps: list[int] = []
 
-    def stopping(*plan, folder, on_step):
+    def stopping(*plan, init, folder, on_step, keep):
         def stop(progress: Progress) -> None:
             steps.append(progress.step)
             if len(steps) == 4:
                 raise KeyboardInterrupt
 
-        return train(*plan, folder=folder, on_step=stop, save_every=2)
+        return train(*plan, init=init, folder=folder, on_step=stop, save_every=2, keep=keep)
 
-    monkeypatch.setattr(commands, "train", stopping)
-    first = call("train", "bijection", *TINY, "--out", str(tmp_path))
+    monkeypatch.setattr(plans, "train", stopping)
+    first = call("train", "bijection", *FLAT, "--out", str(tmp_path))
     assert first.exit_code != 0
     assert [path.name for path in tmp_path.iterdir()] == [".partial"]
-    call("train", "bijection", *TINY, "--out", str(tmp_path))
+    call("train", "bijection", *FLAT, "--out", str(tmp_path))
     assert steps == [1, 2, 3, 4, 3, 4, 5, 6]
     assert (tmp_path / "bijection-gpt-neox" / "tunnel.json").exists()
 
 
-def test_train_never_writes_over_a_checkpoint(tmp_path):
+def test_train_never_writes_over_something_else(runs, tmp_path):
     (tmp_path / "bijection-gpt-neox").mkdir()
-    with pytest.raises(UsageError) as refusal:
-        call("train", "bijection", *TINY, "--out", str(tmp_path))
-    assert "there is something already" in str(refusal.value)
+    for folder, words in (
+        (tmp_path, FLAT),
+        (runs, [*FLAT, "--seed", "4"]),
+        (runs, [*FLAT, "--seed", "3", "--keep", "5"]),
+    ):
+        with pytest.raises(UsageError) as refusal:
+            call("train", "bijection", *words, "--out", str(folder))
+        assert "there is something else already" in str(refusal.value)
 
 
 @pytest.mark.parametrize(("gate", "is_told"), [("1e-9", True), ("99.0", False)])
 def test_train_tells_when_the_curriculum_did_not_end(gate, is_told, tmp_path):
     sizes = ["--set", "V=4", "--set", "n_steps=15", "--set", f"gate_bits={gate}"]
-    result = call("train", "bijection", *TINY, *sizes, "--out", str(tmp_path), "-q")
+    result = call("train", "bijection", *FLAT, *sizes, "--out", str(tmp_path), "-q")
     assert ("the curriculum ended at stage 1 of 2" in result.stderr) == is_told
 
 
-def test_eval_measures_a_checkpoint(tmp_path):
-    call("train", "bijection", *TINY, "--out", str(tmp_path))
-    result = call("eval", str(tmp_path / "bijection-gpt-neox"), "--n", "50")
-    assert "kl_bits" in result.stdout and "mae_per_sequence_bits" in result.stdout
+def test_depths_and_attention_layers_give_networks_of_their_own(tmp_path):
+    call("train", "bijection", *TINY, "--depths", "1,2", "--attention-layers", "0", "--variant", "x", "--out",
+         str(tmp_path), "-q")  # fmt: skip
+    cards = [read_card(tmp_path / f"bijection-gpt-neox-x-depth{depth}") for depth in (1, 2)]
+    assert [card.network["n_layers"] for card in cards] == [1, 2]
+    assert [list(card.network["attention_layers"]) for card in cards] == [[0], [0]]
+    assert [card.name for card in cards] == ["bijection-gpt-neox-x-depth1", "bijection-gpt-neox-x-depth2"]
+
+
+def test_training_starts_from_a_checkpoint_and_its_card_says_so(runs, tmp_path):
+    origin = str(runs / "bijection-gpt-neox")
+    few = ["--set", "V=3", "--set", "L=3", "--set", "n_steps=3", "--set", "n_distinct=4"]
+    call("train", "bijection", "--init", origin, *few, "--variant", "tuned", "--out", str(tmp_path), "-q")
+    card = read_card(tmp_path / "bijection-gpt-neox-tuned")
+    assert card.init is not None and card.init["tunnel"] == "bijection-gpt-neox"
+    assert card.network == read_card(runs / "bijection-gpt-neox").network
+    page = (tmp_path / "bijection-gpt-neox-tuned" / "README.md").read_text()
+    assert "It started from the weights of bijection-gpt-neox" in page and "times one of 4 sequences" in page
+    with pytest.raises(UsageError, match="the network is that of the checkpoint"):
+        call("train", "bijection", "--init", origin, *FLAT, "--out", str(tmp_path))
+    with pytest.raises(UsageError, match="the task has 10 token ids, the checkpoint 6"):
+        call("train", "bijection", "--init", origin, "--set", "V=5", "--out", str(tmp_path))
+    with pytest.raises(InterpError, match="nothing-here"):
+        call("train", "bijection", "--init", str(tmp_path / "nothing-here"), "--out", str(tmp_path))
+
+
+def test_eval_measures_a_checkpoint_by_position_and_beyond_its_length(runs, tmp_path):
+    path, file = str(runs / "bijection-gpt-neox"), tmp_path / "found.json"
+    result = call("eval", path, "--n", "2000", "--length", "7", "--json", str(file))
+    found = json.loads(file.read_text())
+    assert found["n"] == 2000 and found["observations"] == 7 and found["step"] == 6
+    kl = found["figures"]["kl_bits"]
+    assert kl["low"] < kl["value"] < kl["high"] and f"{kl['value']:.5f}" in result.stdout
+    assert found["extrapolation"]["n_trained_tokens"] == 7
+    assert f"{found['extrapolation']['figures']['kl_bits_jump']['value']:.5f}" in result.stdout
+    assert found["by_position"]["columns"]["position"] == [*range(0, 13, 2)]
+    assert "kl_bits_jump" not in call("eval", path, "--n", "2000").stdout
+
+
+def test_eval_of_a_step_measures_the_weights_of_that_step(runs, tmp_path):
+    values = {}
+    for step in (0, 4):
+        file = tmp_path / f"{step}.json"
+        result = call(
+            "eval", str(runs / "bijection-gpt-neox" / "steps" / str(step)), "--n", "2000", "--json", str(file)
+        )
+        assert f"at step {step}," in result.stdout
+        values[step] = json.loads(file.read_text())["figures"]["kl_bits"]["value"]
+    assert values[0] != values[4]
+
+
+def test_eval_of_a_folder_without_a_card_is_told(tmp_path, runs):
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    (bare / "config.json").write_bytes((runs / "bijection-gpt-neox" / "config.json").read_bytes())
+    with pytest.raises(ModelError, match=r"there is no tunnel\.json"):
+        call("eval", str(bare))
+
+
+def test_sweep_prints_a_row_for_each_combination_and_fails_where_one_does(tmp_path):
+    words = ("sweep", "bijection", *TINY, "--arch", "gpt-neox,llama", "--kv-heads", "1", "--vary", "n_layers=[1]",
+             "--out", str(tmp_path), "-q")  # fmt: skip
+    result = call(*words)
+    assert result.exit_code == 1
+    assert "FAILED: arch = gpt-neox, n_kv_heads = 1, n_layers = 1, seed 0" in result.stdout
+    assert "gpt-neox has no grouped heads" in result.stdout
+    table = json.loads((tmp_path / "sweep.json").read_text())
+    assert [len(cell["runs"]) for cell in table["cells"]] == [0, 1]
+    assert f"{table['cells'][1]['figures']['kl_bits']['mean']:.4f} (one seed; " in result.stdout
+    assert call("sweep", "bijection", *FLAT, "--arch", "llama", "--out", str(tmp_path / "fine"), "-q").exit_code == 0
+
+
+def test_rebuild_of_a_shipped_tunnel_takes_its_steps_again(runs, monkeypatch, tmp_path):
+    from wind_tunnels.bijection import Bijection
+
+    monkeypatch.setattr(Bijection, "checkpoints", runs)
+    result = call("rebuild", "bijection-gpt-neox", "--out", str(tmp_path), "-q")
+    assert "bijection-gpt-neox: bit for bit the same weights, " in result.stdout
+    assert {path.name for path in (tmp_path / "bijection-gpt-neox" / "steps").iterdir()} == {"0", "4"}
 
 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
         (["train", "bijektion"], "Did you mean bijection?"),
-        (["train", "bijection", "--arch", "lama"], "Did you mean llama?"),
+        (["train", "bijection", "--arch", "lama"], "Did you mean llama"),
         (["train", "bijection", "--set", "n_step=3"], "Did you mean n_steps"),
+        (["train", "bijection", "--limit", "kl_bit=3"], "Did you mean kl_bits"),
         (["rebuild", "bijection-gptneox"], "Did you mean bijection-gpt-neox?"),
     ],
 )
@@ -100,11 +195,20 @@ def test_unknown_names_list_the_nearest(words, told, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("setting", "told"),
-    [("V=1", "one symbol leaves nothing to infer"), ("n_heads=3", "3 heads do not divide"), ("V", "field=value")],
+    ("words", "told"),
+    [
+        (["--set", "V=1"], "one symbol leaves nothing to infer"),
+        (["--set", "replacement=false", "--set", "L=11"], "L = 11 distinct keys out of 10"),
+        (["--set", "n_heads=3"], "3 heads do not divide"),
+        (["--set", "V"], "field=value"),
+        (["--limit", "kl_bits=low"], "it is not a number"),
+        (["--depths", "1,two"], "these are not whole numbers"),
+        (["--keep", "9999"], "the training has the steps 0 to 1200"),
+        (["--variant", "a b"], "it becomes part of a name and of a folder"),
+    ],
 )
-def test_impossible_sizes_are_refused_before_anything_is_trained(setting, told, tmp_path):
+def test_impossible_wishes_are_refused_before_anything_is_trained(words, told, tmp_path):
     with pytest.raises(UsageError) as refusal:
-        call("train", "bijection", "--set", setting, "--out", str(tmp_path))
+        call("train", "bijection", *words, "--out", str(tmp_path))
     assert told in str(refusal.value)
     assert list(tmp_path.iterdir()) == []

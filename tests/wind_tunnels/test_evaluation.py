@@ -31,7 +31,8 @@ def values(evaluation: Evaluation) -> dict[str, float]:
 def test_exact_predictor_has_no_error():
     sequences = WITH.sample(np.random.default_rng(0), 300)
     found = values(judged(sequences.posterior, sequences, WITH.vocab_size))
-    assert {name: round(value, 12) + 0.0 for name, value in found.items()} == dict.fromkeys(found, 0.0)
+    best = {**dict.fromkeys(found, 0.0), "accuracy_where_certain": 1.0, "skill": 1.0}
+    assert {name: round(value, 12) + 0.0 for name, value in found.items()} == best
 
 
 def test_uniform_predictor_misses_the_entropy_of_the_papers_task_by_1_1073_bits():
@@ -163,3 +164,100 @@ def test_intervals_are_those_of_a_mean_over_sequences():
     assert figure.value == pytest.approx(per_sequence.mean())
     assert (figure.high - figure.low) / 2 == pytest.approx(half, rel=0.1)
     assert figure.low < figure.value < figure.high
+
+
+def test_skill_is_one_minus_the_kl_over_that_of_the_best_constant():
+    sequences = WITH.sample(np.random.default_rng(0), 400)
+    constant = np.broadcast_to(sequences.posterior.mean(axis=(0, 1)), sequences.posterior.shape)
+    assert judged(constant, sequences, WITH.vocab_size).figures["skill"].value == pytest.approx(0.0, abs=1e-12)
+    half = judged(0.5 * sequences.posterior + 0.5 * constant, sequences, WITH.vocab_size)
+    floor = dict(zip(half.baselines["predictor"], half.baselines["kl_bits"], strict=True))["constant"]
+    skill = half.figures["skill"]
+    assert skill.value == pytest.approx(1 - half.figures["kl_bits"].value / floor)
+    assert skill.low < skill.value < skill.high
+
+
+def test_figures_that_mean_nothing_here_are_left_out_with_their_reason():
+    sequences = Bijection(V=4, L=1, replacement=False).sample(np.random.default_rng(0), 100)
+    found = judged(sequences.posterior, sequences, 8)
+    assert not {"skill", "accuracy_where_certain"} & set(found.figures)
+    assert [note.split(":")[0] for note in found.notes] == ["accuracy_where_certain", "skill"]
+
+
+def test_accuracy_counts_certain_positions_alone():
+    sequences = WITH.sample(np.random.default_rng(0), 500)
+    is_certain = sequences.columns["bayes_entropy_bits"] == 0
+    wrong_third = (np.arange(500) % 3 == 0)[:, None] & is_certain
+    q = np.where(wrong_third[..., None], np.roll(sequences.posterior, 1, axis=-1), sequences.posterior)
+    q[~is_certain] = 1 / 6
+    found = judged(0.999 * q + 0.001 / 6, sequences, WITH.vocab_size).figures["accuracy_where_certain"]
+    assert found.value == pytest.approx(1 - wrong_third.sum() / is_certain.sum())
+    assert 0.6 < found.low < found.value < found.high < 0.75
+
+
+def test_accuracy_without_a_mistake_still_has_an_interval():
+    sequences = WITH.sample(np.random.default_rng(0), 300)
+    n = (sequences.posterior.max(axis=-1) == 1).any(axis=1).sum()
+    found = judged(sequences.posterior, sequences, WITH.vocab_size).figures["accuracy_where_certain"]
+    assert (found.value, found.high) == (1.0, 1.0)
+    assert found.low**n == pytest.approx(0.025)
+    never = judged(np.roll(sequences.posterior, 1, axis=-1), sequences, 12)
+    assert never.figures["accuracy_where_certain"].value == 0.0 < never.figures["accuracy_where_certain"].high
+
+
+def test_curve_over_positions_has_intervals_and_the_uniform_floor():
+    sequences = WITH.sample(np.random.default_rng(0), 1000)
+    rng = np.random.default_rng(1)
+    q = sequences.posterior + rng.exponential(size=(1000, 1, 1))
+    q /= q.sum(axis=-1, keepdims=True)
+    table = judged(q, sequences, WITH.vocab_size).by_position
+    per_sequence = score(log_of(q, sequences, WITH.vocab_size), sequences)["kl_bits"]
+    np.testing.assert_allclose(table["kl_bits"], per_sequence.mean(axis=0))
+    half = 1.96 * per_sequence.std(axis=0) / np.sqrt(1000)
+    np.testing.assert_allclose((table["kl_bits_high"] - table["kl_bits_low"]) / 2, half, rtol=0.15)
+    expected = (np.log2(6) - sequences.columns["bayes_entropy_bits"]).mean(axis=0)
+    np.testing.assert_allclose(table["uniform_kl_bits"], expected, atol=1e-12)
+
+
+def two_questions(n: int) -> Sequences:
+    """Positions that ask in turn for an outcome of two (slice `coin`) and one of three (slice `die`)."""
+    rng = np.random.default_rng(0)
+    coin, die = rng.dirichlet(np.ones(2), size=(n, 3)), rng.dirichlet(np.ones(3), size=(n, 3))
+    posterior = np.zeros((n, 6, 5))
+    posterior[:, 0::2, :2], posterior[:, 1::2, 2:] = coin, die
+    return Sequences(
+        tokens=np.zeros((n, 6), dtype=np.int64),
+        scored=np.arange(6),
+        targets=posterior.argmax(axis=-1) + 1,
+        posterior=posterior,
+        slice_ids=np.arange(1, 6),
+        columns={name: np.ones((n, 6)) for name in ("position", "evidence", "bayes_entropy_bits")},
+        domain=np.full(n, "a"),
+        outcome_slice=np.array(["coin", "coin", "die", "die", "die"]),
+        scored_slice=np.array(["coin", "die"] * 3),
+    )
+
+
+def test_named_slices_are_measured_alone_and_the_primary_one_has_plain_names():
+    sequences = two_questions(300)
+    q = sequences.posterior.copy()
+    q[:, 1::2, 2:] = 1 / 3  # dice are not looked at
+    full = np.zeros((300, 6, 7))
+    full[..., 1:6] = 0.9 * q
+    full[..., 6] = 0.1
+    with np.errstate(divide="ignore"):
+        found = evaluate(np.log(full), sequences, np.random.default_rng(0))
+    p = sequences.posterior[:, 1::2, 2:]
+    die = (p * np.log2(p * 3)).sum(axis=-1).mean() - np.log2(0.9)
+    assert found.figures["kl_bits"].value == pytest.approx(-np.log2(0.9))
+    assert found.figures["die.kl_bits"].value == pytest.approx(die)
+    assert found.figures["mae_per_sequence_bits"].value == pytest.approx(0.0, abs=1e-12)
+    assert found.figures["die.mae_per_sequence_bits"].value > 0.1
+    assert found.by_position["slice"].tolist() == ["coin"] * 3 + ["die"] * 3
+    assert found.by_position["position"].tolist() == [0, 2, 4, 1, 3, 5]
+    assert found.baselines["slice"].tolist() == ["coin"] * 3 + ["die"] * 3
+    assert "coin: accuracy_where_certain: no posterior here is a point mass" in found.notes
+    alone = sequences.only("die")
+    with np.errstate(divide="ignore"):
+        separately = evaluate(np.log(full[:, 1::2]), alone, np.random.default_rng(0))
+    assert separately.figures["tvd"].value == pytest.approx(found.figures["die.tvd"].value)

@@ -1,14 +1,22 @@
 """The networks are what their sizes say, and impossible sizes are refused."""
 
+import json
+from dataclasses import asdict
+
 import numpy as np
 import pytest
 import torch
+from transformers import AutoModelForCausalLM
 
 from interp.errors import UsageError
+from interp.models import active_window
+from wind_tunnels.architectures import ARCHITECTURES, Network
 from wind_tunnels.bijection import Bijection
-from wind_tunnels.networks import FAMILIES, Network, build, logits_at, n_parameters, predict
+from wind_tunnels.networks import FAMILIES, build, count_parameters, logits_at, n_parameters, predict
 
 TASK = Bijection(V=6, L=8)
+TRANSFORMERS = [arch for arch, kind in ARCHITECTURES.items() if kind.has_attention]
+KINDS = {"mlp-position": "mlp", "mlp-context": "mlp", "gpt-neox": "gpt_neox"}
 
 
 def fresh(network: Network, seed: int = 0):
@@ -22,7 +30,7 @@ def tokens(n: int = 3) -> torch.Tensor:
 @pytest.mark.parametrize("arch", FAMILIES)
 def test_family_is_a_causal_model_of_that_family(arch):
     model = fresh(Network(arch=arch))
-    assert model.config.model_type == arch.replace("-", "_")
+    assert model.config.model_type == KINDS.get(arch, arch)
     assert {p.dtype for p in model.parameters()} == {torch.float32}
     before = tokens()
     after = before.clone()
@@ -75,7 +83,48 @@ def test_weights_come_from_the_generator_alone():
     assert not torch.equal(first["lm_head.weight"], other["lm_head.weight"])
 
 
+def test_every_architecture_can_be_built():
+    assert set(FAMILIES) == set(ARCHITECTURES)
+
+
 @pytest.mark.parametrize("arch", FAMILIES)
+def test_parameters_are_counted_without_making_weights(arch):
+    assert count_parameters(Network(arch=arch), TASK) == n_parameters(fresh(Network(arch=arch)))
+
+
+@pytest.mark.parametrize("arch", FAMILIES)
+def test_what_is_saved_is_what_is_read(arch, tmp_path):
+    model = fresh(Network(arch=arch))
+    model.save_pretrained(tmp_path)
+    again = AutoModelForCausalLM.from_pretrained(tmp_path).eval()
+    assert type(again) is type(model)
+    assert all(torch.equal(value, again.state_dict()[name]) for name, value in model.state_dict().items())
+    with torch.no_grad():
+        assert torch.equal(model(input_ids=tokens()).logits, again(input_ids=tokens()).logits)
+
+
+@pytest.mark.parametrize("arch", TRANSFORMERS)
+def test_sequences_four_times_as_long_can_be_read(arch):
+    config = fresh(Network(arch=arch)).config
+    assert config.max_position_embeddings >= max(1024, 4 * TASK.n_positions)
+
+
+def test_longer_tables_change_no_logit():
+    model = fresh(Network())
+    with torch.no_grad():
+        before = model(input_ids=tokens()).logits
+        model.config.max_position_embeddings = 32
+        short = type(model)(model.config).eval()
+        short.load_state_dict(model.state_dict())
+        assert torch.equal(short(input_ids=tokens()).logits, before)
+
+
+def test_a_window_longer_than_a_sequence_is_still_one():
+    assert active_window(fresh(Network(arch="mistral", window=40)).config) == 40
+    assert active_window(fresh(Network(arch="mistral")).config) is None
+
+
+@pytest.mark.parametrize("arch", TRANSFORMERS)
 def test_weights_start_at_their_spread(arch):
     model = fresh(Network(arch=arch, d_model=128, init_std=0.1, embedding_std=1.0, residual_scale=0.25))
     spread = {name: p.std().item() for name, p in model.named_parameters() if p.ndim == 2}
@@ -105,8 +154,29 @@ def test_window_hides_what_has_left_it():
 
 
 @pytest.mark.parametrize(
+    ("given", "layers"), [([1, 0], (0, 1)), ((2,), (2,)), (1, (1,)), ("0,2", (0, 2)), ([], ()), ((0, 0), (0,))]
+)
+def test_layers_can_be_given_as_a_card_or_a_command_line_gives_them(given, layers):
+    assert Network(attention_layers=given).attention_layers == layers
+
+
+@pytest.mark.parametrize("network", [Network(attention_layers=(0,)), Network(arch="lstm", has_residual=False)], ids=str)
+def test_a_network_survives_its_card(network):
+    assert Network(**json.loads(json.dumps(asdict(network)))) == network
+
+
+@pytest.mark.parametrize(
     ("sizes", "words"),
     [
+        ({"arch": "lstm", "n_heads": 4}, "lstm has no heads"),
+        ({"arch": "mamba", "attention_layers": (0,)}, "mamba has no attention"),
+        ({"arch": "mlp-context", "n_kv_heads": 2}, "mlp-context has no grouped heads"),
+        ({"arch": "lstm", "d_mlp": 64}, "lstm has no feed-forward of its own"),
+        ({"arch": "mamba", "d_mlp": 64}, "mamba has no feed-forward of its own"),
+        ({"has_residual": False}, "gpt-neox always has residual connections"),
+        ({"attention_layers": (0, 3)}, "attention_layers names layer 3, and there are 0 to 2"),
+        ({"attention_layers": (-1,)}, "attention_layers names layer -1"),
+        ({"attention_layers": "first"}, "it is not a list of layers"),
         ({"arch": "gpt"}, "there is no architecture of this name"),
         ({"n_heads": 3}, "3 heads do not divide d_model = 64 into even parts"),
         ({"n_heads": 64}, "64 heads do not divide d_model = 64 into even parts"),

@@ -8,6 +8,7 @@ from torch import nn
 from wind_tunnels.bijection import Bijection
 from wind_tunnels.networks import FAMILIES, Network, build
 from wind_tunnels.optimisers import Muon, make_optimisers, orthogonalise
+from wind_tunnels.recipe import Recipe
 
 
 @pytest.mark.parametrize("shape", [(64, 64), (192, 64), (64, 256)])
@@ -55,14 +56,26 @@ def test_muon_update_has_the_same_size_for_every_shape():
         assert p.detach().square().mean().sqrt().item() == pytest.approx(0.2, rel=0.2)
 
 
+MAPS = {
+    **dict.fromkeys(("gpt-neox", "phi", "llama", "mistral"), ("query", "_proj", "dense", "mlp.")),
+    "mlp-position": ("join.", "mlp."),
+    "mlp-context": ("join.", "mlp."),
+    "mamba": ("in_proj", "x_proj", "dt_proj", "out_proj"),
+    "lstm": (),
+}
+
+
 @pytest.mark.parametrize("arch", FAMILIES)
-def test_matrices_between_hidden_spaces_go_to_muon_and_everything_else_to_adamw(arch):
+def test_maps_between_hidden_spaces_go_to_muon_and_everything_else_to_adamw(arch):
     model = build(Network(arch=arch), Bijection(), torch.Generator().manual_seed(0))
-    muon, adamw = make_optimisers(model, lr_muon=0.1, lr_adamw=0.1)
+    *muon, adamw = make_optimisers(model, Recipe())
+    assert isinstance(adamw, torch.optim.AdamW) and all(isinstance(o, Muon) for o in muon)
     name_of = {id(p): name for name, p in model.named_parameters()}
-    taken = [name_of[id(p)] for group in muon.param_groups for p in group["params"]]
-    left = [name_of[id(p)] for group in adamw.param_groups for p in group["params"]]
-    assert sorted(taken + left) == sorted(name_of.values())
-    assert all("layers." in name and name.endswith("weight") and "norm" not in name for name in taken)
-    assert not any(name.endswith("weight") and ".layers." in name and "norm" not in name for name in left)
+    taken, left = (
+        {name_of[id(p)] for o in optimisers for group in o.param_groups for p in group["params"]}
+        for optimisers in (muon, [adamw])
+    )
+    assert taken | left == set(name_of.values()) and not taken & left
+    is_map = {n: n.endswith("weight") and "norm" not in n and any(m in n for m in MAPS[arch]) for n in name_of.values()}
+    assert taken == {name for name, goes_to_muon in is_map.items() if goes_to_muon}
     assert any("embed" in name for name in left) and any("lm_head" in name for name in left)

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,9 +12,11 @@ import torch
 from interp.errors import ModelError, UsageError
 from interp.information import entropy_bits, kl_bits
 from wind_tunnels.bijection import Bijection
-from wind_tunnels.cards import assess
+from wind_tunnels.cards import assess, save
 from wind_tunnels.networks import Network, build, predict
-from wind_tunnels.training import STATE_NAME, Progress, Recipe, cross_entropy, train
+from wind_tunnels.stream import stream_of
+from wind_tunnels.training import STATE_NAME, Progress, Recipe, cross_entropy, start, train
+from wind_tunnels.weights import init_from, load_weights, open_tunnel
 
 TASK = Bijection(V=4, L=5)
 SMALL = Network(n_layers=2, n_heads=2, d_model=16)
@@ -48,6 +51,84 @@ def test_resumed_training_equals_an_uninterrupted_one_bit_for_bit(arch, tmp_path
     assert same_weights(whole, resumed)
     assert (resumed.stage, resumed.excess_bits) == (whole.stage, whole.excess_bits)
     assert whole.stage == 1  # the gate was open: what decides about it is resumed as well
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> Path:
+    """A finished training on a smaller task, to start another one from."""
+    folder = tmp_path_factory.mktemp("trained") / "bijection-llama"
+    network = dataclasses.replace(SMALL, arch="llama", attention_layers=(1,))
+    small = Bijection(V=4, L=4)
+    save(train(small, network, SHORT), small, network, SHORT, folder=folder, limits={})
+    return folder
+
+
+def resumed_and_whole(network, recipe, init, folder) -> tuple[Progress, Progress]:
+    for step in (3, 8):
+        with pytest.raises(Stopped):
+            train(TASK, network, recipe, init=init, folder=folder, on_step=stop_at(step), save_every=2)
+    resumed = train(TASK, network, recipe, init=init, folder=folder, save_every=2)
+    return resumed, train(TASK, network, recipe, init=init)
+
+
+def silent_projection(progress: Progress, layer: int) -> torch.Tensor:
+    return progress.model.get_submodule(f"model.layers.{layer}.self_attn.o_proj").weight  # pyright: ignore
+
+
+def test_training_from_a_checkpoint_begins_at_its_weights_and_resumes_bit_for_bit(trained, tmp_path):
+    opened = open_tunnel(trained)
+    init = init_from(opened, TASK)
+    first, weights = start(TASK, opened.network, SHORT, init), load_weights(trained)
+    assert all(torch.equal(a, b) for a, b in zip(first.model.parameters(), weights.parameters(), strict=True))
+    resumed, whole = resumed_and_whole(opened.network, SHORT, init, tmp_path)
+    assert same_weights(resumed, whole)
+    assert not same_weights(whole, first)
+    assert resumed.curve[-1][:3] == whole.curve[-1][:3] and len(whole.curve) == 12
+
+
+def test_attention_that_is_switched_off_stays_off_through_resuming_and_starting_anew(trained, tmp_path):
+    network = dataclasses.replace(SMALL, arch="llama", attention_layers=(1,))
+    resumed, whole = resumed_and_whole(network, dataclasses.replace(SHORT, gate_bits=9.0), None, tmp_path)
+    assert same_weights(resumed, whole)
+    assert resumed.stage_ends == whole.stage_ends == [10]
+    tuned = train(TASK, network, SHORT, init=init_from(open_tunnel(trained), TASK))
+    for progress in (resumed, tuned):
+        assert (silent_projection(progress, 0) == 0).all()
+        assert (silent_projection(progress, 1) != 0).any()
+
+
+def test_training_on_fixed_sequences_resumes_bit_for_bit_and_learns_them_by_heart(tmp_path):
+    recipe = dataclasses.replace(SHORT, n_distinct=5, fresh_share=0.25)
+    resumed, whole = resumed_and_whole(SMALL, recipe, None, tmp_path)
+    assert same_weights(resumed, whole)
+    by_heart = dataclasses.replace(SHORT, n_distinct=4, n_steps=150)
+    progress = train(TASK, SMALL, by_heart)
+    fixed = stream_of(TASK, by_heart).fixed
+    assert fixed is not None
+    fresh = TASK.sample(np.random.default_rng(5), 200)
+    on_fixed, on_fresh = (cross_entropy(progress.model, each, "labels").item() for each in (fixed, fresh))
+    assert on_fixed < 0.3 < 1.0 < on_fresh
+
+
+def test_checkpoint_with_too_few_token_ids_is_refused(trained):
+    with pytest.raises(UsageError) as refusal:
+        init_from(open_tunnel(trained), Bijection(V=5, L=5))
+    assert "the task has 10 token ids, the checkpoint 8" in str(refusal.value)
+
+
+def test_adamw_alone_moves_every_parameter():
+    recipe = dataclasses.replace(SHORT, optimiser="adamw", n_steps=3)
+    before = start(TASK, SMALL, recipe)
+    assert [type(o).__name__ for o in before.optimisers] == ["AdamW"]
+    assert [type(o).__name__ for o in start(TASK, SMALL, SHORT).optimisers] == ["Muon", "AdamW"]
+    after = train(TASK, SMALL, recipe)
+    pairs = zip(before.model.named_parameters(), after.model.parameters(), strict=True)
+    assert all(not torch.equal(p, q) for (_, p), q in pairs)
+
+
+def test_steps_asked_for_are_kept_beside_the_log_spaced_ones(tmp_path):
+    train(TASK, SMALL, SHORT, folder=tmp_path, keep=(0, 7))
+    assert sorted(int(path.name) for path in (tmp_path / "steps").iterdir()) == [0, 7]
 
 
 def test_resuming_takes_only_the_steps_that_are_left(tmp_path):
@@ -176,7 +257,7 @@ def test_impossible_recipes_are_refused_in_words(sizes, words):
     assert words in str(refusal.value)
 
 
-@pytest.mark.parametrize("field", ["target", "curriculum"])
+@pytest.mark.parametrize("field", ["target", "curriculum", "optimiser", "device"])
 def test_unknown_variants_are_refused_in_words(field, without_type_checks):
     with pytest.raises(UsageError) as refusal:
         Recipe(**{field: "labls"})

@@ -1,0 +1,256 @@
+"""What is kept of a pass: takes the rows of every need from each batch and folds them, layer by layer.
+
+Several collectors may share a pass: each reads its own items of the batch and knows nothing of the others.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from interp.batches import Batch, BatchRows, row_index
+from interp.errors import ModelError
+from interp.folds import FoldState, Rows
+from interp.information import BITS_PER_NAT
+from interp.lens import Lens
+from interp.model import Model
+from interp.need import Need
+from interp.other_keys import OtherKeys
+from interp.pattern import AttentionCall
+from interp.pattern_sites import NULL_SITES, PatternReader, kept_keys
+from interp.prompt import PromptSet
+
+_LOGITS_AT_ONCE = 1 << 23
+
+_ATTRIBUTED = {"attn_logit": "attn_out", "mlp_logit": "mlp_out"}
+
+_DECODED: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
+    "lens_log_prob": lambda decoded, final: decoded,
+    "lens_entropy": lambda decoded, final: entropy_nats(decoded),
+    "lens_kl": lambda decoded, final: (final.exp() * (final - decoded)).sum(dim=-1),
+}
+"""Lens sites in nats, from log-probabilities decoded at one depth and the final ones."""
+
+OF_THE_END = frozenset({"lens_kl", *_ATTRIBUTED})
+"""Sites of a layer that also depend on what the last layer gives: an edit changes them in layers before it too."""
+
+
+class Collector:
+    """Takes the rows of every need from each batch and folds them, one state a need and layer.
+
+    `unedited` are the log2 probabilities of the next token without edits, `[scored row, vocab]`, for `next_kl`; without
+    them nothing was edited. A pass that starts at `first_layer` leaves what lies before it to `earlier`.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        prompts: PromptSet,
+        lengths: list[int],
+        needs: tuple[Need, ...],
+        *,
+        unedited: np.ndarray | None = None,
+        first_layer: int = 0,
+        earlier: "Collector | None" = None,
+    ) -> None:
+        self.model, self.unedited, self.first_layer, self.earlier = model, unedited, first_layer, earlier
+        live = [n for n in needs if n.described.source not in ("weights", "edit")]
+        self.index = {
+            at: row_index(prompts, np.array(lengths), at) for at in dict.fromkeys(["scored", *(n.at for n in live)])
+        }
+        self.by_source: dict[str, list[Need]] = {}
+        for need in live:
+            self.by_source.setdefault(need.described.source, []).append(need)
+        self.states: dict[tuple[Need, int], FoldState] = {}
+        self.order: dict[str, list[np.ndarray]] = {at: [] for at in self.index}
+        self.rows: dict[str, BatchRows] = {}
+        self.next_entropy: list[np.ndarray] = []
+        self.lens = Lens(model) if {"lens", "text"} & set(self.by_source) else None
+        self.stream: dict[tuple[str, int], torch.Tensor] = {}
+        self.lengths = np.array(lengths)
+        self.n_kept_keys = kept_keys(prompts, lengths)
+        self.outcome_ids = prompts.outcome_ids if prompts.outcome_ids is not None else np.empty(0, dtype=np.int64)
+        self.other_keys = OtherKeys()
+        self.items = slice(0)
+        self.followers = torch.empty(0)
+
+    @property
+    def block_sites(self) -> set[str]:
+        """The sites that forward hooks have to report."""
+        sites = {need.site for need in self.by_source.get("block", ())}
+        if "lens" in self.by_source:
+            sites |= {"resid", *(_ATTRIBUTED[n.site] for n in self.by_source["lens"] if n.site in _ATTRIBUTED)}
+        return sites
+
+    def begin(self, batch: Batch, start: int) -> None:
+        """Announce the batch of the next pass, whose items lie from `start` on."""
+        self.items = slice(start, start + len(batch.prompts))
+        self.rows = {at: batch.rows(index) for at, index in self.index.items()}
+        for at, rows in self.rows.items():
+            self.order[at].append(rows.row)
+        self.other_keys.next_batch(self.lengths[batch.prompts])
+        self.followers = batch.ids[:, 1:]
+
+    def attend(self, call: AttentionCall, z: torch.Tensor) -> None:
+        """One layer's attention, of the whole batch."""
+        if call.layer < self.first_layer:
+            return
+        mine = self._mine(call)
+        for need in self.by_source.get("seam", ()):
+            rows = self.rows[need.at]
+            if need.site == "z":
+                self._fold(need, call.layer, z[self.items][rows.item, rows.position])
+            else:
+                self._fold(need, call.layer, getattr(mine, need.site)[rows.item, :, rows.position])
+        wanted = self.by_source.get("pattern", ())
+        other = self.other_keys.swapped(mine) if any(need.site in NULL_SITES for need in wanted) else None
+        for at in dict.fromkeys(need.at for need in wanted):
+            rows = self.rows[at]
+            reader = PatternReader(mine, rows.padded, other, self.n_kept_keys)
+            for need in wanted:
+                if need.at == at:
+                    self._fold(need, call.layer, reader.read(need.site)[rows.item, rows.slot])
+
+    def _mine(self, call: AttentionCall) -> AttentionCall:
+        """The call of this collector's items alone."""
+        if len(call.q) == self.items.stop - self.items.start:
+            return call
+        mask = call.mask[self.items] if call.mask is not None and len(call.mask) > 1 else call.mask
+        return replace(call, q=call.q[self.items], k=call.k[self.items], v=call.v[self.items], mask=mask)
+
+    def block(self, site: str, layer: int, tensor: torch.Tensor) -> None:
+        """A block site, of the whole batch."""
+        if layer < self.first_layer:
+            return
+        tensor = tensor[self.items]
+        if "lens" in self.by_source:
+            scored = self.rows["scored"]
+            self.stream[site, layer] = tensor[scored.item, scored.position]
+        for need in self.by_source.get("block", ()):
+            if need.site == site:
+                rows = self.rows[need.at]
+                self._fold(need, layer, tensor[rows.item, rows.position])
+
+    def scored_rows(self, normed: torch.Tensor) -> torch.Tensor:
+        """The rows that logits are wanted for, from what enters the output head `[batch, pos, d_model]`.
+
+        Where the surprise at the text itself is wanted, it is taken here, some rows at a time: logits of all positions
+        of a large vocabulary would not fit.
+        """
+        mine = normed[self.items]
+        for need in self.by_source.get("text", ()):
+            rows = self.rows[need.at]
+            self._fold(
+                need, 0, self._next_loss(mine[rows.item, rows.position], self.followers[rows.item, rows.position])
+            )
+        rows = self.rows["scored"]
+        return mine[rows.item, rows.position]
+
+    def _next_loss(self, normed: torch.Tensor, follower: torch.Tensor) -> torch.Tensor:
+        """−log2 of the probability of the token that follows each row."""
+        assert self.lens is not None
+        step = max(1, _LOGITS_AT_ONCE // self.model.info.vocab_size)
+        parts = [
+            torch.nn.functional.cross_entropy(self.lens.head(x), y, reduction="none") * BITS_PER_NAT
+            for x, y in zip(normed.split(step), follower.split(step), strict=True)
+        ]
+        return torch.cat(parts) if parts else normed.new_zeros(0)
+
+    def next_token(self, logits: torch.Tensor) -> None:
+        """The logits of this collector's scored rows, `[row, vocab]`."""
+        step = max(1, _LOGITS_AT_ONCE // logits.shape[-1])
+        for start in range(0, len(logits), step):
+            log_p = torch.log_softmax(logits[start : start + step].float(), dim=-1)
+            entropy = entropy_nats(log_p) * BITS_PER_NAT
+            if not torch.isfinite(entropy).all():
+                raise ModelError(
+                    asked=f"the next-token distribution of {self.model.name}",
+                    found="the logits are not finite",
+                    fix=f"Load the model in float32 (it was read in {self.model.info.dtype}), or check its weights.",
+                )
+            self.next_entropy.append(entropy.double().cpu().numpy())
+            for need in self.by_source.get("output", ()):
+                self._fold(need, 0, self._output(need.site, log_p, start), start)
+            if "lens" in self.by_source:
+                self._read_stream(log_p, start)
+
+    def _output(self, site: str, log_p: torch.Tensor, start: int) -> torch.Tensor:
+        """An output site in bits, from natural log-probabilities of the scored rows of the batch from `start` on."""
+        if site == "outcome_log_prob":
+            return log_p.gather(1, self._named(start, len(log_p))) * BITS_PER_NAT
+        if site == "next_kl":
+            return self._moved(log_p * BITS_PER_NAT, start)
+        return log_p * BITS_PER_NAT
+
+    def _moved(self, log2_p: torch.Tensor, start: int) -> torch.Tensor:
+        """KL(unedited || edited) of the next token in bits; 0 where nothing was edited."""
+        if self.unedited is None:
+            return log2_p.new_zeros(len(log2_p))
+        before = torch.from_numpy(self.unedited[self.rows["scored"].row[start : start + len(log2_p)]]).to(log2_p.device)
+        # Where the unedited probability is 0 the outcome contributes nothing, whatever the edited one is.
+        terms = torch.where(before > -torch.inf, before.exp2() * (before - log2_p), 0.0)
+        return terms.sum(dim=-1).clamp_min(0.0)
+
+    def _named(self, start: int, n: int) -> torch.Tensor:
+        """The outcomes of `n` scored rows of the batch from `start` on, `[row, outcome]`."""
+        ids = self.outcome_ids
+        prompt = self.rows["scored"].prompt[start : start + n]
+        named = ids[prompt] if ids.ndim == 2 else np.broadcast_to(ids, (n, len(ids)))
+        return torch.tensor(named, device=self.model.input_device)
+
+    def _read_stream(self, final: torch.Tensor, start: int) -> None:
+        """Lens sites of the rows from `start` on, whose final log-probabilities (nats) are `final`."""
+        assert self.lens is not None
+        stream = {key: x[start : start + len(final)] for key, x in self.stream.items()}
+        n_layers = self.model.info.n_layers
+        direction = self.lens.direction(stream["resid", n_layers], final.argmax(dim=-1))
+        for need in self.by_source["lens"]:
+            if need.site in _ATTRIBUTED:
+                for layer in range(self.first_layer, n_layers):
+                    part = stream[_ATTRIBUTED[need.site], layer].float()
+                    self._fold(need, layer, (part * direction).sum(dim=-1), start)
+        decoding = [need for need in self.by_source["lens"] if need.site in _DECODED]
+        if not decoding:
+            return
+        # Several depths share one multiplication: with few rows, reading the head's weights is what costs.
+        n_rows, vocab = final.shape
+        together = max(1, _LOGITS_AT_ONCE // (n_rows * vocab))
+        for depths in torch.arange(self.first_layer, n_layers + 1).split(together):
+            x = torch.cat([stream["resid", int(depth)] for depth in depths])
+            log_q = torch.log_softmax(self.lens.logits(x), dim=-1).unflatten(0, (-1, n_rows))
+            for depth, decoded in zip(depths.tolist(), log_q, strict=True):
+                for need in decoding:
+                    self._fold(need, depth, _DECODED[need.site](decoded, final) * BITS_PER_NAT, start)
+
+    def _fold(self, need: Need, layer: int, rows: torch.Tensor, start: int = 0) -> None:
+        state = self.states.setdefault((need, layer), need.fold.start())
+        state.add(rows.float().cpu().numpy(), self.rows[need.at].prompt[start : start + len(rows)])
+
+    def entropy(self, at: str) -> np.ndarray | None:
+        """Next-token entropy in bits of the scored rows, in their order."""
+        return self._in_order("scored", np.concatenate(self.next_entropy)) if at == "scored" else None
+
+    def _in_order(self, at: str, rows: np.ndarray, axis: int = 0) -> np.ndarray:
+        return np.take(rows, np.argsort(np.concatenate(self.order[at])), axis=axis)
+
+    def folded(self, need: Need) -> Mapping[str, np.ndarray]:
+        """The fold's arrays with the layers in front, rows in the order of the prompts."""
+        n_layers = {"layer": self.model.info.n_layers, "depth": self.model.info.n_layers + 1, "once": 1}
+        once = need.described.layers == "once"
+        layers = [self._result(need, layer, once) for layer in range(n_layers[need.described.layers])]
+        stacked = {name: np.stack([folded[name] for folded in layers]) for name in layers[0]}
+        return {k: a[0] for k, a in stacked.items()} if once else stacked
+
+    def _result(self, need: Need, layer: int, once: bool) -> dict[str, np.ndarray]:
+        if self.earlier is not None and layer < self.first_layer and not once:
+            return self.earlier._result(need, layer, once)
+        folded = self.states[need, layer].result()
+        if isinstance(need.fold, Rows):
+            folded["rows"] = self._in_order(need.at, folded["rows"])
+        return folded
+
+
+def entropy_nats(log_p: torch.Tensor) -> torch.Tensor:
+    """Entropy along the last axis of log-probabilities; an outcome of probability zero contributes nothing."""
+    return -(log_p.exp() * log_p.clamp_min(-1e30)).sum(dim=-1)

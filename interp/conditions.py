@@ -1,0 +1,245 @@
+"""The model under edits: captures for the conditions of causal probes, reduced to their read-outs one by one.
+
+Conditions whose edits differ in numbers alone (other axes, doses, heads at the same layers, sites and positions) share
+passes: every batch of prompts is repeated for several of them, and each repetition has its own numbers. Passes start
+at the first edited layer, from the residual stream of one unedited pass, which also gives whatever is read before it.
+Memory is bounded by the tokens of a pass.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from jaxtyping import Int
+
+from interp.attention import Listener
+from interp.batches import RowIndex, cut_batches
+from interp.capture import Capture
+from interp.collector import OF_THE_END, Collector
+from interp.editing.bank import HeadOutputs
+from interp.editing.editor import Editor, editing, needs_outputs, refuse_misfits
+from interp.editing.places import edited_rows
+from interp.editing.proof import Bench, prove
+from interp.editing.restart import Residuals, first_layer
+from interp.editing.size import Sizes
+from interp.editing.steps import make_steps, signature
+from interp.edits import Edit
+from interp.forward import TOKENS_PER_BATCH, Progress, as_capture, collecting, run_batch
+from interp.model import Check, Model
+from interp.need import Need
+from interp.probe import Condition, Readout
+from interp.prompt import PromptSet
+from interp.readable import refuse_unreadable
+
+TOKENS_PER_PASS = TOKENS_PER_BATCH
+
+_LOG_P = Need("next_log_prob")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A prompt set as a model reads it."""
+
+    prompts: PromptSet
+    ids: Sequence[Int[np.ndarray, " _pos"]]
+
+    def take(self, chosen: np.ndarray | None) -> "Run":
+        """Some of the prompts, in this order; None takes all."""
+        return self if chosen is None else Run(self.prompts.take(chosen), [self.ids[int(i)] for i in chosen])
+
+    @property
+    def lengths(self) -> Int[np.ndarray, " prompt"]:
+        return np.array([len(x) for x in self.ids])
+
+
+Resolve = Callable[[str, int | None], Run]
+"""Finds another prompt set, by name and number of prompts, for conditions that are `on` one."""
+
+
+def read_conditions(
+    model: Model,
+    run: Run,
+    conditions: Iterable[Condition],
+    *,
+    resolve: Resolve | None = None,
+    listeners: Sequence[Listener] = (),
+    tokens_per_pass: int = TOKENS_PER_PASS,
+    restart: bool = True,
+    checks: list[Check] | None = None,
+    progress: Progress | None = None,
+    seed: int = 0,
+) -> dict[str, Readout]:
+    """What every condition reads, by its name, in the order given. `run` is what the base capture read.
+
+    `listeners` act in every pass, before the edits. Without `restart` passes are whole: the results are the same to
+    rounding. Where a list is given for the `checks`, each kind of edit is proved first (see interp.editing.proof).
+    Raises `UsageError` before any pass where an edit does not fit the model.
+    """
+    listed = list(conditions)
+    names = [c.name for c in listed]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"two conditions are named {twice!r}")
+    for c in listed:
+        if c.edits:
+            refuse_misfits(c.edits, model)
+        refuse_unreadable(model, c.needs)
+    found: dict[str, Readout] = {}
+    for together in _on_the_same_prompts(listed).values():
+        first = together[0]
+        if first.on is None:
+            source = run
+        elif resolve is None:
+            raise ValueError(f"the condition {first.name!r} is on the prompts {first.on!r}, which nobody finds here")
+        else:
+            source = resolve(first.on, first.n_pool)
+        bench = _Bench(model, source.take(first.prompts), together, listeners, tokens_per_pass, restart, seed)
+        if checks is not None:
+            checks += bench.prove()
+        for condition, under in bench.captures():
+            found[condition.name] = condition.read(under)
+            if progress is not None:
+                progress(len(found), len(listed))
+    return {name: found[name] for name in names}
+
+
+def capture_edited(
+    model: Model,
+    prompts: PromptSet,
+    ids: Sequence[Int[np.ndarray, " _pos"]],
+    needs: Iterable[Need],
+    edits: Sequence[Edit],
+    *,
+    listeners: Sequence[Listener] = (),
+    checks: list[Check] | None = None,
+    progress: Progress | None = None,
+    seed: int = 0,
+) -> Capture:
+    """What `interp.forward.capture` gives, of the model under edits."""
+    kept: list[Capture] = []
+
+    def keep(under: Capture) -> Readout:
+        kept.append(under)
+        return {}
+
+    condition = Condition("edited", tuple(edits), tuple(dict.fromkeys(needs)), keep)
+    read_conditions(
+        model, Run(prompts, ids), [condition], listeners=listeners, checks=checks, progress=progress, seed=seed
+    )
+    return kept[0]
+
+
+def _on_the_same_prompts(conditions: Sequence[Condition]) -> dict[tuple[object, ...], list[Condition]]:
+    found: dict[tuple[object, ...], list[Condition]] = {}
+    for c in conditions:
+        chosen = None if c.prompts is None else np.asarray(c.prompts, dtype=np.int64).tobytes()
+        found.setdefault((c.on, c.n_pool, chosen), []).append(c)
+    return found
+
+
+class _Bench:
+    """Conditions on the same prompts, and what one unedited pass gave for all of them."""
+
+    def __init__(
+        self, model: Model, run: Run, conditions: Sequence[Condition], listeners: Sequence[Listener],
+        tokens_per_pass: int, restart: bool, seed: int,
+    ) -> None:  # fmt: skip
+        self.model, self.run, self.conditions, self.seed = model, run, conditions, seed
+        self.listeners, self.tokens_per_pass = listeners, tokens_per_pass
+        self.lengths = run.lengths
+        starts = {first_layer(c.edits, model) for c in conditions} if restart else set()
+        self.residuals = Residuals(model, starts, self.lengths)
+        self.outputs = HeadOutputs(
+            {layer for c in conditions for edit in c.edits if needs_outputs(edit) for layer in edit.layers(model.info)},
+            self.lengths,
+        )
+        self.plain = self._unedited()
+
+    def _unedited(self) -> Collector:
+        """The pass without edits: the residual stream, head outputs, and everything that any condition reads."""
+        needs = {need: None for c in self.conditions for need in c.needs}
+        if any(need.site == "next_kl" for need in needs):
+            needs[_LOG_P] = None
+        collector = Collector(self.model, self.run.prompts, self.lengths.tolist(), tuple(needs))
+        heard = [*self.listeners, self.outputs] if self.model.family.has_attention else list(self.listeners)
+        with torch.inference_mode(), self.residuals.keeping(), collecting(self.model, [collector], heard):
+            for batch in cut_batches(self.run.ids, self.tokens_per_pass, self.model.input_device):
+                self.outputs.begin(batch)
+                self.residuals.begin(batch)
+                run_batch(self.model, batch, [collector])
+        return collector
+
+    def captures(self) -> Iterable[tuple[Condition, Capture]]:
+        """Every condition with what it captured."""
+        alike: dict[tuple[object, ...], list[Condition]] = {}
+        for c in self.conditions:
+            key = (c.needs, *(signature(edit, self.model.info) for edit in c.edits))
+            alike.setdefault(key, []).append(c)
+        for variants in alike.values():
+            if not variants[0].edits:
+                yield from ((c, self._capture(self.plain, c)) for c in variants)
+                continue
+            rows = [edited_rows(edit, self.run.prompts, self.lengths) for edit in variants[0].edits]
+            n_tokens = len(self.lengths) * int(self.lengths.max())
+            at_once = max(1, self.tokens_per_pass // n_tokens)
+            for start in range(0, len(variants), at_once):
+                yield from self._edited(variants[start : start + at_once], rows)
+
+    def prove(self) -> list[Check]:
+        """The proof of the first condition of every kind, on two prompts."""
+        chosen = np.arange(min(2, len(self.run.ids)))
+        batch = next(iter(cut_batches([self.run.ids[i] for i in chosen], 1 << 30, self.model.input_device)))
+
+        def make_editor(edits: Sequence[Edit]) -> Editor:
+            rows = [edited_rows(edit, self.run.prompts, self.lengths) for edit in edits]
+            return Editor(self.model, make_steps([edits], self.model.info), 1, rows, self.outputs)
+
+        bench = Bench(self.model, batch, make_editor, self.residuals, self.listeners)
+        kinds: dict[tuple[str, ...], Condition] = {}
+        for c in self.conditions:
+            if c.edits:
+                kinds.setdefault(tuple(sorted({f"{e.kind} {e.place} {e.at}" for e in c.edits})), c)
+        found: list[Check] = []
+        for c in kinds.values():
+            found += prove(bench, c.edits, self.residuals.start_of(first_layer(c.edits, self.model)))
+        return found
+
+    def _edited(self, variants: Sequence[Condition], rows: Sequence[RowIndex]) -> Iterable[tuple[Condition, Capture]]:
+        """The passes of a few conditions that differ in numbers alone."""
+        model, n = self.model, len(variants)
+        needs = variants[0].needs
+        start = self.residuals.start_of(first_layer(variants[0].edits, model))
+        if any(need.site in OF_THE_END for need in needs):
+            start = 0
+        unedited = self.plain.folded(_LOG_P)["rows"] if any(need.site == "next_kl" for need in needs) else None
+        collectors = [
+            Collector(model, self.run.prompts, self.lengths.tolist(), needs, unedited=unedited, first_layer=start,
+                      earlier=self.plain)
+            for _ in variants
+        ]  # fmt: skip
+        steps = make_steps([c.edits for c in variants], model.info)
+        is_sized = any(need.site == "edit_size" for need in needs)
+        sizes = Sizes(steps, n, len(self.lengths)) if is_sized else None
+        editor = Editor(model, steps, n, rows, self.outputs, sizes)
+        with (
+            torch.inference_mode(),
+            self.residuals.restarting(start),
+            editing(model, editor, *self.listeners),
+            collecting(model, collectors),
+        ):
+            for batch in cut_batches(self.run.ids, max(1, self.tokens_per_pass // n), model.input_device):
+                self.residuals.begin(batch)
+                editor.begin(batch)
+                run_batch(model, batch, collectors)
+        for i, (condition, collector) in enumerate(zip(variants, collectors, strict=True)):
+            yield condition, self._capture(collector, condition, None if sizes is None else sizes.of(i))
+
+    def _capture(
+        self, collector: Collector, condition: Condition, sizes: Mapping[str, np.ndarray] | None = None
+    ) -> Capture:
+        under = as_capture(collector, self.run.prompts, self.run.ids, condition.needs, self.seed)
+        if sizes is None:
+            return under
+        sized = {need: sizes for need in condition.needs if need.site == "edit_size"}
+        return replace(under, arrays={**under.arrays, **sized})

@@ -1,0 +1,1 @@
+"""How edits are carried out: read from files, turned into tensor operations, applied, proved, and restarted."""

@@ -1,0 +1,197 @@
+"""The editor: applies the steps of edits wherever they act, while a model runs.
+
+At q, k, v and z it is a listener of the seam; at the residual stream, whole layers and what their blocks add it is a
+set of forward hooks, always removed again.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from operator import attrgetter
+from typing import Any
+
+import torch
+
+from interp.attention import Listener, listening
+from interp.batches import Batch, RowIndex
+from interp.editing.bank import HeadOutputs
+from interp.editing.places import rows_in_batch, rows_without_prompts
+from interp.editing.size import Sizes
+from interp.editing.steps import Rows, Step, make_steps
+from interp.edits import AblateHeads, Edit
+from interp.errors import UsageError
+from interp.model import Model
+from interp.pattern import AttentionCall
+
+Observer = Callable[[Step, torch.Tensor, torch.Tensor, Rows, torch.Tensor | None], None]
+"""Told of every step: the tensor before and after it, the edited rows, and what was put in its place."""
+
+HEARD = frozenset({"q", "k", "v", "z"})
+"""Places that the seam passes; all others have hooks."""
+
+
+class Editor(Listener):
+    """Applies steps, for `n_variants` variants of the edits whose rows follow one another in every batch.
+
+    With `rows` (one index an edit) the positions of every batch are known, once `begin` has announced it; without,
+    edits act on whatever passes.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        steps: Sequence[Step],
+        n_variants: int = 1,
+        rows: Sequence[RowIndex] | None = None,
+        outputs: HeadOutputs | None = None,
+        sizes: Sizes | None = None,
+    ) -> None:
+        self.model, self.n_variants, self.rows, self.outputs, self.sizes = model, n_variants, rows, outputs, sizes
+        self._steps: dict[tuple[str, int], list[Step]] = {}
+        for step in steps:
+            self._steps.setdefault((step.place, step.layer), []).append(step)
+        self._batch: Batch | None = None
+        self._places: Mapping[int, Rows] = {}
+        self._entered: dict[int, torch.Tensor] = {}
+        self.observer: Observer | None = None
+
+    def begin(self, batch: Batch) -> None:
+        """Announce the prompts of the next pass, which every variant runs."""
+        assert self.rows is not None
+        self._batch = batch
+        self._places = {index: rows_in_batch(rows, batch) for index, rows in enumerate(self.rows)}
+        if self.sizes is not None:
+            self.sizes.begin(batch)
+
+    def before(self, call: AttentionCall) -> None:
+        for site in ("q", "k", "v"):
+            if (site, call.layer) in self._steps:
+                x = getattr(call, site).transpose(1, 2)
+                setattr(call, site, self._apply(site, call.layer, x.flatten(2)).view(x.shape).transpose(1, 2))
+
+    def after(self, call: AttentionCall, z: torch.Tensor) -> torch.Tensor:
+        if ("z", call.layer) not in self._steps:
+            return z
+        return self._apply("z", call.layer, z.flatten(2)).view(z.shape)
+
+    @contextmanager
+    def hooks(self) -> Iterator[None]:
+        """Forward hooks for what the seam does not pass."""
+        blocks = self.model.family.layer_modules(self.model.module)
+        norm = attrgetter(self.model.family.final_norm)(self.model.module)
+        with ExitStack() as stack:
+            for place, layer in self._steps:
+                if place == "resid":
+                    module = blocks[layer] if layer < len(blocks) else norm
+                    hook = self._on_input(layer)
+                    stack.callback(module.register_forward_pre_hook(hook, with_kwargs=True).remove)
+            for place, layer in self._steps:
+                if place == "block":
+                    entering = blocks[layer].register_forward_pre_hook(self._remember(layer), with_kwargs=True)
+                    stack.callback(entering.remove)
+                    stack.callback(blocks[layer].register_forward_hook(self._on_output(place, layer)).remove)
+                elif place in ("attn_out", "mlp_out"):
+                    module = self.model.family.summed_modules(blocks[layer])[place]
+                    stack.callback(module.register_forward_hook(self._on_output(place, layer)).remove)
+            yield
+
+    def _on_input(self, layer: int) -> Callable[..., tuple[tuple[Any, ...], dict[str, Any]]]:
+        def hook(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            if args:
+                return (self._apply("resid", layer, args[0]), *args[1:]), kwargs
+            return args, kwargs | {"hidden_states": self._apply("resid", layer, kwargs["hidden_states"])}
+
+        return hook
+
+    def _remember(self, layer: int) -> Callable[..., None]:
+        def hook(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            self._entered[layer] = args[0] if args else kwargs["hidden_states"]
+
+        return hook
+
+    def _on_output(self, place: str, layer: int) -> Callable[..., Any]:
+        def hook(module: torch.nn.Module, args: tuple[Any, ...], out: Any) -> Any:
+            x = out[0] if isinstance(out, tuple) else out
+            edited = self._apply(place, layer, x).view(x.shape)
+            return (edited, *out[1:]) if isinstance(out, tuple) else edited
+
+        return hook
+
+    def _apply(self, place: str, layer: int, x: torch.Tensor) -> torch.Tensor:
+        """The steps at one place of one layer, in order, on `[batch, pos, feature]`."""
+        shape = x.shape[:2] if self._batch is None else self._batch.ids.shape
+        x = x.view(-1, *shape, x.shape[-1])
+        for step in self._steps[place, layer]:
+            step = step.to(x.device, torch.float64 if x.dtype == torch.float64 else torch.float32)
+            rows = self._places.get(step.index) if self._batch is not None else None
+            rows = rows_without_prompts(step.edit, x.shape[1:3], x.device) if rows is None else rows
+            others = self._others(step)
+            edited = step.apply(x, rows, others)
+            if self.observer is not None:
+                self.observer(step, x, edited, rows, others)
+            if self.sizes is not None:
+                self.sizes.add(step, x, edited, rows)
+            x = edited
+        return x.flatten(0, 1)
+
+    def _others(self, step: Step) -> torch.Tensor | None:
+        """What an edit puts in place of the tensor, where that comes from the model itself."""
+        if step.place == "block":
+            return self._entered[step.layer]
+        if not needs_outputs(step.edit):
+            return None
+        assert self.outputs is not None and self.rows is not None and self._batch is not None
+        if "seed" not in step.numbers:
+            return self.outputs.mean(step.layer, self.rows[step.index])
+        seeds = step.numbers["seed"].long().tolist()
+        donated = [self.outputs.donated(step.layer, seed, self._batch) for seed in seeds]
+        return torch.stack(donated).flatten(1, 2)
+
+
+def needs_outputs(edit: Edit) -> bool:
+    """Whether the edit needs the head outputs of the unedited model first."""
+    return isinstance(edit, AblateHeads) and edit.by != "zero" and edit.mean is None
+
+
+@contextmanager
+def editing(model: Model, editor: Editor, *listeners: Listener) -> Iterator[None]:
+    """Let the editor act on every pass inside the block, after `listeners`."""
+    with editor.hooks(), listening(model, *listeners, editor):
+        yield
+
+
+@contextmanager
+def applied(model: Model, *edits: Edit) -> Iterator[None]:
+    """Edit every forward pass of `model` inside the block, however it is left; edits act in the order given.
+
+        with interp.applied(model, interp.RemoveAxis(layer=-1, axis=u)):
+            logits = model.module(input_ids).logits
+
+    Batches are padded on the right. The prompts of a pass are not known here, so edits act at all positions or at
+    positions counted from 0; for the others, and for ablation by the model's own means or other prompts, use
+    `interp.collect(..., edits=[...])`. Raises `UsageError` before any pass.
+    """
+    refuse_misfits(edits, model)
+    for edit in edits:
+        if (isinstance(edit.at, str) and edit.at != "all") or needs_outputs(edit):
+            raise UsageError(
+                asked=f"{edit}" + ("" if needs_outputs(edit) else f" at {edit.at!r}"),
+                found="which prompts will pass is not known here",
+                fix="Use interp.collect(model, prompts, needs, edits=[...]), or positions counted from 0.",
+            )
+    with editing(model, Editor(model, make_steps([edits], model.info))):
+        yield
+
+
+def refuse_misfits(edits: Sequence[Edit], model: Model) -> None:
+    """Raise `UsageError` where there is no edit, or one names what the model does not have."""
+    if not edits:
+        raise UsageError(asked=f"editing {model.name}", found="no edit is named", fix="Name at least one.")
+    parts = model.family.summed_modules(model.family.layer_modules(model.module)[0])
+    for edit in edits:
+        edit.refuse_misfit(model.info)
+        if edit.place in ("attn_out", "mlp_out") and edit.place not in parts:
+            raise UsageError(
+                asked=str(edit),
+                found=f"{model.name} has no {'attention' if edit.place == 'attn_out' else 'feed-forward block'}",
+                fix="Bypass the layer, or edit resid.",
+            )

@@ -1,0 +1,140 @@
+"""Edits from files: what `--edit file.json` takes.
+
+    {"edits": [{"kind": "remove", "site": "v", "layer": -1, "dose": 1.0, "at": "all",
+                "axis": {"array": "runs/a-run:value_axis.v.pc1.axis", "row": -1}}]}
+
+`kind` is remove, keep, shift, rotate, replace, ablate, bypass, attention-off or feed-forward-off; the other keys are
+the fields of the edit of this kind (interp.edits). An array is written out as lists, or named: `FILE.safetensors:NAME`,
+or `RUN:PROBE.NAME` for what a run keeps in its folder; paths start at
+the folder of the file, or else where the command runs. `row` picks one entry of
+the first axis, a layer say.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import numpy as np
+from pydantic import TypeAdapter, ValidationError
+
+from interp.edits import KINDS, Edit
+from interp.errors import RecordError, UnknownName, UsageError
+
+Edits = Sequence[Edit | Mapping[str, Any]] | str | Path
+"""Edits themselves, as objects or plain values, or the file that holds them."""
+
+
+def resolve_edits(edits: Edits) -> tuple[Edit, ...]:
+    """The edits that are given, or that a file holds."""
+    if isinstance(edits, str | Path):
+        return read_edits(edits)
+    return tuple(
+        edit if isinstance(edit, Edit) else edit_from_json(edit, what=f"edit {i + 1}") for i, edit in enumerate(edits)
+    )
+
+
+def read_edits(path: str | Path) -> tuple[Edit, ...]:
+    """The edits of a JSON file, in order. `UsageError` with the number of the edit for whatever cannot be used."""
+    path = Path(path)
+    asked = f"the edits of {path}"
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        found = error.strerror or str(error)
+        raise UsageError(asked=asked, found=found, fix="Give the path of a JSON file.") from error
+    except ValueError as error:
+        fix = "Look there for a missing or a surplus comma or quote."
+        raise UsageError(asked=asked, found=f"it is not JSON ({error})", fix=fix) from error
+    if isinstance(content, dict):
+        for key in content:
+            if key != "edits":
+                raise UnknownName("key", key, ["edits"])
+    listed = content.get("edits") if isinstance(content, dict) else content
+    if not isinstance(listed, list) or not listed:
+        raise UsageError(asked=asked, found="there is no list of edits in it", fix='Write {"edits": [{"kind": ...}]}.')
+    return tuple(edit_from_json(entry, path.parent, f"edit {i + 1} of {path.name}") for i, entry in enumerate(listed))
+
+
+def edit_from_json(entry: Any, folder: Path = Path(), what: str = "an edit") -> Edit:
+    """One edit from plain values, as `Edit.to_json` gives them; `what` names it in errors."""
+    if not isinstance(entry, Mapping) or "kind" not in entry:
+        raise UsageError(asked=what, found="it has no `kind`", fix=f"Name one of {', '.join(KINDS)}.")
+    kind = entry["kind"]
+    if kind not in KINDS:
+        raise UnknownName("kind of edit", str(kind), KINDS)
+    cls = KINDS[kind]
+    known = {f.name: f for f in fields(cls)}
+    hints = get_type_hints(cls)
+    values = {}
+    for key, value in entry.items():
+        if key == "kind":
+            continue
+        if key not in known:
+            raise UnknownName(f"field of {kind}", key, known)
+        values[key] = _read(f"{what}: {key}", value, hints[key], folder)
+    missing = [f.name for f in known.values() if f.default is MISSING and f.name not in values]
+    if missing:
+        raise UsageError(asked=what, found=f"{kind} lacks {', '.join(missing)}", fix="Name every field it needs.")
+    return cls(**values)
+
+
+def _read(what: str, value: Any, hint: Any, folder: Path) -> Any:
+    """A field's value from JSON: arrays from lists or from where they are named, anything else as it stands."""
+    if isinstance(value, Mapping):
+        value = _named_array(what, value, folder)
+    takes_array = hint is np.ndarray or np.ndarray in getattr(hint, "__args__", ())
+    if takes_array and value is None:
+        return None
+    if takes_array:
+        try:
+            return np.array(value, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            fix = "Write numbers in lists of equal length, or name an array."
+            raise UsageError(asked=what, found=f"this is no array ({error})", fix=fix) from error
+    if isinstance(value, np.ndarray):
+        value = value.item() if value.size == 1 else value.tolist()
+    try:
+        value = tuple(value) if isinstance(value, list) else value
+        return TypeAdapter(hint).validate_python(value, strict=True)
+    except ValidationError as error:
+        found = f"{value!r} does not fit: {error.errors()[0]['msg'].lower()}"
+        raise UsageError(asked=what, found=found, fix="See interp.edits for what this field takes.") from error
+
+
+def _named_array(what: str, reference: Mapping[str, Any], folder: Path) -> np.ndarray:
+    for key in reference:
+        if key not in ("array", "row"):
+            raise UnknownName("key of an array", key, ["array", "row"])
+    name = reference.get("array")
+    if not isinstance(name, str) or ":" not in name:
+        fix = "Write FILE.safetensors:NAME or RUN:PROBE.NAME."
+        raise UsageError(asked=what, found=f"{name!r} names no array", fix=fix)
+    place, _, key = name.rpartition(":")
+    path = folder / place if (folder / place).exists() else Path(place)
+    if path.is_dir():
+        probe, _, key = key.partition(".")
+        path = path / f"arrays.{probe}.safetensors"
+    array = _array_of(what, path, key)
+    row = reference.get("row")
+    if row is None:
+        return array
+    if not isinstance(row, int) or array.ndim == 0 or not -len(array) <= row < len(array):
+        found = f"row {row!r} of an array of shape {array.shape}"
+        raise UsageError(asked=what, found=found, fix="Name a row that it has, counted from 0 or from the end.")
+    return array[row]
+
+
+def _array_of(what: str, path: Path, name: str) -> np.ndarray:
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    try:
+        arrays = load_file(path)
+    except (OSError, SafetensorError) as error:
+        fix = "Give the folder of a run whose probe keeps arrays, or a .safetensors file."
+        raise RecordError(asked=f"{what} from {path}", found=str(error), fix=fix) from error
+    if name not in arrays:
+        raise UnknownName(f"array of {path.name}", name, arrays)
+    return arrays[name]

@@ -1,0 +1,66 @@
+"""Where an edit acts: which positions of which prompts, and the same for one batch."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from jaxtyping import Int
+
+from interp.batches import Batch, RowIndex, row_index
+from interp.editing.steps import Rows
+from interp.edits import Edit, ReplaceCoordinates
+from interp.errors import PromptError, UsageError
+from interp.prompt import PromptSet
+
+
+def edited_rows(edit: Edit, prompts: PromptSet, lengths: Int[np.ndarray, " prompt"]) -> RowIndex:
+    """The (prompt, position) pairs that an edit names.
+
+    Raises `PromptError` for an unknown column or a position outside a prompt, `UsageError` where an edit brings values
+    for another number of rows.
+    """
+    if isinstance(edit.at, str):
+        index = row_index(prompts, lengths, edit.at)
+    else:
+        outside = np.flatnonzero(lengths <= max(edit.at))
+        if len(outside):
+            raise PromptError(
+                asked=f"{edit} at position {max(edit.at)}",
+                found=f"prompt {outside[0] + 1} has {lengths[outside[0]]} tokens",
+                fix="Positions count tokens from 0.",
+            )
+        prompt = np.repeat(np.arange(len(lengths)), len(edit.at))
+        index = RowIndex(prompt, np.tile(np.array(edit.at), len(lengths)))
+    if isinstance(edit, ReplaceCoordinates) and edit.values.ndim == 2 and len(edit.values) != len(index):
+        raise UsageError(
+            asked=f"{edit} with values of {len(edit.values)} rows",
+            found=f"it names {len(index)} rows ({edit.at}) of {len(lengths)} prompts",
+            fix="Give one row of values for each, in the order of the prompts, or a single one for all.",
+        )
+    return index
+
+
+def rows_in_batch(index: RowIndex, batch: Batch) -> Rows:
+    """The edited rows of one batch."""
+    rows = batch.rows(index)
+    mask = torch.zeros(batch.ids.shape, dtype=torch.bool, device=batch.ids.device)
+    number = torch.zeros(batch.ids.shape, dtype=torch.int64, device=batch.ids.device)
+    mask[rows.item, rows.position] = True
+    number[rows.item, rows.position] = torch.from_numpy(rows.row).to(batch.ids.device)
+    return Rows(mask, number)
+
+
+def rows_without_prompts(edit: Edit, shape: Sequence[int], device: torch.device) -> Rows:
+    """The edited rows of a pass `[batch, pos]` whose prompts are not known: all positions, or those counted."""
+    mask = torch.zeros(tuple(shape), dtype=torch.bool, device=device)
+    if isinstance(edit.at, tuple):
+        if max(edit.at) >= shape[1]:
+            raise PromptError(
+                asked=f"{edit} at position {max(edit.at)}",
+                found=f"the pass has {shape[1]} positions",
+                fix="Positions count tokens from 0.",
+            )
+        mask[:, list(edit.at)] = True
+    else:
+        mask[:] = True
+    return Rows(mask, torch.zeros_like(mask, dtype=torch.int64))

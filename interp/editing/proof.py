@@ -1,0 +1,240 @@
+"""Proof, with every run that edits, that the edits did what they are called, and nothing else.
+
+Six checks on two of the run's own prompts. The component that was edited is read back and compared with the formula;
+attention received what the edit left; edits of values and head outputs leave the rows of attention of their layer as
+they are; dose 0 gives the unedited logits bit for bit, and so does the model after it was left, by success and by an
+interruption, with no hook on it; a pass that starts at the first edited layer gives the logits of a whole one.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+import torch
+
+from interp.attention import Listener, listening
+from interp.batches import Batch
+from interp.editing.editor import HEARD, Editor, editing
+from interp.editing.restart import Residuals, first_layer
+from interp.editing.steps import Rows, Step
+from interp.edits import Edit
+from interp.errors import ModelError
+from interp.model import Check, Model
+from interp.pattern import AttentionCall, pattern_rows
+from interp.selfcheck import relative_error
+
+BOUND = {"float64": 1e-5, "float32": 1e-4, "bfloat16": 6e-2, "float16": 1e-2}
+"""Largest relative error allowed, by the precision the model computes in."""
+
+MEANINGS = {
+    "edit read-back": "the edited component is what the edit says, and nothing else of the tensor changed",
+    "edit reached": "attention received exactly what the edits left",
+    "edit pattern": "edits of values and head outputs leave the attention rows of their layer untouched",
+    "edit dose 0": "edits of dose 0 change no bit of the logits",
+    "edit restored": "after edits, and after an interruption, no hook is left and no bit of the logits changed",
+    "edit restart": "a pass from the first edited layer on gives the logits of a whole pass",
+}
+
+
+@dataclass
+class Bench:
+    """The model, one batch of the run's prompts, and how an editor of some edits is made for it."""
+
+    model: Model
+    batch: Batch
+    make_editor: Callable[[Sequence[Edit]], Editor]
+    residuals: Residuals
+    listeners: Sequence[Listener] = ()
+
+    def logits(self) -> torch.Tensor:
+        return self.model.module(input_ids=self.batch.ids, use_cache=False).logits
+
+    def begin(self, editor: Editor) -> None:
+        self.residuals.begin(self.batch)
+        editor.begin(self.batch)
+
+
+@dataclass
+class _Witness(Listener):
+    """Keeps the calls as they are where it stands, and the head outputs."""
+
+    calls: dict[int, AttentionCall] = field(default_factory=dict)
+    z: dict[int, torch.Tensor] = field(default_factory=dict)
+
+    def before(self, call: AttentionCall) -> None:
+        self.calls[call.layer] = replace(call)
+
+    def after(self, call: AttentionCall, z: torch.Tensor) -> torch.Tensor:
+        self.z[call.layer] = z
+        return z
+
+
+@dataclass
+class _Seen:
+    """One step as it happened, `[1, prompt, pos, feature]`."""
+
+    step: Step
+    before: torch.Tensor
+    after: torch.Tensor
+    rows: Rows
+    others: torch.Tensor | None
+
+
+def prove(bench: Bench, edits: Sequence[Edit], start: int) -> tuple[Check, ...]:
+    """All checks of one list of edits; raises `ModelError` naming the first that fails."""
+    with torch.inference_mode():
+        values = dict(_run(bench, edits, start))
+    words = "; ".join(dict.fromkeys(f"{edit.kind} {edit.place}" for edit in edits))
+    bound = BOUND[bench.model.info.dtype]
+    exact = ("edit reached", "edit pattern", "edit dose 0", "edit restored")
+    checks = []
+    for name, value in values.items():
+        allowed = 0.0 if name in exact else bound
+        checks.append(Check(name, MEANINGS[name], bool(value <= allowed), value, allowed, detail=words))
+        if not checks[-1].passed:
+            raise ModelError(
+                asked=f"editing {bench.model.name} ({words})",
+                found=f"the check {name!r} failed: {MEANINGS[name]}; {value:.3g}, at most {allowed:.3g} allowed",
+                fix="The effects of these edits could not be trusted, so the run stops. Please report it.",
+            )
+    return tuple(checks)
+
+
+def merged(checks: Sequence[Check]) -> tuple[Check, ...]:
+    """One check a name, the worst of all, with the edits that it was made on."""
+    found = []
+    for name in dict.fromkeys(check.name for check in checks):
+        mine = [check for check in checks if check.name == name]
+        worst = max(mine, key=lambda check: check.value)
+        on = "; ".join(dict.fromkeys(check.detail for check in mine))
+        found.append(replace(worst, passed=all(check.passed for check in mine), detail=on))
+    return tuple(found)
+
+
+def _run(bench: Bench, edits: Sequence[Edit], start: int):
+    model = bench.model
+    hooks = _count_hooks(model)
+    with _witnessing(bench) as (_, plain):
+        unedited = bench.logits()
+    editor = bench.make_editor(edits)
+    seen: list[_Seen] = []
+    editor.observer = lambda *what: seen.append(_Seen(*what))
+    bench.begin(editor)
+    with _witnessing(bench, editor) as (entering, leaving):
+        edited = bench.logits()
+    yield "edit read-back", max((_read_back(s) for s in seen), default=0.0)
+    yield "edit reached", float(sum(not _reached(s, leaving) for s in _last_of_each(seen)))
+    if any(edit.place in ("v", "z") for edit in edits):
+        yield "edit pattern", float(_patterns_moved(edits, model, plain, entering, leaving))
+    nothing = bench.make_editor([replace(edit, dose=0.0) for edit in edits])
+    bench.begin(nothing)
+    with _witnessing(bench, nothing):
+        yield "edit dose 0", float(not torch.equal(bench.logits(), unedited))
+    yield "edit restored", float(_restored(bench, editor, unedited, hooks))
+    if start:
+        bench.begin(editor)
+        with bench.residuals.restarting(start), _witnessing(bench, editor):
+            yield "edit restart", relative_error(bench.logits(), edited)
+
+
+@contextmanager
+def _witnessing(bench: Bench, editor: Editor | None = None):
+    """Passes under the seam with a witness before and one behind the editor."""
+    entering, leaving = _Witness(), _Witness()
+    if editor is None:
+        with listening(bench.model, *bench.listeners, entering, leaving):
+            yield entering, leaving
+    else:
+        with editing(bench.model, editor, *bench.listeners, entering), listening(bench.model, leaving):
+            yield entering, leaving
+
+
+def _read_back(s: _Seen) -> float:
+    """Largest error of the change against its formula, relative to the tensor, in float64."""
+    mask = s.rows.mask
+    if not torch.equal(s.after[:, ~mask], s.before[:, ~mask]):
+        return float("inf")
+    before, after = s.before[:, mask].double(), s.after[:, mask].double()
+    if not before.numel():
+        return 0.0
+    step = s.step.to(before.device, torch.float64)
+    dose = float(step.dose[0])
+    change = after - before
+    if "covectors" not in step.numbers:
+        put = step.edited(s.before.double(), s.rows, None if s.others is None else s.others.double())[:, mask]
+        error = after - (before + dose * (put - before))
+    else:
+        covectors, displacements = step.numbers["covectors"], step.numbers["displacements"]
+        read = change @ covectors.mT
+        wanted, rest = _coordinate_change(step, before @ covectors.mT, s.rows), change - read @ displacements
+        if step.edit.kind == "keep":
+            own = before * (1 - step.numbers["kept"]) - (before @ covectors.mT) @ displacements
+            rest = rest + dose * own
+        error = torch.cat([(read - dose * wanted) @ displacements, rest], dim=-1)
+    return float(error.abs().max() / before.abs().max().clamp_min(1e-30))
+
+
+def _coordinate_change(step: Step, c: torch.Tensor, rows: Rows) -> torch.Tensor:
+    """By how much the definition changes the coordinates `[1, row, axis]` at dose 1."""
+    kind = step.edit.kind
+    if kind == "remove":
+        return -c
+    if kind == "keep":
+        return torch.zeros_like(c)
+    if kind == "shift":
+        return step.numbers["shift"].expand_as(c)
+    if kind == "rotate":
+        return torch.einsum("vij,vrj->vri", step.numbers["rotation"], c) - c
+    values = step.numbers["values"]
+    put = values[:, None] if values.ndim == 2 else values[:, rows.number[rows.mask]]
+    return put - c
+
+
+def _last_of_each(seen: Sequence[_Seen]) -> list[_Seen]:
+    """The last step at every place and layer that the seam passes."""
+    return list({(s.step.place, s.step.layer): s for s in seen if s.step.place in HEARD}.values())
+
+
+def _reached(s: _Seen, leaving: _Witness) -> bool:
+    layer = s.step.layer
+    found = leaving.z[layer] if s.step.place == "z" else getattr(leaving.calls[layer], s.step.place).transpose(1, 2)
+    return torch.equal(found.flatten(2)[None], s.after)
+
+
+def _patterns_moved(edits: Sequence[Edit], model: Model, plain: _Witness, entering: _Witness, leaving: _Witness) -> int:
+    """Layers whose values or head outputs are edited, and whose attention rows are not those without the edit.
+
+    In the first edited layer without it means the unedited model; later ones stand behind other edits, so there it
+    means what would have been attended had the editor not touched this layer.
+    """
+    mixed = [e for e in edits if e.place in ("v", "z")]
+    others = [e for e in edits if e.place not in ("v", "z")]
+    compared = {n for e in others if e.place in ("q", "k") for n in e.layers(model.info)}
+    first = first_layer(mixed, model)
+    is_first = not others or first_layer(others, model) > first
+    moved = 0
+    for layer in {n for e in mixed for n in e.layers(model.info)} - compared:
+        without = plain if layer == first and is_first else entering
+        moved += not torch.equal(_pattern(without.calls[layer]), _pattern(leaving.calls[layer]))
+    return moved
+
+
+def _pattern(call: AttentionCall) -> torch.Tensor:
+    positions = torch.arange(call.q.shape[2], device=call.q.device).expand(len(call.q), -1)
+    return pattern_rows(call, positions)
+
+
+def _restored(bench: Bench, editor: Editor, unedited: torch.Tensor, hooks: int) -> int:
+    """How many of three things went wrong: hooks left, an interruption that left some, logits that differ."""
+    wrong = int(_count_hooks(bench.model) != hooks)
+    try:
+        with editing(bench.model, editor, *bench.listeners):
+            raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        wrong += int(_count_hooks(bench.model) != hooks)
+    with _witnessing(bench):
+        return wrong + int(not torch.equal(bench.logits(), unedited))
+
+
+def _count_hooks(model: Model) -> int:
+    return sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.module.modules())

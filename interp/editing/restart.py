@@ -1,0 +1,108 @@
+"""Passes that start in the middle: the layers before the first edit are the same for every edit of it.
+
+The residual stream that enters a layer is kept from one unedited pass; later passes skip the layers before and are
+fed with it. Skipped blocks hand their input through, so layers keep their numbers and nothing else of the model's own
+pass is replaced.
+"""
+
+from collections.abc import Callable, Collection, Iterator
+from contextlib import ExitStack, contextmanager
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Int
+
+from interp.batches import Batch
+from interp.edits import Edit
+from interp.hooks import block_hooks
+from interp.model import Model
+
+MEMORY = 2 << 30
+"""Bytes of residual stream that are kept at most."""
+
+
+def first_layer(edits: Collection[Edit], model: Model) -> int:
+    """The first layer that edits act in; `n_layers` where only the end of the residual stream is edited."""
+    return min((min(edit.layers(model.info)) for edit in edits), default=0)
+
+
+class Residuals:
+    """The residual stream at a few depths at every position of every prompt, on the CPU.
+
+    Where all depths asked for need more than `memory` bytes, only some are kept, spread evenly.
+    """
+
+    def __init__(
+        self, model: Model, depths: Collection[int], lengths: Int[np.ndarray, " prompt"], memory: int = MEMORY
+    ) -> None:
+        self.model, self.lengths = model, lengths
+        wanted = sorted(set(depths) - {0})
+        size = len(lengths) * int(lengths.max()) * model.info.d_model * model.module.dtype.itemsize
+        n_kept = min(len(wanted), memory // size)
+        self.depths = [wanted[i] for i in np.linspace(0, len(wanted) - 1, n_kept).round().astype(int)] if n_kept else []
+        self._kept: dict[int, torch.Tensor] = {}
+        self._prompts = torch.empty(0, dtype=torch.int64)
+
+    def start_of(self, layer: int) -> int:
+        """The deepest kept depth up to `layer`; 0 is a whole pass."""
+        return max((depth for depth in self.depths if depth <= layer), default=0)
+
+    def begin(self, batch: Batch) -> None:
+        """Announce the batch that passes next."""
+        self._prompts = torch.from_numpy(batch.prompts)
+
+    @contextmanager
+    def keeping(self) -> Iterator[None]:
+        """Keep the stream of every announced pass inside the block."""
+
+        def heard(site: str, layer: int, x: torch.Tensor) -> None:
+            if layer not in self.depths:
+                return
+            if layer not in self._kept:
+                self._kept[layer] = x.new_zeros((len(self.lengths), int(self.lengths.max()), x.shape[-1]), device="cpu")
+            self._kept[layer][self._prompts, : x.shape[1]] = x.cpu()
+
+        with block_hooks(self.model, {"resid"} if self.depths else set(), heard):
+            yield
+
+    @contextmanager
+    def restarting(self, start: int) -> Iterator[None]:
+        """Let passes of announced batches, repeated any number of times, start at depth `start`."""
+        if start == 0:
+            yield
+            return
+
+        def feed(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            entering = args[0] if args else kwargs["hidden_states"]
+            kept = self._kept[start][self._prompts, : entering.shape[1]].to(entering.device)
+            x = kept.repeat(len(entering) // len(kept), 1, 1)
+            return ((x, *args[1:]), kwargs) if args else (args, kwargs | {"hidden_states": x})
+
+        blocks = self.model.family.layer_modules(self.model.module)
+        norm = attrgetter(self.model.family.final_norm)(self.model.module)
+        fed = blocks[start] if start < len(blocks) else norm
+        with ExitStack() as stack:
+            for block in blocks[:start]:
+                stack.enter_context(_handing_through(block))
+            stack.callback(fed.register_forward_pre_hook(feed, with_kwargs=True).remove)
+            yield
+
+
+@contextmanager
+def _handing_through(block: Any) -> Iterator[None]:
+    """A block that returns its input; what it was before, a wrapper of its own included, comes back."""
+    own: Callable[..., Any] | None = block.__dict__.get("forward")
+    block.forward = _identity
+    try:
+        yield
+    finally:
+        if own is None:
+            del block.forward
+        else:
+            block.forward = own
+
+
+def _identity(hidden_states: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+    return hidden_states

@@ -1,0 +1,178 @@
+"""Edits as tensor operations: one step an edit and layer, for several variants of the edit side by side.
+
+Variants differ in numbers alone (axes, doses, heads); their rows lie behind one another in a batch. Every step takes
+and gives `[variant, prompt, pos, feature]`, heads laid end to end; numbers are `[variant, ...]`. The pure functions
+give the edited tensor at dose 1, as interp.edits defines it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from interp.capture import ModelInfo
+from interp.edits import (
+    AblateHeads,
+    Edit,
+    KeepAxis,
+    ReplaceCoordinates,
+    RotateAxes,
+    ShiftAxis,
+    SubspaceEdit,
+)
+
+Numbers = Mapping[str, np.ndarray]
+
+
+def signature(edit: Edit, info: ModelInfo) -> tuple[object, ...]:
+    """What two edits must share to be variants of one step: everything but the numbers."""
+    shapes = tuple((name, value.shape) for name, value in numbers(edit, info).items())
+    by = edit.by if isinstance(edit, AblateHeads) else None
+    return (edit.kind, edit.place, edit.layers(info), edit.at, by, shapes)
+
+
+def numbers(edit: Edit, info: ModelInfo) -> Numbers:
+    """The numbers of an edit in the space of all heads of its site, by name; `dose` is a single one."""
+    found: dict[str, np.ndarray] = {"dose": np.array(edit.dose)}
+    if isinstance(edit, SubspaceEdit):
+        found |= {
+            "covectors": _in_all_heads(edit, edit.covectors, info),
+            "displacements": _in_all_heads(edit, edit.displacements, info),
+        }
+    if isinstance(edit, KeepAxis):
+        found["kept"] = 1.0 - _in_all_heads(edit, np.ones((1, edit.axis.shape[-1])), info)
+    if isinstance(edit, ShiftAxis):
+        found["shift"] = np.array([[edit.deviations * edit.score_sigma]])
+    if isinstance(edit, RotateAxes):
+        found["rotation"] = np.asarray(edit.rotation, dtype=np.float64)
+    if isinstance(edit, ReplaceCoordinates):
+        found["values"] = np.asarray(edit.values, dtype=np.float64)
+    if isinstance(edit, AblateHeads):
+        is_ablated = np.zeros((info.n_heads, info.d_head))
+        is_ablated[list(edit.heads)] = 1.0
+        found["ablated"] = is_ablated.reshape(1, -1)
+        if edit.mean is not None:
+            mean = np.zeros_like(is_ablated)
+            mean[list(edit.heads)] = edit.mean
+            found["mean"] = mean.reshape(1, -1)
+        if edit.by == "resample":
+            found["seed"] = np.array(edit.seed)
+    return found
+
+
+def _in_all_heads(edit: SubspaceEdit, vectors: np.ndarray, info: ModelInfo) -> np.ndarray:
+    """Vectors of one head's space with zeros for the other heads; those of all heads as they are."""
+    if edit.head is None:
+        return vectors
+    count = info.n_kv_heads if edit.site in ("k", "v") else info.n_heads
+    whole = np.zeros((len(vectors), count, info.d_head))
+    whole[:, edit.head] = vectors
+    return whole.reshape(len(vectors), -1)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows of a batch that an edit acts on: `mask` `[prompt, pos]`, and of each its number among them."""
+
+    mask: torch.Tensor
+    number: torch.Tensor
+
+
+@dataclass(frozen=True)
+class Step:
+    """One edit at one layer. `numbers` are float32 or better, `[variant, 1 or row, feature]`; `dose` `[variant]`.
+
+    `others` gives, for ablations by mean and by resampling, what the unedited model has there: see interp.editing.bank.
+    """
+
+    index: int
+    edit: Edit
+    place: str
+    layer: int
+    dose: torch.Tensor
+    numbers: Mapping[str, torch.Tensor]
+
+    @property
+    def acts(self) -> bool:
+        return bool((self.dose != 0).any())
+
+    def edited(self, x: torch.Tensor, rows: Rows, others: torch.Tensor | None) -> torch.Tensor:
+        """The edited tensor at dose 1, for `x` `[variant, prompt, pos, feature]` in float32 or better."""
+        flat = x.flatten(1, 2)
+        return _KINDS[self.edit.kind](self, flat, rows, others).view(x.shape)
+
+    def apply(self, x: torch.Tensor, rows: Rows, others: torch.Tensor | None = None) -> torch.Tensor:
+        """`x` with the dose of the edit at its rows; everywhere else, and at dose 0, the same bits."""
+        precise = x if x.dtype == torch.float64 else x.float()
+        new = self.edited(precise, rows, others)
+        dose = self.dose.to(precise)[:, None, None, None]
+        active = rows.mask[None, :, :, None] & (dose != 0)
+        return torch.where(active, torch.lerp(precise, new, dose).to(x.dtype), x)
+
+    def to(self, device: torch.device, dtype: torch.dtype) -> "Step":
+        moved = {name: value.to(device, dtype) for name, value in self.numbers.items()}
+        return Step(self.index, self.edit, self.place, self.layer, self.dose.to(device, dtype), moved)
+
+
+def make_steps(variants: Sequence[Sequence[Edit]], info: ModelInfo) -> list[Step]:
+    """The steps of edits that compose, in order, for variants of one signature `[variant][edit]`."""
+    steps = []
+    for index, of_edit in enumerate(zip(*variants, strict=True)):
+        first = of_edit[0]
+        found = [numbers(edit, info) for edit in of_edit]
+        stacked = {name: torch.from_numpy(np.stack([f[name] for f in found])) for name in found[0]}
+        dose = stacked.pop("dose")
+        steps += [Step(index, first, first.place, layer, dose, stacked) for layer in first.layers(info)]
+    return steps
+
+
+def _coordinates(step: Step, x: torch.Tensor) -> torch.Tensor:
+    return x @ step.numbers["covectors"].mT
+
+
+def _moved(step: Step, x: torch.Tensor, by: torch.Tensor) -> torch.Tensor:
+    """x with its coordinates changed `by` `[variant, row, axis]`."""
+    return x + by @ step.numbers["displacements"]
+
+
+def _remove(step: Step, x: torch.Tensor, rows: Rows, others: torch.Tensor | None) -> torch.Tensor:
+    return _moved(step, x, -_coordinates(step, x))
+
+
+def _keep(step: Step, x: torch.Tensor, rows: Rows, others: torch.Tensor | None) -> torch.Tensor:
+    return x * step.numbers["kept"] + _coordinates(step, x) @ step.numbers["displacements"]
+
+
+def _shift(step: Step, x: torch.Tensor, rows: Rows, others: torch.Tensor | None) -> torch.Tensor:
+    return _moved(step, x, step.numbers["shift"])
+
+
+def _rotate(step: Step, x: torch.Tensor, rows: Rows, others: torch.Tensor | None) -> torch.Tensor:
+    c = _coordinates(step, x)
+    return _moved(step, x, c @ step.numbers["rotation"].mT - c)
+
+
+def _replace(step: Step, x: torch.Tensor, rows: Rows, others: torch.Tensor | None) -> torch.Tensor:
+    values = step.numbers["values"]
+    put = values[:, None] if values.ndim == 2 else values[:, rows.number.flatten()]
+    return _moved(step, x, put - _coordinates(step, x))
+
+
+def _ablate(step: Step, x: torch.Tensor, rows: Rows, others: torch.Tensor | None) -> torch.Tensor:
+    ablated = step.numbers["ablated"].bool()
+    put = step.numbers.get("mean")
+    if put is None:
+        put = torch.zeros_like(x) if others is None else others.to(x)
+    return torch.where(ablated, put, x)
+
+
+def _off(step: Step, x: torch.Tensor, rows: Rows, others: torch.Tensor | None) -> torch.Tensor:
+    """What a layer or block adds is nothing: the tensor is what it adds to the residual stream, or `others` before."""
+    return torch.zeros_like(x) if others is None else others.to(x).view(x.shape)
+
+
+_KINDS: Mapping[str, Callable[[Step, torch.Tensor, Rows, torch.Tensor | None], torch.Tensor]] = {
+    "remove": _remove, "keep": _keep, "shift": _shift, "rotate": _rotate, "replace": _replace, "ablate": _ablate,
+    "bypass": _off, "attention-off": _off, "feed-forward-off": _off,
+}  # fmt: skip

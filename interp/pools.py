@@ -1,0 +1,130 @@
+"""The prompt sets of a run: which probe is read on which, tokenised once, and how each is described."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from interp.capture import Capture
+from interp.errors import UsageError
+from interp.model import Model
+from interp.observe import Prompts, as_tokens
+from interp.probe import Probe
+from interp.prompt import PromptSet
+from interp.prompting.files import resolve_prompts
+from interp.prompting.tokens import Tokenised
+from interp.prompting.tunnel_sequences import sampled_prompts
+from interp.statistics.draw import entropy_quintiles
+from interp.table import LABEL
+
+DEFAULT_PROMPTS = "mixed"
+N_SEQUENCES = 500
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How prompts are made and read, for all sets of a run: see `interp.spec.RunSpec`."""
+
+    n_pool: int | None = None
+    seed: int = 0
+    text_column: str = "text"
+    window: int | None = None
+    bos: bool = True
+
+
+@dataclass(frozen=True)
+class Pool:
+    """One prompt set as the model reads it, and the probes that are read on it."""
+
+    prompts: PromptSet
+    tokens: Tokenised
+    probes: tuple[Probe, ...]
+
+    def describe(self, draw: dict[str, Any] | None) -> dict[str, Any]:
+        pool, tokens = self.prompts, self.tokens
+        return {
+            "name": pool.name, "source": pool.source, "unit": pool.unit, "n": len(pool), "hash": pool.content_hash,
+            "draw": draw, "seed": pool.seed, "window": tokens.window, "n_truncated": tokens.n_truncated,
+            "has_bos": tokens.has_bos, "notes": list(tokens.notes), "probes": [p.name for p in self.probes],
+        }  # fmt: skip
+
+
+def pools_for(model: Model, prompts: Prompts | None, probes: Sequence[Probe], reading: Reading) -> tuple[Pool, ...]:
+    """The probes by prompt set, in the order of the first probe of each.
+
+    Where the user names no prompts, a probe with a set of its own (`own_prompts`) is read on that; a wind tunnel is
+    always read on its own sequences, and prompts that are named serve all probes.
+    """
+    is_free = prompts is None and model.task is None
+    by_set: dict[str, list[Probe]] = {}
+    for probe in probes:
+        by_set.setdefault((probe.own_prompts or DEFAULT_PROMPTS) if is_free else "", []).append(probe)
+    pools = []
+    for name, mine in by_set.items():
+        pool = prompts_for(model, name if is_free else prompts, reading.n_pool, reading.seed, reading.text_column)
+        needs = [need for probe in mine for need in probe.needs]
+        pools.append(Pool(pool, as_tokens(model, pool, needs, reading.window, reading.bos), tuple(mine)))
+    return tuple(pools)
+
+
+def prompts_for(
+    model: Model,
+    prompts: Prompts | None,
+    n_pool: int | None,
+    seed: int,
+    text_column: str,
+) -> PromptSet:
+    """The prompts of a run; texts on a tunnel and a tunnel's sequences on a text model are refused."""
+    if model.task is not None and prompts is None:
+        return sampled_prompts(model.task, n_pool or N_SEQUENCES, seed)
+    if isinstance(prompts, str) and prompts.startswith("memory:"):
+        raise UsageError(
+            asked=f"the prompts {prompts!r}",
+            found="they were given in Python and are not kept in the record",
+            fix="Repeat the run in Python, or put the prompts in a file.",
+        )
+    chosen = resolve_prompts(
+        prompts or DEFAULT_PROMPTS, n_pool=n_pool, seed=seed, text_column=text_column, tokenizer=model.tokenizer
+    )
+    if model.task is not None and chosen.is_text:
+        raise UsageError(
+            asked=f"the prompts {chosen.name!r} on {model.name}",
+            found="a wind tunnel has no text: its vocabulary are the symbols of its task",
+            fix="Leave out --prompts: the tunnel draws its own sequences (--n-pool says how many).",
+        )
+    if model.task is None and chosen.unit == "sequence":
+        raise UsageError(
+            asked=f"the sequences {chosen.name!r} on {model.name}",
+            found="these are a wind tunnel's symbols, which mean nothing to a language model",
+            fix="Use a text set (`interp list prompts`) or your own file.",
+        )
+    return chosen
+
+
+def name_of(prompts: Prompts | None, pools: Sequence[Pool]) -> str | None:
+    """What finds the prompts again: a name or a path; `memory:` marks those that only Python could give.
+
+    None where nothing was named and a wind tunnel sampled itself, or probes were read on sets of their own.
+    """
+    if isinstance(prompts, str | Path):
+        return str(prompts)
+    first = pools[0].prompts
+    if prompts is not None:
+        return f"memory:{first.name}"
+    own = any(probe.own_prompts for pool in pools for probe in pool.probes)
+    return first.name if first.is_text and not own else None
+
+
+def draw(base: Capture, per_quintile: int | None, seed: int) -> tuple[Capture, dict[str, Any] | None]:
+    """Mark the drawn rows: prompts from every fifth of the model's own next-token entropies, after the capture."""
+    if per_quintile is None or not base.prompts.is_text:
+        return base, None
+    entropy = base.rows["next_entropy_bits"]
+    drawn = entropy_quintiles(entropy, per_quintile, np.random.default_rng(seed))
+    mask = np.zeros(len(entropy), dtype=bool)
+    mask[drawn.index] = True
+    rows = base.rows.with_column("drawn", mask, LABEL).with_column("stratum", drawn.stratum, LABEL)
+    described = {"per_quintile": per_quintile, "n_drawn": len(drawn.index), "note": drawn.note}
+    return replace(base, tables={**base.tables, "scored": rows}), described

@@ -1,0 +1,308 @@
+"""Belief: can the exact posterior be read off the activations, and is it more than position and token?
+
+Where an ideal observer's belief is known (hidden states of a Markov source, values that are not taken yet, the label
+of an in-context task), a linear read-out of it is fitted at every layer of every site and judged on other sequences.
+Beside it stand refits on beliefs exchanged between sequences, control tasks, position alone, and random subspaces of
+as many dimensions; the untrained model comes with `--null untrained`. What can be read need not be used: the subspaces
+of the residual stream are then exchanged between sequences, and the prediction is held against the donor's posterior.
+
+Saved for every site, layer by layer, in raw coordinates, fitted without the units in `held_out`: `<site>.readout`
+(covectors that read each component), `<site>.encoding` (how activations move with each component),
+`<site>.readout_basis` and `<site>.encoding_basis` (orthonormal, as many rows as the belief has dimensions),
+`<site>.origin` and `belief_mean` (the means there): belief ≈ belief_mean + readout (x − origin).
+
+Sources: Paper I (arXiv 2512.22471) on belief clusters; Shai et al. 2024 (arXiv 2405.15943) on belief simplices; Hewitt
+and Liang 2019 (arXiv 1909.03368) on control tasks. Formulas, nulls and failure modes are in probes/README.md.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from interp.capture import Capture
+from interp.errors import PromptError, UsageError
+from interp.findings import Findings, Scalar
+from interp.need import Need
+from interp.probe import Condition, Figure, Probe, Readout
+from interp.statistics.spectra import principal_axes, scaled
+from interp.table import Table
+from probes.measures.belief_clusters import dimensions_for, gather, make_clusters
+from probes.measures.belief_readout import N_CONTROLS, Reading, Setting, make_setting, read_belief
+from probes.measures.belief_scalars import (
+    Counted,
+    component_scalars,
+    position_scalar,
+    score_scalar,
+    selectivity_scalar,
+    share_scalars,
+    silhouette_scalars,
+    subspace_scalar,
+)
+from probes.measures.belief_scores import MIXED_IN, output_distance, scores
+from probes.measures.belief_swap import BASELINE, interchange_table, make_pairs, outcomes, swap_scalar, swaps
+from probes.measures.belief_tables import by_layer_table, components_table, decoded_table
+from probes.measures.belief_target import ExactBelief
+from probes.measures.cloud import Cloud
+from probes.measures.geometry import FEW_DISTINCT_ROWS
+from probes.measures.places import Place, at_same_layer, places_of
+
+SITES = ("resid", "v", "z")
+OUTPUT = Need("outcome_log_prob")
+
+MIN_UNITS = 5
+"""Sequences below which there are no folds to fit on, choose a penalty with, and judge on."""
+
+FEW_UNITS = 200
+
+FEW_DEPTHS = 6
+"""Residual depths up to which each is swapped; of more, this many at equal distances."""
+
+
+@dataclass(frozen=True)
+class Belief(Probe):
+    """Linear read-out of the exact belief at every layer of residual stream, values and z, judged on other sequences.
+
+    `sites`: comma-separated, of resid, v and z; the first is primary (`resid` alone reads networks without attention).
+    `layer`: the primary one, of the residual stream the depth. `interchange`: whether belief subspaces of the residual
+    stream are swapped between sequences too. `n_permutations` refits on exchanged beliefs, `n_bootstrap` resamples.
+    """
+
+    sites: str = "resid,v,z"
+    layer: int = -1
+    interchange: bool = True
+    n_permutations: int = 100
+    n_bootstrap: int = 500
+    seed: int = 0
+
+    name: ClassVar[str] = "belief"
+    question: ClassVar[str] = "Can the exact belief be read off the activations, beyond what position and token tell?"
+    observational: ClassVar[bool] = False
+    own_prompts: ClassVar[str | None] = "sula"
+
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        return (*(Need(site) for site in self._sites()), OUTPUT)
+
+    def conditions(self, base: Capture) -> Iterable[Condition]:
+        """Swaps of belief subspaces between the sequences that these were not fitted on, and their controls."""
+        if not self.interchange or "resid" not in self._sites():
+            return ()
+        belief, pool = ExactBelief.of(base), Cloud.of(base, Need("resid"))
+        _check_units(pool)
+        if belief.rank == 0:
+            return ()
+        setting = make_setting(pool, belief, 1, 1, self._rng(0))
+        pairs = make_pairs(pool.units, _held_out(pool, setting), self._rng(5))
+        bases = {}
+        for depth in _swapped_depths(pool):
+            reading = read_belief(pool.points[depth], setting, self._rng(1))
+            axes = {name: _basis(getattr(reading, name), belief.rank) for name in ("readout", "encoding")}
+            axes["principal"] = principal_axes(scaled(pool.points[depth], "centred"), belief.rank).directions
+            if all(len(a) == belief.rank and a.any(axis=1).all() for a in axes.values()):
+                bases[depth] = axes
+        return swaps(base, pairs, bases, self.seed) if bases and len(pairs.prompts) else ()
+
+    def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
+        self._check_sizes()
+        belief = ExactBelief.of(base)
+        clouds = {site: Cloud.of(base, Need(site)) for site in self._sites()}
+        pool = next(iter(clouds.values()))
+        primary = pool.layer_index(self.layer)
+        _check_units(pool)
+        setting = make_setting(pool, belief, self.n_permutations, self.n_bootstrap, self._rng(0))
+        everywhere = np.arange(pool.rows.n_rows)
+        places = [p for site, cloud in clouds.items() for p in places_of(site, cloud, everywhere, "centred")]
+        readings = [read_belief(place.points, setting, self._rng(1)) for place in places]
+        counted = _count(pool, places)
+        by_place = self._by_place(places, readings, pool, setting, counted)
+        scored = [scores(setting, reading) for reading in readings]
+        for name in scored[0]:
+            by_place[name] = [score_scalar(name, s[name], setting, counted, i) for i, s in enumerate(scored)]
+        by_position = [{name: float(s.by_position.mean()) for name, s in of_place.items()} for of_place in scored]
+        components = component_scalars(readings[primary].kept, setting, counted, primary)
+        scalars = _scalars(places, primary, by_place)
+        scalars["position_r2"] = position_scalar(readings[primary], setting, counted)
+        scalars["output_tvd"] = self._output(base, setting, counted)
+        tables, swapped = self._interchange(under, setting, pool)
+        scalars |= swapped
+        headline = ("r2", "r2_beyond_position", "selectivity", "random_subspace_r2", "tvd", "accuracy", "silhouette",
+                    "redirected")  # fmt: skip
+        return Findings(
+            probe=self.name,
+            scalars=scalars,
+            tables={
+                "by_layer": by_layer_table(
+                    places, by_place, readings, by_position, [dimensions_for(place.points) for place in places]
+                ),
+                "components": components_table(belief, components),
+                "decoded": decoded_table(pool, setting, readings[primary].predicted, self._rng(2)),
+                **tables,
+            },
+            arrays=_arrays(places, readings, setting, pool) | {"primary_layer": np.array(primary)},
+            notes=self._notes(pool, setting, primary, bool(tables)),
+            headline=tuple(name for name in headline if name in scalars),
+        )  # fmt: skip
+
+    def figures(self, findings: Findings) -> tuple[Figure, ...]:
+        from probes.figures.belief import figures
+
+        return figures(findings)
+
+    def _rng(self, stream: int) -> np.random.Generator:
+        return np.random.default_rng([self.seed, stream])
+
+    def _sites(self) -> tuple[str, ...]:
+        chosen = tuple(dict.fromkeys(part.strip() for part in self.sites.split(",")))
+        unknown = [site for site in chosen if site not in SITES]
+        if unknown:
+            raise UsageError(
+                asked=f"belief.sites = {self.sites!r}",
+                found=f"{', '.join(map(repr, unknown))} is not a place where a belief is sought",
+                fix=f"Choose among {', '.join(SITES)}, separated by commas; networks without attention have resid "
+                "alone (--set belief.sites=resid).",
+            )
+        return chosen
+
+    def _check_sizes(self) -> None:
+        for name, least in {"n_permutations": 19, "n_bootstrap": 20}.items():
+            if getattr(self, name) < least:
+                raise UsageError(
+                    asked=f"belief.{name} = {getattr(self, name)}",
+                    found="too few to say what chance alone would give",
+                    fix=f"Choose {least} or more.",
+                )
+
+    def _by_place(
+        self, places: Sequence[Place], readings: Sequence[Reading], pool: Cloud, setting: Setting, counted: Counted
+    ) -> dict[str, list[Scalar]]:
+        """Every number that all places have."""
+        clusters = make_clusters(pool, setting.belief.most_likely, self.n_permutations, self._rng(3))
+        gathered = [gather(place.points, clusters, counted.n) for place in places]
+        still = "the belief does not vary" if setting.belief.rank == 0 else "position tells the belief exactly"
+        if not setting.position_names:
+            still = "the belief does not vary"
+        return {
+            "r2": share_scalars("r2", [r.kept for r in readings], setting, counted, "the belief does not vary"),
+            "r2_beyond_position": share_scalars(
+                "r2_beyond_position", [r.beyond for r in readings], setting, counted, still
+            ),
+            "selectivity": [selectivity_scalar(r, setting, counted, i) for i, r in enumerate(readings)],
+            "random_subspace_r2": [subspace_scalar(r, setting, counted, i) for i, r in enumerate(readings)],
+            "silhouette": silhouette_scalars(gathered, clusters, setting, counted),
+        }
+
+    def _output(self, base: Capture, setting: Setting, counted: Counted) -> Scalar:
+        assert base.posterior is not None, "a belief comes with a posterior"
+        score = output_distance(base[OUTPUT], np.asarray(base.posterior, np.float64), setting.orders)
+        return score_scalar("output_tvd", score, setting, counted, None)
+
+    def _interchange(
+        self, under: Mapping[str, Readout], setting: Setting, pool: Cloud
+    ) -> tuple[dict[str, Table], dict[str, Scalar]]:
+        """What the swaps did, where they were run; in scalars, at the middle depth of those that were swapped."""
+        if BASELINE not in under:
+            return {}, {}
+        pairs = make_pairs(pool.units, _held_out(pool, setting), self._rng(5))
+        found = outcomes(under, pairs, pool.units)
+        depths = sorted({swap.depth for swap in found})
+        middle, rank = depths[len(depths) // 2], setting.belief.rank
+        named = {"redirected": "encoding", "redirected_by_readout": "readout"}
+        scalars = {
+            name: swap_scalar(found, subspace, middle, rank, self.n_bootstrap, pool.unit)
+            for name, subspace in named.items()
+        }
+        return {"interchange": interchange_table(found, self.n_bootstrap)}, scalars
+
+    def _notes(self, pool: Cloud, setting: Setting, primary: int, is_swapped: bool) -> tuple[str, ...]:
+        belief, n_components = setting.belief, setting.n_components
+        n_still = int((~belief.varies).sum())
+        kinds = {
+            "distribution": "a probability distribution; linear predictions are put on the simplex by Euclidean "
+            f"projection, and for KL mixed with {MIXED_IN:.0%} of the mean belief",
+            "set": "a set (each component in or out); a component is decoded as in above one half",
+            "vector": "neither a distribution nor a set, so that R² alone is defined",
+        }
+        notes = [
+            f"What is read: the {belief.source}, {n_components} components that fill {belief.rank} dimensions; it is "
+            f"{kinds[belief.kind]}.",
+            f"Primary place: {self._sites()[0]} at layer {primary}; the others are exploratory. In the residual "
+            "stream, layer means depth: 0 is the embedding, and its primary depth is the last.",
+            f"{counted_words(pool)} in {setting.folds.n} folds; every number is from {pool.unit}s that the read-out "
+            "was not fitted on, its penalty chosen among the others.",
+            f"Control tasks: {N_CONTROLS} deals of beliefs to tokens"
+            + (" at each position." if not pool.one_row_each else "."),
+            "What can be read need not be used: random subspaces often hold the belief too, and only an edit shows "
+            "whether the model reads it there.",
+            "Interchange at scored positions, among sequences that the subspaces were not fitted on, each with one "
+            "donor; of the depths swapped the middle one was named beforehand." if is_swapped else
+            "Interchange was not run: no swap was asked for or possible (it needs resid among the sites).",
+        ]  # fmt: skip
+        if n_still:
+            notes.append(f"{n_still} of {n_components} components never vary and count for nothing.")
+        if not setting.position_names:
+            notes.append("Position does not vary between rows: r2_beyond_position is r2.")
+        return tuple(notes)
+
+
+def counted_words(pool: Cloud) -> str:
+    """How many rows of how many units."""
+    return f"{pool.rows.n_rows} rows of {pool.n_units} {pool.unit}s"
+
+
+def _check_units(pool: Cloud) -> None:
+    if pool.n_units < MIN_UNITS:
+        raise PromptError(
+            asked=f"a read-out of the belief cross-validated over {pool.n_units} {pool.unit}s",
+            found=f"fewer than {MIN_UNITS} leave nothing to fit, choose and judge on",
+            fix="Give more (--n-pool); the statistics want two hundred or more.",
+        )
+
+
+def _count(pool: Cloud, places: Sequence[Place]) -> Counted:
+    is_small = pool.n_units < FEW_UNITS
+    few = [is_small or place.n_distinct_rows < FEW_DISTINCT_ROWS for place in places]
+    return Counted(pool.n_units, pool.unit, is_small, few)
+
+
+def _scalars(places: Sequence[Place], primary: int, by_place: Mapping[str, Sequence[Scalar]]) -> dict[str, Scalar]:
+    """Everything at the primary place; of the other sites at the same layer the two R², under their names."""
+    scalars = {name: of_places[primary] for name, of_places in by_place.items()}
+    for i in at_same_layer(places, primary):
+        for name in ("r2", "r2_beyond_position"):
+            scalars[f"{places[i].site}_{name}"] = by_place[name][i]
+    return scalars
+
+
+def _arrays(
+    places: Sequence[Place], readings: Sequence[Reading], setting: Setting, pool: Cloud
+) -> dict[str, np.ndarray]:
+    """Read-outs, encodings and their orthonormal bases, layer by layer; zero where there is none."""
+    fitted = setting.folds.code != 0
+    shared = {"held_out": _held_out(pool, setting), "belief_mean": setting.belief.values[fitted].mean(axis=0)}
+    arrays: dict[str, list[np.ndarray]] = {}
+    for place, reading in zip(places, readings, strict=True):
+        kept = {"readout": reading.readout, "encoding": reading.encoding, "origin": reading.origin}
+        kept |= {f"{name}_basis": _basis(kept[name], setting.belief.rank) for name in ("readout", "encoding")}
+        for name, value in kept.items():
+            arrays.setdefault(f"{place.site}.{name}", []).append(value)
+    return {name: np.array(values) for name, values in arrays.items()} | shared
+
+
+def _held_out(pool: Cloud, setting: Setting) -> np.ndarray:
+    """The prompts that read-outs and encodings were not fitted on."""
+    return np.unique(pool.units[setting.folds.code == 0])
+
+
+def _swapped_depths(pool: Cloud) -> list[int]:
+    return np.unique(np.linspace(0, pool.n_layers - 1, min(FEW_DEPTHS, pool.n_layers)).round().astype(int)).tolist()
+
+
+def _basis(vectors: np.ndarray, rank: int) -> np.ndarray:
+    """Orthonormal rows that span the leading `rank` directions of the vectors; zero rows where there are fewer."""
+    _, singular, right = np.linalg.svd(vectors, full_matrices=False)
+    alive = (singular > 1e-9 * max(singular[0], 1e-300))[:rank, None]
+    basis = np.zeros((rank, vectors.shape[1]))
+    basis[: len(right[:rank])] = np.where(alive, right[:rank], 0.0)
+    return basis

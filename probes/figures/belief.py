@@ -1,0 +1,175 @@
+"""The figures of the belief probe, from its findings alone."""
+
+import numpy as np
+
+from interp.findings import Findings
+from interp.probe import Figure
+from interp.table import Table
+from probes.figures.drawing import NULL, PALETTE, VALUE, add_band, blank, error_bars
+
+_SITE_WORDS = {"v": "values", "z": "head outputs", "resid": "residual stream"}
+_DEPTH = "layer (residual stream: depth)"
+_TIED = "several alike"
+
+
+def figures(findings: Findings) -> tuple[Figure, ...]:
+    """The belief beside its decoding, where it can be read, what it is compared with, and how it gathers."""
+    by_layer = findings.tables["by_layer"]
+    primary = str(by_layer["site"][0])
+    mine = by_layer.where(by_layer["site"] == primary)
+    drawn = [_simplex(findings.tables["decoded"]), _by_site(by_layer), _controls(mine, primary, findings)]
+    if np.isfinite(by_layer["silhouette"]).any():
+        drawn.append(_silhouette(by_layer))
+    drawn.append(_components(findings.tables["components"]))
+    if "interchange" in findings.tables:
+        drawn.append(_interchange(findings.tables["interchange"]))
+    return tuple(drawn)
+
+
+def _simplex(table: Table) -> Figure:
+    if not table["exact_y"].any():
+        return _one_dimension(table)
+    plot = blank("exact belief", "")
+    plot.update_layout(
+        xaxis={"domain": [0, 0.48]},
+        xaxis2={"domain": [0.52, 1], "title": {"text": "decoded belief"}, "showgrid": False, "zeroline": False,
+                "matches": "x"},
+        yaxis2={"anchor": "x2", "matches": "y", "showticklabels": False, "zeroline": False,
+                "gridcolor": "rgba(128,128,128,0.2)"},
+    )  # fmt: skip
+    for side, axes in (("exact", ("x", "y")), ("decoded", ("x2", "y2"))):
+        for i, (name, points) in enumerate(_by_state(table)):
+            plot.add_scatter(
+                x=points[f"{side}_x"], y=points[f"{side}_y"], xaxis=axes[0], yaxis=axes[1], mode="markers", name=name,
+                legendgroup=name, showlegend=side == "exact",
+                marker={"color": _colour(i, name), "size": 5, "opacity": 0.6},
+            )  # fmt: skip
+    reading = (
+        "Left, the ideal observer's beliefs (a triangle of three states, else their first principal plane); right, "
+        "what a linear read-out finds of them in sequences it was not fitted on, coloured by the exact most likely "
+        "state. The same shape on both sides means that the geometry of the belief lies in the activations."
+    )
+    return Figure("simplex", "The belief, and what is decoded of it", reading, plot, "decoded")
+
+
+def _one_dimension(table: Table) -> Figure:
+    plot = blank("exact belief", "decoded belief")
+    ends = [float(table["exact_x"].min()), float(table["exact_x"].max())]
+    plot.add_scatter(x=ends, y=ends, mode="lines", name="exact", line={"color": NULL, "dash": "dash"})
+    for i, (name, points) in enumerate(_by_state(table)):
+        plot.add_scatter(
+            x=points["exact_x"], y=points["decoded_x"], mode="markers", name=name,
+            marker={"color": _colour(i, name), "size": 5, "opacity": 0.6},
+        )  # fmt: skip
+    reading = (
+        "Each point is a row of a sequence that the read-out was not fitted on; on the dashed line the belief is "
+        "decoded exactly, and a level cloud tells nothing of it."
+    )
+    return Figure("simplex", "The belief, and what is decoded of it", reading, plot, "decoded")
+
+
+def _by_state(table: Table) -> list[tuple[str, Table]]:
+    states = np.unique(table["state"])
+    return [(_TIED if s < 0 else f"state {s}", table.where(table["state"] == s)) for s in states]
+
+
+def _colour(i: int, name: str) -> str:
+    return NULL if name == _TIED else PALETTE[i % len(PALETTE)]
+
+
+def _by_site(table: Table) -> Figure:
+    plot = blank(_DEPTH, "held-out R² (fraction)")
+    for i, (site, mine) in enumerate(_sites(table)):
+        add_band(plot, mine["layer"], (mine["r2_null_low"], mine["r2_null_high"]), NULL)
+        for column, dash, words in (("r2", "solid", ""), ("r2_beyond_position", "dot", ", beyond position")):
+            add_band(plot, mine["layer"], (mine[f"{column}_low"], mine[f"{column}_high"]), PALETTE[i])
+            plot.add_scatter(
+                x=mine["layer"], y=mine[column], name=_SITE_WORDS[site] + words, mode="lines+markers",
+                line={"color": PALETTE[i], "dash": dash},
+            )  # fmt: skip
+    reading = (
+        "Share of the exact belief's variance that a linear read-out predicts in sequences it was not fitted on, with "
+        "95 % bands; dotted, once position is taken out of both; grey, refits on beliefs of other sequences."
+    )
+    return Figure("r2_by_site", "Where the belief can be read", reading, plot, "by_layer")
+
+
+def _controls(table: Table, site: str, findings: Findings) -> Figure:
+    plot = blank(_DEPTH, f"held-out R² (fraction, {_SITE_WORDS[site]})")
+    layer = table["layer"]
+    add_band(plot, layer, (table["r2_low"], table["r2_high"]), VALUE)
+    plot.add_scatter(x=layer, y=table["r2"], name="belief", mode="lines+markers", line={"color": VALUE})
+    others = (
+        ("random_subspace_r2", "from random subspaces of its rank", PALETTE[1], "dash"),
+        ("control_r2", "control task", NULL, "dot"),
+        ("r2_null", "exchanged beliefs", NULL, "dash"),
+    )
+    for column, words, colour, dash in others:
+        plot.add_scatter(
+            x=layer, y=table[column], name=words, mode="lines+markers", line={"color": colour, "dash": dash}
+        )
+    position = findings["position_r2"].value
+    plot.add_scatter(
+        x=layer, y=np.full(len(layer), position), name="position alone", mode="lines",
+        line={"color": PALETTE[2], "dash": "longdash"},
+    )  # fmt: skip
+    reading = (
+        "What the R² of the belief has to be compared with. Near the line of random subspaces, any subspace would do; "
+        "near the control task, telling tokens and positions apart is enough; near position alone, no evidence is read."
+    )
+    return Figure("controls", "More than token, position and luck?", reading, plot, "by_layer")
+
+
+def _silhouette(table: Table) -> Figure:
+    plot = blank(_DEPTH, "mean silhouette by most likely state")
+    for i, (site, mine) in enumerate(_sites(table)):
+        add_band(plot, mine["layer"], (mine["silhouette_null_low"], mine["silhouette_null_high"]), NULL)
+        add_band(plot, mine["layer"], (mine["silhouette_low"], mine["silhouette_high"]), PALETTE[i])
+        plot.add_scatter(
+            x=mine["layer"], y=mine["silhouette"], name=_SITE_WORDS[site], mode="lines+markers",
+            line={"color": PALETTE[i]},
+        )  # fmt: skip
+    reading = (
+        "Near 1 the activations fall into one tight group for each most likely state; at 0 the groups overlap. Grey: "
+        "states of other sequences."
+    )
+    return Figure("silhouette", "Do activations gather by state?", reading, plot, "by_layer")
+
+
+def _components(table: Table) -> Figure:
+    plot = blank("component of the belief", "held-out R² (fraction)")
+    add_band(plot, table["component"], (table["r2_null_low"], table["r2_null_high"]), NULL)
+    plot.add_scatter(
+        x=table["component"], y=table["r2"], mode="markers", name="read-out", marker={"color": VALUE, "size": 8},
+        error_y=error_bars(table["r2"], table["r2_low"], table["r2_high"], VALUE),
+    )  # fmt: skip
+    reading = "How well each component is read at the primary place; bars are 95 %, grey are exchanged beliefs."
+    return Figure("components", "Is every component read?", reading, plot, "components")
+
+
+def _interchange(table: Table) -> Figure:
+    plot = blank("residual depth", "nearer to the donor's posterior by (bits)")
+    words = {
+        "encoding": "written along", "readout": "read from", "principal": "principal axes", "all": "the whole stream",
+    }  # fmt: skip
+    for i, (name, label) in enumerate(words.items()):
+        mine = table.where(table["subspace"] == name)
+        if i == 0:
+            null = (mine["redirected_bits_null_low"], mine["redirected_bits_null_high"])
+            add_band(plot, mine["depth"], null, NULL)
+        colour = NULL if name == "all" else PALETTE[i]
+        add_band(plot, mine["depth"], (mine["redirected_bits_low"], mine["redirected_bits_high"]), colour)
+        plot.add_scatter(
+            x=mine["depth"], y=mine["redirected_bits"], name=label, mode="lines+markers",
+            line={"color": colour, "dash": "dash" if name == "all" else "solid"},
+        )  # fmt: skip
+    reading = (
+        "A sequence is given another one's coordinates in a few dimensions of the residual stream, and its prediction "
+        "is held against the other's exact posterior. Near the dashed line those dimensions carry all that matters at "
+        "that depth; in the grey band they carry no more than random ones."
+    )
+    return Figure("interchange", "Is the belief used where it can be read?", reading, plot, "interchange")
+
+
+def _sites(table: Table) -> "list[tuple[str, Table]]":
+    return [(site, table.where(table["site"] == site)) for site in dict.fromkeys(table["site"].tolist())]

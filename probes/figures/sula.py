@@ -1,0 +1,156 @@
+"""The figures of the SULA probe, from its findings alone."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from interp.findings import Findings
+from interp.probe import Figure
+from interp.table import Table
+from probes.figures.drawing import NULL, PALETTE, VALUE, add_band, blank
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+_AXIS_WORDS = {"pc1": "first principal axis", "ridge": "ridge readout of the exact entropy"}
+
+
+def sula_figures(findings: Findings) -> tuple[Figure, ...]:
+    """Trajectories of values and entropies, calibration, movement by layer, attention."""
+    tables = findings.tables
+    answers = tables["answers"]
+    main = str(tables["by_condition"]["condition"][0])
+    return (
+        *(_trajectory(tables["trajectories"], axis) for axis in _AXIS_WORDS),
+        _entropy(tables["along_evidence"]),
+        _calibration(answers.where(answers["condition"] == main)),
+        *([_log_odds(answers, main)] if "exact_log_odds" in answers else []),
+        _by_layer(tables["movement"], main),
+        _attention(tables["attention"], main),
+    )
+
+
+def _amount(table: Table) -> str:
+    return f"evidence ({table.units['evidence']})"
+
+
+def _conditions(table: Table) -> list[str]:
+    return list(dict.fromkeys(table["condition"].tolist()))
+
+
+def _trajectory(table: Table, axis: str) -> Figure:
+    plot = blank(_amount(table), f"coordinate along the {_AXIS_WORDS[axis]} (deviations)")
+    mine = table.where(table["axis"] == axis)
+    for i, condition in enumerate(_conditions(mine)):
+        curve = mine.where(mine["condition"] == condition)
+        if i == 0:
+            add_band(plot, curve["evidence"], (curve["coordinate_null_low"], curve["coordinate_null_high"]), NULL)
+        colour = PALETTE[i % len(PALETTE)]
+        add_band(plot, curve["evidence"], (curve["coordinate_low"], curve["coordinate_high"]), colour)
+        plot.add_scatter(
+            x=curve["evidence"], y=curve["coordinate"], name=condition, mode="lines+markers", line={"color": colour}
+        )
+    reading = (
+        "Mean coordinate of prompts that the axis was not fitted on, with 95 % bands; inside the grey band the first "
+        "condition does not move. A condition that moves without evidence to move it follows length or format."
+    )
+    title = "Values along the evidence: " + ("loudest axis" if axis == "pc1" else "trained axis")
+    return Figure(f"trajectory_{axis}", title, reading, plot, "trajectories")
+
+
+def _entropy(table: Table) -> Figure:
+    plot = blank(_amount(table), "entropy over the outcomes (bits)")
+    for i, condition in enumerate(_conditions(table)):
+        curve = table.where(table["condition"] == condition)
+        colour = PALETTE[i % len(PALETTE)]
+        if i == 0:
+            constant = float(curve["bayes_entropy"] @ curve["n"] / curve["n"].sum())
+            ends = [float(curve["evidence"].min()), float(curve["evidence"].max())]
+            plot.add_scatter(x=ends, y=[constant, constant], name="no skill (mean)", mode="lines", line={"color": NULL})
+        add_band(plot, curve["evidence"], (curve["model_entropy_low"], curve["model_entropy_high"]), colour)
+        plot.add_scatter(
+            x=curve["evidence"], y=curve["model_entropy"], name=condition, mode="lines+markers",
+            line={"color": colour},
+        )  # fmt: skip
+        plot.add_scatter(
+            x=curve["evidence"], y=curve["bayes_entropy"], name=f"{condition}, exact", mode="lines",
+            line={"color": colour, "dash": "dash"}, showlegend=i == 0,
+        )  # fmt: skip
+    reading = (
+        "Mean entropy of the model's answers with 95 % bands, and dashed in the same colour that of the exact "
+        "posterior: a calibrated reader lies on the dashed line, one without skill on the grey one."
+    )
+    return Figure("entropy", "Uncertainty along the evidence", reading, plot, "along_evidence")
+
+
+def _calibration(table: Table) -> Figure:
+    plot = blank("entropy of the exact posterior (bits)", "entropy of the model's posterior (bits)")
+    _by_evidence(plot, table, "bayes_entropy", "model_entropy")
+    end = float(max(table["bayes_entropy"].max(), table["model_entropy"].max()))
+    plot.add_scatter(x=[0.0, end], y=[0.0, end], name="Bayes", mode="lines", line={"color": NULL, "dash": "dash"})
+    reading = (
+        "Each point is one answer of the first condition; on the dashed line its uncertainty is that of the exact "
+        "posterior. A horizontal cloud is a constant."
+    )
+    return Figure("calibration", "Is the uncertainty right?", reading, plot, "answers")
+
+
+def _log_odds(table: Table, main: str) -> Figure:
+    plot = blank("exact log-odds (bits)", "model log-odds (bits)")
+    mine = table.where(table["condition"] == main)
+    _by_evidence(plot, mine, "exact_log_odds", "model_log_odds")
+    ends = np.array([mine["exact_log_odds"].min(), mine["exact_log_odds"].max()])
+    plot.add_scatter(x=ends, y=ends, name="Bayes", mode="lines", line={"color": NULL, "dash": "dash"})
+    reading = (
+        "Log-odds of one word over the other; the dashed line has slope 1, the weight that the evidence deserves. "
+        "A shift up or down is a liking for one word, a flat cloud a reader who does not look."
+    )
+    return Figure("log_odds", "Is the evidence weighed as it should be?", reading, plot, "answers")
+
+
+def _by_evidence(plot: "go.Figure", table: Table, x: str, y: str) -> None:
+    for i, amount in enumerate(np.unique(table["evidence"])):
+        mine = table.where(table["evidence"] == amount)
+        plot.add_scatter(
+            x=mine[x], y=mine[y], mode="markers", name=f"evidence {amount:g}",
+            marker={"color": PALETTE[i % len(PALETTE)], "size": 6, "opacity": 0.6},
+        )  # fmt: skip
+
+
+def _by_layer(table: Table, main: str) -> Figure:
+    plot = blank("layer", "rank correlation with the amount of evidence")
+    chosen = table.where(
+        (table["what"] == "values") & (table["condition"] == main) & (table["first"] == "in")
+        & (table["variable"] == "evidence")
+    )  # fmt: skip
+    for i, axis in enumerate(_AXIS_WORDS):
+        mine = chosen.where(chosen["axis"] == axis)
+        if i == 0:
+            add_band(plot, mine["layer"], (mine["rho_null_low"], mine["rho_null_high"]), NULL)
+        add_band(plot, mine["layer"], (mine["rho_low"], mine["rho_high"]), PALETTE[i])
+        plot.add_scatter(
+            x=mine["layer"], y=mine["rho"], name=_AXIS_WORDS[axis], mode="lines+markers", line={"color": PALETTE[i]}
+        )
+    reading = (
+        "Correlation of the value coordinate of prompts not fitted on with how much they show, by layer, with 95 % "
+        "bands; grey, amounts exchanged. In this condition length grows with the amount."
+    )
+    return Figure("by_layer", "Where do values move?", reading, plot, "movement")
+
+
+def _attention(table: Table, main: str) -> Figure:
+    plot = blank(_amount(table), "attention entropy (bits)")
+    last = table["layer"].max()
+    for i, condition in enumerate(c for c in _conditions(table) if c in (main, "padded", "filler", "shuffled")):
+        curve = table.where((table["condition"] == condition) & (table["layer"] == last))
+        colour = VALUE if i == 0 else PALETTE[i % len(PALETTE)]
+        add_band(plot, curve["evidence"], (curve["attention_entropy_low"], curve["attention_entropy_high"]), colour)
+        plot.add_scatter(
+            x=curve["evidence"], y=curve["attention_entropy"], name=condition, mode="lines+markers",
+            line={"color": colour},
+        )  # fmt: skip
+    reading = (
+        "Entropy of the attention row in the last layer, mean over heads, with 95 % bands. Longer prompts have more "
+        "keys to attend to: a rise that is absent at equal length is length."
+    )
+    return Figure("attention", "Attention along the evidence", reading, plot, "attention")

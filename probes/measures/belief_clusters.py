@@ -1,0 +1,119 @@
+"""Do activations gather by the most likely state? Silhouettes in the space of the leading principal axes.
+
+For a row with the mean distance a to the rows of its own state and b to those of the nearest other state, the
+silhouette is (b − a)/max(a, b): 1 in tight, distant groups, 0 where groups overlap, below 0 nearer to another state
+(Rousseeuw 1987). Rows where several states are equally likely belong to none. Null: states exchanged between
+sequences, whole trajectories, so that what position tells of the state stays.
+
+Source: Paper I (arXiv 2512.22471), the clusters of a state-space model by most likely hidden state.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int
+from scipy.spatial.distance import cdist
+
+from interp.statistics.resampling import shuffles
+from interp.statistics.spectra import eigenvalues, principal_axes, scaled
+from probes.measures.cloud import Cloud
+
+N_AXES = 10
+MAX_ROWS = 1000
+"""Rows of whole sequences, chosen at random, beyond which distances are not taken."""
+
+MIN_ROWS = 20
+_SHARES = (0.90, 0.95)
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """The rows whose distances are taken, their states (−1: none), and the states of every exchange.
+
+    `code` is the unit of each kept row; `reason` says why there is nothing to measure, and is empty where there is.
+    """
+
+    rows: Int[np.ndarray, " kept"]
+    code: Int[np.ndarray, " kept"]
+    states: Int[np.ndarray, "state_and_exchanges kept"]
+    reason: str
+
+    @property
+    def n_labelled(self) -> int:
+        return int((self.states[0] >= 0).sum())
+
+
+def make_clusters(
+    pool: Cloud, most_likely: Int[np.ndarray, " row"], n_permutations: int, rng: np.random.Generator
+) -> Clusters:
+    """The states of whole sequences up to `MAX_ROWS` rows, and their exchanges."""
+    units = pool.units
+    names, codes, counts = np.unique(units, return_inverse=True, return_counts=True)
+    order = rng.permutation(len(names))
+    chosen = order[np.cumsum(counts[order]) <= MAX_ROWS]
+    rows = np.flatnonzero(np.isin(codes, chosen))
+    states = most_likely[rows]
+    orders = shuffles(units[rows], n_permutations, rng)
+    labelled = states[states >= 0]
+    reason = ""
+    if len(np.unique(labelled)) < 2:
+        reason = "fewer than two states are ever the most likely one alone"
+    elif len(labelled) < MIN_ROWS:
+        reason = f"a single state is most likely at {len(labelled)} rows alone, fewer than {MIN_ROWS}"
+    return Clusters(rows, codes[rows], np.vstack([states, states[orders]]), reason)
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """Mean silhouette by the true states and by each exchange, and sums and counts of the true one by unit."""
+
+    values: Float[np.ndarray, " state_and_exchanges"]
+    sums: Float[np.ndarray, " unit"]
+    counts: Float[np.ndarray, " unit"]
+
+
+def gather(points: np.ndarray, clusters: Clusters, n_units: int) -> Gathered:
+    """Silhouettes of one place; NaN where nothing varies."""
+    kept = scaled(points[clusters.rows], "centred")
+    if clusters.reason or not kept.any():
+        nothing = np.zeros(n_units)
+        return Gathered(np.full(len(clusters.states), np.nan), nothing, nothing)
+    scores = principal_axes(kept, min(N_AXES, *kept.shape)).scores
+    by_row = silhouettes(cdist(scores, scores), clusters.states)
+    known = clusters.states >= 0
+    means = np.where(known, by_row, 0.0).sum(axis=1) / known.sum(axis=1)
+    first = known[0]
+    return Gathered(
+        means,
+        np.bincount(clusters.code[first], by_row[0][first], n_units),
+        np.bincount(clusters.code[first], minlength=n_units).astype(np.float64),
+    )
+
+
+def silhouettes(
+    distance: Float[np.ndarray, "row row"], states: Int[np.ndarray, "labelling row"]
+) -> Float[np.ndarray, "labelling row"]:
+    """The silhouette of every row under every labelling; 0 where a row is alone in its state, or has none."""
+    n_states = int(states.max()) + 1
+    member = (states[:, :, None] == np.arange(n_states)).astype(np.float64)
+    count = member.sum(axis=1)
+    flat = np.moveaxis(member, 1, 0).reshape(len(distance), -1)
+    total = np.moveaxis((distance @ flat).reshape(len(distance), len(states), n_states), 0, 1)
+    own = (total * member).sum(axis=2)
+    n_own = (count[:, None] * member).sum(axis=2)
+    a = np.divide(own, n_own - 1, out=np.zeros_like(own), where=n_own > 1)
+    empty = (count == 0)[:, None] | (member > 0)
+    other = np.where(empty, np.inf, total / np.maximum(count, 1)[:, None])
+    b = other.min(axis=2)
+    defined = (n_own > 1) & np.isfinite(b) & (np.maximum(a, b) > 0)
+    return np.divide(b - a, np.maximum(a, b), out=np.zeros_like(a), where=defined)
+
+
+def dimensions_for(points: np.ndarray) -> tuple[int, int]:
+    """How many principal axes hold 90 % and 95 % of the variance; 0 where nothing varies."""
+    spectrum = eigenvalues(scaled(points, "centred"))
+    if spectrum.sum() <= 0:
+        return 0, 0
+    share = np.cumsum(spectrum) / spectrum.sum()
+    first, second = (int(np.searchsorted(share, wanted - 1e-12) + 1) for wanted in _SHARES)
+    return first, second

@@ -1,0 +1,205 @@
+"""Ridge read-outs of many targets, cross-validated over whole sequences, the penalty chosen inside.
+
+The rows are dealt to folds by sequence. Each fold is read by a fit to the other folds, whose penalty (one for all
+components of a belief) is the one with the smallest error when each of those other folds is left out in turn. A
+nuisance design D (a constant, or what position tells) is fitted without penalty on the same rows: with D̃ its
+regression there, X̃ = X − D̃(X) and Ỹ = Y − D̃(Y),
+
+    W(α) = V S/(S² + α) Uᵀ Ỹ,   X̃ = U S Vᵀ        error = ‖Ỹₕ − X̃ₕ W‖² over held-out rows
+
+Errors, fits and held-out errors need inner products alone. So the rows Z = [D X] = Q R of a fold are replaced by R, its
+targets by QᵀY and the length of what is left of them: no more rows than columns, and not one number changes. That is
+what makes refits on hundreds of exchanged beliefs cheap.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from interp.statistics.ridge import PENALTIES, PrincipalForm
+
+N_FOLDS = 5
+
+_NOTHING = 1e-10
+
+
+@dataclass(frozen=True)
+class Folds:
+    """Which fold each row belongs to; all rows of a sequence are in one."""
+
+    code: Int[np.ndarray, " row"]
+    n: int
+
+    def rows(self, fold: int) -> Int[np.ndarray, " held"]:
+        return np.flatnonzero(self.code == fold)
+
+    def others(self, *left_out: int) -> list[int]:
+        return [fold for fold in range(self.n) if fold not in left_out]
+
+
+def deal(units: Int[np.ndarray, " row"], rng: np.random.Generator) -> Folds:
+    """Sequences dealt at random to `N_FOLDS` folds (fewer where there are fewer sequences) of equal number."""
+    names, codes = np.unique(units, return_inverse=True)
+    n = min(N_FOLDS, len(names))
+    return Folds(rng.permutation(np.arange(len(names)) % n)[codes], n)
+
+
+@dataclass(frozen=True)
+class Pressed:
+    """The rows of a fold, or as few that have the same inner products; `beyond`: ‖y‖² that rows cannot reach."""
+
+    design: Float[np.ndarray, "row column"]
+    points: Float[np.ndarray, "row feature"]
+    targets: Float[np.ndarray, "row target"]
+    beyond: Float[np.ndarray, " target"]
+
+    @classmethod
+    def of(cls, design: np.ndarray, points: np.ndarray, targets: np.ndarray) -> "Pressed":
+        n_columns = design.shape[1]
+        if len(points) <= n_columns + points.shape[1]:
+            return cls(design, points, targets, np.zeros(targets.shape[1]))
+        q, r = np.linalg.qr(np.hstack([design, points]))
+        reached = q.T @ targets
+        beyond = np.maximum(_squares(targets) - _squares(reached), 0.0)
+        return cls(r[:, :n_columns], r[:, n_columns:], reached, beyond)
+
+
+def press(
+    folds: Folds, design: Float[np.ndarray, "row column"], points: Float[np.ndarray, "row feature"],
+    targets: Sequence[Float[np.ndarray, "_held target"]],
+) -> list[Pressed]:  # fmt: skip
+    """Every fold pressed; `targets` come fold by fold."""
+    return [
+        Pressed.of(design[rows], points[rows], mine)
+        for rows, mine in zip(map(folds.rows, range(folds.n)), targets, strict=True)
+    ]
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A regression on some folds: what the design tells, and what the rest of the points adds at each penalty."""
+
+    design_points: Float[np.ndarray, "column feature"]
+    design_targets: Float[np.ndarray, "column target"]
+    form: PrincipalForm
+    loads: Float[np.ndarray, "axis target"]
+
+    @classmethod
+    def to(cls, parts: Sequence[Pressed]) -> "Fit":
+        design, points, targets = (
+            np.vstack([getattr(part, name) for part in parts]) for name in ("design", "points", "targets")
+        )
+        inverse = np.linalg.pinv(design)
+        design_points, design_targets = inverse @ points, inverse @ targets
+        left = points - design @ design_points
+        form = PrincipalForm.of(left)
+        # a residual of rounding is no direction
+        if len(form.singular) == 0 or form.singular[0] <= _NOTHING * np.linalg.norm(points):
+            form = PrincipalForm(np.zeros((len(points), 0)), np.zeros(0), np.zeros((0, points.shape[1])))
+        return cls(design_points, design_targets, form, form.left.T @ (targets - design @ design_targets))
+
+    @cached_property
+    def scale(self) -> float:
+        """Penalties are relative to the mean squared singular value."""
+        return float(np.square(self.form.singular).mean()) if len(self.form.singular) else 1.0
+
+    def coefficients(self, penalty: Float[np.ndarray, " target"] | float) -> Float[np.ndarray, "axis target"]:
+        """On the principal axes, at penalties relative to `scale`."""
+        singular = self.form.singular[:, None]
+        return singular / (np.square(singular) + penalty * self.scale) * self.loads
+
+    def left(self, held: Pressed) -> tuple[np.ndarray, np.ndarray]:
+        """Coordinates of held-out points on the axes, and their targets; the design's part is out of both."""
+        points = held.points - held.design @ self.design_points
+        return points @ self.form.directions.T, held.targets - held.design @ self.design_targets
+
+    def errors(self, held: Pressed, n_groups: int) -> Float[np.ndarray, "penalty group"]:
+        """Squared error over held-out rows at every penalty, summed over the targets of each group."""
+        coordinates, targets = self.left(held)
+        if self._is_cheaper_by_products(len(coordinates), targets.shape[1] // n_groups):
+            found = self._errors_by_products(coordinates, targets, n_groups)
+        else:
+            found = np.empty((len(PENALTIES), n_groups))
+            for i, penalty in enumerate(PENALTIES):
+                by_target = _squares(targets - coordinates @ self.coefficients(penalty))
+                found[i] = by_target.reshape(n_groups, -1).sum(axis=1)
+        return found + held.beyond.reshape(n_groups, -1).sum(axis=1)
+
+    def _is_cheaper_by_products(self, n_rows: int, width: int) -> bool:
+        n_axes = len(self.form.singular)
+        return n_axes * (width + len(PENALTIES)) < len(PENALTIES) * n_rows * width
+
+    def _errors_by_products(
+        self, coordinates: np.ndarray, targets: np.ndarray, n_groups: int
+    ) -> Float[np.ndarray, "penalty group"]:
+        """The same as ‖y‖² − 2 s·(l ∘ Xᵀy) + sᵀ(XᵀX ∘ llᵀ)s, where s(α) shrinks the loads l axis by axis."""
+        by_group = (n_groups, targets.shape[1] // n_groups)
+        loads = np.moveaxis(self.loads.reshape(-1, *by_group), 1, 0)
+        agreed = (self.loads * (coordinates.T @ targets)).reshape(-1, *by_group).sum(axis=2)
+        outer = (loads @ np.swapaxes(loads, 1, 2)) * (coordinates.T @ coordinates)
+        singular = self.form.singular
+        shrink = singular / (np.square(singular) + PENALTIES[:, None] * self.scale)
+        pairs = (shrink[:, :, None] * shrink[:, None, :]).reshape(len(PENALTIES), -1)
+        length = _squares(targets).reshape(by_group).sum(axis=1)
+        return length - 2 * shrink @ agreed + pairs @ outer.reshape(n_groups, -1).T
+
+
+@dataclass(frozen=True)
+class CrossValidated:
+    """Held-out errors and totals of every target, summed over folds, and predictions of the followed groups.
+
+    `predicted` has the design's part in it; `by_design` is that part alone. `covectors` read the first group off points
+    as fitted to all folds but fold 0, at the relative penalty `penalty`.
+    """
+
+    error: Float[np.ndarray, " target"]
+    total: Float[np.ndarray, " target"]
+    predicted: Float[np.ndarray, "row followed"]
+    by_design: Float[np.ndarray, "row followed"]
+    covectors: Float[np.ndarray, "feature component"]
+    penalty: float
+
+
+def cross_validate(
+    folds: Folds, parts: Sequence[Pressed], design: np.ndarray, points: np.ndarray, n_groups: int, n_followed: int
+) -> CrossValidated:  # fmt: skip
+    """Every fold read by the others. Targets come in `n_groups` beliefs of equal width, the first `n_followed` of which
+    are also predicted row by row.
+    """
+    width = parts[0].targets.shape[1] // n_groups
+    followed = n_followed * width
+    error, total = np.zeros((2, width * n_groups))
+    predicted, by_design = np.empty((2, len(points), followed))
+    covectors, first_penalty = np.empty((points.shape[1], width)), 0.0
+    for fold, inner in enumerate(_inner_errors(folds, parts, n_groups)):
+        fit = Fit.to([parts[other] for other in folds.others(fold)])
+        penalty = PENALTIES[inner.argmin(axis=0)].repeat(width)
+        coefficients = fit.coefficients(penalty)
+        coordinates, targets = fit.left(parts[fold])
+        error += _squares(targets - coordinates @ coefficients) + parts[fold].beyond
+        total += _squares(targets) + parts[fold].beyond
+        rows = folds.rows(fold)
+        by_design[rows] = design[rows] @ fit.design_targets[:, :followed]
+        left = (points[rows] - design[rows] @ fit.design_points) @ fit.form.directions.T
+        predicted[rows] = by_design[rows] + left @ coefficients[:, :followed]
+        if fold == 0:
+            covectors, first_penalty = fit.form.directions.T @ coefficients[:, :width], float(penalty[0])
+    return CrossValidated(error, total, predicted, by_design, covectors, first_penalty)
+
+
+def _inner_errors(folds: Folds, parts: Sequence[Pressed], n_groups: int) -> Float[np.ndarray, "fold penalty group"]:
+    """For each fold the error over the other folds, each left out in turn. Leaving out i and j serves both of them."""
+    found = np.zeros((folds.n, len(PENALTIES), n_groups))
+    for i in range(folds.n):
+        for j in range(i):
+            fit = Fit.to([parts[other] for other in folds.others(i, j)])
+            found[i] += fit.errors(parts[j], n_groups)
+            found[j] += fit.errors(parts[i], n_groups)
+    return found
+
+
+def _squares(values: np.ndarray) -> np.ndarray:
+    return np.einsum("rt,rt->t", values, values)

@@ -1,0 +1,254 @@
+"""How well one layer of one site tells the exact belief in sequences that its read-out was not fitted on.
+
+Beside the belief itself, through the same cross-validation, penalty chosen anew each time:
+
+* beliefs exchanged between sequences, whole trajectories, what position tells left in its place;
+* control tasks: each (position, token) is given the belief of another row of that position, wherever it occurs
+  (Hewitt and Liang 2019, arXiv 1909.03368);
+* random subspaces with as many dimensions as the belief, read by least squares;
+
+all of it with the mean alone as baseline, and again with what position tells taken out of activations and beliefs.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from interp.statistics.resampling import bootstrap_weights, shuffles
+from interp.statistics.ridge import PrincipalForm
+from interp.table import Table
+from probes.measures.belief_folds import CrossValidated, Folds, Pressed, cross_validate, deal, press
+from probes.measures.belief_target import ExactBelief
+from probes.measures.cloud import Cloud
+from probes.measures.nuisances import all_nuisances
+
+N_CONTROLS = 5
+N_SUBSPACES = 20
+
+_ROUNDING = 1e-12
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all places share.
+
+    `targets` are the beliefs that are read, fold by fold, `[held, group · component]`: the belief, its control tasks,
+    then exchanges; `followed` are the belief and its control tasks at all rows. `positions` is the design of what
+    position tells; `position_names` is empty where it does not vary. `weights` resample the units; `code` says which
+    unit a row belongs to.
+    """
+
+    belief: ExactBelief
+    folds: Folds
+    targets: tuple[Float[np.ndarray, "_held target"], ...]
+    followed: Float[np.ndarray, "row followed"]
+    n_groups: int
+    positions: Float[np.ndarray, "row column"]
+    position_names: tuple[str, ...]
+    orders: Int[np.ndarray, "permutation row"]
+    code: Int[np.ndarray, " row"]
+    weights: Int[np.ndarray, "resample unit"]
+
+    @property
+    def n_components(self) -> int:
+        return self.belief.values.shape[1]
+
+    @property
+    def mean(self) -> Float[np.ndarray, "row 1"]:
+        return np.ones((len(self.code), 1))
+
+
+def make_setting(
+    pool: Cloud, belief: ExactBelief, n_permutations: int, n_bootstrap: int, rng: np.random.Generator
+) -> Setting:
+    """Folds, exchanges, control tasks and resamples, the same for all places."""
+    names, code = np.unique(pool.units, return_inverse=True)
+    folds = deal(pool.units, rng)
+    known = pool.rows
+    position = Table({c: known[c] for c in ("prompt", "position", "length")},
+                     {c: known.units[c] for c in ("prompt", "position", "length")})  # fmt: skip
+    design = all_nuisances(position, np.arange(known.n_rows))
+    told = design.predict(belief.values)
+    orders = shuffles(pool.units, n_permutations, rng)
+    controls = _control_tasks(known, belief.values, bool(len(names) < known.n_rows), rng)
+    followed = np.concatenate([belief.values[:, None], controls], axis=1).reshape(known.n_rows, -1)
+    targets = tuple(
+        np.hstack([followed[rows], _exchanged(told, belief.values - told, orders[:, rows], rows)])
+        for rows in map(folds.rows, range(folds.n))
+    )
+    weights = bootstrap_weights(np.arange(len(names)), np.zeros(len(names), dtype=np.int64), n_bootstrap, rng)
+    return Setting(
+        belief, folds, targets, followed, 1 + N_CONTROLS + n_permutations, design.design, design.names, orders, code,
+        weights,
+    )  # fmt: skip
+
+
+def _exchanged(told: np.ndarray, left: np.ndarray, orders: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """At these rows the beliefs of other units, position's part staying where it is, `[row, exchange · component]`."""
+    moved = np.swapaxes(left[orders], 0, 1) + told[rows, None]
+    return moved.reshape(len(rows), -1)
+
+
+def _control_tasks(
+    rows: Table, values: Float[np.ndarray, "row component"], is_sequence: bool, rng: np.random.Generator
+) -> Float[np.ndarray, "row control component"]:
+    """Every token (in sequences: at each position) is given the belief of a random row (of that position)."""
+    place = rows["position"] if is_sequence else np.zeros(rows.n_rows, dtype=np.int64)
+    controls = np.empty((len(values), N_CONTROLS, values.shape[1]))
+    for here in np.unique(place):
+        mine = np.flatnonzero(place == here)
+        names, codes = np.unique(rows["token"][mine], return_inverse=True)
+        chosen = rng.choice(mine, size=(len(names), N_CONTROLS))
+        controls[mine] = values[chosen[codes]]
+    return controls
+
+
+@dataclass(frozen=True)
+class Shares:
+    """R² of the belief and of its exchanges, overall and by component, and squared sums by unit for intervals.
+
+    `errors` and `totals` are of the true belief, `[unit, component]`. R² is NaN where there is nothing to tell.
+    """
+
+    r2: Float[np.ndarray, " belief_and_exchanges"]
+    by_component: Float[np.ndarray, "belief_and_exchanges component"]
+    errors: Float[np.ndarray, "unit component"]
+    totals: Float[np.ndarray, "unit component"]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One place: shares from the mean and beyond position, predictions, controls, subspaces, and the read-out.
+
+    `predicted` are held-out linear predictions of the belief at every row, `by_position` what position alone predicts,
+    `by_mean` the mean belief of the rows fitted on.
+    `control_r2` has one entry a control task; `control_errors` are theirs by unit. `readout` are raw covectors and
+    `encoding` raw displacements, one a component, from all folds but the first, `origin` the mean there.
+    """
+
+    kept: Shares
+    beyond: Shares
+    predicted: Float[np.ndarray, "row component"]
+    by_position: Float[np.ndarray, "row component"]
+    by_mean: Float[np.ndarray, "row component"]
+    control_r2: Float[np.ndarray, " control"]
+    control_errors: Float[np.ndarray, "unit control"]
+    control_totals: Float[np.ndarray, "unit control"]
+    subspace_r2: Float[np.ndarray, " draw"]
+    readout: Float[np.ndarray, "component feature"]
+    encoding: Float[np.ndarray, "component feature"]
+    origin: Float[np.ndarray, " feature"]
+    penalty: float
+
+
+def read_belief(points: Float[np.ndarray, "row feature"], setting: Setting, rng: np.random.Generator) -> Reading:
+    """Everything that is read at one place. Wide points are turned into their principal coordinates first."""
+    raw = np.asarray(points, dtype=np.float64)
+    centre = raw.mean(axis=0)
+    points, directions = _narrowed(raw - centre)
+    width, folds = setting.n_components, setting.folds
+    n_followed = 1 + N_CONTROLS
+    parts = press(folds, setting.positions, points, setting.targets)
+    beyond = cross_validate(folds, parts, setting.positions, points, setting.n_groups, 1)
+    # the constant is in the span of every design, so that a pressed row knows what its entry is
+    constant = np.linalg.pinv(setting.positions) @ setting.mean
+    parts = [Pressed(part.design @ constant, part.points, part.targets, part.beyond) for part in parts]
+    kept = cross_validate(folds, parts, setting.mean, points, setting.n_groups, n_followed)
+    errors, totals = _by_unit(setting, kept, n_followed)
+    by_control = (len(errors), N_CONTROLS, width)
+    encoding, origin = _encoding(raw, setting)
+    return Reading(
+        kept=_shares(setting, kept, errors[:, :width], totals[:, :width]),
+        beyond=_shares(setting, beyond, *_by_unit(setting, beyond, 1)),
+        predicted=kept.predicted[:, :width],
+        by_position=beyond.by_design,
+        by_mean=kept.by_design[:, :width],
+        control_r2=_r2(*_grouped(kept, setting))[1:n_followed],
+        control_errors=errors[:, width:].reshape(by_control).sum(axis=2),
+        control_totals=totals[:, width:].reshape(by_control).sum(axis=2),
+        subspace_r2=random_subspace_r2(folds, parts, setting.belief.rank, width, rng),
+        readout=kept.covectors.T @ directions,
+        encoding=encoding,
+        origin=origin,
+        penalty=kept.penalty,
+    )
+
+
+def _narrowed(centred: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Points and the orthonormal rows that lead back: principal coordinates where there are more features than rows."""
+    if centred.shape[1] <= centred.shape[0]:
+        return centred, np.eye(centred.shape[1])
+    form = PrincipalForm.of(centred)
+    return form.left * form.singular, form.directions
+
+
+def _grouped(found: CrossValidated, setting: Setting) -> tuple[np.ndarray, np.ndarray]:
+    return found.error.reshape(setting.n_groups, -1).sum(axis=1), found.total.reshape(setting.n_groups, -1).sum(axis=1)
+
+
+def _r2(error: np.ndarray, total: np.ndarray) -> np.ndarray:
+    return 1 - np.divide(error, total, out=np.full(total.shape, np.nan), where=total > 0)
+
+
+def _shares(setting: Setting, found: CrossValidated, errors: np.ndarray, totals: np.ndarray) -> Shares:
+    """Of the belief and its exchanges; what is left of a component that never varies is rounding."""
+    size = np.square(setting.belief.values).sum()
+    by_component = found.total.reshape(setting.n_groups, -1)
+    told = np.where(by_component > _ROUNDING * size, by_component, 0.0)
+    error = np.where(told > 0, found.error.reshape(told.shape), 0.0)
+    kept = np.r_[0, 1 + N_CONTROLS : setting.n_groups]
+    alive = told[0] > 0
+    return Shares(
+        _r2(error.sum(axis=1), told.sum(axis=1))[kept],
+        _r2(error, told)[kept],
+        np.where(alive, errors, 0.0),
+        np.where(alive, totals, 0.0),
+    )
+
+
+def _by_unit(setting: Setting, found: CrossValidated, n_followed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Squared errors and totals of the followed targets, summed over the rows of every unit."""
+    truth = setting.followed[:, : n_followed * setting.n_components]
+    order = np.argsort(setting.code, kind="stable")
+    starts = np.searchsorted(setting.code[order], np.arange(setting.code.max() + 1))
+    errors, totals = np.square(truth - found.predicted), np.square(truth - found.by_design)
+    return np.add.reduceat(errors[order], starts, axis=0), np.add.reduceat(totals[order], starts, axis=0)
+
+
+def random_subspace_r2(
+    folds: Folds, parts: list[Pressed], rank: int, width: int, rng: np.random.Generator
+) -> Float[np.ndarray, " draw"]:
+    """Cross-validated R² of the belief from `rank` random directions of the points, by least squares.
+
+    Empty where the directions would be the whole space, or more than half as many as there are rows to fit on.
+    """
+    n_features = parts[0].points.shape[1]
+    n_fitted = sum(len(part.points) for part in parts) * (folds.n - 1) // folds.n
+    if not 0 < rank < n_features or 2 * rank > n_fitted:
+        return np.empty(0)
+    directions = rng.standard_normal((N_SUBSPACES, n_features, rank))
+    error, total = np.zeros((2, N_SUBSPACES))
+    for fold, held in enumerate(parts):
+        design, points, targets = (
+            np.vstack([getattr(parts[other], name) for other in folds.others(fold)])
+            for name in ("design", "points", "targets")
+        )
+        inverse = np.linalg.pinv(design)
+        at, level = inverse @ points, inverse @ targets[:, :width]
+        points, targets = points - design @ at, targets[:, :width] - design @ level
+        held_points, held_targets = held.points - held.design @ at, held.targets[:, :width] - held.design @ level
+        beyond = held.beyond[:width].sum()
+        total += np.square(held_targets).sum() + beyond
+        for draw, subspace in enumerate(directions):
+            coefficients = np.linalg.lstsq(points @ subspace, targets, rcond=None)[0]
+            error[draw] += np.square(held_targets - held_points @ subspace @ coefficients).sum() + beyond
+    return _r2(error, total)
+
+
+def _encoding(raw: np.ndarray, setting: Setting) -> tuple[np.ndarray, np.ndarray]:
+    """How activations move with each component (least squares on all folds but the first), and their mean there."""
+    fitted = np.flatnonzero(setting.folds.code != 0)
+    origin = raw[fitted].mean(axis=0)
+    belief = setting.belief.values[fitted]
+    return np.linalg.pinv(belief - belief.mean(axis=0)) @ (raw[fitted] - origin), origin

@@ -1,0 +1,223 @@
+"""The numbers of the belief probe with their intervals and nulls, at every place (a site and a layer) at once."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+from scipy import stats
+
+from interp.findings import Scalar
+from interp.statistics.nulls import null_from_draws, null_from_permutations
+from interp.statistics.tested_together import excess, maximum_statistic_p
+from probes.measures.belief_clusters import Clusters, Gathered
+from probes.measures.belief_readout import N_SUBSPACES, Reading, Setting, Shares
+from probes.measures.belief_scores import UNITS, Scores
+from probes.measures.halves import share_interval
+
+P_OVER = "layers and sites"
+
+MEANINGS = {
+    "r2": "Share of the variance of the exact belief, all components together, that a linear read-out of the "
+    "activations predicts in {unit}s it was not fitted on; 0 is no better than the mean belief.",
+    "r2_beyond_position": "Share of what position does not tell of the belief that a linear read-out predicts in "
+    "{unit}s it was not fitted on, position taken out of the activations too.",
+    "position_r2": "Share of the variance of the exact belief that {words} alone predicts: what a read-out of position "
+    "without any evidence would reach.",
+    "selectivity": "How much better the belief is read than control tasks, in which each token at each position is "
+    "given a belief at random: what is found beyond telling tokens and positions apart.",
+    "random_subspace_r2": "Share of the variance of the belief read by least squares from {rank} random directions of "
+    "the activations, as many as the belief has dimensions: where it comes near r2, no particular subspace holds it.",
+    "silhouette": "How clearly the activations gather by the most likely state, in their first ten principal axes: 1 "
+    "in tight, distant groups, 0 where the groups overlap.",
+    "tvd": "Mean total variation between the exact belief and the decoded one, put on the simplex at the nearest "
+    "point; position alone: {position:.3g}.",
+    "kl_bits": "Mean KL of the decoded belief, on the simplex and mixed with 1 % of what position tells, from the "
+    "exact one; position alone: {position:.3g} bits.",
+    "accuracy": "Share of the set's components that are decoded rightly (in or out, above or below one half); position "
+    "alone: {position:.3g}.",
+    "output_tvd": "Mean total variation between the exact posterior and the model's own prediction over its outcomes: "
+    "how much of the belief is used in the end, beside how much can be read.",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What every scalar counts: units, their name, whether they are few, and at which places rows are few too."""
+
+    n: int
+    unit: str
+    is_small: bool
+    underpowered: Sequence[bool]
+
+    def common(self, place: int | None = None) -> dict:
+        few = self.is_small if place is None else self.underpowered[place]
+        return {"n": self.n, "n_unit": self.unit, "underpowered": few}
+
+
+def share_scalars(name: str, shares: Sequence[Shares], setting: Setting, counted: Counted, reason: str) -> list[Scalar]:
+    """R² at every place, p one-sided over all places; `reason` says why there would be none."""
+    values = np.array([share.r2 for share in shares])
+    p = maximum_statistic_p(*excess(values[:, 0], np.nan_to_num(values[:, 1:].T, nan=0.0)))
+    meaning = MEANINGS[name].format(unit=counted.unit)
+    made = []
+    for i, share in enumerate(shares):
+        if np.isnan(values[i, 0]):
+            made.append(undefined("fraction", reason, meaning, counted))
+            continue
+        interval = share_interval(share.errors.sum(axis=1), share.totals.sum(axis=1), setting.weights)
+        made.append(
+            Scalar(
+                float(values[i, 0]), "fraction", **_interval(interval, f"{_fixed(counted)}, scale of log(1 − R²)"),
+                null=null_from_permutations(_exchange(counted), values[i, 1:]), p=float(p[i]), p_over=P_OVER,
+                meaning=meaning, **counted.common(i),
+            )
+        )  # fmt: skip
+    return made
+
+
+def component_scalars(share: Shares, setting: Setting, counted: Counted, place: int) -> list[Scalar]:
+    """R² of every component at one place, p over components."""
+    values = share.by_component
+    p = maximum_statistic_p(*excess(values[0], np.nan_to_num(values[1:], nan=0.0)))
+    made = []
+    for i, value in enumerate(values[0]):
+        meaning = f"Share of the variance of component {i} of the belief that the read-out predicts."
+        if np.isnan(value):
+            made.append(undefined("fraction", "this component never varies", meaning, counted))
+            continue
+        interval = share_interval(share.errors[:, i], share.totals[:, i], setting.weights)
+        made.append(
+            Scalar(
+                float(value), "fraction", **_interval(interval, f"{_fixed(counted)}, scale of log(1 − R²)"),
+                null=null_from_permutations(_exchange(counted), values[1:, i]), p=float(p[i]), p_over="components",
+                meaning=meaning, **counted.common(place),
+            )
+        )  # fmt: skip
+    return made
+
+
+def position_scalar(reading: Reading, setting: Setting, counted: Counted) -> Scalar:
+    """R² of position alone: a baseline that every place shares."""
+    words = ", ".join(setting.position_names) or "position"
+    meaning = MEANINGS["position_r2"].format(words=words)
+    errors, totals = reading.beyond.totals.sum(axis=1), reading.kept.totals.sum(axis=1)
+    if not setting.position_names or totals.sum() == 0:
+        reason = "the belief does not vary" if setting.position_names else "the position does not vary"
+        return undefined("fraction", reason, meaning, counted)
+    interval = share_interval(errors, totals, setting.weights)
+    return Scalar(
+        1 - float(errors.sum() / totals.sum()), "fraction",
+        **_interval(interval, f"{_fixed(counted)}, scale of log(1 − R²)"),
+        null_reason="a baseline for r2; the mean belief, fitted on other rows, has 0", meaning=meaning,
+        **counted.common(),
+    )  # fmt: skip
+
+
+def selectivity_scalar(reading: Reading, setting: Setting, counted: Counted, place: int) -> Scalar:
+    """R² of the belief − mean R² of its control tasks. The null puts each control task in the belief's place."""
+    meaning = MEANINGS["selectivity"]
+    task, controls = float(reading.kept.r2[0]), reading.control_r2
+    if np.isnan(task) or np.isnan(controls).any():
+        reason = "the belief does not vary" if np.isnan(task) else "a control task is the same at every row"
+        return undefined("fraction", reason, meaning, counted)
+    value = task - float(controls.mean())
+    errors = np.column_stack([reading.kept.errors.sum(axis=1), reading.control_errors])
+    totals = np.column_stack([reading.kept.totals.sum(axis=1), reading.control_totals])
+    unexplained = (setting.weights @ errors) / (setting.weights @ totals)
+    differences = unexplained[:, 1:].mean(axis=1) - unexplained[:, 0]
+    others = (controls.sum() - controls) / (len(controls) - 1)
+    return Scalar(
+        value, "fraction", **_interval(_around(value, differences), _fixed(counted)),
+        null=null_from_draws("another control task in place of the belief", controls - others), meaning=meaning,
+        **counted.common(place),
+    )  # fmt: skip
+
+
+def subspace_scalar(reading: Reading, setting: Setting, counted: Counted, place: int) -> Scalar:
+    """Mean R² from random subspaces, with the interval of that mean over draws."""
+    draws, rank = reading.subspace_r2, setting.belief.rank
+    meaning = MEANINGS["random_subspace_r2"].format(rank=rank)
+    if len(draws) == 0 or np.isnan(draws).any():
+        reason = "the belief does not vary" if rank == 0 else (
+            f"{rank} random directions would be all of the activations, or more than the {counted.unit}s can fit"
+        )  # fmt: skip
+        return undefined("fraction", reason, meaning, counted)
+    half = float(stats.t.ppf(0.975, len(draws) - 1) * draws.std(ddof=1) / len(draws) ** 0.5)
+    value = float(draws.mean())
+    interval = (value - half, value + half) if half > 0 else None
+    return Scalar(
+        value, "fraction", **_interval(interval, f"t, mean of {N_SUBSPACES} random subspaces"),
+        null_reason="a control: read r2 beside it", meaning=meaning, **counted.common(place),
+    )  # fmt: skip
+
+
+def score_scalar(name: str, score: Scores, setting: Setting, counted: Counted, place: int | None) -> Scalar:
+    """The mean of a score over rows, with its bootstrap interval; null: exact beliefs exchanged, predictions kept."""
+    value = float(score.by_row.mean())
+    meaning = MEANINGS[name].format(position=float(score.by_position.mean()))
+    if not np.isfinite(value) or not np.isfinite(score.exchanged).all():
+        reason = "undefined: a state occurs that the sequences fitted on never held, and that was decoded as impossible"
+        return undefined(UNITS[name], reason, meaning, counted)
+    sums = np.bincount(setting.code, score.by_row)
+    counts = np.bincount(setting.code)
+    resampled = (setting.weights @ sums) / (setting.weights @ counts)
+    null = f"exact beliefs exchanged between {counted.unit}s, predictions kept"
+    return Scalar(
+        value, UNITS[name], **_interval(_around(value, resampled), _fixed(counted)),
+        null=null_from_permutations(null, score.exchanged),
+        meaning=meaning, **counted.common(place),
+    )  # fmt: skip
+
+
+def silhouette_scalars(
+    gathered: Sequence[Gathered], clusters: Clusters, setting: Setting, counted: Counted
+) -> list[Scalar]:
+    """Mean silhouette at every place, p one-sided over all places."""
+    values = np.array([found.values for found in gathered])
+    p = maximum_statistic_p(*excess(values[:, 0], np.nan_to_num(values[:, 1:].T, nan=0.0)))
+    made = []
+    for i, found in enumerate(gathered):
+        if np.isnan(values[i, 0]):
+            reason = clusters.reason or "nothing varies in these activations"
+            made.append(undefined("1", reason, MEANINGS["silhouette"], counted))
+            continue
+        counts = setting.weights @ found.counts
+        resampled = (setting.weights @ found.sums)[counts > 0] / counts[counts > 0]
+        made.append(
+            Scalar(
+                float(values[i, 0]), "1", **_interval(_around(float(values[i, 0]), resampled), f"{_fixed(counted)}"),
+                null=null_from_permutations(f"states exchanged between {counted.unit}s", values[i, 1:]),
+                p=float(p[i]), p_over=P_OVER, meaning=MEANINGS["silhouette"], n=int((found.counts > 0).sum()),
+                n_unit=counted.unit, underpowered=counted.underpowered[i],
+            )
+        )  # fmt: skip
+    return made
+
+
+def undefined(unit: str, reason: str, meaning: str, counted: Counted) -> Scalar:
+    """A number that does not exist here, and why."""
+    return Scalar(
+        float("nan"), unit, interval_reason=reason, null_reason=reason, n=counted.n, n_unit=counted.unit,
+        underpowered=True, meaning=meaning,
+    )  # fmt: skip
+
+
+def _around(value: float, resampled: Float[np.ndarray, " resample"]) -> tuple[float, float] | None:
+    """± normal quantile × bootstrap error."""
+    half = 1.96 * float(resampled.std(ddof=1)) if len(resampled) > 1 else 0.0
+    return (value - half, value + half) if half > 0 else None
+
+
+def _interval(interval: tuple[float, float] | None, method: str) -> dict:
+    if interval is None:
+        return {"interval_reason": "no resample differs"}
+    return {"interval": interval, "interval_method": method}
+
+
+def _fixed(counted: Counted) -> str:
+    return f"bootstrap over {counted.unit}s, fits held fixed"
+
+
+def _exchange(counted: Counted) -> str:
+    return f"refitted on beliefs exchanged between {counted.unit}s"

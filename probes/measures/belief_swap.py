@@ -1,0 +1,203 @@
+"""Interchange: is the belief used where it can be read? Its coordinates are replaced by a donor's.
+
+Among the sequences that the bases were not fitted on, each is given the coordinates that another one, its donor, has
+in some subspace of the residual stream at one depth, at all scored positions. Then the model's prediction is held
+against the donor's exact posterior:
+
+    redirected = mean of KL(donor's posterior ‖ prediction), without the swap − with it          (bits)
+
+The subspaces: where the belief is read from (`readout`), along which activations move with it (`encoding`), the first
+principal axes, random ones, all of the same dimension; and the whole stream (`all`), which is the most that could come.
+Null: random subspaces.
+
+Source: Geiger et al. 2021 (arXiv 2106.02997) for interchange interventions.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from interp.capture import Capture
+from interp.edits import ReplaceCoordinates
+from interp.findings import Scalar
+from interp.information import entropy_bits
+from interp.need import Need
+from interp.probe import Condition, Readout
+from interp.statistics.nulls import null_from_draws
+from interp.statistics.resampling import bootstrap_weights
+from interp.table import LABEL, Table
+
+OUTPUT = Need("outcome_log_prob")
+N_RANDOM = 19
+FEW_UNITS = 50
+"""Pairs below which a swap is called underpowered."""
+
+BASELINE = "interchange: none"
+SUBSPACES = ("readout", "encoding", "principal", "all")
+
+INTERCHANGE = (
+    "Interchange at each depth of the residual stream: mean KL of the prediction from the donor's exact posterior and "
+    "from the sequence's own, and by how much the swap brought the prediction nearer to the donor's (redirected_bits) "
+    "with its 95 % interval over sequences, beside random subspaces of the same dimension (null; p one-sided, by rank)."
+)
+MEANING = (
+    "By how much the prediction comes nearer to the donor's exact posterior when the residual stream at depth {depth} "
+    "is given the donor's coordinates in the {rank} dimensions that the belief is {words}; swapping the whole stream "
+    "there redirects {whole:.3g} bits."
+)
+WORDS = {"readout": "read from", "encoding": "written along"}
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Prompts and, for each, its donor among them; `rows` and `donor_rows` are theirs in the base capture, in order."""
+
+    prompts: Int[np.ndarray, " chosen"]
+    rows: Int[np.ndarray, " row"]
+    donor_rows: Int[np.ndarray, " row"]
+
+
+def make_pairs(units: Int[np.ndarray, " all"], held_out: Int[np.ndarray, " held"], rng: np.random.Generator) -> Pairs:
+    """Everybody's donor is somebody else with as many rows; prompts without such a one are left out."""
+    by_count: dict[int, list[int]] = {}
+    for prompt in held_out.tolist():
+        by_count.setdefault(int((units == prompt).sum()), []).append(prompt)
+    donor: dict[int, int] = {}
+    for alike in by_count.values():
+        if len(alike) > 1:
+            order = rng.permutation(alike)
+            donor |= dict(zip(order.tolist(), np.roll(order, 1).tolist(), strict=True))
+    chosen = np.array(sorted(donor), dtype=np.int64)
+    rows = [np.flatnonzero(units == prompt) for prompt in chosen]
+    donors = [np.flatnonzero(units == donor[int(prompt)]) for prompt in chosen]
+    empty = np.empty(0, dtype=np.int64)
+    return Pairs(chosen, np.concatenate([empty, *rows]), np.concatenate([empty, *donors]))
+
+
+def swaps(
+    base: Capture, pairs: Pairs, bases: Mapping[int, Mapping[str, Float[np.ndarray, "axis feature"]]], seed: int
+) -> Iterator[Condition]:
+    """The baseline, then every subspace at every depth; `bases` are orthonormal rows by depth and name."""
+    assert base.posterior is not None, "a belief comes with a posterior"
+    donor = np.asarray(base.posterior, np.float64)[pairs.donor_rows]
+    read = _reader(donor)
+    yield Condition(BASELINE, (), (OUTPUT,), read, pairs.prompts)
+    stream = base[Need("resid")]
+    for depth, of_depth in bases.items():
+        points = stream[depth].astype(np.float64)
+        rank = len(of_depth["encoding"])
+        rng = np.random.default_rng([seed, 4, depth])
+        random = {f"random {i}": _frame(rng, points.shape[1], rank) for i in range(N_RANDOM)}
+        for name, axes in {**of_depth, "all": np.eye(points.shape[1]), **random}.items():
+            values = points[pairs.donor_rows] @ axes.T
+            edit = ReplaceCoordinates(layer=depth, site="resid", axis=axes, values=values, at="scored")
+            yield Condition(_name(depth, name), (edit,), (OUTPUT,), read, pairs.prompts)
+
+
+def _name(depth: int, subspace: str) -> str:
+    return f"interchange at {depth}: {subspace}"
+
+
+def _frame(rng: np.random.Generator, n_features: int, rank: int) -> np.ndarray:
+    return np.linalg.qr(rng.standard_normal((n_features, rank)))[0].T
+
+
+def _reader(donor: Float[np.ndarray, "row outcome"]) -> Callable[[Capture], Readout]:
+    def read(under: Capture) -> Readout:
+        assert under.posterior is not None
+        log_q = restricted(under[OUTPUT])
+        return {"donor_kl": divergence(donor, log_q), "own_kl": divergence(under.posterior, log_q)}
+
+    return read
+
+
+def restricted(log_q: np.ndarray) -> Float[np.ndarray, "row outcome"]:
+    """Log-probabilities (bits) renormalised over the outcomes."""
+    log_q = np.asarray(log_q, dtype=np.float64)
+    highest = log_q.max(axis=1, keepdims=True)
+    return log_q - highest - np.log2(np.exp2(log_q - highest).sum(axis=1, keepdims=True))
+
+
+def divergence(p: np.ndarray, log_q: Float[np.ndarray, "row outcome"]) -> Float[np.ndarray, " row"]:
+    """KL(p ‖ q) in bits, from log-probabilities that are never −∞."""
+    p = np.asarray(p, dtype=np.float64)
+    return -entropy_bits(p) - (p * log_q).sum(axis=1)
+
+
+@dataclass(frozen=True)
+class Swapped:
+    """What one subspace at one depth did: bits by unit, means, and the random subspaces' redirected bits."""
+
+    depth: int
+    subspace: str
+    by_unit: Float[np.ndarray, " unit"]
+    donor_kl: float
+    own_kl: float
+    random: Float[np.ndarray, " draw"]
+
+    @property
+    def redirected(self) -> float:
+        return float(self.by_unit.mean())
+
+    @property
+    def p(self) -> float:
+        return (1 + int((self.random >= self.redirected).sum())) / (1 + len(self.random))
+
+
+def outcomes(under: Mapping[str, Readout], pairs: Pairs, units: np.ndarray) -> list[Swapped]:
+    """Every swap that was run, held against the baseline, in the order of depths."""
+    code = np.unique(units[pairs.rows], return_inverse=True)[1]
+    counts = np.bincount(code)
+    baseline = under[BASELINE]["donor_kl"]
+
+    def by_unit(name: str) -> np.ndarray:
+        return np.bincount(code, baseline - under[name]["donor_kl"]) / counts
+
+    found = []
+    for depth in sorted(int(name.split(":")[0].split()[-1]) for name in under if name.endswith(": all")):
+        random = np.array([by_unit(_name(depth, f"random {i}")).mean() for i in range(N_RANDOM)])
+        for subspace in SUBSPACES:
+            read = under[_name(depth, subspace)]
+            donor_kl, own_kl = float(read["donor_kl"].mean()), float(read["own_kl"].mean())
+            found.append(Swapped(depth, subspace, by_unit(_name(depth, subspace)), donor_kl, own_kl, random))
+    return found
+
+
+def swap_scalar(found: list[Swapped], subspace: str, depth: int, rank: int, n_bootstrap: int, unit: str) -> Scalar:
+    """Bits redirected by a belief subspace at one depth. Null: random subspaces of the same dimension."""
+    mine = next(s for s in found if (s.depth, s.subspace) == (depth, subspace))
+    whole = next(s for s in found if (s.depth, s.subspace) == (depth, "all")).redirected
+    interval = _interval(mine.by_unit, n_bootstrap)
+    return Scalar(
+        mine.redirected, "bits", interval=interval,
+        interval_method=f"bootstrap over {unit}s, subspaces held fixed" if interval else "",
+        interval_reason="" if interval else "no resample differs",
+        null=null_from_draws("random subspaces of the same dimension", mine.random), p=mine.p,
+        n=len(mine.by_unit), n_unit=unit, underpowered=len(mine.by_unit) < FEW_UNITS,
+        meaning=MEANING.format(depth=depth, rank=rank, words=WORDS[subspace], whole=whole),
+    )  # fmt: skip
+
+
+def _interval(by_unit: np.ndarray, n_bootstrap: int) -> tuple[float, float] | None:
+    n = len(by_unit)
+    weights = bootstrap_weights(np.arange(n), np.zeros(n, dtype=np.int64), n_bootstrap, np.random.default_rng(n))
+    half = 1.96 * float((weights @ by_unit / n).std(ddof=1))
+    return (float(by_unit.mean()) - half, float(by_unit.mean()) + half) if half > 0 else None
+
+
+def interchange_table(found: list[Swapped], n_bootstrap: int) -> Table:
+    """One row for every depth and subspace."""
+    rows = []
+    for s in found:
+        low, high = _interval(s.by_unit, n_bootstrap) or (np.nan, np.nan)
+        null = null_from_draws("", s.random)
+        rows.append({
+            "depth": s.depth, "subspace": s.subspace, "redirected_bits": s.redirected, "redirected_bits_low": low,
+            "redirected_bits_high": high, "redirected_bits_null": null.value, "redirected_bits_null_low": null.band[0],
+            "redirected_bits_null_high": null.band[1], "redirected_bits_p": s.p, "donor_kl": s.donor_kl,
+            "own_kl": s.own_kl,
+        })  # fmt: skip
+    units = dict.fromkeys(rows[0], "bits") | {"depth": "layer", "subspace": LABEL, "redirected_bits_p": "probability"}
+    return Table.from_rows(rows, units, INTERCHANGE)

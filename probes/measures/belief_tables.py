@@ -1,0 +1,112 @@
+"""The tables of the belief probe: place by place, component by component, and the decoded beliefs beside the exact."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from interp.findings import Scalar
+from interp.table import LABEL, Table
+from probes.measures.belief_readout import Reading, Setting
+from probes.measures.belief_target import ExactBelief, nearest_on_simplex
+from probes.measures.cloud import Cloud
+from probes.measures.places import Place
+
+MAX_DRAWN = 1000
+_ROOT_3 = 3**0.5
+
+BY_LAYER = (
+    "The linear read-out of the exact belief at every site and layer (in `resid`, depth), cross-validated over whole "
+    "sequences: R² from the mean and beyond position with 95 % intervals, refits on exchanged beliefs and p over all "
+    "layers and sites; selectivity against control tasks; R² of random subspaces of the belief's rank; the decoded "
+    "belief's distance from the exact one beside that of position alone (_position) and of exchanged beliefs (_null); "
+    "silhouette by most likely state; axes that hold 90 % and 95 % of the variance. One place is primary and named "
+    "beforehand; the others are exploratory. `penalty` is relative to the mean squared singular value."
+)
+COMPONENTS = (
+    "The components of the belief at the primary place: held-out R² with its interval, null and p over components."
+)
+DECODED = (
+    "Exact and decoded beliefs at the primary place, held-out: in the triangle of three states, else on the first "
+    "principal axes of the exact beliefs. Linear predictions of distributions are put on the simplex."
+)
+
+_UNITS = {
+    "layer": "layer", "n_distinct_rows": "rows", "control_r2": "fraction", "penalty": "1", "n_dims_90": "dimensions",
+    "n_dims_95": "dimensions",
+}  # fmt: skip
+
+
+def by_layer_table(
+    places: Sequence[Place], scalars: Mapping[str, Sequence[Scalar]], readings: Sequence[Reading],
+    by_position: Sequence[Mapping[str, float]], dimensions: Sequence[tuple[int, int]],
+) -> Table:  # fmt: skip
+    """One row for every place."""
+    units = dict(_UNITS) | {"site": LABEL}
+    rows = []
+    for i, (place, reading) in enumerate(zip(places, readings, strict=True)):
+        row: dict[str, object] = {
+            "site": place.site, "layer": place.layer, "n_distinct_rows": place.n_distinct_rows,
+            "penalty": reading.penalty, "control_r2": float(reading.control_r2.mean()),
+            "n_dims_90": dimensions[i][0], "n_dims_95": dimensions[i][1],
+        }  # fmt: skip
+        for name, of_place in scalars.items():
+            row |= _columns(name, of_place[i], units)
+        for name, value in by_position[i].items():
+            row[f"{name}_position"], units[f"{name}_position"] = value, units[name]
+        rows.append(row)
+    return Table.from_rows(rows, {name: units[name] for name in rows[0]}, BY_LAYER)
+
+
+def components_table(belief: ExactBelief, scalars: Sequence[Scalar]) -> Table:
+    """One row for every component."""
+    units = {"component": "component", "mean": "1"}
+    rows = []
+    for i, scalar in enumerate(scalars):
+        rows.append({"component": i, "mean": float(belief.values[:, i].mean()), **_columns("r2", scalar, units)})
+    return Table.from_rows(rows, {name: units[name] for name in rows[0]}, COMPONENTS)
+
+
+def _columns(name: str, scalar: Scalar, units: dict[str, str]) -> dict[str, float]:
+    low, high = scalar.interval or (np.nan, np.nan)
+    null_low, null_high = scalar.null.band if scalar.null else (np.nan, np.nan)
+    found = {name: scalar.value, f"{name}_low": low, f"{name}_high": high}
+    if not scalar.null_reason or np.isnan(scalar.value):
+        found |= {f"{name}_null": scalar.null.value if scalar.null else np.nan,
+                  f"{name}_null_low": null_low, f"{name}_null_high": null_high}  # fmt: skip
+    units.update(dict.fromkeys(found, scalar.unit))
+    if name.startswith(("r2", "silhouette")):
+        found[f"{name}_p"], units[f"{name}_p"] = np.nan if scalar.p is None else scalar.p, "probability"
+    return found
+
+
+def decoded_table(pool: Cloud, setting: Setting, predicted: np.ndarray, rng: np.random.Generator) -> Table:
+    """Whole sequences up to `MAX_DRAWN` rows: where the exact belief lies, and where the decoded one."""
+    belief = setting.belief
+    counts = np.bincount(setting.code)
+    order = rng.permutation(len(counts))
+    rows = np.flatnonzero(np.isin(setting.code, order[: max(1, int((np.cumsum(counts[order]) <= MAX_DRAWN).sum()))]))
+    on_simplex = belief.kind == "distribution"
+    shown = nearest_on_simplex(predicted) if on_simplex else predicted
+    exact, found = _in_a_plane(belief, shown)
+    columns: dict[str, np.ndarray] = {name: pool.rows[name][rows] for name in ("prompt", "position")}
+    units = {name: pool.rows.units[name] for name in columns}
+    columns |= {
+        "state": belief.most_likely[rows],
+        "exact_x": exact[rows, 0], "exact_y": exact[rows, 1],
+        "decoded_x": found[rows, 0], "decoded_y": found[rows, 1],
+    }  # fmt: skip
+    units |= dict.fromkeys(("exact_x", "exact_y", "decoded_x", "decoded_y"), "1") | {"state": "index"}
+    return Table(columns, units, DECODED)
+
+
+def _in_a_plane(belief: ExactBelief, shown: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Barycentric coordinates of three probabilities; else the first two principal axes of the exact beliefs."""
+    if belief.kind == "distribution" and belief.values.shape[1] == 3:
+        corners = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, _ROOT_3 / 2]])
+        return belief.values @ corners, shown @ corners
+    centre = belief.values.mean(axis=0)
+    _, _, axes = np.linalg.svd(belief.values - centre, full_matrices=False)
+    axes = axes[:2] * np.sign(axes[:2, np.abs(axes[:2]).argmax(axis=1)].diagonal())[:, None]
+    plane = np.zeros((2, len(centre)))
+    plane[: min(2, max(1, belief.rank))] = axes[: min(2, max(1, belief.rank))]
+    return (belief.values - centre) @ plane.T, (shown - centre) @ plane.T

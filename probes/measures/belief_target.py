@@ -1,0 +1,90 @@
+"""The exact belief that is sought in the activations, and what a linear read-out of it is scored by.
+
+Where the latent of a process is more than what comes next, its belief (hidden states, surviving answers); else the
+posterior over the next outcome. A belief whose components are probabilities is a point of the simplex, and a linear
+read-out of it is put there by Euclidean projection (Duchi et al. 2008, ICML): the point of the simplex nearest to it.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from interp.capture import Capture
+from interp.errors import PromptError
+
+Kind = Literal["distribution", "set", "vector"]
+"""Probabilities that add up to one; components that are 0 or 1; anything else."""
+
+_SUM = 1e-4
+_RANK = 1e-8
+
+
+@dataclass(frozen=True)
+class ExactBelief:
+    """The belief at every row, in float64; `source` says in words which one it is."""
+
+    values: Float[np.ndarray, "row component"]
+    kind: Kind
+    source: str
+
+    @classmethod
+    def of(cls, capture: Capture) -> "ExactBelief":
+        """The belief of the capture; `PromptError` where none is known or numbers are not finite."""
+        is_posterior = capture.belief is None
+        values = capture.posterior if is_posterior else capture.belief
+        if values is None or values.shape[1] == 0:
+            raise PromptError(
+                asked=f"the belief behind {capture.prompts.name!r}",
+                found="belief needs the exact posterior, and these prompts carry none",
+                fix="Use a wind tunnel (it samples its own sequences), or --prompts sula on a language model.",
+            )
+        values = np.asarray(values, dtype=np.float64)
+        n_bad = int((~np.isfinite(values)).any(axis=1).sum())
+        if n_bad:
+            raise PromptError(
+                asked=f"the exact {'posterior' if is_posterior else 'belief'} of {capture.prompts.name!r}",
+                found=f"{n_bad} of {len(values)} rows hold numbers that are not finite",
+                fix="Check the task or prompt set that computes it.",
+            )
+        source = "exact posterior over the next outcome" if is_posterior else "exact belief over the latent"
+        return cls(values, _kind(values), source)
+
+    @property
+    def varies(self) -> Bool[np.ndarray, " component"]:
+        """Which components differ between rows at all."""
+        return np.ptp(self.values, axis=0) > 0
+
+    @property
+    def rank(self) -> int:
+        """How many dimensions the beliefs fill: one less than the components of a distribution, as a rule."""
+        singular = np.linalg.svd(self.values - self.values.mean(axis=0), compute_uv=False)
+        return int((singular > _RANK * max(singular[0], 1.0)).sum())
+
+    @property
+    def most_likely(self) -> Int[np.ndarray, " row"]:
+        """The component that is larger than all others at each row; −1 where several tie."""
+        largest = self.values.max(axis=1, keepdims=True)
+        alone = (self.values >= largest - 1e-9).sum(axis=1) == 1
+        return np.where(alone, self.values.argmax(axis=1), -1)
+
+
+def _kind(values: np.ndarray) -> Kind:
+    if values.min() >= 0 and np.abs(values.sum(axis=1) - 1).max() <= _SUM:
+        return "distribution"
+    return "set" if np.isin(values, (0.0, 1.0)).all() else "vector"
+
+
+def nearest_on_simplex(points: Float[np.ndarray, "row component"]) -> Float[np.ndarray, "row component"]:
+    """The probability distribution nearest to each point (Euclidean projection).
+
+    Components are lowered by one amount and cut off at zero, the amount being such that they add up to one.
+    """
+    n_rows, n = points.shape
+    falling = np.sort(points, axis=1)[:, ::-1]
+    over = np.cumsum(falling, axis=1) - 1
+    count = np.arange(1, n + 1)
+    n_kept = (falling * count > over).sum(axis=1)
+    lowered = over[np.arange(n_rows), n_kept - 1] / n_kept
+    return np.maximum(points - lowered[:, None], 0.0)

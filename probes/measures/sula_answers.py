@@ -1,0 +1,166 @@
+"""What a model answered where the exact posterior is known.
+
+The outcomes of every row are put in the order of their token ids, so that two prompts in which the same words play
+swapped roles are held against one another word by word.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Bool, Float, Int, Shaped
+
+from interp.capture import Capture
+from interp.errors import ModelError, PromptError
+from interp.information import entropy_bits, kl_bits
+from interp.need import Need
+from interp.table import Table
+
+EVIDENCE = ("n_steps", "k", "evidence")
+"""Columns that say how much a row's reader was shown, in the order in which they are looked for."""
+
+MAIN = ("main", "worked")
+"""Conditions that the headline is about, in the order in which they are looked for; else the first one."""
+
+_ALIKE = ("n_steps", "k", "evidence", "position", "slice")
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Rows with the exact `posterior`, the model's `log_q` (bits, over the whole vocabulary) and what is known of each.
+
+    `evidence` is the amount shown; rows of one `stratum` were shown equally much in one format about the same
+    outcomes. `unit` is what is exchanged and resampled whole: a problem, written in several conditions, or a sequence.
+    `noise` is the posterior of a reader who knows that labels are noise, where the prompts carry it.
+    """
+
+    posterior: Float[np.ndarray, "row outcome"]
+    log_q: Float[np.ndarray, "row outcome"]
+    outcomes: Int[np.ndarray, "row outcome"]
+    condition: Shaped[np.ndarray, " row"]
+    evidence: Float[np.ndarray, " row"]
+    stratum: Int[np.ndarray, " row"]
+    unit: Int[np.ndarray, " row"]
+    noise: Float[np.ndarray, "row outcome"] | None
+    evidence_name: str
+    evidence_unit: str
+    unit_name: str
+
+    @classmethod
+    def of(cls, capture: Capture, need: Need) -> "Answers":
+        """The scored rows; prompts without a posterior, and log-probabilities that are not finite, are refused."""
+        exact, outcomes = capture.posterior, capture.outcomes
+        if exact is None or outcomes is None:
+            raise PromptError(
+                asked=f"the exact posterior of {capture.prompts.name}",
+                found="these prompts carry none",
+                fix="Use --prompts sula or steps, or a wind tunnel's own sequences.",
+            )
+        log_q = capture[need].astype(np.float64)
+        if not np.isfinite(log_q).all():
+            raise ModelError(
+                asked=f"the probabilities that {capture.model.name} gives the outcomes",
+                found="some are zero or no numbers",
+                fix=f"Load the model in float32 (it was read in {capture.model.dtype}), or check its weights.",
+            )
+        rows = capture.rows
+        order = np.argsort(outcomes, axis=1, kind="stable")
+        exact, log_q, outcomes = (np.take_along_axis(x, order, axis=1) for x in (exact, log_q, outcomes))
+        named = next((name for name in EVIDENCE if name in rows), None)
+        noise = None
+        if "p_label_1_noise" in rows and outcomes.shape[1] == 2:
+            p = np.asarray(rows["p_label_1_noise"], dtype=np.float64)
+            noise = np.take_along_axis(np.stack([p, 1 - p], axis=1), order, axis=1)
+        return cls(
+            posterior=exact, log_q=log_q, outcomes=outcomes,
+            condition=np.asarray(rows["condition"]).astype(str) if "condition" in rows else np.full(len(exact), "all"),
+            evidence=np.zeros(len(exact)) if named is None else np.asarray(rows[named], dtype=np.float64),
+            stratum=_strata(rows, outcomes),
+            unit=np.unique(rows["problem"] if "problem" in rows else rows["prompt"], return_inverse=True)[1],
+            noise=noise, evidence_name=named or "evidence",
+            evidence_unit="observations" if named is None else rows.units[named],
+            unit_name="problem" if "problem" in rows else capture.prompts.unit,
+        )  # fmt: skip
+
+    def where(self, keep: Bool[np.ndarray, " row"]) -> "Answers":
+        """The rows that a mask picks."""
+        arrays = ("posterior", "log_q", "outcomes", "condition", "evidence", "stratum", "unit")
+        kept = {name: getattr(self, name)[keep] for name in arrays}
+        noise = None if self.noise is None else self.noise[keep]
+        return Answers(
+            **kept, noise=noise, evidence_name=self.evidence_name, evidence_unit=self.evidence_unit,
+            unit_name=self.unit_name,
+        )  # fmt: skip
+
+    def __len__(self) -> int:
+        return len(self.posterior)
+
+    @property
+    def n_units(self) -> int:
+        return len(np.unique(self.unit))
+
+    @property
+    def one_row_each(self) -> bool:
+        return self.n_units == len(self)
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        """In order of appearance."""
+        return tuple(dict.fromkeys(self.condition.tolist()))
+
+    @property
+    def main(self) -> str:
+        """The condition that the headline is about."""
+        return next((name for name in MAIN if name in self.conditions), self.conditions[0])
+
+    @cached_property
+    def log_mass(self) -> Float[np.ndarray, " row"]:
+        """log2 of the probability that the model gives all outcomes together."""
+        return np.logaddexp2.reduce(self.log_q, axis=1)
+
+    @cached_property
+    def log_restricted(self) -> Float[np.ndarray, "row outcome"]:
+        """log2 probabilities among the outcomes alone: the model's own posterior."""
+        return self.log_q - self.log_mass[:, None]
+
+    @cached_property
+    def entropy_model(self) -> Float[np.ndarray, " row"]:
+        return entropy_bits(np.exp2(self.log_restricted))
+
+    @cached_property
+    def entropy_exact(self) -> Float[np.ndarray, " row"]:
+        """Entropy of the exact posterior; rounded, so that equal posteriors tie."""
+        return entropy_bits(self.posterior).round(12)
+
+    @cached_property
+    def kl(self) -> Float[np.ndarray, " row"]:
+        """KL(posterior ‖ model) among the outcomes, in bits."""
+        return self.kl_from(self.posterior)
+
+    def kl_from(self, reader: Float[np.ndarray, "row outcome"]) -> Float[np.ndarray, " row"]:
+        """KL(reader ‖ model) among the outcomes, in bits."""
+        expected = np.sum(reader * self.log_restricted, axis=1, where=reader > 0)
+        return -entropy_bits(reader) - expected
+
+    @cached_property
+    def kl_reverse(self) -> Float[np.ndarray, " row"]:
+        """KL(model ‖ posterior); infinite where something impossible is given any probability."""
+        return kl_bits(np.exp2(self.log_restricted), self.posterior)
+
+    @cached_property
+    def excluded_mass(self) -> Float[np.ndarray, " row"]:
+        """What the model gives, among the outcomes, to those that cannot be."""
+        return np.sum(np.exp2(self.log_restricted), axis=1, where=self.posterior == 0)
+
+    @cached_property
+    def groups(self) -> Int[np.ndarray, " row"]:
+        """Rows with the same outcomes have the same code."""
+        return np.unique(self.outcomes, axis=0, return_inverse=True)[1].ravel()
+
+
+def _strata(rows: Table, outcomes: Int[np.ndarray, "row outcome"]) -> Int[np.ndarray, " row"]:
+    keys = [np.unique(rows[name], return_inverse=True)[1] for name in _ALIKE if name in rows and name != "position"]
+    if len(np.unique(rows["prompt"])) < rows.n_rows:
+        keys.append(np.unique(rows["position"], return_inverse=True)[1])
+    keys.append(np.unique(outcomes, axis=0, return_inverse=True)[1].ravel())
+    return np.unique(np.stack(keys, axis=1), axis=0, return_inverse=True)[1].ravel()

@@ -1,0 +1,174 @@
+"""How a coordinate moves as evidence comes in: with its amount, with the exact entropy, and at equal amounts.
+
+Three rank correlations of a coordinate (of every layer and axis):
+
+    evidence         with how much was shown. One row a problem: Spearman's ρ, amounts exchanged between problems. Many
+                     rows a problem or sequence: the mean of each one's own ρ, its sign flipped at random
+    entropy          with H_Bayes, exchanged between problems (whole sequences, so that position stays in the null)
+    entropy_within   the same with ranks taken among rows that were shown equally much: what is left of it once
+                     amount, length and format are the same
+
+All are two-sided, over layers and axes together (Westfall and Young 1993).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+from scipy import stats
+
+from interp.statistics.correlation import correlation_interval, ranks_within, unit_length
+from interp.statistics.resampling import bootstrap_weights, shuffles
+from interp.statistics.ridge import PrincipalForm, fit_ridge, members_of
+from interp.statistics.spectra import principal_axes
+from interp.statistics.tested_together import excess, maximum_statistic_p
+from probes.measures.sula_answers import Answers
+from probes.measures.sula_resampling import exchange_within, resampled_correlations
+
+AXES = ("pc1", "ridge")
+VARIABLES = ("evidence", "entropy", "entropy_within")
+
+_SILENT = 1e-6
+"""Deviation relative to the length of the mean below which a layer's values are one point and its rounding."""
+
+
+@dataclass(frozen=True)
+class Axes:
+    """Axes fitted to one half: unit vectors `[axis, layer, feature]`, the mean, and each score's deviation there.
+
+    Turned so that H_Bayes rises along them in the fitting half. Zero, with a deviation of one, where nothing varies.
+    """
+
+    directions: Float[np.ndarray, "axis layer feature"]
+    mean: Float[np.ndarray, "layer feature"]
+    sigma: Float[np.ndarray, "axis layer"]
+
+    def coordinates(self, points: Float[np.ndarray, "layer row feature"]) -> Float[np.ndarray, "axis layer row"]:
+        """Positions along the axes, from the fitting half's mean, in its deviations."""
+        along = [
+            (rows.astype(np.float64) - mean) @ directions.T / sigma
+            for rows, mean, directions, sigma in zip(
+                points, self.mean, self.directions.swapaxes(0, 1), self.sigma.T, strict=True
+            )
+        ]
+        return np.moveaxis(np.array(along), -1, 0)
+
+
+def fit_axes(
+    points: Float[np.ndarray, "layer row feature"], answers: Answers, fitting: Bool[np.ndarray, " row"]
+) -> Axes:
+    """PC1 and the ridge readout of H_Bayes, from the fitting rows alone."""
+    n_layers, _, width = points.shape
+    directions, sigma = np.zeros((len(AXES), n_layers, width)), np.ones((len(AXES), n_layers))
+    means = np.zeros((n_layers, width))
+    target = answers.entropy_exact[fitting] - answers.entropy_exact[fitting].mean()
+    for layer, rows in enumerate(points[:, fitting].astype(np.float64)):
+        means[layer] = rows.mean(axis=0)
+        centred = rows - means[layer]
+        if np.sqrt(np.square(centred).sum(axis=1).mean()) <= _SILENT * max(np.linalg.norm(means[layer]), 1e-30):
+            continue
+        found = (principal_axes(centred, 1).directions[0], _ridge_axis(centred, target, answers.unit[fitting]))
+        for axis, direction in enumerate(found):
+            scores = centred @ direction
+            if scores.std() > 0:
+                directions[axis, layer] = direction * (-1.0 if scores @ target < 0 else 1.0)
+                sigma[axis, layer] = scores.std()
+    return Axes(directions, means, sigma)
+
+
+def _ridge_axis(centred: np.ndarray, target: np.ndarray, units: np.ndarray) -> np.ndarray:
+    form = PrincipalForm.of(centred)
+    if not target.any() or len(form.singular) == 0:
+        return np.zeros(centred.shape[1])
+    mean = np.full((len(target), 1), len(target) ** -0.5)
+    direction = fit_ridge(form, target[:, None], units, mean).coefficients[:, 0] @ form.directions
+    length = np.linalg.norm(direction)
+    return direction / length if length > 0 else direction
+
+
+@dataclass(frozen=True)
+class Moved:
+    """One variable and all places: correlations, their permutations and bootstrap intervals, and p over all places.
+
+    NaN (and no interval) where the coordinate or the variable never varies.
+    """
+
+    rho: Float[np.ndarray, " place"]
+    permuted: Float[np.ndarray, "permutation place"]
+    intervals: Sequence[tuple[float, float] | None]
+    p: Float[np.ndarray, " place"]
+
+    @property
+    def null(self) -> Float[np.ndarray, "bound place"]:
+        """Mean, and the central 95 %, over permutations."""
+        low, high = np.quantile(self.permuted, [0.025, 0.975], axis=0)
+        return np.stack([self.permuted.mean(axis=0), low, high])
+
+
+def movement(
+    coordinates: Float[np.ndarray, "place row"],
+    answers: Answers,
+    n_permutations: int,
+    n_bootstrap: int,
+    rng: np.random.Generator,
+) -> dict[str, Moved]:
+    """The three correlations of every place."""
+    free = shuffles(answers.unit, n_permutations, rng)
+    within = exchange_within(answers.stratum, answers.unit, n_permutations, rng)
+    weights = bootstrap_weights(answers.unit, answers.stratum, n_bootstrap, rng)
+    ranks = unit_length(stats.rankdata(coordinates, axis=1))
+    inside = unit_length(np.array([ranks_within(x, answers.stratum) for x in coordinates]))
+    exact = stats.rankdata(answers.entropy_exact)
+    exact_inside = ranks_within(answers.entropy_exact, answers.stratum)
+    if answers.one_row_each:
+        evidence = _correlated(ranks, stats.rankdata(answers.evidence), free, weights)
+    else:
+        evidence = _trends(coordinates, answers, n_permutations, n_bootstrap, rng)
+    return {
+        "evidence": evidence,
+        "entropy": _correlated(ranks, exact, free, weights),
+        "entropy_within": _correlated(inside, exact_inside, within, weights),
+    }
+
+
+def _correlated(
+    coordinates: Float[np.ndarray, "place row"],
+    variable: Float[np.ndarray, " row"],
+    orders: Int[np.ndarray, "permutation row"],
+    weights: Int[np.ndarray, "resample row"],
+) -> Moved:
+    """Correlations of ranks (centred, of length one) with the ranks of a variable."""
+    y = unit_length(variable[None])[0]
+    varies = coordinates.any(axis=1) & bool(y.any())
+    rho = np.where(varies, coordinates @ y, np.nan)
+    return _tested(rho, y[orders] @ coordinates.T, list(resampled_correlations(coordinates, y, weights)))
+
+
+def _trends(
+    coordinates: Float[np.ndarray, "place row"], answers: Answers, n_permutations: int, n_bootstrap: int,
+    rng: np.random.Generator,
+) -> Moved:  # fmt: skip
+    """Mean over units of Spearman's ρ between amount and coordinate inside the unit, against random signs."""
+    trends = []
+    for rows in members_of(answers.unit):
+        amount = unit_length(stats.rankdata(answers.evidence[rows], axis=1))
+        ranks = stats.rankdata(coordinates[:, rows], axis=2)
+        unit_ranks = unit_length(ranks.reshape(-1, rows.shape[1])).reshape(ranks.shape)
+        trends.append(np.einsum("pum,um->up", unit_ranks, amount))
+    trend = np.concatenate(trends)
+    n = len(trend)
+    rho = np.where(np.abs(trend).any(axis=0), trend.mean(axis=0), np.nan)
+    signs = rng.choice([-1.0, 1.0], (n_permutations, n))
+    chosen = rng.multinomial(n, np.full(n, 1 / n), n_bootstrap)
+    return _tested(rho, signs @ trend / n, list((chosen @ trend / n).T))
+
+
+def _tested(rho: np.ndarray, permuted: np.ndarray, replicates: Sequence[np.ndarray]) -> Moved:
+    moved, moved_permuted = excess(rho, permuted)
+    p = maximum_statistic_p(np.abs(moved), np.abs(moved_permuted))
+    intervals = [
+        correlation_interval(float(r), x[np.isfinite(x)]) if np.isfinite(r) else None
+        for r, x in zip(rho, replicates, strict=True)
+    ]
+    return Moved(rho, permuted, intervals, p)

@@ -1,0 +1,61 @@
+"""Exchanges within strata, and bootstrap distributions of correlations and means over whole units."""
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from interp.statistics.resampling import bootstrap_weights, shuffles
+from probes.measures.head_means import band
+
+
+def exchange_within(
+    stratum: Int[np.ndarray, " row"], unit: Int[np.ndarray, " row"], n: int, rng: np.random.Generator
+) -> Int[np.ndarray, "permutation row"]:
+    """`n` orders of the rows in which whole units are exchanged with units of the same strata, row by row.
+
+    Rows of equal k are exchanged only among themselves, and sequences keep their positions. Exact where the model's
+    answer depends on how much was shown, and not on what; a unit like no other stays as it is.
+    """
+    signatures: dict[tuple[int, ...], list[np.ndarray]] = {}
+    by_unit = np.argsort(unit, kind="stable")
+    for rows in np.split(by_unit, np.flatnonzero(np.diff(unit[by_unit])) + 1):
+        signatures.setdefault(tuple(stratum[rows].tolist()), []).append(rows)
+    orders = np.tile(np.arange(len(unit)), (n, 1))
+    for alike in signatures.values():
+        rows = np.concatenate(alike)
+        orders[:, rows] = rows[shuffles(unit[rows], n, rng)]
+    return orders
+
+
+def rearranged_within(
+    unit: Int[np.ndarray, " row"], n: int, rng: np.random.Generator
+) -> Int[np.ndarray, "permutation row"]:
+    """`n` orders of the rows: all of them where a unit has one row, else those of each unit among themselves."""
+    if len(np.unique(unit)) == len(unit):
+        return rng.permuted(np.tile(np.arange(len(unit)), (n, 1)), axis=1)
+    orders = np.empty((n, len(unit)), dtype=np.int64)
+    keys = rng.random((n, len(unit)))
+    orders[:, np.argsort(unit, kind="stable")] = np.lexsort((keys, np.broadcast_to(unit, keys.shape)), axis=1)
+    return orders
+
+
+def resampled_correlations(
+    x: Float[np.ndarray, "variable row"], y: Float[np.ndarray, " row"], weights: Int[np.ndarray, "resample row"]
+) -> Float[np.ndarray, "variable resample"]:
+    """Pearson correlation of every x with y in every resample; NaN where one of them does not vary in it."""
+    w = weights / weights.sum(axis=1, keepdims=True)
+    mean_x, mean_y = x @ w.T, w @ y
+    shared = (x * y) @ w.T - mean_x * mean_y
+    spread = np.clip((x * x) @ w.T - np.square(mean_x), 0, None) * np.clip(w @ (y * y) - np.square(mean_y), 0, None)
+    floor = 1e-20 * np.square(x).max(axis=1, initial=0.0)[:, None] * np.square(y).max(initial=0.0)
+    return np.divide(shared, np.sqrt(spread), out=np.full(shared.shape, np.nan), where=spread > floor)
+
+
+def mean_bands(
+    values: Float[np.ndarray, "value row"],
+    unit: Int[np.ndarray, " row"],
+    n_bootstrap: int,
+    rng: np.random.Generator,
+) -> Float[np.ndarray, "bound value"]:
+    """95 % bootstrap bands of means over rows, whole units resampled."""
+    weights = bootstrap_weights(unit, np.zeros(len(unit), dtype=np.int64), n_bootstrap, rng)
+    return band((weights @ values.T) / weights.sum(axis=1, keepdims=True))

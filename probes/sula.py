@@ -1,0 +1,240 @@
+"""Evidence about a latent label: do answers and values follow the exact posterior as examples come in?
+
+Prompts of `prompts.sula` and `prompts.steps` carry the posterior of an ideal reader; so do the sequences of a wind
+tunnel, and the probe treats them alike. Three questions:
+
+    calibration  is the model's distribution over the outcomes the exact one (`probes.measures.sula_calibration`)?
+    movement     does a coordinate of the values move with the evidence, where the axis was fitted to other prompts
+                 (`probes.measures.sula_movement`)? PC1, which Paper III calls the entropy axis, and ridge on H_Bayes
+    attention    does the entropy of the attention row fall with the evidence?
+
+The headline is about the condition `main` (of worked steps, `worked`). There a prompt's length grows with k, so
+movement with k in equally long prompts (`padded`), and movement with H_Bayes among prompts of equal k, stand beside it.
+Formulas, nulls and failure modes are in probes/README.md.
+
+Source: Paper III (arXiv 2512.23752), sections 4.3 and 5.2.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from interp.capture import Capture
+from interp.errors import PromptError, UsageError
+from interp.findings import Findings, Null, Scalar
+from interp.need import Need
+from interp.probe import Figure, Probe, Readout
+from probes.measures.cloud import Cloud
+from probes.measures.halves import MIN_UNITS as MIN_FOR_HALVES
+from probes.measures.halves import split_rows
+from probes.measures.sula_answers import Answers
+from probes.measures.sula_calibration import Resamples, calibration
+from probes.measures.sula_movement import AXES, Moved, fit_axes, movement
+from probes.measures.sula_tables import (
+    Test,
+    along_table,
+    answers_table,
+    attention_table,
+    by_condition_table,
+    movement_table,
+    trajectory_table,
+)
+
+MIN_PROMPTS = 200
+"""Problems or sequences below which an axis that is fitted and then judged is called underpowered."""
+
+SAME_LENGTH = "padded"
+
+_LEAST = {"n_permutations": 19, "n_bootstrap": 20}
+_MEANINGS = {
+    "movement": "rank correlation of the value coordinate with the amount of evidence",
+    "movement_after_first": "the same without the prompts that show no evidence",
+    "movement_same_length": "the same among prompts that are equally long whatever they show",
+    "entropy_movement": "rank correlation of the value coordinate with the entropy of the exact posterior",
+    "entropy_movement_within": "the same among prompts that show equally much",
+    "attention_movement": "rank correlation of the attention entropy with the amount of evidence",
+    "attention_movement_same_length": "the same among prompts that are equally long whatever they show",
+}
+_NULLS = {
+    "evidence": "amounts exchanged between {}s, or signs of each one's own trend flipped",
+    "entropy": "entropies exchanged between {}s",
+    "entropy_within": "entropies exchanged between {}s that show equally much",
+}
+_HEADLINE = ("slope", "skill", "kl_skill", "outcome_mass", "movement", "entropy_movement_within")
+
+
+@dataclass(frozen=True)
+class Sula(Probe):
+    """Calibration against an exact posterior, and movement of values and attention as evidence comes in.
+
+    `layer` and `axis` (`pc1` or `ridge`) name the primary coordinate; all layers and both axes are in the tables.
+    """
+
+    layer: int = -1
+    axis: Literal["pc1", "ridge"] = "pc1"
+    n_permutations: int = 500
+    n_bootstrap: int = 500
+    seed: int = 0
+
+    name: ClassVar[str] = "sula"
+    question: ClassVar[str] = "Do answers and values follow the exact posterior as evidence comes in?"
+    own_prompts: ClassVar[str | None] = "sula"
+
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        return (Need("v"), Need("pattern_entropy"), Need("outcome_log_prob"))
+
+    def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
+        self._check_fields()
+        values, attention, outcomes = self.needs
+        answers = Answers.of(base, outcomes)
+        cloud = Cloud.of(base, values)
+        layer = cloud.layer_index(self.layer)
+        calibrated = {
+            condition: self._calibration(answers.where(answers.condition == condition), i, base.model.vocab_size)
+            for i, condition in enumerate(answers.conditions)
+        }
+        fitted_on = self._fitting(answers)
+        entropy = base[attention].astype(np.float64).mean(axis=2)
+        tests = self._tests(cloud.points, entropy, answers, fitted_on)
+        scalars = dict(calibrated[answers.main]) | self._movements(tests, answers, layer, cloud.n_layers)
+        axes = fit_axes(cloud.points, answers, fitted_on & (answers.condition == answers.main))
+        judged = ~fitted_on
+        along = axes.coordinates(cloud.points[:, judged])[:, layer]
+        trajectories = trajectory_table(
+            dict(zip(AXES, along, strict=True)), answers.where(judged), self.n_permutations, self.n_bootstrap,
+            np.random.default_rng([self.seed, 3]),
+        )  # fmt: skip
+        return Findings(
+            self.name,
+            scalars,
+            {
+                "by_condition": by_condition_table(answers, calibrated),
+                "along_evidence": along_table(answers, self.n_bootstrap, np.random.default_rng([self.seed, 4])),
+                "trajectories": trajectories,
+                "movement": movement_table(tests),
+                "attention": attention_table(entropy, answers, self.n_bootstrap, np.random.default_rng([self.seed, 5])),
+                "answers": answers_table(answers),
+            },
+            arrays={f"v.{axis}.axis": axes.directions[i] for i, axis in enumerate(AXES)} | {"v.mean": axes.mean},
+            notes=self._notes(answers, fitted_on, layer, base),
+            headline=tuple(name for name in _HEADLINE if name in scalars),
+        )
+
+    def figures(self, findings: Findings) -> tuple[Figure, ...]:
+        from probes.figures.sula import sula_figures
+
+        return sula_figures(findings)
+
+    def _check_fields(self) -> None:
+        for name, least in _LEAST.items():
+            if getattr(self, name) < least:
+                raise UsageError(
+                    asked=f"sula.{name} = {getattr(self, name)}",
+                    found="too few to say what chance alone would give",
+                    fix=f"Choose {least} or more.",
+                )
+        if self.axis not in AXES:
+            raise UsageError(
+                asked=f"sula.axis = {self.axis!r}", found="there is no such axis", fix=f"Choose {' or '.join(AXES)}."
+            )
+
+    def _calibration(self, answers: Answers, index: int, vocab_size: int) -> dict[str, Scalar]:
+        rng = np.random.default_rng([self.seed, 1, index])
+        return calibration(answers, Resamples.of(answers, self.n_permutations, self.n_bootstrap, rng), vocab_size)
+
+    def _fitting(self, answers: Answers) -> np.ndarray:
+        """The rows of a random half of the units, in all conditions."""
+        if answers.n_units < MIN_FOR_HALVES:
+            raise PromptError(
+                asked=f"an axis fitted on one half of {answers.n_units} {answers.unit_name}s and judged on the other",
+                found=f"fewer than {MIN_FOR_HALVES} make no halves",
+                fix="Give more prompts; the statistics want two hundred or more.",
+            )
+        fitted_on = np.zeros(len(answers), dtype=bool)
+        fitted_on[split_rows(answers.unit, np.random.default_rng([self.seed, 2]))[0]] = True
+        return fitted_on
+
+    def _tests(self, points: np.ndarray, entropy: np.ndarray, answers: Answers, fitted_on: np.ndarray) -> list[Test]:
+        """Values along axes of the fitting half, and attention, in every condition, first amounts in and out."""
+        tests = []
+        shown = answers.evidence > answers.evidence.min()
+        firsts = {"in": np.ones(len(answers), dtype=bool)} | ({"out": shown} if shown.any() else {})
+        for first, kept in firsts.items():
+            fitting = fitted_on & kept & (answers.condition == answers.main)
+            if fitting.sum() < 2:
+                continue
+            coordinates = np.concatenate(list(fit_axes(points, answers, fitting).coordinates(points)))
+            for condition in answers.conditions:
+                rows = kept & (answers.condition == condition)
+                for what, places, names, chosen in (
+                    ("values", coordinates, AXES, rows & ~fitted_on), ("attention", entropy, ("heads",), rows),
+                ):  # fmt: skip
+                    if len(np.unique(answers.unit[chosen])) < 2:
+                        continue
+                    rng = np.random.default_rng([self.seed, 6, len(tests)])
+                    moved = movement(
+                        places[:, chosen], answers.where(chosen), self.n_permutations, self.n_bootstrap, rng
+                    )
+                    tests.append(Test(what, condition, first, names, moved))
+        return tests
+
+    def _movements(self, tests: list[Test], answers: Answers, layer: int, n_layers: int) -> dict[str, Scalar]:
+        """The primary place of the primary condition, and of equally long prompts."""
+        found = {(t.what, t.condition, t.first): t for t in tests}
+        on_axis = AXES.index(self.axis) * n_layers + layer
+        asked = {
+            "movement": (("values", answers.main, "in"), "evidence", on_axis),
+            "movement_after_first": (("values", answers.main, "out"), "evidence", on_axis),
+            "movement_same_length": (("values", SAME_LENGTH, "in"), "evidence", on_axis),
+            "entropy_movement": (("values", answers.main, "in"), "entropy", on_axis),
+            "entropy_movement_within": (("values", answers.main, "in"), "entropy_within", on_axis),
+            "attention_movement": (("attention", answers.main, "in"), "evidence", layer),
+            "attention_movement_same_length": (("attention", SAME_LENGTH, "in"), "evidence", layer),
+        }
+        return {
+            name: _movement_scalar(name, found[key].moved[variable], variable, place, answers, key[0] == "values")
+            for name, (key, variable, place) in asked.items()
+            if key in found
+        }
+
+    def _notes(self, answers: Answers, fitted_on: np.ndarray, layer: int, base: Capture) -> tuple[str, ...]:
+        judged = answers.where(~fitted_on & (answers.condition == answers.main))
+        along = answers.evidence_name.replace("_", " ")
+        notes = [
+            f"Headline: condition {answers.main!r} of {len(answers.conditions)}; values at layer {layer} along "
+            f"{self.axis}; every other condition, layer and axis is exploratory.",
+            f"Axes were fitted on a random half of the {answers.unit_name}s (condition {answers.main!r}) and judged on "
+            f"the {judged.n_units} others; they are turned so that the exact entropy rises along them.",
+            f"Evidence is counted by the column {along!r}. Calibration is of the distribution among the outcomes "
+            "alone; outcome_mass says how much of the whole vocabulary that is.",
+        ]
+        if np.ptp(base.rows["length"]) > 0 and answers.one_row_each:
+            notes.append("Prompts differ in length: entropy_movement_within and _same_length hold it fixed.")
+        if answers.noise is not None and "shuffled" in answers.conditions:
+            notes.append(
+                "Shuffled labels: the posterior is that of a reader who trusts them; the noise reader's columns hold "
+                "that of one who does not (1 bit)."
+            )
+        return tuple(notes)
+
+
+def _movement_scalar(name: str, moved: Moved, variable: str, place: int, answers: Answers, is_fitted: bool) -> Scalar:
+    n = answers.where(answers.condition == answers.main).n_units
+    common = {"n": n - n // 2 if is_fitted else n, "n_unit": answers.unit_name, "meaning": _MEANINGS[name]}
+    rho = float(moved.rho[place])
+    if np.isnan(rho):
+        reason = "the coordinate never varies here, or what it is compared with does not"
+        return Scalar(rho, "1", interval_reason=reason, null_reason=reason, underpowered=True, **common)
+    mean, low, high = moved.null[:, place]
+    interval = moved.intervals[place]
+    return Scalar(
+        rho, "1", interval=interval,
+        interval_method=f"bootstrap over {answers.unit_name}s, the axis held fixed, Fisher z scale" if interval else "",
+        interval_reason="" if interval else "no resample differs",
+        null=Null(_NULLS[variable].format(answers.unit_name), float(mean), (float(low), float(high))),
+        p=float(moved.p[place]), p_over="layers and axes" if is_fitted else "layers",
+        underpowered=n < (MIN_PROMPTS if is_fitted else 20), **common,
+    )  # fmt: skip

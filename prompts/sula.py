@@ -1,0 +1,284 @@
+"""In-context evidence about a latent label (SULA), its controls, and the exact posterior of every prompt.
+
+    stone: lum, river: lum, paper: tal. window:
+
+Examples show one of two labels behind words that have nothing to do with it; what is read is the next token behind
+the last word. Formulas are in `prompts.evidence`. The same problems are written in seven ways:
+
+    main          as above
+    remap         another pair of labels
+    shuffled      every label redrawn by a fair coin: its columns hold the posterior of a reader who trusts the labels
+                  and, as in all conditions, that of one who knows them to be noise (1 bit)
+    ablated       every carrier replaced by one and the same equally long word; the labels, and so the posterior, stay
+    permuted      the examples in another order; the posterior stays
+    padded        neutral examples among the others, so that all prompts are equally long and k = 0 has the same format
+    fixed_last    one and the same last word in all prompts, so that all end in the same tokens
+
+Which word is label 1, and which label is true, are balanced in every cell. Problems are shared: rows with equal
+`problem` differ in their condition alone, and are not independent.
+Source: Paper III (arXiv 2512.23752), section 5.2, with the reservations of which readers each control is fit for.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from interp.errors import PromptError, UnknownName
+from interp.prompt import Prompt, PromptSet
+from prompts.evidence import (
+    EVIDENCE_UNITS,
+    PROBLEM_UNITS,
+    Problems,
+    check_sizes,
+    draw_problems,
+    evidence_columns,
+    posterior,
+    rows_of,
+)
+from prompts.labels import Label, as_labels, equally_long, find_labels, refuse_merged
+from prompts.vocabulary import in_proportion
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+KS = (0, 1, 2, 4, 8)
+CONDITIONS = ("main", "remap", "shuffled", "ablated", "permuted", "padded", "fixed_last")
+RELIABILITY = 0.9
+
+CARRIERS = {
+    "neutral": "stone river paper window table garden street bottle basket mirror bridge button candle carpet ceiling "
+    "chair clock cloud corner curtain desk door engine fence field floor glass hammer handle island jacket kettle "
+    "kitchen ladder lamp leaf letter market metal needle ocean oven pencil pillow pocket road roof rope shelf shirt "
+    "spoon square station tower tree tunnel valley wall wheel wood",
+    "mood": "calm happy sad angry gentle bitter cheerful lonely proud nervous hopeful jealous grateful tired eager "
+    "afraid brave bored curious kind cruel warm cold bright dark sweet sour honest selfish patient joyful gloomy "
+    "lively anxious content ashamed friendly hostile relaxed tense",
+}
+"""Carrier words by name: things without a mood of their own, and moods of both kinds."""
+
+
+@dataclass(frozen=True)
+class Words:
+    """What fills the problems: carriers for every example, a last one, labels, and what stands for nothing."""
+
+    carriers: np.ndarray
+    queries: np.ndarray
+    main: tuple[Label, Label]
+    remap: tuple[Label, Label]
+    neutral: Label
+    mask: str
+
+
+def sula(n_pool: int | None = None, seed: int = 0, *, tokenizer: "PreTrainedTokenizerBase") -> PromptSet:
+    """50 problems for each of k = 0, 1, 2, 4 and 8 examples, in seven conditions: 1,750 prompts.
+
+    `n_pool` takes that many, whole problems with the shares of k kept.
+    """
+    return _sized("sula", n_pool, seed, 50, tokenizer)
+
+
+def sula_250(n_pool: int | None = None, seed: int = 0, *, tokenizer: "PreTrainedTokenizerBase") -> PromptSet:
+    """The same with 250 problems for each k: 8,750 prompts."""
+    return _sized("sula-250", n_pool, seed, 250, tokenizer)
+
+
+def _sized(name: str, n_pool: int | None, seed: int, per_k: int, tokenizer: "PreTrainedTokenizerBase") -> PromptSet:
+    whole = sula_prompts(tokenizer, per_k=per_k, seed=seed, name=name)
+    if n_pool is None:
+        return whole
+    if not 1 <= n_pool <= len(whole):
+        raise PromptError(
+            asked=f"{n_pool} prompts of {name!r}",
+            found=f"it has {len(whole)}",
+            fix=f"Ask for 1 to {len(whole)}; `prompts.sula.sula_prompts(tokenizer, per_k=...)` makes any number.",
+        )
+    return taken(whole, n_pool, seed)
+
+
+def taken(whole: PromptSet, n: int, seed: int) -> PromptSet:
+    """`n` of the prompts: whole problems with k in proportion, each in all its conditions, the last one cut short."""
+    assert whole.posterior is not None and whole.outcome_ids is not None
+    problem = np.array([p.columns["problem"] for p in whole])
+    first = np.unique(problem, return_index=True)[1]
+    k = [str(whole.prompts[i].columns["k"]) for i in first.tolist()]
+    n_whole, n_left = divmod(n, len(whole) // len(first))
+    kept, more = (in_proportion(k, m, np.random.default_rng(seed)) for m in (n_whole, min(n_whole + 1, len(k))))
+    extra = np.flatnonzero(np.isin(problem, np.setdiff1d(more, kept)))[:n_left]
+    chosen = np.sort(np.concatenate([np.flatnonzero(np.isin(problem, kept)), extra]))
+    return PromptSet(
+        name=whole.name,
+        prompts=[whole.prompts[i] for i in chosen],
+        units=whole.units,
+        source=f"{n} (drawn with seed {seed}, whole problems, k in proportion) of {whole.source}",
+        seed=seed,
+        posterior=whole.posterior[chosen],
+        outcome_ids=whole.outcome_ids[chosen],
+    )
+
+
+def sula_prompts(
+    tokenizer: "PreTrainedTokenizerBase",
+    *,
+    per_k: int = 50,
+    ks: Sequence[int] = KS,
+    reliability: float = RELIABILITY,
+    conditions: Sequence[str] = CONDITIONS,
+    carriers: str | Sequence[str] = "neutral",
+    labels: Sequence[tuple[str, str]] | None = None,
+    neutral: str | None = None,
+    seed: int = 0,
+    name: str = "sula",
+) -> PromptSet:
+    """`per_k` problems for each number of examples in `ks`, written in every one of the `conditions`.
+
+    `carriers` is a list of words or the name of one of `CARRIERS`; of them the ones of equal token length are used.
+    `labels` are two pairs, the second for the condition `remap`, `neutral` the label of neutral examples; without
+    them words are found that are one token each. Raises `PromptError` where there are none.
+    """
+    check_sizes(name, {"ks": ks}, per_k, reliability)
+    for condition in conditions:
+        if condition not in CONDITIONS:
+            raise UnknownName("condition", condition, CONDITIONS)
+    rng = np.random.default_rng(seed)
+    problems = draw_problems(ks, per_k, reliability, rng)
+    words = choose_words(tokenizer, problems, carriers, labels, neutral, rng)
+    parts = [
+        _written(condition, problems, words, reliability, np.random.default_rng([seed, CONDITIONS.index(condition)]))
+        for condition in dict.fromkeys(conditions)
+    ]
+    about = f"{per_k} problems for each of k = {', '.join(map(str, ks))} in {len(parts)} conditions"
+    return joined(name, parts, tokenizer, about, words, reliability, seed)
+
+
+def choose_words(
+    tokenizer: "PreTrainedTokenizerBase",
+    problems: Problems,
+    carriers: str | Sequence[str],
+    labels: Sequence[tuple[str, str]] | None,
+    neutral: str | None,
+    rng: np.random.Generator,
+) -> Words:
+    """Carriers and labels for the problems, as the tokenizer allows."""
+    if isinstance(carriers, str):
+        if carriers not in CARRIERS:
+            raise UnknownName("list of carriers", carriers, CARRIERS)
+        carriers = CARRIERS[carriers].split()
+    *usable, mask = equally_long(tokenizer, list(carriers))
+    if labels is None:
+        first, second, third, fourth, fifth = find_labels(tokenizer, 5)
+        if neutral is not None:
+            (fifth,) = as_labels(tokenizer, [neutral])
+    else:
+        given = [word for pair in labels for word in pair]
+        if len(labels) != 2 or len(given) != 4 or neutral is None:
+            raise PromptError(
+                asked=f"the labels {labels!r}",
+                found="two pairs and a neutral label are wanted",
+                fix="For example labels=(('first', 'second'), ('third', 'fourth')), neutral='fifth'.",
+            )
+        first, second, third, fourth, fifth = as_labels(tokenizer, [*given, neutral])
+    n, longest = problems.shown.shape
+    drawn = rng.choice(np.array(usable), size=(n, longest + 1))
+    return Words(drawn[:, :-1], drawn[:, -1], (first, second), (third, fourth), fifth, mask)
+
+
+@dataclass(frozen=True)
+class Written:
+    """Texts of one condition with their columns, and the labels in the roles that they play."""
+
+    texts: Sequence[str]
+    columns: dict[str, np.ndarray]
+    labels: Sequence[tuple[Label, Label]]
+
+
+def roles(pair: tuple[Label, Label], swapped: np.ndarray) -> list[tuple[Label, Label]]:
+    """Label 1 and label 2 of every problem."""
+    return [(pair[1], pair[0]) if is_swapped else pair for is_swapped in swapped.tolist()]
+
+
+def _written(condition: str, problems: Problems, words: Words, reliability: float, rng: np.random.Generator) -> Written:
+    """Every problem in one condition."""
+    carriers, queries, shown = words.carriers, words.queries, problems.shown
+    labels = roles(words.remap if condition == "remap" else words.main, problems.swapped)
+    latent = np.array([pair[i].word for pair, i in zip(labels, problems.latent.tolist(), strict=True)])
+    if condition == "shuffled":
+        shown = np.where(shown >= 0, rng.integers(0, 2, shown.shape), -1)
+        latent = np.full(len(problems), "none")
+    elif condition == "ablated":
+        carriers, queries = np.full_like(carriers, words.mask, dtype=object), np.full(len(queries), words.mask)
+    elif condition == "fixed_last":
+        queries = np.full(len(queries), queries[0])
+    elif condition in ("permuted", "padded"):
+        order = _orders(problems.k, shown.shape[1], condition == "padded", rng)
+        shown = np.take_along_axis(shown, order, axis=1)
+        if condition == "permuted":
+            carriers = np.take_along_axis(carriers, order, axis=1)
+    texts = [
+        _text(carriers[i], queries[i], shown[i], labels[i], words.neutral if condition == "padded" else None)
+        for i in range(len(problems))
+    ]
+    columns = problem_columns(condition, labels, latent, queries) | evidence_columns(shown, reliability)
+    return Written(texts, columns, labels)
+
+
+def _orders(k: np.ndarray, longest: int, everywhere: bool, rng: np.random.Generator) -> np.ndarray:
+    """For every problem an order of its examples: of its own k alone, or `everywhere` among the empty places."""
+    orders = np.tile(np.arange(longest), (len(k), 1))
+    for i, n in enumerate(k.tolist()):
+        if everywhere:  # the examples keep their order, the places between them are drawn
+            places = np.sort(rng.permutation(longest)[:n])
+            orders[i] = n if n < longest else 0
+            orders[i, places] = np.arange(n)
+        else:
+            orders[i, :n] = rng.permutation(n)
+    return orders
+
+
+def _text(
+    carriers: np.ndarray, query: str, shown: np.ndarray, labels: tuple[Label, Label], neutral: Label | None
+) -> str:
+    """The prompt; places that show nothing hold the neutral label, or are left out where there is none."""
+    examples = [
+        f"{carrier}: {(labels[label] if label >= 0 else neutral).word}"  # pyright: ignore[reportOptionalMemberAccess]
+        for carrier, label in zip(carriers.tolist(), shown.tolist(), strict=True)
+        if label >= 0 or neutral is not None
+    ]
+    return f"{', '.join(examples)}. {query}:" if examples else f"{query}:"
+
+
+def problem_columns(
+    condition: str, labels: Sequence[tuple[Label, Label]], latent: np.ndarray, queries: np.ndarray
+) -> dict[str, np.ndarray]:
+    """The columns of `PROBLEM_UNITS`."""
+    return {
+        "condition": np.full(len(labels), condition),
+        "problem": np.arange(len(labels)),
+        "latent": latent,
+        "label_1": np.array([pair[0].word for pair in labels]),
+        "label_2": np.array([pair[1].word for pair in labels]),
+        "carrier_last": queries,
+    }
+
+
+def joined(
+    name: str, parts: Sequence[Written], tokenizer: "PreTrainedTokenizerBase", about: str, words: Words,
+    reliability: float, seed: int, more_units: dict[str, str] | None = None,
+) -> PromptSet:  # fmt: skip
+    """The prompt set of all parts, its labels checked once more behind every finished text."""
+    texts = [text for part in parts for text in part.texts]
+    labels = [pair for part in parts for pair in part.labels]
+    columns = {key: np.concatenate([part.columns[key] for part in parts]) for key in parts[0].columns}
+    refuse_merged(tokenizer, texts, labels)
+    named = " and ".join(f"{a.word}/{b.word}" for a, b in (words.main, words.remap))
+    return PromptSet(
+        name=name,
+        prompts=[Prompt(text=text, columns=row) for text, row in zip(texts, rows_of(columns), strict=True)],
+        units={**PROBLEM_UNITS, **EVIDENCE_UNITS, **(more_units or {})},
+        source=f"{about}, labels {named} (neutral {words.neutral.word}) right with probability {reliability:g}, "
+        f"carriers of one length such as {words.queries[0]}; seed {seed}",
+        seed=seed,
+        posterior=posterior(columns["log_odds_bits"]),
+        outcome_ids=np.array([[label.token_id for label in pair] for pair in labels]),
+    )

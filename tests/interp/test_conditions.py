@@ -1,0 +1,327 @@
+"""Conditions: batched equals one by one, restarted equals full, new sites equal their definitions, proofs can fail."""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import pytest
+import torch
+
+import interp
+from interp.attention import Listener
+from interp.conditions import Run, capture_edited, read_conditions
+from interp.editing.bank import HeadOutputs
+from interp.editing.restart import Residuals
+from interp.edits import (
+    AblateHeads,
+    AttentionOff,
+    BypassLayer,
+    FeedForwardOff,
+    RemoveAxis,
+    ReplaceCoordinates,
+    ShiftAxis,
+)
+from interp.errors import ModelError, PromptError, UsageError
+from interp.findings import Findings, Scalar
+from interp.folds import Mean, PromptMean
+from interp.forward import capture
+from interp.need import Need
+from interp.probe import Condition, Probe
+from interp.prompt import Prompt, PromptSet
+from interp.runner import run
+from tests.tiny_models import FAMILIES, VOCAB, fresh_model, tiny_model
+
+KL, SIZE, LOSS = Need("next_kl"), Need("edit_size"), Need("next_loss", at="followed")
+NEEDS = (KL, Need("next_log_prob"), Need("v"), Need("resid"), Need("z", at="all"), Need("pattern_entropy"), LOSS, SIZE)
+
+
+def token_run(lengths=(9, 6, 9, 4), scored=None):
+    rng = np.random.default_rng(0)
+    ids = [rng.integers(0, VOCAB, size=n) for n in lengths]
+    prompts = [Prompt(token_ids=tuple(x.tolist()), columns={"mark": len(x) // 2}, scored=scored) for x in ids]
+    return Run(PromptSet("tokens", prompts, units={"mark": "tokens"}), ids)
+
+
+def everything(under):
+    return {f"{need.site}": under[need] for need in under.arrays} | {
+        "share": under.folded(SIZE)["variance_share"], "entropy": under.rows["next_entropy_bits"],
+    }  # fmt: skip
+
+
+def axis(seed, d=24):
+    return np.random.default_rng(seed).normal(size=d)
+
+
+def many(d):
+    """Conditions of several kinds, some of which differ in numbers alone."""
+    edits = {f"cut{i}": (RemoveAxis(layer=-1, axis=axis(i, d)), RemoveAxis(layer=1, axis=axis(-i % 97, d)))
+             for i in range(4)}  # fmt: skip
+    edits |= {f"dose{t}": (ShiftAxis(layer=1, site="resid", axis=axis(1, 48), deviations=1, score_sigma=2, dose=t),)
+              for t in (0.0, 0.5, -1.0)}  # fmt: skip
+    edits |= {f"{by}{h}": (AblateHeads(layer=1, heads=(h,), by=by, seed=h),)
+              for h in (0, 3) for by in ("zero", "mean", "resample")}  # fmt: skip
+    edits |= {"bypass": (BypassLayer(layer=2),), "off": (AttentionOff(layer=0), FeedForwardOff(layer=0, at="last"))}
+    edits |= {"end": (RemoveAxis(layer=-1, site="resid", axis=axis(3, 48), at="mark"),), "baseline": ()}
+    return [Condition(name, chosen, NEEDS, everything) for name, chosen in edits.items()]
+
+
+def worst(a, b):
+    assert a.keys() == b.keys()
+    return max(float(np.abs(a[c][n] - b[c][n]).max()) for c in a for n in a[c] if a[c][n].size)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_shared_and_restarted_passes_equal_whole_ones_of_one_condition(family):
+    model, source = tiny_model(family), token_run()
+    conditions = many(model.info.n_kv_heads * 12)
+    shared = read_conditions(model, source, conditions)
+    alone = {}
+    for c in conditions:
+        alone |= read_conditions(model, source, [c], restart=False, tokens_per_pass=1)
+    assert list(shared) == [c.name for c in conditions]
+    assert worst(shared, alone) < 2e-5
+    assert shared["bypass"]["next_kl"].max() > 1e-3
+
+
+def test_controls_share_passes_that_start_at_the_edited_layer():
+    model, passes, layers = fresh_model("llama"), [], []
+    handles = [
+        model.module.register_forward_pre_hook(
+            lambda m, a, kw: passes.append(len(kw["input_ids"])), with_kwargs=True
+        ),
+        *(b.mlp.register_forward_hook(lambda m, a, out, n=n: layers.append(n))
+          for n, b in enumerate(model.module.model.layers)),
+    ]  # fmt: skip
+    conditions = [
+        Condition(str(i), (RemoveAxis(layer=2, axis=axis(i)),), (KL,), everything_but_size) for i in range(20)
+    ]
+    read_conditions(model, token_run((8, 8)), conditions, tokens_per_pass=160)
+    for handle in handles:
+        handle.remove()
+    assert passes == [2, 20, 20]
+    assert layers == [0, 1, 2, 2, 2]
+
+
+def everything_but_size(under):
+    return {"kl": under[KL]}
+
+
+def test_next_kl_and_next_loss_equal_their_definitions():
+    model, source = tiny_model("gpt_neox"), token_run()
+    needs = (KL, Need("next_log_prob"), LOSS)
+    plain = capture(model, source.prompts, source.ids, needs)
+    edited = capture_edited(model, source.prompts, source.ids, needs, [BypassLayer(layer=1)])
+    before, after = plain[needs[1]].astype(np.float64), edited[needs[1]].astype(np.float64)
+    assert np.abs(edited[KL] - (np.exp2(before) * (before - after)).sum(-1)).max() < 1e-5
+    assert not plain[KL].any()
+    expected = []
+    with torch.inference_mode():
+        for x in source.ids:
+            logits = model.module(input_ids=torch.from_numpy(x)[None]).logits[0].double()
+            log_p = torch.log_softmax(logits, -1).numpy() / np.log(2)
+            expected.append(-log_p[np.arange(len(x) - 1), x[1:]])
+    assert np.abs(plain[LOSS] - np.concatenate(expected)).max() < 1e-4
+    assert plain.rows_at("followed")["position"].tolist() == [i for x in source.ids for i in range(len(x) - 1)]
+    folded = capture(model, source.prompts, source.ids, [Need("next_loss", PromptMean(), "followed"),
+                                                         Need("next_loss", Mean(), "followed")])  # fmt: skip
+    means = folded[Need("next_loss", PromptMean(), "followed")]
+    assert np.abs(means - [e.mean() for e in expected]).max() < 1e-4
+    assert np.abs(folded.folded(Need("next_loss", Mean(), "followed"))["mean"] - np.concatenate(expected).mean()) < 1e-4
+
+
+def test_edit_size_and_variance_share_equal_their_definitions():
+    model, source = tiny_model("llama"), token_run()
+    u = axis(0)
+    unit = u / np.linalg.norm(u)
+    v = Need("v", at="all")
+    plain = capture(model, source.prompts, source.ids, [v])
+    values = plain[v][1].reshape(-1, 24).astype(np.float64)
+    prompt = plain.rows_at("all")["prompt"]
+    got = capture_edited(model, source.prompts, source.ids, [SIZE], [RemoveAxis(layer=1, axis=u)])
+    expected = [np.linalg.norm(values[prompt == p] @ unit) / np.linalg.norm(values[prompt == p]) for p in range(4)]
+    assert np.abs(got[SIZE] - [expected]).max() < 1e-5
+    share = (values @ unit).var() / values.var(axis=0).sum()
+    assert got.folded(SIZE)["variance_share"] == pytest.approx([share], rel=1e-4)
+    assert got.folded(SIZE)["layer"].tolist() == [1]
+
+
+def test_a_subset_of_prompts_is_read_in_its_order():
+    model, source = tiny_model("phi"), token_run()
+    chosen = np.array([3, 0])
+    edit = (BypassLayer(layer=1),)
+    whole = read_conditions(model, source, [Condition("all", edit, NEEDS, everything)])["all"]
+    some = read_conditions(model, source, [Condition("some", edit, NEEDS, everything, prompts=chosen)])["some"]
+    assert np.abs(some["next_kl"] - whole["next_kl"][chosen]).max() < 1e-5
+
+
+def test_a_set_keeps_what_is_known_exactly_of_the_prompts_taken():
+    prompts = [Prompt(token_ids=(1, 2, 3), scored=(0, 2)), Prompt(token_ids=(1,), scored=(0,)), Prompt(token_ids=(5,))]
+    posterior = np.arange(8.0).reshape(4, 2)
+    pool = PromptSet("p", prompts, posterior=posterior, belief=posterior, outcome_ids=np.arange(6).reshape(3, 2))
+    taken = pool.take([2, 0])
+    assert taken.posterior.tolist() == posterior[[3, 0, 1]].tolist() == taken.belief.tolist()
+    assert taken.outcome_ids.tolist() == [[4, 5], [0, 1]]
+
+
+def test_interchange_puts_a_donors_coordinates_in_place():
+    model, source = tiny_model("gpt_neox"), token_run((7, 7), scored=(2, 6))
+    need, basis = Need("resid"), np.linalg.qr(np.random.default_rng(0).normal(size=(48, 48)))[0]
+    plain = capture(model, source.prompts, source.ids, [need, Need("next_log_prob")])
+    donors = plain[need][2][[2, 3, 0, 1]].astype(np.float64)
+    edit = ReplaceCoordinates(layer=2, site="resid", axis=basis, values=donors @ basis.T, at="scored")
+    got = capture_edited(model, source.prompts, source.ids, [need], [edit])
+    assert np.abs(got[need][2] - donors).max() < 1e-4
+    with pytest.raises(UsageError, match="values of 4 rows"):
+        capture_edited(model, source.prompts, source.ids, [need], [replace(edit, at="all")])
+
+
+def test_a_resampled_head_has_its_donors_outputs():
+    model, source = tiny_model("llama"), token_run((5, 5, 8))
+    need = Need("z", at="all")
+    plain = capture(model, source.prompts, source.ids, [need])
+    got = capture_edited(model, source.prompts, source.ids, [need], [AblateHeads(layer=1, heads=(2,), by="resample")])
+    bank = HeadOutputs([1], source.lengths)
+    donor = bank.donors(0)
+    prompt = plain.rows_at("all")["prompt"]
+    for p in range(3):
+        theirs = plain[need][1][prompt == donor[p]]
+        position = np.minimum(np.arange(source.lengths[p]), len(theirs) - 1)
+        mine = got[need][1][prompt == p]
+        assert np.abs(mine[:, 2] - theirs[position, 2]).max() < 1e-6
+        assert np.abs(mine[:, [0, 1, 3]] - plain[need][1][prompt == p][:, [0, 1, 3]]).max() < 1e-6
+    assert all(source.lengths[donor[:2]] >= 5) and all(donor != np.arange(3))
+    with pytest.raises(PromptError, match="there is one prompt"):
+        capture_edited(model, *one(source), [need], [AblateHeads(layer=1, heads=(2,), by="resample")])
+
+
+def one(source):
+    return source.prompts.take([0]), source.ids[:1]
+
+
+def test_thin_memory_keeps_fewer_depths_and_the_same_numbers():
+    model, lengths = tiny_model("llama"), np.array([4, 3])
+    assert Residuals(model, {0, 1, 2, 3}, lengths).depths == [1, 2, 3]
+    few = Residuals(model, {1, 2, 3}, lengths, memory=2 * 4 * 48 * 4)
+    assert few.depths == [1] and few.start_of(3) == 1 and few.start_of(0) == 0
+    assert Residuals(model, {1, 2, 3}, lengths, memory=1).depths == []
+
+
+def test_edits_are_proved_and_the_proof_can_fail(monkeypatch):
+    model, source = tiny_model("gpt_neox"), token_run()
+    checks = []
+    edits = (RemoveAxis(layer=1, axis=axis(0, 48)), AblateHeads(layer=2, heads=(1,), by="mean"), BypassLayer(layer=2))
+    read_conditions(model, source, [Condition("c", edits, (KL,), everything_but_size)], checks=checks)
+    names = ["read-back", "reached", "pattern", "dose 0", "restored", "restart"]
+    assert [c.name for c in checks] == [f"edit {name}" for name in names]
+    assert all(c.passed for c in checks)
+
+    import interp.editing.steps as steps
+
+    monkeypatch.setitem(steps._KINDS, "remove", lambda step, x, rows, others: x * 0.9)
+    with pytest.raises(ModelError, match="edit read-back"):
+        read_conditions(model, source, [Condition("c", edits, (KL,), everything_but_size)], checks=[])
+
+
+def test_an_editor_that_touches_the_keys_fails_the_pattern_check(monkeypatch):
+    from interp.editing.editor import Editor
+
+    honest = Editor.before
+
+    def touching(self, call):
+        honest(self, call)
+        call.k = call.k * 1.5
+
+    monkeypatch.setattr(Editor, "before", touching)
+    conditions = [Condition("c", (RemoveAxis(layer=1, axis=axis(0, 48)),), (KL,), everything_but_size)]
+    with pytest.raises(ModelError, match="edit pattern"):
+        read_conditions(tiny_model("gpt_neox"), token_run(), conditions, checks=[])
+
+
+def test_nothing_is_left_where_a_readout_fails():
+    model = fresh_model("llama")
+    before = model.module(input_ids=torch.arange(5)[None]).logits
+
+    def fails(under):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        read_conditions(model, token_run(), [Condition("c", (BypassLayer(layer=2),), (KL,), fails)])
+
+    class Stop(Listener):
+        def before(self, call):
+            if call.layer == 2:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        capture_edited(model, *one(token_run()), [KL], [BypassLayer(layer=2)], listeners=[Stop()])
+    assert not any(m._forward_hooks or m._forward_pre_hooks or "forward" in m.__dict__ for m in model.module.modules())
+    assert torch.equal(model.module(input_ids=torch.arange(5)[None]).logits, before)
+
+
+def test_two_conditions_of_one_name_are_a_fault():
+    twice = [Condition("c", (BypassLayer(layer=2),), (KL,), everything_but_size)] * 2
+    with pytest.raises(ValueError, match="two conditions are named 'c'"):
+        read_conditions(tiny_model("llama"), token_run(), twice)
+
+
+@dataclass(frozen=True)
+class Bypassing(Probe):
+    """What bypassing each layer does to the next token."""
+
+    name: ClassVar[str] = "bypassing"
+    question: ClassVar[str] = "Which layers does the prediction need?"
+    observational: ClassVar[bool] = False
+    own_prompts: ClassVar[str | None] = "code"
+    other: str = ""
+
+    @property
+    def needs(self):
+        return (Need("next_log_prob"),)
+
+    def conditions(self, base):
+        for layer in range(base.model.n_layers):
+            yield Condition(f"{layer}", (BypassLayer(layer=layer),), (KL,), everything_but_size,
+                            prompts=np.arange(5), on=self.other or None, n_pool=12 if self.other else None)  # fmt: skip
+
+    def analyse(self, base, under):
+        kl = [float(readout["kl"].mean()) for readout in under.values()]
+        scalar = Scalar(max(kl), "bits", interval_reason="a test", null_reason="a test", n=len(under["0"]["kl"]),
+                        meaning="largest")  # fmt: skip
+        return Findings(self.name, {"kl": scalar}, headline=("kl",))
+
+
+def test_a_run_reads_conditions_and_keeps_the_proof():
+    record = run("tunnel:bijection-gpt-neox", probes=[Bypassing()], n_pool=20, out=None, quiet=True)
+    assert record.findings["bypassing"]["kl"].value > 0.1 and record.findings["bypassing"]["kl"].n == 5 * 12
+    proofs = {c["name"]: c for c in record.selfcheck if c["name"].startswith("edit ")}
+    assert proofs["edit read-back"]["passed"] and proofs["edit read-back"]["detail"] == "bypass block"
+    assert "conditions bypassing" in record.timings
+    assert record.prompts["name"] == "tunnel:bijection" and "others" not in record.prompts
+
+
+def test_a_probe_is_read_on_its_own_prompts_where_none_are_named(tiny_text_model):
+    fast = {"manifold": {"n_permutations": 50, "n_null": 20}}
+    both = run(tiny_text_model, probes=["manifold", Bypassing()], settings=fast, n_pool=40, per_quintile=4, window=8,
+               out=None, quiet=True)  # fmt: skip
+    assert (both.prompts["name"], both.prompts["probes"]) == ("mixed", ["manifold"])
+    (other,) = both.prompts["others"]
+    assert (other["name"], other["probes"], other["n"]) == ("code", ["bypassing"], 40)
+    assert both.spec["prompts"] is None and list(both.findings) == ["manifold", "bypassing"]
+    named = run(tiny_text_model, probes=[Bypassing(other="prose")], prompts="mixed", n_pool=20, window=8,
+                per_quintile=None, out=None, quiet=True)  # fmt: skip
+    assert named.prompts["name"] == "mixed" and "others" not in named.prompts
+
+
+def test_a_causal_probe_on_an_edited_model_is_refused():
+    with pytest.raises(UsageError, match="edits of its own"):
+        run("tunnel:bijection-gpt-neox", probes=[Bypassing()], edits=[BypassLayer(layer=0)], out=None, quiet=True)
+
+
+def test_collect_reads_the_edited_model():
+    model = interp.load("tunnel:bijection-gpt-neox")
+    from interp.prompting.tunnel_sequences import sampled_prompts
+
+    prompts = sampled_prompts(model.task, 4)
+    v = interp.collect(model, prompts, ["v"], edits=[AblateHeads(layer=0, heads=(0, 1, 2, 3))])[Need("v")]
+    plain = interp.collect(model, prompts, ["v"])[Need("v")]
+    assert np.abs(v[0] - plain[0]).max() < 1e-6 < np.abs(v[1] - plain[1]).max()

@@ -1,0 +1,127 @@
+"""Edits in files: there and back again, arrays by name, and what is said about mistakes, word for word."""
+
+import json
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from interp.editing.files import edit_from_json, read_edits
+from interp.edits import (
+    KINDS,
+    AblateHeads,
+    AttentionOff,
+    BypassLayer,
+    FeedForwardOff,
+    KeepAxis,
+    RemoveAxis,
+    ReplaceCoordinates,
+    RotateAxes,
+    ShiftAxis,
+)
+from interp.errors import InterpError
+from interp.record import open_run
+from interp.runner import run
+from interp.spec import RunSpec
+
+U = np.array([0.6, 0.0, 0.8, 0.0])
+ALL = [
+    RemoveAxis(layer=-1, axis=U, dose=0.5, at="last"),
+    RemoveAxis(layer=(0, 2), axis=U, metric="z-scored", sigma=np.array([1.0, 2, 3, 0])),
+    KeepAxis(layer=1, site="z", head=2, axis=np.stack([U, U[::-1] + 1])),
+    ShiftAxis(layer=1, axis=U, metric="z-scored", displacement=U, deviations=-1.0, score_sigma=2.0, at=(0, 3)),
+    RotateAxes(layer=0, site="resid", axis=np.eye(4)[:2], rotation=np.array([[0.0, 1], [-1, 0]])),
+    ReplaceCoordinates(layer=0, site="q", axis=U, values=np.array([[1.0], [2.0]]), at="scored"),
+    AblateHeads(layer=1, heads=(0, 3), by="mean", mean=np.ones((2, 4))),
+    AblateHeads(layer=1, heads=(1,), by="resample", seed=3),
+    BypassLayer(layer=1),
+    AttentionOff(layer=0),
+    FeedForwardOff(layer=-1, dose=0.3),
+]
+
+
+def test_every_edit_survives_json(tmp_path):
+    assert {edit.kind for edit in ALL} == set(KINDS)
+    path = tmp_path / "edits.json"
+    path.write_text(json.dumps({"edits": [edit.to_json() for edit in ALL]}))
+    read = read_edits(path)
+    assert list(read) == ALL
+    for mine, theirs in zip(read, ALL, strict=True):
+        assert type(mine) is type(theirs) and mine.layer == theirs.layer and mine.at == theirs.at
+    assert read[0] != read[1]
+
+
+def test_arrays_are_found_in_files_and_in_runs(tmp_path):
+    save_file({"w": np.stack([U, 2 * U])}, tmp_path / "axes.safetensors")
+    folder = tmp_path / "a-run"
+    folder.mkdir()
+    save_file({"v.pc1.axis": np.stack([U, 3 * U]), "v.pc1.score_sigma": np.array([1.0, 2.5])},
+              folder / "arrays.value_axis.safetensors")  # fmt: skip
+    entries = [
+        {"kind": "remove", "layer": 0, "axis": {"array": "axes.safetensors:w", "row": 1}},
+        {"kind": "shift", "layer": 1, "deviations": 1, "axis": {"array": "a-run:value_axis.v.pc1.axis", "row": -1},
+         "score_sigma": {"array": "a-run:value_axis.v.pc1.score_sigma", "row": -1}},
+    ]  # fmt: skip
+    path = tmp_path / "edits.json"
+    path.write_text(json.dumps(entries))
+    first, second = read_edits(path)
+    assert np.array_equal(first.axis, 2 * U) and np.array_equal(second.axis, 3 * U) and second.score_sigma == 2.5
+
+
+MISTAKES = {
+    "key": ({"kind": "remove", "layer": 0, "axs": [1]}, "field of remove 'axs': there is no field"),
+    "kind": ({"kind": "remvoe"}, "kind of edit 'remvoe': there is no kind of edit of this name\n  Did you mean remove"),
+    "no kind": ({"layer": 0}, "edit 1 of e.json: it has no `kind`\n  Name one of remove"),
+    "lacks": ({"kind": "shift", "layer": 0, "axis": [1]},
+              "edit 1 of e.json: shift lacks deviations, score_sigma\n  Name every field it needs."),
+    "dose": ({"kind": "bypass", "layer": 0, "dose": "much"},
+             "edit 1 of e.json: dose: 'much' does not fit: input should be a valid number"),
+    "NaN": ({"kind": "bypass", "layer": 0, "dose": float("nan")}, "bypass block at layer 0: the dose is nan"),
+    "layer": ({"kind": "bypass", "layer": "last"}, "edit 1 of e.json: layer: 'last' does not fit"),
+    "ragged": ({"kind": "remove", "layer": 0, "axis": [[1], [1, 2]]}, "edit 1 of e.json: axis: this is no array"),
+    "row": ({"kind": "remove", "layer": 0, "axis": {"array": "x.safetensors:w", "rwo": 1}}, "key of an array 'rwo'"),
+    "no name": ({"kind": "remove", "layer": 0, "axis": {"array": "x"}}, "edit 1 of e.json: axis: 'x' names no array"),
+    "no file": ({"kind": "remove", "layer": 0, "axis": {"array": "x.safetensors:w"}}, "edit 1 of e.json: axis from"),
+    "shape": ({"kind": "remove", "layer": 0, "axis": [[[1.0]]]}, "remove v at layer 0: axis has the shape (1, 1, 1)"),
+    "rotation": ({"kind": "rotate", "layer": 0, "axis": [1.0, 0], "rotation": [[1, 0], [0, 1]]},
+                 "rotate v at layer 0: the rotation has the shape (2, 2) for 1 axes"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", MISTAKES)
+def test_mistakes_are_named(case, tmp_path):
+    entry, words = MISTAKES[case]
+    path = tmp_path / "e.json"
+    path.write_text(json.dumps({"edits": [entry]}))
+    with pytest.raises(InterpError) as refused:
+        read_edits(path)
+    assert str(refused.value).startswith(words)
+
+
+def test_files_that_are_none_are_refused(tmp_path):
+    path = tmp_path / "e.json"
+    for content, words in (("{", "it is not JSON"), ('{"edit": []}', "Did you mean edits"), ("[]", "no list of edits")):
+        path.write_text(content)
+        with pytest.raises(InterpError, match=words):
+            read_edits(path)
+    with pytest.raises(InterpError, match="No such file"):
+        read_edits(tmp_path / "none.json")
+    with pytest.raises(InterpError, match="no kind of edit"):
+        run("a-model-that-is-never-looked-for", edits=[{"kind": "delete"}], out=None)
+    assert edit_from_json({"kind": "bypass", "layer": [0, 1]}).layer == (0, 1)
+
+
+def test_a_run_with_edits_repeats_from_its_record(tmp_path):
+    fast = {"manifold": {"n_permutations": 50, "n_null": 20}}
+    path = tmp_path / "edits.json"
+    path.write_text(json.dumps([BypassLayer(layer=0).to_json()]))
+    first = run(settings=fast, n_pool=40, edits=path, out=tmp_path / "runs", report=False, quiet=True)
+    spec = RunSpec.from_json(open_run(first.path).spec)
+    assert "--edit edits.json" in first.spec["command"]
+    assert list(read_edits(first.path / "edits.json")) == [BypassLayer(layer=0)]
+    again = run(spec.model, probes=list(spec.probes), settings=spec.probes, **spec.options, out=None, quiet=True)
+    plain = run(settings=fast, n_pool=40, out=None, quiet=True)
+    name = "pc1_plus_pc2_share"
+    value = first.findings["manifold"][name].value
+    assert again.spec_hash == first.spec_hash != plain.spec_hash
+    assert again.findings["manifold"][name].value == value != plain.findings["manifold"][name].value

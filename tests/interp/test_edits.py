@@ -1,0 +1,382 @@
+"""Every kind of edit against the float64 formulas of the four families, and what edits refuse, in words."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import interp
+from interp.editing.steps import Rows, make_steps
+from interp.edits import (
+    AblateHeads,
+    AttentionOff,
+    BypassLayer,
+    FeedForwardOff,
+    KeepAxis,
+    RemoveAxis,
+    ReplaceCoordinates,
+    RotateAxes,
+    ShiftAxis,
+)
+from interp.errors import InterpError, UsageError
+from tests.interp.reference import run_reference
+from tests.tiny_models import FAMILIES, VOCAB, tiny_model
+
+IDS = np.random.default_rng(5).integers(0, VOCAB, size=9)
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def family(request):
+    return request.param
+
+
+def width(model, site):
+    info = model.info
+    return {"resid": info.d_model, "q": 48, "z": 48}.get(site, info.n_kv_heads * info.d_head)
+
+
+def draw(*shape, seed=0):
+    return np.random.default_rng(seed).normal(size=shape)
+
+
+def orthogonal(n, seed=0):
+    return np.linalg.qr(draw(n, n, seed=seed))[0]
+
+
+def flat(x):
+    return x if x.ndim == 2 else x.transpose(1, 0, 2).reshape(x.shape[1], -1)
+
+
+def like(y, x):
+    return y if x.ndim == 2 else y.reshape(x.shape[1], x.shape[0], -1).transpose(1, 0, 2)
+
+
+def reference_logits(model, changes):
+    """Logits in float64 with `changes` {(site, layer): function of [pos, feature]}."""
+
+    def touch(site, layer, x, entered=None):
+        change = changes.get((site, layer))
+        if change is None:
+            return x
+        return like(change(flat(x)) if entered is None else change(x, entered), x)
+
+    return run_reference(model.module, IDS, touch).logits
+
+
+def edited_logits(model, *edits):
+    with torch.inference_mode(), interp.applied(model, *edits):
+        return model.module(input_ids=torch.from_numpy(IDS)[None], use_cache=False).logits[0].double().numpy()
+
+
+def plain_logits(model):
+    with torch.inference_mode():
+        return model.module(input_ids=torch.from_numpy(IDS)[None], use_cache=False).logits[0].double().numpy()
+
+
+def agree(model, edit, changes, acts=True):
+    mine, theirs = edited_logits(model, edit), reference_logits(model, changes)
+    assert np.abs(mine - theirs).max() < 1e-4 * np.abs(theirs).max(), edit
+    moved = np.abs(mine - plain_logits(model)).max()
+    assert moved > 1e-3 if acts else moved < 1e-4
+
+
+@pytest.mark.parametrize("site", ["q", "k", "v", "z", "resid"])
+def test_every_subspace_edit_equals_the_float64_formula_at_every_site(family, site):
+    model = tiny_model(family)
+    d = width(model, site)
+    u = draw(d)
+    basis = draw(3, d, seed=1)
+    projector = basis.T @ np.linalg.inv(basis @ basis.T) @ basis
+    turned = orthogonal(3)
+    put = draw(3, seed=2)
+    dual = np.linalg.inv(basis @ basis.T) @ basis
+    unit = u / np.linalg.norm(u)
+    cases = [
+        (RemoveAxis(layer=1, site=site, axis=u), lambda x: x - np.outer(x @ unit, unit)),
+        (RemoveAxis(layer=-2, site=site, axis=basis, dose=0.4), lambda x: x - 0.4 * x @ projector),
+        (KeepAxis(layer=1, site=site, axis=basis), lambda x: x @ projector),
+        (ShiftAxis(layer=1, site=site, axis=unit, deviations=2.0, score_sigma=1.5), lambda x: x + 3 * unit),
+        (RotateAxes(layer=1, site=site, axis=basis, rotation=turned),
+         lambda x: x + (x @ basis.T @ turned.T - x @ basis.T) @ dual),
+        (RotateAxes(layer=1, site=site, axis=np.eye(d), rotation=orthogonal(d)), lambda x: x @ orthogonal(d).T),
+        (ReplaceCoordinates(layer=1, site=site, axis=basis, values=put), lambda x: x + (put - x @ basis.T) @ dual),
+    ]  # fmt: skip
+    count = 3 + (site == "resid")
+    for edit, change in cases:
+        # The same vector on every key adds one number to all scores of a query: softmax does not see it.
+        acts = not (site == "k" and edit.kind == "shift")
+        agree(model, edit, {(site, edit.layer % count): change}, acts)
+
+
+def test_an_edit_of_one_head_leaves_the_others(family):
+    model = tiny_model(family)
+    for site, head in (("v", 1), ("z", 3), ("q", 2), ("k", 0)):
+        u = draw(12, seed=head)
+        unit = u / np.linalg.norm(u)
+        part = slice(12 * head, 12 * head + 12)
+
+        def remove(x, part=part, unit=unit):
+            x = x.copy()
+            x[:, part] -= np.outer(x[:, part] @ unit, unit)
+            return x
+
+        def keep(x, part=part, unit=unit):
+            x = x.copy()
+            x[:, part] = np.outer(x[:, part] @ unit, unit)
+            return x
+
+        agree(model, RemoveAxis(layer=0, site=site, head=head, axis=u), {(site, 0): remove})
+        agree(model, KeepAxis(layer=0, site=site, head=head, axis=u), {(site, 0): keep})
+
+
+def test_heads_blocks_and_layers_equal_the_float64_formula(family):
+    model = tiny_model(family)
+    means = draw(2, 12)
+
+    def ablated(put):
+        def change(x):
+            x = x.reshape(len(x), 4, 12).copy()
+            x[:, [1, 3]] = put
+            return x.reshape(len(x), -1)
+
+        return change
+
+    agree(model, AblateHeads(layer=1, heads=(1, 3)), {("z", 1): ablated(0.0)})
+    agree(model, AblateHeads(layer=1, heads=(1, 3), by="mean", mean=means), {("z", 1): ablated(means)})
+    agree(model, AttentionOff(layer=1), {("attn_out", 1): np.zeros_like})
+    agree(model, FeedForwardOff(layer=-1, dose=0.25), {("mlp_out", 2): lambda x: 0.75 * x})
+    agree(model, BypassLayer(layer=1), {("block", 1): lambda left, entered: entered})
+
+
+def test_an_axis_fitted_on_z_scores_is_removed_obliquely(family):
+    model = tiny_model(family)
+    d = width(model, "v")
+    sigma, w = np.exp(draw(d, seed=3)), draw(d, seed=4)
+    w /= np.linalg.norm(w)
+    covector, displacement = w / sigma, sigma * w
+    assert covector @ displacement == pytest.approx(1)
+    change = {("v", 2): lambda x: x - np.outer(x @ covector, displacement)}
+    given = RemoveAxis(layer=-1, axis=w, metric="z-scored", sigma=sigma)
+    saved = RemoveAxis(
+        layer=-1,
+        axis=covector / np.linalg.norm(covector),
+        metric="z-scored",
+        displacement=displacement / np.linalg.norm(displacement),
+    )
+    agree(model, given, change)
+    agree(model, saved, change)
+    raw = edited_logits(model, RemoveAxis(layer=-1, axis=w))
+    assert np.abs(raw - edited_logits(model, given)).max() > 1e-3
+
+
+def test_edits_compose_in_the_order_given():
+    model = tiny_model("llama")
+    u, w = draw(24), draw(24, seed=1)
+    unit = u / np.linalg.norm(u)
+    remove = RemoveAxis(layer=1, axis=u)
+    shift = ShiftAxis(layer=1, axis=u + w, deviations=1.0, score_sigma=2.0)
+
+    def removed(x):
+        return x - np.outer(x @ unit, unit)
+
+    def shifted(x):
+        return x + 2 * (u + w) / ((u + w) @ (u + w))
+
+    both = {("v", 1): lambda x: shifted(removed(x))}
+    assert np.abs(edited_logits(model, remove, shift) - reference_logits(model, both)).max() < 1e-4
+    assert np.abs(edited_logits(model, remove, shift) - edited_logits(model, shift, remove)).max() > 1e-3
+
+
+def test_positions_are_edited_and_others_keep_their_bits():
+    model = tiny_model("llama")
+    unit = np.eye(24)[0]
+
+    def change(x):
+        x = x.copy()
+        x[[2, 5], 0] = 0
+        return x
+
+    edit = RemoveAxis(layer=0, axis=unit, at=(2, 5))
+    assert np.abs(edited_logits(model, edit) - reference_logits(model, {("v", 0): change})).max() < 1e-4
+    assert np.array_equal(edited_logits(model, edit)[:2], plain_seam_logits(model)[:2])
+
+
+def plain_seam_logits(model):
+    from interp.attention import Listener, listening
+
+    with torch.inference_mode(), listening(model, Listener()):
+        return model.module(input_ids=torch.from_numpy(IDS)[None], use_cache=False).logits[0].double().numpy()
+
+
+def every_kind(d):
+    basis = draw(2, d)
+    return [
+        RemoveAxis(layer=0, axis=basis, dose=0.0),
+        KeepAxis(layer=0, site="z", axis=draw(48), dose=0.0),
+        ShiftAxis(layer=1, axis=draw(d), deviations=1e6, score_sigma=1.0, dose=0.0),
+        RotateAxes(layer=1, site="k", axis=basis, rotation=orthogonal(2), dose=0.0),
+        ReplaceCoordinates(layer=2, site="q", axis=draw(48), values=np.array([1e6]), dose=0.0),
+        RemoveAxis(layer=(0, -1), site="resid", axis=draw(48), dose=0.0),
+        AblateHeads(layer=1, heads=(0, 3), dose=0.0),
+        BypassLayer(layer=1, dose=0.0),
+        AttentionOff(layer=0, dose=0.0),
+        FeedForwardOff(layer=2, dose=0.0),
+    ]
+
+
+def test_dose_0_is_the_unedited_model_bit_for_bit(family):
+    model = tiny_model(family)
+    edits = every_kind(width(model, "v"))
+    assert np.array_equal(edited_logits(model, *edits), plain_seam_logits(model))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10_000), st.integers(1, 4), st.booleans(), st.floats(-3, 3))
+def test_removal_is_idempotent_and_half_a_dose_is_half_the_way(seed, k, oblique, dose):
+    info = tiny_model("llama").info
+    rng = np.random.default_rng(seed)
+    how = {"metric": "z-scored", "sigma": np.exp(rng.normal(size=24))} if oblique else {}
+    edit = RemoveAxis(layer=0, axis=rng.normal(size=(k, 24)), **how)
+    x = torch.from_numpy(rng.normal(size=(1, 2, 3, 24)))
+    rows = Rows(torch.ones(2, 3, dtype=torch.bool), torch.zeros(2, 3, dtype=torch.int64))
+    (step,) = make_steps([[edit]], info)
+    once = step.apply(x, rows)
+    assert torch.allclose(step.apply(once, rows), once, atol=1e-8)
+    assert torch.allclose(once @ torch.from_numpy(edit.covectors).T, torch.zeros(()).double(), atol=1e-8)
+    (partly,) = make_steps([[RemoveAxis(layer=0, axis=edit.axis, dose=dose, **how)]], info)
+    assert torch.allclose(partly.apply(x, rows), x + dose * (once - x), atol=1e-9)
+
+
+def test_negative_zero_survives_dose_0():
+    (step,) = make_steps([[RemoveAxis(layer=0, axis=np.ones(24), dose=0.0)]], tiny_model("llama").info)
+    x = torch.full((1, 1, 2, 24), -0.0, dtype=torch.float64)
+    rows = Rows(torch.ones(1, 2, dtype=torch.bool), torch.zeros(1, 2, dtype=torch.int64))
+    assert torch.signbit(step.apply(x, rows)).all()
+
+
+def test_a_value_edit_leaves_the_attention_rows_of_its_layer_and_moves_later_ones():
+    from interp.conditions import capture_edited
+    from interp.forward import capture
+    from interp.need import Need
+    from interp.prompt import Prompt, PromptSet
+
+    model = tiny_model("gpt_neox")
+    prompts = PromptSet("tokens", [Prompt(token_ids=tuple(IDS.tolist()))])
+    need = Need("pattern_entropy", at="all")
+    plain = capture(model, prompts, [IDS], [need])[need]
+    edited = capture_edited(model, prompts, [IDS], [need], [RemoveAxis(layer=1, axis=draw(48))])[need]
+    assert np.array_equal(plain[:2], edited[:2])
+    assert np.abs(plain[2] - edited[2]).max() > 1e-4
+
+
+def hooks(model):
+    return sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.module.modules())
+
+
+@pytest.mark.parametrize("stop", [ValueError, KeyboardInterrupt])
+def test_nothing_is_left_after_an_exception_or_an_interruption(family, stop):
+    model = tiny_model(family)
+    before = plain_logits(model)
+    edits = [RemoveAxis(layer=0, site="resid", axis=draw(48)), BypassLayer(layer=1), AttentionOff(layer=2)]
+    with pytest.raises(stop), interp.applied(model, *edits):
+        assert np.abs(plain_logits(model) - before).max() > 1e-3
+        raise stop
+    assert np.array_equal(plain_logits(model), before)
+    assert hooks(model) == 0
+
+
+REFUSED = {
+    "layer": (
+        lambda: RemoveAxis(layer=3, axis=np.ones(24)),
+        "remove v at layer 3: tiny-llama has the layers 0 to 2\n  Leave out 3; −1 is the last.",
+    ),
+    "depth": (
+        lambda: RemoveAxis(layer=-5, site="resid", axis=np.ones(48)),
+        "remove resid at layer -5: tiny-llama has the depths 0 to 3\n  Leave out -5; −1 is the last.",
+    ),
+    "twice": (
+        lambda: BypassLayer(layer=(2, -1)),
+        "bypass block at layer 2, -1: a layer is named twice\n  Name each layer once, from the front or from the end.",
+    ),
+    "head": (
+        lambda: AblateHeads(layer=0, heads=(4,)),
+        "ablate z at layer 0: there is no head 4: z of tiny-llama has 4 heads of 12 features\n"
+        "  Name a head from 0 to 3.",
+    ),
+    "query head for a KV head": (
+        lambda: RemoveAxis(layer=0, head=3, axis=np.ones(12)),
+        "remove v at layer 0: there is no head 3: v of tiny-llama has 2 KV heads of 12 features\n"
+        "  Name a head from 0 to 1. Each serves 2 query heads, which can be told apart in q and z.",
+    ),
+    "4 of 2 grouped heads": (
+        lambda: RemoveAxis(layer=0, head=0, axis=np.ones(6)),
+        "remove v at layer 0: the axis has 6 features, v of tiny-llama has 2 KV heads of 12 features\n"
+        "  Fit the axis on this site.",
+    ),
+    "repeated heads": (
+        lambda: RemoveAxis(layer=0, axis=np.ones(48)),
+        "remove v at layer 0: the axis has 48 features, v of tiny-llama has 2 KV heads of 12 features, 24 in all\n"
+        "  Fit the axis on this site.",
+    ),
+    "after W_O": (
+        lambda: RemoveAxis(layer=0, site="attn_out", head=1, axis=np.ones(12)),
+        "remove attn_out: behind the output projection every feature mixes all heads: no slice of it is a head's\n"
+        "  Edit z, the head outputs before it.",
+    ),
+    "heads of the stream": (
+        lambda: RemoveAxis(layer=0, site="resid", head=1, axis=np.ones(12)),
+        "remove resid at layer 0: the residual stream has no heads\n"
+        "  Leave out the head, or edit z before W_O mixes them.",
+    ),
+    "dose NaN": (
+        lambda: RemoveAxis(layer=0, axis=np.ones(24), dose=float("nan")),
+        "remove v at layer 0: the dose is nan\n  A dose is a finite number: 1 is the edit, 0 no edit.",
+    ),
+    "axis NaN": (
+        lambda: RemoveAxis(layer=0, axis=np.full(24, np.nan)),
+        "remove v at layer 0: axis is not finite\n  Look where NaN or infinity came from.",
+    ),
+    "zero axis": (
+        lambda: RemoveAxis(layer=0, axis=np.zeros(24)),
+        "remove v at layer 0: the axis is zero, or its displacement does not change its coordinate\n"
+        "  Leave out axes that are zero or combinations of others.",
+    ),
+    "dependent axes": (
+        lambda: RemoveAxis(layer=0, axis=np.ones((2, 24))),
+        "remove v at layer 0: the 2 axes do not span 2 dimensions\n"
+        "  Leave out axes that are zero or combinations of others.",
+    ),
+    "metric": (
+        lambda: RemoveAxis(layer=0, axis=np.ones(24), metric="z-scored"),
+        "remove v at layer 0: the metric is z-scored and neither sigma nor displacement is given\n"
+        "  z-scored takes one of sigma and displacement; raw takes neither.",
+    ),
+    "rotation": (
+        lambda: RotateAxes(layer=0, axis=np.eye(24)[:2], rotation=np.ones((2, 2))),
+        "rotate v at layer 0: the rotation is not orthogonal: R Rᵀ is off by 2.0e+00\n  Take R from a QR.",
+    ),
+    "prompts unknown": (
+        lambda: RemoveAxis(layer=0, axis=np.ones(24), at="last"),
+        "remove v at layer 0 at 'last': which prompts will pass is not known here\n"
+        "  Use interp.collect(model, prompts, needs, edits=[...]), or positions counted from 0.",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_does_not_fit_is_refused_in_words_before_any_pass(case):
+    make, words = REFUSED[case]
+    with pytest.raises(UsageError) as refused, interp.applied(tiny_model("llama"), make()):
+        pass
+    assert str(refused.value) == words
+
+
+def test_a_position_outside_the_pass_is_refused():
+    with pytest.raises(InterpError, match="the pass has 9 positions"):
+        edited_logits(tiny_model("llama"), RemoveAxis(layer=0, axis=np.ones(24), at=(9,)))
+
+
+def test_no_edit_is_wrong_use():
+    with pytest.raises(UsageError, match="no edit is named"), interp.applied(tiny_model("llama")):
+        pass

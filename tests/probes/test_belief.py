@@ -1,0 +1,761 @@
+"""The belief probe: planted beliefs, position, tokens, noise; the parts against second formulas; the shipped tunnel."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import stats
+from sklearn.linear_model import Ridge
+from sklearn.metrics import silhouette_samples
+
+import interp
+from interp.errors import ModelError, PromptError, UsageError
+from interp.information import kl_bits
+from interp.need import Need
+from interp.registry import load_entry
+from interp.statistics.ridge import PENALTIES
+from interp.testing import Shape, check_probe, synthetic_capture
+from probes.belief import Belief
+from probes.measures.belief_clusters import dimensions_for, silhouettes
+from probes.measures.belief_folds import Fit, Pressed, cross_validate, deal, press
+from probes.measures.belief_readout import (
+    N_CONTROLS,
+    Reading,
+    Shares,
+    make_setting,
+    random_subspace_r2,
+    read_belief,
+)
+from probes.measures.belief_scores import MIXED_IN, output_distance, scores
+from probes.measures.belief_swap import BASELINE, N_RANDOM, make_pairs, outcomes, restricted
+from probes.measures.belief_tables import decoded_table
+from probes.measures.belief_target import ExactBelief, nearest_on_simplex
+from probes.measures.cloud import Cloud
+from probes.measures.halves import share_interval
+
+D = 12
+PROBE = Belief(sites="resid", n_permutations=39, n_bootstrap=99)
+
+
+def world(points, belief, n_scored=1, seed=0, probe=PROBE, capture=None, **columns):
+    """The last depth planted, the embedding noise; the posterior is the belief."""
+    if capture is None:
+        rng = np.random.default_rng([seed, 5])
+        resid = np.stack([rng.standard_normal(points.shape), points])
+        shape = Shape(n_prompts=len(points) // n_scored, n_scored=n_scored, n_layers=1, d_model=points.shape[1])
+        capture = synthetic_capture(
+            probe.needs, shape, planted={"resid": resid}, posterior=belief, columns=columns, seed=seed
+        )
+    return replace(probe, seed=seed).analyse(capture, {})
+
+
+def planted(n=300, noise=0.3, seed=0, n_components=3):
+    """A linear image of the belief in noise, and the R² of the best linear read-out of it."""
+    rng = np.random.default_rng(seed)
+    belief = rng.dirichlet(np.ones(n_components), n)
+    image = rng.standard_normal((n_components, D))
+    image -= image.mean(axis=0)
+    covariance = (np.eye(n_components) - 1 / n_components) / (n_components * (n_components + 1))
+    both = covariance @ image
+    explained = both @ np.linalg.inv(image.T @ both + noise**2 * np.eye(D)) @ both.T
+    return belief @ image + noise * rng.standard_normal((n, D)), belief, np.trace(explained) / np.trace(covariance)
+
+
+def setting_of(points, belief, n_scored=1, n_permutations=20, seed=0, **columns):
+    shape = Shape(n_prompts=len(points) // n_scored, n_scored=n_scored, n_layers=0, d_model=points.shape[1])
+    need = Need("resid")
+    capture = synthetic_capture(
+        (need,), shape, planted={"resid": points[None]}, posterior=belief, columns=columns, seed=seed
+    )
+    pool = Cloud.of(capture, need)
+    exact = ExactBelief.of(capture)
+    return pool, make_setting(pool, exact, n_permutations, 50, np.random.default_rng(seed))
+
+
+# --- conformance -----------------------------------------------------------------------------------------------------
+
+
+def test_conformance_on_texts():
+    check_probe(PROBE)
+
+
+@pytest.mark.parametrize("kind", ["distribution", "set", "vector"])
+def test_conformance_on_sequences(kind):
+    rng = np.random.default_rng(0)
+    shape = Shape(n_prompts=40, n_scored=6)
+    belief = {
+        "distribution": rng.dirichlet(np.ones(4), 240),
+        "set": rng.integers(0, 2, (240, 5)).astype(float),
+        "vector": rng.standard_normal((240, 3)),
+    }[kind]
+    probe = replace(PROBE, sites="resid,v,z", n_permutations=19)
+    found = check_probe(probe, synthetic_capture(probe.needs, shape, belief=belief))
+    assert ("tvd" in found.scalars, "accuracy" in found.scalars) == (kind == "distribution", kind == "set")
+
+
+# --- planted ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_linear_image_of_the_belief_is_read_as_well_as_can_be():
+    points, belief, best = planted(n=600)
+    found = world(points, belief)
+    assert 0.5 < best < 0.95
+    assert found["r2"].value == pytest.approx(best, abs=0.03)
+    low, high = found["r2"].interval
+    assert low < best < high and high - low < 0.12
+    assert found["r2"].p == 1 / 40 == found["r2_beyond_position"].p
+    assert found["r2"].null.band[1] < 0.05
+    assert found["selectivity"].value == pytest.approx(found["r2"].value, abs=0.05), "tokens say nothing here"
+    table = found.tables["by_layer"]
+    assert table["r2_p"][0] > 0.05 and abs(table["r2"][0]) < 0.03, "the embedding is noise"
+    assert (found.tables["components"]["r2_p"] == 1 / 40).all()
+
+
+def test_the_overall_share_is_that_of_the_squared_errors_of_all_components():
+    points, belief, _ = planted(n=200)
+    pool, setting = setting_of(points, belief)
+    reading = read_belief(points, setting, np.random.default_rng(0))
+    error = total = 0.0
+    for fold in range(setting.folds.n):
+        held = setting.folds.code == fold
+        error += np.square(belief[held] - reading.predicted[held]).sum()
+        total += np.square(belief[held] - belief[~held].mean(axis=0)).sum()
+    assert reading.kept.r2[0] == pytest.approx(1 - error / total, abs=1e-10)
+    by_component = 1 - reading.kept.errors.sum(axis=0) / reading.kept.totals.sum(axis=0)
+    assert reading.kept.by_component[0] == pytest.approx(by_component, abs=1e-10)
+    assert pool.n_units == 200
+
+
+def test_decoded_distributions_come_near_the_exact_ones():
+    points, belief, _ = planted(n=400, noise=0.02)
+    found = world(points, belief)
+    assert found["tvd"].value < 0.05 < 0.25 < found["tvd"].null.band[0]
+    assert found["kl_bits"].value < 0.1 < found["kl_bits"].null.band[0]
+    assert found["silhouette"].value > found["silhouette"].null.band[1] and found["silhouette"].p == 1 / 40
+    table = found.tables["decoded"]
+    shift = np.hypot(table["exact_x"] - table["decoded_x"], table["exact_y"] - table["decoded_y"])
+    assert np.median(shift) < 0.05
+    assert table["exact_y"].min() >= 0 and table["exact_y"].max() <= 3**0.5 / 2
+
+
+def test_a_belief_that_is_there_but_not_linearly_is_not_read():
+    rng = np.random.default_rng(3)
+    side = rng.uniform(-0.5, 0.5, 400)
+    belief = np.column_stack([0.5 + side, 0.5 - side])
+    points = np.column_stack([side**2, rng.standard_normal((400, D - 1))])
+    found = world(points, belief)
+    assert abs(found["r2"].value) < 0.03 and found["r2"].p > 0.05
+
+
+def test_position_alone_is_no_belief_about_the_sequence():
+    rng = np.random.default_rng(0)
+    n, per = 80, 6
+    position = np.tile(np.arange(per), n)
+    level = np.linspace(0.1, 0.9, per)[position] + 0.05 * rng.standard_normal(n * per)
+    points = rng.standard_normal((n * per, D)) * 0.01
+    points[:, :per] += np.eye(per)[position]
+    found = world(points, np.column_stack([level, 1 - level]), n_scored=per)
+    assert found["r2"].value > 0.9 and found["r2"].value == pytest.approx(found["r2"].null.value, abs=0.02)
+    assert found["r2"].p > 0.05 and found["r2_beyond_position"].p > 0.05
+    assert abs(found["r2_beyond_position"].value) < 0.02
+    assert found["position_r2"].value == pytest.approx(found["r2"].value, abs=0.01)
+
+
+def test_telling_tokens_apart_is_not_selective():
+    rng = np.random.default_rng(1)
+    n, n_types = 400, 6
+    token = rng.integers(0, n_types, n)
+    belief = rng.dirichlet(np.ones(3), n_types)[token]
+    points = np.eye(D)[token] + 0.02 * rng.standard_normal((n, D))
+    found = world(points, belief, token=token)
+    assert found["r2"].value > 0.98 and abs(found["selectivity"].value) < 0.05
+    low, high = found["selectivity"].interval
+    assert low < found["selectivity"].value < high
+
+
+def test_random_subspaces_read_a_belief_that_is_everywhere_and_not_one_in_a_quiet_corner():
+    rng = np.random.default_rng(2)
+    belief = rng.dirichlet(np.ones(3), 400)
+    everywhere = belief @ rng.standard_normal((3, D)) + 0.01 * rng.standard_normal((400, D))
+    corner = np.hstack([belief[:, :2], 3 * rng.standard_normal((400, D - 2))])
+    open_, hidden = world(everywhere, belief), world(corner, belief)
+    assert open_["r2"].value > 0.99 and hidden["r2"].value > 0.99
+    assert open_["random_subspace_r2"].value > 0.9 and hidden["random_subspace_r2"].value < 0.2
+
+
+def test_the_read_out_saved_is_the_one_that_judged_the_held_out_prompts():
+    points, belief, _ = planted(n=200)
+    _, setting = setting_of(points, belief)
+    found = world(points, belief)
+    held = found.arrays["held_out"]
+    centred = points[held] - found.arrays["resid.origin"][1]
+    told = found.arrays["belief_mean"] + centred @ found.arrays["resid.readout"][1].T
+    exact = belief @ np.array([[0, 0], [1, 0], [0.5, 3**0.5 / 2]])
+    table = found.tables["decoded"]
+    mine = np.isin(table["prompt"], held)
+    corners = np.array([[0, 0], [1, 0], [0.5, 3**0.5 / 2]])
+    assert (nearest_on_simplex(told) @ corners)[:, 0] == pytest.approx(table["decoded_x"][mine], abs=1e-5)
+    assert exact[held, 1] == pytest.approx(table["exact_y"][mine])
+    assert len(held) == pytest.approx(len(belief) / setting.folds.n, abs=1)
+
+
+def test_the_bases_are_orthonormal_and_span_what_was_planted():
+    rng = np.random.default_rng(4)
+    belief = rng.dirichlet(np.ones(3), 500)
+    image = rng.standard_normal((3, D))
+    arrays = world(belief @ image + 0.01 * rng.standard_normal((500, D)), belief).arrays
+    for name in ("readout_basis", "encoding_basis"):
+        basis = arrays[f"resid.{name}"][1]
+        assert basis.shape == (2, D)
+        np.testing.assert_allclose(basis @ basis.T, np.eye(2), atol=1e-9)
+    span = np.linalg.svd(image - image.mean(axis=0))[2][:2]
+    for name in ("readout_basis", "encoding_basis"):
+        assert np.linalg.svd(span @ arrays[f"resid.{name}"][1].T, compute_uv=False).min() > 0.99, name
+
+
+def test_rotating_the_activations_leaves_every_number():
+    points, belief, _ = planted(n=150)
+    turn = np.linalg.qr(np.random.default_rng(9).standard_normal((D, D)))[0]
+    before, after = world(points, belief), world(points @ turn, belief)
+    for name in ("r2", "r2_beyond_position", "selectivity", "tvd", "silhouette"):
+        assert after[name].value == pytest.approx(before[name].value, abs=1e-5)
+
+
+# --- noise -----------------------------------------------------------------------------------------------------------
+
+
+def noise_world(seed, n=24, per=4):
+    """Sequences whose belief and activations both follow position, and are each alike within a sequence."""
+    rng = np.random.default_rng([7, seed])
+    position = np.tile(np.arange(per), n)
+    points = rng.standard_normal((n * per, 6)) + 2 * np.repeat(rng.standard_normal((n, 6)), per, axis=0)
+    points[:, 0] += 3 * position
+    strength = np.exp(np.repeat(rng.standard_normal((n, 3)), per, axis=0) + 0.5 * rng.standard_normal((n * per, 3)))
+    strength[:, 0] *= 1 + position
+    return world(points, strength / strength.sum(axis=1, keepdims=True), n_scored=per, seed=seed)
+
+
+@pytest.mark.parametrize("n_worlds", [30, pytest.param(200, marks=pytest.mark.slow)])
+def test_noise_is_called_at_the_nominal_rate(n_worlds):
+    names = ("r2_p", "r2_beyond_position_p", "silhouette_p")
+    called = dict.fromkeys((*names, "components"), 0)
+    for seed in range(n_worlds):
+        found = noise_world(seed)
+        for name in names:
+            called[name] += found.tables["by_layer"][name].min() <= 0.05
+        called["components"] += found.tables["components"]["r2_p"].min() <= 0.05
+    low, high = stats.binom.ppf([0.001, 0.999], n_worlds, 0.05)
+    assert all(low <= count <= high for count in called.values()), called
+
+
+@pytest.mark.slow
+def test_the_interval_covers_the_expected_share():
+    values, intervals = [], []
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        pool, setting = setting_of(*fixed_image(rng, 300), seed=seed)
+        reading = read_belief(pool.points[0], setting, rng)
+        kept = reading.kept
+        values.append(kept.r2[0])
+        intervals.append(share_interval(kept.errors.sum(axis=1), kept.totals.sum(axis=1), setting.weights))
+    expected = np.mean(values)
+    covered = np.mean([low <= expected <= high for low, high in intervals])
+    assert 0.90 <= covered <= 0.99, covered
+
+
+def fixed_image(rng, n):
+    image = np.random.default_rng(0).standard_normal((3, D))
+    belief = rng.dirichlet(np.ones(3), n)
+    return belief @ image + 0.5 * rng.standard_normal((n, D)), belief
+
+
+# --- parts against second formulas -----------------------------------------------------------------------------------
+
+
+def brute_force(points, targets, design, folds):
+    """Nested cross-validation with scikit-learn, fold by fold and penalty by penalty."""
+    error = total = 0.0
+    for fold in range(folds.n):
+        inner = np.zeros(len(PENALTIES))
+        for other in folds.others(fold):
+            inner += np.array([
+                _sse(points, targets, design, folds.code, (fold, other), other, a) for a in PENALTIES
+            ])  # fmt: skip
+        error += _sse(points, targets, design, folds.code, (fold,), fold, PENALTIES[inner.argmin()])
+        total += _sse(points * 0, targets, design, folds.code, (fold,), fold, 1.0)
+    return error, total
+
+
+def _sse(points, targets, design, code, left_out, held, penalty):
+    train, test = ~np.isin(code, left_out), code == held
+    x_on, y_on = (np.linalg.lstsq(design[train], v[train], rcond=None)[0] for v in (points, targets))
+    x, y = points - design @ x_on, targets - design @ y_on
+    singular = np.linalg.svd(x[train], compute_uv=False)
+    alive = singular[singular > 1e-5 * max(singular[0], 1e-9)] if singular.any() else np.ones(1)
+    fitted = Ridge(alpha=penalty * np.square(alive).mean(), fit_intercept=False, solver="svd").fit(x[train], y[train])
+    return np.square(y[test] - fitted.predict(x[test])).sum()
+
+
+@pytest.mark.parametrize(("n_units", "per", "d"), [(30, 6, 5), (25, 1, 40)])
+def test_cross_validation_equals_scikit_learn_fold_by_fold(n_units, per, d):
+    rng = np.random.default_rng(0)
+    n = n_units * per
+    units = np.repeat(np.arange(n_units), per)
+    points = rng.standard_normal((n, d))
+    targets = points[:, :2] @ rng.standard_normal((2, 4)) + 2 * rng.standard_normal((n, 4))
+    design = np.eye(per)[np.tile(np.arange(per), n_units)]
+    folds = deal(units, rng)
+    parts = press(folds, design, points, [targets[folds.rows(f)] for f in range(folds.n)])
+    found = cross_validate(folds, parts, design, points, 2, 1)
+    for group in range(2):
+        at = slice(2 * group, 2 * group + 2)
+        error, total = brute_force(points, targets[:, at], design, folds)
+        assert found.error[at].sum() == pytest.approx(error, rel=1e-6)
+        assert found.total[at].sum() == pytest.approx(total, rel=1e-9)
+    assert np.square(targets[:, :2] - found.predicted).sum() == pytest.approx(found.error[:2].sum(), rel=1e-9)
+
+
+def test_folds_hold_whole_sequences_in_equal_number():
+    units = np.repeat(np.arange(23), 4)
+    folds = deal(units, np.random.default_rng(0))
+    assert all(len(set(folds.code[units == u])) == 1 for u in range(23))
+    assert np.ptp(np.bincount(folds.code[::4])) <= 1 and folds.n == 5
+    assert deal(np.arange(3), np.random.default_rng(0)).n == 3
+
+
+def test_pressed_rows_have_the_inner_products_of_all_rows():
+    rng = np.random.default_rng(1)
+    design, points, targets = rng.standard_normal((50, 2)), rng.standard_normal((50, 6)), rng.standard_normal((50, 3))
+    pressed = Pressed.of(design, points, targets)
+    assert len(pressed.points) == 8
+    np.testing.assert_allclose(pressed.points.T @ pressed.targets, points.T @ targets, atol=1e-10)
+    np.testing.assert_allclose(pressed.design.T @ pressed.points, design.T @ points, atol=1e-10)
+    z = np.hstack([design, points])
+    outside = targets - z @ np.linalg.lstsq(z, targets, rcond=None)[0]
+    np.testing.assert_allclose(pressed.beyond, np.square(outside).sum(axis=0), rtol=1e-9)
+
+
+def test_errors_by_products_are_the_errors():
+    rng = np.random.default_rng(2)
+    parts = [
+        Pressed(np.ones((40, 1)), rng.standard_normal((40, 4)), rng.standard_normal((40, 60)), rng.random(60))
+        for _ in range(2)
+    ]
+    fit = Fit.to(parts[:1])
+    coordinates, targets = fit.left(parts[1])
+    direct = [
+        np.square(targets - coordinates @ fit.coefficients(a)).sum(axis=0).reshape(6, 10).sum(axis=1)
+        for a in PENALTIES
+    ]  # fmt: skip
+    assert fit._is_cheaper_by_products(40, 10) and not fit._is_cheaper_by_products(1, 1)
+    np.testing.assert_allclose(fit._errors_by_products(coordinates, targets, 6), direct, rtol=1e-9)
+    beyond = parts[1].beyond.reshape(6, 10).sum(axis=1)
+    np.testing.assert_allclose(fit.errors(parts[1], 6), np.array(direct) + beyond, rtol=1e-9)
+    narrow = fit.errors(parts[1], 60)
+    assert narrow.shape == (len(PENALTIES), 60)
+    np.testing.assert_allclose(narrow.reshape(-1, 6, 10).sum(axis=2), fit.errors(parts[1], 6), rtol=1e-9)
+
+
+def test_exchanged_beliefs_are_other_sequences_at_the_same_position():
+    rng = np.random.default_rng(0)
+    n, per = 12, 3
+    belief = rng.dirichlet(np.ones(3), n * per)
+    points, length = rng.standard_normal((n * per, 4)), np.full(n * per, 9)
+    _, setting = setting_of(points, belief, n_scored=per, n_permutations=5, length=length)
+    assert setting.position_names == ("position (3 levels)",)
+    for fold in range(setting.folds.n):
+        rows = setting.folds.rows(fold)
+        groups = setting.targets[fold].reshape(len(rows), setting.n_groups, 3)
+        np.testing.assert_array_equal(groups[:, 0], belief[rows])
+        for exchange in range(5):
+            moved = belief[setting.orders[exchange][rows]]
+            np.testing.assert_allclose(groups[:, 1 + N_CONTROLS + exchange], moved, atol=1e-12)
+            assert (setting.orders[exchange][rows] % per == rows % per).all()
+
+
+def test_control_tasks_give_a_token_one_belief_wherever_it_stands():
+    rng = np.random.default_rng(0)
+    n, per = 40, 3
+    belief, token = rng.dirichlet(np.ones(3), n * per), rng.integers(0, 4, n * per)
+    _, setting = setting_of(rng.standard_normal((n * per, 4)), belief, n_scored=per, token=token)
+    controls = setting.followed.reshape(n * per, 1 + N_CONTROLS, 3)[:, 1:]
+    for place in range(per):
+        for t in range(4):
+            mine = (np.arange(n * per) % per == place) & (token == t)
+            assert len(np.unique(controls[mine], axis=0)) == 1
+            assert any(np.array_equal(controls[mine][0, 0], b) for b in belief[place::per])
+
+
+def test_random_subspaces_equal_least_squares_fold_by_fold():
+    rng = np.random.default_rng(0)
+    points, belief, _ = planted(n=90)
+    _, setting = setting_of(points, belief)
+    folds = setting.folds
+    parts = press(folds, setting.mean, points, setting.targets)
+    found = random_subspace_r2(folds, parts, 2, 3, np.random.default_rng(8))
+    directions = np.random.default_rng(8).standard_normal((len(found), D, 2))
+    for draw in (0, len(found) - 1):
+        projected, error, total = points @ directions[draw], 0.0, 0.0
+        for fold in range(folds.n):
+            train, test = folds.code != fold, folds.code == fold
+            design = np.column_stack([np.ones(train.sum()), projected[train]])
+            w = np.linalg.lstsq(design, belief[train], rcond=None)[0]
+            error += np.square(belief[test] - w[0] - projected[test] @ w[1:]).sum()
+            total += np.square(belief[test] - belief[train].mean(axis=0)).sum()
+        assert found[draw] == pytest.approx(1 - error / total, abs=1e-9)
+    assert len(random_subspace_r2(folds, parts, D, 3, rng)) == 0, "the whole space is no random subspace"
+
+
+def test_the_projection_is_the_nearest_point_of_the_simplex():
+    rng = np.random.default_rng(0)
+    points = 2 * rng.standard_normal((50, 4))
+    nearest = nearest_on_simplex(points)
+    np.testing.assert_allclose(nearest.sum(axis=1), 1)
+    assert nearest.min() >= 0
+    others = rng.dirichlet(np.ones(4), 4000)
+    distance = np.linalg.norm(points - nearest, axis=1)
+    assert (np.linalg.norm(points[:, None] - others, axis=2).min(axis=1) >= distance - 1e-12).all()
+    inside = rng.dirichlet(np.ones(4), 20)
+    np.testing.assert_allclose(nearest_on_simplex(inside), inside, atol=1e-12)
+
+
+def test_silhouettes_equal_scikit_learn():
+    rng = np.random.default_rng(0)
+    points, states = rng.standard_normal((60, 3)), rng.integers(0, 4, (3, 60))
+    states[2, :4] = -1
+    distance = np.linalg.norm(points[:, None] - points, axis=2)
+    found = silhouettes(distance, states)
+    for i in range(2):
+        np.testing.assert_allclose(found[i], silhouette_samples(points, states[i]), atol=1e-10)
+    kept = states[2] >= 0
+    np.testing.assert_allclose(found[2][kept], silhouette_samples(points[kept], states[2][kept]), atol=1e-10)
+
+
+def test_dimensions_hold_ninety_and_ninety_five_percent_of_the_variance():
+    rng = np.random.default_rng(0)
+    frame = np.linalg.qr(rng.standard_normal((100, 4)) - 0)[0]
+    frame -= frame.mean(axis=0)
+    frame = np.linalg.qr(frame)[0]
+    assert dimensions_for(frame * np.sqrt([60, 30.5, 5.5, 4])) == (2, 3)
+    assert dimensions_for(np.ones((5, 3))) == (0, 0)
+
+
+def told(predicted, position):
+    """A reading that holds predictions alone; the mean belief is uniform."""
+    n = predicted.shape[1]
+    empty, nothing = np.zeros(0), np.zeros((0, n))
+    shares, control, vectors = Shares(empty, nothing, nothing, nothing), np.zeros((0, 0)), np.zeros((n, 0))
+    uniform = np.full_like(predicted, 1 / n)
+    return Reading(
+        shares, shares, predicted, position, uniform, empty, control, control, empty, vectors, vectors, empty, 1.0
+    )
+
+
+def test_scores_equal_their_definitions():
+    points, belief, _ = planted(n=60)
+    belief[0] = [1, 0, 0]
+    _, setting = setting_of(points, belief)
+    predicted, position = belief + 0.3, np.full((60, 3), 1 / 3)
+    predicted[1] = [2, -1, -1]
+    found = scores(setting, told(predicted, position))
+    decoded = np.array([[1.0, 0, 0], [1, 0, 0]])
+    assert found["tvd"].by_row[:2] == pytest.approx(0.5 * np.abs(belief[:2] - decoded).sum(axis=1))
+    q = (1 - MIXED_IN) * decoded[1] + MIXED_IN / 3
+    by_hand = sum(p * np.log2(p / x) for p, x in zip(belief[1], q, strict=True))
+    assert found["kl_bits"].by_row[1] == pytest.approx(by_hand)
+    assert found["tvd"].by_position[0] == pytest.approx(2 / 3)
+    assert found["kl_bits"].by_position[0] == pytest.approx(np.log2(3))
+    put = nearest_on_simplex(predicted)
+    one = np.mean([0.5 * np.abs(belief[o] - put).sum(axis=1).mean() for o in setting.orders])
+    assert found["tvd"].exchanged.mean() == pytest.approx(one)
+    mixed = (1 - MIXED_IN) * put + MIXED_IN / 3
+    two = [np.mean([kl_bits(belief[i], q) for i, q in zip(o, mixed, strict=True)]) for o in setting.orders]
+    assert found["kl_bits"].exchanged == pytest.approx(np.array(two))
+
+
+def test_sets_are_decoded_at_one_half():
+    rng = np.random.default_rng(0)
+    belief = rng.integers(0, 2, (40, 3)).astype(float)
+    _, setting = setting_of(rng.standard_normal((40, 4)), belief)
+    predicted = np.where(belief > 0, 0.6, 0.4)
+    predicted[0] = 1 - predicted[0]
+    found = scores(setting, told(predicted, np.full((40, 3), 0.7)))["accuracy"]
+    assert found.by_row[0] == 0 and (found.by_row[1:] == 1).all()
+    assert found.by_position == pytest.approx(belief.mean(axis=1))
+
+
+def test_the_model_s_own_prediction_is_renormalised_over_the_outcomes():
+    posterior = np.array([[0.5, 0.5], [1.0, 0.0]])
+    found = output_distance(np.log2([[0.1, 0.3], [0.2, 0.2]]), posterior, np.array([[1, 0]]))
+    assert found.by_row == pytest.approx([0.25, 0.5])
+    assert found.exchanged == pytest.approx([(0.75 + 0.0) / 2])
+
+
+def test_the_kind_and_the_rank_of_a_belief():
+    rng = np.random.default_rng(0)
+    capture = synthetic_capture((Need("resid"),), Shape(n_prompts=50), posterior=rng.dirichlet(np.ones(4), 50))
+    exact = ExactBelief.of(capture)
+    assert (exact.kind, exact.rank, exact.values.shape[1]) == ("distribution", 3, 4)
+    taken = ExactBelief.of(replace(capture, belief=rng.integers(0, 2, (50, 3)).astype(float)))
+    assert (taken.kind, taken.rank) == ("set", 3) and "latent" in taken.source
+    tied = ExactBelief.of(replace(capture, belief=np.array([[0.5, 0.5, 0], [0.2, 0.3, 0.5]])))
+    assert tied.most_likely.tolist() == [-1, 2]
+
+
+# --- degenerate and bad input ----------------------------------------------------------------------------------------
+
+
+def test_prompts_without_a_posterior_are_refused_and_told_where_there_is_one():
+    capture = replace(synthetic_capture(PROBE.needs, Shape(n_prompts=20)), posterior=None)
+    with pytest.raises(PromptError) as refusal:
+        PROBE.analyse(capture, {})
+    assert "belief needs the exact posterior" in str(refusal.value) and "--prompts sula" in refusal.value.fix
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_beliefs_that_are_not_finite_are_refused(bad):
+    points, belief, _ = planted(n=30)
+    belief[3, 1] = bad
+    with pytest.raises(PromptError, match="1 of 30 rows"):
+        world(points, belief)
+
+
+def test_activations_that_are_not_finite_are_refused():
+    points, belief, _ = planted(n=30)
+    points[3, 1] = np.nan
+    with pytest.raises(ModelError, match="layer 1"):
+        world(points, belief)
+
+
+def test_four_sequences_are_refused():
+    points, belief, _ = planted(n=12)
+    with pytest.raises(PromptError, match="over 4 sequences"):
+        world(points, belief, n_scored=3)
+
+
+def test_unknown_sites_and_few_permutations_are_refused():
+    with pytest.raises(UsageError, match=r"belief\.sites") as refusal:
+        _ = replace(PROBE, sites="resid,w").needs
+    assert "belief.sites=resid" in refusal.value.fix
+    points, belief, _ = planted(n=30)
+    with pytest.raises(UsageError, match="n_permutations = 5"):
+        world(points, belief, probe=replace(PROBE, n_permutations=5))
+
+
+def test_components_that_never_vary_count_for_nothing():
+    points, belief, _ = planted(n=150)
+    with_still = np.hstack([belief, np.zeros((150, 1))])
+    found = world(points, with_still)
+    assert found["r2"].value == pytest.approx(world(points, belief)["r2"].value, abs=1e-9)
+    assert np.isnan(found.tables["components"]["r2"]).tolist() == [False] * 3 + [True]
+    assert any("1 of 4 components never vary" in note for note in found.notes)
+    assert found.arrays["resid.readout_basis"].shape == (2, 2, D)
+
+
+def test_a_belief_that_never_varies_is_undefined_in_words():
+    points, belief, _ = planted(n=40)
+    found = check_probe(PROBE, still(points, np.broadcast_to(belief[0], belief.shape).copy()))
+    for name in ("r2", "r2_beyond_position", "selectivity", "random_subspace_r2", "silhouette"):
+        assert np.isnan(found[name].value), name
+    assert found["r2"].null_reason == "the belief does not vary"
+
+
+def still(points, belief):
+    shape = Shape(n_prompts=len(points), n_layers=1, d_model=D)
+    return synthetic_capture(PROBE.needs, shape, planted={"resid": np.stack([points, points])}, posterior=belief)
+
+
+def test_activations_that_never_vary_tell_nothing():
+    _, belief, _ = planted(n=40)
+    found = check_probe(PROBE, still(np.ones((40, D)), belief))
+    assert found["r2"].value == pytest.approx(0, abs=1e-9) and found["r2"].underpowered
+    assert np.isnan(found["silhouette"].value)
+
+
+def test_point_masses_are_read_and_scored():
+    rng = np.random.default_rng(11)
+    state = rng.integers(0, 3, 200)
+    belief = np.eye(3)[state]
+    found = world(np.eye(3)[state] @ rng.standard_normal((3, D)) + 0.01 * rng.standard_normal((200, D)), belief)
+    assert found["r2"].value > 0.99 and np.isfinite(found["r2"].value)
+    assert "accuracy" not in found.scalars and np.isfinite(found["kl_bits"].value), "a distribution, not a set"
+    assert found["silhouette"].value > 0.9
+
+
+def test_fewer_sequences_than_features_are_fitted_and_underpowered():
+    rng = np.random.default_rng(0)
+    belief = rng.dirichlet(np.ones(2), 30)
+    points = belief @ rng.standard_normal((2, 200)) + 0.01 * rng.standard_normal((30, 200))
+    found = world(points, belief)
+    assert found["r2"].value > 0.95 and found["r2"].underpowered
+    assert found.arrays["resid.readout"].shape == (2, 2, 200)
+    told = found.arrays["belief_mean"] + (points - found.arrays["resid.origin"][1]) @ found.arrays["resid.readout"][1].T
+    assert np.abs(told - belief)[found.arrays["held_out"]].max() < 0.1
+
+
+def test_few_sequences_are_underpowered_and_two_hundred_are_not():
+    assert world(*planted(n=199)[:2])["r2"].underpowered
+    assert not world(*planted(n=200)[:2])["r2"].underpowered
+
+
+def test_the_input_is_left_as_it_was_and_the_primary_layer_is_the_one_asked_for():
+    points, belief, _ = planted(n=60)
+    found = world(points, belief, probe=replace(PROBE, layer=0))
+    table = found.tables["by_layer"]
+    assert found["r2"].value == table["r2"][0] and int(found.arrays["primary_layer"]) == 0
+
+
+# --- interchange -----------------------------------------------------------------------------------------------------
+
+
+def test_everybody_has_another_donor_of_as_many_rows():
+    units = np.repeat(np.arange(9), [3, 3, 2, 3, 3, 1, 3, 3, 3])
+    pairs = make_pairs(units, np.array([0, 1, 2, 3, 4, 5]), np.random.default_rng(0))
+    assert pairs.prompts.tolist() == [0, 1, 3, 4], "no other one has two rows, or one"
+    assert (units[pairs.rows] == np.repeat(pairs.prompts, 3)).all()
+    donors = units[pairs.donor_rows].reshape(-1, 3)
+    assert (np.ptp(donors, axis=1) == 0).all() and sorted(donors[:, 0]) == [0, 1, 3, 4]
+    assert (donors[:, 0] != pairs.prompts).all()
+    first = {u: np.flatnonzero(units == u)[0] for u in range(9)}
+    assert [r - first[units[r]] for r in pairs.donor_rows] == [0, 1, 2] * 4, "positions stay"
+
+
+def test_swaps_give_the_donors_coordinates_in_orthonormal_subspaces():
+    points, belief, _ = planted(n=50)
+    shape = Shape(n_prompts=50, n_layers=1, d_model=D)
+    resid = np.stack([np.ones_like(points), points])
+    capture = synthetic_capture(PROBE.needs, shape, planted={"resid": resid}, posterior=belief)
+    conditions = list(PROBE.conditions(capture))
+    assert [c.name for c in conditions] == list(dict.fromkeys(c.name for c in conditions))
+    assert len(conditions) == 1 + 4 + N_RANDOM, "the embedding never varies and is not swapped"
+    assert conditions[0].name == BASELINE and conditions[0].edits == ()
+    held = PROBE.analyse(capture, {}).arrays["held_out"]
+    for condition in conditions[1:]:
+        (edit,) = condition.edits
+        assert condition.prompts.tolist() == held.tolist() and (edit.layer, edit.at) == (1, "scored")
+        np.testing.assert_allclose(edit.axis @ edit.axis.T, np.eye(len(edit.axis)), atol=1e-9)
+        assert len(edit.axis) == (D if condition.name.endswith("all") else 2)
+    whole = next(c for c in conditions if c.name.endswith("all")).edits[0].values
+    assert sorted(whole[:, 0]) == pytest.approx(sorted(points[held][:, 0])) and not np.allclose(whole, points[held])
+    under = replace(capture.where(np.isin(capture.rows["prompt"], held)))
+    read = conditions[0].read(under)
+    log_q = restricted(under[Need("outcome_log_prob")])
+    np.testing.assert_allclose(np.exp2(log_q).sum(axis=1), 1)
+    np.testing.assert_allclose(read["own_kl"], kl_bits(belief[held], np.exp2(log_q)))
+
+
+@pytest.mark.parametrize("change", [{"interchange": False}, {"sites": "v"}])
+def test_swaps_can_be_left_out(change):
+    _, belief, _ = planted(n=20)
+    probe = replace(PROBE, **change)
+    capture = synthetic_capture(probe.needs, Shape(n_prompts=20), posterior=belief)
+    assert list(probe.conditions(capture)) == []
+    assert "redirected" not in probe.analyse(capture, {}).scalars
+
+
+def test_a_belief_that_never_varies_is_not_swapped():
+    points, belief, _ = planted(n=40)
+    assert list(PROBE.conditions(still(points, np.broadcast_to(belief[0], belief.shape).copy()))) == []
+
+
+def test_redirected_bits_are_the_fall_of_the_distance_from_the_donor():
+    units = np.repeat(np.arange(4), 2)
+    pairs = make_pairs(units, np.arange(4), np.random.default_rng(0))
+    flat = {"donor_kl": np.full(8, 3.0), "own_kl": np.zeros(8)}
+    under = {BASELINE: {"donor_kl": np.arange(8) + 3.0, "own_kl": np.zeros(8)}}
+    under |= {f"interchange at 2: {name}": flat for name in ("readout", "principal", "all")}
+    under["interchange at 2: encoding"] = {"donor_kl": np.arange(8) + 1.0, "own_kl": np.ones(8)}
+    for i in range(N_RANDOM):
+        under[f"interchange at 2: random {i}"] = {"donor_kl": np.arange(8) + 3.0 - 0.1 * i, "own_kl": np.zeros(8)}
+    found = {s.subspace: s for s in outcomes(under, pairs, units)}
+    assert found["encoding"].by_unit == pytest.approx([2.0] * 4) and found["encoding"].own_kl == 1
+    assert found["readout"].by_unit == pytest.approx([0.5, 2.5, 4.5, 6.5])
+    assert found["encoding"].random == pytest.approx(0.1 * np.arange(N_RANDOM))
+    assert found["encoding"].p == 1 / (1 + N_RANDOM), "2 bits, and no random subspace above 1.8"
+
+
+# --- figures ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_components", [2, 3, 5])
+def test_figures_say_how_to_read_them(n_components):
+    points, belief, _ = planted(n=80, n_components=n_components)
+    figures = PROBE.figures(world(points, belief))
+    assert [f.name for f in figures] == ["simplex", "r2_by_site", "controls", "silhouette", "components"]
+    drawn = {trace.name for trace in figures[0].plot.data}
+    assert {f"state {i}" for i in range(n_components)} <= drawn
+    assert ("xaxis2" in figures[0].plot.layout.to_plotly_json()) == (n_components > 2)
+    assert "position alone" in {trace.name for trace in figures[2].plot.data}
+
+
+def test_the_plane_of_many_components_is_the_principal_one():
+    points, belief, _ = planted(n=80, n_components=5)
+    pool, setting = setting_of(points, belief)
+    table = decoded_table(pool, setting, belief, np.random.default_rng(0))
+    values = belief - belief.mean(axis=0)
+    expected = np.linalg.svd(values, compute_uv=False)[:2]
+    assert np.linalg.norm(table["exact_x"]) == pytest.approx(expected[0])
+    assert np.linalg.norm(table["exact_y"]) == pytest.approx(expected[1])
+    np.testing.assert_allclose(table["decoded_x"], table["exact_x"], atol=1e-9)
+
+
+# --- the shipped tunnel ----------------------------------------------------------------------------------------------
+
+
+def run_shipped(out, **options):
+    settings = {"belief": {"sites": "resid", "n_permutations": 19, "n_bootstrap": 50}}
+    return interp.run(probes=["belief"], settings=settings, n_pool=80, out=out, quiet=True, **options)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return run_shipped(tmp_path_factory.mktemp("runs"))
+
+
+def test_the_shipped_tunnel_holds_the_surviving_set_above_the_embedding(run):
+    found = run.findings["belief"]
+    table = found.tables["by_layer"]
+    assert found["r2"].value > 0.5 > found["position_r2"].value
+    assert found["r2_beyond_position"].p == 0.05 and found["accuracy"].value > 0.85
+    assert abs(table["r2"][0]) < 0.05, "keys alone say nothing of the values that are taken"
+    assert found["output_tvd"].value < 0.05
+    assert found["r2"].underpowered and found["r2"].n_unit == "sequence"
+    assert any("a set (each component in or out)" in note for note in found.notes)
+    assert (run.path / "report.html").is_file()
+
+
+def test_swapping_the_whole_stream_at_the_end_gives_the_donors_prediction(run):
+    table = run.findings["belief"].tables["interchange"]
+    last = table.where(table["depth"] == 3)
+    whole = last.where(last["subspace"] == "all")
+    assert whole["donor_kl"][0] < 0.02 < 5 < whole["own_kl"][0], "as near as the donor's own prediction is"
+    assert sorted(set(table["depth"].tolist())) == [1, 2, 3], "ten keys do not tell ten values apart in the embedding"
+
+
+def test_the_belief_is_used_where_it_is_written_and_not_where_it_is_read_from(run):
+    found = run.findings["belief"]
+    redirected, by_readout = found["redirected"], found["redirected_by_readout"]
+    assert redirected.value > redirected.null.band[1] and redirected.p == 0.05
+    assert 0 < redirected.interval[0] < redirected.value < redirected.interval[1]
+    assert by_readout.value < redirected.null.band[0], "where it is read from is quiet"
+    assert redirected.n == 16 and redirected.underpowered
+    assert any(figure.name == "interchange" for figure in PROBE.figures(found))
+
+
+@pytest.mark.slow
+def test_the_untrained_tunnel_stands_beside_it(tmp_path):
+    table = run_shipped(tmp_path, null="untrained").findings["belief"].tables["against_untrained"]
+    row = table.where(table["name"] == "r2")
+    assert row["trained"][0] > row["untrained"][0] + 0.1
+    row = table.where(table["name"] == "redirected")
+    assert row["trained"][0] > row["untrained"][0] + 1
+
+
+def test_the_surviving_set_is_what_no_earlier_pair_has_taken():
+    task = load_entry("tunnel", "bijection")(V=5, L=6)
+    drawn = task.sample(np.random.default_rng(0), 20)
+    for tokens, belief in zip(drawn.tokens, drawn.belief, strict=True):
+        for i, position in enumerate(drawn.scored):
+            seen = {int(t) - 5 for t in tokens[: position + 1] if t >= 5}
+            assert belief[i].tolist() == [float(v not in seen) for v in range(5)]
+    assert "taken" in task.belief_meaning

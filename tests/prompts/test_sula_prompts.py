@@ -1,0 +1,268 @@
+"""SULA and worked steps as texts: labels of one token, lengths, balance, controls, and what each carries."""
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from transformers import AutoTokenizer
+
+from interp.errors import PromptError, UsageError
+from interp.prompting.files import needs_tokenizer, resolve_prompts
+from interp.registry import load_entry
+from prompts.labels import as_labels, encode_all, equally_long, find_labels, refuse_merged
+from prompts.steps import CONDITIONS as KINDS
+from prompts.steps import steps, steps_prompts
+from prompts.sula import CARRIERS, CONDITIONS, KS, sula, sula_prompts, taken
+
+SHARED = Path(__file__).parents[3] / "shared"
+FOLDERS = (
+    "tokenizers/pythia-gpt-neox-20b", "tokenizers/phi-2", "tokenizers/mistral-v0.1", "models/stories260K",
+)  # fmt: skip
+
+
+def real_tokenizer(folder):
+    path = SHARED / folder
+    if not (path / "tokenizer.json").is_file():
+        pytest.skip(f"the real tokenizer shared/{folder} is not on this machine")
+    return AutoTokenizer.from_pretrained(path)
+
+
+@pytest.fixture(scope="module", params=FOLDERS)
+def tokenizer(request):
+    return real_tokenizer(request.param)
+
+
+@pytest.fixture(scope="module")
+def prompts(tokenizer):
+    return sula_prompts(tokenizer, per_k=24, seed=3)
+
+
+def column(prompts, name, condition=None):
+    return np.array([p.columns[name] for p in prompts if condition in (None, p.columns["condition"])])
+
+
+def texts(prompts, condition):
+    return [p.text for p in prompts if p.columns["condition"] == condition]
+
+
+def counts_in(text, first, second):
+    """How often each label stands behind a colon in the examples."""
+    said = [part.split(":")[1].strip(" .") for part in text.split(",")] if ". " in text else []
+    said = [word.split(".")[0] for word in said]
+    return said.count(first), said.count(second)
+
+
+def test_every_label_is_the_one_next_token_behind_every_prompt(tokenizer, prompts):
+    ids = encode_all(tokenizer, [p.text for p in prompts])
+    for i in (0, 1):
+        named = [f"{p.text} {p.columns[f'label_{i + 1}']}" for p in prompts]
+        for mine, longer, outcome in zip(ids, encode_all(tokenizer, named), prompts.outcome_ids[:, i], strict=True):
+            assert longer == [*mine, outcome]
+
+
+def test_every_prompt_carries_the_posterior_of_what_it_says(prompts):
+    for p, exact in zip(prompts, prompts.posterior, strict=True):
+        n_1, n_2 = counts_in(p.text, p.columns["label_1"], p.columns["label_2"])
+        assert (n_1, n_2) == (p.columns["n_1"], p.columns["n_2"]) and n_1 + n_2 == p.columns["k"]
+        odds = 9.0 ** (n_1 - n_2)
+        np.testing.assert_allclose(exact, [odds / (1 + odds), 1 / (1 + odds)], rtol=1e-10)
+        assert p.columns["p_label_1"] == exact[0]
+    assert prompts.units["log_odds_bits"] == "bits" and prompts.seed == 3 and "seed 3" in prompts.source
+
+
+def test_all_conditions_say_what_they_should(prompts):
+    main = texts(prompts, "main")
+    assert {c: len(texts(prompts, c)) for c in CONDITIONS} == dict.fromkeys(CONDITIONS, 24 * len(KS))
+    for name in ("n_1", "n_2", "latent", "problem"):
+        for same in ("ablated", "permuted", "padded", "fixed_last"):
+            assert (column(prompts, name, same) == column(prompts, name, "main")).all(), (name, same)
+    first, second = column(prompts, "label_1", "main"), column(prompts, "label_2", "main")
+    other_1, other_2 = column(prompts, "label_1", "remap"), column(prompts, "label_2", "remap")
+    assert not {*first, *second} & {*other_1, *other_2}
+    for i, (text, other) in enumerate(zip(main, texts(prompts, "remap"), strict=True)):
+        there = {first[i]: other_1[i], second[i]: other_2[i]}
+        assert " ".join(_replaced(word, there) for word in text.split()) == other
+    for text, other in zip(main, texts(prompts, "permuted"), strict=True):
+        assert sorted(_items(text)) == sorted(_items(other)) and text.split()[-1] == other.split()[-1]
+    assert sum(a != b for a, b in zip(main, texts(prompts, "permuted"), strict=True)) > 40
+    assert set(column(prompts, "latent", "shuffled")) == {"none"}
+    ablated = {item.split(":")[0] for text in texts(prompts, "ablated") for item in _items(text)}
+    assert len(ablated) == 1
+    assert len(set(column(prompts, "carrier_last", "main"))) > 5
+    assert len(set(column(prompts, "carrier_last", "fixed_last"))) == 1
+
+
+def _items(text):
+    return text.replace(". ", ", ").split(", ")
+
+
+def _replaced(word, there):
+    bare = word.strip(",.")
+    return there[bare] + word[len(bare) :] if bare in there else word
+
+
+def test_length_tells_k_and_nothing_else_and_is_fixed_where_padded(tokenizer, prompts):
+    lengths = np.array([len(ids) for ids in encode_all(tokenizer, [p.text for p in prompts])])
+    condition, k = column(prompts, "condition"), column(prompts, "k")
+    for name in CONDITIONS:
+        by_k = [set(lengths[(condition == name) & (k == n)]) for n in KS]
+        assert all(len(found) == 1 for found in by_k), name
+        assert (len(set.union(*by_k)) == 1) == (name == "padded")
+    assert set(lengths[condition == "padded"]) == set(lengths[(condition == "main") & (k == 8)])
+    last = {ids[-1] for ids in encode_all(tokenizer, [p.text for p in prompts])}
+    assert len(last) == 1
+
+
+def test_words_and_truths_are_balanced_in_every_cell(prompts):
+    cells = Counter(
+        (p.columns["condition"], p.columns["k"], p.columns["label_1"], p.columns["latent"] == p.columns["label_1"])
+        for p in prompts
+        if p.columns["condition"] not in ("shuffled",)
+    )
+    assert set(cells.values()) == {6}
+
+
+def test_shuffled_labels_are_fair_coins(tokenizer):
+    prompts = sula_prompts(tokenizer, per_k=200, conditions=("shuffled",))
+    for k, expected in ((2, 0.547), (4, 0.423), (8, 0.316)):
+        entropy = column(prompts, "bayes_entropy_bits")[column(prompts, "k") == k]
+        assert entropy.mean() == pytest.approx(expected, abs=4 * entropy.std() / np.sqrt(200))
+    n_1, k = column(prompts, "n_1").sum(), column(prompts, "k").sum()
+    assert n_1 / k == pytest.approx(0.5, abs=4 * 0.5 / np.sqrt(k))
+
+
+def test_a_seed_repeats_and_another_differs(tokenizer):
+    one, again, other = (sula_prompts(tokenizer, per_k=4, seed=s) for s in (1, 1, 2))
+    assert one.content_hash == again.content_hash != other.content_hash
+    # leaving conditions out changes none of the others
+    alone = sula_prompts(tokenizer, per_k=4, seed=1, conditions=("padded",))
+    assert texts(alone, "padded") == texts(one, "padded")
+
+
+def test_any_k_reliability_and_carriers(tokenizer):
+    prompts = sula_prompts(tokenizer, per_k=3, ks=(3, 5), reliability=0.7, carriers="mood", conditions=("main",))
+    assert set(column(prompts, "k")) == {3, 5}
+    odds = (0.7 / 0.3) ** (column(prompts, "n_1") - column(prompts, "n_2"))
+    np.testing.assert_allclose(prompts.posterior[:, 0], odds / (1 + odds))
+    assert set(column(prompts, "carrier_last")) <= set(CARRIERS["mood"].split())
+
+
+def test_a_smaller_pool_keeps_whole_problems(prompts):
+    for n in (1, 70, 75, len(prompts)):
+        drawn = taken(prompts, n, seed=5)
+        assert len(drawn) == len(drawn.posterior) == len(drawn.outcome_ids) == n
+        rows = Counter(p.columns["problem"] for p in drawn)
+        assert sorted(rows.values())[1:] == [7] * (len(rows) - 1)
+        np.testing.assert_allclose(drawn.posterior[:, 0], column(drawn, "p_label_1"))
+    by_k = Counter(p.columns["k"] for p in taken(prompts, 70, seed=0))
+    assert set(by_k.values()) == {14}
+
+
+def test_the_registered_sets():
+    tokenizer = real_tokenizer(FOLDERS[0])
+    assert needs_tokenizer(sula) and needs_tokenizer(steps)
+    assert (load_entry("prompt", "sula"), load_entry("prompt", "steps")) == (sula, steps)
+    whole = resolve_prompts("sula", tokenizer=tokenizer)
+    assert len(whole) == 7 * 250
+    assert len(resolve_prompts("sula", n_pool=30, tokenizer=tokenizer)) == 30
+    assert len(steps(n_pool=2400, tokenizer=tokenizer)) == 2400
+    for make, n in ((sula, 2000), (steps, 0)):
+        with pytest.raises(PromptError, match=r"prompts of 's.*': it has"):
+            make(n_pool=n, tokenizer=tokenizer)
+
+
+def test_without_a_tokenizer_the_set_is_refused():
+    with pytest.raises(PromptError, match="made for a tokenizer"):
+        resolve_prompts("sula", tokenizer=None)
+
+
+def test_labels_of_several_tokens_or_one_token_twice_are_refused(tokenizer):
+    with pytest.raises(PromptError, match="the label 'incomprehensibility': it is not one token"):
+        as_labels(tokenizer, ["incomprehensibility"])
+    word = find_labels(tokenizer, 1)[0].word
+    with pytest.raises(PromptError, match="two of them are the same token"):
+        as_labels(tokenizer, [word, word])
+    with pytest.raises(PromptError, match="two pairs and a neutral label"):
+        sula_prompts(tokenizer, labels=[(word, word)])
+    (label,) = find_labels(tokenizer, 1)
+    with pytest.raises(PromptError, match="not the one next token"):
+        refuse_merged(tokenizer, [f"stone: {label.word}, paper: z"], [(label, type(label)(label.word + "q", 0))])
+
+
+def test_a_vocabulary_without_labels_is_refused_and_short_pieces_serve(word_tokenizer):
+    # its words w1, w2 ... are no pseudo-words, and its colon is unknown to it
+    assert [label.word for label in find_labels(word_tokenizer, 2)] == ["w10", "w11"]
+    with pytest.raises(PromptError, match="1000 labels of one token each"):
+        find_labels(word_tokenizer, 1000)
+
+
+def test_own_labels_are_used(tokenizer):
+    a, b, c, d, e = (label.word for label in find_labels(tokenizer, 5))
+    prompts = sula_prompts(tokenizer, per_k=4, labels=[(e, d), (c, b)], neutral=a)
+    assert set(column(prompts, "label_1", "main")) == {d, e} and set(column(prompts, "label_1", "remap")) == {b, c}
+    assert f": {a}" in texts(prompts, "padded")[0]
+
+
+def test_bad_words_are_refused(tokenizer):
+    with pytest.raises(UsageError, match="there is no condition"):
+        sula_prompts(tokenizer, conditions=("mian",))
+    with pytest.raises(UsageError, match="list of carriers"):
+        sula_prompts(tokenizer, carriers="moods")
+    with pytest.raises(PromptError, match="equally long"):
+        equally_long(tokenizer, ["stone", "stone", "stone"])
+
+
+@pytest.fixture(scope="module")
+def worked(tokenizer):
+    return steps_prompts(tokenizer, n=24, seed=1)
+
+
+def test_steps_of_every_kind_are_equally_long_and_change_no_posterior(tokenizer, worked):
+    lengths = np.array([len(ids) for ids in encode_all(tokenizer, [p.text for p in worked])])
+    n_steps, kind = column(worked, "n_steps"), column(worked, "condition")
+    assert set(kind) == set(KINDS) and set(n_steps) == {0, 1, 2, 4}
+    by_steps = [set(lengths[n_steps == n]) for n in (0, 1, 2, 4)]
+    assert all(len(found) == 1 for found in by_steps)
+    assert np.diff([found.pop() for found in by_steps]).min() > 0
+    exact = worked.posterior.reshape(12, 24, 2)
+    assert (exact == exact[0]).all() and (column(worked, "k") == 4).all()
+
+
+def test_worked_steps_count_the_examples_and_shuffled_ones_another_problem(worked):
+    for p in worked:
+        examples, *said = p.text.split(". ")
+        shown = [item.split(": ")[1] for item in examples.split(", ")]
+        names = (p.columns["label_1"], p.columns["label_2"])
+        assert len(said) == p.columns["n_steps"] + 1 and said[-1] == f"{p.columns['carrier_last']}:"
+        true = [[shown[:j].count(name) for name in names] for j in range(1, p.columns["n_steps"] + 1)]
+        told = [step.split(": ")[1].split(", ") for step in said[:-1]]
+        counts = [[int(part.split()[1]) for part in step] for step in told]
+        words = {part.split()[0] for step in told for part in step}
+        if p.columns["condition"] == "filler":
+            assert not words & set(names) and all(c == [0, 0] for c in counts)
+        else:
+            assert words <= set(names)
+            assert [sum(c) for c in counts] == list(range(1, p.columns["n_steps"] + 1))
+        if p.columns["condition"] == "worked":
+            assert counts == true
+        if p.columns["condition"] != "filler" and true:
+            odds = 9.0 ** (true[-1][0] - true[-1][1])
+            assert p.columns["p_label_1_worked"] == pytest.approx(odds / (1 + odds))
+    n_4 = column(worked, "n_steps") == 4
+    wrong = [
+        a != b
+        for a, b in zip(
+            [t for t, m in zip([p.text for p in worked], n_4, strict=True) if m][:24],
+            [t for t, m in zip([p.text for p in worked], n_4, strict=True) if m][48:],
+            strict=True,
+        )
+    ]
+    assert np.mean(wrong) > 0.5
+
+
+def test_impossible_steps_are_refused(tokenizer):
+    with pytest.raises(PromptError, match="counts have one digit"):
+        steps_prompts(tokenizer, k=2)
+    with pytest.raises(PromptError, match="another problem"):
+        steps_prompts(tokenizer, n=1)

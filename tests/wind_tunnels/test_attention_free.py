@@ -1,0 +1,188 @@
+"""LSTM, feed-forward and state-space networks: what they compute, and what each can see."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from wind_tunnels.bijection import Bijection
+from wind_tunnels.networks import Network, build
+from wind_tunnels.optimisers import make_optimisers
+from wind_tunnels.recipe import Recipe
+from wind_tunnels.training import train
+
+TASK = Bijection(V=6, L=8)
+ATTENTION_FREE = ("lstm", "mlp-position", "mlp-context", "mamba")
+
+
+def fresh(seed: int = 0, **sizes):
+    return build(Network(**sizes), TASK, torch.Generator().manual_seed(seed))
+
+
+def tokens(n: int = 3) -> torch.Tensor:
+    return torch.from_numpy(TASK.sample(np.random.default_rng(0), n).tokens)
+
+
+def moved(model, position: int) -> np.ndarray:
+    """Per position, the largest change of a logit where the token at `position` is another one."""
+    before = tokens()
+    after = before.clone()
+    after[:, position] = (after[:, position] + 1) % TASK.vocab_size
+    with torch.no_grad():
+        change = model(input_ids=before).logits - model(input_ids=after).logits
+    return change.abs().amax(dim=(0, 2)).numpy()
+
+
+def head(model, x: torch.Tensor) -> torch.Tensor:
+    norm = model.final_norm
+    return F.layer_norm(x, norm.normalized_shape, norm.weight, norm.bias, norm.eps) @ model.lm_head.weight.T
+
+
+# --- what each can see ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("arch", ["lstm", "mlp-context", "mamba"])
+def test_every_earlier_token_can_be_seen_and_no_later_one(arch):
+    model = fresh(arch=arch)
+    for position in range(TASK.n_positions):
+        change = moved(model, position)
+        assert (change[:position] == 0).all()
+        assert (change[position:] > 1e-6).all(), position
+
+
+def test_the_position_form_sees_the_current_token_alone():
+    change = moved(fresh(arch="mlp-position"), 4)
+    assert change[4] > 1e-2
+    assert (np.delete(change, 4) == 0).all()
+
+
+def test_the_context_form_sees_the_last_tokens_of_a_longer_sequence():
+    model = fresh(arch="mlp-context")
+    longer = torch.cat([tokens(), tokens()], dim=1)
+    with torch.no_grad():
+        whole = model(input_ids=longer).logits[:, -1]
+        tail = model(input_ids=longer[:, -TASK.n_positions :]).logits[:, -1]
+    torch.testing.assert_close(whole, tail, rtol=1e-5, atol=1e-6)
+
+
+# --- what they compute ------------------------------------------------------------------------------------------------
+
+
+def test_a_plain_lstm_is_torchs_stacked_lstm():
+    model = fresh(arch="lstm", d_model=12, has_residual=False)
+    stacked = nn.LSTM(12, 12, num_layers=3, batch_first=True)
+    for layer, block in enumerate(model.layers):
+        for name, value in block.lstm.state_dict().items():
+            stacked.state_dict()[name.replace("l0", f"l{layer}")].copy_(value)
+    with torch.no_grad():
+        expected = head(model, stacked(model.embed_tokens(tokens()))[0])
+        torch.testing.assert_close(model(input_ids=tokens()).logits, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_one_residual_layer_is_the_published_equations():
+    model = fresh(arch="lstm", n_layers=1, d_model=6)
+    block, ids = model.layers[0], tokens(1)
+    w = {name: value.double() for name, value in block.lstm.named_parameters()}
+    with torch.no_grad():
+        x = model.embed_tokens(ids)[0].double()
+        centred = x - x.mean(-1, keepdim=True)
+        normed = centred / (centred.square().mean(-1, keepdim=True) + 1e-5).sqrt()
+        h, c, out = torch.zeros(6).double(), torch.zeros(6).double(), []
+        for step in normed:
+            gates = w["weight_ih_l0"] @ step + w["bias_ih_l0"] + w["weight_hh_l0"] @ h + w["bias_hh_l0"]
+            i, f, g, o = gates.chunk(4)
+            c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+            h = o.sigmoid() * c.tanh()
+            out.append(h)
+        expected = head(model.double(), x + torch.stack(out))
+        torch.testing.assert_close(model(input_ids=ids).logits[0], expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(("arch", "n_context"), [("mlp-position", 1), ("mlp-context", 15)])
+def test_a_feed_forward_is_its_matrices_on_the_tokens_side_by_side(arch, n_context):
+    model, ids = fresh(arch=arch, n_layers=2, d_model=6).double(), tokens(1)
+    assert model.config.n_context == n_context
+    with torch.no_grad():
+        embedded = model.embed_tokens(ids)[0]
+        padded = torch.cat([torch.zeros(n_context - 1, 6).double(), embedded])
+        x = torch.stack([model.join.weight @ padded[t : t + n_context].flatten() for t in range(len(embedded))])
+        for block in model.layers:
+            inner = F.gelu(F.layer_norm(x, (6,)) @ block.mlp.up.weight.T + block.mlp.up.bias)
+            x = x + inner @ block.mlp.down.weight.T + block.mlp.down.bias
+        torch.testing.assert_close(model(input_ids=ids).logits[0], head(model, x), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("kept", [0, 2, torch.tensor([0, 4, 10])], ids=["all", "last two", "named"])
+def test_logits_are_kept_where_they_are_asked_for(kept):
+    model = fresh(arch="lstm")
+    with torch.no_grad():
+        whole = model(input_ids=tokens()).logits
+        some = model(input_ids=tokens(), logits_to_keep=kept).logits
+    expected = whole[:, kept] if isinstance(kept, torch.Tensor) else whole[:, -kept:]
+    torch.testing.assert_close(some, expected, rtol=1e-5, atol=1e-6)
+
+
+# --- how they start ---------------------------------------------------------------------------------------------------
+
+
+def test_an_lstm_starts_with_open_forget_gates_and_its_spread():
+    for block in fresh(arch="lstm", d_model=64).layers:
+        lstm = block.lstm
+        assert torch.equal(lstm.bias_ih_l0, torch.tensor([0.0, 1.0, 0.0, 0.0]).repeat_interleave(64))
+        assert not lstm.bias_hh_l0.any()
+        assert lstm.weight_ih_l0.std().item() == pytest.approx(0.1, rel=0.05)
+        assert lstm.weight_hh_l0.std().item() == pytest.approx(0.1, rel=0.05)
+
+
+def test_a_feed_forward_starts_at_its_spread():
+    model = fresh(arch="mlp-context", d_model=96)
+    block = model.layers[1].mlp
+    spreads = {model.embed_tokens: 1.0, model.join: 0.1, block.up: 0.1, block.down: 0.025, model.lm_head: 0.1}
+    for module, spread in spreads.items():
+        assert module.weight.std().item() == pytest.approx(spread, rel=0.08)
+
+
+def test_a_state_space_keeps_its_rates_and_draws_them_from_the_generator():
+    torch.manual_seed(0)
+    first = fresh(arch="mamba")
+    torch.manual_seed(1)
+    second, other = fresh(arch="mamba"), fresh(arch="mamba", seed=1)
+    ours, theirs = first.state_dict(), second.state_dict()
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    mixer, drawn_anew = first.backbone.layers[0].mixer, other.backbone.layers[0].mixer
+    assert not torch.equal(mixer.dt_proj.bias, drawn_anew.dt_proj.bias)
+    rates = F.softplus(mixer.dt_proj.bias)
+    assert rates.min() > 0.9e-3 and rates.max() < 0.11  # S4's range of time steps, 0.001 to 0.1
+    torch.testing.assert_close(mixer.A_log.exp(), torch.arange(1.0, 17.0).expand(128, 16))
+    assert mixer.out_proj.weight.std().item() == pytest.approx(0.025, rel=0.08)
+
+
+@pytest.mark.parametrize("arch", ATTENTION_FREE)
+def test_they_learn(arch):
+    """A memorised distribution: the loss of a few sequences seen again and again falls."""
+    model, ids = fresh(arch=arch, n_layers=1, d_model=32), tokens(8)
+    model.train()
+    optimisers = make_optimisers(model, Recipe())
+    losses = []
+    for _ in range(40):
+        loss = F.cross_entropy(model(input_ids=ids).logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
+        loss.backward()
+        for optimiser in optimisers:
+            optimiser.step()
+            optimiser.zero_grad()
+        losses.append(loss.item())
+    floor = np.log(2.0) if arch == "mlp-position" else 0.3
+    assert losses[-1] < max(floor, losses[0] * 0.75), losses[-1]
+
+
+@pytest.mark.slow
+def test_nine_bare_layers_of_lstm_learn_far_less_than_nine_residual_ones():
+    """The papers' deep LSTM fails as a matter of optimisation, not of what an LSTM can do."""
+    task, recipe = Bijection(V=5, L=4, replacement=False), Recipe(n_steps=300, n_copies=1, curriculum="none")
+    sizes = {"arch": "lstm", "n_layers": 9, "d_model": 32}
+    excess = {
+        has_residual: train(task, Network(**sizes, has_residual=has_residual), recipe).excess_bits
+        for has_residual in (False, True)
+    }
+    assert excess[True] < 0.05 and excess[False] > 5 * excess[True], excess

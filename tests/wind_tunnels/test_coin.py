@@ -1,0 +1,155 @@
+"""Tosses of a coin against integrals over its bias, and its symmetries."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.integrate import quad
+from scipy.special import gammaln
+from scipy.stats import beta
+
+from interp.errors import UnknownName, UsageError
+from wind_tunnels.coin import Coin, next_two
+
+
+def evidence(concentration: np.ndarray, counts: np.ndarray) -> float:
+    """log p(a sequence of tosses with these counts), the Dirichlet integral in gamma functions."""
+    a, n = np.asarray(concentration, float), np.asarray(counts, float)
+    return float(gammaln(a.sum()) - gammaln((a + n).sum()) + (gammaln(a + n) - gammaln(a)).sum())
+
+
+@pytest.mark.parametrize("concentration", [(1.0, 1.0), (0.5, 2.0), (0.3, 0.3, 0.3), (2.0, 1.0, 0.5, 3.0)])
+@pytest.mark.parametrize("layout", ["marked", "plain"])
+def test_posterior_is_the_ratio_of_the_probabilities_of_two_sequences(concentration, layout):
+    task = Coin(n_tosses=6, concentration=concentration, layout=layout)
+    sequences = task.sample(np.random.default_rng(0), 12)
+    for tosses, claimed in zip(sequences.targets, sequences.posterior, strict=True):
+        for step in range(6):
+            counts = np.bincount(tosses[:step], minlength=task.n_outcomes)
+            for outcome in range(task.n_outcomes):
+                after = counts + (np.arange(task.n_outcomes) == outcome)
+                ratio = np.exp(evidence(task.concentration, after) - evidence(task.concentration, counts))
+                assert claimed[step, outcome] == pytest.approx(ratio, abs=1e-12)
+
+
+def test_posterior_belief_and_spread_are_integrals_over_the_bias():
+    task = Coin(n_tosses=5, concentration=(1.5, 0.8))
+    drawn = task.encode(np.array([[0.5, 0.5]]), np.array([[0, 0, 1, 0, 1]]))
+    for step, (heads, tails) in enumerate([(0, 0), (1, 0), (2, 0), (2, 1), (3, 1)]):
+        density = beta(1.5 + heads, 0.8 + tails).pdf
+        expect = lambda f, density=density: quad(lambda t: f(t) * density(t), 0, 1, limit=200)[0]  # noqa: E731
+        assert drawn.posterior[0, step, 0] == pytest.approx(expect(lambda t: t), abs=1e-6)
+        pair = [expect(lambda t: t * t), expect(lambda t: 2 * t * (1 - t)), expect(lambda t: (1 - t) ** 2)]
+        np.testing.assert_allclose(drawn.belief[0, step], pair, atol=1e-6)
+        variance = expect(lambda t: t * t) - expect(lambda t: t) ** 2
+        assert drawn.columns["bias_sd"][0, step] == pytest.approx(np.sqrt(variance), abs=1e-5)
+
+
+@pytest.mark.parametrize("n_outcomes", [2, 3, 5])
+def test_belief_is_the_predictive_taken_twice(n_outcomes):
+    weight = np.random.default_rng(0).gamma(1.0, size=(4, 3, n_outcomes)) + 0.1
+    found = next_two(weight)
+    np.testing.assert_allclose(found.sum(axis=-1), 1.0, atol=1e-14)
+    total = weight.sum(axis=-1)
+    for k, (i, j) in enumerate(zip(*np.triu_indices(n_outcomes), strict=True)):
+        chain = weight[..., i] / total * (weight[..., j] + (i == j)) / (total + 1)
+        if i != j:
+            chain = chain + weight[..., j] / total * weight[..., i] / (total + 1)
+        np.testing.assert_allclose(found[..., k], chain, atol=1e-14)
+
+
+def test_belief_tells_apart_what_predicts_the_same_next_toss():
+    one_in_two, ten_in_twenty = next_two(np.array([[[2.0, 2.0]]])), next_two(np.array([[[11.0, 11.0]]]))
+    np.testing.assert_allclose(one_in_two, [[[0.3, 0.4, 0.3]]])
+    np.testing.assert_allclose(ten_in_twenty, [[[6 / 23, 11 / 23, 6 / 23]]])
+
+
+def test_marked_layout_has_the_positions_of_a_bijection():
+    drawn = Coin(n_tosses=4).encode(np.array([[0.5, 0.5]]), np.array([[1, 0, 0, 1]]))
+    assert drawn.tokens.tolist() == [[2, 1, 2, 0, 2, 0, 2]]
+    assert drawn.scored.tolist() == [0, 2, 4, 6]
+    assert drawn.targets.tolist() == [[1, 0, 0, 1]]
+    assert drawn.columns["n_first"].tolist() == [[0, 0, 1, 2]]
+    assert drawn.columns["evidence"].tolist() == [[0, 1, 2, 3]]
+
+
+def test_plain_layout_is_scored_everywhere():
+    drawn = Coin(n_tosses=4, layout="plain").encode(np.array([[0.5, 0.5]]), np.array([[1, 0, 0, 1]]))
+    assert drawn.tokens.tolist() == [[2, 1, 0, 0]]
+    assert drawn.scored.tolist() == [0, 1, 2, 3]
+
+
+def test_biases_follow_the_prior_and_tosses_the_biases():
+    task = Coin(n_tosses=50, concentration=(2.0, 1.0, 0.5))
+    bias, tosses = task._draw(np.random.default_rng(0), 6000)
+    prior = np.array([2.0, 1.0, 0.5]) / 3.5
+    np.testing.assert_allclose(bias.mean(axis=0), prior, atol=0.015)
+    np.testing.assert_allclose(bias.var(axis=0), prior * (1 - prior) / 4.5, atol=0.006)
+    frequency = np.stack([(tosses == o).mean(axis=1) for o in range(3)], axis=1)
+    noise = (frequency - bias) / np.sqrt(bias * (1 - bias) / 50 + 1e-9)
+    assert np.abs(noise.mean(axis=0)).max() < 0.08
+    sequences = task.encode(bias, tosses)
+    np.testing.assert_array_equal(sequences.columns["bias"][:, 7], bias[:, 0])
+
+
+@given(st.permutations(range(4)), st.integers(0, 2**32 - 1))
+@settings(max_examples=30, deadline=None)
+def test_relabelling_outcomes_permutes_the_posterior(labels, seed):
+    concentration, labels = np.array([0.5, 1.0, 2.0, 1.5]), np.array(labels)
+    task = Coin(n_tosses=5, concentration=tuple(concentration.tolist()))
+    bias, tosses = task._draw(np.random.default_rng(seed), 6)
+    back = np.argsort(labels)
+    other = Coin(n_tosses=5, concentration=tuple(concentration[back].tolist()))
+    plain, relabelled = task.encode(bias, tosses), other.encode(bias[:, back], labels[tosses])
+    np.testing.assert_allclose(relabelled.posterior[..., labels], plain.posterior, atol=1e-15)
+    np.testing.assert_allclose(
+        relabelled.columns["bayes_entropy_bits"], plain.columns["bayes_entropy_bits"], atol=1e-12
+    )
+
+
+def test_orbits_shift_the_outcomes_where_the_prior_favours_none():
+    task = Coin(n_tosses=6, concentration=(0.5,) * 3)
+    sequences = task.sample_orbits(np.random.default_rng(0), 9, 5)
+    tosses = sequences.targets.reshape(3, 3, -1)
+    assert (np.sort(tosses, axis=1) == np.arange(3)[None, :, None]).all()
+    np.testing.assert_array_equal(tosses[:, 1], (tosses[:, 0] + 1) % 3)
+    bias = sequences.columns["bias"][:, 0].reshape(3, 3)
+    np.testing.assert_allclose(bias.sum(axis=1), 1.0)  # each of the three probabilities stands first once
+
+
+def test_orbits_of_a_loaded_prior_are_independent_draws():
+    task = Coin(n_tosses=5, concentration=(1.0, 2.0))
+    orbits = task.sample_orbits(np.random.default_rng(3), 11, 2)
+    np.testing.assert_array_equal(orbits.tokens, task.sample(np.random.default_rng(3), 11).tokens)
+
+
+def test_lengthened_keeps_vocabulary_and_rule():
+    task, longer = Coin(n_tosses=3), Coin(n_tosses=3).lengthened(7)
+    bias, tosses = longer._draw(np.random.default_rng(0), 5)
+    assert longer == Coin(n_tosses=7) and longer.vocab_size == task.vocab_size
+    short = task.encode(bias, tosses[:, :3])
+    np.testing.assert_array_equal(longer.encode(bias, tosses).posterior[:, :3], short.posterior)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ({"n_tosses": 0}, "n_tosses = 0"),
+        ({"concentration": (1.0,)}, "1 outcomes leave nothing to infer"),
+        ({"concentration": (1.0, 0.0)}, "concentration[1] = 0.0"),
+        ({"concentration": (1.0, float("nan"))}, "concentration[1] = nan"),
+    ],
+)
+def test_impossible_parameters_are_refused_in_words(parameters, words):
+    with pytest.raises(UsageError) as refusal:
+        Coin(**parameters)
+    assert words in str(refusal.value)
+
+
+def test_parameters_of_another_kind_are_refused_in_words(without_type_checks):
+    with pytest.raises(UsageError, match=r"concentration = 'fair'"):
+        Coin(concentration="fair")
+    with pytest.raises(UsageError, match=r"concentration = 2.0"):
+        Coin(concentration=2.0)
+    with pytest.raises(UnknownName, match="there is no layout of this name"):
+        Coin(layout="sepvocab")

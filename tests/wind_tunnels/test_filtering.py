@@ -1,0 +1,82 @@
+"""The forward recursion against all paths of states, and the chains it is run on."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.wind_tunnels.all_paths import by_all_paths
+from wind_tunnels.filtering import draw_chains, filter_states
+
+
+def random_process(rng: np.random.Generator, n: int, n_states: int, n_symbols: int):
+    initial = rng.dirichlet(np.ones(n_states))
+    transition = rng.dirichlet(np.ones(n_states), size=(n, n_states))
+    return initial, transition, rng.dirichlet(np.ones(n_symbols), size=(n, n_states))
+
+
+@pytest.mark.parametrize(("n_states", "n_symbols", "n_steps"), [(2, 2, 6), (3, 2, 6), (2, 4, 5), (4, 3, 4), (5, 5, 3)])
+def test_beliefs_equal_the_sum_over_all_paths(n_states, n_symbols, n_steps):
+    rng = np.random.default_rng(0)
+    initial, transition, emission = random_process(rng, 3, n_states, n_symbols)
+    symbols = rng.integers(n_symbols, size=(3, n_steps))
+    filtered = filter_states(initial, transition, emission, symbols)
+    for row, shown in enumerate(symbols.tolist()):
+        process = initial, transition[row], emission[row]
+        for step in range(n_steps):
+            before = by_all_paths(*process, shown[:step])[1]
+            np.testing.assert_allclose(filtered.symbol[row, step], before, atol=1e-14)
+            after = by_all_paths(*process, shown[: step + 1])[0]
+            np.testing.assert_allclose(filtered.after[row, step], after, atol=1e-14)
+            moved = initial if step == 0 else filtered.after[row, step - 1] @ transition[row]
+            np.testing.assert_allclose(filtered.before[row, step], moved, atol=1e-14)
+
+
+def test_first_symbol_comes_before_any_transition():
+    initial, transition = np.array([1.0, 0.0]), np.array([[[0.0, 1.0], [1.0, 0.0]]])
+    filtered = filter_states(initial, transition, np.array([[[1.0, 0.0], [0.0, 1.0]]]), np.array([[0, 1, 0]]))
+    assert filtered.before.tolist() == [[[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]]
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(2, 5), st.integers(2, 5))
+@settings(max_examples=30, deadline=None)
+def test_shared_parameters_are_the_same_parameters_for_every_sequence(seed, n_states, n_symbols):
+    rng = np.random.default_rng(seed)
+    initial, transition, emission = random_process(rng, 1, n_states, n_symbols)
+    symbols = rng.integers(n_symbols, size=(7, 4))
+    shared = filter_states(initial, transition, emission, symbols)
+    own = filter_states(initial, np.repeat(transition, 7, axis=0), np.repeat(emission, 7, axis=0), symbols)
+    for one, other in zip(vars(shared).values(), vars(own).values(), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-15)
+        np.testing.assert_allclose(one.sum(axis=-1), 1.0, atol=1e-14)
+        assert one.shape[:2] == (7, 4) and one.min() >= 0
+
+
+def test_beliefs_stay_distributions_over_a_long_sequence():
+    rng = np.random.default_rng(0)
+    process = random_process(rng, 1, 5, 5)
+    filtered = filter_states(*process, rng.integers(5, size=(2, 3000)))
+    np.testing.assert_allclose(filtered.after.sum(axis=-1), 1.0, atol=1e-14)
+    np.testing.assert_allclose(filtered.symbol.sum(axis=-1), 1.0, atol=1e-14)
+
+
+def test_symbol_that_cannot_come_is_refused():
+    emission = np.array([[[1.0, 0.0], [1.0, 0.0]]])
+    with pytest.raises(ValueError, match="at step 1 a symbol comes that the parameters give no probability"):
+        filter_states(np.array([0.5, 0.5]), np.full((1, 2, 2), 0.5), emission, np.array([[0, 1]]))
+
+
+@pytest.mark.parametrize("n_own", [1, 20_000])
+def test_chains_follow_their_parameters(n_own):
+    rng = np.random.default_rng(0)
+    initial, transition, emission = random_process(rng, 1, 3, 4)
+    own = (np.repeat(matrix, n_own, axis=0) for matrix in (transition, emission))
+    states, symbols = draw_chains(rng, initial, *own, (20_000, 3))
+    joint = np.zeros((3, 3, 3, 4, 4, 4))
+    np.add.at(joint, (*states.T, *symbols.T), 1)
+    e, t = emission[0], transition[0]
+    expected = 20_000 * np.einsum("a,ab,bc,ax,by,cz->abcxyz", initial, t, t, e, e, e)
+    common = expected > 5
+    square = np.square(joint - expected)[common] / expected[common]
+    assert square.sum() < common.sum() + 5 * np.sqrt(2 * common.sum())
+    assert joint[expected < 0.01].sum() < 20

@@ -1,0 +1,228 @@
+"""The in-context hidden Markov task, read back from its own tokens and enumerated, and its symmetries."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from interp.errors import UsageError
+from interp.information import entropy_bits, kl_bits
+from interp.tunnel import Sequences
+from tests.wind_tunnels.all_paths import by_all_paths
+from wind_tunnels.hmm import HMM, Chains
+
+SMALLEST = [
+    HMM(S=2, O=2, K=6, floor=0.1, grid=0.1, predict="both"),
+    HMM(S=3, O=2, K=5, predict="both"),
+    HMM(S=2, O=4, K=5, predict="both"),
+    HMM(S=3, O=3, K=4, floor=0.0, grid=0.2, predict="both"),
+]
+
+
+def read_header(task: HMM, tokens: list[int]) -> tuple[np.ndarray, np.ndarray]:
+    """The matrices a reader of the tokens sees, by the layout of the papers."""
+    n_levels = round((1 - task.floor) / task.grid) + 1
+    n_trans, n_emit = task.S * task.S, task.S * task.O
+    assert (
+        tokens[0] == n_levels and tokens[1 + n_trans] == n_levels + 1 and tokens[2 + n_trans + n_emit] == n_levels + 2
+    )
+    values = np.array([task.floor + task.grid * token for token in tokens[: 2 + n_trans + n_emit]])
+    return values[1 : 1 + n_trans].reshape(task.S, task.S), values[2 + n_trans :].reshape(task.S, task.O)
+
+
+@pytest.mark.parametrize("task", SMALLEST, ids=str)
+def test_posteriors_equal_enumeration_from_the_tokens_alone(task):
+    sequences = task.sample(np.random.default_rng(0), 12)
+    states, symbols = sequences.only("state"), sequences.only("symbol")
+    first = 3 + task.S * (task.S + task.O)
+    first_symbol = symbols.slice_ids[0]
+    for row, tokens in enumerate(sequences.tokens.tolist()):
+        transition, emission = read_header(task, tokens)
+        np.testing.assert_allclose(np.concatenate([transition, emission], axis=1).sum(axis=1), 2.0, atol=1e-12)
+        process = np.full(task.S, 1 / task.S), transition, emission
+        shown = [token - first_symbol for token in tokens[first + 1 :: 2]]
+        for step in range(task.K):
+            to_come = by_all_paths(*process, shown[:step])[1]
+            np.testing.assert_allclose(symbols.posterior[row, step], to_come, atol=1e-13)
+            behind = by_all_paths(*process, shown[: step + 1])[0]
+            np.testing.assert_allclose(states.posterior[row, step], behind, atol=1e-13)
+
+
+def test_papers_layout_has_105_ids_and_a_header_of_53_tokens():
+    task = HMM()
+    sequences = task.sample(np.random.default_rng(0), 20)
+    assert (task.vocab_size, task.n_positions) == (110, 53 + 40)
+    assert (sequences.tokens[:, [0, 26, 52]] == [96, 97, 98]).all()
+    assert (sequences.tokens[:, 53::2] == 99).all()
+    assert set(sequences.tokens[:, 54::2].ravel().tolist()) == set(range(100, 105))
+    assert sequences.tokens[:, :52].max() < 98
+    assert sequences.scored.tolist() == [53 + 2 * t + 1 for t in range(20)]
+    assert sequences.slice_ids.tolist() == [105, 106, 107, 108, 109]
+    assert sequences.slices == ()
+    assert (sequences.columns["evidence"] == np.arange(1, 21)).all()
+    assert (sequences.columns["position"] == sequences.scored).all()
+
+
+def test_both_questions_are_two_slices_of_one_vocabulary():
+    task = HMM(S=3, O=4, K=5, predict="both")
+    sequences = task.sample(np.random.default_rng(0), 6)
+    assert sequences.slices == ("state", "symbol")
+    first = task.n_positions - 2 * task.K
+    assert sequences.scored.tolist() == list(range(first, task.n_positions))
+    assert sequences.scored_slice.tolist() == ["symbol", "state"] * 5
+    outside = sequences.scored_slice[:, None] != sequences.outcome_slice
+    assert (sequences.posterior[:, outside] == 0).all()
+    np.testing.assert_allclose(sequences.posterior.sum(axis=-1), 1.0, atol=1e-14)
+    states, symbols = sequences.only("state"), sequences.only("symbol")
+    assert (symbols.columns["evidence"] == np.arange(5)).all() and (states.columns["evidence"] == np.arange(1, 6)).all()
+    assert (symbols.targets == sequences.tokens[:, first + 1 :: 2]).all()
+    assert states.slice_ids.min() > sequences.tokens.max()
+    np.testing.assert_array_equal(states.belief, states.posterior)
+
+
+def test_belief_at_a_marker_is_the_state_to_come():
+    task = HMM(S=3, O=3, K=6, predict="symbol")
+    chains = task.draw(np.random.default_rng(0), 8)
+    sequences = task.encode(chains)
+    grid = task.probability_grid
+    emission = grid.probabilities(chains.emission)
+    np.testing.assert_allclose(sequences.belief @ emission, sequences.posterior, atol=1e-14)
+    np.testing.assert_allclose(sequences.belief[:, 0], 1 / 3, atol=1e-15)
+    after = dataclasses.replace(task, predict="state").encode(chains).belief
+    moved = after[:, :-1] @ grid.probabilities(chains.transition)
+    np.testing.assert_allclose(sequences.belief[:, 1:], moved, atol=1e-14)
+    np.testing.assert_allclose(sequences.columns["belief_entropy_bits"], entropy_bits(sequences.belief), atol=1e-12)
+
+
+@pytest.mark.parametrize("question", ["state", "symbol"])
+def test_one_question_is_a_part_of_both(question):
+    both, one = (HMM(K=4, predict=p).sample(np.random.default_rng(3), 5) for p in ("both", question))
+    part = both.only(question)
+    for name in ("tokens", "scored", "targets", "posterior", "slice_ids", "belief"):
+        np.testing.assert_array_equal(getattr(part, name), getattr(one, name))
+    assert one.slices == () and HMM(predict="both").vocab_size == HMM(predict=question).vocab_size
+
+
+def permuted(chains: Chains, state_labels: np.ndarray, symbol_labels: np.ndarray) -> Chains:
+    n = len(chains.states)
+    return chains.relabelled(np.tile(state_labels, (n, 1)), np.tile(symbol_labels, (n, 1)))
+
+
+@given(st.permutations(range(4)), st.permutations(range(3)), st.integers(0, 2**32 - 1))
+@settings(max_examples=40, deadline=None)
+def test_relabelling_states_and_symbols_permutes_the_posterior(state_labels, symbol_labels, seed):
+    task = HMM(S=4, O=3, K=6, predict="both")
+    state_labels, symbol_labels = np.array(state_labels), np.array(symbol_labels)
+    chains = task.draw(np.random.default_rng(seed), 5)
+    plain, other = task.encode(chains), task.encode(permuted(chains, state_labels, symbol_labels))
+    assert not np.array_equal(plain.tokens, other.tokens) or (np.diff(state_labels) == 1).all()
+    for name, labels in (("state", state_labels), ("symbol", symbol_labels)):
+        one, two = plain.only(name), other.only(name)
+        np.testing.assert_allclose(two.posterior[..., labels], one.posterior, atol=1e-14)
+        np.testing.assert_allclose(two.belief[..., state_labels], one.belief, atol=1e-14)
+        np.testing.assert_array_equal(two.targets - two.slice_ids[0], labels[one.targets - one.slice_ids[0]])
+    entropies = "bayes_entropy_bits"
+    np.testing.assert_allclose(plain.columns[entropies], other.columns[entropies], atol=1e-12)
+
+
+def test_relabelled_parameters_follow_their_labels():
+    chains = HMM(S=3, O=2, K=4).draw(np.random.default_rng(0), 1)
+    state_labels, symbol_labels = np.array([[2, 0, 1]]), np.array([[1, 0]])
+    other = chains.relabelled(state_labels, symbol_labels)
+    for i in range(3):
+        for j in range(3):
+            moved = other.transition[0, state_labels[0, i], state_labels[0, j]]
+            assert moved == chains.transition[0, i, j]
+        for j in range(2):
+            assert other.emission[0, state_labels[0, i], symbol_labels[0, j]] == chains.emission[0, i, j]
+
+
+@pytest.mark.parametrize(("n_states", "n_symbols"), [(5, 5), (2, 4), (3, 2), (4, 6)])
+def test_orbits_hold_every_state_and_symbol_equally_often(n_states, n_symbols):
+    n_copies = n_states * n_symbols
+    task = HMM(S=n_states, O=n_symbols, K=3, predict="both")
+    sequences = task.sample_orbits(np.random.default_rng(0), 3 * n_copies, n_copies)
+    assert len(np.unique(sequences.tokens, axis=0)) == 3 * n_copies
+    for name, size, times in (("state", n_states, n_symbols), ("symbol", n_symbols, n_states)):
+        part = sequences.only(name)
+        answers = np.sort((part.targets - part.slice_ids[0]).reshape(3, n_copies, -1), axis=1)
+        assert (answers == np.repeat(np.arange(size), times)[None, :, None]).all()
+        entropy = part.columns["bayes_entropy_bits"].reshape(3, n_copies, -1)
+        np.testing.assert_allclose(entropy, np.broadcast_to(entropy[:, :1], entropy.shape), atol=1e-12)
+
+
+def test_orbits_of_s_copies_are_balanced_already_and_fill_the_batch():
+    sequences = HMM(K=4).sample_orbits(np.random.default_rng(0), 12, 5)
+    assert len(sequences) == 12
+    assert (np.sort(sequences.targets[:10].reshape(2, 5, 4), axis=1) == np.arange(105, 110)[None, :, None]).all()
+    assert len(HMM(S=2, O=2, K=3).sample_orbits(np.random.default_rng(0), 7, 100)) == 7
+
+
+def test_longer_task_serves_the_same_network_and_starts_like_the_shorter():
+    task = HMM(K=5)
+    longer = task.lengthened(12)
+    assert longer == HMM(K=12) and longer.vocab_size == task.vocab_size
+    chains = longer.draw(np.random.default_rng(0), 4)
+    shorter = Chains(chains.transition, chains.emission, chains.states[:, :5], chains.symbols[:, :5])
+    all_of_it, start = longer.encode(chains), task.encode(shorter)
+    np.testing.assert_array_equal(all_of_it.tokens[:, : task.n_positions], start.tokens)
+    np.testing.assert_array_equal(all_of_it.posterior[:, :5], start.posterior)
+
+
+def test_uniform_misses_the_papers_task_by_what_the_papers_baselines_report():
+    sequences = HMM(K=20).sample(np.random.default_rng(0), 4000)
+    missed = np.log2(5) - sequences.columns["bayes_entropy_bits"]
+    assert missed.mean() == pytest.approx(0.417, abs=0.01)
+
+
+def test_states_carry_information_that_the_last_symbol_lacks():
+    task = HMM(K=10)
+    chains = task.draw(np.random.default_rng(0), 2000)
+    sequences = task.encode(chains)
+    emission = task.probability_grid.probabilities(chains.emission)
+    memoryless = emission[np.arange(2000)[:, None], :, chains.symbols]
+    memoryless /= memoryless.sum(axis=-1, keepdims=True)
+    gap = kl_bits(sequences.posterior, memoryless).mean(axis=0)
+    assert gap[0] == pytest.approx(0.0, abs=1e-12) and gap[-1] > 0.05
+
+
+def test_same_seed_gives_the_same_sequences():
+    first, second = (HMM(K=3).sample(np.random.default_rng(7), 5) for _ in range(2))
+    assert isinstance(first, Sequences)
+    np.testing.assert_array_equal(first.tokens, second.tokens)
+    assert (first.domain == "hmm").all()
+
+
+@pytest.mark.parametrize(
+    ("sizes", "words"),
+    [
+        ({"S": 1}, "the hmm task: S = 1\n  S is a whole number, 2 or more."),
+        ({"O": 1}, "O is a whole number, 2 or more."),
+        ({"K": 0}, "K is a whole number, 1 or more."),
+        ({"floor": 0.3}, "floor = 0.3 for each of 5 outcomes is more than 1 in all"),
+        ({"O": 25}, "floor = 0.05 for each of 25 outcomes is more than 1 in all"),
+        ({"grid": 0.07}, "grid = 0.07: no whole number of such steps makes 1"),
+        ({"grid": 0.1}, "floor = 0.05 is not on the grid of 0.1"),
+    ],
+)
+def test_impossible_sizes_are_refused_in_words(sizes, words):
+    with pytest.raises(UsageError) as refusal:
+        HMM(**sizes)
+    assert words in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ({"S": 2.5}, "S = 2.5"),
+        ({"K": "twenty"}, "K is a whole number, 1 or more."),
+        ({"predict": "states"}, "there is no predict of this name\n  Did you mean state"),
+        ({"grid": "fine"}, "grid = 'fine': not a number"),
+    ],
+)
+def test_parameters_of_another_kind_are_refused_in_words(parameters, words, without_type_checks):
+    with pytest.raises(UsageError) as refusal:
+        HMM(**parameters)
+    assert words in str(refusal.value)

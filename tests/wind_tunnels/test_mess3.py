@@ -1,0 +1,131 @@
+"""Mess3 against the matrices of its source and all paths of states; its beliefs; its symmetry."""
+
+from itertools import permutations, product
+
+import numpy as np
+import pytest
+
+from interp.errors import UsageError
+from wind_tunnels.mess3 import RELABELLINGS, Mess3
+
+# T^(o)[s, s'] = p(s', o | s) as the source prints them, for x = 0.05 and a = 0.85.
+SOURCE = np.array(
+    [
+        [[0.765, 0.00375, 0.00375], [0.0425, 0.0675, 0.00375], [0.0425, 0.00375, 0.0675]],
+        [[0.0675, 0.0425, 0.00375], [0.00375, 0.765, 0.00375], [0.00375, 0.0425, 0.0675]],
+        [[0.0675, 0.00375, 0.0425], [0.00375, 0.0675, 0.0425], [0.00375, 0.00375, 0.765]],
+    ]
+)
+
+
+def test_matrices_are_those_of_the_source():
+    task = Mess3()
+    labelled = task.transition[None] * task.emission.T[:, None, :]
+    np.testing.assert_allclose(labelled, SOURCE, atol=1e-15)
+    np.testing.assert_allclose(task.transition.sum(axis=1), 1.0, atol=1e-15)
+    np.testing.assert_allclose(np.full(3, 1 / 3) @ task.transition, 1 / 3, atol=1e-15)
+
+
+def test_predictive_equals_the_products_of_the_source_for_every_sequence():
+    task = Mess3(K=5)
+    every = np.array(list(product(range(3), repeat=5)))
+    sequences = task.encode(every)
+    stationary = np.full(3, 1 / 3)
+
+    def probability(symbols) -> float:
+        weights = stationary
+        for symbol in symbols:
+            weights = weights @ SOURCE[symbol]
+        return weights.sum()
+
+    for row, symbols in enumerate(every.tolist()):
+        for step in range(5):
+            seen = symbols[:step]
+            expected = [probability([*seen, symbol]) / probability(seen) for symbol in range(3)]
+            np.testing.assert_allclose(sequences.posterior[row, step], expected, atol=1e-14)
+
+
+def test_belief_equals_the_sum_over_all_paths():
+    task = Mess3(K=5)
+    sequences = task.sample(np.random.default_rng(0), 15)
+    for row, symbols in enumerate(sequences.tokens[:, 1:].tolist()):
+        expected = np.zeros(3)
+        for path in product(range(3), repeat=4):
+            weight = 1 / 3
+            for step, state in enumerate(path):
+                weight *= task.emission[state, symbols[step]] * (task.transition[path[step - 1], state] if step else 1)
+            expected[path[-1]] += weight
+        np.testing.assert_allclose(sequences.belief[row, -1], expected / expected.sum(), atol=1e-14)
+
+
+def test_tokens_are_a_start_and_the_symbols_and_each_is_the_answer_one_token_before_it():
+    task = Mess3(K=7)
+    sequences = task.sample(np.random.default_rng(0), 40)
+    assert (task.vocab_size, task.n_positions) == (4, 7)
+    assert (sequences.tokens[:, 0] == 3).all() and sequences.tokens[:, 1:].max() == 2
+    assert sequences.scored.tolist() == list(range(7))
+    np.testing.assert_array_equal(sequences.targets[:, :-1], sequences.tokens[:, 1:])
+    assert (sequences.columns["evidence"] == np.arange(7)).all()
+    np.testing.assert_allclose(sequences.posterior[:, 0], 1 / 3, atol=1e-15)
+    assert sequences.slices == () and (sequences.domain == "mess3").all()
+
+
+def test_beliefs_lie_in_the_triangle_and_tell_the_prediction_linearly():
+    task = Mess3()
+    sequences = task.sample(np.random.default_rng(0), 300)
+    np.testing.assert_allclose(sequences.belief.sum(axis=-1), 1.0, atol=1e-14)
+    assert sequences.belief.min() > 0
+    np.testing.assert_allclose(sequences.belief @ task.transition @ task.emission, sequences.posterior, atol=1e-14)
+
+
+def test_a_run_of_one_symbol_is_not_that_symbol_once():
+    """What a network could not tell apart without START: the same token once, or many times."""
+    belief = Mess3(K=10).encode(np.zeros((1, 10), dtype=np.int64)).belief[0, :, 0]
+    assert (np.diff(belief) > 0).all()
+    np.testing.assert_allclose(belief[[0, 1]], [1 / 3, 0.85], atol=1e-12)
+    assert belief[-1] > 0.98
+
+
+def test_beliefs_are_as_many_as_the_histories():
+    sequences = Mess3(K=7).encode(np.array(list(product(range(3), repeat=7))))
+    last = np.unique(sequences.belief[:, -1].round(12), axis=0)
+    assert len(last) == 3**6
+
+
+@pytest.mark.parametrize("labels", list(permutations(range(3))))
+def test_relabelling_symbols_permutes_posterior_and_belief(labels):
+    task, labels = Mess3(K=6), np.array(labels)
+    symbols = task._draw(np.random.default_rng(0), 20)
+    plain, other = task.encode(symbols), task.encode(labels[symbols])
+    np.testing.assert_allclose(other.posterior[..., labels], plain.posterior, atol=1e-14)
+    np.testing.assert_allclose(other.belief[..., labels], plain.belief, atol=1e-14)
+
+
+def test_orbits_are_relabellings_with_every_symbol_equally_often():
+    assert sorted(map(tuple, RELABELLINGS.tolist())) == list(permutations(range(3)))
+    for n_copies, times in ((3, 1), (6, 2)):
+        sequences = Mess3().sample_orbits(np.random.default_rng(0), 4 * n_copies, n_copies)
+        answers = np.sort(sequences.targets.reshape(4, n_copies, -1), axis=1)
+        assert (answers == np.repeat(np.arange(3), times)[None, :, None]).all()
+        entropy = sequences.columns["bayes_entropy_bits"].reshape(4, n_copies, -1)
+        np.testing.assert_allclose(entropy, np.broadcast_to(entropy[:, :1], entropy.shape), atol=1e-12)
+    assert len(Mess3().sample_orbits(np.random.default_rng(0), 10, 100)) == 10
+
+
+def test_longer_task_serves_the_same_network():
+    assert Mess3().lengthened(40) == Mess3(K=40)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ({"K": 0}, "the mess3 task: K = 0"),
+        ({"x": 0.0}, "x = 0.0\n  It is a number above 0 and at most 0.5."),
+        ({"x": 0.6}, "x = 0.6\n  It is a number above 0 and at most 0.5."),
+        ({"a": 1.5}, "a = 1.5\n  It is a number above 0 and at most 1."),
+    ],
+)
+def test_impossible_parameters_are_refused_in_words(parameters, words):
+    with pytest.raises(UsageError) as refusal:
+        Mess3(**parameters)
+    assert words in str(refusal.value)

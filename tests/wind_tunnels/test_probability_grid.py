@@ -1,0 +1,105 @@
+"""Stochastic matrices on a grid: exact rows, no entry below the floor, no outcome treated unlike another."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from interp.errors import UsageError
+from wind_tunnels.probability_grid import ProbabilityGrid
+
+PAPERS = ProbabilityGrid(step=0.01, floor=0.05)
+
+
+@given(st.integers(2, 40), st.integers(0, 6), st.integers(2, 6), st.integers(0, 2**32 - 1))
+@settings(max_examples=80, deadline=None)
+def test_rows_sum_to_exactly_one_and_no_entry_is_below_the_floor(n_steps, least, n_outcomes, seed):
+    if least * n_outcomes > n_steps:
+        return
+    grid = ProbabilityGrid(step=1 / n_steps, floor=least / n_steps)
+    grid.check("the task", n_outcomes)
+    steps = grid.draw(np.random.default_rng(seed), (4, 3, n_outcomes))
+    assert (steps.sum(axis=2) == n_steps).all()
+    assert steps.min() >= least
+    assert 0 <= (steps - least).max() < grid.n_levels
+
+
+def test_the_papers_grid_has_96_levels():
+    assert (PAPERS.n_levels, PAPERS.n_steps, PAPERS.least) == (96, 100, 5)
+
+
+class GivenRow:
+    """Stands in for a generator whose Dirichlet draw is known."""
+
+    def __init__(self, row):
+        self.row = np.array(row)
+
+    def dirichlet(self, alpha, size):
+        return np.broadcast_to(self.row, (*size, len(self.row)))
+
+
+@pytest.mark.parametrize(
+    ("raw", "steps"),
+    [
+        ([0.504, 0.496], [50, 50]),  # rounding alone is exact
+        ([0.3336, 0.3332, 0.3332], [33, 33, 34]),  # 33 + 33 + 33 lacks one: at the smallest, here a tie
+        ([0.606, 0.157, 0.237], [60, 16, 24]),  # 61 + 16 + 24 has one too many: from the largest
+        ([0.02, 0.98], [5, 95]),  # 0.05 / 1.03 would be 0.0485 without the second bound
+        ([0.01, 0.012, 0.978], [5, 5, 90]),
+    ],
+)
+def test_a_row_is_closed_at_its_smallest_or_largest_entry(raw, steps, without_type_checks):
+    drawn = PAPERS.draw(GivenRow(raw), (1, 1, len(raw)))[0, 0].tolist()
+    assert sorted(drawn) == sorted(steps)
+    if len(set(steps)) == len(steps):
+        assert drawn == steps
+
+
+def test_ties_go_by_the_size_before_rounding(without_type_checks):
+    assert PAPERS.draw(GivenRow([0.3334, 0.3331, 0.3335]), (1, 1, 3)).tolist() == [[[33, 34, 33]]]
+    assert PAPERS.draw(GivenRow([0.3331, 0.3335, 0.3334]), (1, 1, 3)).tolist() == [[[34, 33, 33]]]
+
+
+def test_every_relabelling_of_a_row_is_equally_likely():
+    rows = ProbabilityGrid(step=0.1, floor=0.1).draw(np.random.default_rng(0), (30_000, 1, 3))[:, 0]
+    counts = np.zeros((11, 11, 11))
+    np.add.at(counts, tuple(rows.T), 1)
+    for order in [(0, 2, 1), (1, 0, 2), (2, 1, 0), (1, 2, 0), (2, 0, 1)]:
+        other = counts.transpose(order)
+        unequal = (counts + other > 20) & (counts != other)
+        square = np.square(counts - other)[unequal] / (counts + other)[unequal]
+        assert square.sum() < 2 * unequal.sum() + 10
+
+
+def test_mean_entry_is_one_over_the_number_of_outcomes():
+    mean = PAPERS.probabilities(PAPERS.draw(np.random.default_rng(0), (4000, 5, 5))).mean(axis=(0, 1))
+    np.testing.assert_allclose(mean, 0.2, atol=0.005)
+
+
+def test_stay_moves_that_share_of_a_row_to_the_diagonal():
+    matrices = PAPERS.probabilities(PAPERS.draw(np.random.default_rng(0), (4000, 5, 5), stay=0.5)).mean(axis=0)
+    assert np.diag(matrices) == pytest.approx(0.6, abs=0.03)
+    assert (matrices.sum() - np.trace(matrices)) / 20 == pytest.approx(0.1, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("grid", "floor", "n_outcomes", "words"),
+    [
+        (0.03, 0.03, 2, "the task: grid = 0.03: no whole number of such steps makes 1"),
+        (0.0, 0.0, 2, "grid = 0.0: no whole number of such steps makes 1"),
+        (1.0, 0.0, 2, "grid = 1.0: no whole number of such steps makes 1"),
+        (0.1, 0.05, 2, "floor = 0.05 is not on the grid of 0.1"),
+        (0.1, -0.1, 2, "floor = -0.1 is not on the grid of 0.1"),
+        (0.01, 0.3, 4, "floor = 0.3 for each of 4 outcomes is more than 1 in all\n  Choose floor up to 0.25."),
+    ],
+)
+def test_grid_without_distributions_is_refused(grid, floor, n_outcomes, words):
+    with pytest.raises(UsageError) as refusal:
+        ProbabilityGrid(grid, floor).check("the task", n_outcomes)
+    assert words in str(refusal.value)
+
+
+@pytest.mark.parametrize(("grid", "floor"), [("fine", 0.05), (0.01, None), (True, 0.0)])
+def test_what_is_no_number_is_refused(grid, floor, without_type_checks):
+    with pytest.raises(UsageError, match="not a number"):
+        ProbabilityGrid(grid, floor).check("the task", 2)

@@ -1,0 +1,150 @@
+"""Associative recall against enumeration of everything it can draw, its layouts, and its symmetries."""
+
+from itertools import permutations, product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from interp.errors import UnknownName, UsageError
+from tests.wind_tunnels.enumeration import predictive
+from wind_tunnels.recall import FILLER, FIRST_KEY, PAD, QUERY, SEP, STORE, Recall
+
+SMALLEST = [
+    Recall(n_pairs=1, n_keys=1, n_values=2, n_queries=1, score="all"),
+    Recall(n_pairs=2, n_keys=3, n_values=3, n_queries=2, score="all"),
+    Recall(n_pairs=2, n_keys=3, n_values=3, n_queries=2, noise=0.3, score="all"),
+    Recall(n_pairs=2, n_keys=2, n_values=3, n_queries=2, noise=0.9),
+    Recall(n_pairs=2, n_keys=3, n_values=2, n_queries=2, n_fillers=2, noise=0.2, layout="marked", score="all"),
+    Recall(n_pairs=3, n_keys=3, n_values=3, n_queries=1, noise=2 / 3),
+]
+
+
+def everything(task: Recall):
+    """Every sequence of the task with its probability, from the definition of the process."""
+    keys, values, items, cues, weight = [], [], [], [], []
+    for k in permutations(range(task.n_keys), task.n_pairs):
+        for v in permutations(range(task.n_values), task.n_pairs):
+            for i in product(range(task.n_pairs), repeat=task.n_queries):
+                for c in product(range(task.n_keys), repeat=task.n_queries):
+                    steps = [
+                        1 - task.noise if cue == k[item] else task.noise / (task.n_keys - 1)
+                        for item, cue in zip(i, c, strict=True)
+                    ]
+                    if np.prod(steps) > 0:
+                        one = (k, v, i, c, np.prod(steps))
+                        for drawn, part in zip((keys, values, items, cues, weight), one, strict=True):
+                            drawn.append(part)
+    return [np.array(drawn) for drawn in (keys, values, items, cues)], np.array(weight)
+
+
+@pytest.mark.parametrize("task", SMALLEST, ids=str)
+def test_posterior_equals_enumeration_of_all_sequences(task):
+    drawn, weight = everything(task)
+    sequences = task.encode(*drawn)
+    np.testing.assert_allclose(sequences.posterior, predictive(sequences, weight), atol=1e-13)
+
+
+def test_a_corrupted_cue_leaves_two_levels_of_doubt():
+    task = Recall(n_pairs=3, n_keys=5, n_values=4, n_queries=2, noise=0.4)
+    drawn = task.encode(np.array([[0, 1, 2]]), np.array([[3, 0, 1]]), np.array([[1, 1]]), np.array([[1, 4]]))
+    # stored: 0.6 against 0.1 and 0.1; never stored: a third each
+    np.testing.assert_allclose(drawn.posterior[0, 0], [0.75, 0.125, 0.0, 0.125], atol=1e-15)
+    np.testing.assert_allclose(drawn.posterior[0, 1], [1 / 3, 1 / 3, 0.0, 1 / 3], atol=1e-15)
+    assert drawn.columns["is_stored"].tolist() == [[True, False]]
+    assert drawn.columns["bayes_entropy_bits"][0, 1] == pytest.approx(np.log2(3))
+
+
+def test_before_a_pair_is_complete_its_value_is_one_of_those_left():
+    sequences = Recall(n_pairs=4, n_keys=9, n_values=8, score="all").sample(np.random.default_rng(0), 5)
+    bits = sequences.columns["bayes_entropy_bits"]
+    np.testing.assert_allclose(bits[:, :4], np.tile(np.log2([8, 7, 6, 5]), (5, 1)), atol=1e-12)
+    assert (bits[:, 4:] == 0).all()
+    assert sequences.columns["evidence"][0].tolist() == [0, 1, 2, 3] + [4] * 8
+
+
+def test_plain_layout():
+    task = Recall(n_pairs=2, n_keys=3, n_values=3, n_queries=2, n_fillers=2)
+    drawn = task.encode(np.array([[2, 0]]), np.array([[1, 2]]), np.array([[1, 0]]), np.array([[0, 2]]))
+    key, value = FIRST_KEY, FIRST_KEY + 3
+    assert drawn.tokens.tolist() == [[key + 2, value + 1, key, value + 2, FILLER, FILLER, key, FILLER, key + 2]]
+    assert drawn.scored.tolist() == [6, 8]
+    assert drawn.targets.tolist() == [[value + 2, value + 1]]
+
+
+def test_marked_layout_is_the_papers_and_its_slot_never_holds_the_answer():
+    task = Recall(n_pairs=2, n_keys=3, n_values=3, n_queries=2, layout="marked", score="all")
+    drawn = task.encode(np.array([[2, 0]]), np.array([[1, 2]]), np.array([[1, 0]]), np.array([[0, 2]]))
+    key, value = FIRST_KEY, FIRST_KEY + 3
+    stored = [STORE, key + 2, SEP, value + 1, STORE, key, SEP, value + 2]
+    assert drawn.tokens.tolist() == [[*stored, QUERY, key, PAD, QUERY, key + 2, PAD]]
+    assert drawn.scored.tolist() == [2, 6, 9, 12]
+    assert (drawn.tokens[:, drawn.scored[2:] + 1] == PAD).all()
+
+
+def test_the_papers_sizes_are_reachable():
+    task = Recall(n_pairs=64, n_keys=256, n_values=256, n_queries=3, n_fillers=32, layout="marked", score="all")
+    assert (task.n_positions, task.vocab_size) == (329, 522)
+    assert task.sample(np.random.default_rng(0), 3).columns["bayes_entropy_bits"][0, 0] == 8.0
+
+
+@given(st.permutations(range(6)), st.permutations(range(5)), st.sampled_from([0.0, 0.4]), st.integers(0, 2**32 - 1))
+@settings(max_examples=30, deadline=None)
+def test_relabelling_values_permutes_the_posterior_and_relabelling_keys_leaves_it(values_to, keys_to, noise, seed):
+    task = Recall(n_pairs=4, n_keys=5, n_values=6, n_queries=3, noise=noise, score="all")
+    keys, values, items, cues = task._draw(np.random.default_rng(seed), 6)
+    values_to, keys_to = np.array(values_to), np.array(keys_to)
+    plain = task.encode(keys, values, items, cues)
+    other_values = task.encode(keys, values_to[values], items, cues)
+    np.testing.assert_allclose(other_values.posterior[..., values_to], plain.posterior, atol=1e-15)
+    other_keys = task.encode(keys_to[keys], values, items, keys_to[cues])
+    np.testing.assert_allclose(other_keys.posterior, plain.posterior, atol=1e-15)
+
+
+def test_cues_are_corrupted_as_often_as_the_channel_says_and_alike():
+    task = Recall(n_pairs=1, n_keys=4, n_values=2, n_queries=1, noise=0.3)
+    keys, _, _, cues = task._draw(np.random.default_rng(0), 30_000)
+    moved = np.bincount(((cues - keys) % 4)[:, 0], minlength=4) / 30_000
+    np.testing.assert_allclose(moved, [0.7, 0.1, 0.1, 0.1], atol=5 * np.sqrt(0.7 * 0.3 / 30_000))
+
+
+def test_orbits_are_shifts_of_the_values_with_every_answer_equally_often():
+    task = Recall(n_pairs=3, n_keys=6, n_values=5, n_queries=2, noise=0.2)
+    sequences = task.sample_orbits(np.random.default_rng(0), 20, 7)
+    tokens = sequences.tokens.reshape(4, 5, -1)
+    assert (tokens[:, :, [0, 2, 4, 6, 7]] == tokens[:, :1, [0, 2, 4, 6, 7]]).all()
+    answers = np.sort(sequences.targets.reshape(4, 5, -1), axis=1)
+    assert (answers == sequences.slice_ids[None, :, None]).all()
+    assert len(task.sample_orbits(np.random.default_rng(0), 13, 5)) == 13
+
+
+@pytest.mark.parametrize(
+    ("sizes", "words"),
+    [
+        ({"n_pairs": 0}, "n_pairs = 0"),
+        ({"n_values": 1, "n_pairs": 1}, "n_values = 1"),
+        ({"n_fillers": -1}, "n_fillers = -1"),
+        ({"n_pairs": 9, "n_keys": 8}, "9 pairs with distinct keys out of 8"),
+        ({"n_pairs": 9, "n_values": 8}, "9 pairs with distinct values out of 8"),
+        ({"noise": 1.0}, "noise = 1.0"),
+        ({"noise": -0.1}, "noise = -0.1"),
+        ({"noise": float("nan")}, "noise = nan"),
+        ({"noise": 0.1, "n_keys": 1, "n_pairs": 1}, "a noisy cue with one key"),
+    ],
+)
+def test_impossible_sizes_are_refused_in_words(sizes, words):
+    with pytest.raises(UsageError) as refusal:
+        Recall(**sizes)
+    assert words in str(refusal.value)
+
+
+def test_parameters_of_another_kind_are_refused_in_words(without_type_checks):
+    with pytest.raises(UsageError, match="n_keys = '16'"):
+        Recall(n_keys="16")
+    with pytest.raises(UsageError, match="noise = True"):
+        Recall(noise=True)
+    with pytest.raises(UnknownName, match="there is no layout of this name"):
+        Recall(layout="pairs")
+    with pytest.raises(UnknownName, match="there is no score of this name"):
+        Recall(score="pairs")

@@ -1,0 +1,173 @@
+"""In-context regression against enumeration over its grids, and against the continuous posterior it approaches."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import norm
+
+from interp.errors import UsageError
+from tests.wind_tunnels.enumeration import predictive
+from wind_tunnels.regression import Regression
+
+SMALLEST = [
+    Regression(L=1, n_x=2, n_y=2, n_w=2),
+    Regression(L=3, n_x=2, n_y=3, n_w=3, noise=0.5),
+    Regression(L=3, n_x=3, n_y=2, n_w=4, noise=0.2, prior_sd=0.4, y_max=0.7),
+]
+
+
+def everything(task: Regression):
+    """Every sequence of the task with its probability, from the definition of the process."""
+    slopes = np.linspace(-3, 3, task.n_w) * task.prior_sd
+    prior = norm.pdf(slopes, scale=task.prior_sd)
+    inputs = np.linspace(-1, 1, task.n_x)
+    edges = np.concatenate([[-np.inf], np.linspace(-task.y_max, task.y_max, task.n_y + 1)[1:-1], [np.inf]])
+
+    def mass(y: int, x: int, w: int) -> float:
+        centre = slopes[w] * inputs[x]
+        return float(norm.cdf(edges[y + 1], centre, task.noise) - norm.cdf(edges[y], centre, task.noise))
+
+    w, x, y = [], [], []
+    for one in product(
+        range(task.n_w), product(range(task.n_x), repeat=task.L), product(range(task.n_y), repeat=task.L)
+    ):
+        for drawn, part in zip((w, x, y), one, strict=True):
+            drawn.append(part)
+    likelihood = [
+        np.prod([mass(b, a, c) for a, b in zip(xs, ys, strict=True)]) for c, xs, ys in zip(w, x, y, strict=True)
+    ]
+    return (np.array(w), np.array(x), np.array(y)), prior[w] * np.array(likelihood)
+
+
+@pytest.mark.parametrize("task", SMALLEST, ids=str)
+def test_posterior_equals_enumeration_of_all_sequences(task):
+    drawn, weight = everything(task)
+    sequences = task.encode(*drawn)
+    np.testing.assert_allclose(sequences.posterior, predictive(sequences, weight), atol=1e-12)
+
+
+@pytest.mark.parametrize("task", SMALLEST, ids=str)
+def test_belief_equals_enumeration_of_all_slopes(task):
+    (w, x, y), weight = everything(task)
+    sequences = task.encode(w, x, y)
+    for index in range(task.L):
+        shown = np.concatenate([x[:, :index], y[:, :index]], axis=1)
+        _, group = np.unique(shown, axis=0, return_inverse=True)
+        sums = np.zeros((group.max() + 1, task.n_w))
+        np.add.at(sums, (group, w), weight)
+        np.testing.assert_allclose(
+            sequences.belief[:, index], (sums / sums.sum(axis=1, keepdims=True))[group], atol=1e-12
+        )
+
+
+def test_on_fine_grids_the_belief_is_the_textbook_posterior():
+    task = Regression(L=8, n_x=9, n_y=400, n_w=601, noise=0.3, y_max=4.0)
+    sequences = task.sample(np.random.default_rng(0), 40)
+    x = task.inputs[sequences.tokens[:, 0::2]]
+    centre = -4.0 + 8.0 * (sequences.targets - task.n_x + 0.5) / 400
+    precision = 1.0 + np.cumsum(x**2, axis=1)[:, :-1] / 0.3**2
+    mean = np.cumsum(x * centre, axis=1)[:, :-1] / 0.3**2 / precision
+    inside = np.abs(mean) + 4 / np.sqrt(precision) < 3  # the grid of slopes ends at three prior deviations
+    assert inside.sum() > 100
+    found = sequences.columns["slope_mean"][:, 1:]
+    assert np.abs(found - mean)[inside].max() < 0.01
+    sd = sequences.columns["slope_sd"][:, 1:]
+    assert np.abs(sd * np.sqrt(precision) - 1)[inside].max() < 0.01
+
+
+def test_slopes_follow_the_prior_and_outputs_the_cells():
+    task = Regression(L=4, n_x=3, n_y=5, n_w=5, noise=0.4)
+    w, x, y = task._draw(np.random.default_rng(0), 40_000)
+    np.testing.assert_allclose(np.bincount(w, minlength=5) / 40_000, task.prior, atol=0.012)
+    there = (w[:, None] == 3) & (x == 2)
+    mean, edges = 1.5, np.array([-1.2, -0.4, 0.4, 1.2])
+    expected = np.diff(norm.cdf(edges, mean, 0.4), prepend=0.0, append=1.0)
+    np.testing.assert_allclose(np.bincount(y[there], minlength=5) / there.sum(), expected, atol=0.02)
+
+
+def test_layout_is_inputs_and_outputs_in_turn():
+    task = Regression(L=3, n_x=4, n_y=5, n_w=3)
+    drawn = task.encode(np.array([2]), np.array([[3, 0, 1]]), np.array([[4, 1, 2]]))
+    assert drawn.tokens.tolist() == [[3, 4 + 4, 0, 4 + 1, 1]]
+    assert drawn.scored.tolist() == [0, 2, 4]
+    assert drawn.targets.tolist() == [[8, 5, 6]]
+    assert drawn.columns["slope"].tolist() == [[3.0, 3.0, 3.0]]
+    np.testing.assert_allclose(drawn.columns["x"], [[1.0, -1.0, -1 / 3]])
+
+
+@given(st.booleans(), st.booleans(), st.integers(0, 2**32 - 1))
+@settings(max_examples=30, deadline=None)
+def test_mirrors_reverse_what_they_should(in_x, in_y, seed):
+    task = Regression(L=5)
+    w, x, y = task._draw(np.random.default_rng(seed), 6)
+    plain = task.encode(w, x, y)
+    mirrored = task.encode(
+        task.n_w - 1 - w if in_x != in_y else w, task.n_x - 1 - x if in_x else x, task.n_y - 1 - y if in_y else y
+    )
+    back = slice(None, None, -1) if in_y else slice(None)
+    np.testing.assert_allclose(mirrored.posterior[..., back], plain.posterior, atol=1e-13)
+    slopes = slice(None, None, -1) if in_x != in_y else slice(None)
+    np.testing.assert_allclose(mirrored.belief[..., slopes], plain.belief, atol=1e-13)
+
+
+def test_orbits_are_the_four_mirror_images():
+    task = Regression(L=6)
+    sequences = task.sample_orbits(np.random.default_rng(0), 8, 9)
+    tokens, slopes = sequences.tokens[:4], sequences.columns["slope"][:4, 0]
+    x, y = tokens[:, 0::2], tokens[:, 1::2] - 4
+    assert x.tolist() == [*[x[0].tolist(), (3 - x[0]).tolist()] * 2]
+    assert y.tolist() == [y[0].tolist()] * 2 + [(11 - y[0]).tolist()] * 2
+    np.testing.assert_allclose(slopes, slopes[0] * np.array([1, -1, -1, 1]))
+    np.testing.assert_allclose(sequences.posterior[0], sequences.posterior[1], atol=1e-13)
+    assert len(task.sample_orbits(np.random.default_rng(0), 7, 2)) == 7
+
+
+def test_an_output_out_of_reach_of_most_slopes_leaves_a_distribution():
+    task = Regression(L=3, n_x=2, n_y=16, n_w=9, noise=0.01)
+    sequences = task.sample(np.random.default_rng(0), 500)
+    assert np.isfinite(sequences.posterior).all() and np.isfinite(sequences.belief).all()
+    np.testing.assert_allclose(sequences.belief.sum(axis=2), 1.0, atol=1e-12)
+
+
+def test_far_tails_are_as_exact_above_as_below():
+    """A difference of two numbers near 1 would round to 0 from 8 deviations on, on one side only."""
+    masses = Regression(noise=0.1)._cell_masses
+    np.testing.assert_allclose(masses[::-1, ::-1], masses, rtol=1e-9, atol=0)
+    assert (masses < 1e-20).any()
+
+
+def test_lengthened_keeps_vocabulary_and_rule():
+    task = Regression(L=3)
+    longer = task.lengthened(6)
+    w, x, y = longer._draw(np.random.default_rng(0), 5)
+    assert longer.vocab_size == task.vocab_size
+    short = task.encode(w, x[:, :3], y[:, :3])
+    np.testing.assert_allclose(longer.encode(w, x, y).posterior[:, :3], short.posterior, atol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "words"),
+    [
+        ({"L": 0}, "L = 0"),
+        ({"n_x": 1}, "n_x = 1"),
+        ({"n_y": 1}, "n_y = 1"),
+        ({"n_w": 1}, "n_w = 1"),
+        ({"noise": 0.0}, "noise = 0.0"),
+        ({"prior_sd": float("inf")}, "prior_sd = inf"),
+        ({"y_max": -1.0}, "y_max = -1.0"),
+    ],
+)
+def test_impossible_sizes_are_refused_in_words(sizes, words):
+    with pytest.raises(UsageError) as refusal:
+        Regression(**sizes)
+    assert words in str(refusal.value)
+
+
+def test_parameters_of_another_kind_are_refused_in_words(without_type_checks):
+    with pytest.raises(UsageError, match=r"L = 2\.5"):
+        Regression(L=2.5)
+    with pytest.raises(UsageError, match="noise = 'loud'"):
+        Regression(noise="loud")

@@ -1,0 +1,105 @@
+"""What a training is shown: streams that never meet, fixed sets, and the share of an evaluation that was seen."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from interp.errors import UsageError
+from wind_tunnels.bijection import Bijection
+from wind_tunnels.recipe import Recipe
+from wind_tunnels.stream import (
+    evaluation_generators,
+    joined,
+    seed_of_weights,
+    share_seen,
+    stream_of,
+    training_generator,
+)
+
+TASK = Bijection(V=4, L=5)
+RECIPE = Recipe(n_steps=6, batch=8, n_copies=4, n_warmup=2)
+
+
+def test_streams_are_the_children_of_the_seed_in_order():
+    weights, data, drawn, resampled = np.random.SeedSequence(5).spawn(4)
+    assert seed_of_weights(Recipe(seed=5)) == int(weights.generate_state(1)[0])
+    ours = [training_generator(Recipe(seed=5)), *evaluation_generators(5)]
+    for generator, child in zip(ours, (data, drawn, resampled), strict=True):
+        assert generator.integers(2**60) == np.random.default_rng(child).integers(2**60)
+
+
+def test_fixed_set_is_all_a_training_is_shown_and_comes_with_its_answers():
+    stream, rng = stream_of(TASK, dataclasses.replace(RECIPE, n_distinct=3)), np.random.default_rng(0)
+    assert stream.fixed is not None and len(stream.stages) == 1
+    pairs = {(*t, *y) for t, y in zip(stream.fixed.tokens.tolist(), stream.fixed.targets.tolist(), strict=True)}
+    shown = set()
+    for _ in range(20):
+        batch = stream.batch(rng, 0)
+        assert len(batch) == 8
+        shown |= {(*t, *y) for t, y in zip(batch.tokens.tolist(), batch.targets.tolist(), strict=True)}
+    assert shown == pairs
+
+
+def test_fresh_share_of_a_batch_is_fresh():
+    recipe = dataclasses.replace(RECIPE, n_distinct=1, fresh_share=0.25, batch=40)
+    task = Bijection(V=10, L=12)
+    stream = stream_of(task, recipe)
+    assert stream.fixed is not None
+    tokens = stream.batch(np.random.default_rng(0), 0).tokens
+    assert (tokens == stream.fixed.tokens[0]).all(axis=1).sum() == 30
+    assert len(np.unique(tokens, axis=0)) == 11
+
+
+def test_joined_keeps_every_part_in_its_row():
+    first, second = (TASK.sample(np.random.default_rng(seed), 3) for seed in (0, 1))
+    both = joined(first, second)
+    for part, rows in ((first, slice(0, 3)), (second, slice(3, 6))):
+        again = both.take(rows)
+        np.testing.assert_array_equal(again.tokens, part.tokens)
+        np.testing.assert_array_equal(again.targets, part.targets)
+        np.testing.assert_array_equal(again.posterior, part.posterior)
+        for name, column in part.columns.items():
+            np.testing.assert_array_equal(again.columns[name], column)
+
+
+@pytest.mark.parametrize("changes", [{}, {"n_distinct": 9}, {"curriculum": "none"}], ids=str)
+def test_share_seen_equals_keeping_every_sequence_of_the_training(changes):
+    recipe, ends = dataclasses.replace(RECIPE, **changes), [2]
+    if changes:
+        ends = []
+    stream, rng = stream_of(TASK, recipe), training_generator(recipe)
+    shown: set[tuple[int, ...]] = set()
+    for step in range(recipe.n_steps):
+        shown |= set(map(tuple, stream.batch(rng, int(bool(ends) and step >= 2)).tokens.tolist()))
+    evaluated = TASK.sample(np.random.default_rng(3), 500).tokens
+    evaluated[:5] = [*shown][:5]
+    n_seen = sum(tuple(row) in shown for row in evaluated.tolist())
+    found = share_seen(TASK, recipe, ends, recipe.n_steps, evaluated)
+    assert n_seen >= 5 and found.value == n_seen / 500
+    interval = stats.binomtest(n_seen, 500).proportion_ci(method="exact")
+    assert (found.low, found.high) == pytest.approx((interval.low, interval.high))
+
+
+def test_nothing_seen_still_says_how_rare_it_must_be():
+    found = share_seen(
+        Bijection(), dataclasses.replace(RECIPE), [], 6, Bijection().sample(np.random.default_rng(1), 300).tokens
+    )
+    assert (found.value, found.low) == (0.0, 0.0)
+    assert found.high == pytest.approx(1 - 0.025 ** (1 / 300))
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"n_distinct": 0}, "n_distinct = 0"),
+        ({"fresh_share": 0.5}, "fresh_share without n_distinct"),
+        ({"n_distinct": 5, "fresh_share": 1.0}, "fresh_share = 1.0"),
+        ({"n_distinct": 5, "device": "cuda"}, "n_distinct on cuda"),
+    ],
+)
+def test_fixed_sets_that_make_no_sense_are_refused(fields, words):
+    with pytest.raises(UsageError) as refusal:
+        Recipe(**fields)
+    assert words in str(refusal.value)

@@ -1,0 +1,173 @@
+"""What a network is made of: its architecture, its sizes and the spread of its weights at the start.
+
+Four transformer families (`gpt-neox`, `phi`, `llama`, `mistral`), on which every probe runs, and networks without
+attention: `lstm`, `mamba` (state space) and two feed-forward forms. `mlp-context` sees the whole padded prefix;
+`mlp-position` sees the current token only, so it cannot use evidence at all: that is the papers' strawman, and what it
+fails at says nothing of feed-forward networks.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from interp.errors import UnknownName, UsageError
+
+DEFAULT_HEADS = 4
+
+Layers = Sequence[int] | int | str
+"""Layers as a list, a single number, or `0,1`; a network keeps them as a sorted tuple."""
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """Which choices an architecture leaves."""
+
+    has_attention: bool = True
+    has_feed_forward: bool = True
+    has_gate: bool = False
+    """The feed-forward has three matrices where others have two."""
+    can_group_heads: bool = False
+    can_have_window: bool = False
+    can_drop_residual: bool = False
+
+
+ARCHITECTURES: Mapping[str, Architecture] = {
+    "gpt-neox": Architecture(),
+    "phi": Architecture(),
+    "llama": Architecture(has_gate=True, can_group_heads=True),
+    "mistral": Architecture(has_gate=True, can_group_heads=True, can_have_window=True),
+    "lstm": Architecture(has_attention=False, has_feed_forward=False, can_drop_residual=True),
+    "mlp-position": Architecture(has_attention=False),
+    "mlp-context": Architecture(has_attention=False),
+    "mamba": Architecture(has_attention=False, has_feed_forward=False),
+}
+
+
+def architecture(arch: str) -> Architecture:
+    """The architecture of this name; an unknown one lists the nearest."""
+    if arch not in ARCHITECTURES:
+        raise UnknownName("architecture", arch, ARCHITECTURES)
+    return ARCHITECTURES[arch]
+
+
+@dataclass(frozen=True)
+class Network:
+    """Architecture and sizes of a network, and the spread of its weights at the start.
+
+    `n_heads` left out is 4 where there is attention. `d_mlp` left out is four times `d_model`, two thirds of that where
+    the MLP is gated, so that families match in size. `n_kv_heads` below `n_heads` groups the heads (llama, mistral);
+    `window` is how many tokens back attention reaches, the token itself included (mistral). `attention_layers` are
+    those that keep attention, all if left out: elsewhere the output projection of attention is zero and stays so, which
+    leaves an ordinary checkpoint of the family. Without `has_residual` the layers of an lstm follow one another
+    without residual connections and norms, as in the papers, where nine of them did not train.
+
+    `init_std` is the spread of every matrix, `embedding_std` of the token embeddings; the matrices that write to the
+    residual stream start out `residual_scale` times smaller (an lstm has none), without which the identity of the
+    token drowns in the sequential families and recall does not form.
+    """
+
+    arch: str = "gpt-neox"
+    n_layers: int = 3
+    n_heads: int | None = None
+    d_model: int = 64
+    d_mlp: int | None = None
+    n_kv_heads: int | None = None
+    window: int | None = None
+    attention_layers: Layers | None = None
+    has_residual: bool = True
+    init_std: float = 0.1
+    embedding_std: float = 1.0
+    residual_scale: float = 0.25
+
+    def __post_init__(self) -> None:
+        kind = architecture(self.arch)
+        if kind.has_attention and self.n_heads is None:
+            object.__setattr__(self, "n_heads", DEFAULT_HEADS)
+        if self.attention_layers is not None:
+            object.__setattr__(self, "attention_layers", _layers(self.attention_layers))
+        self._check_numbers()
+        self._check_choices(kind)
+        if kind.has_attention:
+            self._check_attention()
+
+    @property
+    def d_feed_forward(self) -> int:
+        """The width of the feed-forward: `d_mlp`, or the one that matches between gated and plain."""
+        gated = architecture(self.arch).has_gate
+        return self.d_mlp or (8 * self.d_model // 3 if gated else 4 * self.d_model)
+
+    @property
+    def kv_heads(self) -> int:
+        """Key-value heads: `n_kv_heads`, or one a head; 0 without attention."""
+        return self.n_kv_heads or self.n_heads or 0
+
+    @property
+    def silent_layers(self) -> tuple[int, ...]:
+        """The layers whose attention is switched off."""
+        if self.attention_layers is None:
+            return ()
+        kept = _layers(self.attention_layers)
+        return tuple(layer for layer in range(self.n_layers) if layer not in kept)
+
+    def _check_numbers(self) -> None:
+        for name in ("n_layers", "n_heads", "d_model", "d_mlp", "n_kv_heads", "window"):
+            size = getattr(self, name)
+            may_be_left_out = name not in ("n_layers", "d_model")
+            if not (size is None and may_be_left_out) and (type(size) is not int or size < 1):
+                raise self._refusal(f"{name} = {size!r}", "Every size is a whole number, 1 or more.")
+        for name in ("init_std", "embedding_std", "residual_scale"):
+            spread = getattr(self, name)
+            if not isinstance(spread, int | float) or not 0 < spread < math.inf:
+                raise self._refusal(f"{name} = {spread!r}", "It is a number above 0.")
+
+    def _check_choices(self, kind: Architecture) -> None:
+        """Refuse what this architecture does not have."""
+        attending = {"n_heads": "heads", "attention_layers": "attention", "n_kv_heads": "grouped heads"}
+        for name, what in attending.items():
+            if not kind.has_attention and getattr(self, name) is not None:
+                raise self._refusal(f"{self.arch} has no {what}", f"Leave {name} out.")
+        if self.n_kv_heads is not None and not kind.can_group_heads:
+            raise self._refusal(f"{self.arch} has no grouped heads", "Use llama or mistral, or leave n_kv_heads out.")
+        if self.window is not None and not kind.can_have_window:
+            raise self._refusal(f"{self.arch} has no window", "Use mistral, or leave the window out.")
+        if self.d_mlp is not None and not kind.has_feed_forward:
+            raise self._refusal(f"{self.arch} has no feed-forward of its own", "Leave d_mlp out.")
+        if not self.has_residual and not kind.can_drop_residual:
+            raise self._refusal(f"{self.arch} always has residual connections", "Use lstm, or leave has_residual out.")
+
+    def _check_attention(self) -> None:
+        assert self.n_heads is not None
+        if self.d_model % (2 * self.n_heads):
+            raise self._refusal(
+                f"{self.n_heads} heads do not divide d_model = {self.d_model} into even parts",
+                f"Rotary embedding turns pairs of dimensions: take a multiple of {2 * self.n_heads}.",
+            )
+        if self.n_kv_heads is not None and self.n_heads % self.n_kv_heads:
+            raise self._refusal(
+                f"{self.n_kv_heads} key-value heads do not divide {self.n_heads} heads",
+                "Choose n_kv_heads that divides n_heads.",
+            )
+        named = () if self.attention_layers is None else _layers(self.attention_layers)
+        strange = [layer for layer in named if not 0 <= layer < self.n_layers]
+        if strange:
+            raise self._refusal(
+                f"attention_layers names layer {strange[0]}, and there are 0 to {self.n_layers - 1}",
+                "Name layers that there are.",
+            )
+
+    def _refusal(self, found: str, fix: str) -> UsageError:
+        return UsageError(asked=f"a {self.arch} network", found=found, fix=fix)
+
+
+def _layers(given: Layers) -> tuple[int, ...]:
+    """Layers as a sorted tuple, without repetition."""
+    found = given.split(",") if isinstance(given, str) else [given] if isinstance(given, int) else list(given)
+    try:
+        layers = {int(layer) for layer in found}
+    except (TypeError, ValueError) as error:
+        raise UsageError(
+            asked=f"attention_layers = {given!r}",
+            found="it is not a list of layers",
+            fix="Write attention_layers=0,1 (counted from 0), or [] for no attention at all.",
+        ) from error
+    return tuple(sorted(layers))

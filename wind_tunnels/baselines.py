@@ -1,0 +1,47 @@
+"""What can be had without looking at the sequence: the floor that every error is held against.
+
+`uniform` answers the uniform distribution over the slice; `constant` one fixed distribution (the mean posterior, best
+by KL) or entropy (the median, best by absolute error); `position` one for every position. The last two are fitted on
+the sequences they are judged on, which flatters them.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+from jaxtyping import Float
+
+from interp.information import entropy_bits, kl_bits
+from interp.table import LABEL, Table
+from interp.tunnel import Sequences
+
+
+def baseline_kl(sequences: Sequences) -> dict[str, Float[np.ndarray, "sequence scored"]]:
+    """KL(posterior || predictor) in bits of every no-skill predictor at every scored position."""
+    p = sequences.posterior
+    n_outcomes = p.shape[-1]
+    answers = {
+        "uniform": np.full(n_outcomes, 1.0 / n_outcomes),
+        "constant": p.mean(axis=(0, 1)),
+        "position": p.mean(axis=0),
+    }
+    return {name: kl_bits(p, np.broadcast_to(answer, p.shape)) for name, answer in answers.items()}
+
+
+def baselines(sequences: Sequences) -> Table:
+    """Entropy error and KL of every no-skill predictor; each entry is the best of its kind by its own measure."""
+    bayes_bits = entropy_bits(sequences.posterior)
+    entropies = {
+        "uniform": np.log2(sequences.posterior.shape[-1]),
+        "constant": np.median(bayes_bits),
+        "position": np.median(bayes_bits, axis=0),
+    }
+    rows = [
+        {
+            "predictor": name,
+            "mae_per_sequence_bits": np.abs(entropies[name] - bayes_bits).mean(),
+            "kl_bits": kl.mean(),
+        }
+        for name, kl in baseline_kl(sequences).items()
+    ]
+    units: Mapping[str, str] = {"predictor": LABEL, "mae_per_sequence_bits": "bits", "kl_bits": "bits"}
+    return Table.from_rows(rows, units, "No-skill predictors on the same sequences.")

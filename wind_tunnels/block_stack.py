@@ -1,0 +1,73 @@
+"""A causal language model without attention: embedding, a stack of blocks, final norm, output head.
+
+What passes from block to block is its residual stream. It is an ordinary transformers model: `save_pretrained` writes
+its checkpoint, and `AutoModelForCausalLM` reads it once the module of its family was imported.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import nn
+from transformers import PreTrainedConfig, PreTrainedModel
+from transformers.modeling_outputs import CausalLMOutput
+
+
+class BlockStackConfig(PreTrainedConfig):
+    """The sizes that every stack has; `fields` are those that every configuration of transformers has."""
+
+    def __init__(
+        self,
+        vocab_size: int = 20,
+        hidden_size: int = 64,
+        num_hidden_layers: int = 3,
+        layer_norm_eps: float = 1e-5,
+        initializer_range: float = 0.02,
+        **fields: Any,
+    ) -> None:
+        self.vocab_size, self.hidden_size, self.num_hidden_layers = vocab_size, hidden_size, num_hidden_layers
+        self.layer_norm_eps, self.initializer_range = layer_norm_eps, initializer_range
+        super().__init__(**{"tie_word_embeddings": False, **fields})
+
+
+class BlockStack(PreTrainedModel):
+    """Embedding, blocks, norm, head. Every token is predicted from itself and those before it."""
+
+    base_model_prefix = ""
+    main_input_name = "input_ids"
+
+    def __init__(self, config: Any, blocks: Iterable[nn.Module]) -> None:
+        super().__init__(config)
+        self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.layers = nn.ModuleList(blocks)
+        self.final_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+
+    def get_input_embeddings(self) -> nn.Module:
+        return self.embed_tokens
+
+    def get_output_embeddings(self) -> nn.Module:
+        return self.lm_head
+
+    def embed(self, input_ids: Int[torch.Tensor, "batch pos"]) -> Float[torch.Tensor, "batch pos d_model"]:
+        """What the first block receives."""
+        return self.embed_tokens(input_ids)
+
+    def forward(
+        self,
+        input_ids: Int[torch.Tensor, "batch pos"],
+        attention_mask: torch.Tensor | None = None,
+        logits_to_keep: int | Int[torch.Tensor, " kept"] = 0,
+        use_cache: bool | None = None,
+    ) -> CausalLMOutput:
+        """Logits at all positions (0), the last few (a number) or the named ones.
+
+        Padding stands on the right, where nothing before it can see it: a mask changes nothing. There is no cache.
+        """
+        x = self.embed(input_ids)
+        for block in self.layers:
+            x = block(x)
+        x = self.final_norm(x)
+        kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
+        return CausalLMOutput(logits=self.lm_head(x[:, kept]))

@@ -1,0 +1,141 @@
+"""Coin: how often each outcome will come, after some tosses of a coin with an unknown bias.
+
+The probabilities θ of O outcomes are drawn for every sequence from Dirichlet(a₁ … a_O), for two outcomes a Beta(a, b),
+and the coin is tossed independently n times. After n_o tosses of outcome o the next toss has
+
+    p(o | tosses) = (a_o + n_o) / (Σ a + n),
+
+so the posterior depends on counts alone and moves by ever smaller steps: evidence is accumulated, nothing is looked up.
+
+The belief is the exact predictive of the next two tosses, order aside: p(HH), p(HT or TH), p(TT) for a coin. Of all
+descriptions of the posterior over θ it is the smallest that a linear read-out can aim at. It is itself linear in that
+posterior (a list of its second moments), as a mean and a standard deviation are not; it lies on a simplex; and with
+the prior's family known it determines the posterior, which what comes next alone does not: 1 head in 2 and 10 in 20
+predict the same next toss and differ in how soon another prediction would be believed.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import ClassVar, Literal
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from interp.errors import UsageError
+from interp.information import entropy_bits
+from interp.tunnel import REQUIRED_UNITS, Sequences, Task
+from wind_tunnels.sizes import check_choice, check_positive, check_sizes
+
+
+@dataclass(frozen=True)
+class Coin(Task):
+    """`n_tosses` tosses, each predicted before it is shown; `concentration` holds a_o, as many as there are outcomes.
+
+    `layout` is `marked` (TOSS x1 TOSS x2 … TOSS, scored at every TOSS, where a bijection has its keys) or `plain`
+    (TOSS x1 x2 …, scored at every token). The outcomes are the ids 0 … O − 1, TOSS is O.
+    """
+
+    n_tosses: int = 12
+    concentration: Sequence[float] = (1.0, 1.0)
+    layout: Literal["marked", "plain"] = "marked"
+
+    name: ClassVar[str] = "coin"
+    question: ClassVar[str] = "Does the network count, and let its doubt shrink with the evidence?"
+    checkpoints: ClassVar[Path] = Path(__file__).parent / "checkpoints"
+    units: ClassVar[Mapping[str, str]] = {
+        **REQUIRED_UNITS,
+        "evidence": "tosses",
+        "n_first": "tosses",
+        "bias": "probability",
+        "bias_sd": "probability",
+    }
+    belief_meaning: ClassVar[str] = (
+        "the exact predictive of the next two tosses, order aside, over the pairs 00, 01, 02 …, 11, 12 …"
+    )
+
+    def __post_init__(self) -> None:
+        check_sizes("the coin task", asdict(self), {"n_tosses": 1})
+        check_choice(asdict(self), {"layout": ("marked", "plain")})
+        if isinstance(self.concentration, str) or not isinstance(self.concentration, Sequence):
+            raise self._refusal(f"concentration = {self.concentration!r}", "It is a list of numbers: [1, 1] is a coin.")
+        if len(self.concentration) < 2:
+            raise self._refusal(
+                f"{len(self.concentration)} outcomes leave nothing to infer", "Give a concentration for two or more."
+            )
+        object.__setattr__(self, "concentration", tuple(self.concentration))  # as JSON gives it, a list
+        named = {f"concentration[{i}]": a for i, a in enumerate(self.concentration)}
+        check_positive("the coin task", named, tuple(named))
+
+    def _refusal(self, found: str, fix: str) -> UsageError:
+        return UsageError(asked="the coin task", found=found, fix=fix)
+
+    @property
+    def n_outcomes(self) -> int:
+        """O, how many sides the coin has."""
+        return len(self.concentration)
+
+    @property
+    def vocab_size(self) -> int:
+        return self.n_outcomes + 1
+
+    @property
+    def n_positions(self) -> int:
+        return 2 * self.n_tosses - 1 if self.layout == "marked" else self.n_tosses
+
+    def sample(self, rng: np.random.Generator, n: int) -> Sequences:
+        return self.encode(*self._draw(rng, n))
+
+    def sample_orbits(self, rng: np.random.Generator, n: int, n_copies: int) -> Sequences:
+        """Groups of up to O sequences that differ by a cyclic shift of the outcomes, where the prior allows it."""
+        if len(set(self.concentration)) > 1:
+            return self.sample(rng, n)
+        n_copies = min(n_copies, self.n_outcomes)
+        bias, tosses = (np.repeat(drawn, n_copies, axis=0)[:n] for drawn in self._draw(rng, -(-n // n_copies)))
+        shift = (np.arange(n) % n_copies * self.n_outcomes // n_copies)[:, None]
+        shifted_bias = np.take_along_axis(bias, (np.arange(self.n_outcomes) - shift) % self.n_outcomes, axis=1)
+        return self.encode(shifted_bias, (tosses + shift) % self.n_outcomes)
+
+    def lengthened(self, n_observations: int) -> "Coin":
+        """Over `n_observations` tosses."""
+        return replace(self, n_tosses=n_observations)
+
+    def encode(
+        self, bias: Float[np.ndarray, "sequence outcome"], tosses: Int[np.ndarray, "sequence toss"]
+    ) -> Sequences:
+        """The sequences of these tosses, with the exact posterior; the last toss is an answer only, not shown."""
+        tokens = np.full((len(tosses), self.n_positions), self.n_outcomes)
+        shown = slice(1, None, 2 if self.layout == "marked" else 1)
+        tokens[:, shown] = tosses[:, :-1]
+        scored = np.arange(0, self.n_positions, 2 if self.layout == "marked" else 1)
+        came = tosses[:, :, None] == np.arange(self.n_outcomes)
+        counts = np.cumsum(came, axis=1) - came
+        weight = counts + np.array(self.concentration, dtype=np.float64)
+        total = weight.sum(axis=2)
+        posterior = weight / total[..., None]
+        first = posterior[..., 0]
+        columns = {
+            "position": np.broadcast_to(scored, tosses.shape),
+            "evidence": np.broadcast_to(np.arange(self.n_tosses), tosses.shape),
+            "bayes_entropy_bits": entropy_bits(posterior),
+            "n_first": counts[..., 0],
+            "bias": np.broadcast_to(bias[:, :1], tosses.shape),
+            "bias_sd": np.sqrt(first * (1.0 - first) / (total + 1.0)),
+        }
+        slice_ids, domain = np.arange(self.n_outcomes), np.full(len(tosses), self.name)
+        return Sequences(tokens, scored, tosses, posterior, slice_ids, columns, domain, next_two(weight))
+
+    def _draw(
+        self, rng: np.random.Generator, n: int
+    ) -> tuple[Float[np.ndarray, "sequence outcome"], Int[np.ndarray, "sequence toss"]]:
+        bias = rng.dirichlet(self.concentration, size=n)
+        cumulative = np.cumsum(bias, axis=1)[:, None, :-1]
+        return bias, (rng.random((n, self.n_tosses, 1)) > cumulative).sum(axis=2)
+
+
+def next_two(weight: Float[np.ndarray, "sequence toss outcome"]) -> Float[np.ndarray, "sequence toss pair"]:
+    """The predictive of the next two tosses, order aside, under Dirichlet(weight): E[θᵢ²], and 2 E[θᵢ θⱼ] for i < j."""
+    i, j = np.triu_indices(weight.shape[-1])
+    total = weight.sum(axis=-1, keepdims=True)
+    both = weight[..., i] * (weight[..., j] + (i == j)) / (total * (total + 1.0))
+    return np.where(i == j, 1.0, 2.0) * both

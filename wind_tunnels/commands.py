@@ -1,0 +1,252 @@
+"""`interp tunnel`: train, eval, sweep, rebuild. Heavy modules are imported inside the commands."""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from interp.errors import UnknownName, UsageError
+
+if TYPE_CHECKING:
+    from wind_tunnels.plans import Done, Plan
+    from wind_tunnels.training import Progress
+
+app = typer.Typer(
+    help="Train networks on tasks whose posterior is known, and measure how close they come.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+_SECONDS_BETWEEN_LINES = 5.0
+
+TaskArgument = Annotated[str, typer.Argument(help="Name of a task; `interp list tunnels` shows them.")]
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", help="field=value of the task, the network or the recipe; repeat.")
+]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
+
+
+@app.command("train", epilog="Example: interp tunnel train bijection --arch llama --set n_kv_heads=2")
+def train_command(
+    task: TaskArgument,
+    arch: Annotated[str | None, typer.Option(help="gpt-neox (the default), phi, llama, mistral, lstm ...")] = None,
+    attention_layers: Annotated[
+        str | None, typer.Option(help="Layers that keep attention, such as 0,1; it is switched off in the others.")
+    ] = None,
+    depths: Annotated[str | None, typer.Option(help="Numbers of layers, such as 1,2,3: one training for each.")] = None,
+    init: Annotated[str | None, typer.Option(help="Start from this checkpoint: a folder, or tunnel:NAME@step.")] = None,
+    set_: SetOption = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of weights and sequences; 0 if left out.")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu (the default) or cuda.")] = None,
+    keep: Annotated[str | None, typer.Option(help="Steps whose weights are kept, such as 0,16,64.")] = None,
+    limit: Annotated[
+        list[str] | None, typer.Option(help="figure=value: an upper bound that the card carries and a rebuild checks.")
+    ] = None,
+    variant: Annotated[str, typer.Option(help="Ending of the name, where a task and architecture has several.")] = "",
+    out: Annotated[Path, typer.Option(help="Folder that receives <task>-<arch>-<variant>.")] = Path("runs"),
+    quiet: QuietOption = False,
+) -> None:
+    """Train, measure against the exact posterior, save. The same command again resumes an unfinished training."""
+    _prepare()
+    from interp.registry import load_entry
+    from wind_tunnels.plans import carry_out, configure
+
+    given = {"arch": arch, "attention_layers": attention_layers, "seed": seed, "device": device}
+    settings = {**_settings(set_), **{name: value for name, value in given.items() if value is not None}}
+    kind = load_entry("tunnel", task)
+    limits = {name: _number(name, value) for name, value in map(_setting, limit or [])}
+    steps = _whole_numbers("--keep", keep)
+    layers = _whole_numbers("--depths", depths)
+    variants = [({"n_layers": n}, "-".join(filter(None, (variant, f"depth{n}")))) for n in layers] or [({}, variant)]
+    plans = [
+        configure(kind, {**settings, **more}, init=init, variant=name, limits=limits, keep=steps)
+        for more, name in variants
+    ]
+    for plan in plans:
+        _finish(carry_out(plan, out, None if quiet else _lines(plan.name, plan.recipe.n_steps)))
+
+
+@app.command("eval", epilog="Example: interp tunnel eval runs/bijection-llama --length 24")
+def eval_command(
+    path: Annotated[str, typer.Argument(help="A checkpoint folder, or tunnel:NAME@step.")],
+    n: Annotated[int, typer.Option(min=2000, help="Fresh sequences.")] = 4000,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the sequences.")] = 1,
+    length: Annotated[int | None, typer.Option(help="Observations in a sequence, more than it was trained on.")] = None,
+    by_position: Annotated[bool, typer.Option("--by-position", help="A row for each scored position too.")] = False,
+    json_: Annotated[Path | None, typer.Option("--json", help="Write everything to this file.")] = None,
+) -> None:
+    """Measure a checkpoint against the exact posterior, on sequences that neither training nor its card has seen."""
+    _prepare()
+    from wind_tunnels.cards import assess, assess_longer, by_predictor
+    from wind_tunnels.shown import print_baselines, print_figures, print_table
+    from wind_tunnels.weights import load_weights, open_tunnel
+
+    opened = open_tunnel(path)
+    model = load_weights(opened.folder)
+    extrapolated = None if length is None else assess_longer(model, opened.task, length, n=n, seed=seed)
+    evaluation = extrapolated.evaluation if extrapolated else assess(model, opened.task, n=n, seed=seed)
+    print_figures(evaluation.figures, f"{opened.name} at step {opened.card['step']}, {n:,} fresh sequences")
+    if extrapolated is not None:
+        title = f"up to and beyond the {extrapolated.n_trained} tokens of its training (at {length} observations)"
+        print_figures(extrapolated.figures, title)
+    print_baselines(by_predictor(evaluation))
+    for note in evaluation.notes:
+        print(f"note: {note}")
+    if by_position or extrapolated is not None:
+        print_table(evaluation.by_position)
+    if json_ is not None:
+        from wind_tunnels.cards import as_data
+
+        found = {"tunnel": opened.name, "step": opened.card["step"], "seed": seed, "observations": length}
+        found |= as_data(evaluation, extrapolated)
+        json_.write_text(json.dumps(found, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+
+
+@app.command("sweep", epilog="Example: interp tunnel sweep bijection --arch gpt-neox,llama --depths 2,3 --seeds 3")
+def sweep_command(
+    task: TaskArgument,
+    arch: Annotated[str | None, typer.Option(help="Architectures, such as gpt-neox,llama.")] = None,
+    kv_heads: Annotated[str | None, typer.Option(help="Key-value heads, such as 4,2.")] = None,
+    window: Annotated[str | None, typer.Option(help="Windows, such as 6,24.")] = None,
+    depths: Annotated[str | None, typer.Option(help="Numbers of layers.")] = None,
+    d_model: Annotated[str | None, typer.Option(help="Widths.")] = None,
+    vary: Annotated[
+        list[str] | None, typer.Option(help="field=A,B: further settings to vary; repeat. Lists as JSON: V=[4,8].")
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Trainings of each combination.")] = 1,
+    set_: SetOption = None,
+    out: Annotated[Path, typer.Option(help="Folder of the sweep; the same one again goes on.")] = Path("runs/sweep"),
+    quiet: QuietOption = False,
+) -> None:
+    """Train every combination of what is named, with the same seeds, and tabulate. The same command again goes on."""
+    _prepare()
+    from interp.registry import load_entry
+    from wind_tunnels.shown import print_sweep
+    from wind_tunnels.sweep import SWEEP_NAME, cells, run_sweep
+
+    named = {"arch": arch, "n_kv_heads": kv_heads, "window": window, "n_layers": depths, "d_model": d_model}
+    varied = {name: [_value(part) for part in _parts(words)] for name, words in named.items() if words is not None}
+    for name, value in map(_setting, vary or []):
+        varied[name] = value if isinstance(value, list) else [_value(part) for part in _parts(str(value))]
+    swept = cells(load_entry("tunnel", task), _settings(set_), varied, seeds)
+
+    def begun(plan: "Plan") -> "Callable[[Progress], None] | None":
+        return None if quiet else _lines(plan.name, plan.recipe.n_steps)
+
+    table = run_sweep(task, swept, out, begun)
+    print_sweep(table)
+    print(out / SWEEP_NAME)
+    if any(cell.failures for cell in swept):
+        raise typer.Exit(1)
+
+
+@app.command("rebuild", epilog="Example: interp tunnel rebuild bijection-gpt-neox")
+def rebuild_command(
+    names: Annotated[list[str] | None, typer.Argument(help="Shipped tunnels; all of them if left out.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Keep the rebuilt checkpoints in this folder.")] = None,
+    quiet: QuietOption = False,
+) -> None:
+    """Train the shipped checkpoints again from their cards; exit code 1 where a figure does not come out."""
+    _prepare()
+    import tempfile
+
+    from interp.loading.sources import shipped_tunnels
+    from interp.registry import load_entry
+    from interp.tunnel import read_card
+    from wind_tunnels.cards import rebuild
+    from wind_tunnels.shown import print_figures
+
+    shipped = shipped_tunnels()
+    for name in names or []:
+        if name not in shipped:
+            raise UnknownName("shipped tunnel", name, shipped)
+    n_failed = 0
+    with tempfile.TemporaryDirectory() as scratch:
+        for name in names or shipped:
+            card = read_card(shipped[name])
+            on_step = None if quiet else _lines(name, card.recipe["n_steps"])
+            result = rebuild(shipped[name], load_entry("tunnel", card.task), (out or Path(scratch)) / name, on_step)
+            print_figures(result.rebuilt.figures, name)
+            print(f"{name}: {result.in_words()}")
+            n_failed += bool(result.failures)
+    if n_failed:
+        raise typer.Exit(1)
+
+
+def _prepare() -> None:
+    """One thread: more gain nothing at these sizes, and sums would depend on their number. No bars of transformers."""
+    import torch
+    from transformers.utils.logging import disable_progress_bar
+
+    torch.set_num_threads(1)
+    disable_progress_bar()
+
+
+def _finish(done: "Done") -> None:
+    from wind_tunnels.shown import print_card
+
+    if done.stage < done.n_stages:
+        print(f"warning: the curriculum ended at stage {done.stage} of {done.n_stages}: the network has not seen "
+              "the task itself. Train longer, or raise gate_bits.", file=sys.stderr)  # fmt: skip
+    print_card(done.card, done.folder)
+
+
+def _settings(words: Iterable[str] | None) -> dict[str, Any]:
+    return dict(_setting(each) for each in words or [])
+
+
+def _setting(words: str) -> tuple[str, Any]:
+    """`field=value`, the value read as JSON where it is that (numbers, true, null) and as a text otherwise."""
+    name, equals, value = words.partition("=")
+    if not (name and equals and value):
+        raise UsageError(asked=f"the setting {words!r}", found="it is not of the form field=value", fix="Write V=20.")
+    return name, _value(value)
+
+
+def _value(words: str) -> Any:
+    try:
+        return json.loads(words)
+    except json.JSONDecodeError:
+        return words
+
+
+def _parts(words: str | None) -> list[str]:
+    return [part for part in (words or "").split(",") if part]
+
+
+def _number(what: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise UsageError(asked=f"the limit {what}={value}", found="it is not a number", fix="Write kl_bits=0.01.")
+    return float(value)
+
+
+def _whole_numbers(option: str, words: str | None) -> list[int]:
+    parts = _parts(words)
+    if not all(part.strip().isdigit() for part in parts):
+        raise UsageError(asked=f"{option} {words}", found="these are not whole numbers", fix=f"Write {option} 1,2,3.")
+    return [int(part) for part in parts]
+
+
+def _lines(what: str, n_steps: int) -> "Callable[[Progress], None]":
+    """Says every few seconds how far a training is and how far from the posterior."""
+    said = time.monotonic()
+
+    def say(progress: "Progress") -> None:
+        nonlocal said
+        waited = time.monotonic() - said
+        if waited < _SECONDS_BETWEEN_LINES and progress.step < n_steps:
+            return
+        said += waited
+        left = (n_steps - progress.step) * progress.core_seconds / progress.step
+        print(
+            f"{what}: step {progress.step} of {n_steps}, stage {progress.stage + 1}, "
+            f"KL about {progress.excess_bits:.4f} bits, {left:.0f} s left",
+            file=sys.stderr,
+            flush=True,
+        )
+
+    return say

@@ -1,0 +1,75 @@
+"""Feed-forward networks on a window of tokens: the same MLP at every position, and nothing else.
+
+The last `n_context` tokens up to the current one are embedded, laid side by side (zeros where the sequence has not
+begun) and mapped into the stream; blocks of norm and MLP add to it. With one token of context the network sees the
+current token only, and no evidence: the papers' strawman. With as many as a sequence has it sees the whole padded
+prefix, and of a longer sequence the last `n_context` tokens.
+"""
+
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import nn
+from torch.nn import functional as F
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from interp.families import Family
+from wind_tunnels.block_stack import BlockStack, BlockStackConfig
+
+
+class MLPConfig(BlockStackConfig):
+    """`n_context`: how many tokens each position sees, itself included."""
+
+    model_type = "mlp"
+
+    def __init__(self, intermediate_size: int = 256, n_context: int = 1, **fields: Any) -> None:
+        self.intermediate_size, self.n_context = intermediate_size, n_context
+        super().__init__(**fields)
+
+
+class FeedForward(nn.Module):
+    """Two matrices with a GELU between them."""
+
+    def __init__(self, config: MLPConfig) -> None:
+        super().__init__()
+        self.up = nn.Linear(config.hidden_size, config.intermediate_size)
+        self.down = nn.Linear(config.intermediate_size, config.hidden_size)
+
+    def forward(self, x: Float[torch.Tensor, "batch pos d_model"]) -> Float[torch.Tensor, "batch pos d_model"]:
+        return self.down(F.gelu(self.up(x)))
+
+
+class FeedForwardBlock(nn.Module):
+    """x + MLP(norm(x))."""
+
+    def __init__(self, config: MLPConfig) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.mlp = FeedForward(config)
+
+    def forward(self, x: Float[torch.Tensor, "batch pos d_model"]) -> Float[torch.Tensor, "batch pos d_model"]:
+        return x + self.mlp(self.norm(x))
+
+
+class MLPForCausalLM(BlockStack):
+    """A stack of feed-forward blocks on a window of tokens."""
+
+    config_class = MLPConfig
+
+    def __init__(self, config: MLPConfig) -> None:
+        super().__init__(config, [FeedForwardBlock(config) for _ in range(config.num_hidden_layers)])
+        self.join = nn.Linear(config.n_context * config.hidden_size, config.hidden_size, bias=False)
+        self.post_init()
+
+    def embed(self, input_ids: Int[torch.Tensor, "batch pos"]) -> Float[torch.Tensor, "batch pos d_model"]:
+        n = self.config.n_context
+        padded = F.pad(self.embed_tokens(input_ids), (0, 0, n - 1, 0))
+        windows = padded.unfold(1, n, 1).transpose(-1, -2)  # [batch, pos, n_context, d_model], the current token last
+        return self.join(windows.flatten(-2))
+
+
+AutoConfig.register("mlp", MLPConfig)
+AutoModelForCausalLM.register(MLPConfig, MLPForCausalLM)
+
+FAMILY = Family(name="mlp", layers="layers", final_norm="final_norm", mlp="mlp")

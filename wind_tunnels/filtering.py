@@ -1,0 +1,70 @@
+"""Filtering: what is known of a hidden Markov chain's state, and of its next symbol, after each observation.
+
+States s_t move by the transition matrix T, each emits a symbol o_t by the row of the emission matrix E that belongs to
+it. With the initial distribution π the forward recursion is exact:
+
+    b_1(s) = π(s),   b_{t+1}(s) = Σ_r a_t(r) T[r, s]          p(s_t | o_1 .. o_{t−1}), before the symbol
+    a_t(s) = b_t(s) E[s, o_t] / Σ_r b_t(r) E[r, o_t]          p(s_t | o_1 .. o_t), after it
+    p(o_t | o_1 .. o_{t−1}) = Σ_s b_t(s) E[s, o_t]
+
+The first symbol is emitted before any transition. Everything runs over all sequences at once, in float64; matrices have
+a leading axis of one where all sequences share them.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int
+
+
+@dataclass(frozen=True)
+class Filtered:
+    """The exact beliefs along a sequence: over states `before` and `after` each symbol, and over that `symbol`."""
+
+    before: Float[np.ndarray, "sequence step state"]
+    after: Float[np.ndarray, "sequence step state"]
+    symbol: Float[np.ndarray, "sequence step symbol"]
+
+
+def filter_states(
+    initial: Float[np.ndarray, " state"],
+    transition: Float[np.ndarray, "#sequence state state"],
+    emission: Float[np.ndarray, "#sequence state symbol"],
+    symbols: Int[np.ndarray, "sequence step"],
+) -> Filtered:
+    """The forward recursion; `ValueError` where a symbol comes that the parameters rule out."""
+    n, n_steps = symbols.shape
+    rows = np.arange(n)[:, None] if len(emission) > 1 else np.zeros((1, 1), dtype=np.int64)
+    likelihood = emission.swapaxes(1, 2)[rows, symbols]
+    before, after = np.empty_like(likelihood), np.empty_like(likelihood)
+    belief = np.broadcast_to(initial, likelihood[:, 0].shape)
+    for step in range(n_steps):
+        before[:, step] = belief
+        joint = belief * likelihood[:, step]
+        evidence = joint.sum(axis=1, keepdims=True)
+        if not evidence.all():
+            raise ValueError(f"at step {step} a symbol comes that the parameters give no probability")
+        after[:, step] = joint / evidence
+        belief = (after[:, step, None, :] @ transition)[:, 0]
+    return Filtered(before, after, before @ emission)
+
+
+def draw_chains(
+    rng: np.random.Generator,
+    initial: Float[np.ndarray, " state"],
+    transition: Float[np.ndarray, "#sequence state state"],
+    emission: Float[np.ndarray, "#sequence state symbol"],
+    size: tuple[int, int],
+) -> tuple[Int[np.ndarray, "sequence step"], Int[np.ndarray, "sequence step"]]:
+    """States and symbols of `size` = (sequences, steps), by inversion of the cumulative probabilities."""
+    n, n_steps = size
+    uniform = rng.random((2, n, n_steps))
+    to_state, to_symbol = (np.cumsum(matrix, axis=2)[..., :-1] for matrix in (transition, emission))
+    states = np.empty(size, dtype=np.int64)
+    states[:, 0] = np.searchsorted(np.cumsum(initial)[:-1], uniform[0, :, 0], side="right")
+    rows = np.arange(n) if len(transition) > 1 else np.zeros(n, dtype=np.int64)
+    for step in range(1, n_steps):
+        states[:, step] = (uniform[0, :, step, None] >= to_state[rows, states[:, step - 1]]).sum(axis=1)
+    rows = np.arange(n) if len(emission) > 1 else np.zeros(n, dtype=np.int64)
+    symbols = (uniform[1, ..., None] >= to_symbol[rows[:, None], states]).sum(axis=2)
+    return states, symbols

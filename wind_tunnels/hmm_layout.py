@@ -1,0 +1,103 @@
+"""How hidden Markov tasks show their symbols and what they ask: `[OBS, o_1, OBS, o_2 .. OBS, o_K]` behind a header.
+
+After each symbol the question can be the hidden state behind it (slice `state`), at each marker the symbol that comes
+next (slice `symbol`). One vocabulary serves both: what the header needs, the marker, the symbols, and one id for every
+state, which is only ever an answer.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+from jaxtyping import Int
+
+from interp.information import entropy_bits
+from interp.tunnel import REQUIRED_UNITS, Sequences
+from wind_tunnels.filtering import Filtered
+from wind_tunnels.sizes import check_choice, check_sizes
+
+Question = Literal["state", "symbol", "both"]
+
+UNITS: Mapping[str, str] = {**REQUIRED_UNITS, "belief_entropy_bits": "bits"}
+
+
+@dataclass(frozen=True)
+class ObservationLayout:
+    """Token ids and positions: the marker is `marker`, symbols and states follow it, `n_header` tokens come first."""
+
+    n_states: int
+    n_symbols: int
+    n_observations: int
+    predict: Question
+    marker: int
+    n_header: int
+
+    @property
+    def first_symbol(self) -> int:
+        return self.marker + 1
+
+    @property
+    def first_state(self) -> int:
+        return self.first_symbol + self.n_symbols
+
+    @property
+    def vocab_size(self) -> int:
+        return self.first_state + self.n_states
+
+    @property
+    def n_positions(self) -> int:
+        return self.n_header + 2 * self.n_observations
+
+    def encode(
+        self,
+        header: Int[np.ndarray, "sequence header"],
+        states: Int[np.ndarray, "sequence step"],
+        symbols: Int[np.ndarray, "sequence step"],
+        filtered: Filtered,
+        domain: str,
+    ) -> Sequences:
+        """The sequences that show these symbols, and what is asked of them.
+
+        `evidence` counts the observations that the posterior rests on: the symbol just read is one of them.
+        """
+        n, n_steps = symbols.shape
+        n_states, ids = self.n_states, self.first_symbol + np.arange(self.n_symbols + self.n_states)
+        body = _interleave(np.full_like(symbols, self.marker), self.first_symbol + symbols)
+        scored = self.n_header + np.arange(2 * n_steps)
+        posterior = np.zeros((n, 2 * n_steps, len(ids)))
+        posterior[:, 0::2, n_states:] = filtered.symbol
+        posterior[:, 1::2, :n_states] = filtered.after
+        belief = _interleave(filtered.before, filtered.after)
+        shape = (n, 2 * n_steps)
+        columns = {
+            "position": np.broadcast_to(scored, shape),
+            "evidence": np.broadcast_to((1 + np.arange(2 * n_steps)) // 2, shape),
+            "bayes_entropy_bits": entropy_bits(posterior),
+            "belief_entropy_bits": entropy_bits(belief),
+        }
+        sequences = Sequences(
+            tokens=np.concatenate([header, body], axis=1),
+            scored=scored,
+            targets=_interleave(self.first_symbol + symbols, self.first_state + states),
+            posterior=posterior,
+            slice_ids=np.roll(ids, n_states),
+            columns=columns,
+            domain=np.full(n, domain),
+            belief=belief,
+            outcome_slice=np.repeat(["state", "symbol"], [n_states, self.n_symbols]),
+            scored_slice=np.tile(["symbol", "state"], n_steps),
+        )
+        return sequences if self.predict == "both" else sequences.only(self.predict)
+
+
+def check_hidden_markov(asked: str, given: Mapping[str, object]) -> None:
+    """Refuse sizes S, O, K at which there is nothing to infer, and a question that is not asked."""
+    check_sizes(asked, given, {"S": 2, "O": 2, "K": 1})
+    check_choice(given, {"predict": get_args(Question)})
+
+
+def _interleave(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """a1 b1 a2 b2 … along the axis of steps."""
+    n, n_steps = first.shape[:2]
+    return np.stack([first, second], axis=2).reshape(n, 2 * n_steps, *first.shape[2:])

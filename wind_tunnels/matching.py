@@ -1,0 +1,79 @@
+"""Networks of equal capacity: the width at which one architecture has as many parameters as another.
+
+Comparisons between architectures mean little where one has more to remember with. Only the width is chosen; depth and
+everything else stay as they are.
+"""
+
+import math
+from dataclasses import replace
+
+from interp.errors import UsageError
+from interp.tunnel import Task
+from wind_tunnels.architectures import Network, architecture
+from wind_tunnels.networks import count_parameters
+
+TOLERANCE = 0.02
+"""Parameter counts agree to within this share."""
+
+
+def matched_to(network: Network, reference: Network, task: Task) -> Network:
+    """`network` with the width at which it has as many parameters as `reference` on this task, within 2 %.
+
+    Where the architecture has a feed-forward, its width takes up what whole widths of the stream leave over. Raises
+    `UsageError` where no width comes close enough: at small sizes one more unit can be worth more than 2 %.
+    """
+    target = count_parameters(reference, task)
+    below = _widest_not_above(network, task, target)
+    above = below + _unit(network)
+    tried = [_with_feed_forward(_at(network, width), task, target) for width in (below, above) if width > 0]
+    counts = {candidate: count_parameters(candidate, task) for candidate in tried}
+    gaps = {candidate: abs(count / target - 1) for candidate, count in counts.items()}
+    close = [candidate for candidate, gap in gaps.items() if gap <= TOLERANCE]
+    if not close:
+        near = " and ".join(f"{count:,} with d_model = {candidate.d_model}" for candidate, count in counts.items())
+        raise UsageError(
+            asked=f"{network.arch} of {network.n_layers} layers with the {target:,} parameters of {reference.arch}",
+            found=f"the nearest have {near}, and {TOLERANCE:.0%} is allowed",
+            fix="Choose another number of layers, or a larger network to match.",
+        )
+    return min(close, key=lambda candidate: (_distortion(candidate), gaps[candidate]))
+
+
+def _unit(network: Network) -> int:
+    """The least step in width: heads have an even number of dimensions each."""
+    return 2 * network.n_heads if network.n_heads is not None else 1
+
+
+def _distortion(network: Network) -> float:
+    """How far the feed-forward is from its usual width, as a factor (0: not at all)."""
+    return abs(math.log(network.d_feed_forward / _at(network, network.d_model).d_feed_forward))
+
+
+def _at(network: Network, width: int) -> Network:
+    return replace(network, d_model=width, d_mlp=None)
+
+
+def _widest_not_above(network: Network, task: Task, target: int) -> int:
+    """The largest width with at most `target` parameters, by bisection; 0 where even the least has more."""
+    unit = _unit(network)
+
+    def is_above(n_units: int) -> bool:
+        return count_parameters(_at(network, n_units * unit), task) > target
+
+    low, high = 0, 1
+    while not is_above(high):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if is_above(middle) else (middle, high)
+    return low * unit
+
+
+def _with_feed_forward(network: Network, task: Task, target: int) -> Network:
+    """The same with the feed-forward made as wide as comes closest; parameters grow evenly with its width."""
+    if not architecture(network.arch).has_feed_forward:
+        return network
+    width = network.d_feed_forward
+    count = count_parameters(network, task)
+    per_unit = count_parameters(replace(network, d_mlp=width + 1), task) - count
+    return replace(network, d_mlp=max(1, width + round((target - count) / per_unit)))

@@ -1,0 +1,115 @@
+"""The process Mess3: three states and three symbols whose beliefs fill a fractal in the triangle of distributions.
+
+A state stays with probability 1 − 2x and moves to each other one with x; every state emits its own symbol with
+probability a and each other one with (1 − a)/2. The chain starts in its stationary distribution, which is uniform. The
+tokens are a START and the symbols themselves, `START, o_1 .. o_{K−1}`, and at each of them the symbol that follows is
+predicted; at START that is a third each. Without START a network that knows positions by rotation alone could not tell
+one symbol from a run of it, whose posterior is another: attention would average equal values.
+
+Source: A. Shai et al., "Transformers represent belief state geometry in their residual stream" (arXiv 2405.15943), with
+x = 0.05, a = 0.85 and sequences of 10; the process is S. Marzen and J. Crutchfield's (2017). Its matrices
+T^(o)[s, s'] = p(s' | s) p(o | s') emit on arrival; from the stationary start that is emission by the state one is in.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from interp.errors import UsageError
+from interp.information import entropy_bits
+from interp.tunnel import REQUIRED_UNITS, Sequences, Task
+from wind_tunnels.filtering import draw_chains, filter_states
+
+N = 3
+START = 3
+STATIONARY = np.full(N, 1.0 / N)
+RELABELLINGS = np.array([[0, 1, 2], [1, 2, 0], [2, 0, 1], [0, 2, 1], [2, 1, 0], [1, 0, 2]])
+"""All of them; the cyclic ones come first, so that three copies are already balanced."""
+
+
+@dataclass(frozen=True)
+class Mess3(Task):
+    """Each of `K` symbols of Mess3 predicted from those before it; `x` and `a` as in the module."""
+
+    K: int = 10
+    x: float = 0.05
+    a: float = 0.85
+
+    name: ClassVar[str] = "mess3"
+    question: ClassVar[str] = "Does the network carry a belief about the hidden state where only symbols are asked for?"
+    checkpoints: ClassVar[Path] = Path(__file__).parent / "checkpoints"
+    units: ClassVar[Mapping[str, str]] = {**REQUIRED_UNITS, "belief_entropy_bits": "bits"}
+    belief_meaning: ClassVar[str] = (
+        "the distribution over the three hidden states: of the symbol just read, at START the stationary one"
+    )
+
+    def __post_init__(self) -> None:
+        if type(self.K) is not int or self.K < 1:
+            raise self._refusal(f"K = {self.K!r}: there is nothing to observe", "Choose a whole number of 1 or more.")
+        numbers = {"x": (self.x, 0.5), "a": (self.a, 1.0)}
+        for name, (value, most) in numbers.items():
+            if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= most:
+                raise self._refusal(f"{name} = {value!r}", f"It is a number above 0 and at most {most:g}.")
+
+    def _refusal(self, found: str, fix: str) -> UsageError:
+        return UsageError(asked="the mess3 task", found=found, fix=fix)
+
+    @property
+    def vocab_size(self) -> int:
+        return N + 1
+
+    @property
+    def n_positions(self) -> int:
+        return self.K
+
+    @property
+    def transition(self) -> Float[np.ndarray, "state state"]:
+        """p(next state | state)."""
+        return np.where(np.eye(N, dtype=bool), 1.0 - 2.0 * self.x, self.x)
+
+    @property
+    def emission(self) -> Float[np.ndarray, "state symbol"]:
+        """p(symbol | state)."""
+        return np.where(np.eye(N, dtype=bool), self.a, (1.0 - self.a) / 2.0)
+
+    def sample(self, rng: np.random.Generator, n: int) -> Sequences:
+        return self.encode(self._draw(rng, n))
+
+    def sample_orbits(self, rng: np.random.Generator, n: int, n_copies: int) -> Sequences:
+        """Groups of `n_copies` sequences, at most 6, that differ by a relabelling; states and symbols are all alike."""
+        n_copies = min(n_copies, len(RELABELLINGS))
+        symbols = np.repeat(self._draw(rng, -(-n // n_copies)), n_copies, axis=0)[:n]
+        return self.encode(RELABELLINGS[np.arange(n) % n_copies][np.arange(n)[:, None], symbols])
+
+    def lengthened(self, n_observations: int) -> "Mess3":
+        """Over `n_observations` symbols."""
+        return replace(self, K=n_observations)
+
+    def encode(self, symbols: Int[np.ndarray, "sequence step"]) -> Sequences:
+        """The sequences that show these symbols; the last is only asked for."""
+        n = len(symbols)
+        filtered = filter_states(STATIONARY, self.transition[None], self.emission[None], symbols)
+        belief = np.concatenate([np.tile(STATIONARY, (n, 1, 1)), filtered.after[:, :-1]], axis=1)
+        position = np.broadcast_to(np.arange(self.K), (n, self.K))
+        return Sequences(
+            tokens=np.concatenate([np.full((n, 1), START), symbols[:, :-1]], axis=1),
+            scored=np.arange(self.K),
+            targets=symbols,
+            posterior=filtered.symbol,
+            slice_ids=np.arange(N),
+            columns={
+                "position": position,
+                "evidence": position,
+                "bayes_entropy_bits": entropy_bits(filtered.symbol),
+                "belief_entropy_bits": entropy_bits(belief),
+            },
+            domain=np.full(n, self.name),
+            belief=belief,
+        )
+
+    def _draw(self, rng: np.random.Generator, n: int) -> Int[np.ndarray, "sequence step"]:
+        return draw_chains(rng, STATIONARY, self.transition[None], self.emission[None], (n, self.K))[1]

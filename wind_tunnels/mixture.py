@@ -1,0 +1,224 @@
+"""Mixture: one network on several tasks, told by the first token which task a sequence is of.
+
+Each sequence is of one component, drawn uniformly and named in `domain`; a domain token stands in front, and from
+there on the component's own tokens follow, on ids of its own (`symbols` = `disjoint`) or on ids that all components
+use (`shared`). The posterior is the component's, and zero on outcomes of the others.
+
+Two presets give the domain comparison of `manifold` (how much larger a share PC1+PC2 have in the sequences of one
+domain than in a mixed set of equal size and entropy) a sign known beforehand. It follows from the covariance of the
+exact posterior vectors: that of the mixed set is the mean of the components' plus what their means differ by, and that
+of a restricted set is the component's alone.
+
+`different`: a coin of ten sides, no side favoured, whose posteriors spread over nine directions alike (a share of 2/9
+in a large sample), and a regression, whose posteriors move along the surface that two numbers trace, the mean of the
+next output and its spread (a share well above). The mixed set adds a direction between the two and lies between them.
+So restriction to `regression` must raise the share (collapse, positive) and restriction to `coin` must lower it
+(negative). Sizes are chosen so that both have sequences in every fifth of the entropy; a bijection with replacement,
+half of whose posteriors are certain, shares no fifth with either.
+
+`same`: one bijection with replacement under two domain tokens, symbols shared. Both domains have the same posteriors,
+mixed or not: no change. The symbols have to be shared for that. Over disjoint symbols the two clouds are alike in
+shape but lie in spaces at right angles, the mixed set spreads over twice as many directions, and restriction raises the
+share although neither domain is simpler than the other.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from jaxtyping import Int
+
+from interp.errors import UnknownName, UsageError
+from interp.registry import load_entry
+from interp.tunnel import Sequences, Task, make_task
+from wind_tunnels.sizes import check_choice
+
+Components = Sequence[Mapping[str, Any]]
+Symbols = Literal["disjoint", "shared"]
+
+PRESETS: Mapping[str, tuple[Components, Symbols]] = {
+    "different": (
+        (
+            {"task": "coin", "n_tosses": 12, "concentration": (0.3,) * 10},
+            {"task": "regression", "L": 12, "noise": 0.4},
+        ),
+        "disjoint",
+    ),
+    "same": (({"task": "bijection", "V": 8, "L": 10}, {"task": "bijection", "V": 8, "L": 10}), "shared"),
+}
+
+
+@dataclass(frozen=True)
+class Mixture(Task):
+    """Sequences of several tasks of equal length and equal scored positions, behind a domain token.
+
+    `components` is a preset (`different`, `same`) or a list of settings, each the name of a task under `task` and its
+    parameters: [{"task": "bijection", "V": 5, "L": 4}, {"task": "coin", "n_tosses": 4}]. `symbols` left out is what the
+    preset says, `disjoint` for a list. Domain tokens are the ids 0 … C − 1.
+    """
+
+    components: str | Components = field(default="different", hash=False)
+    symbols: Symbols | None = None
+
+    name: ClassVar[str] = "mixture"
+    question: ClassVar[str] = "Does one network keep several posteriors apart, and does a domain alone look simpler?"
+    checkpoints: ClassVar[Path] = Path(__file__).parent / "checkpoints"
+    belief_meaning: ClassVar[str] = (
+        "the belief of the sequence's own task in a block of its own, zero in the blocks of the others"
+    )
+
+    def __post_init__(self) -> None:
+        if isinstance(self.components, str):
+            if self.components not in PRESETS:
+                raise UnknownName("mixture", self.components, PRESETS)
+        else:
+            self._check_entries(self.components)
+            object.__setattr__(self, "components", _settled(self.components))
+        if self.symbols is not None:
+            check_choice({"symbols": self.symbols}, {"symbols": ("disjoint", "shared")})
+        self._check_alike()
+
+    def _check_entries(self, entries: object) -> None:
+        if not isinstance(entries, Sequence) or not all(isinstance(e, Mapping) and "task" in e for e in entries):
+            raise self._refusal(
+                f"components = {entries!r}",
+                'Give a preset (different, same) or a list such as [{"task": "coin"}, {"task": "regression"}].',
+            )
+        if len(entries) < 2:
+            raise self._refusal(f"{len(entries)} component", "A mixture has two or more.")
+
+    def _check_alike(self) -> None:
+        """One network reads all components at the same places."""
+        for what, found in {
+            "lengths, in tokens": [task.n_positions for task in self.tasks],
+            "scored positions": [example.scored.tolist() for example in self._examples],
+        }.items():
+            if any(other != found[0] for other in found):
+                told = ", ".join(f"{name} {value}" for name, value in zip(self.domains, found, strict=True))
+                raise self._refusal(f"components of different {what}: {told}", "Choose sizes that make them equal.")
+        sliced = [n for n, e in zip(self.domains, self._examples, strict=True) if e.outcome_slice is not None]
+        if sliced:
+            raise self._refusal(
+                f"{', '.join(sliced)} asks different questions at different positions",
+                "Have it predict one thing only.",
+            )
+
+    def _refusal(self, found: str, fix: str) -> UsageError:
+        return UsageError(asked="a mixture of tasks", found=found, fix=fix)
+
+    @cached_property
+    def tasks(self) -> tuple[Task, ...]:
+        """The components, in the order of their domain tokens."""
+        entries = PRESETS[self.components][0] if isinstance(self.components, str) else self.components
+        return tuple(
+            make_task(load_entry("tunnel", e["task"]), {k: v for k, v in e.items() if k != "task"}) for e in entries
+        )
+
+    @cached_property
+    def domains(self) -> tuple[str, ...]:
+        """What the components are called in `domain`: their tasks' names, numbered where one comes twice."""
+        names = [task.name for task in self.tasks]
+        return tuple(
+            name if names.count(name) == 1 else f"{name}-{names[: i + 1].count(name)}" for i, name in enumerate(names)
+        )
+
+    @property
+    def vocab_size(self) -> int:
+        return max(first + task.vocab_size for first, task in zip(self._first_ids, self.tasks, strict=True))
+
+    @property
+    def n_positions(self) -> int:
+        return 1 + self.tasks[0].n_positions
+
+    def sample(self, rng: np.random.Generator, n: int) -> Sequences:
+        component = rng.integers(len(self.tasks), size=n)
+        counts = np.bincount(component, minlength=len(self.tasks))
+        return self._mixed(component, [task.sample(rng, int(k)) for task, k in zip(self.tasks, counts, strict=True)])
+
+    def sample_orbits(self, rng: np.random.Generator, n: int, n_copies: int) -> Sequences:
+        """As many sequences of each component as of any other, give or take one, in orbits of its own symmetry.
+
+        Components follow one another in random order, so that each sequence alone is of any of them.
+        """
+        order = rng.permutation(len(self.tasks))
+        component = np.sort(np.arange(n) % len(self.tasks))
+        counts = np.bincount(component, minlength=len(self.tasks))[np.argsort(order)]
+        parts = [task.sample_orbits(rng, int(k), n_copies) for task, k in zip(self.tasks, counts, strict=True)]
+        return self._mixed(order[component], parts)
+
+    def curriculum(self) -> tuple["Mixture", ...]:
+        """All components move on together, and wait at their last stage for those that have more."""
+        stages = [task.curriculum() for task in self.tasks]
+        earlier = range(max(map(len, stages)) - 1)
+        return (*(self._of([own[min(k, len(own) - 1)] for own in stages]) for k in earlier), self)
+
+    def lengthened(self, n_observations: int) -> "Mixture":
+        """Every component over `n_observations`."""
+        return self._of([task.lengthened(n_observations) for task in self.tasks])
+
+    def _of(self, tasks: Sequence[Task]) -> "Mixture":
+        entries = [{"task": task.name, **task.describe()} for task in tasks]
+        return replace(self, components=entries, symbols=self._symbols)
+
+    @property
+    def _symbols(self) -> Symbols:
+        if self.symbols is not None:
+            return self.symbols
+        return PRESETS[self.components][1] if isinstance(self.components, str) else "disjoint"
+
+    @cached_property
+    def _examples(self) -> tuple[Sequences, ...]:
+        """One sequence of each component: scored positions, slices and the width of a belief are the same in all."""
+        return tuple(task.sample(np.random.default_rng(0), 1) for task in self.tasks)
+
+    @cached_property
+    def _first_ids(self) -> tuple[int, ...]:
+        """The id that each component's token 0 becomes."""
+        n_domains = len(self.tasks)
+        if self._symbols == "shared":
+            return (n_domains,) * n_domains
+        return tuple(n_domains + sum(t.vocab_size for t in self.tasks[:i]) for i in range(n_domains))
+
+    def _mixed(self, component: Int[np.ndarray, " sequence"], parts: Sequence[Sequences]) -> Sequences:
+        """The sequences of `parts` in the order of `component`, in the vocabulary of the mixture."""
+        n, n_scored = len(component), len(self._examples[0].scored)
+        ids = [first + e.slice_ids for first, e in zip(self._first_ids, self._examples, strict=True)]
+        slice_ids = np.unique(np.concatenate(ids))
+        tokens = np.empty((n, self.n_positions), dtype=np.int64)
+        tokens[:, 0] = component
+        targets = np.empty((n, n_scored), dtype=np.int64)
+        posterior = np.zeros((n, n_scored, len(slice_ids)))
+        columns = {name: np.empty((n, n_scored), dtype=self._dtype(name)) for name in self.units}
+        widths = [_belief(example).shape[-1] for example in self._examples]
+        belief = np.zeros((n, n_scored, sum(widths)))
+        for i, part in enumerate(parts):
+            rows = np.flatnonzero(component == i)
+            tokens[rows, 1:] = part.tokens + self._first_ids[i]
+            targets[rows] = part.targets + self._first_ids[i]
+            posterior[np.ix_(rows, np.arange(n_scored), np.searchsorted(slice_ids, ids[i]))] = part.posterior
+            belief[rows, :, sum(widths[:i]) : sum(widths[: i + 1])] = _belief(part)
+            for name, column in columns.items():
+                column[rows] = part.columns[name] + (name == "position")
+        has_belief = any(example.belief is not None for example in self._examples)
+        return Sequences(
+            tokens, 1 + self._examples[0].scored, targets, posterior, slice_ids, columns,
+            np.array(self.domains)[component], belief if has_belief else None,
+        )  # fmt: skip
+
+    def _dtype(self, name: str) -> np.dtype:
+        return np.result_type(*(example.columns[name] for example in self._examples))
+
+
+def _settled(value: Any) -> Any:
+    """Plain data with every list a tuple: what was written in Python equals what JSON gives back."""
+    if isinstance(value, Mapping):
+        return {key: _settled(each) for key, each in value.items()}
+    return tuple(map(_settled, value)) if isinstance(value, list | tuple) else value
+
+
+def _belief(sequences: Sequences) -> np.ndarray:
+    """What the ideal observer holds of the latent; the posterior itself where a task has nothing more to say."""
+    return sequences.posterior if sequences.belief is None else sequences.belief

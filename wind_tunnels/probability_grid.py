@@ -1,0 +1,82 @@
+"""Random stochastic matrices whose entries lie on a grid, so that a token can show each of them exactly.
+
+Every row is drawn from the flat Dirichlet distribution, raised to the floor, normalised again and rounded to the grid.
+A row that then lacks something gets it one step at a time at its smallest entry; one that has too much gives it at its
+largest. Ties go by the size before rounding, so that no row or column is treated unlike another and any relabelling of
+a matrix is as likely as the matrix.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from interp.errors import UsageError
+
+
+@dataclass(frozen=True)
+class ProbabilityGrid:
+    """Probabilities that are whole multiples of `step`, none below `floor`."""
+
+    step: float
+    floor: float
+
+    @property
+    def n_steps(self) -> int:
+        """What 1 is in steps."""
+        return round(1.0 / self.step)
+
+    @property
+    def least(self) -> int:
+        """What the floor is in steps."""
+        return round(self.floor / self.step)
+
+    @property
+    def n_levels(self) -> int:
+        """How many different probabilities there are, from the floor to 1."""
+        return self.n_steps - self.least + 1
+
+    def check(self, task: str, n_outcomes: int) -> None:
+        """Refuse, in the name of a task, a grid that holds no distribution over so many outcomes."""
+        for name, value in (("grid", self.step), ("floor", self.floor)):
+            if not isinstance(value, int | float) or isinstance(value, bool):
+                raise UsageError(asked=task, found=f"{name} = {value!r}: not a number", fix="For example 0.05.")
+        if not 0 < self.step <= 0.5 or abs(1.0 / self.step - self.n_steps) > 1e-9:
+            raise UsageError(
+                asked=task,
+                found=f"grid = {self.step}: no whole number of such steps makes 1",
+                fix="Choose 1 divided by a whole number of 2 or more, for example 0.01.",
+            )
+        if self.floor < 0 or abs(self.floor / self.step - self.least) > 1e-9:
+            raise UsageError(
+                asked=task,
+                found=f"floor = {self.floor} is not on the grid of {self.step}",
+                fix=f"Choose a whole multiple of the grid, for example floor={self.step}.",
+            )
+        if self.least * n_outcomes > self.n_steps:
+            raise UsageError(
+                asked=task,
+                found=f"floor = {self.floor} for each of {n_outcomes} outcomes is more than 1 in all",
+                fix=f"Choose floor up to {self.n_steps // n_outcomes * self.step:g}.",
+            )
+
+    def draw(
+        self, rng: np.random.Generator, shape: tuple[int, int, int], *, stay: float = 0.0
+    ) -> Int[np.ndarray, "matrix row outcome"]:
+        """Matrices of independent rows, in steps: every row sums to `n_steps`.
+
+        `stay` mixes that share of the identity into each matrix before it is rounded.
+        """
+        raw = (1.0 - stay) * rng.dirichlet(np.ones(shape[2]), size=shape[:2]) + stay * np.eye(*shape[1:])
+        raised = np.maximum(raw, self.floor)
+        raised /= raised.sum(axis=2, keepdims=True)
+        steps = np.maximum(np.rint(raised * self.n_steps).astype(np.int64), self.least)
+        while (lack := self.n_steps - steps.sum(axis=2)).any():
+            by_size = steps + 0.5 * raw
+            changed = np.where(lack > 0, by_size.argmin(axis=2), by_size.argmax(axis=2))
+            steps += np.sign(lack)[..., None] * (changed[..., None] == np.arange(shape[2]))
+        return steps
+
+    def probabilities(self, steps: Int[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
+        """What so many steps are worth."""
+        return steps / self.n_steps

@@ -1,0 +1,196 @@
+"""Associative recall: which value was stored with the key that is asked for.
+
+N pairs (key, value), keys distinct and values distinct, drawn uniformly from separate vocabularies, are shown; after
+some fillers M cues ask for stored items, each drawn uniformly and independently of the others. Without noise the cue
+is the key of its item and the answer is certain: 0 bits. With noise the cue is a corrupted copy of that key, another
+one of the K keys with probability ε, each of them alike (a symmetric channel), so that
+
+    p(item i | cue c) ∝ p(c | key i) = 1 − ε where c is key i, and ε / (K − 1) elsewhere:
+
+a stored cue leaves the other items a share, and a cue that was never stored leaves all items equally likely. The
+values being distinct, the posterior over values is that over items under another name, and the belief adds nothing.
+A cue says nothing about later ones, and neither would its answer, which is never shown.
+
+Before the value of a stored pair is shown it is uniform over the values not yet stored: log2(V − i) bits after i
+pairs. `score` = `all` scores these positions as well, and the entropy then spans the whole range.
+
+Source: Paper I v3 (arXiv 2512.22471), associative recall, in the layout of its reference code.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import ClassVar, Literal
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from interp.errors import UsageError
+from interp.information import entropy_bits
+from interp.tunnel import REQUIRED_UNITS, Sequences, Task
+from wind_tunnels.sizes import check_choice, check_sizes
+
+PAD, STORE, FILLER, QUERY, SEP = range(5)
+FIRST_KEY = 10
+_KEY, _VALUE, _CUE = -1, -2, -3
+_PAIR = {"plain": [_KEY, _VALUE], "marked": [STORE, _KEY, SEP, _VALUE]}
+_QUERY = {"plain": [_CUE], "marked": [QUERY, _CUE, PAD]}
+
+
+@dataclass(frozen=True)
+class Recall(Task):
+    """Recall of `n_pairs` pairs at `n_queries` cues, out of `n_keys` keys and `n_values` values.
+
+    `layout` is `plain` (key value … key value, fillers, cue … cue) or `marked` (the papers': STORE key SEP value, and
+    QUERY cue PAD, the answer's slot always holding PAD). `n_fillers` stand between pairs and queries, and half as
+    many between one query and the next. `score` is `queries` or `all`. `noise` is ε, the probability that a cue is
+    not the key of its item. The papers' sizes: n_pairs=64 n_keys=256 n_values=256 n_queries=3 n_fillers=32
+    layout=marked, 329 tokens.
+    """
+
+    n_pairs: int = 8
+    n_keys: int = 16
+    n_values: int = 16
+    n_queries: int = 8
+    n_fillers: int = 0
+    noise: float = 0.0
+    layout: Literal["plain", "marked"] = "plain"
+    score: Literal["queries", "all"] = "queries"
+
+    name: ClassVar[str] = "recall"
+    question: ClassVar[str] = "Does the network find the value that was stored with a key, and doubt a corrupted cue?"
+    checkpoints: ClassVar[Path] = Path(__file__).parent / "checkpoints"
+    units: ClassVar[Mapping[str, str]] = {
+        **REQUIRED_UNITS,
+        "evidence": "pairs",
+        "is_query": "boolean",
+        "is_stored": "boolean",
+    }
+
+    def __post_init__(self) -> None:
+        least = {"n_pairs": 1, "n_keys": 1, "n_values": 2, "n_queries": 1, "n_fillers": 0}
+        given = asdict(self)
+        check_sizes("the recall task", given, least)
+        check_choice(given, {"layout": ("plain", "marked"), "score": ("queries", "all")})
+        for name in ("n_keys", "n_values"):
+            if getattr(self, name) < self.n_pairs:
+                raise self._refusal(
+                    f"{self.n_pairs} pairs with distinct {name[2:]} out of {getattr(self, name)}",
+                    f"Choose {name} of {self.n_pairs} or more, or fewer pairs.",
+                )
+        if isinstance(self.noise, bool) or not isinstance(self.noise, int | float) or not 0 <= self.noise < 1:
+            raise self._refusal(f"noise = {self.noise!r}", "It is a probability: 0 or more and below 1.")
+        if self.noise and self.n_keys < 2:
+            raise self._refusal("a noisy cue with one key: there is no other", "Choose n_keys of 2 or more.")
+
+    def _refusal(self, found: str, fix: str) -> UsageError:
+        return UsageError(asked="the recall task", found=found, fix=fix)
+
+    @property
+    def vocab_size(self) -> int:
+        return self._first_value + self.n_values
+
+    @property
+    def n_positions(self) -> int:
+        return len(self._template())
+
+    def sample(self, rng: np.random.Generator, n: int) -> Sequences:
+        return self.encode(*self._draw(rng, n))
+
+    def sample_orbits(self, rng: np.random.Generator, n: int, n_copies: int) -> Sequences:
+        """Groups of `n_copies` sequences, at most `n_values`, that differ by a cyclic shift of the values."""
+        n_copies = min(n_copies, self.n_values)
+        keys, values, items, cues = self._draw(rng, -(-n // n_copies))
+        shifts = np.arange(n_copies) * self.n_values // n_copies
+        shifted = ((values[:, None, :] + shifts[None, :, None]) % self.n_values).reshape(-1, self.n_pairs)
+        keys, items, cues = (np.repeat(drawn, n_copies, axis=0)[:n] for drawn in (keys, items, cues))
+        return self.encode(keys, shifted[:n], items, cues)
+
+    def encode(
+        self,
+        keys: Int[np.ndarray, "sequence pair"],
+        values: Int[np.ndarray, "sequence pair"],
+        items: Int[np.ndarray, "sequence query"],
+        cues: Int[np.ndarray, "sequence query"],
+    ) -> Sequences:
+        """The sequences that store these pairs and ask for these items by these cues, with the exact posterior."""
+        template = self._template()
+        tokens = np.tile(np.where(template < 0, PAD, template), (len(keys), 1))
+        tokens[:, template == _KEY] = keys + FIRST_KEY
+        tokens[:, template == _VALUE] = values + self._first_value
+        tokens[:, template == _CUE] = cues + FIRST_KEY
+        scored = np.flatnonzero(template == _CUE)
+        targets = np.take_along_axis(values, items, axis=1)
+        posterior = answer_posterior(keys, values, cues, self.noise, self.n_keys, self.n_values)
+        is_stored = (cues[:, :, None] == keys[:, None, :]).any(axis=2)
+        evidence = np.full(self.n_queries, self.n_pairs)
+        if self.score == "all":
+            scored = np.concatenate([np.flatnonzero(template == _VALUE) - 1, scored])
+            targets = np.concatenate([values, targets], axis=1)
+            posterior = np.concatenate([unused_values(values, self.n_values), posterior], axis=1)
+            is_stored = np.concatenate([np.zeros(keys.shape, dtype=bool), is_stored], axis=1)
+            evidence = np.concatenate([np.arange(self.n_pairs), evidence])
+        columns = {
+            "position": np.broadcast_to(scored, targets.shape),
+            "evidence": np.broadcast_to(evidence, targets.shape),
+            "bayes_entropy_bits": entropy_bits(posterior),
+            "is_query": np.broadcast_to(template[scored] == _CUE, targets.shape),
+            "is_stored": is_stored,
+        }
+        first_value, domain = self._first_value, np.full(len(keys), self.name)
+        slice_ids = first_value + np.arange(self.n_values)
+        return Sequences(tokens, scored, targets + first_value, posterior, slice_ids, columns, domain)
+
+    @property
+    def _first_value(self) -> int:
+        return FIRST_KEY + self.n_keys
+
+    def _template(self) -> Int[np.ndarray, " pos"]:
+        """The tokens that are the same in every sequence, and where keys, values and cues go between them."""
+        query, gap = _QUERY[self.layout], [FILLER] * (self.n_fillers // 2)
+        queries = query + (gap + query) * (self.n_queries - 1)
+        return np.array(_PAIR[self.layout] * self.n_pairs + [FILLER] * self.n_fillers + queries)
+
+    def _draw(
+        self, rng: np.random.Generator, n: int
+    ) -> tuple[
+        Int[np.ndarray, "sequence pair"],
+        Int[np.ndarray, "sequence pair"],
+        Int[np.ndarray, "sequence query"],
+        Int[np.ndarray, "sequence query"],
+    ]:
+        """Keys, values, which item each query asks for, and by which cue."""
+        keys, values = (
+            rng.permuted(np.tile(np.arange(size), (n, 1)), axis=1)[:, : self.n_pairs]
+            for size in (self.n_keys, self.n_values)
+        )
+        items = rng.integers(self.n_pairs, size=(n, self.n_queries))
+        cues = np.take_along_axis(keys, items, axis=1)
+        if self.noise:
+            other = (cues + rng.integers(1, self.n_keys, size=cues.shape)) % self.n_keys
+            cues = np.where(rng.random(cues.shape) < self.noise, other, cues)
+        return keys, values, items, cues
+
+
+def answer_posterior(
+    keys: Int[np.ndarray, "sequence pair"],
+    values: Int[np.ndarray, "sequence pair"],
+    cues: Int[np.ndarray, "sequence query"],
+    noise: float,
+    n_keys: int,
+    n_values: int,
+) -> Float[np.ndarray, "sequence query value"]:
+    """Bayes' rule for the item behind each cue under the symmetric channel, by the value of the item."""
+    hit: Bool[np.ndarray, "sequence query pair"] = cues[:, :, None] == keys[:, None, :]
+    likelihood = np.where(hit, 1.0 - noise, noise / max(n_keys - 1, 1))
+    posterior = np.zeros((*cues.shape, n_values))
+    by_item = likelihood / likelihood.sum(axis=2, keepdims=True)
+    np.put_along_axis(posterior, np.broadcast_to(values[:, None, :], by_item.shape), by_item, axis=2)
+    return posterior
+
+
+def unused_values(values: Int[np.ndarray, "sequence pair"], n_values: int) -> Float[np.ndarray, "sequence pair value"]:
+    """What is known of a value about to be stored: uniform over those that no earlier pair has."""
+    is_shown = values[:, :, None] == np.arange(n_values)
+    is_taken = np.cumsum(is_shown, axis=1) - is_shown > 0
+    return ~is_taken / (n_values - np.arange(values.shape[1]))[:, None]

@@ -1,0 +1,84 @@
+"""How a network is trained: the numbers of a training, and nothing that happens in it."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal, get_args, get_type_hints
+
+from interp.errors import UnknownName, UsageError
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a network is trained.
+
+    `target` is `labels` (one sampled answer a position) or `distil` (the exact posterior as soft labels).
+    Batches hold `batch` sequences in orbits of up to `n_copies` relabellings. The curriculum `success`
+    moves a task to its next stage when the smoothed excess loss falls below `gate_bits`; `none` trains on
+    the task itself at once. Rates rise over `n_warmup` steps and fall linearly to zero; the gradient is
+    clipped to norm `clip`. `checkpoints_per_doubling` keeps the weights at log-spaced steps, none at 0.
+
+    `optimiser` is `muon` (hidden matrices by Muon at `lr_muon`, the rest by AdamW at `lr_adamw`) or `adamw` (all by
+    AdamW). `n_distinct` trains on that many fixed sequences, drawn once with their answers, in place of fresh ones:
+    what can then be learnt is those by heart. `fresh_share` of every batch is fresh all the same (the mixture regime).
+    `device` is `cpu` (float32, bit for bit repeatable) or `cuda` (bfloat16, the step captured as one graph).
+    """
+
+    n_steps: int = 1200
+    batch: int = 100
+    n_copies: int = 10
+    target: Literal["labels", "distil"] = "labels"
+    curriculum: Literal["success", "none"] = "success"
+    gate_bits: float = 0.1
+    lr_muon: float = 0.01
+    lr_adamw: float = 0.005
+    n_warmup: int = 20
+    clip: float = 1.0
+    checkpoints_per_doubling: int = 0
+    seed: int = 0
+    optimiser: Literal["muon", "adamw"] = "muon"
+    n_distinct: int | None = None
+    fresh_share: float = 0.0
+    device: Literal["cpu", "cuda"] = "cpu"
+
+    def __post_init__(self) -> None:
+        least = {"n_steps": 1, "batch": 1, "n_copies": 1, "n_warmup": 1, "checkpoints_per_doubling": 0, "seed": 0}
+        if self.n_distinct is not None:
+            least["n_distinct"] = 1
+        for name, bound in least.items():
+            value = getattr(self, name)
+            if type(value) is not int or value < bound:
+                raise self._refusal(f"{name} = {value!r}", f"It is a whole number, {bound} or more.")
+        for name in ("gate_bits", "lr_muon", "lr_adamw", "clip"):
+            value = getattr(self, name)
+            if not isinstance(value, int | float) or not 0 < value < math.inf:
+                raise self._refusal(f"{name} = {value!r}", "It is a number above 0.")
+        for name in ("target", "curriculum", "optimiser", "device"):
+            known = get_args(get_type_hints(Recipe)[name])
+            if getattr(self, name) not in known:
+                raise UnknownName(name, getattr(self, name), known)
+        self._check_fixed_sequences()
+
+    def _check_fixed_sequences(self) -> None:
+        if not isinstance(self.fresh_share, int | float) or not 0 <= self.fresh_share < 1:
+            raise self._refusal(f"fresh_share = {self.fresh_share!r}", "It is a fraction from 0 to below 1.")
+        if self.fresh_share and self.n_distinct is None:
+            raise self._refusal(
+                "fresh_share without n_distinct: all sequences are fresh then", "Say how many are fixed: n_distinct."
+            )
+        if self.n_distinct is not None and self.device == "cuda":
+            raise self._refusal("n_distinct on cuda, where every sequence is fresh", "Train it with device=cpu.")
+
+    def _refusal(self, found: str, fix: str) -> UsageError:
+        return UsageError(asked="a training recipe", found=found, fix=fix)
+
+    def rate(self, step: int) -> float:
+        """The factor on both learning rates at this step, between 0 and 1."""
+        return min((step + 1) / self.n_warmup, 1.0) * (1.0 - step / self.n_steps)
+
+    def checkpoint_steps(self) -> tuple[int, ...]:
+        """The steps after which weights are kept: 0, 1, 2, 4, 8 ... with one checkpoint per doubling."""
+        if not self.checkpoints_per_doubling:
+            return ()
+        n_powers = math.ceil(math.log2(self.n_steps) * self.checkpoints_per_doubling)
+        powers = {round(2.0 ** (i / self.checkpoints_per_doubling)) for i in range(n_powers)}
+        return tuple(sorted({0, *powers, self.n_steps}))

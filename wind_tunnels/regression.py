@@ -1,0 +1,178 @@
+"""In-context linear regression: what the next output will be, after some pairs of a line with an unknown slope.
+
+A slope w is drawn for every sequence, y = w x + noise, and L pairs (x, y) are shown as tokens. Everything lives on
+grids, so that the posterior is exact and not an approximation of a continuous one:
+
+- w is one of `n_w` equally spaced slopes within three prior standard deviations, with probabilities proportional to
+  the Gaussian prior density there;
+- x is one of `n_x` equally spaced inputs in [−1, 1], uniform and independent;
+- y is one of `n_y` cells: the inner edges cut [−y_max, y_max] into equal parts, the two end cells are open. Given w
+  and x its probability is the mass of the Gaussian N(w x, noise²) in that cell.
+
+The posterior over slopes given pairs is then a product of cell masses with the prior, normalised; what comes next is
+the mixture of cell masses under it. Only the cells are observed: a Gaussian posterior computed from cell centres would
+be wrong by what the rounding hides. There is one input dimension and no intercept.
+
+The task is named by third parties in Paper I v3 and later (arXiv 2512.22471), without a specification; sizes are ours.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+from jaxtyping import Float, Int
+from scipy.special import ndtr
+
+from interp.information import entropy_bits
+from interp.tunnel import REQUIRED_UNITS, Sequences, Task
+from wind_tunnels.sizes import check_positive, check_sizes
+
+PRIOR_REACH = 3.0
+"""The slopes reach so many prior standard deviations to either side."""
+
+
+@dataclass(frozen=True)
+class Regression(Task):
+    """`L` pairs (x, y) of a line through the origin; tokens x1 y1 x2 y2 … xL, scored at every x.
+
+    Inputs are the ids 0 … n_x − 1, outputs follow them. `noise` and `prior_sd` are standard deviations of y and of
+    the slope, in units of y.
+    """
+
+    L: int = 12
+    n_x: int = 4
+    n_y: int = 12
+    n_w: int = 33
+    noise: float = 0.3
+    prior_sd: float = 1.0
+    y_max: float = 2.0
+
+    name: ClassVar[str] = "regression"
+    question: ClassVar[str] = "Does the network infer a slope from noisy pairs, and know how well it knows it?"
+    checkpoints: ClassVar[Path] = Path(__file__).parent / "checkpoints"
+    units: ClassVar[Mapping[str, str]] = {
+        **REQUIRED_UNITS,
+        "evidence": "pairs",
+        "x": "1",
+        "slope": "1",
+        "slope_mean": "1",
+        "slope_sd": "1",
+    }
+    belief_meaning: ClassVar[str] = "the posterior over the slopes of the grid, lowest first"
+
+    def __post_init__(self) -> None:
+        given = asdict(self)
+        check_sizes("the regression task", given, {"L": 1, "n_x": 2, "n_y": 2, "n_w": 2})
+        check_positive("the regression task", given, ("noise", "prior_sd", "y_max"))
+
+    @property
+    def vocab_size(self) -> int:
+        return self.n_x + self.n_y
+
+    @property
+    def n_positions(self) -> int:
+        return 2 * self.L - 1
+
+    def sample(self, rng: np.random.Generator, n: int) -> Sequences:
+        return self.encode(*self._draw(rng, n))
+
+    def sample_orbits(self, rng: np.random.Generator, n: int, n_copies: int) -> Sequences:
+        """Groups of up to four: a sequence and its mirror images in x, in y, and in both.
+
+        The slope changes sign with either mirror, and prior, grids and noise are symmetric.
+        """
+        n_copies = min(n_copies, 4)
+        w, x, y = (np.repeat(drawn, n_copies, axis=0)[:n] for drawn in self._draw(rng, -(-n // n_copies)))
+        copy = np.arange(n) % n_copies
+        in_x, in_y = np.isin(copy, (1, 3)), np.isin(copy, (2, 3))
+        return self.encode(
+            np.where(in_x != in_y, self.n_w - 1 - w, w),
+            np.where(in_x[:, None], self.n_x - 1 - x, x),
+            np.where(in_y[:, None], self.n_y - 1 - y, y),
+        )
+
+    def lengthened(self, n_observations: int) -> "Regression":
+        """Over `n_observations` pairs."""
+        return replace(self, L=n_observations)
+
+    def encode(
+        self,
+        w: Int[np.ndarray, " sequence"],
+        x: Int[np.ndarray, "sequence pair"],
+        y: Int[np.ndarray, "sequence pair"],
+    ) -> Sequences:
+        """The sequences of these slopes, inputs and outputs (places on their grids), with the exact posterior.
+
+        The last output is the answer at the last input, and is not shown.
+        """
+        tokens = np.empty((len(w), self.n_positions), dtype=np.int64)
+        tokens[:, 0::2] = x
+        tokens[:, 1::2] = y[:, :-1] + self.n_x
+        belief = self.slope_posterior(x, y)
+        every_x = (belief @ self._cell_masses.reshape(-1, self.n_w).T).reshape(*x.shape, self.n_x, self.n_y)
+        posterior = np.take_along_axis(every_x, x[:, :, None, None], axis=2)[:, :, 0]
+        posterior /= posterior.sum(axis=2, keepdims=True)
+        position = np.broadcast_to(2 * np.arange(self.L), x.shape)
+        mean = belief @ self.slopes
+        columns = {
+            "position": position,
+            "evidence": position // 2,
+            "bayes_entropy_bits": entropy_bits(posterior),
+            "x": self.inputs[x],
+            "slope": np.broadcast_to(self.slopes[w][:, None], x.shape),
+            "slope_mean": mean,
+            "slope_sd": np.sqrt((belief * np.square(self.slopes - mean[..., None])).sum(axis=2)),
+        }
+        domain, slice_ids = np.full(len(w), self.name), self.n_x + np.arange(self.n_y)
+        scored = 2 * np.arange(self.L)
+        return Sequences(tokens, scored, y + self.n_x, posterior, slice_ids, columns, domain, belief)
+
+    def slope_posterior(
+        self, x: Int[np.ndarray, "sequence pair"], y: Int[np.ndarray, "sequence pair"]
+    ) -> Float[np.ndarray, "sequence pair slope"]:
+        """What is known of the slope before each output is shown."""
+        with np.errstate(divide="ignore"):  # a cell out of a slope's reach has mass 0 in float64
+            log_mass = np.log(self._cell_masses)[x[:, :-1], y[:, :-1]]
+        log_weight = np.broadcast_to(np.log(self.prior), (*x.shape, self.n_w)).copy()
+        log_weight[:, 1:] += np.cumsum(log_mass, axis=1)
+        weight = np.exp(log_weight - log_weight.max(axis=2, keepdims=True))
+        return weight / weight.sum(axis=2, keepdims=True)
+
+    @cached_property
+    def slopes(self) -> Float[np.ndarray, " slope"]:
+        """The grid of slopes, lowest first."""
+        return np.linspace(-PRIOR_REACH, PRIOR_REACH, self.n_w) * self.prior_sd
+
+    @cached_property
+    def inputs(self) -> Float[np.ndarray, " input"]:
+        """The grid of inputs, lowest first."""
+        return np.linspace(-1.0, 1.0, self.n_x)
+
+    @cached_property
+    def prior(self) -> Float[np.ndarray, " slope"]:
+        """The probability of each slope."""
+        density = np.exp(-0.5 * np.square(self.slopes / self.prior_sd))
+        return density / density.sum()
+
+    @cached_property
+    def _cell_masses(self) -> Float[np.ndarray, "input output slope"]:
+        """p(y | x, w): the mass of N(w x, noise²) in each cell."""
+        edges = np.linspace(-self.y_max, self.y_max, self.n_y + 1)
+        edges[[0, -1]] = -np.inf, np.inf
+        mean = self.inputs[:, None, None] * self.slopes
+        low, high = ((edge[:, None] - mean) / self.noise for edge in (edges[:-1], edges[1:]))
+        # Above the mean, from the other tail: a small difference of two numbers near 1 would be lost.
+        return np.where(low > 0, ndtr(-low) - ndtr(-high), ndtr(high) - ndtr(low))
+
+    def _draw(
+        self, rng: np.random.Generator, n: int
+    ) -> tuple[Int[np.ndarray, " sequence"], Int[np.ndarray, "sequence pair"], Int[np.ndarray, "sequence pair"]]:
+        """Places of slope, inputs and outputs on their grids."""
+        w = rng.choice(self.n_w, size=n, p=self.prior)
+        x = rng.integers(self.n_x, size=(n, self.L))
+        cumulative = np.cumsum(self._cell_masses, axis=1)[x, :, w[:, None]]
+        # The last cell takes what rounding leaves below 1.
+        return w, x, (rng.random((n, self.L, 1)) > cumulative[..., :-1]).sum(axis=2)

@@ -1,0 +1,123 @@
+"""The sequences of a training, batch by batch: fresh ones, or a fixed set of them over and over.
+
+The stream is a function of the task, the recipe and a generator alone, so that what a training saw can be drawn again
+(`share_seen`) without having kept any of it.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Int, UInt64
+from scipy import stats
+
+from interp.tunnel import Figure, Sequences, Task
+from wind_tunnels.recipe import Recipe
+
+_WEIGHTS, _DATA, _EVALUATION, _RESAMPLES, _FIXED = range(5)
+"""Independent streams of one seed. Evaluation has two of its own, so that it never draws what training has drawn."""
+
+
+def generator(seed: int, stream: int) -> np.random.Generator:
+    """One of the independent streams of a seed."""
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(stream,)))
+
+
+def seed_of_weights(recipe: Recipe) -> int:
+    """Where the weights of a network begin."""
+    return int(np.random.SeedSequence(recipe.seed, spawn_key=(_WEIGHTS,)).generate_state(1)[0])
+
+
+def seed_of_step(recipe: Recipe, step: int) -> int:
+    """What the batch of one step is drawn with, where it is drawn by torch."""
+    return int(
+        np.random.SeedSequence(recipe.seed, spawn_key=(_DATA, step)).generate_state(1, np.uint64)[0] >> np.uint64(1)
+    )
+
+
+def training_generator(recipe: Recipe) -> np.random.Generator:
+    """What the batches of a training are drawn with."""
+    return generator(recipe.seed, _DATA)
+
+
+def evaluation_generators(seed: int) -> tuple[np.random.Generator, np.random.Generator]:
+    """What the sequences of an evaluation, and then their resamples, are drawn with."""
+    return generator(seed, _EVALUATION), generator(seed, _RESAMPLES)
+
+
+@dataclass(frozen=True)
+class Stream:
+    """The batches of a training; `stages` are those of its curriculum, `fixed` the sequences it repeats, if any."""
+
+    stages: tuple[Task, ...]
+    recipe: Recipe
+    fixed: Sequences | None = None
+
+    def batch(self, rng: np.random.Generator, stage: int) -> Sequences:
+        """The next batch."""
+        recipe = self.recipe
+        if self.fixed is None:
+            return self.stages[stage].sample_orbits(rng, recipe.batch, recipe.n_copies)
+        n_fresh = round(recipe.fresh_share * recipe.batch)
+        again = self.fixed.take(rng.integers(len(self.fixed), size=recipe.batch - n_fresh))
+        return joined(again, self.stages[stage].sample_orbits(rng, n_fresh, recipe.n_copies)) if n_fresh else again
+
+
+def stream_of(task: Task, recipe: Recipe) -> Stream:
+    """The stream of a training."""
+    if recipe.n_distinct is None:
+        return Stream(stages_of(task, recipe), recipe)
+    return Stream(stages_of(task, recipe), recipe, task.sample(generator(recipe.seed, _FIXED), recipe.n_distinct))
+
+
+def stages_of(task: Task, recipe: Recipe) -> tuple[Task, ...]:
+    """The stages that a training passes; a fixed set of sequences is of the task itself, so there it is one."""
+    return task.curriculum() if recipe.curriculum == "success" and recipe.n_distinct is None else (task,)
+
+
+def joined(first: Sequences, second: Sequences) -> Sequences:
+    """Two samples of one task, one after the other."""
+
+    def both(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return np.concatenate([a, b])
+
+    return dataclasses.replace(
+        first,
+        tokens=both(first.tokens, second.tokens),
+        targets=both(first.targets, second.targets),
+        posterior=both(first.posterior, second.posterior),
+        columns={name: both(column, second.columns[name]) for name, column in first.columns.items()},
+        domain=both(first.domain, second.domain),
+        belief=None if first.belief is None or second.belief is None else both(first.belief, second.belief),
+    )
+
+
+def share_seen(
+    task: Task, recipe: Recipe, stage_ends: Sequence[int], n_steps: int, evaluated: Int[np.ndarray, "sequence pos"]
+) -> Figure:
+    """The share of evaluated sequences that training saw token for token, by drawing its batches again.
+
+    `stage_ends` are the steps after which the curriculum moved on. The interval is Clopper and Pearson's, exact for a
+    count; at a share of 0 it says how rare seen sequences must be. Memorised sequences could explain that share of the
+    predictions and no more.
+    """
+    stream, rng = stream_of(task, recipe), training_generator(recipe)
+    wanted = _codes(evaluated)
+    is_seen = np.zeros(len(wanted), dtype=bool)
+    for step in range(n_steps):
+        stage = sum(step >= end for end in stage_ends)
+        tokens = stream.batch(rng, stage).tokens
+        if tokens.shape[1] == evaluated.shape[1]:
+            is_seen |= np.isin(wanted, _codes(tokens))
+    k, n = int(is_seen.sum()), len(is_seen)
+    low = float(stats.beta.ppf(0.025, k, n - k + 1)) if k else 0.0
+    high = float(stats.beta.ppf(0.975, k + 1, n - k)) if k < n else 1.0
+    return Figure(k / n, "fraction", low, high)
+
+
+def _codes(tokens: Int[np.ndarray, "sequence pos"]) -> UInt64[np.ndarray, " sequence"]:
+    """A 64-bit number for each sequence; two different ones share it once in 10^19 pairs."""
+    odd = np.random.default_rng(0).integers(2**63, size=tokens.shape[1], dtype=np.uint64) * np.uint64(2) + np.uint64(1)
+    mixed = (tokens.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    return ((mixed ^ (mixed >> np.uint64(29))) * odd).sum(axis=1, dtype=np.uint64)

@@ -1,0 +1,114 @@
+"""Trained weights: opening a checkpoint by name or folder, and starting another training from it."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+
+from interp.errors import ModelError, UsageError
+from interp.families import families, family_of
+from interp.loading.quiet import quiet_libraries
+from interp.loading.sources import TUNNEL, locate, shipped_tunnels
+from interp.tunnel import Task, tunnel_name
+from wind_tunnels.architectures import Network
+
+WEIGHTS_NAME = "model.safetensors"
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A checkpoint that was found: its folder, the task it was trained on and its card as plain data."""
+
+    folder: Path
+    task: Task
+    card: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        """`<task>-<arch>[-<variant>]`, as its card says."""
+        return tunnel_name(self.card["task"], self.card["arch"], self.card["variant"])
+
+    @property
+    def network(self) -> Network:
+        """Family and sizes."""
+        return Network(arch=self.card["arch"], **self.card["network"])
+
+
+def open_tunnel(where: str | Path) -> Opened:
+    """The checkpoint in a folder (also `<folder>/steps/<step>`) or behind `tunnel:<task>-<arch>[-<variant>][@step]`."""
+    source = locate(where if str(where).startswith(TUNNEL) else Path(where))
+    if source.task is None or source.card is None:
+        raise ModelError(
+            asked=f"the tunnel in {where}",
+            found="there is no tunnel.json",
+            fix="Give a folder that `interp tunnel train` wrote, or tunnel:NAME (`interp list tunnels`).",
+        )
+    return Opened(source.files.folder, source.task, source.card)
+
+
+def load_weights(folder: Path) -> PreTrainedModel:
+    """The network of a checkpoint folder, in float32."""
+    if not (folder / WEIGHTS_NAME).is_file():
+        raise ModelError(
+            asked=f"the tunnel in {folder}",
+            found=f"there is no {WEIGHTS_NAME}",
+            fix="Give a folder that a finished training wrote.",
+        )
+    with quiet_libraries():
+        families()  # so that transformers knows the networks that other packages bring
+        config = AutoConfig.from_pretrained(folder)
+        kernel = "sdpa" if family_of(config).has_attention else None
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation=kernel)
+    return model.eval()
+
+
+def weights_digest(folder: Path) -> str:
+    """SHA-256 of the file of weights."""
+    return hashlib.sha256((folder / WEIGHTS_NAME).read_bytes()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Init:
+    """A checkpoint whose weights another training starts from; `weights` is the SHA-256 of their file."""
+
+    folder: Path
+    tunnel: str
+    weights: str
+
+    def record(self) -> dict[str, str]:
+        """What of it belongs to a plan and to a card: not where it lay."""
+        return {"tunnel": self.tunnel, "weights": self.weights}
+
+
+def init_from(opened: Opened, task: Task) -> Init:
+    """Start from this checkpoint; refused where the task needs token ids or positions that it does not have."""
+    config = load_weights(opened.folder).config
+    if config.vocab_size < task.vocab_size:
+        raise UsageError(
+            asked=f"training {task.name} from {opened.name}",
+            found=f"the task has {task.vocab_size} token ids, the checkpoint {config.vocab_size}",
+            fix="Choose a smaller task, or start from a checkpoint of a larger vocabulary.",
+        )
+    return Init(opened.folder, opened.name, weights_digest(opened.folder))
+
+
+def shipped_init(record: Mapping[str, str]) -> Init:
+    """The shipped checkpoint that a card says its training started from; refused where it is another one now."""
+    asked = f"a training that started from {record['tunnel']}"
+    homes = shipped_tunnels()
+    if record["tunnel"] not in homes:
+        raise ModelError(
+            asked=asked, found="no such tunnel is shipped", fix="Train it with `interp tunnel train ... --init PATH`."
+        )
+    folder = homes[record["tunnel"]]
+    if weights_digest(folder) != record["weights"]:
+        raise ModelError(
+            asked=asked,
+            found="the weights shipped under that name are others now",
+            fix="Train both again, the first one first.",
+        )
+    return Init(folder, record["tunnel"], record["weights"])
