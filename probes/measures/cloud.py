@@ -68,6 +68,16 @@ class Cloud:
     def one_row_each(self) -> bool:
         return self.n_units == self.rows.n_rows
 
+    def one_of_each(self, rng: np.random.Generator) -> "Cloud":
+        """One row of every prompt, drawn at random; the cloud itself where there is no more."""
+        if self.one_row_each:
+            return self
+        order = rng.permutation(self.rows.n_rows)
+        _, first = np.unique(self.units[order], return_index=True)
+        keep = np.zeros(self.rows.n_rows, dtype=bool)
+        keep[order[first]] = True
+        return self.where(keep)
+
     def where(self, keep: Bool[np.ndarray, " row"]) -> "Cloud":
         return replace(self, points=np.compress(keep, self.points, axis=1), rows=self.rows.where(keep))
 

@@ -181,10 +181,10 @@ def _intervals(sets: Sets, spectra: Spectra, changes: np.ndarray) -> np.ndarray:
     return np.stack([changes - half, changes + half], axis=-1)
 
 
-def third_of(lengths: Int[np.ndarray, " row"]) -> Int[np.ndarray, " row"]:
-    """Which third of the lengths each is in; equal lengths share one."""
-    edges = np.quantile(lengths, np.arange(1, N_LENGTH_BINS) / N_LENGTH_BINS)
-    return np.searchsorted(edges, lengths, side="left")
+def third_of(positions: Int[np.ndarray, " row"]) -> Int[np.ndarray, " row"]:
+    """Which third of the positions (of a text, its length) each is in; equal ones share one."""
+    edges = np.quantile(positions, np.arange(1, N_LENGTH_BINS) / N_LENGTH_BINS)
+    return np.searchsorted(edges, positions, side="left")
 
 
 def fifth_of(entropy_bits: Float[np.ndarray, " row"]) -> Int[np.ndarray, " row"]:

@@ -62,10 +62,15 @@ class Restriction:
 
 
 def restriction(cloud: Cloud, layer: int, settings: Settings) -> Restriction:
-    """Compare the domains of a pool at one layer, or say why that cannot be done."""
+    """Compare the domains of a pool at one layer, or say why that cannot be done.
+
+    Of a sequence one scored position takes part, drawn at random: rows of one sequence belong together.
+    """
     refusal = _refusal(cloud)
     if refusal:
         return Restriction(notes=(f"No domain comparison: {refusal}.",))
+    is_one_each = cloud.one_row_each
+    cloud = cloud.one_of_each(np.random.default_rng([settings.seed, 5]))
     pool, kept, left_out = _taking_part(cloud, np.random.default_rng(settings.seed))
     quota = np.minimum(pool.counts().min(axis=0), settings.per_quintile) if len(pool.domains) > 1 else np.zeros(1)
     if quota.sum() < MIN_PROMPTS:
@@ -87,9 +92,9 @@ def restriction(cloud: Cloud, layer: int, settings: Settings) -> Restriction:
         spectra.rows, pool, settings.scaling, settings.per_quintile, settings.n_permutations,
         np.random.default_rng([settings.seed, 3]),
     )  # fmt: skip
-    return Restriction(
-        {**_scalars(found), **crossed.scalars}, {**tables, **crossed.tables}, (*_notes(found, left_out), *crossed.notes)
-    )
+    drawn = () if is_one_each else (f"The domains are compared on one scored position of each {cloud.unit}.",)
+    notes = (*drawn, *_notes(found, left_out), *crossed.notes)
+    return Restriction({**_scalars(found), **crossed.scalars}, {**tables, **crossed.tables}, notes)
 
 
 def _refusal(cloud: Cloud) -> str:
@@ -97,15 +102,13 @@ def _refusal(cloud: Cloud) -> str:
         return "the prompts have no column `domain`"
     if len(np.unique(cloud.rows["domain"])) < 2:
         return "all prompts are of one domain"
-    if not cloud.one_row_each:
-        return f"rows of one {cloud.unit} belong together, and the comparison draws single rows"
     return ""
 
 
 def _taking_part(cloud: Cloud, rng: np.random.Generator) -> tuple[Pool, np.ndarray, list[str]]:
     """The pool of domains with enough prompts everywhere, which rows they are, and the domains left out."""
     labels = cloud.rows["domain"].astype(str)
-    fifths, lengths = fifth_of(cloud.entropy_bits), third_of(cloud.rows["length"])
+    fifths, lengths = fifth_of(cloud.entropy_bits), third_of(cloud.rows["position"])
     counts = {d: np.bincount(fifths[labels == d], minlength=N_STRATA) for d in np.unique(labels)}
     left_out = [str(d) for d, count in counts.items() if count.min() < MIN_PER_FIFTH]
     kept = ~np.isin(labels, left_out)

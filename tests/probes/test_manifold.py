@@ -13,6 +13,7 @@ from interp.statistics.draw import entropy_quintiles
 from interp.table import LABEL
 from interp.testing import Shape, planted_curve, same_findings, synthetic_capture
 from probes.manifold import Manifold
+from wind_tunnels.mixture import Mixture
 
 QUICK = Manifold(n_permutations=99, n_null=20, n_bootstrap=100, per_quintile=6)
 SHAPE = Shape(n_prompts=75, n_layers=3)
@@ -155,6 +156,24 @@ def test_a_planted_collapse_is_found_in_its_domain() -> None:
 def test_no_collapse_where_the_domains_share_their_geometry() -> None:
     p = [QUICK.analyse(domain_capture(False, seed), {})["collapse"].p for seed in range(12)]
     assert stats.kstest(np.array(p, dtype=float), stats.uniform.cdf).pvalue > 0.001
+
+
+@pytest.mark.parametrize(("preset", "collapses"), [("different", True), ("same", False)])
+def test_the_values_of_a_mixture_tunnel_collapse_where_its_posteriors_do(preset: str, collapses: bool) -> None:
+    """The exact posteriors stand in for the values: domains of another shape collapse, equal ones do not."""
+    drawn = Mixture(preset).sample(np.random.default_rng(0), 500)
+    n, n_scored, n_outcomes = drawn.posterior.shape
+    shape = Shape(n_prompts=n, n_scored=n_scored, n_layers=1, n_kv_heads=1, d_head=n_outcomes)
+    values = drawn.posterior.reshape(1, n * n_scored, 1, n_outcomes)
+    columns = {
+        "domain": np.repeat(drawn.domain, n_scored),
+        "next_entropy_bits": drawn.columns["bayes_entropy_bits"].ravel(),
+    }
+    found = QUICK.analyse(synthetic_capture(QUICK.needs, shape, planted={"v": values}, columns=columns), {})
+    assert (found["collapse"].p == pytest.approx(0.01)) is collapses
+    assert found["collapse"].n <= n and any("one scored position of each" in note for note in found.notes)
+    if collapses:
+        assert found["collapse"].value > 0.2 and "regression" in found["collapse"].meaning
 
 
 def test_the_drawn_prompts_are_measured_and_the_pool_stands_beside_them() -> None:
