@@ -39,7 +39,7 @@ app = typer.Typer(
 
 ModelOption = Annotated[
     str,
-    typer.Option("--model", "-m", help="Alias, hub id (@revision), local folder, or tunnel:<task>-<arch>[-<variant>][@step]."),
+    typer.Option("--model", "-m", help="Alias, hub id (@revision), local folder, or tunnel:NAME (@step)."),
 ]
 DtypeOption = Annotated[str | None, typer.Option(help="float32, bfloat16 or float16.")]
 DeviceOption = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1 ...")]

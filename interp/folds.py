@@ -113,7 +113,8 @@ class _MomentsState(FoldState):
             rows = rows.reshape(len(rows), -1)
         mean = rows.mean(axis=0)
         centred = rows - mean
-        self._take(len(rows), mean, centred.T @ centred if self.full else np.square(centred).sum(axis=0))
+        spread = centred.T @ centred if self.full else np.square(centred).sum(axis=0)
+        self._take(len(rows), np.asarray(mean), np.asarray(spread))
 
     def merge(self, other: Any) -> None:
         if other.count:
@@ -140,7 +141,7 @@ class _PromptMeanState(FoldState):
     def add(self, rows: np.ndarray, prompts: np.ndarray) -> None:
         for prompt in np.unique(prompts):
             mine = rows[prompts == prompt].astype(np.float64)
-            self._take(int(prompt), mine.sum(axis=0), len(mine))
+            self._take(int(prompt), np.asarray(mine.sum(axis=0)), len(mine))
 
     def merge(self, other: Any) -> None:
         for prompt, total in other.sums.items():

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from interp.capture import Capture
+from interp.capture import Capture, ModelInfo
 from interp.findings import Findings
 from interp.need import Need
 
@@ -55,6 +55,21 @@ class Condition:
 
 
 @dataclass(frozen=True)
+class Planned:
+    """Conditions that a probe is going to ask for, told from its fields alone; `interp plan` adds up what they cost.
+
+    `n` conditions, each of `n_prompts` prompts, that edit nothing before the decoder block `first_layer`, counted from
+    0: passes start there. Baselines cost no pass of their own and are left out. `needs`, `on` as in `Condition`.
+    """
+
+    n: int
+    n_prompts: int
+    first_layer: int = 0
+    needs: tuple[Need, ...] = ()
+    on: str | None = None
+
+
+@dataclass(frozen=True)
 class Probe(ABC):
     """One question to a model. Subclasses add fields with defaults; each is a parameter and is recorded."""
 
@@ -71,6 +86,13 @@ class Probe(ABC):
 
     def conditions(self, base: Capture) -> Iterable[Condition]:
         """The edits that a causal probe asks for, once the base capture is known; none for an observational one."""
+        return ()
+
+    def planned(self, info: ModelInfo, n_prompts: int, *, is_text: bool) -> Iterable[Planned]:
+        """What `conditions` will ask for on a base pool of `n_prompts` prompts, before a model is loaded.
+
+        A causal probe declares it; upper bounds will do where the data decide. `is_text` is False on wind tunnels.
+        """
         return ()
 
     @abstractmethod

@@ -176,12 +176,12 @@ class _Session:
             prompts = prompts_for(model, name, n_pool or reading.n_pool, reading.seed, reading.text_column)
             return Run(prompts, as_tokens(model, prompts, (), reading.window, reading.bos).ids)
 
-        with self.clock(f"conditions {probe.name}{suffix}"):
-            with reporting(f"conditions of {probe.name}", self.quiet) as progress:
-                return read_conditions(
-                    model, Run(pool.prompts, pool.tokens.ids), probe.conditions(base), resolve=resolve,
-                    listeners=self.listeners, checks=self.checks, progress=progress, seed=self.spec.seed,
-                )  # fmt: skip
+        heard = reporting(f"conditions of {probe.name}", self.quiet)
+        with self.clock(f"conditions {probe.name}{suffix}"), heard as progress:
+            return read_conditions(
+                model, Run(pool.prompts, pool.tokens.ids), probe.conditions(base), resolve=resolve,
+                listeners=self.listeners, checks=self.checks, progress=progress, seed=self.spec.seed,
+            )  # fmt: skip
 
 
 def _refuse_misuse(edits: tuple[Edit, ...], probes: Sequence[Probe], model: Model) -> None:

@@ -66,9 +66,9 @@ class RunSpec:
         words = ["interp", "run", "--model", self.model]
         for name, parameters in self.probes.items():
             words += ["--probe", name]
-            defaults = load_entry("probe", name)().parameters()
+            defaults = _defaults(name)
             for key, value in parameters.items():
-                if value != _plain(defaults[key]):
+                if key not in defaults or value != _plain(defaults[key]):
                     words += [
                         "--set",
                         f"{name}.{key}={json.dumps(value) if not isinstance(value, str) else value}",
@@ -101,6 +101,14 @@ def make_probe(name: str, settings: Mapping[str, Any]) -> Probe:
             raise UnknownName(f"field of {name}", key, known)
         values[key] = _read(f"{name}.{key}", value, hints[key])
     return cls(**values)
+
+
+def _defaults(probe: str) -> Mapping[str, Any]:
+    """The parameters of a probe as it stands; none are known of one that is not registered."""
+    try:
+        return load_entry("probe", probe)().parameters()
+    except UnknownName:
+        return {}
 
 
 def split_settings(settings: Sequence[str], probes: Sequence[str]) -> dict[str, dict[str, str]]:

@@ -123,7 +123,7 @@ def _named_array(what: str, reference: Mapping[str, Any], folder: Path) -> np.nd
     if not isinstance(row, int) or array.ndim == 0 or not -len(array) <= row < len(array):
         found = f"row {row!r} of an array of shape {array.shape}"
         raise UsageError(asked=what, found=found, fix="Name a row that it has, counted from 0 or from the end.")
-    return array[row]
+    return np.asarray(array[row])
 
 
 def _array_of(what: str, path: Path, name: str) -> np.ndarray:

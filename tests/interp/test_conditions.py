@@ -56,7 +56,7 @@ def many(d):
     """Conditions of several kinds, some of which differ in numbers alone."""
     edits = {f"cut{i}": (RemoveAxis(layer=-1, axis=axis(i, d)), RemoveAxis(layer=1, axis=axis(-i % 97, d)))
              for i in range(4)}  # fmt: skip
-    edits |= {f"dose{t}": (ShiftAxis(layer=1, site="resid", axis=axis(1, 48), deviations=1, score_sigma=2, dose=t),)
+    edits |= {f"dose{t}": (ShiftAxis(layer=1, site="resid", axis=axis(1, 48), deviations=1.0, score_sigma=2.0, dose=t),)
               for t in (0.0, 0.5, -1.0)}  # fmt: skip
     edits |= {f"{by}{h}": (AblateHeads(layer=1, heads=(h,), by=by, seed=h),)
               for h in (0, 3) for by in ("zero", "mean", "resample")}  # fmt: skip
@@ -290,6 +290,24 @@ class Bypassing(Probe):
         return Findings(self.name, {"kl": scalar}, headline=("kl",))
 
 
+@dataclass(frozen=True)
+class Surprise(Probe):
+    """How surprised a model is by what it reads."""
+
+    name: ClassVar[str] = "surprise"
+    question: ClassVar[str] = "How surprising is the text?"
+
+    @property
+    def needs(self):
+        return (Need("next_loss", Mean(), "followed"),)
+
+    def analyse(self, base, under):
+        assert not under
+        loss = float(base.folded(self.needs[0])["mean"])
+        scalar = Scalar(loss, "bits", interval_reason="a test", null_reason="a test", meaning="mean")
+        return Findings(self.name, {"loss": scalar}, headline=("loss",))
+
+
 def test_a_run_reads_conditions_and_keeps_the_proof():
     record = run("tunnel:bijection-gpt-neox", probes=[Bypassing()], n_pool=20, out=None, quiet=True)
     assert record.findings["bypassing"]["kl"].value > 0.1 and record.findings["bypassing"]["kl"].n == 5 * 12
@@ -300,13 +318,12 @@ def test_a_run_reads_conditions_and_keeps_the_proof():
 
 
 def test_a_probe_is_read_on_its_own_prompts_where_none_are_named(tiny_text_model):
-    fast = {"manifold": {"n_permutations": 50, "n_null": 20}}
-    both = run(tiny_text_model, probes=["manifold", Bypassing()], settings=fast, n_pool=40, per_quintile=4, window=8,
+    both = run(tiny_text_model, probes=[Surprise(), Bypassing()], n_pool=40, per_quintile=4, window=8,
                out=None, quiet=True)  # fmt: skip
-    assert (both.prompts["name"], both.prompts["probes"]) == ("mixed", ["manifold"])
+    assert (both.prompts["name"], both.prompts["probes"]) == ("mixed", ["surprise"])
     (other,) = both.prompts["others"]
     assert (other["name"], other["probes"], other["n"]) == ("code", ["bypassing"], 40)
-    assert both.spec["prompts"] is None and list(both.findings) == ["manifold", "bypassing"]
+    assert both.spec["prompts"] is None and list(both.findings) == ["surprise", "bypassing"]
     named = run(tiny_text_model, probes=[Bypassing(other="prose")], prompts="mixed", n_pool=20, window=8,
                 per_quintile=None, out=None, quiet=True)  # fmt: skip
     assert named.prompts["name"] == "mixed" and "others" not in named.prompts

@@ -161,6 +161,18 @@ def test_position_alone_is_no_belief_about_the_sequence():
     assert found["position_r2"].value == pytest.approx(found["r2"].value, abs=0.01)
 
 
+def test_what_the_length_of_a_text_tells_stays_in_the_null():
+    rng = np.random.default_rng(5)
+    length = rng.integers(5, 60, 300)
+    level = length / 70 + 0.05 * rng.standard_normal(300)
+    points = rng.standard_normal((300, D))
+    points[:, 3] += length
+    belief = np.clip(np.column_stack([level, 1 - level]), 0, 1)
+    found = world(points, belief, length=length, position=length - 1)
+    assert found["r2"].value > 0.9 and found["r2"].value == pytest.approx(found["r2"].null.value, abs=0.03)
+    assert found["r2"].p > 0.05 and abs(found["r2_beyond_position"].value) < 0.03
+
+
 def test_telling_tokens_apart_is_not_selective():
     rng = np.random.default_rng(1)
     n, n_types = 400, 6
@@ -469,7 +481,7 @@ def test_scores_equal_their_definitions():
     one = np.mean([0.5 * np.abs(belief[o] - put).sum(axis=1).mean() for o in setting.orders])
     assert found["tvd"].exchanged.mean() == pytest.approx(one)
     mixed = (1 - MIXED_IN) * put + MIXED_IN / 3
-    two = [np.mean([kl_bits(belief[i], q) for i, q in zip(o, mixed, strict=True)]) for o in setting.orders]
+    two = [kl_bits(belief[o], mixed).mean() for o in setting.orders]
     assert found["kl_bits"].exchanged == pytest.approx(np.array(two))
 
 

@@ -201,7 +201,8 @@ def test_accuracy_without_a_mistake_still_has_an_interval():
     found = judged(sequences.posterior, sequences, WITH.vocab_size).figures["accuracy_where_certain"]
     assert (found.value, found.high) == (1.0, 1.0)
     assert found.low**n == pytest.approx(0.025)
-    never = judged(np.roll(sequences.posterior, 1, axis=-1), sequences, 12)
+    wrong = 0.99 * np.roll(sequences.posterior, 1, axis=-1) + 0.01 / 6
+    never = judged(wrong, sequences, WITH.vocab_size)
     assert never.figures["accuracy_where_certain"].value == 0.0 < never.figures["accuracy_where_certain"].high
 
 

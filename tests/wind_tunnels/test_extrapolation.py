@@ -61,3 +61,12 @@ def test_task_whose_length_is_bounded_refuses_more():
     with pytest.raises(UsageError) as refusal:
         longer(Bijection(V=4, L=4, replacement=False), 5)
     assert "L = 5 distinct keys out of 4" in str(refusal.value)
+
+
+def test_first_position_that_training_did_not_have_is_beyond():
+    sequences = LONG.sample(np.random.default_rng(0), 100)
+    q = mixed(sequences.posterior, np.array([0.01] * 4 + [0.5] * 5))
+    curve = kl_bits(sequences.posterior, q).mean(axis=0)
+    found = extrapolate(log_of(q), sequences, 8, np.random.default_rng(1)).figures  # position 8 is the ninth token
+    assert found["kl_bits_within"].value == pytest.approx(curve[:4].mean())
+    assert found["kl_bits_jump"].value == pytest.approx(curve[4] / curve[3])
