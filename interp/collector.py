@@ -240,7 +240,7 @@ class Collector:
         once = need.described.layers == "once"
         layers = [self._result(need, layer, once) for layer in range(n_layers[need.described.layers])]
         stacked = {name: np.stack([folded[name] for folded in layers]) for name in layers[0]}
-        return {k: a[0] for k, a in stacked.items()} if once else stacked
+        return {name: np.asarray(a[0]) for name, a in stacked.items()} if once else stacked
 
     def _result(self, need: Need, layer: int, once: bool) -> dict[str, np.ndarray]:
         if self.earlier is not None and layer < self.first_layer and not once:

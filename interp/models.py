@@ -124,10 +124,20 @@ def _tokenizer(
 
 
 def _describe(module: PreTrainedModel, name: str, origin: str, revision: str | None) -> ModelInfo:
-    config = module.config
+    devices = sorted({"offloaded" if p.is_meta else str(p.device) for p in module.parameters()})
+    return replace(
+        describe(module.config, name, origin, revision),
+        n_parameters=sum(p.numel() for p in module.parameters()),
+        dtype=str(module.dtype).removeprefix("torch."),
+        device=", ".join(devices),
+        fingerprint=fingerprint(module),
+    )
+
+
+def describe(config: PreTrainedConfig, name: str, origin: str, revision: str | None) -> ModelInfo:
+    """What the configuration alone says of a model: not how many parameters it has, nor where they are."""
     family = family_of(config)
     shape = family.head_shape(config)
-    devices = sorted({"offloaded" if p.is_meta else str(p.device) for p in module.parameters()})
     return ModelInfo(
         name=name,
         source=origin,
@@ -138,13 +148,12 @@ def _describe(module: PreTrainedModel, name: str, origin: str, revision: str | N
         d_head=shape.d_head,
         d_model=config.hidden_size,
         vocab_size=config.vocab_size,
-        n_parameters=sum(p.numel() for p in module.parameters()),
-        dtype=str(module.dtype).removeprefix("torch."),
-        device=", ".join(devices),
+        n_parameters=0,
+        dtype="",
+        device="",
         # Of the seam, whatever a model in memory uses outside it.
         attention_kernel="sdpa" if family.has_attention else "none",
         revision=revision,
-        fingerprint=fingerprint(module),
         n_rotary=rotary_size(config, shape) if family.has_attention else None,
         window=active_window(config) if family.has_attention else None,
         parallel_blocks=family.is_parallel(config),

@@ -16,8 +16,9 @@ class Need:
     """One thing a probe reads.
 
     `at` names the positions: `scored` (every prompt's own scored positions: the last token of a text, every scored
-    position of a wind tunnel), `last`, `all`, `followed` (all that a token follows), `tunnel` (every position of a wind tunnel's sequences and no row of any
-    other set, so that long texts are not kept whole), or a column of the prompt set that holds one position a prompt.
+    position of a wind tunnel), `last`, `all`, `followed` (all that a token follows), `tunnel` (every position of a wind
+    tunnel's sequences and no row of any other set, so that long texts are not kept whole), or a column of the prompt
+    set that holds one position a prompt.
     Weights have no positions and no fold.
     """
 

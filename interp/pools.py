@@ -58,15 +58,21 @@ def pools_for(model: Model, prompts: Prompts | None, probes: Sequence[Probe], re
     always read on its own sequences, and prompts that are named serve all probes.
     """
     is_free = prompts is None and model.task is None
-    by_set: dict[str, list[Probe]] = {}
-    for probe in probes:
-        by_set.setdefault((probe.own_prompts or DEFAULT_PROMPTS) if is_free else "", []).append(probe)
+    by_set = grouped(probes, is_free)
     pools = []
     for name, mine in by_set.items():
         pool = prompts_for(model, name if is_free else prompts, reading.n_pool, reading.seed, reading.text_column)
         needs = [need for probe in mine for need in probe.needs]
         pools.append(Pool(pool, as_tokens(model, pool, needs, reading.window, reading.bos), tuple(mine)))
     return tuple(pools)
+
+
+def grouped(probes: Sequence[Probe], is_free: bool) -> dict[str, list[Probe]]:
+    """The probes by the set each is read on; all on one, `""`, unless they are free to choose."""
+    by_set: dict[str, list[Probe]] = {}
+    for probe in probes:
+        by_set.setdefault((probe.own_prompts or DEFAULT_PROMPTS) if is_free else "", []).append(probe)
+    return by_set
 
 
 def prompts_for(

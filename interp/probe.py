@@ -95,6 +95,10 @@ class Probe(ABC):
         """
         return ()
 
+    def further_conditions(self, base: Capture, under: Mapping[str, Readout]) -> Iterable[Condition]:
+        """A second round of edits, chosen by what the first one read; its names must be new."""
+        return ()
+
     @abstractmethod
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
         """Findings from the base capture, and from what was kept under every condition, by its name. Pure."""

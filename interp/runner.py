@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -178,10 +179,12 @@ class _Session:
 
         heard = reporting(f"conditions of {probe.name}", self.quiet)
         with self.clock(f"conditions {probe.name}{suffix}"), heard as progress:
-            return read_conditions(
-                model, Run(pool.prompts, pool.tokens.ids), probe.conditions(base), resolve=resolve,
-                listeners=self.listeners, checks=self.checks, progress=progress, seed=self.spec.seed,
+            read = partial(
+                read_conditions, model, Run(pool.prompts, pool.tokens.ids), resolve=resolve, listeners=self.listeners,
+                checks=self.checks, progress=progress, seed=self.spec.seed,
             )  # fmt: skip
+            found = read(probe.conditions(base))
+            return found | read(probe.further_conditions(base, found))
 
 
 def _refuse_misuse(edits: tuple[Edit, ...], probes: Sequence[Probe], model: Model) -> None:

@@ -53,7 +53,8 @@ class RunSpec:
     def from_json(cls, content: Mapping[str, Any]) -> "RunSpec":
         """The specification in a record; what only repeats it in words is ignored."""
         known = {f.name for f in fields(cls)}
-        return cls(**{name: tuple(v) if name == "edits" else v for name, v in content.items() if name in known})
+        values: dict[str, Any] = {name: value for name, value in content.items() if name in known}
+        return cls(**values | {"edits": tuple(values.get("edits", ()))})
 
     @property
     def options(self) -> dict[str, Any]:

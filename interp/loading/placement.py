@@ -1,7 +1,7 @@
 """Where a model is put and in which precision, decided from its configuration before any weights are read."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import psutil
@@ -49,26 +49,47 @@ def choose_placement(
     device: str | None = None,
     device_map: str | Mapping[str, int | str] | None = None,
 ) -> Placement:
-    """The placement asked for, with defaults: a GPU if there is one, float32 unless only bfloat16 fits on it.
+    """The placement that was asked for (`default_placement`).
 
     Raises `ModelError` with the numbers where the weights do not fit, and for Phi in float16; `UsageError` for a
     device that is not there.
     """
+    placement = default_placement(config, n_parameters, dtype=dtype, device=device, device_map=device_map)
+    _refuse_if_too_big(config, n_parameters, placement, free_bytes(placement))
+    return placement
+
+
+def default_placement(
+    config: PreTrainedConfig,
+    n_parameters: int,
+    *,
+    dtype: str | None = None,
+    device: str | None = None,
+    device_map: str | Mapping[str, int | str] | None = None,
+) -> Placement:
+    """What was asked for, and else a GPU if there is one, float32 unless only bfloat16 fits on it."""
     if device_map is not None and device is not None:
         raise UsageError(
             asked=f"device={device!r} and device_map={device_map!r}",
             found="both say where the model is to be",
             fix="Give one of them.",
         )
-    places = _everywhere() if device_map is not None else [_device(device)]
-    available = sum(available_bytes(place) for place in places)
+    placement = Placement("float32", str(_everywhere()[0] if device_map is not None else _device(device)), device_map)
     if dtype is None:
-        on_gpu = any(place.type == "cuda" for place in places)
-        dtype = "bfloat16" if on_gpu and n_parameters * DTYPES["float32"] * HEADROOM > available else "float32"
+        on_gpu = any(place.type == "cuda" for place in _places(placement))
+        is_tight = on_gpu and n_parameters * DTYPES["float32"] * HEADROOM > free_bytes(placement)
+        dtype = "bfloat16" if is_tight else "float32"
     refuse_precision(config, dtype)
-    placement = Placement(dtype, str(places[0]), device_map)
-    _refuse_if_too_big(config, n_parameters, placement, available)
-    return placement
+    return replace(placement, dtype=dtype)
+
+
+def free_bytes(placement: Placement) -> int:
+    """Memory that weights can still take where a model is to be put, in bytes."""
+    return sum(available_bytes(place) for place in _places(placement))
+
+
+def _places(placement: Placement) -> list[torch.device]:
+    return [torch.device(placement.device)] if placement.device_map is None else _everywhere()
 
 
 def refuse_precision(config: PreTrainedConfig, dtype: str) -> None:

@@ -189,7 +189,17 @@ def test_a_resampled_head_has_its_donors_outputs():
         mine = got[need][1][prompt == p]
         assert np.abs(mine[:, 2] - theirs[position, 2]).max() < 1e-6
         assert np.abs(mine[:, [0, 1, 3]] - plain[need][1][prompt == p][:, [0, 1, 3]]).max() < 1e-6
-    assert all(source.lengths[donor[:2]] >= 5) and all(donor != np.arange(3))
+    for seed in range(20):
+        lent = bank.donors(seed)
+        assert lent[0] in (1, 2) and lent[1] in (0, 2) and lent[2] in (0, 1)
+        assert HeadOutputs([1], np.array([3, 9, 5])).donors(seed)[2] == 1
+    seeds = {f"{seed}": (AblateHeads(layer=1, heads=(2,), by="resample", seed=seed),) for seed in range(8)}
+    conditions = [Condition(name, edits, (need,), lambda under: {"z": under[need]}) for name, edits in seeds.items()]
+    for seed, read in read_conditions(model, source, conditions, tokens_per_pass=1000).items():
+        last = np.flatnonzero(prompt == 0)[-1]
+        theirs = plain[need][1][prompt == bank.donors(int(seed))[0]][4, 2]
+        assert np.abs(read["z"][1][last, 2] - theirs).max() < 1e-6
+    assert len({bank.donors(seed)[0] for seed in range(8)}) == 2
     with pytest.raises(PromptError, match="there is one prompt"):
         capture_edited(model, *one(source), [need], [AblateHeads(layer=1, heads=(2,), by="resample")])
 

@@ -274,6 +274,14 @@ def test_axes_are_fitted_on_the_fitting_rows_alone():
     np.testing.assert_allclose(scores.mean(axis=-1), 0, atol=1e-12)
 
 
+def test_prompts_that_an_axis_was_fitted_on_do_not_judge_it():
+    """Sixteen features of noise and thirty fitting prompts: in its own half ridge finds a correlation every time."""
+    probe = replace(SMALL, axis="ridge", n_bootstrap=20)
+    found = [probe.analyse(world(bayes, per_k=12, seed=seed, needs=SMALL.needs), {}) for seed in range(12)]
+    assert sum(f["entropy_movement"].p <= 0.05 for f in found) <= 3
+    assert abs(np.mean([f["entropy_movement"].value for f in found])) < 0.15  # in-sample about 0.4
+
+
 def test_readers_of_k_alone_are_called_at_the_nominal_rate():
     """Answers that depend on how much was shown, not on what; with a liking for a word that grows with k."""
     called = dict.fromkeys(("slope", "kl", "kl_skill", "skill", "entropy_error"), 0)

@@ -64,7 +64,7 @@ def trained(tmp_path_factory) -> Path:
 
 
 def resumed_and_whole(network, recipe, init, folder) -> tuple[Progress, Progress]:
-    for step in (3, 8):
+    for step in (3, 8, 11):
         with pytest.raises(Stopped):
             train(TASK, network, recipe, init=init, folder=folder, on_step=stop_at(step), save_every=2)
     resumed = train(TASK, network, recipe, init=init, folder=folder, save_every=2)

@@ -1,0 +1,71 @@
+"""A model without its weights: its shapes from the configuration, its tokenizer where that is at hand, and its files.
+
+Every parameter lies on PyTorch's `meta` device, which keeps shapes and no numbers.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from transformers import AutoModelForCausalLM
+
+from interp.errors import ModelError
+from interp.families import family_of
+from interp.loading.access import Files
+from interp.loading.architecture import count_parameters, read_config
+from interp.loading.placement import DTYPES, Placement, default_placement
+from interp.loading.quiet import quiet_libraries
+from interp.loading.sources import locate
+from interp.loading.tokenizer import has_tokenizer, read_tokenizer
+from interp.loading.weights import weight_files
+from interp.model import Model
+from interp.models import describe
+
+
+@dataclass(frozen=True)
+class Sketch:
+    """`model` has no weights; `placement` says where it would be put; `file_bytes` is the size of its weight files.
+
+    `is_here` says that the files need no download; `stored` is the precision that they hold.
+    """
+
+    model: Model
+    placement: Placement
+    file_bytes: int
+    is_here: bool
+    stored: str
+
+
+def sketch(
+    name: str | Path, *, revision: str | None = None, dtype: str | None = None, device: str | None = None,
+    device_map: str | Mapping[str, int | str] | None = None,
+) -> Sketch:  # fmt: skip
+    """What can be said of a model from its configuration; raises as `interp.load` does, but not for want of memory."""
+    source = locate(name, revision)
+    config = read_config(source.files)
+    n_parameters = count_parameters(config)
+    placement = default_placement(config, n_parameters, dtype=dtype, device=device, device_map=device_map)
+    with torch.device("meta"), quiet_libraries():
+        module = AutoModelForCausalLM.from_config(config, dtype=getattr(torch, placement.dtype))
+    info = replace(
+        describe(config, source.name, source.origin, source.files.revision),
+        n_parameters=n_parameters,
+        dtype=placement.dtype,
+        device=placement.device,
+    )
+    words = read_tokenizer(source.files) if source.task is None and has_tokenizer(source.files) else None
+    model = Model(module, words, info, family_of(config), (), source.task, source.card)
+    stored = str(config.dtype or torch.float32).removeprefix("torch.")
+    on_disk = _bytes_on_disk(source.files)
+    file_bytes = n_parameters * DTYPES.get(stored, 4) if on_disk is None else on_disk
+    return Sketch(model, placement, file_bytes, on_disk is not None, stored)
+
+
+def _bytes_on_disk(files: Files) -> int | None:
+    """The size of the weight files that are on this machine; None unless all are."""
+    try:
+        paths = [files.folder / name for name in weight_files(files)]
+    except ModelError:
+        return None
+    return sum(path.stat().st_size for path in paths) if all(path.exists() for path in paths) else None

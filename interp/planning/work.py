@@ -1,0 +1,140 @@
+"""What a run passes through the model: its prompt sets, token by token, and the conditions that its probes declare.
+
+Where the tokenizer is not at hand the tokens are estimated: English takes about four characters a token. A set that is
+made for a tokenizer cannot be made at all, and is taken to be `ASSUMED_PROMPTS` prompts of `ASSUMED_TOKENS` tokens.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from jaxtyping import Int
+
+from interp.batches import cut_batches, row_index
+from interp.collector import OF_THE_END
+from interp.conditions import TOKENS_PER_PASS
+from interp.forward import TOKENS_PER_BATCH
+from interp.model import Model
+from interp.need import PLACES, Need
+from interp.observe import Prompts, as_tokens
+from interp.pools import Reading, grouped, pools_for, prompts_for
+from interp.probe import Planned, Probe
+from interp.prompt import Prompt, PromptSet
+from interp.prompting.files import needs_tokenizer, resolve_prompts
+from interp.registry import entries, load_entry
+
+ASSUMED_PROMPTS = 1008
+ASSUMED_TOKENS = 128
+_CHARACTERS_A_TOKEN = 4
+
+
+@dataclass(frozen=True)
+class Text:
+    """A prompt set as it will be read; `note` says what was assumed of it."""
+
+    prompts: PromptSet
+    ids: Sequence[Int[np.ndarray, " _pos"]]
+    note: str = ""
+
+    @property
+    def lengths(self) -> Int[np.ndarray, " prompt"]:
+        return np.array([len(x) for x in self.ids])
+
+    def n_rows(self, at: str) -> int:
+        """How many rows a need at these positions keeps."""
+        is_unknown = at not in PLACES and at not in self.prompts.prompts[0].columns
+        return len(row_index(self.prompts, self.lengths, "last" if is_unknown else at))
+
+    def n_padded(self, tokens_per_batch: int) -> int:
+        """Tokens that pass through the model, the padding of the batches included."""
+        return sum(batch.ids.numel() for batch in cut_batches(self.ids, tokens_per_batch, torch.device("meta")))
+
+
+@dataclass(frozen=True)
+class Passes:
+    """`n` passes over the same text, of `n_tokens` tokens each, from the block `first_layer` on."""
+
+    what: str
+    text: Text
+    n: int
+    n_prompts: int
+    n_tokens: int
+    needs: tuple[Need, ...]
+    first_layer: int = 0
+
+    @property
+    def is_edited(self) -> bool:
+        return self.what.startswith("conditions")
+
+
+def passes_of(model: Model, prompts: Prompts | None, probes: Sequence[Probe], reading: Reading) -> list[Passes]:
+    """The base reading of every prompt set, each followed by the conditions of its probes."""
+    found: list[Passes] = []
+    for mine, text in _texts(model, prompts, probes, reading):
+        needs = tuple(dict.fromkeys(need for probe in mine for need in probe.needs))
+        what = f"{text.prompts.name}: {', '.join(probe.name for probe in mine)}"
+        found.append(Passes(what, text, 1, len(text.ids), text.n_padded(TOKENS_PER_BATCH), needs))
+        for probe in mine:
+            asked = probe.planned(model.info, len(text.ids), is_text=text.prompts.is_text)
+            found += _conditions(probe, list(asked), model, text, reading)
+    return found
+
+
+def _conditions(probe: Probe, asked: Sequence[Planned], model: Model, base: Text, reading: Reading) -> list[Passes]:
+    """The conditions of one probe, and the pass without edits that each set of them starts from."""
+    found = []
+    for on in dict.fromkeys(each.on for each in asked):
+        text = base if on is None else _text(model, on, reading)
+        mine = [each for each in asked if each.on == on]
+        n_prompts = max(min(each.n_prompts, len(text.ids)) for each in mine)
+        all_needs = tuple(dict.fromkeys(need for each in mine for need in each.needs))
+        where = f"conditions of {probe.name}" + (f" on {on}" if on else "")
+        found.append(Passes(f"{where}, unedited", text, 1, n_prompts, _share(text, n_prompts), all_needs))
+        for each in mine:
+            n = min(each.n_prompts, len(text.ids))
+            start = 0 if any(need.site in OF_THE_END for need in each.needs) else each.first_layer
+            found.append(Passes(where, text, each.n, n, _share(text, n), each.needs, start))
+    return found
+
+
+def _share(text: Text, n_prompts: int) -> int:
+    return round(text.n_padded(TOKENS_PER_PASS) * n_prompts / len(text.ids))
+
+
+def _texts(
+    model: Model, prompts: Prompts | None, probes: Sequence[Probe], reading: Reading
+) -> list[tuple[tuple[Probe, ...], Text]]:
+    if model.task is not None or model.tokenizer is not None:
+        pools = pools_for(model, prompts, probes, reading)
+        return [(pool.probes, Text(pool.prompts, pool.tokens.ids)) for pool in pools]
+    by_set = grouped(probes, prompts is None)
+    return [(tuple(mine), _estimated(name or prompts, reading)) for name, mine in by_set.items()]
+
+
+def _text(model: Model, name: str, reading: Reading) -> Text:
+    if model.task is None and model.tokenizer is None:
+        return _estimated(name, reading)
+    prompts = prompts_for(model, name, reading.n_pool, reading.seed, reading.text_column)
+    return Text(prompts, as_tokens(model, prompts, (), reading.window, reading.bos).ids)
+
+
+def _estimated(prompts: Prompts | None, reading: Reading) -> Text:
+    """Tokens by the length of the texts, where no tokenizer can count them."""
+    if isinstance(prompts, str) and prompts in entries("prompt") and needs_tokenizer(load_entry("prompt", prompts)):
+        n = reading.n_pool or ASSUMED_PROMPTS
+        note = f"{prompts} is made for a tokenizer, which is not at hand: taken as {n} prompts of {ASSUMED_TOKENS} tokens"
+        made = PromptSet(prompts, [Prompt(text="unknown")] * n)
+        return Text(made, [np.zeros(ASSUMED_TOKENS, dtype=np.int64)] * n, note)
+    made = resolve_prompts(prompts, reading.n_pool, reading.seed, text_column=reading.text_column)
+    window = (made.window if reading.window is None else reading.window) or None
+    counts = [-(-len(p.text or "") // _CHARACTERS_A_TOKEN) for p in made]
+    lengths = [max(1, n if window is None else min(n, window)) for n in counts]
+    note = f"the tokenizer is not at hand: tokens of {made.name} by the length of its texts"
+    return Text(made, [np.zeros(n, dtype=np.int64) for n in lengths], note)
+
+
+def readable_needs(needs: Sequence[Need], columns: Mapping[str, object]) -> tuple[Need, ...]:
+    """The needs with positions that are not known here replaced by the last."""
+    known = {*PLACES, *columns}
+    return tuple(need if need.at in known else replace(need, at="last") for need in needs)

@@ -1,0 +1,280 @@
+"""Does the model use the entropy axis? The axis is removed, and so are directions that hold as much.
+
+The axis is fitted on some prompts and cut in others, at all positions (`at`), at one layer or several. Everything is read
+downstream of the cut, never in the edited tensor: how far the next-token prediction moves (KL, the primary read-out) and
+its entropy with it, whether later layers still tell the entropy, and what it costs: distance from the exact posterior
+where there is one, surprise at ordinary text, calibration on evidence about a label.
+
+A cut does something in any direction. So the same is done to random directions that take out equal variance, at the
+same positions of the same prompts (`probes.measures.causal_controls`), and the axis is ranked among them; to other
+principal axes; and to the ten loudest directions at once and to whole head outputs, which show what a cut can do here.
+
+Sources: Paper III (arXiv 2512.23752), sections 4.5, 6.2 and 7.1, whose comparison reads the edited tensor itself (table
+`tautology`) and whose random directions are not matched; Ravfogel et al. 2020 (arXiv 2004.07667) for removal.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from interp.capture import Capture
+from interp.edits import Edit
+from interp.errors import UsageError
+from interp.findings import Findings, Scalar
+from interp.need import Need
+from interp.probe import Condition, Figure, Probe, Readout
+from interp.statistics.resampling import bootstrap_weights
+from interp.statistics.spectra import Scaling
+from interp.table import Table
+from probes.measures.causal_axis import KINDS, Axis, Kind, Split, fit_axes, held_out, saved, tautology
+from probes.measures.causal_effects import Effect, effects
+from probes.measures.causal_fields import parse_doses, parse_layers, refuse_few, refuse_unknown
+from probes.measures.causal_notes import notes
+from probes.measures.causal_plan import BASELINE, FILLS, Fill, Intervention, Name, Place
+from probes.measures.causal_read import KL, LOSS, OUTCOME, SIZE, Later, Reader, read_labels, read_text, ridge_axis
+from probes.measures.causal_sample import PromptSample, rows_of
+from probes.measures.causal_scalars import MEANINGS, axis_scalar, scalars, undefined
+from probes.measures.causal_tables import (
+    conditions_table,
+    controls_table,
+    doses_table,
+    effects_table,
+    later_table,
+    matching_table,
+    words,
+)
+from probes.measures.cloud import Cloud
+
+SITES = ("v", "z", "resid")
+SCALINGS = ("centred", "zscored")
+AT = ("all", "scored", "last")
+FEW_FITTED = 100
+"""Prompts that the axis is fitted on below which everything is called underpowered (200 for two halves)."""
+
+N_CONTROLS = {"text": 100, "tunnel": 1000}
+SULA, MIXED = "sula", "mixed"
+N_SULA_CONDITIONS = 7
+"""In how many conditions `prompts.sula` writes every problem; the first is the main one."""
+
+Where = Literal["", "sula", "mixed"]
+
+
+@dataclass(frozen=True)
+class Causal(Probe):
+    """The entropy axis is removed, and the effects ranked among controls matched in removed variance.
+
+    `site`: v, z or resid. `axis`: ridge, pc1 or encoding (Cov(x, entropy)). `layers`: `middle`, `all`, or numbers; with
+    commas they are edited together, semicolons separate interventions, the first of which is primary. `at`: the edited
+    positions (all, scored, last). `fill`: what a removed coordinate becomes, its mean or zero. `doses` of the dose curve.
+    `n_prompts` are run, at most half of the pool; `n_controls` (None: 100 on texts, 1,000 on tunnels); `n_sula` problems
+    for the calibration of language models (0: none).
+    """
+
+    site: str = "v"
+    axis: Kind = "ridge"
+    layers: str = "middle"
+    at: str = "all"
+    scaling: Scaling = "centred"
+    fill: Fill = "mean"
+    doses: str = "0,0.25,0.5,0.75,1,1.5,2"
+    n_prompts: int = 40
+    n_controls: int | None = None
+    n_sula: int = 40
+    n_bootstrap: int = 500
+    seed: int = 0
+
+    name: ClassVar[str] = "causal"
+    question: ClassVar[str] = "Does the model use the entropy axis: what changes downstream when it is removed?"
+    observational: ClassVar[bool] = False
+
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        self._check_fields()
+        return (Need(self.site), self._edited)
+
+    @property
+    def _edited(self) -> Need:
+        """The site at all edited positions, of the prompts that may be run."""
+        return Need(self.site, PromptSample(self.n_prompts, self.seed), self.at)
+
+    def conditions(self, base: Capture) -> Iterable[Condition]:
+        """All edits, read on the prompts of the run; removals and controls on other sets too."""
+        cloud, split = self._split(base)
+        n = self._n_controls(base)
+        doses = parse_doses(self.doses)
+        for layers in self._sets(cloud.n_layers):
+            axes = {layer: axis for layer, axis in self._axes(cloud, split, layers).items() if axis is not None}
+            if not axes:
+                raise UsageError(
+                    asked=f"the entropy axis of {self.site} at layer {words(layers)}",
+                    found="nothing varies there, or the entropy is always the same",
+                    fix="Choose another layer (--set causal.layers=...), or more varied prompts.",
+                )
+            intervention = self._intervention(base, split, axes, n)
+            yield from self._on_the_run(base, cloud, split, intervention, doses, n)
+            yield from self._elsewhere(base, intervention, n)
+
+    def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
+        self._check_fields()
+        cloud, split = self._split(base)
+        sets = self._sets(cloud.n_layers)
+        axes = self._axes(cloud, split, sorted({layer for layers in sets for layer in layers}))
+        is_small = len(np.unique(cloud.units[split.fitting])) < FEW_FITTED
+        rng = np.random.default_rng([self.seed, 2])
+        weights = bootstrap_weights(
+            np.arange(len(split.run)), np.zeros(len(split.run), np.int64), self.n_bootstrap, rng
+        )
+        found = effects(under, self.n_bootstrap, np.random.default_rng([self.seed, 3]))
+        made = (
+            scalars(found, under, is_small, cloud.unit)
+            if found
+            else {"kl": undefined("bits", "the model was not run under edits", "Removing the axis.", 0, cloud.unit)}
+        )
+        first = next((layer for layer in sets[0] if axes[layer] is not None), None)
+        tables: dict[str, Table] = {}
+        if first is not None:
+            axis = axes[first]
+            assert axis is not None
+            made["axis_r2"] = self._axis_r2(cloud, split, first, axis, weights, is_small)
+            place = f"layer {first} of {self.site}"
+            tables["tautology"] = tautology(cloud, split, first, axis, place, self.seed)
+        else:
+            reason = "nothing varies at the edited layer, or the entropy is always the same"
+            made["axis_r2"] = undefined("fraction", reason, MEANINGS["axis_r2"], len(split.run), cloud.unit)
+        if found:
+            tables = self._tables(found, under, weights) | tables
+        n_features = cloud.points.shape[2]
+        headline = ("kl", "kl_beyond_controls", "kl_z", "kl_of_resample", "entropy_moved", "later_r2", "posterior_kl",
+                    "loss", "slope")  # fmt: skip
+        return Findings(
+            self.name, made, tables,
+            arrays=saved(self.site, axes, self.axis, n_features, cloud.n_layers) | {"run": split.run},
+            notes=(*self._notes(cloud, split, sets[0]), *notes(found, under, tables.get("matching"))),
+            headline=tuple(name for name in headline if name in made),
+        )  # fmt: skip
+
+    def figures(self, findings: Findings) -> tuple[Figure, ...]:
+        from probes.figures.causal import causal_figures
+
+        return causal_figures(findings)
+
+    def _on_the_run(
+        self, base: Capture, cloud: Cloud, split: Split, intervention: Intervention, doses: Sequence[float], n: int
+    ) -> Iterable[Condition]:
+        """Every condition, on the prompts that the axis was not fitted on."""
+        reader = Reader(
+            np.asarray(cloud.entropy_bits, np.float64)[split.run_rows], base.posterior is not None, base.posterior is None,
+            self._later(cloud, split, intervention.layers), base.model.vocab_size,
+        )  # fmt: skip
+        facts = intervention.facts()
+        yield Condition(str(Name(intervention.layers, BASELINE)), (), reader.needs, reader, split.run)
+        for name, edits in intervention.conditions(doses, n):
+            read = _Beside(reader, facts.get(name.subject, {}))
+            yield Condition(str(name), edits, reader.needs, read, split.run)
+
+    def _elsewhere(self, base: Capture, intervention: Intervention, n: int) -> Iterable[Condition]:
+        """Calibration on evidence about a label, of language models; ordinary text where the run's own is none."""
+        if not base.prompts.is_text:
+            return
+        where: Where = MIXED if base.posterior is not None else SULA
+        n_prompts = self.n_sula if where == SULA else self.n_prompts
+        if n_prompts == 0:
+            return
+        needs = (KL, SIZE, OUTCOME) if where == SULA else (KL, SIZE, LOSS)
+        n_pool = n_prompts * (N_SULA_CONDITIONS if where == SULA else 1)
+        read = read_labels if where == SULA else read_text
+
+        def condition(name: Name, edits: tuple[Edit, ...]) -> Condition:
+            chosen = np.arange(n_prompts)
+            return Condition(str(replace(name, on=where)), edits, needs, read, chosen, where, n_pool)
+
+        yield condition(Name(intervention.layers, BASELINE), ())
+        for name, edits in (intervention.axis_removed(), *intervention.compared(n)):
+            yield condition(name, edits)
+
+    def _intervention(self, base: Capture, split: Split, axes: Mapping[int, Axis], n: int) -> Intervention:
+        folded = base.folded(self._edited)
+        places = [
+            Place.of(layer, axis, rows_of(folded, layer, split.run), self.fill, n, self.seed)
+            for layer, axis in axes.items()
+        ]
+        return Intervention(
+            places, self.site, self.at, self.fill, tuple(range(base.model.n_heads)), base.model.n_layers
+        )
+
+    def _later(self, cloud: Cloud, split: Split, layers: tuple[int, ...]) -> Later | None:
+        """The layers behind the last edited one; None where there are none, or nothing to tell."""
+        entropy = np.asarray(cloud.entropy_bits, np.float64)[split.run_rows]
+        axes = self._axes(cloud, split, range(max(layers) + 1, cloud.n_layers))
+        kept = {layer: axis.penalty for layer, axis in axes.items() if axis is not None}
+        if not kept or np.ptp(entropy) == 0:
+            return None
+        unit = np.unique(cloud.units[split.run_rows], return_inverse=True)[1]
+        directions = [
+            ridge_axis(cloud.points[layer][split.run_rows].astype(np.float64), entropy, penalty)
+            for layer, penalty in kept.items()
+        ]
+        return Later(Need(self.site), tuple(kept), entropy, unit, np.array(list(kept.values())), np.array(directions))
+
+    def _split(self, base: Capture) -> tuple[Cloud, Split]:
+        cloud = Cloud.of(base, Need(self.site))
+        return cloud, Split.of(cloud, self.n_prompts, self.seed)
+
+    def _axes(self, cloud: Cloud, split: Split, layers: Iterable[int]) -> dict[int, Axis | None]:
+        return fit_axes(cloud, split, tuple(layers), self.axis, self.scaling)
+
+    def _n_controls(self, base: Capture) -> int:
+        return (
+            N_CONTROLS["tunnel" if base.prompts.is_tunnel else "text"] if self.n_controls is None else self.n_controls
+        )
+
+    def _axis_r2(
+        self, cloud: Cloud, split: Split, layer: int, axis: Axis, weights: np.ndarray, is_small: bool
+    ) -> Scalar:
+        errors, totals = held_out(cloud, split, layer, axis)
+        unit = np.unique(cloud.units[split.run_rows], return_inverse=True)[1]
+        return axis_scalar(np.bincount(unit, errors), np.bincount(unit, totals), weights, cloud.unit, is_small)
+
+    def _tables(self, found: Sequence[Effect], under: Mapping[str, Readout], weights: np.ndarray) -> dict[str, Table]:
+        made = {
+            "effects": effects_table(found), "doses": doses_table(under, weights),
+            "conditions": conditions_table(under, weights), "later_layers": later_table(under, found),
+            "matching": matching_table(under), "controls": controls_table(found),
+        }  # fmt: skip
+        return {name: table for name, table in made.items() if table.n_rows}
+
+    def _sets(self, count: int) -> tuple[tuple[int, ...], ...]:
+        return parse_layers(self.layers, self.site, count)
+
+    def _check_fields(self) -> None:
+        parse_doses(self.doses)
+        parse_layers(self.layers, self.site, None)
+        allowed = {"site": SITES, "axis": KINDS, "scaling": SCALINGS, "fill": FILLS, "at": AT}
+        for field, options in allowed.items():
+            refuse_unknown(field, getattr(self, field), options)
+        for field, least in {"n_prompts": 4, "n_controls": 19, "n_bootstrap": 20, "n_sula": 0}.items():
+            refuse_few(field, getattr(self, field), least)
+
+    def _notes(self, cloud: Cloud, split: Split, layers: tuple[int, ...]) -> tuple[str, ...]:
+        what = "depth" if self.site == "resid" else "layer"
+        n_fitted = len(np.unique(cloud.units[split.fitting]))
+        filled = "their mean over the edited positions" if self.fill == "mean" else "0"
+        return (
+            f"Primary, named beforehand: KL of the next token when the {self.axis} axis of {self.site} is removed at "
+            f"{what} {words(layers)} (positions: {self.at}). Everything else is exploratory, its p corrected over all of it.",
+            f"The axis was fitted on {n_fitted} {cloud.unit}s and removed in {len(split.run)} others; columns "
+            f"{self.scaling}. Removed coordinates become {filled}.",
+        )
+
+
+@dataclass(frozen=True)
+class _Beside:
+    """A reader, and facts about the edit that are kept beside what it reads."""
+
+    reader: Reader
+    facts: Readout
+
+    def __call__(self, under: Capture) -> Readout:
+        return {**self.reader(under), **self.facts}

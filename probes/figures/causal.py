@@ -1,0 +1,164 @@
+"""Figures of the causal probe."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from interp.findings import Findings
+from interp.probe import Figure
+from probes.figures.drawing import NULL, PALETTE, VALUE, add_band, blank, error_bars, faded
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+    from interp.table import Table
+
+_OTHERS = PALETTE[1]
+_MAX_SHOWN = 200
+"""Controls drawn as points for a read-out at most."""
+
+
+def causal_figures(findings: Findings) -> tuple[Figure, ...]:
+    """The dose curve, the axis among its controls in KL and on every read-out, and where else a cut would tell."""
+    if "effects" not in findings.tables:
+        return ()
+    figures = [_among_controls(findings), _dose_curve(findings), _by_readout(findings), _conditions(findings)]
+    if "later_layers" in findings.tables:
+        figures.append(_later(findings))
+    return tuple(figures)
+
+
+def _primary(findings: Findings) -> str:
+    return str(findings.tables["effects"]["layers"][0])
+
+
+def _among_controls(findings: Findings) -> Figure:
+    """Histogram of the controls' KL with the axis and the positive controls as lines."""
+    layers = _primary(findings)
+    controls = findings.tables["controls"]
+    mine = (controls["layers"] == layers) & (controls["readout"] == "kl") & (controls["on"] == "the run's prompts")
+    plot = blank("KL of the prediction from the unedited one (bits)", "controls")
+    plot.add_histogram(x=controls["effect"][mine], name="matched controls", marker={"color": NULL}, nbinsx=60)
+    lines = {
+        "axis": ("kl", VALUE),
+        "ten principal axes": ("top_kl", _OTHERS),
+        "resampled heads": ("resample_kl", PALETTE[2]),
+    }
+    for name, (scalar, colour) in lines.items():
+        if scalar in findings.scalars:
+            _line(plot, findings[scalar].value, name, colour)
+    reading = (
+        "Grey: random directions that take out as much variance as the axis. An axis that is used more than any such "
+        "direction lies to the right of all of them; one that is a trace lies among them or to the left."
+    )
+    return Figure(
+        "among_controls",
+        f"Removing the axis at layer {layers}, and removing as much of anything",
+        reading,
+        plot,
+        "controls",
+    )
+
+
+def _line(plot: "go.Figure", x: float, name: str, colour: str) -> None:
+    plot.add_scatter(x=[x, x], y=[0, 1], yaxis="y2", mode="lines", name=name, line={"color": colour, "width": 2.5})
+    plot.update_layout(yaxis2={"overlaying": "y", "range": [0, 1], "visible": False})
+
+
+def _dose_curve(findings: Findings) -> Figure:
+    table = findings.tables["doses"]
+    mine = table.where(table["layers"] == _primary(findings))
+    plot = blank("dose (1: the axis is removed)", "KL (bits)")
+    names = [name for name in dict.fromkeys(mine["subject"].tolist()) if name != "axis"]
+    for i, name in enumerate(names):
+        one = mine.where(mine["subject"] == name)
+        plot.add_scatter(
+            x=one["dose"], y=one["kl"], mode="lines", line={"color": faded(NULL, 0.5), "width": 1},
+            name="matched controls", legendgroup="controls", showlegend=i == 0,
+        )  # fmt: skip
+    axis = mine.where(mine["subject"] == "axis")
+    add_band(plot, axis["dose"], (axis["kl_low"], axis["kl_high"]), VALUE)
+    plot.add_scatter(x=axis["dose"], y=axis["kl"], name="axis", mode="lines+markers", line={"color": VALUE})
+    reading = (
+        "At dose 0 nothing is done, and all curves start at exactly 0. Where the blue curve stays in the grey cloud, the "
+        "axis matters as much as any direction of its variance."
+    )
+    return Figure("dose_curve", "The more of it is removed", reading, plot, "doses")
+
+
+def _by_readout(findings: Findings) -> Figure:
+    """Every read-out on one scale: standard deviations of its controls."""
+    effects, controls = findings.tables["effects"], findings.tables["controls"]
+    plot = blank("standard deviations of the matched controls", "")
+    labels = [_label(effects, i) for i in range(effects.n_rows)]
+    for i, label in enumerate(labels):
+        z = _scores(controls, effects, i)[:_MAX_SHOWN]
+        plot.add_scatter(
+            x=z, y=[label] * len(z), mode="markers", marker={"color": faded(NULL, 0.25), "size": 6},
+            name="matched controls", legendgroup="controls", showlegend=i == 0,
+        )  # fmt: skip
+    bars = error_bars(effects["z"], effects["z_low"], effects["z_high"], VALUE)
+    plot.add_scatter(
+        x=effects["z"], y=labels, mode="markers", marker={"color": VALUE, "size": 10}, name="axis", error_x=bars,
+    )  # fmt: skip
+    plot.update_yaxes(autorange="reversed")
+    reading = (
+        "Each row is one read-out: blue the axis with its interval over prompts, grey each control as it lies among the "
+        "others. Only the first row was named beforehand."
+    )
+    return Figure("by_readout", "The axis among its controls, on every read-out", reading, plot, "effects")
+
+
+def _label(effects: "Table", i: int) -> str:
+    where = "" if effects["on"][i] == "the run's prompts" else f" on {effects['on'][i]}"
+    return f"{effects['readout'][i]}{where}, layer {effects['layers'][i]}"
+
+
+def _scores(controls: "Table", effects: "Table", i: int) -> np.ndarray:
+    mine = np.ones(controls.n_rows, dtype=bool)
+    for name in ("layers", "on", "readout"):
+        mine &= controls[name] == effects[name][i]
+    return controls["z"][mine]
+
+
+def _conditions(findings: Findings) -> Figure:
+    """KL against removed variance: is the axis above the line that all directions lie on?"""
+    table = findings.tables["conditions"]
+    kept = (table["layers"] == _primary(findings)) & (table["edit"] == "removed") & (table["dose"] == 1)
+    mine = table.where(kept)
+    plot = blank("share of the variance that is removed", "KL (bits)")
+    kinds = {"axis": VALUE, "principal": PALETTE[3], "gaussian": NULL, "top ten": _OTHERS, "resample": PALETTE[2]}
+    words = {
+        "principal": "principal axes", "gaussian": "directions distributed as the data", "resample": "resampled heads",
+        "top ten": "ten principal axes",
+    }  # fmt: skip
+    for kind, colour in kinds.items():
+        one = mine.where(np.array([str(s).startswith(kind) for s in mine["subject"]], dtype=bool))
+        plot.add_scatter(
+            x=one["variance_share"], y=one["kl"], text=one["subject"], mode="markers", name=words.get(kind, kind),
+            marker={"color": colour, "size": 9}, error_y=error_bars(one["kl"], one["kl_low"], one["kl_high"], colour),
+        )  # fmt: skip
+    reading = (
+        "What a cut costs rises with what it takes out, whatever the direction; the axis says something only by where it "
+        "lies beside others of its variance."
+    )
+    return Figure("removed_variance", "What other cuts cost", reading, plot, "conditions")
+
+
+def _later(findings: Findings) -> Figure:
+    table = findings.tables["later_layers"]
+    mine = table.where(table["layers"] == _primary(findings))
+    plot = blank("later layer", "held-out R² of the unedited entropy")
+    add_band(plot, mine["later_layer"], (mine["r2_null_low"], mine["r2_null_high"]), NULL)
+    for column, name, colour, dash in (
+        ("unedited", "unedited", PALETTE[2], "dot"), ("r2_null", "matched controls removed", NULL, "dash"),
+        ("r2", "axis removed", VALUE, "solid"),
+    ):  # fmt: skip
+        plot.add_scatter(
+            x=mine["later_layer"], y=mine[column], name=name, mode="lines+markers", line={"color": colour, "dash": dash}
+        )
+    reading = (
+        "Ridge is refitted to each later layer under the edit: where the blue curve stays at the dotted one, the entropy is "
+        "told there without the axis."
+    )
+    return Figure("later_layers", "Is the entropy still told further up?", reading, plot, "later_layers")

@@ -1,0 +1,140 @@
+"""The figures of the probe `heads`, from its findings alone."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from interp.findings import Findings
+from interp.probe import Figure
+from interp.table import Table
+from probes.figures.drawing import NULL, PALETTE, add_band, blank, error_bars
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+_PRIMARY = ("posterior_kl", "next_kl")
+_WORDS = {
+    "posterior_kl": "more KL from the exact posterior (bits)", "next_kl": "KL from the unedited prediction (bits)",
+    "entropy_error": "more entropy error (bits)", "loss": "more loss (bits)",
+}  # fmt: skip
+
+
+def heads_figures(findings: Findings) -> tuple[Figure, ...]:
+    """A map of heads for each ablation, heads in order, layers, and sets; on SULA prompts heads and layers again."""
+    tables, figures = findings.tables, []
+    if "by_head" in tables:
+        figures += [_map(tables["by_head"], str(how)) for how in dict.fromkeys(tables["by_head"]["how"].tolist())]
+        figures.append(_ranked(tables["by_head"]))
+    if "by_layer" in tables:
+        figures.append(_layers(tables["by_layer"], "by_layer", "Layers switched off"))
+    if "sets" in tables:
+        figures.append(_sets(tables["sets"]))
+    if "sula_by_head" in tables:
+        figures.append(_map(tables["sula_by_head"], str(tables["sula_by_head"]["how"][0]), "sula_by_head"))
+    if "sula_by_layer" in tables:
+        figures.append(_layers(tables["sula_by_layer"], "sula_by_layer", "Layers switched off, calibration on SULA"))
+    return tuple(figures)
+
+
+def _measure(table: Table) -> str:
+    return next(name for name in _PRIMARY if name in table)
+
+
+def _map(table: Table, how: str, name: str = "by_head") -> Figure:
+    import plotly.graph_objects as go
+
+    mine, measure = table.where(table["how"] == how), _measure(table)
+    layers, heads = np.unique(mine["layer"]), np.unique(mine["head"])
+    harm = mine[measure].reshape(len(layers), len(heads))
+    words = [
+        [f"{value:.3g} bits [{low:.3g}, {high:.3g}]" for value, low, high in zip(*row, strict=True)]
+        for row in zip(
+            *(mine[column].reshape(harm.shape) for column in (measure, f"{measure}_low", f"{measure}_high")),
+            strict=True,
+        )
+    ]
+    most = float(np.abs(harm).max()) or 1.0
+    plot = blank("head", "layer")
+    plot.add_trace(
+        go.Heatmap(
+            z=harm, x=heads, y=layers, text=words, zmin=-most, zmax=most, colorscale="RdBu", reversescale=True,
+            colorbar={"title": {"text": "bits"}},
+            hovertemplate="layer %{y} head %{x}<br>%{text}<extra></extra>",
+        )
+    )  # fmt: skip
+    plot.update_xaxes(dtick=1 if len(heads) <= 16 else None)
+    plot.update_yaxes(dtick=1 if len(layers) <= 16 else None, showgrid=False)
+    on_sula = name != "by_head"
+    reading = (
+        f"Each square is one head; red is harm when its output is replaced ({how}): {_WORDS[measure]}. Blue heads do "
+        "better without; white ones are not needed while all others are there."
+    )
+    title = f"Head by head: {how} ablation" + (", calibration on SULA" if on_sula else "")
+    return Figure(f"{'sula_' if on_sula else ''}map_{how}", title, reading, plot, name)
+
+
+def _ranked(table: Table, most: int = 40) -> Figure:
+    measure, how = _measure(table), str(table["how"][0])
+    mine = table.where(table["how"] == how)
+    order = np.argsort(-mine[measure], kind="stable")[:most]
+    mine = mine.where(order)
+    names = [f"{layer}.{head}" for layer, head in zip(mine["layer"], mine["head"], strict=True)]
+    place = np.arange(len(names))
+    plot = blank("layer.head, most harmful first", _WORDS[measure])
+    _null_marks(plot, mine, place)
+    for i, each in enumerate(dict.fromkeys(table["how"].tolist())):
+        other = table.where(table["how"] == each).where(order)
+        colour = PALETTE[i % len(PALETTE)]
+        plot.add_scatter(
+            x=place, y=other[measure], mode="markers", name=each, marker={"color": colour, "size": 8},
+            error_y=error_bars(other[measure], other[f"{measure}_low"], other[f"{measure}_high"], colour),
+        )  # fmt: skip
+    plot.update_xaxes(tickmode="array", tickvals=place, ticktext=names)
+    reading = (
+        f"Heads in the order of {how} ablation with 95 % intervals; grey bars: removing random subspaces of the same "
+        "dimension from the same layer's head outputs. A head inside its grey bar carries no more than any such part."
+    )
+    return Figure("ranked", "Does one head stand out?", reading, plot, "by_head")
+
+
+def _null_marks(plot: "go.Figure", table: Table, place: np.ndarray) -> None:
+    if "null" in table and np.isfinite(table["null"]).any():
+        plot.add_bar(
+            x=place, y=table["null_high"] - table["null_low"], base=table["null_low"], name="random subspaces",
+            marker={"color": NULL, "opacity": 0.35},
+        )  # fmt: skip
+
+
+def _layers(table: Table, name: str, title: str) -> Figure:
+    measure = _measure(table)
+    plot = blank("layer", _WORDS[measure])
+    for i, part in enumerate(dict.fromkeys(table["part"].tolist())):
+        mine = table.where(table["part"] == part)
+        plot.add_bar(
+            x=mine["layer"], y=mine[measure], name=part, marker={"color": PALETTE[i % len(PALETTE)]},
+            error_y=error_bars(mine[measure], mine[f"{measure}_low"], mine[f"{measure}_high"], NULL),
+        )  # fmt: skip
+    plot.update_layout(barmode="group")
+    plot.update_xaxes(dtick=1)
+    reading = (
+        "Harm when a layer is passed by, or its attention or feed-forward adds nothing, with 95 % intervals; a bar at "
+        "0 is a layer that is not needed while the others are there."
+    )
+    return Figure(name, title, reading, plot, name)
+
+
+def _sets(table: Table) -> Figure:
+    plot = blank("heads removed together", "harm (bits)")
+    x = table["n_heads"]
+    for name, column, colour in (
+        ("random sets", "joint", PALETTE[0]), ("sum of their members", "summed", NULL),
+        ("most harmful", "top", PALETTE[1]),
+    ):  # fmt: skip
+        add_band(plot, x, (table[f"{column}_low"], table[f"{column}_high"]), colour)
+        plot.add_scatter(x=x, y=table[column], mode="lines+markers", name=name, line={"color": colour})
+    plot.update_xaxes(type="log", tickvals=x, ticktext=[str(k) for k in x])
+    reading = (
+        "Random sets of heads above the grey sum of their members stand in for one another (each seems dispensable "
+        "until the others are gone); below it they do the same harm twice. Bands are 95 % over prompts."
+    )
+    return Figure("sets", "Do effects add up?", reading, plot, "sets")

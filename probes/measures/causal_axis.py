@@ -1,0 +1,165 @@
+"""The axis that is cut: fitted on the prompts that are not run, layer by layer, in raw coordinates.
+
+An axis is a covector a, which reads the coordinate c = x·a, and a displacement d with a·d = 1, along which x moves when
+the coordinate does. They are one vector where columns were only centred; where they were divided by σ, a direction w
+of the scaled space is a = w/σ and d = σ∘w. Three directions:
+
+    ridge      trained to tell the next-token entropy; reads along quiet directions where these tell it best
+    pc1        the first principal axis, which Paper III calls the entropy axis
+    encoding   Cov(x, entropy): how activations move, on average, with the entropy
+
+All are turned so that the entropy rises along them.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from interp.errors import PromptError
+from interp.statistics.correlation import unit_length
+from interp.statistics.ridge import PrincipalForm, fit_ridge
+from interp.statistics.spectra import Scaling
+from interp.table import LABEL, Table
+from probes.measures.causal_sample import first_by_key
+from probes.measures.cloud import Cloud
+from probes.measures.places import Scale
+
+Kind = Literal["ridge", "pc1", "encoding"]
+KINDS = ("ridge", "pc1", "encoding")
+MIN_UNITS = 4
+"""Prompts below which there are none to fit on beside those that are run."""
+
+N_RANDOM = 100
+
+TAUTOLOGY = (
+    "Not a finding, shown once because it has been published as one: the correlation of the coordinate with the "
+    "entropy, read from the very tensor that was edited, at {place}. Removing the axis leaves nothing that varies, so 0 "
+    "is algebra; a direction at right angles leaves the coordinate as it was, a random one nearly, because almost all "
+    "directions are at nearly right angles. Whatever the model does with the axis, these rows look the same."
+)
+
+
+@dataclass(frozen=True)
+class Split:
+    """Rows to fit on, and the prompts that are run, with their rows in the base capture."""
+
+    fitting: Int[np.ndarray, " fitted"]
+    run: Int[np.ndarray, " prompt"]
+    run_rows: Int[np.ndarray, " row"]
+
+    @classmethod
+    def of(cls, cloud: Cloud, n_prompts: int, seed: int) -> "Split":
+        """At most half of the prompts are run; `PromptError` where that leaves too few to fit on."""
+        if cloud.n_units < MIN_UNITS:
+            raise PromptError(
+                asked=f"an axis fitted on some of {cloud.n_units} {cloud.unit}s and cut in others",
+                found=f"fewer than {MIN_UNITS} leave none to fit on or none to run",
+                fix="Give more (--n-pool); the statistics want two hundred or more.",
+            )
+        run = first_by_key(np.unique(cloud.units), min(n_prompts, cloud.n_units // 2), seed)
+        is_run = np.isin(cloud.units, run)
+        return cls(np.flatnonzero(~is_run), run, np.flatnonzero(is_run))
+
+
+@dataclass(frozen=True)
+class Axis:
+    """`covector` a (of length one) and `displacement` d, a·d = 1; `penalty` is the ridge penalty chosen here."""
+
+    covector: Float[np.ndarray, " feature"]
+    displacement: Float[np.ndarray, " feature"]
+    penalty: float
+
+    @property
+    def is_orthogonal(self) -> bool:
+        return np.array_equal(self.covector, self.displacement)
+
+
+def fit_axis(
+    points: np.ndarray, entropy: Float[np.ndarray, " row"], units: Int[np.ndarray, " row"], kind: Kind, scaling: Scaling
+) -> Axis | None:
+    """The axis of one layer from its fitting rows; None where nothing varies."""
+    scale = Scale.of(points, scaling)
+    x, y = scale.apply(points), entropy - entropy.mean()
+    form = PrincipalForm.of(x)
+    if len(form.singular) == 0 or form.singular[0] <= 1e-10 * np.linalg.norm(points) or np.ptp(entropy) == 0:
+        return None
+    ridge = fit_ridge(form, y[:, None], units, np.full((len(y), 1), len(y) ** -0.5))
+    directions = {
+        "ridge": ridge.coefficients[:, 0] @ form.directions, "pc1": form.directions[0], "encoding": y @ x,
+    }  # fmt: skip
+    w = directions[kind]
+    if not np.linalg.norm(w) > 0:
+        return None
+    w = w * (1.0 if (x @ w) @ y >= 0 else -1.0)
+    a = w / scale.divisor
+    a = a / np.linalg.norm(a)
+    d = a if scaling == "centred" else w * scale.divisor / ((w * scale.divisor) @ a)
+    return Axis(a, d, float(ridge.penalty[0]))
+
+
+def fit_axes(cloud: Cloud, split: Split, layers: Sequence[int], kind: Kind, scaling: Scaling) -> dict[int, Axis | None]:
+    """The axis of every one of these layers."""
+    entropy = np.asarray(cloud.entropy_bits, np.float64)[split.fitting]
+    units = cloud.units[split.fitting]
+    return {layer: fit_axis(cloud.points[layer][split.fitting], entropy, units, kind, scaling) for layer in layers}
+
+
+def held_out(cloud: Cloud, split: Split, layer: int, axis: Axis) -> tuple[np.ndarray, np.ndarray]:
+    """Squared errors of the entropy of the run rows told by the axis (a line fitted to the fitting rows), and of its
+    mean there: R² = 1 − Σ errors / Σ totals."""
+    points, entropy = cloud.points[layer].astype(np.float64), np.asarray(cloud.entropy_bits, np.float64)
+    coordinate = points @ axis.covector
+    x, y = coordinate[split.fitting], entropy[split.fitting]
+    slope = (x - x.mean()) @ (y - y.mean()) / np.square(x - x.mean()).sum()
+    predicted = y.mean() + slope * (coordinate[split.run_rows] - x.mean())
+    truth = entropy[split.run_rows]
+    return np.square(truth - predicted), np.square(truth - y.mean())
+
+
+def tautology(cloud: Cloud, split: Split, layer: int, axis: Axis, place: str, seed: int) -> Table:
+    """The same-layer correlation before and after cuts, from the edited tensor itself."""
+    x = cloud.points[layer][split.run_rows].astype(np.float64)
+    entropy = np.asarray(cloud.entropy_bits, np.float64)[split.run_rows]
+    rng = np.random.default_rng([seed, 9])
+    random = rng.standard_normal((N_RANDOM, x.shape[1]))
+    random /= np.linalg.norm(random, axis=1, keepdims=True)
+    right = random - (random @ axis.covector)[:, None] * axis.covector
+    right /= np.linalg.norm(right, axis=1, keepdims=True)
+    before = x @ axis.covector
+
+    def after(u: np.ndarray) -> np.ndarray:
+        coordinates = before - (x @ u.T).T * (u @ axis.covector)[:, None]
+        return _correlations(coordinates, entropy)
+
+    unedited = _correlations(before[None], entropy)
+    cases = {
+        "nothing": unedited, "the axis": np.zeros(1), "a direction at right angles": after(right),
+        "a random direction": after(random),
+    }  # fmt: skip
+    rows = [
+        {"removed": name, "correlation": float(r.mean()), "lowest": float(r.min()), "highest": float(r.max()),
+         "by_algebra": name in ("the axis", "a direction at right angles")}
+        for name, r in cases.items()
+    ]  # fmt: skip
+    units = {"removed": LABEL, "correlation": "1", "lowest": "1", "highest": "1", "by_algebra": LABEL}
+    return Table.from_rows(rows, units, TAUTOLOGY.format(place=place))
+
+
+def _correlations(coordinates: np.ndarray, entropy: np.ndarray) -> np.ndarray:
+    """Pearson's r of every coordinate with the entropy; 0 where one of them never varies."""
+    return unit_length(coordinates) @ unit_length(entropy[None])[0]
+
+
+def saved(
+    site: str, axes: Mapping[int, Axis | None], kind: str, n_features: int, n_layers: int
+) -> dict[str, np.ndarray]:
+    """Axes by layer in raw coordinates, zero at layers that were not cut."""
+    arrays = {f"{site}.{kind}.{name}": np.zeros((n_layers, n_features)) for name in ("axis", "displacement")}
+    for layer, axis in axes.items():
+        if axis is not None:
+            arrays[f"{site}.{kind}.axis"][layer] = axis.covector
+            arrays[f"{site}.{kind}.displacement"][layer] = axis.displacement
+    return arrays

@@ -1,0 +1,166 @@
+"""Controls that take out as much as the axis does: random directions with the same removed variance.
+
+Let C be the covariance of the edited rows (all edited positions of the prompts that are run, raw coordinates), seen
+from the complement of the axis, with eigenvalues λ and eigenvectors V. A random direction has 1/d of the variance and
+is no control for a loud axis (or a quiet one). So each Gaussian draw g is tilted,
+
+    u ∝ V λ^γ Vᵀ g        γ = 0: any direction        γ = ½: as the data are distributed        γ → ∞: the loudest
+
+until uᵀCu is what the removal of the axis takes out; the variance grows with γ, which bisection finds. Draws further
+than 10 % off are rejected and drawn again. Where the spectrum leaves no room (all matched directions are much the same,
+or none is loud enough) k dimensions are removed at once; where no k up to 10 will do, directions distributed as the data,
+with the dose scaled until the norm of the change is equal. Which of the three it was is said.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float
+
+from interp.errors import PromptError
+from probes.measures.causal_axis import Axis
+
+TOLERANCE = 0.1
+MOST_DIMENSIONS = 10
+ALIKE = 0.5
+"""Mean squared cosine between two controls above which they are one control drawn many times."""
+
+_ROUNDS = 20
+_STEPS = 50
+_STEEPEST = 64.0
+_FLOOR = 1e-12
+
+
+@dataclass(frozen=True)
+class Edited:
+    """What is edited at one layer: the mean of the rows there and their second moments about it (or about 0)."""
+
+    mean: Float[np.ndarray, " feature"]
+    moments: Float[np.ndarray, "feature feature"]
+
+    @classmethod
+    def of(cls, rows: Float[np.ndarray, "row feature"], about: Literal["mean", "zero"]) -> "Edited":
+        mean = rows.mean(axis=0)
+        moved = rows - mean if about == "mean" else rows
+        return cls(mean, moved.T @ moved / len(rows))
+
+    def removed(self, axis: Axis) -> float:
+        """Mean square of the change when the axis is removed: Var(x·a) ‖d‖²."""
+        return float(axis.covector @ self.moments @ axis.covector * (axis.displacement @ axis.displacement))
+
+
+@dataclass(frozen=True)
+class Matched:
+    """Orthonormal `frames`, the `dose` of each, and the `ratio` of what they take out to what the axis does.
+
+    `how` is `direction`, `subspace` or `dose`; `alike` the mean squared cosine between two of them (1: all the same).
+    """
+
+    frames: Float[np.ndarray, "control axis feature"]
+    dose: Float[np.ndarray, " control"]
+    ratio: Float[np.ndarray, " control"]
+    how: Literal["direction", "subspace", "dose"]
+    alike: float
+    n_rejected: int
+
+    @property
+    def n_axes(self) -> int:
+        return self.frames.shape[1]
+
+
+def matched_controls(edited: Edited, axis: Axis, n: int, rng: np.random.Generator) -> Matched:
+    """`n` controls for one axis at one layer, at right angles to it."""
+    target = edited.removed(axis)
+    values, vectors = _complement(edited, axis)
+    if not target > 0 or not values[-1] > _FLOOR * target:
+        raise PromptError(
+            asked="controls matched to the axis in removed variance",
+            found="the axis does not vary at the edited positions" if not target > 0 else "nothing varies beside it",
+            fix="Choose another layer, or more varied prompts.",
+        )
+    for k in range(1, min(MOST_DIMENSIONS, len(values) - 1) + 1):
+        if not values[:k].sum() < target < values[-k:].sum():
+            continue
+        pilot, _ = _drawn(values, target, k, min(n, 20), rng)
+        if len(pilot) < 2 or alikeness(pilot) > ALIKE:
+            continue
+        coordinates, n_rejected = _drawn(values, target, k, n, rng)
+        if len(coordinates) < n:
+            continue
+        ratio = _captured(coordinates, values) / target
+        frames = coordinates @ vectors.T
+        how = "direction" if k == 1 else "subspace"
+        return Matched(frames, np.ones(n), ratio, how, alikeness(coordinates), n_rejected)
+    coordinates = _frames(np.full(n, 0.5), rng.standard_normal((n, 1, len(values))), values)
+    dose = np.sqrt(target / _captured(coordinates, values))
+    ratio = np.square(dose) * _captured(coordinates, values) / target
+    return Matched(coordinates @ vectors.T, dose, ratio, "dose", alikeness(coordinates), 0)
+
+
+def gaussian_directions(edited: Edited, n: int, rng: np.random.Generator) -> Float[np.ndarray, "control feature"]:
+    """Directions distributed as the data are: u ∝ C^½ g. Their removed variance is what it is."""
+    values, vectors = np.linalg.eigh(edited.moments)
+    values = np.clip(values, 0, None)
+    return (_frames(np.full(n, 0.5), rng.standard_normal((n, 1, len(values))), values) @ vectors.T)[:, 0]
+
+
+def alikeness(frames: Float[np.ndarray, "control axis feature"]) -> float:
+    """Mean squared cosine between the spaces of two controls: ‖UᵢUⱼᵀ‖²/k, 1 where all are the same."""
+    n, k, _ = frames.shape
+    if n < 2:
+        return 1.0
+    flat = frames.reshape(n * k, -1)
+    squares = np.square(flat @ flat.T).reshape(n, k, n, k).sum(axis=(1, 3)) / k
+    return float((squares.sum() - np.trace(squares)) / (n * (n - 1)))
+
+
+def _complement(edited: Edited, axis: Axis) -> tuple[Float[np.ndarray, " axis"], Float[np.ndarray, "feature axis"]]:
+    """Eigenvalues, smallest first, and eigenvectors of the moments at right angles to covector and displacement."""
+    taken = axis.covector[:, None] if axis.is_orthogonal else np.stack([axis.covector, axis.displacement], axis=1)
+    taken, lengths, _ = np.linalg.svd(taken, full_matrices=True)
+    basis = taken[:, int((lengths > 1e-9 * lengths[0]).sum()) :]
+    values, vectors = np.linalg.eigh(basis.T @ edited.moments @ basis)
+    return np.clip(values, 0.0, None), basis @ vectors
+
+
+def _drawn(
+    values: np.ndarray, target: float, k: int, n: int, rng: np.random.Generator
+) -> tuple[Float[np.ndarray, "control axis feature"], int]:
+    """Up to `n` frames of k matched dimensions, in eigencoordinates, and how many draws were rejected."""
+    kept: list[np.ndarray] = []
+    n_rejected = 0
+    for _ in range(_ROUNDS):
+        wanted = n - sum(len(part) for part in kept)
+        if wanted == 0:
+            break
+        frames = _tilted(values, target, rng.standard_normal((wanted, k, len(values))))
+        fits = np.abs(_captured(frames, values) / target - 1) <= TOLERANCE
+        kept.append(frames[fits])
+        n_rejected += int((~fits).sum())
+    return np.concatenate(kept), n_rejected
+
+
+def _tilted(values: np.ndarray, target: float, draws: Float[np.ndarray, "control axis feature"]) -> np.ndarray:
+    """Every draw at the tilt at which it takes out `target`, by bisection."""
+    low, high = np.full(len(draws), -_STEEPEST), np.full(len(draws), _STEEPEST)
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        too_much = _captured(_frames(middle, draws, values), values) > target
+        low, high = np.where(too_much, low, middle), np.where(too_much, middle, high)
+    return _frames((low + high) / 2, draws, values)
+
+
+def _frames(
+    gamma: Float[np.ndarray, " control"], draws: Float[np.ndarray, "control axis feature"], values: np.ndarray
+) -> Float[np.ndarray, "control axis feature"]:
+    """Orthonormal frames of the tilted draws λ^γ g, in eigencoordinates."""
+    logs = gamma[:, None] * np.log(np.maximum(values, _FLOOR * values.max()))
+    tilted = np.exp(logs - logs.max(axis=1, keepdims=True))[:, None] * draws
+    if draws.shape[1] == 1:
+        return tilted / np.linalg.norm(tilted, axis=2, keepdims=True)
+    return np.linalg.qr(tilted.transpose(0, 2, 1))[0].transpose(0, 2, 1)
+
+
+def _captured(frames: np.ndarray, values: np.ndarray) -> Float[np.ndarray, " control"]:
+    return (np.square(frames) @ values).sum(axis=1)

@@ -1,0 +1,223 @@
+"""What an intervention did, beside what its matched controls did: effect, interval, z and rank.
+
+A read-out of a condition is a ratio of sums over prompts (1 minus it for R²); its effect is edited minus unedited.
+
+    z   (effect − mean of the controls) / their standard deviation
+    p   (1 + #{controls as far from the centre}) / (1 + controls), two-sided; the centre is the mean of the axis and all
+        controls, so that under the null, where the axis is one more control, all are exchangeable
+
+Intervals resample prompts, of the axis and its controls alike. One read-out of one intervention is primary and is judged
+alone; all others together, by the largest deviation of each control (Westfall and Young 1993).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from interp.probe import Readout
+from interp.statistics.resampling import bootstrap_weights
+from interp.statistics.tested_together import excess, maximum_statistic_p
+from probes.measures.causal_plan import BASELINE, REMOVED, Name, control
+from probes.measures.head_means import interval
+
+
+@dataclass(frozen=True)
+class ReadOut:
+    """A read-out: its unit, what its effect means, and whether its value is 1 minus the ratio."""
+
+    unit: str
+    meaning: str
+    is_share: bool = False
+
+
+PRIMARY = "kl"
+READOUTS: Mapping[str, ReadOut] = {
+    "kl": ReadOut("bits", "KL divergence of the next-token prediction of the edited model from that of the unedited one"),
+    "entropy_moved": ReadOut("bits", "mean size of the change of the next-token entropy"),
+    "entropy_change": ReadOut("bits", "mean change of the next-token entropy"),
+    "posterior_kl": ReadOut("bits", "change of the KL divergence of the prediction from the exact posterior"),
+    "entropy_error": ReadOut("bits", "change of the mean distance of the prediction's entropy from the exact one"),
+    "loss": ReadOut("bits", "change of the surprise at a token of the text"),
+    "later_r2": ReadOut(
+        "fraction", "change of the held-out R² with which ridge, refitted to later layers, tells the unedited entropy", True
+    ),
+    "later_axis": ReadOut("1", "change of |cos| between the entropy axis refitted at later layers and the unedited one"),
+    "sula_kl": ReadOut("bits", "change of the KL divergence of the label prediction from the exact posterior"),
+    "slope": ReadOut("1", "change of the slope of label log-odds on the exact ones (1 is Bayes)"),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Values:
+    """One read-out in several conditions: sums by prompt `[condition, prompt]` over `of` `[prompt]`."""
+
+    sums: Float[np.ndarray, "condition prompt"]
+    of: Float[np.ndarray, " prompt"]
+    is_share: bool
+
+    @classmethod
+    def of_conditions(cls, under: Mapping[str, Readout], names: Sequence[str], readout: str) -> "Values":
+        """Layers of a read-out are added up: each has the same totals, so that the result is their mean."""
+        sums = np.array([_by_prompt(under[name][readout]) for name in names])
+        return cls(sums, _by_prompt(under[names[0]][f"{readout}.of"]), READOUTS[readout].is_share)
+
+    @property
+    def whole(self) -> Float[np.ndarray, " condition"]:
+        return self._value(np.ones((1, len(self.of))))[:, 0]
+
+    def resampled(self, weights: Int[np.ndarray, "resample prompt"]) -> Float[np.ndarray, "condition resample"]:
+        return self._value(weights.astype(np.float64))
+
+    def _value(self, weights: np.ndarray) -> np.ndarray:
+        total = weights @ self.of
+        ratio = np.divide(
+            self.sums @ weights.T, total, out=np.full((len(self.sums), len(weights)), np.nan), where=total > 0
+        )
+        return 1 - ratio if self.is_share else ratio
+
+
+@dataclass(frozen=True)
+class Effect:
+    """The effect of one intervention on one read-out, and those of its controls.
+
+    `replicates` and `control_replicates` are over the same resamples of prompts; `p_family` is over everything but the
+    primary read-out.
+    """
+
+    on: str
+    layers: tuple[int, ...]
+    readout: str
+    unedited: float
+    value: float
+    replicates: Float[np.ndarray, " resample"]
+    controls: Float[np.ndarray, " control"]
+    control_mean: Float[np.ndarray, " resample"]
+    control_sd: Float[np.ndarray, " resample"]
+    positive: Mapping[str, float]
+    positive_replicates: Mapping[str, np.ndarray]
+    p: float
+    n: int
+    p_family: float = float("nan")
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        return _unless_still(interval(self.value, self.replicates))
+
+    @property
+    def beyond(self) -> float:
+        """How much more the axis does than its controls do on average."""
+        return self.value - float(self.controls.mean())
+
+    @property
+    def beyond_interval(self) -> tuple[float, float] | None:
+        return _unless_still(interval(self.beyond, self.replicates - self.control_mean))
+
+    @property
+    def z(self) -> float:
+        return _over(self.beyond, float(self.controls.std(ddof=1)))
+
+    @property
+    def z_interval(self) -> tuple[float, float] | None:
+        usable = self.control_sd > 0
+        if not usable.any() or np.isnan(self.z):
+            return None
+        return _unless_still(interval(self.z, (self.replicates - self.control_mean)[usable] / self.control_sd[usable]))
+
+    @property
+    def control_z(self) -> Float[np.ndarray, " control"]:
+        """Every control among the others, as the axis is among them."""
+        n = len(self.controls)
+        mean = (self.controls.sum() - self.controls) / (n - 1)
+        square = (np.square(self.controls).sum() - np.square(self.controls)) / (n - 1)
+        deviation = np.sqrt(np.clip(square - np.square(mean), 0, None) * (n - 1) / (n - 2))
+        return np.divide(self.controls - mean, deviation, out=np.zeros(n), where=deviation > 0)
+
+
+def effects(under: Mapping[str, Readout], n_bootstrap: int, rng: np.random.Generator) -> list[Effect]:
+    """Every read-out of every intervention wherever it was read; the first is the primary one."""
+    axes = [
+        name for name in map(_parsed, under) if name and (name.subject, name.how, name.dose) == ("axis", REMOVED, 1)
+    ]
+    found = []
+    weights: dict[str, np.ndarray] = {}
+    for name in axes:
+        baseline = baseline_of(name)
+        if name.on not in weights:
+            n = len(_by_prompt(under[baseline][PRIMARY]))
+            weights[name.on] = bootstrap_weights(np.arange(n), np.zeros(n, dtype=np.int64), n_bootstrap, rng)
+        names = [baseline, str(name), *controls_of(under, name)]
+        for readout in READOUTS:
+            if readout in under[baseline]:
+                found.append(_effect(under, name, names, readout, weights[name.on]))
+    return _judged_together(found)
+
+
+def _effect(
+    under: Mapping[str, Readout], name: Name, names: Sequence[str], readout: str, weights: np.ndarray
+) -> Effect:
+    values = Values.of_conditions(under, names, readout)
+    whole, resampled = values.whole, values.resampled(weights)
+    moved, moved_replicates = whole[1:] - whole[0], resampled[1:] - resampled[0]
+    positive, positive_replicates = {}, {}
+    for subject in ("top", "resample"):
+        key = str(replace(name, subject=subject))
+        if key in under:
+            other = Values.of_conditions(under, [names[0], key], readout)
+            positive[subject] = float(other.whole[1] - other.whole[0])
+            replicates = other.resampled(weights)
+            positive_replicates[subject] = replicates[1] - replicates[0]
+    return Effect(
+        name.on, name.layers, readout, float(whole[0]), float(moved[0]), moved_replicates[0], moved[1:],
+        moved_replicates[1:].mean(axis=0), moved_replicates[1:].std(axis=0, ddof=1), positive, positive_replicates,
+        float(two_sided_p(moved[:1], moved[1:, None])[0]), len(values.of),
+    )  # fmt: skip
+
+
+def two_sided_p(
+    observed: Float[np.ndarray, " statistic"], controls: Float[np.ndarray, "control statistic"]
+) -> Float[np.ndarray, " statistic"]:
+    """p of each statistic by the largest deviation of every control over all of them; NaN ones take no part."""
+    here, there = excess(observed, controls)
+    return maximum_statistic_p(np.abs(here), np.abs(there))
+
+
+def _judged_together(found: list[Effect]) -> list[Effect]:
+    rest = found[1:]
+    if not rest:
+        return found
+    p = two_sided_p(np.array([e.value for e in rest]), np.stack([e.controls for e in rest], axis=1))
+    return [found[0], *(replace(e, p_family=float(p[i])) for i, e in enumerate(rest))]
+
+
+def baseline_of(name: Name) -> str:
+    """The unedited model, read as this condition is."""
+    return str(Name(name.layers, BASELINE, on=name.on))
+
+
+def controls_of(under: Mapping[str, Readout], name: Name) -> list[str]:
+    """The matched controls of a removal, in order."""
+    keys: list[str] = []
+    while (key := str(replace(name, subject=control(len(keys))))) in under:
+        keys.append(key)
+    return keys
+
+
+def _parsed(key: str) -> Name | None:
+    name = Name.parse(key)
+    return name if name.subject != BASELINE else None
+
+
+def _by_prompt(values: np.ndarray) -> Float[np.ndarray, " prompt"]:
+    values = np.asarray(values, dtype=np.float64)
+    return values if values.ndim == 1 else values.sum(axis=0)
+
+
+def _over(part: float, whole: float) -> float:
+    return part / whole if whole > 0 else float("nan")
+
+
+def _unless_still(bounds: tuple[float, float] | None) -> tuple[float, float] | None:
+    """None where no resample differs."""
+    return None if bounds is None or bounds[0] == bounds[1] else bounds

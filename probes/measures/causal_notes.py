@@ -1,0 +1,55 @@
+"""What has to be said beside the numbers of the causal probe."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from interp.probe import Readout
+from interp.table import Table
+from probes.measures.causal_effects import Effect
+from probes.measures.causal_plan import REMOVED, Name
+
+ALIKE = 0.2
+"""Mean squared cosine between controls above which a note says how alike they are."""
+
+_MATCHED = {
+    "direction": "single random directions tilted until they take out as much variance",
+    "subspace": "random subspaces of {dimensions} dimensions (no single direction beside the axis is loud enough, or all "
+    "that are are alike)",
+    "dose": "random directions distributed as the data at a dose of {dose:.2g} on average, for a change of equal norm "
+    "(nothing beside the axis is loud enough)",
+}
+
+
+def notes(found: Sequence[Effect], under: Mapping[str, Readout], matching: Table | None) -> tuple[str, ...]:
+    """How controls were matched, what dose 0 did, and what could not be read."""
+    if not found or matching is None:
+        return ("The model was not run under edits: there is nothing to say about use.",)
+    said = [_matching(matching, i) for i in range(matching.n_rows)]
+    largest, n = dose_zero(under)
+    said.append(f"Dose 0: the largest KL is {largest:g} bits in {n} conditions.")
+    if not any(e.readout == "later_r2" for e in found):
+        said.append("later_r2 is left out: no later layer of the site, or nothing varies there.")
+    if any(e.on == "sula" for e in found):
+        said.append("slope and sula_kl: on SULA prompts (condition main), edited with the same axes and controls.")
+    if any(e.on == "mixed" for e in found):
+        said.append("loss: on the prompts `mixed`, edited with the same axes and controls.")
+    return tuple(said)
+
+
+def dose_zero(under: Mapping[str, Readout]) -> tuple[float, int]:
+    """The largest KL of any prompt at dose 0, in bits, and the number of conditions: 0, or an edit acts when told not to."""
+    still = [under[key] for key in under if (name := Name.parse(key)).dose == 0 and name.how == REMOVED]
+    return max((float(np.abs(read["kl"]).max()) for read in still), default=float("nan")), len(still)
+
+
+def _matching(table: Table, i: int) -> str:
+    row = {name: column[i] for name, column in table.columns.items()}
+    how = _MATCHED[str(row["matched_by"])].format(dimensions=row["dimensions"], dose=row["dose"])
+    text = (
+        f"Controls at layer {row['layer']} (of {row['layers']}): {how}; measured variance ratio "
+        f"{row['measured_lowest']:.3f} to {row['measured_highest']:.3f}, {row['rejected']} draws rejected."
+    )
+    if row["alike"] > ALIKE:
+        text += f" They resemble one another (mean squared cosine {row['alike']:.2f}): the null is narrow."
+    return text

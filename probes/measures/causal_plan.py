@@ -1,0 +1,222 @@
+"""The conditions of the causal probe: what is edited in each, under a name that says what it is.
+
+One intervention edits one layer or several together, each along its own axis. Its conditions are
+
+    axis        removed at every dose, kept alone, shifted by ±1 standard deviation
+    control i   matched in removed variance: removed at dose 1; the first few also at the other doses, kept and shifted
+    principal i, gaussian i     other principal axes, and directions distributed as the data: removed
+    top n, resample             positive controls: the first n principal axes removed, and all head outputs of the
+                                layers replaced by another prompt's
+
+Removal puts a coordinate to its mean over the edited positions (`fill="mean"`: all that is taken out is variance) or
+to 0 (Paper III, section 4.5: takes out the mean too, and controls are matched in mean square).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float
+
+from interp.edits import AblateHeads, Edit, KeepAxis, RemoveAxis, ReplaceCoordinates, ShiftAxis
+from interp.statistics.spectra import principal_axes
+from probes.measures.causal_axis import Axis
+from probes.measures.causal_controls import Edited, Matched, gaussian_directions, matched_controls
+
+Fill = Literal["mean", "zero"]
+FILLS = ("mean", "zero")
+HOW = ("direction", "subspace", "dose")
+
+N_CLOUD = 20
+"""Controls that are run at every dose, kept and shifted, too."""
+
+N_PRINCIPAL = 5
+N_GAUSSIAN = 20
+N_TOP = 10
+
+REMOVED = "removed"
+
+
+@dataclass(frozen=True)
+class Name:
+    """What a condition is: where it is read, which layers are edited, what is edited and how."""
+
+    layers: tuple[int, ...]
+    subject: str
+    how: str = REMOVED
+    dose: float = 1.0
+    on: str = ""
+
+    def __str__(self) -> str:
+        return "|".join([self.on, ",".join(map(str, self.layers)), self.subject, self.how, repr(float(self.dose))])
+
+    @classmethod
+    def parse(cls, text: str) -> "Name":
+        on, layers, subject, how, dose = text.split("|")
+        return cls(tuple(int(x) for x in layers.split(",") if x), subject, how, float(dose), on)
+
+
+BASELINE = "baseline"
+
+
+def control(i: int) -> str:
+    return f"control {i}"
+
+
+@dataclass(frozen=True)
+class Place:
+    """One edited layer: its axis, its edited rows and its controls."""
+
+    layer: int
+    axis: Axis
+    rows: Float[np.ndarray, "row feature"]
+    edited: Edited
+    matched: Matched
+    gaussian: Float[np.ndarray, "control feature"]
+
+    @classmethod
+    def of(cls, layer: int, axis: Axis, rows: np.ndarray, fill: Fill, n: int, seed: int) -> "Place":
+        edited = Edited.of(rows, fill)
+        rng = np.random.default_rng([seed, 1, layer])
+        matched = matched_controls(edited, axis, n, rng)
+        return cls(layer, axis, rows, edited, matched, gaussian_directions(edited, min(n, N_GAUSSIAN), rng))
+
+
+@dataclass(frozen=True)
+class Intervention:
+    """Edits of one or several layers at once."""
+
+    places: Sequence[Place]
+    site: str
+    at: str
+    fill: Fill
+    heads: tuple[int, ...]
+    n_layers: int
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        return tuple(place.layer for place in self.places)
+
+    def conditions(self, doses: Sequence[float], n_controls: int) -> Iterator[tuple[Name, tuple[Edit, ...]]]:
+        """Every condition of this intervention on the prompts of the run."""
+        for dose in doses:
+            yield Name(self.layers, "axis", dose=dose), self._remove_axis(dose)
+        yield Name(self.layers, "axis", "kept"), self._keep([place.axis for place in self.places])
+        for sign, how in ((1.0, "+1 sd"), (-1.0, "−1 sd")):
+            yield Name(self.layers, "axis", how), self._shift(sign, None)
+        yield from self.compared(n_controls)
+        for i in range(min(N_CLOUD, n_controls)):
+            for dose in doses:
+                if dose != 1:
+                    yield Name(self.layers, control(i), dose=dose), self._remove_control(i, dose)
+            yield Name(self.layers, control(i), "kept"), self._keep([_as_axis(p.matched, i) for p in self.places])
+            for sign, how in ((1.0, "+1 sd"), (-1.0, "−1 sd")):
+                yield Name(self.layers, control(i), how), self._shift(sign, i)
+        for i in range(N_PRINCIPAL):
+            yield from self._frames(f"principal {i + 1}", [_principal(p, i + 1)[i : i + 1] for p in self.places])
+        for i in range(len(self.places[0].gaussian)):
+            yield from self._frames(f"gaussian {i}", [p.gaussian[i : i + 1] for p in self.places])
+
+    def compared(self, n_controls: int) -> Iterator[tuple[Name, tuple[Edit, ...]]]:
+        """What every set of prompts is run with: controls at dose 1 and positive controls."""
+        for i in range(n_controls):
+            yield Name(self.layers, control(i)), self._remove_control(i, 1.0)
+        top = [_principal(p, N_TOP) for p in self.places]
+        yield from self._frames("top", top)
+        if self.heads:
+            blocks = tuple(sorted({min(layer, self.n_layers - 1) for layer in self.layers}))
+            edit = AblateHeads(layer=blocks, heads=self.heads, by="resample", at=self.at)
+            yield Name(self.layers, "resample"), (edit,)
+
+    def facts(self) -> dict[str, dict[str, np.ndarray]]:
+        """What is known of a subject before it is run: how a control was matched, how near others are to the axis."""
+        found: dict[str, dict[str, np.ndarray]] = {}
+        how = np.array([[HOW.index(m.how), m.n_axes, m.alike, m.n_rejected] for m in self._matched], np.float64)
+        for i in range(len(self._matched[0].frames)):
+            found[control(i)] = {
+                "ratio": np.array([m.ratio[i] for m in self._matched]),
+                "dose": np.array([m.dose[i] for m in self._matched]), "matching": how,
+            }  # fmt: skip
+        named = {
+            f"principal {i + 1}": [_principal(p, i + 1)[i : i + 1] for p in self.places] for i in range(N_PRINCIPAL)
+        }
+        named |= {
+            f"gaussian {i}": [p.gaussian[i : i + 1] for p in self.places] for i in range(len(self.places[0].gaussian))
+        }
+        for name, frames in named.items():
+            near = [np.abs(f @ p.axis.covector) for f, p in zip(frames, self.places, strict=True)]
+            found[name] = {"overlap": np.concatenate(near)}
+        return found
+
+    @property
+    def _matched(self) -> list[Matched]:
+        return [place.matched for place in self.places]
+
+    def axis_removed(self) -> tuple[Name, tuple[Edit, ...]]:
+        return Name(self.layers, "axis"), self._remove_axis(1.0)
+
+    def _frames(self, subject: str, frames: Sequence[np.ndarray]) -> Iterator[tuple[Name, tuple[Edit, ...]]]:
+        if all(len(frame) for frame in frames):
+            edits = [self._remove(p, frame, 1.0) for p, frame in zip(self.places, frames, strict=True)]
+            yield Name(self.layers, subject), tuple(edits)
+
+    def _remove_axis(self, dose: float) -> tuple[Edit, ...]:
+        return tuple(self._remove(p, p.axis.covector[None], dose, _displacement(p.axis)) for p in self.places)
+
+    def _remove_control(self, i: int, dose: float) -> tuple[Edit, ...]:
+        return tuple(self._remove(p, p.matched.frames[i], dose * float(p.matched.dose[i])) for p in self.places)
+
+    def _remove(self, place: Place, axes: np.ndarray, dose: float, displacement: np.ndarray | None = None) -> Edit:
+        """Coordinates read by the rows of `axes` are put to their mean, or to 0."""
+        where = {"layer": place.layer, "site": self.site, "at": self.at, "axis": axes, "dose": float(dose)}
+        where |= _oblique(displacement)
+        if self.fill == "zero":
+            return RemoveAxis(**where)
+        return ReplaceCoordinates(**where, values=axes @ place.edited.mean)
+
+    def _keep(self, axes: Sequence[Axis]) -> tuple[Edit, ...]:
+        """Everything but the axis is put to its mean (or to 0): keep its part, then add what the mean has beside it."""
+        edits: list[Edit] = []
+        for place, axis in zip(self.places, axes, strict=True):
+            where = {"layer": place.layer, "site": self.site, "at": self.at}
+            edits.append(KeepAxis(**where, axis=axis.covector[None], **_oblique(_displacement(axis))))
+            if self.fill == "mean":
+                rest = place.edited.mean - (place.edited.mean @ axis.covector) * axis.displacement
+                length = float(np.linalg.norm(rest))
+                edits.append(
+                    ShiftAxis(**where, axis=rest[None] if length else axis.covector[None], deviations=1.0,
+                              score_sigma=length)
+                )  # fmt: skip
+        return tuple(edits)
+
+    def _shift(self, deviations: float, i: int | None) -> tuple[Edit, ...]:
+        """By one standard deviation of the axis' coordinate; controls are moved as far."""
+        edits = []
+        for place in self.places:
+            spread = float((place.rows @ place.axis.covector).std())
+            axis = place.axis if i is None else _as_axis(place.matched, i)
+            far = spread if i is None else spread * float(np.linalg.norm(place.axis.displacement))
+            edits.append(
+                ShiftAxis(layer=place.layer, site=self.site, at=self.at, axis=axis.covector[None],
+                          deviations=deviations, score_sigma=far, **_oblique(_displacement(axis)))
+            )  # fmt: skip
+        return tuple(edits)
+
+
+def _oblique(displacement: np.ndarray | None) -> dict[str, object]:
+    return {} if displacement is None else {"metric": "z-scored", "displacement": displacement}
+
+
+def _displacement(axis: Axis) -> np.ndarray | None:
+    return None if axis.is_orthogonal else axis.displacement[None]
+
+
+def _as_axis(matched: Matched, i: int) -> Axis:
+    """The first dimension of a control."""
+    u = matched.frames[i, 0]
+    return Axis(u, u, 0.0)
+
+
+def _principal(place: Place, n: int) -> np.ndarray:
+    return principal_axes(place.rows - place.rows.mean(axis=0), n).directions

@@ -1,0 +1,192 @@
+"""What is kept of the model under one condition: sums over each prompt, downstream of the edit.
+
+Every read-out is a ratio of sums over prompts, so that prompts can be resampled: an array by its name holds the sum of
+each prompt, `<name>.of` what it is divided by.
+
+    kl               KL(unedited ‖ edited) of the next token
+    entropy_change   edited − unedited entropy of the next token;  entropy_moved  its size
+    posterior_kl     KL(exact posterior ‖ edited prediction among the outcomes);  entropy_error  |H − H_exact|
+    loss             surprise at the tokens of the text
+    later_r2         errors of the unedited entropy told by ridge refitted to later layers under the edit, each fifth of
+                     the prompts told from the others (1 − ratio is R²)
+    later_axis       |cos| of that ridge axis, refitted to all prompts, with the one of the unedited model
+    logits           change of the logits over the vocabulary (a sample of tokens), from `log_p` of the baseline
+    slope            of the model's log-odds on the exact ones, intercepts of the unedited prompts' word pairs
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from interp.capture import Capture
+from interp.need import Need
+from interp.probe import Readout
+from probes.measures.sula_answers import Answers
+from probes.measures.sula_calibration import Slopes
+
+KL = Need("next_kl")
+SIZE = Need("edit_size")
+LOG_P = Need("next_log_prob")
+OUTCOME = Need("outcome_log_prob")
+LOSS = Need("next_loss", at="followed")
+
+N_FOLDS = 5
+N_TOKENS = 32
+N_ROWS = 200
+"""Tokens and rows at most in the sample that the change of the logits is taken from."""
+
+
+@dataclass(frozen=True)
+class Later:
+    """Later layers of the site that is edited: where they are, what they are to tell, and the unedited axes there.
+
+    `penalty` is relative, as the fitting prompts chose it in the unedited model; `axes` are ridge axes of the rows of the run.
+    """
+
+    need: Need
+    layers: tuple[int, ...]
+    entropy: Float[np.ndarray, " row"]
+    unit: Int[np.ndarray, " row"]
+    penalty: Float[np.ndarray, " later"]
+    axes: Float[np.ndarray, "later feature"]
+
+    def read(self, under: Capture) -> Readout:
+        points = under[self.need]
+        errors, totals, cosines = [], [], []
+        for i, layer in enumerate(self.layers):
+            x = points[layer].reshape(len(self.entropy), -1).astype(np.float64)
+            error, total = crossed(x, self.entropy, self.unit, float(self.penalty[i]))
+            errors.append(np.bincount(self.unit, error))
+            totals.append(np.bincount(self.unit, total))
+            cosines.append(abs(float(ridge_axis(x, self.entropy, float(self.penalty[i])) @ self.axes[i])))
+        n = len(errors[0])
+        return {
+            "later_layers": np.array(self.layers),
+            "later_r2": np.array(errors), "later_r2.of": np.array(totals),
+            "later_axis": np.repeat(np.array(cosines)[:, None], n, axis=1), "later_axis.of": np.ones((len(cosines), n)),
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Reads one condition on the prompts of the run; `entropy` is the unedited one of its rows."""
+
+    entropy: Float[np.ndarray, " row"]
+    has_posterior: bool
+    has_loss: bool
+    later: Later | None
+    vocab_size: int
+
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        exact = (OUTCOME,) if self.has_posterior else ()
+        loss = (LOSS,) if self.has_loss else ()
+        later = (self.later.need,) if self.later is not None else ()
+        return (KL, SIZE, LOG_P, *exact, *loss, *later)
+
+    def __call__(self, under: Capture) -> Readout:
+        prompt = np.asarray(under.rows["prompt"])
+        moved = np.asarray(under.rows["next_entropy_bits"], np.float64) - self.entropy
+        found = by_prompt(prompt, {"kl": under[KL], "entropy_change": moved, "entropy_moved": np.abs(moved)})
+        if self.has_posterior:
+            answers = Answers.of(under, OUTCOME)
+            error = np.abs(answers.entropy_model - answers.entropy_exact)
+            found |= by_prompt(prompt, {"posterior_kl": answers.kl, "entropy_error": error})
+        if self.has_loss:
+            followed = np.asarray(under.rows_at(LOSS.at)["prompt"])
+            found |= by_prompt(followed, {"loss": under[LOSS]}, int(prompt.max()) + 1)
+        if self.later is not None:
+            found |= self.later.read(under)
+        return found | {"log_p": self._sampled(under[LOG_P])} | sizes(under)
+
+    def _sampled(self, log_p: np.ndarray) -> np.ndarray:
+        """log2 probabilities of a few rows and tokens, spread evenly."""
+        rows = np.unique(np.linspace(0, len(log_p) - 1, N_ROWS).round().astype(int))
+        tokens = np.unique(np.linspace(0, self.vocab_size - 1, N_TOKENS).round().astype(int))
+        return log_p[np.ix_(rows, tokens)]
+
+
+def read_labels(under: Capture) -> Readout:
+    """Calibration on prompts that show evidence about a label, in their main condition."""
+    answers = Answers.of(under, OUTCOME)
+    main = answers.condition == answers.main
+    kl = np.asarray(under[KL], np.float64)[main]
+    answers = answers.where(main)
+    prompt = np.arange(len(answers))
+    found = by_prompt(prompt, {"sula_kl": answers.kl, "kl": kl})
+    slopes = Slopes(answers)
+    if slopes.is_pair:
+        x = slopes.x.copy()
+        for group in np.unique(slopes.groups):
+            x[slopes.groups == group] -= x[slopes.groups == group].mean()
+        found |= {"slope": x * slopes.y, "slope.of": x * x}
+    return found | sizes(under)
+
+
+def read_text(under: Capture) -> Readout:
+    """Surprise at ordinary text."""
+    loss = under.rows_at(LOSS.at)
+    n = len(np.unique(under.rows["prompt"]))
+    return (
+        by_prompt(np.asarray(loss["prompt"]), {"loss": under[LOSS]}, n)
+        | by_prompt(np.asarray(under.rows["prompt"]), {"kl": under[KL]})
+        | sizes(under)
+    )
+
+
+def by_prompt(prompt: np.ndarray, values: dict[str, np.ndarray], n: int = 0) -> dict[str, np.ndarray]:
+    """Sums over the rows of every prompt, and how many rows it has."""
+    n = max(n, int(prompt.max(initial=-1)) + 1)
+    count = np.bincount(prompt, minlength=n).astype(np.float64)
+    found: dict[str, np.ndarray] = {}
+    for name, rows in values.items():
+        found[name] = np.bincount(prompt, np.asarray(rows, np.float64), minlength=n)
+        found[f"{name}.of"] = count
+    return found
+
+
+def sizes(under: Capture) -> dict[str, np.ndarray]:
+    """‖change‖/‖tensor‖ by edited layer, mean over prompts, and the share of variance that is gone."""
+    folded = under.folded(SIZE)
+    rows = folded["rows"]
+    return {
+        "size": rows.mean(axis=1) if rows.size else np.zeros(len(rows)),
+        "variance_share": np.asarray(folded["variance_share"]),
+    }
+
+
+def crossed(
+    x: Float[np.ndarray, "row feature"], y: Float[np.ndarray, " row"], unit: Int[np.ndarray, " row"], penalty: float
+) -> tuple[Float[np.ndarray, " row"], Float[np.ndarray, " row"]]:
+    """Squared errors of ridge refitted to four fifths of the prompts on the others, and of the mean there."""
+    error, total = np.zeros(len(y)), np.zeros(len(y))
+    fold = unit % min(N_FOLDS, int(unit.max()) + 1)
+    for f in np.unique(fold):
+        test = fold == f
+        rest = ~test
+        mean, level = x[rest].mean(axis=0), float(y[rest].mean())
+        w = _ridge(x[rest] - mean, y[rest] - level, penalty)
+        error[test] = np.square(y[test] - level - (x[test] - mean) @ w)
+        total[test] = np.square(y[test] - level)
+    return error, total
+
+
+def ridge_axis(
+    x: Float[np.ndarray, "row feature"], y: Float[np.ndarray, " row"], penalty: float
+) -> Float[np.ndarray, " feature"]:
+    """The ridge direction of all rows, of length one; zeros where nothing varies."""
+    w = _ridge(x - x.mean(axis=0), y - y.mean(), penalty)
+    length = float(np.linalg.norm(w))
+    return w / length if length > 0 else w
+
+
+def _ridge(x: np.ndarray, y: np.ndarray, penalty: float) -> np.ndarray:
+    """w = (XᵀX + α)⁻¹ Xᵀy with α = penalty · tr(XᵀX) / rank, by the smaller Gram matrix."""
+    n, d = x.shape
+    alpha = penalty * float(np.square(x).sum()) / max(1, min(n - 1, d))
+    if alpha <= 0:
+        return np.zeros(d)
+    if n <= d:
+        return x.T @ np.linalg.solve(x @ x.T + alpha * np.eye(n), y)
+    return np.linalg.solve(x.T @ x + alpha * np.eye(d), x.T @ y)

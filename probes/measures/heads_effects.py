@@ -1,0 +1,150 @@
+"""Statistics of effects by prompt: does one head stand out, do effects add up, is every layer needed?
+
+Effects are bits of harm `[unit, ...]`; a unit is a prompt or a sequence. Intervals resample units.
+
+    one head        ratio of the largest mean effect to the second largest. Null: every unit's effects are dealt to the
+                    heads anew (all heads alike); p is of the gap between the two in bits, which is always defined
+    adding up       excess of a set over the sum of its members, E(S) − Σ E(h): above 0 the heads stand in for one
+                    another, below 0 they do the same harm twice. Null: signs of whole units flipped
+    every layer     error with a layer bypassed over the error without, the smallest of all layers; p is the largest of
+                    the layers' one-sided p (intersection-union): small only where every layer is needed
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from interp.statistics.tested_together import maximum_statistic_p
+from probes.measures.head_means import Units, band, mean_of_units
+from probes.measures.sign_flips import flip_p, flipped_means
+
+
+@dataclass(frozen=True)
+class Estimates:
+    """Means with 95 % bands over units; `p` two-sided, corrected over all entries by the largest; None of KLs."""
+
+    value: Float[np.ndarray, " entry"]
+    low: Float[np.ndarray, " entry"]
+    high: Float[np.ndarray, " entry"]
+    p: Float[np.ndarray, " entry"] | None
+
+
+def estimates(
+    effects: Float[np.ndarray, "unit entry"], units: Units, signs: Float[np.ndarray, "permutation unit"] | None
+) -> Estimates:
+    """Without `signs` there is no p: of a divergence, which is never negative, signs say nothing."""
+    low, high = band(units.resampled(effects))
+    p = None if signs is None else _flip_p(effects, signs)
+    return Estimates(mean_of_units(effects), low, high, p)
+
+
+def _flip_p(effects: np.ndarray, signs: np.ndarray) -> np.ndarray:
+    """Entries that no unit feels have p = 1 and take part in no maximum."""
+    felt = np.nan_to_num(effects).any(axis=0)
+    p = np.ones(effects.shape[1])
+    if felt.any():
+        p[felt] = flip_p(effects[:, felt], signs)
+    return p
+
+
+@dataclass(frozen=True)
+class TopHead:
+    """The most harmful head beside the second; `ratio` is NaN where the second does no harm."""
+
+    top: int
+    second: int
+    effect: float
+    ratio: float
+    share: float
+    ratio_replicates: Float[np.ndarray, " resample"]
+    share_replicates: Float[np.ndarray, " resample"]
+    dealt_ratio: Float[np.ndarray, " permutation"]
+    dealt_share: Float[np.ndarray, " permutation"]
+    p: float
+
+
+def top_head(
+    effects: Float[np.ndarray, "unit head"], units: Units, n_permutations: int, rng: np.random.Generator
+) -> TopHead:
+    """Whether one head stands out. Resamples hold the two heads fixed."""
+    mean = mean_of_units(effects)
+    second, top = (int(i) for i in np.argsort(mean, kind="stable")[-2:])
+    read = effects[~np.isnan(effects).any(axis=1)]
+    dealt = np.stack([rng.permuted(read, axis=1).mean(axis=0) for _ in range(n_permutations)])
+    ends = np.sort(dealt, axis=1)[:, -2:]
+    gap = maximum_statistic_p(np.array([mean[top] - mean[second]]), (ends[:, 1] - ends[:, 0])[:, None])
+    again = units.resampled(effects)
+    return TopHead(
+        top, second, float(mean[top]),
+        ratio=float(_over(mean[top], mean[second])), share=float(_share(mean[None], top)[0]),
+        ratio_replicates=_over(again[:, top], again[:, second]), share_replicates=_share(again, top),
+        dealt_ratio=_over(ends[:, 1], ends[:, 0]), dealt_share=_share(dealt, None), p=float(gap[0]),
+    )  # fmt: skip
+
+
+def _over(first: np.ndarray | float, second: np.ndarray | float) -> np.ndarray:
+    """first / second, NaN where second is not above 0."""
+    first, second = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
+    return np.divide(first, second, out=np.full(second.shape, np.nan), where=second > 0)
+
+
+def _share(means: Float[np.ndarray, "many head"], head: int | None) -> Float[np.ndarray, " many"]:
+    """Part of the summed harm of all harmful heads that one of them (None: the worst) does."""
+    harm = np.clip(means, 0, None)
+    mine = harm.max(axis=1) if head is None else harm[:, head]
+    return _over(mine, harm.sum(axis=1))
+
+
+@dataclass(frozen=True)
+class Compounding:
+    """Random sets of one size: joint effects, sums of single ones, and the excess by unit (mean over sets)."""
+
+    joint: Float[np.ndarray, "unit set"]
+    summed: Float[np.ndarray, "unit set"]
+
+    @property
+    def excess(self) -> Float[np.ndarray, " unit"]:
+        return (self.joint - self.summed).mean(axis=1)
+
+    @classmethod
+    def of(
+        cls, joint: Float[np.ndarray, "unit set"], singles: Float[np.ndarray, "unit head"],
+        members: Bool[np.ndarray, "set head"],
+    ) -> "Compounding":  # fmt: skip
+        return cls(joint, singles @ members.T.astype(np.float64))
+
+
+@dataclass(frozen=True)
+class ErrorRatio:
+    """Errors under edits over the error without, one an edit; `smallest` is the edit that raises it least."""
+
+    ratio: Float[np.ndarray, " entry"]
+    low: Float[np.ndarray, " entry"]
+    high: Float[np.ndarray, " entry"]
+    p: Float[np.ndarray, " entry"]
+    flipped: Float[np.ndarray, "permutation entry"]
+
+    @property
+    def smallest(self) -> int:
+        return int(np.argmin(self.ratio))
+
+    @property
+    def p_of_all(self) -> float:
+        """Of the hypothesis that some edit does not raise the error (intersection-union)."""
+        return float(self.p.max())
+
+
+def error_ratio(
+    errors: Float[np.ndarray, "unit entry"], baseline: Float[np.ndarray, " unit"], units: Units,
+    signs: Float[np.ndarray, "permutation unit"],
+) -> ErrorRatio:  # fmt: skip
+    """Ratios of mean errors; null and p by flipping the sign of whole units' changes, one-sided, not corrected."""
+    before = float(mean_of_units(baseline))
+    change = errors - baseline[:, None]
+    replicates = units.resampled(errors) / units.resampled(baseline[:, None])
+    low, high = band(replicates)
+    flipped = flipped_means(change, signs)
+    observed = mean_of_units(change)
+    p = [maximum_statistic_p(observed[[i]], flipped[:, [i]])[0] for i in range(errors.shape[1])]
+    return ErrorRatio(mean_of_units(errors) / before, low, high, np.array(p), 1 + flipped / before)

@@ -1,0 +1,152 @@
+"""How well a model does under an edit: one number a prompt, in bits, and more is worse.
+
+    posterior_kl    KL(exact posterior ‖ model's distribution over the outcomes), mean over scored positions
+    entropy_error   |entropy of that distribution − entropy of the exact posterior|
+    next_kl         KL(unedited ‖ edited next-token distribution) at the scored positions; never negative
+    loss            −log2 p of the token that follows, mean over all positions of a text
+
+The first two exist where the exact posterior is known, the last where it is not (ordinary text).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from interp.capture import Capture
+from interp.errors import UsageError
+from interp.need import Need
+from interp.probe import Readout
+from interp.prompt import PromptSet
+from interp.statistics.resampling import bootstrap_weights
+from probes.measures.head_means import Units
+from probes.measures.sula_answers import MAIN, Answers
+
+OUTCOME = Need("outcome_log_prob")
+CHANGED = Need("next_kl")
+SIZE = Need("edit_size")
+LOSS = Need("next_loss", at="followed")
+
+MEANINGS = {
+    "posterior_kl": "divergence of the model's distribution over the outcomes from the exact posterior",
+    "entropy_error": "distance between the entropy of the model's distribution and that of the exact posterior",
+    "next_kl": "divergence of the edited next-token distribution from the unedited one",
+    "loss": "surprise at the token that follows, over all positions of a text",
+}
+SIGNED = ("posterior_kl", "entropy_error", "loss")
+"""Measures that an edit may also improve."""
+
+
+def is_exact(prompts: PromptSet) -> bool:
+    """Whether the exact posterior of these prompts is known."""
+    return prompts.posterior is not None
+
+
+def measures_of(prompts: PromptSet) -> tuple[str, ...]:
+    """What can be measured on these prompts: the primary one first, then the one that the paper reports."""
+    return ("posterior_kl", "entropy_error", "next_kl") if is_exact(prompts) else ("next_kl", "loss")
+
+
+def error_of(prompts: PromptSet) -> str:
+    """The error that ratios are taken of: it is above 0 without an edit."""
+    return "entropy_error" if is_exact(prompts) else "loss"
+
+
+def chosen_measure(asked: str, prompts: PromptSet) -> str:
+    """The primary measure; one that these prompts do not allow is refused."""
+    known = measures_of(prompts)
+    if asked == "auto":
+        return known[0]
+    if asked not in known:
+        what = "carry" if is_exact(prompts) else "carry no"
+        raise UsageError(
+            asked=f"heads.measure = {asked!r} on {prompts.name}",
+            found=f"these prompts {what} exact posterior",
+            fix=f"Choose auto or one of {', '.join(known)}.",
+        )
+    return asked
+
+
+def needs_of(prompts: PromptSet) -> tuple[Need, ...]:
+    return (OUTCOME, CHANGED, SIZE) if is_exact(prompts) else (CHANGED, SIZE, LOSS)
+
+
+def read_scores(capture: Capture) -> Readout:
+    """Every measure by prompt, and the `size` of the edit: |change| / |tensor|, mean over edited layers."""
+    n = len(capture.prompts)
+    prompt = capture.rows["prompt"]
+    found = {"next_kl": _by_prompt(capture[CHANGED], prompt, n)}
+    if is_exact(capture.prompts):
+        answers = Answers.of(capture, OUTCOME)
+        found["posterior_kl"] = _by_prompt(answers.kl, prompt, n)
+        found["entropy_error"] = _by_prompt(np.abs(answers.entropy_model - answers.entropy_exact), prompt, n)
+    else:
+        found["loss"] = _by_prompt(capture[LOSS], capture.rows_at(LOSS.at)["prompt"], n)
+    sizes = capture.folded(SIZE).get("rows") if SIZE in capture.arrays else None
+    if sizes is not None and sizes.size:
+        found["size"] = sizes.mean(axis=0)
+    if "k" in capture.rows:
+        found["k"] = capture.rows["k"][np.searchsorted(prompt, np.arange(n))]
+    return found
+
+
+def _by_prompt(values: np.ndarray, prompt: np.ndarray, n: int) -> Float[np.ndarray, " prompt"]:
+    """The mean over the rows of every prompt; NaN where it has none."""
+    count = np.bincount(prompt, minlength=n)
+    total = np.bincount(prompt, weights=np.asarray(values, dtype=np.float64), minlength=n)
+    return np.divide(total, count, out=np.full(n, np.nan), where=count > 0)
+
+
+def choose_prompts(base: Capture, n_prompts: int | None, seed: int) -> np.ndarray:
+    """The drawn prompts that edits are tried on, in their order: all, or so many at random; of SULA the main ones."""
+    rows = base.rows
+    usable = rows["drawn"].astype(bool)
+    if "condition" in rows:
+        condition = np.asarray(rows["condition"]).astype(str)
+        main = next((name for name in MAIN if name in condition), None)
+        usable = usable if main is None else usable & (condition == main)
+    prompts = np.unique(rows["prompt"][usable])
+    n = (200 if base.prompts.unit == "sequence" else 40) if n_prompts is None else n_prompts
+    if len(prompts) <= n:
+        return prompts
+    return np.sort(np.random.default_rng([seed, 3]).choice(prompts, n, replace=False))
+
+
+def units_of(base: Capture, chosen: np.ndarray, n_bootstrap: int, rng: np.random.Generator) -> Units:
+    """The chosen prompts, resampled whole and within the strata of the draw."""
+    rows = base.rows.where(np.isin(base.rows["prompt"], chosen))
+    return Units.of(rows, base.prompts.unit, n_bootstrap, rng)
+
+
+def problem_units(read: Readout, n_bootstrap: int, rng: np.random.Generator) -> Units:
+    """The prompts of another set, one row each, resampled within equal k."""
+    number = np.arange(len(read["next_kl"]))
+    stratum = np.unique(read["k"], return_inverse=True)[1] if "k" in read else np.zeros_like(number)
+    return Units(number, number, bootstrap_weights(number, stratum, n_bootstrap, rng), "problem")
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What conditions read, by prompt; `unedited` is the condition that changes are measured from."""
+
+    under: Mapping[str, Readout]
+    unedited: str
+    units: Units
+
+    def score(self, name: str, measure: str) -> Float[np.ndarray, " unit"]:
+        return np.asarray(self.under[name][measure], dtype=np.float64)
+
+    def scores(self, names: Sequence[str], measure: str) -> Float[np.ndarray, "unit condition"]:
+        return np.stack([self.score(name, measure) for name in names], axis=1)
+
+    def baseline(self, measure: str) -> Float[np.ndarray, " unit"]:
+        return self.score(self.unedited, measure)
+
+    def changes(self, names: Sequence[str], measure: str) -> Float[np.ndarray, "unit condition"]:
+        """Score under each condition minus the unedited one; positive is harm."""
+        return self.scores(names, measure) - self.baseline(measure)[:, None]
+
+    def sizes(self, names: Sequence[str]) -> Float[np.ndarray, " condition"]:
+        """|change| / |tensor| of each edit, mean over prompts."""
+        return np.array([float(np.mean(self.under[name]["size"])) for name in names])
