@@ -15,7 +15,7 @@ from interp.probe import Probe
 from interp.prompt import PromptSet
 from interp.prompting.files import resolve_prompts
 from interp.prompting.tokens import Tokenised
-from interp.prompting.tunnel_sequences import sampled_prompts
+from interp.prompting.tunnel_sequences import copied_prompts, is_copied, sampled_prompts
 from interp.statistics.draw import entropy_quintiles
 from interp.table import LABEL
 
@@ -85,6 +85,8 @@ def prompts_for(
     """The prompts of a run; texts on a tunnel and a tunnel's sequences on a text model are refused."""
     if model.task is not None and prompts is None:
         return sampled_prompts(model.task, n_pool or N_SEQUENCES, seed)
+    if model.task is not None and isinstance(prompts, str) and is_copied(prompts):
+        return copied_prompts(model.task, prompts, n_pool or N_SEQUENCES, seed)
     if isinstance(prompts, str) and prompts.startswith("memory:"):
         raise UsageError(
             asked=f"the prompts {prompts!r}",

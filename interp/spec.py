@@ -54,7 +54,8 @@ class RunSpec:
         """The specification in a record; what only repeats it in words is ignored."""
         known = {f.name for f in fields(cls)}
         values: dict[str, Any] = {name: value for name, value in content.items() if name in known}
-        return cls(**values | {"edits": tuple(values.get("edits", ()))})
+        values["edits"] = tuple(values.get("edits", ()))
+        return cls(**values)
 
     @property
     def options(self) -> dict[str, Any]:

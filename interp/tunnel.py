@@ -86,6 +86,19 @@ class Sequences:
         )
 
     @property
+    def last(self) -> "Sequences":
+        """The sequences scored at their last scored position alone."""
+        return dataclasses.replace(
+            self,
+            scored=self.scored[-1:],
+            targets=self.targets[:, -1:],
+            posterior=self.posterior[:, -1:],
+            columns={name: column[:, -1:] for name, column in self.columns.items()},
+            belief=None if self.belief is None else self.belief[:, -1:],
+            scored_slice=None if self.scored_slice is None else self.scored_slice[-1:],
+        )
+
+    @property
     def slices(self) -> tuple[str, ...]:
         """The names of the slices, the primary one first; empty where there is one without a name."""
         return () if self.outcome_slice is None else tuple(dict.fromkeys(self.outcome_slice.tolist()))
@@ -157,6 +170,18 @@ class Task(ABC):
             asked=f"the task {self.name!r} over {n_observations} observations",
             found="its length cannot be changed without making it another task",
             fix="Evaluate it at the length it was trained on.",
+        )
+
+    def with_copied_context(self, sequences: Sequences, n_shown: int, n_copies: int) -> Sequences:
+        """The question that follows the first `n_shown` observations, after these were shown `n_copies` times over.
+
+        Scored at the last position alone, with its exact posterior. `UsageError` where evidence that is shown again
+        would count twice, or the sequence would be longer than `n_positions`.
+        """
+        raise UsageError(
+            asked=f"the task {self.name!r} with its context copied",
+            found="an observation that is shown again is one more observation here, and changes the posterior",
+            fix="Use a task that repeats evidence without counting it twice, such as bijection with replacement.",
         )
 
     def describe(self) -> dict[str, Any]:

@@ -73,7 +73,7 @@ class Causal(Probe):
     """
 
     site: str = "v"
-    axis: Kind = "ridge"
+    axis: Kind = "encoding"
     layers: str = "middle"
     at: str = "all"
     scaling: Scaling = "centred"

@@ -47,7 +47,7 @@ from probes.measures.heads_scores import (
     error_of,
     measures_of,
     needs_of,
-    problem_units,
+    other_units,
     read_scores,
     units_of,
 )
@@ -195,7 +195,7 @@ class Heads(Probe):
         self, base: Capture, plan: Plan, under: Mapping[str, Readout]
     ) -> tuple[dict[str, Scalar], dict[str, Table]]:
         rng = np.random.default_rng([self.seed, 7])
-        units = problem_units(under[SULA + UNEDITED], self.n_bootstrap, rng)
+        units = other_units(under[SULA + UNEDITED], "problem", self.n_bootstrap, rng)
         scores = Scores(under, SULA + UNEDITED, units)
         signs, measures = self._signs(scores), ("posterior_kl", "entropy_error", "next_kl")
         scalars = {f"sula_{measure}": baseline_scalar(scores, measure) for measure in measures[:2]}

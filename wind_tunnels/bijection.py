@@ -122,6 +122,26 @@ class Bijection(Task):
         """Over `n_observations` pairs; without replacement there are no more than the keys allow."""
         return replace(self, L=n_observations)
 
+    def with_copied_context(self, sequences: Sequences, n_shown: int, n_copies: int) -> Sequences:
+        """The key after the first `n_shown` pairs, these shown `n_copies` times over: what is taken stays the same.
+
+        With replacement a repeated pair is ordinary evidence; without, no key ever comes twice.
+        """
+        n_pairs = n_shown * n_copies
+        if not self.replacement:
+            return super().with_copied_context(sequences, n_shown, n_copies)
+        if min(n_shown, n_copies) < 1 or 2 * n_pairs + 1 > self.n_positions:
+            raise UsageError(
+                asked=f"{n_shown} pairs shown {n_copies} times",
+                found=f"the sequences have {self.n_positions} positions",
+                fix=f"Choose up to {(self.n_positions - 1) // 2} pairs in all, and at least one.",
+            )
+        keys, values = sequences.tokens[:, 0::2], sequences.targets - (self.vocab_size - self.V)
+        shown = [np.tile(x[:, :n_shown], n_copies) for x in (keys, values)]
+        asked = [np.concatenate([s, x[:, [n_shown]]], axis=1) for s, x in zip(shown, (keys, values), strict=True)]
+        n_observations = n_pairs + (self.layout == "sepvocab")
+        return replace(self, L=n_observations).encode(*asked).last
+
     def encode(self, keys: Int[np.ndarray, "sequence asked"], values: Int[np.ndarray, "sequence asked"]) -> Sequences:
         """The sequences that show these pairs, with the exact posterior.
 

@@ -1,17 +1,55 @@
-"""The prompts of a wind tunnel: it samples itself, rows at all scored positions, the sequence is the unit."""
+"""The prompts of a wind tunnel: it samples itself, rows at all scored positions, the sequence is the unit.
+
+Under the name `copied:5x2` stand the questions that follow the first five observations of the same sequences, with
+these five shown twice over, where the task's posterior stays the same then.
+"""
+
+import re
 
 import numpy as np
 
+from interp.errors import UsageError
 from interp.prompt import Prompt, PromptSet
 from interp.table import LABEL
-from interp.tunnel import Task
+from interp.tunnel import Sequences, Task
 
 N_SEQUENCES = 500
+_COPIED = re.compile(r"copied:(\d+)x(\d+)")
+
+
+def is_copied(name: str) -> bool:
+    """Whether this names sequences with copied context."""
+    return name.startswith("copied:")
+
+
+def copied_name(n_shown: int, n_copies: int) -> str:
+    return f"copied:{n_shown}x{n_copies}"
 
 
 def sampled_prompts(task: Task, n: int = N_SEQUENCES, seed: int = 0) -> PromptSet:
     """`n` fresh sequences of a task with the columns it knows at every scored position."""
     drawn = task.sample(np.random.default_rng(seed), n)
+    source = f"{n} sequences drawn from the task {task.name}, scored at {len(drawn.scored)} positions each"
+    return _as_prompts(task, drawn, f"tunnel:{task.name}", source, seed)
+
+
+def copied_prompts(task: Task, name: str, n: int = N_SEQUENCES, seed: int = 0) -> PromptSet:
+    """The sequences of `sampled_prompts` with copied context; `UsageError` where the task has no such thing."""
+    found = _COPIED.fullmatch(name)
+    if found is None:
+        raise UsageError(
+            asked=f"the prompts {name!r}",
+            found="it does not say how much is copied",
+            fix="For example copied:5x2: five observations, shown twice.",
+        )
+    n_shown, n_copies = int(found[1]), int(found[2])
+    drawn = task.with_copied_context(task.sample(np.random.default_rng(seed), n), n_shown, n_copies)
+    source = f"{n} sequences drawn from the task {task.name}: {n_shown} observations shown {n_copies} times"
+    return _as_prompts(task, drawn, f"tunnel:{task.name} {name}", source, seed)
+
+
+def _as_prompts(task: Task, drawn: Sequences, name: str, source: str, seed: int) -> PromptSet:
+    n = len(drawn)
     scored = tuple(int(p) for p in drawn.scored)
     columns = dict(drawn.columns)
     if drawn.scored_slice is not None:
@@ -27,10 +65,10 @@ def sampled_prompts(task: Task, n: int = N_SEQUENCES, seed: int = 0) -> PromptSe
     ]
     units = {**task.units, "domain": LABEL, "slice": LABEL}
     return PromptSet(
-        name=f"tunnel:{task.name}",
+        name=name,
         prompts=prompts,
         units={name: units.get(name, "1") for name in {*columns, "domain"}},
-        source=f"{n} sequences drawn from the task {task.name}, scored at {len(scored)} positions each",
+        source=source,
         unit="sequence",
         seed=seed,
         posterior=drawn.posterior.reshape(n * len(scored), -1),

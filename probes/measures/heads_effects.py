@@ -139,12 +139,17 @@ def error_ratio(
     errors: Float[np.ndarray, "unit entry"], baseline: Float[np.ndarray, " unit"], units: Units,
     signs: Float[np.ndarray, "permutation unit"],
 ) -> ErrorRatio:  # fmt: skip
-    """Ratios of mean errors; null and p by flipping the sign of whole units' changes, one-sided, not corrected."""
-    before = float(mean_of_units(baseline))
+    """Ratios of mean errors, NaN where there is none to begin with.
+
+    Null and p by flipping the sign of whole units' changes, one-sided, not corrected.
+    """
+    before = mean_of_units(baseline)
     change = errors - baseline[:, None]
-    replicates = units.resampled(errors) / units.resampled(baseline[:, None])
-    low, high = band(replicates)
+    low, high = band(_over(units.resampled(errors), np.broadcast_to(
+        units.resampled(baseline[:, None]), (len(units.weights), errors.shape[1])
+    )))  # fmt: skip
     flipped = flipped_means(change, signs)
     observed = mean_of_units(change)
     p = [maximum_statistic_p(observed[[i]], flipped[:, [i]])[0] for i in range(errors.shape[1])]
-    return ErrorRatio(mean_of_units(errors) / before, low, high, np.array(p), 1 + flipped / before)
+    ratio, flipped = (_over(x, np.broadcast_to(before, x.shape)) for x in (mean_of_units(errors), flipped))
+    return ErrorRatio(ratio, low, high, np.array(p), 1 + flipped)

@@ -117,6 +117,12 @@ def bypass_scalar(scores: Scores, plan: Plan, measure: str, signs: Signs) -> Sca
     """The smallest error ratio of all layers, each bypassed by itself."""
     names = [plan.part(PARTS[0], layer) for layer in range(plan.n_layers)]
     found = error_ratio(scores.scores(names, measure), scores.baseline(measure), scores.units, signs)
+    if np.isnan(found.ratio).any() or np.isnan(found.low).any():
+        reason = "the unedited model makes no error to compare with"
+        return Scalar(
+            float("nan"), "1", interval_reason=reason, null_reason=reason,
+            **_counted(scores, f"{measure} with a layer bypassed over that of the unedited model"),
+        )  # fmt: skip
     layer = found.smallest
     mean, (low, high) = float(found.flipped[:, layer].mean()), band(found.flipped[:, layer])
     return Scalar(

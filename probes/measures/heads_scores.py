@@ -119,11 +119,11 @@ def units_of(base: Capture, chosen: np.ndarray, n_bootstrap: int, rng: np.random
     return Units.of(rows, base.prompts.unit, n_bootstrap, rng)
 
 
-def problem_units(read: Readout, n_bootstrap: int, rng: np.random.Generator) -> Units:
-    """The prompts of another set, one row each, resampled within equal k."""
+def other_units(read: Readout, name: str, n_bootstrap: int, rng: np.random.Generator) -> Units:
+    """The prompts of another set, resampled whole and within equal k."""
     number = np.arange(len(read["next_kl"]))
     stratum = np.unique(read["k"], return_inverse=True)[1] if "k" in read else np.zeros_like(number)
-    return Units(number, number, bootstrap_weights(number, stratum, n_bootstrap, rng), "problem")
+    return Units(number, number, bootstrap_weights(number, stratum, n_bootstrap, rng), name)
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ Signs = Float[np.ndarray, "permutation unit"]
 BY_HEAD = (
     "Bits of harm when one head's output is replaced (0 is none, below 0 the model does better), with 95 % bootstrap "
     "bands over prompts; p by flipping signs of whole prompts, corrected over all heads. null: removing a random "
-    "subspace of as many dimensions from the layer's head outputs (mean and range of the draws). size: norm of the change over norm of the head "
-    "outputs. donor_sd: standard deviation between draws of the donors."
+    "subspace of as many dimensions from the layer's head outputs (mean and range of the draws). size: norm of the "
+    "change over norm of the head outputs. donor_sd: standard deviation between draws of the donors."
 )
 BY_LAYER = (
     "Bits of harm when a layer is bypassed or half of it adds nothing, with 95 % bootstrap bands over prompts; p by "

@@ -1,0 +1,117 @@
+"""How fast this machine reads this model: a second of real passes through one or two of its blocks, without weights.
+
+The blocks have the shapes of the model and weights of zero, which take no memory until they are written and are
+multiplied as fast as any. What a pass costs grows by the same amount with every block; what is left is the embedding,
+the output head, and what is read at the end.
+"""
+
+import copy
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from accelerate import init_empty_weights
+from transformers import AutoModelForCausalLM, PreTrainedConfig
+
+from interp.forward import TOKENS_PER_BATCH, capture
+from interp.loading.quiet import quiet_libraries
+from interp.model import Model
+from interp.need import Need
+from interp.planning.sketch import Sketch
+from interp.planning.work import Passes, Text, readable_needs
+
+Clock = Callable[[], float]
+
+SECONDS = 0.25
+"""How long each measured pass should take."""
+
+_PARAMETERS = 60_000_000
+"""How many parameters the deeper of the two measured stacks has at most, beyond its second block."""
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Seconds a token: `by_block` in every block, `outside` them."""
+
+    by_block: float
+    outside: float
+
+    def seconds(self, n_tokens: int, n_blocks: int) -> float:
+        return n_tokens * (self.outside + n_blocks * self.by_block)
+
+
+def measure_speed(sketch: Sketch, text: Text, needs: tuple[Need, ...], clock: Clock = time.perf_counter) -> Speed:
+    """Seconds a token while `needs` are read from texts of this length."""
+    n_layers = sketch.model.info.n_layers
+    deep = max(2, min(n_layers, _PARAMETERS * n_layers // max(1, sketch.model.info.n_parameters)))
+    if n_layers == 1:
+        return Speed(_seconds_per_token(_shallow(sketch, 1), text, needs, clock), 0.0)
+    shallow, deeper = (_seconds_per_token(_shallow(sketch, n), text, needs, clock) for n in (1, deep))
+    by_block = max(0.0, deeper - shallow) / (deep - 1)
+    return Speed(by_block, max(0.0, shallow - by_block))
+
+
+def _seconds_per_token(model: Model, text: Text, needs: tuple[Need, ...], clock: Clock) -> float:
+    """The best of two passes, over as many prompts as take about `SECONDS`."""
+    order = np.argsort(text.lengths, kind="stable")
+    chosen = order[len(order) // 2 :][:1]
+    _timed(model, text, chosen, needs, clock)
+    one = _timed(model, text, chosen, needs, clock)
+    length = int(text.lengths[chosen[0]])
+    n = max(1, min(int(SECONDS / max(one, 1e-6)), TOKENS_PER_BATCH // length, len(order)))
+    if n > 1:
+        start = max(0, min(len(order) // 2 - n // 2, len(order) - n))
+        chosen = order[start : start + n]
+        _timed(model, text, chosen, needs, clock)
+        one = min(_timed(model, text, chosen, needs, clock) for _ in range(2))
+    return one / int(text.lengths[chosen].max() * len(chosen))
+
+
+def _timed(model: Model, text: Text, chosen: np.ndarray, needs: tuple[Need, ...], clock: Clock) -> float:
+    prompts, ids = text.prompts.take(chosen), [text.ids[int(i)] for i in chosen]
+    began = clock()
+    capture(model, prompts, ids, readable_needs(needs, prompts.prompts[0].columns))
+    return clock() - began
+
+
+def _shallow(sketch: Sketch, n_layers: int) -> Model:
+    """The model with so many blocks and weights of zero, where it would be put."""
+    config = _of_depth(sketch.model.module.config, n_layers)
+    info, placement = sketch.model.info, sketch.placement
+    with init_empty_weights(include_buffers=False), quiet_libraries():
+        module = AutoModelForCausalLM.from_config(
+            config, dtype=getattr(torch, placement.dtype),
+            attn_implementation="sdpa" if sketch.model.family.has_attention else None,
+        )  # fmt: skip
+    module = module._apply(lambda x: _zeros(x, placement.device) if x.is_meta else x.to(placement.device))
+    module.tie_weights()
+    return replace(sketch.model, module=module.eval().requires_grad_(False), info=replace(info, n_layers=n_layers))
+
+
+def _of_depth(config: PreTrainedConfig, n_layers: int) -> Any:
+    """The configuration with so many layers; its lists of one entry a layer are cut with it."""
+    changed = copy.deepcopy(config)
+    n_before = config.num_hidden_layers
+    changed.num_hidden_layers = n_layers
+    for name, value in vars(changed).items():
+        if isinstance(value, list) and len(value) == n_before:
+            setattr(changed, name, value[:n_layers])
+    return changed
+
+
+def _zeros(like: torch.Tensor, device: str) -> torch.Tensor:
+    if device != "cpu":
+        return torch.zeros(like.shape, dtype=like.dtype, device=device)
+    # torch.zeros writes every page; the system's own zeros lie nowhere until they are written.
+    return torch.from_numpy(np.zeros(like.numel() * like.itemsize, dtype=np.uint8)).view(like.dtype).view(like.shape)
+
+
+def speeds(
+    sketch: Sketch, passes: list[Passes], clock: Clock = time.perf_counter
+) -> dict[tuple[str, tuple[Need, ...]], Speed]:
+    """The speed of every kind of pass, by the name of its set and its needs; kinds that are alike are measured once."""
+    kinds = {(p.text.prompts.name, p.needs): p.text for p in passes}
+    return {(name, needs): measure_speed(sketch, text, needs, clock) for (name, needs), text in kinds.items()}

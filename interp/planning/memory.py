@@ -1,0 +1,119 @@
+"""How much memory a run takes at its peak: the interpreter, the weights, what is kept of the pass, and work space.
+
+The sum is the largest resident set of the process; on a GPU, weights and activations are there instead. Constants were
+measured as the resident set of real runs, in MiB, in the steps named beside them.
+"""
+
+from dataclasses import dataclass
+from math import prod
+
+from interp.capture import ModelInfo
+from interp.conditions import TOKENS_PER_PASS
+from interp.editing.restart import MEMORY as RESIDUALS
+from interp.folds import Mean, Moments, NarrowRows, PromptMean, Rows
+from interp.forward import TOKENS_PER_BATCH
+from interp.loading.placement import DTYPES
+from interp.need import Need
+from interp.planning.sketch import Sketch
+from interp.planning.work import Passes, Text
+
+MIB = 1 << 20
+
+INTERPRETER = 400 * MIB
+"""Python with PyTorch and transformers imported, and a model without weights."""
+
+LIBRARIES = 150 * MIB
+"""What analyses import, and the arrays of an analysis of nothing."""
+
+COPIES = 3
+"""How often captured numbers lie in memory while they are analysed: kept as float32, and as float64 while worked on."""
+
+_LOGITS = 3 * 4 << 23
+"""Logits are made so many numbers at a time: themselves, their logarithms, their exponentials."""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes: `weights`, `loading` (files that are mapped meanwhile), `activations` of a batch, `kept` of the passes."""
+
+    weights: int
+    loading: int
+    activations: int
+    kept: int
+    is_on_cpu: bool
+
+    @property
+    def peak(self) -> int:
+        """The largest resident set of the process."""
+        inside = self.weights + max(self.loading, self.activations) if self.is_on_cpu else self.loading
+        work = LIBRARIES + COPIES * self.kept + (self.activations if self.is_on_cpu else 0)
+        weights = self.weights if self.is_on_cpu else 0
+        return INTERPRETER + max(inside, weights + work)
+
+    @property
+    def on_device(self) -> int:
+        """Bytes on the GPU; 0 where the model is on the CPU."""
+        return 0 if self.is_on_cpu else self.weights + self.activations
+
+
+def memory_of(sketch: Sketch, passes: list[Passes]) -> Memory:
+    """What the passes of a run take beside the weights."""
+    info = sketch.model.info
+    itemsize = DTYPES[sketch.placement.dtype]
+    base = [p for p in passes if not p.is_edited]
+    kept = max(sum(kept_bytes(need, info, p.text) for need in p.needs) for p in base)
+    edited = [p for p in passes if p.is_edited]
+    kept += max((_beside_edits(p, info, itemsize) for p in edited), default=0)
+    return Memory(
+        weights=info.n_parameters * itemsize,
+        loading=0 if sketch.stored == sketch.placement.dtype else sketch.file_bytes,
+        activations=_activations(sketch, passes),
+        kept=kept,
+        is_on_cpu=sketch.placement.device == "cpu",
+    )
+
+
+def kept_bytes(need: Need, info: ModelInfo, text: Text) -> int:
+    """What a capture keeps of one need."""
+    described = need.described
+    sizes = {
+        "head": info.n_heads, "kv_head": info.n_kv_heads, "d_head": info.d_head, "d_model": info.d_model,
+        "vocab": info.vocab_size, "outcome": _n_outcomes(text), "key": int(text.lengths.max()), "prompt": len(text.ids),
+    }  # fmt: skip
+    width = prod(sizes[axis] for axis in described.axes)
+    n_layers = {"layer": info.n_layers, "depth": info.n_layers + 1, "once": 1}[described.layers]
+    if described.source in ("weights", "edit"):
+        return 4 * n_layers * width
+    if "key" in described.axes and not text.prompts.is_tunnel:
+        return 0
+    numbers = {
+        Rows: lambda: 4 * text.n_rows(need.at) * width,
+        NarrowRows: lambda: 4 * text.n_rows(need.at) * (width if width <= NarrowRows().max_width else 0),
+        PromptMean: lambda: 8 * len(text.ids) * width,
+        Mean: lambda: 2 * 8 * width,
+        Moments: lambda: 8 * width * width,
+    }  # fmt: skip
+    return n_layers * numbers[type(need.fold)]()
+
+
+def _n_outcomes(text: Text) -> int:
+    ids = text.prompts.outcome_ids
+    return 0 if ids is None else ids.shape[-1]
+
+
+def _beside_edits(p: Passes, info: ModelInfo, itemsize: int) -> int:
+    """The residual stream that passes start from, and the unedited prediction."""
+    stream = min(RESIDUALS, p.n_tokens * info.d_model * itemsize) if p.first_layer else 0
+    unedited = 4 * p.text.n_rows("scored") * info.vocab_size * p.n_prompts // len(p.text.ids)
+    return stream + (unedited if any(need.site == "next_kl" for need in p.needs) else 0)
+
+
+def _activations(sketch: Sketch, passes: list[Passes]) -> int:
+    """One batch inside one block: the stream and its norms, queries to head outputs, the widened feed-forward."""
+    info, config = sketch.model.info, sketch.model.module.config
+    widened = getattr(config, "intermediate_size", None) or 4 * info.d_model
+    longest = max(int(p.text.lengths.max()) for p in passes)
+    n_tokens = max(longest, min(max(TOKENS_PER_BATCH, TOKENS_PER_PASS), max(p.n_tokens for p in passes)))
+    heads = (2 * info.n_heads + 2 * info.n_kv_heads) * info.d_head
+    numbers = n_tokens * (6 * info.d_model + 2 * heads + 3 * widened)
+    return numbers * DTYPES[sketch.placement.dtype] + min(_LOGITS, 3 * 4 * n_tokens * info.vocab_size)

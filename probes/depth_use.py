@@ -1,0 +1,240 @@
+"""Depth and context: what does each further layer buy, and can evidence that is shown twice stand in for a layer?
+
+The last m layers are passed by (m = 0 .. all), so that what the residual stream holds after the first ones is decoded
+as it is. Where the exact posterior is known, error against depth is how far the elimination has come. A chain of
+thought gives a model more rounds over the same evidence; on a wind tunnel its counterpart is the context copied: the
+pairs of a bijection shown twice over change nothing that is known, and the exact posterior stays. Then error against
+depth with one copy and with several, of the same questions, says whether copies are worth layers.
+
+Layers were trained to be followed by all others: a cut model answers through an output head that never saw its depth,
+so errors at small depth are upper bounds of what is known there (`components` has the trained-free lens, `belief` the
+fitted one). Source: the claim of more rounds of elimination, Paper III (arXiv 2512.23752), discussion.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from interp.capture import Capture
+from interp.edits import BypassLayer
+from interp.errors import UsageError
+from interp.findings import Findings, Scalar
+from interp.need import Need
+from interp.probe import Condition, Figure, Probe, Readout
+from interp.prompting.tunnel_sequences import copied_name
+from interp.statistics.nulls import null_from_permutations
+from interp.table import Table
+from probes.measures.head_means import interval, mean_of_units
+from probes.measures.heads_effects import estimates
+from probes.measures.heads_scores import (
+    OUTCOME,
+    SIGNED,
+    Scores,
+    choose_prompts,
+    measures_of,
+    needs_of,
+    other_units,
+    read_scores,
+    units_of,
+)
+from probes.measures.sign_flips import flipped_means
+
+MIN_UNITS = 20
+"""Prompts below which every number is called underpowered."""
+
+BY_DEPTH = (
+    "Error with only the first layers (depth of them) kept, the others bypassed. copies: how often the first n_shown "
+    "observations are shown before the question (0: the sequences as they are drawn, scored everywhere). With 95 % "
+    "bootstrap bands over prompts; gain: bits by which the last of these layers lowers the primary error, p by "
+    "flipping signs of whole prompts, corrected over depths."
+)
+
+
+@dataclass(frozen=True)
+class DepthUse(Probe):
+    """Error against the number of layers kept, with the context once and up to `copies` times (1: never copied).
+
+    `n_prompts`: how many prompts (none: 200 sequences or 40 texts). Context is copied on wind tunnels whose sequences
+    mark repeated evidence (`is_repeat`), as far as the trained length goes.
+    """
+
+    copies: int = 2
+    n_prompts: int | None = None
+    n_permutations: int = 1000
+    n_bootstrap: int = 1000
+    seed: int = 0
+
+    name: ClassVar[str] = "depth_use"
+    question: ClassVar[str] = "What does each further layer buy, and can copied evidence stand in for a layer?"
+    observational: ClassVar[bool] = False
+
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        return (OUTCOME,)
+
+    def conditions(self, base: Capture) -> Iterable[Condition]:
+        self._check_fields()
+        needs, n_layers = needs_of(base.prompts), base.model.n_layers
+        chosen = choose_prompts(base, self.n_prompts, self.seed)
+        for copies in (0, *self._copies(base)):
+            on: dict[str, Any] = {"prompts": chosen}
+            if copies:
+                on = {"on": copied_name(self._n_shown(base), copies), "n_pool": len(chosen)}
+            for depth in range(n_layers + 1):
+                cut = tuple(range(depth, n_layers))
+                edits = (BypassLayer(layer=cut),) if cut else ()
+                yield Condition(_name(copies, depth), edits, needs, read_scores, **on)
+
+    def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
+        self._check_fields()
+        if _name(0, 0) not in under:
+            return Findings(self.name, {"last_layer": _nothing_tried()}, headline=("last_layer",))
+        measures, copies, whole = measures_of(base.prompts), self._copies(base), base.model.n_layers
+        scores = {c: self._scores(base, under, c) for c in (0, *copies)}
+        signs = {c: self._signs(s, c) for c, s in scores.items()}
+        asked = {"last_layer": (0, (0, whole - 1), (0, whole))}
+        if copies:
+            most = copies[-1]
+            asked["copies_gain"] = (1, (1, whole), (most, whole))
+            asked["copies_for_layer"] = (1, (most, whole - 1), (1, whole))
+        scalars = {
+            name: _difference(scores[c], signs[c], (_name(*more), _name(*fewer)), measures[0], self._words(name, base))
+            for name, (c, more, fewer) in asked.items()
+        }
+        rows = [
+            row
+            for c in scores
+            for row in _rows(scores[c], signs[c], c, self._n_shown(base) if c else 0, whole, measures)
+        ]
+        units = dict.fromkeys(rows[0], "bits") | {
+            "copies": "1", "n_shown": "observations", "depth": "layers", "gain_p": "probability"
+        }  # fmt: skip
+        return Findings(
+            self.name, scalars, {"by_depth": Table.from_rows(rows, units, BY_DEPTH)},
+            notes=self._notes(base, scores[0], copies), headline=tuple(scalars),
+        )  # fmt: skip
+
+    def figures(self, findings: Findings) -> tuple[Figure, ...]:
+        from probes.figures.depth_use import depth_figures
+
+        return depth_figures(findings)
+
+    def _words(self, name: str, base: Capture) -> str:
+        copies = self._copies(base)
+        words = _MEANINGS[name].format(
+            most=copies[-1] if copies else 1, n=self._n_shown(base), last=base.model.n_layers - 1
+        )
+        return f"{words} ({measures_of(base.prompts)[0]})"
+
+    def _check_fields(self) -> None:
+        for name, least in {"copies": 1, "n_prompts": 2, "n_permutations": 19, "n_bootstrap": 20}.items():
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise UsageError(
+                    asked=f"depth_use.{name} = {value}", found="too few for what is made of them",
+                    fix=f"Choose {least} or more.",
+                )  # fmt: skip
+
+    def _copies(self, base: Capture) -> tuple[int, ...]:
+        """1 .. `copies`; none where nothing says that repeated evidence is legal, or sequences are too short."""
+        rows = base.rows
+        is_legal = base.prompts.is_tunnel and "is_repeat" in rows and bool(np.asarray(rows["is_repeat"]).any())
+        if not is_legal or self.copies == 1 or self._n_shown(base) < 1:
+            return ()
+        return tuple(range(1, self.copies + 1))
+
+    def _n_shown(self, base: Capture) -> int:
+        """As many observations as fit into the trained length when shown `copies` times."""
+        return int(base.rows["evidence"].max()) // self.copies if "evidence" in base.rows else 0
+
+    def _scores(self, base: Capture, under: Mapping[str, Readout], copies: int) -> Scores:
+        rng, unedited = np.random.default_rng([self.seed, 4, copies]), _name(copies, base.model.n_layers)
+        if copies:
+            return Scores(under, unedited, other_units(under[unedited], "sequence", self.n_bootstrap, rng))
+        chosen = choose_prompts(base, self.n_prompts, self.seed)
+        return Scores(under, unedited, units_of(base, chosen, self.n_bootstrap, rng))
+
+    def _signs(self, scores: Scores, copies: int) -> np.ndarray:
+        rng = np.random.default_rng([self.seed, 5, copies])
+        return rng.choice([-1.0, 1.0], size=(self.n_permutations, scores.units.n))
+
+    def _notes(self, base: Capture, scores: Scores, copies: tuple[int, ...]) -> tuple[str, ...]:
+        notes = [
+            f"{scores.units.n} {scores.units.name}s; layers are cut from the end. A cut model answers through an "
+            "output head trained for the last depth alone: its error is an upper bound of what is known at its depth.",
+        ]
+        if copies:
+            notes.append(
+                f"Copies: the question after the first {self._n_shown(base)} observations of other sequences of the "
+                f"same task, these shown 1 to {copies[-1]} times; within the trained length, and the exact posterior is the "
+                "same. Contexts repeated in order are legal but rare in training."
+            )
+        elif self.copies > 1:
+            notes.append(
+                "Context was not copied: the prompts do not mark repeated evidence (is_repeat), without which an "
+                "observation shown twice counts twice; or they are too short to show it twice."
+            )
+        return tuple(notes)
+
+
+_MEANINGS = {
+    "last_layer": "bits of error that layer {last} takes away: error without it minus error with all layers",
+    "copies_gain": "bits of error that showing {n} observations {most} times rather than once takes away, with all "
+    "layers kept",
+    "copies_for_layer": "error without layer {last} and {n} observations shown {most} times, minus error with all "
+    "layers and these shown once; 0 or less where copies stand in for a layer",
+}  # fmt: skip
+
+
+def _name(copies: int, depth: int) -> str:
+    return f"{depth} layers, " + (f"context shown {copies} times" if copies else "as drawn")
+
+
+def _nothing_tried() -> Scalar:
+    reason = "no edit was tried: the probe was given the unedited model alone"
+    return Scalar(
+        float("nan"), "bits", interval_reason=reason, null_reason=reason, underpowered=True,
+        meaning="bits of error that the last layer takes away",
+    )  # fmt: skip
+
+
+def _difference(scores: Scores, signs: np.ndarray, names: tuple[str, str], measure: str, words: str) -> Scalar:
+    """Error under the first condition minus that under the second, paired by prompt. Null: signs flipped."""
+    units = scores.units
+    by_unit = scores.score(names[0], measure) - scores.score(names[1], measure)
+    bounds = interval(float(mean_of_units(by_unit)), units.resampled(by_unit[:, None])[:, 0])
+    found = estimates(by_unit[:, None], units, signs if measure in SIGNED else None)
+    null = None
+    if measure in SIGNED:
+        null = null_from_permutations(
+            f"signs of whole {units.name}s flipped", flipped_means(by_unit[:, None], signs)[:, 0]
+        )
+    return Scalar(
+        float(found.value[0]), "bits", interval=bounds,
+        interval_method=f"percentile bootstrap over {units.name}s" if bounds else "",
+        interval_reason="" if bounds else "no prompt has it", null=null,
+        null_reason="" if null else "a divergence from the unedited prediction: 0 without an edit, never below",
+        p=None if found.p is None else float(found.p[0]), n=units.n, n_unit=units.name,
+        underpowered=units.n < MIN_UNITS, meaning=words,
+    )  # fmt: skip
+
+
+def _rows(
+    scores: Scores, signs: np.ndarray, copies: int, n_shown: int, n_layers: int, measures: Sequence[str]
+) -> list[dict[str, object]]:
+    """One row a depth, 0 layers first."""
+    names = [_name(copies, depth) for depth in range(n_layers + 1)]
+    rows: list[dict[str, object]] = [{"copies": copies, "n_shown": n_shown, "depth": d} for d in range(n_layers + 1)]
+    for measure in measures:
+        found = estimates(scores.scores(names, measure), scores.units, None)
+        for row, value, low, high in zip(rows, found.value, found.low, found.high, strict=True):
+            row |= {measure: value, f"{measure}_low": low, f"{measure}_high": high}
+    errors = scores.scores(names, measures[0])
+    gain = estimates(errors[:, :-1] - errors[:, 1:], scores.units, signs)
+    assert gain.p is not None
+    columns = np.concatenate([np.full((4, 1), np.nan), [gain.value, gain.low, gain.high, gain.p]], axis=1)
+    for row, values in zip(rows, columns.T, strict=True):
+        row |= dict(zip(("gain", "gain_low", "gain_high", "gain_p"), values, strict=True))
+    return rows

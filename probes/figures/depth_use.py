@@ -1,0 +1,46 @@
+"""The figure of the probe `depth_use`, from its findings alone."""
+
+import numpy as np
+
+from interp.findings import Findings
+from interp.probe import Figure
+from interp.table import Table
+from probes.figures.drawing import PALETTE, add_band, blank
+
+_WORDS = {
+    "posterior_kl": "KL from the exact posterior (bits)",
+    "entropy_error": "entropy error (bits)",
+    "next_kl": "KL from the whole model's prediction (bits)",
+    "loss": "loss (bits)",
+}
+
+
+def depth_figures(findings: Findings) -> tuple[Figure, ...]:
+    """One figure for every measure of the table."""
+    if "by_depth" not in findings.tables:
+        return ()
+    table = findings.tables["by_depth"]
+    return tuple(_figure(table, name) for name in _WORDS if name in table and name != _redundant(table))
+
+
+def _redundant(table: Table) -> str:
+    """Beside the exact posterior, the distance from the whole model adds nothing."""
+    return "next_kl" if "posterior_kl" in table else ""
+
+
+def _figure(table: Table, measure: str) -> Figure:
+    plot = blank("layers kept", _WORDS[measure])
+    for i, copies in enumerate(np.unique(table["copies"])):
+        mine = table.where(table["copies"] == copies)
+        shown = f"{mine['n_shown'][0]} observations shown {copies} times" if copies else "as drawn"
+        colour = PALETTE[i % len(PALETTE)]
+        add_band(plot, mine["depth"], (mine[f"{measure}_low"], mine[f"{measure}_high"]), colour)
+        plot.add_scatter(x=mine["depth"], y=mine[measure], mode="lines+markers", name=shown, line={"color": colour})
+    plot.update_xaxes(dtick=1)
+    is_positive = bool((table[measure] > 0).all() and (table[f"{measure}_low"] > 0).all())
+    plot.update_yaxes(type="log" if is_positive else "linear")
+    reading = (
+        "Error when only the first layers are kept, with 95 % bands. Where the same observations are shown several "
+        "times, a curve below that of one time says that copies help at that depth."
+    )
+    return Figure(f"by_depth_{measure}", f"Depth and context: {_WORDS[measure]}", reading, plot, "by_depth")
