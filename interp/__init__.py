@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from interp.attention import Listener, listening
     from interp.capture import Capture, ModelInfo
+    from interp.costs import Plan, plan
     from interp.editing.editor import applied
     from interp.edits import (
         AblateHeads,
@@ -60,6 +61,7 @@ _HOME = {
     "Null": "findings",
     "Probe": "probe",
     "Prompt": "prompt",
+    "Plan": "costs",
     "PromptMean": "folds",
     "PromptSet": "prompt",
     "Readout": "probe",
@@ -77,16 +79,17 @@ _HOME = {
     "listening": "attention",
     "load": "models",
     "open_run": "record",
+    "plan": "costs",
     "run": "runner",
 }
 """Every public name and the module it lives in."""
 
 __all__ = [
     "AblateHeads", "AttentionOff", "BypassLayer", "Capture", "Condition", "Edit", "FeedForwardOff", "Figure",
-    "Findings", "InterpError", "KeepAxis", "Listener", "Mean", "ModelInfo", "Moments", "Need", "Null", "Probe",
+    "Findings", "InterpError", "KeepAxis", "Listener", "Mean", "ModelInfo", "Moments", "Need", "Null", "Plan", "Probe",
     "Prompt", "PromptMean", "PromptSet", "Readout", "RemoveAxis", "ReplaceCoordinates", "RotateAxes", "Rows",
     "RunRecord", "Scalar", "ShiftAxis", "Table", "applied", "check_model", "collect", "listening", "load",
-    "open_run", "run",
+    "open_run", "plan", "run",
 ]  # fmt: skip
 
 

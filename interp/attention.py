@@ -6,10 +6,11 @@ replace the head outputs; the attention itself is left to the fast kernel. Leavi
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
 import torch
@@ -50,7 +51,47 @@ class _Ear:
 
 
 _EARS: WeakKeyDictionary[torch.nn.Module, _Ear] = WeakKeyDictionary()
+_READERS: WeakKeyDictionary[torch.nn.Module, list[int]] = WeakKeyDictionary()
+"""Of every model that is read, the thread that reads it, once for each block it is in."""
 _ENTERING = threading.Lock()
+
+
+@contextmanager
+def claimed(model: Model) -> Iterator[None]:
+    """Let this thread alone read or edit `model` until the block is left; blocks of one thread may be nested.
+
+    Whatever puts hooks on a model has to claim it first. Raises `InterpError` in a second thread.
+    """
+    me = threading.get_ident()
+    with _ENTERING:
+        readers = _READERS.setdefault(model.module, [])
+        if readers and readers[0] != me:
+            raise InterpError(
+                asked=f"listening to {model.name}",
+                found="another thread is listening to this model",
+                fix="Load the model once for each thread, or take turns.",
+            )
+        readers.append(me)
+    try:
+        yield
+    finally:
+        with _ENTERING:
+            readers.pop()
+
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+def of_this_thread(hook: Callable[_P, _T]) -> Callable[_P, _T | None]:
+    """A hook that leaves alone what another thread passes through the model meanwhile."""
+    me = threading.get_ident()
+
+    @wraps(hook)
+    def heard(*args: _P.args, **kwargs: _P.kwargs) -> _T | None:
+        return hook(*args, **kwargs) if threading.get_ident() == me else None
+
+    return heard
 
 
 @contextmanager
@@ -62,12 +103,13 @@ def listening(model: Model, *listeners: Listener) -> Iterator[None]:
     if not listeners:
         raise ValueError("nobody to listen")
     modules = model.family.attention_modules(model.module)
-    _enter(model, modules, listeners)
-    try:
-        with attention_function(model, SEAM):
-            yield
-    finally:
-        _leave(modules, listeners)
+    with claimed(model):
+        _enter(modules, listeners)
+        try:
+            with attention_function(model, SEAM):
+                yield
+        finally:
+            _leave(modules, listeners)
 
 
 @contextmanager
@@ -85,15 +127,9 @@ def attention_function(model: Model, name: str) -> Iterator[None]:
             config._attn_implementation = before[key]
 
 
-def _enter(model: Model, modules: list[torch.nn.Module], listeners: tuple[Listener, ...]) -> None:
+def _enter(modules: list[torch.nn.Module], listeners: tuple[Listener, ...]) -> None:
     me = threading.get_ident()
     with _ENTERING:
-        if any(m in _EARS and _EARS[m].thread != me for m in modules):
-            raise InterpError(
-                asked=f"listening to {model.name}",
-                found="another thread is listening to this model",
-                fix="Load the model once for each thread, or take turns.",
-            )
         for layer, module in enumerate(modules):
             _EARS.setdefault(module, _Ear(layer, me)).listeners.extend(listeners)
 

@@ -1,7 +1,7 @@
 """Which rows are read, and in which batches the prompts pass through the model."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -37,6 +37,13 @@ class BatchRows:
     slot: torch.Tensor
     row: Int[np.ndarray, " row"]
     prompt: Int[np.ndarray, " row"]
+
+    def to(self, device: torch.device) -> "BatchRows":
+        """The same rows, to pick from tensors on another device."""
+        if self.item.device == device:
+            return self
+        moved = {name: getattr(self, name).to(device) for name in ("item", "position", "padded", "slot")}
+        return replace(self, **moved)
 
 
 @dataclass(frozen=True)
@@ -74,19 +81,32 @@ def cut_batches(
     ids: Sequence[Int[np.ndarray, " _pos"]], tokens_per_batch: int, device: torch.device
 ) -> Iterator[Batch]:
     """Batches of prompts sorted by length, each at most `tokens_per_batch` tokens with its padding (or one prompt)."""
-    lengths = np.array([len(x) for x in ids])
+    for chosen in cut(np.array([len(x) for x in ids]), tokens_per_batch):
+        yield make_batch(ids, chosen, device)
+
+
+def cut(lengths: Int[np.ndarray, " prompt"], tokens_per_batch: int) -> list[Int[np.ndarray, " item"]]:
+    """The prompts of every batch, in the order in which they pass: see `cut_batches`."""
+    found = []
     order = np.argsort(lengths, kind="stable")
     start = 0
     while start < len(order):
         stop = start + 1
         while stop < len(order) and (stop + 1 - start) * lengths[order[stop]] <= tokens_per_batch:
             stop += 1
-        chosen = order[start:stop]
-        padded = np.zeros((len(chosen), lengths[chosen[-1]]), dtype=np.int64)
-        for item, prompt in enumerate(chosen):
-            padded[item, : lengths[prompt]] = ids[prompt]
-        yield Batch(chosen, torch.from_numpy(padded).to(device))
+        found.append(order[start:stop])
         start = stop
+    return found
+
+
+def make_batch(
+    ids: Sequence[Int[np.ndarray, " _pos"]], chosen: Int[np.ndarray, " item"], device: torch.device
+) -> Batch:
+    """The batch of these prompts, the longest of them last."""
+    padded = np.zeros((len(chosen), len(ids[chosen[-1]])), dtype=np.int64)
+    for item, prompt in enumerate(chosen):
+        padded[item, : len(ids[prompt])] = ids[prompt]
+    return Batch(chosen, torch.from_numpy(padded).to(device))
 
 
 def row_index(prompts: PromptSet, lengths: Int[np.ndarray, " prompt"], at: str) -> RowIndex:

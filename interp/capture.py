@@ -37,6 +37,7 @@ class ModelInfo:
     window: int | None = None
     parallel_blocks: bool = False
     max_positions: int | None = None
+    quantisation: str | None = None
 
 
 @dataclass(frozen=True)

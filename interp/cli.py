@@ -83,9 +83,13 @@ def run(
     seed: Annotated[int, typer.Option(help="Seed of draws, nulls and intervals.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder that receives the run.")] = Path("runs"),
     from_: Annotated[Path | None, typer.Option("--from", help="Repeat the run of this record.")] = None,
+    allow_quantised: Annotated[
+        bool, typer.Option("--allow-quantised", help="Measure quantised weights, rounded as they are.")
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the path of the report.")] = False,
 ) -> None:
     """Run probes on a model: one page and one record. Without a model, on the shipped wind tunnel."""
+    from interp.ranks import is_first_started
     from interp.readable import probe_names
     from interp.record import open_run
     from interp.runner import run as measure
@@ -95,7 +99,7 @@ def run(
         spec = RunSpec.from_json(open_run(from_).spec)
         record = measure(
             spec.model, probes=list(spec.probes), settings=spec.probes, **spec.options, device=device,
-            device_map=device_map, out=out, quiet=quiet,
+            device_map=device_map, out=out, allow_quantised=allow_quantised, quiet=quiet,
         )  # fmt: skip
     else:
         probes = [part for words in probe or ["manifold"] for part in words.split(",") if part]
@@ -104,17 +108,56 @@ def run(
         record = measure(
             model, probes=probes, settings=settings, prompts=prompts, revision=revision, dtype=dtype, n_pool=n_pool,
             per_quintile=draw or None, window=window, seed=seed, text_column=text_column, bos=bos,
-            attention_window=attention_window, null=null, edits=edit or (), device=device, device_map=device_map, out=out, quiet=quiet,
+            attention_window=attention_window, null=null, edits=edit or (), device=device, device_map=device_map,
+            out=out, allow_quantised=allow_quantised, quiet=quiet,
         )  # fmt: skip
         unread = [name for name in names if name not in record.findings]
-        if unread and not quiet:
+        if unread and not quiet and is_first_started():
             print(f"left out, as they read what this model does not have: {', '.join(unread)}", file=sys.stderr)
+    if not is_first_started():
+        return
     if not quiet:
         from interp.terminal import print_record
 
         print_record(record)
     assert record.path is not None
     print(record.path / "report.html")
+
+
+@app.command(epilog="Example: interp plan --model mistral-7b --probe causal")
+def plan(
+    model: ModelOption = "tunnel:bijection-gpt-neox",
+    probe: Annotated[
+        list[str] | None, typer.Option("--probe", "-p", help="Probes of the run, as for `interp run`.")
+    ] = None,
+    prompts: Annotated[str | None, typer.Option(help="Prompts of the run, as for `interp run`.")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="Option of a probe: PROBE.field=value; repeat for more.")
+    ] = None,
+    n_pool: Annotated[int | None, typer.Option(min=1, help="Prompts in the pool (sequences, for a tunnel).")] = None,
+    window: Annotated[
+        int | None, typer.Option(min=0, help="Read the last so many tokens of each text (0: all)")
+    ] = None,
+    text_column: Annotated[str, typer.Option(help="Column of the file or data set that holds the text.")] = "text",
+    null: Annotated[Literal["untrained"] | None, typer.Option(help="Count the untrained weights too.")] = None,
+    revision: Annotated[str | None, typer.Option(help="Revision of the hub model.")] = None,
+    dtype: DtypeOption = None,
+    device: DeviceOption = None,
+    device_map: Annotated[str | None, typer.Option(help="`auto` spreads a large model over devices.")] = None,
+    time: Annotated[bool, typer.Option("--time/--no-time", help="Measure the speed of this machine.")] = True,
+) -> None:
+    """Say what a run will cost before it starts: passes, memory, disk and time. No weights are needed."""
+    from interp.costs import plan as calculate
+    from interp.readable import probe_names
+    from interp.spec import split_settings
+    from interp.terminal import print_plan
+
+    probes = [part for words in probe or ["manifold"] for part in words.split(",") if part]
+    settings = split_settings(set_ or [], list(probe_names(probes)))
+    print_plan(calculate(
+        model, probes=probes, settings=settings, prompts=prompts, revision=revision, dtype=dtype, device=device,
+        device_map=device_map, n_pool=n_pool, window=window, text_column=text_column, null=null, is_timed=time,
+    ))  # fmt: skip
 
 
 @app.command("list", epilog="Example: interp list models")
@@ -212,7 +255,9 @@ def main() -> None:
         _refuse_clash()
         app(standalone_mode=True)
     except InterpError as error:
-        print(f"interp: {error}", file=sys.stderr)
+        from interp.ranks import name_of_process
+
+        print(f"interp{name_of_process()}: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
 
 

@@ -20,6 +20,7 @@ from interp.other_keys import OtherKeys
 from interp.pattern import AttentionCall
 from interp.pattern_sites import NULL_SITES, PatternReader, kept_keys
 from interp.prompt import PromptSet
+from interp.ranks import Ranks
 
 _LOGITS_AT_ONCE = 1 << 23
 
@@ -65,6 +66,7 @@ class Collector:
         self.states: dict[tuple[Need, int], FoldState] = {}
         self.order: dict[str, list[np.ndarray]] = {at: [] for at in self.index}
         self.rows: dict[str, BatchRows] = {}
+        self.is_lending = False
         self.next_entropy: list[np.ndarray] = []
         self.lens = Lens(model) if {"lens", "text"} & set(self.by_source) else None
         self.stream: dict[tuple[str, int], torch.Tensor] = {}
@@ -83,22 +85,38 @@ class Collector:
             sites |= {"resid", *(_ATTRIBUTED[n.site] for n in self.by_source["lens"] if n.site in _ATTRIBUTED)}
         return sites
 
-    def begin(self, batch: Batch, start: int) -> None:
-        """Announce the batch of the next pass, whose items lie from `start` on."""
+    @property
+    def borrows_keys(self) -> bool:
+        """Whether the first prompt of a batch is to meet the keys of the last one of the batch before."""
+        return any(need.site in NULL_SITES for need in self.by_source.get("pattern", ()))
+
+    def begin(self, batch: Batch, start: int, is_lending: bool = False) -> None:
+        """Announce the batch of the next pass, whose items lie from `start` on; one that is lending only lends keys."""
         self.items = slice(start, start + len(batch.prompts))
+        self.is_lending = is_lending
+        self.other_keys.next_batch(self.lengths[batch.prompts])
+        if is_lending:
+            return
         self.rows = {at: batch.rows(index) for at, index in self.index.items()}
         for at, rows in self.rows.items():
             self.order[at].append(rows.row)
-        self.other_keys.next_batch(self.lengths[batch.prompts])
         self.followers = batch.ids[:, 1:]
+
+    def _rows(self, at: str, device: torch.device) -> BatchRows:
+        """The rows of the batch, to pick from a tensor on this device: layers may lie on several."""
+        self.rows[at] = self.rows[at].to(device)
+        return self.rows[at]
 
     def attend(self, call: AttentionCall, z: torch.Tensor) -> None:
         """One layer's attention, of the whole batch."""
         if call.layer < self.first_layer:
             return
         mine = self._mine(call)
+        if self.is_lending:
+            self.other_keys.swapped(mine)
+            return
         for need in self.by_source.get("seam", ()):
-            rows = self.rows[need.at]
+            rows = self._rows(need.at, z.device)
             if need.site == "z":
                 self._fold(need, call.layer, z[self.items][rows.item, rows.position])
             else:
@@ -106,7 +124,7 @@ class Collector:
         wanted = self.by_source.get("pattern", ())
         other = self.other_keys.swapped(mine) if any(need.site in NULL_SITES for need in wanted) else None
         for at in dict.fromkeys(need.at for need in wanted):
-            rows = self.rows[at]
+            rows = self._rows(at, z.device)
             reader = PatternReader(mine, rows.padded, other, self.n_kept_keys)
             for need in wanted:
                 if need.at == at:
@@ -121,15 +139,15 @@ class Collector:
 
     def block(self, site: str, layer: int, tensor: torch.Tensor) -> None:
         """A block site, of the whole batch."""
-        if layer < self.first_layer:
+        if layer < self.first_layer or self.is_lending:
             return
         tensor = tensor[self.items]
         if "lens" in self.by_source:
-            scored = self.rows["scored"]
+            scored = self._rows("scored", tensor.device)
             self.stream[site, layer] = tensor[scored.item, scored.position]
         for need in self.by_source.get("block", ()):
             if need.site == site:
-                rows = self.rows[need.at]
+                rows = self._rows(need.at, tensor.device)
                 self._fold(need, layer, tensor[rows.item, rows.position])
 
     def scored_rows(self, normed: torch.Tensor) -> torch.Tensor:
@@ -139,12 +157,13 @@ class Collector:
         of a large vocabulary would not fit.
         """
         mine = normed[self.items]
+        if self.is_lending:
+            return mine[:0, 0]
         for need in self.by_source.get("text", ()):
-            rows = self.rows[need.at]
-            self._fold(
-                need, 0, self._next_loss(mine[rows.item, rows.position], self.followers[rows.item, rows.position])
-            )
-        rows = self.rows["scored"]
+            rows = self._rows(need.at, mine.device)
+            followers = self.followers.to(mine.device)[rows.item, rows.position]
+            self._fold(need, 0, self._next_loss(mine[rows.item, rows.position], followers))
+        rows = self._rows("scored", mine.device)
         return mine[rows.item, rows.position]
 
     def _next_loss(self, normed: torch.Tensor, follower: torch.Tensor) -> torch.Tensor:
@@ -178,7 +197,7 @@ class Collector:
     def _output(self, site: str, log_p: torch.Tensor, start: int) -> torch.Tensor:
         """An output site in bits, from natural log-probabilities of the scored rows of the batch from `start` on."""
         if site == "outcome_log_prob":
-            return log_p.gather(1, self._named(start, len(log_p))) * BITS_PER_NAT
+            return log_p.gather(1, self._named(start, len(log_p)).to(log_p.device)) * BITS_PER_NAT
         if site == "next_kl":
             return self._moved(log_p * BITS_PER_NAT, start)
         return log_p * BITS_PER_NAT
@@ -197,12 +216,12 @@ class Collector:
         ids = self.outcome_ids
         prompt = self.rows["scored"].prompt[start : start + n]
         named = ids[prompt] if ids.ndim == 2 else np.broadcast_to(ids, (n, len(ids)))
-        return torch.tensor(named, device=self.model.input_device)
+        return torch.tensor(named)
 
     def _read_stream(self, final: torch.Tensor, start: int) -> None:
         """Lens sites of the rows from `start` on, whose final log-probabilities (nats) are `final`."""
         assert self.lens is not None
-        stream = {key: x[start : start + len(final)] for key, x in self.stream.items()}
+        stream = {key: x[start : start + len(final)].to(final.device) for key, x in self.stream.items()}
         n_layers = self.model.info.n_layers
         direction = self.lens.direction(stream["resid", n_layers], final.argmax(dim=-1))
         for need in self.by_source["lens"]:
@@ -226,6 +245,21 @@ class Collector:
     def _fold(self, need: Need, layer: int, rows: torch.Tensor, start: int = 0) -> None:
         state = self.states.setdefault((need, layer), need.fold.start())
         state.add(rows.float().cpu().numpy(), self.rows[need.at].prompt[start : start + len(rows)])
+
+    def join(self, ranks: Ranks) -> None:
+        """Take in what the collectors of the other ranks have folded of their share of the batches."""
+        if ranks.is_alone:
+            return
+        for at, order in self.order.items():
+            self.order[at] = ranks.union(np.concatenate([np.empty(0, dtype=np.int64), *order]))
+        self.next_entropy = ranks.union(np.concatenate([np.empty(0), *self.next_entropy]))
+        for need in [need for needs in self.by_source.values() for need in needs]:
+            everybodys = ranks.union({layer: s for (n, layer), s in self.states.items() if n == need})
+            for layer in dict.fromkeys(layer for theirs in everybodys for layer in theirs):
+                state, *others = [theirs[layer] for theirs in everybodys if layer in theirs]
+                for other in others:
+                    state.merge(other)
+                self.states[need, layer] = state
 
     def entropy(self, at: str) -> np.ndarray | None:
         """Next-token entropy in bits of the scored rows, in their order."""

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from jaxtyping import Int
 
-from interp.attention import Listener
-from interp.batches import RowIndex, cut_batches
+from interp.attention import Listener, claimed
+from interp.batches import Batch, RowIndex, cut_batches
 from interp.capture import Capture
 from interp.collector import OF_THE_END, Collector
 from interp.editing.bank import HeadOutputs
@@ -25,11 +25,12 @@ from interp.editing.restart import Residuals, first_layer
 from interp.editing.size import Sizes
 from interp.editing.steps import make_steps, signature
 from interp.edits import Edit
-from interp.forward import TOKENS_PER_BATCH, Progress, as_capture, collecting, run_batch
+from interp.forward import TOKENS_PER_BATCH, Progress, Share, as_capture, collecting, run_batch
 from interp.model import Check, Model
 from interp.need import Need
 from interp.probe import Condition, Readout
 from interp.prompt import PromptSet
+from interp.ranks import ALONE, Ranks, here
 from interp.readable import refuse_unreadable
 
 TOKENS_PER_PASS = TOKENS_PER_BATCH
@@ -86,21 +87,25 @@ def read_conditions(
             refuse_misfits(c.edits, model)
         refuse_unreadable(model, c.needs)
     found: dict[str, Readout] = {}
-    for together in _on_the_same_prompts(listed).values():
-        first = together[0]
-        if first.on is None:
-            source = run
-        elif resolve is None:
-            raise ValueError(f"the condition {first.name!r} is on the prompts {first.on!r}, which nobody finds here")
-        else:
-            source = resolve(first.on, first.n_pool)
-        bench = _Bench(model, source.take(first.prompts), together, listeners, tokens_per_pass, restart, seed)
-        if checks is not None:
-            checks += bench.prove()
-        for condition, under in bench.captures():
-            found[condition.name] = condition.read(under)
-            if progress is not None:
-                progress(len(found), len(listed))
+    ranks = here()
+    with claimed(model):
+        for together in _on_the_same_prompts(listed).values():
+            first = together[0]
+            if first.on is None:
+                source = run
+            elif resolve is None:
+                raise ValueError(f"{first.name!r} is on the prompts {first.on!r}, which nobody finds here")
+            else:
+                source = resolve(first.on, first.n_pool)
+            bench = _Bench(model, source.take(first.prompts), together, listeners, tokens_per_pass, restart, seed)
+            if checks is not None:
+                checks += bench.prove()
+            for condition, under in bench.captures():
+                found[condition.name] = condition.read(under)
+                if progress is not None:
+                    progress(min(len(found) * ranks.size, len(listed)), len(listed))
+    for theirs in ranks.union(found):
+        found |= theirs
     return {name: found[name] for name in names}
 
 
@@ -163,28 +168,39 @@ class _Bench:
             needs[_LOG_P] = None
         collector = Collector(self.model, self.run.prompts, self.lengths.tolist(), tuple(needs))
         heard = [*self.listeners, self.outputs] if self.model.family.has_attention else list(self.listeners)
+        share = Share(self.model, self.run.ids, self.tokens_per_pass, here())
+        with torch.inference_mode(), collecting(self.model, [collector], self.listeners):
+            share.lend([collector])
         with torch.inference_mode(), self.residuals.keeping(), collecting(self.model, [collector], heard):
-            for batch in cut_batches(self.run.ids, self.tokens_per_pass, self.model.input_device):
+            for batch in share:
                 self.outputs.begin(batch)
                 self.residuals.begin(batch)
                 run_batch(self.model, batch, [collector])
+            for part in (collector, self.outputs, self.residuals):
+                part.join(here())
         return collector
 
     def captures(self) -> Iterable[tuple[Condition, Capture]]:
-        """Every condition with what it captured."""
+        """Every condition with what it captured; of several ranks each has its part of them, or of their batches."""
         alike: dict[tuple[object, ...], list[Condition]] = {}
         for c in self.conditions:
             key = (c.needs, *(signature(edit, self.model.info) for edit in c.edits))
             alike.setdefault(key, []).append(c)
+        at_once = max(1, self.tokens_per_pass // (len(self.lengths) * int(self.lengths.max())))
+        passes: list[tuple[Sequence[Condition], list[RowIndex]]] = []
         for variants in alike.values():
             if not variants[0].edits:
                 yield from ((c, self._capture(self.plain, c)) for c in variants)
                 continue
             rows = [edited_rows(edit, self.run.prompts, self.lengths) for edit in variants[0].edits]
-            n_tokens = len(self.lengths) * int(self.lengths.max())
-            at_once = max(1, self.tokens_per_pass // n_tokens)
-            for start in range(0, len(variants), at_once):
-                yield from self._edited(variants[start : start + at_once], rows)
+            passes += [(variants[start : start + at_once], rows) for start in range(0, len(variants), at_once)]
+        ranks = here()
+        if len(passes) < ranks.size:
+            for variants, rows in passes:
+                yield from self._edited(variants, rows, ranks)
+        else:
+            for variants, rows in passes[ranks.rank :: ranks.size]:
+                yield from self._edited(variants, rows, ALONE)
 
     def prove(self) -> list[Check]:
         """The proof of the first condition of every kind, on two prompts."""
@@ -204,8 +220,10 @@ class _Bench:
             found += prove(bench, c.edits, self.residuals.start_of(first_layer(c.edits, self.model)))
         return found
 
-    def _edited(self, variants: Sequence[Condition], rows: Sequence[RowIndex]) -> Iterable[tuple[Condition, Capture]]:
-        """The passes of a few conditions that differ in numbers alone."""
+    def _edited(
+        self, variants: Sequence[Condition], rows: Sequence[RowIndex], ranks: Ranks
+    ) -> Iterable[tuple[Condition, Capture]]:
+        """The passes of a few conditions that differ in numbers alone, their batches shared among `ranks`."""
         model, n = self.model, len(variants)
         needs = variants[0].needs
         start = self.residuals.start_of(first_layer(variants[0].edits, model))
@@ -220,17 +238,28 @@ class _Bench:
         steps = make_steps([c.edits for c in variants], model.info)
         is_sized = any(need.site == "edit_size" for need in needs)
         sizes = Sizes(steps, n, len(self.lengths)) if is_sized else None
-        editor = Editor(model, steps, n, rows, self.outputs, sizes)
+        editor = Editor(model, steps, n, rows, self.outputs)
+        share = Share(model, self.run.ids, max(1, self.tokens_per_pass // n), ranks)
+
+        def announce(batch: Batch) -> None:
+            self.residuals.begin(batch)
+            editor.begin(batch)
+
         with (
             torch.inference_mode(),
             self.residuals.restarting(start),
             editing(model, editor, *self.listeners),
             collecting(model, collectors),
         ):
-            for batch in cut_batches(self.run.ids, max(1, self.tokens_per_pass // n), model.input_device):
-                self.residuals.begin(batch)
-                editor.begin(batch)
+            share.lend(collectors, announce)
+            editor.sizes = sizes
+            for batch in share:
+                announce(batch)
                 run_batch(model, batch, collectors)
+        for collector in collectors:
+            collector.join(ranks)
+        if sizes is not None:
+            sizes.join(ranks)
         for i, (condition, collector) in enumerate(zip(variants, collectors, strict=True)):
             yield condition, self._capture(collector, condition, None if sizes is None else sizes.of(i))
 

@@ -13,16 +13,20 @@ from typing import Any, Literal
 from interp.capture import ModelInfo
 from interp.loading.placement import free_bytes
 from interp.observe import Prompts
-from interp.planning.calibration import Clock, speeds
+from interp.planning.calibration import Clock, Speeds, speeds
 from interp.planning.memory import Memory, memory_of
-from interp.planning.sketch import sketch
+from interp.planning.sketch import Sketch, sketch
 from interp.planning.work import Passes, passes_of
 from interp.pools import Reading
 from interp.probe import Probe
 from interp.readable import choose_probes, readable_probes
+from interp.selfcheck import LENGTHS
 
 SPREAD = 2**0.5
 """The range of a time: so many times shorter and longer than what was calculated, a factor of two in all."""
+
+STARTING = 5.0
+"""Seconds until PyTorch and transformers are imported."""
 
 LOADED_PER_SECOND = 200e6
 """Bytes of weights that are read, converted, named and checked in a second of one core."""
@@ -31,9 +35,15 @@ PAGE_BYTES, PROBE_BYTES = 2_100_000, 240_000
 """A page without probes, which is the drawing library, and what each probe adds to it and to the tables."""
 
 
+_N_CHECKS = 15
+
+
 @dataclass(frozen=True)
 class Step:
-    """Passes of one kind: how many, over how many prompts and tokens each, through how many blocks, and how long."""
+    """Passes of one kind: how many, over how many prompts and tokens each, through how many blocks, and how long.
+
+    `analysis_seconds` is what the probes of a base reading then take on one core, by their own account.
+    """
 
     what: str
     n: int
@@ -41,6 +51,7 @@ class Step:
     n_tokens: int
     n_blocks: int
     seconds: float | None
+    analysis_seconds: float
 
 
 @dataclass(frozen=True)
@@ -68,12 +79,18 @@ class Plan:
 
     @property
     def seconds(self) -> tuple[float, float] | None:
-        """From when to when loading and reading will be done; None where nothing was measured."""
-        parts = [self.loading_seconds, *(step.seconds for step in self.steps)]
-        if any(part is None for part in parts):
+        """The range in which the whole run will take its time; None where nothing was measured."""
+        reading = self.reading_seconds
+        if reading is None or self.loading_seconds is None:
             return None
-        total = sum(part for part in parts if part is not None)
+        total = STARTING + self.loading_seconds + reading + sum(step.analysis_seconds for step in self.steps)
         return total / SPREAD, total * SPREAD
+
+    @property
+    def reading_seconds(self) -> float | None:
+        """All passes through the model."""
+        parts = [step.seconds for step in self.steps if step.seconds is not None]
+        return sum(parts) if len(parts) == len(self.steps) else None
 
     @property
     def fits(self) -> bool:
@@ -110,15 +127,32 @@ def plan(
     chosen = readable_probes(drawn.model, asked)
     passes = passes_of(drawn.model, prompts, chosen, Reading(n_pool, seed, text_column, window, bos))
     n_times = 2 if null == "untrained" else 1
-    steps, loading = _timed(drawn, passes, n_times, clock) if is_timed else (_untimed(drawn, passes, n_times), None)
+    speed = speeds(drawn, passes, clock) if is_timed else {}
     return Plan(
         model=drawn.model.info,
         probes=tuple(probe.name for probe in chosen),
-        steps=steps,
+        steps=tuple(_step(p, drawn.model.info.n_layers, speed, n_times) for p in passes),
         memory=memory_of(drawn, passes),
         free=free_bytes(drawn.placement),
         disk=PAGE_BYTES + PROBE_BYTES * len(chosen),
         download=0 if drawn.is_here else drawn.file_bytes,
-        loading_seconds=loading,
+        loading_seconds=_loading(drawn, speed),
         notes=tuple(dict.fromkeys(p.text.note for p in passes if p.text.note)),
     )
+
+
+def _step(p: Passes, n_layers: int, speed: Speeds, n_times: int) -> Step:
+    n_blocks = max(0, n_layers - p.first_layer)
+    seconds = p.n * speed[p.kind].seconds(p.n_tokens, n_blocks) * n_times if speed else None
+    n_rows = p.text.n_rows("scored") if p.probes else 0
+    analysis = n_times * sum(probe.cost.seconds + probe.cost.row_seconds * n_rows for probe in p.probes)
+    return Step(p.what, p.n * n_times, p.n_prompts, p.n_tokens, n_blocks, seconds, analysis)
+
+
+def _loading(drawn: Sketch, speed: Speeds) -> float | None:
+    """Reading the weights, and the self-check: some fifteen passes of two short sequences."""
+    if not speed:
+        return None
+    plain = min(speed.values(), key=lambda each: each.by_block)
+    checked = plain.seconds(_N_CHECKS * sum(LENGTHS), drawn.model.info.n_layers)
+    return drawn.memory_bytes / LOADED_PER_SECOND + checked

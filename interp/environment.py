@@ -9,7 +9,7 @@ from typing import Any
 
 _PACKAGES = (
     "interp", "torch", "transformers", "tokenizers", "safetensors", "numpy", "scipy", "scikit-learn",
-    "scikit-dimension", "umap-learn", "pandas", "pyarrow", "datasets", "accelerate", "plotly", "transformer-lens",
+    "umap-learn", "pandas", "pyarrow", "datasets", "accelerate", "plotly", "transformer-lens",
 )  # fmt: skip
 
 

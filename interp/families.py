@@ -287,11 +287,17 @@ def rotary_size(config: "PretrainedConfig", shape: HeadShape) -> int | None:
 def iterate_weights(
     module: "PreTrainedModel", family: Family, which: Literal["W_Q", "W_K", "W_V", "W_O"]
 ) -> "Iterator[torch.Tensor]":
-    """One weight per layer, per head, as the sites of the same names describe them."""
+    """One weight per layer, per head, as the sites of the same names describe them.
+
+    Each is to be used before the next is asked for: where weights are offloaded, it is sent away again then.
+    """
+    from interp.offload import brought_in
+
     shape = family.head_shape(module.config)
     for attention in family.attention_modules(module):
-        if which == "W_O":
-            yield family.output_weight(attention, shape)[0]
-        else:
-            letter: Projection = which[-1].lower()  # pyright: ignore[reportAssignmentType]
-            yield family.projection_weight(attention, letter, shape)[0]
+        with brought_in(attention):
+            if which == "W_O":
+                yield family.output_weight(attention, shape)[0]
+            else:
+                letter: Projection = which[-1].lower()  # pyright: ignore[reportAssignmentType]
+                yield family.projection_weight(attention, letter, shape)[0]

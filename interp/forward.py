@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from jaxtyping import Int
 
-from interp.attention import Listener, listening
-from interp.batches import Batch, RowIndex, cut_batches
+from interp.attention import Listener, listening, of_this_thread
+from interp.batches import Batch, RowIndex, cut, make_batch
 from interp.capture import Capture
 from interp.collector import Collector
 from interp.families import iterate_weights
@@ -18,6 +18,7 @@ from interp.model import Model
 from interp.need import Need
 from interp.pattern import AttentionCall
 from interp.prompt import PromptSet
+from interp.ranks import Ranks, here
 from interp.readable import refuse_unreadable
 from interp.table import LABEL, Table
 
@@ -40,19 +41,24 @@ def capture(
 ) -> Capture:
     """Run the prompts, given as token ids, through the model once and return what `needs` ask for.
 
-    `listeners` act before anything is read (a window, say). Raises `ModelError` where the model yields NaN and
-    `UsageError` where it has no such site. Edits are captured by `interp.conditions.capture_edited`.
+    `listeners` act before anything is read (a window, say). Raises `ModelError` where the model yields NaN,
+    `UsageError` where it has no such site, and `InterpError` where another thread is reading it. Where several
+    processes take part in a run (interp.ranks) each runs its share of the batches, and all return the whole. Edits are
+    captured by `interp.conditions.capture_edited`.
     """
     needs = tuple(dict.fromkeys(needs))
     refuse_unreadable(model, needs, listeners)
     collector = Collector(model, prompts, [len(x) for x in ids], needs)
-    done = 0
+    share = Share(model, ids, tokens_per_batch, here())
     with torch.inference_mode(), collecting(model, [collector], listeners):
-        for batch in cut_batches(ids, tokens_per_batch, model.input_device):
+        share.lend([collector])
+        done = 0
+        for batch in share:
             run_batch(model, batch, [collector])
             done += len(batch.prompts)
             if progress is not None:
-                progress(done, len(ids))
+                progress(share.scaled(done), len(ids))
+    collector.join(here())
     return as_capture(collector, prompts, ids, needs, seed)
 
 
@@ -60,6 +66,34 @@ NO_EDITS: Mapping[str, np.ndarray] = {
     "rows": np.zeros((0, 0)), "variance_share": np.zeros(0), "edit": np.zeros(0, int), "layer": np.zeros(0, int)
 }  # fmt: skip
 """The sizes of no edits."""
+
+
+class Share:
+    """The batches that this process runs: all of them, or its part where several take part in a run."""
+
+    def __init__(
+        self, model: Model, ids: Sequence[Int[np.ndarray, " _pos"]], tokens_per_batch: int, ranks: Ranks
+    ) -> None:
+        self.model, self.ids = model, ids
+        self._cuts = cut(np.array([len(x) for x in ids]), tokens_per_batch)
+        self._mine = ranks.share(len(self._cuts))
+
+    def __iter__(self) -> Iterator[Batch]:
+        for n in self._mine:
+            yield make_batch(self.ids, self._cuts[n], self.model.input_device)
+
+    def lend(self, collectors: Sequence[Collector], announce: Callable[[Batch], object] | None = None) -> None:
+        """Let the first prompt of the share meet the keys of the one before it, whose batch another process reads."""
+        if self._mine and self._mine.start and any(collector.borrows_keys for collector in collectors):
+            before = make_batch(self.ids, self._cuts[self._mine.start - 1], self.model.input_device)
+            if announce is not None:
+                announce(before)
+            run_batch(self.model, before, collectors, is_lending=True)
+
+    def scaled(self, done: int) -> int:
+        """About how many prompts all processes have done when this one has done so many."""
+        mine = sum(len(self._cuts[n]) for n in self._mine)
+        return done * len(self.ids) // mine
 
 
 class _Hearing(Listener):
@@ -87,19 +121,24 @@ def collecting(model: Model, collectors: Sequence[Collector], listeners: Sequenc
 
     sites = {site for collector in collectors for site in collector.block_sites}
     head: Any = model.module.get_output_embeddings()
-    handle = head.register_forward_pre_hook(keep_scored_rows)
-    try:
-        with listening(model, *listeners, _Hearing(collectors)), block_hooks(model, sites, heard):
+    with listening(model, *listeners, _Hearing(collectors)), block_hooks(model, sites, heard):
+        handle = head.register_forward_pre_hook(of_this_thread(keep_scored_rows))
+        try:
             yield
-    finally:
-        handle.remove()
+        finally:
+            handle.remove()
 
 
-def run_batch(model: Model, batch: Batch, collectors: Sequence[Collector]) -> None:
-    """One forward pass: the batch once for every collector, one after the other along its first axis."""
+def run_batch(model: Model, batch: Batch, collectors: Sequence[Collector], is_lending: bool = False) -> None:
+    """One forward pass: the batch once for every collector, one after the other along its first axis.
+
+    One that is lending leaves nothing in the collectors but the keys that the next batch needs from it.
+    """
     for n, collector in enumerate(collectors):
-        collector.begin(batch, n * len(batch.prompts))
+        collector.begin(batch, n * len(batch.prompts), is_lending)
     logits = model.module(input_ids=batch.ids.repeat(len(collectors), 1), use_cache=False).logits[0]
+    if is_lending:
+        return
     for collector, mine in zip(collectors, logits.chunk(len(collectors)), strict=True):
         collector.next_token(mine)
 

@@ -1,7 +1,8 @@
 """What the seam does not see: block outputs, the residual stream and projections before rotary embedding.
 
-Forward hooks from the family table, always removed again. Each calls `heard(site, layer, tensor)` with the tensor of
-a whole batch: `[batch, pos, d_model]`, or `[batch, pos, head, d_head]` for `q_pre` and `k_pre`.
+Forward hooks from the family table, always removed again, which hear the passes of the thread that set them. Each calls
+`heard(site, layer, tensor)` with the tensor of a whole batch: `[batch, pos, d_model]`, or `[batch, pos, head, d_head]`
+for `q_pre` and `k_pre`.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -11,6 +12,7 @@ from typing import Any
 
 import torch
 
+from interp.attention import of_this_thread
 from interp.families import Projection
 from interp.model import Model
 
@@ -31,20 +33,20 @@ def block_hooks(model: Model, sites: Collection[str], heard: Heard) -> Iterator[
             stack.callback(handle.remove)
 
         blocks = model.family.layer_modules(model.module)
-        add(blocks[0].register_forward_pre_hook(keep_shape, with_kwargs=True))
+        add(blocks[0].register_forward_pre_hook(of_this_thread(keep_shape), with_kwargs=True))
         for layer, block in enumerate(blocks):
             if "resid" in sites:
-                add(block.register_forward_pre_hook(_input(heard, "resid", layer), with_kwargs=True))
+                add(block.register_forward_pre_hook(of_this_thread(_input(heard, "resid", layer)), with_kwargs=True))
             for site, module in model.family.summed_modules(block).items():
                 if site in sites:
-                    add(module.register_forward_hook(_output(heard, site, layer, shape)))
+                    add(module.register_forward_hook(of_this_thread(_output(heard, site, layer, shape))))
             for site in ("q_pre", "k_pre"):
                 if site in sites:
                     source, hook = _projection(model, block, site, layer, heard)
-                    add(source.register_forward_hook(hook))
+                    add(source.register_forward_hook(of_this_thread(hook)))
         if "resid" in sites:
             norm = attrgetter(model.family.final_norm)(model.module)
-            hook = _input(heard, "resid", model.info.n_layers)
+            hook = of_this_thread(_input(heard, "resid", model.info.n_layers))
             add(norm.register_forward_pre_hook(hook, with_kwargs=True))
         yield
 

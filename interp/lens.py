@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from interp.model import Model
+from interp.offload import brought_in
 
 
 class Lens:
@@ -21,19 +22,24 @@ class Lens:
 
     def __init__(self, model: Model) -> None:
         # `forward` rather than a call: the pass has hooks on these modules that must not hear the lens.
-        self._norm: Any = attrgetter(model.family.final_norm)(model.module).forward
+        self._forward_norm: Any = attrgetter(model.family.final_norm)(model.module).forward
         self._head: Any = model.module.get_output_embeddings()
         self._softcap: float | None = getattr(model.module.config, "final_logit_softcapping", None)
-        weight: torch.Tensor = self._head.weight
-        self._mean_token = weight.float().mean(dim=0)
+        with brought_in(self._head):
+            self._mean_token: torch.Tensor = self._head.weight.float().mean(dim=0)
 
     def logits(self, x: torch.Tensor) -> torch.Tensor:
-        """Logits `[row, vocab]`, float32, of residual vectors."""
+        """Logits `[row, vocab]`, float32, of residual vectors, on their device."""
         return self.head(self._norm(x))
+
+    def _norm(self, x: torch.Tensor) -> torch.Tensor:
+        return self._forward_norm(x).to(x.device)
 
     def head(self, normed: torch.Tensor) -> torch.Tensor:
         """Logits `[row, vocab]`, float32, of residual vectors that have passed the final norm."""
-        logits = torch.nn.functional.linear(normed, self._head.weight, self._head.bias).float()
+        with brought_in(self._head):
+            weight, bias = self._head.weight, self._head.bias
+            logits = torch.nn.functional.linear(normed.to(weight.device), weight, bias).float().to(normed.device)
         return logits if self._softcap is None else torch.tanh(logits / self._softcap) * self._softcap
 
     def direction(self, x: torch.Tensor, token: torch.Tensor) -> torch.Tensor:
@@ -42,7 +48,9 @@ class Lens:
         The logit is that of `token` `[row]` before any soft-cap, above the mean over the vocabulary; biases belong
         to no part.
         """
-        unembedding = self._head.weight[token].float() - self._mean_token
+        with brought_in(self._head):
+            weight = self._head.weight
+            unembedding = (weight[token.to(weight.device)].float() - self._mean_token).to(x.device)
         return _FrozenNorm.of(self._norm, x.shape[-1], x).direction(x, unembedding)
 
 

@@ -46,8 +46,9 @@ class Model:
     @property
     def input_device(self) -> "torch.device":
         """Where token ids have to lie."""
-        embedding: Any = self.module.get_input_embeddings()
-        return embedding.weight.device
+        from interp.offload import device_of
+
+        return device_of(self.module.get_input_embeddings())
 
     def __repr__(self) -> str:
         i = self.info

@@ -12,7 +12,13 @@ from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerB
 from interp.capture import ModelInfo
 from interp.errors import UsageError
 from interp.families import family_of, rotary_size
-from interp.loading.architecture import count_parameters, read_config, refuse_unless_causal
+from interp.loading.architecture import (
+    count_parameters,
+    quantisation,
+    read_config,
+    refuse_quantised,
+    refuse_unless_causal,
+)
 from interp.loading.bridge import bridge_check, is_bridge, plain_module
 from interp.loading.fingerprint import fingerprint
 from interp.loading.placement import choose_placement, refuse_precision
@@ -35,6 +41,7 @@ def load(
     device_map: DeviceMap = None,
     trust_remote_code: bool = False,
     allow_pickle: bool = False,
+    allow_quantised: bool = False,
     tokenizer: Tokenizer = None,
     check: bool = True,
 ) -> Model:
@@ -43,8 +50,8 @@ def load(
     The name is an alias (`pythia-410m`) or a hub id, either with `@revision`, a local folder, or
     `tunnel:<task>-<arch>`; or it is a transformers model or a TransformerLens bridge in memory, left as it is.
     `dtype` is float32 unless only bfloat16 fits on the GPU; `device_map="auto"` spreads a large model over devices.
-    Code of a repository's own and pickled weights are used only with `trust_remote_code` and `allow_pickle`. Without
-    `check` the self-check is left out.
+    Code of a repository's own, pickled and quantised weights are used only with `trust_remote_code`, `allow_pickle` and
+    `allow_quantised`. Without `check` the self-check is left out.
 
     Raises `ModelError` (the model cannot be had, read or trusted) and `UsageError` (the words of the call are off);
     each says what to do.
@@ -52,13 +59,13 @@ def load(
     if isinstance(name_or_object, PreTrainedModel):
         asked = {"revision": revision, "dtype": dtype, "device": device, "device_map": device_map}
         _refuse_changes(name_or_object, {key: value for key, value in asked.items() if value is not None})
-        model = _wrap(name_or_object, tokenizer)
+        model = _wrap(name_or_object, tokenizer, allow_quantised)
     elif is_bridge(name_or_object):
-        model = _wrap(plain_module(name_or_object), tokenizer)
+        model = _wrap(plain_module(name_or_object), tokenizer, allow_quantised)
         model = replace(model, checks=(bridge_check(name_or_object, model),))
     elif isinstance(name_or_object, str | Path):
         source = locate(name_or_object, revision)
-        config = read_config(source.files, trust_remote_code=trust_remote_code)
+        config = read_config(source.files, trust_remote_code=trust_remote_code, allow_quantised=allow_quantised)
         n_parameters = count_parameters(config, trust_remote_code=trust_remote_code)
         placement = choose_placement(config, n_parameters, dtype=dtype, device=device, device_map=device_map)
         words = _tokenizer(source, config, tokenizer, trust_remote_code)
@@ -76,11 +83,12 @@ def load(
     return replace(model, checks=(*model.checks, *check_model(model))) if check else model
 
 
-def _wrap(module: PreTrainedModel, tokenizer: Tokenizer) -> Model:
+def _wrap(module: PreTrainedModel, tokenizer: Tokenizer, allow_quantised: bool) -> Model:
     """A model in memory, nothing of it changed; its tokenizer is looked for where it was once loaded from."""
     config = module.config
     kind = type(module).__name__
     refuse_unless_causal(kind, config, [kind])
+    refuse_quantised(f"the {kind} in memory", getattr(config, "quantization_config", None), allow_quantised)
     family = family_of(config)
     origin = config.name_or_path or ""
     label = Path(origin).name or kind
@@ -158,6 +166,7 @@ def describe(config: PreTrainedConfig, name: str, origin: str, revision: str | N
         window=active_window(config) if family.has_attention else None,
         parallel_blocks=family.is_parallel(config),
         max_positions=getattr(config, "max_position_embeddings", None),
+        quantisation=quantisation(getattr(config, "quantization_config", None)),
     )
 
 

@@ -70,6 +70,15 @@ class Planned:
 
 
 @dataclass(frozen=True)
+class AnalysisCost:
+    """What the analysis of a probe takes on one core: for any capture, and more for every scored row; as measured."""
+
+    seconds: float = 1.0
+    row_seconds: float = 0.0005
+    row_bytes: int = 20_000
+
+
+@dataclass(frozen=True)
 class Probe(ABC):
     """One question to a model. Subclasses add fields with defaults; each is a parameter and is recorded."""
 
@@ -78,6 +87,7 @@ class Probe(ABC):
     observational: ClassVar[bool] = True
     own_prompts: ClassVar[str | None] = None
     """The prompt set that a language model is read on where the user names none; None is the default of all runs."""
+    cost: ClassVar[AnalysisCost] = AnalysisCost()
 
     @property
     @abstractmethod

@@ -84,6 +84,8 @@ def choose_probes(asked: Sequence[str | Probe], settings: Mapping[str, Mapping[s
             chosen[name] = Chosen(probe, is_named or (name in chosen and chosen[name].is_named))
     if not chosen:
         raise UsageError(asked="a run", found="no probe is named", fix="Name at least one; `interp list probes`.")
+    for each in chosen.values():
+        _ = each.probe.needs  # fields that do not fit are refused here, before a model is loaded
     return tuple(chosen.values())
 
 
@@ -115,7 +117,8 @@ def _members(group: str) -> list[str]:
 def _in_words(model: Model, needs: Iterable[Need]) -> tuple[str, str] | None:
     """The first site that is lacking, with its meaning, and what the model would need for it."""
     for need in needs:
-        lacked = lacking(model.family, need.described)
+        is_rounded = model.info.quantisation is not None and need.described.source == "weights"
+        lacked = "plain weights: they are quantised" if is_rounded else lacking(model.family, need.described)
         if lacked is not None:
             return f"{need.site} ({need.described.meaning})", lacked
     return None

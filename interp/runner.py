@@ -26,6 +26,7 @@ from interp.observe import Prompts, as_tokens
 from interp.pools import Pool, Reading, draw, name_of, pools_for, prompts_for
 from interp.probe import Probe, Readout
 from interp.progress import reporting
+from interp.ranks import here, together
 from interp.readable import choose_probes, readable_probes
 from interp.record import RunRecord
 from interp.spec import PER_QUINTILE, RunSpec
@@ -36,6 +37,7 @@ DEFAULT_PROBES = ("manifold",)
 DEFAULT_OUT = "runs"
 
 
+@together
 def run(
     model: Model | str = DEFAULT_MODEL,
     *,
@@ -57,6 +59,7 @@ def run(
     edits: Edits = (),
     out: str | Path | None = DEFAULT_OUT,
     report: bool = True,
+    allow_quantised: bool = False,
     quiet: bool = False,
 ) -> RunRecord:
     """Measure `model` with `probes` on `prompts` and leave a record and its page under `out`.
@@ -66,13 +69,19 @@ def run(
     set, a file, texts or a `PromptSet` (a wind tunnel samples itself; a probe with prompts of its own is read on them);
     `edits` change the model for the whole run, or name the file that holds them. Everything else is described at
     `interp.spec.RunSpec`. `out=None` writes nothing. Returns the record: `record.findings["manifold"]`.
+
+    Processes that a launcher has started (`accelerate launch`, `torchrun`) share the prompts where all of them call
+    this; the first one writes the record, which all return.
     """
+    ranks = here()
+    quiet = quiet or not ranks.is_first
     asked = choose_probes(probes, settings or {})
     given = resolve_edits(edits)
     clock = _Clock()
     with clock("load"):
         loaded = model if isinstance(model, Model) else load(
-            model, revision=revision, dtype=dtype, device=device, device_map=device_map
+            model, revision=revision, dtype=dtype, device=device, device_map=device_map,
+            allow_quantised=allow_quantised,
         )  # fmt: skip
     chosen = readable_probes(loaded, asked)
     reading = Reading(n_pool, seed, text_column, window, bos)
@@ -94,6 +103,10 @@ def run(
         null=null,
         edits=tuple(edit.to_json() for edit in given),
     )
+    if not ranks.is_alone:
+        ranks.agree("what was asked", spec.hash)
+        ranks.agree("the fingerprint of the weights", loaded.info.fingerprint)
+        ranks.agree("the content of the prompts", " ".join(pool.prompts.content_hash for pool in pools))
     session = _Session(spec, given, reading, clock, quiet)
     findings, drawn = session.measure(loaded, pools, "")
     if null == "untrained":
@@ -108,17 +121,17 @@ def run(
         spec_hash=spec.hash,
         model=asdict(loaded.info),
         prompts=_described(pools, drawn),
-        environment=environment(),
+        environment=environment() | ({} if ranks.is_alone else {"processes": ranks.size}),
         selfcheck=tuple(asdict(c) for c in (*loaded.checks, *merged(session.checks))),
         timings=clock.seconds,
         findings=findings,
         parameters={p.name: p.parameters() for p in chosen},
     )
-    if out is not None:
+    if out is not None and ranks.is_first:
         record = record.write(_folder(Path(out), loaded.name))
         if report:
             record.show()
-    return record
+    return ranks.of_first(record)
 
 
 @dataclass
@@ -135,18 +148,21 @@ class _Session:
     def measure(
         self, model: Model, pools: Sequence[Pool], suffix: str
     ) -> tuple[dict[str, Findings], list[dict[str, Any] | None]]:
-        """One pass over every pool, the draw by the model's own entropies, and the probes of each on it."""
+        """One pass over every pool, the draw by the model's own entropies, and the probes of each on it.
+
+        Of several processes the first alone analyses, and the others find nothing.
+        """
         found: dict[str, Findings] = {}
         drawn = []
         for i, pool in enumerate(pools):
             base = self._capture(model, pool, suffix if i == 0 else f"{suffix} {pool.prompts.name}")
             base, described = draw(base, self.spec.per_quintile, self.spec.seed)
             drawn.append(described)
-            for probe in pool.probes:
-                under = self._conditions(model, pool, probe, base, suffix)
+            under = {probe.name: self._conditions(model, pool, probe, base, suffix) for probe in pool.probes}
+            for probe in pool.probes if here().is_first else ():
                 with self.clock(f"probe {probe.name}{suffix}"):
-                    found[probe.name] = probe.analyse(base, under)
-        return {name: found[name] for name in self.spec.probes}, drawn
+                    found[probe.name] = probe.analyse(base, under[probe.name])
+        return {name: found[name] for name in self.spec.probes if name in found}, drawn
 
     @property
     def listeners(self) -> list[AttentionWindow]:

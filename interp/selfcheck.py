@@ -16,12 +16,13 @@ from typing import Literal
 import numpy as np
 import torch
 
-from interp.attention import Listener, attention_function, listening
+from interp.attention import Listener, attention_function, claimed, listening
 from interp.errors import ModelError
 from interp.families import Projection
 from interp.hooks import block_hooks
 from interp.lens import Lens
 from interp.model import Check, Model
+from interp.offload import brought_in
 from interp.pattern import AttentionCall, pattern_rows, visible_keys
 
 LENGTHS = (12, 7)
@@ -48,7 +49,7 @@ def check_model(model: Model) -> tuple[Check, ...]:
 
 def run_checks(model: Model) -> Iterator[Check]:
     """The checks one after the other, passed or not."""
-    with torch.inference_mode():
+    with torch.inference_mode(), claimed(model):
         bench = Bench(model)
         for name, meaning, run, _ in _applying(model):
             value, bound, detail = run(bench)
@@ -167,7 +168,7 @@ def relative_error(a: torch.Tensor, b: torch.Tensor) -> float:
     """Largest difference relative to the largest entry; infinite where shapes differ or something is not finite."""
     if a.shape != b.shape:
         return float("inf")
-    a, b = a.float(), b.float()
+    a, b = a.float(), b.float().to(a.device)
     gap = (a - b).abs().max() / b.abs().max().clamp_min(1e-30)
     return float(gap) if torch.isfinite(gap) else float("inf")
 
@@ -217,9 +218,10 @@ def _output(bench: Bench) -> _Outcome:
         positions = torch.arange(call.q.shape[2], device=call.q.device).expand(call.q.shape[0], -1)
         v = call.v.float().repeat_interleave(shape.n_heads // shape.n_kv_heads, dim=1)
         mixed = pattern_rows(call, positions) @ v
-        weight, bias = model.family.output_weight(attention, shape)
-        ours = torch.einsum("bhpd,hdm->bpm", mixed, weight.float().to(mixed.device))
-        ours = ours if bias is None else ours + bias.float()
+        with brought_in(attention):
+            weight, bias = model.family.output_weight(attention, shape)
+            ours = torch.einsum("bhpd,hdm->bpm", mixed, weight.float().to(mixed.device))
+            ours = ours if bias is None else ours + bias.float().to(ours.device)
         worst = max(worst, relative_error(mixed.transpose(1, 2), z), relative_error(ours, out))
     return worst, bench.bound, "relative error of the attention output"
 
@@ -237,9 +239,10 @@ def _projections(bench: Bench) -> _Outcome:
             "v": call.v.transpose(1, 2),
         }
         for which, theirs in captured.items():
-            weight, bias = model.family.projection_weight(attention, which, shape)
-            ours = torch.einsum("bpm,hmd->bphd", x.float(), weight.float())
-            ours = ours if bias is None else ours + bias.float()
+            with brought_in(attention):
+                weight, bias = model.family.projection_weight(attention, which, shape)
+                ours = torch.einsum("bpm,hmd->bphd", x.float().to(weight.device), weight.float())
+                ours = ours if bias is None else ours + bias.float()
             norm = model.family.qk_norm
             normalising = None if norm is None else norm.module(attention, which)
             if norm is not None and normalising is not None:
@@ -271,7 +274,7 @@ def _residual(bench: Bench) -> _Outcome:
     worst = 0.0
     for layer in range(bench.model.info.n_layers):
         sites = [site for site in ("resid", "attn_out", "mlp_out") if (site, layer) in bench.sites]
-        parts = [bench.sites[site, layer].float() for site in sites]
+        parts = [bench.sites[site, layer].float().to(bench.ids.device) for site in sites]
         worst = max(worst, relative_error(sum(parts[1:], parts[0]), bench.sites["resid", layer + 1]))
     return worst, bench.bound, "relative error of the sum"
 
@@ -308,7 +311,8 @@ def _is_switched_off(bench: Bench, layer: int) -> bool:
     family = bench.model.family
     assert family.out is not None
     projection = attrgetter(family.out)(family.attention_modules(bench.model.module)[layer])
-    return not projection.weight.any()
+    with brought_in(projection):
+        return not projection.weight.any()
 
 
 def _dose_zero(bench: Bench) -> _Outcome:
@@ -360,11 +364,13 @@ def _applying(model: Model) -> tuple["_Entry", ...]:
     family = model.family
     has = {"model": True, "attention": family.has_attention, "stack": not family.has_attention}
     has["sums"] = family.has_attention or family.mlp is not None
+    has["weights"] = family.has_attention and model.info.quantisation is None
     return tuple(entry for entry in _CHECKS if has[entry[3]])
 
 
-_About = Literal["model", "attention", "stack", "sums"]
-"""What a check is about: any model; attention; blocks without attention; parts added to the residual stream."""
+_About = Literal["model", "attention", "weights", "stack", "sums"]
+"""What a check is about: any model; attention; the plain weights of attention, which a quantised model does not have;
+blocks without attention; parts added to the residual stream."""
 
 _Entry = tuple[str, str, Callable[[Bench], _Outcome], _About]
 
@@ -375,12 +381,12 @@ _CHECKS: tuple[_Entry, ...] = (
     ("eager", "logits under the seam equal eager attention", _equals_eager, "attention"),
     ("causal", "attention rows are distributions over the past", _causal, "attention"),
     ("blind ahead", "later tokens change no earlier logit", _blind_ahead, "stack"),
-    ("output", "captured values times the pattern, through W_O, are the attention's output", _output, "attention"),
+    ("output", "captured values times the pattern, through W_O, are the attention's output", _output, "weights"),
     (
         "projections",
         "the attention's input times W_Q, W_K, W_V per head are the captured q, k, v",
         _projections,
-        "attention",
+        "weights",
     ),
     ("rotary", "keys and queries before and after rotary embedding belong together", _rotary, "attention"),
     ("stream", "what a block returns is what the next one receives", _blocks_join, "stack"),

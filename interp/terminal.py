@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -15,6 +16,7 @@ from interp.record import RunRecord
 from interp.registry import entries, load_entry
 
 if TYPE_CHECKING:
+    from interp.costs import Plan
     from interp.tunnel import Figure
 
 
@@ -64,6 +66,47 @@ def _with_interval(figure: "Figure | None") -> str:
 
 def _short(x: float) -> str:
     return "n/a" if math.isnan(x) else f"{x:.3g}"
+
+
+def print_plan(plan: "Plan") -> None:
+    """What a run will cost: passes by kind, then memory, disk and time."""
+    i = plan.model
+    print(
+        f"{i.name}: {i.family}, {i.n_layers} layers, {heads_in_words(i)}, {i.n_parameters:,} parameters, "
+        f"{i.dtype} on {i.device}; nothing of it was loaded"
+    )
+    table = _table(None, "passes", "n", "prompts", "tokens each", "blocks", "reading", "analysing, about")
+    for what, group in groupby(plan.steps, key=lambda step: step.what):
+        alike = list(group)
+        blocks = sorted({s.n_blocks for s in alike})
+        through = str(blocks[0]) if len(blocks) == 1 else f"{blocks[0]} to {blocks[-1]}"
+        read = "" if plan.seconds is None else _duration(sum(s.seconds or 0.0 for s in alike))
+        analysing = sum(s.analysis_seconds for s in alike)
+        row = (f"{sum(s.n for s in alike):,}", f"{alike[0].n_prompts:,}", f"{alike[0].n_tokens:,}", through, read)
+        table.add_row(escape(what), *row, _duration(analysing) if analysing else "")
+    _console().print(table)
+    print(f"passes   {plan.n_passes:,}, {plan.n_tokens:,} tokens in all, padding included")
+    m = plan.memory
+    device = f", and {_size(m.on_device)} on {i.device}" if m.on_device else ""
+    fits = "free" if plan.fits else "free: IT DOES NOT FIT (bfloat16, --device-map auto, or a larger machine)"
+    print(f"memory   {_size(m.peak)} at the peak, weights {_size(m.weights)}{device}; {_size(plan.free)} are {fits}")
+    fetched = f", after a download of {_size(plan.download)}" if plan.download else ""
+    print(f"disk     {_size(plan.disk)} for the record and its page{fetched}")
+    if plan.seconds is not None:
+        low, high = plan.seconds
+        print(f"time     {_duration(low)} to {_duration(high)}, download not counted")
+    for note in plan.notes:
+        print(f"note     {note}")
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 60:
+        return f"{_short(seconds)} s"
+    return f"{_short(seconds / 60)} min" if seconds < 3600 else f"{_short(seconds / 3600)} h"
+
+
+def _size(n: int) -> str:
+    return f"{n / 1e9:.1f} GB" if n >= 1e9 else f"{n / 1e6:.1f} MB"
 
 
 def print_checks(model: Model, checks: Sequence[Check]) -> None:

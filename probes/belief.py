@@ -21,11 +21,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from interp.capture import Capture
+from interp.capture import Capture, ModelInfo
 from interp.errors import PromptError, UsageError
 from interp.findings import Findings, Scalar
 from interp.need import Need
-from interp.probe import Condition, Figure, Probe, Readout
+from interp.probe import Condition, Figure, Planned, Probe, Readout
 from interp.statistics.spectra import principal_axes, scaled
 from interp.table import Table
 from probes.measures.belief_clusters import dimensions_for, gather, make_clusters
@@ -41,7 +41,16 @@ from probes.measures.belief_scalars import (
     subspace_scalar,
 )
 from probes.measures.belief_scores import MIXED_IN, output_distance, scores
-from probes.measures.belief_swap import BASELINE, interchange_table, make_pairs, outcomes, swap_scalar, swaps
+from probes.measures.belief_swap import (
+    BASELINE,
+    N_RANDOM,
+    SUBSPACES,
+    interchange_table,
+    make_pairs,
+    outcomes,
+    swap_scalar,
+    swaps,
+)
 from probes.measures.belief_tables import by_layer_table, components_table, decoded_table
 from probes.measures.belief_target import ExactBelief
 from probes.measures.cloud import Cloud
@@ -103,6 +112,12 @@ class Belief(Probe):
             if all(len(a) == belief.rank and a.any(axis=1).all() for a in axes.values()):
                 bases[depth] = axes
         return swaps(base, pairs, bases, self.seed) if bases and len(pairs.prompts) else ()
+
+    def planned(self, info: ModelInfo, n_prompts: int, *, is_text: bool) -> Iterable[Planned]:
+        """Every subspace at every depth that is swapped; a fifth of the prompts is held out, give or take."""
+        if self.interchange and "resid" in self._sites():
+            n = len(SUBSPACES) + N_RANDOM
+            yield from (Planned(n, -(-n_prompts // 5), depth, (OUTPUT,)) for depth in _spread(info.n_layers + 1))
 
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
         self._check_sizes()
@@ -296,7 +311,11 @@ def _held_out(pool: Cloud, setting: Setting) -> np.ndarray:
 
 
 def _swapped_depths(pool: Cloud) -> list[int]:
-    return np.unique(np.linspace(0, pool.n_layers - 1, min(FEW_DEPTHS, pool.n_layers)).round().astype(int)).tolist()
+    return _spread(pool.n_layers)
+
+
+def _spread(n_depths: int) -> list[int]:
+    return np.unique(np.linspace(0, n_depths - 1, min(FEW_DEPTHS, n_depths)).round().astype(int)).tolist()
 
 
 def _basis(vectors: np.ndarray, rank: int) -> np.ndarray:

@@ -1,16 +1,17 @@
 """Does the model use the entropy axis? The axis is removed, and so are directions that hold as much.
 
-The axis is fitted on some prompts and cut in others, at all positions (`at`), at one layer or several. Everything is read
-downstream of the cut, never in the edited tensor: how far the next-token prediction moves (KL, the primary read-out) and
-its entropy with it, whether later layers still tell the entropy, and what it costs: distance from the exact posterior
-where there is one, surprise at ordinary text, calibration on evidence about a label.
+The axis is fitted on some prompts and cut in others, at all positions (`at`), at one layer or several. Everything is
+read downstream of the cut, never in the edited tensor: how far the next-token prediction moves (KL, the primary
+read-out) and its entropy with it, whether later layers still tell the entropy, and what it costs: distance from the
+exact posterior where there is one, surprise at ordinary text, calibration on evidence about a label.
 
 A cut does something in any direction. So the same is done to random directions that take out equal variance, at the
 same positions of the same prompts (`probes.measures.causal_controls`), and the axis is ranked among them; to other
 principal axes; and to the ten loudest directions at once and to whole head outputs, which show what a cut can do here.
 
 Sources: Paper III (arXiv 2512.23752), sections 4.5, 6.2 and 7.1, whose comparison reads the edited tensor itself (table
-`tautology`) and whose random directions are not matched; Ravfogel et al. 2020 (arXiv 2004.07667) for removal.
+`tautology`) and whose random directions are not matched; Ravfogel et al. 2020 (arXiv 2004.07667) for removal; Marks and
+Tegmark 2023 (arXiv 2310.06824) for the direction along which activations move on average as the better one to edit.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,20 +20,20 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from interp.capture import Capture
+from interp.capture import Capture, ModelInfo
 from interp.edits import Edit
 from interp.errors import UsageError
 from interp.findings import Findings, Scalar
 from interp.need import Need
-from interp.probe import Condition, Figure, Probe, Readout
+from interp.probe import Condition, Figure, Planned, Probe, Readout
 from interp.statistics.resampling import bootstrap_weights
 from interp.statistics.spectra import Scaling
 from interp.table import Table
 from probes.measures.causal_axis import KINDS, Axis, Kind, Split, fit_axes, held_out, saved, tautology
 from probes.measures.causal_effects import Effect, effects
-from probes.measures.causal_fields import parse_doses, parse_layers, refuse_few, refuse_unknown
+from probes.measures.causal_fields import parse_doses, parse_layers, refuse_size, refuse_unknown
 from probes.measures.causal_notes import notes
-from probes.measures.causal_plan import BASELINE, FILLS, Fill, Intervention, Name, Place
+from probes.measures.causal_plan import BASELINE, FILLS, Fill, Intervention, Name, Place, n_compared, n_conditions
 from probes.measures.causal_read import KL, LOSS, OUTCOME, SIZE, Later, Reader, read_labels, read_text, ridge_axis
 from probes.measures.causal_sample import PromptSample, rows_of
 from probes.measures.causal_scalars import MEANINGS, axis_scalar, scalars, undefined
@@ -58,6 +59,9 @@ SULA, MIXED = "sula", "mixed"
 N_SULA_CONDITIONS = 7
 """In how many conditions `prompts.sula` writes every problem; the first is the main one."""
 
+MOST_SULA = 250
+"""Problems that the set has."""
+
 Where = Literal["", "sula", "mixed"]
 
 
@@ -65,11 +69,11 @@ Where = Literal["", "sula", "mixed"]
 class Causal(Probe):
     """The entropy axis is removed, and the effects ranked among controls matched in removed variance.
 
-    `site`: v, z or resid. `axis`: ridge, pc1 or encoding (Cov(x, entropy)). `layers`: `middle`, `all`, or numbers; with
+    `site`: v, z or resid. `axis`: encoding (Cov(x, entropy)), ridge or pc1. `layers`: `middle`, `all`, or numbers; with
     commas they are edited together, semicolons separate interventions, the first of which is primary. `at`: the edited
-    positions (all, scored, last). `fill`: what a removed coordinate becomes, its mean or zero. `doses` of the dose curve.
-    `n_prompts` are run, at most half of the pool; `n_controls` (None: 100 on texts, 1,000 on tunnels); `n_sula` problems
-    for the calibration of language models (0: none).
+    positions (all, scored, last). `fill`: what a removed coordinate becomes, its mean or zero. `doses` of the curve.
+    `n_prompts` are run, at most half of the pool; `n_controls` (None: 100 on texts, 1,000 on tunnels); `n_sula`
+    problems for the calibration of language models (0: none).
     """
 
     site: str = "v"
@@ -116,6 +120,18 @@ class Causal(Probe):
             yield from self._on_the_run(base, cloud, split, intervention, doses, n)
             yield from self._elsewhere(base, intervention, n)
 
+    def planned(self, info: ModelInfo, n_prompts: int, *, is_text: bool) -> Iterable[Planned]:
+        """All edits of every intervention, and on texts the removals and controls again, on SULA."""
+        self._check_fields()
+        n = N_CONTROLS["text" if is_text else "tunnel"] if self.n_controls is None else self.n_controls
+        n_here = n_conditions(parse_doses(self.doses), n, info.n_heads > 0)
+        n_run = min(self.n_prompts, n_prompts // 2)
+        for layers in self._sets(info.n_layers + (self.site == "resid")):
+            yield Planned(n_here, n_run, min(layers), (KL, SIZE, Need(self.site)))
+            if is_text and self.n_sula:
+                n_there = 1 + n_compared(n, info.n_heads > 0)
+                yield Planned(n_there, self.n_sula, min(layers), (KL, SIZE, OUTCOME), SULA)
+
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
         self._check_fields()
         cloud, split = self._split(base)
@@ -128,7 +144,7 @@ class Causal(Probe):
         )
         found = effects(under, self.n_bootstrap, np.random.default_rng([self.seed, 3]))
         made = (
-            scalars(found, under, is_small, cloud.unit)
+            scalars(found, under, is_small, len(split.run_rows), cloud.unit)
             if found
             else {"kl": undefined("bits", "the model was not run under edits", "Removing the axis.", 0, cloud.unit)}
         )
@@ -165,9 +181,12 @@ class Causal(Probe):
     ) -> Iterable[Condition]:
         """Every condition, on the prompts that the axis was not fitted on."""
         reader = Reader(
-            np.asarray(cloud.entropy_bits, np.float64)[split.run_rows], base.posterior is not None, base.posterior is None,
-            self._later(cloud, split, intervention.layers), base.model.vocab_size,
-        )  # fmt: skip
+            entropy=np.asarray(cloud.entropy_bits, np.float64)[split.run_rows],
+            has_posterior=base.posterior is not None,
+            has_loss=base.posterior is None,
+            later=self._later(cloud, split, intervention.layers),
+            vocab_size=base.model.vocab_size,
+        )
         facts = intervention.facts()
         yield Condition(str(Name(intervention.layers, BASELINE)), (), reader.needs, reader, split.run)
         for name, edits in intervention.conditions(doses, n):
@@ -254,8 +273,9 @@ class Causal(Probe):
         allowed = {"site": SITES, "axis": KINDS, "scaling": SCALINGS, "fill": FILLS, "at": AT}
         for field, options in allowed.items():
             refuse_unknown(field, getattr(self, field), options)
-        for field, least in {"n_prompts": 4, "n_controls": 19, "n_bootstrap": 20, "n_sula": 0}.items():
-            refuse_few(field, getattr(self, field), least)
+        for field, least in {"n_prompts": 4, "n_controls": 19, "n_bootstrap": 20}.items():
+            refuse_size(field, getattr(self, field), least)
+        refuse_size("n_sula", self.n_sula, 0, MOST_SULA)
 
     def _notes(self, cloud: Cloud, split: Split, layers: tuple[int, ...]) -> tuple[str, ...]:
         what = "depth" if self.site == "resid" else "layer"
@@ -263,7 +283,7 @@ class Causal(Probe):
         filled = "their mean over the edited positions" if self.fill == "mean" else "0"
         return (
             f"Primary, named beforehand: KL of the next token when the {self.axis} axis of {self.site} is removed at "
-            f"{what} {words(layers)} (positions: {self.at}). Everything else is exploratory, its p corrected over all of it.",
+            f"{what} {words(layers)} (positions: {self.at}). Everything else is exploratory, its p over all of it.",
             f"The axis was fitted on {n_fitted} {cloud.unit}s and removed in {len(split.run)} others; columns "
             f"{self.scaling}. Removed coordinates become {filled}.",
         )

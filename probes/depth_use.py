@@ -7,8 +7,10 @@ pairs of a bijection shown twice over change nothing that is known, and the exac
 depth with one copy and with several, of the same questions, says whether copies are worth layers.
 
 Layers were trained to be followed by all others: a cut model answers through an output head that never saw its depth,
-so errors at small depth are upper bounds of what is known there (`components` has the trained-free lens, `belief` the
-fitted one). Source: the claim of more rounds of elimination, Paper III (arXiv 2512.23752), discussion.
+so errors at small depth are upper bounds of what is known there. A cut from the end is the logit lens at its depth
+(as `components` has it for the sequences as drawn); a fitted read-out is in `belief`.
+
+Source: the claim of more rounds of elimination, Paper III (arXiv 2512.23752), discussion.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,12 +19,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from interp.capture import Capture
+from interp.capture import Capture, ModelInfo
 from interp.edits import BypassLayer
 from interp.errors import UsageError
 from interp.findings import Findings, Scalar
 from interp.need import Need
-from interp.probe import Condition, Figure, Probe, Readout
+from interp.probe import Condition, Figure, Planned, Probe, Readout
 from interp.prompting.tunnel_sequences import copied_name
 from interp.statistics.nulls import null_from_permutations
 from interp.table import Table
@@ -33,8 +35,10 @@ from probes.measures.heads_scores import (
     SIGNED,
     Scores,
     choose_prompts,
+    default_n_prompts,
     measures_of,
     needs_of,
+    needs_where,
     other_units,
     read_scores,
     units_of,
@@ -86,6 +90,12 @@ class DepthUse(Probe):
                 cut = tuple(range(depth, n_layers))
                 edits = (BypassLayer(layer=cut),) if cut else ()
                 yield Condition(_name(copies, depth), edits, needs, read_scores, **on)
+
+    def planned(self, info: ModelInfo, n_prompts: int, *, is_text: bool) -> Iterable[Planned]:
+        """Every depth of every number of copies, where copies are asked for and sequences may be copied."""
+        n = min(n_prompts, default_n_prompts(not is_text) if self.n_prompts is None else self.n_prompts)
+        n_times = 1 if is_text or self.copies == 1 else 1 + self.copies
+        yield from (Planned(n_times, n, depth, needs_where(not is_text)) for depth in range(info.n_layers))
 
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
         self._check_fields()
@@ -168,8 +178,8 @@ class DepthUse(Probe):
         if copies:
             notes.append(
                 f"Copies: the question after the first {self._n_shown(base)} observations of other sequences of the "
-                f"same task, these shown 1 to {copies[-1]} times; within the trained length, and the exact posterior is the "
-                "same. Contexts repeated in order are legal but rare in training."
+                f"same task, these shown 1 to {copies[-1]} times; within the trained length, and with the same exact "
+                "posterior. Contexts repeated in order are legal but rare in training."
             )
         elif self.copies > 1:
             notes.append(

@@ -19,14 +19,14 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from interp.capture import Capture
+from interp.capture import Capture, ModelInfo
 from interp.errors import PromptError, UsageError
 from interp.findings import Findings, Scalar
 from interp.need import Need
-from interp.probe import Condition, Figure, Probe, Readout
+from interp.probe import Condition, Figure, Planned, Probe, Readout
 from interp.table import Table
 from probes.measures.heads_edits import HOW, UNEDITED, Named, Plan
-from probes.measures.heads_effects import TopHead, top_head
+from probes.measures.heads_effects import top_head
 from probes.measures.heads_scalars import (
     baseline_scalar,
     bypass_scalar,
@@ -44,9 +44,11 @@ from probes.measures.heads_scores import (
     Scores,
     choose_prompts,
     chosen_measure,
+    default_n_prompts,
     error_of,
     measures_of,
     needs_of,
+    needs_where,
     other_units,
     read_scores,
     units_of,
@@ -107,9 +109,23 @@ class Heads(Probe):
         if self.n_sula:
             yield from self._on_sula(base, plan)
 
+    def planned(self, info: ModelInfo, n_prompts: int, *, is_text: bool) -> Iterable[Planned]:
+        """The same edits, counted; random sets and those of the most harmful heads are taken to start at layer 0."""
+        self._check_fields()
+        plan = Plan.of(info, self._how(), self.n_donors, self.n_random, self.n_sets, self.seed)
+        n = min(n_prompts, default_n_prompts(not is_text) if self.n_prompts is None else self.n_prompts)
+        yield from (Planned(count, n, layer, needs_where(not is_text)) for layer, count in plan.counted().items())
+        if self.n_sula:
+            each = len(plan.parts) + plan.n_heads
+            for layer in range(info.n_layers):
+                is_late = bool(plan.n_heads) and layer == plan.late_layers[0]
+                yield Planned(each + is_late, self.n_sula, layer, needs_where(True), "sula")
+
     def further_conditions(self, base: Capture, under: Mapping[str, Readout]) -> Iterable[Condition]:
         """The most harmful heads of one half of the prompts, removed together."""
         plan, chosen = self._plan(base), self._chosen(base)
+        if not plan.set_sizes:
+            return
         scores = self._scores(base, under)
         effects = head_effects(scores, plan, plan.how[0], chosen_measure(self.measure, base.prompts))
         ranked = effects[~self._judged(scores)]
@@ -131,7 +147,7 @@ class Heads(Probe):
         tables = {"by_layer": by_layer_table(scores, plan, measures, error, signs)}
         notes = self._notes(base, plan, scores, primary)
         if plan.n_all > 1:
-            scalars |= self._heads(scores, plan, primary, error)
+            scalars |= self._heads(scores, plan, primary, error, signs)
             tables["by_head"] = by_head_table(scores, plan, measures, primary, signs)
         if plan.set_sizes:
             scalars["compounding"] = compounding_scalar(scores, plan, primary, signs)
@@ -160,7 +176,7 @@ class Heads(Probe):
                 found[f"late_attention_off{suffix}"] = late_scalar(scores, plan, measure, signs)
         return found
 
-    def _heads(self, scores: Scores, plan: Plan, primary: str, error: str) -> dict[str, Scalar]:
+    def _heads(self, scores: Scores, plan: Plan, primary: str, error: str, signs: Signs) -> dict[str, Scalar]:
         """The primary ablation by both measures, and the other ablations by the primary one."""
         found: dict[str, Scalar] = {}
         asked = [(how, primary, "" if i == 0 else f"_{how}") for i, how in enumerate(plan.how)]
@@ -168,15 +184,12 @@ class Heads(Probe):
             asked.append((plan.how[0], error, f"_{error}"))
         for how, measure, suffix in asked:
             effects = head_effects(scores, plan, how, measure)
-            top = self._top(effects, scores)
+            top = top_head(effects, scores.units, signs)
             named = top_head_scalars(scores, plan, top, how, measure)
             found |= {f"top_head_{name}{suffix}": scalar for name, scalar in named.items()}
             if not suffix:
                 found["top_head_effect"] = top_effect_scalar(scores, plan, top, effects, measure)
         return found
-
-    def _top(self, effects: np.ndarray, scores: Scores) -> TopHead:
-        return top_head(effects, scores.units, self.n_permutations, np.random.default_rng([self.seed, 6]))
 
     def _on_sula(self, base: Capture, plan: Plan) -> Iterable[Condition]:
         if base.prompts.unit == "sequence":

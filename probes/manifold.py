@@ -20,7 +20,7 @@ from interp.capture import Capture
 from interp.errors import UsageError
 from interp.findings import Findings, Scalar
 from interp.need import Need
-from interp.probe import Figure, Probe, Readout
+from interp.probe import AnalysisCost, Figure, Probe, Readout
 from interp.statistics.curve import N_NEIGHBOURS, curve_position
 from interp.statistics.neighbours import distinct_rows
 from interp.statistics.nulls import GaussianClouds
@@ -90,6 +90,7 @@ class Manifold(Probe):
     seed: int = 0
 
     name: ClassVar[str] = "manifold"
+    cost: ClassVar[AnalysisCost] = AnalysisCost(seconds=6.0, row_seconds=0.001, row_bytes=40_000)
     question: ClassVar[str] = (
         "Do the values lie on a low-dimensional manifold, and is it ordered by the model's uncertainty?"
     )

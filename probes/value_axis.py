@@ -35,13 +35,13 @@ from probes.measures.axis_scalars import (
     stability_scalar,
     undefined,
 )
-from probes.measures.axis_stability import RandomPairs, ridge_split_cosines
+from probes.measures.axis_stability import RandomPairs, Split, ridge_split_cosines
 from probes.measures.axis_tables import AxisRow, JudgedRow, axes_table, by_layer_table, held_out_table
 from probes.measures.cloud import Cloud
 from probes.measures.geometry import FEW_DISTINCT_ROWS
 from probes.measures.halves import Halves, halve, label_by_type, split_rows
 from probes.measures.nuisances import Removal, all_nuisances, mean_alone
-from probes.measures.places import Place, at_same_layer, places_of
+from probes.measures.places import Place, ScaledRows, at_same_layer, places_of
 from probes.measures.readout import AXES, Labels, Reading, make_labels, read
 
 SITES = ("v", "z", "resid")
@@ -96,10 +96,10 @@ class ValueAxis(Probe):
         halves = halve(pool, self.n_permutations, self.n_bootstrap, np.random.default_rng(self.seed))
         places = [p for site, cloud in clouds.items() for p in places_of(site, cloud, halves.fitting, self.scaling)]
         setting = self._setting(pool, halves, places)
-        judgements = _judge(places, setting)
+        judgements, split_cosines = self._judge(places, setting)
         judged = {key: (j.r2(halves, setting.counted), j.correlation(halves, setting.counted))
                   for key, j in judgements.items()}  # fmt: skip
-        axis_rows = self._axis_rows(places, judgements, setting)
+        axis_rows = self._axis_rows(judgements, split_cosines, setting)
         nuisance = nuisance_scalar(
             pool.entropy_bits, TARGETS[0], all_nuisances(pool.rows, halves.fitting), halves, setting.counted
         )
@@ -151,36 +151,51 @@ class ValueAxis(Probe):
         }
         return Setting(pool, halves, removals, labels, counted)
 
+    def _judge(
+        self, places: Sequence[Place], setting: Setting
+    ) -> tuple[dict[tuple[str, str, str], Judgement], list[np.ndarray | None]]:
+        """Every axis and target, nuisances kept and removed, and the cosines between halves, at every place."""
+        rng = np.random.default_rng([self.seed, 2])
+        splits = [split_rows(setting.pool.units, rng) for _ in range(self.n_splits)]
+        readings: dict[str, list[Mapping[str, Reading]]] = {name: [] for name in setting.removals}
+        cosines = []
+        for place in places:
+            rows = place.scaled
+            for name, removal in setting.removals.items():
+                readings[name].append(read(rows, setting.labels[name], setting.halves, removal))
+            cosines.append(_split_cosines(rows, readings["kept"][-1]["ridge"], setting.pool.entropy_bits, splits))
+        found = {}
+        for name, labels in setting.labels.items():
+            for axis in AXES:
+                of_axis = [reading[axis] for reading in readings[name]]
+                for target in labels.true:
+                    found[name, axis, target] = Judgement(axis, target, name == "removed", labels, of_axis)
+        return found, cosines
+
     def _axis_rows(
-        self, places: Sequence[Place], judgements: Mapping[tuple[str, str, str], Judgement], setting: Setting
-    ) -> list[AxisRow]:
+        self, judgements: Mapping[tuple[str, str, str], Judgement], split_cosines: Sequence[np.ndarray | None],
+        setting: Setting,
+    ) -> list[AxisRow]:  # fmt: skip
         """Cosine with PC1, selectivity and stability of the ridge axis at every place."""
         ridge = judgements["kept", "ridge", TARGETS[0]]
         cosines = ridge.cosine(setting.counted)
         selective, controls = selectivity(ridge, setting.halves, setting.counted)
-        pairs = RandomPairs(self.n_null, self.n_splits, self.seed)
-        rng = np.random.default_rng([self.seed, 2])
-        splits = [split_rows(setting.pool.units, rng) for _ in range(self.n_splits)]
         rows = []
-        for i, (place, reading) in enumerate(zip(places, ridge.readings, strict=True)):
-            stable, found = self._stability(place, reading, setting, splits, pairs, setting.counted.underpowered[i])
+        for i, (reading, found) in enumerate(zip(ridge.readings, split_cosines, strict=True)):
+            stable = self._stability(reading, found, setting, setting.counted.underpowered[i])
+            found = np.full(self.n_splits, np.nan) if found is None else found
             penalty = reading.penalty.get(TARGETS[0], float("nan"))
             rows.append(AxisRow(cosines[i], selective[i], float(controls[i]), stable, found, penalty))
         return rows
 
     def _stability(
-        self, place: Place, reading: Reading, setting: Setting, splits: list[tuple[np.ndarray, np.ndarray]],
-        pairs: RandomPairs, is_underpowered: bool,
-    ) -> tuple[Scalar, np.ndarray]:  # fmt: skip
-        """At the penalty that the fitting half chose, halves being of its size."""
-        entropy = setting.pool.entropy_bits
-        if not reading.penalty or np.ptp(entropy) == 0:
+        self, reading: Reading, cosines: np.ndarray | None, setting: Setting, is_underpowered: bool
+    ) -> Scalar:
+        if cosines is None:
             reason = "the entropy does not vary" if reading.penalty else "nothing varies in these activations"
-            return undefined("1", reason, MEANINGS["stability"], setting.counted), np.full(len(splits), np.nan)
-        points = place.scale.apply(place.points)
-        cosines = ridge_split_cosines(points, entropy, reading.penalty[TARGETS[0]] * reading.scale, splits)
-        draws = pairs.mean_abs_cosine(reading.spectrum)
-        return stability_scalar(cosines, draws, setting.counted, is_underpowered, MEANINGS["stability"]), cosines
+            return undefined("1", reason, MEANINGS["stability"], setting.counted)
+        draws = RandomPairs(self.n_null, self.n_splits, self.seed).mean_abs_cosine(reading.spectrum)
+        return stability_scalar(cosines, draws, setting.counted, is_underpowered, MEANINGS["stability"])
 
     def _check_sizes(self) -> None:
         least = {"n_permutations": 19, "n_bootstrap": 20, "n_splits": 2, "n_null": 20}
@@ -215,17 +230,13 @@ class ValueAxis(Probe):
         return tuple(notes)
 
 
-def _judge(places: Sequence[Place], setting: Setting) -> dict[tuple[str, str, str], Judgement]:
-    """Every axis and target, with nuisances kept and removed, at every place."""
-    found = {}
-    for nuisances, removal in setting.removals.items():
-        labels = setting.labels[nuisances]
-        readings = [read(place.scale.apply(place.points), labels, setting.halves, removal) for place in places]
-        for axis in AXES:
-            of_axis = [reading[axis] for reading in readings]
-            for target in labels.true:
-                found[nuisances, axis, target] = Judgement(axis, target, nuisances == "removed", labels, of_axis)
-    return found
+def _split_cosines(
+    rows: ScaledRows, reading: Reading, entropy: np.ndarray, splits: Sequence[Split]
+) -> np.ndarray | None:
+    """At the penalty that the fitting half chose, halves being of its size; None where there is no axis."""
+    if not reading.penalty or np.ptp(entropy) == 0:
+        return None
+    return ridge_split_cosines(rows, entropy, reading.penalty[TARGETS[0]] * reading.scale, splits)
 
 
 def _judged_rows(judged: Mapping[tuple[str, str, str], tuple[list[Scalar], list[Scalar]]]) -> list[JudgedRow]:

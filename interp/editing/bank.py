@@ -10,6 +10,7 @@ from interp.attention import Listener
 from interp.batches import Batch, RowIndex
 from interp.errors import PromptError
 from interp.pattern import AttentionCall
+from interp.ranks import Ranks
 
 
 class HeadOutputs(Listener):
@@ -33,6 +34,10 @@ class HeadOutputs(Listener):
                 self._kept[call.layer] = flat.new_zeros(len(self.lengths), int(self.lengths.max()), flat.shape[-1])
             self._kept[call.layer][torch.from_numpy(self._prompts), : flat.shape[1]] = flat
         return z
+
+    def join(self, ranks: Ranks) -> None:
+        """Take in the outputs of the prompts that other ranks have run."""
+        ranks.fill(self._kept, sorted(self._wanted))
 
     def mean(self, layer: int, rows: RowIndex) -> torch.Tensor:
         """The mean over the rows of `rows`, `[1, 1, feature]`, float64."""

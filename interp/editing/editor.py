@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from interp.attention import Listener, listening
+from interp.attention import Listener, claimed, listening, of_this_thread
 from interp.batches import Batch, RowIndex
 from interp.editing.bank import HeadOutputs
 from interp.editing.places import rows_in_batch, rows_without_prompts
@@ -82,16 +82,18 @@ class Editor(Listener):
             for place, layer in self._steps:
                 if place == "resid":
                     module = blocks[layer] if layer < len(blocks) else norm
-                    hook = self._on_input(layer)
+                    hook = of_this_thread(self._on_input(layer))
                     stack.callback(module.register_forward_pre_hook(hook, with_kwargs=True).remove)
             for place, layer in self._steps:
                 if place == "block":
-                    entering = blocks[layer].register_forward_pre_hook(self._remember(layer), with_kwargs=True)
-                    stack.callback(entering.remove)
-                    stack.callback(blocks[layer].register_forward_hook(self._on_output(place, layer)).remove)
+                    remember = of_this_thread(self._remember(layer))
+                    hook = of_this_thread(self._on_output(place, layer))
+                    stack.callback(blocks[layer].register_forward_pre_hook(remember, with_kwargs=True).remove)
+                    stack.callback(blocks[layer].register_forward_hook(hook).remove)
                 elif place in ("attn_out", "mlp_out"):
                     module = self.model.family.summed_modules(blocks[layer])[place]
-                    stack.callback(module.register_forward_hook(self._on_output(place, layer)).remove)
+                    hook = of_this_thread(self._on_output(place, layer))
+                    stack.callback(module.register_forward_hook(hook).remove)
             yield
 
     def _on_input(self, layer: int) -> Callable[..., tuple[tuple[Any, ...], dict[str, Any]]]:
@@ -123,7 +125,7 @@ class Editor(Listener):
         for step in self._steps[place, layer]:
             step = step.to(x.device, torch.float64 if x.dtype == torch.float64 else torch.float32)
             rows = self._places.get(step.index) if self._batch is not None else None
-            rows = rows_without_prompts(step.edit, x.shape[1:3], x.device) if rows is None else rows
+            rows = rows_without_prompts(step.edit, x.shape[1:3], x.device) if rows is None else rows.to(x.device)
             others = self._others(step)
             edited = step.apply(x, rows, others)
             if self.observer is not None:
@@ -155,7 +157,7 @@ def needs_outputs(edit: Edit) -> bool:
 @contextmanager
 def editing(model: Model, editor: Editor, *listeners: Listener) -> Iterator[None]:
     """Let the editor act on every pass inside the block, after `listeners`."""
-    with editor.hooks(), listening(model, *listeners, editor):
+    with claimed(model), editor.hooks(), listening(model, *listeners, editor):
         yield
 
 

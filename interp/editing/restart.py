@@ -5,6 +5,7 @@ fed with it. Skipped blocks hand their input through, so layers keep their numbe
 pass is replaced.
 """
 
+import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from operator import attrgetter
@@ -14,10 +15,12 @@ import numpy as np
 import torch
 from jaxtyping import Int
 
+from interp.attention import of_this_thread
 from interp.batches import Batch
 from interp.edits import Edit
 from interp.hooks import block_hooks
 from interp.model import Model
+from interp.ranks import Ranks
 
 MEMORY = 2 << 30
 """Bytes of residual stream that are kept at most."""
@@ -67,6 +70,10 @@ class Residuals:
         with block_hooks(self.model, {"resid"} if self.depths else set(), heard):
             yield
 
+    def join(self, ranks: Ranks) -> None:
+        """Take in the stream of the prompts that other ranks have run."""
+        ranks.fill(self._kept, self.depths)
+
     @contextmanager
     def restarting(self, start: int) -> Iterator[None]:
         """Let passes of announced batches, repeated any number of times, start at depth `start`."""
@@ -86,7 +93,7 @@ class Residuals:
         with ExitStack() as stack:
             for block in blocks[:start]:
                 stack.enter_context(_handing_through(block))
-            stack.callback(fed.register_forward_pre_hook(feed, with_kwargs=True).remove)
+            stack.callback(fed.register_forward_pre_hook(of_this_thread(feed), with_kwargs=True).remove)
             yield
 
 
@@ -94,7 +101,13 @@ class Residuals:
 def _handing_through(block: Any) -> Iterator[None]:
     """A block that returns its input; what it was before, a wrapper of its own included, comes back."""
     own: Callable[..., Any] | None = block.__dict__.get("forward")
-    block.forward = _identity
+    usual: Callable[..., Any] = block.forward
+    me = threading.get_ident()
+
+    def forward(hidden_states: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        return hidden_states if threading.get_ident() == me else usual(hidden_states, *args, **kwargs)
+
+    block.forward = forward
     try:
         yield
     finally:
@@ -102,7 +115,3 @@ def _handing_through(block: Any) -> Iterator[None]:
             del block.forward
         else:
             block.forward = own
-
-
-def _identity(hidden_states: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
-    return hidden_states

@@ -14,6 +14,7 @@ from jaxtyping import Float
 
 from interp.batches import Batch
 from interp.editing.steps import Rows, Step
+from interp.ranks import Ranks
 
 
 @dataclass
@@ -23,6 +24,13 @@ class _Sums:
     squares: np.ndarray
     count: int = 0
     total: list[torch.Tensor | None] = field(default_factory=lambda: [None, None])
+
+    def take_in(self, other: "_Sums") -> None:
+        self.squares += other.squares
+        self.count += other.count
+        for which, more in enumerate(other.total):
+            mine = self.total[which]
+            self.total[which] = more if mine is None else mine if more is None else mine + more
 
 
 class Sizes:
@@ -46,6 +54,17 @@ class Sizes:
             sums.squares[which][:, self._prompts] += picked.square().sum(dim=(2, 3)).cpu().numpy()
             total, more = sums.total[which], picked.sum(dim=(1, 2)).cpu()
             sums.total[which] = more if total is None else total + more
+
+    def join(self, ranks: Ranks) -> None:
+        """Take in what the other ranks have seen."""
+        if ranks.is_alone:
+            return
+        everybodys = ranks.union(self._sums)
+        for key in self._sums:
+            first, *others = [theirs[key] for theirs in everybodys]
+            for other in others:
+                first.take_in(other)
+            self._sums[key] = first
 
     def of(self, variant: int) -> dict[str, np.ndarray]:
         """`rows` `[step, prompt]`, `variance_share`, `layer` and `edit` `[step]`; 0/0 is 0: nothing was there."""

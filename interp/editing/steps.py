@@ -78,6 +78,9 @@ class Rows:
     mask: torch.Tensor
     number: torch.Tensor
 
+    def to(self, device: torch.device) -> "Rows":
+        return self if self.mask.device == device else Rows(self.mask.to(device), self.number.to(device))
+
 
 @dataclass(frozen=True)
 class Step:

@@ -24,22 +24,17 @@ _MOST = {"num_hidden_layers": 10_000, "max_position_embeddings": 10**9}
 """Far more than any model has. A file that says more would be believed, layer by layer, until memory ends."""
 
 
-def read_config(files: Files, *, trust_remote_code: bool = False) -> PreTrainedConfig:
+def read_config(files: Files, *, trust_remote_code: bool = False, allow_quantised: bool = False) -> PreTrainedConfig:
     """The configuration of a model that can be read.
 
-    Raises `ModelError` for a broken configuration, code of the repository's own (unless trusted), quantised weights,
-    anything but a causal language model, and families that cannot be read.
+    Raises `ModelError` for a broken configuration, code of the repository's own (unless trusted), quantised weights
+    (unless allowed), anything but a causal language model, and families that cannot be read.
     """
     files.fetch(["config.json"])
     content = _read_json(files)
     families()  # before transformers is asked: a registered family may bring its own configuration class
     _refuse_own_code(content, files, trust_remote_code)
-    if content.get("quantization_config"):
-        raise ModelError(
-            asked=f"reading {files.origin}",
-            found="its weights are quantised, and the projections per head cannot be read from them",
-            fix="Name the repository of the original weights.",
-        )
+    refuse_quantised(files.origin, content.get("quantization_config"), allow_quantised)
     if trust_remote_code:
         files.fetch(name for name in files.names if name.endswith(".py"))
     try:
@@ -69,6 +64,30 @@ def count_parameters(config: PreTrainedConfig, *, trust_remote_code: bool = Fals
             fix="Check config.json, or copy it again.",
         ) from error
     return sum(p.numel() for p in module.parameters())
+
+
+def quantisation(stated: Any) -> str | None:
+    """The quantisation that a configuration states, in words (`gptq, 4 bits`); None for plain weights."""
+    if not stated:
+        return None
+    fields = stated if isinstance(stated, dict) else stated.to_dict()
+    method = fields.get("quant_method") or "of an unnamed kind"
+    loaded = next((n for n in (4, 8) if fields.get(f"load_in_{n}bit")), None)
+    bits = fields.get("bits") or loaded
+    return str(getattr(method, "value", method)) + (f", {bits} bits" if bits else "")
+
+
+def refuse_quantised(origin: str, stated: Any, allow_quantised: bool) -> None:
+    """`ModelError` for quantised weights, unless they are allowed."""
+    found = quantisation(stated)
+    if found is not None and not allow_quantised:
+        raise ModelError(
+            asked=f"reading {origin}",
+            found=f"its weights are quantised ({found}): directions and angles would be those of rounded weights, and "
+            "the projections per head cannot be read from them",
+            fix="Name the repository of the original weights, or measure the rounded model as it is with "
+            "allow_quantised=True (--allow-quantised).",
+        )
 
 
 def refuse_unless_causal(origin: str, config: PreTrainedConfig, named: Sequence[str]) -> None:

@@ -2,10 +2,12 @@
 
 import hashlib
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 
 import numpy as np
 import torch
+
+from interp.offload import brought_in
 
 BLOCK_WORDS = 512
 _BLOCK_BYTES = 8 * BLOCK_WORDS
@@ -34,16 +36,10 @@ def _parameters(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     names = dict(module.named_parameters())
     is_offloaded = any(parameter.is_meta for parameter in names.values())
     for prefix, part in module.named_modules():
-        with _brought_in(part) if is_offloaded else nullcontext():
+        with brought_in(part, recurse=False) if is_offloaded else nullcontext():
             for name, parameter in part.named_parameters(prefix, recurse=False):
                 if name in names:
                     yield name, parameter.detach()
-
-
-def _brought_in(part: torch.nn.Module) -> AbstractContextManager[None]:
-    from accelerate.utils import align_module_device
-
-    return align_module_device(part)
 
 
 def _digest(tensor: torch.Tensor) -> str:

@@ -9,6 +9,7 @@ import torch
 from transformers import PreTrainedConfig
 
 from interp.errors import ModelError, UnknownName, UsageError
+from interp.ranks import local_rank, n_started
 
 DTYPES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
 """Bytes of one number in the precisions a model can be read in."""
@@ -54,8 +55,15 @@ def choose_placement(
     Raises `ModelError` with the numbers where the weights do not fit, and for Phi in float16; `UsageError` for a
     device that is not there.
     """
+    if device_map is not None and n_started() > 1:
+        raise UsageError(
+            asked=f"device_map={device_map!r} in each of {n_started()} processes",
+            found="every process would spread the model over the same devices",
+            fix="Spread it in one process, or let every process hold it whole on a GPU of its own.",
+        )
     placement = default_placement(config, n_parameters, dtype=dtype, device=device, device_map=device_map)
-    _refuse_if_too_big(config, n_parameters, placement, free_bytes(placement))
+    if getattr(config, "quantization_config", None) is None:  # how small others are is not said
+        _refuse_if_too_big(config, n_parameters, placement, free_bytes(placement))
     return placement
 
 
@@ -134,8 +142,11 @@ def _everywhere() -> list[torch.device]:
 
 
 def _device(name: str | None) -> torch.device:
+    """The device of this name; of several processes on a machine each has a GPU of its own, as far as there are."""
     if name is None:
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "cuda" and n_started() > 1 and torch.cuda.device_count():
+        name = f"cuda:{local_rank() % torch.cuda.device_count()}"
     try:
         device = torch.device(name)
     except RuntimeError as error:

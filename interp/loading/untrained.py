@@ -30,6 +30,12 @@ def untrained_twin(model: Model, seed: int = 0) -> tuple[Model, str]:
             return replace(twin, task=model.task), f"{hub_id} at {STEP_ZERO}, before its first training step"
         except ModelError:
             pass  # not cached and no network: the label below says what is used instead
+    if "," in model.info.device or "offloaded" in model.info.device:
+        raise ModelError(
+            asked=f"{model.name} without its training",
+            found=f"it is spread over several places ({model.info.device}), and its twin would have to lie on one",
+            fix="Leave out --null untrained, or run where the model fits on one device.",
+        )
     with torch.random.fork_rng(), quiet_libraries():
         torch.manual_seed(seed)
         module = AutoModelForCausalLM.from_config(model.module.config, dtype=model.module.dtype)

@@ -59,6 +59,12 @@ def read_weights(
             found=f"memory ran out while they were read ({placement.dtype} on {placement.device})",
             fix="Free some memory, or load in bfloat16.",
         ) from error
+    except ImportError as error:
+        raise ModelError(
+            asked=f"the weights of {files.origin}",
+            found=f"reading them takes a package that is not installed ({str(error).strip().splitlines()[0]})",
+            fix="Install it, or name the repository of the original weights.",
+        ) from error
     except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:
         raise _unreadable(files, f"transformers cannot read them: {str(error).strip()}") from error
     module, report = loaded

@@ -25,11 +25,14 @@ from interp.planning.work import Passes, Text, readable_needs
 
 Clock = Callable[[], float]
 
+Speeds = dict[tuple[str, tuple[Need, ...]], "Speed"]
+"""By the kind of a pass: see `interp.planning.work.Passes.kind`."""
+
 SECONDS = 0.25
 """How long each measured pass should take."""
 
 _PARAMETERS = 60_000_000
-"""How many parameters the deeper of the two measured stacks has at most, beyond its second block."""
+"""How many parameters the blocks of the deeper of the two measured stacks have, if it has more than two."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +48,10 @@ class Speed:
 
 def measure_speed(sketch: Sketch, text: Text, needs: tuple[Need, ...], clock: Clock = time.perf_counter) -> Speed:
     """Seconds a token while `needs` are read from texts of this length."""
+    needs = tuple(need for need in needs if need.described.source not in ("weights", "edit"))
     n_layers = sketch.model.info.n_layers
-    deep = max(2, min(n_layers, _PARAMETERS * n_layers // max(1, sketch.model.info.n_parameters)))
+    blocks = sketch.model.family.layer_modules(sketch.model.module)
+    deep = max(2, min(n_layers, _PARAMETERS // sum(p.numel() for p in blocks[0].parameters())))
     if n_layers == 1:
         return Speed(_seconds_per_token(_shallow(sketch, 1), text, needs, clock), 0.0)
     shallow, deeper = (_seconds_per_token(_shallow(sketch, n), text, needs, clock) for n in (1, deep))
@@ -55,19 +60,27 @@ def measure_speed(sketch: Sketch, text: Text, needs: tuple[Need, ...], clock: Cl
 
 
 def _seconds_per_token(model: Model, text: Text, needs: tuple[Need, ...], clock: Clock) -> float:
-    """The best of two passes, over as many prompts as take about `SECONDS`."""
+    """Seconds a token in a full batch: passes of ever more prompts, and the line through the last two of them.
+
+    A batch costs something whatever its size; a machine too slow for a full one is not asked for it.
+    """
     order = np.argsort(text.lengths, kind="stable")
-    chosen = order[len(order) // 2 :][:1]
-    _timed(model, text, chosen, needs, clock)
-    one = _timed(model, text, chosen, needs, clock)
-    length = int(text.lengths[chosen[0]])
-    n = max(1, min(int(SECONDS / max(one, 1e-6)), TOKENS_PER_BATCH // length, len(order)))
-    if n > 1:
-        start = max(0, min(len(order) // 2 - n // 2, len(order) - n))
+    most = max(1, min(TOKENS_PER_BATCH // int(np.median(text.lengths)), len(order)))
+    measured: list[tuple[int, float]] = []
+    n = 1
+    while True:
+        start = min(len(order) // 2, len(order) - n)
         chosen = order[start : start + n]
-        _timed(model, text, chosen, needs, clock)
-        one = min(_timed(model, text, chosen, needs, clock) for _ in range(2))
-    return one / int(text.lengths[chosen].max() * len(chosen))
+        seconds = min(_timed(model, text, chosen, needs, clock) for _ in range(2))
+        measured.append((n, seconds))
+        if n == most or (len(measured) > 1 and seconds > SECONDS / 2):
+            break
+        n = min(most, 4 * n)
+    full = seconds
+    if len(measured) > 1:
+        (fewer, before), (more, after) = measured[-2:]
+        full = after + (most - more) * max(0.0, after - before) / (more - fewer)
+    return full / (most * float(np.median(text.lengths)))
 
 
 def _timed(model: Model, text: Text, chosen: np.ndarray, needs: tuple[Need, ...], clock: Clock) -> float:
@@ -109,9 +122,7 @@ def _zeros(like: torch.Tensor, device: str) -> torch.Tensor:
     return torch.from_numpy(np.zeros(like.numel() * like.itemsize, dtype=np.uint8)).view(like.dtype).view(like.shape)
 
 
-def speeds(
-    sketch: Sketch, passes: list[Passes], clock: Clock = time.perf_counter
-) -> dict[tuple[str, tuple[Need, ...]], Speed]:
-    """The speed of every kind of pass, by the name of its set and its needs; kinds that are alike are measured once."""
-    kinds = {(p.text.prompts.name, p.needs): p.text for p in passes}
-    return {(name, needs): measure_speed(sketch, text, needs, clock) for (name, needs), text in kinds.items()}
+def speeds(sketch: Sketch, passes: list[Passes], clock: Clock = time.perf_counter) -> "Speeds":
+    """The speed of every kind of pass; those that are alike are measured once."""
+    kinds = {p.kind: p for p in passes}
+    return {kind: measure_speed(sketch, p.text, p.needs, clock) for kind, p in kinds.items()}

@@ -10,7 +10,7 @@ from math import prod
 from interp.capture import ModelInfo
 from interp.conditions import TOKENS_PER_PASS
 from interp.editing.restart import MEMORY as RESIDUALS
-from interp.folds import Mean, Moments, NarrowRows, PromptMean, Rows
+from interp.folds import Mean, Moments, NarrowRows, PromptMean
 from interp.forward import TOKENS_PER_BATCH
 from interp.loading.placement import DTYPES
 from interp.need import Need
@@ -34,19 +34,20 @@ _LOGITS = 3 * 4 << 23
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes: `weights`, `loading` (files that are mapped meanwhile), `activations` of a batch, `kept` of the passes."""
+    """Bytes: `weights`, `loading` (files mapped meanwhile), `activations` of a batch, `kept` of passes, `analysis`."""
 
     weights: int
     loading: int
     activations: int
     kept: int
+    analysis: int
     is_on_cpu: bool
 
     @property
     def peak(self) -> int:
         """The largest resident set of the process."""
         inside = self.weights + max(self.loading, self.activations) if self.is_on_cpu else self.loading
-        work = LIBRARIES + COPIES * self.kept + (self.activations if self.is_on_cpu else 0)
+        work = LIBRARIES + COPIES * self.kept + self.analysis + (self.activations if self.is_on_cpu else 0)
         weights = self.weights if self.is_on_cpu else 0
         return INTERPRETER + max(inside, weights + work)
 
@@ -65,10 +66,11 @@ def memory_of(sketch: Sketch, passes: list[Passes]) -> Memory:
     edited = [p for p in passes if p.is_edited]
     kept += max((_beside_edits(p, info, itemsize) for p in edited), default=0)
     return Memory(
-        weights=info.n_parameters * itemsize,
+        weights=sketch.memory_bytes,
         loading=0 if sketch.stored == sketch.placement.dtype else sketch.file_bytes,
         activations=_activations(sketch, passes),
         kept=kept,
+        analysis=max(max(probe.cost.row_bytes for probe in p.probes) * p.text.n_rows("scored") for p in base),
         is_on_cpu=sketch.placement.device == "cpu",
     )
 
@@ -86,14 +88,15 @@ def kept_bytes(need: Need, info: ModelInfo, text: Text) -> int:
         return 4 * n_layers * width
     if "key" in described.axes and not text.prompts.is_tunnel:
         return 0
-    numbers = {
-        Rows: lambda: 4 * text.n_rows(need.at) * width,
-        NarrowRows: lambda: 4 * text.n_rows(need.at) * (width if width <= NarrowRows().max_width else 0),
-        PromptMean: lambda: 8 * len(text.ids) * width,
-        Mean: lambda: 2 * 8 * width,
-        Moments: lambda: 8 * width * width,
-    }  # fmt: skip
-    return n_layers * numbers[type(need.fold)]()
+    if isinstance(need.fold, Mean | Moments):
+        return n_layers * 8 * (2 * width if isinstance(need.fold, Mean) else width * width)
+    if isinstance(need.fold, PromptMean):
+        return n_layers * 8 * len(text.ids) * width
+    if isinstance(need.fold, NarrowRows) and width > need.fold.max_width:
+        return 0
+    # A fold that keeps a sample says of how many prompts by a field `n`.
+    n_sampled = min(len(text.ids), getattr(need.fold, "n", len(text.ids)))
+    return n_layers * 4 * width * text.n_rows(need.at) * n_sampled // len(text.ids)
 
 
 def _n_outcomes(text: Text) -> int:

@@ -36,6 +36,11 @@ class Sketch:
     is_here: bool
     stored: str
 
+    @property
+    def memory_bytes(self) -> int:
+        """The size of the weights in the precision that they are loaded in."""
+        return self.model.info.n_parameters * DTYPES[self.placement.dtype]
+
 
 def sketch(
     name: str | Path, *, revision: str | None = None, dtype: str | None = None, device: str | None = None,
@@ -46,6 +51,7 @@ def sketch(
     config = read_config(source.files)
     n_parameters = count_parameters(config)
     placement = default_placement(config, n_parameters, dtype=dtype, device=device, device_map=device_map)
+    stored = str(config.dtype or torch.float32).removeprefix("torch.")
     with torch.device("meta"), quiet_libraries():
         module = AutoModelForCausalLM.from_config(config, dtype=getattr(torch, placement.dtype))
     info = replace(
@@ -56,7 +62,6 @@ def sketch(
     )
     words = read_tokenizer(source.files) if source.task is None and has_tokenizer(source.files) else None
     model = Model(module, words, info, family_of(config), (), source.task, source.card)
-    stored = str(config.dtype or torch.float32).removeprefix("torch.")
     on_disk = _bytes_on_disk(source.files)
     file_bytes = n_parameters * DTYPES.get(stored, 4) if on_disk is None else on_disk
     return Sketch(model, placement, file_bytes, on_disk is not None, stored)

@@ -62,10 +62,17 @@ class Passes:
     n_tokens: int
     needs: tuple[Need, ...]
     first_layer: int = 0
+    probes: tuple[Probe, ...] = ()
+    """Whose base capture this is."""
+
+    @property
+    def kind(self) -> tuple[str, tuple[Need, ...]]:
+        """Passes of one kind take equally long a token: the name of the set, and what is read."""
+        return self.text.prompts.name, self.needs
 
     @property
     def is_edited(self) -> bool:
-        return self.what.startswith("conditions")
+        return not self.probes
 
 
 def passes_of(model: Model, prompts: Prompts | None, probes: Sequence[Probe], reading: Reading) -> list[Passes]:
@@ -74,7 +81,8 @@ def passes_of(model: Model, prompts: Prompts | None, probes: Sequence[Probe], re
     for mine, text in _texts(model, prompts, probes, reading):
         needs = tuple(dict.fromkeys(need for probe in mine for need in probe.needs))
         what = f"{text.prompts.name}: {', '.join(probe.name for probe in mine)}"
-        found.append(Passes(what, text, 1, len(text.ids), text.n_padded(TOKENS_PER_BATCH), needs))
+        n_tokens = text.n_padded(TOKENS_PER_BATCH)
+        found.append(Passes(what, text, 1, len(text.ids), n_tokens, needs, probes=mine))
         for probe in mine:
             asked = probe.planned(model.info, len(text.ids), is_text=text.prompts.is_text)
             found += _conditions(probe, list(asked), model, text, reading)
@@ -123,7 +131,9 @@ def _estimated(prompts: Prompts | None, reading: Reading) -> Text:
     """Tokens by the length of the texts, where no tokenizer can count them."""
     if isinstance(prompts, str) and prompts in entries("prompt") and needs_tokenizer(load_entry("prompt", prompts)):
         n = reading.n_pool or ASSUMED_PROMPTS
-        note = f"{prompts} is made for a tokenizer, which is not at hand: taken as {n} prompts of {ASSUMED_TOKENS} tokens"
+        note = (
+            f"{prompts} is made for a tokenizer, which is not at hand: taken as {n} prompts of {ASSUMED_TOKENS} tokens"
+        )
         made = PromptSet(prompts, [Prompt(text="unknown")] * n)
         return Text(made, [np.zeros(ASSUMED_TOKENS, dtype=np.int64)] * n, note)
     made = resolve_prompts(prompts, reading.n_pool, reading.seed, text_column=reading.text_column)

@@ -8,11 +8,12 @@ measured ones come in sequences, so for sequences its band is on the narrow side
 Every layer meets the same draws, so that differences between layers are never differences of luck.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Num
 from scipy import stats
 
 from interp.findings import Null
@@ -34,27 +35,32 @@ class GaussianClouds:
     n_draws: int
     seed: int
 
-    def spectra(self, deviation: Float[np.ndarray, " feature"]) -> Float[np.ndarray, "draw axis"]:
+    def spectra(self, deviation: Float[np.ndarray, "*layer feature"]) -> Float[np.ndarray, "*layer draw axis"]:
         """Eigenvalues of the centred clouds whose columns have these standard deviations, largest first."""
         n_axes = max(1, min(self.n_rows - 1, self.n_features))
+        layers = deviation.reshape(-1, self.n_features)
+        found = np.empty((len(layers), self.n_draws, n_axes))
         if self.n_features < self.n_rows:
-            return gram_eigenvalues(self._covariances * np.outer(deviation, deviation))[:, :n_axes]
-        grams = np.empty((self.n_draws, self.n_rows, self.n_rows))
-        weight = deviation.astype(np.float32)
-        for i, cloud in enumerate(self._clouds()):
-            weighted = cloud * weight
-            grams[i] = weighted @ weighted.T
-        return gram_eigenvalues(centred_gram(grams))[:, :n_axes]
+            for k, weight in enumerate(layers):
+                found[k] = gram_eigenvalues(self._covariances * np.outer(weight, weight))[:, :n_axes]
+        else:
+            for i, cloud in enumerate(self.clouds()):
+                for k, weight in enumerate(layers.astype(np.float32)):
+                    weighted = cloud * weight
+                    gram = (weighted @ weighted.T).astype(np.float64)
+                    found[k, i] = gram_eigenvalues(centred_gram(gram))[:n_axes]
+        return found.reshape(*deviation.shape[:-1], *found.shape[1:])
 
     @cached_property
     def _covariances(self) -> np.ndarray:
         moments = np.empty((self.n_draws, self.n_features, self.n_features))
-        for i, cloud in enumerate(self._clouds()):
+        for i, cloud in enumerate(self.clouds()):
             centred = cloud - cloud.mean(axis=0)
             moments[i] = centred.T @ centred
         return moments
 
-    def _clouds(self):
+    def clouds(self) -> Iterator[Float[np.ndarray, "row feature"]]:
+        """The standard clouds, one by one."""
         rng = np.random.default_rng(self.seed)
         for _ in range(self.n_draws):
             yield rng.standard_normal((self.n_rows, self.n_features), dtype=np.float32)
@@ -66,6 +72,15 @@ def null_spectra(rows: np.ndarray, scaling: Scaling, clouds: GaussianClouds) -> 
         return clouds.spectra(np.asarray(rows, dtype=np.float64).std(axis=0))
     n_alive = int((~constant_columns(rows)).sum())
     return _standardised_spectra(clouds.n_rows, max(1, n_alive), clouds.n_draws, clouds.seed)
+
+
+def layer_null_spectra(
+    points: Num[np.ndarray, "layer row feature"], scaling: Scaling, clouds: GaussianClouds
+) -> list[Float[np.ndarray, "draw axis"]]:
+    """`null_spectra` of every layer; each draw is made once for all of them."""
+    if scaling == "centred":
+        return list(clouds.spectra(np.array([np.asarray(rows, dtype=np.float64).std(axis=0) for rows in points])))
+    return [null_spectra(rows, scaling, clouds) for rows in points]
 
 
 @lru_cache(maxsize=8)

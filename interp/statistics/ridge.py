@@ -25,27 +25,45 @@ _ALONE = 1e-9
 
 
 @dataclass(frozen=True)
-class PrincipalForm:
-    """Rows as left · diag(singular) · directions, largest first; axes that are rounding are dropped."""
+class RowAxes:
+    """The row side of a principal form: orthonormal axes of rows, largest first; axes that are rounding are dropped."""
 
     left: Float[np.ndarray, "row axis"]
     singular: Float[np.ndarray, " axis"]
+
+    @classmethod
+    def of_products(cls, products: Float[np.ndarray, "row row"]) -> "RowAxes":
+        """From the inner products of the rows."""
+        squared, vectors = np.linalg.eigh(products)
+        kept = _kept(squared)
+        return RowAxes(vectors[:, kept], np.sqrt(squared[kept]))
+
+
+@dataclass(frozen=True)
+class PrincipalForm(RowAxes):
+    """Rows as left · diag(singular) · directions."""
+
     directions: Float[np.ndarray, "axis feature"]
 
     @classmethod
     def of(cls, centred: Float[np.ndarray, "row feature"]) -> "PrincipalForm":
-        wide = centred.shape[0] <= centred.shape[1]
-        squared, vectors = np.linalg.eigh(centred @ centred.T if wide else centred.T @ centred)
-        kept = np.flatnonzero(squared > _NEGLIGIBLE * max(squared[-1], 0.0))[::-1]
+        if centred.shape[0] <= centred.shape[1]:
+            axes = RowAxes.of_products(centred @ centred.T)
+            return cls(axes.left, axes.singular, (axes.left.T @ centred) / axes.singular[:, None])
+        squared, vectors = np.linalg.eigh(centred.T @ centred)
+        kept = _kept(squared)
         singular, vectors = np.sqrt(squared[kept]), vectors[:, kept]
-        if wide:
-            return cls(vectors, singular, (vectors.T @ centred) / singular[:, None])
         return cls((centred @ vectors) / singular, singular, vectors.T)
+
+
+def _kept(squared: np.ndarray) -> np.ndarray:
+    """Which ascending eigenvalues are more than rounding, largest first."""
+    return np.flatnonzero(squared > _NEGLIGIBLE * max(squared[-1], 0.0))[::-1]
 
 
 @dataclass(frozen=True)
 class RidgeFit:
-    """Coefficients on the axes of a `PrincipalForm`, and the penalty chosen for every target: `penalty` · `scale`."""
+    """Coefficients on the axes of a `RowAxes`, and the penalty chosen for every target: `penalty` · `scale`."""
 
     coefficients: Float[np.ndarray, "axis target"]
     penalty: Float[np.ndarray, " target"]
@@ -53,7 +71,7 @@ class RidgeFit:
 
 
 def fit_ridge(
-    form: PrincipalForm,
+    form: RowAxes,
     targets: Float[np.ndarray, "row target"],
     units: Int[np.ndarray, " row"],
     nuisances: Float[np.ndarray, "row nuisance"],

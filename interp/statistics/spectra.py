@@ -98,10 +98,12 @@ def principal_axes(centred: Float[np.ndarray, "row feature"], n_axes: int) -> Ax
     return Axes(directions, centred @ directions.T)
 
 
-def leading_vectors(gram: Float[np.ndarray, "row row"], n_axes: int) -> Float[np.ndarray, "row axis"]:
-    """Eigenvectors of the largest eigenvalues of a symmetric matrix, in columns."""
-    if len(gram) <= _ALL_AXES_UP_TO or not gram.any():
-        return np.linalg.eigh(gram)[1][:, ::-1][:, :n_axes]
+def leading_vectors(gram: Float[np.ndarray, "*batch row row"], n_axes: int) -> Float[np.ndarray, "*batch row axis"]:
+    """Eigenvectors of the largest eigenvalues of one or many symmetric matrices, in columns."""
+    if gram.shape[-1] <= _ALL_AXES_UP_TO or not gram.any():
+        return np.linalg.eigh(gram)[1][..., ::-1][..., :n_axes]
+    if gram.ndim > 2:
+        return np.stack([leading_vectors(one, n_axes) for one in gram])
     start = gram[:, np.diagonal(gram).argmax()]  # deterministic, and never orthogonal to the leading axis in practice
     values, vectors = eigsh(gram, k=n_axes, v0=start)
     return vectors[:, np.argsort(values)[::-1]]

@@ -80,7 +80,7 @@ def _dose_curve(findings: Findings) -> Figure:
     add_band(plot, axis["dose"], (axis["kl_low"], axis["kl_high"]), VALUE)
     plot.add_scatter(x=axis["dose"], y=axis["kl"], name="axis", mode="lines+markers", line={"color": VALUE})
     reading = (
-        "At dose 0 nothing is done, and all curves start at exactly 0. Where the blue curve stays in the grey cloud, the "
+        "At dose 0 nothing is done: all curves start at exactly 0. Where the blue curve stays in the grey cloud, the "
         "axis matters as much as any direction of its variance."
     )
     return Figure("dose_curve", "The more of it is removed", reading, plot, "doses")
@@ -103,7 +103,7 @@ def _by_readout(findings: Findings) -> Figure:
     )  # fmt: skip
     plot.update_yaxes(autorange="reversed")
     reading = (
-        "Each row is one read-out: blue the axis with its interval over prompts, grey each control as it lies among the "
+        "Each row is one read-out: blue the axis with its interval over prompts, grey each control among the "
         "others. Only the first row was named beforehand."
     )
     return Figure("by_readout", "The axis among its controls, on every read-out", reading, plot, "effects")
@@ -139,8 +139,8 @@ def _conditions(findings: Findings) -> Figure:
             marker={"color": colour, "size": 9}, error_y=error_bars(one["kl"], one["kl_low"], one["kl_high"], colour),
         )  # fmt: skip
     reading = (
-        "What a cut costs rises with what it takes out, whatever the direction; the axis says something only by where it "
-        "lies beside others of its variance."
+        "What a cut costs rises with what it takes out, whatever the direction; the axis says something only by "
+        "where it lies beside others of its variance."
     )
     return Figure("removed_variance", "What other cuts cost", reading, plot, "conditions")
 
@@ -158,7 +158,7 @@ def _later(findings: Findings) -> Figure:
             x=mine["later_layer"], y=mine[column], name=name, mode="lines+markers", line={"color": colour, "dash": dash}
         )
     reading = (
-        "Ridge is refitted to each later layer under the edit: where the blue curve stays at the dotted one, the entropy is "
-        "told there without the axis."
+        "Ridge is refitted to each later layer under the edit: where the blue curve stays at the dotted one, the "
+        "entropy is told there without the axis."
     )
     return Figure("later_layers", "Is the entropy still told further up?", reading, plot, "later_layers")

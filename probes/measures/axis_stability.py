@@ -6,12 +6,14 @@ hold most of the variance such draws resemble one another, and two axes agree wi
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from jaxtyping import Float, Int
 from scipy import linalg
 
 from interp.statistics.spectra import centred_gram, leading_vectors, principal_axes
+from probes.measures.places import ScaledRows
 
 Direction = Callable[[Int[np.ndarray, " member"]], Float[np.ndarray, " feature"]]
 """The unit axis that some rows of a cloud give."""
@@ -30,14 +32,15 @@ class RandomPairs:
 
     def mean_abs_cosine(self, spectrum: Float[np.ndarray, " axis"]) -> Float[np.ndarray, " draw"]:
         """Mean |cos| over the pairs of each draw, of directions with this covariance spectrum."""
-        rng = np.random.default_rng(self.seed)
-        found = np.empty(self.n_draws)
-        for i in range(self.n_draws):
-            pairs = rng.standard_normal((2, self.n_pairs, len(spectrum)), dtype=np.float32)
-            weighted = np.square(pairs) @ spectrum
-            inner = (pairs[0] * pairs[1]) @ spectrum
-            found[i] = np.mean(np.abs(inner) / np.sqrt(weighted[0] * weighted[1]))
-        return found
+        first, second, inner = self._products(len(spectrum)) @ spectrum
+        return np.mean(np.abs(inner) / np.sqrt(first * second), axis=1)
+
+    @lru_cache(maxsize=2)  # noqa: B019 (frozen, small, and asked at every place)
+    def _products(self, n_axes: int) -> np.ndarray:
+        """Squares of both vectors of every pair, and their product, axis by axis."""
+        pairs = np.random.default_rng(self.seed).standard_normal((self.n_draws, 2, self.n_pairs, n_axes), np.float32)
+        first, second = pairs[:, 0].astype(np.float64), pairs[:, 1].astype(np.float64)
+        return np.stack([np.square(first), np.square(second), first * second])
 
 
 def split_cosines(splits: Sequence[Split], direction: Direction) -> Float[np.ndarray, " split"]:
@@ -46,13 +49,19 @@ def split_cosines(splits: Sequence[Split], direction: Direction) -> Float[np.nda
 
 
 def ridge_split_cosines(
-    points: Float[np.ndarray, "row feature"], label: Float[np.ndarray, " row"], penalty: float, splits: Sequence[Split]
+    rows: ScaledRows, label: Float[np.ndarray, " row"], penalty: float, splits: Sequence[Split]
 ) -> Float[np.ndarray, " split"]:
-    """`split_cosines` of ridge axes at one penalty α; where features outnumber rows, from one matrix of products."""
-    if len(points) > points.shape[1]:
-        return split_cosines(splits, lambda rows: _ridge_axis(points[rows], label[rows], penalty))
-    products = points @ points.T
-    return np.array([_dual_cosine(products, label, penalty, split) for split in splits])
+    """`split_cosines` of ridge axes at one penalty α; from the products of the rows where they are known."""
+    points, products = rows.points, rows.products
+    if products is None:
+        return split_cosines(splits, lambda half: _ridge_axis(points[half], label[half], penalty))
+    first, second = (
+        np.array([_dual_weights(products, label, penalty, split[half]) for split in splits]) for half in (0, 1)
+    )
+    seen = second @ products
+    inner, squared = np.einsum("sr,sr->s", first, seen), np.einsum("sr,sr->s", second, seen)
+    scale = np.sqrt(np.clip(np.einsum("sr,sr->s", first, first @ products) * squared, 0.0, None))
+    return np.divide(np.abs(inner), scale, out=np.zeros(len(splits)), where=scale > 0)
 
 
 def _ridge_axis(rows: np.ndarray, label: np.ndarray, penalty: float) -> np.ndarray:
@@ -67,20 +76,18 @@ def _solve_positive(matrix: np.ndarray, right: np.ndarray) -> np.ndarray:
     return linalg.cho_solve(linalg.cho_factor(matrix, overwrite_a=True, check_finite=False), right, check_finite=False)
 
 
-def _dual_cosine(products: np.ndarray, label: np.ndarray, penalty: float, split: Split) -> float:
-    """The axes are Xᵀc with c = (K + α)⁻¹ y on centred rows; their products need K alone."""
-    weights, lengths = [], []
-    for rows in split:
-        kernel = centred_gram(products[np.ix_(rows, rows)])
-        shifted = kernel.copy()
-        shifted[np.diag_indices_from(shifted)] += penalty
-        c = _solve_positive(shifted, label[rows] - label[rows].mean())
-        # weights that sum to zero see rows and centred rows alike
-        weights.append(c - c.mean())
-        lengths.append(np.sqrt(max(0.0, float(c @ kernel @ c))))
-    inner = abs(float(weights[0] @ products[np.ix_(*split)] @ weights[1]))
-    scale = lengths[0] * lengths[1]
-    return inner / scale if scale > 0 else 0.0
+def _dual_weights(products: np.ndarray, label: np.ndarray, penalty: float, half: np.ndarray) -> np.ndarray:
+    """Weights c of all rows for which Xᵀc is the ridge axis of a half: zero outside it, and zero in sum.
+
+    (K + α) c = y + μ, the products K not centred and μ such that Σ c = 0: the same c as from centred rows.
+    """
+    shifted = products.take(half, axis=0).take(half, axis=1)
+    shifted[np.diag_indices_from(shifted)] += penalty
+    # symmetric, so its transpose is in the order that LAPACK overwrites
+    solved = _solve_positive(shifted.T, np.column_stack([label[half] - label[half].mean(), np.ones(len(half))]))
+    weights = np.zeros(len(label))
+    weights[half] = solved[:, 0] - solved[:, 1] * (solved[:, 0].sum() / solved[:, 1].sum())
+    return weights
 
 
 def first_axis_cosines(
@@ -89,21 +96,28 @@ def first_axis_cosines(
     """`split_cosines` of first principal axes; where features outnumber rows, from one matrix of products."""
     if len(points) > points.shape[1]:
         return split_cosines(splits, lambda rows: _first_axis(points[rows]))
-    products = points @ points.T
-    return np.array([_first_cosine(products, split) for split in splits])
+    products = np.asarray(points @ points.T, dtype=np.float64)
+    first, second = (_first_weights(products, [split[half] for split in splits]) for half in (0, 1))
+    return np.abs(np.einsum("sr,sr->s", first @ products, second))
 
 
 def _first_axis(rows: np.ndarray) -> np.ndarray:
     return principal_axes(rows - rows.mean(axis=0), 1).directions[0]
 
 
-def _first_cosine(products: np.ndarray, split: Split) -> float:
-    """The axes are Xᵀu / √λ with u the leading eigenvector of each half's centred products."""
-    vectors, squared = [], []
-    for rows in split:
-        kernel = centred_gram(products[np.ix_(rows, rows)])
-        u = leading_vectors(kernel, 1)[:, 0]
-        vectors.append(u - u.mean())
-        squared.append(max(0.0, float(u @ kernel @ u)))
-    scale = (squared[0] * squared[1]) ** 0.5
-    return abs(float(vectors[0] @ products[np.ix_(*split)] @ vectors[1])) / scale if scale > 0 else 0.0
+def _first_weights(products: np.ndarray, halves: Sequence[np.ndarray]) -> np.ndarray:
+    """Weights of all rows for which Xᵀc is the first axis of each half: c = u / √λ, zero outside it and zero in sum.
+
+    With u the leading eigenvector of the half's centred products; all zero where nothing varies.
+    """
+    weights = np.zeros((len(halves), len(products)))
+    sizes = np.array([len(half) for half in halves])
+    for size in np.unique(sizes):
+        mine = np.flatnonzero(sizes == size)
+        rows = np.array([halves[int(i)] for i in mine])
+        kernels = centred_gram(products[rows[:, :, None], rows[:, None, :]])
+        u = leading_vectors(kernels, 1)[..., 0]
+        length = np.sqrt(np.clip(np.einsum("sr,srt,st->s", u, kernels, u, optimize=True), 0.0, None))[:, None]
+        u = np.divide(u - u.mean(axis=1, keepdims=True), length, out=np.zeros_like(u), where=length > 0)
+        weights[mine[:, None], rows] = u
+    return weights

@@ -36,9 +36,10 @@ N_RANDOM = 100
 
 TAUTOLOGY = (
     "Not a finding, shown once because it has been published as one: the correlation of the coordinate with the "
-    "entropy, read from the very tensor that was edited, at {place}. Removing the axis leaves nothing that varies, so 0 "
-    "is algebra; a direction at right angles leaves the coordinate as it was, a random one nearly, because almost all "
-    "directions are at nearly right angles. Whatever the model does with the axis, these rows look the same."
+    "entropy, read from the very tensor that was edited, at {place}. Removing the axis leaves nothing that varies "
+    "(0 by algebra). A direction at right angles leaves the coordinate as it was, to the digit; a random one moves it "
+    "by what louder directions leak into it: little where the axis is loud, much where it is quiet. None of these rows "
+    "depends on what the model does with the axis."
 )
 
 

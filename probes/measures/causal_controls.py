@@ -8,8 +8,8 @@ is no control for a loud axis (or a quiet one). So each Gaussian draw g is tilte
 
 until uᵀCu is what the removal of the axis takes out; the variance grows with γ, which bisection finds. Draws further
 than 10 % off are rejected and drawn again. Where the spectrum leaves no room (all matched directions are much the same,
-or none is loud enough) k dimensions are removed at once; where no k up to 10 will do, directions distributed as the data,
-with the dose scaled until the norm of the change is equal. Which of the three it was is said.
+or none is loud enough) k dimensions are removed at once; where no k up to 10 will do, directions distributed as the
+data, with the dose scaled until the norm of the change is equal. Which of the three it was is said.
 """
 
 from dataclasses import dataclass

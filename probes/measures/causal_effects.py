@@ -6,7 +6,7 @@ A read-out of a condition is a ratio of sums over prompts (1 minus it for R²); 
     p   (1 + #{controls as far from the centre}) / (1 + controls), two-sided; the centre is the mean of the axis and all
         controls, so that under the null, where the axis is one more control, all are exchangeable
 
-Intervals resample prompts, of the axis and its controls alike. One read-out of one intervention is primary and is judged
+Intervals resample prompts, of the axis and its controls alike. One read-out of one intervention is primary and judged
 alone; all others together, by the largest deviation of each control (Westfall and Young 1993).
 """
 
@@ -34,16 +34,16 @@ class ReadOut:
 
 PRIMARY = "kl"
 READOUTS: Mapping[str, ReadOut] = {
-    "kl": ReadOut("bits", "KL divergence of the next-token prediction of the edited model from that of the unedited one"),
+    "kl": ReadOut("bits", "KL divergence of the edited model's next-token prediction from the unedited one"),
     "entropy_moved": ReadOut("bits", "mean size of the change of the next-token entropy"),
     "entropy_change": ReadOut("bits", "mean change of the next-token entropy"),
     "posterior_kl": ReadOut("bits", "change of the KL divergence of the prediction from the exact posterior"),
     "entropy_error": ReadOut("bits", "change of the mean distance of the prediction's entropy from the exact one"),
     "loss": ReadOut("bits", "change of the surprise at a token of the text"),
     "later_r2": ReadOut(
-        "fraction", "change of the held-out R² with which ridge, refitted to later layers, tells the unedited entropy", True
+        "fraction", "change of the held-out R² of the unedited entropy told by ridge refitted to later layers", True
     ),
-    "later_axis": ReadOut("1", "change of |cos| between the entropy axis refitted at later layers and the unedited one"),
+    "later_axis": ReadOut("1", "change of |cos| of the entropy axis refitted at later layers with the unedited one"),
     "sula_kl": ReadOut("bits", "change of the KL divergence of the label prediction from the exact posterior"),
     "slope": ReadOut("1", "change of the slope of label log-odds on the exact ones (1 is Bayes)"),
 }  # fmt: skip
@@ -137,9 +137,8 @@ class Effect:
 
 def effects(under: Mapping[str, Readout], n_bootstrap: int, rng: np.random.Generator) -> list[Effect]:
     """Every read-out of every intervention wherever it was read; the first is the primary one."""
-    axes = [
-        name for name in map(_parsed, under) if name and (name.subject, name.how, name.dose) == ("axis", REMOVED, 1)
-    ]
+    names = map(Name.parse, under)
+    axes = [name for name in names if (name.subject, name.how, name.dose) == ("axis", REMOVED, 1)]
     found = []
     weights: dict[str, np.ndarray] = {}
     for name in axes:
@@ -204,11 +203,6 @@ def controls_of(under: Mapping[str, Readout], name: Name) -> list[str]:
     return keys
 
 
-def _parsed(key: str) -> Name | None:
-    name = Name.parse(key)
-    return name if name.subject != BASELINE else None
-
-
 def _by_prompt(values: np.ndarray) -> Float[np.ndarray, " prompt"]:
     values = np.asarray(values, dtype=np.float64)
     return values if values.ndim == 1 else values.sum(axis=0)
@@ -219,5 +213,5 @@ def _over(part: float, whole: float) -> float:
 
 
 def _unless_still(bounds: tuple[float, float] | None) -> tuple[float, float] | None:
-    """None where no resample differs."""
-    return None if bounds is None or bounds[0] == bounds[1] else bounds
+    """None where no resample differs by more than rounding."""
+    return None if bounds is None or np.isclose(bounds[0], bounds[1], rtol=1e-9, atol=0) else bounds

@@ -54,10 +54,12 @@ def refuse_unknown(field: str, value: str, options: Sequence[str]) -> None:
         )
 
 
-def refuse_few(field: str, value: int | None, least: int) -> None:
-    if value is not None and value < least:
+def refuse_size(field: str, value: int | None, least: int, most: int | None = None) -> None:
+    if value is not None and (value < least or (most is not None and value > most)):
         raise UsageError(
             asked=f"causal.{field} = {value}",
-            found="too few to fit on, or to say what chance alone would give",
-            fix=f"Choose {least} or more.",
+            found="too few to fit on, or to say what chance alone would give"
+            if value < least
+            else "there are not so many",
+            fix=f"Choose {least} or more{'' if most is None else f', up to {most}'}.",
         )

@@ -14,8 +14,7 @@ ALIKE = 0.2
 
 _MATCHED = {
     "direction": "single random directions tilted until they take out as much variance",
-    "subspace": "random subspaces of {dimensions} dimensions (no single direction beside the axis is loud enough, or all "
-    "that are are alike)",
+    "subspace": "random subspaces of {dimensions} dimensions (too few single ones beside the axis are loud enough)",
     "dose": "random directions distributed as the data at a dose of {dose:.2g} on average, for a change of equal norm "
     "(nothing beside the axis is loud enough)",
 }
@@ -38,7 +37,7 @@ def notes(found: Sequence[Effect], under: Mapping[str, Readout], matching: Table
 
 
 def dose_zero(under: Mapping[str, Readout]) -> tuple[float, int]:
-    """The largest KL of any prompt at dose 0, in bits, and the number of conditions: 0, or an edit acts when told not to."""
+    """The largest KL of any prompt at dose 0 (bits; anything but 0 is an edit that acts unasked), and of how many."""
     still = [under[key] for key in under if (name := Name.parse(key)).dose == 0 and name.how == REMOVED]
     return max((float(np.abs(read["kl"]).max()) for read in still), default=float("nan")), len(still)
 

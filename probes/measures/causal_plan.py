@@ -14,7 +14,7 @@ to 0 (Paper III, section 4.5: takes out the mean too, and controls are matched i
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float
@@ -58,6 +58,19 @@ class Name:
 
 
 BASELINE = "baseline"
+
+
+def n_compared(n_controls: int, has_heads: bool) -> int:
+    """How many conditions `Intervention.compared` has, where nothing is left out."""
+    return n_controls + 1 + has_heads
+
+
+def n_conditions(doses: Sequence[float], n_controls: int, has_heads: bool) -> int:
+    """How many conditions `Intervention.conditions` has, where nothing is left out."""
+    of_control = sum(dose != 1 for dose in doses) + 3
+    others = N_PRINCIPAL + min(n_controls, N_GAUSSIAN)
+    of_axis = len(doses) + 3
+    return of_axis + n_compared(n_controls, has_heads) + min(N_CLOUD, n_controls) * of_control + others
 
 
 def control(i: int) -> str:
@@ -169,7 +182,9 @@ class Intervention:
 
     def _remove(self, place: Place, axes: np.ndarray, dose: float, displacement: np.ndarray | None = None) -> Edit:
         """Coordinates read by the rows of `axes` are put to their mean, or to 0."""
-        where = {"layer": place.layer, "site": self.site, "at": self.at, "axis": axes, "dose": float(dose)}
+        where: dict[str, Any] = {
+            "layer": place.layer, "site": self.site, "at": self.at, "axis": axes, "dose": float(dose),
+        }  # fmt: skip
         where |= _oblique(displacement)
         if self.fill == "zero":
             return RemoveAxis(**where)
@@ -179,13 +194,13 @@ class Intervention:
         """Everything but the axis is put to its mean (or to 0): keep its part, then add what the mean has beside it."""
         edits: list[Edit] = []
         for place, axis in zip(self.places, axes, strict=True):
-            where = {"layer": place.layer, "site": self.site, "at": self.at}
+            where: dict[str, Any] = {"layer": place.layer, "site": self.site, "at": self.at}
             edits.append(KeepAxis(**where, axis=axis.covector[None], **_oblique(_displacement(axis))))
             if self.fill == "mean":
                 rest = place.edited.mean - (place.edited.mean @ axis.covector) * axis.displacement
                 length = float(np.linalg.norm(rest))
                 edits.append(
-                    ShiftAxis(**where, axis=rest[None] if length else axis.covector[None], deviations=1.0,
+                    ShiftAxis(**where, axis=rest[None] / length if length else axis.covector[None], deviations=1.0,
                               score_sigma=length)
                 )  # fmt: skip
         return tuple(edits)
@@ -204,7 +219,7 @@ class Intervention:
         return tuple(edits)
 
 
-def _oblique(displacement: np.ndarray | None) -> dict[str, object]:
+def _oblique(displacement: np.ndarray | None) -> dict[str, Any]:
     return {} if displacement is None else {"metric": "z-scored", "displacement": displacement}
 
 

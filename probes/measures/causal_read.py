@@ -41,7 +41,7 @@ N_ROWS = 200
 class Later:
     """Later layers of the site that is edited: where they are, what they are to tell, and the unedited axes there.
 
-    `penalty` is relative, as the fitting prompts chose it in the unedited model; `axes` are ridge axes of the rows of the run.
+    `penalty` is relative, as the fitting prompts chose it in the unedited model; `axes` are those of the run's rows.
     """
 
     need: Need

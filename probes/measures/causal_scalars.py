@@ -1,6 +1,7 @@
 """The numbers of the causal probe, from the effects of its primary intervention."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -14,23 +15,26 @@ from probes.measures.halves import share_interval
 FEW_RUN = 20
 """Prompts run below which every effect is called underpowered."""
 
+FEW_ROWS = 200
+"""Rows below which a read-out that is refitted and then judged is called underpowered."""
+
 STILL = "no resample of the prompts differs"
 MEANINGS = {
     "beyond": "How much more the axis changes the prediction (KL) than its matched controls do on average.",
     "z": "Distance of the axis' KL from the mean of its matched controls, in their standard deviations.",
-    "share": "KL of removing the axis over the KL of replacing the head outputs of the same layers by another prompt's.",
+    "share": "KL of removing the axis over the KL of giving the same layers another prompt's head outputs.",
     "top": "KL of removing the first ten principal axes instead: what a cut can do here at all.",
     "resample": "KL of replacing the head outputs of the same layers by another prompt's: what these layers tell.",
-    "axis_r2": "Share of the variance of the unedited next-token entropy that the axis tells on the prompts that are run.",
+    "axis_r2": "Share of the variance of the unedited next-token entropy that the axis tells on the run's prompts.",
     "size": "Length of the change relative to what is edited, at the edited positions, when the axis is removed.",
     "logits": "Standard deviation over the vocabulary of the change of the logits when the axis is removed.",
-    "ratio": "Variance that a control takes out relative to what the axis does, as measured in the passes; outside 0.9 to "
-    "1.1 a control would have been drawn again.",
+    "ratio": "Variance that controls take out relative to the axis, as measured in the passes; as drawn, a control "
+    "outside 0.9 to 1.1 is drawn again.",
 }  # fmt: skip
 
 
 def scalars(
-    found: Sequence[Effect], under: Mapping[str, Readout], is_small: bool, unit: str
+    found: Sequence[Effect], under: Mapping[str, Readout], is_small: bool, n_rows: int, unit: str
 ) -> dict[str, Scalar]:
     """The primary effect first, then every other read-out of the primary intervention."""
     first = found[0]
@@ -40,15 +44,16 @@ def scalars(
     made |= _primary_scalars(first, is_small, unit)
     for readout, effect in reversed(named.items()):
         if readout != PRIMARY:
-            made[readout] = _effect_scalar(effect, effect.p_family, "read-outs and interventions", is_small, unit)
+            is_few = is_small or (readout.startswith("later") and n_rows < FEW_ROWS)
+            made[readout] = _effect_scalar(effect, effect.p_family, "read-outs and interventions", is_few, unit)
     return made | _size_scalars(first, under, is_small, unit)
 
 
-def _common(effect: Effect, is_small: bool, unit: str) -> dict[str, object]:
+def _common(effect: Effect, is_small: bool, unit: str) -> dict[str, Any]:
     return {"n": effect.n, "n_unit": unit, "underpowered": is_small or effect.n < FEW_RUN}
 
 
-def _method(interval: tuple[float, float] | None, unit: str) -> dict[str, str]:
+def _method(interval: tuple[float, float] | None, unit: str) -> dict[str, Any]:
     words = f"percentile bootstrap over the {unit}s that were run, axis and controls held fixed"
     return {"interval_method": words if interval else "", "interval_reason": "" if interval else STILL}
 
@@ -85,7 +90,8 @@ def _primary_scalars(effect: Effect, is_small: bool, unit: str) -> dict[str, Sca
     else:
         made["kl_z"] = Scalar(
             effect.z, "1", interval=effect.z_interval, **_method(effect.z_interval, unit),
-            null=null_from_permutations("one control among the others", effect.control_z), meaning=MEANINGS["z"], **common,
+            null=null_from_permutations("one control among the others", effect.control_z), meaning=MEANINGS["z"],
+            **common,
         )  # fmt: skip
     for subject, value in effect.positive.items():
         replicates = effect.positive_replicates[subject]

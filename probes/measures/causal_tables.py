@@ -13,28 +13,28 @@ from probes.measures.causal_scalars import logit_change, measured_ratio
 from probes.measures.head_means import interval
 
 EFFECTS = (
-    "Removing the axis: effect (edited − unedited) on each read-out with its 95 % interval over prompts, beside its matched "
-    "controls (mean, central 95 %), z and two-sided rank p. Only the primary row was named beforehand; `p_family` of the "
-    "others is over all of them. `top_ten` and `resample` are positive controls. `on`: the prompts, where not the run's."
+    "Removing the axis: effect (edited − unedited) on each read-out with its 95 % interval over prompts, beside its "
+    "matched controls (mean, central 95 %), z and two-sided rank p. Only the primary row was named beforehand; "
+    "`p_family` of the others is over all of them. `top_ten` and `resample` are positive controls."
 )
 CONDITIONS = (
-    "Every edit but the matched controls: KL of the prediction from the unedited one with its 95 % interval over prompts, "
-    "signed change of its entropy, size of the change in the edited tensor and in the logits, share of the variance that "
-    "is gone, and |cos| with the axis."
+    "Every edit but the matched controls: KL of the prediction from the unedited one with its 95 % interval over "
+    "prompts, signed change of its entropy, size of the change in the edited tensor and in the logits, share of the "
+    "variance that is gone, and |cos| with the axis."
 )
 DOSES = (
-    "Dose curve: KL at every dose of the removal (0: nothing is done, 1: all of it), with its 95 % interval over prompts, "
+    "Dose curve: KL at every dose of the removal (0: nothing, 1: all of it), with its 95 % interval over prompts, "
     "beside matched controls at the same dose."
 )
 CONTROLS = "Every matched control: its effect on each read-out, and its z among the others."
 MATCHING = (
-    "How controls were matched at each edited layer: by single directions, subspaces of k dimensions, or the dose; removed "
-    "variance over that of the axis as drawn (on the unedited activations of the run's prompts, outside 0.9 to 1.1 "
-    "rejected) and as measured in the passes (where several layers are edited, the later ones are changed already)."
+    "How controls were matched at each edited layer: by single directions, subspaces of k dimensions, or the dose; "
+    "removed variance over that of the axis as drawn (on the unedited activations of the run's prompts, outside 0.9 to "
+    "1.1 rejected) and as measured in the passes (where several layers are edited, the later ones are changed already)."
 )
 LATER = (
-    "Later layers of the edited site: held-out R² with which refitted ridge tells the unedited entropy, without the edit, "
-    "with it, and under matched controls; |cos| of the refitted axis with the unedited one; p over layers."
+    "Later layers of the edited site: held-out R² with which refitted ridge tells the unedited entropy, without the "
+    "edit, with it, and under matched controls; |cos| of the refitted axis with the unedited one; p over layers."
 )
 
 
@@ -133,7 +133,8 @@ def matching_table(under: Mapping[str, Readout]) -> Table:
             rows.append({
                 "layers": words(name.layers), "layer": layer, "matched_by": HOW[int(how)], "dimensions": int(k),
                 "dose": float(np.mean([under[key]["dose"][i] for key in keys])), "alike": float(alike),
-                "rejected": int(n_rejected), "drawn": float(drawn[:, i].mean()), "drawn_lowest": float(drawn[:, i].min()),
+                "rejected": int(n_rejected), "drawn": float(drawn[:, i].mean()),
+                "drawn_lowest": float(drawn[:, i].min()),
                 "drawn_highest": float(drawn[:, i].max()), "measured": float(measured[:, i].mean()),
                 "measured_lowest": float(measured[:, i].min()), "measured_highest": float(measured[:, i].max()),
             })  # fmt: skip

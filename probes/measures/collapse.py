@@ -11,6 +11,7 @@ Source: Paper III (arXiv 2512.23752), section 4.2 and Table 1, whose sets differ
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float, Int, Shaped
@@ -69,7 +70,7 @@ class Pool:
     lengths: Int[np.ndarray, " row"]
     priority: Float[np.ndarray, " row"]
 
-    @property
+    @cached_property
     def domains(self) -> list[str]:
         return [str(name) for name in np.unique(self.labels)]
 
@@ -78,18 +79,23 @@ class Pool:
 
     def sets(self, labels: Shaped[np.ndarray, " row"], per_fifth: int) -> Sets:
         """The sets under these labels; per fifth as many as the poorest domain has, at most `per_fifth`."""
-        quota = np.minimum(self.counts().min(axis=0), per_fifth)
         domains = self.domains
+        codes = np.searchsorted(domains, labels)
+        cells = self.fifths * len(domains) + codes
+        counts = np.bincount(cells, minlength=N_STRATA * len(domains)).reshape(N_STRATA, -1)
+        quota = np.minimum(counts.min(axis=1), per_fifth)
+        # prompts by cell of fifth and domain, in each by priority
+        order = np.lexsort((self.priority, cells))
+        ends = counts.cumsum().reshape(counts.shape)
         members: dict[str, list[np.ndarray]] = {name: [] for name in (MIXED, *domains)}
         for fifth, wanted in enumerate(quota):
             share = np.full(len(domains), wanted // len(domains))
             # the remainder starts at another domain in each fifth: none is favoured throughout
             share[(np.arange(wanted % len(domains)) + fifth) % len(domains)] += 1
-            for domain, from_mixed in zip(domains, share, strict=True):
-                candidates = np.flatnonzero((self.fifths == fifth) & (labels == domain))
-                ordered = candidates[np.argsort(self.priority[candidates], kind="stable")]
-                members[domain].append(ordered[:wanted])
-                members[MIXED].append(ordered[len(ordered) - from_mixed :])
+            for i, domain in enumerate(domains):
+                end, start = ends[fifth, i], ends[fifth, i] - counts[fifth, i]
+                members[domain].append(order[start : start + wanted])
+                members[MIXED].append(order[end - share[i] : end])
         return Sets({name: np.concatenate(parts) for name, parts in members.items()}, quota)
 
     def exchanged(self, rng: np.random.Generator) -> Shaped[np.ndarray, " row"]:

@@ -12,7 +12,7 @@ labels within entropy and length and draws all sets again.
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float, Shaped
+from jaxtyping import Bool, Float, Int, Shaped
 
 from interp.findings import Scalar
 from interp.statistics.nulls import null_from_permutations
@@ -47,29 +47,35 @@ class PlaneShares:
         return float(self.shares[~own].mean()) / within if within > 0 else float("nan")
 
 
-def plane_shares(gram: Float[np.ndarray, "row row"], sets: list[np.ndarray], splits: list[np.ndarray]) -> PlaneShares:
+def plane_shares(
+    gram: Float[np.ndarray, "row row"], sets: Int[np.ndarray, "set member"], splits: Bool[np.ndarray, "split member"]
+) -> PlaneShares:
     """`splits` say for each position of a set whether it is in the first half; they serve every set."""
-    shares = np.zeros((len(sets), len(sets)))
-    for first in splits:
-        planes = [_plane(gram, members[first]) for members in sets]
-        for b, members in enumerate(sets):
-            judged = members[~first]
-            total = float(np.trace(centred_gram(gram[np.ix_(judged, judged)])))
-            for a, (fitted, weights) in enumerate(planes):
-                # weights sum to zero, so the plane's own mean drops out; the judged half's goes here
-                scores = gram[np.ix_(judged, fitted)] @ weights
-                scores = scores - scores.mean(axis=0)
-                shares[a, b] += np.square(scores).sum() / total if total > 0 else np.nan
-    return PlaneShares(shares / len(splits))
+    fitted = np.stack([sets[:, first] for first in splits], axis=1)
+    judged = np.stack([sets[:, ~first] for first in splits], axis=1)
+    weights = _planes(gram, fitted)
+    total = np.trace(centred_gram(_products(gram, judged, judged)), axis1=-2, axis2=-1)
+    # weights sum to zero, so the plane's own mean drops out; the judged half's goes here
+    scores = _products(gram, judged, fitted[:, None]) @ weights[:, None]
+    variance = np.square(scores - scores.mean(axis=-2, keepdims=True)).sum(axis=(-2, -1))
+    shares = np.divide(variance, total, out=np.full_like(variance, np.nan), where=total > 0)
+    return PlaneShares(shares.mean(axis=-1))
 
 
-def _plane(gram: np.ndarray, fitted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Rows and the weights on them that give two orthonormal directions of their centred cloud."""
-    centred = centred_gram(gram[np.ix_(fitted, fitted)])
+def _products(gram: np.ndarray, rows: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Inner products of every set of rows with every set of others."""
+    return gram[rows[..., :, None], others[..., None, :]]
+
+
+def _planes(gram: np.ndarray, fitted: np.ndarray) -> np.ndarray:
+    """Weights on the fitted rows that give two orthonormal directions of their centred cloud."""
+    centred = centred_gram(_products(gram, fitted, fitted))
     vectors = leading_vectors(centred, N_PLANE)
-    lengths = np.sqrt(np.clip(np.einsum("ra,rs,sa->a", vectors, centred, vectors), 0.0, None))
-    weights = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 1e-9 * lengths.max(initial=0.0))
-    return fitted, weights - weights.mean(axis=0)
+    squared = (vectors * (centred @ vectors)).sum(axis=-2, keepdims=True)
+    lengths = np.sqrt(np.clip(squared, 0.0, None))
+    alive = lengths > 1e-9 * lengths.max(axis=-1, keepdims=True)
+    weights = np.divide(vectors, lengths, out=np.zeros_like(vectors), where=alive)
+    return weights - weights.mean(axis=-2, keepdims=True)
 
 
 def cross_projection(
@@ -79,7 +85,7 @@ def cross_projection(
     centred = scaled(rows, scaling)
     gram = centred @ centred.T
     sets = _sets(pool, pool.labels, per_fifth)
-    splits = [rng.permutation(len(sets[0])) < len(sets[0]) // 2 for _ in range(N_SPLITS)]
+    splits = np.array([rng.permutation(len(sets[0])) < len(sets[0]) // 2 for _ in range(N_SPLITS)])
     found = plane_shares(gram, sets, splits)
     if not np.isfinite(found.shares).all() or np.isnan(found.shared):
         return Part(notes=("No cross-projection: in some set every row is the same point.",))
@@ -98,8 +104,8 @@ def cross_projection(
     return Part({"shared_plane": scalar}, {"cross_projection": _table(pool.domains, found, null_shares)})
 
 
-def _sets(pool: Pool, labels: Shaped[np.ndarray, " row"], per_fifth: int) -> list[np.ndarray]:
-    return [members for name, members in pool.sets(labels, per_fifth).members.items() if name != MIXED]
+def _sets(pool: Pool, labels: Shaped[np.ndarray, " row"], per_fifth: int) -> np.ndarray:
+    return np.array([members for name, members in pool.sets(labels, per_fifth).members.items() if name != MIXED])
 
 
 def _table(domains: list[str], found: PlaneShares, null_shares: np.ndarray) -> Table:

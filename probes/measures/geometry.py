@@ -9,7 +9,7 @@ from interp.findings import Scalar
 from interp.statistics.dimension import intrinsic_dimension
 from interp.statistics.jackknife import deletions, spectral_intervals
 from interp.statistics.neighbours import distinct_rows
-from interp.statistics.nulls import GaussianClouds, null_from_draws, null_spectra
+from interp.statistics.nulls import GaussianClouds, layer_null_spectra, null_from_draws
 from interp.statistics.spectra import SPECTRAL, Scaling, eigenvalues, scaled, spectral_statistics
 from interp.table import Table
 from probes.measures.cloud import Cloud
@@ -62,9 +62,9 @@ def spectral_profiles(
     """`SPECTRAL` at every layer, jackknifed over prompts, and the spectra they come from."""
     profiles: dict[str, list[Scalar]] = {name: [] for name in SPECTRAL}
     spectra = []
-    for points in cloud.points:
+    nulls = layer_null_spectra(cloud.points, scaling, clouds)
+    for points, null in zip(cloud.points, nulls, strict=True):
         values = eigenvalues(scaled(points, scaling))
-        null = null_spectra(points, scaling, clouds)
         spectra.append(LayerSpectrum(_shares(values), _shares(null)))
         for name, scalar in zip(SPECTRAL, _spectral_scalars(cloud, points, values, null, scaling), strict=True):
             profiles[name].append(scalar)

@@ -78,6 +78,15 @@ class Plan:
     def part(self, part: str, layer: int) -> str:
         return f"{part} {layer}"
 
+    def counted(self) -> dict[int, int]:
+        """How many edits there are by the first layer that they change, those of `cumulative` included."""
+        each = len(self.parts) + self.n_heads * sum(self.draws(how) for how in self.how)
+        counts = dict.fromkeys(range(self.n_layers), each + (self.n_random if self.n_heads > 1 else 0))
+        if self.n_heads:
+            counts[self.late_layers[0]] += 1
+        counts[0] += len(self.set_sizes) * (self.n_sets + 1)
+        return counts
+
     def sets(self, size: int) -> list[np.ndarray]:
         """Random sets of so many different heads."""
         rng = np.random.default_rng([self.seed, 1, size])

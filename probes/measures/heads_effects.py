@@ -2,8 +2,9 @@
 
 Effects are bits of harm `[unit, ...]`; a unit is a prompt or a sequence. Intervals resample units.
 
-    one head        ratio of the largest mean effect to the second largest. Null: every unit's effects are dealt to the
-                    heads anew (all heads alike); p is of the gap between the two in bits, which is always defined
+    one head        ratio of the largest mean effect to the second largest. Null: the two exchanged in random units; p
+                    is of the gap between them in bits, which is always defined. Which two they are is taken from the
+                    data: exact where the two stand above all others and are alike, conservative where more are alike
     adding up       excess of a set over the sum of its members, E(S) − Σ E(h): above 0 the heads stand in for one
                     another, below 0 they do the same harm twice. Null: signs of whole units flipped
     every layer     error with a layer bypassed over the error without, the smallest of all layers; p is the largest of
@@ -59,27 +60,26 @@ class TopHead:
     share: float
     ratio_replicates: Float[np.ndarray, " resample"]
     share_replicates: Float[np.ndarray, " resample"]
-    dealt_ratio: Float[np.ndarray, " permutation"]
-    dealt_share: Float[np.ndarray, " permutation"]
+    exchanged_ratio: Float[np.ndarray, " permutation"]
     p: float
 
 
 def top_head(
-    effects: Float[np.ndarray, "unit head"], units: Units, n_permutations: int, rng: np.random.Generator
+    effects: Float[np.ndarray, "unit head"], units: Units, signs: Float[np.ndarray, "permutation unit"]
 ) -> TopHead:
     """Whether one head stands out. Resamples hold the two heads fixed."""
     mean = mean_of_units(effects)
     second, top = (int(i) for i in np.argsort(mean, kind="stable")[-2:])
-    read = effects[~np.isnan(effects).any(axis=1)]
-    dealt = np.stack([rng.permuted(read, axis=1).mean(axis=0) for _ in range(n_permutations)])
-    ends = np.sort(dealt, axis=1)[:, -2:]
-    gap = maximum_statistic_p(np.array([mean[top] - mean[second]]), (ends[:, 1] - ends[:, 0])[:, None])
+    gap = mean[top] - mean[second]
+    exchanged = np.abs(flipped_means((effects[:, top] - effects[:, second])[:, None], signs))
+    together, apart = mean[top] + mean[second], exchanged[:, 0]
     again = units.resampled(effects)
     return TopHead(
         top, second, float(mean[top]),
         ratio=float(_over(mean[top], mean[second])), share=float(_share(mean[None], top)[0]),
         ratio_replicates=_over(again[:, top], again[:, second]), share_replicates=_share(again, top),
-        dealt_ratio=_over(ends[:, 1], ends[:, 0]), dealt_share=_share(dealt, None), p=float(gap[0]),
+        exchanged_ratio=_over(together + apart, together - apart),
+        p=float(maximum_statistic_p(np.array([gap]), exchanged)[0]),
     )  # fmt: skip
 
 
@@ -89,11 +89,10 @@ def _over(first: np.ndarray | float, second: np.ndarray | float) -> np.ndarray:
     return np.divide(first, second, out=np.full(second.shape, np.nan), where=second > 0)
 
 
-def _share(means: Float[np.ndarray, "many head"], head: int | None) -> Float[np.ndarray, " many"]:
-    """Part of the summed harm of all harmful heads that one of them (None: the worst) does."""
+def _share(means: Float[np.ndarray, "many head"], head: int) -> Float[np.ndarray, " many"]:
+    """Part of the summed harm of all harmful heads that one of them does."""
     harm = np.clip(means, 0, None)
-    mine = harm.max(axis=1) if head is None else harm[:, head]
-    return _over(mine, harm.sum(axis=1))
+    return _over(harm[:, head], harm.sum(axis=1))
 
 
 @dataclass(frozen=True)

@@ -59,20 +59,20 @@ def _named(plan: Plan, head: int) -> str:
 
 def _ratio(scores: Scores, found: TopHead, words: str) -> Scalar:
     counted = _counted(scores, f"harm of the most harmful head over that of the second: {words}")
-    null = f"every {scores.units.name}'s effects dealt to the heads anew; p is of the gap in bits"
+    null = f"the two heads exchanged in random {scores.units.name}s; p is of the gap in bits"
     if np.isnan(found.ratio):
         reason = "no second head does any harm: read top_head_share"
         return Scalar(found.ratio, "1", interval_reason=reason, null_reason=reason, p=None, **counted)
-    replicates, dealt = found.ratio_replicates, found.dealt_ratio
+    replicates, exchanged = found.ratio_replicates, found.exchanged_ratio
     is_bounded = not np.isnan(replicates).any()
     bounds = interval(found.ratio, replicates) if is_bounded else None
-    is_null = not np.isnan(dealt).any()
+    is_null = not np.isnan(exchanged).any()
     return Scalar(
         found.ratio, "1", interval=bounds,
         interval_method=f"percentile bootstrap over {scores.units.name}s, the two heads held fixed" if bounds else "",
         interval_reason="" if bounds else "in some resamples the second head does no harm: no upper bound",
-        null=null_from_permutations(null, dealt) if is_null else None,
-        null_reason="" if is_null else "dealt anew, the second head often does no harm; p is of the gap in bits",
+        null=null_from_permutations(null, exchanged) if is_null else None,
+        null_reason="" if is_null else "exchanged, one of the two at times does no harm; p is of the gap in bits",
         p=found.p, **counted,
     )  # fmt: skip
 
@@ -83,15 +83,12 @@ def _share(scores: Scores, found: TopHead, plan: Plan, words: str) -> Scalar:
         reason = "no head does any harm"
         return Scalar(found.share, "fraction", interval_reason=reason, null_reason=reason, **counted)
     bounds = None if np.isnan(found.share_replicates).any() else interval(found.share, found.share_replicates)
-    is_null = not np.isnan(found.dealt_share).any()
+    equal = 1 / plan.n_all
     return Scalar(
         found.share, "fraction", interval=bounds,
         interval_method=f"percentile bootstrap over {scores.units.name}s, the head held fixed" if bounds else "",
         interval_reason="" if bounds else "in some resamples no head does harm",
-        null=null_from_permutations(f"every {scores.units.name}'s effects dealt to the heads anew", found.dealt_share)
-        if is_null else None,
-        null_reason="" if is_null else f"dealt anew, no head does harm; equal shares would be {1 / plan.n_all:.3g}",
-        **counted,
+        null=Null(f"equal shares of all {plan.n_all} heads", equal, (equal, equal)), **counted,
     )  # fmt: skip
 
 

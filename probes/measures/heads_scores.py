@@ -69,7 +69,12 @@ def chosen_measure(asked: str, prompts: PromptSet) -> str:
 
 
 def needs_of(prompts: PromptSet) -> tuple[Need, ...]:
-    return (OUTCOME, CHANGED, SIZE) if is_exact(prompts) else (CHANGED, SIZE, LOSS)
+    return needs_where(is_exact(prompts))
+
+
+def needs_where(is_exact: bool) -> tuple[Need, ...]:
+    """What every condition reads, by whether the exact posterior is known."""
+    return (OUTCOME, CHANGED, SIZE) if is_exact else (CHANGED, SIZE, LOSS)
 
 
 def read_scores(capture: Capture) -> Readout:
@@ -98,6 +103,11 @@ def _by_prompt(values: np.ndarray, prompt: np.ndarray, n: int) -> Float[np.ndarr
     return np.divide(total, count, out=np.full(n, np.nan), where=count > 0)
 
 
+def default_n_prompts(are_sequences: bool) -> int:
+    """How many prompts edits are tried on where the user does not say."""
+    return 200 if are_sequences else 40
+
+
 def choose_prompts(base: Capture, n_prompts: int | None, seed: int) -> np.ndarray:
     """The drawn prompts that edits are tried on, in their order: all, or so many at random; of SULA the main ones."""
     rows = base.rows
@@ -107,7 +117,7 @@ def choose_prompts(base: Capture, n_prompts: int | None, seed: int) -> np.ndarra
         main = next((name for name in MAIN if name in condition), None)
         usable = usable if main is None else usable & (condition == main)
     prompts = np.unique(rows["prompt"][usable])
-    n = (200 if base.prompts.unit == "sequence" else 40) if n_prompts is None else n_prompts
+    n = default_n_prompts(base.prompts.unit == "sequence") if n_prompts is None else n_prompts
     if len(prompts) <= n:
         return prompts
     return np.sort(np.random.default_rng([seed, 3]).choice(prompts, n, replace=False))

@@ -48,6 +48,18 @@ class Removal:
         """The same for values that exist at the fitting rows alone."""
         return values - self.basis @ (self.basis.T @ values)
 
+    def apply_to_products(self, products: Float[np.ndarray, "row row"]) -> Float[np.ndarray, "row fitted"]:
+        """Inner products of all rows with the fitting ones after `apply`, from the inner products before it.
+
+        With what the design tells, M Bᵀ X, taken off rows X with products K: (1 − M Bᵀ) K (1 − B Mᵀ).
+        """
+        told = self.design @ self.to_coefficients
+        by_fitting = products[:, self.fitting]
+        shared = by_fitting @ self.basis
+        left = by_fitting - shared @ self.basis.T
+        left -= told @ (self.basis.T @ left[self.fitting])
+        return left
+
     @property
     def leaves_something(self) -> bool:
         """Whether at least half of the fitting rows' freedom is left."""

@@ -40,6 +40,18 @@ class Scale:
 
 
 @dataclass(frozen=True)
+class ScaledRows:
+    """Scaled rows and, unless there are more than twice as many as features, all their inner products."""
+
+    points: Float[np.ndarray, "row feature"]
+    products: Float[np.ndarray, "row row"] | None
+
+    @classmethod
+    def of(cls, points: Float[np.ndarray, "row feature"]) -> "ScaledRows":
+        return cls(points, points @ points.T if len(points) <= 2 * points.shape[1] else None)
+
+
+@dataclass(frozen=True)
 class Place:
     """One layer of one site (for the residual stream, one depth)."""
 
@@ -48,6 +60,11 @@ class Place:
     points: np.ndarray
     scale: Scale
     n_distinct_rows: int
+
+    @property
+    def scaled(self) -> ScaledRows:
+        """Made anew at each call: the rows of all places at once would not fit in memory."""
+        return ScaledRows.of(self.scale.apply(self.points))
 
 
 def places_of(site: str, cloud: Cloud, fitting: Int[np.ndarray, " fitted"], scaling: Scaling) -> list[Place]:

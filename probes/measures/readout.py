@@ -11,12 +11,15 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from jaxtyping import Float
 
-from interp.statistics.ridge import PrincipalForm, fit_ridge
+from interp.statistics.ridge import PrincipalForm, RidgeFit, RowAxes, fit_ridge
 from probes.measures.halves import Halves, held_out_r2
 from probes.measures.nuisances import Removal
-from probes.measures.places import unit
+from probes.measures.places import ScaledRows, unit
 
 AXES = ("ridge", "pc1")
+
+_CANCELLED = 1e-6
+"""Share of the fitting rows' squared length below which what nuisances leave is taken from the rows themselves."""
 
 
 @dataclass(frozen=True)
@@ -80,38 +83,74 @@ def make_labels(
     return Labels(np.hstack(fitting), np.hstack(judged), columns)
 
 
-def read(
-    points: Float[np.ndarray, "row feature"], labels: Labels, halves: Halves, removal: Removal
-) -> dict[str, Reading]:
-    """Both axes of one layer, fitted and judged. `points` are scaled."""
-    left = removal.apply(points)
-    form = PrincipalForm.of(left[halves.fitting])
+def read(rows: ScaledRows, labels: Labels, halves: Halves, removal: Removal) -> dict[str, Reading]:
+    """Both axes of one layer, fitted and judged."""
+    found = _split(rows, halves, removal)
     # a residual of rounding is no direction
-    if len(form.singular) == 0 or form.singular[0] <= 1e-10 * np.linalg.norm(points[halves.fitting]):
+    size = np.linalg.norm(rows.points[halves.fitting])
+    if len(found.axes.singular) == 0 or found.axes.singular[0] <= 1e-10 * size:
         return {axis: _nothing(labels) for axis in AXES}
-    coordinates = left[halves.judged] @ form.directions.T
-    ridge = fit_ridge(form, labels.fitting, halves.fitting_units, removal.basis)
-    first = np.zeros_like(ridge.coefficients)
-    first[0] = form.left[:, 0] @ labels.fitting / form.singular[0]
-    penalty = {name: float(ridge.penalty[column]) for name, column in labels.true.items()}
-    judged = _judge(form, ridge.coefficients, coordinates, labels)
-    return {
-        "ridge": replace(judged, penalty=penalty, scale=ridge.scale, spectrum=np.square(form.singular)),
-        "pc1": _judge(form, first, coordinates, labels),
-    }
+    ridge = fit_ridge(found.axes, labels.fitting, halves.fitting_units, removal.basis)
+    first = found.axes.left[:, 0] @ labels.fitting / found.axes.singular[0]
+    fits = {"ridge": ridge.coefficients, "pc1": first[None]}
+    readings = {}
+    for axis, coefficients in fits.items():
+        n_axes = len(coefficients)
+        predicted = found.coordinates[:, :n_axes] @ coefficients
+        directions = {
+            name: _direction(found.axes, coefficients[:, column], rows.points[halves.fitting], removal)
+            for name, column in labels.true.items()
+        }
+        readings[axis] = _judge(coefficients, predicted, directions, labels)
+    return readings | {"ridge": _with_penalties(readings["ridge"], ridge, found.axes, labels)}
 
 
-def _judge(form: PrincipalForm, coefficients: np.ndarray, coordinates: np.ndarray, labels: Labels) -> Reading:
-    predicted = coordinates @ coefficients
+@dataclass(frozen=True)
+class _Split:
+    """The principal axes of the fitting rows, nuisances out, and where the judged rows lie along them."""
+
+    axes: RowAxes
+    coordinates: Float[np.ndarray, "judged axis"]
+
+
+def _split(rows: ScaledRows, halves: Halves, removal: Removal) -> _Split:
+    """Read off the inner products of the rows where they are known and nuisances leave enough for their precision."""
+    fitting, judged = halves.fitting, halves.judged
+    if rows.products is not None:
+        left = removal.apply_to_products(rows.products)
+        axes = RowAxes.of_products(left[fitting])
+        whole = float(np.trace(rows.products[np.ix_(fitting, fitting)]))
+        if len(axes.singular) and np.square(axes.singular[0]) > _CANCELLED * whole:
+            return _Split(axes, (left[judged] @ axes.left) / axes.singular)
+    points = removal.apply(rows.points)
+    form = PrincipalForm.of(points[fitting])
+    return _Split(form, points[judged] @ form.directions.T)
+
+
+def _direction(axes: RowAxes, coefficients: np.ndarray, fitted: np.ndarray, removal: Removal) -> np.ndarray:
+    """The unit vector of features that leads along the axes with these coefficients (those of the first few)."""
+    n_axes = len(coefficients)
+    weights = axes.left[:, :n_axes] @ (coefficients / axes.singular[:n_axes])
+    return unit(removal.apply_to_fitting(weights[:, None])[:, 0] @ fitted)
+
+
+def _judge(
+    coefficients: np.ndarray, predicted: np.ndarray, directions: Mapping[str, np.ndarray], labels: Labels
+) -> Reading:
     length = np.linalg.norm(coefficients, axis=0)
     cosine = np.divide(np.abs(coefficients[0]), length, out=np.full(len(length), np.nan), where=length > 0)
     return Reading(
         held_out_r2(labels.judged, predicted),
         cosine,
         {name: predicted[:, column] for name, column in labels.true.items()},
-        {name: unit(coefficients[:, column] @ form.directions) for name, column in labels.true.items()},
+        directions,
         predicted[:, labels.columns["controls"]],
     )
+
+
+def _with_penalties(reading: Reading, ridge: RidgeFit, axes: RowAxes, labels: Labels) -> Reading:
+    penalty = {name: float(ridge.penalty[column]) for name, column in labels.true.items()}
+    return replace(reading, penalty=penalty, scale=ridge.scale, spectrum=np.square(axes.singular))
 
 
 def _nothing(labels: Labels) -> Reading:

@@ -6,7 +6,7 @@ largest in Gaussian clouds of the same size and column deviations. Stability: |c
 halves of the prompts, beside that of such Gaussian clouds.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,9 +15,9 @@ from jaxtyping import Float, Int
 from interp.findings import Scalar
 from interp.statistics.jackknife import without_each_row
 from interp.statistics.nulls import GaussianClouds, null_from_draws
-from interp.statistics.spectra import Scaling, constant_columns, gram_eigenvalues, scaled, spectral_statistics
+from interp.statistics.spectra import Scaling, gram_eigenvalues, scaled, spectral_statistics
 from interp.table import Table
-from probes.measures.axis_stability import first_axis_cosines
+from probes.measures.axis_stability import Split, first_axis_cosines
 from probes.measures.cloud import Cloud
 from probes.measures.geometry import NULL_NAMES, spectral_profiles
 from probes.measures.halves import MIN_UNITS, split_rows
@@ -172,32 +172,36 @@ def stability_profile(cloud: Cloud, scaling: Scaling, n_splits: int, seed: int) 
     rng = np.random.default_rng(seed)
     enough = cloud.n_units >= MIN_UNITS
     splits = [split_rows(cloud.units, rng) for _ in range(n_splits)] if enough else []
-    return [_stability(cloud, points, scaling, splits, seed) for points in cloud.points]
+    found, deviations = [], []
+    for points in cloud.points:
+        rows = scaled(points, scaling)
+        found.append(float(first_axis_cosines(rows, splits).mean()) if splits and rows.any() else float("nan"))
+        deviations.append(rows.std(axis=0).astype(np.float32))
+    draws = np.array([
+        [first_axis_cosines(drawn * deviation, splits).mean() if deviation.any() else 0.0 for deviation in deviations]
+        for drawn in (_clouds(cloud, seed).clouds() if splits else ())
+    ])  # fmt: skip
+    return [
+        _stability(cloud, value, draws[:, i] if splits else draws, scaling, splits) for i, value in enumerate(found)
+    ]
 
 
 def _stability(
-    cloud: Cloud, points: np.ndarray, scaling: Scaling, splits: list[tuple[np.ndarray, np.ndarray]], seed: int
+    cloud: Cloud, value: float, draws: Float[np.ndarray, " draw"], scaling: Scaling, splits: Sequence[Split]
 ) -> Scalar:
     common = {
         "n": cloud.n_units, "n_unit": cloud.unit, "meaning": "Mean |cos| between the first principal axes of disjoint "
         "halves of the prompts, over random splits: near 1, other prompts would give the same axis.",
     }  # fmt: skip
-    if not splits or constant_columns(points).all():
+    if np.isnan(value):
         reason = f"fewer than {MIN_UNITS} {cloud.unit}s make no halves" if not splits else (
             "every row is the same point: nothing varies"
         )  # fmt: skip
-        return Scalar(float("nan"), "1", interval_reason=reason, null_reason=reason, underpowered=True, **common)
-    rows = scaled(points, scaling)
-    deviation, rng = rows.std(axis=0), np.random.default_rng([seed, 1])
-    draws = [
-        first_axis_cosines(rng.standard_normal(rows.shape, dtype=np.float32) * deviation, splits).mean()
-        for _ in range(N_NULL)
-    ]
-    null = null_from_draws(NULL_NAMES[scaling], np.array(draws))
+        return Scalar(value, "1", interval_reason=reason, null_reason=reason, underpowered=True, **common)
+    null = null_from_draws(NULL_NAMES[scaling], draws)
     # a prediction interval knows no bounds, |cos| does
     low, high = np.clip(null.band, 0.0, 1.0)
     return Scalar(
-        float(first_axis_cosines(rows, splits).mean()), "1",
-        interval_reason=f"the {len(splits)} splits share {cloud.unit}s",
+        value, "1", interval_reason=f"the {len(splits)} splits share {cloud.unit}s",
         null=replace(null, band=(float(low), float(high))), **common,
     )  # fmt: skip

@@ -6,6 +6,7 @@ import pytest
 from interp.statistics.nulls import (
     GaussianClouds,
     cloud_of_same_covariance,
+    layer_null_spectra,
     null_from_draws,
     null_from_permutations,
     null_spectra,
@@ -47,6 +48,16 @@ def test_both_ways_of_drawing_give_the_spectra_of_the_weighted_clouds() -> None:
 def test_layers_meet_the_same_draws() -> None:
     clouds = GaussianClouds(10, 30, 5, seed=3)
     np.testing.assert_allclose(clouds.spectra(np.full(30, 2.0)), 4 * clouds.spectra(np.ones(30)), rtol=1e-5)
+
+
+@pytest.mark.parametrize("n_features", [5, 30])
+def test_spectra_of_many_layers_are_those_of_each(n_features: int) -> None:
+    clouds = GaussianClouds(10, n_features, 4, seed=3)
+    points = np.random.default_rng(0).standard_normal((3, 10, n_features)) * np.array([1, 2, 5])[:, None, None]
+    for scaling in ("centred", "zscored"):
+        found = layer_null_spectra(points, scaling, clouds)
+        for layer, rows in zip(found, points, strict=True):
+            np.testing.assert_allclose(layer, null_spectra(rows, scaling, clouds), rtol=1e-6)
 
 
 def test_constant_columns_have_no_part_in_the_z_scored_null() -> None:

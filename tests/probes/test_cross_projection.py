@@ -20,8 +20,8 @@ def found_in(rows, pool, seed=0, n_permutations=49):
 def test_shares_equal_explicit_projections():
     rng = np.random.default_rng(0)
     rows = rng.standard_normal((40, 9)) * np.linspace(1, 4, 9)
-    sets, first = [np.arange(20), np.arange(20, 40)], np.arange(20) % 2 == 0
-    found = plane_shares(rows @ rows.T, sets, [first]).shares
+    sets, first = np.arange(40).reshape(2, 20), np.arange(20) % 2 == 0
+    found = plane_shares(rows @ rows.T, sets, first[None]).shares
     for a, plane_of in enumerate(sets):
         x = rows[plane_of[first]]
         plane = np.linalg.svd(x - x.mean(axis=0))[2][:2]
@@ -62,3 +62,21 @@ def test_equal_rows_give_a_note():
     assert found_in(np.ones((150, 6)), pool_of(0)).notes == (
         "No cross-projection: in some set every row is the same point.",
     )
+
+
+def test_sets_take_the_first_and_last_of_every_domain_and_fifth_by_priority():
+    pool = pool_of(3)
+    labels = pool.exchanged(np.random.default_rng(0))
+    sets = pool.sets(labels, 4)
+    assert sets.quota.tolist() == [4] * 5
+    mixed = []
+    for d, domain in enumerate(pool.domains):
+        members = []
+        for fifth in range(5):
+            mine = [i for i in range(150) if labels[i] == domain and pool.fifths[i] == fifth]
+            mine.sort(key=lambda i: pool.priority[i])
+            members += mine[:4]
+            # 4 = 1 + 1 + 2, the two from another domain in each fifth
+            mixed += mine[-(2 if (d - fifth) % 3 == 0 else 1) :]
+        assert sets.members[domain].tolist() == members
+    assert sorted(sets.members["mixed"].tolist()) == sorted(mixed)

@@ -13,6 +13,7 @@ from interp.prompting.tunnel_sequences import sampled_prompts
 from interp.testing import Shape, check_probe, synthetic_capture
 from probes.measures.axis_stability import RandomPairs, first_axis_cosines, ridge_split_cosines
 from probes.measures.halves import exchanged_correlations, held_out_r2, label_by_type, r2_interval, split_rows
+from probes.measures.places import ScaledRows
 from probes.value_axis import ValueAxis
 
 SMALL = ValueAxis(sites="v", n_permutations=99, n_bootstrap=99, n_splits=4, n_null=20)
@@ -347,7 +348,7 @@ def test_split_cosines_equal_two_explicit_ridge_fits(n_features):
     splits = [split_rows(np.arange(40), rng) for _ in range(3)]
     fits = [[unit(Ridge(alpha=3.0).fit(points[half], label[half]).coef_) for half in split] for split in splits]
     expected = [abs(a @ b) for a, b in fits]
-    assert ridge_split_cosines(points, label, 3.0, splits) == pytest.approx(expected, rel=1e-6)
+    assert ridge_split_cosines(ScaledRows.of(points), label, 3.0, splits) == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.parametrize("n_features", [8, 60])
@@ -357,6 +358,16 @@ def test_first_axes_of_halves_equal_two_explicit_decompositions(n_features):
     splits = [split_rows(np.arange(40), rng) for _ in range(3)]
     axes = [[np.linalg.svd(points[h] - points[h].mean(axis=0))[2][0] for h in split] for split in splits]
     assert first_axis_cosines(points, splits) == pytest.approx([abs(a @ b) for a, b in axes], rel=1e-6)
+
+
+def test_halves_of_unequal_sizes_keep_their_order():
+    rng = np.random.default_rng(0)
+    points = rng.standard_normal((30, 50)) * np.linspace(1, 4, 50)
+    splits = [(np.arange(n), np.arange(n, 30)) for n in (12, 18, 12)]
+    one_by_one = [first_axis_cosines(points, [split])[0] for split in splits]
+    assert first_axis_cosines(points, splits) == pytest.approx(one_by_one, rel=1e-9)
+    assert one_by_one[0] == one_by_one[2] != one_by_one[1]
+    assert first_axis_cosines(np.ones((30, 50)), splits).tolist() == [0, 0, 0]
 
 
 @pytest.fixture(scope="module")

@@ -54,7 +54,9 @@ def test_shipped_checkpoint_meets_its_card_on_fresh_sequences(shipped):
         if name == SEEN:  # of the training, not of these sequences
             continue
         assert figure.limit is None or found.figures[name].value <= figure.limit
-        assert found.figures[name].value == pytest.approx(figure.value, rel=0.25, abs=1e-4), name
+        again = found.figures[name]
+        noise = ((again.high - again.low) + (figure.high - figure.low)) / 2  # of two samples, one of them heavy-tailed
+        assert again.value == pytest.approx(figure.value, rel=0.25, abs=max(noise, 1e-4)), name
     assert sum(p.stat().st_size for p in shipped.iterdir() if p.is_file()) < 1e6
     assert n_parameters(model) == card.n_parameters
     assert shipped.name == card.name

@@ -3,6 +3,7 @@
 import csv
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -35,14 +36,14 @@ def task_of(run):
 
 
 def network_of(run):
-    sizes = {name: int(run[name]) for name in ("n_layers", "d_model", "d_mlp") if run[name]}
+    sizes: dict[str, Any] = {name: int(run[name]) for name in ("n_layers", "d_model", "d_mlp") if run[name]}
     return Network(arch=run["arch"], **sizes)
 
 
 def recipe_of(run):
-    numbers = {name: int(run[name]) for name in ("n_steps", "batch", "n_copies", "seed")}
-    rates = {name: float(run[name]) for name in ("lr_muon", "lr_adamw") if run[name]}
-    return Recipe(**numbers, **rates, target=run["target"], optimiser=run["optimiser"], curriculum="none")
+    settings: dict[str, Any] = {name: int(run[name]) for name in ("n_steps", "batch", "n_copies", "seed")}
+    settings |= {name: float(run[name]) for name in ("lr_muon", "lr_adamw") if run[name]}
+    return Recipe(**settings, target=run["target"], optimiser=run["optimiser"], curriculum="none")
 
 
 def tasks():

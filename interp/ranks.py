@@ -1,0 +1,194 @@
+"""Several processes on one run, as `accelerate launch -m interp run ...` or `torchrun` start them.
+
+Every process (rank) loads the model and cuts the same batches; each runs its own share of them, and what was folded is
+joined in the order of the ranks. A batch holds the same prompts whatever the number of processes: none is cut, padded
+or repeated to even the shares out, and rows do not change. The first rank alone analyses and writes.
+
+Nothing here imports torch.distributed unless a launcher has started several processes. They talk over gloo, between
+processors: what is exchanged is small beside the passes, and lies in main memory anyway.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from interp.errors import InterpError, UsageError
+
+if TYPE_CHECKING:
+    import torch
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+TIMEOUT = "INTERP_RANK_TIMEOUT"
+"""Environment variable: the seconds one process waits for the others before the run ends; an hour if it is not set.
+
+A process that dies ends the run at once: its connections break. The time-out is for one that hangs.
+"""
+
+
+_BYTES_AT_ONCE = 1 << 28
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """This process among those of the run: number `rank`, from 0, of `size`. `group` is how they talk."""
+
+    rank: int = 0
+    size: int = 1
+    group: Any = None
+
+    @property
+    def is_first(self) -> bool:
+        return self.rank == 0
+
+    @property
+    def is_alone(self) -> bool:
+        return self.size == 1
+
+    def share(self, n: int) -> range:
+        """This rank's part of `n` things: neighbours, in parts that differ by one at most; may be empty."""
+        return range(self.rank * n // self.size, (self.rank + 1) * n // self.size)
+
+    def union(self, mine: T) -> list[T]:
+        """What every rank brings, in their order; all ranks have to ask."""
+        if self.is_alone:
+            return [mine]
+        import torch.distributed as dist
+
+        everybodys: list[Any] = [None] * self.size
+        self._together(lambda: dist.all_gather_object(everybodys, mine, group=self.group))
+        return everybodys
+
+    def of_first(self, mine: T) -> T:
+        """What the first rank brings; all ranks have to ask."""
+        if self.is_alone:
+            return mine
+        import torch.distributed as dist
+
+        held: list[Any] = [mine if self.is_first else None]
+        first = dist.get_global_rank(self.group, 0)
+        self._together(lambda: dist.broadcast_object_list(held, src=first, group=self.group))
+        return held[0]
+
+    def fill(self, kept: "dict[int, torch.Tensor]", keys: Iterable[int]) -> None:
+        """Complete the tensors of `keys`, in main memory: of each, a rank has some entries and zeros, or nothing."""
+        if self.is_alone:
+            return
+        import torch
+
+        for key in keys:
+            mine = kept.get(key)
+            known = self.union(None if mine is None else (tuple(mine.shape), mine.dtype))
+            shape, dtype = next(x for x in known if x is not None)
+            kept[key] = torch.zeros(shape, dtype=dtype) if mine is None else mine
+            # As bytes, of which all but one rank's are zero: the sum is exact whatever they stand for.
+            for part in kept[key].view(-1).view(torch.uint8).split(_BYTES_AT_ONCE):
+                self._add(part)
+
+    def _add(self, numbers: "torch.Tensor") -> None:
+        """Put the sum over all ranks in place of a tensor."""
+        import torch.distributed as dist
+
+        self._together(lambda: dist.all_reduce(numbers, group=self.group))
+
+    def agree(self, what: str, mine: str) -> None:
+        """Raise `UsageError` where the ranks do not have the same; all ranks have to ask."""
+        everybodys = self.union(mine)
+        other = next((rank for rank, theirs in enumerate(everybodys) if theirs != everybodys[0]), None)
+        if other is not None:
+            raise UsageError(
+                asked=f"one run in {self.size} processes",
+                found=f"{what} is not the same everywhere: {everybodys[0]} in process 1, {everybodys[other]} "
+                f"in process {other + 1}",
+                fix="Give every machine the same files, or one folder that all of them see.",
+            )
+
+    def _together(self, act: Callable[[], object]) -> None:
+        try:
+            act()
+        except RuntimeError as error:
+            raise InterpError(
+                asked=f"process {self.rank + 1} of {self.size} joining what the others found",
+                found=f"another process ended or does not answer ({str(error).splitlines()[0]})",
+                fix=f"What it said last tells why. Slow ones may be given more time: {TIMEOUT}=SECONDS.",
+            ) from error
+
+
+ALONE = Ranks()
+
+_HERE: ContextVar[Ranks] = ContextVar("ranks", default=ALONE)
+
+
+def here() -> Ranks:
+    """The ranks of the run that is going on in this thread; one alone outside a run."""
+    return _HERE.get()
+
+
+def n_started() -> int:
+    """How many processes a launcher has started for this program; 1 without one."""
+    return int(os.environ.get("WORLD_SIZE") or 1)
+
+
+def is_first_started() -> bool:
+    """Whether this process is the one that speaks: the first that a launcher started, or the only one."""
+    return n_started() == 1 or int(os.environ.get("RANK") or 0) == 0
+
+
+def name_of_process() -> str:
+    """` (process 2 of 4)` for messages; nothing where there is one."""
+    rank = int(os.environ.get("RANK") or 0)
+    return "" if n_started() == 1 else f" (process {rank + 1} of {n_started()})"
+
+
+def local_rank() -> int:
+    """The number of this process on its machine, which says which GPU is its own."""
+    return int(os.environ.get("LOCAL_RANK") or 0) if n_started() > 1 else 0
+
+
+def together(run: Callable[P, T]) -> Callable[P, T]:
+    """Let every process that a launcher has started take part in `run`, which all of them call alike."""
+
+    @wraps(run)
+    def joining(*args: P.args, **keywords: P.kwargs) -> T:
+        if n_started() == 1 or not here().is_alone:
+            return run(*args, **keywords)
+        with joined():
+            return run(*args, **keywords)
+
+    return joining
+
+
+@contextmanager
+def joined() -> Iterator[Ranks]:
+    """The ranks that a launcher has started, talking to one another until the block is left."""
+    import torch.distributed as dist
+
+    waits = timedelta(seconds=float(os.environ.get(TIMEOUT) or 3600))
+    is_ours = not dist.is_initialized()
+    try:
+        if is_ours:
+            dist.init_process_group("gloo", timeout=waits)
+        group = dist.new_group(backend="gloo", timeout=waits)
+    except (RuntimeError, ValueError) as error:
+        raise InterpError(
+            asked=f"joining {n_started()} processes",
+            found=f"they do not find one another ({str(error).splitlines()[0]})",
+            fix="Start them with `accelerate launch -m interp run ...` or torchrun, or unset WORLD_SIZE.",
+        ) from error
+    ranks = Ranks(dist.get_rank(group), dist.get_world_size(group), group)
+    token = _HERE.set(ranks)
+    try:
+        yield ranks
+        ranks.union(None)  # nobody leaves while another still waits for an answer
+    finally:
+        _HERE.reset(token)
+        if is_ours:
+            dist.destroy_process_group()
+        else:
+            dist.destroy_process_group(group)

@@ -1,0 +1,201 @@
+"""What a run will cost, said before it starts: the passes, the memory and the disk of real runs, without weights."""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+from collections import Counter
+
+import numpy as np
+import pytest
+from transformers import LlamaConfig
+from typer.testing import CliRunner
+
+import interp
+from interp.cli import app
+from interp.conditions import Run, read_conditions
+from interp.costs import Plan, plan
+from interp.editing.restart import first_layer
+from interp.forward import capture
+from interp.models import load
+from interp.planning.calibration import Speed, measure_speed
+from interp.planning.memory import kept_bytes
+from interp.planning.sketch import sketch
+from interp.planning.work import ASSUMED_PROMPTS, ASSUMED_TOKENS, passes_of
+from interp.pools import Reading, pools_for
+from interp.readable import choose_probes
+from interp.spec import make_probe
+
+TUNNEL = "tunnel:bijection-gpt-neox"
+
+SMALL = {
+    "belief": {},
+    "causal": {"n_controls": 19, "n_prompts": 4, "doses": "0,0.5,1", "layers": "1"},
+    "heads": {"n_prompts": 4, "n_random": 2, "n_sets": 1, "n_donors": 2},
+    "depth_use": {"n_prompts": 4},
+}
+
+
+def untimed(*probes, **options) -> Plan:
+    return plan(probes=list(probes), is_timed=False, **options)
+
+
+@pytest.fixture(scope="module")
+def tunnel():
+    return load(TUNNEL, check=False)
+
+
+def test_passes_and_tokens_are_those_of_the_run():
+    found = untimed("manifold", "value_axis", model=TUNNEL, n_pool=40)
+    (step,) = found.steps
+    assert (step.n, step.n_prompts, step.n_tokens, step.n_blocks) == (1, 40, 40 * 23, 3)
+    assert found.n_passes == 1 and found.n_tokens == 40 * 23 and found.seconds is None
+    assert untimed("manifold", model=TUNNEL, n_pool=40, null="untrained").n_passes == 2
+
+
+def test_bytes_that_are_kept_equal_those_of_a_real_capture(tunnel):
+    probes = [chosen.probe for chosen in choose_probes(["all", "belief"], {})]
+    reading = Reading(n_pool=12)
+    (pool,) = pools_for(tunnel, None, probes, reading)
+    drawn = sketch(TUNNEL)
+    base = passes_of(drawn.model, None, probes, reading)[0]
+    real = capture(tunnel, pool.prompts, pool.tokens.ids, base.needs)
+    for need, arrays in real.arrays.items():
+        counted = {name: a for name, a in arrays.items() if name not in ("count", "prompt")}
+        assert kept_bytes(need, drawn.model.info, base.text) == sum(a.nbytes for a in counted.values()), need
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_planned_conditions_are_those_that_are_asked_for(name, tunnel):
+    probe = make_probe(name, SMALL[name])
+    (pool,) = pools_for(tunnel, None, [probe], Reading(n_pool=30))
+    base = capture(tunnel, pool.prompts, pool.tokens.ids, probe.needs)
+    made = [c for c in probe.conditions(base) if c.edits]
+    if name == "heads":
+        under = read_conditions(tunnel, Run(pool.prompts, pool.tokens.ids), probe.conditions(base))
+        made += list(probe.further_conditions(base, under))
+    real = Counter({layer: 0 for layer in range(4)})
+    for c in made:
+        real[first_layer(c.edits, tunnel)] += 1
+    told = Counter({layer: 0 for layer in range(4)})
+    for each in probe.planned(tunnel.info, 30, is_text=False):
+        told[each.first_layer] += each.n
+        assert abs(each.n_prompts - len(made[0].prompts if made[0].prompts is not None else [0] * 30)) <= 2
+    # A set of heads may miss the first layer; what is planned for it starts there all the same.
+    assert told.total() == real.total() and (name == "heads" or told == real)
+
+
+def test_configuration_is_enough(tiny_folders, tmp_path):
+    (tmp_path / "config.json").write_text((tiny_folders["llama"] / "config.json").read_text())
+    found = untimed("manifold", "sula", model=str(tmp_path))
+    mixed, sula = found.steps
+    assert (mixed.n_prompts, mixed.n_tokens) == (1008, 1008 * 32)
+    assert (sula.n_prompts, sula.n_tokens) == (ASSUMED_PROMPTS, ASSUMED_PROMPTS * ASSUMED_TOKENS)
+    assert len(found.notes) == 2 and "made for a tokenizer" in found.notes[1]
+    n_parameters = load(str(tiny_folders["llama"]), check=False).info.n_parameters
+    assert found.model.n_parameters == n_parameters
+    assert found.memory.weights == found.download == 4 * n_parameters
+
+
+def test_files_that_are_here_are_not_fetched(tiny_folders):
+    assert untimed("manifold", model=str(tiny_folders["llama"])).download == 0
+
+
+def test_model_that_does_not_fit_is_told_and_not_refused(tmp_path):
+    huge = LlamaConfig(hidden_size=16384, intermediate_size=65536, num_hidden_layers=150, num_attention_heads=128,
+                       architectures=["LlamaForCausalLM"])  # fmt: skip
+    huge.save_pretrained(tmp_path)
+    found = untimed("manifold", model=str(tmp_path), device="cpu")
+    assert found.memory.weights > 1e12 and not found.fits
+    shown = CliRunner().invoke(app, ["plan", "--model", str(tmp_path), "--device", "cpu", "--no-time"])
+    assert shown.exit_code == 0 and "IT DOES NOT FIT" in shown.stdout
+
+
+def test_edited_pass_starts_at_its_first_layer_and_default_causal_has_a_hundred_controls(tiny_folders, tmp_path):
+    (tmp_path / "config.json").write_text((tiny_folders["llama"] / "config.json").read_text())
+    probe = make_probe("causal", {"layers": "2"})
+    found = untimed(probe, model=str(tmp_path))
+    edited = [s for s in found.steps if s.what == "conditions of causal"]
+    assert [s.n_blocks for s in edited] == [1] and edited[0].n_prompts == 40 and edited[0].n > 100
+    assert any(s.what.endswith("on sula") and s.n > 100 for s in found.steps)
+
+
+def test_seconds_add_up():
+    assert Speed(by_block=2e-3, outside=1e-3).seconds(100, 3) == pytest.approx(0.7)
+    found = plan(TUNNEL, probes=["manifold"], n_pool=40)
+    assert found.seconds is not None and found.reading_seconds is not None and found.loading_seconds is not None
+    low, high = found.seconds
+    assert high == pytest.approx(2 * low) and low > found.reading_seconds / 2
+    assert all(step.seconds > 0 for step in found.steps)
+
+
+def test_twice_as_many_blocks_take_about_twice_as_long():
+    """The clock counts the blocks that ran: a model of cost that is known exactly."""
+    drawn = sketch(TUNNEL)
+    probe = make_probe("manifold", {})
+    base = passes_of(drawn.model, None, [probe], Reading(n_pool=40))[0]
+    ticks = iter(range(10**6))
+    speed = measure_speed(drawn, base.text, probe.needs, lambda: float(next(ticks)))
+    # Every pass takes one tick, whatever its depth: nothing is left for the blocks.
+    assert speed.by_block == 0 and speed.outside > 0
+
+
+def test_names_and_settings_are_checked_as_for_a_run(tmp_path):
+    with pytest.raises(interp.InterpError, match="manifolt"):
+        untimed("manifolt", model=TUNNEL)
+    with pytest.raises(interp.InterpError):
+        untimed("manifold", model=str(tmp_path))
+    with pytest.raises(interp.InterpError, match="no attention|tunnel"):
+        untimed("manifold", model=TUNNEL, prompts="mixed")
+
+
+def test_command_line_prints_all_four_costs():
+    shown = CliRunner().invoke(app, ["plan", "--probe", "manifold", "--n-pool", "40"])
+    assert shown.exit_code == 0, shown.output
+    lines = [line.split()[0] for line in shown.stdout.splitlines() if line.strip()]
+    assert {"passes", "memory", "disk", "time"} <= set(lines)
+    assert "920 tokens in all" in shown.stdout
+
+
+MEASURE = """
+import json, resource, sys, time
+import interp
+model, out, n_pool = sys.argv[1:]
+record = interp.run(model, out=out, quiet=True, n_pool=int(n_pool))
+disk = sum(f.stat().st_size for f in record.path.rglob("*") if f.is_file())
+print(json.dumps({"peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, "disk": disk}))
+"""
+
+PLAN = """
+import json, sys, time
+from interp.costs import plan
+found = plan(sys.argv[1], n_pool=int(sys.argv[3]), clock=time.process_time)
+print(json.dumps({"peak": found.memory.peak, "disk": found.disk, "seconds": found.seconds}))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "n_pool"), [("tunnel", 500), ("stories", 1008), ("pythia", 252)])
+def test_plan_against_the_run(name, n_pool, tmp_path, hub_cache, stories):
+    """Peak memory and disk within a quarter; CPU time, single-threaded, within a factor of two."""
+    model = {"tunnel": TUNNEL, "stories": str(stories), "pythia": "pythia-410m"}[name]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_CACHE": str(hub_cache), "HF_HUB_OFFLINE": "1"}
+
+    def result(code):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        words = [sys.executable, "-c", code, model, str(tmp_path), str(n_pool)]
+        done = subprocess.run(words, capture_output=True, text=True, check=True, env=environment)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        return json.loads(done.stdout.splitlines()[-1]), spent
+
+    told, _ = result(PLAN)
+    measured, seconds = result(MEASURE)
+    low, high = told["seconds"]
+    middle = np.sqrt(low * high)
+    print(f"{name}: peak {told['peak'] / measured['peak']:.2f}, disk {told['disk'] / measured['disk']:.2f}, "
+          f"time {middle / seconds:.2f} of what was measured ({seconds:.0f} s)")  # fmt: skip
+    assert 0.75 < told["peak"] / measured["peak"] < 1.25
+    assert 0.75 < told["disk"] / measured["disk"] < 1.25
+    assert 0.5 < middle / seconds < 2

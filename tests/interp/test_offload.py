@@ -1,0 +1,150 @@
+"""Models whose weights lie in main memory or on disk until they are needed are read like any other."""
+
+import copy
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from accelerate import cpu_offload, disk_offload
+
+import interp
+from interp.conditions import Run, read_conditions
+from interp.edits import AblateHeads, FeedForwardOff, RemoveAxis
+from interp.errors import ModelError
+from interp.forward import capture
+from interp.lens import Lens
+from interp.loading.untrained import untrained_twin
+from interp.need import Need
+from interp.offload import brought_in, device_of
+from interp.probe import Condition
+from tests.interp.test_ranks import sequences
+from tests.tiny_models import FAMILIES, fresh_model
+
+CPU = torch.device("cpu")
+
+NEEDS = (
+    Need("q_pre"), Need("k", at="all"), Need("z"), Need("resid", at="all"), Need("pattern_entropy"), Need("mlp_out"),
+    Need("lens_entropy"), Need("attn_logit"), Need("next_loss", at="followed"), Need("next_log_prob"), Need("W_O"),
+    Need("W_V"),
+)  # fmt: skip
+
+
+def offloaded(family: str, to: str, folder) -> torch.nn.Module:
+    module = copy.deepcopy(fresh_model(family).module)
+    if to == "disk":
+        disk_offload(module, str(folder), execution_device=CPU)
+    else:
+        cpu_offload(module, execution_device=CPU)
+    assert all(p.is_meta for p in module.parameters())
+    return module
+
+
+@pytest.mark.parametrize("family, to", [*((family, "memory") for family in FAMILIES), ("llama", "disk")])
+def test_an_offloaded_model_is_proved_and_read_like_the_whole_one(family, to, tmp_path):
+    """The self-check passes; every kind of site, lens and weights included, has the bits of the model in one place."""
+    whole = fresh_model(family)
+    model = interp.load(offloaded(family, to, tmp_path))
+    assert model.info.device == "offloaded" and all(check.passed for check in model.checks)
+    assert {"output", "projections", "head"} <= {check.name for check in model.checks}
+    assert model.input_device == CPU
+    prompts, ids = sequences(6)
+    theirs, ours = capture(whole, prompts, ids, NEEDS), capture(model, prompts, ids, NEEDS)
+    for need in NEEDS:
+        np.testing.assert_array_equal(ours[need], theirs[need], err_msg=str(need))
+    assert all(p.is_meta for p in model.module.parameters())
+
+
+def test_edits_of_an_offloaded_model_do_what_they_do_to_the_whole_one(tmp_path):
+    whole, model = fresh_model("llama"), interp.load(offloaded("llama", "memory", tmp_path), check=False)
+    axis = np.random.default_rng(0).normal(size=48)
+    edits = {
+        "axis": (RemoveAxis(layer=2, site="resid", axis=axis),),
+        "heads": (AblateHeads(layer=1, heads=(0,), by="mean"),),
+        "off": (FeedForwardOff(layer=1),),
+    }
+    conditions = [
+        Condition(name, edit, (Need("next_kl"),), lambda c: {"kl": c[Need("next_kl")]}) for name, edit in edits.items()
+    ]
+    run = Run(*sequences(5))
+    theirs, checks = read_conditions(whole, run, conditions), []
+    ours = read_conditions(model, run, conditions, checks=checks)
+    assert checks and all(check.passed for check in checks)
+    for name, readout in theirs.items():
+        np.testing.assert_array_equal(ours[name]["kl"], readout["kl"])
+        assert (readout["kl"] > 0).any()
+
+
+def test_weights_are_brought_in_and_sent_away_again(tmp_path):
+    module = offloaded("phi", "disk", tmp_path)
+    attention = module.model.layers[1].self_attn
+    with brought_in(attention):
+        assert torch.equal(attention.v_proj.weight, fresh_model("phi").module.model.layers[1].self_attn.v_proj.weight)
+        assert module.model.layers[0].self_attn.v_proj.weight.is_meta
+    assert attention.v_proj.weight.is_meta
+    assert device_of(module.get_input_embeddings()) == CPU
+
+
+def test_blocks_may_lie_on_several_devices(monkeypatch):
+    """Rows are picked on the device of each tensor: index tensors follow, and move back for the next."""
+    moved = []
+    from interp.batches import BatchRows
+
+    real = BatchRows.to
+    monkeypatch.setattr(BatchRows, "to", lambda self, device: moved.append(device) or real(self, device))
+    prompts, ids = sequences(3)
+    capture(fresh_model("llama"), prompts, ids, [Need("v"), Need("resid"), Need("pattern_entropy")])
+    assert len(moved) >= 3 * 3
+    rows = next(iter(_batch_rows(prompts, ids)))
+    elsewhere = real(rows, torch.device("meta"))
+    assert elsewhere.item.is_meta and elsewhere.padded.is_meta and elsewhere.row is rows.row
+    assert real(rows, CPU) is rows
+
+
+def _batch_rows(prompts, ids):
+    from interp.batches import cut_batches, row_index
+
+    index = row_index(prompts, np.array([len(x) for x in ids]), "all")
+    return (batch.rows(index) for batch in cut_batches(ids, 100, CPU))
+
+
+def test_the_lens_of_an_offloaded_head_is_that_of_the_whole_one(tmp_path):
+    whole, model = fresh_model("gpt_neox"), interp.load(offloaded("gpt_neox", "memory", tmp_path), check=False)
+    x = torch.randn(5, 48, generator=torch.Generator().manual_seed(0))
+    token = torch.arange(5)
+    with torch.inference_mode():
+        assert torch.equal(Lens(model).logits(x), Lens(whole).logits(x))
+        assert torch.equal(Lens(model).direction(x, token), Lens(whole).direction(x, token))
+
+
+def test_the_untrained_twin_of_a_spread_model_is_refused_in_words():
+    model = fresh_model("llama")
+    spread = replace(model, info=replace(model.info, device="cpu, cuda:0"))
+    with pytest.raises(ModelError, match="would have to lie on one"):
+        untrained_twin(spread)
+
+
+def test_a_device_map_in_several_processes_is_refused(monkeypatch):
+    from interp.errors import UsageError
+    from interp.loading.placement import choose_placement
+    from tests.tiny_models import tiny_config
+
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(UsageError, match="over the same devices"):
+        choose_placement(tiny_config("llama"), 1000, device_map="auto")
+
+
+def test_every_process_has_a_gpu_of_its_own(monkeypatch):
+    from interp.loading.placement import choose_placement
+    from tests.tiny_models import tiny_config
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device=None: (1 << 34, 1 << 34))
+    monkeypatch.setenv("LOCAL_RANK", "6")
+    config = tiny_config("llama")
+    assert choose_placement(config, 1000).device == "cuda"
+    monkeypatch.setenv("WORLD_SIZE", "8")
+    assert choose_placement(config, 1000).device == "cuda:2"
+    assert choose_placement(config, 1000, device="cuda").device == "cuda:2"
+    assert choose_placement(config, 1000, device="cuda:1").device == "cuda:1"

@@ -1,0 +1,88 @@
+"""Quantised weights are refused by name, and read without the checks of plain weights where that is asked for."""
+
+import json
+
+import numpy as np
+import pytest
+from transformers import BitsAndBytesConfig
+
+import interp
+from interp.errors import ModelError, UsageError
+from interp.forward import capture
+from interp.loading.architecture import quantisation
+from interp.loading.placement import choose_placement
+from interp.need import Need
+from interp.selfcheck import left_out
+from tests.interp.test_ranks import sequences
+from tests.tiny_models import fresh_model, tiny_config
+
+
+def rounded():
+    """A model in memory whose configuration says that it is quantised."""
+    module = fresh_model("llama").module
+    module.config.quantization_config = {"quant_method": "bitsandbytes", "load_in_4bit": True}
+    return module
+
+
+@pytest.mark.parametrize(
+    "stated, words",
+    [
+        ({"quant_method": "gptq", "bits": 4}, "gptq, 4 bits"),
+        ({"quant_method": "bitsandbytes", "load_in_8bit": True}, "bitsandbytes, 8 bits"),
+        (BitsAndBytesConfig(load_in_4bit=True), "bitsandbytes, 4 bits"),
+        ({"quant_method": "mxfp4"}, "mxfp4"),
+        ({"bits": 3}, "of an unnamed kind, 3 bits"),
+        ({}, None),
+        (None, None),
+    ],
+)
+def test_the_quantisation_is_named(stated, words):
+    assert quantisation(stated) == words
+
+
+def test_a_quantised_model_in_memory_is_refused_by_name():
+    with pytest.raises(ModelError, match=r"quantised \(bitsandbytes, 4 bits\).*--allow-quantised"):
+        interp.load(rounded())
+
+
+def test_a_quantised_folder_is_refused_and_then_asks_for_its_package(tmp_path):
+    """bitsandbytes is not installed here: allowed, the loader says that it is missing."""
+    fresh_model("llama").module.save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    config["quantization_config"] = {"quant_method": "bitsandbytes", "load_in_4bit": True}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ModelError, match=r"quantised \(bitsandbytes, 4 bits\)"):
+        interp.load(tmp_path, tokenizer=None)
+    from interp.loading.access import Files
+    from interp.loading.architecture import read_config
+    from interp.loading.placement import Placement
+    from interp.loading.weights import read_weights
+
+    files = Files(tmp_path, frozenset(path.name for path in tmp_path.iterdir()))
+    allowed = read_config(files, allow_quantised=True)
+    with pytest.raises(ModelError, match="takes a package that is not installed"):
+        read_weights(files, allowed, Placement("float32", "cpu"))
+
+
+def test_allowed_it_is_read_but_for_its_weights():
+    """Activations are those of the rounded model; checks of plain weights are named as left out; weights refused."""
+    model = interp.load(rounded(), allow_quantised=True)
+    assert model.info.quantisation == "bitsandbytes, 4 bits"
+    assert {"output", "projections"} == set(left_out(model))
+    names = {check.name for check in model.checks}
+    assert {"eager", "causal", "rotary", "head", "edit"} <= names and not {"output", "projections"} & names
+    prompts, ids = sequences(3)
+    np.testing.assert_array_equal(
+        capture(model, prompts, ids, [Need("v")])[Need("v")],
+        capture(fresh_model("llama"), prompts, ids, [Need("v")])[Need("v")],
+    )
+    with pytest.raises(UsageError, match="no plain weights: they are quantised"):
+        capture(model, prompts, ids, [Need("W_V")])
+
+
+def test_the_size_of_quantised_weights_is_not_guessed():
+    config = tiny_config("llama")
+    with pytest.raises(ModelError, match="are free"):
+        choose_placement(config, 10**14, device="cpu")
+    config.quantization_config = {"quant_method": "gptq", "bits": 4}
+    assert choose_placement(config, 10**14, device="cpu").device == "cpu"

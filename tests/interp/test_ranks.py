@@ -1,0 +1,272 @@
+"""Several processes on one run give what one gives; one that ends or hangs ends the run in words."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import interp
+from interp.conditions import Run, capture_edited, read_conditions
+from interp.edits import AblateHeads, RemoveAxis
+from interp.errors import UsageError
+from interp.folds import Mean, Moments, PromptMean
+from interp.forward import capture
+from interp.need import Need
+from interp.probe import Condition
+from interp.prompt import Prompt, PromptSet
+from interp.ranks import ALONE, Ranks, here
+from tests.interp.thread_ranks import in_ranks
+from tests.tiny_models import VOCAB, fresh_model
+
+NEEDS = (
+    Need("v"), Need("resid", at="last"), Need("pattern_entropy", at="all"), Need("pattern_entropy_null", at="all"),
+    Need("next_log_prob"), Need("lens_kl"), Need("next_loss", at="followed"), Need("W_Q"),
+    Need("v", Moments(), "all"), Need("k", Mean(), "all"), Need("q", PromptMean(), "all"),
+)  # fmt: skip
+EXACT = [need for need in NEEDS if not isinstance(need.fold, Moments | Mean)]
+
+
+def sequences(n: int, seed: int = 0, repeated: bool = False) -> tuple[PromptSet, list[np.ndarray]]:
+    rng = np.random.default_rng(seed)
+    ids = [rng.integers(0, VOCAB, size=int(rng.integers(2, 12))) for _ in range(n)]
+    if repeated:
+        ids = [ids[i % 3] for i in range(n)]
+    prompts = [Prompt(token_ids=tuple(int(t) for t in x), scored=(len(x) - 1,)) for x in ids]
+    return PromptSet("sequences", prompts), ids
+
+
+def assert_same(whole, parts, exact=EXACT):
+    assert list(whole.arrays) == list(parts.arrays)
+    for need, folded in whole.arrays.items():
+        for name, array in folded.items():
+            if need in exact:
+                np.testing.assert_array_equal(parts.folded(need)[name], array, err_msg=f"{need} {name}")
+            else:
+                np.testing.assert_allclose(parts.folded(need)[name], array, rtol=1e-12, atol=1e-12)
+    for at, table in whole.tables.items():
+        for name, column in table.columns.items():
+            np.testing.assert_array_equal(parts.tables[at].columns[name], column)
+
+
+@pytest.mark.parametrize("size, n, repeated", [(2, 11, False), (3, 7, True), (4, 2, False)])
+def test_ranks_capture_together_what_one_process_captures(size, n, repeated):
+    """Uneven shares, repeated prompts, and more ranks than batches: rows to the bit, moments to 1e-12."""
+    prompts, ids = sequences(n, repeated=repeated)
+    whole = capture(fresh_model("llama"), prompts, ids, NEEDS, tokens_per_batch=24)
+    models = [fresh_model("llama") for _ in range(size)]
+    everybodys = in_ranks(size, lambda ranks: capture(models[ranks.rank], prompts, ids, NEEDS, tokens_per_batch=24))
+    for parts in everybodys:
+        assert_same(whole, parts)
+
+
+def test_every_rank_runs_its_own_batches_and_no_other():
+    """Each prompt passes once, but for the batch that lends its keys to the next share where a null asks for them."""
+    prompts, ids = sequences(12)
+    models = [fresh_model("llama") for _ in range(3)]
+    read: list[list[int]] = [[] for _ in models]
+    for model, mine in zip(models, read, strict=True):
+        model.module.register_forward_pre_hook(
+            lambda module, args, kwargs, mine=mine: mine.append(len(kwargs["input_ids"])), with_kwargs=True
+        )
+    in_ranks(3, lambda r: capture(models[r.rank], prompts, ids, [Need("v")], tokens_per_batch=20))
+    assert sum(map(sum, read)) == 12 and all(read)
+    in_ranks(3, lambda r: capture(models[r.rank], prompts, ids, [Need("qk_cosine_null")], tokens_per_batch=20))
+    lent = sum(map(len, read)) - 2 * (n_batches := len(batches(ids, 20)))
+    assert lent == 2 and n_batches > 3
+
+
+def batches(ids, tokens):
+    from interp.batches import cut
+
+    return cut(np.array([len(x) for x in ids]), tokens)
+
+
+def conditions(model):
+    rng = np.random.default_rng(0)
+    width = model.info.n_kv_heads * model.info.d_head
+    needs = (Need("next_kl"), Need("resid"), Need("edit_size"))
+
+    def read(capture):
+        return {"kl": capture[Need("next_kl")], "size": capture[Need("edit_size")], "at": capture[Need("resid")][-1]}
+
+    removed = [
+        Condition(f"remove {i}", (RemoveAxis(layer=i % 3, axis=rng.normal(size=width)),), needs, read) for i in range(5)
+    ]
+    ablated = [
+        Condition(f"{by}", (AblateHeads(layer=1, heads=(0, 2), by=by),), needs, read) for by in ("mean", "resample")
+    ]
+    base = Condition("base", (), (Need("resid"),), lambda capture: {"at": capture[Need("resid")][-1]})
+    return [base, *removed, *ablated]
+
+
+@pytest.mark.parametrize("size, chosen", [(2, slice(None)), (3, slice(0, 3)), (3, slice(6, 8))])
+def test_ranks_read_conditions_as_one_process_does(size, chosen):
+    """Many conditions are dealt out, few are shared batch by batch; both give the same bits."""
+    prompts, ids = sequences(9)
+    models = [fresh_model("llama") for _ in range(size)]
+    run = Run(prompts, ids)
+    whole = read_conditions(models[0], run, conditions(models[0])[chosen], tokens_per_pass=30, checks=[])
+    everybodys = in_ranks(
+        size,
+        lambda r: read_conditions(
+            models[r.rank], run, conditions(models[r.rank])[chosen], tokens_per_pass=30, checks=[]
+        ),
+    )
+    for found in everybodys:
+        assert list(found) == list(whole)
+        for name, readout in whole.items():
+            for key, array in readout.items():
+                np.testing.assert_array_equal(found[name][key], array, err_msg=f"{name} {key}")
+
+
+def test_ranks_capture_an_edited_model_together():
+    prompts, ids = sequences(40, seed=3)
+    ids = [np.resize(x, 90) for x in ids]
+    prompts = PromptSet("long", [Prompt(token_ids=tuple(int(t) for t in x), scored=(89,)) for x in ids])
+    models = [fresh_model("llama") for _ in range(2)]
+    edits = (AblateHeads(layer=1, heads=(1,), by="mean"),)
+    needs = [Need("v"), Need("pattern_entropy_null"), Need("edit_size"), Need("next_kl")]
+    whole = capture_edited(models[0], prompts, ids, needs, edits)
+    for parts in in_ranks(2, lambda r: capture_edited(models[r.rank], prompts, ids, needs, edits)):
+        assert_same(whole, parts, exact=needs)
+
+
+def test_shares_are_even_and_complete():
+    for n in range(9):
+        for size in range(1, 6):
+            shares = [Ranks(rank, size).share(n) for rank in range(size)]
+            assert [i for share in shares for i in share] == list(range(n))
+            assert max(map(len, shares)) - min(map(len, shares)) <= 1
+
+
+def test_ranks_that_differ_are_refused_in_words():
+    with pytest.raises(UsageError, match="weights is not the same everywhere: a in process 1, b in process 2"):
+        in_ranks(2, lambda ranks: ranks.agree("the fingerprint of the weights", "ab"[ranks.rank]))
+
+
+def test_one_process_needs_no_distributed_code(monkeypatch):
+    """A run without a launcher neither joins nor asks torch.distributed for anything."""
+    import torch.distributed
+
+    for name in ("init_process_group", "new_group", "all_gather_object", "all_reduce", "broadcast_object_list"):
+        monkeypatch.delattr(torch.distributed, name)
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    fast = {"manifold": {"n_permutations": 50, "n_null": 20}}
+    record = interp.run(settings=fast, n_pool=30, out=None, quiet=True)
+    assert record.findings["manifold"].headline and "processes" not in record.environment
+    assert here() is ALONE and here().union(3) == [3] and here().of_first(4) == 4
+
+
+# --- real processes ---------------------------------------------------------------------------------------------------
+
+
+def environment(**more: str) -> dict[str, str]:
+    kept = {k: v for k, v in os.environ.items() if k not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
+    root = str(Path(__file__).parents[2])
+    return {**kept, "OMP_NUM_THREADS": "1", "PYTHONPATH": root, "CUDA_VISIBLE_DEVICES": "", **more}
+
+
+def start(code: str, size: int = 2, **more: str) -> list[subprocess.Popen]:
+    """`code` in `size` processes, as a launcher would start them."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    return [
+        subprocess.Popen(
+            [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            text=True,
+            env=environment(RANK=str(rank), WORLD_SIZE=str(size), LOCAL_RANK=str(rank), MASTER_ADDR="127.0.0.1",
+                            MASTER_PORT=port, **more),
+        )
+        for rank in range(size)
+    ]  # fmt: skip
+
+
+def test_processes_exchange_exactly():
+    code = """
+import torch
+from interp.ranks import here, joined, n_started
+assert n_started() == 2 and here().is_alone
+with joined() as r:
+    assert here() is r and r.union(("x", r.rank)) == [("x", 0), ("x", 1)]
+    assert r.of_first({"n": r.rank}) == {"n": 0}
+    kept = {0: torch.zeros(4, 3, dtype=torch.bfloat16)} if r.rank else {}
+    if r.rank:
+        kept[0][1:3] = torch.tensor([-0.0, float("nan"), 1e-30])
+    r.fill(kept, [0])
+    wanted = torch.tensor([-0.0, float("nan"), 1e-30]).bfloat16()
+    assert torch.equal(kept[0].view(torch.int16)[1], wanted.view(torch.int16))
+    assert not kept[0][0].any() and not kept[0][3].any()
+assert here().is_alone
+print("done")
+"""
+    for process in start(code):
+        out, err = process.communicate(timeout=120)
+        assert (process.returncode, out.strip()) == (0, "done"), err
+
+
+def test_a_process_that_dies_ends_the_others_in_words():
+    code = """
+import os, sys
+from interp.ranks import joined
+from interp.errors import InterpError
+try:
+    with joined() as r:
+        r.union(None)
+        if r.rank:
+            sys.exit("memory ran out here")
+        r.union(1)
+except InterpError as error:
+    sys.exit(f"interp: {error}")
+"""
+    first, second = start(code)
+    assert "memory ran out here" in second.communicate(timeout=120)[1]
+    said = first.communicate(timeout=120)[1]
+    assert first.returncode == 1 and "another process ended or does not answer" in said, said
+
+
+def test_a_process_that_hangs_is_waited_for_so_long_and_no_longer():
+    code = """
+import sys
+from interp.ranks import joined
+from interp.errors import InterpError
+try:
+    with joined() as r:
+        if r.rank:
+            sys.stdin.read()
+        r.union(1)
+except InterpError as error:
+    sys.exit(f"interp: {error}")
+"""
+    first, hanging = start(code, INTERP_RANK_TIMEOUT="5")
+    said = first.communicate(timeout=120)[1]
+    hanging.communicate(input="", timeout=120)
+    assert first.returncode == 1 and "INTERP_RANK_TIMEOUT" in said, said
+
+
+@pytest.mark.slow
+def test_accelerate_launch_leaves_one_record_with_the_numbers_of_one_process(tmp_path):
+    """Observational and causal probes, on a tunnel: every scalar and table is that of a single process."""
+    words = ["interp", "run", "--probe", "manifold,attention_entropy", "--n-pool", "41", "--out"]
+    fast = ["--set", "manifold.n_permutations=50", "--set", "manifold.n_null=20"]
+    launch = [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2",
+              "--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no", "-m"]  # fmt: skip
+    commands = {"one": [sys.executable, "-m"], "two": launch}
+    for name, command in commands.items():
+        done = subprocess.run(
+            [*command, *words, str(tmp_path / name), *fast], capture_output=True, text=True, env=environment()
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.count("report.html") == 1
+    folders = {name: list((tmp_path / name).iterdir()) for name in commands}
+    assert [len(found) for found in folders.values()] == [1, 1]
+    one, two = (json.loads((folders[name][0] / "run.json").read_text()) for name in commands)
+    assert two["environment"]["processes"] == 2 and "processes" not in one["environment"]
+    assert one["spec_hash"] == two["spec_hash"]
+    assert one["findings"] == two["findings"]
+    assert (folders["two"][0] / "report.html").exists()

@@ -1,0 +1,64 @@
+"""Ranks without processes: threads that meet at a barrier, for tests of what several ranks find together.
+
+Whatever one hands to the others is pickled and read again, as between processes.
+"""
+
+import pickle
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from interp.ranks import _HERE, Ranks
+
+
+class _Meeting:
+    def __init__(self, size: int) -> None:
+        self.barrier = threading.Barrier(size, timeout=60)
+        self.held: list[Any] = [None] * size
+
+
+@dataclass(frozen=True)
+class ThreadRanks(Ranks):
+    meeting: Any = field(default=None)
+
+    def union(self, mine):
+        self.meeting.held[self.rank] = pickle.dumps(mine)
+        self.meeting.barrier.wait()
+        found = [pickle.loads(each) for each in self.meeting.held]
+        self.meeting.barrier.wait()
+        return found
+
+    def of_first(self, mine):
+        return self.union(mine)[0]
+
+    def _add(self, numbers: torch.Tensor) -> None:
+        whole = sum(self.union(numbers.clone()))
+        assert isinstance(whole, torch.Tensor)
+        numbers.copy_(whole)
+
+
+def in_ranks(size: int, act) -> list[Any]:
+    """What `act(ranks)` returns on each of `size` ranks; the first error of any is raised."""
+    meeting = _Meeting(size)
+    found: list[Any] = [None] * size
+    errors: list[BaseException] = []
+
+    def run(rank: int) -> None:
+        ranks = ThreadRanks(rank, size, None, meeting)
+        _HERE.set(ranks)
+        try:
+            found[rank] = act(ranks)
+        except BaseException as error:
+            errors.append(error)
+            meeting.barrier.abort()
+
+    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(size)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise next((e for e in errors if not isinstance(e, threading.BrokenBarrierError)), errors[0])
+    return found

@@ -1,0 +1,350 @@
+"""The causal probe: read-outs and effects against their definitions, refusals, and runs from end to end."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import stats
+from sklearn.linear_model import Ridge
+
+import interp
+from interp.errors import PromptError, UsageError
+from interp.need import Need
+from interp.readable import choose_probes
+from interp.table import Table
+from interp.testing import Shape, check_probe, synthetic_capture
+from probes.causal import Causal
+from probes.measures.causal_axis import Split, fit_axis, tautology
+from probes.measures.causal_effects import Values, effects, two_sided_p
+from probes.measures.causal_plan import BASELINE, Name
+from probes.measures.causal_read import KL, LOSS, OUTCOME, SIZE, Reader, crossed, read_labels, ridge_axis
+from probes.measures.cloud import Cloud
+
+PROBE = Causal(n_controls=19, n_bootstrap=40, n_prompts=10, doses="0.5,2", n_sula=0)
+
+
+def rng(seed=0):
+    return np.random.default_rng(seed)
+
+
+def capture_of(needs, **kwargs):
+    return synthetic_capture(needs, Shape(**{"n_prompts": 30, **kwargs}))
+
+
+def under_of(needs, shape, **known):
+    """A capture under edits: sizes of one edit, and the surprise at all but the last token, beside the rest."""
+    made = synthetic_capture([need for need in needs if need not in (SIZE, LOSS)], shape, **known)
+    length = made.rows["length"][:: shape.n_scored]
+    followed = Table({"prompt": np.repeat(np.arange(len(length)), length - 1)}, {"prompt": "index"})
+    sizes = {"rows": rng(8).random((1, shape.n_prompts)), "variance_share": np.array([0.25])}
+    arrays = {SIZE: sizes, LOSS: {"rows": rng(9).random(followed.n_rows)}}
+    return replace(made, arrays={**made.arrays, **arrays}, tables={**made.tables, "followed": followed})
+
+
+# --- the axis --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scaling", ["centred", "zscored"])
+def test_axes_are_what_they_say_in_raw_coordinates(scaling):
+    x = rng().normal(size=(80, 6)) * np.array([1, 2, 3, 4, 5, 6]) + 2
+    y = x @ np.array([1, 0, 0, -1, 0, 0]) + 0.1 * rng(1).normal(size=80)
+    units = np.arange(80)
+    divisor = x.std(axis=0) if scaling == "zscored" else np.ones(6)
+    z = (x - x.mean(axis=0)) / divisor
+    first = np.linalg.svd(z)[2][0]
+    directions = {"encoding": z.T @ (y - y.mean()), "pc1": first * np.sign(first @ z.T @ (y - y.mean()))}
+    axes = {kind: fit_axis(x, y, units, kind, scaling) for kind in ("ridge", "pc1", "encoding")}
+    directions["ridge"] = Ridge(alpha=axes["ridge"].penalty * np.square(np.linalg.svd(z)[1]).mean()).fit(z, y).coef_
+    for kind, w in directions.items():
+        axis = axes[kind]
+        np.testing.assert_allclose(axis.covector, (w / divisor) / np.linalg.norm(w / divisor), atol=1e-6)
+        moved = w * divisor
+        np.testing.assert_allclose(axis.displacement, moved / (moved @ axis.covector), atol=1e-6)
+        assert axis.covector @ axis.displacement == pytest.approx(1)
+        assert axis.is_orthogonal == (scaling == "centred")
+        assert np.cov(x @ axis.covector, y)[0, 1] > 0, "the entropy rises along it"
+
+
+def test_no_axis_where_nothing_varies():
+    x, y = rng().normal(size=(20, 4)), rng(1).normal(size=20)
+    assert fit_axis(np.ones((20, 4)), y, np.arange(20), "pc1", "centred") is None
+    assert fit_axis(x, np.ones(20), np.arange(20), "ridge", "centred") is None
+
+
+def test_prompts_that_are_run_are_not_fitted_on():
+    cloud = Cloud.of(capture_of((Need("v"),), n_scored=3), Need("v"))
+    split = Split.of(cloud, 10, 0)
+    assert len(split.run) == 10 and not set(cloud.units[split.fitting]) & set(split.run)
+    assert sorted(np.r_[split.fitting, split.run_rows]) == list(range(90))
+    assert cloud.units[split.run_rows].tolist() == np.repeat(split.run, 3).tolist()
+    assert len(Split.of(cloud, 100, 0).run) == 15, "at most half"
+    with pytest.raises(PromptError, match="fewer than 4"):
+        Split.of(Cloud.of(capture_of((Need("v"),), n_prompts=3), Need("v")), 10, 0)
+
+
+def test_the_tautology_is_algebra():
+    x = rng().normal(size=(40, 5)) * np.array([9, 1, 1, 1, 1])
+    y = x[:, 0] + rng(1).normal(size=40)
+    base = synthetic_capture(
+        (Need("resid"),), Shape(n_prompts=40, n_layers=1, d_model=5), planted={"resid": np.stack([x, x])},
+        columns={"next_entropy_bits": y},
+    )  # fmt: skip
+    cloud = Cloud.of(base, Need("resid"))
+    split = Split.of(cloud, 20, 0)
+    axis = fit_axis(x[split.fitting], y[split.fitting], np.arange(20), "pc1", "centred")
+    table = tautology(cloud, split, 1, axis, "here", 0)
+    r = dict(zip(table["removed"].tolist(), table["correlation"], strict=True))
+    expected = np.corrcoef(x[split.run_rows] @ axis.covector, y[split.run_rows])[0, 1]
+    assert r["nothing"] == pytest.approx(expected) == r["a direction at right angles"]
+    assert r["the axis"] == 0 and abs(r["a random direction"] - expected) < 0.1
+    assert "Not a finding" in table.caption
+
+
+# --- what is read ----------------------------------------------------------------------------------------------------
+
+
+def test_sums_by_prompt_are_ratios_of_definitions():
+    posterior = rng().dirichlet(np.ones(3), 90)
+    reader = Reader(rng(1).random(90), True, True, None, 50)
+    under = under_of(reader.needs, Shape(n_prompts=30, n_scored=3), posterior=posterior)
+    read = reader(under)
+    assert reader.needs[:3] == (KL, SIZE, Need("next_log_prob")) and set(reader.needs[3:]) == {OUTCOME, LOSS}
+    np.testing.assert_allclose(read["kl"], under[KL].reshape(30, 3).sum(axis=1), rtol=1e-6)
+    assert (read["kl.of"] == 3).all()
+    change = under.rows["next_entropy_bits"] - reader.entropy
+    np.testing.assert_allclose(read["entropy_moved"], np.abs(change).reshape(30, 3).sum(axis=1))
+    q = np.exp2(under[OUTCOME].astype(float))
+    q /= q.sum(axis=1, keepdims=True)
+    kl = (posterior * np.log2(posterior / q)).sum(axis=1)
+    np.testing.assert_allclose(read["posterior_kl"], kl.reshape(30, 3).sum(axis=1), rtol=1e-5)
+    loss, prompt = under[LOSS], under.rows_at("followed")["prompt"]
+    np.testing.assert_allclose(read["loss"] / read["loss.of"], [loss[prompt == i].mean() for i in range(30)])
+    np.testing.assert_allclose(read["size"], under[SIZE].mean(axis=1))
+    assert read["log_p"].shape == (90, 32)
+
+
+def test_r2_at_later_layers_is_that_of_ridge_told_from_other_prompts():
+    unit = np.repeat(np.arange(20), 4)
+    x = rng().normal(size=(80, 7))
+    y = x[:, 0] + 0.5 * rng(1).normal(size=80)
+    errors, totals = crossed(x, y, unit, 0.1)
+    for fold in range(5):
+        test = unit % 5 == fold
+        centred = x[~test] - x[~test].mean(axis=0)
+        alpha = 0.1 * np.square(centred).sum() / 7
+        told = Ridge(alpha=alpha).fit(x[~test], y[~test]).predict(x[test])
+        np.testing.assert_allclose(errors[test], np.square(y[test] - told), rtol=1e-6)
+        np.testing.assert_allclose(totals[test], np.square(y[test] - y[~test].mean()), rtol=1e-9)
+    wide = rng(2).normal(size=(20, 50))
+    a = ridge_axis(wide, y[:20], 0.3)
+    centred = wide - wide.mean(axis=0)
+    b = Ridge(alpha=0.3 * np.square(centred).sum() / 19).fit(wide, y[:20]).coef_
+    np.testing.assert_allclose(a, b / np.linalg.norm(b), atol=1e-8)
+
+
+def test_the_slope_is_that_of_a_regression_with_an_intercept_for_each_pair_of_words():
+    p = rng().uniform(0.1, 0.9, 40)
+    posterior = np.stack([p, 1 - p], axis=1)
+    ids = np.repeat([[3, 8], [20, 5]], 20, axis=0)
+    under = under_of((KL, SIZE, OUTCOME), Shape(n_prompts=40), posterior=posterior, outcome_ids=ids)
+    read = read_labels(under)
+    log_q = under[OUTCOME].astype(float)
+    x, y = np.log2(p / (1 - p)), log_q[:, 0] - log_q[:, 1]
+    x[20:], y[20:] = -x[20:], -y[20:]  # words in the order of their ids
+    design = np.column_stack([x, np.arange(40) < 20, np.arange(40) >= 20])
+    expected = np.linalg.lstsq(design, y, rcond=None)[0][0]
+    assert read["slope"].sum() / read["slope.of"].sum() == pytest.approx(expected)
+
+
+# --- effects ---------------------------------------------------------------------------------------------------------
+
+
+def made_up(values, n=12):
+    """Readouts of an axis and its controls, constant over prompts but for noise."""
+    noise = rng(5).normal(size=n)
+    names = [Name((1,), BASELINE), Name((1,), "axis"), *(Name((1,), f"control {i}") for i in range(len(values) - 1))]
+    return {
+        str(name): {"kl": (v + 0.1 * v * noise) * 2, "kl.of": np.full(n, 2.0), "later_r2": np.full((2, n), 1 + v),
+                    "later_r2.of": np.full((2, n), 10.0)}
+        for name, v in zip(names, [0.0, *values], strict=True)
+    }  # fmt: skip
+
+
+def test_effect_z_and_rank():
+    values = [9.0, *np.linspace(1, 5, 19)]
+    under = made_up(values)
+    under[str(Name((1,), "top"))] = made_up([7.0])[str(Name((1,), "axis"))]
+    kl, r2 = effects(under, 200, rng())
+    shift = 1 + 0.1 * rng(5).normal(size=12).mean()
+    assert kl.value == pytest.approx(9 * shift) and kl.unedited == 0
+    assert kl.z == pytest.approx((9 - np.mean(values[1:])) / np.std(values[1:], ddof=1))
+    assert kl.p == 1 / 20 and kl.beyond == pytest.approx(6 * shift)
+    low, high = kl.interval
+    assert low < kl.value < high and high - low == pytest.approx(4 * 9 * 0.1 / np.sqrt(12), rel=0.4)
+    assert kl.positive["top"] == pytest.approx(7 * shift)
+    for i, z in enumerate(kl.control_z):
+        others = np.delete(kl.controls, i)
+        assert z == pytest.approx((kl.controls[i] - others.mean()) / others.std(ddof=1))
+    assert r2.value == pytest.approx(-0.9) and r2.unedited == pytest.approx(0.9), "1 − errors / totals, both layers"
+    assert r2.interval is None and np.isnan(kl.p_family) and r2.p_family == r2.p
+
+
+@pytest.mark.parametrize(("place", "expected"), [(0, 2), (9, None), (19, 2)])
+def test_the_rank_counts_both_sides(place, expected):
+    everything = np.arange(20.0)
+    p = two_sided_p(everything[[place]], np.delete(everything, place)[:, None])[0]
+    distance = np.abs(everything - everything.mean())
+    assert p == (distance >= distance[place]).sum() / 20
+    assert expected is None or p == expected / 20
+
+
+def test_exploratory_p_is_by_the_largest_deviation_of_each_control():
+    controls = rng().normal(size=(99, 4))
+    observed = np.array([0.0, 1.0, 3.5, -4.0])
+    p = two_sided_p(observed, controls)
+    every = np.vstack([observed, controls])
+    every = np.abs((every - every.mean(axis=0)) / every.std(axis=0))
+    np.testing.assert_allclose(p, [(1 + (every[1:].max(axis=1) >= e).sum()) / 100 for e in every[0]])
+    assert p[3] < p[0]
+
+
+def test_bootstrap_weights_prompts():
+    values = Values(np.array([[1.0, 2, 3]]), np.array([1.0, 2, 1]), False)
+    weights = np.array([[1, 1, 1], [3, 0, 0], [0, 2, 1]])
+    np.testing.assert_allclose(values.resampled(weights)[0], [6 / 4, 1, 7 / 5])
+    assert replace(values, is_share=True).whole[0] == pytest.approx(1 - 1.5)
+
+
+# --- fields and contract ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        ("site", "k", "Choose among v, z, resid"),
+        ("layers", "top", "'top' names no layers"),
+        ("layers", "1;x", "'x' names no layers"),
+        ("doses", "0,nan", "not every dose is a finite number"),
+        ("doses", "half", "not every dose is a finite number"),
+        ("at", "first", "Choose among all, scored, last"),
+        ("n_controls", 5, "Choose 19 or more"),
+        ("n_prompts", 1, "Choose 4 or more"),
+        ("n_sula", 251, "up to 250"),
+    ],
+)
+def test_bad_fields_are_refused_before_a_model_is_loaded(field, value, words):
+    with pytest.raises(UsageError, match=words):
+        interp.run("no/such-model", probes=[replace(Causal(), **{field: value})])
+
+
+def test_settings_of_the_command_line_are_refused_as_early():
+    for field, value, words in [("doses", "inf", "not every dose"), ("axis", "pc2", "ridge, pc1, encoding"),
+                                ("fill", "median", "mean, zero")]:  # fmt: skip
+        with pytest.raises(UsageError, match=words):
+            choose_probes(["causal"], {"causal": {field: value}})
+    assert choose_probes(["causal"], {"causal": {"n_controls": "50"}})[0].probe.n_controls == 50
+
+
+@pytest.mark.parametrize("layers", ["3", "-4", "0,7"])
+def test_an_unknown_layer_is_refused(layers):
+    probe = replace(PROBE, layers=layers)
+    with pytest.raises(UsageError, match="layers 0 to 2"):
+        list(probe.conditions(capture_of(probe.needs)))
+
+
+def test_layers_are_named_from_both_ends_and_together():
+    probe = replace(PROBE, layers="-1; 0,1;middle ;all")
+    assert probe._sets(3) == ((2,), (0, 1), (1,), (0, 1, 2))
+    conditions = list(replace(PROBE, layers="-1;0,1").conditions(capture_of(PROBE.needs)))
+    assert len({c.name for c in conditions}) == len(conditions)
+    both = next(c for c in conditions if Name.parse(c.name) == Name((0, 1), "control 3"))
+    assert [edit.layer for edit in both.edits] == [0, 1]
+    last = next(c for c in conditions if Name.parse(c.name) == Name((2,), "axis"))
+    assert last.edits[0].layer == 2 and not any(need.site == "v" for need in last.needs), "no later layer"
+    run = Split.of(Cloud.of(capture_of(PROBE.needs), Need("v")), 10, 0).run
+    assert all(c.prompts.tolist() == run.tolist() for c in conditions)
+
+
+def test_language_models_are_also_read_on_evidence_and_sula_prompts_on_ordinary_text():
+    probe = replace(PROBE, n_sula=6)
+    base = capture_of(probe.needs)
+    elsewhere = [c for c in probe.conditions(base) if c.on == "sula"]
+    assert elsewhere[0].edits == () and elsewhere[0].n_pool == 42 and elsewhere[0].prompts.tolist() == list(range(6))
+    subjects = {Name.parse(c.name).subject for c in elsewhere}
+    assert subjects == {"baseline", "axis", "top", "resample", *(f"control {i}" for i in range(19))}
+    posterior = np.full((30, 2), 0.5)
+    base = synthetic_capture(probe.needs, Shape(n_prompts=30), posterior=posterior)
+    assert {c.on for c in probe.conditions(base)} == {None, "mixed"}
+
+
+def test_the_contract_holds_at_other_fields():
+    check_probe(replace(PROBE, site="resid", axis="ridge", layers="all", scaling="zscored", at="scored"))
+    found = PROBE.analyse(capture_of(PROBE.needs), {})
+    assert np.isnan(found["kl"].value) and "not run under edits" in found["kl"].interval_reason
+
+
+def test_an_entropy_that_never_varies_has_no_axis():
+    base = synthetic_capture(PROBE.needs, Shape(n_prompts=30), columns={"next_entropy_bits": np.ones(30)})
+    with pytest.raises(UsageError, match="the entropy is always the same"):
+        list(PROBE.conditions(base))
+    assert np.isnan(PROBE.analyse(base, {})["axis_r2"].value)
+
+
+# --- end to end ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def shipped(tmp_path_factory):
+    probe = Causal(n_controls=30, n_prompts=12, n_bootstrap=60, doses="0.5")
+    return interp.run(probes=[probe], n_pool=120, out=tmp_path_factory.mktemp("runs"), quiet=True)
+
+
+def test_the_shipped_tunnel_writes_its_page(shipped):
+    found = shipped.findings["causal"]
+    assert (shipped.path / "report.html").is_file()
+    assert found.headline[0] == "kl" and found["kl"].p_over == "" and found["later_r2"].p_over
+    assert any("Primary, named beforehand" in note for note in found.notes)
+    assert any(note.startswith("Dose 0: the largest KL is 0 bits") for note in found.notes)
+    assert found["resample_kl"].value > 1 and found["top_kl"].value > 1, "the layer is used"
+    assert 0 < found["kl"].value < 0.5 and found["kl"].interval[0] > 0
+    assert {"edit dose 0", "edit read-back", "edit pattern"} <= {c["name"] for c in shipped.selfcheck if c["passed"]}
+
+
+def test_controls_take_out_as_much_as_the_axis_in_the_passes_themselves(shipped):
+    matching = shipped.findings["causal"].tables["matching"]
+    assert matching["matched_by"].tolist() == ["direction"]
+    assert 0.99 < matching["measured_lowest"][0] <= matching["measured_highest"][0] < 1.01
+    assert shipped.findings["causal"]["control_ratio"].value == pytest.approx(1, abs=1e-3)
+
+
+def test_removal_costs_distance_from_the_exact_posterior(shipped):
+    found = shipped.findings["causal"]
+    assert found["posterior_kl"].value == pytest.approx(found["kl"].value, rel=0.3), "it was near the posterior before"
+    table = found.tables["effects"]
+    assert table["role"].tolist() == ["primary"] + ["exploratory"] * (table.n_rows - 1)
+    row = table.where(table["readout"] == "posterior_kl")
+    assert row["unedited"][0] < 0.02
+
+
+def test_figures_say_how_to_read_them(shipped):
+    figures = Causal().figures(shipped.findings["causal"])
+    names = ["among_controls", "dose_curve", "by_readout", "removed_variance", "later_layers"]
+    assert [f.name for f in figures] == names
+    curve = figures[1].plot.data
+    assert sum(trace.legendgroup == "controls" for trace in curve) == 20
+    assert all(trace.y[0] == 0 for trace in curve if trace.name in ("axis", "matched controls"))
+    controls = figures[0].plot.data[0].x
+    assert len(controls) == 30
+
+
+@pytest.mark.slow
+def test_a_language_model_is_read_on_text_and_on_evidence(stories, tmp_path):
+    probe = Causal(n_controls=19, n_prompts=12, n_sula=15, n_bootstrap=40, doses="1", layers="1;2,3", fill="zero")
+    record = interp.run(str(stories), probes=[probe], n_pool=60, out=tmp_path, quiet=True)
+    found = record.findings["causal"]
+    assert {"kl", "loss", "slope", "sula_kl"} <= set(found.scalars)
+    assert found["kl"].null.value > 0 and found["kl"].underpowered
+    table = found.tables["effects"]
+    assert set(table["layers"]) == {"1", "2, 3"} and set(table["on"]) == {"the run's prompts", "sula"}
+    assert stats.rankdata(table["p_family"][1:]).size == table.n_rows - 1 and np.isnan(table["p_family"][0])
+    assert (record.path / "report.html").is_file()

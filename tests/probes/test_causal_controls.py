@@ -1,0 +1,242 @@
+"""Matched controls, the sample of prompts, and the edits of each condition against their definitions."""
+
+import numpy as np
+import pytest
+
+from interp.capture import ModelInfo
+from interp.conditions import Run, read_conditions
+from interp.errors import PromptError
+from interp.forward import capture
+from interp.need import Need
+from interp.probe import Condition
+from interp.prompt import Prompt, PromptSet
+from probes.measures.causal_axis import Axis
+from probes.measures.causal_controls import (
+    Edited,
+    alikeness,
+    gaussian_directions,
+    matched_controls,
+)
+from probes.measures.causal_plan import Intervention, Name, Place
+from probes.measures.causal_sample import PromptSample, first_by_key, rows_of
+from tests.tiny_models import VOCAB, tiny_model
+
+D = 16
+
+
+def rng(seed=0):
+    return np.random.default_rng(seed)
+
+
+def axis_along(a, d=None):
+    a = np.asarray(a, np.float64) / np.linalg.norm(a)
+    return Axis(a, a if d is None else d / (d @ a), 1.0)
+
+
+def cloud(spectrum, n=4000, seed=0):
+    turn = np.linalg.qr(rng(seed).normal(size=(len(spectrum),) * 2))[0]
+    return rng(seed + 1).normal(size=(n, len(spectrum))) * np.sqrt(spectrum) @ turn + 3.0, turn
+
+
+def removed_variance(rows, frame):
+    """By definition: how much smaller the total variance is when the frame is projected out."""
+    after = rows - rows @ frame.T @ frame
+    return rows.var(axis=0).sum() - after.var(axis=0).sum()
+
+
+# --- matching --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("loud", [0.02, 0.5, 2.0])
+def test_single_directions_take_out_what_the_axis_does(loud):
+    rows, turn = cloud(np.r_[loud, 4, 3, 3, 2, 2, 1, 1, 0.5, 0.5, 0.1, 0.1, 0.05, 0.05, 0.01, 0.01])
+    axis = axis_along(turn[0])
+    matched = matched_controls(Edited.of(rows, "mean"), axis, 50, rng(2))
+    assert matched.how == "direction" and matched.n_axes == 1 and (matched.dose == 1).all()
+    target = removed_variance(rows, axis.covector[None])
+    ratios = [removed_variance(rows, frame) / target for frame in matched.frames]
+    np.testing.assert_allclose(ratios, 1, atol=1e-6)
+    np.testing.assert_allclose(matched.ratio, 1, atol=1e-6)
+    np.testing.assert_allclose(np.linalg.norm(matched.frames, axis=2), 1)
+    assert np.abs(matched.frames[:, 0] @ axis.covector).max() < 1e-9
+    assert matched.alike < 0.5 and alikeness(matched.frames) == pytest.approx(matched.alike)
+
+
+def test_a_random_direction_without_matching_is_no_control():
+    rows, turn = cloud(np.r_[4.0, np.full(D - 1, 0.5)])
+    u = rng(1).normal(size=(50, 1, D))
+    u /= np.linalg.norm(u, axis=2, keepdims=True)
+    target = removed_variance(rows, turn[:1])
+    assert np.median([removed_variance(rows, frame) / target for frame in u]) < 0.3
+
+
+def test_subspaces_where_no_single_direction_is_loud_enough():
+    rows, turn = cloud(np.r_[5.0, np.linspace(0.5, 2.4, D - 1)])
+    axis = axis_along(turn[0])
+    matched = matched_controls(Edited.of(rows, "mean"), axis, 30, rng(2))
+    assert matched.how == "subspace" and matched.n_axes == 3, "two hold at most 4.8, and then they are all the same"
+    target = removed_variance(rows, axis.covector[None])
+    np.testing.assert_allclose([removed_variance(rows, f) / target for f in matched.frames], 1, atol=1e-3)
+    for frame in matched.frames:
+        np.testing.assert_allclose(frame @ frame.T, np.eye(3), atol=1e-9)
+        assert np.abs(frame @ axis.covector).max() < 1e-9
+
+
+def test_matched_directions_that_are_all_the_same_are_refused_for_subspaces():
+    """One other direction holds as much as the axis: single controls would all be that one."""
+    rows, turn = cloud(np.r_[4.0, 4.2, np.linspace(0.3, 2, D - 2)])
+    matched = matched_controls(Edited.of(rows, "mean"), axis_along(turn[0]), 30, rng(2))
+    assert matched.how == "subspace" and matched.alike <= 0.5
+
+
+def test_the_dose_is_scaled_where_nothing_else_is_loud():
+    rows, turn = cloud(np.r_[1000.0, np.full(D - 1, 0.5)])
+    axis = axis_along(turn[0])
+    matched = matched_controls(Edited.of(rows, "mean"), axis, 30, rng(2))
+    assert matched.how == "dose" and (matched.dose > 10).all()
+    centred = rows - rows.mean(axis=0)
+    change = np.linalg.norm(centred @ axis.covector)
+    for frame, dose in zip(matched.frames, matched.dose, strict=True):
+        assert np.linalg.norm(dose * (centred @ frame[0])) == pytest.approx(change, rel=1e-6)
+
+
+def test_oblique_axes_are_matched_in_the_variance_of_the_change():
+    rows, _ = cloud(np.linspace(0.5, 3, D))
+    a, d = rng(3).normal(size=(2, D))
+    axis = axis_along(a, d)
+    matched = matched_controls(Edited.of(rows, "mean"), axis, 20, rng(2))
+    change = np.outer((rows - rows.mean(axis=0)) @ axis.covector, axis.displacement)
+    target = change.var(axis=0).sum()
+    assert Edited.of(rows, "mean").removed(axis) == pytest.approx(target)
+    np.testing.assert_allclose(
+        matched.dose**2 * [removed_variance(rows, f) for f in matched.frames] / target, 1, atol=0.1
+    )
+    assert max(np.abs(matched.frames @ v).max() for v in (axis.covector, axis.displacement)) < 1e-9
+
+
+def test_with_removal_to_zero_the_mean_is_matched_too():
+    rows, turn = cloud(np.linspace(0.5, 3, D))
+    axis = axis_along(turn[5])
+    matched = matched_controls(Edited.of(rows, "zero"), axis, 20, rng(2))
+    change = np.square(rows @ axis.covector).mean()
+    np.testing.assert_allclose(
+        matched.dose**2 * np.square(np.einsum("rf,ckf->crk", rows, matched.frames)).sum(axis=2).mean(axis=1), change,
+        rtol=0.1,
+    )  # fmt: skip
+
+
+def test_where_nothing_varies_there_is_no_control():
+    rows = np.outer(rng().normal(size=50), np.eye(D)[0])
+    with pytest.raises(PromptError, match="nothing varies beside it"):
+        matched_controls(Edited.of(rows, "mean"), axis_along(np.eye(D)[0]), 20, rng())
+    with pytest.raises(PromptError, match="the axis does not vary"):
+        matched_controls(Edited.of(rows, "mean"), axis_along(np.eye(D)[1]), 20, rng())
+
+
+def test_gaussian_directions_have_the_covariance_of_the_data():
+    rows, _ = cloud(np.r_[9.0, np.full(D - 1, 0.01)])
+    u = gaussian_directions(Edited.of(rows, "mean"), 500, rng())
+    first = np.linalg.svd(rows - rows.mean(axis=0), full_matrices=False)[2][0]
+    assert np.median(np.abs(u @ first)) > 0.8
+    np.testing.assert_allclose(np.linalg.norm(u, axis=1), 1)
+
+
+# --- the sample of prompts -------------------------------------------------------------------------------------------
+
+
+def test_the_sample_is_the_same_however_the_stream_is_cut():
+    prompt = np.repeat(np.arange(30), 3)
+    rows = rng().normal(size=(90, 2, 4)).astype(np.float32)
+    whole, parts, left, right = (PromptSample(7, seed=3).start() for _ in range(4))
+    whole.add(rows, prompt)
+    order = rng(1).permutation(30)
+    for p in order:
+        parts.add(rows[prompt == p], prompt[prompt == p])
+    for p in order:
+        (left if p % 2 else right).add(rows[prompt == p], prompt[prompt == p])
+    left.merge(right)
+    expected = first_by_key(np.arange(30), 7, 3)
+    for state in (whole, parts, left):
+        found = state.result()
+        np.testing.assert_array_equal(found["rows"], rows[np.isin(prompt, expected)])
+        np.testing.assert_array_equal(found["prompt"], np.repeat(expected, 3))
+
+
+def test_fewer_are_chosen_among_those_kept_and_every_prompt_as_often():
+    assert set(first_by_key(np.arange(50), 5, 0)) <= set(first_by_key(np.arange(50), 12, 0))
+    chosen = np.concatenate([first_by_key(np.arange(20), 5, seed) for seed in range(2000)])
+    counts = np.bincount(chosen, minlength=20)
+    assert abs(counts - 500).max() < 5 * np.sqrt(500 * 0.75)
+    folded = {"rows": np.arange(12.0).reshape(1, 6, 2), "prompt": np.array([[1, 1, 4, 4, 5, 5]])}
+    assert rows_of(folded, 0, np.array([4])).tolist() == [[4, 5], [6, 7]]
+
+
+# --- the edits of each condition -------------------------------------------------------------------------------------
+
+
+def info() -> ModelInfo:
+    return tiny_model("llama").info
+
+
+@pytest.fixture(scope="module")
+def source():
+    ids = [rng(i).integers(0, VOCAB, size=6) for i in range(12)]
+    return Run(PromptSet("tokens", [Prompt(token_ids=tuple(x.tolist())) for x in ids]), ids)
+
+
+@pytest.fixture(scope="module")
+def before(source):
+    need = Need("v", at="all")
+    return capture(tiny_model("llama"), source.prompts, source.ids, [need])[need][1].reshape(72, -1).astype(np.float64)
+
+
+def edited(source, before, fill, axis, n=20):
+    """The values at the edited layer, under every condition."""
+    place = Place.of(1, axis, before, fill, n, 0)
+    intervention = Intervention([place], "v", "all", fill, tuple(range(info().n_heads)), info().n_layers)
+    need = Need("v", at="all")
+    conditions = [
+        Condition(str(name), edits, (need,), lambda under: {"v": under[need][1].reshape(72, -1)})
+        for name, edits in intervention.conditions((0.0, 0.5, 1.0), n)
+    ]
+    found = read_conditions(tiny_model("llama"), source, conditions)
+    return place, {key: read["v"] for key, read in found.items()}
+
+
+@pytest.mark.parametrize("fill", ["mean", "zero"])
+@pytest.mark.parametrize("is_oblique", [False, True])
+def test_every_condition_leaves_what_it_says(source, before, fill, is_oblique):
+    a, d = rng(4).normal(size=(2, before.shape[1]))
+    axis = axis_along(a, d if is_oblique else None)
+    place, found = edited(source, before, fill, axis)
+    to = before.mean(axis=0) if fill == "mean" else 0 * before[0]
+
+    def near(name, expected):
+        np.testing.assert_allclose(found[str(name)], expected, atol=2e-5 * max(1, np.abs(expected).max()))
+
+    part = np.outer((before - to) @ axis.covector, axis.displacement)
+    near(Name((1,), "axis", dose=0.0), before)
+    near(Name((1,), "axis", dose=0.5), before - 0.5 * part)
+    near(Name((1,), "axis"), before - part)
+    near(Name((1,), "axis", "kept"), to + part)
+    spread = (before @ axis.covector).std()
+    near(Name((1,), "axis", "+1 sd"), before + spread * axis.displacement)
+    near(Name((1,), "axis", "−1 sd"), before - spread * axis.displacement)
+    for i in (0, 19):
+        frame, dose = place.matched.frames[i], place.matched.dose[i]
+        near(Name((1,), f"control {i}"), before - dose * (before - to) @ frame.T @ frame)
+        near(Name((1,), f"control {i}", "kept"), to + np.outer((before - to) @ frame[0], frame[0]))
+    up = found[str(Name((1,), "control 0", "+1 sd"))] - before
+    np.testing.assert_allclose(
+        np.linalg.norm(up, axis=1), spread * np.linalg.norm(axis.displacement), rtol=1e-4, err_msg="moved as far"
+    )
+    top = np.linalg.svd(before - before.mean(axis=0), full_matrices=False)[2][:10]
+    near(Name((1,), "top"), before - (before - to) @ top.T @ top)
+    near(Name((1,), "principal 3"), before - (before - to) @ top[2:3].T @ top[2:3])
+    near(Name((1,), "gaussian 5"), before - np.outer((before - to) @ place.gaussian[5], place.gaussian[5]))
+    near(Name((1,), "resample"), before)
+
+
+def test_names_come_back_as_they_were():
+    for name in (Name((1, 5), "control 3", "kept", 0.25, "sula"), Name((), "baseline")):
+        assert Name.parse(str(name)) == name

@@ -1,0 +1,144 @@
+"""Planted proofs: an axis that carries everything, an axis that is a copy nobody reads, and noise."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from interp.conditions import Run, read_conditions
+from interp.forward import capture
+from interp.need import Need
+from interp.prompt import Prompt, PromptSet
+from interp.testing import Shape, synthetic_capture
+from probes.causal import Causal
+from probes.measures.causal_plan import BASELINE, Name
+from tests.tiny_models import VOCAB, fresh_model
+
+N = 160
+HEAD, DIM = 1, 5
+"""The one feature of the head outputs at layer 1 that is read, or of the values that is not."""
+
+PROBE = Causal(site="z", axis="ridge", n_prompts=40, n_controls=39, n_bootstrap=60, doses="0.5")
+
+
+def tokens(last):
+    rng = np.random.default_rng(0)
+    ids = [
+        np.append(rng.integers(1, VOCAB, size=7), last if last is not None else rng.integers(1, 12)) for _ in range(N)
+    ]
+    prompts = [Prompt(token_ids=tuple(x.tolist())) for x in ids]
+    return Run(PromptSet("tokens", prompts), ids)
+
+
+def run(model, source, probe):
+    base = capture(model, source.prompts, source.ids, probe.needs)
+    return probe.analyse(base, read_conditions(model, source, probe.conditions(base)))
+
+
+def one_feature_tells(loud):
+    """All prompts end alike, and the only thing that comes from elsewhere is one feature of the head outputs."""
+    model = fresh_model("llama")
+    layers = model.module.model.layers
+    with torch.no_grad():
+        for layer in (0, 2):
+            layers[layer].self_attn.o_proj.weight.zero_()
+        layers[2].mlp.down_proj.weight.zero_()
+        layers[1].mlp.down_proj.weight.zero_()
+        out = layers[1].self_attn.o_proj.weight
+        out.zero_()
+        direction = model.module.lm_head.weight[17]
+        out[:, HEAD * 12 + DIM] = 2.0 * direction / direction.norm() / loud
+        layers[1].self_attn.v_proj.weight[DIM] *= loud  # of KV head 0, which serves heads 0 and 1
+    return model
+
+
+@pytest.mark.parametrize(("axis", "loud"), [("ridge", 1.0), ("encoding", 6.0), ("pc1", 6.0)])
+def test_an_axis_that_carries_everything_is_found_causal(axis, loud):
+    found = run(one_feature_tells(loud), tokens(last=3), replace(PROBE, axis=axis))
+    kl = found["kl"]
+    assert found["axis_r2"].value > (0.8 if axis == "ridge" else 0.3)
+    assert kl.p == 1 / 40 and kl.value > kl.null.band[1] and kl.interval[0] > 5 * kl.null.value
+    assert found["kl_z"].value > 5 and found["kl_beyond_controls"].interval[0] > 0
+    assert found["kl_of_resample"].value > 0.3, "resampling doubles the variance of what removal takes out"
+    assert found["entropy_moved"].p == 1 / 40
+    doses = found.tables["doses"]
+    mine = doses.where(doses["subject"] == "axis")
+    assert mine["dose"].tolist() == [0, 0.5, 1] and mine["kl"][0] == 0 and np.diff(mine["kl"]).min() > 0
+    saved = found.arrays[f"z.{axis}.axis"][1]
+    # with head 0 the same values are mixed by another pattern: the ridge axis may share some of it
+    assert abs(saved[HEAD * 12 + DIM]) > (0.8 if axis == "ridge" else 0.6)
+
+
+def test_an_axis_that_is_a_copy_nobody_reads_is_found_inert():
+    """A feature of the values tells the entropy best and loudest, and W_O maps it to zero in both heads it serves.
+
+    The entropy is mostly that of the last token: what comes from elsewhere is turned down.
+    """
+    model, source = fresh_model("llama"), tokens(last=None)
+    layer = model.module.model.layers[1]
+    entering = Need("resid")
+    with torch.no_grad():
+        for each in (0, 2):
+            model.module.model.layers[each].self_attn.o_proj.weight.zero_()
+        layer.self_attn.o_proj.weight *= 0.3
+        for head in (0, 1):
+            layer.self_attn.o_proj.weight[:, head * 12 + DIM] = 0.0
+        base = capture(model, source.prompts, source.ids, [entering])
+        x = layer.input_layernorm(torch.from_numpy(base[entering][1])).double().numpy()
+        entropy = base.rows["next_entropy_bits"]
+        w = np.linalg.lstsq(x - x.mean(axis=0), entropy - entropy.mean(), rcond=None)[0]
+        layer.self_attn.v_proj.weight[DIM] = torch.from_numpy(200 * w)
+    probe = replace(PROBE, site="v", axis="encoding")
+    found = run(model, source, probe)
+    after = capture(model, source.prompts, source.ids, [entering]).rows["next_entropy_bits"]
+    np.testing.assert_array_equal(after, entropy, err_msg="nobody reads the copy")
+    kl = found["kl"]
+    assert found["axis_r2"].value > 0.3, "the entropy can be told from it"
+    assert abs(found.arrays["v.encoding.axis"][1][DIM]) > 0.99
+    assert kl.value < 0.1 * kl.null.value and kl.value < kl.null.band[0]
+    assert found["kl_beyond_controls"].interval[1] < 0 and found["kl_z"].value < 0
+    assert found["resample_kl"].value > 10 * kl.value, "and the layer is used: a cut could have told"
+
+
+# --- noise -----------------------------------------------------------------------------------------------------------
+
+
+def noise(base, probe, seed):
+    """What a model would give in which the axis is one more matched control: exchangeable, and alike over prompts."""
+    rng = np.random.default_rng([seed, 77])
+    n, controls = 10, probe.n_controls
+    strength = rng.lognormal(0, 1, controls + 1)
+    prompts = rng.lognormal(0, 0.5, n)
+    under = {}
+    for i in range(-2, controls):
+        name = Name((1,), BASELINE) if i == -2 else Name((1,), "axis" if i == -1 else f"control {i}")
+        level = 0.0 if i == -2 else strength[i + 1]
+        kl = level * prompts * rng.lognormal(0, 0.3, n)
+        change = level * rng.normal(size=n)
+        read = {"kl": kl, "entropy_change": change, "entropy_moved": np.abs(change), "later_r2": 1 + 0.1 * kl}
+        read |= {f"{key}.of": np.ones(n) for key in list(read)}
+        read["later_r2"], read["later_r2.of"] = read["later_r2"][None], np.full((1, n), 3.0)
+        read["later_axis"], read["later_axis.of"] = np.full((1, n), 1 - 0.1 * level), np.ones((1, n))
+        read |= {"log_p": rng.normal(size=(n, 5)), "size": np.ones(1), "variance_share": np.ones(1)}
+        read |= {"ratio": np.ones(1), "dose": np.ones(1), "matching": np.array([[0.0, 1, 0.1, 0]])}
+        read["later_layers"] = np.array([2])
+        under[str(name)] = read
+    return under
+
+
+@pytest.mark.slow
+def test_noise_is_called_at_the_nominal_rate():
+    probe = Causal(site="resid", layers="1", n_prompts=10, n_controls=39, n_bootstrap=20, n_sula=0)
+    base = synthetic_capture(probe.needs, Shape(n_prompts=24, n_layers=2, d_model=8))
+    called, anything, covered = 0, 0, []
+    for seed in range(200):
+        found = probe.analyse(base, noise(base, probe, seed))
+        called += found["kl"].p <= 0.05
+        rest = [found[name].p for name in ("entropy_change", "entropy_moved", "later_r2", "later_axis")]
+        anything += min(rest) <= 0.05
+        covered.append(found["kl_z"].null.band[0] <= found["kl_z"].value <= found["kl_z"].null.band[1])
+    # 200 runs at 0.05: 10 expected, 95 % of the time between 4 and 16
+    assert 4 <= called <= 17, f"{called} of 200"
+    assert anything <= 17, f"{anything} of 200 over all exploratory read-outs"
+    assert np.mean(covered) > 0.9

@@ -1,0 +1,442 @@
+"""Heads: planted heads are found and absent ones inert, numbers equal their definitions, error rates, refusals."""
+
+import copy
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import interp
+from interp.conditions import Run, read_conditions
+from interp.errors import PromptError, UsageError
+from interp.forward import capture
+from interp.information import entropy_bits, kl_bits
+from interp.models import load
+from interp.need import Need
+from interp.prompt import Prompt, PromptSet
+from interp.prompting.tunnel_sequences import sampled_prompts
+from interp.testing import Shape, check_probe, synthetic_capture
+from probes.heads import SULA, Heads
+from probes.measures.head_means import Units
+from probes.measures.heads_edits import LATE, PARTS, UNEDITED, Plan
+from probes.measures.heads_effects import Compounding, error_ratio, estimates, top_head
+from probes.measures.heads_scores import chosen_measure, measures_of
+from tests.tiny_models import VOCAB, fresh_model, wrap
+from wind_tunnels.bijection import Bijection
+from wind_tunnels.networks import Network, build
+
+SMALL = Heads(n_random=3, n_sets=2, n_donors=2, n_permutations=99, n_bootstrap=60)
+OUTCOMES = np.arange(5)
+
+
+def fed(probe, base, harm=lambda name, n, rng: np.zeros(n), seed=0):
+    """Read-outs of every condition of the probe, `harm` bits above a noisy baseline."""
+    rng = np.random.default_rng(seed)
+    error = rng.gamma(4, 0.05, len(base.prompts))
+    under = {c.name: _read(c, base, error, harm, rng) for c in probe.conditions(base)}
+    return under | {c.name: _read(c, base, error, harm, rng) for c in probe.further_conditions(base, under)}
+
+
+def _read(condition, base, error, harm, rng):
+    n = len(condition.prompts)
+    more = np.zeros(n) if condition.name.endswith(UNEDITED) else harm(condition.name, n, rng)
+    before = error[condition.prompts]
+    read = {"next_kl": np.abs(more), "size": np.full(n, 0.5)}
+    own = measures_of(base.prompts) if condition.on is None else ("posterior_kl", "entropy_error")
+    return read | {m: before + more for m in own if m != "next_kl"}
+
+
+class Fed(Heads):
+    """The probe on made-up read-outs, for the conformance check, which gives none."""
+
+    def analyse(self, base, under):
+        return super().analyse(base, under or fed(self, base, lambda name, n, rng: rng.gamma(2, 0.1, n)))
+
+
+@pytest.mark.parametrize("shape", [Shape(n_prompts=40), Shape(n_prompts=30, n_scored=4)])
+def test_conformance_with_read_outs(shape):
+    probe = Fed(**SMALL.parameters())
+    found = check_probe(probe, synthetic_capture(probe.needs, shape))
+    assert {"top_head_ratio", "top_head_ratio_resample", "top_head_ratio_entropy_error", "bypass_ratio_min",
+            "late_attention_off", "compounding"} <= set(found.scalars)  # fmt: skip
+    assert [f.name for f in probe.figures(found)] == [
+        "map_zero", "map_mean", "map_resample", "ranked", "by_layer", "sets",
+    ]  # fmt: skip
+    heat = probe.figures(found)[2].plot.data[0]
+    np.testing.assert_array_equal(np.asarray(heat.z), column(found, "posterior_kl", "resample", None).reshape(3, 4))
+
+
+def text_capture(n=30):
+    base = synthetic_capture(SMALL.needs, Shape(n_prompts=n))
+    return replace(base, posterior=None, prompts=replace(base.prompts, posterior=None, outcome_ids=None))
+
+
+def test_texts_without_a_posterior_are_measured_by_change_and_loss():
+    base = text_capture()
+    found = SMALL.analyse(base, fed(SMALL, base, lambda name, n, rng: rng.gamma(2, 0.1, n)))
+    assert {"next_kl", "loss"} <= set(found.tables["by_head"].columns)
+    assert "posterior_kl" not in found.tables["by_head"] and "loss" in found.scalars
+    assert {"top_head_ratio", "top_head_ratio_loss", "bypass_ratio_min", "late_attention_off"} <= set(found.scalars)
+
+
+def test_sula_is_read_on_the_main_prompts_of_another_set():
+    probe, base = replace(SMALL, n_sula=12), text_capture()
+    of_sula = [c for c in probe.conditions(base) if c.name.startswith(SULA)]
+    assert len(of_sula) == 1 + 3 * 3 + 1 + 12
+    assert all(c.on == "sula" and c.n_pool == 84 and c.prompts.tolist() == list(range(12)) for c in of_sula)
+    found = probe.analyse(base, fed(probe, base, lambda name, n, rng: rng.gamma(2, 0.1, n)))
+    assert found.scalars["sula_posterior_kl"].n == 12 and found.scalars["sula_posterior_kl"].n_unit == "problem"
+    assert found.tables["sula_by_head"].n_rows == 12 and "donor_sd" not in found.tables["sula_by_head"]
+    assert [f.name for f in probe.figures(found)][-2:] == ["sula_map_zero", "sula_by_layer"]
+
+
+# --- real networks, with planted heads --------------------------------------------------------------------------------
+
+
+def token_run(model, n=12, length=9, seed=0):
+    """Random tokens; the posterior is nine parts what the model itself answers, one part uniform: any edit is harm."""
+    rng = np.random.default_rng(seed)
+    ids = [rng.integers(0, VOCAB, length) for _ in range(n)]
+    prompts = [Prompt(token_ids=tuple(x.tolist()), scored=(3, length - 1)) for x in ids]
+    posterior = 0.9 * restricted(model.module, ids) + 0.1 / len(OUTCOMES)
+    return Run(PromptSet("tokens", prompts, posterior=posterior, outcome_ids=OUTCOMES), ids)
+
+
+def restricted(module, ids):
+    """The model's distribution over the outcomes at the scored positions, `[row, outcome]`."""
+    with torch.inference_mode():
+        logits = module(input_ids=torch.from_numpy(np.stack(ids))).logits[:, [3, -1]].double()
+    return torch.softmax(logits[..., OUTCOMES], dim=-1).flatten(0, 1).numpy()
+
+
+def measured(model, probe, run):
+    base = capture(model, run.prompts, run.ids, probe.needs)
+    under = read_conditions(model, run, probe.conditions(base))
+    under |= read_conditions(model, run, probe.further_conditions(base, under))
+    return probe.analyse(base, under), under
+
+
+def without(model, heads, layer=1):
+    """A copy of a Llama whose W_O reads none of these heads of a layer."""
+    module = copy.deepcopy(model.module)
+    weight = module.model.layers[layer].self_attn.o_proj.weight
+    for head in heads:
+        weight.data[:, head * model.info.d_head : (head + 1) * model.info.d_head] = 0
+    return wrap(module)
+
+
+def column(found, name, how="zero", layer=1):
+    table = found.tables["by_head"]
+    at = slice(None) if layer is None else table["layer"][table["how"] == how] == layer
+    return table[name][table["how"] == how][at]
+
+
+def test_a_head_that_nobody_reads_has_no_effect_and_its_neighbour_on_the_same_values_has():
+    model = without(fresh_model("llama"), [0])
+    found, _ = measured(model, SMALL, token_run(model))
+    for how in ("zero", "mean", "resample"):
+        for name in ("posterior_kl", "entropy_error", "next_kl"):
+            harm = column(found, name, how)
+            assert harm[0] == pytest.approx(0, abs=1e-6)
+            assert name == "entropy_error" or (harm[1:] > 1e-4).all()
+    assert any("share 2 KV heads" in note for note in found.notes)
+
+
+def test_the_one_head_that_carries_the_prediction_is_found():
+    model = fresh_model("llama")
+    for layer in range(3):
+        model = without(model, [h for h in range(4) if (layer, h) != (1, 2)], layer)
+    found, _ = measured(model, SMALL, token_run(model))
+    assert found["top_head_share"].value > 0.999 and "layer 1 head 2" in found["top_head_share"].meaning
+    ratio = found["top_head_ratio"]
+    assert np.isnan(ratio.value) or ratio.value > 1e3
+    assert found["top_head_effect"].value > found["top_head_effect"].null.value
+
+
+def test_a_head_whose_neighbours_whisper_stands_out_by_a_ratio():
+    model = fresh_model("llama")
+    for layer in range(3):
+        weight = model.module.model.layers[layer].self_attn.o_proj.weight
+        weight.data[:, [i for i in range(48) if (layer, i // 12) != (0, 3)]] *= 0.05
+    found, _ = measured(model, SMALL, token_run(model))
+    ratio = found["top_head_ratio"]
+    assert ratio.value > 2 and ratio.p == 0.01 and "layer 0 head 3" in ratio.meaning
+    assert ratio.interval[0] <= ratio.value <= ratio.interval[1] and ratio.null.band[1] < ratio.value
+
+
+def test_effects_equal_those_of_a_model_with_the_weights_taken_out():
+    model = fresh_model("llama")
+    run = token_run(model)
+    found, under = measured(model, SMALL, run)
+    p = run.prompts.posterior
+
+    def errors(module):
+        q = restricted(module, run.ids)
+        return np.stack([kl_bits(p, q), np.abs(entropy_bits(q) - entropy_bits(p))]).reshape(2, 12, 2).mean(axis=2)
+
+    before = errors(model.module)
+    assert found["posterior_kl"].value == pytest.approx(before[0].mean(), abs=1e-6)
+    for head in range(4):
+        harm = (errors(without(model, [head]).module) - before).mean(axis=1)
+        assert column(found, "posterior_kl")[head] == pytest.approx(harm[0], abs=1e-5)
+        assert column(found, "entropy_error")[head] == pytest.approx(harm[1], abs=1e-5)
+    everybody = without(without(model, range(4), 1), range(4), 2)
+    assert found["late_attention_off"].value == pytest.approx(errors(everybody.module)[1].mean(), abs=1e-5)
+    assert found["late_attention_off"].null.value == pytest.approx(before[1].mean(), abs=1e-6)
+    table = found.tables["by_layer"]
+    ratios = table.where(table["part"] == PARTS[0])
+    errors_bypassed = [under[f"{PARTS[0]} {layer}"]["entropy_error"].mean() for layer in range(3)]
+    np.testing.assert_allclose(ratios["ratio"], errors_bypassed / before[1].mean(), rtol=1e-4)
+    assert found["bypass_ratio_min"].value == pytest.approx(ratios["ratio"].min())
+
+
+def test_the_worst_heads_are_ranked_on_one_half_and_removed_together():
+    model = fresh_model("llama")
+    run = token_run(model, n=20)
+    base = capture(model, run.prompts, run.ids, SMALL.needs)
+    under = read_conditions(model, run, SMALL.conditions(base))
+    plan = SMALL._plan(base)
+    ranked = ~SMALL._judged(SMALL._scores(base, under))
+    assert ranked.sum() == 10
+    harm = [
+        (under[plan.single("zero", h)]["posterior_kl"] - under[UNEDITED]["posterior_kl"])[ranked].mean()
+        for h in range(12)
+    ]
+    order = np.argsort(harm)[::-1]
+    for condition in SMALL.further_conditions(base, under):
+        removed = {4 * e.layer + h for e in condition.edits for h in e.heads}
+        assert removed == set(order[: len(removed)].tolist()) and f"top {len(removed)} heads" == condition.name
+        assert condition.name not in under
+    assert [c.name for c in SMALL.further_conditions(base, under)] == ["top 2 heads", "top 4 heads", "top 8 heads"]
+
+
+def test_a_network_without_attention_has_layers_alone():
+    task = Bijection(V=5, L=5)
+    model = load(build(Network(arch="lstm", n_layers=2, d_model=16), task, torch.Generator().manual_seed(0)))
+    prompts = sampled_prompts(task, 8, 0)
+    found, _ = measured(model, SMALL, Run(prompts, [np.array(p.token_ids) for p in prompts]))
+    assert set(found.tables) == {"by_layer"} and "top_head_ratio" not in found.scalars
+    assert found.headline == ("bypass_ratio_min",) and any("no attention heads" in note for note in found.notes)
+
+
+# --- statistics -------------------------------------------------------------------------------------------------------
+
+
+def units(n, n_bootstrap=200, seed=0):
+    number = np.arange(n)
+    weights = np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), size=n_bootstrap)
+    return Units(number, number, weights, "sequence")
+
+
+def flips(n, n_permutations=199, seed=1):
+    return np.random.default_rng(seed).choice([-1.0, 1.0], size=(n_permutations, n))
+
+
+def test_top_head_equals_its_definition():
+    effects = np.random.default_rng(0).gamma(2, 1, (40, 5)) * [1, 4, 2, 1, 0.5]
+    found = top_head(effects, units(40), flips(40, 99))
+    mean = effects.mean(axis=0)
+    assert (found.top, found.second) == (1, 2)
+    assert found.ratio == pytest.approx(mean[1] / mean[2]) and found.share == pytest.approx(mean[1] / mean.sum())
+    assert found.p == 0.01 and found.effect == mean[1]
+    again = units(40).weights[7] @ effects / 40
+    assert found.ratio_replicates[7] == pytest.approx(again[1] / again[2])
+    gaps = []
+    for sign, ratio in zip(flips(40, 99), found.exchanged_ratio, strict=True):
+        swapped = np.where(sign[:, None] < 0, effects[:, [2, 1]], effects[:, [1, 2]]).mean(axis=0)
+        assert ratio == pytest.approx(swapped.max() / swapped.min())
+        gaps.append(np.ptp(swapped))
+    near = top_head(effects[:, [0, 3]], units(40), flips(40, 99))
+    own = np.abs(flips(40, 99) @ (effects[:, 0] - effects[:, 3])) / 40
+    assert near.p == (1 + (own >= abs(mean[0] - mean[3])).sum()) / 100
+    assert found.p == (1 + (np.array(gaps) >= mean[1] - mean[2]).sum()) / 100
+
+
+def rates(draw, truth, n_worlds=200, n_units=40):
+    """How often the top head is called, and its ratio's interval covers the truth."""
+    called = covered = 0
+    for seed in range(n_worlds):
+        effects = draw(np.random.default_rng([5, seed]), n_units)
+        found = top_head(effects, units(n_units, 300, seed), flips(n_units, seed=seed))
+        called += found.p <= 0.05
+        low, high = np.quantile(found.ratio_replicates, [0.025, 0.975])
+        covered += low <= truth <= high
+    return called / n_worlds, covered / n_worlds
+
+
+@pytest.mark.parametrize("n_worlds", [200, pytest.param(1000, marks=pytest.mark.slow)])
+def test_two_heads_that_are_alike_are_told_apart_at_the_nominal_rate(n_worlds):
+    alike = [2, 2, 0.2, 0.2, 0.2, 0.2]
+    called, covered = rates(lambda rng, n: rng.gamma(2, 0.5, (n, 6)) * alike, 1.0, n_worlds)
+    assert abs(called - 0.05) < 3 * np.sqrt(0.05 * 0.95 / n_worlds) and 0.9 < covered < 0.99
+
+
+def test_many_heads_that_are_alike_are_told_apart_at_most_at_the_nominal_rate():
+    called, covered = rates(lambda rng, n: rng.gamma(2, 1, (n, 1)) * rng.gamma(1, 0.3, (n, 8)), 1.0)
+    assert called <= 0.05 and covered > 0.95
+
+
+def test_the_interval_of_the_ratio_covers_a_planted_one():
+    called, covered = rates(lambda rng, n: rng.gamma(2, 0.5, (n, 6)) * [4, 2, 0.5, 0.5, 0.5, 0.5], 2.0)
+    assert 0.89 <= covered <= 0.99 and called > 0.95
+
+
+def test_additive_heads_are_called_compounding_at_the_nominal_rate():
+    called = covered = 0
+    members = np.zeros((6, 8), dtype=bool)
+    for mine in members:
+        mine[np.random.default_rng(int(mine.sum())).choice(8, 4, replace=False)] = True
+    for seed in range(200):
+        rng = np.random.default_rng([7, seed])
+        singles = rng.gamma(2, 0.3, (40, 8))
+        joint = singles @ members.T + rng.normal(0, 0.5, (40, 1)) + rng.normal(0, 0.2, (40, 6))
+        found = estimates(
+            Compounding.of(joint, singles, members).excess[:, None], units(40, 200, seed), flips(40, seed=seed)
+        )
+        called += found.p[0] <= 0.05
+        covered += found.low[0] <= 0 <= found.high[0]
+    assert abs(called / 200 - 0.05) < 0.05 and covered / 200 > 0.89
+
+
+def test_compounding_is_the_joint_effect_minus_its_members_own():
+    singles = np.array([[1.0, 2.0, 4.0], [0.0, 1.0, 0.0]])
+    members = np.array([[True, True, False], [False, True, True]])
+    found = Compounding.of(np.array([[5.0, 6.0], [1.0, 3.0]]), singles, members)
+    np.testing.assert_array_equal(found.summed, [[3, 6], [1, 1]])
+    np.testing.assert_array_equal(found.excess, [1.0, 1.0])
+
+
+def test_every_layer_is_needed_only_where_every_one_is():
+    """One layer of four does nothing: the intersection-union p stays at or below the nominal rate."""
+    called = 0
+    for seed in range(200):
+        rng = np.random.default_rng([8, seed])
+        baseline = rng.gamma(4, 0.1, 30)
+        harm = rng.normal([0.0, 0.5, 0.5, 0.5], 0.2, (30, 4))
+        found = error_ratio(baseline[:, None] + harm, baseline, units(30, 60, seed), flips(30, seed=seed))
+        called += found.p_of_all <= 0.05
+        assert found.smallest == 0
+    assert called / 200 < 0.05 + 0.05
+    needed = error_ratio(baseline[:, None] * 3.0 * np.ones(4), baseline, units(30), flips(30))
+    assert needed.p_of_all == 0.005
+    np.testing.assert_allclose(needed.ratio, 3.0)
+    np.testing.assert_allclose([needed.low, needed.high], 3.0)
+
+
+def test_entries_that_nobody_feels_have_p_one_and_disturb_no_other():
+    effects = np.random.default_rng(0).normal(1, 0.1, (20, 3))
+    alone = estimates(effects, units(20), flips(20))
+    beside = estimates(np.concatenate([effects, np.zeros((20, 1))], axis=1), units(20), flips(20))
+    np.testing.assert_array_equal(beside.p, [*alone.p, 1.0])
+    assert beside.value[3] == beside.low[3] == beside.high[3] == 0
+
+
+def test_the_plan_names_every_edit_once_and_draws_the_same_sets_again():
+    plan = Plan(3, 4, 6, ("zero", "resample"), n_donors=2, n_random=3, n_sets=5, seed=1)
+    named = [
+        *plan.heads("zero"),
+        *plan.heads("resample"),
+        *plan.layers(),
+        *plan.controls(),
+        *plan.cumulative(range(12)),
+    ]
+    assert len({name for name, _ in named}) == len(named) == 12 + 24 + 10 + 9 + 15 + 3
+    assert plan.set_sizes == (2, 4, 8) and Plan(1, 1, 6, ("zero",), 1, 3, 5, 0).set_sizes == ()
+    assert dict(named)[LATE][0].layer == (1, 2)
+    for chosen, again in zip(plan.sets(4), plan.sets(4), strict=True):
+        np.testing.assert_array_equal(chosen, again)
+        assert len(set(chosen.tolist())) == 4
+    (edit,) = dict(plan.controls())["random subspace 2.1"]
+    assert edit.layer == 2 and edit.site == "z"
+    np.testing.assert_allclose(edit.axis @ edit.axis.T, np.eye(6), atol=1e-12)
+
+
+def test_tables_hold_what_they_say():
+    base = synthetic_capture(SMALL.needs, Shape(n_prompts=30))
+    under = fed(SMALL, base, lambda name, n, rng: rng.gamma(2, 0.1, n))
+    found, plan = SMALL.analyse(base, under), SMALL._plan(base)
+    before = under[UNEDITED]["posterior_kl"]
+
+    def harm(name):
+        return under[name]["posterior_kl"] - before
+
+    draws = [harm(plan.single("resample", 7, draw)).mean() for draw in range(2)]
+    assert column(found, "posterior_kl", "resample", 1)[3] == pytest.approx(np.mean(draws))
+    assert column(found, "donor_sd", "resample", 1)[3] == pytest.approx(np.std(draws, ddof=1))
+    random = [harm(name).mean() for name in plan.random(1)]
+    for name, value in (("null", np.mean(random)), ("null_low", min(random)), ("null_high", max(random))):
+        assert column(found, name)[0] == pytest.approx(value) and np.isnan(column(found, name, "mean")).all()
+    sets, judged = found.tables["sets"], SMALL._judged(SMALL._scores(base, under))
+    assert sets["top"][1] == pytest.approx(harm(plan.top(4))[judged].mean())
+    members = [sum(harm(plan.single("zero", h)).mean() for h in chosen) for chosen in plan.sets(4)]
+    joint = [harm(plan.set_of(4, i)).mean() for i in range(2)]
+    assert sets["summed"][1] == pytest.approx(np.mean(members)) and sets["joint"][1] == pytest.approx(np.mean(joint))
+    assert sets["excess"][1] == pytest.approx(np.mean(joint) - np.mean(members))
+    assert (sets["joint_least"][1], sets["joint_most"][1]) == pytest.approx((min(joint), max(joint)))
+
+
+# --- refusals ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"how": "zero,noise"}, "'noise' is no way to ablate a head"),
+        ({"n_prompts": 1}, "Choose 2 or more"),
+        ({"n_permutations": 3}, "Choose 19 or more"),
+        ({"n_sula": -1}, "counts problems"),
+    ],
+)
+def test_fields_that_make_no_sense_are_refused(fields, words):
+    base = synthetic_capture(SMALL.needs, Shape(n_prompts=10))
+    for ask in (lambda p: list(p.conditions(base)), lambda p: p.analyse(base, {})):
+        with pytest.raises(UsageError, match=words):
+            ask(replace(SMALL, **fields))
+
+
+def test_a_measure_that_the_prompts_do_not_allow_is_refused():
+    exact, text = synthetic_capture(SMALL.needs, Shape(n_prompts=4)), text_capture(4)
+    assert chosen_measure("auto", exact.prompts) == "posterior_kl" and chosen_measure("auto", text.prompts) == "next_kl"
+    with pytest.raises(UsageError, match="carry no exact posterior"):
+        list(replace(SMALL, measure="entropy_error").conditions(text))
+    with pytest.raises(UsageError, match="auto or one of posterior_kl"):
+        list(replace(SMALL, measure="loss").conditions(exact))
+
+
+def test_one_prompt_and_sula_on_a_tunnel_are_refused():
+    with pytest.raises(PromptError, match="there is 1 prompt"):
+        list(SMALL.conditions(synthetic_capture(SMALL.needs, Shape(n_prompts=1))))
+    with pytest.raises(UsageError, match="reads no texts"):
+        list(replace(SMALL, n_sula=5).conditions(synthetic_capture(SMALL.needs, Shape(n_prompts=8, n_scored=3))))
+
+
+def test_conditions_run_on_the_drawn_prompts_alone():
+    drawn = np.arange(20) % 2 == 0
+    base = synthetic_capture(SMALL.needs, Shape(n_prompts=20), columns={"drawn": drawn})
+    assert {tuple(c.prompts) for c in SMALL.conditions(base)} == {tuple(range(0, 20, 2))}
+    few = {tuple(c.prompts) for c in replace(SMALL, n_prompts=4).conditions(base)}
+    assert len(few) == 1 and len(next(iter(few))) == 4 and set(next(iter(few))) <= set(range(0, 20, 2))
+
+
+def test_of_sula_prompts_the_main_condition_is_tried():
+    condition = np.array(["main", "shuffled", "padded"])[np.arange(30) % 3]
+    base = synthetic_capture(SMALL.needs, Shape(n_prompts=30), columns={"condition": condition})
+    assert {tuple(c.prompts) for c in SMALL.conditions(base)} == {tuple(range(0, 30, 3))}
+
+
+# --- end to end -------------------------------------------------------------------------------------------------------
+
+
+def test_the_shipped_tunnel_hangs_on_one_head_of_its_first_layer(tmp_path):
+    probe = Heads(how="zero", n_prompts=40, n_random=5, n_sets=2, n_permutations=99, n_bootstrap=100)
+    record = interp.run(probes=[probe], n_pool=60, out=tmp_path, quiet=True)
+    found = record.findings["heads"]
+    assert found["top_head_ratio"].interval[0] > 2 and "layer 0 head 1" in found["top_head_ratio"].meaning
+    assert found["top_head_ratio_entropy_error"].value > 2
+    assert found["bypass_ratio_min"].value > 10 and found["bypass_ratio_min"].p == 0.01
+    assert found["late_attention_off"].value > 1 > found["late_attention_off"].null.band[1]
+    assert np.isfinite(found.tables["sets"]["top"]).all() and found.tables["sets"]["n_heads"].tolist() == [2, 4, 8]
+    assert all(check["passed"] for check in record.selfcheck) and Need("outcome_log_prob") in probe.needs
+    page = next(tmp_path.rglob("report.html")).read_text()
+    assert "Head by head: zero ablation" in page and "Do effects add up?" in page
