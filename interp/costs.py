@@ -145,7 +145,7 @@ def _step(p: Passes, n_layers: int, speed: Speeds, n_times: int) -> Step:
     n_blocks = max(0, n_layers - p.first_layer)
     seconds = p.n * speed[p.kind].seconds(p.n_tokens, n_blocks) * n_times if speed else None
     n_rows = p.text.n_rows("scored") if p.probes else 0
-    analysis = n_times * sum(probe.cost.seconds + probe.cost.row_seconds * n_rows for probe in p.probes)
+    analysis = float(n_times) * sum((probe.cost.seconds + probe.cost.row_seconds * n_rows for probe in p.probes), 0.0)
     return Step(p.what, p.n * n_times, p.n_prompts, p.n_tokens, n_blocks, seconds, analysis)
 
 

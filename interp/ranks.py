@@ -174,7 +174,7 @@ def joined() -> Iterator[Ranks]:
     try:
         if is_ours:
             dist.init_process_group("gloo", timeout=waits)
-        group = dist.new_group(backend="gloo", timeout=waits)
+        group: Any = dist.new_group(backend="gloo", timeout=waits)
     except (RuntimeError, ValueError) as error:
         raise InterpError(
             asked=f"joining {n_started()} processes",

@@ -75,15 +75,19 @@ def test_planned_conditions_are_those_that_are_asked_for(name, tunnel):
     if name == "heads":
         under = read_conditions(tunnel, Run(pool.prompts, pool.tokens.ids), probe.conditions(base))
         made += list(probe.further_conditions(base, under))
-    real = Counter({layer: 0 for layer in range(4)})
+    real = Counter(dict.fromkeys(range(4), 0))
     for c in made:
         real[first_layer(c.edits, tunnel)] += 1
-    told = Counter({layer: 0 for layer in range(4)})
+    told = Counter(dict.fromkeys(range(4), 0))
     for each in probe.planned(tunnel.info, 30, is_text=False):
         told[each.first_layer] += each.n
         assert abs(each.n_prompts - len(made[0].prompts if made[0].prompts is not None else [0] * 30)) <= 2
-    # A set of heads may miss the first layer; what is planned for it starts there all the same.
-    assert told.total() == real.total() and (name == "heads" or told == real)
+    if name == "heads":  # a set of heads may miss the first layer; what is planned for it starts there all the same
+        assert told.total() == real.total()
+    elif name == "belief":  # a depth at which nothing can be read is left out
+        assert all(real[layer] in (0, told[layer]) for layer in told) and real.total() >= told.total() / 2
+    else:
+        assert told == real
 
 
 def test_configuration_is_enough(tiny_folders, tmp_path):
@@ -146,7 +150,7 @@ def test_names_and_settings_are_checked_as_for_a_run(tmp_path):
         untimed("manifolt", model=TUNNEL)
     with pytest.raises(interp.InterpError):
         untimed("manifold", model=str(tmp_path))
-    with pytest.raises(interp.InterpError, match="no attention|tunnel"):
+    with pytest.raises(interp.InterpError, match="a wind tunnel has no text"):
         untimed("manifold", model=TUNNEL, prompts="mixed")
 
 

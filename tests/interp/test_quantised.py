@@ -41,7 +41,7 @@ def test_the_quantisation_is_named(stated, words):
 
 
 def test_a_quantised_model_in_memory_is_refused_by_name():
-    with pytest.raises(ModelError, match=r"quantised \(bitsandbytes, 4 bits\).*--allow-quantised"):
+    with pytest.raises(ModelError, match=r"(?s)quantised \(bitsandbytes, 4 bits\).*--allow-quantised"):
         interp.load(rounded())
 
 

@@ -369,7 +369,7 @@ def test_tables_hold_what_they_say():
         assert column(found, name)[0] == pytest.approx(value) and np.isnan(column(found, name, "mean")).all()
     sets, judged = found.tables["sets"], SMALL._judged(SMALL._scores(base, under))
     assert sets["top"][1] == pytest.approx(harm(plan.top(4))[judged].mean())
-    members = [sum(harm(plan.single("zero", h)).mean() for h in chosen) for chosen in plan.sets(4)]
+    members = [sum(harm(plan.single("zero", h)).mean() for h in chosen.tolist()) for chosen in plan.sets(4)]
     joint = [harm(plan.set_of(4, i)).mean() for i in range(2)]
     assert sets["summed"][1] == pytest.approx(np.mean(members)) and sets["joint"][1] == pytest.approx(np.mean(joint))
     assert sets["excess"][1] == pytest.approx(np.mean(joint) - np.mean(members))

@@ -1,0 +1,111 @@
+"""A model that one thread reads: a second reader is refused, and whoever merely runs it is left alone."""
+
+import threading
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, MambaConfig
+
+from interp.attention import Listener, claimed
+from interp.conditions import Run, read_conditions
+from interp.edits import BypassLayer, FeedForwardOff, RemoveAxis
+from interp.errors import InterpError
+from interp.forward import capture
+from interp.need import Need
+from interp.probe import Condition
+from tests.interp.test_ranks import sequences
+from tests.tiny_models import VOCAB, fresh_model, wrap
+
+NEEDS = [Need("v"), Need("resid", at="all"), Need("q_pre"), Need("mlp_out"), Need("next_log_prob")]
+IDS = torch.arange(12).view(2, 6) % VOCAB
+
+
+def in_another_thread(act):
+    """What `act()` gives in a thread of its own: its result, or the error it ended with."""
+    found = []
+
+    def run():
+        try:
+            found.append(act())
+        except Exception as error:
+            found.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    return found[0]
+
+
+class _Meanwhile(Listener):
+    """In the middle of every pass, lets another thread do something once the last layer is reached."""
+
+    def __init__(self, act) -> None:
+        self.act, self.found = act, []
+
+    def before(self, call) -> None:
+        if call.layer == 2:
+            self.found.append(in_another_thread(self.act))
+
+
+def plain_logits(model) -> torch.Tensor:
+    with torch.inference_mode():
+        return model.module(input_ids=IDS, use_cache=False).logits
+
+
+def test_a_second_capture_is_refused_and_the_first_one_is_not_disturbed():
+    model = fresh_model("llama")
+    prompts, ids = sequences(6)
+    alone = capture(model, prompts, ids, NEEDS, tokens_per_batch=24)
+    second = _Meanwhile(lambda: capture(model, prompts, ids, NEEDS))
+    disturbed = capture(model, prompts, ids, NEEDS, tokens_per_batch=24, listeners=[second])
+    assert len(second.found) > 1
+    assert all(isinstance(e, InterpError) and "another thread is listening" in str(e) for e in second.found)
+    for need in NEEDS:
+        np.testing.assert_array_equal(disturbed[need], alone[need])
+    again = in_another_thread(lambda: capture(model, prompts, ids, NEEDS, tokens_per_batch=24))
+    np.testing.assert_array_equal(again[Need("v")], alone[Need("v")])
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt_neox"])
+def test_a_pass_of_another_thread_is_neither_heard_nor_cut(family):
+    model = fresh_model(family)
+    prompts, ids = sequences(6)
+    alone, logits = capture(model, prompts, ids, NEEDS), plain_logits(model)
+    other = _Meanwhile(lambda: plain_logits(model))
+    meanwhile = capture(model, prompts, ids, NEEDS, listeners=[other])
+    assert other.found
+    for found in other.found:
+        assert found.shape == logits.shape and torch.allclose(found, logits, atol=1e-5)
+    for need in NEEDS:
+        np.testing.assert_array_equal(meanwhile[need], alone[need])
+
+
+@pytest.mark.parametrize(
+    "edit", [BypassLayer(layer=1), FeedForwardOff(layer=1), RemoveAxis(layer=1, site="resid", axis=np.arange(1.0, 49))]
+)
+def test_edits_do_not_reach_the_passes_of_another_thread(edit):
+    """Nor do the layers that a pass from the middle hands through."""
+    model = fresh_model("llama")
+    logits = plain_logits(model)
+    other = _Meanwhile(lambda: plain_logits(model))
+    condition = Condition("c", (edit,), (Need("next_kl"),), lambda c: {"kl": c[Need("next_kl")]})
+    run = Run(*sequences(4))
+    alone = read_conditions(model, run, [condition])
+    found = read_conditions(model, run, [condition], listeners=[other])
+    assert len(other.found) >= 2
+    assert all(torch.allclose(each, logits, atol=1e-5) for each in other.found)
+    np.testing.assert_array_equal(found["c"]["kl"], alone["c"]["kl"])
+
+
+def test_a_model_without_attention_is_read_by_one_thread_too():
+    torch.manual_seed(0)
+    config = MambaConfig(vocab_size=VOCAB, hidden_size=16, num_hidden_layers=2, state_size=4)
+    config.num_attention_heads = 0
+    model = wrap(AutoModelForCausalLM.from_config(config).eval())
+    prompts, ids = sequences(3)
+    with claimed(model):
+        refused = in_another_thread(lambda: capture(model, prompts, ids, [Need("resid")]))
+        assert isinstance(refused, InterpError) and "take turns" in str(refused)
+        assert capture(model, prompts, ids, [Need("resid")])[Need("resid")].shape[0] == 3
+    assert not isinstance(in_another_thread(lambda: capture(model, prompts, ids, [Need("resid")])), Exception)
