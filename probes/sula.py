@@ -120,7 +120,7 @@ class Sula(Probe):
             },
             arrays={f"v.{axis}.axis": axes.directions[i] for i, axis in enumerate(AXES)} | {"v.mean": axes.mean},
             notes=self._notes(answers, fitted_on, layer, base),
-            headline=tuple(name for name in _HEADLINE if name in scalars),
+            headline=tuple(n for n in _HEADLINE if n in scalars and np.isfinite(scalars[n].value)),
         )
 
     def figures(self, findings: Findings) -> tuple[Figure, ...]:

@@ -103,7 +103,9 @@ def test_configuration_is_enough(tiny_folders, tmp_path):
 
 
 def test_files_that_are_here_are_not_fetched(tiny_folders):
-    assert untimed("manifold", model=str(tiny_folders["llama"])).download == 0
+    folder = tiny_folders["llama"]
+    assert untimed("manifold", model=str(folder)).download == 0
+    assert sketch(folder).file_bytes == (folder / "model.safetensors").stat().st_size
 
 
 def test_model_that_does_not_fit_is_told_and_not_refused(tmp_path):
