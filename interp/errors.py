@@ -8,6 +8,10 @@ import difflib
 from collections.abc import Iterable
 
 
+LISTED = ("model", "probe", "prompt", "tunnel")
+"""Kinds of names that `interp list` shows."""
+
+
 class InterpError(Exception):
     """A refusal in words: `asked` (what was wanted), `found` (what stood in the way), `fix` (what to do)."""
 
@@ -28,13 +32,17 @@ class UsageError(InterpError):
 
 
 class UnknownName(UsageError):
-    """A name that stands for nothing here; the message lists the nearest names and, when few, all of them."""
+    """A name that stands for nothing here; the message lists the nearest names, and all of them unless they are many.
+
+    Many models, probes, prompt sets and tunnels are left to `interp list`.
+    """
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         names = sorted(known)
         near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
         fix = f"Did you mean {' or '.join(near)}? " if near else ""
-        fix += f"Known: {', '.join(names)}." if len(names) <= 30 else f"`interp list {kind}s` shows all {len(names)}."
+        is_long = len(names) > 30 and kind in LISTED
+        fix += f"`interp list {kind}s` shows all {len(names)}." if is_long else f"Known: {', '.join(names)}."
         super().__init__(asked=f"{kind} {name!r}", found=f"there is no {kind} of this name", fix=fix)
         self.name, self.near = name, near
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from interp.capture import Capture
-from interp.errors import UsageError
+from interp.errors import PromptError, UsageError
 from interp.model import Model
 from interp.observe import Prompts, as_tokens
 from interp.probe import Probe
@@ -62,9 +62,24 @@ def pools_for(model: Model, prompts: Prompts | None, probes: Sequence[Probe], re
     pools = []
     for name, mine in by_set.items():
         pool = prompts_for(model, name if is_free else prompts, reading.n_pool, reading.seed, reading.text_column)
+        refuse_without_posterior(pool, mine)
         needs = [need for probe in mine for need in probe.needs]
         pools.append(Pool(pool, as_tokens(model, pool, needs, reading.window, reading.bos), tuple(mine)))
     return tuple(pools)
+
+
+def refuse_without_posterior(prompts: PromptSet, probes: Sequence[Probe]) -> None:
+    """Raise `PromptError` where a probe holds the model against an exact posterior, and these prompts carry none."""
+    asking = [probe for probe in probes if probe.needs_posterior]
+    if not asking or prompts.posterior is not None:
+        return
+    names = " and ".join(probe.name for probe in asking)
+    own = " and ".join(dict.fromkeys(probe.own_prompts for probe in asking if probe.own_prompts))
+    raise PromptError(
+        asked=f"{names} on the prompts {prompts.name!r}",
+        found="the model is held against the exact posterior behind every prompt, and these carry none",
+        fix=(f"Leave out --prompts (the set {own} is read then), or use" if own else "Use") + " a wind tunnel.",
+    )
 
 
 def grouped(probes: Sequence[Probe], is_free: bool) -> dict[str, list[Probe]]:

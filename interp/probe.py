@@ -87,6 +87,8 @@ class Probe(ABC):
     observational: ClassVar[bool] = True
     own_prompts: ClassVar[str | None] = None
     """The prompt set that a language model is read on where the user names none; None is the default of all runs."""
+    needs_posterior: ClassVar[bool] = False
+    """Whether prompts without an exact posterior are refused, before anything is read."""
     cost: ClassVar[AnalysisCost] = AnalysisCost()
 
     @property

@@ -45,6 +45,7 @@ from probes.measures.belief_swap import (
     BASELINE,
     N_RANDOM,
     SUBSPACES,
+    Pairs,
     interchange_table,
     make_pairs,
     outcomes,
@@ -89,6 +90,7 @@ class Belief(Probe):
     question: ClassVar[str] = "Can the exact belief be read off the activations, beyond what position and token tell?"
     observational: ClassVar[bool] = False
     own_prompts: ClassVar[str | None] = "sula"
+    needs_posterior: ClassVar[bool] = True
 
     @property
     def needs(self) -> tuple[Need, ...]:
@@ -103,7 +105,9 @@ class Belief(Probe):
         if belief.rank == 0:
             return ()
         setting = make_setting(pool, belief, 1, 1, self._rng(0))
-        pairs = make_pairs(pool.units, _held_out(pool, setting), self._rng(5))
+        pairs = self._pairs(base, pool, setting)
+        if len(pairs.prompts) == 0:
+            return ()
         bases = {}
         for depth in _swapped_depths(pool):
             reading = read_belief(pool.points[depth], setting, self._rng(1))
@@ -140,7 +144,7 @@ class Belief(Probe):
         scalars = _scalars(places, primary, by_place)
         scalars["position_r2"] = position_scalar(readings[primary], setting, counted)
         scalars["output_tvd"] = self._output(base, setting, counted)
-        tables, swapped = self._interchange(under, setting, pool)
+        tables, swapped = self._interchange(base, under, setting, pool)
         scalars |= swapped
         headline = ("r2", "r2_beyond_position", "selectivity", "random_subspace_r2", "tvd", "accuracy", "silhouette",
                     "redirected")  # fmt: skip
@@ -213,13 +217,17 @@ class Belief(Probe):
         score = output_distance(base[OUTPUT], np.asarray(base.posterior, np.float64), setting.orders)
         return score_scalar("output_tvd", score, setting, counted, None)
 
+    def _pairs(self, base: Capture, pool: Cloud, setting: Setting) -> Pairs:
+        assert base.outcomes is not None, "a belief comes with a posterior"
+        return make_pairs(pool.units, base.outcomes, _held_out(pool, setting), self._rng(5))
+
     def _interchange(
-        self, under: Mapping[str, Readout], setting: Setting, pool: Cloud
+        self, base: Capture, under: Mapping[str, Readout], setting: Setting, pool: Cloud
     ) -> tuple[dict[str, Table], dict[str, Scalar]]:
         """What the swaps did, where they were run; in scalars, at the middle depth of those that were swapped."""
         if BASELINE not in under:
             return {}, {}
-        pairs = make_pairs(pool.units, _held_out(pool, setting), self._rng(5))
+        pairs = self._pairs(base, pool, setting)
         found = outcomes(under, pairs, pool.units)
         depths = sorted({swap.depth for swap in found})
         middle, rank = depths[len(depths) // 2], setting.belief.rank

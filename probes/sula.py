@@ -81,6 +81,7 @@ class Sula(Probe):
     name: ClassVar[str] = "sula"
     question: ClassVar[str] = "Do answers and values follow the exact posterior as evidence comes in?"
     own_prompts: ClassVar[str | None] = "sula"
+    needs_posterior: ClassVar[bool] = True
 
     @property
     def needs(self) -> tuple[Need, ...]:

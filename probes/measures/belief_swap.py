@@ -1,13 +1,14 @@
 """Interchange: is the belief used where it can be read? Its coordinates are replaced by a donor's.
 
 Among the sequences that the bases were not fitted on, each is given the coordinates that another one, its donor, has
-in some subspace of the residual stream at one depth, at all scored positions. Then the model's prediction is held
-against the donor's exact posterior:
+in some subspace of the residual stream at one depth, at all scored positions. Then the model's prediction q is held
+against the donor's exact posterior and against the sequence's own:
 
-    redirected = mean of KL(donor's posterior ‖ prediction), without the swap − with it          (bits)
+    redirected = ½ mean of [fall of KL(donor's posterior ‖ q) + rise of KL(own posterior ‖ q)]          (bits)
 
-The subspaces: where the belief is read from (`readout`), along which activations move with it (`encoding`), the first
-principal axes, random ones, all of the same dimension; and the whole stream (`all`), which is the most that could come.
+A swap that merely makes the prediction vaguer or better brings it nearer to both, or further from both, and redirects
+nothing. The subspaces: where the belief is read from (`readout`), along which activations move with it (`encoding`),
+the first principal axes, random ones, all of the same dimension; and the whole stream (`all`), the most there is.
 Null: random subspaces.
 
 Source: Geiger et al. 2021 (arXiv 2106.02997) for interchange interventions.
@@ -39,13 +40,14 @@ SUBSPACES = ("readout", "encoding", "principal", "all")
 
 INTERCHANGE = (
     "Interchange at each depth of the residual stream: mean KL of the prediction from the donor's exact posterior and "
-    "from the sequence's own, and by how much the swap brought the prediction nearer to the donor's (redirected_bits) "
-    "with its 95 % interval over sequences, beside random subspaces of the same dimension (null; p one-sided, by rank)."
+    "from the sequence's own, and by how much the swap turned the prediction from its own to the donor's, half the "
+    "fall of the first and half the rise of the second (redirected_bits), with its 95 % interval over sequences, "
+    "beside random subspaces of the same dimension (null; p one-sided, by rank)."
 )
 MEANING = (
-    "By how much the prediction comes nearer to the donor's exact posterior when the residual stream at depth {depth} "
-    "is given the donor's coordinates in the {rank} dimensions that the belief is {words}; swapping the whole stream "
-    "there redirects {whole:.3g} bits."
+    "By how much the prediction turns from its own exact posterior to the donor's when the residual stream at depth "
+    "{depth} is given the donor's coordinates in the {rank} dimensions that the belief is {words}; swapping the whole "
+    "stream there redirects {whole:.3g} bits."
 )
 WORDS = {"readout": "read from", "encoding": "written along"}
 
@@ -59,13 +61,19 @@ class Pairs:
     donor_rows: Int[np.ndarray, " row"]
 
 
-def make_pairs(units: Int[np.ndarray, " all"], held_out: Int[np.ndarray, " held"], rng: np.random.Generator) -> Pairs:
-    """Everybody's donor is somebody else with as many rows; prompts without such a one are left out."""
-    by_count: dict[int, list[int]] = {}
+def make_pairs(
+    units: Int[np.ndarray, " all"],
+    outcomes: Int[np.ndarray, "all outcome"],
+    held_out: Int[np.ndarray, " held"],
+    rng: np.random.Generator,
+) -> Pairs:
+    """Everybody's donor is somebody else with as many rows and the same outcomes; who has none is left out."""
+    by_kind: dict[tuple[int, bytes], list[int]] = {}
     for prompt in held_out.tolist():
-        by_count.setdefault(int((units == prompt).sum()), []).append(prompt)
+        asked = outcomes[units == prompt]
+        by_kind.setdefault((len(asked), asked.tobytes()), []).append(prompt)
     donor: dict[int, int] = {}
-    for alike in by_count.values():
+    for alike in by_kind.values():
         if len(alike) > 1:
             order = rng.permutation(alike)
             donor |= dict(zip(order.tolist(), np.roll(order, 1).tolist(), strict=True))
@@ -150,10 +158,12 @@ def outcomes(under: Mapping[str, Readout], pairs: Pairs, units: np.ndarray) -> l
     """Every swap that was run, held against the baseline, in the order of depths."""
     code = np.unique(units[pairs.rows], return_inverse=True)[1]
     counts = np.bincount(code)
-    baseline = under[BASELINE]["donor_kl"]
+    before = under[BASELINE]
 
     def by_unit(name: str) -> np.ndarray:
-        return np.bincount(code, baseline - under[name]["donor_kl"]) / counts
+        nearer = before["donor_kl"] - under[name]["donor_kl"]
+        further = under[name]["own_kl"] - before["own_kl"]
+        return np.bincount(code, 0.5 * (nearer + further)) / counts
 
     found = []
     for depth in sorted(int(name.split(":")[0].split()[-1]) for name in under if name.endswith(": all")):

@@ -84,6 +84,23 @@ def test_a_tunnels_sequences_on_a_text_model_are_refused_in_words(tunnel, tiny_t
         run(tiny_text_model, prompts=sampled_prompts(tunnel.task, 5), out=None, quiet=True)
 
 
+@pytest.mark.parametrize("names", [["sula"], ["belief"], ["manifold", "sula", "belief"]])
+def test_prompts_without_a_posterior_are_refused_before_the_model_reads_them(tiny_text_model, monkeypatch, names):
+    def read(*_, **__):
+        raise AssertionError("the model was run")
+
+    monkeypatch.setattr("interp.runner.capture", read)
+    asking = " and ".join(name for name in names if name != "manifold")
+    with pytest.raises(PromptError) as caught:
+        run(tiny_text_model, probes=names, prompts="prose", out=None, quiet=True)
+    assert str(caught.value) == (
+        f"{asking} on the prompts 'prose': the model is held against the exact posterior behind every prompt, and "
+        "these carry none\n  Leave out --prompts (the set sula is read then), or use a wind tunnel."
+    )
+    with pytest.raises(AssertionError, match="the model was run"):
+        run(tiny_text_model, probes=["manifold"], prompts="prose", out=None, quiet=True)
+
+
 def test_a_text_run_draws_after_one_capture_over_the_pool(tiny_text_model):
     record = run(tiny_text_model, settings=FAST, prompts="mixed", n_pool=120, per_quintile=10, window=12, out=None,
                  quiet=True)  # fmt: skip

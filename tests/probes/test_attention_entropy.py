@@ -48,6 +48,7 @@ def test_a_planted_fall_is_found_within_its_noise():
     assert found.tables["by_layer"]["entropy"] == pytest.approx(CURVE, abs=0.05)
 
 
+@pytest.mark.slow
 def test_content_that_does_not_matter_is_called_at_the_nominal_rate_and_covered():
     found = [world(seed)["content_sharpening"] for seed in range(150)]
     called = sum(s.p is not None and s.p <= 0.05 for s in found)

@@ -622,7 +622,8 @@ def test_the_input_is_left_as_it_was_and_the_primary_layer_is_the_one_asked_for(
 
 def test_everybody_has_another_donor_of_as_many_rows():
     units = np.repeat(np.arange(9), [3, 3, 2, 3, 3, 1, 3, 3, 3])
-    pairs = make_pairs(units, np.array([0, 1, 2, 3, 4, 5]), np.random.default_rng(0))
+    alike = np.zeros((len(units), 2), dtype=np.int64)
+    pairs = make_pairs(units, alike, np.array([0, 1, 2, 3, 4, 5]), np.random.default_rng(0))
     assert pairs.prompts.tolist() == [0, 1, 3, 4], "no other one has two rows, or one"
     assert (units[pairs.rows] == np.repeat(pairs.prompts, 3)).all()
     donors = units[pairs.donor_rows].reshape(-1, 3)
@@ -630,6 +631,14 @@ def test_everybody_has_another_donor_of_as_many_rows():
     assert (donors[:, 0] != pairs.prompts).all()
     first = {u: np.flatnonzero(units == u)[0] for u in range(9)}
     assert [r - first[units[r]] for r in pairs.donor_rows] == [0, 1, 2] * 4, "positions stay"
+
+
+def test_donors_are_asked_about_the_same_outcomes():
+    units = np.arange(6)
+    outcomes = np.array([[1, 2], [3, 4], [1, 2], [3, 4], [2, 1], [1, 2]])
+    pairs = make_pairs(units, outcomes, units, np.random.default_rng(0))
+    assert pairs.prompts.tolist() == [0, 1, 2, 3, 5], "nobody else is asked about 2 and 1, in this order"
+    np.testing.assert_array_equal(outcomes[pairs.donor_rows], outcomes[pairs.rows])
 
 
 def test_swaps_give_the_donors_coordinates_in_orthonormal_subspaces():
@@ -670,20 +679,23 @@ def test_a_belief_that_never_varies_is_not_swapped():
     assert list(PROBE.conditions(still(points, np.broadcast_to(belief[0], belief.shape).copy()))) == []
 
 
-def test_redirected_bits_are_the_fall_of_the_distance_from_the_donor():
+def test_redirected_bits_turn_from_the_own_posterior_to_the_donors():
     units = np.repeat(np.arange(4), 2)
-    pairs = make_pairs(units, np.arange(4), np.random.default_rng(0))
-    flat = {"donor_kl": np.full(8, 3.0), "own_kl": np.zeros(8)}
-    under = {BASELINE: {"donor_kl": np.arange(8) + 3.0, "own_kl": np.zeros(8)}}
-    under |= {f"interchange at 2: {name}": flat for name in ("readout", "principal", "all")}
-    under["interchange at 2: encoding"] = {"donor_kl": np.arange(8) + 1.0, "own_kl": np.ones(8)}
+    pairs = make_pairs(units, np.zeros((8, 2), dtype=np.int64), np.arange(4), np.random.default_rng(0))
+    own = np.linspace(0, 1, 8)
+    under = {BASELINE: {"donor_kl": np.arange(8) + 3.0, "own_kl": own}}
+    under["interchange at 2: encoding"] = {"donor_kl": np.arange(8) + 1.0, "own_kl": own + 1}
+    under["interchange at 2: readout"] = {"donor_kl": np.full(8, 3.0), "own_kl": own}
+    under["interchange at 2: principal"] = {"donor_kl": np.arange(8) + 2.5, "own_kl": own - 0.5}
+    under["interchange at 2: all"] = under["interchange at 2: encoding"]
     for i in range(N_RANDOM):
-        under[f"interchange at 2: random {i}"] = {"donor_kl": np.arange(8) + 3.0 - 0.1 * i, "own_kl": np.zeros(8)}
+        under[f"interchange at 2: random {i}"] = {"donor_kl": np.arange(8) + 3.0 - 0.1 * i, "own_kl": own}
     found = {s.subspace: s for s in outcomes(under, pairs, units)}
-    assert found["encoding"].by_unit == pytest.approx([2.0] * 4) and found["encoding"].own_kl == 1
-    assert found["readout"].by_unit == pytest.approx([0.5, 2.5, 4.5, 6.5])
-    assert found["encoding"].random == pytest.approx(0.1 * np.arange(N_RANDOM))
-    assert found["encoding"].p == 1 / (1 + N_RANDOM), "2 bits, and no random subspace above 1.8"
+    assert found["encoding"].by_unit == pytest.approx([1.5] * 4)
+    assert found["readout"].by_unit == pytest.approx([0.25, 1.25, 2.25, 3.25])
+    assert found["principal"].by_unit == pytest.approx([0.0] * 4), "nearer to both alike is no redirection"
+    assert found["encoding"].random == pytest.approx(0.05 * np.arange(N_RANDOM))
+    assert found["encoding"].p == 1 / (1 + N_RANDOM), "1.5 bits, and no random subspace above .9"
 
 
 # --- figures ---------------------------------------------------------------------------------------------------------

@@ -68,6 +68,7 @@ def test_updates_that_agree_stand_out_from_random_signs():
     assert share.value > share.null.band[1] and share.p < 0.05
 
 
+@pytest.mark.slow
 def test_updates_with_random_signs_are_called_null_at_the_nominal_rate():
     p = []
     for seed in range(200):
@@ -213,6 +214,7 @@ def test_exchanged_posteriors_keep_their_positions():
     assert {round(float(x), 9) for x in found.exchanged[:, 0]} == expected
 
 
+@pytest.mark.slow
 def test_a_stream_that_knows_nothing_of_its_sequence_is_called_null_at_the_nominal_rate():
     p = []
     for seed in range(120):

@@ -50,6 +50,7 @@ def test_domains_with_one_plane_share_it():
     assert part.tables["cross_projection"]["share"].min() > 0.9
 
 
+@pytest.mark.slow
 def test_shared_geometry_is_called_at_the_nominal_rate():
     called = 0
     for seed in range(100):

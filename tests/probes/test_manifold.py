@@ -108,6 +108,7 @@ def test_the_order_and_the_scale_of_the_prompts_change_nothing() -> None:
         assert two[name].value == pytest.approx(one[name].value, rel=1e-8), name
 
 
+@pytest.mark.slow
 def test_noise_sits_on_the_null_and_p_is_uniform() -> None:
     p: dict[str, list[float]] = {"entropy_correlation": [], "curve_order": []}
     outside = 0
@@ -153,6 +154,7 @@ def test_a_planted_collapse_is_found_in_its_domain() -> None:
     assert found["collapse_participation_ratio"].value < -4
 
 
+@pytest.mark.slow
 def test_no_collapse_where_the_domains_share_their_geometry() -> None:
     p = [QUICK.analyse(domain_capture(False, seed), {})["collapse"].p for seed in range(12)]
     assert stats.kstest(np.array(p, dtype=float), stats.uniform.cdf).pvalue > 0.001

@@ -68,7 +68,7 @@ def test_shipped_bijection_is_the_task_and_as_close_as_promised():
     assert card.recipe["target"] == "labels"
     assert card.figures["kl_bits"].limit == 0.01 and card.figures["mae_per_sequence_bits"].limit == 0.02
     assert card.figures["kl_bits"].high < 0.005
-    assert card.core_seconds < 60
+    assert card.core_seconds < 120
 
 
 def test_shipped_bijection_predicts_relabelled_values_as_relabelled():
