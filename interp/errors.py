@@ -7,7 +7,6 @@ reaches the terminal is a fault of the toolkit.
 import difflib
 from collections.abc import Iterable
 
-
 LISTED = ("model", "probe", "prompt", "tunnel")
 """Kinds of names that `interp list` shows."""
 

@@ -15,8 +15,8 @@ from interp.errors import PromptError, UnknownName, UsageError
 from interp.findings import Findings
 from interp.model import Model
 from interp.observe import Prompts, as_tokens
-from interp.progress import reporting
 from interp.pools import prompts_for
+from interp.progress import reporting
 
 FEWEST_PROMPTS = 3
 

@@ -57,8 +57,8 @@ class PrincipalForm(RowAxes):
 
 
 def _kept(squared: np.ndarray) -> np.ndarray:
-    """Which ascending eigenvalues are more than rounding, largest first."""
-    return np.flatnonzero(squared > _NEGLIGIBLE * max(squared[-1], 0.0))[::-1]
+    """Which ascending eigenvalues are more than rounding, largest first; none of no rows."""
+    return np.flatnonzero(squared > _NEGLIGIBLE * squared.max(initial=0.0))[::-1]
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,9 @@ from probes.measures.nuisances import all_nuisances
 N_CONTROLS = 5
 N_SUBSPACES = 20
 
+_NO_DIMENSION = 1e-8
+"""Share of the largest singular value below which the beliefs do not fill a dimension."""
+
 _ROUNDING = 1e-12
 
 
@@ -251,4 +254,5 @@ def _encoding(raw: np.ndarray, setting: Setting) -> tuple[np.ndarray, np.ndarray
     fitted = np.flatnonzero(setting.folds.code != 0)
     origin = raw[fitted].mean(axis=0)
     belief = setting.belief.values[fitted]
-    return np.linalg.pinv(belief - belief.mean(axis=0)) @ (raw[fitted] - origin), origin
+    # components that add up to one leave a direction that only rounding fills
+    return np.linalg.pinv(belief - belief.mean(axis=0), rcond=_NO_DIMENSION) @ (raw[fitted] - origin), origin

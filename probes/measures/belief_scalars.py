@@ -124,7 +124,9 @@ def selectivity_scalar(reading: Reading, setting: Setting, counted: Counted, pla
     value = task - float(controls.mean())
     errors = np.column_stack([reading.kept.errors.sum(axis=1), reading.control_errors])
     totals = np.column_stack([reading.kept.totals.sum(axis=1), reading.control_totals])
-    unexplained = (setting.weights @ errors) / (setting.weights @ totals)
+    resampled = setting.weights @ totals
+    usable = (resampled > 0).all(axis=1)
+    unexplained = (setting.weights @ errors)[usable] / resampled[usable]
     differences = unexplained[:, 1:].mean(axis=1) - unexplained[:, 0]
     others = (controls.sum() - controls) / (len(controls) - 1)
     return Scalar(

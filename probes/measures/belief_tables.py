@@ -54,7 +54,9 @@ def by_layer_table(
         for name, value in by_position[i].items():
             row[f"{name}_position"], units[f"{name}_position"] = value, units[name]
         rows.append(row)
-    return Table.from_rows(rows, {name: units[name] for name in rows[0]}, BY_LAYER)
+    names = dict.fromkeys(name for row in rows for name in row)  # a number that one place lacks is NaN there
+    filled = [{name: row.get(name, np.nan) for name in names} for row in rows]
+    return Table.from_rows(filled, {name: units[name] for name in names}, BY_LAYER)
 
 
 def components_table(belief: ExactBelief, scalars: Sequence[Scalar]) -> Table:

@@ -97,3 +97,7 @@ def test_rounding_is_no_axis():
     rows = np.outer(np.arange(10.0) - 4.5, [1.0, 2.0, 3.0])
     assert len(PrincipalForm.of(rows).singular) == 1
     assert len(PrincipalForm.of(np.zeros((5, 3))).singular) == 0
+
+
+def test_no_rows_have_no_axes():
+    assert PrincipalForm.of(np.zeros((0, 4))).directions.shape == (0, 4)

@@ -12,6 +12,7 @@ import interp
 from interp.errors import ModelError, PromptError, UsageError
 from interp.information import kl_bits
 from interp.need import Need
+from interp.prompting.tunnel_sequences import sampled_prompts
 from interp.registry import load_entry
 from interp.statistics.ridge import PENALTIES
 from interp.testing import Shape, check_probe, synthetic_capture
@@ -783,3 +784,14 @@ def test_the_surviving_set_is_what_no_earlier_pair_has_taken():
             seen = {int(t) - 5 for t in tokens[: position + 1] if t >= 5}
             assert belief[i].tolist() == [float(v not in seen) for v in range(5)]
     assert "taken" in task.belief_meaning
+
+
+def test_a_distribution_moves_activations_along_finite_directions_and_is_swapped():
+    """Three probabilities fill two dimensions: the third, rounding alone, must not be inverted."""
+    model = interp.load("tunnel:mess3-gpt-neox")
+    probe = Belief()
+    base = interp.collect(model, sampled_prompts(model.task, 200, 0), list(probe.needs))
+    setting = make_setting(Cloud.of(base, Need("resid")), ExactBelief.of(base), 1, 1, np.random.default_rng(0))
+    encoding = read_belief(base[Need("resid")][-1], setting, np.random.default_rng(1)).encoding
+    assert np.abs(encoding.sum(axis=0)).max() < 1e-6 * np.abs(encoding).max() < 1e3
+    assert any(": encoding" in condition.name for condition in probe.conditions(base))

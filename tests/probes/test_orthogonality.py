@@ -59,6 +59,7 @@ def test_planted_angle_between_columns_is_recovered_and_gone_once_centred():
     assert found.tables["wk_columns"]["abs_shuffled"] == pytest.approx(expected_abs_cosine(d_model), abs=0.005)
 
 
+@pytest.mark.slow
 def test_gaussian_weights_are_called_null_at_the_nominal_rate():
     rng = np.random.default_rng(1)
     references = gaussian_references(8, 32, 100, rng)
@@ -81,6 +82,7 @@ def test_orthogonal_token_keys_are_found_below_chance():
     assert scalar.underpowered, "16 tokens are few"
 
 
+@pytest.mark.slow
 def test_random_token_keys_are_called_null_at_the_nominal_rate():
     n, shape = 24, Shape(n_prompts=24, n_layers=1, n_heads=1, n_kv_heads=1, d_head=16, d_model=16)
     columns = {"token": np.arange(n), "position": np.full(n, 5)}
@@ -154,6 +156,7 @@ def test_a_mean_shared_by_the_heads_is_gone_once_centred():
     assert centred.value == pytest.approx(expected_abs_cosine(8), abs=0.05) and centred.p > 0.05
 
 
+@pytest.mark.slow
 def test_random_heads_are_called_null_at_the_nominal_rate_even_when_prompts_share_their_keys():
     p, few = [], replace(SHAPE, n_prompts=10)
     for seed in range(150):

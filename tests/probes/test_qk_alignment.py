@@ -47,6 +47,7 @@ def test_planted_matching_heads_are_found_and_no_others():
     assert found["logit"].value - found["logit"].null.value == pytest.approx(2 * 2 / 12, abs=0.2)
 
 
+@pytest.mark.slow
 def test_keys_that_do_not_match_are_called_at_the_nominal_rate():
     found = [world(seed) for seed in range(120)]
     one = sum(f["logit"].p <= 0.05 for f in found)
@@ -95,6 +96,7 @@ def test_the_divergence_of_every_row_equals_its_formula():
     assert items.kl_bits[:, 2, 0, 0] == pytest.approx(kl_bits(moved, weights))
 
 
+@pytest.mark.slow
 def test_attention_that_ignores_the_posterior_is_called_at_the_nominal_rate():
     called = 0
     for seed in range(120):

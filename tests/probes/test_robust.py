@@ -89,6 +89,7 @@ def test_one_prompt_that_makes_the_plane_is_named():
     assert scalar.value > scalar.null.band[1]
 
 
+@pytest.mark.slow
 def test_influence_in_noise_stays_in_its_band_at_the_nominal_rate():
     outside = 0
     for seed in range(100):

@@ -282,6 +282,7 @@ def test_prompts_that_an_axis_was_fitted_on_do_not_judge_it():
     assert abs(np.mean([f["entropy_movement"].value for f in found])) < 0.15  # in-sample about 0.4
 
 
+@pytest.mark.slow
 def test_readers_of_k_alone_are_called_at_the_nominal_rate():
     """Answers that depend on how much was shown, not on what; with a liking for a word that grows with k."""
     called = dict.fromkeys(("slope", "kl", "kl_skill", "skill", "entropy_error"), 0)
@@ -295,6 +296,7 @@ def test_readers_of_k_alone_are_called_at_the_nominal_rate():
     assert all(1 <= count <= 20 for count in called.values()), called  # 10 ± 3 standard deviations
 
 
+@pytest.mark.slow
 def test_movement_of_noise_is_called_at_the_nominal_rate():
     """Over all places; `entropy_within` of coordinates that follow k alone."""
     n, called = 150, dict.fromkeys(("evidence", "entropy", "entropy_within"), 0)

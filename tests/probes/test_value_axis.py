@@ -92,6 +92,7 @@ def test_a_loud_direction_is_found_by_both_axes_which_agree():
     assert found.arrays["v.pc1.axis"][0] @ told > 0.97 and found.arrays["v.ridge.axis"][0] @ told > 0.87
 
 
+@pytest.mark.slow
 def test_noise_is_called_at_the_nominal_rate():
     probe = replace(SMALL, n_bootstrap=20, n_splits=2)
     called = dict.fromkeys(("r2", "correlation", "r2_beyond_nuisances", "correlation_beyond_nuisances", "pc1_r2"), 0)
@@ -109,6 +110,7 @@ def test_noise_is_called_at_the_nominal_rate():
     assert max(called.values()) <= 12
 
 
+@pytest.mark.slow
 def test_sequences_of_noise_are_called_at_the_nominal_rate_although_entropy_follows_position():
     probe = replace(SMALL, n_bootstrap=20, n_splits=2)
     called = 0

@@ -183,8 +183,9 @@ def test_rebuild_of_a_shipped_tunnel_takes_its_steps_again(runs, monkeypatch, tm
         (["train", "bijektion"], "Did you mean bijection?"),
         (["train", "bijection", "--arch", "lama"], "Did you mean llama"),
         (["train", "bijection", "--set", "n_step=3"], "Did you mean n_steps"),
+        (["train", "bijection", "--set", "foo=3"], "Known: L, V, "),
         (["train", "bijection", "--limit", "kl_bit=3"], "Did you mean kl_bits"),
-        (["rebuild", "bijection-gptneox"], "Did you mean bijection-gpt-neox?"),
+        (["rebuild", "bijection-gptneox"], "Did you mean bijection-gpt-neox "),
     ],
 )
 def test_unknown_names_list_the_nearest(words, told, tmp_path):

@@ -48,6 +48,7 @@ def shifted_label(sequences: Sequences) -> Sequences:
         targets=kept.targets[:, :-1],
         posterior=kept.posterior[:, :-1],
         columns=columns,
+        belief=None,
     )
 
 
