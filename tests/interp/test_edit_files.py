@@ -111,6 +111,7 @@ def test_files_that_are_none_are_refused(tmp_path):
     assert edit_from_json({"kind": "bypass", "layer": [0, 1]}).layer == (0, 1)
 
 
+@pytest.mark.slow
 def test_a_run_with_edits_repeats_from_its_record(tmp_path):
     fast = {"manifold": {"n_permutations": 50, "n_null": 20}}
     path = tmp_path / "edits.json"

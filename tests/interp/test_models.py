@@ -175,6 +175,7 @@ def test_an_alias_loads_from_the_cache_without_a_network(hub_cache, use_cache):
     assert model.tokenizer.decode(model.tokenizer("The cat sat")["input_ids"]) == "The cat sat"
 
 
+@pytest.mark.slow
 def test_the_environment_of_the_hub_library_is_what_counts(tmp_path, tiny_folders):
     small_cache(tmp_path / "hub", tiny_folders["gpt_neox"], "EleutherAI/pythia-70m")
     code = "import interp; m = interp.load('pythia-70m'); print(m.info.source, m.info.n_layers)"

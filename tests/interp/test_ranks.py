@@ -230,6 +230,7 @@ except InterpError as error:
     assert first.returncode == 1 and "another process ended or does not answer" in said, said
 
 
+@pytest.mark.slow
 def test_a_process_that_hangs_is_waited_for_so_long_and_no_longer():
     code = """
 import sys

@@ -428,6 +428,7 @@ def test_of_sula_prompts_the_main_condition_is_tried():
 # --- end to end -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_shipped_tunnel_hangs_on_one_head_of_its_first_layer(tmp_path):
     probe = Heads(how="zero", n_prompts=40, n_random=5, n_sets=2, n_permutations=99, n_bootstrap=100)
     record = interp.run(probes=[probe], n_pool=60, out=tmp_path, quiet=True)

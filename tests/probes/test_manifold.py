@@ -327,6 +327,7 @@ def test_umap_is_an_illustration_on_request() -> None:
     assert figure.name == "umap" and "illustration" in figure.reading
 
 
+@pytest.mark.slow
 def test_findings_on_the_shipped_tunnel_equal_an_independent_float64_computation():
     from scipy.stats import spearmanr
 
