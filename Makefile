@@ -13,13 +13,13 @@ demo: $(READY)
 test: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/pyright
+	$(BIN)/pyright --threads 2
 	$(PYTEST) -m "not slow" tests examples
 
 test-all: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/pyright
+	$(BIN)/pyright --threads 2
 	$(PYTEST) tests examples
 
 tunnels: $(READY)
