@@ -160,16 +160,36 @@ def plan(
     ))  # fmt: skip
 
 
+@app.command(epilog="Example: interp study sticky_chain --set n_steps=1000")
+def study(
+    name: Annotated[str, typer.Argument(help="Name of a study; `interp list studies` shows them.")],
+    set_: Annotated[list[str] | None, typer.Option("--set", help="field=value of the study; repeat for more.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder of the record; the same one again goes on.")] = Path("runs"),
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the path of the report.")] = False,
+) -> None:
+    """Carry out a study, which trains or compares models of its own: one page and one record."""
+    from interp.spec import make_study, split_settings
+    from interp.study import run_study
+    from interp.terminal import print_record
+
+    record = run_study(make_study(name, split_settings(set_ or [], [name])[name]), out=out, quiet=quiet)
+    if not quiet:
+        print_record(record)
+    assert record.path is not None
+    print(record.path / "report.html")
+
+
 @app.command("list", epilog="Example: interp list models")
 def list_(
-    what: Annotated[Literal["models", "probes", "prompts", "tunnels"], typer.Argument(help="What to list.")],
+    what: Annotated[Literal["models", "probes", "studies", "prompts", "tunnels"], typer.Argument(help="What to list.")],
 ):
-    """List what there is by name: models, probes, prompt sets or wind tunnels."""
+    """List what there is by name: models, probes, studies, prompt sets or wind tunnels."""
     from interp import terminal
 
     {
         "models": terminal.print_models,
         "probes": terminal.print_probes,
+        "studies": terminal.print_studies,
         "prompts": terminal.print_prompts,
         "tunnels": terminal.print_tunnels,
     }[what]()

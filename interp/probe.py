@@ -79,11 +79,25 @@ class AnalysisCost:
 
 
 @dataclass(frozen=True)
-class Probe(ABC):
-    """One question to a model. Subclasses add fields with defaults; each is a parameter and is recorded."""
+class Question(ABC):
+    """What findings answer. Subclasses add fields with defaults; each is a parameter and is recorded."""
 
     name: ClassVar[str]
     question: ClassVar[str]
+
+    def figures(self, findings: Findings) -> tuple[Figure, ...]:
+        """The figures of the page, from the findings alone; plotly is imported inside."""
+        return ()
+
+    def parameters(self) -> dict[str, Any]:
+        """The fields and their values, as recorded."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+
+@dataclass(frozen=True)
+class Probe(Question):
+    """One question to a model."""
+
     observational: ClassVar[bool] = True
     own_prompts: ClassVar[str | None] = None
     """The prompt set that a language model is read on where the user names none; None is the default of all runs."""
@@ -114,11 +128,3 @@ class Probe(ABC):
     @abstractmethod
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
         """Findings from the base capture, and from what was kept under every condition, by its name. Pure."""
-
-    def figures(self, findings: Findings) -> tuple[Figure, ...]:
-        """The figures of the page, from the findings alone; plotly is imported inside."""
-        return ()
-
-    def parameters(self) -> dict[str, Any]:
-        """The fields and their values, as recorded."""
-        return {f.name: getattr(self, f.name) for f in fields(self)}

@@ -9,6 +9,7 @@ import math
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
@@ -180,6 +181,18 @@ class RunRecord:
             notes=list(findings.notes),
             headline=list(findings.headline),
         )
+
+
+def new_folder(out: Path, what: str) -> Path:
+    """`<out>/<what>-<time>`, with a counter where two runs end in the same second."""
+    plain = "".join(c if c.isalnum() or c in "-_.@" else "-" for c in what.rstrip("/").split("/")[-1])
+    stem = f"{plain}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+    counter = 1
+    folder = out / stem
+    while folder.exists():
+        counter += 1
+        folder = out / f"{stem}-{counter}"
+    return folder
 
 
 def open_run(path: str | Path) -> RunRecord:

@@ -1,4 +1,4 @@
-"""The only lookup of what is pluggable: probes, prompt sets, tunnels, families, reports, commands, by entry point.
+"""The only lookup of what is pluggable, by entry point: probes, studies, prompt sets, tunnels and the rest.
 
 Ours and everybody else's are registered in the same way. A name given twice is an error; a plug-in that fails to
 import fails loudly.
@@ -10,10 +10,11 @@ from typing import Any, Literal
 
 from interp.errors import InterpError, UnknownName
 
-Kind = Literal["probe", "prompt", "tunnel", "family", "report", "command"]
+Kind = Literal["probe", "study", "prompt", "tunnel", "family", "report", "command"]
 
 _GROUPS: dict[Kind, str] = {
     "probe": "interp.probes",
+    "study": "interp.studies",
     "prompt": "interp.prompts",
     "tunnel": "interp.tunnels",
     "family": "interp.families",

@@ -28,7 +28,7 @@ from interp.probe import Probe, Readout
 from interp.progress import reporting
 from interp.ranks import here, together
 from interp.readable import choose_probes, readable_probes
-from interp.record import RunRecord
+from interp.record import RunRecord, new_folder
 from interp.spec import PER_QUINTILE, RunSpec
 from interp.window import AttentionWindow
 
@@ -128,7 +128,7 @@ def run(
         parameters={p.name: p.parameters() for p in chosen},
     )
     if out is not None and ranks.is_first:
-        record = record.write(_folder(Path(out), loaded.name))
+        record = record.write(new_folder(Path(out), loaded.name))
         if report:
             record.show()
     return ranks.of_first(record)
@@ -234,15 +234,3 @@ class _Clock:
         began = time.perf_counter()
         yield
         self.seconds[part] = round(time.perf_counter() - began, 4)
-
-
-def _folder(out: Path, model: str) -> Path:
-    """`<out>/<model>-<time>`, with a counter where two runs end in the same second."""
-    plain = "".join(c if c.isalnum() or c in "-_.@" else "-" for c in model.rstrip("/").split("/")[-1])
-    stem = f"{plain}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
-    counter = 1
-    folder = out / stem
-    while folder.exists():
-        counter += 1
-        folder = out / f"{stem}-{counter}"
-    return folder

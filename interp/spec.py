@@ -5,11 +5,12 @@ import json
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from typing import Any, get_args, get_type_hints
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from interp.errors import UnknownName, UsageError
-from interp.probe import Probe
+from interp.probe import Probe, Question
 from interp.registry import load_entry
+from interp.study import Study
 
 PER_QUINTILE = 15
 
@@ -94,14 +95,25 @@ def make_probe(name: str, settings: Mapping[str, Any]) -> Probe:
 
     Raises `UnknownName` for an unknown probe or field, `UsageError` for a value that does not fit.
     """
-    cls: type[Probe] = load_entry("probe", name)
+    return _configured(load_entry("probe", name), settings)
+
+
+def make_study(name: str, settings: Mapping[str, Any]) -> Study:
+    """A study by name with some of its fields set, read and refused as those of a probe are."""
+    return _configured(load_entry("study", name), settings)
+
+
+_Asked = TypeVar("_Asked", bound=Question)
+
+
+def _configured(cls: type[_Asked], settings: Mapping[str, Any]) -> _Asked:
     known = {f.name for f in fields(cls)}
     hints = get_type_hints(cls)
     values = {}
     for key, value in settings.items():
         if key not in known:
-            raise UnknownName(f"field of {name}", key, known)
-        values[key] = _read(f"{name}.{key}", value, hints[key])
+            raise UnknownName(f"field of {cls.name}", key, known)
+        values[key] = _read(f"{cls.name}.{key}", value, hints[key])
     return cls(**values)
 
 
@@ -138,7 +150,11 @@ def split_settings(settings: Sequence[str], probes: Sequence[str]) -> dict[str, 
 
 
 def _read(where: str, value: Any, hint: Any) -> Any:
-    """A value as its field's type: texts from the command line are parsed, others must fit."""
+    """A value as its field's type: texts from the command line are parsed (tuples at their commas), others must fit."""
+    if get_origin(hint) is tuple:
+        each = get_args(hint)[0]
+        parts = value.split(",") if isinstance(value, str) else value
+        return tuple(_read(where, part, each) for part in parts)
     options = sorted(get_args(hint) or (hint,), key=lambda option: option is not type(None))
     for option in options:
         try:

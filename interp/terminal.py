@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from rich.console import Console
 from rich.markup import escape
@@ -24,7 +24,8 @@ def print_record(record: RunRecord) -> None:
     """Every scalar of every probe with its interval and its null; headlines first and in bold."""
     console = _console()
     for name, findings in record.findings.items():
-        table = _table(f"{name} of {escape(record.model['name'])}", "", "value", "95 % interval", "null", "p", "n")
+        of = f" of {escape(record.model['name'])}" if record.model else ""
+        table = _table(f"{name}{of}", "", "value", "95 % interval", "null", "p", "n")
         order = [*findings.headline, *(s for s in findings.scalars if s not in findings.headline)]
         for scalar_name in order:
             s = findings.scalars[scalar_name]
@@ -161,9 +162,18 @@ def print_models() -> None:
 
 def print_probes() -> None:
     """The installed probes with their questions and fields."""
-    table = _table(None, "probe", "question", "fields (--set PROBE.field=value)")
-    for name in entries("probe"):
-        cls = load_entry("probe", name)
+    _print_questions("probe", "PROBE.field=value")
+
+
+def print_studies() -> None:
+    """The installed studies with their questions and fields."""
+    _print_questions("study", "field=value")
+
+
+def _print_questions(kind: Literal["probe", "study"], setting: str) -> None:
+    table = _table(None, kind, "question", f"fields (--set {setting})")
+    for name in entries(kind):
+        cls = load_entry(kind, name)
         fields = ", ".join(f"{k}={v}" for k, v in cls().parameters().items())
         table.add_row(name, escape(cls.question), escape(fields))
     _console().print(table)

@@ -27,6 +27,8 @@ PROMPT_FIELDS: Mapping[str, str] = {
 
 def asked(record: RunRecord) -> str:
     """What was asked, in one sentence."""
+    if is_study(record):
+        return f"What the study {model_name(record)} found."
     model = record.model
     sizes = [str(model["family"])] if model.get("family") else []
     if model.get("n_layers"):
@@ -39,7 +41,15 @@ def asked(record: RunRecord) -> str:
     return f"What {asking} found in {name}, read on {prompts_in_words(record)}."
 
 
+def is_study(record: RunRecord) -> bool:
+    """Whether the record is of a study, which has no model or prompts of its own."""
+    return "study" in record.spec
+
+
 def model_name(record: RunRecord) -> str:
+    """The model that was read, or the name of the study."""
+    if is_study(record):
+        return str(record.spec["study"]).replace("_", " ")
     return str(record.model.get("name") or record.spec.get("model") or "unnamed model")
 
 
@@ -104,10 +114,14 @@ def methods(record: RunRecord) -> str:
         if model.get(key)
     ]
     hashed = f" (content hash {str(record.prompts['hash'])[:16]})" if record.prompts.get("hash") else ""
-    sentences = [
-        f"Using {_tool(record)}, we read {model_name(record)} ({', '.join(identity)}) on "
-        f"{prompts_in_words(record)}{hashed}, seed {record.spec.get('seed', 0)}."
-    ]
+    sentences = (
+        [f"We carried out the study {model_name(record)} of {_tool(record)}."]
+        if is_study(record)
+        else [
+            f"Using {_tool(record)}, we read {model_name(record)} ({', '.join(identity)}) on "
+            f"{prompts_in_words(record)}{hashed}, seed {record.spec.get('seed', 0)}."
+        ]
+    )
     sentences += [f"{name.replace('_', ' ')}: {_measured(scalar)}." for name, scalar in headlines(record)]
     return " ".join(sentences)
 
@@ -150,8 +164,11 @@ def bibtex(record: RunRecord) -> str:
     nulls = dict.fromkeys(s.null.name for s in found if s.null)
     intervals = dict.fromkeys(s.interval_method for s in found if s.interval)
     counts = dict.fromkeys(f"{s.n} {s.n_unit}s" for s in found if s.n is not None)
-    note = [f"Model {model_name(record)}", f"revision {record.model.get('revision') or 'not given'}"]
-    note.append(f"weights {record.model.get('fingerprint') or 'unknown'}")
+    if is_study(record):
+        note = [f"Study {model_name(record)}"]
+    else:
+        note = [f"Model {model_name(record)}", f"revision {record.model.get('revision') or 'not given'}"]
+        note.append(f"weights {record.model.get('fingerprint') or 'unknown'}")
     note += [f"n = {', '.join(counts)}"] if counts else []
     note += [f"intervals: {' / '.join(intervals)}"] if intervals else []
     note += [f"nulls: {' / '.join(nulls)}"] if nulls else []

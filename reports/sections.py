@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from interp.errors import InterpError
 from interp.findings import Findings, Scalar
-from interp.probe import Figure, Probe
+from interp.probe import Figure, Question
 from interp.record import RunRecord
 from interp.registry import load_entry
 from reports.plotting import Plot, prepare, undrawable
@@ -89,14 +89,14 @@ def _section(record: RunRecord, name: str, findings: Findings, tables: Mapping[s
 
 def _figures(record: RunRecord, name: str, findings: Findings) -> tuple[str, tuple[Figure, ...], str | None]:
     """The probe's question and figures, and what stood in their way: a record outlives the probe it was made with."""
-    question = ""
+    question, kind = "", "study" if record.spec.get("study") == name else "probe"
     try:
-        cls: type[Probe] = load_entry("probe", name)
+        cls: type[Question] = load_entry(kind, name)
         question = cls.question
         return question, cls(**record.parameters[name]).figures(findings), None
     except (InterpError, ImportError, LookupError, TypeError, ValueError) as error:
         reason = error.found if isinstance(error, InterpError) else f"{type(error).__name__}: {error}"
-        problem = f"The probe “{name}” that is installed here does not draw these findings ({reason})."
+        problem = f"The {kind} “{name}” that is installed here does not draw these findings ({reason})."
         return question, (), problem
 
 

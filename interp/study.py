@@ -1,0 +1,83 @@
+"""The contract of a study: a question that takes models of its own, trained or compared, and not one run of one model.
+
+A study is a frozen dataclass in a package of its own, found by name through the entry points `interp.studies`. It
+leaves a record and a page like a run's.
+"""
+
+import hashlib
+import json
+import shlex
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from interp.environment import environment
+from interp.findings import Findings
+from interp.probe import Question
+from interp.progress import reporting
+from interp.record import RunRecord, new_folder
+
+Progress = Callable[[int, int], None]
+"""Called with the parts done and the parts in all."""
+
+
+@dataclass(frozen=True)
+class Study(Question):
+    """One question with its own models."""
+
+    @abstractmethod
+    def measure(self, work: Path, progress: Progress) -> Findings:
+        """The findings. Unfinished work may be kept in the folder `work`, where a repeated call finds it again."""
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """What was asked, as it is recorded."""
+        return json.loads(json.dumps({"study": self.name, "parameters": self.parameters()}))
+
+    @property
+    def hash(self) -> str:
+        """The first 16 hexadecimal digits of the SHA-256 of what was asked."""
+        return hashlib.sha256(json.dumps(self.spec, sort_keys=True).encode()).hexdigest()[:16]
+
+    @property
+    def command(self) -> str:
+        """The command that repeats this study."""
+        words = ["interp", "study", self.name]
+        defaults = type(self)().parameters()
+        for name, value in self.parameters().items():
+            if value != defaults[name]:
+                shown = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+                words += ["--set", f"{name}={shown}"]
+        return shlex.join(words)
+
+
+def run_study(study: Study, *, out: str | Path | None = "runs", report: bool = True, quiet: bool = False) -> RunRecord:
+    """Carry out a study and leave a record and its page under `out`; `None` writes nothing but unfinished work.
+
+    Unfinished work lies in `<out>/.partial/<hash of what was asked>`, so the same call goes on where it was stopped.
+    """
+    began = datetime.now(UTC)
+    work = Path(out or "runs") / ".partial" / study.hash
+    with reporting(study.name.replace("_", " "), quiet) as progress:
+        findings = study.measure(work, progress)
+    record = RunRecord(
+        status="done",
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        spec=study.spec | {"command": study.command},
+        spec_hash=study.hash,
+        model={},
+        prompts={},
+        environment=environment(),
+        selfcheck=(),
+        timings={"study": round((datetime.now(UTC) - began).total_seconds(), 4)},
+        findings={study.name: findings},
+        parameters={study.name: study.parameters()},
+    )
+    if out is not None:
+        record = record.write(new_folder(Path(out), study.name))
+        if report:
+            record.show()
+    return record
