@@ -5,7 +5,7 @@ BIN := .venv/bin
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile --nbmake
 READY := .venv/.ready
 
-.PHONY: demo test test-all tunnels clean
+.PHONY: demo test test-all bench tunnels clean
 
 demo: $(READY)
 	$(BIN)/interp run
@@ -22,6 +22,10 @@ test-all: $(READY)
 	$(BIN)/pyright --threads 2
 	$(PYTEST) tests examples
 
+# In an environment of its own, with the libraries that are compared; nnterp needs an older nnsight, beside the other.
+bench: .venv-bench/.ready
+	.venv-bench/bin/python -m benchmarks
+
 tunnels: $(READY)
 	$(BIN)/interp tunnel rebuild
 
@@ -33,5 +37,14 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
 	touch $(READY)
 
+.venv-bench/.ready: pyproject.toml constraints.txt benchmarks/constraints.txt
+	$(PYTHON) -m venv .venv-bench
+	.venv-bench/bin/pip install --quiet --disable-pip-version-check torch==2.13.0
+	.venv-bench/bin/pip install --quiet --disable-pip-version-check -c constraints.txt -c benchmarks/constraints.txt \
+		-e ".[bench]"
+	.venv-bench/bin/pip install --quiet --disable-pip-version-check --no-deps --upgrade --target .venv-bench/nnterp \
+		nnterp==1.3.0 nnsight==0.6.3
+	touch .venv-bench/.ready
+
 clean:
-	rm -rf .venv runs dist .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-bench runs dist .pytest_cache .ruff_cache .hypothesis

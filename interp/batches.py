@@ -26,9 +26,9 @@ class RowIndex:
 class BatchRows:
     """The rows of a `RowIndex` that fall into one batch.
 
-    `item` and `position` pick them from a tensor `[batch, pos, ...]`; `padded` `[batch, slot]` holds the positions
-    per sequence, repeated where a sequence has fewer, and `slot` says where each row lies in it; `row` is the row's
-    place in the index and `prompt` its prompt.
+    `item` and `position` pick them from a tensor `[batch, pos, ...]`; `padded` `[batch or 1, slot]` holds the positions
+    per sequence, filled up where a sequence has fewer, in one row for all where they begin alike, and `slot` says where
+    each row lies in it; `row` is the row's place in the index and `prompt` its prompt.
     """
 
     item: torch.Tensor
@@ -57,19 +57,21 @@ class Batch:
         """The rows of `index` in this batch, item by item."""
         starts = np.searchsorted(index.prompt, self.prompts, side="left")
         stops = np.searchsorted(index.prompt, self.prompts, side="right")
-        mine = [np.arange(a, b) for a, b in zip(starts, stops, strict=True)]
-        most = max(1, *(len(rows) for rows in mine))
-        padded = np.zeros((len(mine), most), dtype=np.int64)
-        for item, rows in enumerate(mine):
-            padded[item, : len(rows)] = index.position[rows]
-            padded[item, len(rows) :] = index.position[rows[-1]] if len(rows) else 0
-        row = np.concatenate(mine)
+        counts = stops - starts
+        item = np.repeat(np.arange(len(counts)), counts)
+        slot = np.arange(counts.sum()) - np.repeat(counts.cumsum() - counts, counts)
+        row = np.repeat(starts, counts) + slot
+        position = index.position[row]
+        most = int(np.argmax(counts))
+        padded = np.zeros((1, max(1, counts[most])), dtype=np.int64)
+        padded[0, : counts[most]] = position[item == most]
+        if not np.array_equal(padded[0, slot], position):
+            padded = np.zeros((len(counts), padded.shape[1]), dtype=np.int64)
+            padded[item, slot] = position
         device = self.ids.device
-        item = np.repeat(np.arange(len(mine)), [len(rows) for rows in mine])
-        slot = np.concatenate([np.arange(len(rows)) for rows in mine])
         return BatchRows(
             item=torch.from_numpy(item).to(device),
-            position=torch.from_numpy(index.position[row]).to(device),
+            position=torch.from_numpy(position).to(device),
             padded=torch.from_numpy(padded).to(device),
             slot=torch.from_numpy(slot).to(device),
             row=row,
@@ -107,6 +109,13 @@ def make_batch(
     for item, prompt in enumerate(chosen):
         padded[item, : len(ids[prompt])] = ids[prompt]
     return Batch(chosen, torch.from_numpy(padded).to(device))
+
+
+def halves(batch: Batch, lengths: Int[np.ndarray, " prompt"]) -> tuple[Batch, Batch]:
+    """The first and the second half of a batch of two prompts or more, each as wide as its own longest prompt."""
+    middle = (len(batch.prompts) + 1) // 2
+    width = int(lengths[batch.prompts[:middle]].max())
+    return Batch(batch.prompts[:middle], batch.ids[:middle, :width]), Batch(batch.prompts[middle:], batch.ids[middle:])
 
 
 def row_index(prompts: PromptSet, lengths: Int[np.ndarray, " prompt"], at: str) -> RowIndex:

@@ -48,7 +48,9 @@ class Capture:
     `drawn` (in the draw that the headline is measured on) and every column of the prompt set. An array of a `Rows`
     need is `[layer, row, ...]`, aligned with `rows_at(need.at)`; of a `PromptMean` need `[layer, prompt, ...]`. Where
     the exact posterior is known, `posterior` `[row, outcome]` is over the token ids `prompts.outcome_ids`, and `belief`
-    `[row, component]` is the exact belief over the latent, where that is more than the posterior.
+    `[row, component]` is the exact belief over the latent, where that is more than the posterior. Where only some
+    `layers` were asked for (negative ones count from the end), the first axis of the arrays holds these, in their
+    order, and the rows have `next_entropy_bits` only if a need reads the outputs: passes end where all is read.
     """
 
     model: ModelInfo
@@ -58,6 +60,7 @@ class Capture:
     seed: int = 0
     posterior: np.ndarray | None = None
     belief: np.ndarray | None = None
+    layers: tuple[int, ...] | None = None
 
     @property
     def rows(self) -> Table:

@@ -2,12 +2,15 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer.core import TyperGroup
 
 from interp.errors import InterpError
+
+if TYPE_CHECKING:
+    from interp.record import RunRecord
 
 
 class _Pluggable(TyperGroup):
@@ -43,11 +46,22 @@ ModelOption = Annotated[
 ]
 DtypeOption = Annotated[str | None, typer.Option(help="float32, bfloat16 or float16.")]
 DeviceOption = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1 ...")]
+DeviceMapOption = Annotated[str | None, typer.Option(help="`auto` spreads a large model over devices.")]
+QuantisedOption = Annotated[
+    bool, typer.Option("--allow-quantised", help="Measure quantised weights, rounded as they are.")
+]
 
 
 @app.command(epilog="Example: interp run --model pythia-410m --probe manifold --set manifold.scaling=zscored")
 def run(
-    model: ModelOption = "tunnel:bijection-gpt-neox",
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--model",
+            "-m",
+            help="Alias, hub id (@revision), local folder, or tunnel:NAME (@step); repeat or use commas for several.",
+        ),
+    ] = None,
     probe: Annotated[
         list[str] | None,
         typer.Option("--probe", "-p", help="Probe to run; repeat or use commas; `all` for every observational one."),
@@ -77,21 +91,27 @@ def run(
         Literal["untrained"] | None, typer.Option(help="Repeat everything on untrained weights beside it.")
     ] = None,
     revision: Annotated[str | None, typer.Option(help="Revision of the hub model, such as step1000.")] = None,
+    revisions: Annotated[
+        str | None,
+        typer.Option(help="Revisions with commas: a run of each; the checkpoints of one for a probe of the training."),
+    ] = None,
     dtype: DtypeOption = None,
     device: DeviceOption = None,
-    device_map: Annotated[str | None, typer.Option(help="`auto` spreads a large model over devices.")] = None,
+    device_map: DeviceMapOption = None,
     seed: Annotated[int, typer.Option(help="Seed of draws, nulls and intervals.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder that receives the run.")] = Path("runs"),
     from_: Annotated[Path | None, typer.Option("--from", help="Repeat the run of this record.")] = None,
-    allow_quantised: Annotated[
-        bool, typer.Option("--allow-quantised", help="Measure quantised weights, rounded as they are.")
-    ] = False,
+    allow_quantised: QuantisedOption = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the path of the report.")] = False,
 ) -> None:
-    """Run probes on a model: one page and one record. Without a model, on the shipped wind tunnel."""
+    """Run probes on a model: one page and one record. Without a model, on the shipped wind tunnel.
+
+    Several models or revisions have a record each and one page that compares them; what is done is not done again.
+    """
     from interp.ranks import is_first_started
     from interp.readable import probe_names
     from interp.record import open_run
+    from interp.runner import DEFAULT_MODEL
     from interp.runner import run as measure
     from interp.spec import RunSpec, split_settings
 
@@ -101,19 +121,48 @@ def run(
             spec.model, probes=list(spec.probes), settings=spec.probes, **spec.options, device=device,
             device_map=device_map, out=out, allow_quantised=allow_quantised, quiet=quiet,
         )  # fmt: skip
-    else:
-        probes = [part for words in probe or ["manifold"] for part in words.split(",") if part]
-        names = list(probe_names(probes))
-        settings = split_settings(set_ or [], names)
-        record = measure(
-            model, probes=probes, settings=settings, prompts=prompts, revision=revision, dtype=dtype, n_pool=n_pool,
-            per_quintile=draw or None, window=window, seed=seed, text_column=text_column, bos=bos,
-            attention_window=attention_window, null=null, edits=edit or (), device=device, device_map=device_map,
-            out=out, allow_quantised=allow_quantised, quiet=quiet,
-        )  # fmt: skip
-        unread = [name for name in names if name not in record.findings]
-        if unread and not quiet and is_first_started():
-            print(f"left out, as they read what this model does not have: {', '.join(unread)}", file=sys.stderr)
+        return _finish(record, quiet)
+    probes = _words(probe or ["manifold"])
+    names = list(probe_names(probes))
+    models, steps = _models(model or [DEFAULT_MODEL]), _words([revisions or ""])
+    options: dict[str, Any] = {
+        "probes": probes, "settings": split_settings(set_ or [], names), "prompts": prompts, "revision": revision,
+        "dtype": dtype, "n_pool": n_pool, "per_quintile": draw or None, "window": window, "seed": seed,
+        "text_column": text_column, "bos": bos, "attention_window": attention_window, "null": null,
+        "edits": edit or (), "device": device, "device_map": device_map, "allow_quantised": allow_quantised,
+    }  # fmt: skip
+    if len(models) > 1 or steps:
+        return _run_many(models, steps, options, out, quiet)
+    record = measure(models[0], **options, out=out, quiet=quiet)
+    unread = [name for name in names if name not in record.findings]
+    if unread and not quiet and is_first_started():
+        print(f"left out, as they read what this model does not have: {', '.join(unread)}", file=sys.stderr)
+    _finish(record, quiet)
+
+
+def _run_many(models: list[str], revisions: list[str], options: dict[str, Any], out: Path, quiet: bool) -> None:
+    """Says what became of each model as it is done, then how they compare; exit code 1 where one failed."""
+    from interp.many import Outcome, run_many
+
+    def say(outcome: Outcome) -> None:
+        if outcome.record is None:
+            print(f"FAILED: {outcome.model}: {outcome.failure}", file=sys.stderr, flush=True)
+        elif not quiet:
+            print(f"{outcome.model}: {'measured' if outcome.is_new else 'found'}, {outcome.record.path}", flush=True)
+
+    many = run_many(models, revisions=revisions, options=options, out=out, heard=say, quiet=quiet)
+    if many.comparison is not None:
+        _finish_comparison(many.comparison, quiet)
+    elif len(many.records) == 1:
+        _finish(many.records[0], quiet)
+    if many.failures:
+        raise typer.Exit(1)
+
+
+def _finish(record: "RunRecord", quiet: bool) -> None:
+    """What a record says, and as the last line the path of its page; of several processes the first one speaks."""
+    from interp.ranks import is_first_started
+
     if not is_first_started():
         return
     if not quiet:
@@ -122,6 +171,24 @@ def run(
         print_record(record)
     assert record.path is not None
     print(record.path / "report.html")
+
+
+def _finish_comparison(record: "RunRecord", quiet: bool) -> None:
+    """The same of a comparison, whose table says more than its one number."""
+    if not quiet:
+        from interp.terminal import print_differences
+
+        print_differences(record.findings["comparison"].tables["differences"])
+    _finish(record, quiet)
+
+
+def _words(given: list[str]) -> list[str]:
+    return [part for words in given for part in words.split(",") if part]
+
+
+def _models(given: list[str]) -> list[str]:
+    """Models with commas between them; a folder whose name has a comma is one model."""
+    return [part for words in given for part in ([words] if Path(words).is_dir() else _words([words]))]
 
 
 @app.command(epilog="Example: interp plan --model mistral-7b --probe causal")
@@ -143,7 +210,8 @@ def plan(
     revision: Annotated[str | None, typer.Option(help="Revision of the hub model.")] = None,
     dtype: DtypeOption = None,
     device: DeviceOption = None,
-    device_map: Annotated[str | None, typer.Option(help="`auto` spreads a large model over devices.")] = None,
+    device_map: DeviceMapOption = None,
+    allow_quantised: QuantisedOption = False,
     time: Annotated[bool, typer.Option("--time/--no-time", help="Measure the speed of this machine.")] = True,
 ) -> None:
     """Say what a run will cost before it starts: passes, memory, disk and time. No weights are needed."""
@@ -156,7 +224,8 @@ def plan(
     settings = split_settings(set_ or [], list(probe_names(probes)))
     print_plan(calculate(
         model, probes=probes, settings=settings, prompts=prompts, revision=revision, dtype=dtype, device=device,
-        device_map=device_map, n_pool=n_pool, window=window, text_column=text_column, null=null, is_timed=time,
+        device_map=device_map, n_pool=n_pool, window=window, text_column=text_column, null=null,
+        allow_quantised=allow_quantised, is_timed=time,
     ))  # fmt: skip
 
 
@@ -170,13 +239,102 @@ def study(
     """Carry out a study, which trains or compares models of its own: one page and one record."""
     from interp.spec import make_study, split_settings
     from interp.study import run_study
-    from interp.terminal import print_record
 
-    record = run_study(make_study(name, split_settings(set_ or [], [name])[name]), out=out, quiet=quiet)
+    _finish(run_study(make_study(name, split_settings(set_ or [], [name])[name]), out=out, quiet=quiet), quiet)
+
+
+@app.command(epilog="Example: interp replicate paper3 --model pythia-410m --model phi-2")
+def replicate(
+    paper: Annotated[str, typer.Argument(help="paper1 (wind tunnels), paper2 (gradients), paper3 (models), or all.")],
+    model: Annotated[
+        list[str] | None, typer.Option("--model", "-m", help="Language model that paper3 is put to; repeat for more.")
+    ] = None,
+    scale: Annotated[
+        Literal["tiny", "smoke", "default", "paper"],
+        typer.Option(help="tiny: one claim of each kind; smoke: minutes; paper: the papers' sizes, for a GPU."),
+    ] = "default",
+    out: Annotated[Path, typer.Option(help="Folder of the ledger; the same one again goes on.")] = Path("runs"),
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the path of the page.")] = False,
+) -> None:
+    """Measure the papers' claims again: a page with every claim, its numbers there and here, and an outcome."""
+    from interp.replicating import replicate as judge
+    from interp.terminal import print_ledger
+
+    done = judge(paper, models=_models(model or []), scale=scale, out=out, quiet=quiet)
     if not quiet:
-        print_record(record)
-    assert record.path is not None
-    print(record.path / "report.html")
+        print_ledger(done.ledger)
+    print(done.page)
+    for source in done.ledger.failures:
+        print(f"FAILED: {source.title}: {source.reason}", file=sys.stderr)
+    if done.ledger.failures:
+        raise typer.Exit(1)
+
+
+@app.command(epilog="Example: interp compare runs/pythia-70m-20260101-120000 runs/pythia-160m-20260101-120500")
+def compare(
+    runs: Annotated[list[str], typer.Argument(help="Folders of runs; the others are held against the first.")],
+    label: Annotated[list[str] | None, typer.Option(help="What a run is called; one for each, in order.")] = None,
+    group: Annotated[
+        list[str] | None, typer.Option(help="What each run is a repetition of: those of one group are pooled.")
+    ] = None,
+    against: Annotated[
+        list[str] | None, typer.Option(help="The group that each run's own is held against, if not the first.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder that receives the comparison.")] = Path("runs"),
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the path of the report.")] = False,
+) -> None:
+    """Set several runs beside one another: what moved by more than the intervals, along the depth, and why it may."""
+    from interp.comparing import compare as set_beside
+
+    record = set_beside(runs, labels=label or (), groups=group or (), against=against or (), out=out, quiet=quiet)
+    _finish_comparison(record, quiet)
+
+
+@app.command(epilog="Example: interp diff runs/first runs/second")
+def diff(
+    first: Annotated[Path, typer.Argument(help="Folder of a run.")],
+    second: Annotated[Path, typer.Argument(help="Folder of another.")],
+) -> None:
+    """Say which numbers moved between two runs by more than their intervals, and what differs in how they came about.
+
+    Exit code 0 where none moved, 1 where one did (or differs and has no interval), 2 for wrong use.
+    """
+    from interp.differences import diff as between
+    from interp.terminal import print_diff
+
+    found = between(first, second)
+    print_diff(found)
+    if found.moved:
+        raise typer.Exit(1)
+
+
+@app.command(epilog="Example: interp power --probe value_axis --model pythia-410m")
+def power(
+    run_: Annotated[Path | None, typer.Argument(metavar="RUN", help="Folder of a run; measured first without.")] = None,
+    model: ModelOption = "tunnel:bijection-gpt-neox",
+    probe: Annotated[list[str] | None, typer.Option("--probe", "-p", help="Probes, as for `interp run`.")] = None,
+    prompts: Annotated[str | None, typer.Option(help="Prompts, as for `interp run`.")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="PROBE.field=value; repeat for more.")] = None,
+    n_pool: Annotated[int | None, typer.Option(min=1, help="Prompts in the pool (sequences, for a tunnel).")] = None,
+    out: Annotated[Path, typer.Option(help="Folder that receives the run.")] = Path("runs"),
+    every: Annotated[bool, typer.Option("--every", help="All numbers, not the headlines alone.")] = False,
+) -> None:
+    """Say how small an effect can be and still be found at this n: 80 % power at the 5 % level, two-sided."""
+    from interp.detectable import power as smallest
+    from interp.readable import probe_names
+    from interp.record import open_run
+    from interp.runner import run as measure
+    from interp.spec import split_settings
+    from interp.terminal import print_power
+
+    if run_ is None:
+        probes = _words(probe or ["manifold"])
+        settings = split_settings(set_ or [], list(probe_names(probes)))
+        record = measure(model, probes=probes, settings=settings, prompts=prompts, n_pool=n_pool, out=out)
+    else:
+        record = open_run(run_)
+    print_power(smallest(record), every)
+    print(record.path)
 
 
 @app.command("list", epilog="Example: interp list models")
@@ -205,6 +363,8 @@ def check(
     revision: Annotated[str | None, typer.Option(help="Revision of the hub model.")] = None,
     dtype: DtypeOption = None,
     device: DeviceOption = None,
+    device_map: DeviceMapOption = None,
+    allow_quantised: QuantisedOption = False,
 ) -> None:
     """Load a model and prove that what is captured from it is what it is called. Exit code 1 if it is not."""
     from interp.models import load
@@ -212,7 +372,10 @@ def check(
     from interp.terminal import print_checks, print_environment
 
     print_environment()
-    loaded = load(model, revision=revision, dtype=dtype, device=device, check=False)
+    loaded = load(
+        model, revision=revision, dtype=dtype, device=device, device_map=device_map, allow_quantised=allow_quantised,
+        check=False,
+    )  # fmt: skip
     checks = list(run_checks(loaded))
     if oracle is not None:
         from interp.oracle import check_against_transformer_lens
@@ -224,11 +387,12 @@ def check(
 
 
 @app.command(epilog="Example: interp report runs/pythia-410m-20260101-120000")
-def report(run: Annotated[Path, typer.Argument(help="Folder of a run.")]) -> None:
-    """Render the page of a run again from its record."""
+def report(run: Annotated[Path, typer.Argument(help="Folder of a run, or of a ledger.")]) -> None:
+    """Render the page of a run again from its record, or that of a ledger."""
+    from interp.ledger import is_ledger, show_ledger
     from interp.record import open_run
 
-    print(open_run(run).show())
+    print(show_ledger(run) if is_ledger(run) else open_run(run).show())
 
 
 @app.command("reproduce-bug", epilog="Example: interp reproduce-bug fused-qkv --model pythia-410m")

@@ -3,13 +3,14 @@
 Several collectors may share a pass: each reads its own items of the batch and knows nothing of the others.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 import torch
 
 from interp.batches import Batch, BatchRows, row_index
+from interp.depth import deepest, depth_of, layers_of
 from interp.errors import ModelError
 from interp.folds import FoldState, Rows
 from interp.information import BITS_PER_NAT
@@ -26,12 +27,12 @@ _LOGITS_AT_ONCE = 1 << 23
 
 _ATTRIBUTED = {"attn_logit": "attn_out", "mlp_logit": "mlp_out"}
 
-_DECODED: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
-    "lens_log_prob": lambda decoded, final: decoded,
-    "lens_entropy": lambda decoded, final: entropy_nats(decoded),
-    "lens_kl": lambda decoded, final: (final.exp() * (final - decoded)).sum(dim=-1),
+_DECODED: dict[str, Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]] = {
+    "lens_log_prob": lambda decoded, final, p: decoded,
+    "lens_entropy": lambda decoded, final, p: entropy_nats(decoded),
+    "lens_kl": lambda decoded, final, p: (final - decoded).mul_(p).sum(dim=-1),
 }
-"""Lens sites in nats, from log-probabilities decoded at one depth and the final ones."""
+"""Lens sites in nats, from log-probabilities decoded at one depth, the final ones, and the final probabilities."""
 
 OF_THE_END = frozenset({"lens_kl", *_ATTRIBUTED})
 """Sites of a layer that also depend on what the last layer gives: an edit changes them in layers before it too."""
@@ -40,6 +41,7 @@ OF_THE_END = frozenset({"lens_kl", *_ATTRIBUTED})
 class Collector:
     """Takes the rows of every need from each batch and folds them, one state a need and layer.
 
+    `layers` are those that are read (None: all); `with_entropy` asks for the entropy of the next token as well.
     `unedited` are the log2 probabilities of the next token without edits, `[scored row, vocab]`, for `next_kl`; without
     them nothing was edited. A pass that starts at `first_layer` leaves what lies before it to `earlier`.
     """
@@ -51,6 +53,8 @@ class Collector:
         lengths: list[int],
         needs: tuple[Need, ...],
         *,
+        layers: Sequence[int] | None = None,
+        with_entropy: bool = True,
         unedited: np.ndarray | None = None,
         first_layer: int = 0,
         earlier: "Collector | None" = None,
@@ -63,10 +67,19 @@ class Collector:
         self.by_source: dict[str, list[Need]] = {}
         for need in live:
             self.by_source.setdefault(need.described.source, []).append(need)
+        self.only_layers = None if layers is None else tuple(layers)
+        self.layers = {need: layers_of(need, layers, model.info) for need in live}
+        depths = [depth_of(need, self.layers[need]) for need in live]
+        self._heard = {layer for need in live if need.described.source in ("seam", "pattern") for layer in
+                       self.layers[need]}  # fmt: skip
+        self.depth = None if with_entropy else deepest(depths)
+        """Depth of the residual stream at which everything is read; None: at the outputs."""
         self.states: dict[tuple[Need, int], FoldState] = {}
         self.order: dict[str, list[np.ndarray]] = {at: [] for at in self.index}
         self.rows: dict[str, BatchRows] = {}
         self.is_lending = False
+        self._n_before: dict[str, int] = {}
+        self._n_folded: dict[tuple[Need | None, int], int] = {}
         self.next_entropy: list[np.ndarray] = []
         self.lens = Lens(model) if {"lens", "text"} & set(self.by_source) else None
         self.stream: dict[tuple[str, int], torch.Tensor] = {}
@@ -90,6 +103,11 @@ class Collector:
         """Whether the first prompt of a batch is to meet the keys of the last one of the batch before."""
         return any(need.site in NULL_SITES for need in self.by_source.get("pattern", ()))
 
+    def start(self) -> None:
+        """Announce a batch that may pass in parts: no row of it is folded yet."""
+        self._n_before = dict.fromkeys(self.index, 0)
+        self._n_folded = {}
+
     def begin(self, batch: Batch, start: int, is_lending: bool = False) -> None:
         """Announce the batch of the next pass, whose items lie from `start` on; one that is lending only lends keys."""
         self.items = slice(start, start + len(batch.prompts))
@@ -98,9 +116,17 @@ class Collector:
         if is_lending:
             return
         self.rows = {at: batch.rows(index) for at, index in self.index.items()}
-        for at, rows in self.rows.items():
-            self.order[at].append(rows.row)
         self.followers = batch.ids[:, 1:]
+
+    def undo(self) -> None:
+        """The pass that was announced has failed: the same rows come again, and what was folded of them stays."""
+        self.other_keys.undo()
+
+    def end(self) -> None:
+        """The pass that was announced is over."""
+        for at, rows in self.rows.items() if not self.is_lending else ():
+            self.order[at].append(rows.row)
+            self._n_before[at] += len(rows.row)
 
     def _rows(self, at: str, device: torch.device) -> BatchRows:
         """The rows of the batch, to pick from a tensor on this device: layers may lie on several."""
@@ -109,26 +135,29 @@ class Collector:
 
     def attend(self, call: AttentionCall, z: torch.Tensor) -> None:
         """One layer's attention, of the whole batch."""
-        if call.layer < self.first_layer:
+        if call.layer < self.first_layer or call.layer not in self._heard:
             return
         mine = self._mine(call)
         if self.is_lending:
             self.other_keys.swapped(mine)
             return
-        for need in self.by_source.get("seam", ()):
+        for need in self._at_layer("seam", call.layer):
             rows = self._rows(need.at, z.device)
             if need.site == "z":
                 self._fold(need, call.layer, z[self.items][rows.item, rows.position])
             else:
                 self._fold(need, call.layer, getattr(mine, need.site)[rows.item, :, rows.position])
-        wanted = self.by_source.get("pattern", ())
+        wanted = self._at_layer("pattern", call.layer)
         other = self.other_keys.swapped(mine) if any(need.site in NULL_SITES for need in wanted) else None
         for at in dict.fromkeys(need.at for need in wanted):
             rows = self._rows(at, z.device)
-            reader = PatternReader(mine, rows.padded, other, self.n_kept_keys)
+            reader = PatternReader(mine, rows.padded, other, self.n_kept_keys, int(self.lengths.max()))
             for need in wanted:
                 if need.at == at:
                     self._fold(need, call.layer, reader.read(need.site)[rows.item, rows.slot])
+
+    def _at_layer(self, source: str, layer: int) -> list[Need]:
+        return [need for need in self.by_source.get(source, ()) if layer in self.layers[need]]
 
     def _mine(self, call: AttentionCall) -> AttentionCall:
         """The call of this collector's items alone."""
@@ -146,7 +175,7 @@ class Collector:
             scored = self._rows("scored", tensor.device)
             self.stream[site, layer] = tensor[scored.item, scored.position]
         for need in self.by_source.get("block", ()):
-            if need.site == site:
+            if need.site == site and layer in self.layers[need]:
                 rows = self._rows(need.at, tensor.device)
                 self._fold(need, layer, tensor[rows.item, rows.position])
 
@@ -188,11 +217,18 @@ class Collector:
                     found="the logits are not finite",
                     fix=f"Load the model in float32 (it was read in {self.model.info.dtype}), or check its weights.",
                 )
-            self.next_entropy.append(entropy.double().cpu().numpy())
+            known = self._n_known(None, 0, start, len(entropy))
+            if known < len(entropy):
+                self.next_entropy.append(entropy[known:].double().cpu().numpy())
+                self._n_folded[None, 0] = self._n_before["scored"] + start + len(entropy)
             for need in self.by_source.get("output", ()):
                 self._fold(need, 0, self._output(need.site, log_p, start), start)
             if "lens" in self.by_source:
                 self._read_stream(log_p, start)
+
+    def _read_here(self, need: Need) -> list[int]:
+        """The layers of a need that this pass reads, and not an earlier one."""
+        return [layer for layer in self.layers[need] if layer >= self.first_layer]
 
     def _output(self, site: str, log_p: torch.Tensor, start: int) -> torch.Tensor:
         """An output site in bits, from natural log-probabilities of the scored rows of the batch from `start` on."""
@@ -223,28 +259,39 @@ class Collector:
         assert self.lens is not None
         stream = {key: x[start : start + len(final)].to(final.device) for key, x in self.stream.items()}
         n_layers = self.model.info.n_layers
-        direction = self.lens.direction(stream["resid", n_layers], final.argmax(dim=-1))
-        for need in self.by_source["lens"]:
-            if need.site in _ATTRIBUTED:
-                for layer in range(self.first_layer, n_layers):
+        attributed = [need for need in self.by_source["lens"] if need.site in _ATTRIBUTED]
+        if attributed:
+            direction = self.lens.direction(stream["resid", n_layers], final.argmax(dim=-1))
+            for need in attributed:
+                for layer in self._read_here(need):
                     part = stream[_ATTRIBUTED[need.site], layer].float()
                     self._fold(need, layer, (part * direction).sum(dim=-1), start)
         decoding = [need for need in self.by_source["lens"] if need.site in _DECODED]
-        if not decoding:
-            return
+        wanted = [depth for depth in range(n_layers + 1) if any(depth in self._read_here(need) for need in decoding)]
         # Several depths share one multiplication: with few rows, reading the head's weights is what costs.
         n_rows, vocab = final.shape
         together = max(1, _LOGITS_AT_ONCE // (n_rows * vocab))
-        for depths in torch.arange(self.first_layer, n_layers + 1).split(together):
-            x = torch.cat([stream["resid", int(depth)] for depth in depths])
+        p = final.exp() if wanted else final
+        for depths in (wanted[first : first + together] for first in range(0, len(wanted), together)):
+            x = torch.cat([stream["resid", depth] for depth in depths])
             log_q = torch.log_softmax(self.lens.logits(x), dim=-1).unflatten(0, (-1, n_rows))
-            for depth, decoded in zip(depths.tolist(), log_q, strict=True):
+            for depth, decoded in zip(depths, log_q, strict=True):
                 for need in decoding:
-                    self._fold(need, depth, _DECODED[need.site](decoded, final) * BITS_PER_NAT, start)
+                    if depth in self._read_here(need):
+                        self._fold(need, depth, _DECODED[need.site](decoded, final, p) * BITS_PER_NAT, start)
 
     def _fold(self, need: Need, layer: int, rows: torch.Tensor, start: int = 0) -> None:
+        known = self._n_known(need, layer, start, len(rows))
+        if known and known == len(rows):
+            return
         state = self.states.setdefault((need, layer), need.fold.start())
-        state.add(rows.float().cpu().numpy(), self.rows[need.at].prompt[start : start + len(rows)])
+        state.add(rows[known:].float().cpu().numpy(), self.rows[need.at].prompt[start + known : start + len(rows)])
+        self._n_folded[need, layer] = self._n_before[need.at] + start + len(rows)
+
+    def _n_known(self, need: Need | None, layer: int, start: int, n: int) -> int:
+        """How many of `n` rows from `start` on a pass that failed has folded already; no need is the entropy's."""
+        before = self._n_before["scored" if need is None else need.at] + start
+        return min(n, max(0, self._n_folded.get((need, layer), 0) - before))
 
     def join(self, ranks: Ranks) -> None:
         """Take in what the collectors of the other ranks have folded of their share of the batches."""
@@ -262,17 +309,18 @@ class Collector:
                 self.states[need, layer] = state
 
     def entropy(self, at: str) -> np.ndarray | None:
-        """Next-token entropy in bits of the scored rows, in their order."""
-        return self._in_order("scored", np.concatenate(self.next_entropy)) if at == "scored" else None
+        """Next-token entropy in bits of the scored rows, in their order; None where the pass ends before it."""
+        if at != "scored" or self.depth is not None:
+            return None
+        return self._in_order("scored", np.concatenate(self.next_entropy))
 
     def _in_order(self, at: str, rows: np.ndarray, axis: int = 0) -> np.ndarray:
         return np.take(rows, np.argsort(np.concatenate(self.order[at])), axis=axis)
 
     def folded(self, need: Need) -> Mapping[str, np.ndarray]:
         """The fold's arrays with the layers in front, rows in the order of the prompts."""
-        n_layers = {"layer": self.model.info.n_layers, "depth": self.model.info.n_layers + 1, "once": 1}
         once = need.described.layers == "once"
-        layers = [self._result(need, layer, once) for layer in range(n_layers[need.described.layers])]
+        layers = [self._result(need, layer, once) for layer in self.layers[need]]
         stacked = {name: np.stack([folded[name] for folded in layers]) for name in layers[0]}
         return {name: np.asarray(a[0]) for name, a in stacked.items()} if once else stacked
 
@@ -287,4 +335,4 @@ class Collector:
 
 def entropy_nats(log_p: torch.Tensor) -> torch.Tensor:
     """Entropy along the last axis of log-probabilities; an outcome of probability zero contributes nothing."""
-    return -(log_p.exp() * log_p.clamp_min(-1e30)).sum(dim=-1)
+    return -log_p.clamp_min(-1e30).mul_(log_p.exp()).sum(dim=-1)

@@ -8,6 +8,7 @@ Memory is bounded by the tokens of a pass.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,7 +26,7 @@ from interp.editing.restart import Residuals, first_layer
 from interp.editing.size import Sizes
 from interp.editing.steps import make_steps, signature
 from interp.edits import Edit
-from interp.forward import TOKENS_PER_BATCH, Progress, Share, as_capture, collecting, run_batch
+from interp.forward import TOKENS_PER_BATCH, Progress, Share, as_capture, collecting
 from interp.model import Check, Model
 from interp.need import Need
 from interp.probe import Condition, Readout
@@ -70,9 +71,13 @@ def read_conditions(
     checks: list[Check] | None = None,
     progress: Progress | None = None,
     seed: int = 0,
+    layers: Sequence[int] | None = None,
+    with_entropy: bool = False,
 ) -> dict[str, Readout]:
     """What every condition reads, by its name, in the order given. `run` is what the base capture read.
 
+    Passes end where everything is read (of `layers` alone, where some are named): the rows of a condition have
+    `next_entropy_bits` if one of its needs reads the outputs, or all have them `with_entropy`.
     `listeners` act in every pass, before the edits. Without `restart` passes are whole: the results are the same to
     rounding. Where a list is given for the `checks`, each kind of edit is proved first (see interp.editing.proof).
     Raises `UsageError` before any pass where an edit does not fit the model.
@@ -97,7 +102,10 @@ def read_conditions(
                 raise ValueError(f"{first.name!r} is on the prompts {first.on!r}, which nobody finds here")
             else:
                 source = resolve(first.on, first.n_pool)
-            bench = _Bench(model, source.take(first.prompts), together, listeners, tokens_per_pass, restart, seed)
+            bench = _Bench(
+                model, source.take(first.prompts), together, listeners, tokens_per_pass, restart, seed, layers,
+                with_entropy,
+            )  # fmt: skip
             if checks is not None:
                 checks += bench.prove()
             for condition, under in bench.captures():
@@ -117,6 +125,7 @@ def capture_edited(
     edits: Sequence[Edit],
     *,
     listeners: Sequence[Listener] = (),
+    layers: Sequence[int] | None = None,
     checks: list[Check] | None = None,
     progress: Progress | None = None,
     seed: int = 0,
@@ -130,8 +139,9 @@ def capture_edited(
 
     condition = Condition("edited", tuple(edits), tuple(dict.fromkeys(needs)), keep)
     read_conditions(
-        model, Run(prompts, ids), [condition], listeners=listeners, checks=checks, progress=progress, seed=seed
-    )
+        model, Run(prompts, ids), [condition], listeners=listeners, checks=checks, progress=progress, seed=seed,
+        layers=layers, with_entropy=layers is None,
+    )  # fmt: skip
     return kept[0]
 
 
@@ -148,17 +158,19 @@ class _Bench:
 
     def __init__(
         self, model: Model, run: Run, conditions: Sequence[Condition], listeners: Sequence[Listener],
-        tokens_per_pass: int, restart: bool, seed: int,
+        tokens_per_pass: int, restart: bool, seed: int, layers: Sequence[int] | None, with_entropy: bool,
     ) -> None:  # fmt: skip
+        self.layers, self.with_entropy = layers, with_entropy
         self.model, self.run, self.conditions, self.seed = model, run, conditions, seed
         self.listeners, self.tokens_per_pass = listeners, tokens_per_pass
         self.lengths = run.lengths
         starts = {first_layer(c.edits, model) for c in conditions} if restart else set()
         self.residuals = Residuals(model, starts, self.lengths)
-        self.outputs = HeadOutputs(
-            {layer for c in conditions for edit in c.edits if needs_outputs(edit) for layer in edit.layers(model.info)},
-            self.lengths,
-        )
+        mixed = {
+            layer for c in conditions for edit in c.edits if needs_outputs(edit) for layer in edit.layers(model.info)
+        }
+        self.outputs = HeadOutputs(mixed, self.lengths)
+        self.kept_depth = max([0, *self.residuals.depths, *(layer + 1 for layer in mixed)])
         self.plain = self._unedited()
 
     def _unedited(self) -> Collector:
@@ -166,19 +178,29 @@ class _Bench:
         needs = {need: None for c in self.conditions for need in c.needs}
         if any(need.site == "next_kl" for need in needs):
             needs[_LOG_P] = None
-        collector = Collector(self.model, self.run.prompts, self.lengths.tolist(), tuple(needs))
+        collector = self._collector(tuple(needs))
         heard = [*self.listeners, self.outputs] if self.model.family.has_attention else list(self.listeners)
         share = Share(self.model, self.run.ids, self.tokens_per_pass, here())
         with torch.inference_mode(), collecting(self.model, [collector], self.listeners):
             share.lend([collector])
-        with torch.inference_mode(), self.residuals.keeping(), collecting(self.model, [collector], heard):
-            for batch in share:
-                self.outputs.begin(batch)
-                self.residuals.begin(batch)
-                run_batch(self.model, batch, [collector])
+
+        def announce(batch: Batch) -> None:
+            self.outputs.begin(batch)
+            self.residuals.begin(batch)
+
+        reading = collecting(self.model, [collector], heard, self.kept_depth)
+        with torch.inference_mode(), self.residuals.keeping(), reading:
+            for _ in share.run([collector], announce):
+                pass
             for part in (collector, self.outputs, self.residuals):
                 part.join(here())
         return collector
+
+    def _collector(self, needs: tuple[Need, ...], **edited: Any) -> Collector:
+        return Collector(
+            self.model, self.run.prompts, self.lengths.tolist(), needs, layers=self.layers,
+            with_entropy=self.with_entropy, **edited,
+        )  # fmt: skip
 
     def captures(self) -> Iterable[tuple[Condition, Capture]]:
         """Every condition with what it captured; of several ranks each has its part of them, or of their batches."""
@@ -231,13 +253,13 @@ class _Bench:
             start = 0
         unedited = self.plain.folded(_LOG_P)["rows"] if any(need.site == "next_kl" for need in needs) else None
         collectors = [
-            Collector(model, self.run.prompts, self.lengths.tolist(), needs, unedited=unedited, first_layer=start,
-                      earlier=self.plain)
-            for _ in variants
-        ]  # fmt: skip
+            self._collector(needs, unedited=unedited, first_layer=start, earlier=self.plain) for _ in variants
+        ]
         steps = make_steps([c.edits for c in variants], model.info)
         is_sized = any(need.site == "edit_size" for need in needs)
         sizes = Sizes(steps, n, len(self.lengths)) if is_sized else None
+        edited = [layer + 1 for edit in variants[0].edits for layer in edit.layers(model.info)] if is_sized else [0]
+        depth = None if max(edited) > model.info.n_layers else max(edited)
         editor = Editor(model, steps, n, rows, self.outputs)
         share = Share(model, self.run.ids, max(1, self.tokens_per_pass // n), ranks)
 
@@ -249,13 +271,12 @@ class _Bench:
             torch.inference_mode(),
             self.residuals.restarting(start),
             editing(model, editor, *self.listeners),
-            collecting(model, collectors),
+            collecting(model, collectors, depth=depth),
         ):
             share.lend(collectors, announce)
             editor.sizes = sizes
-            for batch in share:
-                announce(batch)
-                run_batch(model, batch, collectors)
+            for _ in share.run(collectors, announce, None if sizes is None else sizes.settle):
+                pass
         for collector in collectors:
             collector.join(ranks)
         if sizes is not None:

@@ -6,13 +6,12 @@ chosen by their score, so both contrasts are positive where nothing was learned:
 same number with the keys of another prompt (`interp.other_keys`).
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
-from torch.nn.functional import normalize
 
 from interp.information import BITS_PER_NAT
-from interp.pattern import BLOCK, AttentionCall, scores, visible_keys
+from interp.pattern import BLOCK, AttentionCall, dots, queries, scores, visible_keys
 
 ATTENDED = 0.5
 """The share of a row's weight that its attended keys hold, at least."""
@@ -27,25 +26,29 @@ class Contrast:
 
 
 def contrast_rows(call: AttentionCall, positions: torch.Tensor, block: int = BLOCK) -> Contrast:
-    """The contrasts of the attention rows at `positions` `[batch, row]`, block by block."""
-    directions = replace(
-        call, q=normalize(call.q.float(), dim=-1), k=normalize(call.k.float(), dim=-1), scaling=1.0, softcap=None
-    )
-    parts = [_contrast_block(call, directions, part) for part in positions.split(block, dim=1)]
+    """The contrasts of the attention rows at `positions` `[batch or 1, row]`, block by block."""
+    k_norm = _norm(call.k)[:, :, None, None]
+    parts = [_contrast_block(call, k_norm, part) for part in positions.split(block, dim=1)]
     cosine, logit = (torch.cat(columns, dim=-1) for columns in zip(*parts, strict=True))
     return Contrast(cosine, logit)
 
 
 def _contrast_block(
-    call: AttentionCall, directions: AttentionCall, positions: torch.Tensor
+    call: AttentionCall, k_norm: torch.Tensor, positions: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
     visible = visible_keys(call, positions)
     s = scores(call, positions, visible)
-    attended = attended_keys(torch.softmax(s, dim=-1))
+    attended = attended_keys(torch.softmax(s / BITS_PER_NAT, dim=-1))
     unattended = visible[:, None, None] & ~attended
-    cosine = scores(directions, positions, visible)
-    differences = [_mean_over(x, attended) - _mean_over(x, unattended) for x in (cosine, s * BITS_PER_NAT)]
+    q = _norm(queries(call, positions)).unflatten(1, (k_norm.shape[1], -1))
+    cosine = dots(call, positions, visible.shape[-1]) / k_norm / q[..., None]
+    differences = [_mean_over(x, attended) - _mean_over(x, unattended) for x in (cosine, s)]
     return differences[0].flatten(1, 2), differences[1].flatten(1, 2)
+
+
+def _norm(x: torch.Tensor) -> torch.Tensor:
+    """Length along the last axis in float32, and nearly 0 rather than 0: the cosine with nothing is 0."""
+    return x.float().square().sum(dim=-1).sqrt().clamp_min_(1e-12)
 
 
 def attended_keys(weights: torch.Tensor) -> torch.Tensor:

@@ -20,7 +20,6 @@ from interp.planning.work import Passes, passes_of
 from interp.pools import Reading
 from interp.probe import Probe
 from interp.readable import choose_probes, readable_probes
-from interp.selfcheck import LENGTHS
 
 SPREAD = 2**0.5
 """The range of a time: so many times shorter and longer than what was calculated, a factor of two in all."""
@@ -28,14 +27,14 @@ SPREAD = 2**0.5
 STARTING = 5.0
 """Seconds until PyTorch and transformers are imported."""
 
-LOADED_PER_SECOND = 200e6
-"""Bytes of weights that are read, converted, named and checked in a second of one core."""
+LOADED_PER_SECOND = 800e6
+"""Bytes of weights that are read, converted and named in a second of one core."""
+
+CHECKED_TOKENS = 150
+"""The self-check takes as long as so many tokens of a full batch: four passes, each of which reads all weights."""
 
 PAGE_BYTES, PROBE_BYTES = 2_100_000, 240_000
 """A page without probes, which is the drawing library, and what each probe adds to it and to the tables."""
-
-
-_N_CHECKS = 15
 
 
 @dataclass(frozen=True)
@@ -114,6 +113,7 @@ def plan(
     text_column: str = "text",
     bos: bool = True,
     null: Literal["untrained"] | None = None,
+    allow_quantised: bool = False,
     is_timed: bool = True,
     clock: Clock = time.perf_counter,
 ) -> Plan:
@@ -123,7 +123,9 @@ def plan(
     would raise for the names and settings, but not where memory is short: `Plan.fits` says so.
     """
     asked = choose_probes(probes, settings or {})
-    drawn = sketch(model, revision=revision, dtype=dtype, device=device, device_map=device_map)
+    drawn = sketch(
+        model, revision=revision, dtype=dtype, device=device, device_map=device_map, allow_quantised=allow_quantised
+    )
     chosen = readable_probes(drawn.model, asked)
     passes = passes_of(drawn.model, prompts, chosen, Reading(n_pool, seed, text_column, window, bos))
     n_times = 2 if null == "untrained" else 1
@@ -137,7 +139,7 @@ def plan(
         disk=PAGE_BYTES + PROBE_BYTES * len(chosen),
         download=0 if drawn.is_here else drawn.file_bytes,
         loading_seconds=_loading(drawn, speed),
-        notes=tuple(dict.fromkeys(p.text.note for p in passes if p.text.note)),
+        notes=tuple(dict.fromkeys(note for note in (drawn.note, *(p.text.note for p in passes)) if note)),
     )
 
 
@@ -150,9 +152,9 @@ def _step(p: Passes, n_layers: int, speed: Speeds, n_times: int) -> Step:
 
 
 def _loading(drawn: Sketch, speed: Speeds) -> float | None:
-    """Reading the weights, and the self-check: some fifteen passes of two short sequences."""
+    """Reading the weights, and the self-check."""
     if not speed:
         return None
     plain = min(speed.values(), key=lambda each: each.by_block)
-    checked = plain.seconds(_N_CHECKS * sum(LENGTHS), drawn.model.info.n_layers)
+    checked = plain.seconds(CHECKED_TOKENS, drawn.model.info.n_layers)
     return drawn.memory_bytes / LOADED_PER_SECOND + checked

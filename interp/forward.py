@@ -8,14 +8,17 @@ import numpy as np
 import torch
 from jaxtyping import Int
 
+from interp.allocator import return_large_blocks
 from interp.attention import Listener, listening, of_this_thread
 from interp.batches import Batch, RowIndex, cut, make_batch
 from interp.capture import Capture
 from interp.collector import Collector
+from interp.depth import EnoughRead, deepest, ending
 from interp.families import iterate_weights
 from interp.hooks import block_hooks
 from interp.model import Model
 from interp.need import Need
+from interp.out_of_memory import InHalves
 from interp.pattern import AttentionCall
 from interp.prompt import PromptSet
 from interp.ranks import Ranks, here
@@ -34,6 +37,7 @@ def capture(
     ids: Sequence[Int[np.ndarray, " _pos"]],
     needs: Iterable[Need],
     *,
+    layers: Sequence[int] | None = None,
     tokens_per_batch: int = TOKENS_PER_BATCH,
     listeners: Sequence[Listener] = (),
     progress: Progress | None = None,
@@ -41,20 +45,23 @@ def capture(
 ) -> Capture:
     """Run the prompts, given as token ids, through the model once and return what `needs` ask for.
 
-    `listeners` act before anything is read (a window, say). Raises `ModelError` where the model yields NaN,
+    With `layers` only these are read, and passes end behind the last that any need reads: unless one reads the outputs,
+    the rows have no `next_entropy_bits`.
+    `listeners` act before anything is read (a window, say). A batch that memory does not suffice for is read in halves,
+    with a `RuntimeWarning`. Raises `ModelError` where the model yields NaN,
     `UsageError` where it has no such site, and `InterpError` where another thread is reading it. Where several
     processes take part in a run (interp.ranks) each runs its share of the batches, and all return the whole. Edits are
     captured by `interp.conditions.capture_edited`.
     """
     needs = tuple(dict.fromkeys(needs))
     refuse_unreadable(model, needs, listeners)
-    collector = Collector(model, prompts, [len(x) for x in ids], needs)
+    lengths = [len(x) for x in ids]
+    collector = Collector(model, prompts, lengths, needs, layers=layers, with_entropy=layers is None)
     share = Share(model, ids, tokens_per_batch, here())
     with torch.inference_mode(), collecting(model, [collector], listeners):
         share.lend([collector])
         done = 0
-        for batch in share:
-            run_batch(model, batch, [collector])
+        for batch in share.run([collector]):
             done += len(batch.prompts)
             if progress is not None:
                 progress(share.scaled(done), len(ids))
@@ -75,20 +82,57 @@ class Share:
         self, model: Model, ids: Sequence[Int[np.ndarray, " _pos"]], tokens_per_batch: int, ranks: Ranks
     ) -> None:
         self.model, self.ids = model, ids
-        self._cuts = cut(np.array([len(x) for x in ids]), tokens_per_batch)
+        lengths = np.array([len(x) for x in ids])
+        self._cuts = cut(lengths, tokens_per_batch)
+        self._in_halves = InHalves(model.name, lengths)
         self._mine = ranks.share(len(self._cuts))
 
     def __iter__(self) -> Iterator[Batch]:
         for n in self._mine:
             yield make_batch(self.ids, self._cuts[n], self.model.input_device)
 
+    def run(
+        self,
+        collectors: Sequence[Collector],
+        announce: Callable[[Batch], object] | None = None,
+        settle: Callable[[], object] | None = None,
+    ) -> Iterator[Batch]:
+        """Pass one batch after the other, in halves where memory gives out, and give it once it has passed.
+
+        Every pass is announced; what was announced is settled if the pass succeeded, and else announced again in parts.
+        """
+        for batch in self:
+            self._pass(batch, collectors, announce, settle)
+            yield batch
+
+    def _pass(
+        self,
+        batch: Batch,
+        collectors: Sequence[Collector],
+        announce: Callable[[Batch], object] | None,
+        settle: Callable[[], object] | None,
+        is_lending: bool = False,
+    ) -> None:
+        def attempt(part: Batch) -> None:
+            if announce is not None:
+                announce(part)
+            run_batch(self.model, part, collectors, is_lending)
+            if settle is not None:
+                settle()
+
+        def undo() -> None:
+            for collector in collectors:
+                collector.undo()
+
+        for collector in collectors:
+            collector.start()
+        self._in_halves(batch, attempt, undo)
+
     def lend(self, collectors: Sequence[Collector], announce: Callable[[Batch], object] | None = None) -> None:
         """Let the first prompt of the share meet the keys of the one before it, whose batch another process reads."""
         if self._mine and self._mine.start and any(collector.borrows_keys for collector in collectors):
             before = make_batch(self.ids, self._cuts[self._mine.start - 1], self.model.input_device)
-            if announce is not None:
-                announce(before)
-            run_batch(self.model, before, collectors, is_lending=True)
+            self._pass(before, collectors, announce, None, is_lending=True)
 
     def scaled(self, done: int) -> int:
         """About how many prompts all processes have done when this one has done so many."""
@@ -109,8 +153,13 @@ class _Hearing(Listener):
 
 
 @contextmanager
-def collecting(model: Model, collectors: Sequence[Collector], listeners: Sequence[Listener] = ()) -> Iterator[None]:
-    """Let collectors read every pass inside the block, after `listeners`; logits exist at their scored rows alone."""
+def collecting(
+    model: Model, collectors: Sequence[Collector], listeners: Sequence[Listener] = (), depth: int | None = 0
+) -> Iterator[None]:
+    """Let collectors read every pass inside the block, after `listeners`; logits exist at their scored rows alone.
+
+    Passes end at the depth at which all collectors have read, but not before `depth`; None is the outputs.
+    """
 
     def keep_scored_rows(head: torch.nn.Module, args: tuple[Any, ...]) -> tuple[torch.Tensor, ...]:
         return (torch.cat([collector.scored_rows(args[0]) for collector in collectors])[None],)
@@ -119,12 +168,14 @@ def collecting(model: Model, collectors: Sequence[Collector], listeners: Sequenc
         for collector in collectors:
             collector.block(site, layer, tensor)
 
+    return_large_blocks()
     sites = {site for collector in collectors for site in collector.block_sites}
     head: Any = model.module.get_output_embeddings()
     with listening(model, *listeners, _Hearing(collectors)), block_hooks(model, sites, heard):
         handle = head.register_forward_pre_hook(of_this_thread(keep_scored_rows))
         try:
-            yield
+            with ending(model, deepest([depth, *(collector.depth for collector in collectors)])):
+                yield
         finally:
             handle.remove()
 
@@ -136,11 +187,15 @@ def run_batch(model: Model, batch: Batch, collectors: Sequence[Collector], is_le
     """
     for n, collector in enumerate(collectors):
         collector.begin(batch, n * len(batch.prompts), is_lending)
-    logits = model.module(input_ids=batch.ids.repeat(len(collectors), 1), use_cache=False).logits[0]
-    if is_lending:
-        return
-    for collector, mine in zip(collectors, logits.chunk(len(collectors)), strict=True):
-        collector.next_token(mine)
+    try:
+        logits = model.module(input_ids=batch.ids.repeat(len(collectors), 1), use_cache=False).logits[0]
+    except EnoughRead:
+        logits = None
+    for n, collector in enumerate(collectors):
+        if logits is not None and not is_lending:
+            collector.next_token(logits.chunk(len(collectors))[n])
+    for collector in collectors:
+        collector.end()
 
 
 def as_capture(
@@ -158,11 +213,12 @@ def as_capture(
         if need.described.source == "weights":
             model = collector.model
             weights = iterate_weights(model.module, model.family, need.site)  # pyright: ignore[reportArgumentType]
-            arrays[need] = {"rows": np.stack([w.detach().float().cpu().numpy() for w in weights])}
+            arrays[need] = {"rows": _stacked(weights, model.info.n_layers, collector.only_layers)}
     return Capture(
+        layers=collector.only_layers,
         model=collector.model.info,
         prompts=prompts,
-        tables={at: _row_table(prompts, ids, index, collector.entropy(at)) for at, index in collector.index.items()},
+        tables={at: _row_table(prompts, ids, index, at, collector) for at, index in collector.index.items()},
         arrays=arrays,
         seed=seed,
         posterior=prompts.posterior,
@@ -170,8 +226,22 @@ def as_capture(
     )
 
 
-def _row_table(prompts: PromptSet, ids: Sequence[np.ndarray], index: RowIndex, entropy: np.ndarray | None) -> Table:
+def _stacked(weights: Iterable[torch.Tensor], n_layers: int, layers: Sequence[int] | None) -> np.ndarray:
+    """The weights of the layers one behind the other, float32, with no second copy of them meanwhile."""
+    wanted = list(range(n_layers)) if layers is None else [layer % n_layers for layer in layers]
+    found: np.ndarray | None = None
+    for layer, w in enumerate(weights):
+        if layer in wanted:
+            if found is None:
+                found = np.empty((len(wanted), *w.shape), dtype=np.float32)
+            found[wanted.index(layer)] = w.detach().float().cpu().numpy()
+    assert found is not None
+    return found
+
+
+def _row_table(prompts: PromptSet, ids: Sequence[np.ndarray], index: RowIndex, at: str, collector: Collector) -> Table:
     """One table row for every captured (prompt, position) pair, with the columns of its prompt."""
+    entropy = collector.entropy(at)
     tokens = np.array([ids[p][i] for p, i in zip(index.prompt, index.position, strict=True)], dtype=np.int64)
     columns: dict[str, np.ndarray] = {
         "prompt": index.prompt,
@@ -182,12 +252,13 @@ def _row_table(prompts: PromptSet, ids: Sequence[np.ndarray], index: RowIndex, e
     units = {"prompt": "index", "position": "tokens", "length": "tokens", "token": "index"}
     if entropy is not None:
         columns["next_entropy_bits"], units["next_entropy_bits"] = entropy, "bits"
+    if at == "scored":
         columns["drawn"], units["drawn"] = np.ones(len(index), dtype=bool), LABEL
         columns["stratum"], units["stratum"] = np.zeros(len(index), dtype=np.int64), LABEL
     for name in prompts.prompts[0].columns:
         values = np.array([p.columns[name] for p in prompts])
         columns[name], units[name] = values[index.prompt], prompts.units[name]
-    if entropy is not None:
+    if at == "scored":
         for name in prompts.prompts[0].scored_columns:
             values = np.concatenate([np.asarray(p.scored_columns[name]) for p in prompts])
             columns[name], units[name] = values, prompts.units[name]

@@ -25,7 +25,7 @@ def block_hooks(model: Model, sites: Collection[str], heard: Heard) -> Iterator[
     shape: list[torch.Size] = []
 
     def keep_shape(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        shape[:] = [_hidden_states(args, kwargs).shape]
+        shape[:] = [hidden_states(args, kwargs).shape]
 
     with ExitStack() as stack:
 
@@ -53,13 +53,21 @@ def block_hooks(model: Model, sites: Collection[str], heard: Heard) -> Iterator[
 
 def _input(heard: Heard, site: str, layer: int) -> Callable[..., None]:
     def hook(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        heard(site, layer, _hidden_states(args, kwargs))
+        heard(site, layer, hidden_states(args, kwargs))
 
     return hook
 
 
-def _hidden_states(args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
+def hidden_states(args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
+    """What a block, an attention module or a norm is called with: its first argument, by place or by name."""
     return args[0] if args else kwargs["hidden_states"]
+
+
+def with_hidden_states(
+    x: torch.Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The same arguments with `x` as the hidden states, as a forward pre-hook returns them."""
+    return ((x, *args[1:]), kwargs) if args else (args, kwargs | {"hidden_states": x})
 
 
 def _output(heard: Heard, site: str, layer: int, shape: list[torch.Size]) -> Callable[..., None]:

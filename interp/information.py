@@ -1,4 +1,4 @@
-"""Entropies and divergences, in bits, from log-probabilities in nats.
+"""Entropies and divergences, in bits, from probabilities and from their logarithms.
 
 The only place of the instrument where nats are seen. Distributions run along the last axis. `0 log 0` is 0 by
 construction (a probability of exactly zero contributes nothing); nothing is ever added inside a logarithm.
@@ -33,6 +33,21 @@ def kl_bits(
         log_q = np.log2(q, out=np.zeros_like(p), where=possible)
     log_p = np.log2(p, out=np.zeros_like(p), where=possible)
     return np.sum(p * (log_p - log_q), axis=-1, where=possible)
+
+
+def cross_entropy_bits(
+    p: Float[np.ndarray, "*p_batch outcome"], log2_q: Float[np.ndarray, "*q_batch outcome"]
+) -> Float[np.ndarray, "*batch"]:
+    """−Σ p log2 q from log2 q; less the entropy of p it is KL(p ‖ q). What p excludes counts nothing."""
+    p, log2_q = np.broadcast_arrays(np.asarray(p, dtype=np.float64), np.asarray(log2_q, dtype=np.float64))
+    return 0.0 - np.multiply(p, log2_q, out=np.zeros(p.shape), where=p > 0).sum(axis=-1)
+
+
+def restricted(log2_q: Float[np.ndarray, "*batch outcome"]) -> Float[np.ndarray, "*batch outcome"]:
+    """log2 probabilities renormalised over the outcomes that are given."""
+    log2_q = np.asarray(log2_q, dtype=np.float64)
+    shifted = log2_q - log2_q.max(axis=-1, keepdims=True)
+    return shifted - np.log2(np.exp2(shifted).sum(axis=-1, keepdims=True))
 
 
 def total_variation(

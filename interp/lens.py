@@ -8,6 +8,7 @@ Source: nostalgebraist (2020), interpreting GPT: the logit lens; Elhage et al. (
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from operator import attrgetter
 from typing import Any
 
@@ -15,6 +16,8 @@ import torch
 
 from interp.model import Model
 from interp.offload import brought_in
+
+_TOKENS_AT_ONCE = 4096
 
 
 class Lens:
@@ -25,8 +28,14 @@ class Lens:
         self._forward_norm: Any = attrgetter(model.family.final_norm)(model.module).forward
         self._head: Any = model.module.get_output_embeddings()
         self._softcap: float | None = getattr(model.module.config, "final_logit_softcapping", None)
+
+    @cached_property
+    def _mean_token(self) -> torch.Tensor:
+        """Mean of the output embeddings `[d_model]`, float32; converted in parts, or half precision is copied whole."""
         with brought_in(self._head):
-            self._mean_token: torch.Tensor = self._head.weight.float().mean(dim=0)
+            weight: torch.Tensor = self._head.weight
+            sums = [part.float().sum(dim=0) for part in weight.split(_TOKENS_AT_ONCE)]
+        return torch.stack(sums).sum(dim=0) / len(weight)
 
     def logits(self, x: torch.Tensor) -> torch.Tensor:
         """Logits `[row, vocab]`, float32, of residual vectors, on their device."""

@@ -23,6 +23,7 @@ def collect(
     prompts: Prompts,
     needs: Sequence[Need | str],
     *,
+    layers: Sequence[int] | None = None,
     window: int | None = None,
     edits: Sequence[Edit] = (),
 ) -> Capture:
@@ -30,13 +31,18 @@ def collect(
 
     `needs` are `Need`s, or names of sites for every row at the scored positions: `collect(model, texts, ["v"])`
     gives `capture[Need("v")]` of shape `[layer, row, kv_head, d_head]`. Rows are described by `capture.rows`.
+    With `layers` (depths, for the residual stream; negative ones count from the end) only these are read, the first
+    axis holds them in their order, and passes end behind the last of them: `collect(model, texts, ["v"], layers=[3])`
+    costs four blocks, and the rows have no `next_entropy_bits`.
     `window` keeps the last tokens of each text; None is the set's own window, 0 reads texts whole. With `edits` it is
     the edited model that is read.
     """
     pool = resolve_prompts(prompts, tokenizer=model.tokenizer)
     asked = [need if isinstance(need, Need) else Need(need) for need in needs]
     ids = as_tokens(model, pool, asked, window).ids
-    return capture_edited(model, pool, ids, asked, edits) if edits else capture(model, pool, ids, asked)
+    if edits:
+        return capture_edited(model, pool, ids, asked, edits, layers=layers)
+    return capture(model, pool, ids, asked, layers=layers)
 
 
 def as_tokens(model: Model, pool: PromptSet, needs: Sequence[Need], window: int | None, bos: bool = True) -> Tokenised:

@@ -22,21 +22,39 @@ class OtherKeys:
         self._lengths: Int[np.ndarray, " item"] = np.empty(0, dtype=np.int64)
         self._lender_length = 0
         self._last: dict[int, torch.Tensor] = {}
+        self._before: tuple[int, Int[np.ndarray, " item"]] = (0, self._lengths)
+        self._replaced: tuple[int, torch.Tensor | None] | None = None
 
     def next_batch(self, lengths: Int[np.ndarray, " item"]) -> None:
         """Announce the true lengths of the batch that is about to be read."""
+        self._before, self._replaced = (self._lender_length, self._lengths), None
         self._lender_length = int(self._lengths[-1]) if len(self._lengths) else 0
         self._lengths = lengths
 
+    def undo(self) -> None:
+        """Forget the batch whose pass has failed, which is going to be read again: its layers up to the failing one
+        have been folded, so that one alone still needs what it borrowed from.
+        """
+        self._lender_length, self._lengths = self._before
+        if self._replaced is not None:
+            layer, keys = self._replaced
+            if keys is None:
+                del self._last[layer]
+            else:
+                self._last[layer] = keys
+            self._replaced = None
+
     def swapped(self, call: AttentionCall) -> tuple[AttentionCall, torch.Tensor]:
         """The call with the keys exchanged, and which items of the batch had a lender. Once a layer and batch."""
-        k = torch.roll(call.k, 1, dims=0)
-        k[0] = call.k[0]
+        lengths = np.concatenate([[self._lender_length], self._lengths[:-1]])
+        n_borrowed = torch.from_numpy(lengths).to(call.k.device)
+        k = torch.cat([call.k[:1], call.k[:-1]])
         lender = self._last.get(call.layer)
         if lender is not None:
             k[0, :, : lender.shape[1]] = lender[:, : k.shape[2]]
-        lengths = np.concatenate([[self._lender_length], self._lengths[:-1]])
-        n_borrowed = torch.from_numpy(lengths).to(k.device)
-        own = torch.arange(k.shape[2], device=k.device) >= n_borrowed[:, None]
-        self._last[call.layer] = call.k[-1, :, : int(self._lengths[-1])].clone()
-        return replace(call, k=torch.where(own[:, None, :, None], call.k, k)), n_borrowed > 0
+        some = int(lengths[1:].min(initial=k.shape[2]))  # every lender but the first has so many keys
+        own = torch.arange(some, k.shape[2], device=k.device) >= n_borrowed[:, None]
+        k[:, :, some:] = torch.where(own[:, None, :, None], call.k[:, :, some:], k[:, :, some:])
+        mine = call.k[-1, :, : int(self._lengths[-1])].clone()
+        self._replaced, self._last[call.layer] = (call.layer, lender), mine
+        return replace(call, k=k), n_borrowed > 0

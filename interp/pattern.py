@@ -5,14 +5,17 @@ is wanted, scores exist for one block of queries at a time, so memory grows with
 Scores, exponentials and sums are float32 whatever the model computes in.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 import torch
 
 from interp.information import BITS_PER_NAT
 
-BLOCK = 128
+BLOCK = 64
 """Queries per block where many rows of a sequence are wanted."""
+
+_AT_ONCE = {True: 1 << 18, False: 1 << 26}
+"""Scores that are worked on at once, on the processor (in its cache) and elsewhere."""
 
 _FAR_BELOW = -1e30
 """Score of a key that cannot be seen: its exponential is exactly zero and, unlike −inf, times zero is zero."""
@@ -66,70 +69,140 @@ class PatternRows:
 
 
 def visible_keys(call: AttentionCall, positions: torch.Tensor) -> torch.Tensor:
-    """Which keys the queries at `positions` `[batch, row]` see: bool `[batch, row, key_pos]`."""
+    """Which keys the queries at `positions` `[batch or 1, row]` see: bool `[batch or 1, row, key_pos]`."""
     n_keys = call.k.shape[2]
     if call.mask is not None:
-        mask = call.mask[:, 0].expand(len(positions), -1, -1)
-        return mask.gather(1, positions[:, :, None].expand(-1, -1, mask.shape[2]))[..., :n_keys]
+        mask = call.mask[:, 0, :, :n_keys]
+        if len(positions) == 1:
+            return mask.index_select(1, positions[0])
+        index = positions[:, :, None].expand(-1, -1, mask.shape[2])
+        return mask.expand(len(positions), -1, -1).gather(1, index)
     offset = n_keys - call.q.shape[2]
     keys = torch.arange(n_keys, device=positions.device)
     return keys <= (positions + offset)[:, :, None]
 
 
+def queries(call: AttentionCall, positions: torch.Tensor) -> torch.Tensor:
+    """The queries at `positions` `[batch or 1, row]`: `[batch, head, row, d_head]`."""
+    if len(positions) == 1:
+        return call.q.index_select(2, positions[0])
+    return call.q.gather(2, positions[:, None, :, None].expand(-1, call.q.shape[1], -1, call.q.shape[3]))
+
+
+def dots(call: AttentionCall, positions: torch.Tensor, n_keys: int, factor: float = 1.0) -> torch.Tensor:
+    """`factor` q·k with the first `n_keys` keys, float32, `[batch, kv_head, group, row, key_pos]`."""
+    k = call.k[:, :, :n_keys].float()
+    grouped = (queries(call, positions).float() * factor).unflatten(1, (k.shape[1], -1)).flatten(2, 3)
+    return torch.matmul(grouped, k.transpose(-1, -2)).unflatten(2, (-1, positions.shape[1]))
+
+
 def scores(call: AttentionCall, positions: torch.Tensor, visible: torch.Tensor) -> torch.Tensor:
-    """Pre-softmax scores in float32, `[batch, kv_head, group, row, key_pos]`; unseen keys far below any score."""
-    index = positions[:, None, :, None].expand(-1, call.q.shape[1], -1, call.q.shape[3])
-    q = call.q.gather(2, index).float()
-    k = call.k[:, :, : visible.shape[-1]].float()
-    grouped = q.unflatten(1, (k.shape[1], -1)).flatten(2, 3)
-    s = torch.matmul(grouped, k.transpose(-1, -2)).mul_(call.scaling)
-    if call.softcap is not None:
-        s = torch.tanh(s / call.softcap) * call.softcap
-    s = s.unflatten(2, (-1, positions.shape[1]))
-    return s.masked_fill_(~visible[:, None, None], _FAR_BELOW)
+    """Pre-softmax scores in bits (log2 e times the usual), `[batch, kv_head, group, row, key_pos]`, float32.
+
+    Rows are those at `positions` `[batch or 1, row]`, where one row of positions serves all items of the batch; keys
+    that are not in `visible` lie far below any score.
+    """
+    n_keys = visible.shape[-1]
+    if call.softcap is None:
+        s = dots(call, positions, n_keys, call.scaling * BITS_PER_NAT)
+    else:
+        s = dots(call, positions, n_keys, call.scaling / call.softcap).tanh_().mul_(call.softcap * BITS_PER_NAT)
+    return s.add_(torch.where(visible, 0.0, _FAR_BELOW)[:, None, None])
 
 
 def pattern_rows(call: AttentionCall, positions: torch.Tensor) -> torch.Tensor:
     """The attention rows themselves, `[batch, head, row, key_pos]`, float32; for checks and small pictures."""
     s = scores(call, positions, visible_keys(call, positions))
-    return torch.softmax(s, dim=-1).flatten(1, 2)
+    return torch.softmax(s.div_(BITS_PER_NAT), dim=-1).flatten(1, 2)
 
 
 def log_pattern_rows(call: AttentionCall, positions: torch.Tensor) -> torch.Tensor:
     """log2 of the attention rows, `[batch, head, row, key_pos]`; NaN where a key is not seen. For short sequences."""
     visible = visible_keys(call, positions)
-    bits = torch.log_softmax(scores(call, positions, visible), dim=-1) * BITS_PER_NAT
+    bits = torch.log_softmax(scores(call, positions, visible).div_(BITS_PER_NAT), dim=-1) * BITS_PER_NAT
     return bits.masked_fill_(~visible[:, None, None], torch.nan).flatten(1, 2)
 
 
 def reduce_rows(call: AttentionCall, positions: torch.Tensor, block: int = BLOCK) -> PatternRows:
-    """Entropies, masses and the largest weight of the rows at `positions` `[batch, row]`, block by block."""
-    parts = [_reduce_block(call, part) for part in positions.split(block, dim=1)]
-    return PatternRows(*(torch.cat(columns, dim=-1) for columns in zip(*parts, strict=True)))
+    """Entropies, masses and the largest weight of the rows at `positions` `[batch or 1, row]`, block by block.
+
+    One row of positions serves all items of the batch, and costs less than the same for each.
+    """
+    call = replace(call, k=call.k.float())
+    (batch, n_heads), (n_kv, n_keys) = call.q.shape[:2], call.k.shape[1:3]
+    n_rows = positions.shape[1]
+    sums = call.k.new_empty(len(fields(_Sums)), batch, n_kv, n_heads // n_kv, n_rows)
+    n_visible = positions.new_empty(batch, n_rows)
+    counting = torch.arange(1, n_keys + 1, device=positions.device)
+    for start in range(0, n_rows, block):
+        rows = slice(start, start + block)
+        part = positions[:, rows]
+        visible = visible_keys(call, part)
+        n_visible[:, rows] = visible.sum(dim=-1)
+        # Keys that no row of the block sees are left out: half of them all where every position is wanted.
+        visible = visible[..., : max(1, int((visible.any(dim=(0, 1)) * counting).max()))]
+        own = (part + n_keys - call.q.shape[2]).expand(batch, -1)
+        at_once = max(1, _AT_ONCE[call.k.device.type == "cpu"] // (n_heads * visible[0].numel()))
+        for first in range(0, batch, at_once):
+            items = slice(first, first + at_once)
+            some = replace(call, q=call.q[items], k=call.k[items])
+            s = scores(some, _of(part, items), _of(visible, items))
+            _add_up(s, own[items], sums[:, items, ..., rows])
+    return _reduced(_Sums(*sums.flatten(2, 3)), n_visible)
 
 
-def _reduce_block(call: AttentionCall, positions: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    visible = visible_keys(call, positions)
-    if call.mask is None:
-        visible = visible[..., : int(positions.max()) + 1 + call.k.shape[2] - call.q.shape[2]]
-    s = scores(call, positions, visible)
+def _of(x: torch.Tensor, items: slice) -> torch.Tensor:
+    """These items of the batch, or what all of them share."""
+    return x if len(x) == 1 else x[items]
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """Of the exponentials of every row, the largest being 1, `[batch, head, row]`.
+
+    The first key is kept out of `rest`: what is left beside a sink of 0.9999 keeps its precision. `_dot` are sums of
+    exponential times score, in bits below the largest score.
+    """
+
+    first: torch.Tensor
+    first_dot: torch.Tensor
+    rest: torch.Tensor
+    rest_dot: torch.Tensor
+    own: torch.Tensor
+    before: torch.Tensor
+
+
+def _add_up(s: torch.Tensor, own: torch.Tensor, out: torch.Tensor) -> None:
+    """Put the `_Sums` of scores `[batch, kv_head, group, row, key_pos]` into `out` `[sum, ...]`; `s` is used up.
+
+    Powers of two, since the exponential is slow where the result is zero.
+    """
     s -= s.amax(dim=-1, keepdim=True)
-    e = s.exp()
-    # The first key is kept out of the sums and added last: what is left beside a sink of 0.9999 keeps its precision.
-    first = e[..., 0]
-    first_dot = first * s[..., 0]
-    rest = e[..., 1:].sum(dim=-1)
-    rest_dot = torch.linalg.vecdot(e[..., 1:], s[..., 1:])
-    total = rest + first
-    entropy = (total.log() - (rest_dot + first_dot) / total) * BITS_PER_NAT
-    has_rest = rest > 0
-    safe = torch.where(has_rest, rest, 1.0)
-    no_first = torch.where(has_rest, (safe.log() - rest_dot / safe) * BITS_PER_NAT, 0.0)
-    own = positions + call.k.shape[2] - call.q.shape[2]
-    before = _at_key(e, (own - 1).clamp_min(0)) * (own > 0)[:, None, None]
-    masses = [part / total for part in (first, e.amax(dim=-1), _at_key(e, own), before)]
-    flat = [x.flatten(1, 2) for x in (entropy.clamp_min(0.0), no_first.clamp_min(0.0), *masses)]
-    return (*flat, visible.sum(dim=-1))
+    e = torch.exp2(s)
+    out[0] = e[..., 0]
+    out[2] = e[..., 1:].sum(dim=-1)
+    out[4] = _at_key(e, own)
+    out[5] = _at_key(e, (own - 1).clamp_min(0)) * (own > 0)[:, None, None]
+    s *= e
+    out[1] = s[..., 0]
+    out[3] = s[..., 1:].sum(dim=-1)
+
+
+def _reduced(sums: _Sums, n_visible: torch.Tensor) -> PatternRows:
+    total = sums.rest + sums.first
+    entropy = total.log2() - (sums.rest_dot + sums.first_dot) / total
+    has_rest = sums.rest > 0
+    safe = torch.where(has_rest, sums.rest, 1.0)
+    no_first = torch.where(has_rest, safe.log2() - sums.rest_dot / safe, 0.0)
+    return PatternRows(
+        entropy_bits=entropy.clamp_min_(0.0),
+        entropy_bits_no_first=no_first.clamp_min_(0.0),
+        sink_mass=sums.first / total,
+        max_weight=1.0 / total,
+        self_mass=sums.own / total,
+        previous_mass=sums.before / total,
+        n_visible=n_visible,
+    )
 
 
 def _at_key(rows: torch.Tensor, key: torch.Tensor) -> torch.Tensor:

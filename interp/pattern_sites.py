@@ -35,9 +35,10 @@ def kept_keys(prompts: PromptSet, lengths: Sequence[int]) -> int:
 
 
 class PatternReader:
-    """The rows of one layer at `positions` `[batch, row]`, by the name of a site.
+    """The rows of one layer at `positions` `[batch or 1, row]`, by the name of a site.
 
-    `other` is the call with another prompt's keys, and which items of the batch have them.
+    `other` is the call with another prompt's keys, and which items of the batch have them. Whole rows are `n_kept_keys`
+    wide, or `n_longest` where they are wanted at any length.
     """
 
     def __init__(
@@ -46,7 +47,9 @@ class PatternReader:
         positions: torch.Tensor,
         other: tuple[AttentionCall, torch.Tensor] | None,
         n_kept_keys: int,
+        n_longest: int = 0,
     ) -> None:
+        self._n_longest = n_longest
         self._own = _Reductions(call, positions)
         self._other = None if other is None else (_Reductions(other[0], positions), other[1])
         self._n_kept_keys = n_kept_keys
@@ -55,6 +58,8 @@ class PatternReader:
         """`[batch, row, head]`, or `[batch, row, head, key]` for whole rows."""
         if site == "pattern_log_weight":
             return self._own.whole_rows(self._n_kept_keys)
+        if site == "pattern_row":
+            return self._own.whole_rows(self._n_longest)
         if site not in NULL_SITES:
             return self._own.read(site)
         if self._other is None:
@@ -83,8 +88,9 @@ class _Reductions:
         return reduced.transpose(1, 2)
 
     def whole_rows(self, n_keys: int) -> torch.Tensor:
-        batch, n_rows = self.positions.shape
-        kept = self.call.q.new_full((batch, n_rows, self.call.q.shape[1], n_keys), torch.nan, dtype=torch.float32)
+        batch, n_heads = self.call.q.shape[:2]
+        shape = (batch, self.positions.shape[1], n_heads, n_keys)
+        kept = self.call.q.new_full(shape, torch.nan, dtype=torch.float32)
         if n_keys:
             bits = log_pattern_rows(self.call, self.positions).transpose(1, 2)
             kept[..., : bits.shape[-1]] = bits

@@ -103,6 +103,8 @@ class Probe(Question):
     """The prompt set that a language model is read on where the user names none; None is the default of all runs."""
     needs_posterior: ClassVar[bool] = False
     """Whether prompts without an exact posterior are refused, before anything is read."""
+    follows_checkpoints: ClassVar[bool] = False
+    """Whether it is read at checkpoints of the training: `interp.checkpoints`."""
     cost: ClassVar[AnalysisCost] = AnalysisCost()
 
     @property
@@ -124,6 +126,15 @@ class Probe(Question):
     def further_conditions(self, base: Capture, under: Mapping[str, Readout]) -> Iterable[Condition]:
         """A second round of edits, chosen by what the first one read; its names must be new."""
         return ()
+
+    def read_checkpoint(self, capture: Capture, before: Capture | None, final: Capture) -> Readout:
+        """What is kept of one checkpoint, for probes that follow them: small arrays.
+
+        `capture` holds the probe's needs at this checkpoint, `before` those at the one before (None at the first) and
+        `final` at the end of the training, all on the same tokens: the drawn prompts. `analyse` is handed all readouts
+        as `under`, by their steps written out, in order of training, and `final` as `base`.
+        """
+        raise NotImplementedError(f"{self.name} follows checkpoints and does not say what it keeps of one")
 
     @abstractmethod
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:

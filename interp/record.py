@@ -176,7 +176,7 @@ class RunRecord:
             save_file(arrays, draft / f"arrays.{probe}.safetensors")
         return FindingsFile(
             parameters=_finite(dict(self.parameters[probe])),
-            scalars={name: ScalarFile(**_finite(asdict(s))) for name, s in findings.scalars.items()},
+            scalars={name: as_file(s) for name, s in findings.scalars.items()},
             tables=tables,
             notes=list(findings.notes),
             headline=list(findings.headline),
@@ -254,7 +254,7 @@ def _read_findings(probe: str, content: FindingsFile, folder: Path) -> Findings:
     arrays_path = folder / f"arrays.{probe}.safetensors"
     return Findings(
         probe=probe,
-        scalars={name: _scalar(s) for name, s in content.scalars.items()},
+        scalars={name: as_scalar(s) for name, s in content.scalars.items()},
         tables=tables,
         arrays=load_file(arrays_path) if arrays_path.exists() else {},
         notes=tuple(content.notes),
@@ -262,7 +262,13 @@ def _read_findings(probe: str, content: FindingsFile, folder: Path) -> Findings:
     )
 
 
-def _scalar(s: ScalarFile) -> Scalar:
+def as_file(scalar: Scalar) -> ScalarFile:
+    """A scalar as files keep it: what JSON cannot hold is None."""
+    return ScalarFile(**_finite(asdict(scalar)))
+
+
+def as_scalar(s: ScalarFile) -> Scalar:
+    """A scalar read back from a file: None was NaN."""
     values = s.model_dump()
     values["value"] = _number(s.value)
     if s.interval is not None:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from interp.errors import InterpError, UnknownName
 
-Kind = Literal["probe", "study", "prompt", "tunnel", "family", "report", "command"]
+Kind = Literal["probe", "study", "prompt", "tunnel", "family", "report", "command", "claims"]
 
 _GROUPS: dict[Kind, str] = {
     "probe": "interp.probes",
@@ -20,6 +20,7 @@ _GROUPS: dict[Kind, str] = {
     "family": "interp.families",
     "report": "interp.reports",
     "command": "interp.commands",
+    "claims": "interp.claims",
 }
 
 

@@ -1,7 +1,7 @@
 """One run: load, check, capture once for all probes, draw, analyse, record, render."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
@@ -9,7 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from interp.capture import Capture
+from threadpoolctl import threadpool_limits
+
+from interp.capture import Capture, ModelInfo
+from interp.checkpoints import Checkpoint, Followed, checkpoints_of, follow, has_checkpoints, step_of
 from interp.conditions import Run, capture_edited, read_conditions
 from interp.editing.editor import refuse_misfits
 from interp.editing.files import Edits, resolve_edits
@@ -22,12 +25,13 @@ from interp.forward import capture
 from interp.loading.untrained import beside_untrained, untrained_twin
 from interp.model import Check, Model
 from interp.models import load
+from interp.need import Need
 from interp.observe import Prompts, as_tokens
 from interp.pools import Pool, Reading, draw, name_of, pools_for, prompts_for
 from interp.probe import Probe, Readout
 from interp.progress import reporting
 from interp.ranks import here, together
-from interp.readable import choose_probes, readable_probes
+from interp.readable import Chosen, choose_probes, readable_probes
 from interp.record import RunRecord, new_folder
 from interp.spec import PER_QUINTILE, RunSpec
 from interp.window import AttentionWindow
@@ -57,6 +61,7 @@ def run(
     attention_window: int | None = None,
     null: Literal["untrained"] | None = None,
     edits: Edits = (),
+    checkpoints: Sequence[str] = (),
     out: str | Path | None = DEFAULT_OUT,
     report: bool = True,
     allow_quantised: bool = False,
@@ -67,7 +72,8 @@ def run(
     `model` is a name (see `interp.load`) or a loaded model; `probes` are names (`all`: every observational one that
     the model can be asked) or configured probes, with `settings` as `{probe: {field: value}}`; `prompts` a registered
     set, a file, texts or a `PromptSet` (a wind tunnel samples itself; a probe with prompts of its own is read on them);
-    `edits` change the model for the whole run, or name the file that holds them. Everything else is described at
+    `edits` change the model for the whole run, or name the file that holds them; `checkpoints` are the revisions (steps
+    of a tunnel: all it kept, unless named) that probes of a training are read at. Everything else is described at
     `interp.spec.RunSpec`. `out=None` writes nothing. Returns the record: `record.findings["manifold"]`.
 
     Processes that a launcher has started (`accelerate launch`, `torchrun`) share the prompts where all of them call
@@ -83,26 +89,14 @@ def run(
             model, revision=revision, dtype=dtype, device=device, device_map=device_map,
             allow_quantised=allow_quantised,
         )  # fmt: skip
-    chosen = readable_probes(loaded, asked)
     reading = Reading(n_pool, seed, text_column, window, bos)
-    pools = pools_for(loaded, prompts, chosen, reading)
-    _refuse_misuse(given, chosen, loaded)
-    spec = RunSpec(
-        model=loaded.name,
-        probes={p.name: p.parameters() for p in chosen},
-        prompts=name_of(prompts, pools),
-        revision=revision,
-        dtype=dtype,
-        n_pool=n_pool,
-        per_quintile=per_quintile if pools[0].prompts.is_text else None,
-        window=window,
-        seed=seed,
-        text_column=text_column,
-        bos=bos,
-        attention_window=attention_window,
-        null=null,
-        edits=tuple(edit.to_json() for edit in given),
-    )
+    spec, pools = specify(
+        loaded, asked, prompts, reading, revision=revision, dtype=dtype, per_quintile=per_quintile,
+        attention_window=attention_window, null=null, edits=given, checkpoints=checkpoints,
+    )  # fmt: skip
+    chosen = [probe for pool in pools for probe in pool.probes]
+    _refuse_misuse(given, chosen, loaded, null)
+    followed = checkpoints_of(loaded, chosen, spec.checkpoints)
     if not ranks.is_alone:
         ranks.agree("what was asked", spec.hash)
         ranks.agree("the fingerprint of the weights", loaded.info.fingerprint)
@@ -114,29 +108,76 @@ def run(
             twin, label = untrained_twin(loaded, seed)
         beside, _ = session.measure(twin, pools, " untrained")
         findings = {name: beside_untrained(found, beside[name], label) for name, found in findings.items()}
+    info, checks = loaded.info, (*loaded.checks, *merged(session.checks))
+    described = asdict(info) | ({"card": loaded.card} if loaded.card else {})
+    if followed:
+        own_step, placed = step_of(loaded), _placed(info, device_map)
+        del loaded  # one model in memory at a time
+        again = partial(load, dtype=info.dtype, allow_quantised=allow_quantised, **placed)
+        courses, course = session.follow(followed, own_step, again)
+        described |= course
+        findings = {name: (findings | courses)[name] for name in spec.probes if name in findings | courses}
     record = RunRecord(
         status="done",
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         spec=spec.to_json() | {"command": spec.command},
         spec_hash=spec.hash,
-        model=asdict(loaded.info),
+        model=described,
         prompts=_described(pools, drawn),
         environment=environment() | ({} if ranks.is_alone else {"processes": ranks.size}),
-        selfcheck=tuple(asdict(c) for c in (*loaded.checks, *merged(session.checks))),
+        selfcheck=tuple(asdict(c) for c in checks),
         timings=clock.seconds,
         findings=findings,
-        parameters={p.name: p.parameters() for p in chosen},
+        parameters=spec.probes,
     )
     if out is not None and ranks.is_first:
-        record = record.write(new_folder(Path(out), loaded.name))
+        record = record.write(new_folder(Path(out), info.name))
         if report:
             record.show()
     return ranks.of_first(record)
 
 
+def specify(
+    model: Model,
+    asked: Sequence[Chosen],
+    prompts: Prompts | None,
+    reading: Reading,
+    *,
+    revision: str | None,
+    dtype: str | None,
+    per_quintile: int | None,
+    attention_window: int | None,
+    null: str | None,
+    edits: Sequence[Edit],
+    checkpoints: Sequence[str] = (),
+) -> tuple[RunSpec, tuple[Pool, ...]]:
+    """What a run of a model is, and its prompts as the model reads them; a model without its weights will do."""
+    is_course = has_checkpoints(model, checkpoints)
+    probes = readable_probes(model, [c for c in asked if c.is_named or is_course or not c.probe.follows_checkpoints])
+    pools = pools_for(model, prompts, probes, reading)
+    spec = RunSpec(
+        model=model.name,
+        probes={p.name: p.parameters() for p in probes},
+        prompts=name_of(prompts, pools),
+        revision=revision,
+        dtype=dtype,
+        n_pool=reading.n_pool,
+        per_quintile=per_quintile if pools[0].prompts.is_text else None,
+        window=reading.window,
+        seed=reading.seed,
+        text_column=reading.text_column,
+        bos=reading.bos,
+        attention_window=attention_window,
+        null=null,
+        edits=tuple(edit.to_json() for edit in edits),
+        checkpoints=tuple(c.name for c in checkpoints_of(model, probes, checkpoints)),
+    )
+    return spec, pools
+
+
 @dataclass
 class _Session:
-    """What all readings of a run share; `checks` collects the proofs of its edits."""
+    """What all readings of a run share; `checks` are the proofs of its edits, `followed` what checkpoints are for."""
 
     spec: RunSpec
     edits: tuple[Edit, ...]
@@ -144,6 +185,7 @@ class _Session:
     clock: "_Clock"
     quiet: bool
     checks: list[Check] = field(default_factory=list)
+    followed: list[Followed] = field(default_factory=list)
 
     def measure(
         self, model: Model, pools: Sequence[Pool], suffix: str
@@ -158,18 +200,31 @@ class _Session:
             base = self._capture(model, pool, suffix if i == 0 else f"{suffix} {pool.prompts.name}")
             base, described = draw(base, self.spec.per_quintile, self.spec.seed)
             drawn.append(described)
-            under = {probe.name: self._conditions(model, pool, probe, base, suffix) for probe in pool.probes}
-            for probe in pool.probes if here().is_first else ():
-                with self.clock(f"probe {probe.name}{suffix}"):
-                    found[probe.name] = probe.analyse(base, under[probe.name])
+            of_a_course = [probe for probe in pool.probes if probe.follows_checkpoints]
+            if of_a_course:
+                with self.clock("capture of the end"):
+                    whole = Run(pool.prompts, pool.tokens.ids)
+                    self.followed.append(Followed.of(model, whole, base, of_a_course, self._read))
+            at_once = [probe for probe in pool.probes if not probe.follows_checkpoints]
+            under = {probe.name: self._conditions(model, pool, probe, base, suffix) for probe in at_once}
+            for probe in at_once if here().is_first else ():
+                found[probe.name] = self._analysed(probe, base, under[probe.name], suffix)
         return {name: found[name] for name in self.spec.probes if name in found}, drawn
+
+    def _analysed(self, probe: Probe, base: Capture, under: Mapping[str, Readout], suffix: str) -> Findings:
+        """The findings of one probe, its linear algebra on one thread.
+
+        Its matrices are many and small: threads wait for one another, on a busy machine for most of the time.
+        """
+        with self.clock(f"probe {probe.name}{suffix}"), threadpool_limits(1, user_api="blas"):
+            return probe.analyse(base, under)
 
     @property
     def listeners(self) -> list[AttentionWindow]:
         return [] if self.spec.attention_window is None else [AttentionWindow(self.spec.attention_window)]
 
     def _capture(self, model: Model, pool: Pool, suffix: str) -> Capture:
-        needs = [need for probe in pool.probes for need in probe.needs]
+        needs = [need for probe in pool.probes if not probe.follows_checkpoints for need in probe.needs]
         ids, seed = pool.tokens.ids, self.spec.seed
         with self.clock(f"capture{suffix}"), reporting(f"reading {model.name}", self.quiet) as progress:
             if self.edits:
@@ -179,9 +234,36 @@ class _Session:
                 )  # fmt: skip
             else:
                 base = capture(model, pool.prompts, ids, needs, listeners=self.listeners, progress=progress, seed=seed)
-        if self.spec.attention_window is not None:
-            base = replace(base, model=replace(base.model, window=self.spec.attention_window))
-        return base
+        return self._windowed(base)
+
+    def _windowed(self, base: Capture) -> Capture:
+        if self.spec.attention_window is None:
+            return base
+        return replace(base, model=replace(base.model, window=self.spec.attention_window))
+
+    def _read(self, model: Model, run: Run, needs: Sequence[Need]) -> Capture:
+        return self._windowed(
+            capture(model, run.prompts, run.ids, needs, listeners=self.listeners, seed=self.spec.seed)
+        )
+
+    def follow(
+        self, checkpoints: Sequence[Checkpoint], own_step: int | None, load: Callable[..., Model]
+    ) -> tuple[dict[str, Findings], dict[str, Any]]:
+        """The findings of the probes that follow checkpoints, and what the checkpoints were, for the record."""
+
+        def load_at(name: str, revision: str | None) -> Model:
+            with self.clock(f"load {name}{f'@{revision}' if revision else ''}"):
+                return load(name, revision=revision)
+
+        heard = reporting("checkpoints", self.quiet)
+        with self.clock("checkpoints"), heard as progress:
+            known = follow(checkpoints, self.followed, own_step, load_at, self._read, progress)
+        here().agree("the fingerprints of the checkpoints", " ".join(entry["fingerprint"] for entry in known))
+        found: dict[str, Findings] = {}
+        for part in self.followed if here().is_first else ():
+            for probe in part.probes:
+                found[probe.name] = self._analysed(probe, part.final, part.under[probe.name], "")
+        return found, {"checkpoints": known}
 
     def _conditions(self, model: Model, pool: Pool, probe: Probe, base: Capture, suffix: str) -> Mapping[str, Readout]:
         """What the probe's conditions read; edits that it asks for are proved first."""
@@ -203,8 +285,22 @@ class _Session:
             return found | read(probe.further_conditions(base, found))
 
 
-def _refuse_misuse(edits: tuple[Edit, ...], probes: Sequence[Probe], model: Model) -> None:
-    """Raise `UsageError` where the edits of a run do not fit the model, or a probe makes its own."""
+def _placed(info: ModelInfo, device_map: str | None) -> dict[str, str]:
+    """How checkpoints are put where the model was."""
+    if device_map is not None or "," in info.device or "offloaded" in info.device:
+        return {"device_map": device_map or "auto"}
+    return {"device": info.device}
+
+
+def _refuse_misuse(edits: tuple[Edit, ...], probes: Sequence[Probe], model: Model, null: str | None) -> None:
+    """Raise `UsageError` where the edits of a run do not fit the model, or a probe has its own way of changing it."""
+    courses = [probe.name for probe in probes if probe.follows_checkpoints]
+    if courses and (edits or null):
+        raise UsageError(
+            asked=f"{', '.join(courses)} with {'--edit' if edits else f'--null {null}'}",
+            found="it follows the training of the model as it is, from its first checkpoint on",
+            fix="Leave it out: the first checkpoint is the untrained model." if null else "Leave out --edit.",
+        )
     if not edits:
         return
     refuse_misfits(edits, model)

@@ -56,6 +56,8 @@ _TABLE = (
     Site("qk_logit_null", "the same where the keys are another prompt's", ("head",), "bits", source="pattern"),
     Site("pattern_log_weight", "log2 of the attention row, NaN at unseen keys; in short wind tunnels, else no keys",
          ("head", "key"), "bits", source="pattern"),
+    Site("pattern_row", "log2 of the attention row at any length, NaN at unseen keys; as wide as the longest prompt",
+         ("head", "key"), "bits", source="pattern"),
     Site("next_log_prob", "log2 probability of every next token", ("vocab",), "bits", "once", "output"),
     Site("outcome_log_prob", "log2 probability of every outcome of the prompt's exact posterior", ("outcome",), "bits",
          "once", "output"),

@@ -23,7 +23,8 @@ class RunSpec:
     from each fifth of the pool's next-token entropies, None measures the whole pool; `window` overrides the prompt
     set's own token window (0 reads texts whole); `bos` False leaves out the token that some tokenizers put in front;
     `attention_window` lets every query see so many keys; `null` `untrained` repeats everything on untrained weights;
-    `edits` change the model for the whole run (see interp.edits), written out as plain values.
+    `edits` change the model for the whole run (see interp.edits), written out as plain values; `checkpoints` are the
+    steps or revisions that probes of a training were read at, besides the model itself.
     """
 
     model: str
@@ -40,6 +41,7 @@ class RunSpec:
     attention_window: int | None = None
     null: str | None = None
     edits: Sequence[Mapping[str, Any]] = ()
+    checkpoints: Sequence[str] = ()
 
     @property
     def hash(self) -> str:
@@ -55,7 +57,8 @@ class RunSpec:
         """The specification in a record; what only repeats it in words is ignored."""
         known = {f.name for f in fields(cls)}
         values: dict[str, Any] = {name: value for name, value in content.items() if name in known}
-        values["edits"] = tuple(values.get("edits", ()))
+        for listed in ("edits", "checkpoints"):
+            values[listed] = tuple(values.get(listed, ()))
         return cls(**values)
 
     @property
@@ -81,7 +84,7 @@ class RunSpec:
             "--window": self.window, "--seed": self.seed or None,
             "--text-column": None if self.text_column == "text" else self.text_column,
             "--attention-window": self.attention_window, "--null": self.null,
-            "--edit": "edits.json" if self.edits else None,
+            "--edit": "edits.json" if self.edits else None, "--revisions": ",".join(self.checkpoints) or None,
             "--draw": None if self.per_quintile == PER_QUINTILE else self.per_quintile or 0,
         }  # fmt: skip
         for option, value in options.items():
@@ -150,11 +153,9 @@ def split_settings(settings: Sequence[str], probes: Sequence[str]) -> dict[str, 
 
 
 def _read(where: str, value: Any, hint: Any) -> Any:
-    """A value as its field's type: texts from the command line are parsed (tuples at their commas), others must fit."""
+    """A value as its field's type: texts from the command line are parsed, others must fit."""
     if get_origin(hint) is tuple:
-        each = get_args(hint)[0]
-        parts = value.split(",") if isinstance(value, str) else value
-        return tuple(_read(where, part, each) for part in parts)
+        return tuple(_read(where, part, get_args(hint)[0]) for part in _parts(where, value))
     options = sorted(get_args(hint) or (hint,), key=lambda option: option is not type(None))
     for option in options:
         try:
@@ -180,6 +181,22 @@ def _fit(value: Any, option: Any) -> Any:
     if not isinstance(option, type) and value == option:
         return option
     raise ValueError(value)
+
+
+def _parts(where: str, value: Any) -> Sequence[Any]:
+    """What a tuple holds: of a text its parts between commas, nothing of `none`, or the entries of a JSON list."""
+    if isinstance(value, list | tuple):
+        return value
+    try:
+        if isinstance(value, str):
+            return json.loads(value) if value.startswith("[") else [] if value == "none" else value.split(",")
+    except ValueError:
+        pass  # a list that is not JSON is refused like any other value
+    raise UsageError(
+        asked=f"{where} = {value!r}",
+        found="the value does not fit this field",
+        fix="It takes values separated by commas, `none` for no value, or a JSON list.",
+    )
 
 
 def _plain(value: Any) -> Any:

@@ -49,9 +49,17 @@ class Study(Question):
         defaults = type(self)().parameters()
         for name, value in self.parameters().items():
             if value != defaults[name]:
-                shown = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
-                words += ["--set", f"{name}={shown}"]
+                words += ["--set", f"{name}={_written(value)}"]
         return shlex.join(words)
+
+
+def _written(value: Any) -> str:
+    """A value as `--set` reads it: tuples between commas where their entries have none, else as a JSON list."""
+    if not isinstance(value, tuple):
+        return json.dumps(value) if isinstance(value, bool) else "none" if value is None else str(value)
+    plain = ",".join(map(str, value))
+    is_plain = value and plain != "none" and not plain.startswith("[") and plain.count(",") == len(value) - 1
+    return plain if is_plain and all(map(str, value)) else json.dumps(value) if value else "none"
 
 
 def run_study(study: Study, *, out: str | Path | None = "runs", report: bool = True, quiet: bool = False) -> RunRecord:

@@ -1,9 +1,9 @@
 """What the commands print: tables of rich, the same numbers as on the page."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from rich.console import Console
 from rich.markup import escape
@@ -17,6 +17,9 @@ from interp.registry import entries, load_entry
 
 if TYPE_CHECKING:
     from interp.costs import Plan
+    from interp.ledger import LedgerFile
+    from interp.differences import Diff
+    from interp.table import Table as Columns
     from interp.tunnel import Figure
 
 
@@ -48,6 +51,68 @@ def print_side_by_side(findings: Findings) -> None:
             console.print(table)
     for note in findings.notes:
         console.print(f"  {escape(note)}", style="dim", highlight=False)
+
+
+def print_differences(found: "Columns") -> None:
+    """The headline numbers of a comparison, each group against its reference."""
+    table = _table("against the reference", "number", "", "against", "value", "difference", "95 % interval", "")
+    for row in _rows(found):
+        if row["is_headline"] and row["against"]:
+            interval = "none" if math.isnan(row["difference_low"]) else (
+                f"{_short(row['difference_low'])} to {_short(row['difference_high'])}"
+            )  # fmt: skip
+            cells = (f"{row['probe']}.{row['name']}", row["group"], row["against"], _short(row["value"]),
+                     _short(row["difference"]), interval, row["verdict"])  # fmt: skip
+            table.add_row(*map(escape, cells), style="bold" if row["verdict"] == "moved" else "")
+    _console().print(table)
+
+
+def print_diff(found: "Diff") -> None:
+    """What moved, and what differs behind it; what stayed within the intervals is counted."""
+    console = _console()
+    if found.moved:
+        table = _table("moved by more than the intervals", "number", "first", "second", "difference", "95 % interval")
+        for each in found.moved:
+            interval = "none to judge by" if each.interval is None else "{} to {}".format(*map(_short, each.interval))
+            unit = "" if each.second.unit == "1" else f" {each.second.unit}"
+            table.add_row(
+                f"{each.probe}.{each.name}", _short(each.first.value), f"{_short(each.second.value)}{escape(unit)}",
+                _short(each.difference), interval,
+            )  # fmt: skip
+        console.print(table)
+    n = {verdict: sum(each.verdict == verdict for each in found.shifts) for verdict in ("within", "same")}
+    print(f"{len(found.moved)} of {len(found.shifts)} numbers moved; {n['within']} are within their intervals, "
+          f"{n['same']} the same")  # fmt: skip
+    for which, names in (("first", found.only_first), ("second", found.only_second)):
+        if names:
+            print(f"only in the {which}: {', '.join(names)}")
+    if found.settings:
+        table = _table("what differs behind them", "", "first", "second")
+        for each in found.settings:
+            table.add_row(each.path, *(escape("–" if x is None else str(x)) for x in (each.first, each.second)))
+        console.print(table)
+    else:
+        print("nothing else differs: same model, prompts, options, versions and machine")
+
+
+def print_power(found: "Columns", every: bool) -> None:
+    """The smallest effects that this n can show, beside what was measured."""
+    console = _console()
+    table = _table(
+        found.caption, "number", "value", "null", "distance", "smallest above", "smallest below", "n", "",
+    )  # fmt: skip
+    for row in _rows(found):
+        if every or row["is_headline"]:
+            unit = "" if row["unit"] == "1" else f" {row['unit']}"
+            numbers = (row["null"], row["effect"], row["smallest_above"], row["smallest_below"], row["n"])
+            table.add_row(f"{row['probe']}.{row['name']}", f"{_short(row['value'])}{escape(unit)}",
+                          *map(_short, numbers), escape(row["reason"]))  # fmt: skip
+    console.print(table)
+
+
+def _rows(table: "Columns") -> Iterator[dict[str, Any]]:
+    for row in zip(*(column.tolist() for column in table.columns.values()), strict=True):
+        yield dict(zip(table.columns, row, strict=True))
 
 
 def _cells(s: Scalar) -> tuple[str, ...]:
@@ -139,6 +204,19 @@ def print_environment() -> None:
     packages = ", ".join(f"{name} {version}" for name, version in e["packages"].items() if version)
     print(f"Python {e['python']} on {e['platform']}, {e['threads']} threads, GPUs: {', '.join(e['gpus']) or 'none'}")
     print(packages)
+
+
+def print_ledger(ledger: "LedgerFile") -> None:
+    """Every claim with its outcome, model by model; what was measured stands on the page."""
+    console = _console()
+    for paper in ledger.papers:
+        table = _table(escape(paper.title), "", "claim", "of", "outcome", "why")
+        for row in paper.rows:
+            for i, cell in enumerate(row.cells):
+                named = (str(row.number), escape(row.title)) if i == 0 else ("", "")
+                table.add_row(*named, escape(cell.model), cell.outcome, escape(cell.why))
+        console.print(table)
+        console.print("  " + ", ".join(f"{count} {outcome}" for outcome, count in paper.counts.items() if count))
 
 
 def print_models() -> None:

@@ -42,11 +42,13 @@ class Shape:
     d_model: int = 32
     vocab_size: int = 50
     n_outcomes: int = 2
+    n_keys: int = 0
+    """The width of whole attention rows."""
 
     def axis(self, name: str) -> int:
         sizes = {
             "head": self.n_heads, "kv_head": self.n_kv_heads, "d_head": self.d_head, "d_model": self.d_model,
-            "vocab": self.vocab_size, "key": 0, "outcome": self.n_outcomes,
+            "vocab": self.vocab_size, "key": self.n_keys, "outcome": self.n_outcomes,
         }  # fmt: skip
         return sizes[name]
 
@@ -137,12 +139,13 @@ def _unit_of(name: str, column: np.ndarray) -> str:
 
 
 def _other_table(scored: Table, shape: Shape, at: str) -> Table:
-    """Rows at `last` and a column's positions are one a prompt, `all` one a token, `tunnel` none (it is no tunnel)."""
+    """Rows at `last` and a column's positions are one a prompt, `all` one a token, `tunnel` none."""
     first = np.flatnonzero(np.diff(scored["prompt"], prepend=-1))
     length = scored["length"][first]
-    if at == "all":
-        prompt = np.repeat(np.arange(shape.n_prompts), length)
-        position = np.concatenate([np.arange(k) for k in length])
+    if at in ("all", "followed"):
+        counts = length - (at == "followed")
+        prompt = np.repeat(np.arange(shape.n_prompts), counts)
+        position = np.concatenate([np.arange(k) for k in counts])
     elif at == "tunnel":
         prompt = position = np.zeros(0, dtype=np.int64)
     else:
@@ -217,7 +220,7 @@ def check_probe(probe: Probe, capture: Capture | None = None) -> Findings:
 
     A frozen dataclass whose fields all have defaults and whose constructor only stores; needs that exist; an
     analysis that is pure; scalars with unit, interval and null or their reasons; a headline; figures drawn from the
-    findings alone; sense on six prompts.
+    findings alone; sense on six prompts; of a probe that follows checkpoints, sense where none of them moved.
     """
     _check_class(probe)
     _check_needs(probe)
@@ -228,6 +231,12 @@ def check_probe(probe: Probe, capture: Capture | None = None) -> Findings:
     tiny = synthetic_capture(probe.needs, Shape(n_prompts=6))
     _check_findings(probe, probe.analyse(tiny, {}))
     _check_figures(probe, probe.analyse(tiny, {}))
+    if probe.follows_checkpoints:
+        for still in (capture, tiny):
+            steps = {"0": probe.read_checkpoint(still, None, still)}
+            steps |= {step: probe.read_checkpoint(still, still, still) for step in ("1", "10")}
+            _check_findings(probe, probe.analyse(still, steps))
+            _check_figures(probe, probe.analyse(still, steps))
     return findings
 
 

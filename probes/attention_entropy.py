@@ -29,7 +29,7 @@ from interp.table import LABEL, Table
 from probes.figures.attention_entropy import entropy_figures
 from probes.measures.depth import DEPTH, DealtHeads, deal_heads, depth_statistics
 from probes.measures.head_means import Units, band, interval, mean_of_units
-from probes.measures.sign_flips import flip_p, flipped_means
+from probes.measures.sign_flips import flip_p, flipped_means, random_signs
 
 Profile = Float[np.ndarray, "unit layer head"]
 
@@ -94,7 +94,7 @@ class AttentionEntropy(Probe):
         for where in self._places:
             profiles = _profiles(base, units, where)
             dealt = {name: deal_heads(mean_of_units(profiles[name]), self.n_permutations, rng) for name in _CURVES}
-            signs = rng.choice([-1.0, 1.0], size=(self.n_permutations, units.n))
+            signs = random_signs(self.n_permutations, units.n, rng)
             found = _depth_scalars(units, profiles, dealt) | {
                 "content_sharpening": _sharpening(units, profiles["sharpening"], signs),
                 "sink_mass": _sink_mass(units, profiles["sink_mass"], profiles["uniform"]),

@@ -55,6 +55,7 @@ from probes.measures.belief_swap import (
 from probes.measures.belief_tables import by_layer_table, components_table, decoded_table
 from probes.measures.belief_target import ExactBelief
 from probes.measures.cloud import Cloud
+from probes.measures.fields import refuse_too_few
 from probes.measures.geometry import FEW_DISTINCT_ROWS
 from probes.measures.places import Place, at_same_layer, places_of
 
@@ -185,13 +186,7 @@ class Belief(Probe):
         return chosen
 
     def _check_sizes(self) -> None:
-        for name, least in {"n_permutations": 19, "n_bootstrap": 20}.items():
-            if getattr(self, name) < least:
-                raise UsageError(
-                    asked=f"belief.{name} = {getattr(self, name)}",
-                    found="too few to say what chance alone would give",
-                    fix=f"Choose {least} or more.",
-                )
+        refuse_too_few(self, {"n_permutations": 19, "n_bootstrap": 20}, "too few to say what chance alone would give")
 
     def _by_place(
         self, places: Sequence[Place], readings: Sequence[Reading], pool: Cloud, setting: Setting, counted: Counted

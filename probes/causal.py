@@ -31,10 +31,10 @@ from interp.statistics.spectra import Scaling
 from interp.table import Table
 from probes.measures.causal_axis import KINDS, Axis, Kind, Split, fit_axes, held_out, saved, tautology
 from probes.measures.causal_effects import Effect, effects
-from probes.measures.causal_fields import parse_doses, parse_layers, refuse_size, refuse_unknown
+from probes.measures.causal_fields import parse_doses, parse_layers, refuse_unknown
 from probes.measures.causal_notes import notes
 from probes.measures.causal_plan import BASELINE, FILLS, Fill, Intervention, Name, Place, n_compared, n_conditions
-from probes.measures.causal_read import KL, LOSS, OUTCOME, SIZE, Later, Reader, read_labels, read_text, ridge_axis
+from probes.measures.causal_read import KL, LOSS, OUTCOME, SIZE, Later, Reader, read_labels, read_text, relative_axis
 from probes.measures.causal_sample import PromptSample, rows_of
 from probes.measures.causal_scalars import MEANINGS, axis_scalar, scalars, undefined
 from probes.measures.causal_tables import (
@@ -47,6 +47,8 @@ from probes.measures.causal_tables import (
     words,
 )
 from probes.measures.cloud import Cloud
+from probes.measures.fields import refuse_too_few
+from probes.measures.sula_answers import N_CONDITIONS
 
 SITES = ("v", "z", "resid")
 SCALINGS = ("centred", "zscored")
@@ -56,9 +58,6 @@ FEW_FITTED = 100
 
 N_CONTROLS = {"text": 100, "tunnel": 1000}
 SULA, MIXED = "sula", "mixed"
-N_SULA_CONDITIONS = 7
-"""In how many conditions `prompts.sula` writes every problem; the first is the main one."""
-
 MOST_SULA = 250
 """Problems that the set has."""
 
@@ -202,7 +201,7 @@ class Causal(Probe):
         if n_prompts == 0:
             return
         needs = (KL, SIZE, OUTCOME) if where == SULA else (KL, SIZE, LOSS)
-        n_pool = n_prompts * (N_SULA_CONDITIONS if where == SULA else 1)
+        n_pool = n_prompts * (N_CONDITIONS if where == SULA else 1)
         read = read_labels if where == SULA else read_text
 
         def condition(name: Name, edits: tuple[Edit, ...]) -> Condition:
@@ -232,7 +231,7 @@ class Causal(Probe):
             return None
         unit = np.unique(cloud.units[split.run_rows], return_inverse=True)[1]
         directions = [
-            ridge_axis(cloud.points[layer][split.run_rows].astype(np.float64), entropy, penalty)
+            relative_axis(cloud.points[layer][split.run_rows].astype(np.float64), entropy, penalty)
             for layer, penalty in kept.items()
         ]
         return Later(Need(self.site), tuple(kept), entropy, unit, np.array(list(kept.values())), np.array(directions))
@@ -273,9 +272,15 @@ class Causal(Probe):
         allowed = {"site": SITES, "axis": KINDS, "scaling": SCALINGS, "fill": FILLS, "at": AT}
         for field, options in allowed.items():
             refuse_unknown(field, getattr(self, field), options)
-        for field, least in {"n_prompts": 4, "n_controls": 19, "n_bootstrap": 20}.items():
-            refuse_size(field, getattr(self, field), least)
-        refuse_size("n_sula", self.n_sula, 0, MOST_SULA)
+        least = {"n_prompts": 4, "n_controls": 19, "n_bootstrap": 20}
+        few = "too few to fit on, or to say what chance alone would give"
+        refuse_too_few(self, least, few)
+        if not 0 <= self.n_sula <= MOST_SULA:
+            raise UsageError(
+                asked=f"causal.n_sula = {self.n_sula}",
+                found=few if self.n_sula < 0 else "there are not so many",
+                fix=f"Choose 0 or more, up to {MOST_SULA}.",
+            )
 
     def _notes(self, cloud: Cloud, split: Split, layers: tuple[int, ...]) -> tuple[str, ...]:
         what = "depth" if self.site == "resid" else "layer"

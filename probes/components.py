@@ -18,7 +18,6 @@ import numpy as np
 from jaxtyping import Float
 
 from interp.capture import Capture
-from interp.errors import UsageError
 from interp.findings import Findings, Scalar
 from interp.folds import NarrowRows
 from interp.need import Need
@@ -29,7 +28,9 @@ from probes.measures.cloud import Cloud
 from probes.measures.component_tables import DepthCurves, by_depth_table, by_layer_table, layer_values
 from probes.measures.depth_trend import MIN_DEPTHS, depth_trend
 from probes.measures.exact_posterior import posterior_divergence
+from probes.measures.fields import refuse_too_few
 from probes.measures.head_means import Units, band, interval, mean_of_units
+from probes.measures.sign_flips import random_signs
 from probes.measures.updates import FinalShares, final_shares, sizes
 
 DECODED = Need("lens_log_prob", NarrowRows())
@@ -109,7 +110,7 @@ class Components(Probe):
 
     def _signs(self, n_layers: int) -> Float[np.ndarray, "draw part"]:
         rng = np.random.default_rng([self.seed, 2])
-        return rng.choice([-1.0, 1.0], size=(self.n_permutations, 1 + 2 * n_layers))
+        return random_signs(self.n_permutations, 1 + 2 * n_layers, rng)
 
     def _share_scalars(self, shares: FinalShares, units: Units) -> dict[str, Scalar]:
         """What all attention, and all feed-forward, has written of the final stream."""
@@ -145,13 +146,7 @@ class Components(Probe):
         )  # fmt: skip
 
     def _check_sizes(self) -> None:
-        for name, least in {"n_permutations": 24, "n_bootstrap": 20}.items():
-            if getattr(self, name) < least:
-                raise UsageError(
-                    asked=f"components.{name} = {getattr(self, name)}",
-                    found="too few to make a reference distribution from",
-                    fix=f"Choose {least} or more.",
-                )
+        refuse_too_few(self, {"n_permutations": 24, "n_bootstrap": 20}, "too few to make a reference distribution from")
 
     def _notes(self, drawn: Capture, shares: FinalShares) -> tuple[str, ...]:
         notes = [

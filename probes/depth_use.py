@@ -21,13 +21,13 @@ import numpy as np
 
 from interp.capture import Capture, ModelInfo
 from interp.edits import BypassLayer
-from interp.errors import UsageError
 from interp.findings import Findings, Scalar
 from interp.need import Need
 from interp.probe import Condition, Figure, Planned, Probe, Readout
 from interp.prompting.tunnel_sequences import copied_name
 from interp.statistics.nulls import null_from_permutations
 from interp.table import Table
+from probes.measures.fields import refuse_too_few
 from probes.measures.head_means import interval, mean_of_units
 from probes.measures.heads_effects import estimates
 from probes.measures.heads_scores import (
@@ -43,7 +43,7 @@ from probes.measures.heads_scores import (
     read_scores,
     units_of,
 )
-from probes.measures.sign_flips import flipped_means
+from probes.measures.sign_flips import flipped_means, random_signs
 
 MIN_UNITS = 20
 """Prompts below which every number is called underpowered."""
@@ -139,13 +139,8 @@ class DepthUse(Probe):
         return f"{words} ({measures_of(base.prompts)[0]})"
 
     def _check_fields(self) -> None:
-        for name, least in {"copies": 1, "n_prompts": 2, "n_permutations": 19, "n_bootstrap": 20}.items():
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise UsageError(
-                    asked=f"depth_use.{name} = {value}", found="too few for what is made of them",
-                    fix=f"Choose {least} or more.",
-                )  # fmt: skip
+        least = {"copies": 1, "n_prompts": 2, "n_permutations": 19, "n_bootstrap": 20}
+        refuse_too_few(self, least, "too few for what is made of them")
 
     def _copies(self, base: Capture) -> tuple[int, ...]:
         """1 .. `copies`; none where nothing says that repeated evidence is legal, or sequences are too short."""
@@ -168,7 +163,7 @@ class DepthUse(Probe):
 
     def _signs(self, scores: Scores, copies: int) -> np.ndarray:
         rng = np.random.default_rng([self.seed, 5, copies])
-        return rng.choice([-1.0, 1.0], size=(self.n_permutations, scores.units.n))
+        return random_signs(self.n_permutations, scores.units.n, rng)
 
     def _notes(self, base: Capture, scores: Scores, copies: tuple[int, ...]) -> tuple[str, ...]:
         notes = [

@@ -25,6 +25,7 @@ from interp.findings import Findings, Scalar
 from interp.need import Need
 from interp.probe import Condition, Figure, Planned, Probe, Readout
 from interp.table import Table
+from probes.measures.fields import refuse_too_few
 from probes.measures.heads_edits import HOW, UNEDITED, Named, Plan
 from probes.measures.heads_effects import top_head
 from probes.measures.heads_scalars import (
@@ -54,12 +55,11 @@ from probes.measures.heads_scores import (
     units_of,
 )
 from probes.measures.heads_tables import Signs, by_head_table, by_layer_table, head_effects, sets_table
+from probes.measures.sign_flips import random_signs
+from probes.measures.sula_answers import N_CONDITIONS
 
 SULA = "sula: "
 """What the names of conditions on SULA prompts begin with."""
-
-_SULA_CONDITIONS = 7
-"""In how many conditions the set `sula` writes every problem; the first is the one that counts."""
 
 _LEAST = {"n_prompts": 2, "n_random": 2, "n_sets": 1, "n_donors": 1, "n_permutations": 19, "n_bootstrap": 20}
 _HEADLINE = (
@@ -200,7 +200,7 @@ class Heads(Probe):
             )
         edits: list[Named] = [(UNEDITED, ()), *plan.layers(), *(plan.heads(plan.how[0], 1) if plan.n_all else ())]
         needs, kept = (OUTCOME, CHANGED, SIZE), np.arange(self.n_sula)
-        n_pool = self.n_sula * _SULA_CONDITIONS
+        n_pool = self.n_sula * N_CONDITIONS
         for name, edit in edits:
             yield Condition(SULA + name, edit, needs, read_scores, kept, on="sula", n_pool=n_pool)
 
@@ -229,7 +229,7 @@ class Heads(Probe):
 
     def _signs(self, scores: Scores) -> Signs:
         rng = np.random.default_rng([self.seed, 5])
-        return rng.choice([-1.0, 1.0], size=(self.n_permutations, scores.units.n))
+        return random_signs(self.n_permutations, scores.units.n, rng)
 
     def _judged(self, scores: Scores) -> np.ndarray:
         """A random half of the units; heads are ranked on the other."""
@@ -250,14 +250,7 @@ class Heads(Probe):
 
     def _check_fields(self) -> None:
         self._how()
-        for name, least in _LEAST.items():
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise UsageError(
-                    asked=f"heads.{name} = {value}",
-                    found="too few for what is made of them",
-                    fix=f"Choose {least} or more.",
-                )
+        refuse_too_few(self, _LEAST, "too few for what is made of them")
         if self.n_sula < 0:
             raise UsageError(asked=f"heads.n_sula = {self.n_sula}", found="it counts problems", fix="Choose 0 or more.")
 

@@ -17,7 +17,6 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from interp.capture import Capture
-from interp.errors import UsageError
 from interp.findings import Findings, Scalar
 from interp.need import Need
 from interp.probe import AnalysisCost, Figure, Probe, Readout
@@ -27,6 +26,7 @@ from interp.statistics.nulls import GaussianClouds
 from interp.statistics.spectra import Axes, Scaling, readout_direction, scaled
 from probes.measures.cloud import Cloud
 from probes.measures.explained import explained_table
+from probes.measures.fields import refuse_too_few
 from probes.measures.geometry import (
     FEW_DISTINCT_ROWS,
     count_distinct,
@@ -200,15 +200,9 @@ class Manifold(Probe):
         return Settings(self.scaling, self.per_quintile, self.n_permutations, self.n_null, self.seed)
 
     def _check_sizes(self) -> None:
-        least = {"n_permutations": 19, "n_null": 20, "n_bootstrap": 20, "per_quintile": 1, "n_dropped": 1}
-        least["n_splits"] = 2
-        for name, smallest in least.items():
-            if getattr(self, name) < smallest:
-                raise UsageError(
-                    asked=f"manifold.{name} = {getattr(self, name)}",
-                    found=_TOO_FEW.get(name, "too few to make a reference distribution from"),
-                    fix=f"Choose {smallest} or more.",
-                )
+        least = {"n_permutations": 19, "n_null": 20, "n_bootstrap": 20}
+        refuse_too_few(self, least, "too few to make a reference distribution from")
+        refuse_too_few(self, {"per_quintile": 1, "n_dropped": 1, "n_splits": 2}, _TOO_FEW)
 
     def _notes(self, cloud: Cloud, small: Cloud, pool: Cloud, layer: int) -> list[str]:
         notes = [

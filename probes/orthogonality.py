@@ -15,12 +15,12 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from interp.capture import Capture
-from interp.errors import UsageError
 from interp.findings import Findings, Scalar
 from interp.need import Need
 from interp.probe import Figure, Probe, Readout
 from interp.statistics.cosines import cosine_measures, expected_abs_cosine
 from probes.measures.cloud import Cloud
+from probes.measures.fields import refuse_too_few
 from probes.measures.head_means import Units
 from probes.measures.key_cosines import (
     FEW_TOKENS,
@@ -223,13 +223,7 @@ class Orthogonality(Probe):
         return Findings(self.name, scalars={definition: scalar}, notes=(f"{definition}: {reason}.",))
 
     def _check_sizes(self) -> None:
-        for name, least in {"n_tokens": 2, "n_null": 20, "n_bootstrap": 20}.items():
-            if getattr(self, name) < least:
-                raise UsageError(
-                    asked=f"orthogonality.{name} = {getattr(self, name)}",
-                    found="too few to compare anything with",
-                    fix=f"Choose {least} or more.",
-                )
+        refuse_too_few(self, {"n_tokens": 2, "n_null": 20, "n_bootstrap": 20}, "too few to compare anything with")
 
 
 def _after_rotary(cloud: Cloud, n_heads: int) -> np.ndarray:

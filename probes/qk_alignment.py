@@ -34,7 +34,7 @@ from probes.measures.binding_findings import binding_findings
 from probes.measures.depth import DEPTH, deal_heads, depth_statistics
 from probes.measures.head_means import Units, band, interval, mean_of_units
 from probes.measures.item_findings import WHOLE_ROWS, class_masses, item_findings
-from probes.measures.sign_flips import flip_p
+from probes.measures.sign_flips import flip_p, random_signs
 
 Profile = Float[np.ndarray, "unit layer head"]
 
@@ -76,7 +76,7 @@ class QKAlignment(Probe):
         rng = np.random.default_rng(self.seed)
         drawn = base.drawn
         units = Units.of(drawn.rows, base.prompts.unit, self.n_bootstrap, rng)
-        rows = _HeadRows.of(drawn, units, rng.choice([-1.0, 1.0], size=(self.n_permutations, units.n)))
+        rows = _HeadRows.of(drawn, units, random_signs(self.n_permutations, units.n, rng))
         scalars = {name: _contrast(rows, name) for name in CONTRASTS} | {"matching_heads": _matching_heads(rows)}
         for name in CONTRASTS:
             scalars[f"{name}_correlation"] = _depth_correlation(rows, name, self.n_permutations, rng)

@@ -27,6 +27,7 @@ from interp.findings import Findings, Null, Scalar
 from interp.need import Need
 from interp.probe import Figure, Probe, Readout
 from probes.measures.cloud import Cloud
+from probes.measures.fields import refuse_too_few
 from probes.measures.halves import MIN_UNITS as MIN_FOR_HALVES
 from probes.measures.halves import split_rows
 from probes.measures.sula_answers import Answers
@@ -130,13 +131,7 @@ class Sula(Probe):
         return sula_figures(findings)
 
     def _check_fields(self) -> None:
-        for name, least in _LEAST.items():
-            if getattr(self, name) < least:
-                raise UsageError(
-                    asked=f"sula.{name} = {getattr(self, name)}",
-                    found="too few to say what chance alone would give",
-                    fix=f"Choose {least} or more.",
-                )
+        refuse_too_few(self, _LEAST, "too few to say what chance alone would give")
         if self.axis not in AXES:
             raise UsageError(
                 asked=f"sula.axis = {self.axis!r}", found="there is no such axis", fix=f"Choose {' or '.join(AXES)}."

@@ -38,6 +38,7 @@ from probes.measures.axis_scalars import (
 from probes.measures.axis_stability import RandomPairs, Split, ridge_split_cosines
 from probes.measures.axis_tables import AxisRow, JudgedRow, axes_table, by_layer_table, held_out_table
 from probes.measures.cloud import Cloud
+from probes.measures.fields import refuse_too_few
 from probes.measures.geometry import FEW_DISTINCT_ROWS
 from probes.measures.halves import Halves, halve, label_by_type, split_rows
 from probes.measures.nuisances import Removal, all_nuisances, mean_alone
@@ -199,13 +200,7 @@ class ValueAxis(Probe):
 
     def _check_sizes(self) -> None:
         least = {"n_permutations": 19, "n_bootstrap": 20, "n_splits": 2, "n_null": 20}
-        for name, smallest in least.items():
-            if getattr(self, name) < smallest:
-                raise UsageError(
-                    asked=f"value_axis.{name} = {getattr(self, name)}",
-                    found="too few to say what chance alone would give",
-                    fix=f"Choose {smallest} or more.",
-                )
+        refuse_too_few(self, least, "too few to say what chance alone would give")
 
     def _notes(self, pool: Cloud, setting: Setting, primary: int) -> tuple[str, ...]:
         halves = setting.halves
@@ -270,16 +265,19 @@ def _arrays(places: Sequence[Place], judgements: Mapping[tuple[str, str, str], J
     """Axes in raw coordinates, layer by layer, zero where there is none; means, deviations and score deviations."""
     arrays: dict[str, list[np.ndarray]] = {}
     for i, place in enumerate(places):
-        centred = np.asarray(place.points, np.float64) - place.scale.mean
         kept: dict[str, np.ndarray] = {"mean": place.scale.mean, "sigma": place.scale.sigma}
+        names = []
         for (nuisances, axis, target), judgement in judgements.items():
             if target != TARGETS[0]:
                 continue
-            scaled_axis = judgement.readings[i].axes.get(target, np.zeros(centred.shape[1]))
+            scaled_axis = judgement.readings[i].axes.get(target, np.zeros(len(place.scale.mean)))
             name = axis + ("_beyond_nuisances" if nuisances == "removed" else "")
+            names.append(name)
             kept[f"{name}.axis"] = place.scale.readout(scaled_axis)
             kept[f"{name}.displacement"] = place.scale.displacement(scaled_axis)
-            kept[f"{name}.score_sigma"] = (centred @ kept[f"{name}.axis"]).std(keepdims=True)[0]
+        directions = np.array([kept[f"{name}.axis"] for name in names])
+        scores = np.asarray(place.points, np.float64) @ directions.T - directions @ place.scale.mean
+        kept |= {f"{name}.score_sigma": sigma for name, sigma in zip(names, scores.std(axis=0), strict=True)}
         for name, value in kept.items():
             arrays.setdefault(f"{place.site}.{name}", []).append(value)
     return {name: np.array(values) for name, values in arrays.items()}

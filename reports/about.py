@@ -37,7 +37,7 @@ def asked(record: RunRecord) -> str:
         sizes.append(f"{_count(model['n_parameters'])} parameters")
     name = model_name(record) + (f" ({', '.join(sizes)})" if sizes else "")
     probes = list(record.findings) or list(record.spec.get("probes", {}))
-    asking = f"the probe{'s' * (len(probes) > 1)} {_listed(probes)}" if probes else "no probe"
+    asking = f"the probe{'s' * (len(probes) > 1)} {listed(probes)}" if probes else "no probe"
     return f"What {asking} found in {name}, read on {prompts_in_words(record)}."
 
 
@@ -115,10 +115,10 @@ def methods(record: RunRecord) -> str:
     ]
     hashed = f" (content hash {str(record.prompts['hash'])[:16]})" if record.prompts.get("hash") else ""
     sentences = (
-        [f"We carried out the study {model_name(record)} of {_tool(record)}."]
+        [f"We carried out the study {model_name(record)} of {tool(record.environment)}."]
         if is_study(record)
         else [
-            f"Using {_tool(record)}, we read {model_name(record)} ({', '.join(identity)}) on "
+            f"Using {tool(record.environment)}, we read {model_name(record)} ({', '.join(identity)}) on "
             f"{prompts_in_words(record)}{hashed}, seed {record.spec.get('seed', 0)}."
         ]
     )
@@ -176,22 +176,24 @@ def bibtex(record: RunRecord) -> str:
     entry = {
         "title": "{interp}: a calibrated instrument for the geometry of uncertainty inside language models",
         "author": "{The interp authors}",
-        "version": _tex(_version(record)),
+        "version": tex(version(record.environment)),
         "year": record.created[:4],
-        "note": _tex("; ".join(note)),
+        "note": tex("; ".join(note)),
     }
     lines = "".join(f"  {key:<8}= {{{value}}},\n" for key, value in entry.items())
-    return f"@software{{interp-{_tex(record.spec_hash[:8])},\n{lines}}}\n"
+    return f"@software{{interp-{tex(record.spec_hash[:8])},\n{lines}}}\n"
 
 
-def _tool(record: RunRecord) -> str:
-    code = record.environment.get("code") or {}
+def tool(environment: Mapping[str, Any]) -> str:
+    """The tool with its version and the revision of its code, as a record of its environment has them."""
+    code = environment.get("code") or {}
     revision = f", revision {str(code['revision'])[:12]}" if code.get("revision") else ""
-    return f"interp {_version(record)}{revision}{' with local changes' if code.get('dirty') else ''}"
+    return f"interp {version(environment)}{revision}{' with local changes' if code.get('dirty') else ''}"
 
 
-def _version(record: RunRecord) -> str:
-    return str(record.environment.get("packages", {}).get("interp") or "of unknown version")
+def version(environment: Mapping[str, Any]) -> str:
+    """The version of the tool."""
+    return str(environment.get("packages", {}).get("interp") or "of unknown version")
 
 
 _TEX = str.maketrans(
@@ -200,11 +202,13 @@ _TEX = str.maketrans(
 )
 
 
-def _tex(text: str) -> str:
+def tex(text: str) -> str:
+    """A text that TeX prints as it stands."""
     return text.translate(_TEX)
 
 
-def _listed(names: list[str]) -> str:
+def listed(names: list[str]) -> str:
+    """`a, b and c`."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}" if names else ""
 
 

@@ -43,11 +43,11 @@ def render(record: RunRecord) -> Path:
 def html(record: RunRecord) -> str:
     """The page as text."""
     drawn = sections(record)
-    style = _style()
+    style = style_sheet()
     has_figures = any(figure.plot for section in drawn for figure in section.figures)
-    script = _read("static/page.js")
+    script = static("static/page.js")
     scripts = [*([_plotly()] if has_figures else []), script]
-    return _environment().get_template("page.html").render(
+    return templates_of_pages().get_template("page.html").render(
         record=record,
         about=about,
         headline=headline(record),
@@ -61,7 +61,7 @@ def html(record: RunRecord) -> str:
 
 
 @cache
-def _environment() -> Environment:
+def templates_of_pages() -> Environment:
     environment = Environment(
         loader=FileSystemLoader(HOME / "templates"),
         autoescape=True,
@@ -79,7 +79,7 @@ def _plotly() -> str:
     return PLOTLY.read_text(encoding="utf-8")
 
 
-def _style() -> str:
+def style_sheet() -> str:
     """The style sheet behind the two colour schemes; a chosen theme outranks the system's."""
     light, dark = f"{{ color-scheme: light; {LIGHT.css()} }}", f"{{ color-scheme: dark; {DARK.css()} }}"
     schemes = (
@@ -87,8 +87,8 @@ def _style() -> str:
         f"@media (prefers-color-scheme: dark) {{ :root:not([data-theme='light']) {dark} }}\n"
         f":root[data-theme='dark'] {dark}\n"
     )
-    return schemes + _read("static/page.css")
+    return schemes + static("static/page.css")
 
 
-def _read(path: str) -> str:
+def static(path: str) -> str:
     return (HOME / path).read_text(encoding="utf-8")

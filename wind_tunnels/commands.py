@@ -12,7 +12,7 @@ import typer
 from interp.errors import UnknownName, UsageError
 
 if TYPE_CHECKING:
-    from wind_tunnels.plans import Done, Plan
+    from wind_tunnels.plans import Done, Keep, Plan
     from wind_tunnels.training import Progress
 
 app = typer.Typer(
@@ -28,6 +28,9 @@ SetOption = Annotated[
     list[str] | None, typer.Option("--set", help="field=value of the task, the network or the recipe; repeat.")
 ]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
+KeepOption = Annotated[
+    str | None, typer.Option(help="Steps whose weights are kept, such as 0,16,64; `log`: 0, 1, 2, 4, 8 and so on.")
+]
 
 
 @app.command("train", epilog="Example: interp tunnel train bijection --arch llama --set n_kv_heads=2")
@@ -42,7 +45,7 @@ def train_command(
     set_: SetOption = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of weights and sequences; 0 if left out.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu (the default) or cuda.")] = None,
-    keep: Annotated[str | None, typer.Option(help="Steps whose weights are kept, such as 0,16,64.")] = None,
+    keep: KeepOption = None,
     limit: Annotated[
         list[str] | None, typer.Option(help="figure=value: an upper bound that the card carries and a rebuild checks.")
     ] = None,
@@ -52,14 +55,13 @@ def train_command(
 ) -> None:
     """Train, measure against the exact posterior, save. The same command again resumes an unfinished training."""
     _prepare()
-    from interp.registry import load_entry
     from wind_tunnels.plans import carry_out, configure
 
     given = {"arch": arch, "attention_layers": attention_layers, "seed": seed, "device": device}
     settings = {**_settings(set_), **{name: value for name, value in given.items() if value is not None}}
-    kind = load_entry("tunnel", task)
+    kind = _task(task)
     limits = {name: _number(name, value) for name, value in map(_setting, limit or [])}
-    steps = _whole_numbers("--keep", keep)
+    steps = _keep(keep)
     layers = _whole_numbers("--depths", depths)
     variants = [({"n_layers": n}, "-".join(filter(None, (variant, f"depth{n}")))) for n in layers] or [({}, variant)]
     plans = [
@@ -106,33 +108,50 @@ def eval_command(
         json_.write_text(json.dumps(found, indent=2, allow_nan=False) + "\n", encoding="utf-8")
 
 
-@app.command("sweep", epilog="Example: interp tunnel sweep bijection --arch gpt-neox,llama --depths 2,3 --seeds 3")
+@app.command("sweep", epilog="Example: interp tunnel sweep bijection --arch llama,phi --kv-heads 4,2 --probe manifold")
 def sweep_command(
     task: TaskArgument,
     arch: Annotated[str | None, typer.Option(help="Architectures, such as gpt-neox,llama.")] = None,
     kv_heads: Annotated[str | None, typer.Option(help="Key-value heads, such as 4,2.")] = None,
-    window: Annotated[str | None, typer.Option(help="Windows, such as 6,24.")] = None,
+    window: Annotated[str | None, typer.Option(help="Windows, such as 24,6.")] = None,
     depths: Annotated[str | None, typer.Option(help="Numbers of layers.")] = None,
     d_model: Annotated[str | None, typer.Option(help="Widths.")] = None,
     vary: Annotated[
         list[str] | None, typer.Option(help="field=A,B: further settings to vary; repeat. Lists as JSON: V=[4,8].")
     ] = None,
+    crossed: Annotated[
+        bool, typer.Option("--crossed", help="Every combination; otherwise one setting at a time is varied.")
+    ] = False,
     seeds: Annotated[int, typer.Option(min=1, help="Trainings of each combination.")] = 1,
     set_: SetOption = None,
+    keep: KeepOption = None,
+    probe: Annotated[
+        list[str] | None, typer.Option("--probe", "-p", help="Probes that then read every network; repeat or commas.")
+    ] = None,
+    probe_set: Annotated[list[str] | None, typer.Option(help="Option of a probe: PROBE.field=value; repeat.")] = None,
+    n_pool: Annotated[int | None, typer.Option(min=1, help="Sequences that the probes read.")] = None,
     out: Annotated[Path, typer.Option(help="Folder of the sweep; the same one again goes on.")] = Path("runs/sweep"),
     quiet: QuietOption = False,
 ) -> None:
-    """Train every combination of what is named, with the same seeds, and tabulate. The same command again goes on."""
+    """Train what is named, one setting varied at a time from the first of each, and tabulate; with --probe, compare.
+
+    Every combination has the same seeds. The same command again goes on where it was stopped.
+    """
     _prepare()
-    from interp.registry import load_entry
+    from interp.spec import split_settings
+    from wind_tunnels.measuring import Measuring, compare_cells, measure_cells
     from wind_tunnels.shown import print_sweep
-    from wind_tunnels.sweep import SWEEP_NAME, cells, run_sweep
+    from wind_tunnels.sweep import SWEEP_NAME, cells, refuse_impossible, run_sweep
 
     named = {"arch": arch, "n_kv_heads": kv_heads, "window": window, "n_layers": depths, "d_model": d_model}
     varied = {name: [_value(part) for part in _parts(words)] for name, words in named.items() if words is not None}
     for name, value in map(_setting, vary or []):
         varied[name] = value if isinstance(value, list) else [_value(part) for part in _parts(str(value))]
-    swept = cells(load_entry("tunnel", task), _settings(set_), varied, seeds)
+    design = "crossed" if crossed else "one-at-a-time"
+    swept = cells(_task(task), _settings(set_), varied, seeds, design=design, keep=_keep(keep))
+    refuse_impossible(swept)
+    probes = [part for words in probe or [] for part in _parts(words)]
+    asked = Measuring.of(probes, split_settings(probe_set or [], probes), n_pool) if probes else None
 
     def begun(plan: "Plan") -> "Callable[[Progress], None] | None":
         return None if quiet else _lines(plan.name, plan.recipe.n_steps)
@@ -140,7 +159,16 @@ def sweep_command(
     table = run_sweep(task, swept, out, begun)
     print_sweep(table)
     print(out / SWEEP_NAME)
-    if any(cell.failures for cell in swept):
+    n_failed = sum(len(cell.failures) for cell in swept)
+    if asked is not None:
+        measured = measure_cells(swept, asked, out, None if quiet else _said)
+        for outcome in (each.outcome for each in measured if each.outcome.record is None):
+            print(f"FAILED: {outcome.model}: {outcome.failure}", file=sys.stderr)
+            n_failed += 1
+        page = compare_cells(measured, out)
+        if page is not None:
+            print(page)
+    if n_failed:
         raise typer.Exit(1)
 
 
@@ -222,6 +250,23 @@ def _number(what: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise UsageError(asked=f"the limit {what}={value}", found="it is not a number", fix="Write kl_bits=0.01.")
     return float(value)
+
+
+def _task(name: str) -> Any:
+    """The task of this name; `interp tunnel` speaks of tasks where the registry speaks of tunnels."""
+    from interp.registry import entries, load_entry
+
+    if name not in entries("tunnel"):
+        raise UnknownName("task", name, entries("tunnel"))
+    return load_entry("tunnel", name)
+
+
+def _keep(words: str | None) -> "Keep":
+    return "log" if words == "log" else _whole_numbers("--keep", words)
+
+
+def _said(done: int, total: int, model: str) -> None:
+    print(f"read {done} of {total}: {model}", file=sys.stderr, flush=True)
 
 
 def _whole_numbers(option: str, words: str | None) -> list[int]:

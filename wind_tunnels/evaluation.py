@@ -29,7 +29,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Float
 
-from interp.information import BITS_PER_NAT, entropy_bits, total_variation
+from interp.information import BITS_PER_NAT, cross_entropy_bits, entropy_bits, total_variation
 from interp.table import LABEL, Table
 from interp.tunnel import Figure, Sequences
 from wind_tunnels.baselines import baseline_kl, baselines
@@ -160,7 +160,7 @@ def score(log_probs: Float[np.ndarray, "sequence scored vocab"], sequences: Sequ
     allowed_mass = allowed.sum(axis=-1)
     answer = np.take_along_axis(log2_q, sequences.targets[..., None], axis=-1)[..., 0]
     entropy_error = entropy_bits(q / slice_mass[..., None]) - bayes_bits
-    kl = -np.multiply(p, log2_in_slice, out=np.zeros_like(p), where=p > 0).sum(axis=-1) - bayes_bits
+    kl = cross_entropy_bits(p, log2_in_slice) - bayes_bits
     on_support = allowed / allowed_mass[..., None]
     log2_p = np.log2(p, out=np.zeros_like(p), where=p > 0)
     outside = np.clip(1.0 - slice_mass, 0.0, None)  # rounding leaves it a hair below zero

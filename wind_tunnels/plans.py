@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from interp.errors import UnknownName, UsageError
 from interp.loading.sources import kept_steps
@@ -23,6 +23,8 @@ from wind_tunnels.training import STATE_NAME, Progress, describe, train
 from wind_tunnels.weights import Init, init_from, open_tunnel
 
 PARTIAL = ".partial"
+Keep = Collection[int] | Literal["log"]
+"""Steps whose weights are kept; `log` are 0, 1, 2, 4, 8 ... up to the end, which the training leaves anyway."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ def configure(
     init: str | Path | None = None,
     variant: str = "",
     limits: Mapping[str, float] | None = None,
-    keep: Collection[int] = (),
+    keep: Keep = (),
 ) -> Plan:
     """The plan that these settings describe; each belongs to exactly one of task, network and recipe.
 
@@ -93,8 +95,9 @@ def configure(
             raise UnknownName(f"field of {kind.name}, network or recipe", name, owners)
     mine = {owner: {n: v for n, v in settings.items() if owners[n] is owner} for owner in (kind, Network, Recipe)}
     task, recipe = kind(**mine[kind]), Recipe(**mine[Recipe])
+    steps = _log_spaced(recipe) if isinstance(keep, str) else keep
     if init is None:
-        return Plan(task, Network(**mine[Network]), recipe, None, variant, limits or {}, keep)
+        return Plan(task, Network(**mine[Network]), recipe, None, variant, limits or {}, steps)
     if mine[Network]:
         raise UsageError(
             asked=f"a network with {', '.join(sorted(mine[Network]))}, started from {init}",
@@ -102,7 +105,11 @@ def configure(
             fix="Leave the settings of the network out.",
         )
     opened = open_tunnel(init)
-    return Plan(task, opened.network, recipe, init_from(opened, task), variant, limits or {}, keep)
+    return Plan(task, opened.network, recipe, init_from(opened, task), variant, limits or {}, steps)
+
+
+def _log_spaced(recipe: Recipe) -> tuple[int, ...]:
+    return dataclasses.replace(recipe, checkpoints_per_doubling=1).checkpoint_steps()[:-1]
 
 
 def carry_out(plan: Plan, out: Path, on_step: Callable[[Progress], None] | None = None) -> Done:

@@ -1,37 +1,48 @@
-"""Sweeps: every combination of some settings, each trained with several seeds, and what that gives.
+"""Sweeps: some settings varied, one at a time or in every combination, each trained with several seeds.
 
-Trainings of a sweep are matched: they share everything but what is varied. A combination that makes no sense, or a
-training that fails, is reported in its place and stops nothing. What is finished is not trained again, so the same
+Trainings of a sweep are matched: they share everything but what is varied. One at a time, the first value of each
+setting is the reference; a setting that only some architectures have is varied on the first named one that has it.
+A training that fails is reported in its place and stops nothing. What is finished is not trained again, so the same
 command goes on where it was stopped.
 """
 
 import json
 import re
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from scipy import stats
 
 from interp.errors import InterpError, UsageError
 from interp.tunnel import Task
-from wind_tunnels.plans import Done, Plan, carry_out, configure
+from wind_tunnels.architectures import architecture
+from wind_tunnels.plans import Done, Keep, Plan, carry_out, configure
 
 SWEEP_NAME = "sweep.json"
 SWEEP_FORMAT = 1
 FIGURES = ("kl_bits", "mae_per_sequence_bits")
 Settings = Mapping[str, Any]
+Design = Literal["one-at-a-time", "crossed"]
+
+_NEEDED = {"n_kv_heads": ("can_group_heads", "grouped heads"), "window": ("can_have_window", "a window")}
+"""Settings that only some architectures have: by which mark, and what that is in words."""
 
 
 @dataclass
 class Cell:
-    """One combination of settings: its plans by seed, and what became of them."""
+    """One combination of settings: its plans by seed, and what became of them.
+
+    `label` names it among the others; `against` is the label of the one it is held against, its own for a reference.
+    """
 
     settings: Settings
+    label: str = ""
+    against: str = ""
     plans: dict[int, Plan] = field(default_factory=dict)
     done: dict[int, Done] = field(default_factory=dict)
     failures: dict[int, str] = field(default_factory=dict)
@@ -50,8 +61,16 @@ class Cell:
         }
 
 
-def cells(kind: type[Task], fixed: Settings, varied: Mapping[str, Sequence[Any]], n_seeds: int) -> list[Cell]:
-    """Every combination with its plans; what cannot be trained has its refusal at once, before anything is."""
+def cells(
+    kind: type[Task],
+    fixed: Settings,
+    varied: Mapping[str, Sequence[Any]],
+    n_seeds: int,
+    *,
+    design: Design = "crossed",
+    keep: Keep = (),
+) -> list[Cell]:
+    """Every combination of the design with its plans; what cannot be trained has its refusal at once."""
     repeated = sorted(set(fixed) & set(varied))
     if repeated or "seed" in varied:
         raise UsageError(
@@ -59,18 +78,77 @@ def cells(kind: type[Task], fixed: Settings, varied: Mapping[str, Sequence[Any]]
             found=f"{repeated[0]} is set and varied" if repeated else "seeds are counted by --seeds",
             fix="Name every field once.",
         )
+    values = {name: [*dict.fromkeys(map(_hashable, each))] for name, each in varied.items()}
     first_seed = int(fixed.get("seed", 0))
-    found: list[Cell] = []
-    for values in product(*(dict.fromkeys(map(_hashable, each)) for each in varied.values())):
-        cell = Cell(dict(zip(varied, values, strict=True)))
+    found = [*(_crossed(values) if design == "crossed" else _one_at_a_time(values, fixed))]
+    for cell in found:
         for seed in range(first_seed, first_seed + n_seeds):
             try:
                 settings = {**fixed, **cell.settings, "seed": seed}
-                cell.plans[seed] = configure(kind, settings, variant=_variant(cell.settings, seed))
+                cell.plans[seed] = configure(kind, settings, variant=_variant(cell.settings, seed), keep=keep)
             except InterpError as error:
                 cell.failures[seed] = str(error)
-        found.append(cell)
     return found
+
+
+def _crossed(values: Mapping[str, Sequence[Any]]) -> Iterator[Cell]:
+    """Every combination; all are held against the first."""
+    first = ""
+    for each in product(*values.values()):
+        settings = dict(zip(values, each, strict=True))
+        label = _label(settings, {})
+        first = first or label
+        yield Cell(settings, label, first)
+
+
+def _one_at_a_time(values: Mapping[str, Sequence[Any]], fixed: Settings) -> Iterator[Cell]:
+    """Every architecture with the first value of all that it has, then each other value where it can be varied."""
+    named = values.get("arch", ())
+    archs = [str(arch) for arch in named] or [str(fixed.get("arch", "gpt-neox"))]
+    common = {name: each[0] for name, each in values.items() if name != "arch"}
+
+    def reference(arch: str) -> dict[str, Any]:
+        mine = {name: value for name, value in common.items() if _has(arch, name)}
+        return {**({"arch": arch} if named else {}), **mine}
+
+    first = _label(reference(archs[0]), common)
+    for arch in archs:
+        yield Cell(reference(arch), _label(reference(arch), common), first)
+    for name in common:
+        home = next((arch for arch in archs if _has(arch, name)), None)
+        if home is None:
+            raise UsageError(
+                asked=f"a sweep over {name} with {', '.join(archs)}",
+                found=f"none of these has {_NEEDED[name][1]}",
+                fix="Name an architecture that has it among --arch, or leave this setting out.",
+            )
+        for value in values[name][1:]:
+            settings = {**reference(home), name: value}
+            yield Cell(settings, _label(settings, common), _label(reference(home), common))
+
+
+def _has(arch: str, name: str) -> bool:
+    return name not in _NEEDED or bool(getattr(architecture(arch), _NEEDED[name][0]))
+
+
+def _label(settings: Settings, unsaid: Settings) -> str:
+    """`llama, n_kv_heads 2`: the architecture, and every setting that is not the common one."""
+    said = {name: value for name, value in settings.items() if name not in unsaid or value != unsaid[name]}
+    parts = [str(value) if name == "arch" else f"{name} {value}" for name, value in said.items()]
+    return ", ".join(parts) or "reference"
+
+
+def refuse_impossible(swept: Sequence[Cell]) -> None:
+    """Raise `UsageError` where a combination cannot be trained as its options stand, before any other is."""
+    refused = [(cell, next(iter(cell.failures.values()))) for cell in swept if not cell.plans and cell.failures]
+    if refused:
+        cell, why = refused[0]
+        more = f", and {len(refused) - 1} more make none either" if len(refused) > 1 else ""
+        raise UsageError(
+            asked=f"a sweep of {len(swept)} combinations",
+            found=f"{_label(cell.settings, {})} makes no sense{more}; nothing was trained",
+            fix=f"{' '.join(why.split())} Without --crossed each setting is varied where it can be.",
+        )
 
 
 def run_sweep(

@@ -19,6 +19,7 @@ from interp.editing.size import Sizes
 from interp.editing.steps import Rows, Step, make_steps
 from interp.edits import AblateHeads, Edit
 from interp.errors import UsageError
+from interp.hooks import hidden_states, with_hidden_states
 from interp.model import Model
 from interp.pattern import AttentionCall
 
@@ -98,15 +99,13 @@ class Editor(Listener):
 
     def _on_input(self, layer: int) -> Callable[..., tuple[tuple[Any, ...], dict[str, Any]]]:
         def hook(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-            if args:
-                return (self._apply("resid", layer, args[0]), *args[1:]), kwargs
-            return args, kwargs | {"hidden_states": self._apply("resid", layer, kwargs["hidden_states"])}
+            return with_hidden_states(self._apply("resid", layer, hidden_states(args, kwargs)), args, kwargs)
 
         return hook
 
     def _remember(self, layer: int) -> Callable[..., None]:
         def hook(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            self._entered[layer] = args[0] if args else kwargs["hidden_states"]
+            self._entered[layer] = hidden_states(args, kwargs)
 
         return hook
 

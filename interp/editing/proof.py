@@ -14,6 +14,7 @@ import torch
 
 from interp.attention import Listener, listening
 from interp.batches import Batch
+from interp.checking.bench import relative_error
 from interp.editing.editor import HEARD, Editor, editing
 from interp.editing.restart import Residuals, first_layer
 from interp.editing.steps import Rows, Step
@@ -21,7 +22,6 @@ from interp.edits import Edit
 from interp.errors import ModelError
 from interp.model import Check, Model
 from interp.pattern import AttentionCall, pattern_rows
-from interp.selfcheck import relative_error
 
 BOUND = {"float64": 1e-5, "float32": 1e-4, "bfloat16": 6e-2, "float16": 1e-2}
 """Largest relative error allowed, by the precision the model computes in."""

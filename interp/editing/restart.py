@@ -18,7 +18,7 @@ from jaxtyping import Int
 from interp.attention import of_this_thread
 from interp.batches import Batch
 from interp.edits import Edit
-from interp.hooks import block_hooks
+from interp.hooks import block_hooks, hidden_states, with_hidden_states
 from interp.model import Model
 from interp.ranks import Ranks
 
@@ -82,10 +82,9 @@ class Residuals:
             return
 
         def feed(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-            entering = args[0] if args else kwargs["hidden_states"]
+            entering = hidden_states(args, kwargs)
             kept = self._kept[start][self._prompts, : entering.shape[1]].to(entering.device)
-            x = kept.repeat(len(entering) // len(kept), 1, 1)
-            return ((x, *args[1:]), kwargs) if args else (args, kwargs | {"hidden_states": x})
+            return with_hidden_states(kept.repeat(len(entering) // len(kept), 1, 1), args, kwargs)
 
         blocks = self.model.family.layer_modules(self.model.module)
         norm = attrgetter(self.model.family.final_norm)(self.model.module)

@@ -41,13 +41,23 @@ class Sizes:
             (step.index, step.layer): _Sums(np.zeros((2, n_variants, n_prompts))) for step in steps
         }  # squares: of tensor, of change
         self._prompts: np.ndarray = np.empty(0, dtype=np.int64)
+        self._passing: dict[tuple[int, int], _Sums] = {}
 
     def begin(self, batch: Batch) -> None:
+        """Announce the batch that passes next; what a pass has given that was not settled is forgotten."""
         self._prompts = batch.prompts
+        self._passing = {}
+
+    def settle(self) -> None:
+        """Take in what the pass that was announced has given."""
+        for key, sums in self._passing.items():
+            self._sums[key].take_in(sums)
+        self._passing = {}
 
     def add(self, step: Step, before: torch.Tensor, after: torch.Tensor, rows: Rows) -> None:
         """Take in one pass of one step, `[variant, prompt, pos, feature]`."""
-        sums = self._sums[step.index, step.layer]
+        key = step.index, step.layer
+        sums = self._passing.setdefault(key, _Sums(np.zeros_like(self._sums[key].squares)))
         sums.count += int(rows.mask.sum())
         for which, x in enumerate((before, after.double() - before.double())):
             picked = torch.where(rows.mask[None, :, :, None], x.double(), 0.0)

@@ -49,8 +49,16 @@ def _digest(tensor: torch.Tensor) -> str:
     n_whole = len(data) - len(data) % _BLOCK_BYTES
     digest = hashlib.sha256()
     multipliers = (2 * np.arange(BLOCK_WORDS, dtype=np.uint64) + 1) * _GOLDEN
-    places = torch.from_numpy(multipliers.view(np.int64)).to(data.device)
-    for blocks in data[:n_whole].view(torch.int64).view(-1, BLOCK_WORDS).split(_BLOCKS_AT_ONCE):
-        digest.update((blocks * places).sum(dim=1).cpu().numpy().tobytes())
+    digest.update(_condensed(data[:n_whole].view(torch.int64).view(-1, BLOCK_WORDS), multipliers.view(np.int64)))
     digest.update(data[n_whole:].cpu().numpy().tobytes())
     return digest.hexdigest()
+
+
+def _condensed(blocks: torch.Tensor, places: np.ndarray) -> bytes:
+    """The sum over each block `[block, word]` of words times places."""
+    if blocks.device.type == "cpu":
+        # Half the time of a product and a sum, and no product in memory.
+        return np.einsum("bw,w->b", blocks.numpy(), places).tobytes()
+    on_device = torch.from_numpy(places).to(blocks.device)
+    parts = [(some * on_device).sum(dim=1) for some in blocks.split(_BLOCKS_AT_ONCE)]
+    return torch.cat(parts).cpu().numpy().tobytes() if parts else b""

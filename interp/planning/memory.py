@@ -86,7 +86,7 @@ def kept_bytes(need: Need, info: ModelInfo, text: Text) -> int:
     n_layers = {"layer": info.n_layers, "depth": info.n_layers + 1, "once": 1}[described.layers]
     if described.source in ("weights", "edit"):
         return 4 * n_layers * width
-    if "key" in described.axes and not text.prompts.is_tunnel:
+    if need.site == "pattern_log_weight" and not text.prompts.is_tunnel:
         return 0
     if isinstance(need.fold, Mean | Moments):
         return n_layers * 8 * (2 * width if isinstance(need.fold, Mean) else width * width)

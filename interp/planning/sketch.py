@@ -38,17 +38,29 @@ class Sketch:
 
     @property
     def memory_bytes(self) -> int:
-        """The size of the weights in the precision that they are loaded in."""
-        return self.model.info.n_parameters * DTYPES[self.placement.dtype]
+        """The size of the weights in the precision that they are loaded in; of quantised ones, that of their files."""
+        is_rounded = self.model.info.quantisation is not None and self.is_here
+        return self.file_bytes if is_rounded else self.model.info.n_parameters * DTYPES[self.placement.dtype]
+
+    @property
+    def note(self) -> str:
+        """What is not known of quantised weights, in words; empty for plain ones."""
+        if self.model.info.quantisation is None:
+            return ""
+        if self.is_here:
+            size = "their size is taken from the files"
+        else:
+            size = "how small they are is not known, and the size of plain ones is taken"
+        return f"the weights are quantised ({self.model.info.quantisation}): {size}; times are those of plain weights"
 
 
 def sketch(
     name: str | Path, *, revision: str | None = None, dtype: str | None = None, device: str | None = None,
-    device_map: str | Mapping[str, int | str] | None = None,
+    device_map: str | Mapping[str, int | str] | None = None, allow_quantised: bool = False,
 ) -> Sketch:  # fmt: skip
     """What can be said of a model from its configuration; raises as `interp.load` does, but not for want of memory."""
     source = locate(name, revision)
-    config = read_config(source.files)
+    config = read_config(source.files, allow_quantised=allow_quantised)
     n_parameters = count_parameters(config)
     placement = default_placement(config, n_parameters, dtype=dtype, device=device, device_map=device_map)
     stored = str(config.dtype or torch.float32).removeprefix("torch.")

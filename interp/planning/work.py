@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Int
 
 from interp.batches import cut_batches, row_index
+from interp.checkpoints import checkpoints_of
 from interp.collector import OF_THE_END
 from interp.conditions import TOKENS_PER_PASS
 from interp.forward import TOKENS_PER_BATCH
@@ -23,6 +24,7 @@ from interp.probe import Planned, Probe
 from interp.prompt import Prompt, PromptSet
 from interp.prompting.files import needs_tokenizer, resolve_prompts
 from interp.registry import entries, load_entry
+from interp.spec import PER_QUINTILE
 
 ASSUMED_PROMPTS = 1008
 ASSUMED_TOKENS = 128
@@ -76,17 +78,34 @@ class Passes:
 
 
 def passes_of(model: Model, prompts: Prompts | None, probes: Sequence[Probe], reading: Reading) -> list[Passes]:
-    """The base reading of every prompt set, each followed by the conditions of its probes."""
+    """The base reading of every prompt set, each followed by the conditions of its probes, and by checkpoints."""
     found: list[Passes] = []
-    for mine, text in _texts(model, prompts, probes, reading):
+    for every, text in _texts(model, prompts, probes, reading):
+        mine = tuple(probe for probe in every if not probe.follows_checkpoints)
         needs = tuple(dict.fromkeys(need for probe in mine for need in probe.needs))
-        what = f"{text.prompts.name}: {', '.join(probe.name for probe in mine)}"
+        what = f"{text.prompts.name}: {', '.join(probe.name for probe in mine) or 'the draw'}"
         n_tokens = text.n_padded(TOKENS_PER_BATCH)
         found.append(Passes(what, text, 1, len(text.ids), n_tokens, needs, probes=mine))
+        following = tuple(probe for probe in every if probe.follows_checkpoints)
+        if following:
+            found.append(_checkpoints(following, model, text))
         for probe in mine:
             asked = probe.planned(model.info, len(text.ids), is_text=text.prompts.is_text)
             found += _conditions(probe, list(asked), model, text, reading)
     return found
+
+
+def _checkpoints(probes: tuple[Probe, ...], model: Model, text: Text) -> Passes:
+    """The drawn prompts at every checkpoint of a wind tunnel; of a hub model once, as it depends on the revisions."""
+    names = ", ".join(probe.name for probe in probes)
+    needs = tuple(dict.fromkeys(need for probe in probes for need in probe.needs))
+    if model.task is not None:
+        n, what = len(checkpoints_of(model, probes, ())) + 1, f"checkpoints of {names}"
+    else:
+        n, what = 1, f"each checkpoint of {names}"
+        n_drawn = min(5 * PER_QUINTILE, len(text.ids)) if text.prompts.is_text else len(text.ids)
+        text = replace(text, prompts=text.prompts.take(range(n_drawn)), ids=text.ids[:n_drawn])
+    return Passes(what, text, n, len(text.ids), text.n_padded(TOKENS_PER_BATCH), needs, probes=probes)
 
 
 def _conditions(probe: Probe, asked: Sequence[Planned], model: Model, base: Text, reading: Reading) -> list[Passes]:

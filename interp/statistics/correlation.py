@@ -94,6 +94,30 @@ def weighted_correlation(
     return np.divide(covariance, np.sqrt(variance), out=np.full(len(x), np.nan), where=variance > 0)
 
 
+def resampled_correlations(
+    x: Float[np.ndarray, "variable row"], y: Float[np.ndarray, " row"], weights: Int[np.ndarray, "resample row"]
+) -> Float[np.ndarray, "variable resample"]:
+    """`weighted_correlation` of each variable with the same y, values being the same in every resample.
+
+    All from one product of weights and values; NaN where one side does not vary in a resample.
+    """
+    x, y = unit_length(x), unit_length(y[None])[0]
+    counts = weights.astype(np.float64)
+    total = counts.sum(axis=1)
+    n = len(x)
+    moments = (np.concatenate([x, x * x, x * y, y[None], y[None] * y]) @ counts.T) / total
+    mean, square, product = moments[:n], moments[n : 2 * n], moments[2 * n : 3 * n]
+    variance = _positive(square - np.square(mean), square)
+    of_y = _positive(moments[-1] - np.square(moments[-2]), moments[-1])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return (product - mean * moments[-2]) / np.sqrt(variance * of_y)
+
+
+def _positive(variance: np.ndarray, square: np.ndarray) -> np.ndarray:
+    """Variances, NaN where they are rounding beside the mean square."""
+    return np.where(variance > 1e-12 * square, variance, np.nan)
+
+
 def correlation_interval(
     rho: float, replicates: Float[np.ndarray, " resample"], confidence: float = 0.95
 ) -> tuple[float, float] | None:

@@ -41,14 +41,18 @@ def cosine_measures(
     Vectors without length make no pair. NaN where no pair is left, and for centred measures of fewer than three
     vectors: two vectors are opposite once their mean is gone, whatever they were.
     """
-    vectors = np.asarray(vectors, dtype=np.float64)
+    vectors = np.array(vectors, dtype=np.float64, order="C")
     present = np.ones(vectors.shape[:-1], dtype=bool) if present is None else present
-    kept = np.where(present[..., None], vectors, 0.0)
+    absent = None if present.all() else ~present[..., None]
+    if absent is not None:
+        np.copyto(vectors, 0.0, where=absent)
     n_present = present.sum(axis=-1)[..., None, None]
-    mean = kept.sum(axis=-2, keepdims=True) / np.maximum(n_present, 1)
-    centred = np.where(present[..., None], kept - mean, 0.0)
-    size = np.linalg.norm(kept, axis=-1).max(axis=-1, keepdims=True, initial=0.0)
-    measured = np.concatenate([mean_cosines(kept, size), mean_cosines(centred, size)], axis=-1)
+    products = vectors @ np.swapaxes(vectors, -1, -2)
+    size = np.sqrt(_diagonal(products)).max(axis=-1, keepdims=True, initial=0.0)
+    vectors -= vectors.sum(axis=-2, keepdims=True) / np.maximum(n_present, 1)
+    if absent is not None:
+        np.copyto(vectors, 0.0, where=absent)
+    measured = np.concatenate([_mean_cosines(products, size), mean_cosines(vectors, size)], axis=-1)
     measured[..., 2:] = np.where(n_present[..., 0] >= 3, measured[..., 2:], np.nan)
     return measured
 
@@ -57,15 +61,26 @@ def mean_cosines(
     vectors: Float[np.ndarray, "*batch vector feature"], size: Float[np.ndarray, "*batch 1"]
 ) -> Float[np.ndarray, "*batch 2"]:
     """Mean |cos| and mean cos over pairs of vectors that are not tiny against `size`; NaN without a pair."""
-    length = np.linalg.norm(vectors, axis=-1)
+    return _mean_cosines(vectors @ np.swapaxes(vectors, -1, -2), size)
+
+
+def _mean_cosines(products: Float[np.ndarray, "*batch vector other"], size: np.ndarray) -> np.ndarray:
+    """`mean_cosines` from all inner products, which are overwritten."""
+    length = np.sqrt(_diagonal(products))
     alive = length > _DEAD * size
-    unit = np.divide(vectors, length[..., None], out=np.zeros_like(vectors), where=alive[..., None])
-    cosine = unit @ np.swapaxes(unit, -1, -2)
+    inverse = np.divide(1.0, length, out=np.zeros_like(length), where=alive)
+    cosine = products
+    cosine *= inverse[..., None]
+    cosine *= inverse[..., None, :]
     n_alive = alive.sum(axis=-1)
     # every living vector meets itself with cosine 1; the pairs are counted in both orders
     sums = np.stack([np.abs(cosine).sum(axis=(-1, -2)), cosine.sum(axis=(-1, -2))], axis=-1) - n_alive[..., None]
     n_pairs = (n_alive * (n_alive - 1))[..., None]
     return np.divide(sums, n_pairs, out=np.full_like(sums, np.nan), where=n_pairs > 0)
+
+
+def _diagonal(products: np.ndarray) -> np.ndarray:
+    return np.diagonal(products, axis1=-2, axis2=-1)
 
 
 def expected_abs_cosine(n_features: int) -> float:

@@ -18,12 +18,11 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import connected_components
-from sklearn.metrics.pairwise import euclidean_distances
 
 from interp.statistics.jackknife import standard_error, t_quantile
 from interp.statistics.neighbours import Nearest, distances, distinct_rows, nearest, principal_coordinates
 from interp.statistics.nulls import cloud_of_same_covariance
-from interp.statistics.spectra import scaled
+from interp.statistics.spectra import eigenvalues, scaled
 
 MIN_POINTS = 20
 """Distinct points below which no dimension is given."""
@@ -59,7 +58,8 @@ def intrinsic_dimension(
     value = two_nn(near.distance)
     groups = _linked(near) if len(np.unique(units)) == len(units) else np.unique(units[kept], return_inverse=True)[1]
     interval = _jackknife(value, near, groups)
-    draws = np.array([_flat_dimension(centred, rng) for _ in range(n_null)])
+    spectrum = eigenvalues(centred)
+    draws = np.array([_flat_dimension(cloud_of_same_covariance(spectrum, len(centred), rng)) for _ in range(n_null)])
     reason = "" if interval else f"fewer than {MIN_GROUPS} independent groups of neighbours"
     method = f"jackknife over {groups.max() + 1} groups of neighbours, log scale"
     return Dimension(value, interval, draws, reason, method)
@@ -92,7 +92,10 @@ def _jackknife(value: float, near: Nearest, groups: Int[np.ndarray, " row"]) -> 
     return (float(value * np.exp(-half)), float(value * np.exp(half))) if half > 0 else None
 
 
-def _flat_dimension(centred: np.ndarray, rng: np.random.Generator) -> float:
+def _flat_dimension(cloud: np.ndarray) -> float:
     """TwoNN of one flat cloud; its points are never near one another, so distances from inner products will do."""
-    cloud = cloud_of_same_covariance(centred, rng)
-    return two_nn(nearest(euclidean_distances(cloud), 2).distance)
+    products = cloud @ cloud.T
+    squared = np.diagonal(products).copy()
+    products *= -2
+    products += squared[:, None] + squared
+    return two_nn(np.sqrt(nearest(products, 2).distance.clip(0.0)))

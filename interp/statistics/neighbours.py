@@ -17,14 +17,18 @@ _SAME = 1e-5
 def distinct_rows(rows: np.ndarray) -> Int[np.ndarray, " distinct"]:
     """Indices of the first row of every distinct point, ascending.
 
-    Rows are sorted along one random direction and each is compared in full with its neighbour there: equal points
-    lie side by side.
+    Rows are sorted along one random direction, where equal points lie side by side. Neighbours further apart there
+    than equal points can be are different; the others are compared in full.
     """
     rows = np.asarray(rows, dtype=np.float64)
-    order = np.argsort(rows @ np.random.default_rng(0).standard_normal(rows.shape[1]), kind="stable")
-    steps = np.linalg.norm(np.diff(rows[order], axis=0), axis=1)
-    tolerance = _SAME * np.sqrt(np.square(rows).sum(axis=1).mean())
-    group = np.concatenate([[0], np.cumsum(steps > tolerance)])
+    direction = np.random.default_rng(0).standard_normal(rows.shape[1])
+    along = rows @ direction
+    order = np.argsort(along, kind="stable")
+    tolerance = _SAME * np.sqrt(np.einsum("rf,rf->", rows, rows) / len(rows))
+    differs = np.diff(along[order]) > 2 * tolerance * np.linalg.norm(direction)
+    near = np.flatnonzero(~differs)
+    differs[near] = np.linalg.norm(rows[order[near + 1]] - rows[order[near]], axis=1) > tolerance
+    group = np.concatenate([[0], np.cumsum(differs)])
     first = np.full(group[-1] + 1, len(rows))
     np.minimum.at(first, group, order)
     return np.sort(first)

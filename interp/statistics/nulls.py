@@ -97,19 +97,16 @@ def _standardised_spectra(n_rows: int, n_features: int, n_draws: int, seed: int)
 
 
 def cloud_of_same_covariance(
-    centred: Float[np.ndarray, "row feature"], rng: np.random.Generator
+    spectrum: Float[np.ndarray, " axis"], n_rows: int, rng: np.random.Generator
 ) -> Float[np.ndarray, "row axis"]:
-    """A Gaussian cloud given that its sample covariance is exactly that of `centred`, in principal coordinates.
+    """A Gaussian cloud given that the scatter of its rows has exactly this spectrum, in principal coordinates.
 
-    With centred = U S Vᵀ, rows of a Gaussian cloud have a U that is uniform over all orthonormal frames about the
+    With centred rows U S Vᵀ, rows of a Gaussian cloud have a U that is uniform over all orthonormal frames about the
     mean, whatever the population covariance. So U is drawn anew and S is kept: flat, structureless, and equally
     valid with fewer rows than features, where drawing from the sample covariance would not be (75 isotropic rows
     in 1,024 dimensions read 127 by TwoNN; redrawn from their sample covariance about 32, this way about 126).
     """
-    n_axes = max(1, min(len(centred) - 1, centred.shape[1]))
-    wide = centred.shape[0] <= centred.shape[1]
-    spectrum = gram_eigenvalues(centred @ centred.T if wide else centred.T @ centred)[:n_axes]
-    normal = rng.standard_normal((len(centred), n_axes))
+    normal = rng.standard_normal((n_rows, len(spectrum)))
     frame, upper = np.linalg.qr(normal - normal.mean(axis=0))
     return frame * np.sign(np.diagonal(upper)) * np.sqrt(spectrum)
 

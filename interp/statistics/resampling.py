@@ -5,7 +5,7 @@ from prompt to prompt, resampling repeats whole prompts. What position alone exp
 """
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Float, Int
 
 
 def shuffles(units: Int[np.ndarray, " row"], n: int, rng: np.random.Generator) -> Int[np.ndarray, "permutation row"]:
@@ -42,3 +42,9 @@ def bootstrap_weights(
         mine = np.flatnonzero(strata[first] == stratum)
         weights[:, mine] = rng.multinomial(len(mine), np.full(len(mine), 1 / len(mine)), size=n)
     return weights[:, codes]
+
+
+def normal_interval(value: float, replicates: Float[np.ndarray, " resample"]) -> tuple[float, float] | None:
+    """95 % interval, ± normal quantile × bootstrap error; None where no resample differs."""
+    half = 1.96 * float(replicates.std(ddof=1)) if len(replicates) > 1 else 0.0
+    return (value - half, value + half) if half > 0 else None

@@ -7,12 +7,16 @@ With the rows X = U S Vᵀ, from which nuisances with the orthonormal basis Q (t
 and the residuals of a prompt's rows p when that prompt is left out of the fit, nuisances refitted, are exactly
 (I − Hₚₚ)⁻¹ eₚ: no refit is made (Allen 1974; Golub, Heath and Wahba 1979, for single rows). One decomposition of the
 smaller Gram matrix serves every target and penalty. Penalties are in units of the mean of S².
+
+Which penalty leaves the smallest residuals is seen in float32 (one left-out residual a prompt); targets for which two
+penalties come out nearly alike are decided in float64, so the choice is that of float64.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Int
+from scipy import linalg
 
 PENALTIES = 10.0 ** np.arange(-6, 4)
 """The grid, relative to the mean squared singular value."""
@@ -22,6 +26,9 @@ _NEGLIGIBLE = 1e-10
 
 _ALONE = 1e-9
 """1 − leverage below which a prompt alone decides its own fit, so that leaving it out is undefined."""
+
+_NEARLY_ALIKE = 1e-4
+"""Relative difference of two errors, well above float32 rounding, below which they are compared in float64."""
 
 
 @dataclass(frozen=True)
@@ -83,13 +90,10 @@ def fit_ridge(
     loads = form.left.T @ targets
     squared = np.square(form.singular)
     scale = float(squared.mean())
-    members = members_of(units)
-    outside = targets - form.left @ loads
-    errors = np.array([
-        _left_out_error(form.left, loads, outside, squared / (squared + a * scale), nuisances, members)
-        for a in PENALTIES
-    ])  # fmt: skip
-    penalty = PENALTIES[errors.argmin(axis=0)]
+    # axes and nuisances that span all rows leave nothing of a target but rounding
+    is_whole = form.left.shape[1] + nuisances.shape[1] >= len(targets)
+    outside = np.zeros_like(targets) if is_whole else targets - form.left @ loads
+    penalty = PENALTIES[_least_error(form.left, loads, outside, squared, nuisances, members_of(units))]
     shrunk = form.singular[:, None] / (squared[:, None] + penalty * scale)
     return RidgeFit(shrunk * loads, penalty, scale)
 
@@ -100,6 +104,45 @@ def members_of(units: Int[np.ndarray, " row"]) -> list[Int[np.ndarray, "unit mem
     by_unit = np.argsort(codes, kind="stable")
     starts = np.cumsum(counts) - counts
     return [by_unit[starts[counts == count][:, None] + np.arange(count)] for count in np.unique(counts)]
+
+
+def _least_error(
+    left: np.ndarray, loads: np.ndarray, outside: np.ndarray, squared: np.ndarray, nuisances: np.ndarray,
+    members: list[np.ndarray],
+) -> np.ndarray:  # fmt: skip
+    """Which of `PENALTIES` leaves the smallest left-out error of every target."""
+    penalties = PENALTIES[:, None] * squared.mean()
+    shrink, kept = squared / (squared + penalties), penalties / (squared + penalties)
+    if any(rows.shape[1] > 1 for rows in members):
+        errors = np.array([_left_out_error(left, loads, outside, one, nuisances, members) for one in shrink])
+        return errors.argmin(axis=0)
+    kept_back = 1 - np.square(nuisances).sum(axis=1, keepdims=True) - np.square(left) @ shrink.T
+    inverse = np.divide(1, kept_back, out=np.zeros_like(kept_back), where=kept_back > _ALONE).T
+    size = np.maximum(np.abs(loads).max(axis=0, initial=0.0), np.abs(outside).max(axis=0, initial=0.0))
+    size[size == 0] = 1.0
+    errors = _single_errors(*(x.astype(np.float32) for x in (left, loads / size, outside / size, kept, inverse)))
+    best, second = np.partition(errors, 1, axis=0)[:2]
+    unsure = ~(second - best > _NEARLY_ALIKE * second)
+    errors[:, unsure] = _single_errors(left, loads[:, unsure], outside[:, unsure], kept, inverse)
+    return errors.argmin(axis=0)
+
+
+def _single_errors(
+    left: np.ndarray, loads: np.ndarray, outside: np.ndarray, kept: np.ndarray, inverse: np.ndarray
+) -> np.ndarray:
+    """Sums `[penalty, target]` of squared left-out residuals of single rows, (1 − leverage)⁻¹ of each in `inverse`.
+
+    Residuals keep `kept` = α/(S² + α) of the loads. In the precision of the arguments; rows whose inverse is 0 are
+    passed over.
+    """
+    has_outside = outside.any()
+    errors = np.empty((len(kept), loads.shape[1]))
+    for i, (share, weight) in enumerate(zip(kept, inverse, strict=True)):
+        residual = left @ (share[:, None] * loads)
+        if has_outside:
+            residual += outside
+        errors[i] = np.square(weight) @ np.square(residual, out=residual)
+    return errors
 
 
 def _left_out_error(
@@ -114,12 +157,6 @@ def _left_out_error(
     residual += outside
     total = np.zeros(loads.shape[1])
     for rows in members:
-        if rows.shape[1] == 1:
-            alone = rows[:, 0]
-            kept_back = 1 - np.square(nuisances[alone]).sum(axis=1) - np.square(left[alone]) @ shrink
-            usable = kept_back > _ALONE
-            total += np.square(1 / kept_back[usable]) @ np.square(residual[alone[usable]])
-            continue
         own = np.concatenate([nuisances[rows], left[rows] * np.sqrt(shrink)], axis=-1)
         values, vectors = np.linalg.eigh(np.eye(rows.shape[1]) - own @ own.transpose(0, 2, 1))
         usable = values[:, 0] > _ALONE
@@ -127,3 +164,35 @@ def _left_out_error(
         inverse = (vectors / values) @ vectors.transpose(0, 2, 1)
         total += np.square(inverse @ residual[rows[usable]]).sum(axis=(0, 1))
     return total
+
+
+def absolute_penalty(centred: Float[np.ndarray, "row feature"], relative: float) -> float:
+    """The penalty α that a relative one amounts to: times the mean of S², tr(XᵀX) / rank."""
+    n, d = centred.shape
+    return relative * float(np.square(centred).sum()) / max(1, min(n - 1, d))
+
+
+def ridge_coefficients(
+    centred: Float[np.ndarray, "row feature"], label: Float[np.ndarray, " row"], penalty: float
+) -> Float[np.ndarray, " feature"]:
+    """w = (XᵀX + α)⁻¹ Xᵀy at the penalty α, by the smaller Gram matrix; zeros where there is no penalty."""
+    n, d = centred.shape
+    if penalty <= 0:
+        return np.zeros(d)
+    if n <= d:
+        return centred.T @ solve_positive(centred @ centred.T + penalty * np.eye(n), label)
+    return solve_positive(centred.T @ centred + penalty * np.eye(d), centred.T @ label)
+
+
+def ridge_axis(
+    rows: Float[np.ndarray, "row feature"], label: Float[np.ndarray, " row"], penalty: float
+) -> Float[np.ndarray, " feature"]:
+    """The ridge direction of rows and label about their means, of length one; zeros where nothing varies."""
+    axis = ridge_coefficients(rows - rows.mean(axis=0), label - label.mean(), penalty)
+    length = float(np.linalg.norm(axis))
+    return axis / length if length > 0 else axis
+
+
+def solve_positive(matrix: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """The solution for a positive definite matrix, which is overwritten."""
+    return linalg.cho_solve(linalg.cho_factor(matrix, overwrite_a=True, check_finite=False), right, check_finite=False)

@@ -16,6 +16,7 @@ from typing import Literal
 
 import numpy as np
 from jaxtyping import Bool, Float
+from scipy.linalg import get_lapack_funcs
 from scipy.sparse.linalg import eigsh
 
 Scaling = Literal["centred", "zscored"]
@@ -23,8 +24,10 @@ Scaling = Literal["centred", "zscored"]
 SPECTRAL = ("pc1_share", "pc1_plus_pc2_share", "participation_ratio")
 """The three statistics, in the order of the last axis of every array of them."""
 
-_ALL_AXES_UP_TO = 400
-"""Rows from which only the leading eigenvectors are computed."""
+(_SYEVX,) = get_lapack_funcs(("syevx",), dtype=np.float64)
+
+_LAPACK_UP_TO = 400
+"""Rows up to which leading eigenvectors are LAPACK's; Lanczos finds those of larger matrices sooner."""
 
 
 @dataclass(frozen=True)
@@ -100,13 +103,41 @@ def principal_axes(centred: Float[np.ndarray, "row feature"], n_axes: int) -> Ax
 
 def leading_vectors(gram: Float[np.ndarray, "*batch row row"], n_axes: int) -> Float[np.ndarray, "*batch row axis"]:
     """Eigenvectors of the largest eigenvalues of one or many symmetric matrices, in columns."""
-    if gram.shape[-1] <= _ALL_AXES_UP_TO or not gram.any():
-        return np.linalg.eigh(gram)[1][..., ::-1][..., :n_axes]
     if gram.ndim > 2:
-        return np.stack([leading_vectors(one, n_axes) for one in gram])
+        found = np.array([leading_vectors(one, n_axes) for one in gram.reshape(-1, *gram.shape[-2:])])
+        return found.reshape(*gram.shape[:-2], *found.shape[-2:])
+    if not gram.any():
+        return np.eye(len(gram))[:, :n_axes]
+    if len(gram) <= _LAPACK_UP_TO:
+        return _last_eigenpairs(gram, n_axes, True)[1][:, ::-1]
     start = gram[:, np.diagonal(gram).argmax()]  # deterministic, and never orthogonal to the leading axis in practice
     values, vectors = eigsh(gram, k=n_axes, v0=start)
     return vectors[:, np.argsort(values)[::-1]]
+
+
+def _last_eigenpairs(gram: np.ndarray, n: int, wants_vectors: bool) -> tuple[np.ndarray, np.ndarray]:
+    """The `n` largest eigenvalues, ascending, and their vectors (or none), by bisection and inverse iteration."""
+    size = len(gram)
+    values, vectors, _, _, failed = _SYEVX(
+        gram, compute_v=int(wants_vectors), range="I", il=size - n + 1, iu=size, overwrite_a=0
+    )
+    if failed:
+        values, vectors = np.linalg.eigh(gram)
+        return values[-n:], vectors[:, -n:]
+    return values[:n], vectors
+
+
+def gram_statistics(gram: Float[np.ndarray, "*batch row row"]) -> Float[np.ndarray, "*batch statistic"]:
+    """`SPECTRAL` from inner products: it takes the leading two eigenvalues, the trace and the sum of squares."""
+    flat = gram.reshape(-1, *gram.shape[-2:])
+    n = min(2, gram.shape[-1])
+    leading = np.array([_last_eigenpairs(one, n, False)[0] for one in flat]).clip(0.0)
+    total = np.trace(flat, axis1=-2, axis2=-1)
+    squares = np.einsum("brs,brs->b", flat, flat)
+    statistics = np.stack([leading[:, -1], leading.sum(axis=1), np.square(total)], axis=-1)
+    scale = np.stack([total, total, squares], axis=-1)
+    found = np.divide(statistics, scale, out=np.full_like(statistics, np.nan), where=scale > 0)
+    return found.reshape(*gram.shape[:-2], len(SPECTRAL))
 
 
 def readout_direction(rows: np.ndarray, direction: np.ndarray, scaling: Scaling) -> Float[np.ndarray, " feature"]:

@@ -1,89 +1,19 @@
-"""What the figures of the probes share: a quiet layout, bands, and colours that survive colour blindness.
+"""What the figures of the probes share with those of studies (`interp.drawing`)."""
 
-Backgrounds are transparent and text has no colour of its own, so that a page's theme shows through.
-"""
+from interp.drawing import (
+    ENTROPY_SCALE,
+    NULL,
+    PALETTE,
+    VALUE,
+    add_band,
+    add_profile,
+    add_slider,
+    blank,
+    error_bars,
+    faded,
+)
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
-import numpy as np
-
-from interp.table import Table
-
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
-
-VALUE = "#0072B2"
-NULL = "#8C8C8C"
-PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#882255", "#44AA99", "#999933", "#332288")
-"""Okabe and Ito's colours, then Tol's."""
-
-ENTROPY_SCALE = "Viridis"
-
-
-def blank(x: str, y: str) -> "go.Figure":
-    """An empty figure with these axis titles."""
-    import plotly.graph_objects as go
-
-    plot = go.Figure()
-    plot.update_layout(
-        template="none", paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)",
-        margin={"l": 64, "r": 16, "t": 16, "b": 48},
-        legend={"orientation": "h", "yanchor": "bottom", "y": 1.02, "x": 0}, hovermode="closest",
-    )  # fmt: skip
-    plot.update_xaxes(title_text=x, showgrid=False, zeroline=False)
-    plot.update_yaxes(title_text=y, gridcolor="rgba(128,128,128,0.2)", zeroline=False)
-    return plot
-
-
-def faded(colour: str, opacity: float) -> str:
-    """A hexadecimal colour with an opacity."""
-    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
-    return f"rgba({red},{green},{blue},{opacity})"
-
-
-def add_band(plot: "go.Figure", x: np.ndarray, bounds: tuple[np.ndarray, np.ndarray], colour: str) -> None:
-    """A shaded band between two curves; stretches without bounds are left out."""
-    low, high = bounds
-    kept = np.isfinite(low) & np.isfinite(high)
-    plot.add_scatter(
-        x=np.concatenate([x[kept], x[kept][::-1]]), y=np.concatenate([high[kept], low[kept][::-1]]),
-        fill="toself", fillcolor=faded(colour, 0.18), line={"width": 0}, mode="lines", hoverinfo="skip",
-        showlegend=False,
-    )  # fmt: skip
-
-
-def add_profile(plot: "go.Figure", table: Table, x: str, column: str) -> None:
-    """A statistic of a table with its interval, over its null with its band."""
-    across = table[x]
-    add_band(plot, across, (table[f"{column}_null_low"], table[f"{column}_null_high"]), NULL)
-    plot.add_scatter(
-        x=across, y=table[f"{column}_null"], name="null", mode="lines", line={"color": NULL, "dash": "dash"}
-    )
-    add_band(plot, across, (table[f"{column}_low"], table[f"{column}_high"]), VALUE)
-    plot.add_scatter(
-        x=across, y=table[column], name="measured", mode="lines+markers", line={"color": VALUE}, marker={"size": 6}
-    )
-
-
-def error_bars(
-    value: np.ndarray, low: np.ndarray, high: np.ndarray, colour: str, width: float = 1.5
-) -> dict[str, object]:
-    """Asymmetric bars from the bounds of an interval."""
-    return {
-        "type": "data", "symmetric": False, "array": high - value, "arrayminus": value - low, "thickness": width,
-        "width": 0, "color": colour,
-    }  # fmt: skip
-
-
-def add_slider(plot: "go.Figure", names: Sequence[str], shown: Sequence[Sequence[bool]], active: int) -> None:
-    """A slider whose steps show some traces and hide the others; `shown` has one row a step."""
-    for i, visible in enumerate(shown[active]):
-        plot.update_traces(visible=visible, selector=i)
-    steps = [
-        {"method": "restyle", "args": [{"visible": list(row)}], "label": name}
-        for name, row in zip(names, shown, strict=True)
-    ]
-    plot.update_layout(
-        sliders=[{"active": active, "currentvalue": {"prefix": "layer "}, "pad": {"t": 40}, "steps": steps}]
-    )
+__all__ = [
+    "ENTROPY_SCALE", "NULL", "PALETTE", "VALUE", "add_band", "add_profile", "add_slider", "blank", "error_bars",
+    "faded",
+]  # fmt: skip

@@ -1,15 +1,18 @@
 """The numbers of the value axis with their intervals and nulls, at every place (a site and a layer) at once."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
 from interp.findings import Null, Scalar
-from interp.statistics.correlation import correlation_interval, weighted_correlation
+from interp.statistics.correlation import correlation_interval, resampled_correlations
 from interp.statistics.nulls import null_from_draws, null_from_permutations
+from interp.statistics.resampling import normal_interval
 from interp.statistics.tested_together import excess, maximum_statistic_p
-from probes.measures.halves import Halves, exchanged_correlations, r2_interval
+from probes.measures.halves import Halves, exchanged_correlations, r2_intervals
 from probes.measures.nuisances import Removal
 from probes.measures.readout import Labels, Reading
 
@@ -73,10 +76,7 @@ class Judgement:
 
     def r2(self, halves: Halves, counted: Counted) -> list[Scalar]:
         values = np.array([reading.r2[self.at] for reading in self.readings])
-        intervals = [
-            r2_interval(self.truth, reading.predicted[self.target], halves.weights) if reading.predicted else None
-            for reading in self.readings
-        ]
+        intervals = self._where_predicted(r2_intervals(self.truth, self._predictions(), halves.weights))
         method = f"bootstrap over judged {counted.n_unit}s, the fit held fixed, scale of log(1 − R²)"
         return self._scalars("r2", values, intervals, method, "fraction", counted)
 
@@ -86,17 +86,23 @@ class Judgement:
             if reading.predicted else np.full(1 + len(halves.judged_orders), np.nan)
             for reading in self.readings
         ])  # fmt: skip
-        truth = np.broadcast_to(self.truth, halves.weights.shape)
-        intervals = []
-        for reading, value in zip(self.readings, values[:, 0], strict=True):
-            if np.isnan(value):
-                intervals.append(None)
-                continue
-            predicted = np.broadcast_to(reading.predicted[self.target], halves.weights.shape)
-            replicates = weighted_correlation(predicted, truth, halves.weights)
-            intervals.append(correlation_interval(float(value), replicates))
+        replicates = self._where_predicted(resampled_correlations(self._predictions(), self.truth, halves.weights))
+        intervals = [
+            None if np.isnan(value) or drawn is None else correlation_interval(float(value), drawn)
+            for value, drawn in zip(values[:, 0], replicates, strict=True)
+        ]
         method = f"bootstrap over judged {counted.n_unit}s, the fit held fixed, Fisher z scale"
         return self._scalars("correlation", values, intervals, method, "1", counted)
+
+    def _predictions(self) -> Float[np.ndarray, "place row"]:
+        """Of the true labels, at the places that have an axis."""
+        found = [reading.predicted[self.target] for reading in self.readings if reading.predicted]
+        return np.array(found).reshape(len(found), len(self.truth))
+
+    def _where_predicted(self, found: Iterable[Any]) -> list[Any]:
+        """What belongs to the places that have an axis, None at the others."""
+        of_axes = iter(found)
+        return [next(of_axes) if reading.predicted else None for reading in self.readings]
 
     def cosine(self, counted: Counted) -> list[Scalar]:
         values = np.array([reading.cosine[self.at] for reading in self.readings])
@@ -186,9 +192,7 @@ def _selectivity_interval(judgement: Judgement, place: int, halves: Halves, valu
     with np.errstate(divide="ignore", invalid="ignore"):
         r2 = 1 - (halves.weights @ np.square(truth - predicted)) / (halves.weights @ np.square(truth))
     differences = r2[:, 0] - r2[:, 1:].mean(axis=1)
-    differences = differences[np.isfinite(differences)]
-    half = 1.96 * float(differences.std(ddof=1)) if len(differences) > 1 else 0.0
-    return (value - half, value + half) if half > 0 else None
+    return normal_interval(value, differences[np.isfinite(differences)])
 
 
 def stability_scalar(
@@ -215,7 +219,7 @@ def nuisance_scalar(entropy: np.ndarray, target: str, removal: Removal, halves: 
     labels = np.column_stack([fitting, fitting[halves.orders].T])
     predicted = removal.predict(labels)[halves.judged] - fitting.mean()
     r2 = 1 - np.square(truth[:, None] - predicted).sum(axis=0) / np.square(truth).sum()
-    interval = r2_interval(truth, predicted[:, 0], halves.weights)
+    interval = r2_intervals(truth, predicted[:, :1].T, halves.weights)[0]
     null: Null = null_from_permutations(f"entropies exchanged between {counted.n_unit}s", r2[1:])
     return Scalar(
         float(r2[0]), "fraction", interval=interval,

@@ -10,8 +10,9 @@ from functools import lru_cache
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy import linalg
 
+from interp.statistics.kernel_ridge import subset_weights
+from interp.statistics.ridge import ridge_axis
 from interp.statistics.spectra import centred_gram, leading_vectors, principal_axes
 from probes.measures.places import ScaledRows
 
@@ -54,40 +55,13 @@ def ridge_split_cosines(
     """`split_cosines` of ridge axes at one penalty α; from the products of the rows where they are known."""
     points, products = rows.points, rows.products
     if products is None:
-        return split_cosines(splits, lambda half: _ridge_axis(points[half], label[half], penalty))
-    first, second = (
-        np.array([_dual_weights(products, label, penalty, split[half]) for split in splits]) for half in (0, 1)
-    )
+        return split_cosines(splits, lambda half: ridge_axis(points[half], label[half], penalty))
+    weights = subset_weights(products, label, penalty, [half for pair in zip(*splits, strict=True) for half in pair])
+    first, second = weights[: len(splits)], weights[len(splits) :]
     seen = second @ products
     inner, squared = np.einsum("sr,sr->s", first, seen), np.einsum("sr,sr->s", second, seen)
     scale = np.sqrt(np.clip(np.einsum("sr,sr->s", first, first @ products) * squared, 0.0, None))
     return np.divide(np.abs(inner), scale, out=np.zeros(len(splits)), where=scale > 0)
-
-
-def _ridge_axis(rows: np.ndarray, label: np.ndarray, penalty: float) -> np.ndarray:
-    x, y = rows - rows.mean(axis=0), label - label.mean()
-    axis = _solve_positive(x.T @ x + penalty * np.eye(x.shape[1]), x.T @ y)
-    length = float(np.linalg.norm(axis))
-    return axis / length if length > 0 else axis
-
-
-def _solve_positive(matrix: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """The solution for a positive definite matrix, which is overwritten."""
-    return linalg.cho_solve(linalg.cho_factor(matrix, overwrite_a=True, check_finite=False), right, check_finite=False)
-
-
-def _dual_weights(products: np.ndarray, label: np.ndarray, penalty: float, half: np.ndarray) -> np.ndarray:
-    """Weights c of all rows for which Xᵀc is the ridge axis of a half: zero outside it, and zero in sum.
-
-    (K + α) c = y + μ, the products K not centred and μ such that Σ c = 0: the same c as from centred rows.
-    """
-    shifted = products.take(half, axis=0).take(half, axis=1)
-    shifted[np.diag_indices_from(shifted)] += penalty
-    # symmetric, so its transpose is in the order that LAPACK overwrites
-    solved = _solve_positive(shifted.T, np.column_stack([label[half] - label[half].mean(), np.ones(len(half))]))
-    weights = np.zeros(len(label))
-    weights[half] = solved[:, 0] - solved[:, 1] * (solved[:, 0].sum() / solved[:, 1].sum())
-    return weights
 
 
 def first_axis_cosines(
@@ -117,7 +91,7 @@ def _first_weights(products: np.ndarray, halves: Sequence[np.ndarray]) -> np.nda
         rows = np.array([halves[int(i)] for i in mine])
         kernels = centred_gram(products[rows[:, :, None], rows[:, None, :]])
         u = leading_vectors(kernels, 1)[..., 0]
-        length = np.sqrt(np.clip(np.einsum("sr,srt,st->s", u, kernels, u, optimize=True), 0.0, None))[:, None]
+        length = np.sqrt(np.einsum("sr,sr->s", u, (kernels @ u[..., None])[..., 0]).clip(0.0))[:, None]
         u = np.divide(u - u.mean(axis=1, keepdims=True), length, out=np.zeros_like(u), where=length > 0)
         weights[mine[:, None], rows] = u
     return weights

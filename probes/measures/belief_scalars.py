@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
 from scipy import stats
 
 from interp.findings import Scalar
 from interp.statistics.nulls import null_from_draws, null_from_permutations
+from interp.statistics.resampling import normal_interval
 from interp.statistics.tested_together import excess, maximum_statistic_p
 from probes.measures.belief_clusters import Clusters, Gathered
 from probes.measures.belief_readout import N_SUBSPACES, Reading, Setting, Shares
@@ -130,7 +130,7 @@ def selectivity_scalar(reading: Reading, setting: Setting, counted: Counted, pla
     differences = unexplained[:, 1:].mean(axis=1) - unexplained[:, 0]
     others = (controls.sum() - controls) / (len(controls) - 1)
     return Scalar(
-        value, "fraction", **_interval(_around(value, differences), _fixed(counted)),
+        value, "fraction", **_interval(normal_interval(value, differences), _fixed(counted)),
         null=null_from_draws("another control task in place of the belief", controls - others), meaning=meaning,
         **counted.common(place),
     )  # fmt: skip
@@ -166,7 +166,7 @@ def score_scalar(name: str, score: Scores, setting: Setting, counted: Counted, p
     resampled = (setting.weights @ sums) / (setting.weights @ counts)
     null = f"exact beliefs exchanged between {counted.unit}s, predictions kept"
     return Scalar(
-        value, UNITS[name], **_interval(_around(value, resampled), _fixed(counted)),
+        value, UNITS[name], **_interval(normal_interval(value, resampled), _fixed(counted)),
         null=null_from_permutations(null, score.exchanged),
         meaning=meaning, **counted.common(place),
     )  # fmt: skip
@@ -188,7 +188,8 @@ def silhouette_scalars(
         resampled = (setting.weights @ found.sums)[counts > 0] / counts[counts > 0]
         made.append(
             Scalar(
-                float(values[i, 0]), "1", **_interval(_around(float(values[i, 0]), resampled), f"{_fixed(counted)}"),
+                float(values[i, 0]), "1",
+                **_interval(normal_interval(float(values[i, 0]), resampled), _fixed(counted)),
                 null=null_from_permutations(f"states exchanged between {counted.unit}s", values[i, 1:]),
                 p=float(p[i]), p_over=P_OVER, meaning=MEANINGS["silhouette"], n=int((found.counts > 0).sum()),
                 n_unit=counted.unit, underpowered=counted.underpowered[i],
@@ -203,12 +204,6 @@ def undefined(unit: str, reason: str, meaning: str, counted: Counted) -> Scalar:
         float("nan"), unit, interval_reason=reason, null_reason=reason, n=counted.n, n_unit=counted.unit,
         underpowered=True, meaning=meaning,
     )  # fmt: skip
-
-
-def _around(value: float, resampled: Float[np.ndarray, " resample"]) -> tuple[float, float] | None:
-    """± normal quantile × bootstrap error."""
-    half = 1.96 * float(resampled.std(ddof=1)) if len(resampled) > 1 else 0.0
-    return (value - half, value + half) if half > 0 else None
 
 
 def _interval(interval: tuple[float, float] | None, method: str) -> dict:

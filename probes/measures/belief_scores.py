@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-from interp.information import entropy_bits, kl_bits, total_variation
+from interp.information import entropy_bits, kl_bits, restricted, total_variation
 from probes.measures.belief_readout import Reading, Setting
 from probes.measures.belief_target import ExactBelief, nearest_on_simplex
 
@@ -73,9 +73,7 @@ def output_distance(
     orders: Int[np.ndarray, "exchange row"],
 ) -> Scores:  # fmt: skip
     """Total variation of the model's own prediction (log2), restricted to the outcomes, from the exact posterior."""
-    log_q = np.asarray(log_q, dtype=np.float64)
-    q = np.exp2(log_q - log_q.max(axis=1, keepdims=True))
-    q /= q.sum(axis=1, keepdims=True)
+    q = np.exp2(restricted(log_q))
     by_row = total_variation(posterior, q)
     exchanged = np.array([total_variation(posterior[order], q).mean() for order in orders])
     return Scores(by_row, np.full(len(by_row), np.nan), exchanged)

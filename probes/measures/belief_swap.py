@@ -23,11 +23,11 @@ from jaxtyping import Float, Int
 from interp.capture import Capture
 from interp.edits import ReplaceCoordinates
 from interp.findings import Scalar
-from interp.information import entropy_bits
+from interp.information import cross_entropy_bits, entropy_bits, restricted
 from interp.need import Need
 from interp.probe import Condition, Readout
 from interp.statistics.nulls import null_from_draws
-from interp.statistics.resampling import bootstrap_weights
+from interp.statistics.resampling import bootstrap_weights, normal_interval
 from interp.table import LABEL, Table
 
 OUTPUT = Need("outcome_log_prob")
@@ -116,22 +116,12 @@ def _reader(donor: Float[np.ndarray, "row outcome"]) -> Callable[[Capture], Read
     def read(under: Capture) -> Readout:
         assert under.posterior is not None
         log_q = restricted(under[OUTPUT])
-        return {"donor_kl": divergence(donor, log_q), "own_kl": divergence(under.posterior, log_q)}
+        return {
+            f"{name}_kl": cross_entropy_bits(p, log_q) - entropy_bits(p)
+            for name, p in (("donor", donor), ("own", np.asarray(under.posterior, np.float64)))
+        }
 
     return read
-
-
-def restricted(log_q: np.ndarray) -> Float[np.ndarray, "row outcome"]:
-    """Log-probabilities (bits) renormalised over the outcomes."""
-    log_q = np.asarray(log_q, dtype=np.float64)
-    highest = log_q.max(axis=1, keepdims=True)
-    return log_q - highest - np.log2(np.exp2(log_q - highest).sum(axis=1, keepdims=True))
-
-
-def divergence(p: np.ndarray, log_q: Float[np.ndarray, "row outcome"]) -> Float[np.ndarray, " row"]:
-    """KL(p ‖ q) in bits, from log-probabilities that are never −∞."""
-    p = np.asarray(p, dtype=np.float64)
-    return -entropy_bits(p) - (p * log_q).sum(axis=1)
 
 
 @dataclass(frozen=True)
@@ -193,8 +183,7 @@ def swap_scalar(found: list[Swapped], subspace: str, depth: int, rank: int, n_bo
 def _interval(by_unit: np.ndarray, n_bootstrap: int) -> tuple[float, float] | None:
     n = len(by_unit)
     weights = bootstrap_weights(np.arange(n), np.zeros(n, dtype=np.int64), n_bootstrap, np.random.default_rng(n))
-    half = 1.96 * float((weights @ by_unit / n).std(ddof=1))
-    return (float(by_unit.mean()) - half, float(by_unit.mean()) + half) if half > 0 else None
+    return normal_interval(float(by_unit.mean()), weights @ by_unit / n)
 
 
 def interchange_table(found: list[Swapped], n_bootstrap: int) -> Table:

@@ -52,14 +52,3 @@ def refuse_unknown(field: str, value: str, options: Sequence[str]) -> None:
             found="this probe does not know it",
             fix=f"Choose among {', '.join(options)}.",
         )
-
-
-def refuse_size(field: str, value: int | None, least: int, most: int | None = None) -> None:
-    if value is not None and (value < least or (most is not None and value > most)):
-        raise UsageError(
-            asked=f"causal.{field} = {value}",
-            found="too few to fit on, or to say what chance alone would give"
-            if value < least
-            else "there are not so many",
-            fix=f"Choose {least} or more{'' if most is None else f', up to {most}'}.",
-        )

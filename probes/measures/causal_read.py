@@ -22,6 +22,7 @@ from jaxtyping import Float, Int
 from interp.capture import Capture
 from interp.need import Need
 from interp.probe import Readout
+from interp.statistics.ridge import absolute_penalty, ridge_axis, ridge_coefficients
 from probes.measures.sula_answers import Answers
 from probes.measures.sula_calibration import Slopes
 
@@ -59,7 +60,7 @@ class Later:
             error, total = crossed(x, self.entropy, self.unit, float(self.penalty[i]))
             errors.append(np.bincount(self.unit, error))
             totals.append(np.bincount(self.unit, total))
-            cosines.append(abs(float(ridge_axis(x, self.entropy, float(self.penalty[i])) @ self.axes[i])))
+            cosines.append(abs(float(relative_axis(x, self.entropy, float(self.penalty[i])) @ self.axes[i])))
         n = len(errors[0])
         return {
             "later_layers": np.array(self.layers),
@@ -166,27 +167,15 @@ def crossed(
         test = fold == f
         rest = ~test
         mean, level = x[rest].mean(axis=0), float(y[rest].mean())
-        w = _ridge(x[rest] - mean, y[rest] - level, penalty)
+        centred = x[rest] - mean
+        w = ridge_coefficients(centred, y[rest] - level, absolute_penalty(centred, penalty))
         error[test] = np.square(y[test] - level - (x[test] - mean) @ w)
         total[test] = np.square(y[test] - level)
     return error, total
 
 
-def ridge_axis(
+def relative_axis(
     x: Float[np.ndarray, "row feature"], y: Float[np.ndarray, " row"], penalty: float
 ) -> Float[np.ndarray, " feature"]:
-    """The ridge direction of all rows, of length one; zeros where nothing varies."""
-    w = _ridge(x - x.mean(axis=0), y - y.mean(), penalty)
-    length = float(np.linalg.norm(w))
-    return w / length if length > 0 else w
-
-
-def _ridge(x: np.ndarray, y: np.ndarray, penalty: float) -> np.ndarray:
-    """w = (XᵀX + α)⁻¹ Xᵀy with α = penalty · tr(XᵀX) / rank, by the smaller Gram matrix."""
-    n, d = x.shape
-    alpha = penalty * float(np.square(x).sum()) / max(1, min(n - 1, d))
-    if alpha <= 0:
-        return np.zeros(d)
-    if n <= d:
-        return x.T @ np.linalg.solve(x @ x.T + alpha * np.eye(n), y)
-    return np.linalg.solve(x.T @ x + alpha * np.eye(d), x.T @ y)
+    """The ridge direction of all rows at a relative penalty, of length one; zeros where nothing varies."""
+    return ridge_axis(x, y, absolute_penalty(x - x.mean(axis=0), penalty))

@@ -22,7 +22,7 @@ from interp.statistics.spectra import (
     Scaling,
     centred_gram,
     eigenvalues,
-    gram_eigenvalues,
+    gram_statistics,
     scaled,
     spectral_statistics,
 )
@@ -122,7 +122,7 @@ class Spectra:
         if self._gram is None:
             return np.array([spectral_statistics(eigenvalues(scaled(self.rows[m], self.scaling))) for m in members])
         grams = self._gram[members[:, :, None], members[:, None, :]]
-        return spectral_statistics(gram_eigenvalues(centred_gram(grams)))
+        return gram_statistics(centred_gram(grams))
 
     def without_each(self, member: Int[np.ndarray, " member"]) -> Float[np.ndarray, "member statistic"]:
         """`SPECTRAL` of a subset without each of its rows in turn."""

@@ -12,7 +12,7 @@ from jaxtyping import Float
 
 from interp.capture import Capture
 from interp.errors import PromptError
-from interp.information import entropy_bits
+from interp.information import cross_entropy_bits, entropy_bits
 from interp.need import Need
 from interp.statistics.resampling import shuffles
 
@@ -36,16 +36,9 @@ def posterior_divergence(capture: Capture, need: Need, n_permutations: int, seed
         )
     log_q = np.take_along_axis(capture[need], outcomes[None], axis=-1).astype(np.float64)
     certainty = -entropy_bits(posterior)
-    kl = certainty - _expected(posterior, log_q)
+    kl = certainty + cross_entropy_bits(posterior, log_q)
     orders = shuffles(capture.rows["prompt"], n_permutations, np.random.default_rng([seed, 4]))
     flat = log_q.reshape(len(log_q), -1)
     # the posteriors' own entropies only change places, so their mean stays
     exchanged = np.array([certainty.mean() - flat @ posterior[order].ravel() / len(posterior) for order in orders])
     return PosteriorDivergence(kl, exchanged)
-
-
-def _expected(
-    posterior: Float[np.ndarray, "row outcome"], log_q: Float[np.ndarray, "depth row outcome"]
-) -> Float[np.ndarray, "depth row"]:
-    """Σ p log2 q; an outcome that cannot happen contributes nothing, whatever q says."""
-    return np.sum(posterior * log_q, axis=-1, where=posterior > 0)

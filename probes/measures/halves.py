@@ -85,11 +85,19 @@ def exchanged_correlations(
     return np.concatenate([[x @ y], y[orders] @ x])
 
 
-def r2_interval(
-    truth: Float[np.ndarray, " row"], predicted: Float[np.ndarray, " row"], weights: Int[np.ndarray, "resample row"]
-) -> tuple[float, float] | None:
-    """95 % interval of R² over judged prompts, the fit held fixed (see `share_interval`)."""
-    return share_interval(np.square(truth - predicted), np.square(truth), weights)
+def r2_intervals(
+    truth: Float[np.ndarray, " row"],
+    predicted: Float[np.ndarray, "prediction row"],
+    weights: Int[np.ndarray, "resample row"],
+) -> list[tuple[float, float] | None]:
+    """95 % interval of the R² of every prediction over judged prompts, the fit held fixed (see `share_interval`)."""
+    errors, totals = np.square(truth - predicted), np.square(truth)
+    counts = weights.astype(np.float64)
+    unexplained, total = errors @ counts.T, counts @ totals
+    return [
+        _interval_of(left, total, float(mine.sum()), float(totals.sum()))
+        for left, mine in zip(unexplained, errors, strict=True)
+    ]
 
 
 def share_interval(
@@ -99,12 +107,15 @@ def share_interval(
 
     None where no resample differs.
     """
-    unexplained, total = weights @ errors, weights @ totals
+    return _interval_of(weights @ errors, weights @ totals, float(errors.sum()), float(totals.sum()))
+
+
+def _interval_of(unexplained: np.ndarray, total: np.ndarray, error: float, whole: float) -> tuple[float, float] | None:
     usable = (unexplained > 0) & (total > 0)
     if usable.sum() < 2:
         return None
     half = _QUANTILE * float(np.log(unexplained[usable] / total[usable]).std(ddof=1))
-    share = float(errors.sum() / totals.sum())
+    share = error / whole
     if half == 0 or share == 0:
         return None
     return 1 - share * float(np.exp(half)), 1 - share * float(np.exp(-half))

@@ -54,11 +54,13 @@ class Removal:
         With what the design tells, M Bᵀ X, taken off rows X with products K: (1 − M Bᵀ) K (1 − B Mᵀ).
         """
         told = self.design @ self.to_coefficients
-        by_fitting = products[:, self.fitting]
-        shared = by_fitting @ self.basis
-        left = by_fitting - shared @ self.basis.T
-        left -= told @ (self.basis.T @ left[self.fitting])
-        return left
+        basis = np.zeros((len(products), self.basis.shape[1]))
+        basis[self.fitting] = self.basis
+        # products are symmetric: rows are picked and worked on, which lie side by side in memory
+        left = products[self.fitting]
+        left -= self.basis @ (self.basis.T @ left)
+        left -= (left @ basis) @ told.T
+        return left.T
 
     @property
     def leaves_something(self) -> bool:

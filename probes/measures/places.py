@@ -28,7 +28,11 @@ class Scale:
         return cls(fitting.mean(axis=0), sigma, divisor)
 
     def apply(self, points: np.ndarray) -> Float[np.ndarray, "row feature"]:
-        return (np.asarray(points, dtype=np.float64) - self.mean) / self.divisor
+        scaled = np.array(points, dtype=np.float64)
+        scaled -= self.mean
+        if (self.divisor != 1).any():
+            scaled /= self.divisor
+        return scaled
 
     def readout(self, axis: np.ndarray) -> Float[np.ndarray, " feature"]:
         """The covector that reads the coordinate off raw activations: w/σ where columns were divided by σ."""

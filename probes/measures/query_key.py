@@ -26,6 +26,9 @@ from probes.measures.profiles import Profile
 SPECTRAL = ("effective_rank", "participation_ratio", "top_share")
 """The three statistics, in the order of the last axis of every array of them, and their units."""
 
+_DEPENDENT = 1e-3
+"""Ratio of the diagonal of R below which inner products, which square it, would cost digits that can be seen."""
+
 UNITS = ("directions", "directions", "1")
 _MEANINGS = (
     "How many directions the query-key form of one head uses, on average over heads; it does not depend on the basis.",
@@ -38,8 +41,21 @@ def product_singular_values(
     queries: Float[np.ndarray, "*batch d_model d_head"], keys: Float[np.ndarray, "*batch d_model d_head"]
 ) -> Float[np.ndarray, "*batch axis"]:
     """Singular values of queries @ keysᵀ, largest first; at most d_head of them."""
-    left, right = (np.linalg.qr(np.asarray(w, dtype=np.float64), mode="r") for w in (queries, keys))
+    left, right = (_triangular(np.asarray(w, dtype=np.float64)) for w in (queries, keys))
     return np.linalg.svd(left @ np.swapaxes(right, -1, -2), compute_uv=False)
+
+
+def _triangular(weights: Float[np.ndarray, "*batch d_model d_head"]) -> Float[np.ndarray, "*batch axis d_head"]:
+    """R of the QR decomposition: by Cholesky from inner products where columns are far from dependent, else by QR."""
+    if weights.shape[-2] >= weights.shape[-1]:
+        try:
+            lower = np.linalg.cholesky(np.swapaxes(weights, -1, -2) @ weights)
+        except np.linalg.LinAlgError:
+            return np.asarray(np.linalg.qr(weights, mode="r"))
+        diagonal = np.diagonal(lower, axis1=-2, axis2=-1)
+        if (diagonal.min(axis=-1) > _DEPENDENT * diagonal.max(axis=-1)).all():
+            return np.swapaxes(lower, -1, -2)
+    return np.asarray(np.linalg.qr(weights, mode="r"))
 
 
 def spectral(singular: Float[np.ndarray, "*batch axis"]) -> Float[np.ndarray, "*batch statistic"]:

@@ -86,31 +86,42 @@ def make_labels(
 def read(rows: ScaledRows, labels: Labels, halves: Halves, removal: Removal) -> dict[str, Reading]:
     """Both axes of one layer, fitted and judged."""
     found = _split(rows, halves, removal)
+    fitted = rows.points[halves.fitting]
     # a residual of rounding is no direction
-    size = np.linalg.norm(rows.points[halves.fitting])
-    if len(found.axes.singular) == 0 or found.axes.singular[0] <= 1e-10 * size:
+    if len(found.axes.singular) == 0 or found.axes.singular[0] <= 1e-10 * np.linalg.norm(fitted):
         return {axis: _nothing(labels) for axis in AXES}
     ridge = fit_ridge(found.axes, labels.fitting, halves.fitting_units, removal.basis)
     first = found.axes.left[:, 0] @ labels.fitting / found.axes.singular[0]
     fits = {"ridge": ridge.coefficients, "pc1": first[None]}
     readings = {}
     for axis, coefficients in fits.items():
-        n_axes = len(coefficients)
-        predicted = found.coordinates[:, :n_axes] @ coefficients
-        directions = {
-            name: _direction(found.axes, coefficients[:, column], rows.points[halves.fitting], removal)
-            for name, column in labels.true.items()
-        }
-        readings[axis] = _judge(coefficients, predicted, directions, labels)
+        columns = list(labels.true.values())
+        weights = removal.apply_to_fitting(_on_rows(found.axes, coefficients[:, columns]))
+        directions = dict(zip(labels.true, map(unit, weights.T @ fitted), strict=True))
+        readings[axis] = _judge(coefficients, found.predict(coefficients), directions, labels)
     return readings | {"ridge": _with_penalties(readings["ridge"], ridge, found.axes, labels)}
 
 
 @dataclass(frozen=True)
 class _Split:
-    """The principal axes of the fitting rows, nuisances out, and where the judged rows lie along them."""
+    """The principal axes of the fitting rows, nuisances out, and the judged rows.
+
+    These are given by their features where the axes have directions, else by inner products with the fitting rows.
+    """
 
     axes: RowAxes
-    coordinates: Float[np.ndarray, "judged axis"]
+    judged: Float[np.ndarray, "judged any"]
+
+    def predict(self, coefficients: Float[np.ndarray, "axis label"]) -> Float[np.ndarray, "judged label"]:
+        """What coefficients on the first few axes predict at the judged rows."""
+        if len(coefficients) == 1:
+            return (self.judged @ self._lifted(np.ones((1, 1)))) * coefficients
+        return self.judged @ self._lifted(coefficients)
+
+    def _lifted(self, coefficients: np.ndarray) -> np.ndarray:
+        if isinstance(self.axes, PrincipalForm):
+            return self.axes.directions[: len(coefficients)].T @ coefficients
+        return _on_rows(self.axes, coefficients)
 
 
 def _split(rows: ScaledRows, halves: Halves, removal: Removal) -> _Split:
@@ -119,19 +130,18 @@ def _split(rows: ScaledRows, halves: Halves, removal: Removal) -> _Split:
     if rows.products is not None:
         left = removal.apply_to_products(rows.products)
         axes = RowAxes.of_products(left[fitting])
-        whole = float(np.trace(rows.products[np.ix_(fitting, fitting)]))
+        whole = float(np.diagonal(rows.products)[fitting].sum())
         if len(axes.singular) and np.square(axes.singular[0]) > _CANCELLED * whole:
-            return _Split(axes, (left[judged] @ axes.left) / axes.singular)
+            return _Split(axes, left[judged])
     points = removal.apply(rows.points)
     form = PrincipalForm.of(points[fitting])
-    return _Split(form, points[judged] @ form.directions.T)
+    return _Split(form, points[judged])
 
 
-def _direction(axes: RowAxes, coefficients: np.ndarray, fitted: np.ndarray, removal: Removal) -> np.ndarray:
-    """The unit vector of features that leads along the axes with these coefficients (those of the first few)."""
+def _on_rows(axes: RowAxes, coefficients: Float[np.ndarray, "axis label"]) -> Float[np.ndarray, "fitted label"]:
+    """Weights of the fitting rows that amount to coefficients on the first few axes."""
     n_axes = len(coefficients)
-    weights = axes.left[:, :n_axes] @ (coefficients / axes.singular[:n_axes])
-    return unit(removal.apply_to_fitting(weights[:, None])[:, 0] @ fitted)
+    return axes.left[:, :n_axes] @ (coefficients / axes.singular[:n_axes, None])
 
 
 def _judge(

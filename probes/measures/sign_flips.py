@@ -10,6 +10,11 @@ from interp.statistics.tested_together import maximum_statistic_p
 from probes.measures.head_means import mean_of_units
 
 
+def random_signs(n_permutations: int, n: int, rng: np.random.Generator) -> Float[np.ndarray, "permutation unit"]:
+    """+1 or −1 for each of `n` units, either with probability one half."""
+    return rng.choice([-1.0, 1.0], size=(n_permutations, n))
+
+
 def flipped_means(
     gain: Float[np.ndarray, "unit statistic"], signs: Float[np.ndarray, "permutation unit"]
 ) -> Float[np.ndarray, "permutation statistic"]:

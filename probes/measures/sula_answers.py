@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int, Shaped
 
 from interp.capture import Capture
 from interp.errors import ModelError, PromptError
-from interp.information import entropy_bits, kl_bits
+from interp.information import cross_entropy_bits, entropy_bits, kl_bits, restricted
 from interp.need import Need
 from interp.table import Table
 
@@ -21,6 +21,9 @@ EVIDENCE = ("n_steps", "k", "evidence")
 
 MAIN = ("main", "worked")
 """Conditions that the headline is about, in the order in which they are looked for; else the first one."""
+
+N_CONDITIONS = 7
+"""In how many conditions the set `sula` writes every problem; the first is the one that counts."""
 
 _ALIKE = ("n_steps", "k", "evidence", "position", "slice")
 
@@ -121,7 +124,7 @@ class Answers:
     @cached_property
     def log_restricted(self) -> Float[np.ndarray, "row outcome"]:
         """log2 probabilities among the outcomes alone: the model's own posterior."""
-        return self.log_q - self.log_mass[:, None]
+        return restricted(self.log_q)
 
     @cached_property
     def entropy_model(self) -> Float[np.ndarray, " row"]:
@@ -139,8 +142,7 @@ class Answers:
 
     def kl_from(self, reader: Float[np.ndarray, "row outcome"]) -> Float[np.ndarray, " row"]:
         """KL(reader ‖ model) among the outcomes, in bits."""
-        expected = np.sum(reader * self.log_restricted, axis=1, where=reader > 0)
-        return -entropy_bits(reader) - expected
+        return cross_entropy_bits(reader, self.log_restricted) - entropy_bits(reader)
 
     @cached_property
     def kl_reverse(self) -> Float[np.ndarray, " row"]:

@@ -23,6 +23,7 @@ from interp.statistics.resampling import bootstrap_weights, shuffles
 from interp.statistics.ridge import PrincipalForm, fit_ridge, members_of
 from interp.statistics.spectra import principal_axes
 from interp.statistics.tested_together import excess, maximum_statistic_p
+from probes.measures.sign_flips import random_signs
 from probes.measures.sula_answers import Answers
 from probes.measures.sula_resampling import exchange_within, resampled_correlations
 
@@ -159,7 +160,7 @@ def _trends(
     trend = np.concatenate(trends)
     n = len(trend)
     rho = np.where(np.abs(trend).any(axis=0), trend.mean(axis=0), np.nan)
-    signs = rng.choice([-1.0, 1.0], (n_permutations, n))
+    signs = random_signs(n_permutations, n, rng)
     chosen = rng.multinomial(n, np.full(n, 1 / n), n_bootstrap)
     return _tested(rho, signs @ trend / n, list((chosen @ trend / n).T))
 

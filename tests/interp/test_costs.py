@@ -17,6 +17,7 @@ from interp.cli import app
 from interp.conditions import Run, read_conditions
 from interp.costs import Plan, plan
 from interp.editing.restart import first_layer
+from interp.errors import UsageError
 from interp.forward import capture
 from interp.models import load
 from interp.planning.calibration import Speed, measure_speed
@@ -52,6 +53,15 @@ def test_passes_and_tokens_are_those_of_the_run():
     assert (step.n, step.n_prompts, step.n_tokens, step.n_blocks) == (1, 40, 40 * 23, 3)
     assert found.n_passes == 1 and found.n_tokens == 40 * 23 and found.seconds is None
     assert untimed("manifold", model=TUNNEL, n_pool=40, null="untrained").n_passes == 2
+
+
+def test_checkpoints_are_counted_with_the_end_and_the_draw_before_them():
+    draw, course = untimed("dynamics", model=TUNNEL, n_pool=40).steps
+    assert (draw.n, draw.n_tokens, draw.analysis_seconds) == (1, 40 * 23, 0.0) and "the draw" in draw.what
+    assert (course.n, course.n_prompts, course.n_tokens) == (7, 40, 40 * 23)
+    assert untimed("dynamics", "manifold", model=TUNNEL, n_pool=40).n_passes == 8
+    with pytest.raises(UsageError, match="keep steps in the training"):
+        untimed("dynamics", model="tunnel:bijection-llama")
 
 
 def test_bytes_that_are_kept_equal_those_of_a_real_capture(tunnel):

@@ -74,3 +74,23 @@ def test_prompt_means_are_means_of_each_prompt_even_when_it_is_split():
     got = folded(PromptMean(), [(rows[:11], prompts[:11]), (rows[11:], prompts[11:])]).result()["rows"]
     for i, prompt in enumerate(np.unique(prompts)):
         np.testing.assert_allclose(got[i], rows[prompts == prompt].astype(np.float64).mean(0))
+
+
+def test_a_million_rows_through_the_moments_fold_in_constant_memory():
+    """Far from the origin, where sums of squares would lose every digit; against the sums in extended precision."""
+    rng = np.random.default_rng(0)
+    state, other = Moments().start(), Moments().start()
+    total, squares, n = np.zeros(4, np.longdouble), np.zeros((4, 4), np.longdouble), 0
+    while n < 1_000_000:
+        rows = rng.normal(size=(min(int(rng.integers(1, 40_000)), 1_000_000 - n), 4)) @ np.diag([1, 2, 3, 0.1])
+        total += rows.sum(axis=0)
+        squares += rows.T.astype(np.longdouble) @ rows
+        n += len(rows)
+        (state if rng.random() < 0.5 else other).add(1e6 + rows, np.zeros(len(rows), int))
+    state.merge(other)
+    found = state.result()
+    mean = total / n
+    assert found["count"] == 1_000_000
+    np.testing.assert_allclose(found["mean"], 1e6 + mean.astype(float), rtol=1e-14)
+    np.testing.assert_allclose(found["covariance"], (squares / n - np.outer(mean, mean)).astype(float), atol=1e-8)
+    assert sum(np.asarray(x).nbytes for x in vars(state).values()) < 400

@@ -123,3 +123,14 @@ def test_curve_position_joins_pieces_and_bears_equal_rows() -> None:
     assert found.n_pieces == 2
     assert np.ptp(np.sign(found.coordinate[:30])) == 0 and np.sign(found.coordinate[0]) != np.sign(found.coordinate[-1])
     np.testing.assert_array_equal(curve_position(np.ones((6, 2))).coordinate, 0)
+
+
+@pytest.mark.parametrize(("step", "n_distinct"), [(0.9e-5, 20), (1.1e-5, 40)])
+def test_the_tolerance_of_equal_points_is_kept_to(step, n_distinct) -> None:
+    rng = np.random.default_rng(2)
+    rows = rng.standard_normal((20, 50))
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    aside = rng.standard_normal((20, 50))
+    aside -= (aside * rows).sum(axis=1, keepdims=True) * rows
+    twins = rows + step * aside / np.linalg.norm(aside, axis=1, keepdims=True)
+    assert len(distinct_rows(np.concatenate([rows, twins]))) == n_distinct

@@ -72,7 +72,7 @@ def test_constant_columns_have_no_part_in_the_z_scored_null() -> None:
 def test_flat_cloud_has_exactly_the_sample_covariance(shape: tuple[int, int]) -> None:
     rng = np.random.default_rng(6)
     rows = scaled(rng.standard_normal(shape) * np.linspace(0.2, 4, shape[1]), "centred")
-    flat = cloud_of_same_covariance(rows, rng)
+    flat = cloud_of_same_covariance(eigenvalues(rows), len(rows), rng)
     np.testing.assert_allclose(flat.mean(axis=0), 0, atol=1e-10)
     np.testing.assert_allclose(eigenvalues(flat)[: len(eigenvalues(rows))], eigenvalues(rows), rtol=1e-8)
 

@@ -5,8 +5,11 @@ import json
 import numpy as np
 import pytest
 from transformers import BitsAndBytesConfig
+from typer.testing import CliRunner
 
 import interp
+from interp.cli import app
+from interp.costs import plan
 from interp.errors import ModelError, UsageError
 from interp.forward import capture
 from interp.loading.architecture import quantisation
@@ -86,3 +89,43 @@ def test_the_size_of_quantised_weights_is_not_guessed():
         choose_placement(config, 10**14, device="cpu")
     config.quantization_config = {"quant_method": "gptq", "bits": 4}
     assert choose_placement(config, 10**14, device="cpu").device == "cpu"
+
+
+def rounded_folder(folder):
+    """A folder whose configuration says that its weights are quantised; the files hold plain ones."""
+    fresh_model("llama").module.save_pretrained(folder)
+    config = json.loads((folder / "config.json").read_text())
+    config["quantization_config"] = {"quant_method": "bitsandbytes", "load_in_4bit": True}
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+def test_plan_of_a_quantised_model_is_refused_unless_allowed(tmp_path):
+    folder = rounded_folder(tmp_path)
+    with pytest.raises(ModelError, match="--allow-quantised"):
+        plan(folder, is_timed=False)
+    found = plan(folder, is_timed=False, allow_quantised=True)
+    assert found.memory.weights == (folder / "model.safetensors").stat().st_size
+    assert any("bitsandbytes, 4 bits" in note and "from the files" in note for note in found.notes)
+    (folder / "model.safetensors").unlink()
+    found = plan(folder, is_timed=False, allow_quantised=True)
+    assert found.memory.weights == 4 * found.model.n_parameters
+    assert any("not known" in note for note in found.notes)
+
+
+def test_command_line_passes_the_permission_on(tmp_path, monkeypatch):
+    folder = str(rounded_folder(tmp_path))
+    shown = CliRunner().invoke(app, ["plan", "--model", folder, "--no-time", "--allow-quantised"])
+    assert shown.exit_code == 0 and "bitsandbytes, 4 bits" in shown.stdout, shown.output
+    asked = {}
+
+    def load(name, **options):
+        asked.update(options)
+        return fresh_model("llama")
+
+    monkeypatch.setattr("interp.models.load", load)
+    shown = CliRunner().invoke(app, ["check", "--model", folder, "--allow-quantised", "--device-map", "auto"])
+    assert shown.exit_code == 0, shown.output
+    assert (asked["allow_quantised"], asked["device_map"], asked["check"]) == (True, "auto", False)
+    CliRunner().invoke(app, ["check", "--model", folder])
+    assert (asked["allow_quantised"], asked["device_map"]) == (False, None)

@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
 
-from interp.statistics.ridge import PENALTIES, PrincipalForm, fit_ridge
+from interp.statistics.ridge import (
+    PENALTIES,
+    PrincipalForm,
+    absolute_penalty,
+    fit_ridge,
+    ridge_axis,
+    ridge_coefficients,
+)
 
 
 def orthonormal(columns):
@@ -80,6 +87,63 @@ def test_left_out_residuals_equal_refits_exactly():
         outside = labels - form.left @ loads
         found = _left_out_error(form.left, loads, outside, squared / (squared + 2.0), nuisances, members_of(units))
         assert found == pytest.approx(left_out_error(rows, labels, nuisances, units, 2.0), rel=1e-8)
+
+
+@pytest.mark.parametrize(("n", "d"), [(60, 100), (80, 20)])
+def test_float32_chooses_the_penalties_of_float64(n, d):
+    from interp.statistics.ridge import _left_out_error, members_of
+
+    rng = np.random.default_rng(2)
+    rows = rng.standard_normal((n, d)) * np.linspace(3, 0.1, d) ** 2
+    nuisances = np.full((n, 1), n**-0.5)
+    labels = rng.standard_normal((n, 300)) * 10.0 ** rng.integers(-30, 30, 300)
+    labels[:, 7] = 0
+    rows, labels = rows - rows.mean(axis=0), labels - labels.mean(axis=0)
+    form = PrincipalForm.of(rows)
+    fit = fit_ridge(form, labels, np.arange(n), nuisances)
+    squared, loads = np.square(form.singular), form.left.T @ labels
+    outside = labels - form.left @ loads
+    errors = np.array([
+        _left_out_error(form.left, loads, outside, squared / (squared + a * fit.scale), nuisances,
+                        members_of(np.arange(n))) for a in PENALTIES
+    ])  # fmt: skip
+    best, second = np.sort(errors, axis=0)[:2]
+    clear = second - best > 1e-9 * second
+    assert clear.sum() > 290
+    assert (fit.penalty == PENALTIES[errors.argmin(axis=0)])[clear].all()
+    assert len(np.unique(fit.penalty)) > 2
+
+
+def test_penalties_that_float32_cannot_tell_apart_are_compared_in_float64(monkeypatch):
+    from interp.statistics import ridge
+
+    rng = np.random.default_rng(6)
+    rows, labels = rng.standard_normal((40, 90)), rng.standard_normal((40, 200))
+    rows, labels = rows - rows.mean(axis=0), labels - labels.mean(axis=0)
+    given = (PrincipalForm.of(rows), labels, np.arange(40), np.full((40, 1), 40**-0.5))
+    expected, exact = fit_ridge(*given).penalty, ridge._single_errors
+
+    def blurred(left, *rest):
+        errors = exact(left, *rest)
+        return errors * (1 + 4e-5 * rng.uniform(-1, 1, errors.shape)) if left.dtype == np.float32 else errors
+
+    monkeypatch.setattr(ridge, "_single_errors", blurred)
+    assert (fit_ridge(*given).penalty == expected).all()
+    monkeypatch.setattr(ridge, "_NEARLY_ALIKE", 0.0)
+    assert (fit_ridge(*given).penalty != expected).any()
+
+
+@pytest.mark.parametrize(("n", "d"), [(30, 8), (12, 40)])
+def test_the_ridge_direction_is_that_of_scikit_learn(n, d):
+    rng = np.random.default_rng(4)
+    rows, label = rng.standard_normal((n, d)) + 3, rng.standard_normal(n) + 5
+    expected = Ridge(alpha=2.5).fit(rows, label).coef_
+    centred = rows - rows.mean(axis=0)
+    assert ridge_coefficients(centred, label - label.mean(), 2.5) == pytest.approx(expected, rel=1e-8)
+    assert ridge_axis(rows, label, 2.5) == pytest.approx(expected / np.linalg.norm(expected), rel=1e-8)
+    singular = np.linalg.svd(centred, compute_uv=False)
+    assert absolute_penalty(centred, 0.3) == pytest.approx(0.3 * np.square(singular).sum() / min(n - 1, d))
+    assert not ridge_axis(np.ones((n, d)), label, 0.0).any()
 
 
 def test_a_prompt_that_alone_decides_a_nuisance_is_passed_over():

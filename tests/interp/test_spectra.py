@@ -8,6 +8,9 @@ from hypothesis import strategies as st
 from interp.statistics.spectra import (
     centred_gram,
     eigenvalues,
+    gram_eigenvalues,
+    gram_statistics,
+    leading_vectors,
     principal_axes,
     readout_direction,
     scaled,
@@ -87,3 +90,25 @@ def test_readout_direction_reads_the_z_scored_coordinate_from_raw_rows() -> None
     read = (rows - rows.mean(axis=0)) @ raw
     assert np.linalg.norm(raw) == pytest.approx(1)
     assert np.corrcoef(read, axes.scores[:, 0])[0, 1] == pytest.approx(1, abs=1e-12)
+
+
+@pytest.mark.parametrize("n_axes", [1, 2, 5])
+def test_leading_vectors_of_many_matrices_are_those_of_the_whole_decomposition(n_axes: int) -> None:
+    rows = np.random.default_rng(3).standard_normal((2, 3, 12, 30))
+    gram = centred_gram(rows @ rows.swapaxes(-1, -2))
+    gram[0, 1] = 0.0
+    found = leading_vectors(gram, n_axes)
+    assert found.shape == (2, 3, 12, n_axes)
+    np.testing.assert_allclose(found.swapaxes(-1, -2) @ found, np.broadcast_to(np.eye(n_axes), (2, 3, n_axes, n_axes)),
+                               atol=1e-12)  # fmt: skip
+    for mine, one in zip(found.reshape(6, 12, -1), gram.reshape(6, 12, 12), strict=True):
+        values = np.linalg.eigvalsh(one)[::-1][:n_axes]
+        np.testing.assert_allclose(one @ mine, mine * values, atol=1e-10)
+
+
+def test_statistics_of_inner_products_are_those_of_the_spectrum() -> None:
+    rows = np.random.default_rng(4).standard_normal((3, 9, 5))
+    gram = centred_gram(rows @ rows.swapaxes(-1, -2))
+    np.testing.assert_allclose(gram_statistics(gram), spectral_statistics(gram_eigenvalues(gram)), rtol=1e-10)
+    assert np.isnan(gram_statistics(np.zeros((2, 9, 9)))).all()
+    np.testing.assert_allclose(gram_statistics(np.array([[4.0]])), [1, 1, 1])

@@ -10,10 +10,11 @@ from interp.statistics.correlation import (
     explained_by_number,
     rank_test,
     ranks_within,
+    resampled_correlations,
     weighted_correlation,
     weighted_midranks,
 )
-from interp.statistics.resampling import bootstrap_weights, shuffles
+from interp.statistics.resampling import bootstrap_weights, normal_interval, shuffles
 
 
 def test_rank_correlations_equal_scipy_with_ties() -> None:
@@ -138,3 +139,27 @@ def test_chance_is_the_mean_over_permutations() -> None:
     assert explained_by_groups(y, groups).chance == pytest.approx(by_groups, rel=0.03)
     by_number = np.mean([explained_by_number(s, x).share for s in shuffled])
     assert explained_by_number(y, x).chance == pytest.approx(by_number, rel=0.08)
+
+
+def test_resampled_correlations_are_the_weighted_ones():
+    rng = np.random.default_rng(11)
+    x, y = rng.standard_normal((3, 25)) * [[1.0], [1e-6], [1e6]] + [[0.0], [1.0], [5e6]], rng.standard_normal(25) + 40
+    weights = bootstrap_weights(np.arange(25), np.zeros(25, dtype=np.int64), 30, rng)
+    found = resampled_correlations(x, y, weights)
+    for mine, one in zip(found, x, strict=True):
+        expected = weighted_correlation(np.tile(one, (30, 1)), np.tile(y, (30, 1)), weights)
+        np.testing.assert_allclose(mine, expected, rtol=1e-7)
+
+
+def test_a_side_that_does_not_vary_in_a_resample_has_no_correlation():
+    x, y = np.array([[0.0, 0.0, 1.0], [2.0, 2.0, 2.0]]), np.array([3.0, 4.0, 7.0])
+    found = resampled_correlations(x, y, np.array([[1, 2, 0], [1, 1, 1]]))
+    assert np.isnan(found).tolist() == [[True, False], [True, True]]
+    assert found[0, 1] == pytest.approx(np.corrcoef(x[0], y)[0, 1])
+
+
+def test_the_normal_interval_lies_about_the_value_and_needs_resamples_that_differ():
+    drawn = np.random.default_rng(1).standard_normal(4000) * 3 + 100
+    low, high = normal_interval(7.0, drawn)
+    assert (low + high) / 2 == pytest.approx(7) and (high - low) / 2 == pytest.approx(1.96 * 3, rel=0.05)
+    assert normal_interval(7.0, np.ones(5)) is None and normal_interval(7.0, np.ones(1)) is None

@@ -10,7 +10,7 @@ from sklearn.metrics import silhouette_samples
 
 import interp
 from interp.errors import ModelError, PromptError, UsageError
-from interp.information import kl_bits
+from interp.information import kl_bits, restricted
 from interp.need import Need
 from interp.prompting.tunnel_sequences import sampled_prompts
 from interp.registry import load_entry
@@ -28,7 +28,7 @@ from probes.measures.belief_readout import (
     read_belief,
 )
 from probes.measures.belief_scores import MIXED_IN, output_distance, scores
-from probes.measures.belief_swap import BASELINE, N_RANDOM, make_pairs, outcomes, restricted
+from probes.measures.belief_swap import BASELINE, N_RANDOM, make_pairs, outcomes
 from probes.measures.belief_tables import decoded_table
 from probes.measures.belief_target import ExactBelief, nearest_on_simplex
 from probes.measures.cloud import Cloud

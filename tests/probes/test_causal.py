@@ -17,7 +17,7 @@ from probes.causal import Causal
 from probes.measures.causal_axis import Split, fit_axis, tautology
 from probes.measures.causal_effects import Values, effects, two_sided_p
 from probes.measures.causal_plan import BASELINE, Name
-from probes.measures.causal_read import KL, LOSS, OUTCOME, SIZE, Reader, crossed, read_labels, ridge_axis
+from probes.measures.causal_read import KL, LOSS, OUTCOME, SIZE, Reader, crossed, read_labels, relative_axis
 from probes.measures.cloud import Cloud
 
 PROBE = Causal(n_controls=19, n_bootstrap=40, n_prompts=10, doses="0.5,2", n_sula=0)
@@ -136,7 +136,7 @@ def test_r2_at_later_layers_is_that_of_ridge_told_from_other_prompts():
         np.testing.assert_allclose(errors[test], np.square(y[test] - told), rtol=1e-6)
         np.testing.assert_allclose(totals[test], np.square(y[test] - y[~test].mean()), rtol=1e-9)
     wide = rng(2).normal(size=(20, 50))
-    a = ridge_axis(wide, y[:20], 0.3)
+    a = relative_axis(wide, y[:20], 0.3)
     centred = wide - wide.mean(axis=0)
     b = Ridge(alpha=0.3 * np.square(centred).sum() / 19).fit(wide, y[:20]).coef_
     np.testing.assert_allclose(a, b / np.linalg.norm(b), atol=1e-8)

@@ -12,7 +12,7 @@ from interp.need import Need
 from interp.prompting.tunnel_sequences import sampled_prompts
 from interp.testing import Shape, check_probe, synthetic_capture
 from probes.measures.axis_stability import RandomPairs, first_axis_cosines, ridge_split_cosines
-from probes.measures.halves import exchanged_correlations, held_out_r2, label_by_type, r2_interval, split_rows
+from probes.measures.halves import exchanged_correlations, held_out_r2, label_by_type, r2_intervals, split_rows
 from probes.measures.places import ScaledRows
 from probes.value_axis import ValueAxis
 
@@ -316,7 +316,7 @@ def test_the_interval_of_r2_covers_what_many_more_prompts_would_give():
         truth = rng.standard_normal(100)
         predicted = 0.7 * truth + 0.5 * rng.standard_normal(100)
         weights = rng.multinomial(100, np.full(100, 0.01), size=300)
-        low, high = r2_interval(truth, predicted, weights)
+        low, high = r2_intervals(truth, predicted[None], weights)[0]
         covered += low <= 1 - (0.3**2 + 0.5**2) <= high
     assert 178 <= covered <= 200  # 190 ± 4 standard deviations of Binomial(200, 0.95), on the low side
 
@@ -330,7 +330,9 @@ def test_the_interval_of_r2_is_the_spread_of_explicit_resamples():
     unexplained = [np.square(truth[r] - predicted[r]).sum() / np.square(truth[r]).sum() for r in drawn]
     whole = np.log(np.square(truth - predicted).sum() / np.square(truth).sum())
     half = 1.959964 * np.std(np.log(unexplained), ddof=1)
-    assert r2_interval(truth, predicted, weights) == pytest.approx((1 - np.exp(whole + half), 1 - np.exp(whole - half)))
+    assert r2_intervals(truth, predicted[None], weights)[0] == pytest.approx(
+        (1 - np.exp(whole + half), 1 - np.exp(whole - half))
+    )
 
 
 def test_random_directions_in_an_isotropic_cloud_meet_at_the_exact_expectation():

@@ -5,12 +5,16 @@ import json
 import numpy as np
 import pytest
 from scipy import stats
+from typer.testing import CliRunner
 
-from interp.errors import UsageError
+from interp.cli import app
+from interp.errors import UnknownName, UsageError
+from interp.record import open_run
 from wind_tunnels import sweep as sweeps
 from wind_tunnels.bijection import Bijection
 from wind_tunnels.cards import CURVE_NAME
-from wind_tunnels.sweep import SWEEP_NAME, cells, over_seeds, run_sweep
+from wind_tunnels.plans import configure
+from wind_tunnels.sweep import SWEEP_NAME, cells, over_seeds, refuse_impossible, run_sweep
 
 TINY = {"V": 3, "L": 4, "n_heads": 2, "d_model": 16, "n_steps": 6, "batch": 6, "n_copies": 3, "n_warmup": 2}
 
@@ -81,3 +85,98 @@ def test_field_that_is_set_and_varied_is_refused():
         cells(Bijection, TINY, {"V": [3, 4]}, 1)
     with pytest.raises(UsageError, match="seeds are counted by --seeds"):
         cells(Bijection, TINY, {"seed": [3, 4]}, 1)
+
+
+def one_at_a_time(varied, fixed=TINY):
+    return cells(Bijection, fixed, varied, 1, design="one-at-a-time")
+
+
+def test_one_setting_at_a_time_is_varied_where_it_can_be():
+    archs = ["gpt-neox", "phi", "llama", "mistral"]
+    found = one_at_a_time({"arch": archs, "n_kv_heads": [2, 1], "window": [24, 4], "n_layers": [2, 1]})
+    neox, llama = {"arch": "gpt-neox", "n_layers": 2}, {"arch": "llama", "n_kv_heads": 2, "n_layers": 2}
+    mistral = {"arch": "mistral", "n_kv_heads": 2, "window": 24, "n_layers": 2}
+    assert [(cell.label, cell.against, cell.settings) for cell in found] == [
+        ("gpt-neox", "gpt-neox", neox),
+        ("phi", "gpt-neox", {"arch": "phi", "n_layers": 2}),
+        ("llama", "gpt-neox", llama),
+        ("mistral", "gpt-neox", mistral),
+        ("llama, n_kv_heads 1", "llama", {**llama, "n_kv_heads": 1}),
+        ("mistral, window 4", "mistral", {**mistral, "window": 4}),
+        ("gpt-neox, n_layers 1", "gpt-neox", {**neox, "n_layers": 1}),
+    ]
+    assert not any(cell.failures for cell in found)
+    by_label = {cell.label: cell for cell in found}
+    for cell in found:  # each differs from what it is held against in one choice alone
+        reference = by_label[cell.against].settings
+        common = set(cell.settings) & set(reference)
+        assert cell.label == cell.against or sum(cell.settings[n] != reference[n] for n in common) == 1
+
+
+def test_settings_without_architectures_are_varied_on_the_one_that_is_set():
+    found = one_at_a_time({"n_kv_heads": [2, 1]}, {**TINY, "arch": "llama"})
+    assert [(cell.label, cell.settings) for cell in found] == [
+        ("reference", {"n_kv_heads": 2}), ("n_kv_heads 1", {"n_kv_heads": 1}),
+    ]  # fmt: skip
+
+
+def test_crossed_combinations_are_all_held_against_the_first():
+    found = cells(Bijection, TINY, {"arch": ["gpt-neox", "llama"], "n_layers": [1, 2]}, 1, design="crossed")
+    assert [cell.label for cell in found] == [
+        "gpt-neox, n_layers 1", "gpt-neox, n_layers 2", "llama, n_layers 1", "llama, n_layers 2",
+    ]  # fmt: skip
+    assert {cell.against for cell in found} == {"gpt-neox, n_layers 1"}
+
+
+def test_what_no_architecture_has_is_refused_before_anything_is_trained():
+    with pytest.raises(UsageError, match="none of these has grouped heads"):
+        one_at_a_time({"arch": ["gpt-neox", "phi"], "n_kv_heads": [2, 1]})
+    impossible = cells(Bijection, TINY, {"arch": ["phi", "llama"], "n_kv_heads": [2, 1]}, 1, design="crossed")
+    with pytest.raises(UsageError) as refused:
+        refuse_impossible(impossible)
+    said = str(refused.value)
+    assert "phi, n_kv_heads 2 makes no sense, and 1 more make none either; nothing was trained" in said
+    assert "phi has no grouped heads" in said and "Without --crossed" in said
+    refuse_impossible(one_at_a_time({"arch": ["phi", "llama"], "n_kv_heads": [2, 1]}))
+
+
+def test_log_keeps_the_powers_of_two_before_the_end():
+    assert configure(Bijection, {"n_steps": 40}, keep="log").keep == (0, 1, 2, 4, 8, 16, 32)
+    (cell,) = cells(Bijection, TINY, {"arch": ["llama"]}, 1, keep="log")
+    assert cell.plans[0].keep == (0, 1, 2, 4)
+
+
+def test_unknown_task_is_called_a_task():
+    with pytest.raises(UnknownName) as refused:
+        CliRunner().invoke(app, ["tunnel", "train", "bijektion"], catch_exceptions=False)
+    assert str(refused.value).startswith("task 'bijektion': there is no task of this name\n  Did you mean bijection?")
+
+
+def test_sweep_with_probes_measures_every_network_and_compares_the_settings(tmp_path):
+    sets = [word for name, value in TINY.items() for word in ("--set", f"{name}={value}")]
+    probe = ["--probe", "manifold", "--n-pool", "30", "--probe-set", "n_permutations=30", "--probe-set", "n_null=20"]
+    words = ["tunnel", "sweep", "bijection", "--arch", "gpt-neox,llama", "--depths", "2,1", "--seeds", "2", "--keep",
+             "log", *sets, *probe, "--out", str(tmp_path)]  # fmt: skip
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.output
+    page = result.stdout.strip().splitlines()[-1]
+    comparison = open_run(page.removesuffix("/report.html")).findings["comparison"]
+    frame = comparison.to_frame("differences")
+    share = frame[frame["name"] == "pc1_plus_pc2_share"]
+    assert share["group"].tolist() == ["gpt-neox", "llama", "gpt-neox, n_layers 1"]
+    assert share["against"].tolist() == ["", "gpt-neox", "gpt-neox"] and set(share["n_runs"]) == {2}
+    error = frame[(frame["name"] == "kl_bits") & (frame["group"] == "gpt-neox")]["value"].item()
+    swept = json.loads((tmp_path / SWEEP_NAME).read_text())
+    assert error == pytest.approx(swept["cells"][0]["figures"]["kl_bits"]["mean"])
+    assert (tmp_path / "bijection-llama-n_layers2-seed1" / "steps" / "4").is_dir()
+    records = sorted((tmp_path / "records").glob("*/run.json"))
+    again = CliRunner().invoke(app, words)
+    assert again.exit_code == 0 and again.stdout == result.stdout
+    assert sorted((tmp_path / "records").glob("*/run.json")) == records and len(records) == 6
+
+
+def test_unknown_probe_is_refused_before_anything_is_trained(tmp_path):
+    words = ["tunnel", "sweep", "bijection", "--arch", "llama", "--probe", "manifolt", "--out", str(tmp_path / "sweep")]
+    with pytest.raises(UsageError, match="Did you mean manifold"):
+        CliRunner().invoke(app, words, catch_exceptions=False)
+    assert not (tmp_path / "sweep").exists()

@@ -1,0 +1,243 @@
+"""`python -m benchmarks`: measure, print the table, write results.json, and fail where a figure is missed."""
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from fnmatch import fnmatch
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.judge import (
+    Line,
+    comparison,
+    failures,
+    floor_line,
+    growth,
+    lines_of,
+    missing,
+    table,
+    use_lines,
+)
+from benchmarks.methods import METHODS
+from benchmarks.once import all_lines
+from benchmarks.shapes import SHAPES, write_model
+from benchmarks.worker import Job, Measured
+
+HERE = Path(__file__).parent
+FIGURES, RESULTS = HERE / "figures.toml", HERE / "results.json"
+FORMAT = 1
+PACKAGES = ("torch", "transformers", "numpy", "transformer-lens", "nnsight", "nnterp")
+
+Found = dict[tuple[str, str], Measured | str]
+"""By work and method: the measurement, or why there is none."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the measurements run: how many at once, with how many threads each."""
+
+    device: str = "cpu"
+    dtype: str = "float32"
+    at_once: int = 1
+    with_limits: bool = False
+
+
+def run_jobs(
+    works: Mapping[str, Mapping[str, Any]],
+    rows: Mapping[str, Iterable[str]],
+    folders: Mapping[str, Path],
+    place: Place,
+    say: Callable[[str], None],
+) -> Found:
+    """Every row of every work, each in a process of its own."""
+    asked = [(work, method) for work in works for method in rows[work]]
+
+    def one(key: tuple[str, str]) -> Measured | str:
+        work, method = key
+        if not METHODS[method].is_installed:
+            return f"{METHODS[method].package} is not installed"
+        sizes = {k: v for k, v in works[work].items() if k != "model"}
+        folder = str(folders[works[work]["model"]])
+        found = run_job(
+            Job(folder, method, device=place.device, dtype=place.dtype, with_limits=place.with_limits, **sizes)
+        )
+        say(f"{work}: {METHODS[method].label}")
+        return found
+
+    with ThreadPoolExecutor(place.at_once) as pool:
+        return dict(zip(asked, pool.map(one, asked), strict=True))
+
+
+def run_job(job: Job) -> Measured | str:
+    """The measurement of another process, or the last line of what it died of."""
+    command = [sys.executable, "-m", "benchmarks.worker", json.dumps(asdict(job))]
+    environment = os.environ | {"OMP_NUM_THREADS": str(job.threads), "HF_HUB_OFFLINE": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=HERE.parent)
+    if done.returncode:
+        said = done.stderr.strip().splitlines()
+        return f"failed ({said[-1][:200] if said else f'exit {done.returncode}'})"
+    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return Measured(tuple(answer.pop("seconds")), tuple(answer.pop("floor_seconds")), **answer)
+
+
+def lines_from(
+    found: Found, works: Mapping[str, Mapping[str, Any]], rows: Mapping[str, Mapping[str, Mapping[str, float]]]
+) -> list[Line]:
+    """The table's lines of every work, the floor first."""
+    lines = []
+    for work, sizes in works.items():
+        mine = {method: found[work, method] for method in rows[work] if (work, method) in found}
+        done = [m for m in mine.values() if isinstance(m, Measured)]
+        n_tokens = sizes["batch"] * sizes["length"]
+        if done:
+            lines.append(floor_line(f"{work}{_note(sizes)}", done, n_tokens))
+        for method, measured in mine.items():
+            label, limits = METHODS[method].label, rows[work][method]
+            if isinstance(measured, Measured):
+                lines += lines_of(work, label, measured, limits) + use_lines(work, label, measured, n_tokens)
+            else:
+                lines.append(missing(work, label, measured))
+    return lines
+
+
+def _note(sizes: Mapping[str, Any]) -> str:
+    note = SHAPES[sizes["model"]].note if sizes["model"] in SHAPES else ""
+    return f" ({note})" if note else ""
+
+
+def relations(found: Found, figures: Mapping[str, Any]) -> list[Line]:
+    """Ours beside others, and the growth with the length."""
+    lines: list[Line] = []
+
+    def get(work: str, method: str) -> Measured | None:
+        measured = found.get((work, method))
+        return measured if isinstance(measured, Measured) else None
+
+    for each in figures["comparisons"]:
+        work, ours, other = each["work"], each["ours"], each["other"]
+        if (work, ours) in found and (work, other) in found:
+            labels = (METHODS[ours].label, METHODS[other].label)
+            lines += comparison(work, labels, get(work, ours), get(work, other), each)
+    for each in figures["growth"]:
+        works = (each["short"], each["long"])
+        short, long = (get(work, each["method"]) for work in works)
+        if short is not None and long is not None:
+            sizes = [figures["works"][work] for work in works]
+            tokens = (sizes[0]["batch"] * sizes[0]["length"], sizes[1]["batch"] * sizes[1]["length"])
+            lines.append(growth(works, METHODS[each["method"]].label, short, long, tokens, each["per_token"]))
+    return lines
+
+
+def machine() -> dict[str, Any]:
+    """What was measured on, without its name."""
+    return {
+        "cores": os.cpu_count(),
+        "processor": platform.machine(),
+        "simd": torch.backends.cpu.get_cpu_capability(),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "python": platform.python_version(),
+        "packages": {name: _version(name) for name in PACKAGES},
+        "load": os.getloadavg()[0],
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def as_results(lines: Sequence[Line], found: Found, seconds: float) -> dict[str, Any]:
+    """What `results.json` holds: the lines of the table and every single measurement behind them."""
+    return {
+        "format": FORMAT,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "seconds": round(seconds, 1),
+        "machine": machine(),
+        "lines": [asdict(line) | {"holds": line.holds} for line in lines],
+        "measurements": [
+            {"work": work, "method": method} | (asdict(m) if isinstance(m, Measured) else {"failed": m})
+            for (work, method), m in found.items()
+        ],
+    }
+
+
+def measure_processor(
+    figures: Mapping[str, Any], only: str, at_once: int, folder: Path, say: Any
+) -> tuple[list[Line], Found]:
+    works = {work: sizes for work, sizes in figures["works"].items() if fnmatch(work, only)}
+    folders = _write(works, folder, True)
+    found = run_jobs(works, figures["rows"], folders, Place(at_once=at_once), say)
+    lines = lines_from(found, works, figures["rows"]) + relations(found, figures)
+    if fnmatch("once", only):
+        say("loading, starting and analysing")
+        read = folders.get("pythia-410m") or write_model(SHAPES["pythia-410m"], folder / "once")
+        lines += all_lines(read, figures["once"], at_once)
+    return lines, found
+
+
+def measure_gpu(figures: Mapping[str, Any], only: str, folder: Path, say: Any) -> tuple[list[Line], Found]:
+    """bfloat16 on the GPU, one measurement at a time; the weights are made there."""
+    if not torch.cuda.is_available():
+        return [missing("GPU", "all rows", "no GPU")], {}
+    works = {work: sizes for work, sizes in figures["gpu"]["works"].items() if fnmatch(work, only)}
+    rows: dict[str, Any] = dict.fromkeys(works, figures["gpu"]["rows"])
+    place = Place("cuda", "bfloat16", 1, with_limits=True)
+    found = run_jobs(works, rows, _write(works, folder, False), place, say)
+    return lines_from(found, works, rows), found
+
+
+def _write(works: Mapping[str, Mapping[str, Any]], folder: Path, has_weights: bool) -> dict[str, Path]:
+    names = {sizes["model"] for sizes in works.values()}
+    return {
+        name: write_model(SHAPES[name], folder / f"{name}-{has_weights}", has_weights=has_weights) for name in names
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--gpu", action="store_true", help="only what is measured on a GPU")
+    parser.add_argument("--cpu", action="store_true", help="only what is measured on the processor")
+    parser.add_argument("--only", default="*", metavar="GLOB", help="works whose name matches, or `once`")
+    parser.add_argument("--at-once", type=int, default=min(2, os.cpu_count() or 1), help="processes side by side")
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    asked = parser.parse_args(arguments)
+    figures = tomllib.loads(FIGURES.read_text())
+    began = datetime.now(UTC)
+
+    def say(what: str) -> None:
+        print(f"{(datetime.now(UTC) - began).total_seconds():6.0f} s  {what}", file=sys.stderr, flush=True)
+
+    lines: list[Line] = []
+    found: Found = {}
+    with tempfile.TemporaryDirectory() as scratch:
+        if not asked.gpu:
+            more, measured = measure_processor(figures, asked.only, asked.at_once, Path(scratch), say)
+            lines, found = lines + more, found | measured
+        if not asked.cpu:
+            more, measured = measure_gpu(figures, asked.only, Path(scratch), say)
+            lines, found = lines + more, found | measured
+    seconds = (datetime.now(UTC) - began).total_seconds()
+    asked.out.write_text(json.dumps(as_results(lines, found, seconds), indent=1) + "\n")
+    print(table(lines))
+    failed = failures(lines)
+    for line in failed:
+        print(f"FAILED: {line.work}, {line.what}: {line.quantity} {line.verdict}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,30 @@
+"""Seconds that each observational probe analyses a capture of Pythia-410M's shape: `python -m benchmarks.analysis`."""
+
+import json
+import time
+
+from interp.readable import choose_probes
+from interp.testing import Shape, synthetic_capture
+
+PYTHIA = Shape(n_prompts=1000, n_layers=24, n_heads=16, n_kv_heads=16, d_head=64, d_model=1024, vocab_size=1000)
+"""A vocabulary that is too wide to be kept whole, as Pythia's is; its further width reaches no probe."""
+
+
+def probe_seconds(shape: Shape = PYTHIA) -> dict[str, float]:
+    """Seconds on the wall of every probe's `analyse`; each capture is made before the clock starts."""
+    found = {}
+    for chosen in choose_probes(["all"], {}):
+        probe = chosen.probe
+        capture = synthetic_capture(probe.needs, shape)
+        began = time.perf_counter()
+        probe.analyse(capture, {})
+        found[probe.name] = time.perf_counter() - began
+    return found
+
+
+def main(shape: Shape = PYTHIA) -> None:
+    print(json.dumps({"probes": probe_seconds(shape)}))
+
+
+if __name__ == "__main__":
+    main()

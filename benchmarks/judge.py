@@ -1,0 +1,129 @@
+"""What was measured against its figure, and the table: pure functions of numbers."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from benchmarks.meters import MIB
+from benchmarks.worker import Measured
+
+TOLERANCE = 0.15
+"""How far over its figure a measurement may lie before it fails."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One number of the table. `figure` is the most that it may be, or the least where `is_least`; None is no figure.
+
+    `spread` is the range of the repeats. `value` None has not been measured: `note` says why.
+    """
+
+    work: str
+    what: str
+    quantity: str
+    value: float | None
+    unit: str
+    spread: tuple[float, float] | None = None
+    figure: float | None = None
+    is_least: bool = False
+    note: str = ""
+
+    @property
+    def holds(self) -> bool | None:
+        """Whether the figure is met within the tolerance; None without a figure or a measurement."""
+        if self.figure is None or self.value is None:
+            return None
+        if self.is_least:
+            return self.value * (1 + TOLERANCE) >= self.figure
+        return self.value <= self.figure * (1 + TOLERANCE)
+
+    @property
+    def verdict(self) -> str:
+        if self.holds is None or self.value is None or self.figure is None:
+            return self.note
+        is_met = self.value >= self.figure if self.is_least else self.value <= self.figure
+        return "met" if is_met else ("within 15 %" if self.holds else "FAILED")
+
+
+def ratios(measured: Measured) -> list[float]:
+    return [a / b for a, b in zip(measured.seconds, measured.floor_seconds, strict=True)]
+
+
+def lines_of(work: str, label: str, measured: Measured, limits: Mapping[str, float]) -> list[Line]:
+    """Times the floor (median and range over the batches) and MiB over the floor's peak."""
+    found = ratios(measured)
+    over = (measured.bytes - measured.floor_bytes) / MIB
+    return [
+        Line(work, label, "time", median(found), "x floor", (min(found), max(found)), limits.get("time")),
+        Line(work, label, "memory", over, "MiB over floor", None, limits.get("memory_mib")),
+    ]
+
+
+def floor_line(work: str, measured: Sequence[Measured], n_tokens: int) -> Line:
+    """The bare pass itself, over all processes that ran it."""
+    seconds = [s for m in measured for s in m.floor_seconds]
+    memory = median(m.floor_bytes / MIB for m in measured)
+    return Line(
+        work, "plain forward pass (the floor)", "time", median(seconds), f"{measured[0].unit} a batch",
+        (min(seconds), max(seconds)), note=f"{n_tokens} tokens a batch; {memory:.0f} MiB over the loaded model",
+    )  # fmt: skip
+
+
+def comparison(
+    work: str, labels: tuple[str, str], ours: Measured | None, other: Measured | None, limits: Mapping[str, float]
+) -> list[Line]:
+    """How many times faster ours is, each over its own floor, and its share of the other's memory over the model."""
+    what = f"{labels[0]} beside {labels[1]}"
+    if ours is None or other is None:
+        return [Line(work, what, "comparison", None, "", note="not measured")]
+    faster = median(ratios(other)) / median(ratios(ours))
+    return [
+        Line(work, what, "speed", faster, "times", None, limits.get("faster"), is_least=True),
+        Line(work, what, "memory", ours.bytes / other.bytes, "of the other's", None, limits.get("memory_share")),
+    ]
+
+
+def growth(
+    works: tuple[str, str], label: str, short: Measured, long: Measured, tokens: tuple[int, int], most: float
+) -> Line:
+    """Memory over the loaded model for each token of a batch, the long one's over the short one's: 1 is linear."""
+    each = (long.bytes / tokens[1]) / (short.bytes / tokens[0])
+    return Line(works[1], f"{label} beside {works[0]}", "memory a token", each, "times", None, most)
+
+
+def use_lines(work: str, label: str, measured: Measured, n_tokens: int) -> list[Line]:
+    """Tokens a second, and the share of what arithmetic or memory would allow at most."""
+    if measured.least_seconds is None:
+        return []
+    seconds = median(measured.seconds)
+    return [
+        Line(work, label, "speed", n_tokens / seconds, "tokens/s"),
+        Line(work, label, "use", measured.least_seconds / seconds, "of the limit"),
+    ]
+
+
+def missing(work: str, label: str, why: str) -> Line:
+    return Line(work, label, "time", None, "", note=why)
+
+
+def failures(lines: Sequence[Line]) -> list[Line]:
+    """Lines over their figure, and figures that nothing was measured for."""
+    return [line for line in lines if line.holds is False or (line.figure is not None and line.value is None)]
+
+
+def table(lines: Sequence[Line]) -> str:
+    """The table as Markdown."""
+    head = "| Work | What | Measured | Range | Figure | |\n|---|---|---|---|---|---|"
+    return "\n".join([head, *(_row(line) for line in lines)])
+
+
+def _row(line: Line) -> str:
+    value = "not measured" if line.value is None else f"{_number(line.value)} {line.unit}"
+    spread = "" if line.spread is None else f"{_number(line.spread[0])} to {_number(line.spread[1])}"
+    sign = "at least " if line.is_least else ""
+    figure = "" if line.figure is None else f"{sign}{_number(line.figure)}"
+    return f"| {line.work} | {line.what} | {value} | {spread} | {figure} | {line.verdict} |"
+
+
+def _number(x: float) -> str:
+    return f"{x:,.0f}" if abs(x) >= 100 else f"{x:.3g}"

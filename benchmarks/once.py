@@ -1,0 +1,132 @@
+"""What happens once a run: loading, starting, the shipped model's run, and the analysis of a large capture."""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+
+from benchmarks.judge import Line
+
+REPEATS = 3
+
+_IMPORT = """
+import json, sys, time
+began = time.process_time()
+import interp
+print(json.dumps([time.process_time() - began, sorted({"numpy", "torch"} & set(sys.modules))]))
+"""
+
+# Weights may be mapped from the file and read when they are first used: a short pass makes both read all of them.
+_LOADING = """
+import json, resource, sys, time, torch
+from benchmarks.meters import ProcessorMeter
+import interp.models, transformers
+folder, how = sys.argv[1:]
+torch.set_num_threads(1)
+meter = ProcessorMeter()
+base = meter.settle()
+meter.start()
+if how == "plain":
+    module = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+else:
+    module = interp.models.load(folder, dtype="float32", check=how == "checked").module
+with torch.inference_mode():
+    module(input_ids=torch.ones(1, 2, dtype=torch.long), logits_to_keep=1)
+seconds, peak = meter.stop()
+weights = sum(p.numel() * p.element_size() for p in module.parameters())
+print(json.dumps([seconds, (peak - base) / weights]))
+"""
+
+
+def all_lines(folder: Path, figures: Mapping[str, float], threads: int) -> Iterator[Line]:
+    """Every line of the table that is no ratio to the floor; `folder` holds a model with weights."""
+    for line in (*loading(folder), *starting(), shipped_run(), analysis(threads)):
+        yield replace(line, figure=figures.get(line.what))
+
+
+def loading(folder: Path) -> list[Line]:
+    """`interp.load` beside `from_pretrained`, in turn, each in a process of its own; CPU time."""
+    found: dict[str, list[list[float]]] = {"plain": [], "unchecked": [], "checked": []}
+    for _ in range(REPEATS):
+        for how, mine in found.items():
+            mine.append(json.loads(_python(_LOADING, str(folder), how)))
+    floor = median(seconds for seconds, _ in found["plain"])
+    names = {"unchecked": "interp.load over from_pretrained", "checked": "the same with the self-check"}
+    lines = []
+    for how, name in names.items():
+        over = [seconds / floor for seconds, _ in found[how]]
+        note = "" if how == "checked" else "without the self-check"
+        lines.append(Line("loading", name, "time", median(over), "times", (min(over), max(over)), note=note))
+    memory = {how: [share for _, share in found[how]] for how in found}
+    for how, name in (("plain", "memory of from_pretrained"), ("checked", "memory of interp.load")):
+        shares = memory[how]
+        spread = (min(shares), max(shares))
+        lines.append(Line("loading", f"{name} over the weights", "memory", median(shares), "times", spread))
+    return lines
+
+
+def starting() -> list[Line]:
+    imports = [json.loads(_python(_IMPORT)) for _ in range(REPEATS)]
+    heavy = imports[0][1]
+    importing = _spread("start", "import interp", [seconds for seconds, _ in imports], "s CPU")
+    return [
+        replace(importing, note=f"imports {' and '.join(heavy)}" if heavy else "neither numpy nor torch"),
+        _spread("start", "interp --help", [_timed(_interp("--help"))[0] for _ in range(REPEATS)], "s CPU"),
+    ]
+
+
+def shipped_run() -> Line:
+    """`interp run` on the shipped model with its page, as `make demo` does; by the clock on the wall."""
+
+    def once() -> tuple[float, float]:
+        with tempfile.TemporaryDirectory() as out:
+            return _timed(_interp("run", "--out", out))
+
+    found = [once() for _ in range(REPEATS)]
+    line = _spread("start", "interp run", [wall for _, wall in found], "s")
+    return replace(line, note=f"{median(cpu for cpu, _ in found):.1f} s CPU")
+
+
+def analysis(threads: int) -> Line:
+    """All observational probes on a capture of Pythia-410M's shape, by the clock on the wall."""
+    answer = json.loads(_python("from benchmarks.analysis import main; main()", threads=threads))
+    slowest = sorted(answer["probes"].items(), key=lambda item: -item[1])[:3]
+    note = "slowest: " + ", ".join(f"{name} {seconds:.1f} s" for name, seconds in slowest)
+    seconds = sum(answer["probes"].values())
+    return Line("analysis", "analysis of 1,000 prompts, 24 layers", "time", seconds, "s", note=note)
+
+
+def _interp(*arguments: str) -> Callable[[], object]:
+    command = [sys.executable, "-m", "interp", *arguments]
+    return lambda: _checked(subprocess.run(command, capture_output=True, text=True))
+
+
+def _timed(work: Callable[[], object]) -> tuple[float, float]:
+    """Seconds of CPU time of the child processes, and on the wall."""
+    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    work()
+    after, wall = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter() - began
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, wall
+
+
+def _python(code: str, *arguments: str, threads: int = 1) -> str:
+    environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
+    command = [sys.executable, "-c", code, *arguments]
+    return _checked(subprocess.run(command, capture_output=True, text=True, env=environment)).splitlines()[-1]
+
+
+def _checked(done: "subprocess.CompletedProcess[str]") -> str:
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(done.args[:3])} failed:\n{done.stderr[-2000:]}")
+    return done.stdout
+
+
+def _spread(work: str, what: str, seconds: list[float], unit: str) -> Line:
+    return Line(work, what, "time", median(seconds), unit, (min(seconds), max(seconds)))

@@ -1,0 +1,1 @@
+"""What the self-check is made of: the passes over two short sequences, and the checks that read them."""

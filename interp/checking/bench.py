@@ -1,0 +1,190 @@
+"""Two short sequences, and what a model did with them: the passes that all checks share.
+
+A pass over a few dozen tokens costs what reading the weights once costs, whatever its number of rows. So the seam's
+pass takes edited copies of the first sequence along as further rows, and four passes serve every check: the plain
+model, the seam with its edits, eager attention, and the plain model again.
+"""
+
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+
+from interp.attention import Listener, attention_function, listening
+from interp.hooks import block_hooks, hidden_states
+from interp.model import Model
+from interp.pattern import AttentionCall
+
+LENGTHS = (6, 4)
+"""Tokens of the two sequences; the second is padded on the right when both run together."""
+
+_BOUND = {"float64": 1e-5, "float32": 1e-4, "bfloat16": 6e-2, "float16": 1e-2}
+"""Largest relative error allowed, by the precision the model computes in."""
+
+Outcome = tuple[float, float, str]
+"""The largest error that a check saw, the bound it had to keep, and what the error is of."""
+
+
+def relative_error(a: torch.Tensor, b: torch.Tensor) -> float:
+    """Largest difference relative to the largest entry; infinite where shapes differ or something is not finite."""
+    if a.shape != b.shape:
+        return float("inf")
+    a, b = a.float(), b.float().to(a.device)
+    gap = (a - b).abs().max() / b.abs().max().clamp_min(1e-30)
+    return float(gap) if torch.isfinite(gap) else float("inf")
+
+
+@dataclass(frozen=True)
+class ValueEdit:
+    """Multiplies the values of one layer by 1 - dose: the simplest edit there is."""
+
+    layer: int
+    dose: float
+
+
+class _Recorder(Listener):
+    """Keeps every call of the first `n` rows whole, and their head outputs: for the few tokens of the check only."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+        self.calls: list[AttentionCall] = []
+        self.z: list[torch.Tensor] = []
+
+    def after(self, call: AttentionCall, z: torch.Tensor) -> torch.Tensor:
+        mask = None if call.mask is None else call.mask[: self.n]
+        q, k, v = (x[: self.n] for x in (call.q, call.k, call.v))
+        self.calls.append(AttentionCall(call.layer, q, k, v, call.scaling, mask, call.softcap))
+        self.z.append(z[: self.n])
+        return z
+
+
+@dataclass
+class _EditRows(Listener):
+    """Lets each edit act on one row of the batch, the first on row `start`."""
+
+    start: int
+    edits: tuple[ValueEdit, ...]
+
+    def before(self, call: AttentionCall) -> None:
+        mine = [(self.start + i, edit.dose) for i, edit in enumerate(self.edits) if edit.layer == call.layer]
+        if mine:
+            call.v = call.v.clone()
+            for row, dose in mine:
+                call.v[row] *= 1.0 - dose
+
+
+@dataclass
+class Bench:
+    """One model, two sequences, and what a pass over them gave; each pass is run once, when first asked for.
+
+    `sites`, `inputs`, `outputs` (of every attention module) and `blocks` are of the seam's pass over the sequences.
+    """
+
+    model: Model
+    ids: torch.Tensor = field(init=False)
+    sites: dict[tuple[str, int], torch.Tensor] = field(default_factory=dict)
+    inputs: list[torch.Tensor] = field(default_factory=list)
+    outputs: list[torch.Tensor] = field(default_factory=list)
+    blocks: list[tuple[int, torch.Tensor]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        rng = np.random.default_rng(0)
+        longest = min(LENGTHS[0], self.model.info.max_positions or LENGTHS[0])
+        ids = rng.integers(0, self.model.info.vocab_size, size=(len(LENGTHS), longest))
+        self.ids = torch.from_numpy(ids).to(self.model.input_device)
+
+    @property
+    def bound(self) -> float:
+        return _BOUND[self.model.info.dtype]
+
+    @property
+    def short(self) -> int:
+        """Tokens of the second sequence; what stands behind them in the batch is padding."""
+        return min(LENGTHS[1], self.ids.shape[1])
+
+    @property
+    def edits(self) -> tuple[ValueEdit, ...]:
+        """Values of the first, middle and last layer removed; none of a model without attention."""
+        n = self.model.info.n_layers
+        layers = sorted({0, n // 2, n - 1}) if self.model.family.has_attention else []
+        return tuple(ValueEdit(layer, 1.0) for layer in layers)
+
+    @property
+    def nothing(self) -> ValueEdit:
+        """The edit of dose 0, of the middle layer."""
+        return ValueEdit(self.model.info.n_layers // 2, 0.0)
+
+    def logits(self, ids: torch.Tensor) -> torch.Tensor:
+        return self.model.module(input_ids=ids, use_cache=False).logits.float()
+
+    def alone(self) -> torch.Tensor:
+        """Logits of the second sequence on its own, from the model as it is; a new pass each time."""
+        return self.logits(self.ids[1:, : self.short])
+
+    @cached_property
+    def plain(self) -> torch.Tensor:
+        """`alone` of the model as it was handed in."""
+        return self.alone()
+
+    @cached_property
+    def heard(self) -> _Recorder:
+        """One pass with the seam and all hooks; the edited copies of the first sequence are its last rows."""
+        _ = self.plain
+        n, has_attention = len(self.ids), self.model.family.has_attention
+        edits = (self.nothing, *self.edits) if has_attention else ()
+        recorder = _Recorder(n)
+        names = {"resid", "attn_out", "mlp_out"} | ({"q_pre", "k_pre"} if has_attention else set())
+        with (
+            listening(self.model, _EditRows(n, edits), recorder),
+            block_hooks(self.model, names, lambda site, layer, x: self.sites.__setitem__((site, layer), x[:n])),
+            _attention_ends(self),
+            _block_ends(self),
+        ):
+            found = self.logits(torch.cat([self.ids, self.ids[:1].repeat(len(edits), 1)]))
+        self.seam_logits, edited = found[:n], found[n:]
+        self.edited = dict(zip(edits, edited, strict=True))
+        return recorder
+
+    def edited_alone(self, edit: ValueEdit) -> tuple[torch.Tensor, torch.Tensor]:
+        """Logits of the first sequence under an edit and without, from two passes of one shape."""
+        with listening(self.model, _EditRows(0, (edit,))):
+            edited = self.logits(self.ids[:1])
+        with listening(self.model, Listener()):
+            return edited[0], self.logits(self.ids[:1])[0]
+
+    @cached_property
+    def eager(self) -> torch.Tensor:
+        """Logits with transformers' eager attention."""
+        with attention_function(self.model, "eager"):
+            return self.logits(self.ids)
+
+
+def _attention_ends(bench: Bench) -> ExitStack:
+    """Hooks that keep the input and the output of every attention module."""
+    stack, n = ExitStack(), len(bench.ids)
+
+    def before(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        bench.inputs.append(hidden_states(args, kwargs)[:n])
+
+    def after(module: torch.nn.Module, args: tuple[Any, ...], out: Any) -> None:
+        bench.outputs.append((out[0] if isinstance(out, tuple) else out)[:n])
+
+    for attention in bench.model.family.attention_modules(bench.model.module):
+        stack.callback(attention.register_forward_pre_hook(before, with_kwargs=True).remove)
+        stack.callback(attention.register_forward_hook(after).remove)
+    return stack
+
+
+def _block_ends(bench: Bench) -> ExitStack:
+    """Hooks that keep what every block returns, with its number."""
+    stack, n = ExitStack(), len(bench.ids)
+    for layer, block in enumerate(bench.model.family.layer_modules(bench.model.module)):
+
+        def after(module: torch.nn.Module, args: tuple[Any, ...], out: Any, layer: int = layer) -> None:
+            bench.blocks.append((layer, (out[0] if isinstance(out, tuple) else out)[:n]))
+
+        stack.callback(block.register_forward_hook(after).remove)
+    return stack

@@ -1,0 +1,249 @@
+"""Checkpoints: a model at earlier steps of its training, read on the same tokens, one after the other.
+
+The run's own model is the end of the training. It is captured on the drawn prompts first; then every checkpoint is
+loaded, checked like any model, captured on the same token ids and reduced to what the probes keep of it, before the
+next one is loaded. In memory at once: one model, and of each probe three captures (this one, the one before, the end).
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from interp.capture import Capture, ModelInfo
+from interp.conditions import Run
+from interp.errors import ModelError, UsageError
+from interp.loading.sources import MEMORY, TUNNEL, kept_steps, shipped_tunnels
+from interp.model import Model
+from interp.need import Need
+from interp.probe import Probe, Readout
+from interp.registry import load_entry
+from interp.tunnel import CARD_NAME
+
+MIN_CHECKPOINTS = 3
+"""Fewer points make no course of anything."""
+
+_STEP = re.compile(r"step[-_]?(\d+)|^(\d+)$")
+
+Load = Callable[[str, str | None], Model]
+"""Loads a model by name and revision, as the run's own was."""
+
+Read = Callable[[Model, Run, Sequence[Need]], Capture]
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """One checkpoint: `name` as it is asked for, its step, and what loads it."""
+
+    name: str
+    step: int
+    model: str
+    revision: str | None = None
+
+
+@dataclass
+class Followed:
+    """The probes of one prompt set that follow checkpoints, and what they were given so far.
+
+    `run` are the drawn prompts, `final` the end of the training on them, `before` the checkpoint read last.
+    """
+
+    probes: tuple[Probe, ...]
+    run: Run
+    final: Capture
+    before: Capture | None = None
+    under: dict[str, dict[str, Readout]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, model: Model, run: Run, base: Capture, probes: Sequence[Probe], read: Read) -> "Followed":
+        """The end of the training on the prompts that `base` has drawn, in the strata of the draw."""
+        drawn = base.drawn.rows
+        chosen = run.take(np.unique(drawn["prompt"]))
+        needs = tuple(dict.fromkeys(need for probe in probes for need in probe.needs))
+        return cls(tuple(probes), chosen, _in_strata(read(model, chosen, needs), drawn["stratum"]))
+
+    def take(self, step: int, capture: Capture) -> None:
+        """Keep what every probe reads of a checkpoint."""
+        with threadpool_limits(1, user_api="blas"):  # many small matrices: threads would wait for one another
+            for probe in self.probes:
+                read = probe.read_checkpoint(capture, self.before, self.final)
+                self.under.setdefault(probe.name, {})[str(step)] = read
+        self.before = capture
+
+    def read(self, model: Model, step: int, read: Read) -> None:
+        needs = tuple(self.final.arrays)
+        self.take(step, _in_strata(read(model, self.run, needs), self.final.rows["stratum"]))
+
+
+def follows_checkpoints(probes: Iterable[str | Probe]) -> bool:
+    """Whether every one of these probes, by name or configured, is read at checkpoints of the training."""
+    kinds = [load_entry("probe", p) if isinstance(p, str) else type(p) for p in probes]
+    return bool(kinds) and all(kind.follows_checkpoints for kind in kinds)
+
+
+def checkpoints_of(model: Model, probes: Sequence[Probe], asked: Sequence[str]) -> tuple[Checkpoint, ...]:
+    """The checkpoints before the model's own step, in order of training; none where no probe follows them.
+
+    Of a wind tunnel they are the steps its folder keeps, or those that are asked for; of a hub model the revisions that
+    are asked for. `UsageError` where there are too few, or one is not there; a model without its weights will do.
+    """
+    if not any(probe.follows_checkpoints for probe in probes):
+        if asked:
+            raise UsageError(
+                asked=f"the checkpoints {', '.join(asked)}",
+                found="no probe of this run follows a training",
+                fix="Add --probe dynamics, or name one revision of the model.",
+            )
+        return ()
+    if model.name.startswith(MEMORY):
+        raise _too_few(model, "it was given in memory: no checkpoint of it can be found", "Load it by its name.")
+    found = _of_tunnel(model, asked) if model.task is not None else _of_hub(model, asked)
+    found = tuple(sorted({c.step: c for c in found}.values(), key=lambda c: c.step))
+    own = step_of(model)
+    late = [c.name for c in found if own is not None and c.step > own]
+    if late:
+        raise UsageError(
+            asked=f"the checkpoints {', '.join(late)} of {model.name}",
+            found=f"the model itself is at step {own}, and the course of a training is read up to the model",
+            fix="Leave them out, or name the later model.",
+        )
+    earlier = tuple(c for c in found if c.step != own)
+    if len(earlier) + (own is not None) < MIN_CHECKPOINTS:
+        names = [c.name for c in found]
+        raise _too_few(
+            model, f"there are {len(found)} ({', '.join(names)})" if names else "there are none",
+            f"A course wants {MIN_CHECKPOINTS} or more: " + (
+                "keep steps in the training (`interp tunnel train --help`), or use tunnel:bijection-gpt-neox."
+                if model.task is not None
+                else "--revisions step1,step512,step143000 of a model that publishes them (pythia-410m)."
+            ),
+        )  # fmt: skip
+    return earlier
+
+
+def has_checkpoints(model: Model, asked: Sequence[str]) -> bool:
+    """Whether there is a training to follow: some are asked for, or a wind tunnel has kept enough."""
+    if asked or model.task is None or model.name.startswith(MEMORY):
+        return bool(asked)
+    own = step_of(model)
+    return len({c.step for c in _of_tunnel(model, ())} | {own}) >= MIN_CHECKPOINTS
+
+
+def step_of(model: Model) -> int | None:
+    """The step of the training a model stands at: from a tunnel's card, or from its revision's name; else unknown."""
+    if model.card is not None:
+        return int(model.card["step"])
+    return _step_in(model.name.partition("@")[2])
+
+
+def follow(
+    checkpoints: Sequence[Checkpoint],
+    parts: Sequence[Followed],
+    own_step: int | None,
+    load: Load,
+    read: Read,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[dict[str, Any]]:
+    """Read every checkpoint for all parts, then the end; returns what each was (step, revision, fingerprint).
+
+    The weights of the end under another name (Pythia's `main` is its last step) are not read twice. Where the step of
+    the end is unknown, it is what the others are compared with and has no place among them.
+    """
+    end = parts[0].final.model
+    known = []
+    for i, checkpoint in enumerate(checkpoints):
+        model = load(checkpoint.model, checkpoint.revision)
+        info = model.info
+        _refuse_other_shape(info, end, checkpoint)
+        known.append(_described(checkpoint.name, checkpoint.step, info))
+        if info.fingerprint == end.fingerprint and checkpoint is checkpoints[-1] and own_step is None:
+            own_step = checkpoint.step
+        else:
+            for part in parts:
+                part.read(model, checkpoint.step, read)
+        del model  # before the next one is loaded
+        if progress is not None:
+            progress(i + 1, len(checkpoints))
+    if own_step is not None:
+        for part in parts:
+            part.take(own_step, part.final)
+    if own_step not in [entry["step"] for entry in known]:
+        known.append(_described(end.name, own_step, end))
+    return known
+
+
+def _described(name: str, step: int | None, info: ModelInfo) -> dict[str, Any]:
+    return {"name": name, "step": step, "revision": info.revision, "fingerprint": info.fingerprint}
+
+
+def _in_strata(capture: Capture, strata: np.ndarray) -> Capture:
+    """The capture of drawn prompts with the strata they were drawn from, for the bootstrap."""
+    rows = capture.rows.with_column("stratum", strata, "label")
+    return replace(capture, tables={**capture.tables, "scored": rows})
+
+
+def _of_tunnel(model: Model, asked: Sequence[str]) -> list[Checkpoint]:
+    name = model.name
+    if name.startswith(TUNNEL):
+        base = name.partition("@")[0]
+        home, named = shipped_tunnels()[base.removeprefix(TUNNEL)], lambda step: f"{base}@{step}"
+    else:
+        folder = Path(name).expanduser()
+        home = folder if (folder / CARD_NAME).is_file() else folder.resolve().parent.parent
+        named = lambda step: str(home / "steps" / str(step))  # noqa: E731 (the two differ in nothing else)
+    kept, own = kept_steps(home), step_of(model)
+    words = [word.removeprefix("step") for word in asked]
+    missing = [word for word in words if word not in {*map(str, kept), str(own)}]
+    if missing:
+        raise UsageError(
+            asked=f"step {', '.join(missing)} of {name}",
+            found=f"it kept the steps {', '.join(map(str, kept)) or 'none'}, and is itself at {own}",
+            fix="Name some of them, or leave --revisions out to read all.",
+        )
+    steps = [int(w) for w in words] if words else [step for step in kept if own is None or step <= own]
+    return [Checkpoint(str(step), step, named(step)) for step in steps]
+
+
+def _of_hub(model: Model, asked: Sequence[str]) -> list[Checkpoint]:
+    if model.info.revision is None:
+        raise _too_few(
+            model, "it is a folder, which holds one state of the weights",
+            "Name a hub model with --revisions, or a wind tunnel.",
+        )  # fmt: skip
+    steps = {name: _step_in(name) for name in asked}
+    unknown = [name for name, step in steps.items() if step is None]
+    if unknown:
+        raise UsageError(
+            asked=f"the checkpoints {', '.join(unknown)} of {model.name}",
+            found="the name does not say at which step of the training it was taken",
+            fix="Name revisions such as step512.",
+        )
+    base = model.name.partition("@")[0]
+    return [Checkpoint(name, step, base, name) for name, step in steps.items() if step is not None]
+
+
+def _step_in(name: str) -> int | None:
+    found = _STEP.search(name)
+    return None if found is None else int(found[1] or found[2])
+
+
+def _too_few(model: Model, found: str, fix: str) -> UsageError:
+    return UsageError(asked=f"the checkpoints of {model.name}", found=found, fix=fix)
+
+
+def _refuse_other_shape(info: ModelInfo, end: ModelInfo, checkpoint: Checkpoint) -> None:
+    shape: Mapping[str, Callable[[ModelInfo], object]] = {
+        "family": lambda i: i.family, "layers": lambda i: i.n_layers, "heads": lambda i: (i.n_heads, i.n_kv_heads),
+        "head size": lambda i: i.d_head, "width": lambda i: i.d_model, "vocabulary": lambda i: i.vocab_size,
+    }  # fmt: skip
+    unlike = [f"{what}: {of(info)} there, {of(end)} here" for what, of in shape.items() if of(info) != of(end)]
+    if unlike:
+        raise ModelError(
+            asked=f"the checkpoint {checkpoint.name} of {end.name}",
+            found=f"it is another architecture ({'; '.join(unlike)})",
+            fix="Name revisions of one training.",
+        )

@@ -1,0 +1,239 @@
+"""Claims as data: what a paper says, what is measured for it, and by which rule it is judged.
+
+A file of claims (TOML) has a paper, sources of evidence and claims. A source is a run of probes or a study, with its
+settings for every scale; claims share sources, and each is done once. A claim has parts, each of them numbers of one
+source and a rule, or it has a reason why it cannot be measured here. Files are found by name through the entry points
+`interp.claims` (`paper1 = "reports.claims:PAPER1"`, a path).
+"""
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from interp.errors import UsageError
+from interp.registry import load_entry
+from interp.rules import SEVERAL, Rule
+
+Scale = Literal["tiny", "smoke", "default", "paper"]
+SCALES: tuple[Scale, ...] = get_args(Scale)
+
+_NAMED = re.compile(r"\{(\w+)\}")
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class PaperValue(_Strict):
+    """A number (or words) of the paper; `model` whose it is, `where` it stands."""
+
+    value: float | str
+    unit: str = ""
+    model: str = ""
+    where: str = ""
+
+
+class Read(_Strict):
+    """Where a number stands: a scalar of a probe or study, or a cell of one of its tables.
+
+    Of a table, `where` picks the row by the values of other columns (a negative number of a column of numbers counts
+    from its largest: layer −1 is the last) and `field` names the column; interval, null and p are the columns of that
+    name with `_low`, `_high`, `_null`, `_null_low`, `_null_high`, `_p` behind it (or `p`).
+    """
+
+    source: str
+    of: str
+    field: str
+    table: str = ""
+    where: dict[str, str | int | float] = {}
+    unit: str = ""
+
+
+class Part(_Strict):
+    """One number of a claim with its rule, or several numbers that a rule compares; without a rule it is only shown.
+
+    `beside` are further numbers of the same model, `models` those models whose numbers are compared, in this order;
+    `only` limits the part to these models, and `rules` has other rules for some models.
+    """
+
+    label: str
+    read: Read
+    rule: Rule | None = None
+    rules: dict[str, Rule] = {}
+    beside: list[Read] = []
+    models: list[str] = []
+    only: list[str] = []
+
+    @model_validator(mode="after")
+    def _compares(self) -> "Part":
+        for rule in (self.rule, *self.rules.values()):
+            if rule is not None and (rule.kind in SEVERAL) != bool(self.beside or self.models):
+                raise ValueError(f"the rule {rule.kind} of {self.label!r} does not fit the number of its numbers")
+        if self.rules and self.rule is None:
+            raise ValueError(f"{self.label!r} has rules for some models and none for the others")
+        return self
+
+    @property
+    def reads(self) -> tuple[Read, ...]:
+        return (self.read, *self.beside)
+
+
+class Premise(_Strict):
+    """What has to hold before a claim can be asked at all; where it does not, `otherwise` says why."""
+
+    read: Read
+    rule: Rule
+    otherwise: str
+
+
+class Claim(_Strict):
+    """One row of the ledger. `here` says how our models differ from the paper's; `tiny` asks it at that scale too.
+
+    A claim that cannot be measured has a `reason`; parts without a rule may be shown beside it all the same.
+    """
+
+    number: int
+    title: str
+    says: str
+    paper: list[PaperValue] = []
+    measure: str = ""
+    here: str = ""
+    parts: list[Part] = Field(default=[], alias="part")
+    premise: Premise | None = None
+    reason: str = ""
+    tiny: bool = False
+
+    @model_validator(mode="after")
+    def _is_answered(self) -> "Claim":
+        if not self.parts and not self.reason:
+            raise ValueError(f"claim {self.number} has neither a part nor a reason why it cannot be measured")
+        if self.parts and not self.measure:
+            raise ValueError(f"claim {self.number} does not say what is measured for it")
+        if self.reason and any(part.rule for part in self.parts):
+            raise ValueError(f"claim {self.number} has a rule, and a reason why it cannot be measured")
+        if self.parts and not self.reason and not any(part.rule for part in self.parts):
+            raise ValueError(f"claim {self.number} has no rule, and no reason why it is not judged")
+        return self
+
+
+class Change(_Strict):
+    """What a scale changes of a source; `probes` stand in place of the source's own."""
+
+    settings: dict[str, Any] = {}
+    options: dict[str, Any] = {}
+    probes: list[str] = []
+
+
+class Source(_Strict):
+    """Where evidence comes from: a run of `probes` on a model, or a study.
+
+    `model` of a run may name another source's work, `{primitives}/hmm-lstm-seed1`; left out, it is each model that was
+    asked for. `only` limits it to these models. `settings` are those of the probes, `{probe: {field: value}}`, or of
+    the study, whose texts may name other work too; `options` further keywords of `interp.run`. `scales` has, for each
+    scale that it is done at, what changes; `absent` says why it is not done at the others.
+    """
+
+    name: str
+    kind: Literal["run", "study"]
+    title: str
+    model: str = ""
+    only: list[str] = []
+    probes: list[str] = []
+    study: str = ""
+    settings: dict[str, Any] = {}
+    options: dict[str, Any] = {}
+    scales: dict[Scale, Change]
+    absent: str = ""
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> "Source":
+        if self.kind == "run" and (not self.probes or self.study):
+            raise ValueError(f"the run {self.name!r} has to name probes, and no study")
+        if self.kind == "study" and (self.probes or self.model or self.options or not self.study):
+            raise ValueError(f"the study {self.name!r} has to name a study, and no model, probes or options")
+        return self
+
+    @property
+    def of_each_model(self) -> bool:
+        """Whether it is done for each model that was asked for."""
+        return self.kind == "run" and not self.model
+
+
+def builds_on(source: Source) -> set[str]:
+    """The sources whose work this one names, in the model or in a study's settings."""
+    texts = [source.model, *(v for v in source.settings.values() if isinstance(v, str))]
+    return {name for text in texts for name in _NAMED.findall(text)}
+
+
+class Claims(_Strict):
+    """A paper's claims and what answers them."""
+
+    format: Literal[1]
+    paper: str
+    title: str
+    citation: str
+    of_models: bool = False
+    note: str = ""
+    source: list[Source] = Field(default=[])
+    claim: list[Claim]
+
+    @model_validator(mode="after")
+    def _fits(self) -> "Claims":
+        names = [source.name for source in self.source]
+        numbers = [str(claim.number) for claim in self.claim]
+        for what, listed in (("source", names), ("claim", numbers)):
+            twice = [x for x in listed if listed.count(x) > 1]
+            if twice:
+                raise ValueError(f"there are two of the {what} {twice[0]}")
+        for claim in self.claim:
+            premise = [claim.premise.read] if claim.premise else []
+            for read in [*premise, *(read for part in claim.parts for read in part.reads)]:
+                if read.source not in names:
+                    raise ValueError(f"claim {claim.number} names the source {read.source!r}, which is not there")
+        for i, source in enumerate(self.source):
+            late = builds_on(source) - set(names[:i])
+            if late:
+                raise ValueError(f"the source {source.name!r} builds on {sorted(late)[0]!r}, which is not before it")
+        if not self.of_models and any(source.of_each_model for source in self.source):
+            raise ValueError("a run without a model, in a paper that asks for none")
+        return self
+
+    def sources(self) -> dict[str, Source]:
+        return {source.name: source for source in self.source}
+
+
+def load_claims(paper: str) -> Claims:
+    """The claims of a paper by its registered name."""
+    return read_claims(Path(load_entry("claims", paper)))
+
+
+def read_claims(path: Path) -> Claims:
+    """The claims of a file. Raises `UsageError` where it is no TOML, or says what a claim cannot."""
+    asked, fix = f"the claims in {path.name}", "Mend the file; `interp/claims.py` says what it may hold."
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UsageError(asked=asked, found=f"it cannot be read ({error})", fix=fix) from error
+    try:
+        return Claims.model_validate(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        words = first["msg"].removeprefix("Value error, ")
+        raise UsageError(asked=asked, found=f"{_place(content, first['loc'])}{words}", fix=fix) from error
+
+
+def _place(content: Any, path: tuple[int | str, ...]) -> str:
+    """Where in the file, with the number of the claim or the name of the source rather than a count."""
+    words = []
+    for step in path:
+        try:
+            content = content[step]
+        except (KeyError, IndexError, TypeError):
+            words.append(str(step))
+            continue
+        named = isinstance(content, dict) and (content.get("number") or content.get("name") or content.get("label"))
+        words.append(str(named or step))
+    return ".".join(words) + ": " if words else ""

@@ -1,0 +1,76 @@
+"""How deep a pass has to go: to the last layer that anybody reads, and to the outputs only where those are wanted."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from operator import attrgetter
+from typing import Any
+
+import torch
+
+from interp.attention import of_this_thread
+from interp.capture import ModelInfo
+from interp.errors import UsageError
+from interp.model import Model
+from interp.need import Need
+
+OF_THE_OUTPUTS = frozenset({"output", "text", "lens"})
+"""Sources that are not known before the model has predicted."""
+
+
+class EnoughRead(Exception):
+    """Nobody reads what comes after this point of the pass."""
+
+
+def layers_of(need: Need, layers: Sequence[int] | None, info: ModelInfo) -> tuple[int, ...]:
+    """The layers (depths, of the residual stream and the lens) at which a need is read, in the order asked for.
+
+    None are all of them; negative ones count from the end. What has no layers has the single one 0. Raises `UsageError`
+    for a layer that the model does not have, and for one that is named twice.
+    """
+    count = {"layer": info.n_layers, "depth": info.n_layers + 1, "once": 1}[need.described.layers]
+    if layers is None or need.described.layers == "once":
+        return tuple(range(count))
+    found = tuple(layer % count for layer in layers if -count <= layer < count)
+    if len(found) < len(layers) or len(set(found)) < len(found) or not found:
+        what = "depths" if need.described.layers == "depth" else "layers"
+        raise UsageError(
+            asked=f"{need.site} at the {what} {', '.join(map(str, layers)) or 'of an empty list'}",
+            found=f"{info.name} has the {what} 0 to {count - 1}",
+            fix="Name each that you want once; −1 is the last.",
+        )
+    return found
+
+
+def depth_of(need: Need, layers: Sequence[int]) -> int | None:
+    """The depth of the residual stream that a pass reaches with all of a need read; None: the outputs."""
+    source = need.described.source
+    if source in OF_THE_OUTPUTS:
+        return None
+    if source in ("weights", "edit"):
+        return 0
+    return max(layers) + (need.site != "resid")
+
+
+@contextmanager
+def ending(model: Model, depth: int | None) -> Iterator[None]:
+    """Let passes inside the block raise `EnoughRead` at this depth of the residual stream; None lets them end."""
+    if depth is None:
+        yield
+        return
+
+    def stop(module: torch.nn.Module, args: tuple[Any, ...]) -> None:
+        raise EnoughRead
+
+    blocks = model.family.layer_modules(model.module)
+    next_up = blocks[depth] if depth < len(blocks) else attrgetter(model.family.final_norm)(model.module)
+    handle = next_up.register_forward_pre_hook(of_this_thread(stop))
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+def deepest(depths: Sequence[int | None]) -> int | None:
+    """The last of several depths; None, the outputs, comes after all."""
+    known = [depth for depth in depths if depth is not None]
+    return max(known, default=0) if len(known) == len(depths) else None

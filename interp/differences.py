@@ -1,0 +1,139 @@
+"""What moved between two runs by more than their intervals, and what differs in how they came about: `interp diff`.
+
+The difference of two numbers has the interval that is recovered from theirs (MOVER): with d = y − x, x in (a, b) and
+y in (l, u),
+
+    lower = d − √((y − l)² + (b − x)²),   upper = d + √((u − y)² + (x − a)²),
+
+which for symmetric intervals is their half-widths in quadrature, and keeps to their sides where they are not (Zou and
+Donner 2008, Statistics in Medicine 27, 1693-1702, eq. 10). The two are taken as independent: where both runs read the
+same prompts they vary together, mostly upwards, and the interval is then too wide rather than too narrow.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from interp.findings import Scalar
+from interp.record import RunRecord, open_run
+
+Verdict = Literal["moved", "within", "differs", "same"]
+"""`moved`: the interval of the difference leaves out 0; `within`: it does not. Where a side has no interval: `differs`
+or, up to rounding, `same`. Two numbers that are alike to the last bit are the `same` too."""
+
+ROUNDING = 1e-6
+"""Relative difference up to which numbers without intervals are the same: single precision sums in another order."""
+
+_NOT_COMPARED = {"created", "command", "timings", "path"}
+
+
+@dataclass(frozen=True)
+class Shift:
+    """One number in two runs. `interval` is of the difference, second minus first; None where a side has none."""
+
+    probe: str
+    name: str
+    first: Scalar
+    second: Scalar
+    interval: tuple[float, float] | None
+
+    @property
+    def difference(self) -> float:
+        return self.second.value - self.first.value
+
+    @property
+    def verdict(self) -> Verdict:
+        x, y = self.first.value, self.second.value
+        if x == y or (math.isnan(x) and math.isnan(y)):
+            return "same"
+        if self.first.unit != self.second.unit:
+            return "differs"
+        if self.interval is None:
+            return "same" if math.isclose(x, y, rel_tol=ROUNDING) else "differs"
+        return "within" if self.interval[0] <= 0 <= self.interval[1] else "moved"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Something that differs in how two runs came about, by its path in the record; None where one lacks it."""
+
+    path: str
+    first: Any
+    second: Any
+
+
+@dataclass(frozen=True)
+class Diff:
+    """Two runs beside each other: every number both have, what only one has, and what differs behind them."""
+
+    shifts: tuple[Shift, ...]
+    only_first: tuple[str, ...]
+    only_second: tuple[str, ...]
+    settings: tuple[Setting, ...]
+
+    @property
+    def moved(self) -> tuple[Shift, ...]:
+        """What moved by more than the intervals, or differs and has no interval that could explain it."""
+        return tuple(shift for shift in self.shifts if shift.verdict in ("moved", "differs"))
+
+
+def diff(first: RunRecord | str | Path, second: RunRecord | str | Path) -> Diff:
+    """Compare two records, or the runs in two folders, number by number; see `Verdict` for what is said of each."""
+    one, two = (run if isinstance(run, RunRecord) else open_run(run) for run in (first, second))
+    left, right = scalars_of(one), scalars_of(two)
+    return Diff(
+        shifts=tuple(shift(*key, left[key], right[key]) for key in left if key in right),
+        only_first=tuple(".".join(key) for key in left if key not in right),
+        only_second=tuple(".".join(key) for key in right if key not in left),
+        settings=tuple(different_settings(one, two)),
+    )
+
+
+def scalars_of(record: RunRecord) -> dict[tuple[str, str], Scalar]:
+    """Every number of a record by probe and name."""
+    return {(probe, name): s for probe, found in record.findings.items() for name, s in found.scalars.items()}
+
+
+def shift(probe: str, name: str, first: Scalar, second: Scalar) -> Shift:
+    """One number in two runs with the interval of its difference."""
+    is_alike = first.unit == second.unit
+    return Shift(probe, name, first, second, difference_interval(first, second) if is_alike else None)
+
+
+def difference_interval(first: Scalar, second: Scalar) -> tuple[float, float] | None:
+    """The 95 % interval of `second` minus `first`, recovered from theirs; None where a side is not finite."""
+    if first.interval is None or second.interval is None:
+        return None
+    x, (a, b) = first.value, first.interval
+    y, (low, high) = second.value, second.interval
+    if not all(map(math.isfinite, (x, a, b, y, low, high))):
+        return None
+    # An interval on another scale may leave its own value outside by a rounding error: a side is never negative.
+    down = math.hypot(max(y - low, 0.0), max(b - x, 0.0))
+    up = math.hypot(max(high - y, 0.0), max(x - a, 0.0))
+    return y - x - down, y - x + up
+
+
+def different_settings(first: RunRecord, second: RunRecord) -> Iterator[Setting]:
+    """Versions, weights, prompts, options, machine: whatever the records say of themselves and do not say alike."""
+    one, two = flat_settings(first), flat_settings(second)
+    for path in dict.fromkeys([*one, *two]):
+        if one.get(path) != two.get(path):
+            yield Setting(path, one.get(path), two.get(path))
+
+
+def flat_settings(record: RunRecord) -> dict[str, Any]:
+    """What a record says of how it came about, each by its path: `environment.packages.torch`, `prompts.hash` ..."""
+    parts = {"spec": record.spec, "model": record.model, "prompts": record.prompts, "environment": record.environment}
+    return {path: value for name, part in parts.items() for path, value in _flat(name, part)}
+
+
+def _flat(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping) and value:
+        for key, part in value.items():
+            if key not in _NOT_COMPARED:
+                yield from _flat(f"{path}.{key}", part)
+    else:
+        yield path, list(value) if isinstance(value, tuple) else value

@@ -1,0 +1,191 @@
+"""Evidence for claims: the sources of a file of claims carried out, or found finished, and numbers read out of them.
+
+A source that was done before with the same specification is not done again, so the same call goes on where it was
+stopped. A source that fails is told in words and stops nothing: what rests on it is not measurable.
+"""
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from interp.claims import Claims, Read, Scale, Source, builds_on
+from interp.errors import InterpError
+from interp.findings import Findings, Null, Scalar
+from interp.finished import finished_record
+from interp.loading.aliases import ALIASES
+from interp.record import RunRecord
+from interp.spec import make_study
+from interp.table import Table
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What became of a source: its record, or the reason why there is none. `failed` where it should have worked."""
+
+    source: Source
+    record: RunRecord | None
+    reason: str = ""
+    work: Path | None = None
+    failed: bool = False
+
+
+Gathered = Mapping[tuple[str, str], Evidence]
+"""Evidence by source and model; the model is empty where the source has one of its own."""
+
+
+def is_same_model(one: str, other: str) -> bool:
+    """Whether two names stand for one model: an alias and its hub id do; revisions and paths are left to the eye."""
+    return _canonical(one) == _canonical(other)
+
+
+def gather(
+    claims: Claims, wanted: Iterable[str], scale: Scale, models: Sequence[str], out: Path, quiet: bool
+) -> dict[tuple[str, str], Evidence]:
+    """Carry out the wanted sources, and those that they build on, in the order of the file."""
+    known = claims.sources()
+    needed = set(wanted)
+    for name in reversed(known):  # what a source builds on stands before it
+        if name in needed:
+            needed |= builds_on(known[name])
+    asked = [
+        (source, model)
+        for source in known.values()
+        if source.name in needed
+        for model in (models if source.of_each_model else ("",))
+    ]
+    found: dict[tuple[str, str], Evidence] = {}
+    for i, (source, model) in enumerate(asked):
+        if not quiet:
+            of = f" ({model})" if model else ""
+            print(f"{claims.paper}, {i + 1} of {len(asked)}: {source.title}{of}", file=sys.stderr, flush=True)
+        found[source.name, model] = _carried_out(source, model, scale, found, out)
+    return found
+
+
+def number_of(read: Read, evidence: Evidence) -> Scalar | str:
+    """The number that `read` names, or in words why there is none."""
+    if evidence.record is None:
+        return evidence.reason
+    findings = evidence.record.findings.get(read.of)
+    if findings is None:
+        return f"{read.of} reads what this model does not have"
+    if read.table:
+        return _cell(read, findings, str(evidence.record.prompts.get("unit", "prompt")))
+    if read.field not in findings.scalars:
+        return f"{read.of} has no {read.field} of this model"
+    return findings.scalars[read.field]
+
+
+def models_of(record: RunRecord) -> list[tuple[str, str]]:
+    """The models a record is about, each with its weight fingerprint; a study may list its own in a table `models`."""
+    if record.model:
+        return [(str(record.model.get("name", "")), str(record.model.get("fingerprint", "")))]
+    listed = [f.tables["models"] for f in record.findings.values() if "models" in f.tables]
+    return [
+        (str(model), str(fingerprint))
+        for table in listed
+        for model, fingerprint in zip(table["model"], table["fingerprint"], strict=True)
+    ]
+
+
+def _carried_out(
+    source: Source, model: str, scale: Scale, found: Mapping[tuple[str, str], Evidence], out: Path
+) -> Evidence:
+    if source.only and not any(is_same_model(model, name) for name in source.only):
+        return Evidence(source, None, f"this is asked of {', '.join(source.only)} alone")
+    if scale not in source.scales:
+        return Evidence(source, None, source.absent or f"{source.title} is not done at the scale {scale}")
+    changes = source.scales[scale]
+    for name in builds_on(source):
+        base = found[name, ""]
+        if base.record is None:
+            return Evidence(source, None, base.reason, failed=base.failed)
+    works = {name: found[name, ""].work for name in builds_on(source)}
+    if source.kind == "study":
+        settings = {**source.settings, **changes.settings}
+        return _studied(source, {n: v.format(**works) if isinstance(v, str) else v for n, v in settings.items()}, out)
+    settings = _merged(source.settings, changes.settings)
+    options = {**source.options, **changes.options}
+    asked = {"probes": changes.probes or source.probes, "settings": settings, **options}
+    return _run(source, source.model.format(**works) or model, asked, out)
+
+
+def _run(source: Source, model: str, asked: Mapping[str, Any], out: Path) -> Evidence:
+    from interp.many import run_many
+
+    outcome = run_many([model], options=asked, out=out, quiet=True).outcomes[0]
+    return Evidence(source, outcome.record, _reason(outcome.failure), failed=outcome.record is None)
+
+
+def _studied(source: Source, settings: Mapping[str, Any], out: Path) -> Evidence:
+    from interp.study import run_study
+
+    try:
+        study = make_study(source.study, {n: tuple(v) if isinstance(v, list) else v for n, v in settings.items()})
+        record = finished_record(study.hash, out) or run_study(study, out=out, quiet=True)
+    except InterpError as error:
+        return Evidence(source, None, _reason(str(error)), failed=True)
+    return Evidence(source, record, work=out / ".partial" / study.hash)
+
+
+def _reason(failure: str) -> str:
+    """A refusal in one line; of an unexpected error the last line, and all of it on standard error."""
+    if failure.startswith("Traceback"):
+        print(failure, file=sys.stderr)
+        return f"it failed unexpectedly ({failure.strip().splitlines()[-1]})"
+    return " ".join(failure.split())
+
+
+def _merged(base: Mapping[str, Mapping[str, Any]], more: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {probe: {**base.get(probe, {}), **more.get(probe, {})} for probe in [*base, *more]}
+
+
+def _canonical(name: str) -> str:
+    plain = name.partition("@")[0]
+    return (ALIASES[plain].hub_id if plain in ALIASES else plain).rstrip("/").lower()
+
+
+def _cell(read: Read, findings: Findings, unit: str) -> Scalar | str:
+    """One cell of a table with the columns that belong to it."""
+    if read.table not in findings.tables:
+        return f"{read.of} has no table {read.table} of this model"
+    table = findings.tables[read.table]
+    missing = [name for name in (read.field, *read.where) if name not in table]
+    if missing:
+        return f"the table {read.table} of {read.of} has no column {missing[0]}"
+    keep = np.ones(table.n_rows, dtype=bool)
+    for name, value in read.where.items():
+        if isinstance(value, int | float) and value < 0:
+            value = table[name].max() + 1 + value
+        keep &= table[name] == value
+    if keep.sum() != 1:
+        words = ", ".join(f"{name} {value}" for name, value in read.where.items())
+        return f"the table {read.table} of {read.of} has {keep.sum()} rows with {words}"
+    row = table.where(keep)
+    low, high = (_number(row, f"{read.field}_{end}") for end in ("low", "high"))
+    null = [_number(row, f"{read.field}_null{end}") for end in ("", "_low", "_high")]
+    p = _number(row, f"{read.field}_p" if f"{read.field}_p" in row else "p")
+    n = _number(row, "n")
+    same = findings.scalars.get(read.field)
+    return Scalar(
+        _number(row, read.field),
+        read.unit or table.units[read.field],
+        interval=None if np.isnan([low, high]).any() else (low, high),
+        interval_method="as in the table",
+        interval_reason="the table gives no interval",
+        null=None if np.isnan(null).any() else Null("as in the table", null[0], (null[1], null[2])),
+        null_reason="the table gives no null",
+        p=None if np.isnan(p) else p,
+        n=None if np.isnan(n) else int(n),
+        n_unit=unit,
+        underpowered=same is not None and same.underpowered and bool(np.isfinite(same.value)),
+        meaning=table.caption,
+    )
+
+
+def _number(row: Table, name: str) -> float:
+    return float(row[name][0]) if name in row else np.nan

@@ -1,0 +1,291 @@
+"""The gradients of one attention layer, by autograd through the model's own kernel and by the laws of Paper II.
+
+With scores s_ij, responsibilities α_i = softmax_j(s_ij), head outputs z_i = Σ_j α_ij v_j, u_i = ∂L/∂z_i and
+b_ij = u_i·v_j, whatever the model does with z and whatever the loss L is:
+
+    ∂L/∂s_ij = α_ij (b_ij − Σ_k α_ik b_ik) = −α_ij A_ij      (A: the advantage), so every row sums to 0
+    ∂L/∂v_j  = Σ_i α_ij u_i
+    ∂L/∂q_i  = c Σ_j ∂L/∂s_ij k_j,   ∂L/∂k_j = c Σ_i ∂L/∂s_ij q_i      (c: the scaling of scores, mostly 1/√d_k)
+
+Keys and values that several heads share receive the sum over these heads. Scores are reached through the seam: zeros
+are added to the mask, and the gradient at these zeros is the gradient at the scores. Queries and keys are those after
+rotary embedding. Everything is in float64, on a copy of the model; the loss is in bits.
+
+Source: Paper II (arXiv 2512.22473), equations of section 3.
+"""
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import psutil
+import torch
+
+from interp.attention import Listener, listening
+from interp.errors import ModelError, UsageError
+from interp.information import BITS_PER_NAT
+from interp.model import Model
+from interp.pattern import AttentionCall, visible_keys
+
+
+@dataclass(frozen=True)
+class ScoredSequence:
+    """Token ids `[pos]`, and at which positions which token was to be predicted; the loss is the mean over these."""
+
+    ids: torch.Tensor
+    positions: torch.Tensor
+    targets: torch.Tensor
+
+    @classmethod
+    def of_text(cls, ids: torch.Tensor) -> "ScoredSequence":
+        """Every token but the first is predicted from those before it."""
+        return cls(ids, torch.arange(len(ids) - 1), ids[1:])
+
+
+@dataclass(frozen=True)
+class LayerGradients:
+    """One layer on one sequence: what attention computed, and autograd's gradients of the loss in bits.
+
+    Of heads `[head, pos, ...]`, of shared keys and values `[kv_head, pos, d_head]`; scores are those that the softmax
+    receives, after a cap where the model has one.
+    """
+
+    loss_bits: float
+    q: torch.Tensor
+    k: torch.Tensor
+    v: torch.Tensor
+    z: torch.Tensor
+    visible: torch.Tensor
+    scaling: float
+    softcap: float | None
+    d_scores: torch.Tensor
+    d_q: torch.Tensor
+    d_k: torch.Tensor
+    d_v: torch.Tensor
+    d_z: torch.Tensor
+
+    @property
+    def n_shared(self) -> int:
+        """How many query heads share one key and value head."""
+        return len(self.q) // len(self.v)
+
+    @cached_property
+    def alpha(self) -> torch.Tensor:
+        """The responsibilities, `[head, pos, key_pos]`."""
+        return self.alpha_after(self.q, self.k)
+
+    @cached_property
+    def benefit(self) -> torch.Tensor:
+        """b_ij = u_i·v_j, `[head, pos, key_pos]`."""
+        return self.d_z @ self.v.repeat_interleave(self.n_shared, dim=0).mT
+
+    @cached_property
+    def advantage(self) -> torch.Tensor:
+        """A_ij: by how much value j serves the loss at i better than the average one."""
+        return (self.alpha * self.benefit).sum(dim=-1, keepdim=True) - self.benefit
+
+    def score_law(self) -> torch.Tensor:
+        return -self.alpha * self.advantage
+
+    def value_law(self) -> torch.Tensor:
+        return self._shared(self.alpha.mT @ self.d_z)
+
+    def query_law(self, d_scores: torch.Tensor) -> torch.Tensor:
+        return self.scaling * (self._slope * d_scores) @ self.k.repeat_interleave(self.n_shared, dim=0)
+
+    def key_law(self, d_scores: torch.Tensor) -> torch.Tensor:
+        return self._shared(self.scaling * (self._slope * d_scores).mT @ self.q)
+
+    def residuals(self) -> dict[str, float]:
+        """Largest |autograd − law| of each law over the largest |autograd|; `rows`: of the row sums of ∂L/∂s."""
+        return self._residuals(self.score_law(), self.value_law(), self.d_scores)
+
+    def residuals_of_wrong_laws(self) -> dict[str, float]:
+        """The same with laws that are nearly right: b not centred, values that are attended to evenly."""
+        seen = self.visible.to(self.q.dtype).expand_as(self.alpha)
+        even = seen / seen.sum(dim=-1, keepdim=True)
+        uncentred = self.alpha * self.benefit
+        return self._residuals(uncentred, self._shared(even.mT @ self.d_z), uncentred)
+
+    def _residuals(self, d_scores: torch.Tensor, d_v: torch.Tensor, summed: torch.Tensor) -> dict[str, float]:
+        pairs = {
+            "scores": (self.d_scores, d_scores), "values": (self.d_v, d_v),
+            "queries": (self.d_q, self.query_law(d_scores)), "keys": (self.d_k, self.key_law(d_scores)),
+        }  # fmt: skip
+        found = {name: relative_error(autograd, law) for name, (autograd, law) in pairs.items()}
+        return found | {"rows": float(summed.sum(dim=-1).abs().max() / self.d_scores.abs().max())}
+
+    def alpha_after(self, q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
+        """The responsibilities that these queries and keys would give, under the same mask."""
+        s = capped(self._product(q, k), self.softcap)
+        return s.masked_fill(~self.visible, -torch.inf).softmax(dim=-1)
+
+    def _product(self, q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
+        return self.scaling * q @ k.repeat_interleave(self.n_shared, dim=0).mT
+
+    @property
+    def _slope(self) -> torch.Tensor | float:
+        """The derivative of the capped scores by the product of query and key."""
+        if self.softcap is None:
+            return 1.0
+        return 1 - torch.tanh(self._product(self.q, self.k) / self.softcap).square()
+
+    def _shared(self, by_head: torch.Tensor) -> torch.Tensor:
+        return by_head.unflatten(0, (-1, self.n_shared)).sum(dim=1)
+
+
+def relative_error(autograd: torch.Tensor, law: torch.Tensor) -> float:
+    """max |autograd − law| / max |autograd|; NaN where autograd gives no gradient at all."""
+    return float((autograd - law).abs().max() / autograd.abs().max())
+
+
+def in_float64(model: Model, n_copies: int = 1) -> Model:
+    """A copy of the model in float64; the model itself stays as it is.
+
+    Raises `UsageError` for a model without attention and `ModelError` for a quantised one, or one of which `n_copies`
+    in float64 (weights and gradients, say) would not fit into the free memory.
+    """
+    if not model.family.has_attention:
+        raise UsageError(
+            asked=f"the gradients of attention in {model.name}",
+            found="this model has no attention",
+            fix="Name a transformer; `interp list models` shows some.",
+        )
+    if model.info.quantisation is not None:
+        raise ModelError(
+            asked=f"{model.name} in float64",
+            found="its weights are quantised, and gradients do not pass them exactly",
+            fix="Load weights that are not quantised.",
+        )
+    needed, free = 8 * n_copies * model.info.n_parameters, psutil.virtual_memory().available
+    if needed > free:
+        raise ModelError(
+            asked=f"{model.name} in float64",
+            found=f"it needs {needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free",
+            fix="Choose a smaller model: the laws are identities, and hold in every one.",
+        )
+    module = copy.deepcopy(model.module).double()
+    for parameter in module.parameters():
+        parameter.requires_grad_(False)
+    return replace(model, module=module, info=replace(model.info, dtype="float64"))
+
+
+class _Layer(Listener):
+    """Makes queries, keys, values and zeros at the scores of one layer the leaves of a graph, or edits its values."""
+
+    def __init__(self, layer: int, change: Callable[[AttentionCall], None] | None = None) -> None:
+        self.layer, self.change = layer, change
+        self.call: AttentionCall | None = None
+
+    def before(self, call: AttentionCall) -> None:
+        if call.layer != self.layer:
+            return
+        if self.change is not None:
+            self.change(call)
+            return
+        self.visible = _visible(call)
+        call.q, call.k, call.v = (x.detach().requires_grad_() for x in (call.q, call.k, call.v))
+        shape = (*call.q.shape[:3], call.k.shape[2])
+        self.nudge = torch.zeros(shape, dtype=call.q.dtype, device=call.q.device).requires_grad_()
+        if call.softcap is None:
+            call.mask = self.nudge.masked_fill(~self.visible, -torch.inf)
+        self.call = call
+
+    def after(self, call: AttentionCall, z: torch.Tensor) -> torch.Tensor:
+        # The seam's own soft-capped attention is in float32 and not made for gradients: it is done again here.
+        z = z if call.softcap is None else self._capped(call)
+        if call is self.call:
+            self.z = z
+        return z
+
+    def _capped(self, call: AttentionCall) -> torch.Tensor:
+        n_shared = call.q.shape[1] // call.v.shape[1]
+        k, v = (x.repeat_interleave(n_shared, dim=1) for x in (call.k, call.v))
+        s = capped(call.scaling * call.q @ k.mT, call.softcap)
+        s = s + self.nudge if call is self.call else s
+        return (s.masked_fill(~_visible(call), -torch.inf).softmax(dim=-1) @ v).transpose(1, 2)
+
+
+def _visible(call: AttentionCall) -> torch.Tensor:
+    positions = torch.arange(call.q.shape[2], device=call.q.device)[None]
+    return visible_keys(call, positions)[:, None]
+
+
+def capped(product: torch.Tensor, softcap: float | None) -> torch.Tensor:
+    """Scores bent to stay within ± the cap; as they are without one."""
+    return product if softcap is None else torch.tanh(product / softcap) * softcap
+
+
+def loss_bits(model: Model, sequence: ScoredSequence) -> torch.Tensor:
+    """Mean cross-entropy of one sequence at its scored positions, over the whole vocabulary, in bits."""
+    device = model.input_device
+    logits = model.module(input_ids=sequence.ids[None].to(device), use_cache=False).logits[0]
+    chosen = logits[sequence.positions.to(logits.device)].double()
+    return torch.nn.functional.cross_entropy(chosen, sequence.targets.to(logits.device)) * BITS_PER_NAT
+
+
+def layer_gradients(model: Model, layer: int, sequence: ScoredSequence) -> LayerGradients:
+    """One pass of a float64 model on one sequence and back to the scores, queries, keys and values of a layer."""
+    heard = _Layer(layer)
+    with torch.enable_grad(), listening(model, heard):
+        loss = loss_bits(model, sequence)
+    call = heard.call
+    if call is None:
+        raise UsageError(
+            asked=f"layer {layer} of {model.name}",
+            found=f"it has the layers 0 to {model.info.n_layers - 1}",
+            fix="Choose one of these.",
+        )
+    leaves = (heard.nudge, call.q, call.k, call.v, heard.z)
+    d_scores, d_q, d_k, d_v, d_z = torch.autograd.grad(loss, leaves)
+    return LayerGradients(
+        float(loss.detach()), *(x.detach()[0] for x in (call.q, call.k, call.v)),
+        z=heard.z.detach()[0].transpose(0, 1), visible=heard.visible[0], scaling=call.scaling, softcap=call.softcap,
+        d_scores=d_scores[0], d_q=d_q[0], d_k=d_k[0], d_v=d_v[0], d_z=d_z[0].transpose(0, 1),
+    )  # fmt: skip
+
+
+def loss_with_values(model: Model, layer: int, sequence: ScoredSequence, v: torch.Tensor) -> float:
+    """The loss in bits with the values `[kv_head, pos, d_head]` of one layer put in place of its own."""
+
+    def put(call: AttentionCall) -> None:
+        call.v = v[None]
+
+    with torch.no_grad(), listening(model, _Layer(layer, put)):
+        return float(loss_bits(model, sequence))
+
+
+def queries_and_keys(model: Model, layer: int, sequence: ScoredSequence) -> tuple[torch.Tensor, torch.Tensor]:
+    """What one layer compares on a sequence: queries and keys after rotary embedding."""
+    found: list[torch.Tensor] = []
+
+    def keep(call: AttentionCall) -> None:
+        found.extend((call.q[0], call.k[0]))
+
+    with torch.no_grad(), listening(model, _Layer(layer, keep)):
+        loss_bits(model, sequence)
+    return found[0], found[1]
+
+
+def step_all_weights(model: Model, sequences: list[ScoredSequence], size: float) -> None:
+    """One step of plain descent on the mean loss of all sequences, its length `size` times that of the weights.
+
+    The model, a copy of its own, is changed.
+    """
+    parameters = list(model.module.parameters())
+    for p in parameters:
+        p.requires_grad_(True)
+    with torch.enable_grad():
+        for sequence in sequences:
+            (loss_bits(model, sequence) / len(sequences)).backward()
+    moved = [p for p in parameters if p.grad is not None]
+    length = torch.stack([p.detach().norm() for p in moved]).norm()
+    steepness = torch.stack([p.grad.norm() for p in moved if p.grad is not None]).norm()
+    with torch.no_grad():
+        for p in moved:
+            assert p.grad is not None
+            p -= size * length / steepness * p.grad
+            p.grad = None
+    for p in parameters:
+        p.requires_grad_(False)

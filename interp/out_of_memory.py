@@ -1,0 +1,89 @@
+"""What is done where memory gives out: the batch is read again in halves, which leave the same rows.
+
+A pass that ran out of memory has folded some layers and not others. Collectors know how many rows of the batch each
+fold has seen, so the halves, which hold the same rows in the same order, add what is missing and nothing twice.
+"""
+
+import gc
+import warnings
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from jaxtyping import Int
+
+from interp.batches import Batch, halves
+from interp.errors import InterpError
+
+_WORDS = ("out of memory", "can't allocate memory", "not enough memory", "CUBLAS_STATUS_ALLOC_FAILED")
+"""How PyTorch says it, on the processor and on devices."""
+
+
+def ran_out(error: BaseException) -> bool:
+    """Whether an error says that memory gave out."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(word in str(error) for word in _WORDS)
+
+
+class InHalves:
+    """Runs batches, halving them where memory gives out; later ones are cut to what fitted."""
+
+    def __init__(self, name: str, lengths: Int[np.ndarray, " prompt"]) -> None:
+        self.name, self.lengths = name, lengths
+        self.tokens_that_fit: int | None = None
+
+    def __call__(self, batch: Batch, attempt: Callable[[Batch], None], undo: Callable[[], None]) -> None:
+        """`attempt` the batch or its parts, one after the other; `undo` follows every attempt that failed.
+
+        Raises `InterpError` where a single prompt does not fit.
+        """
+        waiting = [batch]
+        while waiting:
+            part = waiting.pop(0)
+            if self._is_too_large(part):
+                waiting[:0] = halves(part, self.lengths)
+                continue
+            why = self._try(part, attempt)
+            if why is None:
+                continue
+            undo()
+            _release()
+            self._make_smaller(part, why)
+            waiting.insert(0, part)
+
+    def _is_too_large(self, batch: Batch) -> bool:
+        return self.tokens_that_fit is not None and batch.ids.numel() > self.tokens_that_fit and len(batch.prompts) > 1
+
+    def _try(self, batch: Batch, attempt: Callable[[Batch], None]) -> str | None:
+        """None, or what was said where memory gave out; the error itself would keep the pass in memory."""
+        try:
+            attempt(batch)
+        except (MemoryError, RuntimeError) as error:
+            if not ran_out(error):
+                raise
+            return (str(error).splitlines() or [type(error).__name__])[0]
+        return None
+
+    def _make_smaller(self, batch: Batch, why: str) -> None:
+        n, width = batch.ids.shape
+        if n == 1:
+            raise InterpError(
+                asked=f"reading a prompt of {width} tokens with {self.name}",
+                found=f"memory does not suffice for it alone ({why})",
+                fix="Shorten the texts (--window), load the weights in bfloat16 (--dtype), or use a larger machine.",
+            )
+        self.tokens_that_fit = (n + 1) // 2 * width
+        warnings.warn(
+            f"out of memory in a batch of {n} prompts of up to {width} tokens ({why}); "
+            f"going on with batches of up to {self.tokens_that_fit} tokens",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+
+
+def _release() -> None:
+    """Give back what the failed pass left behind."""
+    gc.collect()
+    if torch.cuda.is_initialized():
+        torch.cuda.empty_cache()

@@ -1,0 +1,282 @@
+"""`interp.replicate`: the claims of the papers, each measured again and judged by the rule that stands beside it."""
+
+import shlex
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+from scipy.stats import false_discovery_control
+
+from interp.claims import SCALES, Claim, Claims, Part, Read, Scale, load_claims
+from interp.environment import environment
+from interp.errors import UnknownName, UsageError
+from interp.evidence import Evidence, Gathered, gather, is_same_model, models_of, number_of
+from interp.findings import Scalar
+from interp.ledger import Cell, JudgedPart, LedgerFile, Number, PaperFile, Row, SourceFile, write_ledger
+from interp.ranks import n_started
+from interp.record import as_file
+from interp.registry import entries
+from interp.rules import Outcome, Rule, Verdict, combine, in_words, judge
+
+ALL = "all"
+JOINT = "all models together"
+_NOT_TINY = "this claim is not part of the scale tiny, which asks one of each kind"
+_NO_MODEL = "no language model was named (--model)"
+
+
+@dataclass(frozen=True)
+class Replication:
+    """A ledger, and the path of its page."""
+
+    ledger: LedgerFile
+    page: Path
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A part of a claim with the numbers it was given, or the reason why one of them is missing; judged later."""
+
+    part: Part
+    rule: Rule | None
+    numbers: tuple[Number, ...]
+    scalars: tuple[Scalar, ...]
+    reason: str
+    corrected: float | None = None
+
+    @property
+    def p(self) -> float | None:
+        """The p that is corrected over the ledger: of a part that is judged against its null."""
+        if self.rule is None or not self.rule.asks_null or self.reason or self.scalars[0].underpowered:
+            return None
+        p = self.scalars[0].p
+        return None if p is None or not np.isfinite(p) or not np.isfinite(self.scalars[0].value) else p
+
+
+@dataclass(frozen=True)
+class _Question:
+    """A claim put to one model (or to all together): its parts, and why it cannot be asked, if so."""
+
+    model: str
+    parts: tuple[_Asked, ...]
+    reason: str
+
+
+def replicate(
+    paper: str,
+    *,
+    models: Sequence[str] = (),
+    scale: Scale = "default",
+    out: str | Path = "runs",
+    quiet: bool = False,
+) -> Replication:
+    """Measure and judge the claims of a paper (`paper1`, `paper2`, `paper3`, or `all`) and leave a ledger under `out`.
+
+    `models` are the language models that the third paper's claims are put to. `scale`: `tiny` asks one claim of each
+    kind, `smoke` takes minutes, `default` is what the shipped models are judged at, `paper` has the papers' sizes and
+    wants a GPU. What was measured before with the same settings, in `out`, is not measured again.
+    """
+    papers = _papers(paper)
+    if scale not in SCALES:
+        raise UnknownName("scale", scale, SCALES)
+    _refuse_misuse(paper, papers, models)
+    folder = Path(out) / f"ledger-{paper}-{scale}"
+    judged = [_paper(claims, models if claims.of_models else (), scale, Path(out), folder, quiet) for claims in papers]
+    words = ["interp", "replicate", paper, "--scale", scale, *(w for model in models for w in ("--model", model))]
+    words += [] if str(out) == "runs" else ["--out", str(out)]
+    ledger = LedgerFile(
+        created=datetime.now(UTC).isoformat(timespec="seconds"), scale=scale, command=shlex.join(words), papers=judged,
+        environment=environment(),
+    )  # fmt: skip
+    return Replication(ledger, write_ledger(ledger, folder))
+
+
+def _papers(paper: str) -> list[Claims]:
+    known = list(entries("claims"))
+    if paper != ALL and paper not in known:
+        raise UnknownName("paper", paper, [*known, ALL])
+    return [load_claims(name) for name in (known if paper == ALL else [paper])]
+
+
+def _refuse_misuse(paper: str, papers: Sequence[Claims], models: Sequence[str]) -> None:
+    of_models = [claims for claims in papers if claims.of_models]
+    if models and not of_models:
+        raise UsageError(
+            asked=f"{paper} with --model {models[0]}",
+            found="its claims are about wind tunnels, which are named in the file of claims",
+            fix="Leave --model out; `interp replicate paper3` is about language models.",
+        )
+    if of_models and not models and paper != ALL:
+        raise UsageError(
+            asked=f"interp replicate {paper}",
+            found="its claims are about language models, and none is named",
+            fix="Name one or more: --model pythia-410m --model phi-2.",
+        )
+    tunnels = [model for model in models if model.startswith("tunnel:")]
+    if tunnels:
+        raise UsageError(
+            asked=f"{paper} on {tunnels[0]}",
+            found="a wind tunnel reads symbols, and these claims are about language models",
+            fix="Name a language model, or replicate paper1 or paper2.",
+        )
+    twice = [m for i, m in enumerate(models) if any(is_same_model(m, other) for other in models[:i])]
+    if twice:
+        raise UsageError(asked=f"{paper} on {twice[0]}", found="it is named twice", fix="Name every model once.")
+    if n_started() > 1:
+        raise UsageError(
+            asked=f"a ledger in {n_started()} processes",
+            found="its runs take turns, and processes share the prompts of one run",
+            fix="Use one process.",
+        )
+
+
+def _paper(claims: Claims, models: Sequence[str], scale: Scale, out: Path, folder: Path, quiet: bool) -> PaperFile:
+    asked = [claim for claim in claims.claim if scale != "tiny" or claim.tiny]
+    wanted = {read.source for claim in asked for read in _reads(claim)}
+    found = gather(claims, wanted, scale, models, out, quiet)
+    return PaperFile(
+        name=claims.paper, title=claims.title, citation=claims.citation, note=claims.note, models=list(models),
+        sources=[_source(model, each, folder) for (_, model), each in found.items()],
+        rows=judged_rows(claims, {claim.number for claim in asked}, models, found),
+    )  # fmt: skip
+
+
+def judged_rows(claims: Claims, asked: Collection[int], models: Sequence[str], found: Gathered) -> list[Row]:
+    """All claims of a paper as rows, those whose number is `asked` judged by the evidence that was found."""
+    put = {claim.number: _put(claims, claim, claim.number in asked, models, found) for claim in claims.claim}
+    corrected = _corrected(put.values())
+    return [
+        Row(
+            number=claim.number, title=claim.title, says=claim.says, paper=claim.paper, measure=claim.measure,
+            here=claim.here, cells=[_cell(question, corrected) for question in put[claim.number]],
+        )
+        for claim in claims.claim
+    ]  # fmt: skip
+
+
+def _reads(claim: Claim) -> Iterator[Read]:
+    if claim.premise:
+        yield claim.premise.read
+    for part in claim.parts:
+        yield from part.reads
+
+
+def _put(claims: Claims, claim: Claim, is_asked: bool, models: Sequence[str], found: Gathered) -> list[_Question]:
+    """A claim put to every model, and to all together where it compares them."""
+    if not is_asked or (claim.reason and not claim.parts):
+        return [_Question("", (), claim.reason or _NOT_TINY)]
+    if not claims.of_models:
+        return [_question(claim, claim.parts, "", found)]
+    if not models:
+        return [_Question("", (), _NO_MODEL)]
+    apart = [part for part in claim.parts if not part.models]
+    together = [part for part in claim.parts if part.models]
+    questions = []
+    for model in models if apart else ():
+        mine = [part for part in apart if not part.only or any(is_same_model(model, name) for name in part.only)]
+        if mine:
+            questions.append(_question(claim, mine, model, found))
+        else:
+            named = ", ".join(dict.fromkeys(name for part in apart for name in part.only))
+            questions.append(_Question(model, (), f"the paper says it of {named} alone"))
+    if together:
+        parts = tuple(_joined(part, models, found) for part in together)
+        questions.append(_Question(JOINT, parts, ""))
+    return questions
+
+
+def _question(claim: Claim, parts: Sequence[Part], model: str, found: Gathered) -> _Question:
+    reason = claim.reason
+    if claim.premise:
+        evidence = _evidence(claim.premise.read, model, found)
+        scalar = number_of(claim.premise.read, evidence)
+        if isinstance(scalar, str):
+            reason = f"{claim.premise.otherwise} ({scalar})"
+        elif judge(claim.premise.rule, [scalar], scalar.p).outcome != "supported":
+            number = f"{claim.premise.read.of}.{claim.premise.read.field} = {scalar.value:.3g}"
+            reason = f"{claim.premise.otherwise} ({number})"
+    return _Question(model, tuple(_asked(part, model, found) for part in parts), reason)
+
+
+def _asked(part: Part, model: str, found: Gathered) -> _Asked:
+    own = next((rule for name, rule in part.rules.items() if is_same_model(model, name)), part.rule)
+    given = [_number(read, _evidence(read, model, found)) for read in part.reads]
+    return _with_numbers(part, own, given)
+
+
+def _joined(part: Part, models: Sequence[str], found: Gathered) -> _Asked:
+    named = {name: next((m for m in models if is_same_model(m, name)), None) for name in part.models}
+    missing = [name for name, model in named.items() if model is None]
+    if missing:
+        return _Asked(part, part.rule, (), (), f"needs {' and '.join(part.models)}; missing: {', '.join(missing)}")
+    given = [_number(part.read, _evidence(part.read, model, found)) for model in named.values() if model is not None]
+    return _with_numbers(part, part.rule, given)
+
+
+def _with_numbers(part: Part, rule: Rule | None, given: Sequence[tuple[Number, Scalar | str]]) -> _Asked:
+    reasons = [scalar for _, scalar in given if isinstance(scalar, str)]
+    scalars = tuple(scalar for _, scalar in given if isinstance(scalar, Scalar))
+    return _Asked(part, rule, tuple(number for number, _ in given), scalars, "; ".join(dict.fromkeys(reasons)))
+
+
+def _evidence(read: Read, model: str, found: Gathered) -> Evidence:
+    return found[read.source, model] if (read.source, model) in found else found[read.source, ""]
+
+
+def _number(read: Read, evidence: Evidence) -> tuple[Number, Scalar | str]:
+    scalar = number_of(read, evidence)
+    number = Number(
+        source=read.source, of=read.of, field=read.field, table=read.table, where=read.where,
+        models=models_of(evidence.record) if evidence.record else [],
+        scalar=as_file(scalar) if isinstance(scalar, Scalar) else None,
+    )  # fmt: skip
+    return number, scalar
+
+
+def _corrected(put: Iterable[list[_Question]]) -> dict[int, float]:
+    """Benjamini and Hochberg's correction over all parts of a paper that are judged by a p, by their identity."""
+    parts = [part for questions in put for question in questions if not question.reason for part in question.parts]
+    tested = [(id(part), part.p) for part in parts if part.p is not None]
+    if not tested:
+        return {}
+    return dict(zip((i for i, _ in tested), false_discovery_control([p for _, p in tested]).tolist(), strict=True))
+
+
+def _cell(question: _Question, corrected: dict[int, float]) -> Cell:
+    given = [replace(part, corrected=corrected.get(id(part))) for part in question.parts]
+    parts = [_judged(part, is_moot=bool(question.reason)) for part in given]
+    if question.reason:
+        return Cell(model=question.model, outcome="not measurable here", why=question.reason, parts=parts)
+    outcomes: list[Outcome] = [part.outcome for part in parts if part.outcome is not None]
+    outcome = combine(outcomes)
+    deciding = dict.fromkeys(part.why for part in parts if part.outcome == outcome)
+    return Cell(model=question.model, outcome=outcome, why="; ".join(deciding), parts=parts)
+
+
+def _judged(asked: _Asked, *, is_moot: bool) -> JudgedPart:
+    rule = asked.rule
+    units = [number.scalar.unit for number in asked.numbers if number.scalar]
+    verdict: Verdict | None = None
+    if rule is not None and not is_moot:
+        if asked.reason:
+            verdict = Verdict("not measurable here", asked.reason)
+        else:
+            verdict = judge(rule, asked.scalars, asked.corrected if asked.p is not None else None)
+    return JudgedPart(
+        label=asked.part.label, numbers=list(asked.numbers), kind=rule.kind if rule else "",
+        rule=in_words(rule, units[0] if units else "") if rule else "", p_corrected=asked.corrected,
+        outcome=verdict.outcome if verdict else None, why=verdict.why if verdict else asked.reason,
+    )  # fmt: skip
+
+
+def _source(model: str, evidence: Evidence, folder: Path) -> SourceFile:
+    record = evidence.record
+    where = ""
+    if record is not None and record.path is not None:
+        where = Path("..", record.path.name).as_posix() if record.path.parent == folder.parent else str(record.path)
+    return SourceFile(
+        name=evidence.source.name, title=evidence.source.title, kind=evidence.source.kind, model=model, record=where,
+        command=str(record.spec.get("command", "")) if record else "", spec_hash=record.spec_hash if record else "",
+        models=models_of(record) if record else [], reason=evidence.reason, failed=evidence.failed,
+    )  # fmt: skip

@@ -1,0 +1,248 @@
+"""Rules by which a claim is judged: a measured number and what is claimed of it in, exactly one outcome out.
+
+In this order:
+
+    not measurable here             there is no number, and why
+    underpowered                    the probe says that it has too few prompts
+    no different from the null      the rule asks for a difference from the null, and there is none: p (corrected over
+                                    the rows of the ledger) is .05 or more, or, without a p, the value lies in the band
+    supported                       the whole interval lies in the claimed region
+    contradicted                    none of it does
+    underpowered                    the interval reaches across the bound of the region
+
+A number without an interval (weights, identities) is its own interval. Pure: numbers in, words out.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal, get_args
+
+import numpy as np
+
+from interp.findings import Scalar
+
+Outcome = Literal[
+    "supported", "contradicted", "no different from the null", "underpowered", "not measurable here"
+]  # fmt: skip
+Kind = Literal[
+    "at_most", "at_least", "between", "near", "positive", "negative", "above_null", "below_null", "identity", "ratio",
+    "falling", "rising", "differ",
+]  # fmt: skip
+
+OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
+KINDS: tuple[Kind, ...] = get_args(Kind)
+SEVERAL: tuple[Kind, ...] = ("ratio", "falling", "rising", "differ")
+"""Kinds that compare two numbers or more; they have no null of their own."""
+
+LEVEL = 0.05
+ORDER_OF_A_ROW = (
+    "A row of several parts is contradicted where any part is; not measurable here where no part is; supported where "
+    "every part that could be measured is; otherwise no different from the null where any part is, else underpowered."
+)
+
+_NEEDS: dict[Kind, tuple[str, ...]] = {
+    "at_most": ("high",), "at_least": ("low",), "between": ("low", "high"), "near": ("value", "tolerance"),
+    "positive": (), "negative": (), "above_null": (), "below_null": (), "identity": ("tolerance",), "falling": (),
+    "rising": (), "differ": (),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What is claimed of a number: its kind and its bounds. `null` False asks for no difference from the null;
+    with `times_null` bounds are multiples of the null's value.
+
+    `at_most`, `at_least`, `between` bounds; `near` a value within `tolerance`; `positive`, `negative`; `above_null`,
+    `below_null`: on that side of the null's value; `identity`: 0 within `tolerance`; `ratio`: the first of two numbers
+    over the second within bounds; `falling`, `rising`: each next number below (above) the one before; `differ`: at
+    least two of the numbers do. Raises `ValueError` for a rule that says too little or too much.
+    """
+
+    kind: Kind
+    low: float | None = None
+    high: float | None = None
+    value: float | None = None
+    tolerance: float | None = None
+    null: bool = True
+    times_null: bool = False
+
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 (read by pydantic where a file is checked)
+
+    def __post_init__(self) -> None:
+        given = tuple(n for n in ("low", "high", "value", "tolerance") if getattr(self, n) is not None)
+        if self.kind == "ratio":
+            if not given or not set(given) <= {"low", "high"}:
+                raise ValueError(f"the rule ratio wants low, high or both, and was given {', '.join(given) or 'none'}")
+        elif given != _NEEDS[self.kind]:
+            wanted = ", ".join(_NEEDS[self.kind]) or "no bound"
+            raise ValueError(f"the rule {self.kind} wants {wanted}, and was given {', '.join(given) or 'none'}")
+        if self.times_null and self.kind not in ("at_most", "at_least", "between"):
+            raise ValueError(f"the rule {self.kind} has no bounds that could be multiples of the null")
+        if self.low is not None and self.high is not None and self.low >= self.high:
+            raise ValueError(f"the rule {self.kind} has no room between {self.low} and {self.high}")
+        if self.tolerance is not None and self.tolerance <= 0:
+            raise ValueError(f"the rule {self.kind} wants a tolerance above 0, and was given {self.tolerance}")
+
+    @property
+    def asks_null(self) -> bool:
+        """Whether a number that is no different from its null is called that before anything else is said."""
+        return self.null and self.kind not in (*SEVERAL, "identity")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """An outcome and the sentence that says why."""
+
+    outcome: Outcome
+    why: str
+
+
+def judge(rule: Rule, numbers: Sequence[Scalar], p: float | None) -> Verdict:
+    """The outcome of one part of a claim; `p` is the scalar's, corrected over the ledger, None where it has none."""
+    several = rule.kind in SEVERAL
+    if len(numbers) < (2 if several else 1) or (not several and len(numbers) > 1):
+        raise ValueError(f"the rule {rule.kind} was given {len(numbers)} numbers")
+    for number in numbers:
+        if not np.isfinite(number.value):
+            reason = number.interval_reason or number.null_reason or "the number is not finite"
+            return Verdict("not measurable here", reason)
+    if any(number.underpowered for number in numbers):
+        return Verdict("underpowered", "too few prompts or rows, says the probe")
+    if several:
+        return _compared(rule, numbers)
+    return _single(rule, numbers[0], p)
+
+
+def combine(outcomes: Sequence[Outcome]) -> Outcome:
+    """The outcome of a row from those of its parts: `ORDER_OF_A_ROW`."""
+    measured = [outcome for outcome in outcomes if outcome != "not measurable here"]
+    if not measured:
+        return "not measurable here"
+    if "contradicted" in measured:
+        return "contradicted"
+    if all(outcome == "supported" for outcome in measured):
+        return "supported"
+    return "no different from the null" if "no different from the null" in measured else "underpowered"
+
+
+def in_words(rule: Rule, unit: str = "") -> str:
+    """The rule as the page prints it."""
+    of = " times the null" if rule.times_null else "" if unit in ("", "1") else f" {unit}"
+
+    def n(x: float | None) -> str:
+        return f"{x:g}{of}"
+
+    words = {
+        "at_most": lambda: f"at most {n(rule.high)}",
+        "at_least": lambda: f"at least {n(rule.low)}",
+        "between": lambda: f"from {n(rule.low)} to {n(rule.high)}",
+        "near": lambda: f"within {rule.tolerance:g} of {n(rule.value)}",
+        "positive": lambda: "above 0",
+        "negative": lambda: "below 0",
+        "above_null": lambda: "above the null",
+        "below_null": lambda: "below the null",
+        "identity": lambda: f"0 within {rule.tolerance:g} (an identity)",
+        "ratio": lambda: f"the first over the second {_bounds(rule)}",
+        "falling": lambda: "each lower than the one before",
+        "rising": lambda: "each higher than the one before",
+        "differ": lambda: "at least two of them differ",
+    }[rule.kind]()
+    return f"{words}, and not what the null gives" if rule.asks_null and rule.kind[-4:] != "null" else words
+
+
+def _bounds(rule: Rule) -> str:
+    if rule.low is None or rule.high is None:
+        return f"at most {rule.high:g}" if rule.low is None else f"at least {rule.low:g}"
+    return f"from {rule.low:g} to {rule.high:g}"
+
+
+def _single(rule: Rule, number: Scalar, p: float | None) -> Verdict:
+    if rule.asks_null and number.null is not None and not _differs(number, p):
+        given = f"p = {p:.2g} after correction" if p is not None else "the value lies in the null's band"
+        return Verdict("no different from the null", given)
+    if (rule.times_null or rule.kind in ("above_null", "below_null")) and number.null is None:
+        return Verdict("not measurable here", number.null_reason or "it has no null")
+    return _against(_interval(number), _region(rule, number))
+
+
+def _differs(number: Scalar, p: float | None) -> bool:
+    if p is not None:
+        return p < LEVEL
+    assert number.null is not None
+    low, high = number.null.band
+    return not low <= number.value <= high
+
+
+def _region(rule: Rule, number: Scalar) -> tuple[float, float]:
+    """The claimed values; bounds belong to it."""
+    null = number.null.value if number.null else np.nan
+    scale = null if rule.times_null else 1.0
+    a, b = (np.nan if x is None else x * scale for x in (rule.low, rule.high))
+    v, t = (np.nan if x is None else x for x in (rule.value, rule.tolerance))
+    return {
+        "at_most": (-np.inf, b), "at_least": (a, np.inf), "between": (a, b), "near": (v - t, v + t),
+        "positive": (np.nextafter(0.0, 1.0), np.inf), "negative": (-np.inf, np.nextafter(0.0, -1.0)),
+        "above_null": (np.nextafter(null, np.inf), np.inf), "below_null": (-np.inf, np.nextafter(null, -np.inf)),
+        "identity": (-t, t),
+    }[rule.kind]  # fmt: skip
+
+
+def _interval(number: Scalar) -> tuple[float, float]:
+    if number.interval is None or not np.isfinite(number.interval).all():
+        return number.value, number.value
+    # On another scale an interval may leave its own value outside by a rounding error.
+    return min(number.interval[0], number.value), max(number.interval[1], number.value)
+
+
+def _against(interval: tuple[float, float], region: tuple[float, float]) -> Verdict:
+    (low, high), (first, last) = interval, region
+    what = "the value" if low == high else "the interval"
+    if first <= low and high <= last:
+        return Verdict("supported", f"{what} lies in the claimed region")
+    if high < first or low > last:
+        return Verdict("contradicted", f"{what} lies outside the claimed region")
+    return Verdict("underpowered", "the interval reaches across the bound")
+
+
+def _compared(rule: Rule, numbers: Sequence[Scalar]) -> Verdict:
+    if rule.kind == "ratio":
+        return _ratio(rule, numbers)
+    spans = [_span(number) for number in numbers]
+    if rule.kind == "differ":
+        apart = any(one[1] < other[0] for one in spans for other in spans)
+        if apart:
+            return Verdict("supported", "the intervals of at least two are apart")
+        return Verdict("underpowered", "all intervals overlap: no difference was seen")
+    steps = list(pairwise(spans))
+    if rule.kind == "rising":
+        steps = [(after, before) for before, after in steps]
+    if all(before[0] > after[1] for before, after in steps):
+        return Verdict("supported", "every interval lies beyond the one before")
+    if any(before[1] < after[0] for before, after in steps):
+        return Verdict("contradicted", "at least one step goes the other way, by more than both intervals")
+    return Verdict("underpowered", "intervals of neighbours overlap")
+
+
+def _span(number: Scalar) -> tuple[float, float]:
+    """The interval; without one, half the width of the null's band on either side: what chance moves it by."""
+    if number.interval is not None or number.null is None:
+        return _interval(number)
+    half = (number.null.band[1] - number.null.band[0]) / 2
+    return number.value - half, number.value + half
+
+
+def _ratio(rule: Rule, numbers: Sequence[Scalar]) -> Verdict:
+    """The interval of the ratio is that of a difference of logarithms, recovered from both (Zou and Donner 2008)."""
+    if len(numbers) != 2:
+        raise ValueError(f"the rule ratio was given {len(numbers)} numbers")
+    (x, (a, b)), (y, (l, u)) = ((s.value, _span(s)) for s in numbers)  # noqa: E741 (the source's letters)
+    if min(a, l) <= 0:
+        return Verdict("underpowered", "an interval reaches 0, and a ratio says nothing there")
+    d = np.log(x) - np.log(y)
+    down = np.hypot(np.log(x) - np.log(a), np.log(u) - np.log(y))
+    up = np.hypot(np.log(b) - np.log(x), np.log(y) - np.log(l))
+    region = (-np.inf if rule.low is None else rule.low, np.inf if rule.high is None else rule.high)
+    low, high = float(np.exp(d - down)), float(np.exp(d + up))
+    verdict = _against((low, high), region)
+    return Verdict(verdict.outcome, f"ratio {np.exp(d):.3g} ({low:.3g} to {high:.3g}): {verdict.why}")

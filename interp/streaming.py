@@ -1,0 +1,123 @@
+"""Means and moments over any number of prompts: read some at a time, folded, and forgotten.
+
+Memory is that of the folds and of one lot of prompts, whatever comes: nothing is kept of a single prompt.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+
+import numpy as np
+import torch
+
+from interp.capture import ModelInfo
+from interp.collector import Collector
+from interp.errors import PromptError, UsageError
+from interp.folds import Mean, Moments
+from interp.forward import TOKENS_PER_BATCH, Share, collecting
+from interp.model import Model
+from interp.need import Need
+from interp.observe import as_tokens
+from interp.pattern_sites import NULL_SITES
+from interp.prompt import Prompt, PromptSet
+from interp.ranks import here
+from interp.readable import refuse_unreadable
+from interp.table import LABEL
+
+PROMPTS_AT_ONCE = 1024
+"""Prompts that are sorted by length and cut into batches together."""
+
+
+@dataclass(frozen=True)
+class Folded:
+    """What a stream of prompts came to: arrays by need, with the layers in front (of `layers` alone, if named)."""
+
+    model: ModelInfo
+    arrays: Mapping[Need, Mapping[str, np.ndarray]]
+    n_prompts: int
+    n_tokens: int
+    layers: tuple[int, ...] | None = None
+
+    def folded(self, need: Need) -> Mapping[str, np.ndarray]:
+        """`count`, `mean`, and `variance` or `covariance`. An absent need is an error."""
+        if need not in self.arrays:
+            raise KeyError(f"{need} was not folded; there are {sorted(n.site for n in self.arrays)}")
+        return self.arrays[need]
+
+
+def collect_stream(
+    model: Model,
+    prompts: Iterable[str | Prompt],
+    needs: Sequence[Need],
+    *,
+    layers: Sequence[int] | None = None,
+    window: int | None = None,
+    tokens_per_batch: int = TOKENS_PER_BATCH,
+) -> Folded:
+    """Fold what `needs` name over texts or prompts from any iterable, a generator without end in sight included.
+
+    `collect_stream(model, texts, [Need("v", Moments(), "last")])` gives mean and covariance of the values, layer by
+    layer. Needs are folded with `Mean` or `Moments`, whose size does not grow with the prompts; `layers` and `window`
+    are as in `interp.collect`. Passes end where all is read. Raises `UsageError` for a need that would grow and
+    `PromptError` where nothing comes.
+    """
+    needs = tuple(dict.fromkeys(needs))
+    _refuse_growing(needs)
+    refuse_unreadable(model, needs)
+    last: Collector | None = None
+    n_prompts = n_tokens = 0
+    for lot in _lots(prompts):
+        pool = _as_set(lot)
+        ids = as_tokens(model, pool, needs, window).ids
+        collector = Collector(model, pool, [len(x) for x in ids], needs, layers=layers, with_entropy=False)
+        share = Share(model, ids, tokens_per_batch, here())
+        with torch.inference_mode(), collecting(model, [collector]):
+            for _ in share.run([collector]):
+                pass
+        collector.join(here())
+        last = collector if last is None else _merged(last, collector)
+        n_prompts += len(pool)
+        n_tokens += sum(len(x) for x in ids)
+    if last is None:
+        raise PromptError(asked="folding a stream of prompts", found="none came", fix="Give it at least one prompt.")
+    return Folded(model.info, {need: last.folded(need) for need in needs}, n_prompts, n_tokens, last.only_layers)
+
+
+def _merged(earlier: Collector, later: Collector) -> Collector:
+    """The later one, with what the earlier one has folded as well."""
+    for key, state in later.states.items():
+        earlier.states[key].merge(state)
+    later.states = earlier.states
+    return later
+
+
+def _refuse_growing(needs: Sequence[Need]) -> None:
+    """Raise `UsageError` for what cannot be had of a stream."""
+    if not needs:
+        raise UsageError(asked="folding a stream of prompts", found="no need is named", fix="Name what is to be read.")
+    for need in needs:
+        if not isinstance(need.fold, Mean | Moments):
+            raise UsageError(
+                asked=f"{need.site} as {type(need.fold).__name__} of a stream",
+                found="it grows with every prompt, and nothing is kept of a single one",
+                fix=f"Fold it, as in Need({need.site!r}, Mean()); or give `interp.collect` a list of prompts.",
+            )
+        if need.site in NULL_SITES:
+            raise UsageError(
+                asked=f"{need.site} of a stream",
+                found="the first prompt has no other one to borrow keys from, and its number is missing in any mean",
+                fix="Give `interp.collect` a list of prompts.",
+            )
+
+
+def _lots(prompts: Iterable[str | Prompt]) -> Iterator[list[Prompt]]:
+    """The prompts, so many at a time as are cut into batches together."""
+    coming = iter(prompts)
+    for first in coming:
+        lot = [first, *islice(coming, PROMPTS_AT_ONCE - 1)]
+        yield [Prompt(text=prompt) if isinstance(prompt, str) else prompt for prompt in lot]
+
+
+def _as_set(prompts: Sequence[Prompt]) -> PromptSet:
+    names = chain(prompts[0].columns, prompts[0].scored_columns)
+    return PromptSet("stream", prompts, dict.fromkeys(names, LABEL))

@@ -1,0 +1,137 @@
+"""Dynamics: how the geometry forms over a training, and whether the frame settles before precision does.
+
+Read at checkpoints, each on the same tokens (interp.checkpoints); the run's own model is the end of the training.
+
+    frame       attention rows against the end's: total variation, Jensen-Shannon; drift of W_QK (probes.measures.frame)
+    values      distance of the values from the end's; PC shares, participation ratio, length of the curve that states
+                run along from certain to uncertain, spread of its certain end (probes.measures.entropy_order)
+    error       of the prediction against the exact posterior, or the loss on the text; distance of the output from the
+                end's
+    updates     ‖ΔW_QK‖/‖W_QK‖ against ‖ΔW_V‖/‖W_V‖ from checkpoint to checkpoint
+
+The dissociation index is the step at which the frame has settled over that at which the error has; below 1 the frame
+came first (probes.measures.courses, with its null). Whether a course looks early depends on its scale: an error in
+bits falls as the square of a distance, so the index against the output's total variation, which is on the frame's own
+scale, stands beside it, and every course is looked up at several fractions ε.
+
+Source: Paper II (arXiv 2512.22473) on checkpoints, which shows maps and gives no number: lengths, index and null
+are ours.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from interp.capture import Capture
+from interp.errors import UsageError
+from interp.findings import Findings
+from interp.need import Need
+from interp.probe import AnalysisCost, Figure, Probe, Readout
+from probes.measures.checkpoint_reading import NEEDS, Sizes, errors, read_checkpoint
+from probes.measures.dynamics_scalars import course_scalars, undefined_scalars
+from probes.measures.dynamics_tables import (
+    attention_table,
+    points_table,
+    settled_table,
+    step_layer_table,
+    step_table,
+    updates_table,
+)
+from probes.measures.head_means import Units
+from probes.measures.training import Training
+
+_LEAST = {"n_permutations": 19, "n_bootstrap": 20}
+_HEADLINE = ("dissociation_index", "dissociation_index_output", "dissociation_index_values", "frame_step", "error_step")
+
+
+@dataclass(frozen=True)
+class Dynamics(Probe):
+    """The course of a training: frame, values, error and weights at every checkpoint, and what settles first.
+
+    `layer`: whose values are followed. `epsilon`: the fraction of the first distance within which a course has settled.
+    `n_permutations`: exchanges and permutations of the nulls; `n_bootstrap`: resamples of the prompts.
+    """
+
+    layer: int = -1
+    epsilon: float = 0.1
+    n_permutations: int = 200
+    n_bootstrap: int = 500
+    seed: int = 0
+
+    name: ClassVar[str] = "dynamics"
+    question: ClassVar[str] = "Does the frame of attention settle before precision does, over the training?"
+    observational: ClassVar[bool] = False
+    follows_checkpoints: ClassVar[bool] = True
+    cost: ClassVar[AnalysisCost] = AnalysisCost(seconds=3.0, row_seconds=0.003, row_bytes=60_000)
+
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        return NEEDS
+
+    def read_checkpoint(self, capture: Capture, before: Capture | None, final: Capture) -> Readout:
+        self._check_fields()
+        return read_checkpoint(
+            capture, before, final, self.layer, Sizes(self.n_permutations, self.n_permutations, self.seed)
+        )
+
+    def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
+        self._check_fields()
+        unit = base.prompts.unit
+        if len(under) < 2:
+            made = undefined_scalars("the model was not read at checkpoints of its training", unit)
+            return Findings(self.name, made, headline=("dissociation_index",))
+        units = Units.of(base.rows, unit, self.n_bootstrap, np.random.default_rng([self.seed, 1]))
+        training = Training.of(under, errors(base, base), units, self.layer)
+        rng = np.random.default_rng([self.seed, 2])
+        made = course_scalars(training, self.epsilon, self.n_permutations, rng)
+        return Findings(
+            self.name,
+            made,
+            {
+                "by_step": step_table(training),
+                "by_step_layer": step_layer_table(training),
+                "settled": settled_table(training, self.epsilon),
+                "updates": updates_table(training),
+                "points": points_table(training, base),
+                "attention": attention_table(training, base),
+            },
+            arrays={"epsilon": np.array(self.epsilon)},
+            notes=self._notes(training, base),
+            headline=tuple(name for name in _HEADLINE if name in made),
+        )
+
+    def figures(self, findings: Findings) -> tuple[Figure, ...]:
+        from probes.figures.dynamics import dynamics_figures
+
+        return dynamics_figures(findings)
+
+    def _notes(self, training: Training, base: Capture) -> tuple[str, ...]:
+        n = training.units.n
+        steps = ", ".join(map(str, training.steps.tolist()))
+        notes = [
+            f"Checkpoints at the steps {steps}; {n} {training.units.name}s; values of layer {training.layer}. A course "
+            f"has settled where it stays within {self.epsilon:g} of its first distance from the end.",
+            "Intervals are over prompts, checkpoints held fixed: between two checkpoints a step is interpolated along "
+            "log(1 + step), and the table `settled` says between which. Other trainings differ by more: compare seeds.",
+            "Distances are from the last checkpoint, so that a course which still moves there seems to settle last.",
+        ]
+        if base.prompts.is_text:
+            notes.append("No exact posterior belongs to these texts: the error is the surprise at the text itself.")
+        return tuple(notes)
+
+    def _check_fields(self) -> None:
+        for name, least in _LEAST.items():
+            if getattr(self, name) < least:
+                raise UsageError(
+                    asked=f"dynamics.{name} = {getattr(self, name)}",
+                    found="too few to make a reference distribution from",
+                    fix=f"Choose {least} or more.",
+                )
+        if not 0 < self.epsilon < 1:
+            raise UsageError(
+                asked=f"dynamics.epsilon = {self.epsilon}",
+                found="it is a fraction of the first distance from the end",
+                fix="Choose a number between 0 and 1, such as 0.1.",
+            )

@@ -1,0 +1,197 @@
+"""The gradient laws of attention as checks on any model, and whether attention moves where they say.
+
+A study, for it changes weights. On a copy of the model in float64, at one layer: the laws of `interp.gradients`
+against autograd through the model's own kernel; the first-order change of the loss when values move; and over one small
+descent step, on the layer's queries and keys alone and on all weights, whether attention grows where the advantage is
+positive (`probes.measures.routing`). The laws are identities: a residual above rounding is a fault of the reading, not
+a finding.
+
+Source: Paper II (arXiv 2512.22473).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from interp.errors import UsageError
+from interp.findings import Findings
+from interp.probe import Figure
+from interp.study import Study
+from probes.measures.gradient_findings import Measured, findings_of
+from probes.measures.routing import Pairs, Routed
+
+if TYPE_CHECKING:
+    import torch
+
+    from interp.gradients import LayerGradients, ScoredSequence
+    from interp.model import Model
+
+_LEAST = {"n_prompts": 2, "n_permutations": 19, "n_bootstrap": 20}
+_LENGTH_OF_STEP = (0.0, 0.1)
+
+
+@dataclass(frozen=True)
+class GradientLaws(Study):
+    """The laws at `layer` (−1: the last) of `model`, on `n_prompts` texts of `prompts` or sequences of a wind tunnel.
+
+    `head`: one head's agreement (none: the mean over all). `step` is the length of every step over that of what it
+    moves. `is_whole` False leaves out the step on all weights, which needs memory for their gradients.
+    """
+
+    model: str = "tunnel:bijection-gpt-neox"
+    layer: int = -1
+    head: int | None = None
+    prompts: str | None = None
+    n_prompts: int = 32
+    step: float = 1e-3
+    is_whole: bool = True
+    n_permutations: int = 200
+    n_bootstrap: int = 1000
+    seed: int = 0
+
+    name: ClassVar[str] = "gradient_laws"
+    question: ClassVar[str] = "Do attention's gradients obey their laws, and does attention move to better values?"
+
+    def measure(self, work: Path, progress: Callable[[int, int], None]) -> Findings:
+        from interp.gradients import in_float64, queries_and_keys, step_all_weights
+        from interp.models import load
+
+        self._check_fields()
+        model = in_float64(load(self.model), n_copies=2 if self.is_whole else 1)
+        layer = self._layer(model)
+        heads = range(model.info.n_heads) if self.head is None else (self.head,)
+        sequences, unit = self._sequences(model)
+        rng = np.random.default_rng([self.seed, 1])
+        found: list[LayerGradients] = []
+        first_order = []
+        n_parts = len(sequences) * (2 if self.is_whole else 1)
+        for i, sequence in enumerate(sequences):
+            found.append(self._gradients(model, layer, sequence))
+            first_order.append(self._first_order(model, layer, sequence, found[-1], rng))
+            progress(i + 1, n_parts)
+        after = {"queries_and_keys": [self._after_own_step(each) for each in found]}
+        if self.is_whole:
+            step_all_weights(model, sequences, self.step)
+            after["model"] = []
+            for i, (sequence, each) in enumerate(zip(sequences, found, strict=True)):
+                after["model"].append(each.alpha_after(*queries_and_keys(model, layer, sequence)))
+                progress(len(sequences) + i + 1, n_parts)
+        pairs = {
+            name: [_pairs(g, a, heads) for g, a in zip(found, alphas, strict=True)] for name, alphas in after.items()
+        }
+        routed = {name: Routed.of(mine, self.n_permutations, rng) for name, mine in pairs.items()}
+        return findings_of(
+            Measured(
+                model=model.info.name, layer=layer, heads=tuple(heads), unit=unit, first_order=np.array(first_order),
+                residuals=[each.residuals() for each in found],
+                wrong=[each.residuals_of_wrong_laws() for each in found],
+                loss_bits=np.array([each.loss_bits for each in found]), routed=routed, pairs=pairs,
+            ),
+            self.n_bootstrap, rng,
+        )  # fmt: skip
+
+    def figures(self, findings: Findings) -> tuple[Figure, ...]:
+        from probes.figures.gradient_laws import gradient_figures
+
+        return gradient_figures(findings)
+
+    def _gradients(self, model: "Model", layer: int, sequence: "ScoredSequence") -> "LayerGradients":
+        from interp.gradients import layer_gradients
+
+        found = layer_gradients(model, layer, sequence)
+        if not found.d_scores.any():
+            raise UsageError(
+                asked=f"the gradients at layer {layer} of {model.name}",
+                found="the loss does not depend on what this layer attends to, so there is no gradient to explain",
+                fix="Choose another layer, or a model whose attention is not switched off there.",
+            )
+        return found
+
+    def _first_order(
+        self, model: "Model", layer: int, sequence: "ScoredSequence", found: "LayerGradients", rng: np.random.Generator
+    ) -> tuple[float, float]:
+        """Loss change over what the value law predicts, along its direction and along a random one of its length.
+
+        Half the difference of a step forward and one back, so that what is quadratic in the step drops out.
+        """
+        import torch
+
+        from interp.gradients import loss_with_values
+
+        along = found.value_law()
+        rate = self.step * found.v.norm() / along.norm()
+        predicted = float(-rate * along.square().sum())
+        other = torch.from_numpy(rng.standard_normal(tuple(along.shape))).to(along)
+        ratios = []
+        for direction in (along, other * along.norm() / other.norm()):
+            ahead, back = (
+                loss_with_values(model, layer, sequence, found.v - sign * rate * direction) for sign in (1, -1)
+            )
+            ratios.append((ahead - back) / 2 / predicted)
+        return ratios[0], ratios[1]
+
+    def _after_own_step(self, found: "LayerGradients") -> "torch.Tensor":
+        """Attention after one step on this layer's queries and keys, those of this sequence alone."""
+        import torch
+
+        def length(a: "torch.Tensor", b: "torch.Tensor") -> float:
+            return float(torch.cat([a.ravel(), b.ravel()]).norm())
+
+        rate = self.step * length(found.q, found.k) / length(found.d_q, found.d_k)
+        return found.alpha_after(found.q - rate * found.d_q, found.k - rate * found.d_k)
+
+    def _sequences(self, model: "Model") -> "tuple[list[ScoredSequence], str]":
+        """What the loss is of: a tunnel's answers at its scored positions, or the next tokens of texts."""
+        import torch
+
+        from interp.gradients import ScoredSequence
+        from interp.observe import as_tokens
+        from interp.pools import prompts_for
+
+        if model.task is not None and self.prompts is None:
+            drawn = model.task.sample(np.random.default_rng(self.seed), self.n_prompts)
+            scored = torch.from_numpy(drawn.scored)
+            tokens, targets = torch.from_numpy(drawn.tokens), torch.from_numpy(drawn.targets)
+            return [ScoredSequence(t, scored, y) for t, y in zip(tokens, targets, strict=True)], "sequence"
+        pool = prompts_for(model, self.prompts, self.n_prompts, self.seed, "text")
+        ids = [x for x in as_tokens(model, pool, (), None).ids if len(x) > 1][: self.n_prompts]
+        if len(ids) < 2:
+            raise UsageError(
+                asked=f"gradient_laws on the prompts {pool.name!r}",
+                found=f"{len(ids)} of them have a token that follows another",
+                fix="Give two texts or more of several tokens each.",
+            )
+        return [ScoredSequence.of_text(torch.from_numpy(np.asarray(x, dtype=np.int64))) for x in ids], pool.unit
+
+    def _layer(self, model: "Model") -> int:
+        n_layers, n_heads = model.info.n_layers, model.info.n_heads
+        if not -n_layers <= self.layer < n_layers:
+            raise self._refusal(
+                "layer", f"{model.name} has {n_layers}", f"Choose 0 to {n_layers - 1}, or -1 for the last."
+            )
+        if self.head is not None and not 0 <= self.head < n_heads:
+            raise self._refusal("head", f"{model.name} has {n_heads} a layer", f"Choose 0 to {n_heads - 1}, or none.")
+        return self.layer % n_layers
+
+    def _check_fields(self) -> None:
+        for name, least in _LEAST.items():
+            if getattr(self, name) < least:
+                raise self._refusal(name, "too few for what is made of them", f"Choose {least} or more.")
+        low, high = _LENGTH_OF_STEP
+        if not low < self.step <= high:
+            raise self._refusal(
+                "step", "a law of first order wants a small step", f"Choose one above 0, at most {high}."
+            )
+
+    def _refusal(self, field: str, found: str, fix: str) -> UsageError:
+        return UsageError(asked=f"gradient_laws.{field} = {getattr(self, field)}", found=found, fix=fix)
+
+
+def _pairs(found: "LayerGradients", after: "torch.Tensor", heads: "range | tuple[int, ...]") -> Pairs:
+    mine = list(heads)
+    return Pairs.of(
+        found.advantage[mine].cpu().numpy(), (after - found.alpha)[mine].cpu().numpy(), found.visible[0].cpu().numpy()
+    )

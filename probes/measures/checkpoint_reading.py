@@ -1,0 +1,217 @@
+"""What is kept of one checkpoint: small arrays, by prompt where a mean over prompts is to come, else finished.
+
+Layers and heads keep their axes; what is shown to the eye is of the primary layer.
+
+    by prompt     `tv`, `js`, `tv_exchanged`, `entropy` [prompt, layer, head]; `value_distance` [prompt, layer];
+                  `error.<name>` [prompt]
+    finished      `stat.<name>` [entry, layer]: value, interval, null and its band
+    of weights    `drift` [layer, head]; `update.<matrix>`, `away.<matrix>` [layer]
+    for the eye   `coordinates` [point, 2] in the first plane of the end's values; `map` [row, key] of attention
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from interp.capture import Capture
+from interp.findings import Scalar
+from interp.folds import PromptMean
+from interp.information import entropy_bits, kl_bits
+from interp.need import Need
+from interp.statistics.nulls import GaussianClouds
+from interp.statistics.spectra import principal_axes, scaled
+from probes.measures.cloud import Cloud
+from probes.measures.entropy_order import ORDERED, EntropyOrder, ordered_statistics
+from probes.measures.frame import MATRICES, Weights, distance_squared, drift, frame_distances, of_another, update
+from probes.measures.geometry import spectral_profiles
+from probes.measures.head_means import Units
+from probes.measures.key_cosines import column_measures, gaussian_references, wk_columns
+from probes.measures.maps import cloud_axes
+from probes.measures.profiles import Profile
+from probes.measures.token_cosines import TokenSets, no_token_sets, token_cosines
+from probes.measures.uncertainty import Resampled, correlation_profile
+
+VALUES, ROWS, ENTROPY, KEYS = Need("v"), Need("pattern_row"), Need("pattern_entropy"), Need("k_pre")
+OUTCOMES, NEXT = Need("outcome_log_prob"), Need("next_log_prob")
+LOSS = Need("next_loss", PromptMean(), "followed")
+WEIGHTS = {"q": Need("W_Q"), "k": Need("W_K"), "v": Need("W_V")}
+NEEDS = (VALUES, ROWS, ENTROPY, KEYS, OUTCOMES, NEXT, LOSS, *WEIGHTS.values())
+
+ENTRIES = ("", "_low", "_high", "_null", "_null_low", "_null_high")
+"""What the six entries of a finished statistic are, as suffixes of columns."""
+
+STATISTICS = {
+    "pc1_share": "fraction", "pc1_plus_pc2_share": "fraction", "participation_ratio": "dimensions", **ORDERED,
+    "entropy_correlation": "1", "bayes_entropy_correlation": "1", "token_keys": "1", "wk_columns": "1",
+}  # fmt: skip
+"""The finished statistics and their units."""
+
+ERRORS = {
+    "entropy_error": ("bits", "distance of the prediction's entropy from the posterior's"),
+    "kl": ("bits", "KL(exact posterior || prediction), all tokens"),
+    "loss": ("bits", "surprise at the next token of the text"),
+    "output": ("fraction", "total variation of the next-token distribution to the end's"),
+}
+"""What is followed of the prediction: its unit and what it is."""
+
+MAX_POINTS = 300
+_N_CLOUDS, _N_SETS, _N_TOKENS = 20, 30, 100
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Draws of the nulls and resamples of the intervals that each checkpoint has of its own."""
+
+    n_permutations: int
+    n_bootstrap: int
+    seed: int
+
+
+def read_checkpoint(
+    capture: Capture, before: Capture | None, final: Capture, layer: int, sizes: Sizes
+) -> dict[str, np.ndarray]:
+    """Everything above of one checkpoint."""
+    units = Units.of(final.rows, final.prompts.unit, 0, np.random.default_rng(0))
+    cloud, end = Cloud.of(capture, VALUES), Cloud.of(final, VALUES)
+    found = _frame(capture, final, units)
+    found["value_distance"] = units.means(_value_distance(cloud, end))
+    found |= {f"error.{name}": values for name, values in errors(capture, final).items()}
+    found |= _of_weights(capture, before, final)
+    found |= {f"stat.{name}": _entries(profile) for name, profile in _profiles(capture, cloud, final, sizes).items()}
+    primary = end.layer_index(layer)
+    return found | {"coordinates": _coordinates(cloud, end, primary), "map": _map(capture, final, primary)}
+
+
+def errors(capture: Capture, final: Capture) -> dict[str, Float[np.ndarray, " prompt"]]:
+    """`ERRORS` of every prompt, as far as these prompts have them."""
+    units = Units.of(final.rows, final.prompts.unit, 0, np.random.default_rng(0))
+    found: dict[str, np.ndarray] = {}
+    if capture.posterior is not None:
+        p = np.exp2(capture[OUTCOMES].astype(np.float64))
+        restricted = p / p.sum(axis=1, keepdims=True)
+        miss = np.abs(entropy_bits(restricted) - entropy_bits(capture.posterior))
+        found = {"entropy_error": miss, "kl": kl_bits(capture.posterior, p)}
+    now, end = (np.exp2(x[NEXT].astype(np.float64)) for x in (capture, final))
+    found["output"] = np.abs(now - end).sum(axis=1) / 2
+    found = {name: units.means(rows[None])[:, 0] for name, rows in found.items()}
+    if capture.prompts.is_text:
+        found["loss"] = _losses(capture, units)
+    return found
+
+
+def _losses(capture: Capture, units: Units) -> Float[np.ndarray, " prompt"]:
+    """The mean surprise over each text; NaN for one of a single token."""
+    losses = np.full(units.n, np.nan)
+    where = np.unique(capture.rows_at("followed")["prompt"])
+    losses[np.searchsorted(units.index, where)] = capture[LOSS]
+    return losses
+
+
+def _frame(capture: Capture, final: Capture, units: Units) -> dict[str, np.ndarray]:
+    now, end = capture[ROWS], final[ROWS]
+    tv, js = frame_distances(now, end)
+    another = of_another(end, final.rows["prompt"])
+    exchanged = np.full_like(tv, np.nan) if another is None else frame_distances(now, another)[0]
+    found = {"tv": tv, "js": js, "tv_exchanged": exchanged, "entropy": capture[ENTROPY]}
+    return {name: units.means(rows) for name, rows in found.items()}
+
+
+def _value_distance(cloud: Cloud, end: Cloud) -> Float[np.ndarray, "layer row"]:
+    """‖v − v_end‖ over the root mean squared distance of the end's values from their mean."""
+    found = []
+    for now, then in zip(cloud.points, end.points, strict=True):
+        then = then.astype(np.float64)
+        spread = np.sqrt(np.square(then - then.mean(axis=0)).sum(axis=1).mean())
+        moved = np.linalg.norm(now - then, axis=1)
+        found.append(moved / spread if spread > 0 else np.full(len(moved), np.nan))
+    return np.array(found)
+
+
+def _of_weights(capture: Capture, before: Capture | None, final: Capture) -> dict[str, np.ndarray]:
+    now, end = _weights(capture), _weights(final)
+    found = {"drift": drift(now, end)}
+    for matrix in MATRICES:
+        found[f"away.{matrix}"] = np.sqrt(distance_squared(now, end, matrix))
+        if before is not None:
+            found[f"update.{matrix}"] = update(now, _weights(before), matrix)
+    return found
+
+
+def _weights(capture: Capture) -> Weights:
+    return {letter: capture[need] for letter, need in WEIGHTS.items()}
+
+
+def _profiles(capture: Capture, cloud: Cloud, final: Capture, sizes: Sizes) -> Mapping[str, Profile | np.ndarray]:
+    """The finished statistics of every layer."""
+    clouds = GaussianClouds(cloud.rows.n_rows, cloud.points.shape[2], _N_CLOUDS, sizes.seed)
+    found: dict[str, Profile | np.ndarray] = dict(spectral_profiles(cloud, "centred", clouds)[0])
+    first = np.array([axes.scores[:, 0] for axes in cloud_axes(cloud, "centred", 1)])
+    resampled = Resampled.of(cloud, sizes.n_permutations, sizes.n_bootstrap, sizes.seed)
+    for column, name in (("next", "entropy_correlation"), ("bayes", "bayes_entropy_correlation")):
+        if f"{column}_entropy_bits" in cloud.rows:
+            found[name] = correlation_profile(first, f"{column}_entropy_bits", cloud, resampled, "PC1 and entropy")
+    order = EntropyOrder.of(reference_entropy(final), cloud.n_units)
+    ordered = np.array([ordered_statistics(x, order, cloud.units, _N_CLOUDS, sizes.seed) for x in cloud.points])
+    found |= {name: ordered[:, i].T for i, name in enumerate(ORDERED)}
+    return found | _keys(capture, cloud, sizes.seed)
+
+
+def reference_entropy(final: Capture) -> Float[np.ndarray, " row"]:
+    """The entropy that orders the states at every checkpoint: the exact posterior's, else that of the end."""
+    rows = final.rows
+    return np.asarray(rows["bayes_entropy_bits" if "bayes_entropy_bits" in rows else "next_entropy_bits"], np.float64)
+
+
+def _keys(capture: Capture, cloud: Cloud, seed: int) -> dict[str, Profile]:
+    """|cos| of the columns of W_K, and of the keys of different tokens at layer 0 where tokens can be compared."""
+    rng = np.random.default_rng([seed, 8])
+    weights = capture[WEIGHTS["k"]]
+    d_model, d_head = weights.shape[2:]
+    references = gaussian_references(d_head, d_model, _N_SETS, rng)
+    found: dict[str, Profile] = {"wk_columns": wk_columns(column_measures(weights), references).by_layer["abs"]}
+    if not no_token_sets(capture):
+        sets = TokenSets.of(capture.rows["token"], capture.rows["position"], _N_TOKENS, rng)
+        keys = Cloud.of(capture, KEYS).points[:1]
+        references = gaussian_references(sets.n_tokens, keys.shape[2], _N_SETS, rng)
+        found["token_keys"] = token_cosines("token_keys", keys, cloud, sets, references)["abs"]
+    return found
+
+
+def _entries(profile: "Profile | np.ndarray") -> Float[np.ndarray, "entry layer"]:
+    if isinstance(profile, np.ndarray):
+        return profile
+    return np.array([_of_scalar(scalar) for scalar in profile], dtype=np.float64).T
+
+
+def _of_scalar(s: Scalar) -> tuple[float, ...]:
+    nothing = (np.nan, np.nan)
+    return (s.value, *(s.interval or nothing), *((s.null.value, *s.null.band) if s.null else (np.nan, *nothing)))
+
+
+def shown_rows(final: Capture) -> np.ndarray:
+    """The rows that are drawn: whole prompts, the same at every checkpoint."""
+    end = Cloud.of(final, VALUES).thinned(MAX_POINTS, np.random.default_rng(0))
+    return np.isin(final.rows["prompt"], end.units)
+
+
+def _coordinates(cloud: Cloud, end: Cloud, layer: int) -> Float[np.ndarray, "point 2"]:
+    """Values in the first plane of the end's own, about the end's mean: the frame in which the manifold unfurls."""
+    axes = principal_axes(scaled(end.points[layer], "centred"), 2).directions
+    shown = np.isin(end.units, end.thinned(MAX_POINTS, np.random.default_rng(0)).units)
+    moved = cloud.points[layer][shown].astype(np.float64) - end.points[layer].mean(axis=0, dtype=np.float64)
+    scores = moved @ axes.T
+    return np.pad(scores, ((0, 0), (0, 2 - scores.shape[1])))
+
+
+def sharpest_head(final: Capture, layer: int) -> int:
+    """The head of a layer that ends with the lowest attention entropy: the one whose picture says most."""
+    return int(final[ENTROPY][layer].mean(axis=0).argmin())
+
+
+def _map(capture: Capture, final: Capture, layer: int) -> Float[np.ndarray, "row key"]:
+    """Attention weights of the first sequence: its rows in one head; of a text one row a layer, mean over heads."""
+    mine = final.rows["prompt"] == final.rows["prompt"][0]
+    weights = np.exp2(capture[ROWS][:, mine].astype(np.float64))
+    return weights[layer, :, sharpest_head(final, layer)] if mine.sum() > 1 else weights[:, 0].mean(axis=1)

@@ -1,0 +1,130 @@
+"""Courses of a training: when a distance from the end has settled, and which of two settles first.
+
+A course is a mean over prompts at every checkpoint, measured from its own value at the end of the training: d(t) =
+c(t) − c(end). It has settled from the step on after which |d| stays within ε of |d| at the first checkpoint. Between
+two checkpoints the step is interpolated along log(1 + step), since checkpoints are spaced so. The last crossing counts:
+an error that falls, rises and falls again has settled once.
+
+    index of A and B = step at which A has settled / step at which B has                   (F.2 of Paper II: below 1)
+
+Null: the two normalised courses d(t)/d(0) are exchanged within prompts drawn at random. If both were one course, which
+is called which would not matter; the index then scatters about 1. Prompts are what is drawn here, so this says nothing
+of other trainings: compare seeds for that. And a course that still moves at the end settles in the last interval
+whatever it is, since distances are from the end: an index with both there, or both in one interval, rests on the
+interpolation alone and is underpowered.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int
+
+Curves = Float[np.ndarray, "*batch checkpoint"]
+
+
+@dataclass(frozen=True)
+class Course:
+    """What is followed: its distances from the end for every prompt and checkpoint, and what it is in words."""
+
+    distance: Float[np.ndarray, "prompt checkpoint"]
+    what: str
+    unit: str
+
+    @property
+    def normalised(self) -> Float[np.ndarray, "prompt checkpoint"]:
+        """Distances in units of the mean distance of the first checkpoint."""
+        first = self.distance[:, 0].mean()
+        return self.distance / first if first != 0 else np.full_like(self.distance, np.nan)
+
+
+def settled(steps: Int[np.ndarray, " checkpoint"], curves: Curves, epsilon: float) -> Float[np.ndarray, "*batch"]:
+    """The step from which on every curve stays within ε of its first value; NaN where it never does, or begins at 0."""
+    ratio = relative(curves)
+    last = _last_outside(ratio, epsilon)
+    after = np.asarray(np.minimum(last + 1, len(steps) - 1))
+    r0, r1 = (np.asarray(np.take_along_axis(ratio, i[..., None], axis=-1)[..., 0]) for i in (last, after))
+    x = np.log1p(steps.astype(np.float64))
+    fraction = np.divide(r0 - epsilon, r0 - r1, out=np.full_like(r0, np.nan), where=r0 > r1)
+    found = np.expm1(x[last] + fraction * (x[after] - x[last]))
+    return np.where((last + 1 < len(steps)) & np.isfinite(ratio).all(axis=-1), found, np.nan)
+
+
+def interval_of(steps: Int[np.ndarray, " checkpoint"], curve: np.ndarray, epsilon: float) -> tuple[int, int] | None:
+    """The two checkpoints between which a curve settles; None where it does not."""
+    if np.isnan(settled(steps, curve, epsilon)):
+        return None
+    last = int(_last_outside(relative(curve), epsilon))
+    return int(steps[last]), int(steps[last + 1])
+
+
+def relative(curves: Curves) -> Curves:
+    """|d(t)| / |d(0)|; NaN where the first is 0, as nothing is to be approached then."""
+    first = np.abs(curves[..., :1])
+    return np.divide(np.abs(curves), first, out=np.full(curves.shape, np.nan), where=first > 0)
+
+
+def value_at(steps: np.ndarray, curves: Curves, at: Float[np.ndarray, "*batch"]) -> Float[np.ndarray, "*batch"]:
+    """|d| / |d(0)| at a step, interpolated along log(1 + step)."""
+    x = np.log1p(steps.astype(np.float64))
+    flat, where = relative(curves).reshape(-1, len(steps)), np.log1p(np.asarray(at)).reshape(-1)
+    found = [np.interp(w, x, r) if np.isfinite(w) else np.nan for w, r in zip(where, flat, strict=True)]
+    return np.array(found).reshape(curves.shape[:-1])
+
+
+def _last_outside(ratio: Curves, epsilon: float) -> Int[np.ndarray, "*batch"]:
+    outside = ~(ratio <= epsilon)
+    return np.asarray(ratio.shape[-1] - 1 - np.argmax(outside[..., ::-1], axis=-1))
+
+
+def resampled(course: Course, weights: Int[np.ndarray, "resample prompt"]) -> Float[np.ndarray, "resample checkpoint"]:
+    """The mean course of every resample of the prompts."""
+    return (weights @ course.distance) / weights.sum(axis=1, keepdims=True)
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Two courses: the index, what resamples of the prompts and exchanges of the two give, and where A is at B's step.
+
+    `left` is A's distance, relative to its first, at the step where B has settled; ε where both go together.
+    """
+
+    index: float
+    resampled: Float[np.ndarray, " resample"]
+    exchanged: Float[np.ndarray, " exchange"]
+    left: float
+    left_resampled: Float[np.ndarray, " resample"]
+    left_exchanged: Float[np.ndarray, " exchange"]
+    p: float
+
+
+def compare(
+    steps: Int[np.ndarray, " checkpoint"],
+    a: Course,
+    b: Course,
+    epsilon: float,
+    weights: Int[np.ndarray, "resample prompt"],
+    n_exchanges: int,
+    rng: np.random.Generator,
+) -> Compared:
+    """Course A against course B on the same prompts."""
+    index, left = _index(steps, a.distance.mean(axis=0), b.distance.mean(axis=0), epsilon)
+    boot = _index(steps, resampled(a, weights), resampled(b, weights), epsilon)
+    x, y = a.normalised, b.normalised
+    swap = rng.integers(0, 2, size=(n_exchanges, len(x)))
+    one, other = (swap @ x + (1 - swap) @ y) / len(x), (swap @ y + (1 - swap) @ x) / len(x)
+    exchanged, exchanged_left = _index(steps, one, other, epsilon)
+    known = exchanged[np.isfinite(exchanged)]
+    reached = np.abs(np.log(known)) >= abs(np.log(index)) - 1e-12
+    p = (1 + reached.sum()) / (1 + len(known)) if np.isfinite(index) and len(known) else np.nan
+    return Compared(float(index), boot[0], exchanged, float(left), boot[1], exchanged_left, float(p))
+
+
+def _index(steps: np.ndarray, a: Curves, b: Curves, epsilon: float) -> tuple[np.ndarray, np.ndarray]:
+    first, second = settled(steps, a, epsilon), settled(steps, b, epsilon)
+    return np.asarray(first / second), value_at(steps, a, second)
+
+
+def epsilons(courses: Mapping[str, Course]) -> tuple[float, ...]:
+    """The fractions of the first distance at which every course is looked up."""
+    return (0.5, 0.3, 0.2, 0.1, 0.05, 0.02) if courses else ()

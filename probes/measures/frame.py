@@ -1,0 +1,99 @@
+"""The frame: how far attention, and the weights that make it, are from where they end.
+
+Attention rows α (this checkpoint) and β (the end), over the same keys of the same tokens:
+
+    total variation   ½ Σ |α − β|                                        0 to 1
+    Jensen-Shannon    H((α + β)/2) − H(α)/2 − H(β)/2, in bits            0 to 1
+
+Of W_QK = W_Q W_Kᵀ of every head (attention is free of the basis of its queries and keys, W_QK too) the drift is
+1 − cos with the end's, and the update ‖ΔW_QK‖ / ‖W_QK‖ (Frobenius). With d_head × d_head matrices alone:
+⟨Q Kᵀ, Q' K'ᵀ⟩ = Σ (Qᵀ Q') ∘ (Kᵀ K'). A product moves about √2 times as far as its factors: where queries and keys each
+move by r in random directions, ‖ΔW_QK‖ / ‖W_QK‖ is √(2r² + r⁴); with the values' r that is what stands beside it.
+Biases are in no W_QK.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+from jaxtyping import Float
+
+from interp.information import entropy_bits
+
+MATRICES = ("qk", "q", "k", "v")
+Weights = Mapping[str, Float[np.ndarray, "layer _head d_model d_head"]]
+"""The projections by letter: `q`, `k`, `v`."""
+
+
+def row_distances(
+    log_a: Float[np.ndarray, "*row key"], log_b: Float[np.ndarray, "*row key"]
+) -> tuple[Float[np.ndarray, "*row"], Float[np.ndarray, "*row"]]:
+    """Total variation and Jensen-Shannon divergence (bits) of rows given as log2 weights, NaN at keys unseen.
+
+    NaN where there are no keys at all: none were kept.
+    """
+    if log_a.shape[-1] == 0:
+        nothing = np.full(log_a.shape[:-1], np.nan)
+        return nothing, nothing
+    a, b = (np.exp2(np.nan_to_num(x.astype(np.float64), nan=-np.inf)) for x in (log_a, log_b))
+    middle = entropy_bits((a + b) / 2) - (entropy_bits(a) + entropy_bits(b)) / 2
+    return np.abs(a - b).sum(axis=-1) / 2, np.maximum(middle, 0.0)
+
+
+def frame_distances(
+    log_a: Float[np.ndarray, "layer row head key"], log_b: Float[np.ndarray, "layer row head key"]
+) -> tuple[Float[np.ndarray, "layer row head"], Float[np.ndarray, "layer row head"]]:
+    """`row_distances` layer by layer: whole rows in double precision are many numbers."""
+    found = [row_distances(x, y) for x, y in zip(log_a, log_b, strict=True)]
+    return np.array([tv for tv, _ in found]), np.array([js for _, js in found])
+
+
+def of_another(
+    log_rows: Float[np.ndarray, "layer row head key"], units: np.ndarray
+) -> Float[np.ndarray, "layer row head key"] | None:
+    """The rows of the sequence before at the same positions; None where sequences see different keys."""
+    _, counts = np.unique(units, return_counts=True)
+    if len(counts) < 2 or np.ptp(counts) > 0 or log_rows.shape[-1] == 0:
+        return None
+    moved = np.roll(log_rows, counts[0], axis=1)
+    return moved if np.array_equal(np.isnan(moved[0, :, 0]), np.isnan(log_rows[0, :, 0])) else None
+
+
+def drift(now: Weights, end: Weights) -> Float[np.ndarray, "layer head"]:
+    """1 − cos of W_QK with the end's, of every query head; NaN where one of them is nothing."""
+    size = np.sqrt(_inner(now, now, "qk") * _inner(end, end, "qk"))
+    cosine = np.divide(_inner(now, end, "qk"), size, out=np.full_like(size, np.nan), where=size > 0)
+    return np.maximum(1 - cosine, 0.0)
+
+
+def update(now: Weights, before: Weights, matrix: str) -> Float[np.ndarray, " layer"]:
+    """‖now − before‖ / ‖before‖ of one of `MATRICES`, Frobenius norms over the heads of a layer."""
+    before_squared = _inner(before, before, matrix).sum(axis=1)
+    squared = distance_squared(now, before, matrix)
+    return np.sqrt(np.divide(squared, before_squared, out=np.full_like(squared, np.nan), where=before_squared > 0))
+
+
+def distance_squared(now: Weights, other: Weights, matrix: str) -> Float[np.ndarray, " layer"]:
+    """‖now − other‖² of one of `MATRICES`, heads of a layer together."""
+    if matrix != "qk":
+        return np.square(now[matrix].astype(np.float64) - other[matrix]).sum(axis=(1, 2, 3))
+    parts = _inner(now, now, "qk") + _inner(other, other, "qk") - 2 * _inner(now, other, "qk")
+    return np.maximum(parts, 0.0).sum(axis=1)
+
+
+def product_of_random(r: Float[np.ndarray, "*any"]) -> Float[np.ndarray, "*any"]:
+    """The relative update of a product whose two factors each move by r in random directions."""
+    return np.asarray(np.sqrt(2 * np.square(r) + r**4))
+
+
+def _inner(a: Weights, b: Weights, matrix: str) -> Float[np.ndarray, "layer _head"]:
+    """Frobenius inner products, head by head; every query head with the KV head that it reads."""
+    if matrix != "qk":
+        return np.array(
+            [np.einsum("hij,hij->h", x.astype(np.float64), y) for x, y in zip(a[matrix], b[matrix], strict=True)]
+        )
+    return np.array([_inner_qk(*layer) for layer in zip(a["q"], a["k"], b["q"], b["k"], strict=True)])
+
+
+def _inner_qk(qa: np.ndarray, ka: np.ndarray, qb: np.ndarray, kb: np.ndarray) -> Float[np.ndarray, " head"]:
+    queries, keys = (np.swapaxes(x.astype(np.float64), 1, 2) @ y for x, y in ((qa, qb), (ka, kb)))
+    return np.sum(queries * np.repeat(keys, len(queries) // len(keys), axis=0), axis=(1, 2))

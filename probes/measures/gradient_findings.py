@@ -1,0 +1,176 @@
+"""The findings of the study `gradient_laws`: residuals beside wrong laws, first-order changes, agreement by step."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from interp.findings import Findings, Null, Scalar
+from interp.statistics.nulls import null_from_permutations
+from interp.statistics.resampling import bootstrap_weights
+from interp.statistics.tested_together import maximum_statistic_p
+from interp.table import LABEL, Table
+from probes.measures.head_means import band, interval
+from probes.measures.routing import MEASURES, Pairs, Routed, sampled_pairs
+
+LAWS = {
+    "scores": "∂L/∂s_ij = α_ij (b_ij − E_α[b])", "values": "∂L/∂v_j = Σ_i α_ij u_i",
+    "queries": "∂L/∂q_i = c Σ_j ∂L/∂s_ij k_j", "keys": "∂L/∂k_j = c Σ_i ∂L/∂s_ij q_i",
+    "rows": "Σ_j ∂L/∂s_ij = 0",
+}  # fmt: skip
+_WRONG = {"values": "the law with even attention"}
+_STEPS = {
+    "queries_and_keys": "one descent step on the layer's queries and keys of the same sequence",
+    "model": "one descent step on all weights, for the mean loss of all sequences",
+}
+_MEANINGS = {
+    "moved": "share of the attention that moved, moved to values of positive advantage or away from others",
+    "signs": "share of pairs in which attention changes with the sign of the advantage",
+    "rho": "Spearman's correlation of advantage and change of attention",
+}
+_UNITS = {"moved": "fraction", "signs": "fraction", "rho": "1"}
+_N_SHOWN = 1500
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What was read of one layer, one entry a sequence; `first_order` along the value law and a random direction."""
+
+    model: str
+    layer: int
+    heads: tuple[int, ...]
+    unit: str
+    residuals: Sequence[Mapping[str, float]]
+    wrong: Sequence[Mapping[str, float]]
+    first_order: Float[np.ndarray, "unit direction"]
+    loss_bits: Float[np.ndarray, " unit"]
+    routed: Mapping[str, Routed]
+    pairs: Mapping[str, Sequence[Pairs]]
+
+
+def findings_of(measured: Measured, n_bootstrap: int, rng: np.random.Generator) -> Findings:
+    """Scalars, the tables `laws`, `by_head` and `pairs`, notes."""
+    n = len(measured.loss_bits)
+    weights = bootstrap_weights(np.arange(n), np.zeros(n, dtype=np.int64), n_bootstrap, rng)
+    weights = weights / weights.sum(axis=1, keepdims=True)
+    scalars = {f"residual_{law}": _residual(measured, law) for law in LAWS}
+    scalars["first_order_values"] = _first_order(measured, weights)
+    for step, routed in measured.routed.items():
+        for place, measure in enumerate(MEASURES):
+            scalars[f"{measure}_{step}"] = _agreement(measured, step, routed, place, weights)
+    tables = {
+        "laws": _laws_table(measured),
+        "by_head": _by_head_table(measured, weights),
+        "pairs": Table(
+            sampled_pairs(measured.pairs, _N_SHOWN, rng), {"step": LABEL, "advantage": "bits", "change": "fraction"},
+            f"Advantage of a key and change of the attention to it: up to {_N_SHOWN} random pairs of each step.",
+        ),
+    }  # fmt: skip
+    steps = [f"moved_{step}" for step in measured.routed]
+    headline = ("residual_scores", "residual_values", "first_order_values", *steps)
+    return Findings("gradient_laws", scalars, tables, notes=_notes(measured), headline=headline)
+
+
+def _counted(measured: Measured, meaning: str) -> dict[str, Any]:
+    return {"n": len(measured.loss_bits), "n_unit": measured.unit, "meaning": meaning}
+
+
+def _residual(measured: Measured, law: str) -> Scalar:
+    wrong = np.array([each[law] for each in measured.wrong])
+    words = _WRONG.get(law, "the law without centring b")
+    return Scalar(
+        max(each[law] for each in measured.residuals), "1",
+        interval_reason=f"an identity: the largest residual over all {measured.unit}s",
+        null=Null(f"{words}, range over {measured.unit}s", float(wrong.mean()),
+                  (float(wrong.min()), float(wrong.max()))),
+        **_counted(measured, f"largest |autograd − law| over the largest |autograd|, {LAWS[law]}"),
+    )  # fmt: skip
+
+
+def _first_order(measured: Measured, weights: np.ndarray) -> Scalar:
+    ratios, random = measured.first_order.T
+    value = float(ratios.mean())
+    low, high = np.quantile(random, [0.025, 0.975])
+    return Scalar(
+        value, "1", interval=interval(value, weights @ ratios),
+        interval_method=f"percentile bootstrap over {measured.unit}s",
+        null=Null(f"steps of the same length in a random direction, one a {measured.unit}", float(random.mean()),
+                  (float(low), float(high))),
+        **_counted(measured, "change of the loss over −η Σ_j ‖Σ_i α_ij u_i‖² when values move along their law; 1 is "
+                             "the law"),
+    )  # fmt: skip
+
+
+def _agreement(measured: Measured, step: str, routed: Routed, place: int, weights: np.ndarray) -> Scalar:
+    measure = MEASURES[place]
+    by_unit = routed.observed[:, place].mean(axis=1)
+    permuted = routed.permuted[:, place].mean(axis=1)
+    counted = _counted(measured, f"{_MEANINGS[measure]}, over {_STEPS[step]}; mean over heads")
+    if np.isnan(by_unit).any():
+        reason = f"in some {measured.unit}s no attention moved"
+        return Scalar(
+            float("nan"), _UNITS[measure], interval_reason=reason, null_reason=reason, **counted,
+        )  # fmt: skip
+    value = float(by_unit.mean())
+    p = maximum_statistic_p(np.array([value]), permuted[:, None])
+    return Scalar(
+        value, _UNITS[measure], interval=interval(value, weights @ by_unit),
+        interval_method=f"percentile bootstrap over {measured.unit}s",
+        null=null_from_permutations("advantages permuted within rows", permuted), p=float(p[0]), **counted,
+    )  # fmt: skip
+
+
+def _laws_table(measured: Measured) -> Table:
+    rows = [
+        {
+            "law": law, "formula": formula,
+            "residual": max(each[law] for each in measured.residuals),
+            "wrong_law": min(each[law] for each in measured.wrong),
+        }
+        for law, formula in LAWS.items()
+    ]  # fmt: skip
+    caption = (
+        f"Layer {measured.layer}: largest residual of each law over {len(measured.loss_bits)} {measured.unit}s, "
+        "relative to the largest gradient, and the smallest one of a law that is nearly right (b not centred; even "
+        "attention)."
+    )
+    return Table.from_rows(rows, {"law": LABEL, "formula": LABEL, "residual": "1", "wrong_law": "1"}, caption)
+
+
+def _by_head_table(measured: Measured, weights: np.ndarray) -> Table:
+    """Every measure by step and head; p over the largest of all heads of a step, under the same permutations."""
+    rows: list[dict[str, Any]] = []
+    for step, routed in measured.routed.items():
+        means = routed.observed.mean(axis=0)
+        p = np.stack([maximum_statistic_p(means[i], routed.permuted[:, i]) for i in range(len(MEASURES))])
+        low, high = band(np.einsum("rn,nmh->rmh", weights, routed.observed))
+        null_low, null_high = np.quantile(routed.permuted, [0.025, 0.975], axis=0)
+        null = routed.permuted.mean(axis=0)
+        for place, head in enumerate(measured.heads):
+            row: dict[str, Any] = {"step": step, "head": head}
+            for i, measure in enumerate(MEASURES):
+                found = (means, low, high, null, null_low, null_high, p)
+                row |= {f"{measure}{end}": each[i, place] for end, each in zip(_ENDS, found, strict=True)}
+            rows.append(row)
+    units = {"step": LABEL, "head": "index"}
+    for measure in MEASURES:
+        units |= {f"{measure}{end}": "1" if end == "_p" else _UNITS[measure] for end in _ENDS}
+    caption = f"Layer {measured.layer}, head by head; p corrected over the heads of a step (largest under permutation)."
+    return Table.from_rows(rows, units, caption)
+
+
+_ENDS = ("", "_low", "_high", "_null", "_null_low", "_null_high", "_p")
+
+
+def _notes(measured: Measured) -> tuple[str, ...]:
+    return (
+        f"Layer {measured.layer} of {measured.model}, {len(measured.loss_bits)} {measured.unit}s with a mean loss of "
+        f"{measured.loss_bits.mean():.4f} bits; a copy of the model in float64, gradients through its own kernel.",
+        "Residuals are of identities: above about 1e-10 something is read wrongly. They are no evidence for any "
+        "account of what training does.",
+        "The law is of scores. A step on weights or on queries and keys moves all scores of a key together, and α is "
+        "renormalised, so agreement below 1 is no fault.",
+        "Primary: moved. signs and rho are exploratory.",
+    )

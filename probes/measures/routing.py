@@ -1,0 +1,103 @@
+"""Does attention move where the advantage lies? Agreement of A_ij with the change of α_ij over a step, and its null.
+
+Compared are the pairs (i, j) of rows with at least two visible keys that the loss depends on (the last layer's others
+have no advantage at all). Three measures, each a number for every head:
+
+    moved   Σ |Δα_ij| [A_ij Δα_ij > 0] / Σ |Δα_ij|        the share of all attention that moved, moved to better values
+    signs   the share of pairs with A_ij Δα_ij > 0
+    rho     Spearman's correlation of A_ij and Δα_ij
+
+Under the null advantages are permuted within every row, among the keys that the query sees: rows keep what moved, and
+how unlike their advantages are. Advantages do not sum to zero over a row with weights that are alike, and so the null
+of `moved` is not one half.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from interp.statistics.correlation import unit_ranks
+
+MEASURES = ("moved", "signs", "rho")
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Advantages and changes of the pairs of one sequence, row by row; `row` is sorted."""
+
+    row: Int[np.ndarray, " pair"]
+    advantage: Float[np.ndarray, "head pair"]
+    change: Float[np.ndarray, "head pair"]
+
+    @classmethod
+    def of(
+        cls,
+        advantage: Float[np.ndarray, "head pos key"],
+        change: Float[np.ndarray, "head pos key"],
+        visible: Bool[np.ndarray, "pos key"],
+    ) -> "Pairs":
+        """The visible pairs of all rows that have a choice and an effect."""
+        has_choice = visible.sum(axis=1) > 1
+        has_effect = ((advantage != 0) & visible).any(axis=(0, 2))
+        row, key = np.nonzero(visible & (has_choice & has_effect)[:, None])
+        return cls(row, advantage[:, row, key], change[:, row, key])
+
+
+def agreement(
+    advantage: Float[np.ndarray, "head pair"], change: Float[np.ndarray, "head pair"]
+) -> Float[np.ndarray, "measure head"]:
+    """The three measures of every head, in the order of `MEASURES`; NaN where no attention moved."""
+    return _measures(advantage > 0, advantage < 0, unit_ranks(advantage), change, unit_ranks(change))
+
+
+def _measures(up: np.ndarray, down: np.ndarray, ranks: np.ndarray, change: np.ndarray, moved: np.ndarray) -> np.ndarray:
+    agrees = (up & (change > 0)) | (down & (change < 0))
+    size = np.abs(change)
+    total = size.sum(axis=1)
+    share = np.divide((size * agrees).sum(axis=1), total, out=np.full(len(total), np.nan), where=total > 0)
+    # Spearman's ρ is 0 for a head that nothing moved in; it is undefined
+    rho = np.where(total > 0, (ranks * moved).sum(axis=1), np.nan)
+    return np.stack([share, np.where(total > 0, agrees.mean(axis=1), np.nan), rho])
+
+
+def permuted_agreement(pairs: Pairs, n: int, rng: np.random.Generator) -> Float[np.ndarray, "permutation measure head"]:
+    """The measures with the advantages of every row permuted; the same permutations for all heads."""
+    up, down, ranks = pairs.advantage > 0, pairs.advantage < 0, unit_ranks(pairs.advantage)
+    moved = unit_ranks(pairs.change)
+    found = np.empty((n, len(MEASURES), len(ranks)))
+    for i in range(n):
+        order = np.argsort(pairs.row + rng.random(len(pairs.row)))
+        found[i] = _measures(up[:, order], down[:, order], ranks[:, order], pairs.change, moved)
+    return found
+
+
+@dataclass(frozen=True)
+class Routed:
+    """Agreement of every sequence and head over one kind of step, and under the permutations."""
+
+    observed: Float[np.ndarray, "unit measure head"]
+    permuted: Float[np.ndarray, "permutation measure head"]
+
+    @classmethod
+    def of(cls, all_pairs: Sequence[Pairs], n: int, rng: np.random.Generator) -> "Routed":
+        """Permuted values are means over the sequences, as the observed ones are reported."""
+        observed = np.stack([agreement(pairs.advantage, pairs.change) for pairs in all_pairs])
+        permuted = np.zeros((n, *observed.shape[1:]))
+        for pairs in all_pairs:
+            permuted += permuted_agreement(pairs, n, rng) / len(all_pairs)
+        return cls(observed, permuted)
+
+
+def sampled_pairs(steps: Mapping[str, Sequence[Pairs]], n: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """At most `n` random pairs of each kind of step, of all sequences and heads, to look at."""
+    found: dict[str, list[np.ndarray]] = {"step": [], "advantage": [], "change": []}
+    for step, all_pairs in steps.items():
+        advantage = np.concatenate([pairs.advantage.ravel() for pairs in all_pairs])
+        change = np.concatenate([pairs.change.ravel() for pairs in all_pairs])
+        chosen = rng.choice(len(advantage), min(n, len(advantage)), replace=False)
+        found["step"].append(np.full(len(chosen), step))
+        found["advantage"].append(advantage[chosen])
+        found["change"].append(change[chosen])
+    return {name: np.concatenate(parts) for name, parts in found.items()}

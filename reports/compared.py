@@ -1,0 +1,171 @@
+"""The runs of a comparison: opened, labelled, and dealt to groups of repetitions."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from interp.differences import flat_settings, scalars_of
+from interp.errors import UsageError
+from interp.findings import Scalar
+from interp.record import RunRecord, open_run
+
+TUNNEL = "tunnel"
+"""Stands for a probe where the figures on a wind tunnel's card are compared: its errors against the exact posterior."""
+
+_TUNNEL_HEADLINE = ("kl_bits", "mae_per_sequence_bits")
+_NOT_THE_TRAINING = {"figures", "seed", "variant", "core_seconds", "environment", "baselines", "eval_seed", "n_eval"}
+_IDENTITIES = (
+    "model.name", "model.source", "model.fingerprint", "model.revision", "model.n_parameters", "model.card.figures",
+    "model.card.baselines", "model.card.core_seconds", "model.card.variant", "model.card.n_parameters",
+    "model.card.environment", "model.card.arch", "model.card.step", "model.card.network.n_layers",
+    "model.card.network.n_kv_heads", "model.card.network.window", "model.card.network.d_model", "model.checkpoints", "spec.model", "spec.revision", "prompts.probes", "prompts.source",
+    "prompts.name", "environment.code",
+)  # fmt: skip
+"""Names of a thing rather than things of their own: they differ wherever two models do."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One record under its label, and the group whose repetition it is (its own label where it stands alone)."""
+
+    label: str
+    group: str
+    record: RunRecord
+
+    @cached_property
+    def scalars(self) -> dict[tuple[str, str], Scalar]:
+        """Every number by probe and name, those of a wind tunnel's card first."""
+        return {**card_scalars(self.record.model.get("card")), **scalars_of(self.record)}
+
+    @property
+    def headline(self) -> list[tuple[str, str]]:
+        card = [(TUNNEL, name) for name in _TUNNEL_HEADLINE if (TUNNEL, name) in self.scalars]
+        return card + [(probe, name) for probe, found in self.record.findings.items() for name in found.headline]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """The runs in order, and for each group the one that it is held against (None: it is a reference itself)."""
+
+    runs: tuple[Run, ...]
+    against: Mapping[str, str | None]
+
+    @property
+    def is_pooled(self) -> bool:
+        """Whether any group has several runs."""
+        return len(self.against) < len(self.runs)
+
+    @property
+    def groups(self) -> dict[str, list[Run]]:
+        return {group: [run for run in self.runs if run.group == group] for group in self.against}
+
+    @cached_property
+    def shared(self) -> list[tuple[str, str]]:
+        """The numbers that at least two runs have, headlines first."""
+        headline = dict.fromkeys(key for run in self.runs for key in run.headline)
+        keys = dict.fromkeys([*headline, *(key for run in self.runs for key in run.scalars)])
+        return [key for key in keys if sum(key in run.scalars for run in self.runs) > 1]
+
+    @cached_property
+    def headline(self) -> list[tuple[str, str]]:
+        named = {key for run in self.runs for key in run.headline}
+        return [key for key in self.shared if key in named]
+
+    def what_varies(self) -> dict[str, list[Any]]:
+        """Everything but names that is not alike in all records, by its path, with its value in each run."""
+        each = [flat_settings(run.record) for run in self.runs]
+        paths = dict.fromkeys(path for flat in each for path in flat if not path.startswith(_IDENTITIES))
+        values = {path: [flat.get(path) for flat in each] for path in paths}
+        return {path: found for path, found in values.items() if any(value != found[0] for value in found)}
+
+
+def open_compared(
+    paths: Sequence[str], labels: Sequence[str], groups: Sequence[str], against: Sequence[str]
+) -> Compared:
+    """Open the records and settle who is compared with whom; `UsageError` where the words do not fit the runs."""
+    if len(paths) < 2:
+        raise UsageError(
+            asked=f"a comparison of {len(paths)} run{'' if len(paths) == 1 else 's'}",
+            found="there is nothing to compare",
+            fix="Name two or more folders of runs.",
+        )
+    for what, given in (("labels", labels), ("groups", groups), ("against", against)):
+        if given and len(given) != len(paths):
+            raise UsageError(
+                asked=f"{len(given)} {what} for {len(paths)} runs",
+                found="every run needs one, in the same order, or none is given",
+                fix="Give as many as there are runs.",
+            )
+    records = [open_run(path) for path in paths]
+    studies = [path for path, record in zip(paths, records, strict=True) if not record.model]
+    if studies:
+        raise UsageError(
+            asked=f"comparing {studies[0]}",
+            found="it is the record of a study, which is of no one model",
+            fix="Name the runs that it was made of.",
+        )
+    names = _unique(labels or _labels(records, paths), paths)
+    pooled = groups or _repetitions(records, names)
+    first = {group: (against or [pooled[0]] * len(pooled))[i] for i, group in reversed([*enumerate(pooled)])}
+    order = dict.fromkeys(pooled)
+    strange = sorted(set(first.values()) - set(order))
+    if strange:
+        raise UsageError(
+            asked=f"a comparison against {strange[0]!r}", found="no run is of this group", fix="Name one of the groups."
+        )
+    runs = tuple(Run(name, group, record) for name, group, record in zip(names, pooled, records, strict=True))
+    return Compared(runs, {group: None if first[group] == group else first[group] for group in order})
+
+
+def card_scalars(card: Mapping[str, Any] | None) -> dict[tuple[str, str], Scalar]:
+    """The figures on the card of a wind tunnel as numbers; a checkpoint taken on the way has none."""
+    if not card:
+        return {}
+    position = card.get("baselines", {}).get("position", {})
+    return {
+        (TUNNEL, name): Scalar(
+            float(figure["value"]), figure["unit"], interval=(float(figure["low"]), float(figure["high"])),
+            interval_method=f"bootstrap over {card['n_eval']} fresh sequences", n=card["n_eval"], n_unit="sequence",
+            null_reason=f"position alone gives {position[name]:.3g}" if name in position else "an error, least at 0",
+        )
+        for name, figure in card.get("figures", {}).items()
+        if math.isfinite(figure["value"])
+    }  # fmt: skip
+
+
+def _labels(records: Sequence[RunRecord], paths: Sequence[str]) -> list[str]:
+    """The models' names where these tell the runs apart, otherwise the folders'."""
+    names = [str(record.model.get("name", "")).rstrip("/").split("/")[-1] for record in records]
+    return names if len(set(names)) == len(names) else [path.rstrip("/").split("/")[-1] for path in paths]
+
+
+def _unique(labels: Sequence[str], paths: Sequence[str]) -> list[str]:
+    twice = sorted({label for label in labels if list(labels).count(label) > 1})
+    if twice:
+        raise UsageError(
+            asked=f"a comparison of {len(paths)} runs",
+            found=f"two of them are called {twice[0]!r}",
+            fix="Name every run once, and give every label to one of them.",
+        )
+    return list(labels)
+
+
+def _repetitions(records: Sequence[RunRecord], labels: Sequence[str]) -> list[str]:
+    """Wind tunnels that differ in the seed of their training alone are of one group, named after the first of them."""
+    found: dict[str, str] = {}
+    return [
+        found.setdefault(json.dumps(same, sort_keys=True), label) if (same := _training(record)) else label
+        for record, label in zip(records, labels, strict=True)
+    ]
+
+
+def _training(record: RunRecord) -> dict[str, Any] | None:
+    """What a wind tunnel's training was and what was asked of it, but for the seed; None of other models."""
+    card = record.model.get("card")
+    if not card:
+        return None
+    asked = {name: value for name, value in record.spec.items() if name not in ("model", "command")}
+    return {"spec": asked, **{name: value for name, value in card.items() if name not in _NOT_THE_TRAINING}}

@@ -1,0 +1,127 @@
+"""The study `comparison`: several runs on one page, number by number and layer by layer.
+
+Runs that are repetitions of one thing (wind tunnels that differ in their seed alone, or runs that are named as one
+group) are pooled: mean and t interval over them. It describes: where runs differ in more than one thing, it says so.
+"""
+
+import math
+import shlex
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+from scipy import stats
+
+from interp.findings import Findings, Null, Scalar
+from interp.probe import Figure
+from interp.study import Progress, Study
+from interp.table import Table
+from reports.compared import TUNNEL, Compared, open_compared
+from reports.comparison_tables import curves_table, differences_table, numbers_table, settings_table
+
+JUDGED = ("moved", "within")
+
+
+@dataclass(frozen=True)
+class Comparison(Study):
+    """`runs` are folders of records, `labels` what they are called (the models' names, or the folders').
+
+    `groups` names for each run what it is a repetition of, `against` the group that its own is held against; without
+    them wind tunnels that differ in their seed alone are pooled, and everything is held against the first.
+    """
+
+    runs: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    against: tuple[str, ...] = ()
+
+    name: ClassVar[str] = "comparison"
+    question: ClassVar[str] = "Which numbers differ between these runs by more than their intervals?"
+
+    def measure(self, work: Path, progress: Progress) -> Findings:
+        """Opens the records and compares them; there is nothing to keep while it is unfinished."""
+        compared = open_compared(self.runs, self.labels, self.groups, self.against)
+        differences = differences_table(compared)
+        tables = {
+            "differences": differences,
+            "numbers": numbers_table(compared),
+            "curves": curves_table(compared),
+            "settings": settings_table(compared),
+        }
+        progress(1, 1)
+        return Findings(
+            probe=self.name,
+            scalars={"n_moved": n_moved(differences)},
+            tables={name: table for name, table in tables.items() if table.n_rows},
+            notes=tuple(_notes(compared, differences)),
+            headline=("n_moved",),
+        )
+
+    def figures(self, findings: Findings) -> tuple[Figure, ...]:
+        from reports.comparison_figures import comparison_figures
+
+        return comparison_figures(findings)
+
+    @property
+    def command(self) -> str:
+        """`interp compare`, which does the same."""
+        words = ["interp", "compare", *self.runs]
+        for option, given in (("--label", self.labels), ("--group", self.groups), ("--against", self.against)):
+            words += [word for each in given for word in (option, each)]
+        return shlex.join(words)
+
+
+def n_moved(differences: Table) -> Scalar:
+    """How many headline differences leave out 0, beside how many 95 % intervals do by chance."""
+    judged = differences.where(differences["is_headline"] & np.isin(differences["verdict"], JUDGED))
+    n = judged.n_rows
+    low, high = (float(stats.binom.ppf(q, n, 0.05)) for q in (0.025, 0.975)) if n else (math.nan, math.nan)
+    null = Null("intervals that leave out 0 by chance, were they independent", 0.05 * n, (low, high)) if n else None
+    return Scalar(
+        float(np.sum(judged["verdict"] == "moved")), "numbers", interval_reason="a count of intervals", null=null,
+        null_reason="" if null else "no difference of headline numbers has an interval", n=n, n_unit="difference",
+        meaning="headline numbers that differ from their reference by more than the intervals",
+    )  # fmt: skip
+
+
+def _notes(compared: Compared, differences: Table) -> list[str]:
+    notes = []
+    if compared.is_pooled:
+        counts = Counter(run.group for run in compared.runs)
+        notes.append(
+            f"Repetitions are pooled: {', '.join(f'{group} ({n})' for group, n in counts.items())}. Values are means "
+            "over them with 95 % t intervals; differences have Welch's t interval. With two or three runs a group "
+            "these are wide: a difference that is not seen may well be there."
+        )
+    else:
+        notes.append(
+            "A difference has the interval recovered from both (for symmetric ones, half-widths in quadrature), as if "
+            "the runs were independent; on the same prompts they mostly are not, and it is then too wide."
+        )
+    varies = [path.removeprefix("model.").removeprefix("spec.") for path in compared.what_varies()]
+    things = [path for path in varies if path not in ("card.seed", "card.recipe.seed")]
+    if len(things) > 1:
+        named = ", ".join(things[:12]) + (f" and {len(things) - 12} more" if len(things) > 12 else "")
+        notes.append(
+            f"These runs differ in more than one thing ({named}); see the table settings. A difference between two of "
+            "them can be put down to one of these only where it alone differs between the two."
+        )
+    sizes = {run.record.prompts.get("n") for run in compared.runs}
+    if len(sizes) > 1:
+        notes.append("The runs read different numbers of prompts: spectral shares and ratios are not comparable.")
+    short = [name for probe, name in compared.headline if probe != TUNNEL and _has_gaps(compared, (probe, name))]
+    if short:
+        notes.append(f"Not every run has {', '.join(short)}.")
+    n_judged = int(np.isin(differences["verdict"], JUDGED).sum())
+    if n_judged:
+        notes.append(
+            f"{n_judged} differences have an interval, headlines and others; by chance alone about "
+            f"{math.ceil(0.05 * n_judged)} of them leave out 0."
+        )
+    return notes
+
+
+def _has_gaps(compared: Compared, key: tuple[str, str]) -> bool:
+    return any(key not in run.scalars for run in compared.runs)

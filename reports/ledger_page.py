@@ -1,0 +1,71 @@
+"""The page of a ledger: the table is the page. One self-contained file, drawn from `ledger.json` alone.
+
+Links lead to the pages of records that lie where the ledger names them; where they do not, the command that makes them
+stands in their place.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from interp.ledger import Cell, LedgerFile, Number, PaperFile
+from interp.record import as_scalar
+from reports import about, ledger_words
+from reports.page import static, style_sheet, templates_of_pages
+from reports.sections import Number as Drawn
+from reports.security import policy, script_json
+from reports.strip import strip
+
+
+@dataclass(frozen=True)
+class _Links:
+    """Where the records of a paper's sources are, seen from the page."""
+
+    folder: Path
+    paper: PaperFile
+
+    def page(self, number: Number, model: str) -> str:
+        """The relative address of the page that a number stands on; empty where it is not there."""
+        for source in self.paper.sources:
+            is_it = source.name == number.source and source.model in ("", model) and source.record
+            if is_it and (self.folder / source.record / "report.html").is_file():
+                return f"{source.record}/report.html#probe-{number.of}"
+        return ""
+
+
+def render(ledger: LedgerFile, folder: Path) -> Path:
+    """Write the page as `ledger.html` into a folder, whole or not at all; returns its path."""
+    target = folder / "ledger.html"
+    draft = target.with_name(".ledger.html.writing")
+    draft.write_text(html(ledger, folder), encoding="utf-8", errors="replace", newline="\n")
+    draft.replace(target)
+    return target
+
+
+def html(ledger: LedgerFile, folder: Path) -> str:
+    """The page as text."""
+    style = style_sheet() + static("static/ledger.css")
+    script = static("static/page.js")
+    return templates_of_pages().get_template("ledger.html").render(
+        ledger=ledger,
+        words=ledger_words,
+        about=about,
+        links={paper.name: _Links(folder, paper) for paper in ledger.papers},
+        drawn=drawn,
+        cell_of=cell_of,
+        policy=policy([script], [style]),
+        style=style,
+        script=script,
+        templates=script_json({}),
+    )  # fmt: skip
+
+
+def drawn(number: Number) -> Drawn:
+    """A number with its strip, as the macros of the record's page take it."""
+    assert number.scalar is not None
+    scalar = as_scalar(number.scalar)
+    return Drawn(number.of, number.field, scalar, strip(scalar))
+
+
+def cell_of(cells: list[Cell], model: str) -> Cell | None:
+    """The cell of a model in a row."""
+    return next((cell for cell in cells if cell.model == model), None)

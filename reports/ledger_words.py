@@ -1,0 +1,139 @@
+"""What a ledger says of itself in words: how the claims came out, how it was judged, how to cite it."""
+
+from collections.abc import Iterator, Sequence
+
+from interp.ledger import Cell, LedgerFile, Number, PaperFile
+from interp.record import ScalarFile
+from interp.replicating import JOINT
+from interp.rules import ORDER_OF_A_ROW, OUTCOMES, Outcome
+from reports.about import listed, tex, tool, version
+
+SIGNS: dict[Outcome, str] = {
+    "supported": "✓",
+    "contradicted": "✕",
+    "no different from the null": "○",
+    "underpowered": "◔",
+    "not measurable here": "–",
+}
+"""A sign for each outcome, so that no colour has to be told from another."""
+
+MEANINGS: dict[Outcome, str] = {
+    "supported": "the whole 95 % interval lies in the region that the claim names",
+    "contradicted": "no part of the interval lies in it",
+    "no different from the null": "p, corrected over the paper's rows, is 0.05 or more, or without a p the value lies "
+    "in the null's band; asked first, where the claim is of something that is there",
+    "underpowered": "the interval reaches across the bound, or there are too few prompts",
+    "not measurable here": "there is no number, and the row says why",
+}
+
+_LONGEST = 12
+"""Entries of a list in the citation; more are counted."""
+
+
+def title(ledger: LedgerFile) -> str:
+    """The heading of the page."""
+    return ledger.papers[0].title if len(ledger.papers) == 1 else "Three papers, claim by claim"
+
+
+def headline(paper: PaperFile) -> str:
+    """How the claims of a paper came out, in one sentence."""
+    n = len(paper.rows)
+    if len(paper.models) <= 1:
+        of = f" for {short_name(paper.models[0])}" if paper.models else ""
+        return f"{n} claims{of}: {_counted([cell for row in paper.rows for cell in row.cells], n)}."
+    parts = []
+    for model in [*paper.models, JOINT]:
+        cells = [cell for row in paper.rows for cell in row.cells if cell.model == model]
+        parts.append(f"{short_name(model)}: {_counted(cells, len(cells))}")
+    return f"{n} claims. {'. '.join(parts)}."
+
+
+def columns(paper: PaperFile) -> list[str]:
+    """The models side by side, in the order they were named; one nameless column where there are none."""
+    return paper.models or [""]
+
+
+def short_name(model: str) -> str:
+    """A model's name; of a path only its end."""
+    return model.rstrip("/").split("/")[-1] if model.startswith(("/", ".", "~")) else model
+
+
+def rule_of_rows() -> str:
+    return ORDER_OF_A_ROW
+
+
+def methods(ledger: LedgerFile) -> str:
+    """Sentences for a methods section."""
+    numbers = list(judged(ledger))
+    scalars = [number.scalar for number in numbers if number.scalar]
+    sentences = [
+        f"Using {tool(ledger.environment)}, we measured the claims of "
+        + listed([f"{paper.citation} ({len(paper.rows)} claims)" for paper in ledger.papers])
+        + f" at the scale {ledger.scale}.",
+        "A claim counts as supported where the 95 % interval of its measure lies in the region that the claim names, "
+        "as contradicted where none of it does, and as no different from the null where p, by Benjamini and Hochberg "
+        "over the paper's rows, is 0.05 or more; every rule stands beside its row.",
+        *(headline(paper) for paper in ledger.papers),
+        f"Intervals: {_some(_intervals(scalars))}. Nulls: {_some(_nulls(scalars))}. n: {_some(_counts(scalars))}. "
+        f"Weights: {_some(_weights(numbers))}.",
+    ]
+    return " ".join(sentences)
+
+
+def bibtex(ledger: LedgerFile) -> str:
+    """An entry for the tool whose note pins this ledger."""
+    numbers = list(judged(ledger))
+    scalars = [number.scalar for number in numbers if number.scalar]
+    names = "+".join(paper.name for paper in ledger.papers)
+    note = [
+        f"Ledger of {names} at the scale {ledger.scale}", f"n: {_some(_counts(scalars))}",
+        f"intervals: {_some(_intervals(scalars))}", f"nulls: {_some(_nulls(scalars))}",
+        f"weights: {_some(_weights(numbers))}",
+    ]  # fmt: skip
+    entry = {
+        "title": "{interp}: a calibrated instrument for the geometry of uncertainty inside language models",
+        "author": "{The interp authors}",
+        "version": tex(version(ledger.environment)),
+        "year": ledger.created[:4],
+        "note": tex("; ".join(note)),
+    }
+    lines = "".join(f"  {key:<8}= {{{value}}},\n" for key, value in entry.items())
+    return f"@software{{interp-ledger-{names.replace('+', '-')},\n{lines}}}\n"
+
+
+def judged(ledger: LedgerFile) -> Iterator[Number]:
+    """Every number that an outcome rests on."""
+    for paper in ledger.papers:
+        for row in paper.rows:
+            for cell in row.cells:
+                for part in cell.parts:
+                    if part.outcome is not None:
+                        yield from part.numbers
+
+
+def _counted(cells: Sequence[Cell], n: int) -> str:
+    counts: dict[Outcome, int] = {outcome: sum(cell.outcome == outcome for cell in cells) for outcome in OUTCOMES}
+    return listed([f"{count} {outcome}" for outcome, count in counts.items() if count]) or f"{n} not asked"
+
+
+def _some(words: Sequence[str]) -> str:
+    kept = list(dict.fromkeys(words))
+    more = f"; and {len(kept) - _LONGEST} more" if len(kept) > _LONGEST else ""
+    return ("; ".join(kept[:_LONGEST]) + more) or "none"
+
+
+def _intervals(scalars: Sequence[ScalarFile]) -> list[str]:
+    return [s.interval_method for s in scalars if s.interval and s.interval_method]
+
+
+def _nulls(scalars: Sequence[ScalarFile]) -> list[str]:
+    return [s.null.name for s in scalars if s.null]
+
+
+def _counts(scalars: Sequence[ScalarFile]) -> list[str]:
+    return [f"{s.n} {s.n_unit}s" for s in scalars if s.n is not None]
+
+
+def _weights(numbers: Sequence[Number]) -> list[str]:
+    few = [models for number in numbers if 0 < len(models := number.models) <= 3]
+    return [f"{short_name(name)} {fingerprint[:16]}" for models in few for name, fingerprint in models]

@@ -1,0 +1,369 @@
+"""Checkpoints: which a model has, one in memory at a time, the same tokens, and refusals in words."""
+
+import gc
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+import interp
+from interp.capture import Capture
+from interp.checkpoints import Followed, checkpoints_of, follow, follows_checkpoints, has_checkpoints, step_of
+from interp.conditions import Run
+from interp.errors import InterpError, ModelError, UsageError
+from interp.findings import Findings, Scalar
+from interp.forward import capture
+from interp.loading.quiet import quiet_libraries
+from interp.loading.sources import kept_steps, shipped_tunnels
+from interp.need import Need
+from interp.observe import collect
+from interp.pools import prompts_for
+from interp.probe import Probe, Readout
+from interp.runner import run
+from interp.spec import RunSpec
+from tests.hub_cache import lay_out
+from tests.interp.test_seam import token_prompts
+from tests.tiny_models import fresh_model, tiny_model
+
+TUNNEL = "tunnel:bijection-gpt-neox"
+FAST = {"dynamics": {"n_permutations": 20, "n_bootstrap": 30}}
+
+
+@dataclass(frozen=True)
+class Follower(Probe):
+    """Keeps the lengths of the values, how many rows there were, and whether there was one before."""
+
+    name: ClassVar[str] = "follower"
+    question: ClassVar[str] = "How do the values grow?"
+    follows_checkpoints: ClassVar[bool] = True
+
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        return (Need("v"),)
+
+    def read_checkpoint(self, capture: Capture, before: Capture | None, final: Capture) -> Readout:
+        assert capture.rows["token"].tolist() == final.rows["token"].tolist()
+        assert capture.rows["stratum"].tolist() == final.rows["stratum"].tolist()
+        norm = np.asarray(np.linalg.norm(capture[Need("v")]))
+        return {"norm": norm, "n": np.array(capture.rows.n_rows), "first": np.array(before is None)}
+
+    def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
+        arrays = {f"{name}.{key}": np.asarray(x) for name, read in under.items() for key, x in read.items()}
+        scalar = Scalar(float(len(under)), "1", interval_reason="a count", null_reason="a count", meaning="checkpoints")
+        return Findings(self.name, {"count": scalar}, arrays=arrays, headline=("count",))
+
+
+@pytest.fixture(scope="module")
+def tunnel():
+    return interp.load(TUNNEL, check=False)
+
+
+@pytest.fixture(scope="module")
+def followed():
+    return run(TUNNEL, probes=["dynamics"], settings=FAST, n_pool=30, out=None, quiet=True)
+
+
+# --- which checkpoints there are -------------------------------------------------------------------------------------
+
+
+def test_a_tunnel_has_the_steps_of_its_folder_in_order_of_training(tunnel):
+    kept = list(kept_steps(shipped_tunnels()["bijection-gpt-neox"]))
+    found = checkpoints_of(tunnel, [Follower()], ())
+    assert [c.step for c in found] == sorted(kept) == [0, 16, 64, 128, 256, 512]
+    assert [c.name for c in found] == [str(step) for step in kept]
+    assert found[1].model == f"{TUNNEL}@16" and step_of(tunnel) == 1200
+    some = checkpoints_of(tunnel, [Follower()], ("512", "step16"))
+    assert [c.name for c in some] == ["16", "512"]
+    assert checkpoints_of(tunnel, [Follower()], ("16", "512", "1200")) == some, "the end is always read"
+    assert has_checkpoints(tunnel, ())
+
+
+def test_a_folder_and_a_step_of_a_tunnel_have_those_before_them():
+    home = shipped_tunnels()["bijection-gpt-neox"]
+    folder = checkpoints_of(interp.load(str(home), check=False), [Follower()], ())
+    assert [c.step for c in folder] == [0, 16, 64, 128, 256, 512]
+    assert interp.load(folder[2].model, check=False).card["step"] == 64
+    at = checkpoints_of(interp.load(str(home / "steps" / "128"), check=False), [Follower()], ())
+    assert [c.step for c in at] == [0, 16, 64]
+    named = interp.load(f"{TUNNEL}@64", check=False)
+    assert [(c.step, c.model) for c in checkpoints_of(named, [Follower()], ())] == [
+        (0, f"{TUNNEL}@0"),
+        (16, f"{TUNNEL}@16"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        (
+            ("7",),
+            r"step 7 of tunnel:bijection-gpt-neox: it kept the steps 0, 16, 64, 128, 256, 512, and is itself at 1200",
+        ),
+        (("0", "x"), "step x of"),
+        (("512",), r"there are 1 \(512\)"),
+    ],
+)
+def test_steps_that_are_not_there_or_too_few_are_refused(tunnel, asked, words):
+    with pytest.raises(UsageError, match=words):
+        checkpoints_of(tunnel, [Follower()], asked)
+
+
+def test_checkpoints_after_the_model_are_refused():
+    with pytest.raises(UsageError, match=r"512 of tunnel:bijection-gpt-neox@64.*\n?.*the model itself is at step 64"):
+        checkpoints_of(interp.load(f"{TUNNEL}@64", check=False), [Follower()], ("0", "16", "512"))
+
+
+def test_a_tunnel_that_kept_no_steps_is_refused_and_says_what_to_do():
+    llama = interp.load("tunnel:bijection-llama", check=False)
+    assert not has_checkpoints(llama, ())
+    with pytest.raises(UsageError, match=r"there are none.*\n.*keep steps in the training"):
+        run(llama, probes=["dynamics"], out=None, quiet=True)
+
+
+def test_a_folder_and_a_model_in_memory_have_no_checkpoints(tiny_folders):
+    with pytest.raises(UsageError, match="it is a folder, which holds one state of the weights"):
+        checkpoints_of(interp.load(tiny_folders["llama"], check=False), [Follower()], ("step1", "step2"))
+    memory = interp.load(tiny_model("gpt_neox").module, check=False)
+    with pytest.raises(UsageError, match="given in memory"):
+        checkpoints_of(memory, [Follower()], ("step1", "step2", "step3"))
+
+
+def test_checkpoints_are_for_probes_of_a_training(tunnel):
+    with pytest.raises(UsageError, match="no probe of this run follows a training"):
+        run(tunnel, probes=["manifold"], checkpoints=["0", "16"], n_pool=10, out=None, quiet=True)
+    assert follows_checkpoints(["dynamics"]) and follows_checkpoints([Follower()])
+    assert not follows_checkpoints(["dynamics", "manifold"]) and not follows_checkpoints([])
+
+
+def test_what_changes_the_model_is_refused(tunnel):
+    edit = interp.RemoveAxis(layer=0, axis=np.eye(64)[0])
+    with pytest.raises(UsageError, match=r"dynamics with --edit.*\n?.*from its first checkpoint on"):
+        run(tunnel, probes=["dynamics"], edits=[edit], n_pool=10, out=None, quiet=True)
+    with pytest.raises(UsageError, match="the first checkpoint is the untrained model"):
+        run(tunnel, probes=["dynamics"], null="untrained", n_pool=10, out=None, quiet=True)
+
+
+# --- a tunnel, from end to end ---------------------------------------------------------------------------------------
+
+
+def test_the_record_says_what_was_read_and_how_to_read_it_again(followed):
+    known = followed.model["checkpoints"]
+    assert [entry["step"] for entry in known] == [0, 16, 64, 128, 256, 512, 1200]
+    assert len({entry["fingerprint"] for entry in known}) == 7
+    assert known[-1]["fingerprint"] == followed.model["fingerprint"]
+    assert known[2]["fingerprint"] == interp.load(f"{TUNNEL}@64", check=False).info.fingerprint
+    assert followed.spec["checkpoints"] == ["0", "16", "64", "128", "256", "512"]
+    assert "--revisions 0,16,64,128,256,512" in followed.spec["command"]
+    spec = RunSpec.from_json(followed.spec)
+    assert spec.options["checkpoints"] == ("0", "16", "64", "128", "256", "512") and spec.hash == followed.spec_hash
+    old = {key: value for key, value in followed.spec.items() if key != "checkpoints"}
+    assert RunSpec.from_json(old).checkpoints == ()
+
+
+def eager_attention(step):
+    """Attention of the sequences by transformers' own eager path: `[layer, sequence, head, query, key]`."""
+    home = shipped_tunnels()["bijection-gpt-neox"]
+    folder = home if step == 1200 else kept_steps(home)[step]
+    with quiet_libraries():
+        module = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager").eval()
+    prompts = prompts_for(interp.load(TUNNEL, check=False), None, 30, 0, "text")
+    ids = torch.tensor([p.token_ids for p in prompts])
+    with torch.no_grad():
+        out = module(ids, output_attentions=True)
+    scored = list(prompts.prompts[0].scored)
+    return np.stack([a.numpy()[:, :, scored].astype(np.float64) for a in out.attentions])
+
+
+def test_the_frame_of_the_shipped_tunnel_equals_eager_attention(followed):
+    table = followed.findings["dynamics"].to_frame("by_step_layer").set_index(["step", "layer"]).frame_tv
+    end = eager_attention(1200)
+    for step in (0, 128):
+        tv = np.abs(eager_attention(step) - end).sum(axis=-1).mean(axis=(1, 2, 3)) / 2
+        np.testing.assert_allclose(table[step], tv, atol=2e-5)
+    assert table[1200].max() == 0
+
+
+def test_the_shipped_tunnel_gives_what_its_trainings_table_says(followed):
+    """KL at its checkpoints: wind_tunnels/README.md, on other sequences."""
+    table = followed.findings["dynamics"].to_frame("by_step").set_index("step")
+    assert table.kl[[0, 16, 64]].to_numpy() == pytest.approx([3.128, 1.811, 2.915], rel=0.06)
+    assert table.kl[[128, 256]].to_numpy() == pytest.approx([0.373, 0.040], rel=0.3)
+    assert table.kl[1200] < 0.005 and table.wqk_drift[1200] < 1e-12
+    index = followed.findings["dynamics"]["dissociation_index"]
+    assert index.interval[0] > 1, "here precision settles before the frame does"
+
+
+def test_some_steps_alone_and_the_same_numbers(followed):
+    again = run(
+        TUNNEL, probes=["dynamics"], settings=FAST, n_pool=30, checkpoints=["16", "128"], out=None, quiet=True
+    )  # fmt: skip
+    mine, all_ = (r.findings["dynamics"].to_frame("by_step").set_index("step") for r in (again, followed))
+    assert mine.index.tolist() == [16, 128, 1200]
+    assert mine.frame_tv.to_numpy() == pytest.approx(all_.frame_tv[[16, 128, 1200]].to_numpy())
+    assert mine.kl.to_numpy() == pytest.approx(all_.kl[[16, 128, 1200]].to_numpy())
+    assert again.spec_hash != followed.spec_hash
+
+
+def test_other_probes_run_beside_it_and_everything_leaves_it_out_where_there_is_no_training(tunnel):
+    record = run(tunnel, probes=[Follower(), "attention_entropy"], n_pool=20, out=None, quiet=True)
+    assert list(record.findings) == ["follower", "attention_entropy"]
+    found = record.findings["follower"]
+    assert found["count"].value == 7
+    arrays = found.arrays
+    assert arrays["0.first"] and not arrays["16.first"] and arrays["1200.n"] == 20 * 12
+    alone = interp.load(f"{TUNNEL}@128", check=False)
+    prompts = prompts_for(alone, None, 20, 0, "text")
+    assert arrays["128.norm"] == pytest.approx(np.linalg.norm(collect(alone, prompts, ["v"])[Need("v")]), rel=1e-5)
+
+
+def test_everything_on_a_model_without_checkpoints_is_everything_else(monkeypatch):
+    from interp.pools import Reading
+    from interp.readable import choose_probes
+    from interp.runner import specify
+
+    options: dict[str, Any] = dict.fromkeys(("revision", "dtype", "per_quintile", "attention_window", "null"))
+    names = {}
+    for name in ("tunnel:bijection-llama", TUNNEL):
+        model = interp.load(name, check=False)
+        asked = [c for c in choose_probes(["everything"], {}) if c.probe.name in ("dynamics", "manifold")]
+        spec, _ = specify(model, asked, None, Reading(10), **options, edits=())
+        names[name] = sorted(spec.probes)
+    assert names == {"tunnel:bijection-llama": ["manifold"], TUNNEL: ["dynamics", "manifold"]}
+
+
+# --- a hub model with revisions --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def revisions(tmp_path_factory, word_tokenizer):
+    """A hub cache of one repository whose `main` is its last step."""
+    home = tmp_path_factory.mktemp("revisions")
+    for ref, seed in (("step1", 1), ("step64", 2), ("step1000", 3), ("main", 3), ("early-bird", 4)):
+        folder = home / f"files-{ref}"
+        model = fresh_model("gpt_neox")
+        torch.manual_seed(seed)
+        with torch.no_grad():
+            for p in model.module.parameters():
+                p.add_(0.1 * torch.randn_like(p))
+        with quiet_libraries():
+            model.module.save_pretrained(folder)
+            word_tokenizer.save_pretrained(folder)
+        lay_out(folder, "EleutherAI/pythia-70m", home / "hub", ref)
+    return home / "hub"
+
+
+TEXTS = tuple(" ".join(f"w{(7 * i + j * j) % 90 + 1}" for j in range(5 + i % 6)) for i in range(24))
+
+
+def test_revisions_of_a_hub_model_are_read_on_the_drawn_prompts(revisions, use_cache):
+    use_cache(revisions)
+    asked = ["step1000", "step1", "step64"]
+    record = run(
+        "pythia-70m", probes=[Follower()], prompts=TEXTS, checkpoints=asked, per_quintile=3, out=None, quiet=True
+    )
+    arrays = record.findings["follower"].arrays
+    assert [key for key in arrays if key.endswith("norm")] == ["1.norm", "64.norm", "1000.norm"]
+    assert arrays["1.n"] == arrays["1000.n"] == 15, "three of each fifth"
+    known = record.model["checkpoints"]
+    assert [(entry["name"], entry["step"]) for entry in known] == [("step1", 1), ("step64", 64), ("step1000", 1000)]
+    assert known[-1]["fingerprint"] == record.model["fingerprint"], "main is the last step, and not read twice"
+    assert len({entry["revision"] for entry in known}) == 3
+    assert "--revisions step1,step64,step1000" in record.spec["command"]
+
+
+def test_dynamics_reads_a_hub_model_with_whole_rows_of_text(revisions, use_cache):
+    use_cache(revisions)
+    record = run(
+        "pythia-70m", probes=["dynamics"], settings=FAST, prompts=TEXTS, checkpoints=["step1", "step64", "step1000"],
+        per_quintile=4, out=None, quiet=True,
+    )  # fmt: skip
+    table = record.findings["dynamics"].to_frame("by_step").set_index("step")
+    assert table.index.tolist() == [1, 64, 1000] and table.frame_tv[1000] == 0
+    rows = {}
+    for step in (1, 1000):
+        model = interp.load("pythia-70m", revision=f"step{step}", check=False)
+        found = collect(model, TEXTS, ["pattern_row"])
+        rows[step] = np.exp2(found[Need("pattern_row")].astype(np.float64))
+        np.testing.assert_allclose(np.nansum(rows[step], axis=-1), 1, atol=1e-5)
+        assert (np.isnan(rows[step][0, :, 0]).sum(axis=-1) == 10 - found.rows["length"]).all()
+    assert rows[1].shape == (3, 24, 4, 10)
+    drawn = record.prompts["draw"]["n_drawn"]
+    assert drawn == 20
+    tv = np.nansum(np.abs(rows[1] - rows[1000]), axis=-1).mean(axis=(0, 2)) / 2
+    assert tv.min() <= table.frame_tv[1] <= tv.max()
+    assert record.findings["dynamics"]["error_step"].meaning.count("text") == 1
+
+
+def test_a_hub_model_without_revisions_is_refused_and_says_how(revisions, use_cache):
+    use_cache(revisions)
+    for asked, words in (
+        ((), "there are none.*\n.*--revisions step1,step512,step143000"),
+        (("step1", "step64"), r"there are 2 \(step1, step64\)"),
+        (("step1", "step64", "early-bird"), "early-bird.*\n?.*does not say at which step"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            run("pythia-70m", probes=["dynamics"], prompts=TEXTS, checkpoints=asked, out=None, quiet=True)
+    with pytest.raises(InterpError, match="step7"):
+        run("pythia-70m", probes=["dynamics"], settings=FAST, prompts=TEXTS, checkpoints=["step1", "step64", "step7"],
+            out=None, quiet=True)  # fmt: skip
+
+
+def test_a_model_at_a_revision_ends_there(revisions, use_cache):
+    use_cache(revisions)
+    model = interp.load("pythia-70m@step64", check=False)
+    assert step_of(model) == 64 and step_of(interp.load("pythia-70m", check=False)) is None
+    with pytest.raises(UsageError, match="step1000 of pythia-70m@step64"):
+        checkpoints_of(model, [Follower()], ("step0", "step1", "step1000"))
+
+
+# --- memory and shape ------------------------------------------------------------------------------------------------
+
+
+def _read(model, run, needs):
+    return capture(model, run.prompts, run.ids, needs)
+
+
+def test_one_model_is_in_memory_at_a_time(monkeypatch):
+    """The run's own is gone before the first checkpoint is loaded, and each before the next."""
+    from interp import runner
+    from interp.models import load
+
+    modules: list[weakref.ref[torch.nn.Module]] = []
+
+    def watched(*args, **keywords):
+        assert all(ref() is None for ref in modules), f"model {len(modules)} is still there"
+        model = load(*args, **keywords)
+        modules.append(weakref.ref(model.module))
+        return model
+
+    monkeypatch.setattr(runner, "load", watched)
+    gc.disable()  # nothing may wait for the collector
+    try:
+        run(TUNNEL, probes=[Follower()], n_pool=4, checkpoints=["0", "64"], out=None, quiet=True)
+    finally:
+        gc.enable()
+    assert len(modules) == 3
+
+
+def test_another_architecture_is_no_checkpoint(tunnel):
+    model = fresh_model("llama")
+    prompts, ids = token_prompts([6, 8, 7, 9])
+    parts = [Followed.of(model, Run(prompts, ids), capture(model, prompts, ids, ()), [Follower()], _read)]
+    with pytest.raises(ModelError, match=r"it is another architecture \(layers: 2 there, 3 here\)"):
+        follow(
+            checkpoints_of(tunnel, [Follower()], ()), parts, 1200,
+            lambda name, revision: fresh_model("llama", num_hidden_layers=2), _read,
+        )  # fmt: skip
+
+
+def test_a_probe_that_says_it_follows_has_to_say_what_it_keeps(tunnel):
+    class Mute(Follower):
+        read_checkpoint = Probe.read_checkpoint
+
+    with pytest.raises(NotImplementedError, match="does not say what it keeps"):
+        run(tunnel, probes=[Mute()], n_pool=5, out=None, quiet=True)

@@ -1,0 +1,174 @@
+"""Files of claims: what is refused, in which words, and that the shipped files hold all fifty."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from interp.claims import SCALES, Claims, Source, builds_on, load_claims, read_claims
+from interp.errors import UnknownName, UsageError
+from interp.registry import entries, load_entry
+
+PAPERS = ("paper1", "paper2", "paper3")
+
+WHOLE = """
+format = 1
+paper = "paper9"
+title = "A paper"
+citation = "Somebody (2030)"
+[[source]]
+name = "shipped"
+kind = "run"
+title = "probes"
+model = "tunnel:bijection-gpt-neox"
+probes = ["manifold"]
+scales.tiny = {}
+[[claim]]
+number = 7
+title = "Something is large"
+says = "It is."
+measure = "How large it is."
+[[claim.part]]
+label = "its size"
+read = { source = "shipped", of = "manifold", field = "pc1_share" }
+rule = { kind = "at_least", low = 0.5 }
+"""
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    file = tmp_path / "paper9.toml"
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def test_a_whole_file_is_read(tmp_path):
+    claims = read_claims(written(tmp_path, WHOLE))
+    assert claims.claim[0].parts[0].read.field == "pc1_share" and claims.source[0].scales["tiny"].settings == {}
+
+
+@pytest.mark.parametrize("old, new, words", [
+    ('format = 1', 'format = [', "it cannot be read"),
+    ('format = 1', 'format = 2', "format: Input should be 1"),
+    ('source = "shipped",', 'source = "elsewhere",', "claim 7 names the source 'elsewhere', which is not there"),
+    ('rule = { kind = "at_least", low = 0.5 }', '', "claim 7 has no rule, and no reason why it is not judged"),
+    ('low = 0.5', 'high = 0.5', "the rule at_least wants low, and was given high"),
+    ('kind = "at_least"', 'kind = "nonsense"', "claim.7.part.its size.rule.kind: Input should be 'at_most'"),
+    ('low = 0.5', 'low = 0.5, lwo = 1', "claim.7.part.its size.rule.lwo: Unexpected keyword argument"),
+    ('kind = "at_least", low = 0.5', 'kind = "falling"', "the rule falling of 'its size' does not fit"),
+    ('measure = "How large it is."', '', "claim 7 does not say what is measured for it"),
+    ('measure = "How large it is."', 'measure = "x"\nreason = "no"', "claim 7 has a rule, and a reason"),
+    ('says = "It is."', '', "claim.7.says: Field required"),
+    ('scales.tiny', 'scales.huge', "source.shipped.scales.huge"),
+    ('kind = "run"', 'kind = "study"', "the study 'shipped' has to name a study"),
+    ('probes = ["manifold"]', '', "the run 'shipped' has to name probes"),
+    ('model = "tunnel:bijection-gpt-neox"', '', "a run without a model, in a paper that asks for none"),
+    ('model = "tunnel:bijection-gpt-neox"', 'model = "{later}/x"', "builds on 'later', which is not before it"),
+    ('number = 7', 'number = 7\nnmuber = 8', "claim.7.nmuber: Extra inputs are not permitted"),
+])  # fmt: skip
+def test_a_broken_file_is_refused_in_words(tmp_path, old, new, words):
+    assert old in WHOLE
+    with pytest.raises(UsageError) as refused:
+        read_claims(written(tmp_path, WHOLE.replace(old, new, 1)))
+    assert refused.value.asked == "the claims in paper9.toml" and words in refused.value.found
+
+
+def test_a_claim_with_neither_part_nor_reason_is_refused(tmp_path):
+    text = WHOLE.partition("[[claim.part]]")[0]
+    with pytest.raises(UsageError, match="claim 7 has neither a part nor a reason"):
+        read_claims(written(tmp_path, text))
+    assert read_claims(written(tmp_path, text + 'reason = "nobody can"\n')).claim[0].reason == "nobody can"
+
+
+def test_a_number_given_twice_is_refused(tmp_path):
+    again = WHOLE + WHOLE.partition("[[claim]]")[1] + WHOLE.partition("[[claim]]")[2]
+    with pytest.raises(UsageError, match="there are two of the claim 7"):
+        read_claims(written(tmp_path, again))
+
+
+def test_an_unknown_paper_names_those_that_there_are():
+    with pytest.raises(UnknownName, match="paper3"):
+        load_claims("paper4")
+
+
+@pytest.fixture(scope="module")
+def all_claims() -> dict[str, Claims]:
+    return {paper: load_claims(paper) for paper in PAPERS}
+
+
+def test_all_fifty_claims_are_there_once(all_claims):
+    assert tuple(entries("claims")) == PAPERS
+    numbers = [claim.number for claims in all_claims.values() for claim in claims.claim]
+    assert sorted(numbers) == list(range(1, 51))
+
+
+def test_every_claim_states_the_papers_number_and_its_source(all_claims):
+    for claims in all_claims.values():
+        for claim in claims.claim:
+            assert claim.paper and all(value.where for value in claim.paper), claim.number
+            assert claim.says.endswith(".") and claim.measure.endswith("."), claim.number
+
+
+KNOWN = json.loads((Path(__file__).parent / "ledger_names.json").read_text(encoding="utf-8"))
+"""What every probe and study of the ledger gave in the runs of the smoke ledgers: names of scalars, columns of tables.
+
+`{"manifold": {"scalars": [...], "tables": {"collapse": [...]}}}`; tests/interp/test_ledger_smoke.py holds it against
+fresh runs.
+"""
+
+LARGE_ALONE = {"bijection_mamba_kl_bits", "hmm_mamba_kl_bits_beyond_gpt_neox", "recall_mamba_accuracy_beyond_gpt_neox"}
+"""Networks that are trained at the scale `paper` alone."""
+
+
+def test_every_part_names_a_number_that_its_probe_or_study_gives(all_claims):
+    for claims in all_claims.values():
+        for claim in claims.claim:
+            premise = [claim.premise.read] if claim.premise else []
+            for read in [*premise, *(read for part in claim.parts for read in part.reads)]:
+                source = claims.sources()[read.source]
+                assert read.of in (source.study or source.probes), (claim.number, read)
+                load_entry("study" if source.kind == "study" else "probe", read.of)
+                known = KNOWN[read.of]
+                if read.table:
+                    assert {read.field, *read.where} <= set(known["tables"][read.table]), (claim.number, read)
+                else:
+                    assert read.field in known["scalars"] or read.field in LARGE_ALONE, (claim.number, read)
+
+
+def test_every_claim_is_measured_at_some_scale_or_says_why_not(all_claims):
+    for claims in all_claims.values():
+        for claim in claims.claim:
+            scales = [set(claims.sources()[read.source].scales) for part in claim.parts for read in part.reads]
+            assert claim.reason or any("paper" in found for found in scales), claim.number
+
+
+def configured(source: Source, scale: str):
+    from interp.spec import make_probe, make_study
+
+    changes = source.scales[scale]
+    if source.kind == "study":
+        settings = {**source.settings, **changes.settings}
+        return [make_study(source.study, {n: tuple(v) if isinstance(v, list) else v for n, v in settings.items()})]
+    probes = changes.probes or source.probes
+    return [make_probe(p, {**source.settings.get(p, {}), **changes.settings.get(p, {})}) for p in probes]
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+@pytest.mark.parametrize("scale", SCALES)
+def test_the_settings_of_every_source_fit_its_probes_and_studies(all_claims, paper, scale):
+    found = [source for source in all_claims[paper].source if scale in source.scales]
+    assert found
+    for source in found:
+        assert configured(source, scale)
+        assert set(builds_on(source)) <= set(all_claims[paper].sources())
+        strange = set(source.scales[scale].settings) - set(source.scales[scale].probes or source.probes)
+        assert source.kind == "study" or not strange, (source.name, strange)
+
+
+def test_the_papers_sizes_make_plans(all_claims):
+    """What the scale `paper` would train can be built, though nobody waits for it here."""
+    from wind_tunnels.primitive_plans import NETWORKS, TASKS, plan_of
+
+    sizes = {task: plan_of(task, "gpt-neox", 42, "papers", None) for task in TASKS}
+    assert sizes["bijection"].task.describe()["V"] == 20 and sizes["hmm"].network.n_layers == 9
+    asked = all_claims["paper1"].sources()["primitives"].scales["paper"].settings
+    assert set(asked["networks"]) <= set(NETWORKS) and asked["size"] == "papers"

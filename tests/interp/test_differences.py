@@ -1,0 +1,103 @@
+"""`interp diff`: the interval of a difference, what is said of it, and what else differs between two records."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import interp
+from interp.cli import app
+from interp.differences import difference_interval, flat_settings
+from interp.findings import Findings, Scalar
+from interp.record import RunRecord
+
+
+def scalar(value, low=None, high=None, unit="1"):
+    if low is None:
+        return Scalar(value, unit, interval_reason="weights only", null_reason="none in this test")
+    return Scalar(value, unit, interval=(low, high), interval_method="t", null_reason="none in this test")
+
+
+def record(scalars, **changed):
+    plain = RunRecord(
+        status="done", created="2026-01-01T12:00:00+00:00", spec={"model": "m", "seed": 0, "probes": {"p": {}}},
+        spec_hash="0" * 16, model={"name": "m", "fingerprint": "aa", "device": "cpu"},
+        prompts={"name": "mixed", "hash": "11", "n": 5},
+        environment={"threads": 1, "packages": {"torch": "2.13.0", "numpy": "2.0"}}, selfcheck=(),
+        timings={"load": 1.0}, findings={"p": Findings("p", scalars)}, parameters={"p": {}},
+    )  # fmt: skip
+    return replace(plain, **changed)
+
+
+def test_difference_interval_is_quadrature_where_intervals_are_symmetric():
+    low, high = difference_interval(scalar(1.0, 0.7, 1.3), scalar(3.0, 2.6, 3.4))
+    assert (low, high) == pytest.approx((2 - math.hypot(0.3, 0.4), 2 + math.hypot(0.3, 0.4)))
+
+
+def test_difference_interval_keeps_to_the_sides_of_asymmetric_intervals():
+    low, high = difference_interval(scalar(1.0, 0.9, 1.5), scalar(3.0, 2.0, 3.1))
+    assert low == pytest.approx(2 - math.hypot(1.0, 0.5)) and high == pytest.approx(2 + math.hypot(0.1, 0.1))
+
+
+def test_difference_interval_covers_the_difference_of_skewed_estimates():
+    """Log-normal estimates with intervals made on the log scale: about 95 % of the intervals hold the truth."""
+    rng = np.random.default_rng(3)
+    truth, spread, covered = (2.0, 3.0), (0.10, 0.15), 0
+    for _ in range(2000):
+        both = []
+        for value, s in zip(truth, spread, strict=True):
+            x = math.log(value) + s * rng.standard_normal()
+            both.append(scalar(math.exp(x), math.exp(x - 1.96 * s), math.exp(x + 1.96 * s)))
+        low, high = difference_interval(*both)
+        covered += low <= truth[1] - truth[0] <= high
+    assert 0.935 <= covered / 2000 <= 0.965
+
+
+@pytest.mark.parametrize(
+    "first, second, verdict",
+    [
+        (scalar(1.0, 0.9, 1.1), scalar(2.0, 1.9, 2.1), "moved"),
+        (scalar(1.0, 0.9, 1.1), scalar(1.15, 1.0, 1.3), "within"),
+        (scalar(1.0, 0.9, 1.1), scalar(1.0, 0.5, 1.5), "same"),
+        (scalar(1.0), scalar(1.0 + 1e-8), "same"),
+        (scalar(1.0), scalar(1.01), "differs"),
+        (scalar(1.0, 0.9, 1.1), scalar(1.01), "differs"),
+        (scalar(math.nan), scalar(math.nan), "same"),
+        (scalar(math.nan), scalar(1.0), "differs"),
+        (scalar(1.0, 0.9, 1.1, "bits"), scalar(1.05, 0.9, 1.1, "nats"), "differs"),
+    ],
+)
+def test_verdict(first, second, verdict):
+    (shift,) = interp.diff(record({"x": first}), record({"x": second})).shifts
+    assert shift.verdict == verdict
+
+
+def test_diff_names_versions_weights_prompts_options_and_machine_and_no_times():
+    one = record({"x": scalar(1.0), "gone": scalar(2.0)})
+    two = record(
+        {"x": scalar(1.0), "new": scalar(2.0)}, created="2026-02-02T12:00:00+00:00", timings={"load": 9.0},
+        spec={"model": "m", "seed": 1, "probes": {"p": {"layer": 3}}, "command": "other"},
+        model={"name": "m", "fingerprint": "bb", "device": "cuda:0"}, prompts={"name": "mixed", "hash": "22", "n": 5},
+        environment={"threads": 2, "packages": {"torch": "2.14.0", "numpy": "2.0"}},
+    )  # fmt: skip
+    found = interp.diff(one, two)
+    assert {s.path: (s.first, s.second) for s in found.settings} == {
+        "spec.seed": (0, 1), "spec.probes.p": ({}, None), "spec.probes.p.layer": (None, 3),
+        "model.fingerprint": ("aa", "bb"), "model.device": ("cpu", "cuda:0"), "prompts.hash": ("11", "22"),
+        "environment.threads": (1, 2), "environment.packages.torch": ("2.13.0", "2.14.0"),
+    }  # fmt: skip
+    assert found.only_first == ("p.gone",) and found.only_second == ("p.new",) and found.moved == ()
+    assert "environment.packages.numpy" in flat_settings(one)
+
+
+def test_command_line_exits_like_diff(tmp_path):
+    quiet = record({"x": scalar(1.0, 0.9, 1.1)}).write(tmp_path / "a")
+    near = record({"x": scalar(1.05, 0.9, 1.2)}).write(tmp_path / "b")
+    far = record({"x": scalar(2.0, 1.9, 2.1)}, model={"name": "m", "fingerprint": "bb"}).write(tmp_path / "c")
+    same = CliRunner().invoke(app, ["diff", str(quiet.path), str(near.path)])
+    assert same.exit_code == 0 and "0 of 1 numbers moved; 1 are within" in same.stdout
+    assert "nothing else differs" in same.stdout
+    moved = CliRunner().invoke(app, ["diff", str(quiet.path), str(far.path)])
+    assert moved.exit_code == 1 and "p.x" in moved.stdout and "model.fingerprint" in moved.stdout

@@ -1,0 +1,186 @@
+"""The gradient laws of attention: exact in float64 on every kind of head, and a law that is nearly right is caught."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, Gemma2Config
+
+import interp
+from interp.errors import ModelError, UsageError
+from interp.gradients import (
+    ScoredSequence,
+    in_float64,
+    layer_gradients,
+    loss_bits,
+    loss_with_values,
+    queries_and_keys,
+    relative_error,
+    step_all_weights,
+)
+from interp.model import Model
+from tests.tiny_models import FAMILIES, VOCAB, fresh_model, tiny_model, wrap
+
+EXACT = 1e-10
+LAWS = {"scores", "values", "queries", "keys", "rows"}
+
+
+def text(seed: int = 0, length: int = 17) -> ScoredSequence:
+    return ScoredSequence.of_text(torch.from_numpy(np.random.default_rng(seed).integers(0, VOCAB, length)))
+
+
+def of_tunnel(model: Model, n: int = 3) -> list[ScoredSequence]:
+    drawn = model.task.sample(np.random.default_rng(1), n)
+    scored = torch.from_numpy(drawn.scored)
+    return [
+        ScoredSequence(torch.from_numpy(t), scored, torch.from_numpy(y))
+        for t, y in zip(drawn.tokens, drawn.targets, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_laws_hold_in_every_layer_of_every_family(family):
+    model = in_float64(tiny_model(family))
+    for layer in range(model.info.n_layers):
+        found = layer_gradients(model, layer, text())
+        assert set(found.residuals()) == LAWS
+        assert max(found.residuals().values()) < EXACT
+        assert min(found.residuals_of_wrong_laws().values()) > 1e-3
+
+
+@pytest.mark.parametrize("name", ["bijection-gpt-neox", "bijection-mistral-short"])
+def test_laws_hold_in_trained_tunnels_at_their_scored_positions(name):
+    model = in_float64(interp.load(f"tunnel:{name}", check=False))
+    for sequence in of_tunnel(model):
+        for layer in range(model.info.n_layers):
+            assert max(layer_gradients(model, layer, sequence).residuals().values()) < EXACT
+
+
+def test_laws_hold_where_scores_are_capped():
+    torch.manual_seed(0)
+    config = Gemma2Config(
+        vocab_size=VOCAB, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, head_dim=8, attn_logit_softcapping=1.5, initializer_range=0.3, sliding_window=6,
+    )  # fmt: skip
+    model = in_float64(wrap(AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()))
+    found = layer_gradients(model, 0, text())
+    assert found.softcap == 1.5
+    assert max(found.residuals().values()) < EXACT
+    uncapped = replace(found, softcap=None)
+    assert relative_error(found.d_q, uncapped.query_law(found.d_scores)) > 1e-3
+
+
+def test_a_wrong_law_is_caught():
+    found = layer_gradients(in_float64(tiny_model("llama")), 1, text())
+    assert relative_error(found.d_scores, found.alpha * found.benefit) > 1e-3, "b not centred"
+    assert relative_error(found.d_scores, -found.advantage) > 1e-3, "without the responsibility"
+    assert relative_error(found.d_q, found.query_law(found.d_scores) / found.scaling) > 1e-3, "without the scaling"
+    assert relative_error(found.d_k, found.key_law(found.d_scores.mT)) > 1e-3, "rows and columns exchanged"
+    first_of_group = (found.alpha.mT @ found.d_z)[:: found.n_shared]
+    assert found.n_shared == 2
+    assert relative_error(found.d_v, first_of_group) > 1e-3, "one head in place of the group"
+
+
+def test_gradients_are_those_of_the_whole_model():
+    """∂L/∂W_V by autograd on the weights is Σ_j x_jᵀ ∂L/∂v_j with the layer's own inputs."""
+    model = in_float64(fresh_model("llama"))
+    attention = model.family.attention_modules(model.module)[1]
+    inputs: list[torch.Tensor] = []
+    handle = attention.v_proj.register_forward_pre_hook(lambda module, args: inputs.append(args[0].detach()))
+    weight = attention.v_proj.weight.requires_grad_(True)
+    with torch.enable_grad():
+        (by_autograd,) = torch.autograd.grad(loss_bits(model, text()), weight)
+    handle.remove()
+    weight.requires_grad_(False)
+    found = layer_gradients(model, 1, text())
+    by_law = found.value_law().transpose(0, 1).flatten(1).mT @ inputs[0][0]
+    assert relative_error(by_autograd, by_law) < EXACT
+
+
+def test_responsibilities_are_those_of_the_kernel_and_respect_the_window():
+    model = in_float64(tiny_model("mistral"))
+    found = layer_gradients(model, 0, text())
+    z = found.alpha @ found.v.repeat_interleave(found.n_shared, dim=0)
+    assert relative_error(found.z, z) < EXACT
+    position = torch.arange(17)
+    seen = (position[:, None] >= position) & (position[:, None] - position < 5)
+    assert torch.equal(found.visible[0], seen)
+    assert not found.d_scores[:, ~seen].any()
+    assert torch.allclose(found.alpha.sum(dim=-1), torch.ones(4, 17, dtype=torch.float64), atol=1e-12)
+
+
+def test_the_loss_is_the_mean_surprise_in_bits():
+    model = tiny_model("phi")
+    sequence = text()
+    with torch.no_grad():
+        log_p = model.module(sequence.ids[None]).logits[0, :-1].double().log_softmax(dim=-1) / np.log(2)
+    by_hand = -log_p.gather(-1, sequence.ids[1:, None]).mean()
+    assert layer_gradients(in_float64(model), 0, sequence).loss_bits == pytest.approx(float(by_hand), abs=1e-5)
+
+
+def test_a_small_step_of_values_changes_the_loss_as_predicted():
+    model = in_float64(tiny_model("gpt_neox"))
+    found = layer_gradients(model, 1, text())
+    assert loss_with_values(model, 1, text(), found.v) == pytest.approx(found.loss_bits, abs=1e-12)
+    rate = 1e-4 / float(found.d_v.norm())
+    ahead, back = (loss_with_values(model, 1, text(), found.v - s * rate * found.value_law()) for s in (1, -1))
+    assert (ahead - back) / 2 == pytest.approx(-rate * float(found.d_v.square().sum()), rel=1e-4)
+
+
+def test_responsibilities_after_a_step_are_those_of_the_stepped_weights():
+    model = in_float64(fresh_model("phi"))
+    found = layer_gradients(model, 2, text())
+    before = loss_bits(model, text())
+    step_all_weights(model, [text(), text(1)], 1e-3)
+    after = found.alpha_after(*queries_and_keys(model, 2, text()))
+    assert torch.equal(after, layer_gradients(model, 2, text()).alpha)
+    assert not torch.equal(after, found.alpha)
+    assert loss_bits(model, text()) < before
+    assert not any(p.requires_grad or p.grad is not None for p in model.module.parameters())
+
+
+def test_a_step_is_as_long_as_asked_and_goes_down_the_mean_gradient():
+    model = in_float64(fresh_model("llama"))
+    before = [p.clone() for p in model.module.parameters()]
+    for p in model.module.parameters():
+        p.requires_grad_(True)
+    with torch.enable_grad():
+        loss = (loss_bits(model, text()) + loss_bits(model, text(1))) / 2
+        gradient = torch.autograd.grad(loss, list(model.module.parameters()))
+    step_all_weights(model, [text(), text(1)], 0.01)
+    moved = torch.cat([(p - b).ravel() for p, b in zip(model.module.parameters(), before, strict=True)])
+    downhill = -torch.cat([g.ravel() for g in gradient])
+    length = torch.cat([b.ravel() for b in before]).norm()
+    assert float(moved.norm() / length) == pytest.approx(0.01, rel=1e-9)
+    assert float(torch.nn.functional.cosine_similarity(moved, downhill, dim=0)) == pytest.approx(1, abs=1e-9)
+
+
+def test_the_model_itself_stays_as_it_is():
+    model = fresh_model("mistral")
+    before = {name: t.clone() for name, t in model.module.state_dict().items()}
+    copy = in_float64(model)
+    layer_gradients(copy, 0, text())
+    step_all_weights(copy, [text()], 0.01)
+    assert model.module.dtype == torch.float32 and copy.module.dtype == torch.float64
+    assert copy.info.dtype == "float64"
+    assert all(torch.equal(t, before[name]) for name, t in model.module.state_dict().items())
+
+
+def test_what_has_no_such_gradients_is_refused():
+    with pytest.raises(UsageError, match="this model has no attention"):
+        in_float64(wrap(_mamba()))
+    tiny = tiny_model("llama")
+    with pytest.raises(ModelError, match="quantised"):
+        in_float64(replace(tiny, info=replace(tiny.info, quantisation="int8")))
+    with pytest.raises(ModelError, match=r"it needs 80000\.0 GB"):
+        in_float64(replace(tiny, info=replace(tiny.info, n_parameters=5 * 10**12)), n_copies=2)
+    with pytest.raises(UsageError, match="layers 0 to 2"):
+        layer_gradients(in_float64(tiny), 3, text())
+
+
+def _mamba():
+    from transformers import MambaConfig
+
+    config = MambaConfig(vocab_size=VOCAB, hidden_size=16, state_size=4, num_hidden_layers=1)
+    return AutoModelForCausalLM.from_config(config).eval()

@@ -1,0 +1,340 @@
+"""The ledger: claims put to models, judged together, written, read back, and gone on with."""
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import jaxtyping
+import numpy as np
+import pytest
+
+import interp
+from interp.claims import Claims, Read, read_claims
+from interp.errors import RecordError, UnknownName, UsageError
+from interp.evidence import Evidence, is_same_model, models_of, number_of
+from interp.findings import Findings, Null, Scalar
+from interp.ledger import LEDGER_NAME, read_ledger, show_ledger
+from interp.record import RunRecord
+from interp.replicating import JOINT, judged_rows
+from interp.table import Table
+
+CLAIMS = """
+format = 1
+paper = "paper9"
+title = "A paper"
+citation = "Somebody (2030)"
+of_models = true
+[[source]]
+name = "each"
+kind = "run"
+title = "probes of each model"
+probes = ["manifold"]
+scales.tiny = {}
+[[claim]]
+number = 1
+title = "Two parts"
+says = "Both are large."
+measure = "Both."
+[[claim.part]]
+label = "one"
+read = { source = "each", of = "manifold", field = "one" }
+rule = { kind = "at_least", low = 0.5 }
+rules = { "pythia-410m" = { kind = "near", value = 0.9, tolerance = 0.05 } }
+[[claim.part]]
+label = "two"
+read = { source = "each", of = "manifold", field = "two" }
+rule = { kind = "positive" }
+[[claim]]
+number = 2
+title = "A comparison"
+says = "Phi-2 has more."
+measure = "Which has more."
+[[claim.part]]
+label = "in order"
+read = { source = "each", of = "manifold", field = "one" }
+models = ["phi-2", "pythia-410m"]
+rule = { kind = "falling" }
+[[claim]]
+number = 3
+title = "With a premise"
+says = "Where two is positive, three is small."
+measure = "Three."
+[claim.premise]
+read = { source = "each", of = "manifold", field = "two" }
+rule = { kind = "positive" }
+otherwise = "two is not positive"
+[[claim.part]]
+label = "three"
+read = { source = "each", of = "manifold", table = "cells", where = { layer = -1, name = "b" }, field = "x" }
+rule = { kind = "at_most", high = 1.0, null = false }
+[[claim]]
+number = 4
+title = "Of one model alone"
+says = "Pythia's."
+measure = "Missing."
+[[claim.part]]
+label = "none"
+read = { source = "each", of = "manifold", field = "absent" }
+rule = { kind = "positive" }
+only = ["pythia-410m"]
+[[claim]]
+number = 5
+title = "Nobody can"
+says = "It is."
+reason = "there is no way"
+"""
+PYTHIA, PHI, OTHER = "EleutherAI/pythia-410m", "phi-2", "./mine"
+ALL = {1, 2, 3, 4, 5}
+
+
+@pytest.fixture
+def claims(tmp_path) -> Claims:
+    file = tmp_path / "paper9.toml"
+    file.write_text(CLAIMS, encoding="utf-8")
+    return read_claims(file)
+
+
+def scalar(value, low, high, p=None):
+    return Scalar(value, "1", interval=(low, high), interval_method="bootstrap", null=Null("chance", 0.0, (-0.1, 0.1)),
+                  p=p, n=75)  # fmt: skip
+
+
+CELLS = Table(
+    {
+        "layer": np.array([0, 0, 1, 1]), "name": np.array(["a", "b", "a", "b"]), "x": np.array([0.1, 0.2, 0.3, 0.4]),
+        "x_low": np.array([0.0, 0.1, 0.2, 0.3]), "x_high": np.array([0.2, 0.3, 0.4, 0.5]),
+        "x_null": np.full(4, 0.05), "x_null_low": np.zeros(4), "x_null_high": np.full(4, 0.1), "p": np.full(4, 0.01),
+        "n": np.full(4, 75), "bare": np.arange(4.0),
+    },
+    {"layer": "label", "name": "label", "n": "prompts", "p": "1"}
+    | dict.fromkeys(["x", "x_low", "x_high", "x_null", "x_null_low", "x_null_high", "bare"], "bits"),
+)  # fmt: skip
+
+
+def record_of(model: str, one: Scalar, two: Scalar) -> RunRecord:
+    findings = Findings("manifold", {"one": one, "two": two}, {"cells": CELLS})
+    return RunRecord(
+        status="done", created="2030-01-01T00:00:00+00:00", spec={"command": "interp run"}, spec_hash="0" * 16,
+        model={"name": model, "fingerprint": "abcdef"}, prompts={"unit": "prompt"}, environment={}, selfcheck=(),
+        timings={}, findings={"manifold": findings}, parameters={"manifold": {}},
+    )  # fmt: skip
+
+
+def evidence(claims: Claims, **ones: tuple[Scalar, Scalar]) -> dict[tuple[str, str], Evidence]:
+    names = {"pythia": PYTHIA, "phi": PHI, "other": OTHER}
+    source = claims.sources()["each"]
+    return {("each", names[n]): Evidence(source, record_of(names[n], *found)) for n, found in ones.items()}
+
+
+FINE, TWO = scalar(0.9, 0.87, 0.93, p=0.001), scalar(0.4, 0.3, 0.5, p=0.002)
+
+
+def cells_of(rows, number):
+    return {cell.model: cell for cell in next(row for row in rows if row.number == number).cells}
+
+
+def test_every_model_has_a_cell_and_comparisons_one_of_their_own(claims):
+    found = evidence(claims, pythia=(FINE, TWO), other=(scalar(0.6, 0.55, 0.7, p=0.001), TWO))
+    rows = judged_rows(claims, ALL, [PYTHIA, OTHER], found)
+    assert [row.number for row in rows] == [1, 2, 3, 4, 5]
+    one = cells_of(rows, 1)
+    assert [one[m].outcome for m in (PYTHIA, OTHER)] == ["supported", "supported"]
+    assert one[PYTHIA].parts[0].rule.startswith("within 0.05 of 0.9")  # the paper's own number, by its hub id
+    assert one[OTHER].parts[0].rule.startswith("at least 0.5")
+    order = cells_of(rows, 2)
+    assert set(order) == {JOINT} and order[JOINT].outcome == "not measurable here"
+    assert "missing: phi-2" in order[JOINT].why
+    alone = cells_of(rows, 4)
+    assert alone[OTHER].why == "the paper says it of pythia-410m alone"
+    assert alone[PYTHIA].outcome == "not measurable here" and "has no absent" in alone[PYTHIA].why
+    assert cells_of(rows, 5)[""].why == "there is no way"
+
+
+def test_a_comparison_takes_the_models_in_the_order_of_the_claim(claims):
+    low = scalar(0.2, 0.15, 0.25, p=0.001)
+    for pythia, phi, outcome in ((low, FINE, "supported"), (FINE, low, "contradicted")):
+        found = evidence(claims, pythia=(pythia, TWO), phi=(phi, TWO))
+        assert cells_of(judged_rows(claims, ALL, [PYTHIA, PHI], found), 2)[JOINT].outcome == outcome
+
+
+def test_a_premise_that_does_not_hold_leaves_a_claim_unmeasured_and_shows_its_numbers(claims):
+    held = cells_of(judged_rows(claims, ALL, [OTHER], evidence(claims, other=(FINE, TWO))), 3)[OTHER]
+    assert held.outcome == "supported" and held.parts[0].numbers[0].scalar.value == 0.4
+    chance = scalar(0.01, -0.05, 0.07, p=0.8)
+    failed = cells_of(judged_rows(claims, ALL, [OTHER], evidence(claims, other=(FINE, chance))), 3)[OTHER]
+    assert failed.outcome == "not measurable here" and failed.why.startswith("two is not positive")
+    assert failed.parts[0].outcome is None and failed.parts[0].numbers[0].scalar.value == 0.4
+
+
+def by_definition(p: list[float]) -> list[float]:
+    """Benjamini and Hochberg (1995): the least n p_(j) / j over all j from i on, in order of size."""
+    order, n = np.argsort(p), len(p)
+    corrected = np.empty(n)
+    least = 1.0
+    for rank in range(n, 0, -1):
+        least = min(least, p[order[rank - 1]] * n / rank)
+        corrected[order[rank - 1]] = least
+    return corrected.tolist()
+
+
+def test_p_is_corrected_over_all_judged_parts_of_the_paper(claims):
+    ones = {"pythia": (0.9, 0.03), "other": (0.9, 0.04)}
+    found = evidence(claims, **{n: (scalar(v, 0.87, 0.93, p=p), replace(TWO, p=0.2)) for n, (v, p) in ones.items()})
+    parts = [part for m in (PYTHIA, OTHER) for part in cells_of(judged_rows(claims, ALL, [PYTHIA, OTHER], found), 1)[m].parts]
+    assert [part.p_corrected for part in parts] == pytest.approx(by_definition([0.03, 0.2, 0.04, 0.2]))
+    assert parts[0].outcome == "no different from the null"  # 0.03 alone would have passed
+
+
+def test_a_claim_that_is_not_asked_is_there_all_the_same(claims):
+    rows = judged_rows(claims, {5}, [OTHER], {})
+    assert len(rows) == 5 and all(cell.outcome == "not measurable here" for row in rows for cell in row.cells)
+    unnamed = cells_of(judged_rows(claims, ALL, [], {}), 1)[""]
+    assert unnamed.why == "no language model was named (--model)"
+
+
+def read(**fields) -> Read:
+    return Read(source="each", of="manifold", **fields)
+
+
+def test_a_cell_of_a_table_comes_with_its_interval_null_and_p(claims):
+    found = evidence(claims, other=(FINE, TWO))["each", OTHER]
+    number = number_of(read(table="cells", where={"layer": -1, "name": "b"}, field="x"), found)
+    assert isinstance(number, Scalar)
+    assert (number.value, number.interval, number.p, number.n) == (0.4, (0.3, 0.5), 0.01, 75)
+    assert number.null == Null("as in the table", 0.05, (0.0, 0.1)) and number.unit == "bits"
+    bare = number_of(read(table="cells", where={"layer": 0, "name": "a"}, field="bare"), found)
+    assert isinstance(bare, Scalar) and bare.interval is None and bare.null is None
+
+
+@pytest.mark.parametrize("fields, words", [
+    ({"field": "nothing"}, "manifold has no nothing of this model"),
+    ({"field": "x", "table": "nowhere"}, "has no table nowhere"),
+    ({"field": "x", "table": "cells", "where": {"depth": 1}}, "has no column depth"),
+    ({"field": "x", "table": "cells", "where": {"layer": 0}}, "has 2 rows with layer 0"),
+    ({"field": "x", "table": "cells", "where": {"layer": 7}}, "has 0 rows with layer 7"),
+])  # fmt: skip
+def test_a_number_that_is_not_there_is_told_in_words(claims, fields, words):
+    found = evidence(claims, other=(FINE, TWO))["each", OTHER]
+    missing = number_of(read(**fields), found)
+    assert isinstance(missing, str) and words in missing
+
+
+def test_names_of_one_model_are_known_as_such():
+    assert is_same_model("pythia-410m", "EleutherAI/pythia-410m") and is_same_model("pythia-410m@step1000", "pythia-410m")
+    assert not is_same_model("pythia-410m", "pythia-410m-deduped")
+
+
+def test_a_study_lists_the_models_it_is_about():
+    table = Table({"model": np.array(["a", "b"]), "fingerprint": np.array(["1", "2"])},
+                  {"model": "label", "fingerprint": "label"})  # fmt: skip
+    record = replace(record_of("", FINE, TWO), model={}, findings={"s": Findings("s", {}, {"models": table})})
+    assert models_of(record) == [("a", "1"), ("b", "2")]
+
+
+@pytest.fixture
+def without_type_checks():
+    """The tests check every annotation; a user has no such checks, and meets the refusal."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
+
+
+@pytest.mark.parametrize("paper, keywords, error, words", [
+    ("paper4", {}, UnknownName, "paper3"),
+    ("paper1", {"scale": "vast"}, UnknownName, "smoke"),
+    ("paper1", {"models": ["pythia-410m"]}, UsageError, "about wind tunnels"),
+    ("paper3", {}, UsageError, "none is named"),
+    ("paper3", {"models": ["tunnel:bijection-gpt-neox"]}, UsageError, "a wind tunnel reads symbols"),
+    ("paper3", {"models": ["pythia-410m", "EleutherAI/pythia-410m"]}, UsageError, "named twice"),
+])  # fmt: skip
+def test_misuse_is_refused_before_anything_is_measured(tmp_path, without_type_checks, paper, keywords, error, words):
+    with pytest.raises(error, match=words):
+        interp.replicate(paper, out=tmp_path, quiet=True, **keywords)
+    assert not list(tmp_path.iterdir())
+
+
+def content_of(folder: Path) -> dict:
+    """A ledger without what is different every time it is made."""
+    raw = json.loads((folder / LEDGER_NAME).read_text(encoding="utf-8"))
+    for paper in raw["papers"]:
+        for source in paper["sources"]:
+            del source["record"]
+    del raw["created"], raw["environment"]
+    return raw
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory) -> Path:
+    """The folder of the tiny ledger of the first paper, with its evidence beside it."""
+    out = tmp_path_factory.mktemp("tiny")
+    return interp.replicate("paper1", scale="tiny", out=out, quiet=True).page.parent
+
+
+def test_the_tiny_ledger_judges_one_claim_of_each_kind(tiny):
+    ledger = read_ledger(tiny)
+    rows = {row.number: row.cells[0] for row in ledger.papers[0].rows}
+    assert len(rows) == 21 and not ledger.failures
+    assert rows[1].outcome == "supported" and rows[4].outcome == "supported"
+    assert rows[2].outcome == "not measurable here" and "scale tiny" in rows[2].why
+    assert rows[17].parts[1].numbers[0].scalar is not None  # of the run of probes
+    assert sum(ledger.papers[0].counts.values()) == 21
+
+
+def test_a_ledger_that_was_stopped_goes_on_and_ends_the_same(tiny):
+    before, out = content_of(tiny), tiny.parent
+    records = sorted(out.glob("*/run.json"))
+    (tiny / LEDGER_NAME).unlink()
+    study = next(path for path in records if "tunnel_evaluation" in path.parent.name)
+    (study.parent / "run.json").write_text("{", encoding="utf-8")  # killed while it was written, as it were
+    interp.replicate("paper1", scale="tiny", out=out, quiet=True)
+    assert content_of(tiny) == before
+    assert len(list(out.glob("*/run.json"))) == len(records) + 1  # only what was lost was done again
+    interp.replicate("paper1", scale="tiny", out=out, quiet=True)
+    assert len(list(out.glob("*/run.json"))) == len(records) + 1
+
+
+def test_the_page_is_drawn_again_from_the_file_alone(tiny):
+    page = (tiny / "ledger.html").read_bytes()
+    (tiny / "ledger.html").unlink()
+    assert show_ledger(tiny / LEDGER_NAME).read_bytes() == page
+
+
+@pytest.mark.parametrize("change, words", [
+    (lambda raw: raw | {"format": 2}, "it has format 2"),
+    (lambda raw: {k: v for k, v in raw.items() if k != "scale"}, "scale: Field required"),
+    (lambda raw: raw | {"note": "x"}, "note: Extra inputs"),
+])  # fmt: skip
+def test_an_edited_or_newer_ledger_is_refused(tiny, tmp_path, change, words):
+    raw = json.loads((tiny / LEDGER_NAME).read_text(encoding="utf-8"))
+    (tmp_path / LEDGER_NAME).write_text(json.dumps(change(raw)), encoding="utf-8")
+    with pytest.raises(RecordError, match=words):
+        read_ledger(tmp_path)
+
+
+def test_a_missing_or_damaged_ledger_is_refused(tmp_path):
+    with pytest.raises(RecordError, match="there is no ledger.json"):
+        read_ledger(tmp_path)
+    (tmp_path / LEDGER_NAME).write_text("{", encoding="utf-8")
+    with pytest.raises(RecordError, match="cannot be read"):
+        read_ledger(tmp_path)
+
+
+def test_what_json_cannot_hold_becomes_nothing(claims):
+    found = evidence(claims, other=(scalar(math.nan, math.nan, math.nan), TWO))
+    cell = cells_of(judged_rows(claims, ALL, [OTHER], found), 1)[OTHER]
+    assert cell.parts[0].numbers[0].scalar.value is None and cell.parts[0].outcome == "not measurable here"
+
+
+def test_the_command_line_prints_the_claims_and_the_page(tiny):
+    from typer.testing import CliRunner
+
+    from interp.cli import app
+
+    words = ["replicate", "paper1", "--scale", "tiny", "--out", str(tiny.parent)]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.output
+    assert result.stdout.strip().splitlines()[-1] == str(tiny / "ledger.html")
+    assert "The prediction follows every sequence" in result.stdout
+    report = CliRunner().invoke(app, ["report", str(tiny)])
+    assert report.stdout.strip() == str(tiny / "ledger.html")

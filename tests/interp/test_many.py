@@ -1,0 +1,236 @@
+"""Several models in a row: found or measured, one in memory at a time, failures told, killed and repeated alike."""
+
+import gc
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from transformers import PreTrainedModel
+from typer.testing import CliRunner
+
+import interp
+from interp.cli import app
+from interp.errors import UsageError
+from interp.findings import Findings
+from interp.many import run_many
+from interp.need import Need
+from interp.probe import Probe
+
+MODELS = ["tunnel:recall-gpt-neox", "tunnel:mess3-gpt-neox", "tunnel:hmm-fixed-gpt-neox"]
+FAST = {"manifold": {"n_permutations": 30, "n_null": 20}}
+OPTIONS = {"n_pool": 25, "settings": FAST}
+WORDS = ["--n-pool", "25", "--set", "manifold.n_permutations=30", "--set", "manifold.n_null=20"]
+
+
+@dataclass(frozen=True)
+class Exploding(Probe):
+    """Fails on networks of one task, after everything was read."""
+
+    task: str = "recall"
+
+    name: ClassVar[str] = "exploding"
+    question: ClassVar[str] = "Does it stop the others?"
+
+    @property
+    def needs(self):
+        return (Need("next_log_prob"),)
+
+    def analyse(self, base, under):
+        if self.task in base.model.name:
+            raise RuntimeError("out of luck")
+        return Findings(self.name)
+
+
+@dataclass(frozen=True)
+class Following(Probe):
+    """Says which checkpoints it was read at."""
+
+    name: ClassVar[str] = "following"
+    question: ClassVar[str] = "Which steps are read?"
+    follows_checkpoints: ClassVar[bool] = True
+
+    @property
+    def needs(self):
+        return (Need("next_log_prob"),)
+
+    def read_checkpoint(self, capture, before, final):
+        return {"n": np.array([len(capture.rows["prompt"])])}
+
+    def analyse(self, base, under):
+        return Findings(self.name, notes=tuple(under))
+
+
+def networks() -> set[int]:
+    """The transformers models that are alive."""
+    return {id(each) for each in gc.get_objects() if issubclass(type(each), PreTrainedModel)}
+
+
+def contents(folder: Path) -> dict[str, object]:
+    """What a record says: tables byte for byte, `run.json` without times, which say when and not what."""
+    said = json.loads((folder / "run.json").read_text())
+    for times in ("created", "timings"):
+        del said[times]
+    tables = {path.name: path.read_bytes() for path in sorted((folder / "tables").iterdir())}
+    return {"run.json": said, **tables}
+
+
+def by_model(out: Path) -> dict[str, dict[str, object]]:
+    folders = [path.parent for path in sorted(out.glob("[!.]*/run.json"))]
+    found = {str(interp.open_run(folder).model.get("name", "comparison")): contents(folder) for folder in folders}
+    assert len(found) == len(folders)  # no record was made twice
+    return found
+
+
+def test_a_record_each_and_one_page_and_nothing_is_done_twice(tmp_path):
+    first = run_many(MODELS[:2], options=OPTIONS, out=tmp_path, quiet=True)
+    assert [(o.model, o.is_new) for o in first.outcomes] == [(name, True) for name in MODELS[:2]]
+    assert first.comparison.path.joinpath("report.html").is_file()
+    again = run_many([*MODELS[:2], MODELS[0]], options=OPTIONS, out=tmp_path, quiet=True)
+    assert [(o.model, o.is_new) for o in again.outcomes] == [(name, False) for name in MODELS[:2]]
+    assert [r.path for r in again.records] == [r.path for r in first.records]
+    assert again.comparison.path == first.comparison.path
+    other = run_many(MODELS[:1], options={**OPTIONS, "seed": 1}, out=tmp_path, quiet=True)
+    assert other.outcomes[0].is_new and other.comparison is None
+
+
+def test_a_damaged_or_unfinished_record_is_no_finished_one(tmp_path):
+    (first,) = run_many(MODELS[:1], options=OPTIONS, out=tmp_path, quiet=True).records
+    table = next((first.path / "tables").iterdir())
+    table.write_bytes(table.read_bytes()[:40])
+    (second,) = (run_many(MODELS[:1], options=OPTIONS, out=tmp_path, quiet=True)).outcomes
+    assert second.is_new and contents(second.record.path)["run.json"] == contents(first.path)["run.json"]
+
+
+def test_weights_or_prompts_that_changed_under_their_name_are_measured_again(tmp_path, tiny_folders):
+    import shutil
+
+    folder, texts = tmp_path / "model", tmp_path / "texts.jsonl"
+    shutil.copytree(tiny_folders["llama"], folder)
+    lines = [json.dumps({"text": f"w{i} w{2 * i} w3 w{i}"}) for i in range(1, 13)]
+    texts.write_text("\n".join(lines))
+    os.utime(folder / "model.safetensors", (0, 0))
+    options = {**OPTIONS, "n_pool": None, "per_quintile": None, "prompts": str(texts)}
+
+    def is_new():
+        (outcome,) = run_many([str(folder)], options=options, out=tmp_path / "out", quiet=True).outcomes
+        assert outcome.failure == ""
+        return outcome.is_new
+
+    assert is_new() and not is_new()
+    texts.write_text("\n".join(lines[:-1]))
+    assert is_new() and not is_new()
+    late = (folder / "model.safetensors").stat().st_mtime + 4e9
+    os.utime(folder / "model.safetensors", (late, late))
+    assert is_new()
+
+
+def test_one_model_is_in_memory_at_a_time_even_after_one_that_failed(tmp_path):
+    before, heard = networks(), []
+
+    def hear(outcome):
+        heard.append((outcome.record is not None, networks() - before))
+
+    gc.disable()  # what is freed is freed by us, and not by a collection that happened to come
+    try:
+        run_many(MODELS[:2], options={"n_pool": 25, "probes": [Exploding()]}, out=tmp_path, heard=hear, quiet=True)
+    finally:
+        gc.enable()
+    assert heard == [(False, set()), (True, set())]
+
+
+def test_what_fails_is_told_and_stops_nothing(tmp_path):
+    options = {"n_pool": 25, "probes": [Exploding()]}
+    many = run_many([MODELS[0], "nonsense", MODELS[1]], options=options, out=tmp_path, quiet=True)
+    unforeseen, refused, fine = many.outcomes
+    assert "Traceback" in unforeseen.failure and "RuntimeError: out of luck" in unforeseen.failure
+    assert refused.failure.startswith("model 'nonsense': there is no model of this name")
+    assert fine.record is not None and many.comparison is None and many.failures == (unforeseen, refused)
+
+
+def test_an_interrupted_sweep_that_is_repeated_ends_with_the_records_of_one_that_was_not(tmp_path):
+    def stop(outcome):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_many(MODELS[:2], options=OPTIONS, out=tmp_path / "a", heard=stop, quiet=True)
+    run_many(MODELS[:2], options=OPTIONS, out=tmp_path / "a", quiet=True)
+    run_many(MODELS[:2], options=OPTIONS, out=tmp_path / "b", quiet=True)
+    one, other = by_model(tmp_path / "a"), by_model(tmp_path / "b")
+    assert {name: one[name] for name in MODELS[:2]} == {name: other[name] for name in MODELS[:2]}
+    assert one.keys() == other.keys() == {*MODELS[:2], "comparison"}
+
+
+@pytest.mark.slow
+def test_a_killed_sweep_that_is_repeated_ends_with_the_records_of_one_that_was_not(tmp_path):
+    def command(out):
+        return [sys.executable, "-m", "interp", "run", "--model", ",".join(MODELS), *WORDS, "--out", str(out)]
+
+    with subprocess.Popen(command(tmp_path / "a"), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        assert b"measured" in process.stdout.readline()
+        process.send_signal(signal.SIGKILL)
+    assert process.returncode == -signal.SIGKILL and len(by_model(tmp_path / "a")) < 4
+    repeated = subprocess.run(command(tmp_path / "a"), capture_output=True, text=True, check=True)
+    assert f"{MODELS[0]}: found" in repeated.stdout and f"{MODELS[2]}: measured" in repeated.stdout
+    subprocess.run(command(tmp_path / "b"), capture_output=True, check=True)
+    one, other = by_model(tmp_path / "a"), by_model(tmp_path / "b")
+    assert {name: one[name] for name in MODELS} == {name: other[name] for name in MODELS}
+
+
+def test_the_command_line_says_what_became_of_each_and_exits_with_1(tmp_path):
+    words = ["run", "--model", f"{MODELS[0]},nonsense", "-m", MODELS[1], *WORDS, "--out", str(tmp_path)]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 1
+    assert f"{MODELS[0]}: measured" in result.stdout and "FAILED: nonsense" in result.stderr
+    assert result.stdout.strip().splitlines()[-1].endswith("report.html") and "against" in result.stdout
+    again = CliRunner().invoke(app, [*words[:2], ",".join(MODELS[:2]), *WORDS, "--out", str(tmp_path)])
+    assert again.exit_code == 0 and again.stdout.count(": found") == 2
+
+
+def test_revisions_are_runs_of_their_own(tmp_path, hub_cache, use_cache):
+    use_cache(hub_cache)
+    texts = tmp_path / "texts.jsonl"
+    texts.write_text("\n".join(json.dumps({"text": f"the {n} of it was seen"}) for n in "abcdefghij"))
+    options = {**OPTIONS, "n_pool": None, "per_quintile": None, "prompts": str(texts)}
+    many = run_many(["pythia-410m"], revisions=["main", "step9"], options=options, out=tmp_path, quiet=True)
+    assert [o.model for o in many.outcomes] == ["pythia-410m@main", "pythia-410m@step9"]
+    main, missing = many.outcomes
+    assert main.record is not None and main.record.spec["revision"] == "main"
+    assert missing.record is None and "step9" in missing.failure
+
+
+def test_revisions_are_checkpoints_of_one_run_where_all_probes_follow_them(tmp_path):
+    steps = ["0", "64", "512"]
+    asked = {"revisions": steps, "options": {"n_pool": 20, "probes": [Following()]}, "out": tmp_path, "quiet": True}
+    (outcome,) = run_many(["tunnel:bijection-gpt-neox"], **asked).outcomes
+    assert outcome.failure == "" and list(outcome.record.spec["checkpoints"]) == steps
+    assert set(steps) <= set(outcome.record.findings["following"].notes)
+    assert [o.is_new for o in run_many(["tunnel:bijection-gpt-neox"], **asked).outcomes] == [False]
+
+
+@pytest.mark.parametrize(
+    "models, more, said",
+    [
+        ([], {}, "no model is named"),
+        (MODELS[:1], {"options": {"probs": ["manifold"]}}, "it is no keyword of interp.run"),
+        (MODELS[:1], {"options": {"out": "x"}}, "given beside the options"),
+        (MODELS[:1], {"options": {"probes": ["manifolt"]}}, "Did you mean manifold"),
+        (MODELS[:1], {"revisions": ["a"], "options": {"revision": "b"}}, "both say which weights are read"),
+    ],
+)
+def test_wrong_use_is_refused_before_anything_is_measured(tmp_path, models, more, said):
+    with pytest.raises(UsageError) as refused:
+        run_many(models, **more, out=tmp_path, quiet=True)
+    assert said in str(refused.value) and not any(tmp_path.iterdir())
+
+
+def test_several_processes_are_refused_in_words(tmp_path, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(UsageError, match="several models in 2 processes"):
+        run_many(MODELS[:2], options=OPTIONS, out=tmp_path, quiet=True)

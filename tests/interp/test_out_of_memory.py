@@ -1,0 +1,191 @@
+"""Where memory gives out the batch is halved, and what was captured is the same: failures are injected everywhere."""
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+
+from interp.conditions import Run, read_conditions
+from interp.edits import AblateHeads, RemoveAxis
+from interp.errors import InterpError
+from interp.folds import Mean, Moments, PromptMean
+from interp.forward import capture
+from interp.need import Need
+from interp.out_of_memory import ran_out
+from interp.probe import Condition
+from interp.prompt import Prompt, PromptSet
+from tests.interp.thread_ranks import in_ranks
+from tests.tiny_models import VOCAB, fresh_model
+
+NEEDS = (
+    Need("v"), Need("resid", at="all"), Need("pattern_entropy", at="all"), Need("pattern_entropy_null", at="all"),
+    Need("next_log_prob"), Need("lens_kl"), Need("attn_logit"), Need("next_loss", at="followed"),
+    Need("v", Moments(), "all"), Need("k", Mean(), "all"), Need("q", PromptMean(), "all"),
+)  # fmt: skip
+ERRORS = (
+    MemoryError(),
+    torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
+    RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes."),
+)
+
+
+def sequences(n=9, seed=0):
+    rng = np.random.default_rng(seed)
+    ids = [rng.integers(0, VOCAB, size=int(rng.integers(2, 12))) for _ in range(n)]
+    return PromptSet("sequences", [Prompt(token_ids=tuple(int(t) for t in x)) for x in ids]), ids
+
+
+class Failing:
+    """Fails at the calls of the given numbers, counted from 0, if more than one item passes."""
+
+    def __init__(self, at, error=None, larger_than=1000):
+        self.at, self.error, self.larger_than, self.n = set(at), error or MemoryError(), larger_than, -1
+
+    def __call__(self, n_items):
+        self.n += 1
+        if (self.n in self.at and n_items > 1) or n_items > self.larger_than:
+            raise self.error
+
+
+def fail_in_block(model, layer, failing):
+    block = model.family.layer_modules(model.module)[layer]
+    return block.register_forward_hook(
+        lambda module, args, out: failing(len(out[0] if isinstance(out, tuple) else out))
+    )
+
+
+def assert_same(one, other):
+    for need, folded in one.arrays.items():
+        for name, array in folded.items():
+            theirs = other.folded(need)[name]
+            if name == "count":
+                assert np.array_equal(array, theirs)
+            np.testing.assert_allclose(theirs, array, rtol=2e-4, atol=2e-5, err_msg=f"{need} {name}")
+    for at, table in one.tables.items():
+        for name, column in table.columns.items():
+            np.testing.assert_allclose(other.tables[at][name], column, rtol=1e-5, atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def truth():
+    prompts, ids = sequences()
+    return capture(fresh_model("llama"), prompts, ids, NEEDS, tokens_per_batch=40)
+
+
+@pytest.mark.parametrize("layer", [0, 2])
+@pytest.mark.parametrize("at", [(0,), (1,), (0, 1), (1, 2, 3)])
+def test_a_pass_that_fails_at_any_layer_leaves_nothing_twice(truth, layer, at):
+    prompts, ids = sequences()
+    model = fresh_model("llama")
+    fail_in_block(model, layer, Failing(at))
+    with pytest.warns(RuntimeWarning, match="out of memory in a batch of"):
+        assert_same(truth, capture(model, prompts, ids, NEEDS, tokens_per_batch=40))
+
+
+@pytest.mark.parametrize("k", [0, 3, 11, 17, 26, 34, 41, 55])
+def test_a_fold_that_fails_leaves_nothing_twice(truth, monkeypatch, k):
+    """The k-th thing that is folded, of any need at any layer, in any batch."""
+    from interp.collector import Collector
+
+    prompts, ids = sequences()
+    failing, fold = Failing([k, k + 30]), Collector._fold
+
+    def breaking(self, need, layer, rows, start=0):
+        failing(len(rows))
+        fold(self, need, layer, rows, start)
+
+    monkeypatch.setattr(Collector, "_fold", breaking)
+    with pytest.warns(RuntimeWarning, match="going on with batches of up to"):
+        assert_same(truth, capture(fresh_model("llama"), prompts, ids, NEEDS, tokens_per_batch=40))
+    assert failing.n > k
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=["numpy", "device", "processor"])
+def test_later_batches_are_cut_to_what_fitted(truth, error):
+    prompts, ids = sequences()
+    model = fresh_model("llama")
+    sizes = []
+    fail_in_block(model, 1, Failing([], error, larger_than=2))
+    model.module.register_forward_pre_hook(
+        lambda module, args, kwargs: sizes.append(kwargs["input_ids"].numel()), with_kwargs=True
+    )
+    with pytest.warns(RuntimeWarning) as said:
+        assert_same(truth, capture(model, prompts, ids, NEEDS, tokens_per_batch=60))
+    assert len(said) <= 3 and len(sizes) <= 12, "it does not run against the wall again with every batch"
+
+
+def test_hooks_are_gone_and_the_model_is_as_it_was(truth):
+    prompts, ids = sequences()
+    model = fresh_model("llama")
+    handle = fail_in_block(model, 1, Failing([0]))
+    with pytest.warns(RuntimeWarning):
+        capture(model, prompts, ids, [Need("v")], tokens_per_batch=40)
+    handle.remove()
+    assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.module.modules())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert_same(truth, capture(model, prompts, ids, NEEDS, tokens_per_batch=40))
+
+
+def test_a_single_prompt_that_does_not_fit_is_refused_in_words():
+    prompts, ids = sequences()
+    model = fresh_model("llama")
+    fail_in_block(model, 1, Failing([], larger_than=0))
+    with pytest.warns(RuntimeWarning), pytest.raises(InterpError, match=r"reading a prompt of \d+ tokens") as refused:
+        capture(model, prompts, ids, [Need("v")])
+    assert "--window" in str(refused.value) and "bfloat16" in str(refused.value)
+
+
+def test_other_errors_are_not_taken_for_a_lack_of_memory():
+    prompts, ids = sequences()
+    model = fresh_model("llama")
+    fail_in_block(model, 1, Failing([0], RuntimeError("mat1 and mat2 shapes cannot be multiplied")))
+    with pytest.raises(RuntimeError, match="cannot be multiplied"):
+        capture(model, prompts, ids, [Need("v")])
+    assert not ran_out(ValueError("out of memory")) and all(map(ran_out, ERRORS))
+
+
+@pytest.mark.parametrize("at", [(0,), (1, 2)])
+def test_several_processes_halve_each_for_itself_lent_keys_included(truth, at):
+    prompts, ids = sequences()
+    models = [fresh_model("llama") for _ in range(2)]
+    fail_in_block(models[1], 2, Failing(at))
+    with pytest.warns(RuntimeWarning):
+        found = in_ranks(2, lambda r: capture(models[r.rank], prompts, ids, NEEDS, tokens_per_batch=40))
+    for parts in found:
+        assert_same(truth, parts)
+
+
+def readouts(model, tokens_per_pass=60):
+    prompts, ids = sequences(6, seed=1)
+    needs = (Need("next_kl"), Need("resid"), Need("edit_size"), Need("qk_cosine_null"))
+
+    def read(under):
+        size = under.arrays[Need("edit_size")]
+        return {"kl": under[Need("next_kl")], "at": under[Need("resid")][-1], "null": under[Need("qk_cosine_null")],
+                "size": size["rows"], "share": size["variance_share"]}  # fmt: skip
+
+    rng = np.random.default_rng(0)
+    conditions = [Condition(f"{i}", (RemoveAxis(layer=1, axis=rng.normal(size=24)),), needs, read) for i in range(3)]
+    conditions.append(Condition("mean", (AblateHeads(layer=1, heads=(0,), by="mean"),), needs, read))
+    return read_conditions(model, Run(prompts, ids), conditions, tokens_per_pass=tokens_per_pass)
+
+
+@pytest.mark.parametrize("tokens_per_pass", [60, 400])
+@pytest.mark.parametrize("at", [(0,), (0, 1), (2, 3), (4,)])
+def test_conditions_that_share_a_pass_are_halved_together(at, tokens_per_pass):
+    whole = readouts(fresh_model("llama"), tokens_per_pass)
+    model = fresh_model("llama")
+    failing = Failing(at)
+    fail_in_block(model, 2, failing)
+    try:
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            found = readouts(model, tokens_per_pass)
+    except InterpError as error:
+        raise AssertionError(f"a single prompt was tried: {error}") from error
+    assert said or failing.n < min(at)
+    for name, arrays in whole.items():
+        for key, array in arrays.items():
+            np.testing.assert_allclose(found[name][key], array, rtol=2e-4, atol=2e-5, err_msg=f"{name} {key}")

@@ -1,0 +1,191 @@
+"""Rules: every kind with a case for every outcome that it can give, and the outcome of a row."""
+
+import math
+from itertools import product
+
+import pytest
+
+from interp.findings import Null, Scalar
+from interp.rules import KINDS, OUTCOMES, SEVERAL, Outcome, Rule, combine, in_words, judge
+
+SUPPORTED, CONTRADICTED, NULL, UNDERPOWERED, MISSING = OUTCOMES
+
+
+def scalar(value, interval=None, null=(0.0, -0.1, 0.1), p=None, underpowered=False):
+    return Scalar(
+        value, "bits", interval=interval, interval_method="bootstrap" if interval else "",
+        interval_reason="" if interval else "an identity",
+        null=None if null is None else Null("chance", null[0], null[1:]), null_reason="" if null else "there is none",
+        p=p, underpowered=underpowered,
+    )  # fmt: skip
+
+
+NAN, FEW, CHANCE = scalar(math.nan), scalar(5.0, (4.0, 6.0), underpowered=True), scalar(0.05, (0.01, 0.09))
+
+SINGLE = [
+    (Rule("at_most", high=2.0), scalar(1.0, (0.5, 1.5)), SUPPORTED),
+    (Rule("at_most", high=2.0), scalar(2.0, (1.5, 2.0)), SUPPORTED),
+    (Rule("at_most", high=2.0), scalar(3.0, (2.5, 3.5)), CONTRADICTED),
+    (Rule("at_most", high=2.0), scalar(1.9, (1.5, 2.5)), UNDERPOWERED),
+    (Rule("at_least", low=2.0), scalar(3.0, (2.5, 3.5)), SUPPORTED),
+    (Rule("at_least", low=2.0), scalar(1.0, (0.5, 1.5)), CONTRADICTED),
+    (Rule("at_least", low=2.0), scalar(2.1, (1.5, 2.5)), UNDERPOWERED),
+    (Rule("between", low=1.0, high=2.0), scalar(1.5, (1.2, 1.8)), SUPPORTED),
+    (Rule("between", low=1.0, high=2.0), scalar(2.5, (2.2, 2.8)), CONTRADICTED),
+    (Rule("between", low=1.0, high=2.0), scalar(1.5, (0.5, 2.5)), UNDERPOWERED),
+    (Rule("near", value=1.5, tolerance=0.5), scalar(1.4, (1.1, 1.9)), SUPPORTED),
+    (Rule("near", value=1.5, tolerance=0.5), scalar(0.5, (0.2, 0.9)), CONTRADICTED),
+    (Rule("near", value=1.5, tolerance=0.5), scalar(1.0, (0.9, 1.1)), UNDERPOWERED),
+    (Rule("positive"), scalar(1.0, (0.5, 1.5)), SUPPORTED),
+    (Rule("positive"), scalar(-1.0, (-1.5, -0.5)), CONTRADICTED),
+    (Rule("positive"), scalar(1.0, (-0.5, 1.5)), UNDERPOWERED),
+    (Rule("negative"), scalar(-1.0, (-1.5, -0.5)), SUPPORTED),
+    (Rule("negative"), scalar(1.0, (0.5, 1.5)), CONTRADICTED),
+    (Rule("negative"), scalar(-1.0, (-1.5, 0.5)), UNDERPOWERED),
+    (Rule("above_null"), scalar(1.0, (0.5, 1.5), null=(0.3, 0.2, 0.4)), SUPPORTED),
+    (Rule("above_null"), scalar(-1.0, (-1.5, -0.5), null=(0.3, 0.2, 0.4)), CONTRADICTED),
+    (Rule("above_null"), scalar(0.5, (0.1, 0.9), null=(0.3, 0.2, 0.4)), UNDERPOWERED),
+    (Rule("below_null"), scalar(-1.0, (-1.5, -0.5), null=(0.3, 0.2, 0.4)), SUPPORTED),
+    (Rule("below_null"), scalar(1.0, (0.5, 1.5), null=(0.3, 0.2, 0.4)), CONTRADICTED),
+    (Rule("below_null"), scalar(0.1, (-0.1, 0.5), null=(0.3, 0.2, 0.4)), UNDERPOWERED),
+    (Rule("identity", tolerance=1e-8), scalar(1e-12), SUPPORTED),
+    (Rule("identity", tolerance=1e-8), scalar(1e-3), CONTRADICTED),
+    # bounds that are multiples of the null
+    (Rule("at_least", low=0.9, times_null=True, null=False), scalar(0.95, (0.92, 0.98), null=(1.0, 1.0, 1.0)), SUPPORTED),
+    (Rule("at_least", low=0.9, times_null=True, null=False), scalar(0.2, (0.1, 0.3), null=(1.0, 1.0, 1.0)), CONTRADICTED),
+    (Rule("at_most", high=0.1, times_null=True), scalar(0.5, (0.3, 0.7), null=(10.0, 9.0, 11.0)), SUPPORTED),
+    (Rule("at_most", high=0.1, times_null=True), scalar(0.5, null=None), MISSING),
+    (Rule("above_null"), scalar(0.5, null=None), MISSING),
+    # a number without an interval is its own
+    (Rule("at_most", high=2.0), scalar(1.0), SUPPORTED),
+    (Rule("at_most", high=2.0), scalar(3.0), CONTRADICTED),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("rule, number, outcome", SINGLE)
+def test_a_rule_gives_the_outcome_of_its_definition(rule, number, outcome):
+    assert judge(rule, [number], None).outcome == outcome
+
+
+def several(*intervals):
+    return [scalar((low + high) / 2, (float(low), float(high))) for low, high in intervals]
+
+
+SEVERAL_CASES = [
+    (Rule("falling"), several((5, 6), (3, 4), (1, 2)), SUPPORTED),
+    (Rule("falling"), several((5, 6), (1, 2), (3, 4)), CONTRADICTED),
+    (Rule("falling"), several((5, 6), (3, 5.5), (1, 2)), UNDERPOWERED),
+    (Rule("rising"), several((1, 2), (3, 4)), SUPPORTED),
+    (Rule("rising"), several((3, 4), (1, 2)), CONTRADICTED),
+    (Rule("rising"), several((1, 2), (1.5, 4)), UNDERPOWERED),
+    (Rule("differ"), several((1, 3), (2, 4), (3.5, 5)), SUPPORTED),
+    (Rule("differ"), several((1, 3), (2, 4)), UNDERPOWERED),
+    (Rule("ratio", high=0.8), several((1.9, 2.1), (3.9, 4.1)), SUPPORTED),
+    (Rule("ratio", high=0.8), several((3.9, 4.1), (3.9, 4.1)), CONTRADICTED),
+    (Rule("ratio", low=0.8, high=1.25), several((2, 6), (3.9, 4.1)), UNDERPOWERED),
+    (Rule("ratio", low=0.8, high=1.25), several((3.9, 4.1), (3.9, 4.1)), SUPPORTED),
+    (Rule("ratio", high=0.8), several((-1, 1), (3.9, 4.1)), UNDERPOWERED),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("rule, numbers, outcome", SEVERAL_CASES)
+def test_a_comparison_gives_the_outcome_of_its_definition(rule, numbers, outcome):
+    assert judge(rule, numbers, None).outcome == outcome
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_has_a_case_for_every_outcome_it_can_give(kind):
+    """What is common to all kinds (no number, too few, no different from the null) is asked of each below."""
+    shown = {outcome for rule, _, outcome in [*SINGLE, *SEVERAL_CASES] if rule.kind == kind}
+    wanted = {SUPPORTED} if kind == "differ" else {SUPPORTED, CONTRADICTED}
+    assert wanted <= shown and (kind == "identity" or UNDERPOWERED in shown)
+
+
+def one_of(kind: str) -> Rule:
+    return next(rule for rule, *_ in [*SINGLE, *SEVERAL_CASES] if rule.kind == kind and not rule.times_null)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_number_and_too_few_prompts_come_before_everything_else(kind):
+    others = several((1, 2)) if kind in SEVERAL else []
+    missing = judge(one_of(kind), [NAN, *others], None)
+    assert missing.outcome == MISSING and missing.why == "an identity"
+    assert judge(one_of(kind), [FEW, *others], 1e-9).outcome == UNDERPOWERED
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in (*SEVERAL, "identity")])
+def test_what_the_null_gives_is_called_that_before_the_region_is_asked(kind):
+    rule = one_of(kind)
+    assert judge(rule, [CHANCE], None).outcome == NULL  # the value lies in the band
+    assert judge(rule, [scalar(9.0, (8.0, 10.0))], 0.05).outcome == NULL  # p decides where there is one
+    assert judge(rule, [CHANCE], 0.049).outcome != NULL
+    quiet = Rule(rule.kind, rule.low, rule.high, rule.value, rule.tolerance, null=False)
+    assert judge(quiet, [CHANCE], 0.9).outcome != NULL
+
+
+def test_without_intervals_an_order_wants_more_than_the_band_of_the_null():
+    far, near = scalar(0.5), scalar(0.35)
+    assert judge(Rule("falling"), [far, scalar(0.25)], None).outcome == SUPPORTED
+    assert judge(Rule("falling"), [far, near], None).outcome == UNDERPOWERED
+    assert judge(Rule("falling"), [scalar(0.25), far], None).outcome == CONTRADICTED
+
+
+def test_an_interval_that_leaves_its_value_outside_by_rounding_is_widened_to_it():
+    assert judge(Rule("at_most", high=2.0), [scalar(2.0000001, (1.0, 2.0))], None).outcome == UNDERPOWERED
+
+
+def test_the_ratio_of_numbers_without_uncertainty_is_their_quotient():
+    numbers = [scalar(3.0, (3.0, 3.0)), scalar(4.0, (4.0, 4.0))]
+    assert judge(Rule("ratio", low=0.7499, high=0.7501), numbers, None).outcome == SUPPORTED
+
+
+@pytest.mark.parametrize("fields", [
+    {"kind": "at_most"}, {"kind": "at_most", "low": 1.0}, {"kind": "near", "value": 1.0}, {"kind": "ratio"},
+    {"kind": "between", "low": 2.0, "high": 1.0}, {"kind": "positive", "low": 0.0},
+    {"kind": "near", "value": 1.0, "tolerance": 0.0}, {"kind": "near", "value": 1.0, "tolerance": 1.0, "times_null": True},
+])  # fmt: skip
+def test_a_rule_that_says_too_little_or_too_much_is_refused(fields):
+    with pytest.raises(ValueError, match="the rule"):
+        Rule(**fields)
+
+
+@pytest.mark.parametrize("rule, numbers", [(Rule("positive"), [CHANCE, CHANCE]), (Rule("falling"), [CHANCE]),
+                                           (Rule("ratio", high=1.0), several((1, 2), (1, 2), (1, 2)))])  # fmt: skip
+def test_a_rule_refuses_another_number_of_numbers(rule, numbers):
+    with pytest.raises(ValueError, match="was given"):
+        judge(rule, numbers, None)
+
+
+def by_definition(outcomes: tuple[Outcome, ...]) -> Outcome:
+    """`ORDER_OF_A_ROW`, written out once more."""
+    if CONTRADICTED in outcomes:
+        return CONTRADICTED
+    if set(outcomes) <= {MISSING}:
+        return MISSING
+    if set(outcomes) <= {SUPPORTED, MISSING}:
+        return SUPPORTED
+    return NULL if NULL in outcomes else UNDERPOWERED
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 3])
+def test_a_row_follows_from_its_parts(n):
+    for outcomes in product(OUTCOMES, repeat=n):
+        assert combine(outcomes) == by_definition(outcomes)
+
+
+@pytest.mark.parametrize("rule, words", [
+    (Rule("at_most", high=0.01), "at most 0.01 bits, and not what the null gives"),
+    (Rule("at_least", low=0.9, times_null=True, null=False), "at least 0.9 times the null"),
+    (Rule("near", value=2.3, tolerance=0.5, null=False), "within 0.5 of 2.3 bits"),
+    (Rule("above_null"), "above the null"),
+    (Rule("ratio", low=0.8, high=1.25), "the first over the second from 0.8 to 1.25"),
+    (Rule("ratio", high=0.8), "the first over the second at most 0.8"),
+    (Rule("identity", tolerance=1e-8), "0 within 1e-08 (an identity)"),
+])  # fmt: skip
+def test_a_rule_is_told_in_words(rule, words):
+    assert in_words(rule, "bits") == words
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_has_words(kind):
+    assert in_words(one_of(kind), "bits")

@@ -1,0 +1,129 @@
+"""The passes of the self-check: shared, few, and exact where they have to be; what they must not miss."""
+
+from contextlib import ExitStack
+from dataclasses import replace
+
+import pytest
+import torch
+
+from interp.attention import claimed
+from interp.checking import attention_checks
+from interp.checking.attention_checks import STEP, dose_zero, edit_acts
+from interp.checking.bench import LENGTHS, Bench, ValueEdit, relative_error
+from interp.families import Layout
+from interp.lens import Lens
+from interp.selfcheck import check_model, run_checks
+from tests.tiny_models import FAMILIES, fresh_model, tiny_model
+
+
+@pytest.fixture
+def bench():
+    model = fresh_model("llama")
+    with torch.inference_mode(), claimed(model):
+        yield Bench(model)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_four_passes_serve_all_checks(family):
+    model, passes = fresh_model(family), []
+    handle = model.module.register_forward_pre_hook(
+        lambda module, args, kwargs: passes.append(tuple(kwargs["input_ids"].shape)), with_kwargs=True
+    )
+    check_model(model)
+    handle.remove()
+    longest, short = LENGTHS
+    assert passes[0] == passes[-1] == (1, short) and passes[2] == (2, longest) and len(passes) == 4
+    n_edits = len({0, model.info.n_layers // 2, model.info.n_layers - 1})
+    assert passes[1] == (2 + 1 + n_edits, longest)
+
+
+def test_rows_beside_edited_ones_are_those_of_an_unedited_pass(bench):
+    recorder = bench.heard
+    assert relative_error(bench.seam_logits, bench.logits(bench.ids)) < 1e-5
+    assert all(len(x) == 2 for x in (*recorder.z, *bench.inputs, *bench.outputs, *bench.sites.values()))
+    for edit, logits in bench.edited.items():
+        edited, unedited = bench.edited_alone(edit)
+        assert relative_error(logits, edited) < 1e-5
+        assert torch.equal(edited, unedited) == (edit.dose == 0)
+
+
+def test_an_edit_acts_in_its_own_layer_only(bench):
+    """Llama's attention has no biases: without values it returns zero."""
+    _ = bench.heard
+    for edit in bench.edits:
+        attention = bench.model.module.model.layers[edit.layer].self_attn
+        handle = attention.register_forward_hook(lambda module, args, out: (torch.zeros_like(out[0]), *out[1:]))
+        assert relative_error(bench.edited[edit], bench.logits(bench.ids[:1])[0]) < 1e-5
+        handle.remove()
+
+
+def test_dose_zero_is_asked_again_alone_where_rows_of_a_batch_differ(bench, monkeypatch):
+    _ = bench.heard
+    bench.edited[bench.nothing] = bench.edited[bench.nothing] + 1e-6
+    assert dose_zero(bench)[0] == 0
+    monkeypatch.setattr(Bench, "nothing", ValueEdit(0, 1e-3))
+    bench.edited[bench.nothing] = bench.seam_logits[0] + 1e-6
+    assert dose_zero(bench)[0] == 1
+
+
+def test_edits_that_move_nothing_are_counted(bench):
+    _ = bench.heard
+    assert edit_acts(bench)[0] == 0
+    for edit in bench.edits:
+        bench.edited[edit] = bench.seam_logits[0]
+    assert edit_acts(bench)[0] == len(bench.edits)
+
+
+def test_a_switched_off_layer_that_moves_is_counted(bench, monkeypatch):
+    _ = bench.heard
+    monkeypatch.setattr(attention_checks, "_is_switched_off", lambda bench, layer: True)
+    assert edit_acts(bench)[0] == len(bench.edits)
+
+
+@pytest.mark.parametrize("size", [1, 4, STEP, 12, 64])
+def test_compared_features_take_turns_over_the_layers(size):
+    picked = [set(range(size)[attention_checks._some(layer, size)]) for layer in range(STEP)]
+    assert all(picked) and set.union(*picked) == set(range(size))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_features_of_a_head_in_another_order_are_refused(family):
+    """One feature further on: what a subset of the features has to notice in every layer."""
+    model = tiny_model(family)
+    assert model.family.layout is not None
+
+    class Turned(Layout):
+        def pick(self, out, which, shape):
+            return super().pick(out, which, shape).roll(1, dims=-1)
+
+    layout = Turned(model.family.layout.kind, model.family.layout.modules, model.family.layout.transposed)
+    turned = replace(model, family=replace(model.family, layout=layout))
+    bench = Bench(turned)
+    with torch.inference_mode(), claimed(turned):
+        _ = bench.heard
+        for (site, layer), x in list(bench.sites.items()):
+            if site in ("q_pre", "k_pre"):
+                bench.sites[site, layer] = x.roll(-1, dims=-1)
+        assert attention_checks.projections(bench)[0] > bench.bound
+
+
+def test_what_is_not_restored_is_named(monkeypatch):
+    model = fresh_model("llama")
+    lasting = []
+
+    def leaves_a_hook(bench):
+        norm = bench.model.module.model.norm
+        lasting.append(norm.register_forward_hook(lambda module, args, out: out * (1 + 1e-6)))
+        return ExitStack()
+
+    monkeypatch.setattr("interp.checking.bench._block_ends", leaves_a_hook)
+    failed = [check.name for check in run_checks(model) if not check.passed]
+    lasting[0].remove()
+    assert failed == ["restored"]
+
+
+def test_mean_token_is_the_mean_of_the_output_embeddings(monkeypatch):
+    monkeypatch.setattr("interp.lens._TOKENS_AT_ONCE", 7)
+    model = tiny_model("llama")
+    weight = model.module.get_output_embeddings().weight
+    assert torch.allclose(Lens(model)._mean_token, weight.mean(dim=0), atol=1e-6)

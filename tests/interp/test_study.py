@@ -1,0 +1,219 @@
+"""Studies: what was asked is hashed and repeats itself as a command; a record and a page are left and reopen."""
+
+import json
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import ClassVar, Literal
+
+import numpy as np
+import pytest
+
+from interp import registry
+from interp.errors import UnknownName, UsageError
+from interp.findings import Findings, Scalar
+from interp.probe import Figure
+from interp.record import open_run
+from interp.spec import make_study, split_settings
+from interp.study import Study, run_study
+from interp.table import Table
+
+
+@dataclass(frozen=True)
+class Toy(Study):
+    """Counts how often it was called, in the folder of its unfinished work."""
+
+    count: int = 3
+    level: float = 0.5
+    names: tuple[str, ...] = ("a",)
+    sizes: tuple[int, ...] = (1, 2)
+    way: Literal["one", "other"] = "one"
+    model: str | None = None
+    is_on: bool = False
+    only: str | None = "x"
+
+    name: ClassVar[str] = "toy"
+    question: ClassVar[str] = "Is one one?"
+
+    def measure(self, work: Path, progress: Callable[[int, int], None]) -> Findings:
+        work.mkdir(parents=True, exist_ok=True)
+        calls = len(list(work.iterdir())) + 1
+        (work / str(calls)).touch()
+        for i in range(self.count):
+            progress(i + 1, self.count)
+        one = Scalar(1.0, "1", interval_reason="exact", null_reason="exact", n=self.count, n_unit="call", meaning="one")
+        called = replace(one, value=float(calls))
+        table = Table({"x": np.arange(3), "y": np.arange(3) ** 2}, {"x": "1", "y": "bits"})
+        return Findings(self.name, {"one": one, "calls": called}, {"squares": table}, headline=("one",))
+
+    def figures(self, findings: Findings) -> tuple[Figure, ...]:
+        import plotly.graph_objects as go
+
+        drawn = go.Figure(go.Scatter(x=findings.tables["squares"]["x"], y=findings.tables["squares"]["y"]))
+        return (Figure("squares", "Squares of numbers", "They grow.", drawn, "squares"),)
+
+
+@pytest.fixture(autouse=True)
+def toy_study(monkeypatch):
+    """The toy is registered the way every study is, as an entry point."""
+    known = registry.entries
+    entry = EntryPoint("toy", f"{__name__}:Toy", "interp.studies")
+    monkeypatch.setattr(registry, "entries", lambda kind: {"toy": entry} if kind == "study" else known(kind))
+
+
+def from_command(command: str) -> Study:
+    """The study that a command line asks for, read as `interp study` reads it."""
+    words = shlex.split(command)
+    assert words[:2] == ["interp", "study"]
+    assert words[3::2] == ["--set"] * (len(words[3:]) // 2)
+    return make_study(words[2], split_settings(words[4::2], [words[2]])[words[2]])
+
+
+CHANGED = [
+    {},
+    {"count": 7},
+    {"level": 1e-05},
+    {"names": ("b", "c d")},
+    {"names": ()},
+    {"names": ("a,b", "c")},
+    {"sizes": (5,)},
+    {"sizes": ()},
+    {"way": "other", "is_on": True, "model": "tunnel:bijection-gpt-neox@64"},
+    {"model": "it's a model"},
+    {"only": None},
+]
+
+
+@pytest.mark.parametrize("changes", CHANGED)
+def test_the_command_asks_for_the_same_study(changes):
+    study = Toy(**changes)
+    assert from_command(study.command) == study
+    assert from_command(study.command).hash == study.hash
+
+
+def test_the_command_names_only_what_was_changed():
+    assert Toy().command == "interp study toy"
+    assert Toy(sizes=(5, 6), count=3).command == "interp study toy --set sizes=5,6"
+
+
+@pytest.mark.parametrize("changes", CHANGED[1:])
+def test_the_hash_is_of_everything_asked_and_of_nothing_else(changes):
+    assert Toy(**changes).hash != Toy().hash
+    assert Toy(**changes).hash == Toy(**changes).hash
+    assert len(Toy().hash) == 16 and int(Toy().hash, 16) >= 0
+
+
+def test_what_was_asked_is_plain_json():
+    spec = Toy(names=("b", "c")).spec
+    assert json.loads(json.dumps(spec)) == spec
+    assert spec["study"] == "toy" and spec["parameters"]["names"] == ["b", "c"]
+
+
+def test_texts_become_values_of_the_fields():
+    asked = {"sizes": "3,4", "names": "x", "is_on": "true", "model": "none", "level": "0.25"}
+    assert make_study("toy", asked) == Toy(sizes=(3, 4), names=("x",), is_on=True, level=0.25)
+
+
+@pytest.mark.parametrize(
+    "key, value", [("sizes", "1,many"), ("sizes", "1,,2"), ("sizes", 3), ("names", 3), ("way", "third")]
+)
+def test_values_that_do_not_fit_are_refused_by_field(key, value):
+    with pytest.raises(UsageError, match=f"toy.{key}"):
+        make_study("toy", {key: value})
+
+
+def test_unknown_names_suggest_the_nearest():
+    with pytest.raises(UnknownName, match="Did you mean toy"):
+        make_study("tory", {})
+    with pytest.raises(UnknownName, match="Did you mean count"):
+        make_study("toy", {"counts": 3})
+
+
+def test_a_record_is_left_and_reopens(tmp_path):
+    study = Toy(names=("b", "c"), sizes=(4,))
+    record = run_study(study, out=tmp_path, quiet=True)
+    assert record.path is not None and record.path.parent == tmp_path and record.path.name.startswith("toy-")
+    again = open_run(record.path)
+    assert (again.status, again.spec, again.spec_hash) == ("done", record.spec, study.hash)
+    assert again.findings["toy"]["one"] == record.findings["toy"]["one"]
+    assert again.findings["toy"].tables["squares"]["y"].tolist() == [0, 1, 4]
+    assert from_command(again.spec["command"]) == study
+    assert again.environment["packages"]["numpy"] == np.__version__
+    assert again.timings["study"] >= 0
+
+
+def test_a_page_of_a_study_speaks_of_no_model_and_no_prompts(tmp_path):
+    record = run_study(Toy(names=("b", "c")), out=tmp_path, quiet=True)
+    page = (record.path / "report.html").read_text()
+    for words in ("What the study toy found.", "Is one one?", "Squares of numbers", "They grow.", "--set names=b,c"):
+        assert words in page, words
+    for words in ("unnamed model", "no prompts", "does not draw these findings", ">None<"):
+        assert words not in page, words
+    assert open_run(record.path).show().read_text() == page
+
+
+def test_a_page_outlives_the_study_that_made_it(tmp_path, monkeypatch):
+    record = run_study(Toy(), out=tmp_path, quiet=True)
+    monkeypatch.setattr(registry, "entries", lambda kind: {})
+    from reports.page import render
+
+    page = render(open_run(record.path)).read_text()
+    assert "The study “toy” that is installed here does not draw these findings" in page
+
+
+def test_the_same_study_again_finds_its_unfinished_work_and_another_does_not(tmp_path):
+    first, second = (run_study(Toy(), out=tmp_path, report=False, quiet=True) for _ in range(2))
+    other = run_study(Toy(count=4), out=tmp_path, report=False, quiet=True)
+    assert [r.findings["toy"]["calls"].value for r in (first, second, other)] == [1.0, 2.0, 1.0]
+    assert first.path != second.path and (first.path / "run.json").exists()
+    assert not (first.path / "report.html").exists()
+
+
+def test_without_a_folder_no_record_is_written(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    record = run_study(Toy(), out=None, quiet=True)
+    assert record.path is None and record.findings["toy"]["one"].value == 1.0
+    assert [p.name for p in tmp_path.rglob("run.json")] == []
+
+
+def test_progress_is_told_unless_quiet(tmp_path, capsys):
+    run_study(Toy(), out=tmp_path, report=False)
+    assert "toy: 3 of 3" in capsys.readouterr().err
+    run_study(Toy(), out=tmp_path, report=False, quiet=True)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_study_that_fails_leaves_no_record(tmp_path):
+    class Failing(Toy):
+        def measure(self, work: Path, progress: Callable[[int, int], None]) -> Findings:
+            raise UsageError(asked="this", found="that", fix="Do not.")
+
+    with pytest.raises(UsageError):
+        run_study(Failing(), out=tmp_path, quiet=True)
+    assert list(tmp_path.rglob("run.json")) == []
+
+
+def test_the_command_line_carries_out_a_study(tmp_path, capsys):
+    from typer.testing import CliRunner
+
+    from interp.cli import app
+
+    done = CliRunner().invoke(app, ["study", "toy", "--set", "sizes=3,4", "--out", str(tmp_path), "--quiet"])
+    assert done.exit_code == 0, done.output
+    page = Path(done.stdout.strip().splitlines()[-1])
+    assert page.name == "report.html" and page.exists()
+    assert open_run(page.parent).spec["parameters"]["sizes"] == [3, 4]
+
+
+def test_every_registered_study_can_be_asked_by_its_own_command(monkeypatch):
+    monkeypatch.undo()
+    found = registry.entries("study")
+    assert {"sticky_chain", "gradient_laws"} <= set(found)
+    for name, entry in found.items():
+        if entry.value.startswith(("probes.", "wind_tunnels.", "interp.", "reports.")):
+            study = entry.load()()
+            assert study.name == name and study.question.endswith("?")
+            if type(study).command is Study.command:  # a study with a command of its own names it there
+                assert from_command(study.command) == study

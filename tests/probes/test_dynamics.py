@@ -1,0 +1,465 @@
+"""Dynamics: planted trainings with known courses, the formulas by brute force, and the null over noise worlds."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from scipy.spatial.distance import jensenshannon, pdist
+
+from interp.errors import UsageError
+from interp.need import Need
+from interp.testing import Shape, check_probe, planted_curve, same_findings, synthetic_capture
+from probes.dynamics import Dynamics
+from probes.measures.checkpoint_reading import ENTRIES
+from probes.measures.courses import Course, compare, interval_of, settled, value_at
+from probes.measures.entropy_order import EntropyOrder, ordered_statistics
+from probes.measures.frame import (
+    distance_squared,
+    drift,
+    frame_distances,
+    of_another,
+    product_of_random,
+    row_distances,
+    update,
+)
+
+STEPS = (0, 10, 100, 1000)
+PROBE = Dynamics(n_permutations=40, n_bootstrap=60)
+SHAPE = Shape(
+    n_prompts=30, n_scored=5, n_layers=2, n_heads=4, n_kv_heads=2, d_head=4, d_model=12, vocab_size=6, n_keys=9
+)
+N_ROWS = SHAPE.n_prompts * SHAPE.n_scored
+EARLY, LATE = (1.0, 0.5, 0.02, 0.0), (1.0, 0.9, 0.6, 0.0)
+
+
+def rng_of(*seed):
+    return np.random.default_rng(list(seed))
+
+
+POSTERIOR = rng_of(1).dirichlet(np.ones(4), N_ROWS)
+POSITION = np.tile(2 * np.arange(SHAPE.n_scored), SHAPE.n_prompts)
+
+
+def attention(left):
+    """Rows that are so far, in total variation, from the end's on the way to unrelated ones; later keys unseen."""
+    first, last = (rng_of(2, i).dirichlet(np.ones(9), (2, N_ROWS, 4)) for i in range(2))
+    seen = np.arange(9) <= POSITION[:, None]
+    rows = (left * first + (1 - left) * last) * seen[None, :, None]
+    rows /= rows.sum(axis=-1, keepdims=True)
+    # renormalised, mixtures are no longer on a straight line; these are
+    ends = [x * seen[None, :, None] / (x * seen[None, :, None]).sum(axis=-1, keepdims=True) for x in (first, last)]
+    rows = left * ends[0] + (1 - left) * ends[1]
+    with np.errstate(divide="ignore"):
+        return np.where(seen[None, :, None], np.log2(rows), np.nan).astype(np.float32)
+
+
+def prediction(left):
+    """The exact posterior, mixed with as much of the uniform distribution."""
+    p = left / 4 + (1 - left) * POSTERIOR
+    with np.errstate(divide="ignore"):
+        return np.log2(p).astype(np.float32), np.log2(np.pad(p, ((0, 0), (0, 2)))).astype(np.float32)
+
+
+def values(left):
+    curve = planted_curve(POSTERIOR.max(axis=1), 8, rng_of(3)).reshape(1, N_ROWS, 2, 4)
+    return ((1 + left) * np.concatenate([curve, 2 * curve])).astype(np.float32)
+
+
+def weights(left):
+    ends = {s: [rng_of(4, i, n).standard_normal((2, n, 12, 4)) for i in range(2)] for s, n in
+            (("W_Q", 4), ("W_K", 2), ("W_V", 2))}  # fmt: skip
+    return {s: ((1 - left) * end + left * start).astype(np.float32) for s, (end, start) in ends.items()}
+
+
+def checkpoint(frame, error, moved):
+    """A capture whose frame, prediction and values are this far from the end."""
+    outcomes, following = prediction(error)
+    planted = {
+        "pattern_row": attention(frame), "outcome_log_prob": outcomes[None][0], "next_log_prob": following,
+        "v": values(moved), **weights(frame),
+    }  # fmt: skip
+    columns = {"position": POSITION, "bayes_entropy_bits": -np.sum(POSTERIOR * np.log2(POSTERIOR), axis=1),
+               "token": np.tile(np.arange(3), N_ROWS // 3)}  # fmt: skip
+    return synthetic_capture(PROBE.needs, SHAPE, planted=planted, columns=columns, posterior=POSTERIOR)
+
+
+def train(probe, *, frame, error, moved, steps=STEPS):
+    captures = [checkpoint(*left) for left in zip(frame, error, moved, strict=True)]
+    final, before, under = captures[-1], None, {}
+    for step, capture in zip(steps, captures, strict=True):
+        under[str(step)] = probe.read_checkpoint(capture, before, final)
+        before = capture
+    return probe.analyse(final, under)
+
+
+def crossing(course, epsilon=0.1, steps=STEPS):
+    """Brute force: the last place of a fine grid over log(1 + step) at which the course is outside."""
+    grid = np.linspace(0, np.log1p(steps[-1]), 200_001)
+    outside = np.interp(grid, np.log1p(steps), course) > epsilon
+    return np.expm1(grid[np.flatnonzero(outside)[-1]])
+
+
+# --- planted trainings -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def frame_first():
+    return train(PROBE, frame=EARLY, error=LATE, moved=LATE)
+
+
+def test_a_frame_that_freezes_while_values_unfurl_has_an_index_below_one(frame_first):
+    expected = crossing(EARLY) / crossing(LATE)
+    for name in ("dissociation_index_output", "dissociation_index_values"):
+        found = frame_first[name]
+        assert found.value == pytest.approx(expected, rel=2e-3) and found.value < 0.2
+        assert found.p == pytest.approx(1 / 41), "no exchange of the two is as far from 1"
+        assert found.interval[1] < found.null.band[0] < 1 < found.null.band[1]
+    index = frame_first["dissociation_index"]
+    assert index.value < 1 and index.interval[1] < 1 and index.null.value == 1
+    assert "Frame between the steps 10 and 100, the other between 100 and 1000" in index.meaning
+    assert "without interpolation, the index is between 0.01 and 1." in index.meaning
+    assert not index.underpowered
+    assert frame_first["frame_step"].value == pytest.approx(crossing(EARLY), rel=2e-3)
+    assert frame_first["frame_left"].value < 0.02
+    assert frame_first["weights_index"].value == pytest.approx(1, rel=0.3), "all weights go together"
+
+
+def test_the_reverse_has_an_index_above_one():
+    found = train(PROBE, frame=LATE, error=EARLY, moved=LATE)
+    index = found["dissociation_index_output"]
+    assert index.value == pytest.approx(crossing(LATE) / crossing(EARLY), rel=2e-3)
+    assert index.interval[0] > 1 and index.p < 0.05
+    assert found["frame_left"].value > 0.5 > found["frame_left"].null.band[1]
+
+
+def test_courses_that_go_together_have_the_index_one_and_are_not_resolved():
+    course = (1.0, 0.7, 0.05, 0.0)
+    index = train(PROBE, frame=course, error=course, moved=course)["dissociation_index_output"]
+    assert index.value == pytest.approx(1, rel=1e-5)
+    assert index.null.band[0] <= 1 <= index.null.band[1] and index.p > 0.5
+    assert index.underpowered and "the order rests on interpolation" in index.meaning
+
+
+def test_the_tables_hold_the_planted_distances(frame_first):
+    table = frame_first.to_frame("by_step")
+    assert (table.frame_tv / table.frame_tv[0]).to_numpy() == pytest.approx(EARLY, abs=1e-5)
+    assert (table.output / table.output[0]).to_numpy() == pytest.approx(LATE, abs=1e-5)
+    assert (table.value_distance / table.value_distance[0]).to_numpy() == pytest.approx(LATE, abs=1e-5)
+    assert table.entropy_error.iloc[-1] == pytest.approx(0, abs=1e-5)
+    assert table.kl.iloc[-1] == pytest.approx(0, abs=1e-5)
+    assert (table.frame_tv_low <= table.frame_tv).all() and (table.frame_tv <= table.frame_tv_high + 1e-12).all()
+    assert table.frame_tv_exchanged.iloc[-1] > 0.1, "another sequence attends elsewhere"
+    # the values are one curve at every checkpoint, twice as large at the first
+    length, relative = table.manifold_length, table.relative_length
+    assert (length / length.iloc[-1]).to_numpy() == pytest.approx([2.0, 1.9, 1.6, 1.0], rel=1e-4)
+    assert relative.to_numpy() == pytest.approx(np.full(4, relative[0]), rel=1e-4)
+    layers = frame_first.to_frame("by_step_layer")
+    assert layers.groupby("step").frame_tv.mean().to_numpy() == pytest.approx(table.frame_tv.to_numpy())
+    settled_steps = frame_first.to_frame("settled").set_index(["course", "epsilon"]).step
+    assert settled_steps["frame", 0.1] == frame_first["frame_step"].value
+    assert settled_steps["output", 0.5] == pytest.approx(crossing(LATE, 0.5), rel=2e-3)
+    for table in frame_first.tables.values():
+        assert all(table.units.values())
+
+
+def test_identical_checkpoints_move_nothing_and_have_no_index():
+    found = train(PROBE, frame=(0.3,) * 4, error=(0.5,) * 4, moved=(0.2,) * 4)
+    table = found.to_frame("by_step")
+    for column in ("frame_tv", "frame_js", "wqk_drift", "value_distance", "output"):
+        assert table[column].abs().max() < 1e-7, column
+    updates = found.to_frame("updates")
+    assert updates[["w_qk", "w_q", "w_k", "w_v"]].abs().max(axis=None) < 1e-6
+    index = found["dissociation_index"]
+    assert np.isnan(index.value) and "begins where it ends" in index.interval_reason
+
+
+def test_an_error_that_never_falls_leaves_no_index_and_says_why():
+    found = train(PROBE, frame=EARLY, error=(0.4, 0.4, 0.4, 0.4), moved=LATE)
+    index = found["dissociation_index"]
+    assert np.isnan(index.value) and "there is nothing to approach" in index.null_reason
+    assert found["frame_step"].value > 0 and np.isnan(found["error_step"].value)
+
+
+def test_a_course_that_is_read_before_the_end_has_not_settled():
+    probe, captures = PROBE, [checkpoint(left, left, left) for left in (1.0, 0.8, 0.5, 0.0)]
+    under = {str(step): probe.read_checkpoint(c, None, captures[-1]) for step, c in zip(STEPS, captures[:3])}  # noqa: B905
+    index = probe.analyse(captures[-1], under)["dissociation_index"]
+    assert (
+        np.isnan(index.value) and "is not within 0.1 of its first distance at the last checkpoint" in index.null_reason
+    )
+
+
+def test_the_contract_holds_with_checkpoints_too(frame_first):
+    again = train(PROBE, frame=EARLY, error=LATE, moved=LATE)
+    assert same_findings(frame_first, again)
+    figures = PROBE.figures(frame_first)
+    assert [f.name for f in figures] == ["unfurling", "courses", "frame_by_layer", "refinement", "errors", "updates"]
+    for figure in figures:
+        assert figure.table in frame_first.tables and figure.reading
+    scrubber = figures[0].plot.layout.sliders[0]
+    assert (
+        [step.args[0][0] for step in scrubber.steps] == [f.name for f in figures[0].plot.frames] == [*map(str, STEPS)]
+    )
+    for scalar in frame_first.scalars.values():
+        assert scalar.meaning and (scalar.interval is None or scalar.interval[0] <= scalar.value <= scalar.interval[1])
+
+
+def test_the_animation_ends_with_the_end_and_moves(frame_first):
+    plot = PROBE.figures(frame_first)[0].plot
+    points = frame_first.to_frame("points")
+    last = points[points.step == STEPS[-1]]
+    np.testing.assert_array_equal(plot.data[0].x, last.pc1)
+    np.testing.assert_array_equal(plot.frames[-1].data[0].x, plot.data[0].x)
+    assert np.ptp(plot.frames[0].data[0].x) > 1.9 * np.ptp(plot.frames[-1].data[0].x), "values begin twice as large"
+    z = np.asarray(plot.frames[0].data[1].z)
+    assert np.nansum(z, axis=1) == pytest.approx(np.ones(len(z)), abs=1e-5), "rows of attention"
+    assert not np.allclose(np.nan_to_num(z), np.nan_to_num(np.asarray(plot.frames[-1].data[1].z)))
+
+
+def test_texts_are_followed_by_their_loss():
+    shape, length = Shape(n_prompts=24, n_layers=2, n_keys=30), np.arange(24) % 9 + 20
+    seen = np.arange(30) < length[:, None, None]
+
+    def capture(seed):
+        rows = rng_of(5, seed).dirichlet(np.ones(30), (2, 24, 4)) * seen
+        with np.errstate(divide="ignore"):
+            rows = np.where(seen, np.log2(rows / rows.sum(axis=-1, keepdims=True)), np.nan)
+        made = synthetic_capture(PROBE.needs, shape, planted={"pattern_row": rows}, columns={"length": length}, seed=9)
+        noise = synthetic_capture(
+            PROBE.needs, shape, planted={"pattern_row": rows}, columns={"length": length}, seed=seed
+        )
+        losses = {need: noise.arrays[need] for need in PROBE.needs if need.site == "next_loss"}
+        return replace(made, posterior=None, arrays={**made.arrays, **losses})
+
+    captures = [capture(i) for i in range(3)]
+    under = {str(i): PROBE.read_checkpoint(c, None, captures[-1]) for i, c in enumerate(captures)}
+    found = PROBE.analyse(captures[-1], under)
+    table = found.to_frame("by_step")
+    loss = [
+        c[Need("next_loss", next(n for n in PROBE.needs if n.site == "next_loss").fold, "followed")] for c in captures
+    ]
+    assert table.loss.to_numpy() == pytest.approx([x.mean() for x in loss])
+    assert "kl" not in table and "entropy_error" not in table
+    assert table.frame_tv_exchanged.isna().all(), "texts see unlike keys"
+    assert found.to_frame("attention").groupby("step").row.unique().map(list).tolist() == [[0, 1]] * 3
+    assert 0 < table.frame_tv[0] < 1 and table.frame_js[0] < table.frame_tv[0]
+    assert "loss" in found["error_step"].meaning or "surprise" in found["error_step"].meaning
+
+
+def test_without_attention_rows_the_index_says_so():
+    shape = replace(SHAPE, n_keys=0)
+    captures = [synthetic_capture(PROBE.needs, shape, seed=i) for i in range(3)]
+    under = {str(i): PROBE.read_checkpoint(c, None, captures[-1]) for i, c in enumerate(captures)}
+    index = PROBE.analyse(captures[-1], under)["dissociation_index"]
+    assert np.isnan(index.value) and "no attention rows were kept" in index.null_reason
+
+
+def test_without_checkpoints_it_has_nothing_to_say():
+    found = check_probe(PROBE)
+    assert "was not read at checkpoints" in found["dissociation_index"].null_reason and not found.tables
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"epsilon": 0.0}, "a fraction of the first distance"),
+        ({"n_bootstrap": 5}, "too few"),
+        ({"layer": 7}, "layer 7"),
+    ],
+)
+def test_fields_that_make_no_sense_are_refused(fields, words):
+    with pytest.raises(UsageError, match=words):
+        train(replace(PROBE, **fields), frame=EARLY, error=LATE, moved=LATE)
+
+
+# --- formulas --------------------------------------------------------------------------------------------------------
+
+
+def test_row_distances_equal_scipy_and_the_sum_by_hand():
+    rng = rng_of(11)
+    a, b = rng.dirichlet(np.ones(7), 20), rng.dirichlet(np.ones(7), 20)
+    a[3], b[3] = np.eye(7)[0], np.eye(7)[1]
+    with np.errstate(divide="ignore"):
+        tv, js = row_distances(np.log2(a), np.log2(b))
+    for i in range(20):
+        assert tv[i] == pytest.approx(sum(abs(x - y) for x, y in zip(a[i], b[i], strict=True)) / 2)
+        assert js[i] == pytest.approx(jensenshannon(a[i], b[i], base=2) ** 2)
+    assert (tv[3], js[3]) == pytest.approx((1, 1))
+    same_tv, same_js = row_distances(np.log2(a[5:]), np.log2(a[5:]))
+    assert same_tv.max() == 0 and same_js.max() < 1e-12
+
+
+def test_unseen_keys_change_no_distance_and_no_keys_give_no_distance():
+    rng = rng_of(12)
+    rows = np.log2(rng.dirichlet(np.ones(5), (2, 6, 3)))
+    other = np.log2(rng.dirichlet(np.ones(5), (2, 6, 3)))
+    padded = [np.pad(x, ((0, 0),) * 3 + ((0, 4),), constant_values=np.nan) for x in (rows, other)]
+    for plain, wide in zip(frame_distances(rows, other), frame_distances(*padded), strict=True):
+        np.testing.assert_allclose(plain, wide)
+    assert np.isnan(frame_distances(rows[..., :0], rows[..., :0])[0]).all()
+
+
+def test_rows_of_another_sequence_stand_at_the_same_positions():
+    rows = np.arange(2 * 6 * 1 * 2, dtype=np.float64).reshape(2, 6, 1, 2)
+    moved = of_another(rows, np.repeat([0, 1, 2], 2))
+    assert moved is not None
+    np.testing.assert_array_equal(moved[:, [0, 1]], rows[:, [4, 5]])
+    np.testing.assert_array_equal(moved[:, [2, 3]], rows[:, [0, 1]])
+    assert of_another(rows, np.array([0, 0, 0, 1, 1, 1])[[0, 0, 0, 0, 1, 1]]) is None, "unlike lengths"
+    masked = rows.copy()
+    masked[:, 0, :, 1] = np.nan
+    assert of_another(masked, np.repeat([0, 1, 2], 2)) is None, "unlike keys"
+
+
+def test_drift_and_updates_of_w_qk_equal_the_whole_matrices():
+    now, end = weights(0.7), weights(0.0)
+    now, end = ({k[-1].lower(): x for k, x in w.items()} for w in (now, end))
+
+    def whole(w):
+        keys = np.repeat(w["k"], 2, axis=1).astype(np.float64)
+        return np.einsum("lhid,lhjd->lhij", w["q"].astype(np.float64), keys)
+
+    a, b = whole(now), whole(end)
+    cosine = (a * b).sum(axis=(2, 3)) / np.sqrt(np.square(a).sum(axis=(2, 3)) * np.square(b).sum(axis=(2, 3)))
+    np.testing.assert_allclose(drift(now, end), 1 - cosine, rtol=1e-9)
+    far = np.sqrt(np.square(a - b).sum(axis=(1, 2, 3)))
+    np.testing.assert_allclose(np.sqrt(distance_squared(now, end, "qk")), far, rtol=1e-9)
+    np.testing.assert_allclose(update(now, end, "qk"), far / np.sqrt(np.square(b).sum(axis=(1, 2, 3))), rtol=1e-9)
+    moved = np.sqrt(np.square(now["v"].astype(float) - end["v"]).sum(axis=(1, 2, 3)))
+    np.testing.assert_allclose(
+        update(now, end, "v"), moved / np.sqrt(np.square(end["v"].astype(float)).sum(axis=(1, 2, 3))), rtol=1e-9
+    )
+
+
+def test_a_change_of_basis_of_queries_and_keys_is_no_drift():
+    end = {k[-1].lower(): x.astype(np.float64) for k, x in weights(0.0).items()}
+    turn = rng_of(13).standard_normal((4, 4)) + 3 * np.eye(4)
+    now = {**end, "q": end["q"] @ turn, "k": end["k"] @ np.linalg.inv(turn).T}
+    assert drift(now, end).max() < 1e-9 and update(now, end, "qk").max() < 1e-7
+    assert update(now, end, "q").min() > 0.1
+
+
+def test_a_product_of_two_random_moves_goes_as_far_as_is_said():
+    rng = rng_of(14)
+    q, k = (rng.standard_normal((400, 60, 8)) for _ in range(2))
+
+    def moved(w, r):
+        step = rng.standard_normal(w.shape)
+        sizes = [np.linalg.norm(x, axis=(1, 2), keepdims=True) for x in (w, step)]
+        return w + r * step * sizes[0] / sizes[1]
+
+    for r in (0.05, 0.4, 1.0):
+        a, b = (x @ np.swapaxes(y, 1, 2) for x, y in ((q, k), (moved(q, r), moved(k, r))))
+        ratio = np.sqrt(np.square(b - a).sum(axis=(1, 2)).mean() / np.square(a).sum(axis=(1, 2)).mean())
+        assert product_of_random(np.array(r)) == pytest.approx(ratio, rel=0.03)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 0.1, 0.03])
+def test_the_settled_step_equals_a_fine_grid(epsilon):
+    steps = np.array([0, 1, 7, 60, 900])
+    for course in ([2, 1.8, 0.5, 0.1, 0], [1, 0.01, 0.8, 0.2, 0.0], [1, 1.4, 0.6, 0.09, 0.02]):
+        found = float(settled(steps, np.array(course, float), epsilon))
+        relative = np.abs(course) / abs(course[0])
+        assert found == pytest.approx(crossing(relative, epsilon, steps), rel=1e-3, abs=1e-3)
+        a, b = interval_of(steps, np.array(course, float), epsilon)
+        assert a <= found <= b
+        assert value_at(steps, np.array(course, float), np.array(found)) == pytest.approx(epsilon, rel=1e-6)
+
+
+def test_a_course_that_does_not_settle_has_no_step():
+    steps = np.array([0, 10, 100])
+    assert (
+        np.isnan(settled(steps, np.array([1.0, 0.0, 0.5]), 0.1))
+        and interval_of(steps, np.array([1, 0.0, 0.5]), 0.1) is None
+    )
+    assert np.isnan(settled(steps, np.array([0.0, 1.0, 0.0]), 0.1)), "it begins where it ends"
+    # an error that falls below its end counts by its distance
+    assert settled(steps, np.array([1.0, -0.5, 0.0]), 0.1) > 10
+
+
+def test_a_batch_of_courses_is_each_of_them():
+    steps, courses = np.array([0, 1, 7, 60]), rng_of(15).random((30, 4)) * np.array([1, 1, 0.3, 0.01])
+    one_by_one = [settled(steps, c, 0.1) for c in courses]
+    np.testing.assert_allclose(settled(steps, courses, 0.1), one_by_one)
+
+
+def test_the_curve_along_entropy_equals_its_definition():
+    rng = rng_of(16)
+    units = np.repeat(np.arange(40), 5)
+    entropy = rng.integers(0, 6, 200) * 0.5
+    points = planted_curve(entropy, 6, rng, noise=0.4)
+    order = EntropyOrder.of(entropy, 40)
+    value = ordered_statistics(points, order, units, 20, 0)[:, 0]
+
+    def by_hand(kept):
+        levels = np.unique(entropy)
+        means = [points[kept & (entropy == h)].mean(axis=0) for h in levels]
+        length = sum(np.linalg.norm(b - a) for a, b in pairwise(means))
+        spread = np.sqrt(np.square(points[kept] - points[kept].mean(axis=0)).sum() / (kept.sum() - 1))
+        share = np.cumsum([np.mean(entropy == h) for h in levels])
+        low = kept & (entropy <= levels[np.searchsorted(share, 0.2)])
+        rms = [np.sqrt(np.square(pdist(points[rows])).mean()) for rows in (low, kept)]
+        return np.array([length, length / spread, rms[0] / rms[1]])
+
+    np.testing.assert_allclose(value, by_hand(np.ones(200, bool)), rtol=1e-9)
+    left_out = np.log([by_hand(units != u) for u in range(40)])
+    error = np.sqrt(39 / 40 * np.square(left_out - left_out.mean(axis=0)).sum(axis=0))
+    from scipy import stats
+
+    high = value * np.exp(stats.t.ppf(0.975, 39) * error)
+    np.testing.assert_allclose(ordered_statistics(points, order, units, 20, 0)[:, 2], high, rtol=1e-9)
+
+
+def test_an_ordered_curve_is_longer_than_its_null_and_noise_is_not():
+    rng = rng_of(17)
+    units = np.repeat(np.arange(60), 4)
+    entropy = rng.random(240)
+    order = EntropyOrder.of(entropy, 60)
+    assert (order.n_bins, order.certain.tolist()) == (7, [0, 1])
+    curve = ordered_statistics(planted_curve(entropy, 8, rng), order, units, 20, 0)
+    assert curve[1, 1] > curve[1, 5] and curve[2, 2] < curve[2, 4], "longer, and its certain end is narrower"
+    inside = [
+        c[1, 4] <= c[1, 0] <= c[1, 5]
+        for c in (ordered_statistics(rng.standard_normal((240, 8)), order, units, 20, 0) for _ in range(60))
+    ]
+    assert np.mean(inside) > 0.85
+
+
+def test_points_that_are_all_one_have_no_curve():
+    found = ordered_statistics(np.ones((20, 3)), EntropyOrder.of(np.arange(20.0), 20), np.arange(20), 20, 0)
+    assert found[0, 0] == 0 and np.isnan(found[1:, 0]).all() and np.isnan(found[:, 1]).all()
+    assert len(ENTRIES) == found.shape[1]
+
+
+# --- the null and the interval over worlds ---------------------------------------------------------------------------
+
+GRID = np.array([0, 8, 64, 512, 4096])
+
+
+def noisy(course, n, rng, spread=0.5):
+    """Prompts whose courses are this one on average, each with a size of its own and noise that ends at 0."""
+    size = rng.lognormal(0, spread, (n, 1))
+    return size * np.asarray(course) * (1 + 0.4 * rng.standard_normal((n, len(course))))
+
+
+def test_one_course_under_two_names_is_called_different_one_time_in_twenty():
+    rng, course, called = rng_of(18), np.array([1, 0.8, 0.3, 0.05, 0]), 0
+    weights_ = rng.multinomial(50, np.full(50, 1 / 50), size=20)
+    for _ in range(300):
+        a, b = (Course(noisy(course, 50, rng), "x", "1") for _ in range(2))
+        called += compare(GRID, a, b, 0.1, weights_, 99, rng).p <= 0.05
+    assert 4 <= called <= 28, called
+
+
+def test_the_interval_covers_the_index_of_the_population():
+    rng = rng_of(19)
+    first, second = np.array([1, 0.6, 0.2, 0.02, 0]), np.array([1, 0.9, 0.5, 0.15, 0])
+    truth = float(settled(GRID, first, 0.1) / settled(GRID, second, 0.1))
+    covered = 0
+    for _ in range(200):
+        a, b = (Course(noisy(course, 60, rng, 0.3), "x", "1") for course in (first, second))
+        found = compare(GRID, a, b, 0.1, rng.multinomial(60, np.full(60, 1 / 60), size=200), 19, rng)
+        low, high = np.nanquantile(found.resampled, [0.025, 0.975])
+        covered += low <= truth <= high
+    assert 175 <= covered <= 199, covered

@@ -1,0 +1,183 @@
+"""The study of gradient laws: agreement has its definition and its null, and the study says what it found."""
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from interp.errors import UsageError
+from interp.record import open_run
+from interp.study import run_study
+from probes.gradient_laws import GradientLaws
+from probes.measures.routing import MEASURES, Pairs, Routed, agreement, permuted_agreement, sampled_pairs
+
+
+def causal(n: int) -> np.ndarray:
+    return np.tri(n, dtype=bool)
+
+
+def random_pairs(seed: int, n_pos: int = 12, n_heads: int = 2) -> Pairs:
+    rng = np.random.default_rng(seed)
+    return Pairs.of(*rng.standard_normal((2, n_heads, n_pos, n_pos)), causal(n_pos))
+
+
+def nothing(done: int, total: int) -> None:
+    """Progress that nobody follows."""
+
+
+def test_agreement_is_what_its_definition_says():
+    rng = np.random.default_rng(0)
+    advantage, change = rng.standard_normal((2, 3, 9, 9))
+    found = agreement(*(lambda p: (p.advantage, p.change))(Pairs.of(advantage, change, causal(9))))
+    for head in range(3):
+        moved = right = signs = n = 0.0
+        a, d = [], []
+        for i in range(1, 9):  # the first row has no choice
+            for j in range(i + 1):
+                x, y = advantage[head, i, j], change[head, i, j]
+                moved, right = moved + abs(y), right + abs(y) * (x * y > 0)
+                signs, n = signs + (x * y > 0), n + 1
+                a.append(x)
+                d.append(y)
+        by_hand = [right / moved, signs / n, stats.spearmanr(a, d).statistic]
+        assert found[:, head] == pytest.approx(by_hand)
+
+
+def test_only_rows_with_a_choice_and_an_effect_are_compared():
+    advantage, change = np.ones((2, 4, 4)), np.ones((2, 4, 4))
+    advantage[:, 2] = 0.0
+    advantage[:, 3, :] = 0.0
+    advantage[0, 3, 1] = 2.0
+    found = Pairs.of(advantage, change, causal(4))
+    assert found.row.tolist() == [1, 1, 3, 3, 3, 3]
+
+
+@pytest.mark.parametrize("sign, moved, rho", [(1.0, 1.0, 1.0), (-1.0, 0.0, -1.0)])
+def test_attention_that_follows_the_advantage_agrees_wholly(sign, moved, rho):
+    pairs = random_pairs(1)
+    assert agreement(pairs.advantage, sign * pairs.advantage) == pytest.approx(
+        np.array([[moved] * 2, [moved] * 2, [rho] * 2])
+    )
+
+
+def test_attention_that_does_not_move_has_no_agreement():
+    pairs = random_pairs(1)
+    assert np.isnan(agreement(pairs.advantage, np.zeros_like(pairs.change))).all()
+
+
+def test_permutations_stay_within_rows():
+    """A row whose advantages are all alike agrees the same under every permutation; one row decides the rest."""
+    row = np.array([0, 0, 1, 1, 1])
+    pairs = Pairs(row, np.array([[5.0, 5.0, -1.0, -2.0, -3.0]]), np.array([[1.0, 2.0, -1.0, 4.0, -1.0]]))
+    permuted = permuted_agreement(pairs, 50, np.random.default_rng(0))
+    assert permuted[:, 0] == pytest.approx(np.full((50, 1), 5 / 9))
+    assert len(np.unique(permuted[:, 2].round(12))) > 1
+    assert permuted[0] == pytest.approx(permuted_agreement(pairs, 1, np.random.default_rng(0))[0])
+
+
+def test_noise_sits_on_the_null():
+    rng = np.random.default_rng(3)
+    routed = Routed.of([random_pairs(seed) for seed in range(20)], 200, rng)
+    mean, null = routed.observed.mean(axis=(0, 2)), routed.permuted.mean(axis=2)
+    assert (np.abs(mean - null.mean(axis=0)) < 4 * null.std(axis=0)).all()
+    assert null.mean(axis=0) == pytest.approx([0.5, 0.5, 0.0], abs=0.02)
+    assert routed.permuted.shape == (200, len(MEASURES), 2)
+
+
+def test_pairs_to_look_at_are_real_ones():
+    pairs = {"model": [random_pairs(0), random_pairs(1)]}
+    shown = sampled_pairs(pairs, 30, np.random.default_rng(0))
+    real = {(a, d) for p in pairs["model"] for a, d in zip(p.advantage.ravel(), p.change.ravel(), strict=True)}
+    assert len(shown["advantage"]) == 30 and set(shown["step"]) == {"model"}
+    assert set(zip(shown["advantage"], shown["change"], strict=True)) <= real
+
+
+@pytest.fixture(scope="module")
+def record(tmp_path_factory):
+    study = GradientLaws(n_prompts=6, n_permutations=39, n_bootstrap=100)
+    return run_study(study, out=tmp_path_factory.mktemp("runs"), quiet=True)
+
+
+def test_on_the_shipped_tunnel_the_laws_hold_and_wrong_ones_do_not(record):
+    found = open_run(record.path).findings["gradient_laws"]
+    for law in ("scores", "values", "queries", "keys", "rows"):
+        assert found[f"residual_{law}"].value < 1e-10
+        assert found[f"residual_{law}"].null.band[0] > 1e-3
+        assert found[f"residual_{law}"].n == 6 and found[f"residual_{law}"].n_unit == "sequence"
+    first_order = found["first_order_values"]
+    assert first_order.value == pytest.approx(1, abs=1e-3)
+    assert abs(first_order.null.value) < 0.3
+
+
+def test_its_own_step_moves_attention_to_better_values(record):
+    moved = record.findings["gradient_laws"]["moved_queries_and_keys"]
+    assert moved.interval[0] > moved.null.band[1] and moved.p == pytest.approx(1 / 40)
+    assert moved.interval[0] <= moved.value <= moved.interval[1] <= 1
+    by_head = record.findings["gradient_laws"].tables["by_head"]
+    mine = by_head.where(by_head["step"] == "queries_and_keys")
+    assert mine["moved"].mean() == pytest.approx(moved.value)
+    assert (mine["moved_low"] <= mine["moved"]).all() and (mine["moved"] <= mine["moved_high"]).all()
+
+
+def test_its_page_draws_laws_and_agreement(record):
+    page = (record.path / "report.html").read_text()
+    for words in ("Do the laws hold?", "Does attention move to better values?", "step on all weights"):
+        assert words in page
+    assert "does not draw these findings" not in page
+
+
+def test_one_head_is_that_head_of_all(tmp_path):
+    fields = {"n_prompts": 3, "n_permutations": 19, "n_bootstrap": 20, "is_whole": False, "layer": 1}
+    every = GradientLaws(**fields).measure(tmp_path, nothing).tables["by_head"]
+    one = GradientLaws(**fields, head=2).measure(tmp_path, nothing).tables["by_head"]
+    assert one["head"].tolist() == [2] and set(every["step"]) == {"queries_and_keys"}
+    assert one["moved"][0] == pytest.approx(every.where(every["head"] == 2)["moved"][0])
+
+
+def test_a_text_model_is_read_on_next_tokens(tiny_folders, tmp_path):
+    texts = tmp_path / "texts.txt"
+    texts.write_text("w1 w2 w3 w4 w5 w6\nw9 w8 w7 w6 w5\nw3\nw20 w30 w40 w50\n")
+    study = GradientLaws(
+        model=str(tiny_folders["llama"]), prompts=str(texts), n_prompts=4, n_permutations=19, n_bootstrap=20, layer=0
+    )
+    found = study.measure(tmp_path, nothing)
+    assert found["residual_keys"].value < 1e-10
+    assert found["residual_keys"].n == 3 and found["residual_keys"].n_unit == "prompt"
+
+
+@pytest.mark.parametrize(
+    "fields, words",
+    [
+        ({"layer": 7}, "Choose 0 to 2"),
+        ({"layer": -4}, "Choose 0 to 2"),
+        ({"head": 4}, "Choose 0 to 3"),
+        ({"n_prompts": 1}, "Choose 2 or more"),
+        ({"n_permutations": 5}, "Choose 19 or more"),
+        ({"step": 0.0}, "Choose one above 0"),
+        ({"step": 0.5}, "at most 0.1"),
+    ],
+)
+def test_fields_that_do_not_fit_are_refused(fields, words, tmp_path):
+    with pytest.raises(UsageError, match=words) as refused:
+        GradientLaws(**fields).measure(tmp_path, nothing)
+    assert f"gradient_laws.{next(iter(fields))}" in str(refused.value)
+
+
+def test_a_layer_that_nothing_depends_on_is_refused(tmp_path, monkeypatch):
+    """Its output projection is zero: no loss depends on what it attends to."""
+    import interp.models
+    from tests.tiny_models import fresh_model
+
+    model = fresh_model("llama")
+    with torch.no_grad():
+        model.family.attention_modules(model.module)[2].o_proj.weight.zero_()
+    monkeypatch.setattr(interp.models, "load", lambda name: model)
+    monkeypatch.setattr(GradientLaws, "_sequences", lambda self, model: (_texts(), "prompt"))
+    with pytest.raises(UsageError, match="does not depend on what this layer attends to"):
+        GradientLaws(n_prompts=2).measure(tmp_path, nothing)
+
+
+def _texts():
+    from interp.gradients import ScoredSequence
+
+    return [ScoredSequence.of_text(torch.arange(1, 9) * k) for k in (1, 2)]

@@ -1,0 +1,219 @@
+"""The study `comparison`: who is pooled with whom, means and differences against textbook formulas, and its page."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import stats
+from typer.testing import CliRunner
+
+import interp
+from interp.cli import app
+from interp.errors import RecordError, UsageError
+from interp.findings import Findings, Null, Scalar
+from interp.record import RunRecord
+from interp.table import Table
+from reports.comparison_tables import difference_of, estimate
+from reports.plotting import undrawable
+
+
+def scalar(value, half=0.1):
+    return Scalar(value, "bits", interval=(value - half, value + half), interval_method="jackknife",
+                  null=Null("noise", 0.0, (-0.2, 0.2)))  # fmt: skip
+
+
+def by_layer(values, halves=0.1, label=None):
+    values = np.asarray(values, dtype=float)
+    columns = {"layer": np.arange(len(values)), "share": values, "share_low": values - halves,
+               "share_high": values + halves, "share_null": np.zeros(len(values)), "plain": values}  # fmt: skip
+    units = {"layer": "layer", **{name: "fraction" for name in columns if name != "layer"}}
+    table = Table(columns, units)
+    return table if label is None else table.with_column("positions", np.array([label] * len(values)), "label")
+
+
+def made(name, value, layers=(0.1, 0.3), card=None, **model) -> RunRecord:
+    findings = Findings(
+        "manifold",
+        {"share": scalar(value), "other": scalar(1.0)},
+        tables={"by_layer": by_layer(layers), "by_head": by_layer([*layers, *layers])},
+        headline=("share",),
+    )
+    heads = findings.tables["by_head"].with_column("layer", np.repeat(np.arange(len(layers)), 2), "layer")
+    findings = replace(findings, tables={**findings.tables, "by_head": heads})
+    info = {"name": name, "fingerprint": name, "family": "llama", "n_layers": len(layers), **model}
+    return RunRecord(
+        status="done", created="2026-01-01T12:00:00+00:00", spec={"model": name, "seed": 0, "probes": {"manifold": {}}},
+        spec_hash="0" * 16, model=info | ({"card": card} if card else {}), selfcheck=(), timings={},
+        prompts={"name": "mixed", "hash": "1", "n": 9}, environment={"threads": 1}, findings={"manifold": findings},
+        parameters={"manifold": {}},
+    )  # fmt: skip
+
+
+def card(seed, kl, **network):
+    figure = {"value": kl, "unit": "bits", "low": kl - 0.01, "high": kl + 0.01, "limit": None}
+    return {
+        "task": "bijection", "arch": "llama", "network": {"n_layers": 2, **network}, "parameters": {"V": 5},
+        "seed": seed, "recipe": {"n_steps": 9}, "figures": {"kl_bits": figure}, "n_eval": 4000,
+        "core_seconds": seed + 1.0, "baselines": {"position": {"kl_bits": 1.5}}, "variant": f"s{seed}", "environment": {},
+    }  # fmt: skip
+
+
+def compared(tmp_path, records, **asked):
+    written = [record.write(tmp_path / f"run{i}") for i, record in enumerate(records)]
+    return interp.compare(written, out=tmp_path / "out", **asked)
+
+
+def rows(record, table="differences", **where):
+    frame = record.findings["comparison"].to_frame(table)
+    for column, value in where.items():
+        frame = frame[frame[column] == value]
+    return frame.to_dict("records")
+
+
+def test_runs_are_held_against_the_first_with_intervals_in_quadrature(tmp_path):
+    record = compared(tmp_path, [made("a", 1.0), made("b", 1.1), made("c", 3.0)])
+    first, near, far = rows(record, name="share")
+    assert (first["against"], near["against"], far["against"]) == ("", "a", "a")
+    assert math.isnan(first["difference"]) and (near["verdict"], far["verdict"]) == ("within", "moved")
+    half = math.hypot(0.1, 0.1)
+    assert (far["difference_low"], far["difference_high"]) == pytest.approx((2 - half, 2 + half))
+    assert (far["low"], far["high"], far["null_low"], far["null_high"]) == pytest.approx((2.9, 3.1, -0.2, 0.2))
+    assert [each["name"] for each in rows(record, group="a")] == ["share", "other"]  # headlines first
+
+
+def test_tunnels_that_differ_in_their_seed_alone_are_pooled(tmp_path):
+    values = {"g": [1.0, 1.2, 1.4], "h": [2.0, 2.1, 2.6]}
+    records = [
+        made(f"{group}{seed}", value, card=card(seed, value / 10, n_kv_heads={"g": 4, "h": 2}[group]))
+        for group, each in values.items() for seed, value in enumerate(each)
+    ]  # fmt: skip
+    record = compared(tmp_path, records)
+    mine, theirs = rows(record, name="share")
+    assert (mine["group"], theirs["group"], theirs["against"]) == ("g0", "h0", "g0") and theirs["n_runs"] == 3
+    expected = stats.t.interval(0.95, 2, loc=np.mean(values["g"]), scale=stats.sem(values["g"]))
+    assert (mine["value"], mine["low"], mine["high"]) == pytest.approx((1.2, *expected))
+    welch = stats.ttest_ind(values["h"], values["g"], equal_var=False).confidence_interval(0.95)
+    assert (theirs["difference_low"], theirs["difference_high"]) == pytest.approx((welch.low, welch.high))
+    assert theirs["verdict"] == ("moved" if welch.low > 0 else "within") and theirs["method"] == "Welch's t over runs"
+    error, _ = rows(record, name="kl_bits")
+    assert error["probe"] == "tunnel" and error["value"] == pytest.approx(0.12) and error["is_headline"]
+    assert "pooled: g0 (3), h0 (3)" in " ".join(record.findings["comparison"].notes)
+    assert len(rows(record, "numbers", name="share")) == 6
+    assert rows(record, "curves", group="g0", measure="share")[0]["n_runs"] == 3
+
+
+def test_groups_and_their_references_can_be_named(tmp_path):
+    records = [made(name, value) for name, value in zip("abcd", (1.0, 2.0, 2.1, 5.0), strict=True)]
+    record = compared(tmp_path, records, groups=["x", "y", "y", "z"], against=["x", "x", "x", "y"], labels=list("pqrs"))
+    x, y, z = rows(record, name="share")
+    assert y["value"] == pytest.approx(2.05) and y["verdict"] == "" and "a group has one run" in y["method"]
+    assert z["against"] == "y" and z["difference"] == pytest.approx(2.95) and x["against"] == ""
+    assert [each["run"] for each in rows(record, "numbers", name="share")] == list("pqrs")
+
+
+def test_difference_of_groups_without_spread_has_no_interval():
+    found, verdict, method = difference_of([scalar(1.0), scalar(1.0)], [scalar(2.0), scalar(2.0)])
+    assert (found.value, verdict) == (1.0, "differs") and math.isnan(found.low) and "no spread" in method
+    assert math.isnan(estimate([replace(scalar(1.0), interval=None, interval_reason="weights")]).low)
+
+
+def test_curves_run_along_the_fraction_of_the_depth_and_leave_finer_rows_out(tmp_path):
+    two, three = made("a", 1.0, layers=(0.1, 0.3)), made("b", 1.0, layers=(0.2, 0.4, 0.8))
+    curves = rows(compared(tmp_path, [two, three]), "curves")
+    assert {(c["table"], c["measure"]) for c in curves} == {("by_layer", "share")}
+    assert [(c["group"], c["depth"], c["value"]) for c in curves] == [
+        ("a", 0.0, 0.1), ("a", 1.0, 0.3), ("b", 0.0, 0.2), ("b", 0.5, 0.4), ("b", 1.0, 0.8),
+    ]  # fmt: skip
+    assert curves[0]["low"] == pytest.approx(0.0) and curves[0]["null"] == 0
+
+
+def test_curves_keep_labels_apart(tmp_path):
+    def labelled(name):
+        plain = made(name, 1.0)
+        parts = [by_layer((0.1, 0.2), label="scored"), by_layer((0.5, 0.6), label="all")]
+        columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0].columns}
+        found = replace(plain.findings["manifold"], tables={"by_layer": Table(columns, parts[0].units)})
+        return replace(plain, findings={"manifold": found})
+
+    curves = rows(compared(tmp_path, [labelled("a"), labelled("b")]), "curves", group="b")
+    assert [(c["measure"], c["value"]) for c in curves] == [
+        ("share (scored)", 0.1), ("share (scored)", 0.2), ("share (all)", 0.5), ("share (all)", 0.6),
+    ]  # fmt: skip
+
+
+def test_what_differs_behind_the_runs_is_said(tmp_path):
+    one, other = made("a", 1.0, dtype="float32"), made("b", 1.0, family="phi", dtype="float16")
+    record = compared(tmp_path, [one, replace(other, prompts={"name": "code", "hash": "2", "n": 5})])
+    notes = " ".join(record.findings["comparison"].notes)
+    assert "differ in more than one thing (family, dtype, prompts.hash, prompts.n)" in notes
+    assert "different numbers of prompts" in notes
+    settings = {(row["setting"], row["run"]): row["value"] for row in rows(record, "settings")}
+    assert settings["model.family", "b"] == "phi" and ("model.fingerprint", "b") not in settings
+
+
+def test_runs_that_differ_in_one_thing_are_not_warned_of(tmp_path):
+    record = compared(tmp_path, [made("a", 1.0), made("b", 1.0, family="phi")])
+    assert "more than one thing" not in " ".join(record.findings["comparison"].notes)
+
+
+def test_moved_numbers_are_counted_beside_what_chance_gives(tmp_path):
+    record = compared(tmp_path, [made("a", 1.0), made("b", 3.0), made("c", 1.05)])
+    count = record.findings["comparison"]["n_moved"]
+    assert count.value == 1 and count.n == 2 and count.null.value == pytest.approx(0.1)
+    assert count.null.band == (stats.binom.ppf(0.025, 2, 0.05), stats.binom.ppf(0.975, 2, 0.05))
+
+
+def test_page_draws_every_figure_and_a_comparison_is_not_made_twice(tmp_path):
+    runs = [made("a", 1.0, card=card(0, 0.1, n_kv_heads=4)), made("b", 3.0, card=card(0, 0.1, n_kv_heads=2))]
+    record = compared(tmp_path, runs)
+    study = type(interp.spec.make_study("comparison", {}))()
+    figures = study.figures(record.findings["comparison"])
+    names = [figure.name for figure in figures]
+    assert names == ["moved", "numbers-tunnel", "numbers-manifold", "curves-manifold"]
+    assert all(undrawable(figure.plot) is None for figure in figures)
+    heat = figures[0].plot.data[0]
+    assert list(heat.y) == ["tunnel: kl bits", "manifold: share"] and list(heat.x) == ["b"]
+    assert heat.text[1][0] == "●" and heat.z[1][0] == 3.0  # 2 bits, at a half-width of 0.14, clipped
+    page = (record.path / "report.html").read_text()
+    assert "What moved against its reference" in page and "cannot be drawn" not in page
+    again = interp.compare([run.path for run in (interp.open_run(tmp_path / f"run{i}") for i in range(2))],
+                           out=tmp_path / "out", reuse=True)  # fmt: skip
+    assert again.path == record.path
+
+
+@pytest.mark.parametrize(
+    "asked, said",
+    [
+        ({"labels": ["x"]}, "1 labels for 2 runs"),
+        ({"groups": ["x"]}, "1 groups for 2 runs"),
+        ({"labels": ["x", "x"]}, "two of them are called 'x'"),
+        ({"against": ["b", "nobody"]}, "against 'nobody'"),
+    ],
+)
+def test_words_that_do_not_fit_the_runs_are_refused(tmp_path, asked, said):
+    with pytest.raises(UsageError) as refused:
+        compared(tmp_path, [made("a", 1.0), made("b", 1.0)], **asked)
+    assert said in str(refused.value)
+
+
+def test_one_run_a_study_and_a_record_in_memory_are_refused(tmp_path):
+    record = compared(tmp_path, [made("a", 1.0), made("b", 1.0)])
+    with pytest.raises(UsageError, match="there is nothing to compare"):
+        interp.compare([tmp_path / "run0"], out=None)
+    with pytest.raises(UsageError, match="it is the record of a study"):
+        interp.compare([tmp_path / "run0", record], out=None)
+    with pytest.raises(RecordError, match="it was not written to a folder"):
+        interp.compare([made("a", 1.0), made("b", 1.0)], out=None)
+
+
+def test_command_line_compares(tmp_path):
+    for i, value in enumerate((1.0, 3.0)):
+        made("m", value).write(tmp_path / f"run{i}")
+    words = ["compare", str(tmp_path / "run0"), str(tmp_path / "run1"), "--out", str(tmp_path / "out")]
+    result = CliRunner().invoke(app, [*words, "--label", "first", "--label", "second"])
+    assert result.exit_code == 0, result.output
+    assert "manifold.share" in result.stdout and "moved" in result.stdout and "second" in result.stdout
+    page = result.stdout.strip().splitlines()[-1]
+    record = interp.open_run(page.removesuffix("/report.html"))
+    assert record.spec["command"].startswith(" ".join(["interp", *words[:3]]))

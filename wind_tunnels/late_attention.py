@@ -1,0 +1,105 @@
+"""The study `late_attention`: is the attention of the upper layers needed to carry a belief beyond the trained length?
+
+Two networks for every seed, alike but for one thing: in one the attention of the top `n_off` layers is switched off
+before training begins and stays off. Both learn to filter hidden states over K symbols and are then read on longer
+sequences.
+
+Source: Paper I (arXiv 2512.22471), which trains at K = 20 and reads at K = 50 with the top two of nine layers off.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from interp.errors import UsageError
+from interp.findings import Findings, Null, Scalar
+from interp.study import Progress, Study
+from interp.table import LABEL, Table
+from interp.tunnel import Figure as Measured
+
+TASK = "hmm"
+_ARMS = ("whole", "off")
+
+
+@dataclass(frozen=True)
+class LateAttention(Study):
+    """Networks of `n_layers` layers with and without attention in the top `n_off`, for every seed.
+
+    `length`: symbols they are read on, in place of those they are trained on. `size`, `n_steps` as in `primitives`.
+    """
+
+    seeds: tuple[int, ...] = (1, 2, 3)
+    n_layers: int = 3
+    n_off: int = 2
+    length: int = 20
+    size: Literal["small", "papers"] = "small"
+    n_steps: int | None = None
+    n: int = 2000
+
+    name: ClassVar[str] = "late_attention"
+    question: ClassVar[str] = "Is the attention of the upper layers needed to filter beyond the trained length?"
+
+    def measure(self, work: Path, progress: Progress) -> Findings:
+        from interp.loading.quiet import quiet_libraries
+        from wind_tunnels.cards import assess_longer
+        from wind_tunnels.plans import carry_out
+        from wind_tunnels.primitive_plans import REFERENCE, plan_of
+        from wind_tunnels.seed_scalars import models_table
+        from wind_tunnels.weights import load_weights
+
+        if not self.seeds or len(set(self.seeds)) < len(self.seeds) or not 0 < self.n_off < self.n_layers:
+            raise UsageError(
+                asked=f"late_attention with the top {self.n_off} of {self.n_layers} layers, seeds {self.seeds}",
+                found="there is no layer to switch off or none that keeps its attention, or a seed is there twice",
+                fix="Choose n_off between 1 and n_layers - 1, and different seeds.",
+            )
+        found: dict[tuple[str, int], Mapping[str, Measured]] = {}
+        folders = []
+        for seed in self.seeds:
+            plan = plan_of(TASK, REFERENCE, seed, self.size, self.n_steps)
+            for arm in _ARMS:
+                kept = None if arm == "whole" else tuple(range(self.n_layers - self.n_off))
+                network = replace(plan.network, n_layers=self.n_layers, attention_layers=kept)
+                with quiet_libraries():
+                    done = carry_out(replace(plan, network=network, variant=f"{arm}-seed{seed}"), work)
+                longer = assess_longer(load_weights(done.folder), plan.task, self.length, n=self.n)
+                found[arm, seed] = longer.figures
+                folders.append((done.card.name, done.folder))
+                progress(len(found), len(_ARMS) * len(self.seeds))
+        return self._findings(found, models_table(folders))
+
+    def _findings(self, found: Mapping[tuple[str, int], Mapping[str, Measured]], models: Table) -> Findings:
+        from wind_tunnels.seed_scalars import mean_scalar, ratio_scalar
+
+        scalars: dict[str, Scalar] = {}
+        none = Null("the exact posterior", 0.0, (0.0, 0.0))
+        places = {"within": "up to the trained length", "beyond": "beyond it"}
+        words = {"whole": "all attention on", "off": f"attention off in the top {self.n_off} layers"}
+        for place, where in places.items():
+            values = {
+                arm: [found[arm, seed][f"mae_per_sequence_bits_{place}"].value for seed in self.seeds] for arm in _ARMS
+            }
+            for arm in _ARMS:
+                meaning = f"mean distance of the predictive entropy from the exact one {where}, {words[arm]}"
+                scalars[f"error_{place}_{arm}"] = mean_scalar(values[arm], "bits", none, meaning)
+            scalars[f"error_{place}_ratio"] = ratio_scalar(
+                values["off"], values["whole"], f"error {where} without late attention over that with it, seed by seed"
+            )
+        rows = [
+            {"arm": arm, "seed": seed, **{name: figure.value for name, figure in figures.items()}}
+            for (arm, seed), figures in found.items()
+        ]
+        units = {"arm": LABEL, "seed": LABEL} | {
+            name: figure.unit for name, figure in next(iter(found.values())).items()
+        }
+        return Findings(
+            self.name,
+            scalars,
+            {"runs": Table.from_rows(rows, units, "Every training, read on longer sequences."), "models": models},
+            notes=(
+                f"Read on {self.length} symbols; intervals are over seeds of the training. Rotary embedding, not "
+                "learned positions as in the paper: positions beyond the trained length are no untrained vectors here.",
+            ),
+            headline=("error_within_ratio", "error_beyond_ratio"),
+        )

@@ -1,0 +1,124 @@
+"""Trainings that compare architectures on accumulation, transport and binding, at equal budgets.
+
+The small ones are those of the table of primitives in the README: task, sizes, steps and rates are read from
+`measured/primitives.csv`, of each network the rates that did best for the seed they were chosen on (`TUNED_ON`). A
+network that is not in that table has as many parameters as the transformer, and rates that nobody has tuned.
+
+The large ones have the sizes of Paper I (arXiv 2512.22471) as far as they are known: they want days of a GPU.
+"""
+
+import csv
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from interp.errors import UnknownName, UsageError
+from interp.registry import load_entry
+from interp.tunnel import Task, make_task
+from wind_tunnels.architectures import ARCHITECTURES, Network
+from wind_tunnels.matching import matched_to
+from wind_tunnels.networks import count_parameters
+from wind_tunnels.plans import Plan
+from wind_tunnels.recipe import Recipe
+
+TASKS: Mapping[str, str] = {"bijection": "accumulation", "hmm": "transport", "recall": "binding"}
+"""The tasks and the primitive that each stands for (Paper I, version 3)."""
+
+REFERENCE = "gpt-neox"
+BARE = "lstm-bare"
+"""Nine layers of LSTM without residual connections and norms: the papers' LSTM."""
+
+NETWORKS = (*ARCHITECTURES, BARE)
+TUNED_ON = "0"
+
+_PAPERS_LSTM = Network(arch="lstm", n_layers=9, has_residual=False)
+_MEASURED = Path(__file__).parent / "measured" / "primitives.csv"
+_INTEGERS = ("n_layers", "d_model", "d_mlp")
+
+_PAPERS_TASK: Mapping[str, Mapping[str, Any]] = {
+    "bijection": {"V": 20, "L": 19, "replacement": False},
+    "hmm": {"S": 5, "O": 5, "K": 20},
+    "recall": {"n_pairs": 64, "n_keys": 256, "n_values": 256, "n_queries": 3, "n_fillers": 32},
+}
+_PAPERS_NETWORK: Mapping[str, Mapping[str, Any]] = {
+    "bijection": {"n_layers": 6, "n_heads": 6, "d_model": 192},
+    "hmm": {"n_layers": 9, "n_heads": 8, "d_model": 256},
+    "recall": {"n_layers": 6, "n_heads": 6, "d_model": 192},
+}
+_PAPERS_RECIPE: Mapping[str, Any] = {
+    "n_steps": 50_000, "batch": 256, "n_copies": 1, "curriculum": "none", "optimiser": "adamw", "lr_adamw": 3e-4,
+    "n_warmup": 2000,
+}  # fmt: skip
+
+
+def plan_of(task: str, name: str, seed: int, size: str, n_steps: int | None) -> Plan:
+    """The training of one network (an architecture, or `lstm-bare`) on one task; `n_steps` None is the recipe's own."""
+    if task not in TASKS:
+        raise UnknownName("task of the primitives", task, TASKS)
+    if name not in NETWORKS:
+        raise UnknownName("network of the primitives", name, NETWORKS)
+    posed, network, settings = _papers(task, name) if size == "papers" else _measured(task, name)
+    settings |= {"seed": seed} | ({} if n_steps is None else {"n_steps": n_steps})
+    variant = f"{'bare-' if name == BARE else ''}seed{seed}"
+    return Plan(posed, network, Recipe(**settings), variant=variant)
+
+
+def is_tuned(task: str, name: str, size: str) -> bool:
+    """Whether the rates of this network were chosen among several."""
+    return size == "small" and (_without_bare(name) in {row["arch"] for row in _rows(task)})
+
+
+def _measured(task: str, name: str) -> tuple[Task, Network, dict[str, Any]]:
+    rows = _rows(task)
+    known = [row for row in rows if row["arch"] == _without_bare(name)]
+    row = min(known or [row for row in rows if row["arch"] == REFERENCE], key=lambda r: float(r["kl_bits"]))
+    posed = make_task(load_entry("tunnel", task), json.loads(row["parameters"]))
+    recipe: dict[str, Any] = {n: int(row[n]) for n in ("n_steps", "batch", "n_copies")}
+    recipe |= {n: float(row[n]) for n in ("lr_muon", "lr_adamw") if row[n]}
+    recipe |= {"target": row["target"], "optimiser": row["optimiser"], "curriculum": "none"}
+    if name == row["arch"]:
+        return posed, _network(row), recipe
+    reference = _network(next(r for r in rows if r["arch"] == REFERENCE))
+    return posed, _as_large(name, reference, posed), recipe
+
+
+def _papers(task: str, name: str) -> tuple[Task, Network, dict[str, Any]]:
+    posed = make_task(load_entry("tunnel", task), dict(_PAPERS_TASK[task]))
+    reference = Network(arch=REFERENCE, **_PAPERS_NETWORK[task])
+    recipe = {**_PAPERS_RECIPE, "target": "distil" if task == "hmm" else "labels"}
+    if name == REFERENCE:
+        return posed, reference, recipe
+    return posed, _as_large(name, reference, posed), recipe
+
+
+def _as_large(name: str, reference: Network, task: Task) -> Network:
+    """A network with as many parameters as the reference: within 2 %, nine layers of LSTM as near as widths come."""
+    if name != BARE:
+        return matched_to(Network(arch=name, n_layers=reference.n_layers), reference, task)
+    target = count_parameters(reference, task)
+    widths = [replace(_PAPERS_LSTM, d_model=width) for width in range(4, 2 * reference.d_model)]
+    return min(widths, key=lambda network: abs(count_parameters(network, task) - target))
+
+
+def _without_bare(name: str) -> str:
+    return "lstm" if name == BARE else name
+
+
+def _network(row: Mapping[str, str]) -> Network:
+    sizes: dict[str, Any] = {name: int(row[name]) for name in _INTEGERS if row[name]}
+    return Network(arch=row["arch"], **sizes)
+
+
+@cache
+def _rows(task: str) -> tuple[dict[str, str], ...]:
+    """The measured runs of a task with the seed that rates were chosen on; of bijection, those without replacement."""
+    if not _MEASURED.is_file():
+        raise UsageError(
+            asked="the recipes of the primitives", found=f"{_MEASURED.name} is missing", fix="Install interp again."
+        )
+    with _MEASURED.open(newline="", encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if row["task"] == task and row["seed"] == TUNED_ON]
+    return tuple(row for row in rows if not json.loads(row["parameters"]).get("replacement"))

@@ -1,0 +1,169 @@
+"""The study `primitives`: which architectures accumulate evidence, carry a belief along, and bind?
+
+One training for each task, network and seed, matched in parameters and budget (`wind_tunnels.primitive_plans`), each
+held against the exact posterior of its task. A repeated call reads what is finished and trains the rest.
+
+Source: Paper I (arXiv 2512.22471), version 3: accumulation, transport and binding.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from interp.errors import UsageError
+from interp.findings import Findings, Null, Scalar
+from interp.probe import Figure
+from interp.study import Progress, Study
+from interp.table import LABEL, Table
+from interp.tunnel import TunnelCard
+
+Cards = Mapping[tuple[str, str], Sequence[TunnelCard]]
+"""What became of the trainings, by task and network; a card a seed."""
+
+_UNIFORM = "uniform over the answers"
+_UNITS = {"kl_bits": "bits", "error_bits": "bits", "accuracy": "fraction"}
+_FIGURES = {"kl_bits": "kl_bits", "error_bits": "mae_per_sequence_bits"}
+
+
+@dataclass(frozen=True)
+class Primitives(Study):
+    """Trainings of every network on every task with every seed.
+
+    `tasks`: bijection (without replacement), hmm, recall. `networks`: architectures of the tunnels, and `lstm-bare`,
+    the papers' nine layers without residual connections. `seeds` are those that no rate was chosen on, unless 0 is
+    among them. `size`: `small`, two layers and minutes a training, or `papers`, which wants a GPU. `n_steps` shortens.
+    """
+
+    tasks: tuple[str, ...] = ("bijection", "hmm", "recall")
+    networks: tuple[str, ...] = ("gpt-neox", "lstm", "mlp-context", "mlp-position")
+    seeds: tuple[int, ...] = (1, 2, 3)
+    size: Literal["small", "papers"] = "small"
+    n_steps: int | None = None
+
+    name: ClassVar[str] = "primitives"
+    question: ClassVar[str] = "Which architectures accumulate evidence, carry a belief along, and bind?"
+
+    def measure(self, work: Path, progress: Progress) -> Findings:
+        from interp.families import families
+        from interp.loading.quiet import quiet_libraries
+        from wind_tunnels.plans import carry_out
+        from wind_tunnels.primitive_plans import plan_of
+        from wind_tunnels.seed_scalars import models_table
+
+        self._check_fields()
+        families()  # so that transformers knows the networks that are not its own
+        plans = {
+            (task, name): [plan_of(task, name, seed, self.size, self.n_steps) for seed in self.seeds]
+            for task in self.tasks
+            for name in self.networks
+        }
+        n, done = sum(map(len, plans.values())), 0
+        found: dict[tuple[str, str], list[TunnelCard]] = {}
+        for key, mine in plans.items():
+            found[key] = []
+            for plan in mine:
+                with quiet_libraries():
+                    found[key].append(carry_out(plan, work).card)
+                done += 1
+                progress(done, n)
+        folders = [(card.name, work / card.name) for cards in found.values() for card in cards]
+        return self._findings(found, models_table(folders))
+
+    def figures(self, findings: Findings) -> tuple[Figure, ...]:
+        from wind_tunnels.primitive_figures import primitive_figures
+
+        return primitive_figures(findings)
+
+    def _findings(self, found: Cards, models: Table) -> Findings:
+        from wind_tunnels.primitive_plans import REFERENCE, is_tuned
+        from wind_tunnels.seed_scalars import difference_scalar, mean_scalar
+
+        scalars: dict[str, Scalar] = {}
+        for (task, name), cards in found.items():
+            of = f"{name} on {task}"
+            for ending, figure in _FIGURES.items():
+                blind = cards[0].baselines["uniform"][figure]
+                scalars[_key(task, name, ending)] = mean_scalar(
+                    [card.figures[figure].value for card in cards], "bits",
+                    Null(_UNIFORM, blind, (blind, blind)), f"{_MEANINGS[ending]}: {of}",
+                )  # fmt: skip
+            if task == "recall":
+                n_pairs = int(cards[0].parameters["n_pairs"])
+                guess = Null("one of the stored values at random", 1 / n_pairs, (1 / n_pairs, 1 / n_pairs))
+                right = [card.figures["accuracy_where_certain"].value for card in cards]
+                scalars[_key(task, name, "accuracy")] = mean_scalar(
+                    right, "fraction", guess, f"{_MEANINGS['accuracy']}: {of}"
+                )
+        for task, name in found:
+            if name == REFERENCE or (task, REFERENCE) not in found:
+                continue
+            for ending in ("kl_bits", *(["accuracy"] if task == "recall" else [])):
+                figure = _FIGURES.get(ending, "accuracy_where_certain")
+                mine, theirs = ([card.figures[figure].value for card in found[task, n]] for n in (name, REFERENCE))
+                scalars[f"{_key(task, name, ending)}_beyond_{_word(REFERENCE)}"] = difference_scalar(
+                    mine, theirs, _UNITS[ending], f"{_MEANINGS[ending]}, {name} less {REFERENCE}, on {task}"
+                )
+        return Findings(
+            self.name,
+            scalars,
+            {"runs": _runs(found), "models": models},
+            notes=self._notes([key for key in found if not is_tuned(*key, self.size)]),
+            headline=tuple(_key(task, name, "kl_bits") for task, name in found),
+        )
+
+    def _notes(self, untuned: list[tuple[str, str]]) -> tuple[str, ...]:
+        notes = [
+            "Networks of a task are matched in parameters, steps and sequences; intervals are over seeds of the "
+            "training, and say nothing of other sizes, budgets or rates.",
+        ]
+        if untuned:
+            named = ", ".join(f"{name} on {task}" for task, name in untuned)
+            notes.append(f"Nobody has chosen the rates of these: {named}. A failure may be theirs.")
+        if self.n_steps is not None:
+            notes.append(f"Trainings have {self.n_steps} steps; rates were chosen for the recipe's own number.")
+        return tuple(notes)
+
+    def _check_fields(self) -> None:
+        for name in ("tasks", "networks", "seeds"):
+            given = getattr(self, name)
+            if not given or len(set(given)) < len(given):
+                raise UsageError(
+                    asked=f"primitives.{name} = {','.join(map(str, given))}",
+                    found="there is none, or one is there twice",
+                    fix="Name each once.",
+                )
+
+
+_MEANINGS = {
+    "kl_bits": "KL(exact posterior || prediction)",
+    "error_bits": "mean distance of the predictive entropy from the exact one",
+    "accuracy": "share of cues answered with the stored value",
+}
+
+
+def _key(task: str, name: str, ending: str) -> str:
+    return f"{task}_{_word(name)}_{ending}"
+
+
+def _word(name: str) -> str:
+    return name.replace("-", "_")
+
+
+def _runs(found: Cards) -> Table:
+    rows = [
+        {
+            "task": task, "network": name, "seed": card.seed, "parameters": card.n_parameters,
+            "steps": card.step, "kl_bits": card.figures["kl_bits"].value,
+            "kl_low": card.figures["kl_bits"].low, "kl_high": card.figures["kl_bits"].high,
+            "error_bits": card.figures["mae_per_sequence_bits"].value,
+            **{f"{blind}_kl_bits": errors["kl_bits"] for blind, errors in card.baselines.items()},
+            "core_seconds": card.core_seconds, "folder": card.name,
+        }
+        for (task, name), cards in found.items()
+        for card in cards
+    ]  # fmt: skip
+    units = {"task": LABEL, "network": LABEL, "seed": LABEL, "parameters": "parameters", "steps": "steps",
+             "core_seconds": "s", "folder": LABEL}  # fmt: skip
+    units |= {name: "bits" for name in rows[0] if name not in units}
+    return Table.from_rows(rows, units, "Every training; intervals are over sequences.")

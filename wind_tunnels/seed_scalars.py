@@ -1,0 +1,63 @@
+"""Numbers over seeds of a training: a mean, and paired differences, with t intervals over the seeds; the weights."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import SupportsFloat
+
+import numpy as np
+from scipy import stats
+
+from interp.findings import Null, Scalar
+from interp.table import LABEL, Table
+from wind_tunnels.sweep import over_seeds
+from wind_tunnels.weights import weights_digest
+
+METHOD = "t over seeds of the training"
+
+
+def models_table(trained: Sequence[tuple[str, Path]]) -> Table:
+    """The trained networks by name, each with the SHA-256 of its file of weights."""
+    columns = {
+        "model": np.array([name for name, _ in trained]),
+        "fingerprint": np.array([weights_digest(folder) for _, folder in trained]),
+    }
+    return Table(columns, dict.fromkeys(columns, LABEL), "Networks behind these numbers; SHA-256 of their weights.")
+
+
+def mean_scalar(values: Sequence[float], unit: str, null: Null, meaning: str) -> Scalar:
+    """The mean of what cannot be negative, one value a seed; its interval is cut at 0."""
+    found = over_seeds(list(values))
+    interval = found["interval"] and (found["interval"][0], found["interval"][1])
+    return Scalar(
+        found["mean"], unit, interval=interval, interval_method=METHOD if interval else "",
+        interval_reason="" if interval else found["interval_reason"], null=null,
+        n=len(values), n_unit="seed", meaning=meaning,
+    )  # fmt: skip
+
+
+def difference_scalar(first: Sequence[float], second: Sequence[float], unit: str, meaning: str) -> Scalar:
+    """The mean of `first` minus `second`, paired by seed, with the p of the paired t test; null: no difference."""
+    return _paired(np.subtract(first, second), unit, meaning, Null("no difference", 0.0, (0.0, 0.0)), float)
+
+
+def ratio_scalar(first: Sequence[float], second: Sequence[float], meaning: str) -> Scalar:
+    """The geometric mean of `first` over `second`, paired by seed; the interval and the test are of its logarithm."""
+    return _paired(np.log(np.divide(first, second)), "1", meaning, Null("no difference", 1.0, (1.0, 1.0)), np.exp)
+
+
+def _paired(values: np.ndarray, unit: str, meaning: str, null: Null, back: Callable[[float], SupportsFloat]) -> Scalar:
+    n, mean = len(values), float(np.mean(values))
+    spread = float(np.std(values, ddof=1)) if n > 1 else 0.0
+    if spread == 0.0:
+        reason = "one seed" if n == 1 else "all seeds give the same"
+        return Scalar(
+            float(back(mean)), unit, interval_reason=reason, null=null, n=n, n_unit="seed", meaning=meaning,
+            underpowered=True,
+        )  # fmt: skip
+    error = spread / np.sqrt(n)
+    half = float(stats.t.ppf(0.975, n - 1)) * error
+    return Scalar(
+        float(back(mean)), unit, interval=(float(back(mean - half)), float(back(mean + half))),
+        interval_method=f"{METHOD}, paired", null=null, p=float(2 * stats.t.sf(abs(mean) / error, n - 1)),
+        n=n, n_unit="seed", meaning=meaning,
+    )  # fmt: skip

@@ -1,0 +1,180 @@
+"""The arms of the sticky-chain comparison: one head, one sequence and one start a seed, many learning rules.
+
+The published comparison has two arms, plain gradient descent and a ten times larger rate on W_V, which it reads as
+an M-step. Whether that is about values is decided by the other arms: the same rate on each other matrix and on all,
+plain descent at other rates, Adam, and an M-step that is one (`wind_tunnels.single_head.best_values`).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from threading import Lock
+from typing import Literal
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+
+from wind_tunnels.single_head import WEIGHTS, HeadPass, best_values, head_pass
+from wind_tunnels.sticky_chain import StickyChain, Walk
+
+SEEDS = (42, 2024, 1337, 7777, 9999)
+
+_KEYS, _VALUES, _SPREAD = 10, 15, 0.1
+"""Widths of keys and values and the standard deviation of fresh weights, as published."""
+
+_BETAS, _EPSILON = (0.9, 0.999), 1e-8
+"""Adam's, as in Kingma and Ba (2015)."""
+
+_MATRICES = {"w_v": ("w_v",), "w_o": ("w_o",), "w_qk": ("w_q", "w_k"), "w_vo": ("w_v", "w_o"), "all": WEIGHTS}
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A learning rule: the rate of every matrix, and what is done with it. `m_step` solves for W_V, descends on the
+    rest."""
+
+    name: str
+    meaning: str
+    rates: Mapping[str, float]
+    rule: Literal["descent", "adam", "m_step"] = "descent"
+
+
+def arms_of(rate: float, factor: float, rates: Sequence[float], adam_rates: Sequence[float]) -> tuple[Arm, ...]:
+    """Plain descent first, then `factor` times the rate on some matrices, other rates for all, Adam and the M-step."""
+    base = dict.fromkeys(WEIGHTS, rate)
+    named = {"w_v": "W_V", "w_o": "W_O", "w_qk": "W_Q and W_K", "w_vo": "W_V and W_O", "all": "all four"}
+    faster = [
+        Arm(name, f"descent, {factor:g} times the rate on {named[name]}", base | dict.fromkeys(matrices, rate * factor))
+        for name, matrices in _MATRICES.items()
+    ]
+    grid = [Arm(f"sgd_{r:g}", f"descent at {r:g}", dict.fromkeys(WEIGHTS, r)) for r in rates]
+    adam = [Arm(f"adam_{r:g}", f"Adam at {r:g}", dict.fromkeys(WEIGHTS, r), "adam") for r in adam_rates]
+    solved = Arm("m_step", f"W_V by its closed-form M-step, descent at {rate:g} on the rest", base, "m_step")
+    return (Arm("sgd", f"descent at {rate:g}", base), *faster, *grid, *adam, solved)
+
+
+@dataclass(frozen=True)
+class Start:
+    """What every arm begins with: for each seed a sequence and fresh weights."""
+
+    inputs: torch.Tensor
+    targets: torch.Tensor
+    weights: Mapping[str, torch.Tensor]
+    surprise_bits: Float[np.ndarray, " seed"]
+    """What the true chain loses on the very symbols of each training sequence."""
+    fresh_inputs: torch.Tensor
+    fresh_targets: torch.Tensor
+    """A second sequence for each seed, which no arm is trained on."""
+
+
+def draw_start(chain: StickyChain, seeds: Sequence[int], n_positions: int) -> Start:
+    """Sequences and weights of these seeds, in float32; a seed's are the same whatever the others are."""
+    shapes = {
+        "w_q": (chain.n_features, _KEYS), "w_k": (chain.n_features, _KEYS), "w_v": (chain.n_features, _VALUES),
+        "w_o": (_VALUES, chain.n_symbols),
+    }  # fmt: skip
+    walks, weights, fresh = [], [], []
+    for seed in seeds:
+        rng = np.random.default_rng(seed)
+        walks.append(chain.sample(rng, n_positions))
+        weights.append({name: _SPREAD * rng.standard_normal(shapes[name]) for name in WEIGHTS})
+        fresh.append(chain.sample(rng, n_positions))
+    surprise = np.concatenate([chain.surprise_bits(walk) for walk in walks])
+    drawn = {name: torch.from_numpy(np.stack([w[name] for w in weights])).float() for name in WEIGHTS}
+    return Start(*_read(walks), drawn, surprise, *_read(fresh))
+
+
+def _read(walks: Sequence[Walk]) -> tuple[torch.Tensor, torch.Tensor]:
+    inputs, targets = (np.concatenate([getattr(walk, name) for walk in walks]) for name in ("inputs", "targets"))
+    return torch.from_numpy(inputs).float(), torch.from_numpy(targets)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Training of one arm: after so many steps, 0 to `n_steps`, on the training sequence; NaN once it diverged.
+
+    `fresh_loss_nats` is the loss on the sequence that is not trained on, after the `kept_steps`.
+    """
+
+    loss_nats: Float[np.ndarray, "step seed"]
+    entropy_nats: Float[np.ndarray, "step seed"]
+    accuracy: Float[np.ndarray, "step seed"]
+    fresh_loss_nats: Float[np.ndarray, "kept seed"]
+
+
+def kept_steps(n_steps: int) -> Int[np.ndarray, " kept"]:
+    """The steps whose numbers are tabulated: 0, then about evenly on a log scale to the last."""
+    return np.unique(np.concatenate([[0], np.round(np.geomspace(1, n_steps, 40)).astype(np.int64)]))
+
+
+def train(arm: Arm, start: Start, n_steps: int, step_done: Callable[[], None]) -> Curve:
+    """Train every seed's head by one rule, the whole sequence in every step."""
+    weights = {name: w.clone() for name, w in start.weights.items()}
+    moments = {name: (torch.zeros_like(w), torch.zeros_like(w)) for name, w in weights.items()}
+    found = np.full((3, n_steps + 1, len(start.inputs)), np.nan)
+    kept = kept_steps(n_steps)
+    fresh = np.full((len(kept), len(start.inputs)), np.nan)
+    with torch.inference_mode():
+        for step in range(n_steps + 1):
+            now = head_pass(start.inputs, start.targets, weights)
+            found[:, step] = torch.stack([now.loss, now.entropy, now.accuracy]).numpy()
+            if not np.isfinite(found[0, step]).any():
+                break
+            for place in np.flatnonzero(kept == step):
+                fresh[place] = head_pass(start.fresh_inputs, start.fresh_targets, weights).loss.numpy()
+            if step < n_steps:
+                weights = _stepped(arm, weights, now, moments, step + 1)
+            step_done()
+    found[:, ~np.isfinite(found[0])] = np.nan
+    fresh[~np.isfinite(found[0, kept])] = np.nan
+    return Curve(found[0], found[1], found[2], fresh)
+
+
+def _stepped(
+    arm: Arm,
+    weights: Mapping[str, torch.Tensor],
+    now: HeadPass,
+    moments: Mapping[str, tuple[torch.Tensor, torch.Tensor]],
+    count: int,
+) -> dict[str, torch.Tensor]:
+    moved = {}
+    for name, weight in weights.items():
+        change = now.gradients[name]
+        if arm.rule == "adam":
+            change = _adam(change, moments[name], count)
+        moved[name] = weight - arm.rates[name] * change
+    if arm.rule == "m_step":
+        moved["w_v"] = best_values(now, weights["w_v"], weights["w_o"])
+    return moved
+
+
+def _adam(gradient: torch.Tensor, moments: tuple[torch.Tensor, torch.Tensor], count: int) -> torch.Tensor:
+    """Adam's direction; the moments are updated in place."""
+    first, second = moments
+    first.lerp_(gradient, 1 - _BETAS[0])
+    second.lerp_(gradient.square(), 1 - _BETAS[1])
+    return (first / (1 - _BETAS[0] ** count)) / ((second / (1 - _BETAS[1] ** count)).sqrt() + _EPSILON)
+
+
+def train_all(
+    arms: Sequence[Arm], start: Start, n_steps: int, progress: Callable[[int, int], None]
+) -> dict[str, Curve]:
+    """Every arm from the same start: as many at once as torch may use threads, each on one, so that figures do not
+    depend on how many there are."""
+    total, done, counting = len(arms) * (n_steps + 1), 0, Lock()
+
+    def step_done() -> None:
+        nonlocal done
+        with counting:
+            done += 1
+            progress(done, total)
+
+    n_threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with ThreadPoolExecutor(n_threads) as pool:
+            curves = list(pool.map(lambda arm: train(arm, start, n_steps, step_done), arms))
+    finally:
+        torch.set_num_threads(n_threads)
+    return {arm.name: curve for arm, curve in zip(arms, curves, strict=True)}

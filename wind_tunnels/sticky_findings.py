@@ -1,0 +1,279 @@
+"""What is made of the arms' curves: steps to plain descent's final loss, and how near each came to the least one.
+
+The speed-up of an arm is n_steps divided by the steps it needs to the loss that plain descent ends at. As published the
+threshold is that loss averaged over seeds, and steps are averaged before the division; its interval is a t interval of
+the mean number of steps, on the log scale. Paired, every seed has the threshold of its own plain descent, which reaches
+it after exactly n_steps, and the interval is a t interval of the mean log ratio. An arm that some seed's loss never
+brought below the threshold has no speed-up. Losses and entropies are in bits; tables repeat losses in nats, which the
+published script prints and calls bits.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from scipy import stats
+
+from interp.findings import Findings, Null, Scalar
+from interp.information import BITS_PER_NAT
+from interp.table import LABEL, Table
+from wind_tunnels.sticky_arms import Arm, Curve, Start, kept_steps
+
+BASE = "sgd"
+"""The arm that the others are compared with."""
+
+_EXCESS = ("sgd", "w_v", "all", "m_step")
+"""Arms whose distance from the least loss is a number of its own; the table has it of all."""
+
+_METHOD = "t over seeds on the log scale"
+
+
+def steps_to(loss: Float[np.ndarray, "step seed"], threshold: Float[np.ndarray, " seed"]) -> Float[np.ndarray, " seed"]:
+    """The first step after which each seed's loss is at most its threshold; NaN where it never is."""
+    below = loss <= threshold
+    return np.where(below.any(axis=0), below.argmax(axis=0).astype(np.float64), np.nan)
+
+
+def log_t_interval(logs: Float[np.ndarray, " seed"]) -> tuple[float, float, float]:
+    """exp of the mean, and of its 95 % t interval; the interval is NaN for a single value."""
+    mean, n = float(logs.mean()), len(logs)
+    half = float(stats.t.ppf(0.975, n - 1) * logs.std(ddof=1) / np.sqrt(n)) if n > 1 else float("nan")
+    return float(np.exp(mean)), float(np.exp(mean - half)), float(np.exp(mean + half))
+
+
+def published_speedup(steps: Float[np.ndarray, " seed"], n_steps: int) -> tuple[float, float, float]:
+    """n_steps / mean steps and its interval: the t interval of the mean, its relative error taken to the log scale."""
+    mean, n = float(steps.mean()), len(steps)
+    half = float(stats.t.ppf(0.975, n - 1) * steps.std(ddof=1) / np.sqrt(n)) / mean if n > 1 else float("nan")
+    return n_steps / mean, n_steps / mean * float(np.exp(-half)), n_steps / mean * float(np.exp(half))
+
+
+def findings_of(
+    name: str, arms: Sequence[Arm], curves: Mapping[str, Curve], start: Start, seeds: Sequence[int],
+    least_bits: float, uniform_bits: float, seconds: float,
+) -> Findings:  # fmt: skip
+    """Scalars, the tables `arms`, `seeds` and `curves`, and what they mean."""
+    n_steps = len(curves[BASE].loss_nats) - 1
+    final = curves[BASE].loss_nats[-1]
+    pooled = {a.name: steps_to(curves[a.name].loss_nats, np.full(len(seeds), final.mean())) for a in arms}
+    own = {a.name: steps_to(curves[a.name].loss_nats, final) for a in arms}
+    scalars: dict[str, Scalar] = {}
+    for arm in arms[1:]:
+        scalars[f"speedup_{arm.name}"] = _speedup(arm, pooled[arm.name], n_steps)
+        scalars[f"paired_speedup_{arm.name}"] = _paired(arm, own[arm.name], n_steps)
+    scalars["w_v_over_w_o"] = _against(own, "w_o", "W_O")
+    scalars["w_v_over_w_qk"] = _against(own, "w_qk", "W_Q and W_K")
+    for arm in arms:
+        if arm.name in _EXCESS:
+            scalars |= _distances(arm, curves[arm.name], start, least_bits, uniform_bits)
+    tables = {
+        "arms": _arms_table(arms, curves, pooled, own, scalars, start, least_bits, n_steps),
+        "curves": _curves_table(arms, curves, seeds, n_steps),
+    }
+    names = ("speedup_w_v", "speedup_w_o", "speedup_w_qk", "speedup_all", "w_v_over_w_o", "w_v_over_w_qk")
+    headline = (*names, "excess_loss_sgd", "excess_loss_w_v")
+    return Findings(
+        name, scalars, tables, notes=_notes(scalars, curves, least_bits, uniform_bits, seconds, n_steps),
+        headline=headline,
+    )  # fmt: skip
+
+
+def _counted(n: int, meaning: str) -> dict[str, Any]:
+    return {"n": n, "n_unit": "seed", "meaning": meaning}
+
+
+def _ratio(found: tuple[float, float, float], null: str, p: float | None, counted: dict[str, Any]) -> Scalar:
+    value, low, high = found
+    has_interval = low < high
+    reason = "all seeds took the same number of steps" if low == high else "one seed"
+    return Scalar(
+        value, "1", interval=(low, high) if has_interval else None, interval_method=_METHOD if has_interval else "",
+        interval_reason="" if has_interval else reason, null=Null(null, 1.0, (1.0, 1.0)), p=p, **counted,
+    )  # fmt: skip
+
+
+def _undefined(steps: np.ndarray, counted: dict[str, Any]) -> Scalar:
+    reason = f"{int(np.isnan(steps).sum())} of {len(steps)} seeds never reached the loss of plain descent"
+    return Scalar(
+        float("nan"), "1", interval_reason=reason, null_reason=reason, **counted,
+    )  # fmt: skip
+
+
+def _speedup(arm: Arm, steps: np.ndarray, n_steps: int) -> Scalar:
+    counted = _counted(
+        len(steps),
+        f"{arm.meaning}: {n_steps} over the mean number of steps to plain descent's mean final loss, as published",
+    )
+    if np.isnan(steps).any() or not steps.mean():
+        return _undefined(steps, counted)
+    return _ratio(published_speedup(steps, n_steps), "plain descent by definition", None, counted)
+
+
+def _paired(arm: Arm, steps: np.ndarray, n_steps: int) -> Scalar:
+    counted = _counted(
+        len(steps),
+        f"{arm.meaning}: geometric mean over seeds of {n_steps} over the steps to plain descent's final loss of the "
+        "same seed",
+    )
+    if np.isnan(steps).any() or not steps.all():
+        return _undefined(steps, counted)
+    logs = np.log(n_steps / steps)
+    return _ratio(log_t_interval(logs), "plain descent, in every seed exactly", _t_test(logs), counted)
+
+
+def _against(own: Mapping[str, np.ndarray], other: str, words: str) -> Scalar:
+    mine, theirs = own["w_v"], own[other]
+    counted = _counted(
+        len(mine),
+        f"speed-up of the larger rate on W_V over that of the same rate on {words}, same seeds; above 1 W_V gains more",
+    )
+    if np.isnan(mine + theirs).any() or not (mine * theirs).all():
+        return _undefined(mine + theirs, counted)
+    logs = np.log(theirs / mine)
+    return _ratio(log_t_interval(logs), "a larger rate helps equally wherever it acts", _t_test(logs), counted)
+
+
+def _t_test(logs: np.ndarray) -> float | None:
+    """Two-sided p of a one-sample t-test of the logs of paired ratios against 0; None for one seed or no spread."""
+    n, spread = len(logs), float(logs.std())
+    if n < 2 or not spread:
+        return None
+    return float(2 * stats.t.sf(abs(float(logs.mean())) / spread * (n - 1) ** 0.5, n - 1))
+
+
+def _distances(arm: Arm, curve: Curve, start: Start, least: float, uniform: float) -> dict[str, Scalar]:
+    """The final loss above what the true chain loses on the same symbols, and the predictive entropy above H_min."""
+    excess = curve.loss_nats[-1] * BITS_PER_NAT - start.surprise_bits
+    gap = curve.entropy_nats[-1] * BITS_PER_NAT - least
+    # A uniform prediction loses log2 of the symbols whatever comes; the chain's own surprise varies with the sequence.
+    floor = uniform - start.surprise_bits
+    found = {}
+    for name, values, against, meaning in (
+        (f"excess_loss_{arm.name}", excess, floor, "training loss at the end above the true chain's on these symbols"),
+        (f"entropy_gap_{arm.name}", gap, np.full(len(gap), uniform - least), "mean predictive entropy at the end "
+         "above H(Y_t | Y_t-1)"),
+    ):  # fmt: skip
+        found[name] = _mean_scalar(values, against, f"{arm.meaning}: {meaning}")
+    return found
+
+
+def _mean_scalar(values: np.ndarray, uniform: np.ndarray, meaning: str) -> Scalar:
+    n = len(values)
+    half = float(stats.t.ppf(0.975, n - 1) * values.std(ddof=1) / np.sqrt(n)) if n > 1 else float("nan")
+    mean = float(values.mean())
+    has_interval = bool(np.isfinite(half))
+    return Scalar(
+        mean, "bits", interval=(mean - half, mean + half) if has_interval else None,
+        interval_method="t over seeds" if has_interval else "",
+        interval_reason="" if has_interval else ("one seed" if n == 1 else "a seed diverged"),
+        null=Null("uniform prediction (range over seeds)", float(uniform.mean()),
+                  (float(uniform.min()), float(uniform.max()))),
+        **_counted(n, meaning),
+    )  # fmt: skip
+
+
+_ARM_UNITS = {
+    "arm": LABEL, "rate_w_q": "1", "rate_w_k": "1", "rate_w_v": "1", "rate_w_o": "1", "rule": LABEL,
+    "loss_bits": "bits", "loss_nats": "nats", "loss_sd_nats": "nats", "fresh_loss_bits": "bits",
+    "excess_bits": "bits", "entropy_bits": "bits", "entropy_nats": "nats", "accuracy": "fraction",
+    "steps": "steps", "steps_sd": "steps", "n_reached": "seeds", "speedup": "1", "speedup_low": "1",
+    "speedup_high": "1", "paired": "1", "paired_low": "1", "paired_high": "1",
+}  # fmt: skip
+
+
+def _arms_table(
+    arms: Sequence[Arm], curves: Mapping[str, Curve], pooled: Mapping[str, np.ndarray], own: Mapping[str, np.ndarray],
+    scalars: Mapping[str, Scalar], start: Start, least: float, n_steps: int,
+) -> Table:  # fmt: skip
+    rows = []
+    for arm in arms:
+        curve, steps = curves[arm.name], pooled[arm.name]
+        loss, reached = curve.loss_nats[-1], steps[~np.isnan(steps)]
+        row: dict[str, Any] = {
+            "arm": arm.name, "rule": arm.rule, "loss_bits": loss.mean() * BITS_PER_NAT, "loss_nats": loss.mean(),
+            "loss_sd_nats": _sd(loss), "fresh_loss_bits": curve.fresh_loss_nats[-1].mean() * BITS_PER_NAT,
+            "excess_bits": (loss * BITS_PER_NAT - start.surprise_bits).mean(),
+            "entropy_bits": curve.entropy_nats[-1].mean() * BITS_PER_NAT,
+            "entropy_nats": curve.entropy_nats[-1].mean(), "accuracy": curve.accuracy[-1].mean(),
+            "steps": reached.mean() if len(reached) else np.nan, "steps_sd": _sd(reached), "n_reached": len(reached),
+        }  # fmt: skip
+        row |= {f"rate_{name}": rate for name, rate in arm.rates.items()}
+        for column, scalar in (("speedup", f"speedup_{arm.name}"), ("paired", f"paired_speedup_{arm.name}")):
+            found = scalars.get(scalar)
+            bounds = (found.interval if found else None) or (np.nan, np.nan)
+            row |= {column: found.value if found else 1.0, f"{column}_low": bounds[0], f"{column}_high": bounds[1]}
+        rows.append(row)
+    caption = (
+        f"Arms after {n_steps} steps, means over seeds (sd: over seeds); the sequence has {start.inputs.shape[1]} "
+        f"predictions and H(Y_t | Y_t-1) = {least:.4f} bits. Steps: to plain descent's mean final loss, over the seeds "
+        "that reach it. fresh: on a sequence that was not trained on."
+    )
+    return Table.from_rows(rows, _ARM_UNITS, caption)
+
+
+def _sd(values: np.ndarray) -> float:
+    return float(values.std(ddof=1)) if len(values) > 1 else float("nan")
+
+
+def _curves_table(arms: Sequence[Arm], curves: Mapping[str, Curve], seeds: Sequence[int], n_steps: int) -> Table:
+    kept, n_seeds = kept_steps(n_steps), len(seeds)
+    n_rows = len(kept) * n_seeds
+    found = [curves[arm.name] for arm in arms]
+    stacked = {
+        "arm": np.repeat([arm.name for arm in arms], n_rows),
+        "seed": np.tile(np.asarray(seeds), len(arms) * len(kept)),
+        "step": np.tile(np.repeat(kept, n_seeds), len(arms)),
+        "loss_bits": np.concatenate([c.loss_nats[kept].ravel() for c in found]) * BITS_PER_NAT,
+        "loss_nats": np.concatenate([c.loss_nats[kept].ravel() for c in found]),
+        "fresh_loss_bits": np.concatenate([c.fresh_loss_nats.ravel() for c in found]) * BITS_PER_NAT,
+        "entropy_bits": np.concatenate([c.entropy_nats[kept].ravel() for c in found]) * BITS_PER_NAT,
+        "accuracy": np.concatenate([c.accuracy[kept].ravel() for c in found]),
+    }
+    units = {
+        "arm": LABEL, "seed": LABEL, "step": "steps", "loss_bits": "bits", "loss_nats": "nats",
+        "fresh_loss_bits": "bits", "entropy_bits": "bits", "accuracy": "fraction",
+    }  # fmt: skip
+    return Table(stacked, units, "Training of every arm and seed, after the steps kept.")
+
+
+def _verdict(scalars: Mapping[str, Scalar]) -> str:
+    """What the two comparisons of W_V with the other matrices allow to be said."""
+    against = [scalars[name] for name in ("w_v_over_w_o", "w_v_over_w_qk")]
+    if all(s.interval is not None and s.interval[0] > 1 for s in against):
+        return "The gain is larger on W_V than on any other matrix."
+    if any(s.value <= 1 or (s.interval is not None and s.interval[0] <= 1 <= s.interval[1]) for s in against):
+        return (
+            "At least one other matrix gains as much or more from the same rate: what is measured is the effect of a "
+            "larger learning rate, and no evidence that values act as slow prototypes."
+        )
+    return "Not every seed got there in every arm: whether values gain more than other matrices is left open."
+
+
+def _notes(
+    scalars: Mapping[str, Scalar], curves: Mapping[str, Curve], least: float, uniform: float, seconds: float,
+    n_steps: int,
+) -> tuple[str, ...]:  # fmt: skip
+    def times(arm: str) -> str:
+        value = scalars[f"speedup_{arm}"].value
+        return f"{value:.2f}" if np.isfinite(value) else "none for every seed"
+
+    end = curves[BASE].loss_nats[-1].mean() * BITS_PER_NAT
+    overfit = [name for name, c in curves.items() if c.fresh_loss_nats[-1].mean() * BITS_PER_NAT > uniform]
+    worse = (
+        f"There these arms end above a uniform prediction, so what they learnt fast is noise: {', '.join(overfit)}."
+        if overfit
+        else "There no arm ends above a uniform prediction."
+    )
+    return (
+        f"Speed-up with the larger rate on W_V, the published comparison: {times('w_v')}; on W_O: {times('w_o')}; on "
+        f"W_Q and W_K: {times('w_qk')}; on all four, which is plain descent at another rate: {times('all')}. "
+        f"{_verdict(scalars)}",
+        f"Plain descent ends at {end:.3f} bits; the least is {least:.3f}, a uniform prediction loses {uniform:.3f}. "
+        "A speed-up is how fast an arm comes to where plain descent stopped, wherever that is.",
+        "One pass a step in every arm, so steps compare like floating-point operations; the M-step adds the solution "
+        "of two small linear systems a seed.",
+        f"Losses are on the sequence that is trained on, as published; columns fresh_loss are on another one. {worse}",
+        "p and intervals are of each arm by itself; the arms share seeds and are not independent.",
+        f"Training took {seconds:.0f} s.",
+    )

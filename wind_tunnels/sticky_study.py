@@ -1,0 +1,72 @@
+"""The study `sticky_chain`: does a separate, larger step on the values learn faster, and is it the values?
+
+Source: Paper II (arXiv 2512.22473), section 5.2, and its released script.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from interp.errors import UsageError
+from interp.findings import Findings
+from interp.probe import Figure
+from interp.study import Study
+from wind_tunnels.sticky_chain import StickyChain
+
+
+@dataclass(frozen=True)
+class StickyChainStudy(Study):
+    """Heads of one chain trained by every arm for `n_steps` from each of `seeds`, on `n_positions` predictions.
+
+    `rate` is plain descent's, `factor` the larger one's multiple; `rates` and `adam_rates` are the grids.
+    """
+
+    n_steps: int = 1000
+    n_positions: int = 1999
+    seeds: tuple[int, ...] = (42, 2024, 1337, 7777, 9999)
+    rate: float = 0.01
+    factor: float = 10.0
+    rates: tuple[float, ...] = (0.003, 0.03, 0.3, 1.0)
+    adam_rates: tuple[float, ...] = (0.001, 0.01, 0.1)
+    self_prob: float = 0.3
+    normalised: Literal["published", "exact"] = "published"
+
+    name: ClassVar[str] = "sticky_chain"
+    question: ClassVar[str] = "Does a larger step on the values learn a sticky chain faster because they are values?"
+
+    def measure(self, work: Path, progress: Callable[[int, int], None]) -> Findings:
+        from wind_tunnels.sticky_arms import arms_of, draw_start, train_all
+        from wind_tunnels.sticky_findings import findings_of
+
+        self._check_fields()
+        chain = StickyChain(self_prob=self.self_prob, normalised=self.normalised)
+        arms = arms_of(self.rate, self.factor, self.rates, self.adam_rates)
+        start = draw_start(chain, self.seeds, self.n_positions)
+        began = time.monotonic()
+        curves = train_all(arms, start, self.n_steps, progress)
+        return findings_of(
+            self.name, arms, curves, start, self.seeds, chain.next_entropy_bits, float(np.log2(chain.n_symbols)),
+            time.monotonic() - began,
+        )  # fmt: skip
+
+    def figures(self, findings: Findings) -> tuple[Figure, ...]:
+        from wind_tunnels.sticky_figures import sticky_figures
+
+        return sticky_figures(findings)
+
+    def _check_fields(self) -> None:
+        for name in ("n_steps", "n_positions", "rate", "factor"):
+            if not getattr(self, name) > 0:
+                raise self._refusal(name, "it has to be above 0", "Choose a larger one.")
+        for name in ("rates", "adam_rates"):
+            if any(not rate > 0 for rate in getattr(self, name)):
+                raise self._refusal(name, "a rate has to be above 0", "Leave it out.")
+        if not self.seeds or len(set(self.seeds)) < len(self.seeds):
+            raise self._refusal("seeds", "there is none, or one is there twice", "Name different seeds.")
+
+    def _refusal(self, field: str, found: str, fix: str) -> UsageError:
+        return UsageError(asked=f"sticky_chain.{field} = {getattr(self, field)}", found=found, fix=fix)

@@ -1,0 +1,184 @@
+"""The study `tunnel_evaluation`: one trained tunnel against its exact posterior, every figure with its null.
+
+Beside the figures of `wind_tunnels.evaluation`:
+
+    tracking            1 − error / error of who knows the position alone: what is left for following each sequence
+    repeat entropy      entropy of the prediction at keys that came before, where the exact one is 0
+    relabelling         outcomes are renamed by a random permutation throughout a sequence; the prediction has to be
+                        renamed alike. TVD between the renamed prediction and the prediction on renamed input, mean
+                        change of the entropy; the null is the prediction without renaming it
+    length              the same task over more observations, up to and beyond those of the training
+
+Relabelling is a symmetry of bijection and recall alone; of the others the scalars are missing and a note says so.
+"""
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+
+from interp.errors import UsageError
+from interp.findings import Findings, Null, Scalar
+from interp.information import entropy_bits, total_variation
+from interp.study import Progress, Study
+from interp.table import LABEL, Table
+from interp.tunnel import Sequences
+from wind_tunnels.tunnel_scalars import blind_nulls, figure_scalars, resampled_scalar
+
+SYMMETRIC = ("bijection", "recall")
+"""Tasks whose outcomes may be renamed: every name is as likely as every other."""
+
+
+@dataclass(frozen=True)
+class TunnelEvaluation(Study):
+    """A tunnel, by name or folder, on `n` fresh sequences; on sequences of `length` observations too where that is set.
+
+    `attention_off`: decoder blocks without attention while it is read. `n_relabellings` random renamings.
+    """
+
+    tunnel: str = "bijection-gpt-neox"
+    n: int = 2000
+    length: int | None = None
+    attention_off: tuple[int, ...] = ()
+    n_relabellings: int = 3
+    seed: int = 1
+
+    name: ClassVar[str] = "tunnel_evaluation"
+    question: ClassVar[str] = "How close is a trained network to the exact posterior, and does it follow each sequence?"
+
+    def measure(self, work: Path, progress: Progress) -> Findings:
+        import interp
+        from wind_tunnels.cards import assess_longer
+        from wind_tunnels.evaluation import evaluate, resampled
+        from wind_tunnels.networks import predict
+        from wind_tunnels.stream import evaluation_generators
+
+        if self.n < 20 or self.n_relabellings < 1:
+            raise UsageError(
+                asked=f"tunnel_evaluation with n = {self.n}, n_relabellings = {self.n_relabellings}",
+                found="too few to say anything of",
+                fix="Take 20 sequences or more, and one relabelling or more.",
+            )
+        where = self.tunnel if Path(self.tunnel).is_dir() else f"tunnel:{self.tunnel.removeprefix('tunnel:')}"
+        model = interp.load(where)
+        task = model.task
+        if task is None or model.card is None:
+            raise UsageError(
+                asked=f"the tunnel {self.tunnel}", found="it is no wind tunnel", fix="`interp list tunnels` names some."
+            )
+        edits = [interp.AttentionOff(layer=self.attention_off)] if self.attention_off else []
+        with interp.applied(model, *edits) if edits else nullcontext():
+            draws, resamples = evaluation_generators(self.seed)
+            sequences = task.sample(draws, self.n)
+            log_probs = predict(model.module, sequences.tokens, sequences.scored)
+            evaluation = evaluate(log_probs, sequences, resamples)
+            progress(1, 3)
+            longer = self.length and assess_longer(model.module, task, self.length, n=self.n, seed=self.seed)
+            progress(2, 3)
+            primary = sequences if sequences.scored_slice is None else sequences.only(sequences.slices[0])
+            if sequences.scored_slice is not None:
+                log_probs = log_probs[:, sequences.scored_slice == sequences.slices[0]]
+            weights = resampled(self.n, evaluation_generators(self.seed)[1])
+            scalars = figure_scalars(evaluation.figures, blind_nulls(evaluation.baselines), self.n)
+            scalars |= _tracking(log_probs, primary, weights)
+            notes = list(evaluation.notes)
+            if task.name in SYMMETRIC:
+                rng = np.random.default_rng([self.seed, 7])
+                scalars |= _relabelling(
+                    lambda tokens: predict(model.module, tokens, primary.scored), log_probs, primary, weights,
+                    rng, self.n_relabellings,
+                )  # fmt: skip
+            else:
+                notes.append(f"relabelling: the outcomes of {task.name} cannot be renamed without changing the task.")
+            progress(3, 3)
+        listed = {"model": np.array([model.info.name]), "fingerprint": np.array([model.info.fingerprint])}
+        tables = {
+            "by_position": evaluation.by_position,
+            "baselines": evaluation.baselines,
+            "models": Table(listed, {"model": LABEL, "fingerprint": LABEL}),
+        }
+        if longer:
+            scalars |= figure_scalars(longer.figures, {}, self.n)
+            tables["by_position_longer"] = longer.evaluation.by_position
+        info = model.info
+        off = f", attention off in layers {', '.join(map(str, self.attention_off))}" if edits else ""
+        notes.append(
+            f"{info.name} at step {model.card['step']}, weights {info.fingerprint[:16]}, {info.n_parameters:,} "
+            f"parameters{off}; sequences of a stream that no training sees."
+        )
+        return Findings(self.name, scalars, tables, notes=tuple(notes), headline=("kl_bits", "mae_per_sequence_bits"))
+
+
+def _in_slice(log_probs: np.ndarray, sequences: Sequences) -> np.ndarray:
+    q = np.exp(log_probs[..., sequences.slice_ids])
+    return q / q.sum(axis=-1, keepdims=True)
+
+
+def _tracking(log_probs: np.ndarray, sequences: Sequences, weights: np.ndarray) -> dict[str, Scalar]:
+    """Errors sequence by sequence against who knows the position, and the entropy where it should be 0."""
+    n = len(sequences)
+    predicted = entropy_bits(_in_slice(log_probs, sequences))
+    exact = entropy_bits(sequences.posterior)
+    by_position = np.abs(exact - np.median(exact, axis=0)).mean(axis=1)
+    found: dict[str, Scalar] = {}
+    if by_position.any():
+        error = np.abs(predicted - exact).mean(axis=1)
+        found["sequence_tracking"] = resampled_scalar(
+            1.0 - (weights @ error) / (weights @ by_position), "1",
+            Null("who knows the position alone", 0.0, (0.0, 0.0)), n,
+            "1 - entropy error / that of the best guess from the position",
+        )  # fmt: skip
+    repeats = sequences.columns.get("is_repeat")
+    if repeats is not None and repeats.any():
+        share, most = weights @ repeats.mean(axis=1), float(np.log2(sequences.posterior.shape[-1]))
+        found["repeat_entropy_bits"] = resampled_scalar(
+            (weights @ (predicted * repeats).mean(axis=1)) / share, "bits",
+            Null("uniform over the answers", most, (most, most)), n,
+            "entropy of the prediction at keys that came before, where the exact one is 0",
+        )  # fmt: skip
+    return found
+
+
+def _relabelling(
+    predict: Callable[[np.ndarray], np.ndarray],
+    log_probs: np.ndarray,
+    sequences: Sequences,
+    weights: np.ndarray,
+    rng: np.random.Generator,
+    n_relabellings: int,
+) -> dict[str, Scalar]:
+    """Renamings of the outcomes, one a sequence and draw; everything is averaged over draws first."""
+    ids, n = sequences.slice_ids, len(sequences)
+    own = _in_slice(log_probs, sequences)
+    moved, kept, change, kept_change = (np.zeros(n) for _ in range(4))
+    for _ in range(n_relabellings):
+        order = rng.permuted(np.tile(np.arange(len(ids)), (n, 1)), axis=1)
+        table = np.tile(np.arange(log_probs.shape[-1]), (n, 1))
+        table[:, ids] = ids[order]
+        renamed = _in_slice(predict(np.take_along_axis(table, sequences.tokens, axis=1)), sequences)
+        # Outcome i became order[i]: what was said of i has to be said of order[i] now.
+        expected = np.empty_like(own)
+        np.put_along_axis(expected, np.broadcast_to(order[:, None, :], own.shape), own, axis=-1)
+        moved += total_variation(expected, renamed).mean(axis=1) / n_relabellings
+        kept += total_variation(own, renamed).mean(axis=1) / n_relabellings
+        change += np.abs(entropy_bits(renamed) - entropy_bits(own)).mean(axis=1) / n_relabellings
+        stranger = rng.permutation(n)
+        kept_change += np.abs(entropy_bits(renamed[stranger]) - entropy_bits(own)).mean(axis=1) / n_relabellings
+
+    def null(name: str, values: np.ndarray) -> Null:
+        low, high = np.percentile(weights[1:] @ values, (2.5, 97.5))
+        return Null(name, float(values.mean()), (float(low), float(high)))
+
+    return {
+        "relabelling_tvd": resampled_scalar(
+            weights @ moved, "1", null("the prediction itself is not renamed", kept), n,
+            "TVD of the renamed prediction and the prediction on renamed input",
+        ),
+        "relabelling_entropy_change_bits": resampled_scalar(
+            weights @ change, "bits", null("another sequence, at the same positions", kept_change), n,
+            "mean change of the predictive entropy when outcomes are renamed",
+        ),
+    }  # fmt: skip

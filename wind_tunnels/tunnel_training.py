@@ -1,0 +1,73 @@
+"""The study `tunnel_training`: one network trained on one task, as `interp tunnel train` does it, with its figures.
+
+What it leaves behind in the folder of its work is an ordinary tunnel, which probes and other studies can read.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from interp.errors import UsageError
+from interp.findings import Findings
+from interp.study import Progress, Study
+from wind_tunnels.tunnel_scalars import blind_nulls, figure_scalars
+
+
+@dataclass(frozen=True)
+class TunnelTraining(Study):
+    """A training of `task`; `settings` are field=value of the task, the network or the recipe."""
+
+    task: str = "bijection"
+    settings: tuple[str, ...] = ()
+
+    name: ClassVar[str] = "tunnel_training"
+    question: ClassVar[str] = "How close does a network of these sizes come to the exact posterior of this task?"
+
+    def measure(self, work: Path, progress: Progress) -> Findings:
+        from interp.families import families
+        from interp.loading.quiet import quiet_libraries
+        from interp.registry import load_entry
+        from wind_tunnels.cards import EVAL_SEED, N_EVAL, assess
+        from wind_tunnels.plans import carry_out, configure
+        from wind_tunnels.seed_scalars import models_table
+        from wind_tunnels.training import Progress as Training
+        from wind_tunnels.weights import load_weights
+
+        families()  # so that transformers knows the networks that are not its own
+        plan = configure(load_entry("tunnel", self.task), dict(map(_setting, self.settings)))
+
+        def on_step(training: Training) -> None:
+            if training.step % 10 == 0:
+                progress(training.step, plan.recipe.n_steps)
+
+        with quiet_libraries():
+            done = carry_out(plan, work, on_step)
+            evaluation = assess(load_weights(done.folder), plan.task)
+        card = done.card
+        sizes = f"{card.n_parameters:,} parameters, {card.step} steps, {card.core_seconds:.0f} core-seconds"
+        return Findings(
+            self.name,
+            figure_scalars(evaluation.figures, blind_nulls(evaluation.baselines), N_EVAL),
+            {
+                "by_position": evaluation.by_position,
+                "baselines": evaluation.baselines,
+                "models": models_table([(card.name, done.folder)]),
+            },
+            notes=(*evaluation.notes, f"One training: {sizes}. Fresh sequences, seed {EVAL_SEED}."),
+            headline=("kl_bits", "mae_per_sequence_bits"),
+        )
+
+
+def _setting(words: str) -> tuple[str, Any]:
+    name, equals, value = words.partition("=")
+    if not equals or not name or not value:
+        raise UsageError(
+            asked=f"tunnel_training.settings = {words}",
+            found="it is not of the form field=value",
+            fix="For example --set settings=V=20,L=19,replacement=false.",
+        )
+    try:
+        return name, json.loads(value)
+    except json.JSONDecodeError:
+        return name, value
