@@ -14,7 +14,6 @@ from interp.batches import Batch, RowIndex, cut, make_batch
 from interp.capture import Capture
 from interp.collector import Collector
 from interp.depth import EnoughRead, deepest, ending
-from interp.families import iterate_weights
 from interp.hooks import block_hooks
 from interp.model import Model
 from interp.need import Need
@@ -24,6 +23,7 @@ from interp.prompt import PromptSet
 from interp.ranks import Ranks, here
 from interp.readable import refuse_unreadable
 from interp.table import LABEL, Table
+from interp.weight_stack import WeightStack
 
 TOKENS_PER_BATCH = 2048
 
@@ -206,14 +206,14 @@ def as_capture(
     seed: int,
 ) -> Capture:
     """What a collector has folded, as a `Capture`, of a model without edits."""
-    arrays = {need: collector.folded(need) for need in needs if need.described.source not in ("weights", "edit")}
+    arrays: dict[Need, Mapping[str, np.ndarray]] = {
+        need: collector.folded(need) for need in needs if need.described.source not in ("weights", "edit")
+    }
     for need in needs:
         if need.described.source == "edit":
             arrays[need] = NO_EDITS
         if need.described.source == "weights":
-            model = collector.model
-            weights = iterate_weights(model.module, model.family, need.site)  # pyright: ignore[reportArgumentType]
-            arrays[need] = {"rows": _stacked(weights, model.info.n_layers, collector.only_layers)}
+            arrays[need] = WeightStack(collector.model, need, collector.only_layers)
     return Capture(
         layers=collector.only_layers,
         model=collector.model.info,
@@ -224,19 +224,6 @@ def as_capture(
         posterior=prompts.posterior,
         belief=prompts.belief,
     )
-
-
-def _stacked(weights: Iterable[torch.Tensor], n_layers: int, layers: Sequence[int] | None) -> np.ndarray:
-    """The weights of the layers one behind the other, float32, with no second copy of them meanwhile."""
-    wanted = list(range(n_layers)) if layers is None else [layer % n_layers for layer in layers]
-    found: np.ndarray | None = None
-    for layer, w in enumerate(weights):
-        if layer in wanted:
-            if found is None:
-                found = np.empty((len(wanted), *w.shape), dtype=np.float32)
-            found[wanted.index(layer)] = w.detach().float().cpu().numpy()
-    assert found is not None
-    return found
 
 
 def _row_table(prompts: PromptSet, ids: Sequence[np.ndarray], index: RowIndex, at: str, collector: Collector) -> Table:
