@@ -21,4 +21,4 @@ def return_large_blocks() -> bool:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None or not hasattr(ctypes.CDLL(None), "gnu_get_libc_version"):
         return False
-    return bool(mallopt(_MMAP_THRESHOLD, 4 << 20) and mallopt(_TRIM_THRESHOLD, 128 << 20))
+    return bool(mallopt(_MMAP_THRESHOLD, 256 << 10) and mallopt(_TRIM_THRESHOLD, 16 << 20))

@@ -50,7 +50,8 @@ class Capture:
     the exact posterior is known, `posterior` `[row, outcome]` is over the token ids `prompts.outcome_ids`, and `belief`
     `[row, component]` is the exact belief over the latent, where that is more than the posterior. Where only some
     `layers` were asked for (negative ones count from the end), the first axis of the arrays holds these, in their
-    order, and the rows have `next_entropy_bits` only if a need reads the outputs: passes end where all is read.
+    order, and the rows have `next_entropy_bits` only if a need reads the outputs: passes end where all is read. Weights
+    are read from the model, which the capture keeps, each time they are asked for.
     """
 
     model: ModelInfo
@@ -70,6 +71,11 @@ class Capture:
     def rows_at(self, at: str) -> Table:
         """The table of the rows captured at `scored`, `last`, `all` or a column's positions."""
         return self.tables[at]
+
+    def _repr_html_(self) -> str:
+        from interp.notebook import capture_html
+
+        return capture_html(self)
 
     def __getitem__(self, need: Need) -> np.ndarray:
         """The rows of a need (or the array of a weight). An absent one is an error, never zeros."""

@@ -23,7 +23,7 @@ from interp.pattern_sites import NULL_SITES, PatternReader, kept_keys
 from interp.prompt import PromptSet
 from interp.ranks import Ranks
 
-_LOGITS_AT_ONCE = 1 << 23
+_LOGITS_AT_ONCE = 1 << 21
 
 _ATTRIBUTED = {"attn_logit": "attn_out", "mlp_logit": "mlp_out"}
 
