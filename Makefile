@@ -14,7 +14,7 @@ test: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright --threads 2
-	$(PYTEST) -m "not slow" tests examples
+	$(PYTEST) -m "not slow" tests examples/first-look.ipynb
 
 test-all: $(READY)
 	$(BIN)/ruff check .

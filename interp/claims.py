@@ -56,7 +56,8 @@ class Part(_Strict):
     """One number of a claim with its rule, or several numbers that a rule compares; without a rule it is only shown.
 
     `beside` are further numbers of the same model, `models` those models whose numbers are compared, in this order;
-    `only` limits the part to these models, and `rules` has other rules for some models.
+    `only` limits the part to these models, and `rules` has other rules for some models; `absent` says why there may be
+    no number, in place of naming what is missing.
     """
 
     label: str
@@ -66,6 +67,7 @@ class Part(_Strict):
     beside: list[Read] = []
     models: list[str] = []
     only: list[str] = []
+    absent: str = ""
 
     @model_validator(mode="after")
     def _compares(self) -> "Part":

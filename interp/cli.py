@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer.core import TyperGroup
 
-from interp.errors import InterpError
+from interp import completing
+from interp.errors import InterpError, UnknownName
 
 if TYPE_CHECKING:
     from interp.record import RunRecord
@@ -30,6 +31,13 @@ class _Pluggable(TyperGroup):
         group.name = cmd_name
         return group
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """A mistyped name is met with the nearest of all, those of packages too."""
+        known = self.list_commands(ctx)
+        if not ctx.resilient_parsing and args[0] not in known:
+            raise UnknownName("command", args[0], known)
+        return super().resolve_command(ctx, args)
+
 
 app = typer.Typer(
     name="interp",
@@ -42,13 +50,39 @@ app = typer.Typer(
 
 ModelOption = Annotated[
     str,
-    typer.Option("--model", "-m", help="Alias, hub id (@revision), local folder, or tunnel:NAME (@step)."),
+    typer.Option(
+        "--model",
+        "-m",
+        help="Alias, hub id (@revision), local folder, or tunnel:NAME (@step).",
+        autocompletion=completing.models,
+    ),
 ]
 DtypeOption = Annotated[str | None, typer.Option(help="float32, bfloat16 or float16.")]
 DeviceOption = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1 ...")]
 DeviceMapOption = Annotated[str | None, typer.Option(help="`auto` spreads a large model over devices.")]
 QuantisedOption = Annotated[
     bool, typer.Option("--allow-quantised", help="Measure quantised weights, rounded as they are.")
+]
+PickleOption = Annotated[
+    bool,
+    typer.Option(
+        "--allow-pickle",
+        help="Read pickled weights. A pickle can run code hidden in it, with your rights: for sources you trust alone.",
+    ),
+]
+OwnCodeOption = Annotated[
+    bool,
+    typer.Option(
+        "--trust-remote-code",
+        help="Run the Python code that comes with the model, with your rights. Read it first, and name a @revision.",
+    ),
+]
+ProbesOption = Annotated[
+    list[str] | None,
+    typer.Option("--probe", "-p", help="Probes of the run, as for `interp run`.", autocompletion=completing.probes),
+]
+PromptsOption = Annotated[
+    str | None, typer.Option(help="Prompts of the run, as for `interp run`.", autocompletion=completing.prompts)
 ]
 
 
@@ -60,15 +94,24 @@ def run(
             "--model",
             "-m",
             help="Alias, hub id (@revision), local folder, or tunnel:NAME (@step); repeat or use commas for several.",
+            autocompletion=completing.models,
         ),
     ] = None,
     probe: Annotated[
         list[str] | None,
-        typer.Option("--probe", "-p", help="Probe to run; repeat or use commas; `all` for every observational one."),
+        typer.Option(
+            "--probe",
+            "-p",
+            help="Probe to run; repeat or use commas; `all` for every observational one.",
+            autocompletion=completing.probes,
+        ),
     ] = None,
     prompts: Annotated[
         str | None,
-        typer.Option(help="Prompt set, .jsonl/.csv/.parquet/.txt file, hf:PATH:CONFIG:SPLIT:COLUMN. Not for tunnels."),
+        typer.Option(
+            help="Prompt set, .jsonl/.csv/.parquet/.txt file, hf:PATH:CONFIG:SPLIT:COLUMN. Not for tunnels.",
+            autocompletion=completing.prompts,
+        ),
     ] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="Option of a probe: PROBE.field=value; repeat for more.")
@@ -101,6 +144,8 @@ def run(
     seed: Annotated[int, typer.Option(help="Seed of draws, nulls and intervals.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder that receives the run.")] = Path("runs"),
     from_: Annotated[Path | None, typer.Option("--from", help="Repeat the run of this record.")] = None,
+    trust_remote_code: OwnCodeOption = False,
+    allow_pickle: PickleOption = False,
     allow_quantised: QuantisedOption = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the path of the report.")] = False,
 ) -> None:
@@ -115,11 +160,14 @@ def run(
     from interp.runner import run as measure
     from interp.spec import RunSpec, split_settings
 
+    trusted: dict[str, Any] = {
+        "trust_remote_code": trust_remote_code, "allow_pickle": allow_pickle, "allow_quantised": allow_quantised
+    }  # fmt: skip
     if from_ is not None:
         spec = RunSpec.from_json(open_run(from_).spec)
         record = measure(
             spec.model, probes=list(spec.probes), settings=spec.probes, **spec.options, device=device,
-            device_map=device_map, out=out, allow_quantised=allow_quantised, quiet=quiet,
+            device_map=device_map, out=out, quiet=quiet, **trusted,
         )  # fmt: skip
         return _finish(record, quiet)
     probes = _words(probe or ["manifold"])
@@ -129,7 +177,7 @@ def run(
         "probes": probes, "settings": split_settings(set_ or [], names), "prompts": prompts, "revision": revision,
         "dtype": dtype, "n_pool": n_pool, "per_quintile": draw or None, "window": window, "seed": seed,
         "text_column": text_column, "bos": bos, "attention_window": attention_window, "null": null,
-        "edits": edit or (), "device": device, "device_map": device_map, "allow_quantised": allow_quantised,
+        "edits": edit or (), "device": device, "device_map": device_map, **trusted,
     }  # fmt: skip
     if len(models) > 1 or steps:
         return _run_many(models, steps, options, out, quiet)
@@ -194,10 +242,8 @@ def _models(given: list[str]) -> list[str]:
 @app.command(epilog="Example: interp plan --model mistral-7b --probe causal")
 def plan(
     model: ModelOption = "tunnel:bijection-gpt-neox",
-    probe: Annotated[
-        list[str] | None, typer.Option("--probe", "-p", help="Probes of the run, as for `interp run`.")
-    ] = None,
-    prompts: Annotated[str | None, typer.Option(help="Prompts of the run, as for `interp run`.")] = None,
+    probe: ProbesOption = None,
+    prompts: PromptsOption = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="Option of a probe: PROBE.field=value; repeat for more.")
     ] = None,
@@ -231,7 +277,10 @@ def plan(
 
 @app.command(epilog="Example: interp study sticky_chain --set n_steps=1000")
 def study(
-    name: Annotated[str, typer.Argument(help="Name of a study; `interp list studies` shows them.")],
+    name: Annotated[
+        str,
+        typer.Argument(help="Name of a study; `interp list studies` shows them.", autocompletion=completing.studies),
+    ],
     set_: Annotated[list[str] | None, typer.Option("--set", help="field=value of the study; repeat for more.")] = None,
     out: Annotated[Path, typer.Option(help="Folder of the record; the same one again goes on.")] = Path("runs"),
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the path of the report.")] = False,
@@ -247,7 +296,13 @@ def study(
 def replicate(
     paper: Annotated[str, typer.Argument(help="paper1 (wind tunnels), paper2 (gradients), paper3 (models), or all.")],
     model: Annotated[
-        list[str] | None, typer.Option("--model", "-m", help="Language model that paper3 is put to; repeat for more.")
+        list[str] | None,
+        typer.Option(
+            "--model",
+            "-m",
+            help="Language model that paper3 is put to; repeat for more.",
+            autocompletion=completing.models,
+        ),
     ] = None,
     scale: Annotated[
         Literal["tiny", "smoke", "default", "paper"],
@@ -312,8 +367,8 @@ def diff(
 def power(
     run_: Annotated[Path | None, typer.Argument(metavar="RUN", help="Folder of a run; measured first without.")] = None,
     model: ModelOption = "tunnel:bijection-gpt-neox",
-    probe: Annotated[list[str] | None, typer.Option("--probe", "-p", help="Probes, as for `interp run`.")] = None,
-    prompts: Annotated[str | None, typer.Option(help="Prompts, as for `interp run`.")] = None,
+    probe: ProbesOption = None,
+    prompts: PromptsOption = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="PROBE.field=value; repeat for more.")] = None,
     n_pool: Annotated[int | None, typer.Option(min=1, help="Prompts in the pool (sequences, for a tunnel).")] = None,
     out: Annotated[Path, typer.Option(help="Folder that receives the run.")] = Path("runs"),
@@ -364,6 +419,8 @@ def check(
     dtype: DtypeOption = None,
     device: DeviceOption = None,
     device_map: DeviceMapOption = None,
+    trust_remote_code: OwnCodeOption = False,
+    allow_pickle: PickleOption = False,
     allow_quantised: QuantisedOption = False,
 ) -> None:
     """Load a model and prove that what is captured from it is what it is called. Exit code 1 if it is not."""
@@ -374,7 +431,7 @@ def check(
     print_environment()
     loaded = load(
         model, revision=revision, dtype=dtype, device=device, device_map=device_map, allow_quantised=allow_quantised,
-        check=False,
+        allow_pickle=allow_pickle, trust_remote_code=trust_remote_code, check=False,
     )  # fmt: skip
     checks = list(run_checks(loaded))
     if oracle is not None:
@@ -402,7 +459,10 @@ def reproduce_bug_(
         typer.Argument(help="Which defect of the published code."),
     ],
     model: ModelOption = "tunnel:bijection-gpt-neox",
-    prompts: Annotated[str | None, typer.Option(help="Prompt set or file. A tunnel samples itself.")] = None,
+    prompts: Annotated[
+        str | None,
+        typer.Option(help="Prompt set or file. A tunnel samples itself.", autocompletion=completing.prompts),
+    ] = None,
     n_pool: Annotated[int | None, typer.Option(min=3, help="Prompts in the pool (sequences, for a tunnel).")] = None,
     revision: Annotated[str | None, typer.Option(help="Revision of the hub model.")] = None,
     dtype: DtypeOption = None,
@@ -437,6 +497,7 @@ def main() -> None:
     """The entry point: errors of ours are one sentence on standard error and an exit code, others keep their trace."""
     try:
         _refuse_clash()
+        completing.mend_bash_words()
         app(standalone_mode=True)
     except InterpError as error:
         from interp.ranks import name_of_process

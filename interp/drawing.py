@@ -4,7 +4,7 @@ Backgrounds are transparent and text has no colour of its own, so that a page's 
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -53,13 +53,28 @@ def add_band(plot: "go.Figure", x: np.ndarray, bounds: tuple[np.ndarray, np.ndar
     )  # fmt: skip
 
 
+def add_null_band(
+    plot: "go.Figure", x: np.ndarray, bounds: tuple[np.ndarray, np.ndarray], name: str = "null, 95 %"
+) -> None:
+    """The grey band of a null, named in the legend: once, however many stretches of it a figure holds."""
+    add_band(plot, x, bounds, NULL)
+    traces: Any = plot.data
+    is_first = not any(trace.name == name for trace in traces)
+    is_drawn = bool((np.isfinite(bounds[0]) & np.isfinite(bounds[1])).any())
+    plot.update_traces(
+        {"name": name, "legendgroup": name, "showlegend": is_first and is_drawn},
+        selector=len(traces) - 1,
+    )
+
+
 def add_profile(plot: "go.Figure", table: Table, x: str, column: str) -> None:
     """A statistic of a table with its interval, over its null with its band."""
     across = table[x]
-    add_band(plot, across, (table[f"{column}_null_low"], table[f"{column}_null_high"]), NULL)
-    plot.add_scatter(
-        x=across, y=table[f"{column}_null"], name="null", mode="lines", line={"color": NULL, "dash": "dash"}
-    )
+    if np.isfinite(table[f"{column}_null"]).any():
+        add_band(plot, across, (table[f"{column}_null_low"], table[f"{column}_null_high"]), NULL)
+        plot.add_scatter(
+            x=across, y=table[f"{column}_null"], name="null", mode="lines", line={"color": NULL, "dash": "dash"}
+        )
     add_band(plot, across, (table[f"{column}_low"], table[f"{column}_high"]), VALUE)
     plot.add_scatter(
         x=across, y=table[column], name="measured", mode="lines+markers", line={"color": VALUE}, marker={"size": 6}

@@ -76,7 +76,7 @@ def number_of(read: Read, evidence: Evidence) -> Scalar | str:
     if read.table:
         return _cell(read, findings, str(evidence.record.prompts.get("unit", "prompt")))
     if read.field not in findings.scalars:
-        return f"{read.of} has no {read.field} of this model"
+        return f"{read.of} gives no {read.field} here"
     return findings.scalars[read.field]
 
 
@@ -152,7 +152,7 @@ def _canonical(name: str) -> str:
 def _cell(read: Read, findings: Findings, unit: str) -> Scalar | str:
     """One cell of a table with the columns that belong to it."""
     if read.table not in findings.tables:
-        return f"{read.of} has no table {read.table} of this model"
+        return f"{read.of} gives no table {read.table} here"
     table = findings.tables[read.table]
     missing = [name for name in (read.field, *read.where) if name not in table]
     if missing:

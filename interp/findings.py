@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from interp.table import Table
 
 if TYPE_CHECKING:
     import pandas
+    import plotly.graph_objects as go
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,24 @@ class Findings:
         if name not in self.scalars:
             raise UnknownName("finding", name, self.scalars)
         return self.scalars[name]
+
+    def _repr_html_(self) -> str:
+        from interp.notebook import findings_html
+
+        return findings_html(self)
+
+    def plot(self, name: str, theme: Literal["light", "dark"] = "light") -> "go.Figure":
+        """A figure of the page by its name, in the page's theme; an unknown name lists those that there are.
+
+        Figures are made of findings alone: the parameters of the probe that found them do not come into it.
+        """
+        from interp.registry import entries, load_entry
+
+        kind = "study" if self.probe in entries("study") else "probe"
+        figures = {figure.name: figure for figure in load_entry(kind, self.probe)().figures(self)}
+        if name not in figures:
+            raise UnknownName("figure", name, figures)
+        return load_entry("report", "figure")(figures[name], theme)
 
     def to_frame(self, table: str | None = None) -> "pandas.DataFrame":
         """A table by name as a pandas frame; without a name, the scalars, one a row."""

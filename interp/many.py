@@ -123,7 +123,8 @@ def _found(ask: _Ask, chosen: Sequence[Chosen], out: Path) -> RunRecord | None:
     asked = inspect.signature(run).bind(ask.model, **ask.options)
     asked.apply_defaults()
     a = asked.arguments
-    placed = {name: a[name] for name in ("revision", "dtype", "device", "device_map", "allow_quantised")}
+    placed = {name: a[name] for name in ("revision", "dtype", "device", "device_map")}
+    placed |= {name: a[name] for name in ("allow_quantised", "trust_remote_code")}
     drawn = sketch(ask.model, **placed)
     reading = Reading(a["n_pool"], a["seed"], a["text_column"], a["window"], a["bos"])
     spec, pools = specify(

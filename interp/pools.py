@@ -63,6 +63,8 @@ def pools_for(model: Model, prompts: Prompts | None, probes: Sequence[Probe], re
     for name, mine in by_set.items():
         pool = prompts_for(model, name if is_free else prompts, reading.n_pool, reading.seed, reading.text_column)
         refuse_without_posterior(pool, mine)
+        for probe in mine:
+            probe.refuse(pool)
         needs = [need for probe in mine for need in probe.needs]
         pools.append(Pool(pool, as_tokens(model, pool, needs, reading.window, reading.bos), tuple(mine)))
     return tuple(pools)

@@ -14,6 +14,7 @@ import numpy as np
 from interp.capture import Capture, ModelInfo
 from interp.findings import Findings
 from interp.need import Need
+from interp.prompt import PromptSet
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -111,6 +112,9 @@ class Probe(Question):
     @abstractmethod
     def needs(self) -> tuple[Need, ...]:
         """What has to be captured. May depend on the fields, never on the data."""
+
+    def refuse(self, prompts: PromptSet) -> None:
+        """Raise `PromptError` for prompts that could not be analysed; asked before a model reads them."""
 
     def conditions(self, base: Capture) -> Iterable[Condition]:
         """The edits that a causal probe asks for, once the base capture is known; none for an observational one."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
@@ -19,6 +19,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, mo
 from interp.errors import RecordError
 from interp.findings import Findings, Null, Scalar
 from interp.table import Table
+
+if TYPE_CHECKING:
+    import pandas
 
 FORMAT = 1
 """Version of `run.json`; a change of its meaning bumps it and keeps a file of the old one under tests/records."""
@@ -127,6 +130,18 @@ class RunRecord:
         from interp.registry import load_entry
 
         return load_entry("report", "html")(self)
+
+    def _repr_html_(self) -> str:
+        from interp.notebook import record_html
+
+        return record_html(self)
+
+    def to_frame(self) -> "pandas.DataFrame":
+        """Every number of every probe, one a row."""
+        import pandas
+
+        frames = [f.to_frame().assign(probe=probe) for probe, f in self.findings.items() if f.scalars]
+        return pandas.concat(frames, ignore_index=True) if frames else pandas.DataFrame()
 
     def write(self, folder: Path) -> "RunRecord":
         """Write the record as `folder`, whole or not at all; returns the record with its path."""

@@ -215,7 +215,7 @@ def _joined(part: Part, models: Sequence[str], found: Gathered) -> _Asked:
 
 
 def _with_numbers(part: Part, rule: Rule | None, given: Sequence[tuple[Number, Scalar | str]]) -> _Asked:
-    reasons = [scalar for _, scalar in given if isinstance(scalar, str)]
+    reasons = [part.absent or scalar for _, scalar in given if isinstance(scalar, str)]
     scalars = tuple(scalar for _, scalar in given if isinstance(scalar, Scalar))
     return _Asked(part, rule, tuple(number for number, _ in given), scalars, "; ".join(dict.fromkeys(reasons)))
 
@@ -251,7 +251,9 @@ def _cell(question: _Question, corrected: dict[int, float]) -> Cell:
     outcomes: list[Outcome] = [part.outcome for part in parts if part.outcome is not None]
     outcome = combine(outcomes)
     deciding = dict.fromkeys(part.why for part in parts if part.outcome == outcome)
-    return Cell(model=question.model, outcome=outcome, why="; ".join(deciding), parts=parts)
+    n_measured = sum(each != "not measurable here" for each in outcomes)
+    of = f" ({n_measured} of {len(outcomes)} parts measured)" if 0 < n_measured < len(outcomes) else ""
+    return Cell(model=question.model, outcome=outcome, why="; ".join(deciding) + of, parts=parts)
 
 
 def _judged(asked: _Asked, *, is_moot: bool) -> JudgedPart:

@@ -64,6 +64,8 @@ def run(
     checkpoints: Sequence[str] = (),
     out: str | Path | None = DEFAULT_OUT,
     report: bool = True,
+    trust_remote_code: bool = False,
+    allow_pickle: bool = False,
     allow_quantised: bool = False,
     quiet: bool = False,
 ) -> RunRecord:
@@ -74,7 +76,8 @@ def run(
     set, a file, texts or a `PromptSet` (a wind tunnel samples itself; a probe with prompts of its own is read on them);
     `edits` change the model for the whole run, or name the file that holds them; `checkpoints` are the revisions (steps
     of a tunnel: all it kept, unless named) that probes of a training are read at. Everything else is described at
-    `interp.spec.RunSpec`. `out=None` writes nothing. Returns the record: `record.findings["manifold"]`.
+    `interp.spec.RunSpec`, and what a model is trusted with at `interp.load`. `out=None` writes nothing.
+    Returns the record: `record.findings["manifold"]`.
 
     Processes that a launcher has started (`accelerate launch`, `torchrun`) share the prompts where all of them call
     this; the first one writes the record, which all return.
@@ -84,10 +87,12 @@ def run(
     asked = choose_probes(probes, settings or {})
     given = resolve_edits(edits)
     clock = _Clock()
+    trusted: dict[str, Any] = {
+        "trust_remote_code": trust_remote_code, "allow_pickle": allow_pickle, "allow_quantised": allow_quantised
+    }  # fmt: skip
     with clock("load"):
         loaded = model if isinstance(model, Model) else load(
-            model, revision=revision, dtype=dtype, device=device, device_map=device_map,
-            allow_quantised=allow_quantised,
+            model, revision=revision, dtype=dtype, device=device, device_map=device_map, **trusted,
         )  # fmt: skip
     reading = Reading(n_pool, seed, text_column, window, bos)
     spec, pools = specify(
@@ -113,7 +118,7 @@ def run(
     if followed:
         own_step, placed = step_of(loaded), _placed(info, device_map)
         del loaded  # one model in memory at a time
-        again = partial(load, dtype=info.dtype, allow_quantised=allow_quantised, **placed)
+        again = partial(load, dtype=info.dtype, **trusted, **placed)
         courses, course = session.follow(followed, own_step, again)
         described |= course
         findings = {name: (findings | courses)[name] for name in spec.probes if name in findings | courses}

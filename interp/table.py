@@ -9,6 +9,8 @@ import numpy as np
 if TYPE_CHECKING:
     import pandas
 
+_N_SHOWN = 10  # rows that a notebook shows
+
 LABEL = "label"
 """The unit of columns that name things."""
 
@@ -53,6 +55,10 @@ class Table:
     def with_column(self, name: str, column: np.ndarray, unit: str) -> "Table":
         """A copy with one column more (or replaced)."""
         return Table({**self.columns, name: column}, {**self.units, name: unit}, self.caption)
+
+    def _repr_html_(self) -> str:
+        names = {name: name if unit in (LABEL, "1") else f"{name} / {unit}" for name, unit in self.units.items()}
+        return self.to_frame().rename(columns=names).to_html(max_rows=_N_SHOWN, escape=True, border=0)
 
     def to_frame(self) -> "pandas.DataFrame":
         """The columns as a pandas frame; units are in `frame.attrs["units"]`."""

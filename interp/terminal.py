@@ -17,8 +17,8 @@ from interp.registry import entries, load_entry
 
 if TYPE_CHECKING:
     from interp.costs import Plan
-    from interp.ledger import LedgerFile
     from interp.differences import Diff
+    from interp.ledger import LedgerFile
     from interp.table import Table as Columns
     from interp.tunnel import Figure
 

@@ -157,7 +157,7 @@ class Belief(Probe):
                     places, by_place, readings, by_position, [dimensions_for(place.points) for place in places]
                 ),
                 "components": components_table(belief, components),
-                "decoded": decoded_table(pool, setting, readings[primary].predicted, self._rng(2)),
+                "decoded": decoded_table(pool, setting, readings[primary].predicted, base, self._rng(2)),
                 **tables,
             },
             arrays=_arrays(places, readings, setting, pool) | {"primary_layer": np.array(primary)},
@@ -212,6 +212,17 @@ class Belief(Probe):
         score = output_distance(base[OUTPUT], np.asarray(base.posterior, np.float64), setting.orders)
         return score_scalar("output_tvd", score, setting, counted, None)
 
+    def _unswapped(self) -> str:
+        """Why nothing was interchanged: it was switched off, has no stream to swap in, or found nothing to swap."""
+        if not self.interchange:
+            return "Interchange was not run: it was switched off."
+        if "resid" not in self._sites():
+            return "Interchange was not run: it swaps parts of the residual stream, and resid is not among the sites."
+        return (
+            "Interchange was asked for and not possible: no held-out sequence has a donor at the same positions, "
+            "or the belief varies along no direction that could be fitted."
+        )
+
     def _pairs(self, base: Capture, pool: Cloud, setting: Setting) -> Pairs:
         assert base.outcomes is not None, "a belief comes with a posterior"
         return make_pairs(pool.units, base.outcomes, _held_out(pool, setting), self._rng(5))
@@ -255,7 +266,7 @@ class Belief(Probe):
             "whether the model reads it there.",
             "Interchange at scored positions, among sequences that the subspaces were not fitted on, each with one "
             "donor; of the depths swapped the middle one was named beforehand." if is_swapped else
-            "Interchange was not run: no swap was asked for or possible (it needs resid among the sites).",
+            self._unswapped(),
         ]  # fmt: skip
         if n_still:
             notes.append(f"{n_still} of {n_components} components never vary and count for nothing.")

@@ -26,6 +26,7 @@ from interp.errors import PromptError, UsageError
 from interp.findings import Findings, Null, Scalar
 from interp.need import Need
 from interp.probe import Figure, Probe, Readout
+from interp.prompt import PromptSet
 from probes.measures.cloud import Cloud
 from probes.measures.fields import refuse_too_few
 from probes.measures.halves import MIN_UNITS as MIN_FOR_HALVES
@@ -118,12 +119,16 @@ class Sula(Probe):
                 "trajectories": trajectories,
                 "movement": movement_table(tests),
                 "attention": attention_table(entropy, answers, self.n_bootstrap, np.random.default_rng([self.seed, 5])),
-                "answers": answers_table(answers),
+                "answers": answers_table(answers, base),
             },
             arrays={f"v.{axis}.axis": axes.directions[i] for i, axis in enumerate(AXES)} | {"v.mean": axes.mean},
             notes=self._notes(answers, fitted_on, layer, base),
             headline=tuple(n for n in _HEADLINE if n in scalars and np.isfinite(scalars[n].value)),
         )
+
+    def refuse(self, prompts: PromptSet) -> None:
+        problems = {prompt.columns.get("problem", i) for i, prompt in enumerate(prompts.prompts)}
+        _refuse_few(len(problems), "problem" if "problem" in prompts.units else prompts.unit)
 
     def figures(self, findings: Findings) -> tuple[Figure, ...]:
         from probes.figures.sula import sula_figures
@@ -143,12 +148,7 @@ class Sula(Probe):
 
     def _fitting(self, answers: Answers) -> np.ndarray:
         """The rows of a random half of the units, in all conditions."""
-        if answers.n_units < MIN_FOR_HALVES:
-            raise PromptError(
-                asked=f"an axis fitted on one half of {answers.n_units} {answers.unit_name}s and judged on the other",
-                found=f"fewer than {MIN_FOR_HALVES} make no halves",
-                fix="Give more prompts; the statistics want two hundred or more.",
-            )
+        _refuse_few(answers.n_units, answers.unit_name)
         fitted_on = np.zeros(len(answers), dtype=bool)
         fitted_on[split_rows(answers.unit, np.random.default_rng([self.seed, 2]))[0]] = True
         return fitted_on
@@ -234,3 +234,13 @@ def _movement_scalar(name: str, moved: Moved, variable: str, place: int, answers
         p=float(moved.p[place]), p_over="layers and axes" if is_fitted else "layers",
         underpowered=n < (MIN_PROMPTS if is_fitted else 20), **common,
     )  # fmt: skip
+
+
+def _refuse_few(n: int, unit: str) -> None:
+    """Problems (sequences) are what is dealt to the two halves, in all their conditions."""
+    if n < MIN_FOR_HALVES:
+        raise PromptError(
+            asked=f"an axis fitted on one half of {n} {unit}s and judged on the other",
+            found=f"fewer than {MIN_FOR_HALVES} make no halves",
+            fix="Give more prompts (--n-pool): one problem is several of them, and statistics want two hundred.",
+        )

@@ -112,7 +112,7 @@ class ValueAxis(Probe):
             tables={
                 "by_layer": by_layer_table(places, _judged_rows(judged)),
                 "axes": axes_table(places, axis_rows),
-                "held_out": held_out_table(pool, halves, judgements["kept", "ridge", TARGETS[0]], primary),
+                "held_out": held_out_table(pool, halves, judgements["kept", "ridge", TARGETS[0]], primary, base),
             },
             arrays=_arrays(places, judgements) | {"primary_layer": np.array(primary)},
             notes=self._notes(pool, setting, primary),

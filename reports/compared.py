@@ -21,8 +21,8 @@ _IDENTITIES = (
     "model.name", "model.source", "model.fingerprint", "model.revision", "model.n_parameters", "model.card.figures",
     "model.card.baselines", "model.card.core_seconds", "model.card.variant", "model.card.n_parameters",
     "model.card.environment", "model.card.arch", "model.card.step", "model.card.network.n_layers",
-    "model.card.network.n_kv_heads", "model.card.network.window", "model.card.network.d_model", "model.checkpoints", "spec.model", "spec.revision", "prompts.probes", "prompts.source",
-    "prompts.name", "environment.code",
+    "model.card.network.n_kv_heads", "model.card.network.window", "model.card.network.d_model", "model.checkpoints",
+    "spec.model", "spec.revision", "prompts.probes", "prompts.source", "prompts.name", "environment.code",
 )  # fmt: skip
 """Names of a thing rather than things of their own: they differ wherever two models do."""
 

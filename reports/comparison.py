@@ -111,6 +111,12 @@ def _notes(compared: Compared, differences: Table) -> list[str]:
     sizes = {run.record.prompts.get("n") for run in compared.runs}
     if len(sizes) > 1:
         notes.append("The runs read different numbers of prompts: spectral shares and ratios are not comparable.")
+    chance = _with_their_nulls(differences)
+    if chance:
+        notes.append(
+            f"What moved together with its null (by half as much or more): {', '.join(chance)}. Sizes alone, such as "
+            "the dimension of a head, do that; compare how far each value is from its own null."
+        )
     short = [name for probe, name in compared.headline if probe != TUNNEL and _has_gaps(compared, (probe, name))]
     if short:
         notes.append(f"Not every run has {', '.join(short)}.")
@@ -121,6 +127,22 @@ def _notes(compared: Compared, differences: Table) -> list[str]:
             f"{math.ceil(0.05 * n_judged)} of them leave out 0."
         )
     return notes
+
+
+def _with_their_nulls(differences: Table) -> list[str]:
+    """The headline differences that moved where the null went along."""
+    moved = differences.where(differences["is_headline"] & (differences["verdict"] == "moved"))
+    found = []
+    for i in range(moved.n_rows):
+        reference = differences.where(
+            (differences["group"] == moved["against"][i])
+            & (differences["probe"] == moved["probe"][i])
+            & (differences["name"] == moved["name"][i])
+        )
+        along = (moved["null"][i] - reference["null"][0]) / moved["difference"][i]
+        if along >= 0.5:
+            found.append(f"{moved['name'][i]} ({moved['group'][i]})")
+    return found
 
 
 def _has_gaps(compared: Compared, key: tuple[str, str]) -> bool:

@@ -43,10 +43,15 @@ def _axis(axis: Mapping[str, Any], values: Sequence[np.ndarray]) -> dict[str, An
     title = axis.get("title", {})
     lines = textwrap.wrap(title.get("text") or "", _AXIS_LINE)
     framed = {**axis, "title": {**title, "text": "<br>".join(lines)}} if lines else dict(axis)
-    whole = bool(values) and all(v.size > 0 and v.dtype.kind in "iu" for v in values)
+    values = [v for v in values if v.size > 0]
+    whole = bool(values) and all(_is_whole(v) for v in values)
     if whole and not _TICKS & set(axis) and max(v.max() for v in values) - min(v.min() for v in values) <= _FEW:
         framed["dtick"] = 1
     return framed
+
+
+def _is_whole(values: np.ndarray) -> bool:
+    return values.dtype.kind in "iu" or (values.dtype.kind == "f" and bool((values == np.round(values)).all()))
 
 
 def controls(layout: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -54,8 +54,9 @@ def columns(paper: PaperFile) -> list[str]:
 
 
 def short_name(model: str) -> str:
-    """A model's name; of a path only its end."""
-    return model.rstrip("/").split("/")[-1] if model.startswith(("/", ".", "~")) else model
+    """A model's name; of a path only its end. A hub id has one slash at most."""
+    is_path = model.startswith(("/", ".", "~")) or model.count("/") > 1
+    return model.rstrip("/").split("/")[-1] if is_path else model
 
 
 def rule_of_rows() -> str:

@@ -12,11 +12,13 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from interp.errors import RecordError
 from interp.record import RunRecord
 from reports import about
+from reports.calibration import NO_TRUTH, calibration, is_the_tunnel
 from reports.formatting import DASH, cell, short, with_unit
-from reports.sections import headline, sections
+from reports.sections import headline, opening, sections
 from reports.security import policy, script_json
 from reports.tabulate import N_ROWS
 from reports.theme import DARK, LIGHT, SCHEMES, template
+from reports.words import RULE, in_words, summary
 
 HOME = Path(__file__).parent
 PLOTLY = HOME / "vendor" / "plotly-cartesian-4.1.1.min.js"
@@ -42,15 +44,23 @@ def render(record: RunRecord) -> Path:
 
 def html(record: RunRecord) -> str:
     """The page as text."""
-    drawn = sections(record)
+    drawn, first = sections(record), opening(record)
     style = style_sheet()
-    has_figures = any(figure.plot for section in drawn for figure in section.figures)
+    has_figures = first is not None or any(figure.plot for section in drawn for figure in section.figures)
     script = static("static/page.js")
     scripts = [*([_plotly()] if has_figures else []), script]
     return templates_of_pages().get_template("page.html").render(
         record=record,
         about=about,
         headline=headline(record),
+        summary=summary(record),
+        words=in_words(record),
+        many=len(record.findings) > 3,
+        rule=RULE,
+        calibration=calibration(),
+        no_truth=NO_TRUTH,
+        is_the_tunnel=is_the_tunnel(record),
+        opening=first,
         sections=drawn,
         n_rows=N_ROWS,
         policy=policy(scripts, [style]),

@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from interp.probe import Figure
 from reports.encoding import encode
 from reports.layout import controls, page_layout
+from reports.theme import SCHEMES, template
 from reports.thinning import kept_points, picked, trace_length
 
 if TYPE_CHECKING:
@@ -30,6 +32,21 @@ class Plot:
     content: Mapping[str, Any]
     thinned: tuple[str, ...]
     n_columns: int
+
+
+def themed(figure: Figure, theme: Literal["light", "dark"]) -> "go.Figure":
+    """A probe's figure as a notebook shows it: the page's template and background, with plotly's own controls."""
+    import plotly.graph_objects as go
+
+    own: dict[str, Any] = figure.plot.layout.to_plotly_json()
+    data, _ = _traces(figure.plot)
+    kept = {key: own[key] for key in ("sliders", "updatemenus") if key in own}
+    scheme = SCHEMES[theme]
+    layout = page_layout(own, data) | kept | {
+        "template": template(scheme), "paper_bgcolor": scheme.paper, "title": {"text": figure.title},
+        "margin": {"t": 90},
+    }  # fmt: skip
+    return go.Figure(data=figure.plot.data, layout=layout, frames=figure.plot.frames)
 
 
 def undrawable(figure: "go.Figure") -> str | None:

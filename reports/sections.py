@@ -1,27 +1,32 @@
 """What the page says of each probe: its question, its drawn figures, its tables and its numbers."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from interp.errors import InterpError
 from interp.findings import Findings, Scalar
 from interp.probe import Figure, Question
 from interp.record import RunRecord
 from interp.registry import load_entry
+from reports import about, story
+from reports.calibration import Calibrated, calibration, is_the_tunnel
 from reports.plotting import Plot, prepare, undrawable
 from reports.security import script_json
 from reports.strip import Strip, strip
 from reports.tabulate import Listing, listings
+from reports.words import in_words
 
 
 @dataclass(frozen=True)
 class Number:
-    """A scalar under its name, with its strip where one can be drawn."""
+    """A scalar under its name, with its strip where one can be drawn, and the same on the shipped tunnel."""
 
     probe: str
     name: str
     scalar: Scalar
     strip: Strip | None
+    calibrated: Calibrated | None = None
+    calibrated_strip: Strip | None = None
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,7 @@ class Section:
     probe: str
     question: str
     problem: str | None
+    sentences: tuple[str, ...]
     figures: tuple[Drawn, ...]
     numbers: tuple[Number, ...]
     tables: tuple[Listing, ...]
@@ -56,17 +62,37 @@ class Section:
 
 def sections(record: RunRecord) -> tuple[Section, ...]:
     """One section a probe, in the order of the record."""
+    said = {words.probe: words.sentences for words in in_words(record)}
     tables = listings({name: findings.tables for name, findings in record.findings.items()})
-    return tuple(_section(record, name, findings, tables[name]) for name, findings in record.findings.items())
+    return tuple(
+        replace(_section(record, name, findings, tables[name]), sentences=said.get(name, ()))
+        for name, findings in record.findings.items()
+    )
 
 
 def headline(record: RunRecord) -> tuple[Number, ...]:
     """The numbers that the page puts first."""
-    return tuple(
-        Number(probe, name, findings.scalars[name], strip(findings.scalars[name]))
-        for probe, findings in record.findings.items()
-        for name in findings.headline
-    )
+    numbers = {} if is_the_tunnel(record) else calibration().numbers
+    found = []
+    for probe, findings in record.findings.items():
+        for name in findings.headline:
+            known, scalar = numbers.get(f"{probe}.{name}"), findings.scalars[name]
+            beside = strip(known.scalar, known.truth) if known else None
+            found.append(Number(probe, name, scalar, strip(scalar), known, beside))
+    return tuple(found)
+
+
+def opening(record: RunRecord) -> Drawn | None:
+    """The figure "binding, elimination, refinement"; None where the record lacks one of its probes."""
+    own = story.courses(record)
+    if own is None:
+        return None
+    known = calibration()
+    tunnel = None if is_the_tunnel(record) or known.courses.n_rows == 0 else known.courses
+    model = about.heading(record)
+    figure = story.story_figure(own, model, tunnel)
+    tables = listings({"page": {story.NAME: story.story_table(own, model, tunnel, known.model)}})["page"]
+    return _drawn("page", figure, tables, set())
 
 
 def _section(record: RunRecord, name: str, findings: Findings, tables: Mapping[str, Listing]) -> Section:
@@ -80,6 +106,7 @@ def _section(record: RunRecord, name: str, findings: Findings, tables: Mapping[s
         probe=name,
         question=question,
         problem=problem,
+        sentences=(),
         figures=tuple(drawn),
         numbers=tuple(Number(name, n, s, None) for n, s in findings.scalars.items() if n not in findings.headline),
         tables=tuple(listing for table, listing in tables.items() if table not in shown),

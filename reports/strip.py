@@ -24,14 +24,16 @@ class Strip:
     null: float | None
     band: tuple[float, float] | None
     ticks: tuple[Tick, ...]
+    truth: float | None = None
 
 
-def strip(scalar: Scalar) -> Strip | None:
-    """The strip of a scalar; None where there is nothing finite to set its value against."""
+def strip(scalar: Scalar, truth: float = math.nan) -> Strip | None:
+    """The strip of a scalar, with the truth where it is known; None where nothing finite stands beside its value."""
     interval = scalar.interval if scalar.interval and _finite(*scalar.interval) else None
     null = scalar.null.value if scalar.null and _finite(scalar.null.value) else None
     band = scalar.null.band if scalar.null and _finite(*scalar.null.band) else None
     marks = [scalar.value, *(interval or ()), *(band or ())] + ([] if null is None else [null])
+    marks += [truth] if _finite(truth) else []
     low, high = min(marks), max(marks)
     if not _finite(scalar.value) or low == high:
         return None
@@ -44,6 +46,7 @@ def strip(scalar: Scalar) -> Strip | None:
         interval=interval and (place(interval[0]), place(interval[1])),
         null=None if null is None else place(null),
         band=band and (place(band[0]), place(band[1])),
+        truth=place(truth) if _finite(truth) else None,
         ticks=tuple(Tick(place(x), x) for x in round_numbers(low, high)),
     )
 

@@ -10,10 +10,10 @@ from interp.table import LABEL, Table
 from reports.formatting import cell
 from reports.security import script_json
 
-N_ROWS = 200
+N_ROWS = 40
 """Rows that the page shows of a table."""
 
-EMBEDDED_BYTES = 1_000_000
+EMBEDDED_BYTES = 250_000
 """What all embedded tables of a page may take together; the largest ones then point to their Parquet files."""
 
 _LONG = 24  # characters of a text that wants a wide column
@@ -21,11 +21,11 @@ _LONG = 24  # characters of a text that wants a wide column
 
 @dataclass(frozen=True)
 class Column:
-    """A column's name, its unit where that says more, and how its cells are set: numbers, long texts or neither."""
+    """A column's name, its unit where that says more, and how its cells are set: numbers, long texts or words."""
 
     name: str
     unit: str
-    kind: Literal["num", "long", ""]
+    kind: Literal["num", "long", "word"]
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def _listing(probe: str, name: str, table: Table, whole: str | None) -> Listing:
 
 def _column(name: str, column: np.ndarray, unit: str) -> Column:
     is_long = any(isinstance(v, str) and len(v) > _LONG for v in column[:N_ROWS].tolist())
-    kind = "num" if column.dtype.kind in "iuf" else "long" if is_long else ""
+    kind = "num" if column.dtype.kind in "iuf" else "long" if is_long else "word"
     return Column(name, "" if unit in (LABEL, "1", "", name) else unit, kind)
 
 

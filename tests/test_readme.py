@@ -1,33 +1,75 @@
-"""The README's Python runs as it stands, in one go, and its commands exist."""
+"""Documents run: their Python as it stands, their commands through the real parser; their links lead somewhere."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+
+from tests.command_lines import command_lines, parsed
 
 ROOT = Path(__file__).parent.parent
+DOCUMENTS = [ROOT / "README.md", *sorted(ROOT.glob("*/README.md"))]
 README = (ROOT / "README.md").read_text()
+LINES = [(path.relative_to(ROOT).as_posix(), line) for path in DOCUMENTS for line in command_lines(path.read_text())]
+PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
 
 def test_the_readmes_python_runs(capsys):
-    blocks = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
-    assert len(blocks) >= 2
+    blocks = PYTHON.findall(README)
+    assert len(blocks) >= 3
     exec(compile("\n".join(blocks), "README.md", "exec"), {})
     printed = capsys.readouterr().out
     assert "14 of 14 checks passed" in printed
     assert "(3, 240, 4, 16)" in printed
 
 
+@pytest.mark.parametrize("package", [p.parent.name for p in DOCUMENTS[1:] if PYTHON.search(p.read_text())])
+def test_the_python_of_a_packages_readme_runs(package):
+    blocks = PYTHON.findall((ROOT / package / "README.md").read_text())
+    exec(compile("\n".join(blocks), f"{package}/README.md", "exec"), {})
+
+
+def test_packages_have_python_that_runs():
+    assert PYTHON.search((ROOT / "interp" / "README.md").read_text())
+
+
+@pytest.mark.parametrize("document, line", LINES)
+def test_every_command_in_the_documents_can_be_parsed(document, line):
+    assert parsed(line).command.name in line
+
+
+def test_the_documents_commands_are_found():
+    """Those with a folder in front, a comment behind and a launcher before them too."""
+    found = {line for document, line in LINES if document == "README.md"}
+    assert len(found) >= 15
+    assert "interp compare RUN RUN ..." in found
+    assert "interp run --model mistral-7b --probe all" in found
+    assert {document for document, _ in LINES} >= {"README.md", "wind_tunnels/README.md", "prompts/README.md"}
+
+
 @pytest.mark.parametrize(
-    "command", sorted(set(re.findall(r"\binterp (run|list|check|report|reproduce-bug)\b", README)))
-)
-def test_the_readmes_commands_exist(command):
-    from interp.cli import app
+    "document, link",
+    [(path.relative_to(ROOT).as_posix(), link) for path in DOCUMENTS
+     for link in sorted(set(re.findall(r"\]\(([\w/.-]+)\)", path.read_text())))],
+)  # fmt: skip
+def test_links_lead_somewhere(document, link):
+    assert ((ROOT / document).parent / link).exists()
 
-    assert CliRunner().invoke(app, [command, "--help"]).exit_code == 0
+
+def test_the_readme_is_short_and_its_picture_small():
+    assert len(README.splitlines()) < 250
+    for picture in (ROOT / "examples" / "pictures").iterdir():
+        assert picture.stat().st_size < 200_000
 
 
-@pytest.mark.parametrize("link", sorted(set(re.findall(r"\]\(([\w/.-]+)\)", README))))
-def test_the_readmes_links_lead_somewhere(link):
-    assert (ROOT / link).exists()
+def test_every_registered_probe_is_in_the_readme():
+    plugins = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
+    for probe in plugins["interp.probes"]:
+        assert f"`{probe}`" in README, probe
+        assert f"## `{probe}`" in (ROOT / "probes" / "README.md").read_text(), probe
+
+
+def test_the_citation_names_this_version():
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from interp import completing
 from interp.errors import UnknownName, UsageError
 
 if TYPE_CHECKING:
@@ -23,7 +24,10 @@ app = typer.Typer(
 
 _SECONDS_BETWEEN_LINES = 5.0
 
-TaskArgument = Annotated[str, typer.Argument(help="Name of a task; `interp list tunnels` shows them.")]
+TaskArgument = Annotated[
+    str,
+    typer.Argument(help="Name of a task; `interp list tunnels` shows them.", autocompletion=completing.tasks),
+]
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", help="field=value of the task, the network or the recipe; repeat.")
 ]
@@ -54,12 +58,12 @@ def train_command(
     quiet: QuietOption = False,
 ) -> None:
     """Train, measure against the exact posterior, save. The same command again resumes an unfinished training."""
+    kind = _task(task)
     _prepare()
     from wind_tunnels.plans import carry_out, configure
 
     given = {"arch": arch, "attention_layers": attention_layers, "seed": seed, "device": device}
     settings = {**_settings(set_), **{name: value for name, value in given.items() if value is not None}}
-    kind = _task(task)
     limits = {name: _number(name, value) for name, value in map(_setting, limit or [])}
     steps = _keep(keep)
     layers = _whole_numbers("--depths", depths)
@@ -137,6 +141,7 @@ def sweep_command(
 
     Every combination has the same seeds. The same command again goes on where it was stopped.
     """
+    kind = _task(task)
     _prepare()
     from interp.spec import split_settings
     from wind_tunnels.measuring import Measuring, compare_cells, measure_cells
@@ -148,7 +153,7 @@ def sweep_command(
     for name, value in map(_setting, vary or []):
         varied[name] = value if isinstance(value, list) else [_value(part) for part in _parts(str(value))]
     design = "crossed" if crossed else "one-at-a-time"
-    swept = cells(_task(task), _settings(set_), varied, seeds, design=design, keep=_keep(keep))
+    swept = cells(kind, _settings(set_), varied, seeds, design=design, keep=_keep(keep))
     refuse_impossible(swept)
     probes = [part for words in probe or [] for part in _parts(words)]
     asked = Measuring.of(probes, split_settings(probe_set or [], probes), n_pool) if probes else None

@@ -30,12 +30,19 @@ class Extrapolation:
 def longer(task: Task, n_observations: int) -> Task:
     """The task over more observations than a network was trained on; refused where it is no longer at all."""
     lengthened = task.lengthened(n_observations)
-    if lengthened.n_positions <= task.n_positions or lengthened.vocab_size != task.vocab_size:
+    asked = f"extrapolation of {task.name} to {n_observations} observations"
+    if lengthened.n_positions <= task.n_positions:
         raise UsageError(
-            asked=f"extrapolation of {task.name} to {n_observations} observations",
-            found=f"its sequences of {lengthened.n_positions} tokens are no longer than the {task.n_positions} trained "
-            f"on, or need other token ids ({lengthened.vocab_size} for {task.vocab_size})",
+            asked=asked,
+            found=f"its sequences have {lengthened.n_positions} tokens, and the network was trained on "
+            f"{task.n_positions}: they are not longer",
             fix="Name a larger length.",
+        )
+    if lengthened.vocab_size != task.vocab_size:
+        raise UsageError(
+            asked=asked,
+            found=f"it takes {lengthened.vocab_size} token ids, and the network knows {task.vocab_size}",
+            fix="Train a network on a task with more symbols, or name a smaller length.",
         )
     return lengthened
 

@@ -27,6 +27,8 @@ def models_table(trained: Sequence[tuple[str, Path]]) -> Table:
 def mean_scalar(values: Sequence[float], unit: str, null: Null, meaning: str) -> Scalar:
     """The mean of what cannot be negative, one value a seed; its interval is cut at 0."""
     found = over_seeds(list(values))
+    if len(values) > 1 and len(set(values)) == 1:
+        found |= {"interval": None, "interval_reason": "all seeds give the same"}
     interval = found["interval"] and (found["interval"][0], found["interval"][1])
     return Scalar(
         found["mean"], unit, interval=interval, interval_method=METHOD if interval else "",

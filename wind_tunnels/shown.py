@@ -48,7 +48,7 @@ def print_table(table: Table, columns: Iterable[str] | None = None) -> None:
 
 def print_sweep(sweep: Mapping[str, Any]) -> None:
     """A row for each combination: means over seeds with both intervals, and the floor."""
-    varied = [*sweep["cells"][0]["settings"]]
+    varied = [*dict.fromkeys(name for cell in sweep["cells"] for name in cell["settings"])]
     table = _table(
         f"{sweep['task']}: mean over seeds (95 % t interval over seeds; span of the intervals over sequences)",
         *varied, "parameters", "seeds", "core-seconds", "KL, bits", "entropy error, bits", "KL of position alone",
@@ -56,7 +56,7 @@ def print_sweep(sweep: Mapping[str, Any]) -> None:
     for cell in sweep["cells"]:
         position = cell["baselines"].get("position", {}).get("kl_bits")
         table.add_row(
-            *(str(cell["settings"][name]) for name in varied),
+            *(str(cell["settings"].get(name, "")) for name in varied),
             f"{cell['n_parameters']:,}" if cell["n_parameters"] else "",
             str(len(cell["runs"])),
             _mean(cell["core_seconds"], "{:.0f}"),

@@ -118,7 +118,7 @@ def _refuse_own_code(content: dict[str, Any], files: Files, trust_remote_code: b
         raise ModelError(
             asked=f"reading {files.origin}",
             found="it needs Python code of its own, which would run on this machine",
-            fix="Read that code first; if you trust it, load with trust_remote_code=True.",
+            fix="Read that code first; if you trust it, load with trust_remote_code=True (--trust-remote-code).",
         )
     raise ModelError(
         asked=f"reading {files.origin}",

@@ -38,7 +38,11 @@ def untrained_twin(model: Model, seed: int = 0) -> tuple[Model, str]:
         )
     with torch.random.fork_rng(), quiet_libraries():
         torch.manual_seed(seed)
-        module = AutoModelForCausalLM.from_config(model.module.config, dtype=model.module.dtype)
+        # Code of the repository's own is trusted here only where the model itself was loaded with it.
+        is_own = type(model.module).__module__.startswith("transformers_modules")
+        module = AutoModelForCausalLM.from_config(
+            model.module.config, dtype=model.module.dtype, trust_remote_code=is_own
+        )
     module = module.to(model.input_device).eval().requires_grad_(False)
     info = replace(model.info, name=f"{model.name} untrained", fingerprint=fingerprint(module), revision=None)
     twin = replace(model, module=module, info=info, checks=())

@@ -87,7 +87,8 @@ def weight_files(files: Files, *, allow_pickle: bool = False) -> list[str]:
         raise ModelError(
             asked=f"the weights of {files.origin}",
             found=f"they are pickled ({pickles[0]}), and unpickling a file can run code that is hidden in it",
-            fix="Name a revision with safetensors, or load with allow_pickle=True if you trust where they come from.",
+            fix="Name a revision with safetensors, or, if you trust where they come from, load with allow_pickle=True "
+            "(--allow-pickle).",
         )
     raise ModelError(
         asked=f"the weights of {files.origin}",

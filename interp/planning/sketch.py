@@ -57,22 +57,26 @@ class Sketch:
 def sketch(
     name: str | Path, *, revision: str | None = None, dtype: str | None = None, device: str | None = None,
     device_map: str | Mapping[str, int | str] | None = None, allow_quantised: bool = False,
+    trust_remote_code: bool = False,
 ) -> Sketch:  # fmt: skip
     """What can be said of a model from its configuration; raises as `interp.load` does, but not for want of memory."""
     source = locate(name, revision)
-    config = read_config(source.files, allow_quantised=allow_quantised)
-    n_parameters = count_parameters(config)
+    config = read_config(source.files, trust_remote_code=trust_remote_code, allow_quantised=allow_quantised)
+    n_parameters = count_parameters(config, trust_remote_code=trust_remote_code)
     placement = default_placement(config, n_parameters, dtype=dtype, device=device, device_map=device_map)
     stored = str(config.dtype or torch.float32).removeprefix("torch.")
+    wanted = getattr(torch, placement.dtype)
     with torch.device("meta"), quiet_libraries():
-        module = AutoModelForCausalLM.from_config(config, dtype=getattr(torch, placement.dtype))
+        module = AutoModelForCausalLM.from_config(config, dtype=wanted, trust_remote_code=trust_remote_code)
     info = replace(
         describe(config, source.name, source.origin, source.files.revision),
         n_parameters=n_parameters,
         dtype=placement.dtype,
         device=placement.device,
     )
-    words = read_tokenizer(source.files) if source.task is None and has_tokenizer(source.files) else None
+    words = None
+    if source.task is None and has_tokenizer(source.files):
+        words = read_tokenizer(source.files, trust_remote_code=trust_remote_code)
     model = Model(module, words, info, family_of(config), (), source.task, source.card)
     on_disk = _bytes_on_disk(source.files)
     file_bytes = n_parameters * DTYPES.get(stored, 4) if on_disk is None else on_disk

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 _PLACES = {"scored": "the scored positions", "all": "all positions"}
 _LINES = (
-    ("uniform", "uniform row", NULL, "dash"),
-    ("other_keys", "another prompt's keys", PALETTE[1], "dot"),
+    ("uniform", "null: uniform row", NULL, "dash"),
+    ("other_keys", "null: another prompt's keys", PALETTE[1], "dot"),
     ("no_first", "without the first position", PALETTE[2], "dashdot"),
     ("entropy", "entropy", VALUE, "solid"),
 )
@@ -23,7 +23,8 @@ _CURVE_READING = (
 )
 _HEADS_READING = (
     "One square a head; yellow heads look everywhere, dark ones at a single key. Depth means something only where "
-    "layers differ more than the heads within them."
+    "layers differ more than the heads within them. No null is drawn: a uniform row, the scale's "
+    "upper end, is in the curve above."
 )
 
 

@@ -5,11 +5,12 @@ import numpy as np
 from interp.findings import Findings
 from interp.probe import Figure
 from interp.table import Table
-from probes.figures.drawing import NULL, PALETTE, VALUE, add_band, blank, error_bars
+from probes.figures.drawing import NULL, PALETTE, VALUE, add_band, add_null_band, blank, error_bars
 
 _SITE_WORDS = {"v": "values", "z": "head outputs", "resid": "residual stream"}
 _DEPTH = "layer (residual stream: depth)"
 _TIED = "several alike"
+_HOVER = "%{customdata}<extra>%{fullData.name}</extra>"
 
 
 def figures(findings: Findings) -> tuple[Figure, ...]:
@@ -29,25 +30,27 @@ def figures(findings: Findings) -> tuple[Figure, ...]:
 def _simplex(table: Table) -> Figure:
     if not table["exact_y"].any():
         return _one_dimension(table)
-    plot = blank("exact belief", "")
+    plot = blank("exact belief", "second coordinate")
     plot.update_layout(
-        xaxis={"domain": [0, 0.48]},
-        xaxis2={"domain": [0.52, 1], "title": {"text": "decoded belief"}, "showgrid": False, "zeroline": False,
-                "matches": "x"},
+        xaxis={"domain": [0, 0.48], "constrain": "domain"},
+        yaxis={"scaleanchor": "x", "scaleratio": 1, "constrain": "domain"},
+        xaxis2={"domain": [0.52, 1], "title": {"text": "decoded belief"}, "showgrid": False,
+                "zeroline": False, "matches": "x", "constrain": "domain"},
         yaxis2={"anchor": "x2", "matches": "y", "showticklabels": False, "zeroline": False,
-                "gridcolor": "rgba(128,128,128,0.2)"},
+                "constrain": "domain", "gridcolor": "rgba(128,128,128,0.2)"},
     )  # fmt: skip
     for side, axes in (("exact", ("x", "y")), ("decoded", ("x2", "y2"))):
         for i, (name, points) in enumerate(_by_state(table)):
             plot.add_scatter(
                 x=points[f"{side}_x"], y=points[f"{side}_y"], xaxis=axes[0], yaxis=axes[1], mode="markers", name=name,
-                legendgroup=name, showlegend=side == "exact",
+                legendgroup=name, showlegend=side == "exact", customdata=_places(points), hovertemplate=_HOVER,
                 marker={"color": _colour(i, name), "size": 5, "opacity": 0.6},
             )  # fmt: skip
     reading = (
         "Left, the ideal observer's beliefs (a triangle of three states, else their first principal plane); right, "
         "what a linear read-out finds of them in sequences it was not fitted on, coloured by the exact most likely "
-        "state. The same shape on both sides means that the geometry of the belief lies in the activations."
+        "state. The same shape on both sides means that the geometry of the belief lies in the activations. "
+        "No null is drawn: the next figure has it."
     )
     return Figure("simplex", "The belief, and what is decoded of it", reading, plot, "decoded")
 
@@ -58,14 +61,22 @@ def _one_dimension(table: Table) -> Figure:
     plot.add_scatter(x=ends, y=ends, mode="lines", name="exact", line={"color": NULL, "dash": "dash"})
     for i, (name, points) in enumerate(_by_state(table)):
         plot.add_scatter(
-            x=points["exact_x"], y=points["decoded_x"], mode="markers", name=name,
+            x=points["exact_x"], y=points["decoded_x"], mode="markers", name=name, customdata=_places(points),
+            hovertemplate=_HOVER,
             marker={"color": _colour(i, name), "size": 5, "opacity": 0.6},
         )  # fmt: skip
     reading = (
         "Each point is a row of a sequence that the read-out was not fitted on; on the dashed line the belief is "
-        "decoded exactly, and a level cloud tells nothing of it."
+        "decoded exactly, and a level cloud tells nothing of it. No null is drawn: the next figure has it."
     )
     return Figure("simplex", "The belief, and what is decoded of it", reading, plot, "decoded")
+
+
+def _places(points: Table) -> list[str]:
+    """Where each point comes from: the text that was read, else the number of its sequence and its position."""
+    if "text" in points:
+        return [str(text) for text in points["text"]]
+    return [f"sequence {p}, position {t}" for p, t in zip(points["prompt"], points["position"], strict=True)]
 
 
 def _by_state(table: Table) -> list[tuple[str, Table]]:
@@ -80,7 +91,7 @@ def _colour(i: int, name: str) -> str:
 def _by_site(table: Table) -> Figure:
     plot = blank(_DEPTH, "held-out R² (fraction)")
     for i, (site, mine) in enumerate(_sites(table)):
-        add_band(plot, mine["layer"], (mine["r2_null_low"], mine["r2_null_high"]), NULL)
+        add_null_band(plot, mine["layer"], (mine["r2_null_low"], mine["r2_null_high"]))
         for column, dash, words in (("r2", "solid", ""), ("r2_beyond_position", "dot", ", beyond position")):
             add_band(plot, mine["layer"], (mine[f"{column}_low"], mine[f"{column}_high"]), PALETTE[i])
             plot.add_scatter(
@@ -102,7 +113,7 @@ def _controls(table: Table, site: str, findings: Findings) -> Figure:
     others = (
         ("random_subspace_r2", "from random subspaces of its rank", PALETTE[1], "dash"),
         ("control_r2", "control task", NULL, "dot"),
-        ("r2_null", "exchanged beliefs", NULL, "dash"),
+        ("r2_null", "null: exchanged beliefs", NULL, "dash"),
     )
     for column, words, colour, dash in others:
         plot.add_scatter(
@@ -123,7 +134,7 @@ def _controls(table: Table, site: str, findings: Findings) -> Figure:
 def _silhouette(table: Table) -> Figure:
     plot = blank(_DEPTH, "mean silhouette by most likely state")
     for i, (site, mine) in enumerate(_sites(table)):
-        add_band(plot, mine["layer"], (mine["silhouette_null_low"], mine["silhouette_null_high"]), NULL)
+        add_null_band(plot, mine["layer"], (mine["silhouette_null_low"], mine["silhouette_null_high"]))
         add_band(plot, mine["layer"], (mine["silhouette_low"], mine["silhouette_high"]), PALETTE[i])
         plot.add_scatter(
             x=mine["layer"], y=mine["silhouette"], name=_SITE_WORDS[site], mode="lines+markers",
@@ -138,7 +149,7 @@ def _silhouette(table: Table) -> Figure:
 
 def _components(table: Table) -> Figure:
     plot = blank("component of the belief", "held-out R² (fraction)")
-    add_band(plot, table["component"], (table["r2_null_low"], table["r2_null_high"]), NULL)
+    add_null_band(plot, table["component"], (table["r2_null_low"], table["r2_null_high"]))
     plot.add_scatter(
         x=table["component"], y=table["r2"], mode="markers", name="read-out", marker={"color": VALUE, "size": 8},
         error_y=error_bars(table["r2"], table["r2_low"], table["r2_high"], VALUE),
@@ -156,7 +167,7 @@ def _interchange(table: Table) -> Figure:
         mine = table.where(table["subspace"] == name)
         if i == 0:
             null = (mine["redirected_bits_null_low"], mine["redirected_bits_null_high"])
-            add_band(plot, mine["depth"], null, NULL)
+            add_null_band(plot, mine["depth"], null, "null: random subspaces, 95 %")
         colour = NULL if name == "all" else PALETTE[i]
         add_band(plot, mine["depth"], (mine["redirected_bits_low"], mine["redirected_bits_high"]), colour)
         plot.add_scatter(

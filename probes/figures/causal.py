@@ -6,7 +6,7 @@ import numpy as np
 
 from interp.findings import Findings
 from interp.probe import Figure
-from probes.figures.drawing import NULL, PALETTE, VALUE, add_band, blank, error_bars, faded
+from probes.figures.drawing import NULL, PALETTE, VALUE, add_band, add_null_band, blank, error_bars, faded
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -38,18 +38,21 @@ def _among_controls(findings: Findings) -> Figure:
     controls = findings.tables["controls"]
     mine = (controls["layers"] == layers) & (controls["readout"] == "kl") & (controls["on"] == "the run's prompts")
     plot = blank("KL of the prediction from the unedited one (bits)", "controls")
-    plot.add_histogram(x=controls["effect"][mine], name="matched controls", marker={"color": NULL}, nbinsx=60)
-    lines = {
-        "axis": ("kl", VALUE),
-        "ten principal axes": ("top_kl", _OTHERS),
-        "resampled heads": ("resample_kl", PALETTE[2]),
-    }
+    effects = controls["effect"][mine]
+    plot.add_histogram(x=effects, name="null: matched controls", marker={"color": NULL}, xbins=_bins(effects))
+    lines = {"axis": ("kl", VALUE), "ten principal axes": ("top_kl", _OTHERS)}
+    lines["resampled heads"] = ("resample_kl", PALETTE[2])
+    reach = 3 * max(float(np.max(effects, initial=0.0)), findings["kl"].value)
+    beyond = []
     for name, (scalar, colour) in lines.items():
-        if scalar in findings.scalars:
+        if scalar in findings.scalars and findings[scalar].value <= reach:
             _line(plot, findings[scalar].value, name, colour)
+        elif scalar in findings.scalars:
+            beyond.append(f"{name} at {findings[scalar].value:.3g} bits")
     reading = (
         "Grey: random directions that take out as much variance as the axis. An axis that is used more than any such "
         "direction lies to the right of all of them; one that is a trace lies among them or to the left."
+        + (f" Far to the right, off this scale: {' and '.join(beyond)}." if beyond else "")
     )
     return Figure(
         "among_controls",
@@ -58,6 +61,13 @@ def _among_controls(findings: Findings) -> Figure:
         plot,
         "controls",
     )
+
+
+def _bins(effects: np.ndarray, n: int = 40) -> dict[str, float]:
+    """Equal bins over the controls, however far off a positive control lies."""
+    low, high = (float(effects.min()), float(effects.max())) if effects.size else (0.0, 1.0)
+    size = (high - low) / n or 1.0
+    return {"start": low, "end": high + size, "size": size}
 
 
 def _line(plot: "go.Figure", x: float, name: str, colour: str) -> None:
@@ -74,7 +84,7 @@ def _dose_curve(findings: Findings) -> Figure:
         one = mine.where(mine["subject"] == name)
         plot.add_scatter(
             x=one["dose"], y=one["kl"], mode="lines", line={"color": faded(NULL, 0.5), "width": 1},
-            name="matched controls", legendgroup="controls", showlegend=i == 0,
+            name="null: matched controls", legendgroup="controls", showlegend=i == 0,
         )  # fmt: skip
     axis = mine.where(mine["subject"] == "axis")
     add_band(plot, axis["dose"], (axis["kl_low"], axis["kl_high"]), VALUE)
@@ -95,7 +105,7 @@ def _by_readout(findings: Findings) -> Figure:
         z = _scores(controls, effects, i)[:_MAX_SHOWN]
         plot.add_scatter(
             x=z, y=[label] * len(z), mode="markers", marker={"color": faded(NULL, 0.25), "size": 6},
-            name="matched controls", legendgroup="controls", showlegend=i == 0,
+            name="null: matched controls", legendgroup="controls", showlegend=i == 0,
         )  # fmt: skip
     bars = error_bars(effects["z"], effects["z_low"], effects["z_high"], VALUE)
     plot.add_scatter(
@@ -127,20 +137,25 @@ def _conditions(findings: Findings) -> Figure:
     kept = (table["layers"] == _primary(findings)) & (table["edit"] == "removed") & (table["dose"] == 1)
     mine = table.where(kept)
     plot = blank("share of the variance that is removed", "KL (bits)")
-    kinds = {"axis": VALUE, "principal": PALETTE[3], "gaussian": NULL, "top ten": _OTHERS, "resample": PALETTE[2]}
+    # The axis comes last, over the others: it is one point among many.
+    kinds = {"principal": PALETTE[3], "gaussian": NULL, "top ten": _OTHERS, "resample": PALETTE[2], "axis": VALUE}
     words = {
-        "principal": "principal axes", "gaussian": "directions distributed as the data", "resample": "resampled heads",
-        "top ten": "ten principal axes",
+        "principal": "principal axes", "gaussian": "null: directions distributed as the data",
+        "resample": "resampled heads", "top ten": "ten principal axes",
     }  # fmt: skip
     for kind, colour in kinds.items():
         one = mine.where(np.array([str(s).startswith(kind) for s in mine["subject"]], dtype=bool))
         plot.add_scatter(
             x=one["variance_share"], y=one["kl"], text=one["subject"], mode="markers", name=words.get(kind, kind),
-            marker={"color": colour, "size": 9}, error_y=error_bars(one["kl"], one["kl_low"], one["kl_high"], colour),
+            marker={"color": colour, "size": 8} | ({"size": 14, "symbol": "diamond"} if kind == "axis" else {}),
+            error_y=error_bars(one["kl"], one["kl_low"], one["kl_high"], colour),
+            hovertemplate="%{text}: %{y:.3g} bits<extra></extra>",
         )  # fmt: skip
+    plot.update_xaxes(type="log", dtick="D2")
+    plot.update_yaxes(type="log", dtick="D2")
     reading = (
         "What a cut costs rises with what it takes out, whatever the direction; the axis says something only by "
-        "where it lies beside others of its variance."
+        "where it lies (the diamond) beside others of its variance. Both scales are logarithmic."
     )
     return Figure("removed_variance", "What other cuts cost", reading, plot, "conditions")
 
@@ -149,9 +164,9 @@ def _later(findings: Findings) -> Figure:
     table = findings.tables["later_layers"]
     mine = table.where(table["layers"] == _primary(findings))
     plot = blank("later layer", "held-out R² of the unedited entropy")
-    add_band(plot, mine["later_layer"], (mine["r2_null_low"], mine["r2_null_high"]), NULL)
+    add_null_band(plot, mine["later_layer"], (mine["r2_null_low"], mine["r2_null_high"]))
     for column, name, colour, dash in (
-        ("unedited", "unedited", PALETTE[2], "dot"), ("r2_null", "matched controls removed", NULL, "dash"),
+        ("unedited", "unedited", PALETTE[2], "dot"), ("r2_null", "null: matched controls removed", NULL, "dash"),
         ("r2", "axis removed", VALUE, "solid"),
     ):  # fmt: skip
         plot.add_scatter(

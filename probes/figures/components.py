@@ -21,14 +21,16 @@ def figures(findings: Findings) -> tuple[Figure, ...]:
             "lens_kl",
             "When the prediction is made",
             "KL of the final prediction from what each depth decodes to, with its 95 % band over prompts: where it "
-            "falls, the prediction is being made. It ends at zero by construction.",
+            "falls, the prediction is being made. It ends at zero by construction. "
+            "No null is drawn: at any depth, what has been written so far decides.",
             _curve(depths, "lens_kl", "KL from the final prediction (bits)"),
             "by_depth",
         ),
         Figure(
             "lens_entropy",
             "How certain each depth is",
-            "Entropy of what the residual stream decodes to, with its 95 % band over prompts.",
+            "Entropy of what the residual stream decodes to, with its 95 % band over prompts. No null is drawn: "
+            "this is a description, and a stream that decodes to nothing would lie at log2 of the vocabulary.",
             _curve(depths, "lens_entropy", "entropy of the decoded distribution (bits)"),
             "by_depth",
         ),
@@ -36,7 +38,7 @@ def figures(findings: Findings) -> tuple[Figure, ...]:
             "attribution",
             "Which block makes the prediction",
             "What each block adds to the logit of the predicted token, above the mean token's; below zero it argues "
-            "against it.",
+            "against it. The null is the zero line: a block that favours no token.",
             _blocks(layers, "logit", "added to the logit (logits)"),
             "by_layer",
         ),
@@ -51,7 +53,8 @@ def figures(findings: Findings) -> tuple[Figure, ...]:
         Figure(
             "sizes",
             "Size of the updates",
-            "Length of each update over that of the stream it is added to.",
+            "Length of each update over that of the stream it is added to. No null is drawn: a "
+            "length is a description.",
             _blocks(layers, "relative", "length / length of the stream"),
             "by_layer",
         ),
@@ -84,7 +87,9 @@ def _blocks(table: Table, statistic: str, title: str) -> "go.Figure":
         if f"{column}_null" in table:
             add_band(plot, layer, (table[f"{column}_null_low"], table[f"{column}_null_high"]), NULL)
             grey = {"color": NULL, "dash": "dash" if block == "attn" else "dot"}
-            plot.add_scatter(x=layer, y=table[f"{column}_null"], name=f"random signs, {label}", mode="lines", line=grey)
+            plot.add_scatter(
+                x=layer, y=table[f"{column}_null"], name=f"null: random signs, {label}", mode="lines", line=grey
+            )
         add_band(plot, layer, (table[f"{column}_low"], table[f"{column}_high"]), colour)
         plot.add_scatter(x=layer, y=table[column], name=label, mode="lines+markers", line={"color": colour})
     return plot

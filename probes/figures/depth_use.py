@@ -41,6 +41,7 @@ def _figure(table: Table, measure: str) -> Figure:
     plot.update_yaxes(type="log" if is_positive else "linear")
     reading = (
         "Error when only the first layers are kept, with 95 % bands. Where the same observations are shown several "
-        "times, a curve below that of one time says that copies help at that depth."
+        "times, a curve below that of one time says that copies help at that depth. No null is "
+        "drawn: the curve of one time is the comparison, and the table has the p of its gain."
     )
     return Figure(f"by_depth_{measure}", f"Depth and context: {_WORDS[measure]}", reading, plot, "by_depth")

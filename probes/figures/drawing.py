@@ -6,6 +6,7 @@ from interp.drawing import (
     PALETTE,
     VALUE,
     add_band,
+    add_null_band,
     add_profile,
     add_slider,
     blank,
@@ -14,6 +15,6 @@ from interp.drawing import (
 )
 
 __all__ = [
-    "ENTROPY_SCALE", "NULL", "PALETTE", "VALUE", "add_band", "add_profile", "add_slider", "blank", "error_bars",
-    "faded",
+    "ENTROPY_SCALE", "NULL", "PALETTE", "VALUE", "add_band", "add_null_band", "add_profile", "add_slider", "blank",
+    "error_bars", "faded",
 ]  # fmt: skip

@@ -22,7 +22,10 @@ def gradient_figures(findings: Findings) -> tuple[Figure, ...]:
 def _laws(table: Table) -> Figure:
     plot = blank("relative residual", "")
     place = np.arange(table.n_rows)
-    for column, words, colour in (("residual", "the law", VALUE), ("wrong_law", "a law that is nearly right", NULL)):
+    for column, words, colour in (
+        ("residual", "the law", VALUE),
+        ("wrong_law", "null: a law that is nearly right", NULL),
+    ):
         plot.add_scatter(
             x=np.maximum(table[column], _EXACT), y=place, mode="markers", name=words,
             marker={"color": colour, "size": 10}, text=[f"{x:.2g}" for x in table[column]], hovertemplate="%{text}",
@@ -45,7 +48,7 @@ def _by_head(table: Table) -> Figure:
         mine, colour = table.where(table["step"] == step), PALETTE[i % len(PALETTE)]
         x = mine["head"] + (i - (len(steps) - 1) / 2) * 0.2
         plot.add_scatter(
-            x=x, y=mine["moved_null"], mode="markers", showlegend=i == 0, name="advantages permuted",
+            x=x, y=mine["moved_null"], mode="markers", showlegend=i == 0, name="null: advantages permuted",
             marker={"color": NULL, "symbol": "line-ew-open", "size": 12},
             error_y=error_bars(mine["moved_null"], mine["moved_null_low"], mine["moved_null_high"], NULL, 6.0),
         )  # fmt: skip
@@ -74,7 +77,7 @@ def _pairs(table: Table) -> tuple[Figure, ...]:
         )  # fmt: skip
         reading = (
             "Random pairs of a query and a key: right of 0 the value lowers the loss more than the average one, above "
-            "0 the step gives it more attention."
+            "0 the step gives it more attention. No null is drawn: the figure by head has it."
         )
         found.append(Figure(f"pairs_{step}", f"Advantage and change: {_WORDS[step]}", reading, plot, "pairs"))
     return tuple(found)

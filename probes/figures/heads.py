@@ -67,7 +67,8 @@ def _map(table: Table, how: str, name: str = "by_head") -> Figure:
     on_sula = name != "by_head"
     reading = (
         f"Each square is one head; red is harm when its output is replaced ({how}): {_WORDS[measure]}. Blue heads do "
-        "better without; white ones are not needed while all others are there."
+        "better without; white ones are not needed while all others are there. No null is drawn: heads beside random "
+        "subspaces of their layer stand in the figure in order of harm."
     )
     title = f"Head by head: {how} ablation" + (", calibration on SULA" if on_sula else "")
     return Figure(f"{'sula_' if on_sula else ''}map_{how}", title, reading, plot, name)
@@ -100,7 +101,7 @@ def _ranked(table: Table, most: int = 40) -> Figure:
 def _null_marks(plot: "go.Figure", table: Table, place: np.ndarray) -> None:
     if "null" in table and np.isfinite(table["null"]).any():
         plot.add_bar(
-            x=place, y=table["null_high"] - table["null_low"], base=table["null_low"], name="random subspaces",
+            x=place, y=table["null_high"] - table["null_low"], base=table["null_low"], name="null: random subspaces",
             marker={"color": NULL, "opacity": 0.35},
         )  # fmt: skip
 
@@ -118,7 +119,7 @@ def _layers(table: Table, name: str, title: str) -> Figure:
     plot.update_xaxes(dtick=1)
     reading = (
         "Harm when a layer is passed by, or its attention or feed-forward adds nothing, with 95 % intervals; a bar at "
-        "0 is a layer that is not needed while the others are there."
+        "0 is a layer that is not needed while the others are there. The null is the zero line: nothing switched off."
     )
     return Figure(name, title, reading, plot, name)
 
@@ -127,7 +128,7 @@ def _sets(table: Table) -> Figure:
     plot = blank("heads removed together", "harm (bits)")
     x = table["n_heads"]
     for name, column, colour in (
-        ("random sets", "joint", PALETTE[0]), ("sum of their members", "summed", NULL),
+        ("random sets", "joint", PALETTE[0]), ("null: sum of their members", "summed", NULL),
         ("most harmful", "top", PALETTE[1]),
     ):  # fmt: skip
         add_band(plot, x, (table[f"{column}_low"], table[f"{column}_high"]), colour)
@@ -135,6 +136,8 @@ def _sets(table: Table) -> Figure:
     plot.update_xaxes(type="log", tickvals=x, ticktext=[str(k) for k in x])
     reading = (
         "Random sets of heads above the grey sum of their members stand in for one another (each seems dispensable "
-        "until the others are gone); below it they do the same harm twice. Bands are 95 % over prompts."
+        "until the others are gone); below it they do the same harm twice. "
+        "The most harmful together may do less than fewer of them: KL saturates once the prediction is lost, and heads "
+        "that undo one another's harm are then gone too. Bands are 95 % over prompts."
     )
     return Figure("sets", "Do effects add up?", reading, plot, "sets")

@@ -69,8 +69,8 @@ def _map(findings: Findings, primary: int) -> Figure:
     second = "pc2" in points
     plot = blank("PC1 (activation)", "PC2 (activation)")
     plot.add_scatter(
-        x=null["pc1"], y=null["pc2"] if "pc2" in null else null["pc1"] * 0, mode="markers", name="noise of the same "
-        "size",
+        x=null["pc1"], y=null["pc2"] if "pc2" in null else null["pc1"] * 0, mode="markers", name="null: noise of "
+        "the same size",
         marker={"color": NULL, "size": 5, "opacity": 0.45}, hoverinfo="skip",
     )  # fmt: skip
     layers = np.unique(points["layer"])
@@ -139,6 +139,7 @@ def _explained(table: Table) -> Figure:
         )
         plot.add_scatter(
             x=mine["layer"], y=mine["chance"], mode="lines", legendgroup=factor, showlegend=False, hoverinfo="skip",
+            name=f"null, {factor}",
             line={"color": colour, "dash": "dot"},
         )  # fmt: skip
     reading = (
@@ -206,7 +207,11 @@ def _rarefaction(table: Table) -> Figure:
             add_band(plot, mine["n"], (mine["low"], mine["high"]), colour)
         dash = "dash" if name == NOISE else "solid"
         plot.add_scatter(
-            x=mine["n"], y=mine["share"], name=name, mode="lines+markers", line={"color": colour, "dash": dash}
+            x=mine["n"],
+            y=mine["share"],
+            name=f"null: {name}" if name == NOISE else name,
+            mode="lines+markers",
+            line={"color": colour, "dash": dash},
         )
     plot.update_xaxes(type="log", tickvals=np.unique(table["n"]))
     reading = "Shares fall as prompts are added, in noise too: compare sets only at the same number, never across it."
@@ -222,5 +227,8 @@ def _umap(table: Table) -> Figure:
             "colorbar": {"title": {"text": "entropy<br>(bits)"}},
         },
     )  # fmt: skip
-    reading = "An illustration only: UMAP keeps neighbours, not distances, and makes clusters out of noise."
+    reading = (
+        "An illustration only: UMAP keeps neighbours, not distances, and makes clusters out of noise. No null: "
+        "there is nothing to measure in it."
+    )
     return Figure("umap", "UMAP of the primary layer (illustration)", reading, plot, "umap")

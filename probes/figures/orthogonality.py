@@ -47,7 +47,7 @@ def _cosines(table: Table):
     for column, label, colour, dash in series:
         add_band(plot, layer, (table[f"{column}_null_low"], table[f"{column}_null_high"]), NULL)
         grey = {"color": NULL, "dash": dash}
-        plot.add_scatter(x=layer, y=table[f"{column}_null"], name=f"chance, {label}", mode="lines", line=grey)
+        plot.add_scatter(x=layer, y=table[f"{column}_null"], name=f"null, {label}", mode="lines", line=grey)
         for low, high in ((f"{column}_low", f"{column}_high"), (f"{column}_heads_low", f"{column}_heads_high")):
             if low in table:
                 add_band(plot, layer, (table[low], table[high]), colour)
@@ -65,7 +65,7 @@ def _spectrum(table: Table) -> Figure:
     null = table.where(table["layer"] == layers[0])
     add_band(plot, null["axis"], (null["share_null_low"], null["share_null_high"]), NULL)
     grey = {"color": NULL, "dash": "dash"}
-    plot.add_scatter(x=null["axis"], y=null["share_null"], name="Gaussian weights", mode="lines", line=grey)
+    plot.add_scatter(x=null["axis"], y=null["share_null"], name="null: Gaussian weights", mode="lines", line=grey)
     for i, layer in enumerate(layers):
         mine, line = table.where(table["layer"] == layer), {"color": PALETTE[i % len(PALETTE)]}
         plot.add_scatter(x=mine["axis"], y=mine["share"], name=f"layer {layer}", mode="lines", line=line)

@@ -25,7 +25,8 @@ def alignment_figures(findings: Findings) -> tuple[Figure, ...]:
         ),
         Figure(
             "matching", "What each head gains from its own keys",
-            "One square a head: logit contrast minus that with another prompt's keys; blue heads match content.",
+            "One square a head: logit contrast minus that with another prompt's keys; blue heads match content. White "
+            "is the null: it has been taken off.",
             _heads(tables["by_head"]), "by_head",
         ),
     ]  # fmt: skip
@@ -66,7 +67,7 @@ def _items(table: Table) -> "go.Figure":
     plot = blank("layer.head", "KL(posterior || attention) / bits")
     heads = [f"{layer}.{head}" for layer, head in zip(table["layer"], table["head"], strict=True)]
     for name, label, colour, symbol in (
-        ("posterior_kl_null", "items relabelled", PALETTE[1], "line-ew-open"),
+        ("posterior_kl_null", "null: items relabelled", PALETTE[1], "line-ew-open"),
         ("posterior_kl", "measured", VALUE, "circle"),
     ):
         bars = error_bars(table[name], table[f"{name}_low"], table[f"{name}_high"], colour)

@@ -7,7 +7,7 @@ import numpy as np
 from interp.findings import Findings
 from interp.probe import Figure
 from interp.table import Table
-from probes.figures.drawing import NULL, PALETTE, VALUE, add_band, blank
+from probes.figures.drawing import ENTROPY_SCALE, NULL, PALETTE, VALUE, add_band, add_null_band, blank
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -44,7 +44,8 @@ def _trajectory(table: Table, axis: str) -> Figure:
     for i, condition in enumerate(_conditions(mine)):
         curve = mine.where(mine["condition"] == condition)
         if i == 0:
-            add_band(plot, curve["evidence"], (curve["coordinate_null_low"], curve["coordinate_null_high"]), NULL)
+            bounds = (curve["coordinate_null_low"], curve["coordinate_null_high"])
+            add_null_band(plot, curve["evidence"], bounds)
         colour = PALETTE[i % len(PALETTE)]
         add_band(plot, curve["evidence"], (curve["coordinate_low"], curve["coordinate_high"]), colour)
         plot.add_scatter(
@@ -66,7 +67,9 @@ def _entropy(table: Table) -> Figure:
         if i == 0:
             constant = float(curve["bayes_entropy"] @ curve["n"] / curve["n"].sum())
             ends = [float(curve["evidence"].min()), float(curve["evidence"].max())]
-            plot.add_scatter(x=ends, y=[constant, constant], name="no skill (mean)", mode="lines", line={"color": NULL})
+            plot.add_scatter(
+                x=ends, y=[constant, constant], name="null: no skill (mean)", mode="lines", line={"color": NULL}
+            )
         add_band(plot, curve["evidence"], (curve["model_entropy_low"], curve["model_entropy_high"]), colour)
         plot.add_scatter(
             x=curve["evidence"], y=curve["model_entropy"], name=condition, mode="lines+markers",
@@ -88,9 +91,13 @@ def _calibration(table: Table) -> Figure:
     _by_evidence(plot, table, "bayes_entropy", "model_entropy")
     end = float(max(table["bayes_entropy"].max(), table["model_entropy"].max()))
     plot.add_scatter(x=[0.0, end], y=[0.0, end], name="Bayes", mode="lines", line={"color": NULL, "dash": "dash"})
+    mean = float(table["bayes_entropy"].mean())
+    plot.add_scatter(
+        x=[0.0, end], y=[mean, mean], name="null: no skill (mean)", mode="lines", line={"color": NULL, "dash": "dot"}
+    )
     reading = (
         "Each point is one answer of the first condition; on the dashed line its uncertainty is that of the exact "
-        "posterior. A horizontal cloud is a constant."
+        "posterior. A level cloud is a constant; dotted, the best one."
     )
     return Figure("calibration", "Is the uncertainty right?", reading, plot, "answers")
 
@@ -101,6 +108,9 @@ def _log_odds(table: Table, main: str) -> Figure:
     _by_evidence(plot, mine, "exact_log_odds", "model_log_odds")
     ends = np.array([mine["exact_log_odds"].min(), mine["exact_log_odds"].max()])
     plot.add_scatter(x=ends, y=ends, name="Bayes", mode="lines", line={"color": NULL, "dash": "dash"})
+    plot.add_scatter(
+        x=ends, y=ends * 0, name="null: the evidence not read", mode="lines", line={"color": NULL, "dash": "dot"}
+    )
     reading = (
         "Log-odds of one word over the other; the dashed line has slope 1, the weight that the evidence deserves. "
         "A shift up or down is a liking for one word, a flat cloud a reader who does not look."
@@ -109,12 +119,27 @@ def _log_odds(table: Table, main: str) -> Figure:
 
 
 def _by_evidence(plot: "go.Figure", table: Table, x: str, y: str) -> None:
-    for i, amount in enumerate(np.unique(table["evidence"])):
-        mine = table.where(table["evidence"] == amount)
-        plot.add_scatter(
-            x=mine[x], y=mine[y], mode="markers", name=f"evidence {amount:g}",
-            marker={"color": PALETTE[i % len(PALETTE)], "size": 6, "opacity": 0.6},
-        )  # fmt: skip
+    """Every answer, coloured by how much it was shown."""
+    plot.add_scatter(
+        x=table[x], y=table[y], mode="markers", showlegend=False, customdata=_places(table),
+        hovertemplate="%{customdata}<br>exact %{x:.2f}, model %{y:.2f} bits<extra></extra>",
+        marker={
+            "color": table["evidence"], "colorscale": ENTROPY_SCALE, "size": 6, "opacity": 0.6,
+            "colorbar": {"title": {"text": "evidence"}},
+        },
+    )  # fmt: skip
+
+
+def _places(table: Table) -> list[str]:
+    """What was asked, where the table holds it, else how much was shown."""
+    if "text" in table:
+        return [str(text) for text in table["text"]]
+    shown = [f"evidence {amount:g}" for amount in table["evidence"]]
+    return (
+        [f"sequence {p}, {words}" for p, words in zip(table["prompt"], shown, strict=True)]
+        if "prompt" in table
+        else shown
+    )
 
 
 def _by_layer(table: Table, main: str) -> Figure:
@@ -126,7 +151,7 @@ def _by_layer(table: Table, main: str) -> Figure:
     for i, axis in enumerate(_AXIS_WORDS):
         mine = chosen.where(chosen["axis"] == axis)
         if i == 0:
-            add_band(plot, mine["layer"], (mine["rho_null_low"], mine["rho_null_high"]), NULL)
+            add_null_band(plot, mine["layer"], (mine["rho_null_low"], mine["rho_null_high"]))
         add_band(plot, mine["layer"], (mine["rho_low"], mine["rho_high"]), PALETTE[i])
         plot.add_scatter(
             x=mine["layer"], y=mine["rho"], name=_AXIS_WORDS[axis], mode="lines+markers", line={"color": PALETTE[i]}
@@ -151,6 +176,7 @@ def _attention(table: Table, main: str) -> Figure:
         )  # fmt: skip
     reading = (
         "Entropy of the attention row in the last layer, mean over heads, with 95 % bands. Longer prompts have more "
-        "keys to attend to: a rise that is absent at equal length is length."
+        "keys to attend to: a rise that is absent at equal length is length. No null is drawn: the padded and shuffled "
+        "conditions are the comparison."
     )
     return Figure("attention", "Attention along the evidence", reading, plot, "attention")

@@ -5,7 +5,7 @@ import numpy as np
 from interp.findings import Findings
 from interp.probe import Figure
 from interp.table import Table
-from probes.figures.drawing import NULL, PALETTE, VALUE, add_band, add_profile, blank
+from probes.figures.drawing import NULL, PALETTE, VALUE, add_band, add_null_band, add_profile, blank
 
 _SITE_WORDS = {"v": "values", "z": "head outputs", "resid": "residual stream"}
 _DEPTH = "layer (residual stream: depth)"
@@ -41,15 +41,27 @@ def _held_out(table: Table) -> Figure:
         mine = table.where(groups == group)
         plot.add_scatter(
             x=mine["predicted_bits"], y=mine["next_entropy_bits"], mode="markers", name=str(group),
+            customdata=_places(mine), hovertemplate="%{customdata}<br>%{y:.2f} bits, told %{x:.2f}<extra></extra>",
             marker={"color": PALETTE[i % len(PALETTE)], "size": 6, "opacity": 0.6},
         )  # fmt: skip
     ends = [float(table["next_entropy_bits"].min()), float(table["next_entropy_bits"].max())]
+    mean = float(table["next_entropy_bits"].mean())
     plot.add_scatter(x=ends, y=ends, mode="lines", name="exact", line={"color": NULL, "dash": "dash"})
+    plot.add_scatter(
+        x=[mean, mean], y=ends, mode="lines", name="null: the mean alone", line={"color": NULL, "dash": "dot"}
+    )
     reading = (
         "Each point is a prompt that the axis was not fitted on, at the primary layer; on the dashed line the "
-        "prediction is exact, and a vertical cloud predicts nothing."
+        "prediction is exact, and a vertical cloud along the dotted one predicts nothing."
     )
     return Figure("held_out", "Entropy told by one direction", reading, plot, "held_out")
+
+
+def _places(points: Table) -> list[str]:
+    """Where each point comes from: the text that was read, else the number of its sequence and its position."""
+    if "text" in points:
+        return [str(text) for text in points["text"]]
+    return [f"sequence {p}, position {t}" for p, t in zip(points["prompt"], points["position"], strict=True)]
 
 
 def _by_site(table: Table) -> Figure:
@@ -61,7 +73,7 @@ def _by_site(table: Table) -> Figure:
             if mine.n_rows == 0:
                 continue
             if nuisances == "kept":
-                add_band(plot, mine["layer"], (mine["r2_null_low"], mine["r2_null_high"]), NULL)
+                add_null_band(plot, mine["layer"], (mine["r2_null_low"], mine["r2_null_high"]))
                 add_band(plot, mine["layer"], (mine["r2_low"], mine["r2_high"]), PALETTE[i])
             words = _SITE_WORDS[site] + (", nuisances removed" if nuisances == "removed" else "")
             plot.add_scatter(
@@ -80,7 +92,7 @@ def _by_axis(table: Table, site: str) -> Figure:
     chosen = table.where((table["target"] == "next_entropy_bits") & (table["nuisances"] == "kept"))
     for i, (axis, words) in enumerate((("ridge", "ridge"), ("pc1", "PC1"))):
         mine = chosen.where(chosen["axis"] == axis)
-        add_band(plot, mine["layer"], (mine["correlation_null_low"], mine["correlation_null_high"]), NULL)
+        add_null_band(plot, mine["layer"], (mine["correlation_null_low"], mine["correlation_null_high"]))
         add_band(plot, mine["layer"], (mine["correlation_low"], mine["correlation_high"]), PALETTE[i])
         plot.add_scatter(
             x=mine["layer"], y=mine["correlation"], name=words, mode="lines+markers", line={"color": PALETTE[i]}
@@ -102,7 +114,7 @@ def _control(by_layer: Table, axes: Table, site: str) -> Figure:
     add_band(plot, task["layer"], (task["r2_low"], task["r2_high"]), VALUE)
     plot.add_scatter(x=task["layer"], y=task["r2"], name="entropy", mode="lines+markers", line={"color": VALUE})
     plot.add_scatter(
-        x=control["layer"], y=control["control_r2"], name="random labels of token types", mode="lines+markers",
+        x=control["layer"], y=control["control_r2"], name="null: random labels of token types", mode="lines+markers",
         line={"color": NULL, "dash": "dash"},
     )  # fmt: skip
     reading = (

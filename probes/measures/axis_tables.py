@@ -6,11 +6,13 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
+from interp.capture import Capture
 from interp.findings import Scalar
 from interp.table import LABEL, Table
 from probes.measures.axis_scalars import Judgement
 from probes.measures.cloud import Cloud
 from probes.measures.halves import Halves
+from probes.measures.maps import snippets
 from probes.measures.places import Place
 
 BY_LAYER = (
@@ -77,8 +79,8 @@ def axes_table(places: Sequence[Place], rows: Sequence[AxisRow]) -> Table:
     return Table.from_rows(made, {name: _unit(name) for name in made[0]}, AXES)
 
 
-def held_out_table(pool: Cloud, halves: Halves, judgement: Judgement, place: int) -> Table:
-    """Entropy and prediction of the judged rows, in bits."""
+def held_out_table(pool: Cloud, halves: Halves, judgement: Judgement, place: int, capture: Capture) -> Table:
+    """Entropy and prediction of the judged rows, in bits; of text also the end of it."""
     fitted_mean = float(pool.entropy_bits[halves.fitting].mean())
     rows = pool.rows.where(halves.judged)
     predicted = judgement.readings[place].predicted.get(judgement.target, np.full(rows.n_rows, np.nan))
@@ -87,6 +89,8 @@ def held_out_table(pool: Cloud, halves: Halves, judgement: Judgement, place: int
     if "domain" in rows:
         columns["domain"], units["domain"] = rows["domain"], rows.units["domain"]
     columns["predicted_bits"], units["predicted_bits"] = predicted + fitted_mean, "bits"
+    if capture.prompts.is_text:
+        columns["text"], units["text"] = snippets(rows, capture), LABEL
     return Table(columns, units, HELD_OUT)
 
 

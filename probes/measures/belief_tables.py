@@ -4,11 +4,13 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from interp.capture import Capture
 from interp.findings import Scalar
 from interp.table import LABEL, Table
 from probes.measures.belief_readout import Reading, Setting
 from probes.measures.belief_target import ExactBelief, nearest_on_simplex
 from probes.measures.cloud import Cloud
+from probes.measures.maps import snippets
 from probes.measures.places import Place
 
 MAX_DRAWN = 1000
@@ -81,7 +83,9 @@ def _columns(name: str, scalar: Scalar, units: dict[str, str]) -> dict[str, floa
     return found
 
 
-def decoded_table(pool: Cloud, setting: Setting, predicted: np.ndarray, rng: np.random.Generator) -> Table:
+def decoded_table(
+    pool: Cloud, setting: Setting, predicted: np.ndarray, capture: Capture, rng: np.random.Generator
+) -> Table:
     """Whole sequences up to `MAX_DRAWN` rows: where the exact belief lies, and where the decoded one."""
     belief = setting.belief
     counts = np.bincount(setting.code)
@@ -98,6 +102,8 @@ def decoded_table(pool: Cloud, setting: Setting, predicted: np.ndarray, rng: np.
         "decoded_x": found[rows, 0], "decoded_y": found[rows, 1],
     }  # fmt: skip
     units |= dict.fromkeys(("exact_x", "exact_y", "decoded_x", "decoded_y"), "1") | {"state": "index"}
+    if capture.prompts.is_text:
+        columns["text"], units["text"] = snippets(pool.rows.where(rows), capture), LABEL
     return Table(columns, units, DECODED)
 
 

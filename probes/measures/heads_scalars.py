@@ -48,9 +48,17 @@ def baseline_scalar(scores: Scores, measure: str) -> Scalar:
 
 
 def top_head_scalars(scores: Scores, plan: Plan, found: TopHead, how: str, measure: str) -> dict[str, Scalar]:
-    """Ratio to the second, and share of all harm."""
+    """Ratio to the second, share of all harm, and the layer it is in."""
     words = f"{_named(plan, found.top)} ({how} ablation; {measure}; the second is {_named(plan, found.second)})"
-    return {"ratio": _ratio(scores, found, words), "share": _share(scores, found, plan, words)}
+    return {
+        "ratio": _ratio(scores, found, words),
+        "share": _share(scores, found, plan, words),
+        "layer": Scalar(
+            float(found.top // plan.n_heads), "layer", interval_reason="a place: top_head_ratio says how clear it is",
+            null_reason="a place: a head is as likely in one layer as in another",
+            **_counted(scores, f"layer of the most harmful head, counted from 0: {words}"),
+        ),
+    }  # fmt: skip
 
 
 def _named(plan: Plan, head: int) -> str:

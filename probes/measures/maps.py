@@ -38,15 +38,13 @@ def points_table(cloud: Cloud, axes: Sequence[Axes], capture: Capture) -> Table:
     for name in ("prompt", "position", "next_entropy_bits", "bayes_entropy_bits", "domain"):
         if name in cloud.rows:
             columns[name], units[name] = np.tile(cloud.rows[name], n_layers), cloud.rows.units[name]
-    columns["text"], units["text"] = np.tile(_snippets(cloud, capture), n_layers), LABEL
+    columns["text"], units["text"] = np.tile(snippets(cloud.rows, capture), n_layers), LABEL
     return Table(columns, units, POINTS_CAPTION)
 
 
-def _snippets(cloud: Cloud, capture: Capture) -> np.ndarray:
+def snippets(rows: Table, capture: Capture) -> np.ndarray:
     """The end of each row's text, or the last tokens up to its position."""
-    return np.array(
-        [_snippet(capture, int(p), int(t)) for p, t in zip(cloud.rows["prompt"], cloud.rows["position"], strict=True)]
-    )
+    return np.array([_snippet(capture, int(p), int(t)) for p, t in zip(rows["prompt"], rows["position"], strict=True)])
 
 
 def _snippet(capture: Capture, prompt: int, position: int) -> str:

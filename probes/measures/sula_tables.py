@@ -6,9 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
+from interp.capture import Capture
 from interp.findings import Scalar
 from interp.table import LABEL, Table
 from probes.measures.head_means import band
+from probes.measures.maps import snippets
 from probes.measures.sula_answers import Answers
 from probes.measures.sula_calibration import UNITS, Constants
 from probes.measures.sula_movement import VARIABLES, Moved
@@ -206,8 +208,8 @@ def attention_table(
     )  # fmt: skip
 
 
-def answers_table(answers: Answers) -> Table:
-    """One row for every answer: entropies, and with two outcomes the log-odds."""
+def answers_table(answers: Answers, capture: Capture) -> Table:
+    """One row for every answer: entropies, with two outcomes the log-odds, and of text the end of it."""
     columns = {
         "condition": answers.condition, "evidence": answers.evidence, "bayes_entropy": answers.entropy_exact,
         "model_entropy": answers.entropy_model, "kl": answers.kl, "outcome_mass": np.exp2(answers.log_mass),
@@ -221,4 +223,7 @@ def answers_table(answers: Answers) -> Table:
         columns["exact_log_odds"] = log_p[:, 0] - log_p[:, 1]
         columns["model_log_odds"] = answers.log_q[:, 0] - answers.log_q[:, 1]
         units |= {"exact_log_odds": "bits", "model_log_odds": "bits"}
+    columns["prompt"], units["prompt"] = capture.rows["prompt"], capture.rows.units["prompt"]
+    if capture.prompts.is_text:
+        columns["text"], units["text"] = snippets(capture.rows, capture), LABEL
     return Table(columns, units, "Every answer; log-odds are for the label of the smaller token id.")

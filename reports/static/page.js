@@ -73,6 +73,15 @@ function draw(plot) {
   contents.get(plot).controls.forEach((control) => plot.parentElement.after(controlFor(plot, control)));
 }
 
+const LEGEND_ROW = 19;
+
+// On a narrow screen the legend has a row for every name or two: the plot keeps its height below it.
+function legendHeight(plot, data) {
+  if (!isNarrow(plot)) return 0;
+  const shown = data.filter((trace) => trace.name && trace.showlegend !== false && trace.visible !== false);
+  return LEGEND_ROW * Math.max(0, new Set(shown.map((trace) => trace.name)).size - 2);
+}
+
 function place(plot) {
   const { data, layout, frames } = structuredClone(contents.get(plot));
   const config = {
@@ -83,7 +92,8 @@ function place(plot) {
     modeBarButtonsToRemove: ["lasso2d", "select2d", "autoScale2d"],
     toImageButtonOptions: { format: "svg", filename: plot.closest("figure").id },
   };
-  const themed = { ...layout, autosize: true, width: undefined, height: layout.height || DEFAULT_HEIGHT, template: templateFor(plot) };
+  const themed = { ...layout, autosize: true, width: undefined, height: (layout.height || DEFAULT_HEIGHT) + legendHeight(plot, data), template: templateFor(plot) };
+  if (layout.margin) themed.margin = { ...layout.margin, t: layout.margin.t + legendHeight(plot, data) };
   if (matchMedia("(pointer: coarse)").matches) themed.dragmode = false; // a finger scrolls the page
   plot.dataset.narrow = isNarrow(plot);
   Plotly.newPlot(plot, { data, layout: themed, frames, config });
@@ -228,7 +238,7 @@ function enliven(listing) {
       const row = document.createElement("tr");
       values.forEach((column, c) => {
         const cell = row.insertCell();
-        cell.className = heads[c].className;
+        if (heads[c].className !== "num") cell.className = heads[c].className; // numbers are the rule
         cell.textContent = cellText(column[i]);
       });
       return row;

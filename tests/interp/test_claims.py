@@ -1,6 +1,5 @@
 """Files of claims: what is refused, in which words, and that the shipped files hold all fifty."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -8,6 +7,7 @@ import pytest
 from interp.claims import SCALES, Claims, Source, builds_on, load_claims, read_claims
 from interp.errors import UnknownName, UsageError
 from interp.registry import entries, load_entry
+from tests.interp.ledger_names import known
 
 PAPERS = ("paper1", "paper2", "paper3")
 
@@ -108,12 +108,8 @@ def test_every_claim_states_the_papers_number_and_its_source(all_claims):
             assert claim.says.endswith(".") and claim.measure.endswith("."), claim.number
 
 
-KNOWN = json.loads((Path(__file__).parent / "ledger_names.json").read_text(encoding="utf-8"))
-"""What every probe and study of the ledger gave in the runs of the smoke ledgers: names of scalars, columns of tables.
-
-`{"manifold": {"scalars": [...], "tables": {"collapse": [...]}}}`; tests/interp/test_ledger_smoke.py holds it against
-fresh runs.
-"""
+KNOWN = known()
+"""Held against fresh runs in tests/interp/test_ledger_smoke.py."""
 
 LARGE_ALONE = {"bijection_mamba_kl_bits", "hmm_mamba_kl_bits_beyond_gpt_neox", "recall_mamba_accuracy_beyond_gpt_neox"}
 """Networks that are trained at the scale `paper` alone."""
@@ -127,11 +123,11 @@ def test_every_part_names_a_number_that_its_probe_or_study_gives(all_claims):
                 source = claims.sources()[read.source]
                 assert read.of in (source.study or source.probes), (claim.number, read)
                 load_entry("study" if source.kind == "study" else "probe", read.of)
-                known = KNOWN[read.of]
+                names = KNOWN[read.of]
                 if read.table:
-                    assert {read.field, *read.where} <= set(known["tables"][read.table]), (claim.number, read)
+                    assert {read.field, *read.where} <= set(names["tables"][read.table]), (claim.number, read)
                 else:
-                    assert read.field in known["scalars"] or read.field in LARGE_ALONE, (claim.number, read)
+                    assert read.field in names["scalars"] or read.field in LARGE_ALONE, (claim.number, read)
 
 
 def test_every_claim_is_measured_at_some_scale_or_says_why_not(all_claims):

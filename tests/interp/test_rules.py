@@ -51,8 +51,8 @@ SINGLE = [
     (Rule("identity", tolerance=1e-8), scalar(1e-12), SUPPORTED),
     (Rule("identity", tolerance=1e-8), scalar(1e-3), CONTRADICTED),
     # bounds that are multiples of the null
-    (Rule("at_least", low=0.9, times_null=True, null=False), scalar(0.95, (0.92, 0.98), null=(1.0, 1.0, 1.0)), SUPPORTED),
-    (Rule("at_least", low=0.9, times_null=True, null=False), scalar(0.2, (0.1, 0.3), null=(1.0, 1.0, 1.0)), CONTRADICTED),
+    (Rule("at_least", low=0.9, times_null=True, null=False), scalar(0.95, (0.92, 0.98), null=(1.0,) * 3), SUPPORTED),
+    (Rule("at_least", low=0.9, times_null=True, null=False), scalar(0.2, (0.1, 0.3), null=(1.0,) * 3), CONTRADICTED),
     (Rule("at_most", high=0.1, times_null=True), scalar(0.5, (0.3, 0.7), null=(10.0, 9.0, 11.0)), SUPPORTED),
     (Rule("at_most", high=0.1, times_null=True), scalar(0.5, null=None), MISSING),
     (Rule("above_null"), scalar(0.5, null=None), MISSING),
@@ -85,6 +85,11 @@ SEVERAL_CASES = [
     (Rule("ratio", low=0.8, high=1.25), several((2, 6), (3.9, 4.1)), UNDERPOWERED),
     (Rule("ratio", low=0.8, high=1.25), several((3.9, 4.1), (3.9, 4.1)), SUPPORTED),
     (Rule("ratio", high=0.8), several((-1, 1), (3.9, 4.1)), UNDERPOWERED),
+    # 4 (3 to 5) over 4 (2 to 6): the interval is 0.61 to 2.07, wider than either alone makes it
+    (Rule("ratio", low=0.5), several((3, 5), (2, 6)), SUPPORTED),
+    (Rule("ratio", low=0.62), several((3, 5), (2, 6)), UNDERPOWERED),
+    (Rule("ratio", high=2.1), several((3, 5), (2, 6)), SUPPORTED),
+    (Rule("ratio", high=2.0), several((3, 5), (2, 6)), UNDERPOWERED),
 ]  # fmt: skip
 
 
@@ -142,7 +147,8 @@ def test_the_ratio_of_numbers_without_uncertainty_is_their_quotient():
 @pytest.mark.parametrize("fields", [
     {"kind": "at_most"}, {"kind": "at_most", "low": 1.0}, {"kind": "near", "value": 1.0}, {"kind": "ratio"},
     {"kind": "between", "low": 2.0, "high": 1.0}, {"kind": "positive", "low": 0.0},
-    {"kind": "near", "value": 1.0, "tolerance": 0.0}, {"kind": "near", "value": 1.0, "tolerance": 1.0, "times_null": True},
+    {"kind": "near", "value": 1.0, "tolerance": 0.0},
+    {"kind": "near", "value": 1.0, "tolerance": 1.0, "times_null": True},
 ])  # fmt: skip
 def test_a_rule_that_says_too_little_or_too_much_is_refused(fields):
     with pytest.raises(ValueError, match="the rule"):

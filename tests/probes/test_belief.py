@@ -716,7 +716,9 @@ def test_figures_say_how_to_read_them(n_components):
 def test_the_plane_of_many_components_is_the_principal_one():
     points, belief, _ = planted(n=80, n_components=5)
     pool, setting = setting_of(points, belief)
-    table = decoded_table(pool, setting, belief, np.random.default_rng(0))
+    shape = Shape(n_prompts=len(points), n_scored=1, n_layers=0, d_model=points.shape[1])
+    capture = synthetic_capture((Need("resid"),), shape, planted={"resid": points[None]}, posterior=belief)
+    table = decoded_table(pool, setting, belief, capture, np.random.default_rng(0))
     values = belief - belief.mean(axis=0)
     expected = np.linalg.svd(values, compute_uv=False)[:2]
     assert np.linalg.norm(table["exact_x"]) == pytest.approx(expected[0])

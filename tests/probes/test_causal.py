@@ -332,7 +332,7 @@ def test_figures_say_how_to_read_them(shipped):
     assert [f.name for f in figures] == names
     curve = figures[1].plot.data
     assert sum(trace.legendgroup == "controls" for trace in curve) == 20
-    assert all(trace.y[0] == 0 for trace in curve if trace.name in ("axis", "matched controls"))
+    assert all(trace.y[0] == 0 for trace in curve if trace.name in ("axis", "null: matched controls"))
     controls = figures[0].plot.data[0].x
     assert len(controls) == 30
 

@@ -149,6 +149,7 @@ def test_the_one_head_that_carries_the_prediction_is_found():
         model = without(model, [h for h in range(4) if (layer, h) != (1, 2)], layer)
     found, _ = measured(model, SMALL, token_run(model))
     assert found["top_head_share"].value > 0.999 and "layer 1 head 2" in found["top_head_share"].meaning
+    assert found["top_head_layer"].value == 1
     ratio = found["top_head_ratio"]
     assert np.isnan(ratio.value) or ratio.value > 1e3
     assert found["top_head_effect"].value > found["top_head_effect"].null.value

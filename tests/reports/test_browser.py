@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from reports.page import render
+from reports.tabulate import N_ROWS
+from tests.reports.everything import small_run
 from tests.reports.pictures import N_LAYERS, N_POINTS, made_findings, made_record
 
 pytestmark = pytest.mark.browser
@@ -83,6 +85,51 @@ def test_the_page_fits_and_draws_at_every_width_in_both_themes(chromium, report,
     for summary in seen.page.locator("summary").all():
         summary.click()
     assert seen.overflow() <= 0
+    seen.context.close()
+
+
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory) -> Path:
+    """The page of a small run of every probe on the shipped tunnel."""
+    return small_run(tmp_path_factory.mktemp("everything")).show()
+
+
+HEIGHT_OF_WHAT_IS_DRAWN = """figures => figures.map(figure => {
+    const inner = figure.querySelector(".cartesianlayer .plot, .cartesianlayer .subplot");
+    return [figure.id, inner ? inner.getBoundingClientRect().height : 0];
+})"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [400, 1400])
+def test_every_figure_of_every_probe_draws_at_every_width_in_both_themes(chromium, everything, width, scheme):
+    seen = Seen(chromium, everything, width, scheme).draw()
+    heights = dict(seen.page.locator("main figure").evaluate_all(HEIGHT_OF_WHAT_IS_DRAWN))
+    assert len(heights) >= 45 and "page-story" in heights
+    assert {name: height for name, height in heights.items() if height < 60} == {}
+    assert seen.page.locator(".notice.warning:visible").count() == 0
+    assert seen.troubles == [] and seen.requests == [everything.as_uri()] and seen.overflow() <= 0
+    seen.context.close()
+
+
+@pytest.mark.slow
+def test_the_page_of_every_probe_stays_below_three_megabytes(everything):
+    assert everything.stat().st_size < 3_000_000
+
+
+@pytest.mark.slow
+def test_hovering_over_a_point_of_real_findings_says_where_it_is_from(chromium, everything):
+    seen = Seen(chromium, everything).draw()
+    for figure in ("value_axis-held_out", "belief-simplex", "sula-calibration"):
+        point = seen.page.locator(f"#{figure} .points path").nth(3)
+        point.scroll_into_view_if_needed()
+        box = point.bounding_box()
+        seen.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+        hover = seen.page.locator(f"#{figure} .hovertext").first
+        hover.wait_for()
+        assert "sequence " in hover.text_content()
+    assert seen.troubles == []
     seen.context.close()
 
 
@@ -196,7 +243,7 @@ def test_sorting_a_long_table_takes_rows_that_were_not_shown(chromium, report):
     head = table.locator("button.sort").first
     head.click()
     head.click()
-    assert table.locator("tbody tr").count() == 200
+    assert table.locator("tbody tr").count() == N_ROWS
     assert table.locator("tbody tr").first.locator("td").first.text_content() == str(N_LAYERS - 1)
     seen.context.close()
 
@@ -232,11 +279,17 @@ def test_the_repeat_command_is_copied_to_the_letter(chromium, report):
 @pytest.mark.slow
 def test_a_hostile_prompt_is_text_in_tables_and_in_the_hover(chromium, tmp_path):
     record = made_record(made_findings(texts=(ATTACK,) * N_POINTS))
-    record = replace(record, model={**record.model, "name": ATTACK}, spec={**record.spec, "command": ATTACK})
+    found = record.findings["pictures"]
+    scalars = {**found.scalars, "share": replace(found.scalars["share"], meaning=ATTACK)}
+    record = replace(
+        record, model={**record.model, "name": ATTACK}, spec={**record.spec, "command": ATTACK},
+        findings={"pictures": replace(found, scalars=scalars)},
+    )  # fmt: skip
     seen = Seen(chromium, render(record.write(tmp_path / "run"))).draw()
     page = seen.page
     page.locator("#table-pictures-points summary").click()
-    assert page.locator("h1").text_content() == ATTACK
+    assert page.locator("h1").text_content() == ATTACK and page.title() == f"{ATTACK} · interp"
+    assert ATTACK in page.locator(".words").text_content() and ATTACK in page.locator(".number h3").first.text_content()
     assert page.locator("#table-pictures-points tbody tr").first.locator("td").last.text_content() == ATTACK
     page.locator("#table-pictures-points button.sort").first.click()
     assert page.locator("#table-pictures-points tbody tr").first.locator("td").last.text_content() == ATTACK
@@ -335,5 +388,5 @@ def test_the_page_reads_without_scripts(chromium, report):
     assert "0.471" in page.locator("#headline").text_content()
     assert page.locator("noscript p").is_visible()
     page.locator("#table-pictures-points summary").click()
-    assert page.locator("#table-pictures-points tbody tr").count() == 200
+    assert page.locator("#table-pictures-points tbody tr").count() == N_ROWS
     context.close()

@@ -55,7 +55,8 @@ def card(seed, kl, **network):
     return {
         "task": "bijection", "arch": "llama", "network": {"n_layers": 2, **network}, "parameters": {"V": 5},
         "seed": seed, "recipe": {"n_steps": 9}, "figures": {"kl_bits": figure}, "n_eval": 4000,
-        "core_seconds": seed + 1.0, "baselines": {"position": {"kl_bits": 1.5}}, "variant": f"s{seed}", "environment": {},
+        "core_seconds": seed + 1.0, "baselines": {"position": {"kl_bits": 1.5}}, "variant": f"s{seed}",
+        "environment": {},
     }  # fmt: skip
 
 
@@ -162,6 +163,18 @@ def test_moved_numbers_are_counted_beside_what_chance_gives(tmp_path):
     count = record.findings["comparison"]["n_moved"]
     assert count.value == 1 and count.n == 2 and count.null.value == pytest.approx(0.1)
     assert count.null.band == (stats.binom.ppf(0.025, 2, 0.05), stats.binom.ppf(0.975, 2, 0.05))
+
+
+def test_numbers_that_moved_with_their_null_are_named(tmp_path):
+    def with_null(name, value, null):
+        run = made(name, value)
+        plain = replace(scalar(value), null=Null("noise", null, (null - 0.1, null + 0.1)))
+        found = replace(run.findings["manifold"], scalars={"share": plain, "other": plain})
+        return replace(run, findings={"manifold": found})
+
+    record = compared(tmp_path, [with_null("a", 1.0, 0.0), with_null("b", 3.0, 1.5), with_null("c", 3.0, -1.5)])
+    notes = " ".join(record.findings["comparison"].notes)
+    assert "moved together with its null (by half as much or more): share (b). " in notes
 
 
 def test_page_draws_every_figure_and_a_comparison_is_not_made_twice(tmp_path):

@@ -55,7 +55,7 @@ def test_what_is_missing_shows_its_reason_and_what_is_weak_says_so():
     assert collapse.count("none: too few prompts of one domain") == 2
     assert "underpowered" in collapse and "p = 0.21, not corrected" in collapse
     assert "12 prompts, 9 distinct rows" in collapse
-    assert text.count("underpowered") == 2  # once on the page, once in the methods sentence
+    assert text.count("underpowered") == 4  # beside the number, in both sentences on top, in the methods sentence
 
 
 def test_numbers_beyond_the_headline_are_called_exploration():

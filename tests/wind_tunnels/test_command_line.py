@@ -158,13 +158,16 @@ def test_eval_of_a_folder_without_a_card_is_told(tmp_path, runs):
 def test_sweep_prints_a_row_for_each_combination_and_fails_where_one_does(tmp_path):
     words = ("sweep", "bijection", *TINY, "--arch", "gpt-neox,llama", "--kv-heads", "1", "--vary", "n_layers=[1]",
              "--out", str(tmp_path), "-q")  # fmt: skip
+    (tmp_path / "bijection-gpt-neox-n_layers1-seed0").mkdir()
     result = call(*words)
     assert result.exit_code == 1
-    assert "FAILED: arch = gpt-neox, n_kv_heads = 1, n_layers = 1, seed 0" in result.stdout
-    assert "gpt-neox has no grouped heads" in result.stdout
+    assert "FAILED: arch = gpt-neox, n_layers = 1, seed 0" in result.stdout
+    assert "there is something else already" in result.stdout and "n_kv_heads" in result.stdout
     table = json.loads((tmp_path / "sweep.json").read_text())
     assert [len(cell["runs"]) for cell in table["cells"]] == [0, 1]
     assert f"{table['cells'][1]['figures']['kl_bits']['mean']:.4f} (one seed; " in result.stdout
+    with pytest.raises(UsageError, match="gpt-neox has no grouped heads"):
+        call(*words, "--crossed")
     assert call("sweep", "bijection", *FLAT, "--arch", "llama", "--out", str(tmp_path / "fine"), "-q").exit_code == 0
 
 

@@ -1,0 +1,136 @@
+"""The headline in words: which numbers stand out from their null and which do not, by a rule printed beside them.
+
+A number stands out where its 95 % interval (the value itself, where there is no interval) lies outside the 95 % band of
+its null, and its p, where it has one, is at most 0.05. That says that it is not what the null gives, and no more.
+"""
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from interp.findings import Scalar
+from interp.record import RunRecord
+from reports.formatting import short, with_unit
+
+ALPHA = 0.05
+"""The p up to which a number stands out."""
+
+RULE = (
+    "A number stands out where its 95 % interval (the value alone, where it has no interval) lies outside the 95 % "
+    "band of its null and its p, if it has one, is at most 0.05. That it is not what the null gives does not make it "
+    "large, nor its cause known."
+)
+
+Verdict = Literal["above", "below", "within", "unjudged"]
+
+_ROUNDING = 1e-12
+_SHORTEST = 5  # words of a clause that can stand alone
+
+
+@dataclass(frozen=True)
+class Words:
+    """What is said of one probe: in brief, and in a sentence each of what stands out, what does not, what is open."""
+
+    probe: str
+    brief: str
+    sentences: tuple[str, ...]
+
+
+def verdict(s: Scalar) -> Verdict:
+    """Where a number stands to its null; `unjudged` without one, where it is underpowered, or is no number."""
+    if s.null is None or s.underpowered or not _finite(s.value, *s.null.band):
+        return "unjudged"
+    low, high = s.interval if s.interval and _finite(*s.interval) else (s.value, s.value)
+    if s.p is not None and not s.p <= ALPHA:
+        return "within"
+    if low > s.null.band[1]:
+        return "above"
+    return "below" if high < s.null.band[0] else "within"
+
+
+def summary(record: RunRecord) -> str:
+    """How many headline numbers stand out, and how many would by chance; empty where none can be judged."""
+    verdicts = [verdict(f.scalars[name]) for f in record.findings.values() for name in f.headline]
+    judged = [v for v in verdicts if v != "unjudged"]
+    if not judged:
+        return ""
+    n_out = sum(v in ("above", "below") for v in judged)
+    left_out = len(verdicts) - len(judged)
+    more = f" {left_out} more {_be(left_out)} not judged (no null, or underpowered)." if left_out else ""
+    of = f"{len(judged)} headline numbers that have" if len(judged) != 1 else "1 headline number that has"
+    return (
+        f"Of {of} a null, {n_out} {_stand(n_out)} out from it; if none did, about {short(ALPHA * len(judged), 2)} "
+        f"would by chance.{more}"
+    )
+
+
+def in_words(record: RunRecord) -> tuple[Words, ...]:
+    """What every probe's headline says, in its order; a probe without headline numbers is left out."""
+    found = []
+    for probe, findings in record.findings.items():
+        headline = [(name, findings.scalars[name]) for name in findings.headline]
+        if headline:
+            found.append(Words(probe, _brief(headline), _sentences(headline)))
+    return tuple(found)
+
+
+def _brief(headline: Sequence[tuple[str, Scalar]]) -> str:
+    """`2 of 4 stand out: ...`, with value and null alone."""
+    judged = [(name, s) for name, s in headline if verdict(s) != "unjudged"]
+    out = [f"{_clause(s.meaning or name.replace('_', ' '))} ({with_unit(short(s.value), s.unit)}, null {_null(s)})"
+           for name, s in judged if verdict(s) in ("above", "below")]  # fmt: skip
+    if not judged:
+        return "none can be judged."
+    opening = f"{len(out)} of {len(judged)} {_stand(len(out))} out"
+    return f"{opening}: {'; '.join(out)}." if out else f"{opening}."
+
+
+def _sentences(headline: Sequence[tuple[str, Scalar]]) -> tuple[str, ...]:
+    grouped: dict[str, list[str]] = {"out": [], "within": [], "unjudged": []}
+    for name, s in headline:
+        judged = verdict(s)
+        grouped["out" if judged in ("above", "below") else judged].append(_phrase(name, s, judged))
+    openings = {"out": "Stands out", "within": "Does not stand out", "unjudged": "Not judged"}
+    return tuple(f"{openings[kind]}: {'; '.join(said)}." for kind, said in grouped.items() if said)
+
+
+def _null(s: Scalar) -> str:
+    """The value of a null; what rounding alone left of 0 is 0."""
+    assert s.null is not None
+    return short(s.null.value if abs(s.null.value) > _ROUNDING else 0.0)
+
+
+def _phrase(name: str, s: Scalar, judged: Verdict) -> str:
+    """A number with its interval and its null: `share of ..., 0.33 (95 % 0.32 to 0.33), above its null of 0.14`."""
+    interval = f" (95 % {short(s.interval[0])} to {short(s.interval[1])})" if s.interval else " (no interval)"
+    said = f"{_clause(s.meaning or name.replace('_', ' '))}, {with_unit(short(s.value), s.unit)}{interval}"
+    if judged == "unjudged":
+        reason = "underpowered" if s.underpowered else s.null_reason or "no number"
+        return f"{said}: {reason}"
+    p = "" if s.p is None else f", p = {short(s.p, 2)}"
+    if judged == "within":
+        return f"{said}, against {_null(s)} in its null{p}"
+    return f"{said}, {judged} the {_null(s)} of its null{p}"
+
+
+def _clause(meaning: str) -> str:
+    """The first clause of a meaning that can stand alone, begun small unless it opens with a name or a symbol."""
+    ends = [m.start() for m in re.finditer(r"[:;] |\.(?: |$)| \(", meaning)]
+    end = next((e for e in ends if len(meaning[:e].split()) >= _SHORTEST), len(meaning.rstrip(".")))
+    clause = meaning[:end]
+    first = clause.split(" ", 1)[0]
+    return clause if not re.fullmatch(r"[A-Z][a-z]*", first) else clause[0].lower() + clause[1:]
+
+
+def _stand(n: int) -> str:
+    return "stands" if n == 1 else "stand"
+
+
+def _be(n: int) -> str:
+    return "is" if n == 1 else "are"
+
+
+def _finite(*numbers: float) -> bool:
+    return all(math.isfinite(x) for x in numbers)

@@ -1,0 +1,198 @@
+"""Help with examples that work, names that are nearly right, the shell's completion, and what must be trusted."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from safetensors.torch import load_file
+from torch import save
+from typer.testing import CliRunner
+
+from interp import completing
+from interp.cli import app, main
+from interp.errors import ModelError
+from interp.loading.sources import shipped_tunnels
+from interp.readable import GROUPS
+from interp.registry import entries
+from tests.command_lines import all_commands, parsed
+
+COMMANDS = all_commands()
+
+
+def refusal(monkeypatch, capsys, *words):
+    monkeypatch.setattr(sys, "argv", ["interp", *words])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    return ended.value.code, " ".join(capsys.readouterr().err.replace("│", " ").split())
+
+
+def test_groups_are_walked_too():
+    assert {"interp run", "interp tunnel train", "interp tunnel sweep"} <= set(COMMANDS)
+    assert not any(name == "interp tunnel" for name in COMMANDS)
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_command_shows_an_example_that_can_be_parsed(name):
+    shown = CliRunner().invoke(app, [*name.split()[1:], "--help"])
+    assert shown.exit_code == 0
+    assert f"Example: {name} " in " ".join(shown.stdout.split())
+    example = (COMMANDS[name].epilog or "").removeprefix("Example: ")
+    assert parsed(example).command.name == name.split()[-1]
+
+
+def test_an_example_with_an_option_that_does_not_exist_would_be_seen():
+    with pytest.raises(Exception, match="No such option"):
+        parsed("interp run --modle pythia-410m")
+    with pytest.raises(Exception, match="no such command"):
+        parsed("interp tunnel fly")
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        ("run --probe manifolt", "Did you mean manifold"),
+        ("run --set manifold.scalling=zscored", "Did you mean scaling"),
+        ("run --model pythia-41m", "Did you mean pythia-410m"),
+        ("run --model tunnel:bijektion-lama", "bijection-llama"),
+        ("run --model STORIES --prompts sulla", "Did you mean sula"),
+        ("run --model STORIES --prompts mixt", "Did you mean mixed"),
+        ("plan --probe causl", "Did you mean causal"),
+        ("power --probe heeds", "Did you mean heads"),
+        ("study gradient_law", "Did you mean gradient_laws"),
+        ("study sticky_chain --set n_step=3", "Did you mean n_steps"),
+        ("replicate papper3", "Did you mean paper3"),
+        ("tunnel train bijecton", "Did you mean bijection"),
+        ("tunnel train bijection --arch lama", "Did you mean llama"),
+        ("tunnel train bijection --set n_layer=3", "Did you mean n_layers"),
+        ("tunnel rebuild bijection-lama", "bijection-llama"),
+        ("tunnel trian bijection", "Did you mean 'train'"),
+        ("rnu", "Did you mean run"),
+        ("tunel", "Did you mean tunnel"),
+        ("run --modle x", "--model"),
+        ("check --trust-remote-cod", "--trust-remote-code"),
+    ],
+)
+def test_a_mistyped_name_is_met_with_the_nearest(monkeypatch, capsys, tmp_path, stories, words, said):
+    monkeypatch.chdir(tmp_path)
+    code, error = refusal(monkeypatch, capsys, *words.replace("STORIES", str(stories)).split())
+    assert code == 2 and said in error, error
+    assert "Traceback" not in error and not (tmp_path / "runs").exists()
+
+
+def test_a_task_that_does_not_exist_is_refused_before_torch_is_imported():
+    words = "from interp.cli import main; import sys; sys.argv = ['interp', 'tunnel', 'train', 'nonsense']\n"
+    code = words + "try: main()\nexcept SystemExit as end: print(end.code, 'torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["2", "False"]
+    assert "Known: bijection, coin" in done.stderr
+
+
+def completed(*words, shell="complete_bash"):
+    """What bash is offered for the last of these words, cut as bash cuts them, and whether torch was imported."""
+    code = "import sys; from interp.cli import main; sys.argv = ['interp']\n"
+    code += "try: main()\nexcept SystemExit: pass\nprint('torch' in sys.modules or 'pandas' in sys.modules)"
+    given = {"_INTERP_COMPLETE": shell, "COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **given})
+    *offered, is_heavy = done.stdout.split()
+    assert is_heavy == "False", done
+    return offered
+
+
+@pytest.mark.parametrize(
+    "line, offered",
+    [
+        ("interp run --probe manif", ["manifold"]),
+        ("interp plan -p manifold,caus", ["manifold,causal"]),
+        ("interp run --prompts sula-", ["sula-250"]),
+        ("interp check --model llama-3.2-", ["llama-3.2-1b", "llama-3.2-3b"]),
+        ("interp check --model phi-", ["phi-2"]),
+        ("interp check --model tunnel:recall", ["tunnel:recall-gpt-neox"]),
+        ("interp check --model tunnel : recall", ["recall-gpt-neox"]),
+        ("interp run --model phi-2,tunnel : recall", ["recall-gpt-neox"]),
+        ("interp study sticky", ["sticky_chain"]),
+        ("interp tunnel train hmm-", ["hmm-fixed"]),
+        ("interp tunnel swe", ["sweep"]),
+    ],
+)
+def test_the_shell_completes_names_without_importing_torch(line, offered):
+    assert completed(*line.split()) == offered
+
+
+def test_completion_offers_what_there_is():
+    assert set(completing.probes("")) == {*entries("probe"), *GROUPS}
+    assert {f"tunnel:{name}" for name in shipped_tunnels()} == set(completing.models("tunnel:"))
+    assert completing.probes("manifold,mani") == []  # once is enough
+    assert completing.tasks("") == [*entries("tunnel")]
+
+
+def test_a_completion_takes_less_than_half_a_second():
+    from tests.interp.test_cli import cpu_seconds
+
+    given = {"_INTERP_COMPLETE": "complete_bash", "COMP_WORDS": "interp run --model tun", "COMP_CWORD": "3"}
+    code = f"import os, sys; os.environ.update({given}); sys.argv = ['interp']\nfrom interp.cli import main\n"
+    assert cpu_seconds("-c", code + "try: main()\nexcept SystemExit: pass") < 0.5
+
+
+def test_completion_can_be_installed():
+    assert "--install-completion" in CliRunner().invoke(app, ["--help"]).stdout
+
+
+def test_pickled_weights_are_read_only_with_the_option(monkeypatch, capsys, tmp_path, stories):
+    folder = tmp_path / "pickled"
+    folder.mkdir()
+    for file in stories.iterdir():
+        if file.suffix != ".safetensors":
+            (folder / file.name).write_bytes(file.read_bytes())
+    save(load_file(stories / "model.safetensors"), folder / "pytorch_model.bin")
+    code, error = refusal(monkeypatch, capsys, "run", "--model", str(folder), "--out", str(tmp_path / "runs"))
+    assert code == ModelError.exit_code and "can run code" in error and "--allow-pickle" in error
+    done = CliRunner().invoke(app, ["check", "--model", str(folder), "--allow-pickle"])
+    assert done.exit_code == 0, done.output
+    (tmp_path / "prompts.txt").write_text("".join(f"Once there were {n} birds in the tree\n" for n in range(40)))
+    done = CliRunner().invoke(
+        app,
+        ["run", "--model", str(folder), "--allow-pickle", "-q", "--probe", "orthogonality",
+         "--prompts", str(tmp_path / "prompts.txt"), "--draw", "0", "--out", str(tmp_path / "runs")],
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+
+
+def test_a_repositorys_own_code_runs_only_with_the_option(monkeypatch, capsys, tmp_path, stories):
+    """Its code leaves a mark when it is imported."""
+    folder, mark = tmp_path / "own", tmp_path / "mark"
+    folder.mkdir()
+    for file in stories.iterdir():
+        (folder / file.name).write_bytes(file.read_bytes())
+    config = json.loads((folder / "config.json").read_text())
+    named = {"AutoConfig": "mine.MyConfig", "AutoModelForCausalLM": "mine.MyModel"}
+    (folder / "config.json").write_text(json.dumps({**config, "model_type": "mine", "auto_map": named}))
+    (folder / "mine.py").write_text(
+        "from pathlib import Path\nfrom transformers import LlamaConfig, LlamaForCausalLM\n"
+        f"Path({str(mark)!r}).touch()\n"
+        "class MyConfig(LlamaConfig):\n    model_type = 'mine'\n"
+        "class MyModel(LlamaForCausalLM):\n    config_class = MyConfig\n"
+    )
+    code, error = refusal(monkeypatch, capsys, "check", "--model", str(folder))
+    assert code == 1 and "--trust-remote-code" in error and not mark.exists()
+    refusal(monkeypatch, capsys, "check", "--model", str(folder), "--trust-remote-code")
+    assert mark.exists()  # and it is a family that the toolkit does not know, which it says
+
+
+@pytest.mark.parametrize("command", ["interp run", "interp check"])
+def test_the_help_says_what_is_risked(command):
+    said = {option.opts[0]: option.help for option in COMMANDS[command].params}
+    assert "can run code" in said["--allow-pickle"] and "your rights" in said["--trust-remote-code"]
+
+
+def test_too_few_problems_are_refused_before_the_model_reads_them(monkeypatch, capsys, stories, tmp_path):
+    def never(*_, **__):
+        raise AssertionError("the prompts were read")
+
+    monkeypatch.setattr("interp.runner.capture", never)
+    words = ["run", "--model", str(stories), "--probe", "sula", "--n-pool", "10", "--out", str(tmp_path)]
+    code, error = refusal(monkeypatch, capsys, *words)
+    assert code == 2 and "2 problems" in error and "--n-pool" in error
+    with pytest.raises(AssertionError, match="were read"):
+        refusal(monkeypatch, capsys, *words[:-3], "70", *words[-2:])

@@ -1,0 +1,60 @@
+"""The ledgers end to end: tiny for all three papers, and smoke against the names that the claims were checked with."""
+
+import json
+import time
+
+import pytest
+
+import interp
+from interp.ledger import LedgerFile
+from tests.interp.ledger_names import known, names_in
+
+BUDGET_SECONDS = 600
+KNOWN = known()
+
+
+def outcomes(ledger: LedgerFile) -> dict[int, list[str]]:
+    return {row.number: [cell.outcome for cell in row.cells] for paper in ledger.papers for row in paper.rows}
+
+
+def test_the_tiny_ledger_of_all_papers_has_all_fifty_rows(tmp_path, stories):
+    done = interp.replicate("all", models=[str(stories)], scale="tiny", out=tmp_path, quiet=True)
+    found = outcomes(done.ledger)
+    assert sorted(found) == list(range(1, 51)) and not done.ledger.failures
+    assert found[1] == ["supported"] and found[23] == ["supported"]  # a study, and an identity
+    assert found[25] != ["not measurable here"]  # twenty steps say little, but there is a number
+    judged = [
+        cell for paper in done.ledger.papers for row in paper.rows for cell in row.cells if cell.model == str(stories)
+    ]
+    assert sum(cell.outcome != "not measurable here" for cell in judged) == 2
+    content = json.loads((done.page.parent / "ledger.json").read_text(encoding="utf-8"))
+    assert [paper["name"] for paper in content["papers"]] == ["paper1", "paper2", "paper3"]
+
+
+@pytest.mark.slow
+def test_the_smoke_ledgers_are_done_in_ten_minutes_and_answer_every_part(tmp_path, stories):
+    began = time.process_time()  # not the clock on the wall: tests share their cores
+    done = interp.replicate("all", models=[str(stories)], scale="smoke", out=tmp_path, quiet=True)
+    assert time.process_time() - began < BUDGET_SECONDS
+    assert not done.ledger.failures and sorted(outcomes(done.ledger)) == list(range(1, 51))
+    folders = [file.parent for file in tmp_path.glob("*/run.json")]
+    fresh = names_in(folders)
+    for of, mine in fresh.items():
+        assert set(mine["scalars"]) <= set(KNOWN[of]["scalars"]), of
+        for name, columns in mine["tables"].items():
+            assert set(columns) <= set(KNOWN[of]["tables"].get(name, columns)), (of, name)
+    for paper in done.ledger.papers:
+        for row in paper.rows:
+            for cell in row.cells:
+                if cell.outcome == "not measurable here":
+                    assert cell.why, (row.number, cell.model)
+                for part in cell.parts:
+                    assert part.outcome or not part.rule or cell.why, (row.number, part.label)
+
+
+def test_the_names_the_claims_were_checked_with_cover_all_sources():
+    from interp.claims import load_claims
+
+    for paper in ("paper1", "paper2", "paper3"):
+        for source in load_claims(paper).source:
+            assert {source.study} - {""} <= set(KNOWN) and set(source.probes) <= set(KNOWN), source.name

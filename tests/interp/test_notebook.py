@@ -1,0 +1,101 @@
+"""What a notebook shows: numbers with interval and null, escaped, small; and the page's figure by its name."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from interp.errors import UnknownName
+from interp.findings import Findings, Null, Scalar
+from interp.need import Need
+from interp.notebook import capture_html, findings_html, record_html
+from interp.record import RunRecord
+from interp.table import Table
+from interp.testing import Shape, synthetic_capture
+
+HOSTILE = "<script>hurt()</script>"
+
+
+def findings() -> Findings:
+    share = Scalar(0.25, "1", (0.2, 0.3), "bootstrap", null=Null("noise", 0.1, (0.05, 0.15)), p=0.01, n=75)
+    bare = Scalar(3.0, "bits", interval_reason=HOSTILE, null_reason="a control", underpowered=True)
+    table = Table({"x": np.arange(30), "who": np.array([HOSTILE] * 30)}, {"x": "bits", "who": "label"})
+    return Findings(HOSTILE, {"share": share, "bare": bare, "further": bare}, {"t": table}, headline=("share", "bare"))
+
+
+def record() -> RunRecord:
+    empty = {"environment": {}, "selfcheck": (), "timings": {}, "parameters": {}}
+    return RunRecord(
+        "done", "2026-01-01", {}, "00", {"name": HOSTILE}, {"n": 1008, "name": "mixed"},
+        findings={"p": findings()}, **empty
+    )  # fmt: skip
+
+
+def test_findings_show_their_headline_numbers_with_interval_and_null():
+    shown = findings_html(findings())
+    assert "<td>0.25</td><td>0.2 to 0.3</td><td>0.1 (0.05 to 0.15)</td><td>0.01</td><td>75 prompts</td>" in shown
+    assert "3 bits (underpowered)" in shown and "none: a control" in shown
+    assert "1 further numbers" in shown and "Tables: t" in shown and shown.count("<tr>") == 3
+    every = findings_html(replace(findings(), headline=()))
+    assert every.count("<tr>") == 4 and "0 further numbers" in every
+
+
+@pytest.mark.parametrize(
+    "shown", [findings()._repr_html_(), record()._repr_html_(), findings().tables["t"]._repr_html_()]
+)
+def test_what_is_shown_is_escaped_small_and_takes_the_notebooks_colours(shown):
+    assert "<script" not in shown and "&lt;script&gt;" in shown
+    assert (
+        len(shown) < 20_000 and "color" not in shown and "style=" not in shown.replace('style="text-align: right;"', "")
+    )
+
+
+def test_a_record_shows_what_was_read_and_every_probes_headline():
+    shown = record_html(record())
+    assert "1,008 prompts of mixed (done)" in shown and "<td>p</td><td>share</td>" in shown
+    assert "Not written to a folder" in shown
+
+
+def test_a_records_frame_holds_every_number_of_every_probe():
+    frame = record().to_frame()
+    assert frame["probe"].tolist() == ["p"] * 3 and frame["name"].tolist() == ["share", "bare", "further"]
+    assert frame["null"].iloc[0] == 0.1 and np.isnan(frame["null"].iloc[1])
+    assert replace(record(), findings={}).to_frame().empty
+
+
+def test_a_capture_shows_its_sites_with_their_shapes():
+    capture = synthetic_capture((Need("v"),), Shape(n_prompts=7, n_layers=2))
+    shown = capture_html(capture)
+    assert str(list(capture[Need("v")].shape)) in shown and "7 prompts" in shown and "next_entropy_bits" in shown
+    assert capture._repr_html_() == shown
+
+
+def test_a_table_shows_its_units_and_few_of_its_rows():
+    shown = findings().tables["t"]._repr_html_()
+    assert "x / bits" in shown and "who / label" not in shown and shown.count("<tr>") < 14
+
+
+@pytest.fixture(scope="module")
+def entropy() -> Findings:
+    from probes.components import Components
+
+    probe = Components(n_permutations=99, n_bootstrap=20)
+    return probe.analyse(synthetic_capture(probe.needs, Shape(n_prompts=40, n_layers=3)), {})
+
+
+@pytest.mark.parametrize(("theme", "paper"), [("light", "#fdfdfb"), ("dark", "#15171a")])
+def test_findings_plot_the_pages_figure_in_its_theme(entropy, theme, paper):
+    from probes.components import Components
+
+    plot = entropy.plot("lens_kl", theme)
+    own = {figure.name: figure for figure in Components().figures(entropy)}["lens_kl"]
+    assert plot.layout.paper_bgcolor == paper and plot.layout.title.text == own.title
+    assert len(plot.data) == len(own.plot.data)
+    np.testing.assert_array_equal(plot.data[1].y, own.plot.data[1].y)
+    assert plot.layout.template.layout.font.color is not None
+
+
+def test_an_unknown_figure_or_theme_is_refused_with_what_there_is(entropy):
+    with pytest.raises(UnknownName) as caught:
+        entropy.plot("lens")
+    assert "lens_kl" in str(caught.value)

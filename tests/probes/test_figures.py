@@ -1,0 +1,62 @@
+"""Every figure of every probe says how to read it, has its data as a table, and shows its null or says why not."""
+
+import pytest
+
+from interp.registry import load_entry
+from tests.reports.everything import small_run
+
+
+def null_is_shown_or_explained(figure) -> bool:
+    """A trace (or the numbers written in it) is named a null, or the reading says where it is."""
+    drawn = [str(trace.name) for trace in figure.plot.data] + [
+        str(getattr(trace, "text", "")) for trace in figure.plot.data
+    ]
+    return any("null" in words for words in drawn) or "null" in figure.reading
+
+
+def check(record) -> int:
+    seen = 0
+    for name, findings in record.findings.items():
+        for figure in load_entry("probe", name)(**record.parameters[name]).figures(findings):
+            what = f"{name}.{figure.name}"
+            assert len(figure.reading.split()) >= 8 and figure.reading.rstrip().endswith("."), what
+            assert figure.title and figure.table in findings.tables, what
+            assert null_is_shown_or_explained(figure), what
+            axes = figure.plot.layout
+            assert axes.xaxis.title.text is not None and axes.yaxis.title.text is not None, what
+            seen += 1
+    return seen
+
+
+def test_the_figures_of_the_quick_probes_are_read_with_their_null_and_their_table(tmp_path):
+    assert check(small_run(tmp_path, "attention_entropy", "orthogonality", "components")) >= 12
+
+
+@pytest.mark.slow
+def test_the_figures_of_every_probe_are_read_with_their_null_and_their_table(tmp_path):
+    assert check(small_run(tmp_path)) >= 45
+
+
+def test_the_check_can_fail():
+    import plotly.graph_objects as go
+
+    from interp.probe import Figure
+
+    bare = Figure("bare", "Bare", "A line that goes from here to there.", go.Figure(go.Scatter(y=[1, 2], name="line")))
+    assert not null_is_shown_or_explained(bare)
+
+
+def test_a_null_that_was_not_measured_is_not_in_the_legend():
+    import numpy as np
+
+    from interp.drawing import add_null_band, add_profile, blank
+    from interp.table import Table
+
+    names = ("x", "x_low", "x_high", "x_null", "x_null_low", "x_null_high")
+    columns = {"layer": np.arange(3)} | {n: np.full(3, np.nan if "null" in n else 1.0) for n in names}
+    plot = blank("layer", "x")
+    add_profile(plot, Table(columns, dict.fromkeys(columns, "1")), "layer", "x")
+    assert [trace.name for trace in plot.data if trace.name] == ["measured"]
+    for _ in range(2):
+        add_null_band(plot, columns["layer"], (columns["x"], columns["x"] + 1))
+    assert [trace.showlegend for trace in plot.data if trace.name == "null, 95 %"] == [True, False]

@@ -1,0 +1,79 @@
+"""The shipped tunnel beside every number: the data file is of the shipped weights, whole, and made again agrees."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import interp
+from interp.registry import load_entry
+from reports.calibration import NO_TRUTH, TRUTHS, calibration, distilled, is_the_tunnel
+from reports.page import html
+from reports.story import courses
+from tests.reports.everything import PROBES, small_run
+from tests.reports.parsed import parse
+from tests.reports.pictures import made_findings, made_record
+
+STABLE = {
+    "sula.skill": 0.01, "sula.outcome_mass": 0.001, "components.posterior_kl": 0.001,
+    "orthogonality.wk_columns": 1e-6, "orthogonality.w_qk_effective_rank": 1e-4, "attention_entropy.reduction": 0.05,
+    "attention_entropy.sink_mass": 0.005, "qk_alignment.binding": 0.05, "belief.accuracy": 0.05,
+    "heads.top_head_share": 0.1,
+}  # fmt: skip
+"""Headline numbers of the task that hardly depend on how many sequences there are, and by how much they may."""
+
+
+def test_the_file_is_of_the_weights_that_are_shipped_today():
+    made = calibration().made
+    assert interp.load("tunnel:bijection-gpt-neox").info.fingerprint == made["fingerprint"]
+    assert len(made["spec_hash"]) == 16 and made["version"] and "--draw 0" in made["command"]
+
+
+def test_every_truth_belongs_to_a_number_of_the_file_and_every_other_says_there_is_none():
+    numbers = calibration().numbers
+    assert set(TRUTHS) <= set(numbers)
+    for name, number in numbers.items():
+        assert np.isfinite(number.truth) == (name in TRUTHS)
+        assert number.truth_words == (TRUTHS[name][1] if name in TRUTHS else NO_TRUTH)
+    assert {name.split(".")[0] for name in numbers} == set(PROBES)
+    assert calibration().courses.n_rows == 5 * 3
+
+
+@pytest.mark.slow
+def test_made_again_at_small_size_it_has_the_same_names_and_agrees(tmp_path):
+    record = small_run(tmp_path)
+    again = distilled(record)
+    assert again["made"]["fingerprint"] == calibration().made["fingerprint"]
+    assert set(again["numbers"]) == set(calibration().numbers)
+    for name, allowed in STABLE.items():
+        assert again["numbers"][name]["value"] == pytest.approx(calibration().numbers[name].scalar.value, abs=allowed)
+    table = courses(record)
+    assert table is not None and table["measure"].tolist() == calibration().courses["measure"].tolist()
+
+
+@pytest.fixture
+def as_manifold():
+    """A record whose probe bears the name of one that the tunnel was read with."""
+    findings = made_findings()
+    scalars = {"pc1_plus_pc2_share": findings.scalars["share"], "unheard_of": findings.scalars["share"]}
+    probe = load_entry("probe", "manifold")()
+    found = type(findings)("manifold", scalars, headline=tuple(scalars))
+    return replace(made_record(), findings={"manifold": found}, parameters={"manifold": probe.parameters()})
+
+
+def test_a_number_stands_beside_that_of_the_tunnel_and_one_not_measured_there_says_so(as_manifold):
+    page = parse(html(as_manifold))
+    text = page.text
+    assert "tunnel 0.327 fraction" in text and "truth none known" in text
+    assert text.count("Not measured on the shipped tunnel.") == 1
+    assert NO_TRUTH in text and calibration().made["spec_hash"] in text
+    assert len([e for e in page.elements if "on the shipped tunnel:" in e.attributes.get("aria-label", "")]) == 1
+
+
+def test_the_tunnel_itself_is_not_set_beside_itself(as_manifold):
+    fingerprint = calibration().made["fingerprint"]
+    own = replace(as_manifold, model={**as_manifold.model, "fingerprint": fingerprint})
+    assert is_the_tunnel(own) and not is_the_tunnel(as_manifold)
+    text = parse(html(own)).text
+    assert "This is the shipped tunnel itself" in text and "Not measured on the shipped tunnel" not in text
+    assert "truth none known" not in text

@@ -1,0 +1,216 @@
+"""The page of a ledger: what it says, where it leads, what it may run, and how several models stand side by side."""
+
+import base64
+import hashlib
+import re
+
+import pytest
+
+from interp.ledger import Cell, JudgedPart, LedgerFile, Number, PaperFile, Row, SourceFile
+from interp.record import ScalarFile
+from interp.registry import load_entry
+from interp.replicating import JOINT
+from interp.rules import OUTCOMES
+from reports.ledger_page import html, render
+from reports.ledger_words import MEANINGS, SIGNS, bibtex, headline, methods, short_name
+from tests.reports.parsed import parse
+
+HOSTILE = '</script><script>window.hurt=1</script><img src=x onerror="window.hurt=2">'
+FINGERPRINT = "0123456789abcdef0123456789abcdef"
+
+
+def number(source="probes", value=0.32, models=(("tiny", FINGERPRINT),)):
+    scalar = ScalarFile(
+        value=value, unit="fraction", interval=(0.27, 0.37), interval_method="jackknife over prompts",
+        null={"name": "Gaussian columns", "value": 0.14, "band": (0.13, 0.15)}, p=0.004, p_over="layers", n=75,
+        meaning="Share of the plane.",
+    )  # fmt: skip
+    return Number(source=source, of="manifold", field="pc1_share", models=list(models), scalar=scalar)
+
+
+def cell(outcome="supported", model="", why="the interval lies in the claimed region", **more):
+    part = JudgedPart(
+        label="share of the first axis", numbers=[number(**more)], kind="at_least", rule="at least 0.3 fraction",
+        p_corrected=0.008, outcome=outcome, why=why,
+    )  # fmt: skip
+    return Cell(model=model, outcome=outcome, why=why, parts=[part])
+
+
+def row(n, *cells, says="It is."):
+    return Row(
+        number=n, title=f"Claim {n}", says=says, measure="The share.", here="Our size: small.", cells=list(cells),
+        paper=[
+            {"value": 0.8, "unit": "fraction", "model": "large", "where": "P9 Tab. 1"},
+            {"value": "84 to 90 %", "where": "P9 §2"},
+        ],
+    )  # fmt: skip
+
+
+def source(name="probes", record="../run", **more):
+    return SourceFile(
+        name=name, title="probes of it", kind="run", record=record, command="interp run", spec_hash="ab" * 8, **more
+    )
+
+
+def paper(*rows, models=(), sources=None, name="paper9"):
+    return PaperFile(
+        name=name, title="A paper", citation="Somebody (2030)", models=list(models), rows=list(rows),
+        sources=[source()] if sources is None else sources,
+    )  # fmt: skip
+
+
+def ledger(*papers):
+    return LedgerFile(
+        created="2030-01-02T03:04:05+00:00", scale="smoke", command="interp replicate paper9 --scale smoke",
+        papers=list(papers), environment={"packages": {"interp": "0.1.0"}, "python": "3.11"},
+    )  # fmt: skip
+
+
+ALL_OUTCOMES = paper(*(row(i, cell(outcome)) for i, outcome in enumerate(OUTCOMES, 1)))
+
+
+def test_a_row_says_what_the_paper_says_what_was_measured_and_by_which_rule(tmp_path):
+    text = parse(html(ledger(paper(row(1, cell()))), tmp_path)).text
+    for words in (
+        "1Claim 1 It is.", "0.8 fraction large (P9 Tab. 1)", "84 to 90 % (P9 §2)", "Our size: small.", "The share.",
+        "0.32 fraction", "interval 0.27 to 0.37", "null 0.14 (0.13 to 0.15)", "n = 75 prompts", "tiny 01234567",
+        "Claimed: at least 0.3 fraction.", "p = 0.008, corrected over the paper's rows.", "✓ supported",
+        "Interval: jackknife over prompts.", "Null: Gaussian columns.", "p = 0.004, corrected over layers.",
+    ):  # fmt: skip
+        assert words in text, words
+
+
+def test_every_outcome_has_a_sign_and_a_word_and_is_counted_and_explained(tmp_path):
+    page = parse(html(ledger(ALL_OUTCOMES), tmp_path))
+    assert len(set(SIGNS.values())) == len(OUTCOMES) == len(MEANINGS)
+    for outcome in OUTCOMES:
+        assert f"{SIGNS[outcome]} {outcome} {MEANINGS[outcome]}" in page.text
+        assert f"1{SIGNS[outcome]} {outcome}" in page.text.replace("1 ", "1")
+    assert headline(ALL_OUTCOMES) == (
+        "5 claims: 1 supported, 1 contradicted, 1 no different from the null, 1 underpowered and 1 not measurable here."
+    )
+
+
+def test_models_stand_side_by_side_and_comparisons_below_them(tmp_path):
+    asked = paper(
+        row(1, cell(model="a/one"), cell("contradicted", model="./models/two"), cell("underpowered", model=JOINT)),
+        row(2, cell("not measurable here", why="nobody can")), models=["a/one", "./models/two"],
+    )  # fmt: skip
+    text = html(ledger(asked), tmp_path)
+    heads = re.findall(r'<th scope="col"[^>]*>([^<]*)</th>', text)
+    assert heads[:3] == ["claim, and the paper's numbers", "a/one", "two"]
+    body = text[text.index('<tr id="claim-1"') : text.index('<tr id="claim-2"')]
+    assert re.findall(r'<td[^>]*data-label="([^"]*)"', body) == ["a/one", "two"]
+    assert 'class="joint"' in body and body.count('colspan="2"') == 1
+    assert headline(asked) == "2 claims. a/one: 1 supported. two: 1 contradicted. all models together: 1 underpowered."
+
+
+def test_a_number_leads_to_its_record_only_where_that_lies(tmp_path):
+    folder = tmp_path / "ledger"
+    folder.mkdir()
+    made = ledger(paper(row(1, cell())))
+    assert "report.html" not in html(made, folder)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "report.html").write_text("", encoding="utf-8")
+    (link,) = [a for a in parse(html(made, folder)).all("a") if "report.html" in a.attributes["href"]]
+    assert link.attributes["href"] == "../run/report.html#probe-manifold"
+
+
+def test_a_number_of_one_model_leads_to_the_record_of_that_model(tmp_path):
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "report.html").write_text("", encoding="utf-8")
+    sources = [source(record="one", model="one"), source(record="two", model="two")]
+    asked = paper(row(1, cell(model="one"), cell(model="two")), models=["one", "two"], sources=sources)
+    links = [
+        a.attributes["href"] for a in parse(html(ledger(asked), tmp_path)).all("a") if "report" in a.attributes["href"]
+    ]
+    assert links == ["one/report.html#probe-manifold", "two/report.html#probe-manifold"]
+
+
+def test_what_failed_stands_at_the_top(tmp_path):
+    failed = source(record="", reason="there is no such model", failed=True)
+    text = parse(html(ledger(paper(row(1, cell()), sources=[failed])), tmp_path)).text
+    assert "probes of it failed. there is no such model" in text
+
+
+def test_several_papers_share_a_page(tmp_path):
+    page = parse(html(ledger(ALL_OUTCOMES, paper(row(7, cell()), name="paper8")), tmp_path))
+    targets = {e.attributes["id"] for e in page.elements if "id" in e.attributes}
+    links = [a.attributes["href"] for a in page.all("a") if a.attributes["href"].startswith("#")]
+    assert {"#paper9", "#paper8", "#main"} <= set(links) and {link[1:] for link in links} <= targets
+    assert "Three papers, claim by claim" in page.text
+
+
+def test_hostile_texts_open_no_element(tmp_path):
+    made = ledger(paper(row(1, cell(why=HOSTILE, models=[(HOSTILE, HOSTILE)]), says=HOSTILE)))
+    page = parse(html(made, tmp_path))
+    assert not page.all("img") and len(page.all("script")) == 2
+    assert HOSTILE in page.text
+
+
+def test_the_page_runs_its_own_script_and_fetches_nothing(tmp_path):
+    page = parse(html(ledger(ALL_OUTCOMES), tmp_path))
+    (policy,) = [e.attributes["content"] for e in page.all("meta") if "http-equiv" in e.attributes]
+    script = next(e for e in page.all("script") if e.attributes.get("type") != "application/json")
+    for text, directive in ((script.text, "script-src"), (page.all("style")[0].text, "style-src-elem")):
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert f"'sha256-{digest}'" in next(part for part in policy.split("; ") if part.startswith(directive))
+    assert policy.startswith("default-src 'none'") and "unsafe-eval" not in policy
+    assert not any("src" in e.attributes for e in page.elements) and not page.all("link")
+    assert all(a.attributes["href"].startswith("#") for a in page.all("a"))
+
+
+def test_a_page_is_small_and_the_same_when_drawn_again(tmp_path):
+    made = ledger(paper(*(row(i, cell()) for i in range(1, 51))))
+    first = render(made, tmp_path).read_bytes()
+    assert render(made, tmp_path).read_bytes() == first and len(first) < 400_000
+    assert {path.name for path in tmp_path.iterdir()} == {"ledger.html"}
+
+
+def test_the_methods_sentence_and_bibtex_pin_what_was_measured():
+    made = ledger(ALL_OUTCOMES)
+    for words in (
+        "interp 0.1.0", "Somebody (2030) (5 claims)", "scale smoke", "jackknife over prompts", "Gaussian columns",
+        "75 prompts", "tiny 0123456789abcdef", "Benjamini and Hochberg",
+    ):  # fmt: skip
+        assert words in methods(made), words
+    entry = bibtex(made)
+    assert entry.startswith("@software{interp-ledger-paper9,") and entry.count("{") == entry.count("}")
+    for words in ("75 prompts", "jackknife over prompts", "Gaussian columns", "0123456789abcdef", "year    = {2030}"):
+        assert words in entry, words
+
+
+def test_numbers_that_are_only_shown_are_not_cited():
+    shown = JudgedPart(label="x", numbers=[number(models=[("shown", "f" * 32)])])
+    made = ledger(paper(row(1, Cell(outcome="not measurable here", parts=[shown]))))
+    assert "shown" not in bibtex(made)
+
+
+@pytest.mark.parametrize("model, shown", [
+    ("EleutherAI/pythia-410m", "EleutherAI/pythia-410m"), ("pythia-410m", "pythia-410m"), ("./models/two/", "two"),
+    ("runs/.partial/abc/bijection-gpt-neox", "bijection-gpt-neox"), ("/home/me/model", "model"),
+])  # fmt: skip
+def test_of_a_path_only_the_end_is_shown(model, shown):
+    assert short_name(model) == shown
+
+
+def test_the_installed_entry_point_is_this_renderer():
+    assert load_entry("report", "ledger") is render
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [400, 1300])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_fits_its_window_and_says_nothing_on_the_console(tmp_path, chromium, width, scheme):
+    made = ledger(ALL_OUTCOMES, paper(row(7, cell(model="a"), cell(model="b")), models=["a", "b"], name="paper8"))
+    page = chromium.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
+    said: list[str] = []
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.goto(render(made, tmp_path).as_uri())
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.locator("#theme").click()
+    assert page.evaluate("document.documentElement.dataset.theme") == ("dark" if scheme == "light" else "light")
+    assert said == []
+    page.close()

@@ -1,0 +1,258 @@
+"""The studies behind the ledger: against brute force, against their parts, and gone on with."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import interp
+from interp.errors import UnknownName, UsageError
+from interp.findings import Null
+from interp.information import entropy_bits, total_variation
+from interp.spec import make_study
+from interp.study import run_study
+from interp.tunnel import read_card
+from wind_tunnels.cards import assess, assess_longer
+from wind_tunnels.late_attention import LateAttention
+from wind_tunnels.networks import count_parameters, predict
+from wind_tunnels.primitive_plans import BARE, TASKS, is_tuned, plan_of
+from wind_tunnels.primitives import Primitives
+from wind_tunnels.seed_scalars import difference_scalar, mean_scalar, ratio_scalar
+from wind_tunnels.stream import evaluation_generators
+from wind_tunnels.tunnel_evaluation import TunnelEvaluation
+from wind_tunnels.tunnel_training import TunnelTraining
+from wind_tunnels.weights import load_weights, open_tunnel
+
+N = 120
+TUNNEL = "tunnel:bijection-gpt-neox"
+
+
+def nothing(done: int, n: int) -> None:
+    """No progress is shown."""
+
+
+@pytest.fixture(scope="module")
+def evaluated(tmp_path_factory):
+    return TunnelEvaluation(n=N, length=16, n_relabellings=2).measure(tmp_path_factory.mktemp("work"), nothing)
+
+
+@pytest.fixture(scope="module")
+def opened():
+    found = open_tunnel(TUNNEL)
+    return found.task, load_weights(found.folder)
+
+
+def test_an_evaluation_has_the_figures_of_the_cards_own(evaluated, opened):
+    task, network = opened
+    plain, longer = assess(network, task, n=N, seed=1), assess_longer(network, task, 16, n=N, seed=1)
+    for name, figure in {**plain.figures, **longer.figures}.items():
+        found = evaluated[name]
+        assert found.value == pytest.approx(figure.value, rel=1e-3), name
+        assert found.interval == pytest.approx((figure.low, figure.high), rel=1e-2, abs=1e-9), name
+        assert found.n == N and found.n_unit == "sequence"
+    blind = {
+        str(row): float(kl) for row, kl in zip(plain.baselines["predictor"], plain.baselines["kl_bits"], strict=True)
+    }
+    assert evaluated["kl_bits"].null.value == pytest.approx(blind["uniform"])
+
+
+def predictions(opened):
+    task, network = opened
+    sequences = task.sample(evaluation_generators(1)[0], N)
+    q = np.exp(predict(network, sequences.tokens, sequences.scored))[..., sequences.slice_ids]
+    return sequences, q / q.sum(axis=-1, keepdims=True)
+
+
+def test_tracking_and_repeats_follow_from_their_definition(evaluated, opened):
+    sequences, q = predictions(opened)
+    error, blind, repeats = [], [], []
+    exact = entropy_bits(sequences.posterior)
+    for row in range(N):
+        for place in range(q.shape[1]):
+            h = -sum(x * np.log2(x) for x in q[row, place] if x > 0)
+            error.append(abs(h - exact[row, place]))
+            blind.append(abs(exact[row, place] - np.median(exact[:, place])))
+            if exact[row, place] < 1e-12:
+                repeats.append(h)
+    assert evaluated["sequence_tracking"].value == pytest.approx(1 - np.mean(error) / np.mean(blind), rel=1e-4)
+    # a key that came before, and the last value left, are both certain: here the latter never happens
+    assert len(repeats) == int(sequences.columns["is_repeat"].sum())
+    assert evaluated["repeat_entropy_bits"].value == pytest.approx(np.mean(repeats), rel=1e-3)
+
+
+def test_relabelling_is_judged_against_the_renamed_prediction(evaluated, opened):
+    """One sequence after the other, and token by token, with the same permutations."""
+    _, network = opened
+    sequences, q = predictions(opened)
+    rng, ids = np.random.default_rng([1, 7]), sequences.slice_ids
+    moved, kept = [], []
+    for _ in range(2):
+        order = rng.permuted(np.tile(np.arange(len(ids)), (N, 1)), axis=1)
+        renamed = sequences.tokens.copy()
+        for row in range(N):
+            new = {int(ids[i]): int(ids[order[row, i]]) for i in range(len(ids))}
+            renamed[row] = [new.get(int(token), int(token)) for token in sequences.tokens[row]]
+        r = np.exp(predict(network, renamed, sequences.scored))[..., ids]
+        r /= r.sum(axis=-1, keepdims=True)
+        for row in range(N):
+            said = np.stack([r[row, :, order[row, i]] for i in range(len(ids))], axis=-1)  # of what outcome i became
+            moved.append(total_variation(q[row], said).mean())
+            kept.append(total_variation(q[row], r[row]).mean())
+        rng.permutation(N)  # the study draws strangers here
+    assert evaluated["relabelling_tvd"].value == pytest.approx(np.mean(moved), rel=1e-3)
+    assert evaluated["relabelling_tvd"].null.value == pytest.approx(np.mean(kept), rel=1e-3)
+    assert evaluated["relabelling_tvd"].value < 0.1 < evaluated["relabelling_tvd"].null.band[0]
+
+
+def test_the_evaluation_names_the_weights_it_read(evaluated):
+    assert evaluated.tables["models"]["fingerprint"].tolist() == [interp.load(TUNNEL).info.fingerprint]
+
+
+def test_attention_that_is_off_is_off(tmp_path, evaluated):
+    off = TunnelEvaluation(n=N, attention_off=(1, 2), n_relabellings=1).measure(tmp_path, nothing)
+    assert off["kl_bits"].value > 100 * evaluated["kl_bits"].value
+    assert any("attention off in layers 1, 2" in note for note in off.notes)
+
+
+def test_outcomes_that_cannot_be_renamed_are_not(tmp_path):
+    found = TunnelEvaluation(tunnel="mess3-gpt-neox", n=40).measure(tmp_path, nothing)
+    assert "relabelling_tvd" not in found.scalars and any("cannot be renamed" in note for note in found.notes)
+
+
+@pytest.mark.parametrize("study, words", [
+    (TunnelEvaluation(n=2), "too few"), (Primitives(seeds=(1, 1)), "one is there twice"),
+    (Primitives(tasks=()), "there is none"), (LateAttention(n_off=3), "no layer"),
+    (TunnelTraining(settings=("V",)), "field=value"),
+])  # fmt: skip
+def test_a_study_that_makes_no_sense_is_refused(tmp_path, study, words):
+    with pytest.raises(UsageError, match=words):
+        study.measure(tmp_path, nothing)
+
+
+def test_an_unknown_task_or_network_is_refused():
+    for task, name in (("bijections", "lstm"), ("hmm", "lsmt")):
+        with pytest.raises(UnknownName, match="Did you mean"):
+            plan_of(task, name, 1, "small", None)
+
+
+@pytest.mark.parametrize("task", list(TASKS))
+def test_small_plans_are_those_of_the_measured_table(task):
+    """Equal capacity and equal budgets, and the rates of the run that came closest on seed 0."""
+    import csv
+    import json
+
+    import wind_tunnels
+
+    file = Path(wind_tunnels.__file__).parent / "measured" / "primitives.csv"
+    with file.open(newline="", encoding="utf-8") as lines:
+        rows = [row for row in csv.DictReader(lines) if row["task"] == task and row["seed"] == "0"]
+    rows = [row for row in rows if not json.loads(row["parameters"]).get("replacement")]
+    plans = {
+        name: plan_of(task, name, 1, "small", None) for name in ("gpt-neox", "lstm", "mlp-context", "mlp-position")
+    }
+    for name, plan in plans.items():
+        best = min((row for row in rows if row["arch"] == name), key=lambda row: float(row["kl_bits"]))
+        assert count_parameters(plan.network, plan.task) == int(best["n_parameters"])
+        assert plan.task.describe() == json.loads(best["parameters"])
+        assert plan.recipe.lr_adamw == float(best["lr_adamw"]) and plan.recipe.target == best["target"]
+        assert is_tuned(task, name, "small") and not is_tuned(task, name, "papers")
+    assert len({(p.recipe.n_steps, p.recipe.batch, p.recipe.n_copies) for p in plans.values()}) == 1
+
+
+def test_the_papers_lstm_is_bare_and_as_large_as_widths_allow():
+    plan, reference = (plan_of("hmm", name, 1, "small", None) for name in (BARE, "gpt-neox"))
+    assert plan.network.n_layers == 9 and not plan.network.has_residual
+    ratio = count_parameters(plan.network, plan.task) / count_parameters(reference.network, reference.task)
+    assert 0.95 < ratio < 1.05 and plan.name == "hmm-lstm-bare-seed1"
+    assert not is_tuned("hmm", "mamba", "small")
+
+
+QUICK = Primitives(tasks=("recall",), networks=("gpt-neox", "mlp-position"), seeds=(1, 2), n_steps=2)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    work = tmp_path_factory.mktemp("trained")
+    return work, QUICK.measure(work, nothing)
+
+
+def test_primitives_are_means_over_seeds_of_what_the_cards_say(trained):
+    work, found = trained
+    cards = {name: [read_card(work / f"recall-{name}-seed{seed}") for seed in (1, 2)] for name in QUICK.networks}
+    for name, mine in cards.items():
+        key = f"recall_{name.replace('-', '_')}"
+        values = [card.figures["kl_bits"].value for card in mine]
+        low, high = stats.t.interval(0.95, 1, np.mean(values), np.std(values, ddof=1) / np.sqrt(2))
+        assert found[f"{key}_kl_bits"].value == pytest.approx(np.mean(values))
+        assert found[f"{key}_kl_bits"].interval == pytest.approx((max(low, 0), high))
+        assert found[f"{key}_kl_bits"].null.value == mine[0].baselines["uniform"]["kl_bits"]
+        assert found[f"{key}_accuracy"].null.value == 1 / mine[0].parameters["n_pairs"]
+    gaps = [
+        a.figures["kl_bits"].value - b.figures["kl_bits"].value for a, b in zip(*reversed(cards.values()), strict=True)
+    ]
+    assert found["recall_mlp_position_kl_bits_beyond_gpt_neox"].value == pytest.approx(np.mean(gaps))
+    assert found.tables["runs"].n_rows == 4 and len(set(found.tables["models"]["fingerprint"].tolist())) == 4
+    assert any("2 steps" in note for note in found.notes)
+
+
+def test_what_is_trained_is_not_trained_again(trained):
+    work, found = trained
+    times = {path: path.stat().st_mtime_ns for path in work.glob("*/model.safetensors")}
+    again = QUICK.measure(work, nothing)
+    assert again.scalars == found.scalars and len(times) == 4
+    assert {path: path.stat().st_mtime_ns for path in work.glob("*/model.safetensors")} == times
+
+
+def test_late_attention_is_off_in_one_arm_alone(tmp_path):
+    study = LateAttention(seeds=(1,), n_off=1, n_steps=2, length=12, n=40)
+    found = study.measure(tmp_path, nothing)
+    silent = {
+        arm: read_card(tmp_path / f"hmm-gpt-neox-{arm}-seed1").network["attention_layers"] for arm in ("whole", "off")
+    }
+    assert silent["whole"] is None and tuple(silent["off"]) == (0, 1)
+    runs = found.tables["runs"]
+    within = dict(zip(runs["arm"].tolist(), runs["mae_per_sequence_bits_within"].tolist(), strict=True))
+    assert found["error_within_ratio"].value == pytest.approx(within["off"] / within["whole"])
+    assert found["error_within_ratio"].underpowered  # one seed
+
+
+def test_a_training_is_an_ordinary_tunnel(tmp_path):
+    settings = ("V=4", "L=3", "replacement=false", "n_layers=1", "d_model=16", "n_steps=3", "batch=10", "n_copies=1")
+    record = run_study(make_study("tunnel_training", {"settings": ",".join(settings)}), out=tmp_path, quiet=True)
+    study = TunnelTraining(settings=settings)
+    folder = tmp_path / ".partial" / study.hash / "bijection-gpt-neox"
+    assert record.spec_hash == study.hash and interp.load(str(folder)).task.describe()["V"] == 4
+    found = record.findings["tunnel_training"]
+    assert found["kl_bits"].null.value == pytest.approx(read_card(folder).baselines["uniform"]["kl_bits"])
+
+
+def test_pairs_over_seeds_are_t_tested():
+    first, second = [1.0, 2.0, 4.0], [0.5, 1.5, 2.0]
+    test = stats.ttest_rel(first, second)
+    found = difference_scalar(first, second, "bits", "x")
+    assert found.p == pytest.approx(test.pvalue) and found.interval == pytest.approx(tuple(test.confidence_interval()))
+    logs = stats.ttest_1samp(np.log(np.divide(first, second)), 0.0)
+    ratio = ratio_scalar(first, second, "x")
+    assert ratio.p == pytest.approx(logs.pvalue) and ratio.interval == pytest.approx(np.exp(logs.confidence_interval()))
+    assert ratio.value == pytest.approx(np.prod(np.divide(first, second)) ** (1 / 3))
+
+
+def test_one_seed_has_no_interval_and_says_so():
+    assert difference_scalar([1.0], [2.0], "bits", "x").interval_reason == "one seed"
+    assert difference_scalar([1.0, 2.0], [0.0, 1.0], "bits", "x").interval_reason == "all seeds give the same"
+    nothing_there = Null("none", 0.0, (0.0, 0.0))
+    for values, reason in (([1.0], "one seed"), ([1.0, 1.0, 1.0], "all seeds give the same")):
+        alone = mean_scalar(values, "bits", nothing_there, "x")
+        assert alone.value == 1.0 and alone.interval is None and alone.interval_reason == reason
+
+
+def test_the_figure_shows_every_training(trained):
+    _, found = trained
+    (figure,) = QUICK.figures(found)
+    shown = [trace for trace in figure.plot.data if trace.mode == "markers"]
+    assert sum(len(trace.x) for trace in shown) == 4 and figure.table == "runs"
+    assert replace(QUICK, n_steps=None).command == (
+        "interp study primitives --set tasks=recall --set networks=gpt-neox,mlp-position --set seeds=1,2"
+    )
