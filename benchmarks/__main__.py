@@ -73,7 +73,7 @@ def run_jobs(
         found = run_job(
             Job(folder, method, device=place.device, dtype=place.dtype, with_limits=place.with_limits, **sizes)
         )
-        say(f"{work}: {METHODS[method].label}")
+        say(f"{work}: {METHODS[method].label}: {found if isinstance(found, str) else found.in_words}")
         return found
 
     with ThreadPoolExecutor(place.at_once) as pool:
@@ -185,7 +185,7 @@ def measure_processor(
     if fnmatch("once", only):
         say("loading, starting and analysing")
         read = folders.get("pythia-410m") or write_model(SHAPES["pythia-410m"], folder / "once")
-        lines += all_lines(read, figures["once"], at_once)
+        lines += all_lines(read, figures["once"])
     return lines, found
 
 

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
@@ -51,6 +52,12 @@ class Measured:
     unit: str
     least_seconds: float | None = None
     """The least time of a batch that arithmetic and memory allow (`benchmarks.gpu`), where that was asked for."""
+
+    @property
+    def in_words(self) -> str:
+        """For the log, so that what was measured survives a table that is never reached."""
+        times = median(a / b for a, b in zip(self.seconds, self.floor_seconds, strict=True))
+        return f"{times:.3f} times the floor, {(self.bytes - self.floor_bytes) / 2**20:.0f} MiB over it"
 
 
 class Turns:
