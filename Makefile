@@ -5,7 +5,7 @@ BIN := .venv/bin
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile --nbmake
 READY := .venv/.ready
 
-.PHONY: demo test test-all bench tunnels clean
+.PHONY: demo test test-all stress bench tunnels clean
 
 demo: $(READY)
 	$(BIN)/interp run
@@ -14,13 +14,17 @@ test: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright --threads 2
-	$(PYTEST) -m "not slow" tests examples/first-look.ipynb
+	$(PYTEST) -m "not slow and not stress" tests examples/first-look.ipynb
 
 test-all: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright --threads 2
-	$(PYTEST) tests examples
+	$(PYTEST) -m "not stress" tests examples
+
+# Injected faults and many worlds: minutes of waiting for processes that are killed on purpose, so beside the others.
+stress: $(READY)
+	$(PYTEST) -m stress tests
 
 # In an environment of its own, with the libraries that are compared; nnterp needs an older nnsight, beside the other.
 bench: .venv-bench/.ready

@@ -3,22 +3,29 @@
 import json
 import time
 
+from interp.pools import draw
 from interp.readable import choose_probes
+from interp.spec import PER_QUINTILE
 from interp.testing import Shape, synthetic_capture
+from interp.threads import one_thread
 
 PYTHIA = Shape(n_prompts=1000, n_layers=24, n_heads=16, n_kv_heads=16, d_head=64, d_model=1024, vocab_size=1000)
 """A vocabulary that is too wide to be kept whole, as Pythia's is; its further width reaches no probe."""
 
 
 def probe_seconds(shape: Shape = PYTHIA) -> dict[str, float]:
-    """Seconds of CPU time of every probe's `analyse`; each capture is made before the clock starts."""
+    """Seconds of CPU time of every probe's `analyse`, with prompts drawn and threads used as a run does it.
+
+    Each capture is made before the clock starts.
+    """
     found = {}
     for chosen in choose_probes(["all"], {}):
         probe = chosen.probe
-        capture = synthetic_capture(probe.needs, shape)
-        began = time.process_time()
-        probe.analyse(capture, {})
-        found[probe.name] = time.process_time() - began
+        capture, _ = draw(synthetic_capture(probe.needs, shape), PER_QUINTILE, 0)
+        with one_thread():
+            began = time.process_time()
+            probe.analyse(capture, {})
+            found[probe.name] = time.process_time() - began
     return found
 
 

@@ -1,7 +1,7 @@
 """The ways of reading a model that are compared. All but ours read the same, and reduce it as early as they can:
 
 values of every layer at the last position, and the entropy of every attention row, averaged within each prompt.
-Ours reads that and everything else that the observational probes of a run ask for.
+Ours is measured on that alone too, and on everything that the observational probes of a run ask for.
 """
 
 import importlib.util
@@ -103,11 +103,11 @@ def needs_of_a_run(positions: str) -> tuple[Need, ...]:
     return tuple(dict.fromkeys(need for c in chosen if c.probe.own_prompts is None for need in c.probe.needs))
 
 
-def ours(positions: str, *further: Need) -> Callable[[Any, Path], Run]:
+def ours(needs_of: Callable[[], tuple[Need, ...]]) -> Callable[[Any, Path], Run]:
     """One capture of all batches, as a run makes it."""
 
     def prepare(module: Any, folder: Path) -> Run:
-        model, needs = load(module, check=False), (*needs_of_a_run(positions), *further)
+        model, needs = load(module, check=False), needs_of()
 
         def run(batches: Sequence[torch.Tensor], after: After) -> list[Reading]:
             rows = [row for ids in batches for row in ids.cpu().numpy()]
@@ -266,9 +266,10 @@ def _stacked(values: Any, entropy: Any, logits: torch.Tensor) -> Reading:
 
 METHODS: dict[str, Method] = {
     "floor": Method("plain forward pass (the floor)", floor),
-    "ours-last": Method("interp, last position", ours("scored")),
-    "ours-entropy": Method("interp, entropy everywhere", ours("scored", EVERYWHERE)),
-    "ours-all": Method("interp, `--probe all`", ours("both")),
+    "ours-same": Method("interp, the same two alone", ours(lambda: (VALUES, EVERYWHERE))),
+    "ours-last": Method("interp, last position", ours(lambda: needs_of_a_run("scored"))),
+    "ours-entropy": Method("interp, entropy everywhere", ours(lambda: (*needs_of_a_run("scored"), EVERYWHERE))),
+    "ours-all": Method("interp, `--probe all`", ours(lambda: needs_of_a_run("both"))),
     "eager-hooks": Method("eager attention, plain hooks", eager_hooks),
     "output-attentions": Method("output_attentions=True", output_attentions),
     "lens-filtered": Method("TransformerLens, names filtered", transformer_lens(True), "transformer_lens"),

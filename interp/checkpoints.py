@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from interp.capture import Capture, ModelInfo
 from interp.conditions import Run
@@ -21,7 +20,9 @@ from interp.loading.sources import MEMORY, TUNNEL, kept_steps, shipped_tunnels
 from interp.model import Model
 from interp.need import Need
 from interp.probe import Probe, Readout
+from interp.progress import Report
 from interp.registry import load_entry
+from interp.threads import one_thread
 from interp.tunnel import CARD_NAME
 
 MIN_CHECKPOINTS = 3
@@ -68,7 +69,7 @@ class Followed:
 
     def take(self, step: int, capture: Capture) -> None:
         """Keep what every probe reads of a checkpoint."""
-        with threadpool_limits(1, user_api="blas"):  # many small matrices: threads would wait for one another
+        with one_thread():
             for probe in self.probes:
                 read = probe.read_checkpoint(capture, self.before, self.final)
                 self.under.setdefault(probe.name, {})[str(step)] = read
@@ -146,7 +147,7 @@ def follow(
     own_step: int | None,
     load: Load,
     read: Read,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Report | None = None,
 ) -> list[dict[str, Any]]:
     """Read every checkpoint for all parts, then the end; returns what each was (step, revision, fingerprint).
 

@@ -9,6 +9,7 @@ from typer.core import TyperGroup
 
 from interp import completing
 from interp.errors import InterpError, UnknownName
+from interp.stopping import listening
 
 if TYPE_CHECKING:
     from interp.record import RunRecord
@@ -60,6 +61,9 @@ ModelOption = Annotated[
 DtypeOption = Annotated[str | None, typer.Option(help="float32, bfloat16 or float16.")]
 DeviceOption = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1 ...")]
 DeviceMapOption = Annotated[str | None, typer.Option(help="`auto` spreads a large model over devices.")]
+ResumeOption = Annotated[
+    bool, typer.Option("--resume", help="Only go on with what was stopped; the same command does so without it too.")
+]
 QuantisedOption = Annotated[
     bool, typer.Option("--allow-quantised", help="Measure quantised weights, rounded as they are.")
 ]
@@ -83,6 +87,14 @@ ProbesOption = Annotated[
 ]
 PromptsOption = Annotated[
     str | None, typer.Option(help="Prompts of the run, as for `interp run`.", autocompletion=completing.prompts)
+]
+SettingsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        help="Option of a probe: PROBE.field=value; repeat for more.",
+        autocompletion=completing.probe_settings,
+    ),
 ]
 
 
@@ -113,9 +125,7 @@ def run(
             autocompletion=completing.prompts,
         ),
     ] = None,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", help="Option of a probe: PROBE.field=value; repeat for more.")
-    ] = None,
+    set_: SettingsOption = None,
     n_pool: Annotated[int | None, typer.Option(min=1, help="Prompts in the pool (sequences, for a tunnel).")] = None,
     draw: Annotated[
         int,
@@ -147,11 +157,13 @@ def run(
     trust_remote_code: OwnCodeOption = False,
     allow_pickle: PickleOption = False,
     allow_quantised: QuantisedOption = False,
+    resume: ResumeOption = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the path of the report.")] = False,
 ) -> None:
     """Run probes on a model: one page and one record. Without a model, on the shipped wind tunnel.
 
     Several models or revisions have a record each and one page that compares them; what is done is not done again.
+    The same command goes on with a run that was stopped.
     """
     from interp.ranks import is_first_started
     from interp.readable import probe_names
@@ -167,7 +179,7 @@ def run(
         spec = RunSpec.from_json(open_run(from_).spec)
         record = measure(
             spec.model, probes=list(spec.probes), settings=spec.probes, **spec.options, device=device,
-            device_map=device_map, out=out, quiet=quiet, **trusted,
+            device_map=device_map, out=out, resume=resume, quiet=quiet, **trusted,
         )  # fmt: skip
         return _finish(record, quiet)
     probes = _words(probe or ["manifold"])
@@ -180,15 +192,17 @@ def run(
         "edits": edit or (), "device": device, "device_map": device_map, **trusted,
     }  # fmt: skip
     if len(models) > 1 or steps:
-        return _run_many(models, steps, options, out, quiet)
-    record = measure(models[0], **options, out=out, quiet=quiet)
+        return _run_many(models, steps, options, out, resume, quiet)
+    record = measure(models[0], **options, out=out, resume=resume, quiet=quiet)
     unread = [name for name in names if name not in record.findings]
     if unread and not quiet and is_first_started():
         print(f"left out, as they read what this model does not have: {', '.join(unread)}", file=sys.stderr)
     _finish(record, quiet)
 
 
-def _run_many(models: list[str], revisions: list[str], options: dict[str, Any], out: Path, quiet: bool) -> None:
+def _run_many(
+    models: list[str], revisions: list[str], options: dict[str, Any], out: Path, resume: bool, quiet: bool
+) -> None:
     """Says what became of each model as it is done, then how they compare; exit code 1 where one failed."""
     from interp.many import Outcome, run_many
 
@@ -198,7 +212,7 @@ def _run_many(models: list[str], revisions: list[str], options: dict[str, Any], 
         elif not quiet:
             print(f"{outcome.model}: {'measured' if outcome.is_new else 'found'}, {outcome.record.path}", flush=True)
 
-    many = run_many(models, revisions=revisions, options=options, out=out, heard=say, quiet=quiet)
+    many = run_many(models, revisions=revisions, options=options, out=out, heard=say, resume=resume, quiet=quiet)
     if many.comparison is not None:
         _finish_comparison(many.comparison, quiet)
     elif len(many.records) == 1:
@@ -244,9 +258,7 @@ def plan(
     model: ModelOption = "tunnel:bijection-gpt-neox",
     probe: ProbesOption = None,
     prompts: PromptsOption = None,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", help="Option of a probe: PROBE.field=value; repeat for more.")
-    ] = None,
+    set_: SettingsOption = None,
     n_pool: Annotated[int | None, typer.Option(min=1, help="Prompts in the pool (sequences, for a tunnel).")] = None,
     window: Annotated[
         int | None, typer.Option(min=0, help="Read the last so many tokens of each text (0: all)")
@@ -254,6 +266,9 @@ def plan(
     text_column: Annotated[str, typer.Option(help="Column of the file or data set that holds the text.")] = "text",
     null: Annotated[Literal["untrained"] | None, typer.Option(help="Count the untrained weights too.")] = None,
     revision: Annotated[str | None, typer.Option(help="Revision of the hub model.")] = None,
+    revisions: Annotated[
+        str | None, typer.Option(help="Checkpoints with commas, for a probe of the training (dynamics).")
+    ] = None,
     dtype: DtypeOption = None,
     device: DeviceOption = None,
     device_map: DeviceMapOption = None,
@@ -271,7 +286,7 @@ def plan(
     print_plan(calculate(
         model, probes=probes, settings=settings, prompts=prompts, revision=revision, dtype=dtype, device=device,
         device_map=device_map, n_pool=n_pool, window=window, text_column=text_column, null=null,
-        allow_quantised=allow_quantised, is_timed=time,
+        checkpoints=_words([revisions or ""]), allow_quantised=allow_quantised, is_timed=time,
     ))  # fmt: skip
 
 
@@ -281,15 +296,22 @@ def study(
         str,
         typer.Argument(help="Name of a study; `interp list studies` shows them.", autocompletion=completing.studies),
     ],
-    set_: Annotated[list[str] | None, typer.Option("--set", help="field=value of the study; repeat for more.")] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", help="field=value of the study; repeat for more.", autocompletion=completing.study_settings
+        ),
+    ] = None,
     out: Annotated[Path, typer.Option(help="Folder of the record; the same one again goes on.")] = Path("runs"),
+    resume: ResumeOption = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the path of the report.")] = False,
 ) -> None:
     """Carry out a study, which trains or compares models of its own: one page and one record."""
     from interp.spec import make_study, split_settings
     from interp.study import run_study
 
-    _finish(run_study(make_study(name, split_settings(set_ or [], [name])[name]), out=out, quiet=quiet), quiet)
+    asked = make_study(name, split_settings(set_ or [], [name])[name])
+    _finish(run_study(asked, out=out, resume=resume, quiet=quiet), quiet)
 
 
 @app.command(epilog="Example: interp replicate paper3 --model pythia-410m --model phi-2")
@@ -309,13 +331,14 @@ def replicate(
         typer.Option(help="tiny: one claim of each kind; smoke: minutes; paper: the papers' sizes, for a GPU."),
     ] = "default",
     out: Annotated[Path, typer.Option(help="Folder of the ledger; the same one again goes on.")] = Path("runs"),
+    resume: ResumeOption = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the path of the page.")] = False,
 ) -> None:
     """Measure the papers' claims again: a page with every claim, its numbers there and here, and an outcome."""
     from interp.replicating import replicate as judge
     from interp.terminal import print_ledger
 
-    done = judge(paper, models=_models(model or []), scale=scale, out=out, quiet=quiet)
+    done = judge(paper, models=_models(model or []), scale=scale, out=out, resume=resume, quiet=quiet)
     if not quiet:
         print_ledger(done.ledger)
     print(done.page)
@@ -369,7 +392,7 @@ def power(
     model: ModelOption = "tunnel:bijection-gpt-neox",
     probe: ProbesOption = None,
     prompts: PromptsOption = None,
-    set_: Annotated[list[str] | None, typer.Option("--set", help="PROBE.field=value; repeat for more.")] = None,
+    set_: SettingsOption = None,
     n_pool: Annotated[int | None, typer.Option(min=1, help="Prompts in the pool (sequences, for a tunnel).")] = None,
     out: Annotated[Path, typer.Option(help="Folder that receives the run.")] = Path("runs"),
     every: Annotated[bool, typer.Option("--every", help="All numbers, not the headlines alone.")] = False,
@@ -494,11 +517,15 @@ def _refuse_clash() -> None:
 
 
 def main() -> None:
-    """The entry point: errors of ours are one sentence on standard error and an exit code, others keep their trace."""
+    """The entry point: errors of ours are one sentence on standard error and an exit code, others keep their trace.
+
+    Ctrl-C and SIGTERM end it within two seconds, with a sentence about what is kept: exit codes 130 and 143.
+    """
     try:
-        _refuse_clash()
-        completing.mend_bash_words()
-        app(standalone_mode=True)
+        with listening():
+            _refuse_clash()
+            completing.mend_bash_words()
+            app(standalone_mode=True)
     except InterpError as error:
         from interp.ranks import name_of_process
 

@@ -3,8 +3,7 @@
 Several collectors may share a pass: each reads its own items of the batch and knows nothing of the others.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -22,6 +21,7 @@ from interp.pattern import AttentionCall
 from interp.pattern_sites import NULL_SITES, PatternReader, kept_keys
 from interp.prompt import PromptSet
 from interp.ranks import Ranks
+from interp.unfinished import Name
 
 _LOGITS_AT_ONCE = 1 << 21
 
@@ -60,7 +60,7 @@ class Collector:
         earlier: "Collector | None" = None,
     ) -> None:
         self.model, self.unedited, self.first_layer, self.earlier = model, unedited, first_layer, earlier
-        live = [n for n in needs if n.described.source not in ("weights", "edit")]
+        live = self._live = [n for n in needs if n.described.source not in ("weights", "edit")]
         self.index = {
             at: row_index(prompts, np.array(lengths), at) for at in dict.fromkeys(["scored", *(n.at for n in live)])
         }
@@ -163,8 +163,7 @@ class Collector:
         """The call of this collector's items alone."""
         if len(call.q) == self.items.stop - self.items.start:
             return call
-        mask = call.mask[self.items] if call.mask is not None and len(call.mask) > 1 else call.mask
-        return replace(call, q=call.q[self.items], k=call.k[self.items], v=call.v[self.items], mask=mask)
+        return call.of(self.items)
 
     def block(self, site: str, layer: int, tensor: torch.Tensor) -> None:
         """A block site, of the whole batch."""
@@ -292,6 +291,34 @@ class Collector:
         """How many of `n` rows from `start` on a pass that failed has folded already; no need is the entropy's."""
         before = self._n_before["scored" if need is None else need.at] + start
         return min(n, max(0, self._n_folded.get((need, layer), 0) - before))
+
+    def saved(self) -> Iterator[tuple[Name, np.ndarray]]:
+        """All that was folded up to the end of a batch, by name, for `restore`."""
+        for at, order in self.order.items():
+            yield ("order", at), np.concatenate([np.empty(0, dtype=np.int64), *order])
+        yield ("next_entropy",), np.concatenate([np.empty(0), *self.next_entropy])
+        for (need, layer), state in self.states.items():
+            for name, array in state.saved().items():
+                yield ("state", self._live.index(need), layer, name), array
+
+    def restore(self, saved: Mapping[Name, np.ndarray]) -> None:
+        """Make a fresh collector of the same needs the one whose `saved` this is."""
+        for at in self.order:
+            self.order[at] = [saved["order", at]]
+        self.next_entropy = [saved["next_entropy",]]
+        folded: dict[tuple[Need, int], dict[str, np.ndarray]] = {}
+        for name, array in saved.items():
+            if name[0] == "state":
+                _, i, layer, what = name
+                folded.setdefault((self._live[int(i)], int(layer)), {})[str(what)] = array
+        for (need, layer), arrays in folded.items():
+            state = self.states[need, layer] = need.fold.start()
+            state.restore(arrays)
+
+    @property
+    def n_bytes(self) -> int:
+        """What `saved` takes, but for a few numbers a row."""
+        return sum(state.n_bytes for state in self.states.values())
 
     def join(self, ranks: Ranks) -> None:
         """Take in what the collectors of the other ranks have folded of their share of the batches."""

@@ -1,18 +1,21 @@
-"""What the shell offers on TAB for a name: probes, prompt sets, models, studies, tasks.
+"""What the shell offers on TAB for a name: probes, prompt sets, models, studies, tasks, and settings of the first.
 
-Every press of TAB starts a process, so nothing heavy is imported: names come from the entry points, and shipped tunnels
-from the folder `checkpoints` beside the module of their task, unread. Whatever a name turns out not to be is refused
-when the command runs.
+Every press of TAB starts a process, so nothing heavy is imported: names come from the entry points, fields from the
+source, and shipped tunnels from the folder `checkpoints` beside the module of their task, unread. Whatever a name turns
+out not to be is refused when the command runs.
 """
 
 import os
 from importlib.util import find_spec
 from pathlib import Path
 
-from interp.registry import entries
+import typer
+
+from interp.registry import Kind, entries
+from interp.source_fields import source_fields
 
 _WORDS, _AT = "COMP_WORDS", "COMP_CWORD"
-_before_colon = ""
+_before_break = ""
 """What bash holds to be words of their own in front of the one it completes."""
 
 
@@ -30,8 +33,8 @@ def models(incomplete: str) -> list[str]:
     """Aliases and shipped tunnels, behind the last comma."""
     from interp.loading.aliases import ALIASES
 
-    found = _listed([*ALIASES, *(f"tunnel:{name}" for name in _tunnels())], _before_colon + incomplete)
-    return [name.removeprefix(_before_colon) for name in found]
+    found = _listed([*ALIASES, *(f"tunnel:{name}" for name in _tunnels())], _before_break + incomplete)
+    return [name.removeprefix(_before_break) for name in found]
 
 
 def studies(incomplete: str) -> list[str]:
@@ -44,21 +47,50 @@ def tasks(incomplete: str) -> list[str]:
     return _starting([*entries("tunnel")], incomplete)
 
 
+def probe_settings(ctx: typer.Context, incomplete: str) -> list[str]:
+    """`PROBE.field=` of the probes that are named, else of all; behind it the words that the field takes."""
+    named = [name for part in ctx.params.get("probe") or () for name in part.split(",") if name in entries("probe")]
+    asked = _before_break + incomplete
+    probe, dot, _ = asked.partition(".")
+    known = [name for name in named or entries("probe") if name == probe or not dot]
+    return _settings({f"{name}.": ("probe", name) for name in known if f"{name}.".startswith(probe)}, asked)
+
+
+def study_settings(ctx: typer.Context, incomplete: str) -> list[str]:
+    """`field=` of the study that is named; behind it the words that the field takes."""
+    # An option that still lacks its value leaves the arguments before it unread.
+    name = next((word for word in (ctx.params.get("name"), *ctx.args) if word in entries("study")), None)
+    return _settings({"": ("study", name)} if name else {}, _before_break + incomplete)
+
+
 def mend_bash_words() -> None:
-    """Bash takes the colon of `tunnel:NAME` for the end of a word and replaces only what follows: so must the answer.
+    """Bash ends a word at the colon of `tunnel:NAME` and the `=` of a setting, and replaces only what follows: so must
+    the answer.
 
     Does nothing unless bash is asking.
     """
-    global _before_colon
+    global _before_break
     if os.environ.get("_INTERP_COMPLETE") != "complete_bash":
         return
     asked = os.environ.get(_WORDS, "").split()[: int(os.environ.get(_AT, "0")) + 1]
-    colon = next((i for i in (len(asked) - 1, len(asked) - 2) if i > 1 and asked[i] == ":"), None)
-    if colon is None:
+    at = next((i for i in (len(asked) - 1, len(asked) - 2) if i > 1 and asked[i] in (":", "=")), None)
+    if at is None:
         return
-    _before_colon = asked[colon - 1] + ":"
-    os.environ[_WORDS] = " ".join([*asked[: colon - 1], *asked[colon + 1 :]])
-    os.environ[_AT] = str(colon - 1)
+    option = [asked[at - 1]] if asked[at - 1].startswith("-") else []  # of `--probe=NAME` only NAME is completed
+    _before_break = "" if option else asked[at - 1] + asked[at]
+    os.environ[_WORDS] = " ".join([*asked[: at - 1], *option, *asked[at + 1 :]])
+    os.environ[_AT] = str(at - 1 + len(option))
+
+
+def _settings(owners: dict[str, tuple[Kind, str]], asked: str) -> list[str]:
+    """Fields that begin as asked; of a single one its words, since the shell would set a space behind a bare `=`."""
+    fields = {before + field: words for before, of in owners.items() for field, words in source_fields(*of).items()}
+    fitting = [field for field in fields if f"{field}=".startswith(asked) or asked.startswith(f"{field}=")]
+    if len(fitting) != 1:
+        return [f"{field}=" for field in fitting]
+    (field,) = fitting
+    offered = _starting([f"{field}={word}" for word in fields[field]], asked)
+    return [word.removeprefix(_before_break) for word in offered or ([] if "=" in asked else [f"{field}="])]
 
 
 def _listed(names: list[str], incomplete: str) -> list[str]:

@@ -6,7 +6,8 @@ at the first edited layer, from the residual stream of one unedited pass, which 
 Memory is bounded by the tokens of a pass.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,13 +27,15 @@ from interp.editing.restart import Residuals, first_layer
 from interp.editing.size import Sizes
 from interp.editing.steps import make_steps, signature
 from interp.edits import Edit
-from interp.forward import TOKENS_PER_BATCH, Progress, Share, as_capture, collecting
+from interp.forward import TOKENS_PER_BATCH, Share, as_capture, collecting
 from interp.model import Check, Model
 from interp.need import Need
 from interp.probe import Condition, Readout
+from interp.progress import Report
 from interp.prompt import PromptSet
 from interp.ranks import ALONE, Ranks, here
 from interp.readable import refuse_unreadable
+from interp.unfinished import Name, Stage, Unfinished
 
 TOKENS_PER_PASS = TOKENS_PER_BATCH
 
@@ -69,10 +72,12 @@ def read_conditions(
     tokens_per_pass: int = TOKENS_PER_PASS,
     restart: bool = True,
     checks: list[Check] | None = None,
-    progress: Progress | None = None,
+    progress: Report | None = None,
     seed: int = 0,
     layers: Sequence[int] | None = None,
     with_entropy: bool = False,
+    unfinished: Unfinished | None = None,
+    name: str = "conditions",
 ) -> dict[str, Readout]:
     """What every condition reads, by its name, in the order given. `run` is what the base capture read.
 
@@ -80,6 +85,7 @@ def read_conditions(
     `next_entropy_bits` if one of its needs reads the outputs, or all have them `with_entropy`.
     `listeners` act in every pass, before the edits. Without `restart` passes are whole: the results are the same to
     rounding. Where a list is given for the `checks`, each kind of edit is proved first (see interp.editing.proof).
+    With the `unfinished` work of a run, conditions that are there by this `name` are not read again.
     Raises `UsageError` before any pass where an edit does not fit the model.
     """
     listed = list(conditions)
@@ -91,9 +97,11 @@ def read_conditions(
         if c.edits:
             refuse_misfits(c.edits, model)
         refuse_unreadable(model, c.needs)
-    found: dict[str, Readout] = {}
+    stage = unfinished.stage(name, model, run.prompts, run.ids, conditions=names) if unfinished else None
+    before = stage.load() if stage else None
+    found: dict[str, Readout] = _readouts(before.arrays) if before else {}
     ranks = here()
-    with claimed(model):
+    with claimed(model), _keeping(stage, found, len(listed)) as keep:
         for together in _on_the_same_prompts(listed).values():
             first = together[0]
             if first.on is None:
@@ -108,13 +116,42 @@ def read_conditions(
             )  # fmt: skip
             if checks is not None:
                 checks += bench.prove()
-            for condition, under in bench.captures():
+            for condition, under in bench.captures(frozenset(found)):
                 found[condition.name] = condition.read(under)
+                keep()
                 if progress is not None:
                     progress(min(len(found) * ranks.size, len(listed)), len(listed))
     for theirs in ranks.union(found):
         found |= theirs
     return {name: found[name] for name in names}
+
+
+@contextmanager
+def _keeping(stage: Stage | None, found: Mapping[str, Readout], n: int) -> Iterator[Callable[[], None]]:
+    """Lets what was read be kept after each condition: call what this gives."""
+
+    def saved() -> Iterator[tuple[Name, np.ndarray]]:
+        for condition, readout in found.items():
+            yield (condition,), np.empty(0)  # one that reads nothing is read all the same
+            for name, array in readout.items():
+                yield (condition, name), np.asarray(array)
+
+    def n_bytes() -> int:
+        return sum(np.asarray(array).nbytes for readout in found.values() for array in readout.values())
+
+    if stage is None:
+        yield lambda: None
+    else:
+        with stage.keeping(n, "conditions", lambda: len(found), saved, n_bytes) as keep:
+            yield keep
+
+
+def _readouts(saved: Mapping[Name, np.ndarray]) -> dict[str, Readout]:
+    """What `_keeping` has kept."""
+    found: dict[str, dict[str, np.ndarray]] = {}
+    for (condition, *name), array in saved.items():
+        found.setdefault(str(condition), {}).update({str(each): array for each in name})
+    return dict(found)
 
 
 def capture_edited(
@@ -127,7 +164,7 @@ def capture_edited(
     listeners: Sequence[Listener] = (),
     layers: Sequence[int] | None = None,
     checks: list[Check] | None = None,
-    progress: Progress | None = None,
+    progress: Report | None = None,
     seed: int = 0,
 ) -> Capture:
     """What `interp.forward.capture` gives, of the model under edits."""
@@ -202,8 +239,11 @@ class _Bench:
             with_entropy=self.with_entropy, **edited,
         )  # fmt: skip
 
-    def captures(self) -> Iterable[tuple[Condition, Capture]]:
-        """Every condition with what it captured; of several ranks each has its part of them, or of their batches."""
+    def captures(self, known: Collection[str] = ()) -> Iterable[tuple[Condition, Capture]]:
+        """Every condition with what it captured; of several ranks each has its part of them, or of their batches.
+
+        Passes of which all conditions are known are left out; the others are those that they would have been.
+        """
         alike: dict[tuple[object, ...], list[Condition]] = {}
         for c in self.conditions:
             key = (c.needs, *(signature(edit, self.model.info) for edit in c.edits))
@@ -215,7 +255,8 @@ class _Bench:
                 yield from ((c, self._capture(self.plain, c)) for c in variants)
                 continue
             rows = [edited_rows(edit, self.run.prompts, self.lengths) for edit in variants[0].edits]
-            passes += [(variants[start : start + at_once], rows) for start in range(0, len(variants), at_once)]
+            groups = [variants[start : start + at_once] for start in range(0, len(variants), at_once)]
+            passes += [(group, rows) for group in groups if not {c.name for c in group} <= set(known)]
         ranks = here()
         if len(passes) < ranks.size:
             for variants, rows in passes:

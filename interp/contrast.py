@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 
 from interp.information import BITS_PER_NAT
-from interp.pattern import BLOCK, AttentionCall, dots, queries, scores, visible_keys
+from interp.pattern import BLOCK, AttentionCall, as_scores, dot_factor, queries, scaled_dots, visible_keys
 
 ATTENDED = 0.5
 """The share of a row's weight that its attended keys hold, at least."""
@@ -27,7 +27,7 @@ class Contrast:
 
 def contrast_rows(call: AttentionCall, positions: torch.Tensor, block: int = BLOCK) -> Contrast:
     """The contrasts of the attention rows at `positions` `[batch or 1, row]`, block by block."""
-    k_norm = _norm(call.k)[:, :, None, None]
+    k_norm = _norms_of_keys(call)[:, :, None, None]
     parts = [_contrast_block(call, k_norm, part) for part in positions.split(block, dim=1)]
     cosine, logit = (torch.cat(columns, dim=-1) for columns in zip(*parts, strict=True))
     return Contrast(cosine, logit)
@@ -37,13 +37,19 @@ def _contrast_block(
     call: AttentionCall, k_norm: torch.Tensor, positions: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
     visible = visible_keys(call, positions)
-    s = scores(call, positions, visible)
+    scaled = scaled_dots(call, positions, visible.shape[-1])
+    q_norm = _norm(queries(call, positions)).unflatten(1, (k_norm.shape[1], -1))
+    cosine = scaled / k_norm / (dot_factor(call) * q_norm[..., None])
+    s = as_scores(call, scaled, visible)
     attended = attended_keys(torch.softmax(s / BITS_PER_NAT, dim=-1))
     unattended = visible[:, None, None] & ~attended
-    q = _norm(queries(call, positions)).unflatten(1, (k_norm.shape[1], -1))
-    cosine = dots(call, positions, visible.shape[-1]) / k_norm / q[..., None]
     differences = [_mean_over(x, attended) - _mean_over(x, unattended) for x in (cosine, s)]
     return differences[0].flatten(1, 2), differences[1].flatten(1, 2)
+
+
+def _norms_of_keys(call: AttentionCall) -> torch.Tensor:
+    """Lengths of the keys that each item meets, `[batch, kv_head, key_pos]`."""
+    return _norm(call.k) if call.lent is None else call.lent.apply(lambda items, keys: _norm(keys), call.k)
 
 
 def _norm(x: torch.Tensor) -> torch.Tensor:

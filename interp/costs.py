@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from interp.capture import ModelInfo
+from interp.checkpoints import checkpoints_of
 from interp.loading.placement import free_bytes
 from interp.observe import Prompts
 from interp.planning.calibration import Clock, Speeds, speeds
@@ -55,7 +56,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Plan:
-    """The cost of a run. `disk` is what it writes, `download` what is fetched first; all sizes in bytes."""
+    """The cost of a run. `disk` is what it writes, `download` what is fetched first, at most; all sizes in bytes."""
 
     model: ModelInfo
     probes: tuple[str, ...]
@@ -113,6 +114,7 @@ def plan(
     text_column: str = "text",
     bos: bool = True,
     null: Literal["untrained"] | None = None,
+    checkpoints: Sequence[str] = (),
     allow_quantised: bool = False,
     is_timed: bool = True,
     clock: Clock = time.perf_counter,
@@ -127,7 +129,9 @@ def plan(
         model, revision=revision, dtype=dtype, device=device, device_map=device_map, allow_quantised=allow_quantised
     )
     chosen = readable_probes(drawn.model, asked)
-    passes = passes_of(drawn.model, prompts, chosen, Reading(n_pool, seed, text_column, window, bos))
+    knows_course = bool(checkpoints) or drawn.model.task is not None
+    n_earlier = len(checkpoints_of(drawn.model, chosen, checkpoints)) if knows_course else None
+    passes = passes_of(drawn.model, prompts, chosen, Reading(n_pool, seed, text_column, window, bos), n_earlier)
     n_times = 2 if null == "untrained" else 1
     speed = speeds(drawn, passes, clock) if is_timed else {}
     return Plan(
@@ -137,8 +141,9 @@ def plan(
         memory=memory_of(drawn, passes),
         free=free_bytes(drawn.placement),
         disk=PAGE_BYTES + PROBE_BYTES * len(chosen),
-        download=0 if drawn.is_here else drawn.file_bytes,
-        loading_seconds=_loading(drawn, speed),
+        download=drawn.file_bytes * (not drawn.is_here)
+        + (0 if drawn.model.task else (n_earlier or 0) * drawn.file_bytes),
+        loading_seconds=_loading(drawn, speed, 1 + (n_earlier or 0)),
         notes=tuple(dict.fromkeys(note for note in (drawn.note, *(p.text.note for p in passes)) if note)),
     )
 
@@ -151,10 +156,10 @@ def _step(p: Passes, n_layers: int, speed: Speeds, n_times: int) -> Step:
     return Step(p.what, p.n * n_times, p.n_prompts, p.n_tokens, n_blocks, seconds, analysis)
 
 
-def _loading(drawn: Sketch, speed: Speeds) -> float | None:
-    """Reading the weights, and the self-check."""
+def _loading(drawn: Sketch, speed: Speeds, n_models: int) -> float | None:
+    """Reading the weights, and the self-check, of the model and of its checkpoints."""
     if not speed:
         return None
     plain = min(speed.values(), key=lambda each: each.by_block)
     checked = plain.seconds(CHECKED_TOKENS, drawn.model.info.n_layers)
-    return drawn.memory_bytes / LOADED_PER_SECOND + checked
+    return n_models * (drawn.memory_bytes / LOADED_PER_SECOND + checked)

@@ -81,6 +81,13 @@ def add_profile(plot: "go.Figure", table: Table, x: str, column: str) -> None:
     )
 
 
+def places(points: Table) -> list[str]:
+    """Where each row comes from, for its hover: the text that was read, else its sequence and the position in it."""
+    if "text" in points:
+        return [str(text) for text in points["text"]]
+    return [f"sequence {p}, position {t}" for p, t in zip(points["prompt"], points["position"], strict=True)]
+
+
 def error_bars(
     value: np.ndarray, low: np.ndarray, high: np.ndarray, colour: str, width: float = 1.5
 ) -> dict[str, object]:

@@ -136,7 +136,7 @@ class SubspaceEdit(Edit):
             )
         for name in given:
             _refuse_array(self, name, getattr(self, name), (1, 2))
-        if self.sigma is not None and (self.sigma.shape != self.covectors.shape[1:] or (self.sigma < 0).any()):
+        if self.sigma is not None and (self.sigma.shape != self.axis.shape[-1:] or (self.sigma < 0).any()):
             raise self._refused(
                 f"sigma has the shape {self.sigma.shape}", "Give one deviation, not below 0, for every feature."
             )
@@ -146,6 +146,8 @@ class SubspaceEdit(Edit):
                 "Give both the same shape.",
             )
         inner = self._inner()
+        if not np.isfinite(inner).all():
+            raise self._refused("the axis is too long to be computed with", "Give it a length near 1.")
         if len(inner) > self.axis.shape[-1] or np.linalg.cond(inner) > 1e10:
             raise self._refused(
                 f"the {len(inner)} axes do not span {len(inner)} dimensions"
@@ -181,7 +183,8 @@ class SubspaceEdit(Edit):
 
     def _inner(self) -> np.ndarray:
         """Inner products of covectors and moves, of order one whatever their lengths."""
-        return self.covectors @ self._moves().T
+        with np.errstate(over="ignore", invalid="ignore"):  # numbers that large are refused as they stand
+            return self.covectors @ self._moves().T
 
     def refuse_misfit(self, info: ModelInfo) -> None:
         super().refuse_misfit(info)

@@ -20,6 +20,7 @@ from interp.loading.aliases import ALIASES
 from interp.record import RunRecord
 from interp.spec import make_study
 from interp.table import Table
+from interp.unfinished import PARTIAL
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,7 @@ def _studied(source: Source, settings: Mapping[str, Any], out: Path) -> Evidence
         record = finished_record(study.hash, out) or run_study(study, out=out, quiet=True)
     except InterpError as error:
         return Evidence(source, None, _reason(str(error)), failed=True)
-    return Evidence(source, record, work=out / ".partial" / study.hash)
+    return Evidence(source, record, work=out / PARTIAL / study.hash)
 
 
 def _reason(failure: str) -> str:

@@ -5,6 +5,7 @@ state of the same fold. Sums run in float64, so the result does not depend on ho
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +26,19 @@ class FoldState(ABC):
     @abstractmethod
     def result(self) -> dict[str, np.ndarray]:
         """The folded arrays by name."""
+
+    @abstractmethod
+    def saved(self) -> dict[str, np.ndarray]:
+        """All that has been seen, by name, for `restore`; nothing of a state that has seen nothing."""
+
+    @abstractmethod
+    def restore(self, saved: Mapping[str, np.ndarray]) -> None:
+        """Make a fresh state the one whose `saved` this is: it goes on bit for bit as that one would have."""
+
+    @property
+    @abstractmethod
+    def n_bytes(self) -> int:
+        """What `saved` takes."""
 
 
 class Fold(ABC):
@@ -95,6 +109,16 @@ class _RowsState(FoldState):
     def result(self) -> dict[str, np.ndarray]:
         return {"rows": np.concatenate(self.parts)}
 
+    def saved(self) -> dict[str, np.ndarray]:
+        return self.result() if self.parts else {}
+
+    def restore(self, saved: Mapping[str, np.ndarray]) -> None:
+        self.parts = list(saved.values())
+
+    @property
+    def n_bytes(self) -> int:
+        return sum(part.nbytes for part in self.parts)
+
 
 class _MomentsState(FoldState):
     """Chan, Golub and LeVeque (1983): means and centred sums of two parts add up exactly."""
@@ -132,6 +156,16 @@ class _MomentsState(FoldState):
         spread_name = "covariance" if self.full else "variance"
         return {"count": np.array(self.count), "mean": self.mean, spread_name: self.spread / self.count}
 
+    def saved(self) -> dict[str, np.ndarray]:
+        return {"count": np.array(self.count), "mean": np.asarray(self.mean), "spread": np.asarray(self.spread)}
+
+    def restore(self, saved: Mapping[str, np.ndarray]) -> None:
+        self.count, self.mean, self.spread = int(saved["count"]), saved["mean"], saved["spread"]
+
+    @property
+    def n_bytes(self) -> int:
+        return sum(array.nbytes for array in self.saved().values())
+
 
 class _PromptMeanState(FoldState):
     def __init__(self) -> None:
@@ -153,3 +187,22 @@ class _PromptMeanState(FoldState):
 
     def result(self) -> dict[str, np.ndarray]:
         return {"rows": np.stack([self.sums[p] / self.counts[p] for p in sorted(self.sums)])}
+
+    def saved(self) -> dict[str, np.ndarray]:
+        if not self.sums:
+            return {}
+        return {
+            "prompts": np.array(list(self.sums)),
+            "counts": np.array([self.counts[prompt] for prompt in self.sums]),
+            "sums": np.stack(list(self.sums.values())),
+        }
+
+    def restore(self, saved: Mapping[str, np.ndarray]) -> None:
+        if saved:
+            prompts = saved["prompts"].tolist()
+            self.sums = dict(zip(prompts, saved["sums"], strict=True))
+            self.counts = dict(zip(prompts, saved["counts"].tolist(), strict=True))
+
+    @property
+    def n_bytes(self) -> int:
+        return sum(np.asarray(total).nbytes for total in self.sums.values())

@@ -1,7 +1,7 @@
 """The pass: one forward pass a prompt, every need of every probe served from it, folded as it streams by."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -19,16 +19,16 @@ from interp.model import Model
 from interp.need import Need
 from interp.out_of_memory import InHalves
 from interp.pattern import AttentionCall
+from interp.progress import Report
 from interp.prompt import PromptSet
 from interp.ranks import Ranks, here
 from interp.readable import refuse_unreadable
+from interp.stopping import whole
 from interp.table import LABEL, Table
+from interp.unfinished import Stage, Unfinished
 from interp.weight_stack import WeightStack
 
 TOKENS_PER_BATCH = 2048
-
-Progress = Callable[[int, int], None]
-"""Called with the prompts done and the prompts in all after every batch."""
 
 
 def capture(
@@ -40,8 +40,10 @@ def capture(
     layers: Sequence[int] | None = None,
     tokens_per_batch: int = TOKENS_PER_BATCH,
     listeners: Sequence[Listener] = (),
-    progress: Progress | None = None,
+    progress: Report | None = None,
     seed: int = 0,
+    unfinished: Unfinished | None = None,
+    name: str = "pass",
 ) -> Capture:
     """Run the prompts, given as token ids, through the model once and return what `needs` ask for.
 
@@ -50,21 +52,28 @@ def capture(
     `listeners` act before anything is read (a window, say). A batch that memory does not suffice for is read in halves,
     with a `RuntimeWarning`. Raises `ModelError` where the model yields NaN,
     `UsageError` where it has no such site, and `InterpError` where another thread is reading it. Where several
-    processes take part in a run (interp.ranks) each runs its share of the batches, and all return the whole. Edits are
-    captured by `interp.conditions.capture_edited`.
+    processes take part in a run (interp.ranks) each runs its share of the batches, and all return the whole. With the
+    `unfinished` work of a run batches that are there by this `name` are not run again. Edits are captured by
+    `interp.conditions.capture_edited`.
     """
     needs = tuple(dict.fromkeys(needs))
     refuse_unreadable(model, needs, listeners)
     lengths = [len(x) for x in ids]
     collector = Collector(model, prompts, lengths, needs, layers=layers, with_entropy=layers is None)
     share = Share(model, ids, tokens_per_batch, here())
-    with torch.inference_mode(), collecting(model, [collector], listeners):
+    asked = [[repr(need), collector.layers.get(need, [])] for need in needs]
+    more = {"needs": asked, "batches": tokens_per_batch}
+    stage = unfinished.stage(name, model, prompts, ids, **more) if unfinished else None
+    before = stage.load() if stage else None
+    if before is not None:
+        collector.restore(before.arrays)
+        share.skip(before.n_done)
+    with torch.inference_mode(), collecting(model, [collector], listeners), share.keeping(stage, collector) as keep:
         share.lend([collector])
-        done = 0
-        for batch in share.run([collector]):
-            done += len(batch.prompts)
+        for _ in share.run([collector]):
+            keep()
             if progress is not None:
-                progress(share.scaled(done), len(ids))
+                progress(share.scaled(share.n_prompts_done), len(ids))
     collector.join(here())
     return as_capture(collector, prompts, ids, needs, seed)
 
@@ -86,10 +95,22 @@ class Share:
         self._cuts = cut(lengths, tokens_per_batch)
         self._in_halves = InHalves(model.name, lengths)
         self._mine = ranks.share(len(self._cuts))
+        self.n_done = self.n_prompts_done = 0
 
     def __iter__(self) -> Iterator[Batch]:
-        for n in self._mine:
+        for n in self._mine[self.n_done :]:
             yield make_batch(self.ids, self._cuts[n], self.model.input_device)
+
+    def skip(self, n_batches: int) -> None:
+        """Leave out the first batches of the share: an earlier run of it has done them."""
+        self.n_done, self.n_prompts_done = n_batches, sum(len(self._cuts[n]) for n in self._mine[:n_batches])
+
+    def keeping(self, stage: Stage | None, collector: Collector) -> AbstractContextManager[Callable[[], None]]:
+        """While its batches are run, what the collector has folded may be kept after each: call what this gives."""
+        if stage is None:
+            return nullcontext(lambda: None)
+        n_bytes = lambda: collector.n_bytes  # noqa: E731 (read when it is asked for)
+        return stage.keeping(len(self._mine), "batches", lambda: self.n_done, collector.saved, n_bytes)
 
     def run(
         self,
@@ -102,7 +123,9 @@ class Share:
         Every pass is announced; what was announced is settled if the pass succeeded, and else announced again in parts.
         """
         for batch in self:
-            self._pass(batch, collectors, announce, settle)
+            with whole():
+                self._pass(batch, collectors, announce, settle)
+                self.n_done, self.n_prompts_done = self.n_done + 1, self.n_prompts_done + len(batch.prompts)
             yield batch
 
     def _pass(
@@ -129,9 +152,10 @@ class Share:
         self._in_halves(batch, attempt, undo)
 
     def lend(self, collectors: Sequence[Collector], announce: Callable[[Batch], object] | None = None) -> None:
-        """Let the first prompt of the share meet the keys of the one before it, whose batch another process reads."""
-        if self._mine and self._mine.start and any(collector.borrows_keys for collector in collectors):
-            before = make_batch(self.ids, self._cuts[self._mine.start - 1], self.model.input_device)
+        """Let the first prompt meet the keys of the one before it, which another process, or an earlier run, read."""
+        left = self._mine[self.n_done :]
+        if left and left.start and any(collector.borrows_keys for collector in collectors):
+            before = make_batch(self.ids, self._cuts[left.start - 1], self.model.input_device)
             self._pass(before, collectors, announce, None, is_lending=True)
 
     def scaled(self, done: int) -> int:

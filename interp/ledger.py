@@ -4,17 +4,14 @@
 claims are named by their folders relative to the ledger's.
 """
 
-import json
-import math
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from interp.claims import PaperValue, Scale
-from interp.errors import RecordError
+from interp.json_file import as_text, read_versioned
 from interp.record import ScalarFile
 from interp.registry import load_entry
 from interp.rules import OUTCOMES, Outcome
@@ -124,9 +121,8 @@ class LedgerFile(_Strict):
 def write_ledger(ledger: LedgerFile, folder: Path) -> Path:
     """Write `ledger.json` and its page into a folder, each whole or not at all; returns the path of the page."""
     folder.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(finite(ledger.model_dump()), indent=1, ensure_ascii=False, allow_nan=False)
     draft = folder / f".{LEDGER_NAME}.writing"
-    draft.write_text(text + "\n", encoding="utf-8")
+    draft.write_text(as_text(ledger), encoding="utf-8")
     draft.replace(folder / LEDGER_NAME)
     return show_ledger(folder)
 
@@ -149,32 +145,8 @@ def is_ledger(path: Path) -> bool:
 def read_ledger(path: str | Path) -> LedgerFile:
     """Read a ledger back. Raises `RecordError` for a missing, damaged, edited or newer one, naming what is wrong."""
     folder = ledger_folder(Path(path))
-    asked = f"the ledger {folder}"
-    try:
-        raw = json.loads((folder / LEDGER_NAME).read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        fix = "Give the folder that `interp replicate` printed."
-        raise RecordError(asked=asked, found=f"there is no {LEDGER_NAME} in it", fix=fix) from error
-    except (OSError, ValueError) as error:
-        fix = "The file is damaged or was edited; the same `interp replicate` writes it again."
-        raise RecordError(asked=asked, found=f"{LEDGER_NAME} cannot be read ({error})", fix=fix) from error
-    version = raw.get("format") if isinstance(raw, dict) else None
-    if isinstance(version, int) and version > FORMAT:
-        found = f"it has format {version}, this version reads up to {FORMAT}"
-        raise RecordError(asked=asked, found=found, fix="Open it with a newer interp.")
-    try:
-        return LedgerFile.model_validate(raw)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or LEDGER_NAME
-        fix = "The file was edited or written by another program; the same `interp replicate` writes it again."
-        raise RecordError(asked=asked, found=f"{where}: {first['msg']}", fix=fix) from error
-
-
-def finite(value: Any) -> Any:
-    """Plain JSON values with None for what JSON cannot hold."""
-    if isinstance(value, Mapping):
-        return {str(k): finite(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(v) for v in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return read_versioned(
+        folder / LEDGER_NAME, LedgerFile, FORMAT, asked=f"the ledger {folder}",
+        written_by="Give the folder that `interp replicate` printed.",
+        again="the same `interp replicate` writes it again",
+    )  # fmt: skip

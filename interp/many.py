@@ -18,12 +18,15 @@ from interp.editing.files import resolve_edits
 from interp.errors import InterpError, UsageError
 from interp.finished import finished_record
 from interp.loading.sources import locate
+from interp.model import Model
 from interp.planning.sketch import sketch
 from interp.pools import Pool, Reading
 from interp.ranks import n_started
 from interp.readable import Chosen, choose_probes
 from interp.record import RunRecord
 from interp.runner import DEFAULT_OUT, run, specify
+from interp.spec import RunSpec
+from interp.unfinished import is_begun, nothing_begun
 
 Heard = Callable[["Outcome"], None]
 
@@ -74,6 +77,7 @@ def run_many(
     options: Mapping[str, Any] | None = None,
     out: str | Path = DEFAULT_OUT,
     heard: Heard | None = None,
+    resume: bool = False,
     quiet: bool = False,
 ) -> ManyRuns:
     """Measure every model (every revision of every model) with the same `options`, the keywords of `interp.run`.
@@ -81,13 +85,16 @@ def run_many(
     One model is in memory at a time. A run of the same specification in `out` that is done, can be read, and is of the
     same revision, prompts and unchanged weights stands for itself. Where all probes follow checkpoints, `revisions` are
     the checkpoints of one run of each model. `heard` is called with each outcome. Raises `UsageError` for what no model
-    could be asked, and where a launcher has started several processes.
+    could be asked, where a launcher has started several processes, and with `resume` where no run of them was begun.
     """
     _refuse_misuse(models, revisions, options or {})
     given = {**(options or {}), "out": out, "quiet": quiet}
     chosen = choose_probes(given.get("probes", _default("probes")), given.get("settings") or {})
     outcomes = []
-    for ask in _asks(models, revisions, given, chosen):
+    asks = list(_asks(models, revisions, given, chosen))
+    if resume and not any(_is_begun(ask, chosen, Path(out)) for ask in asks):
+        raise nothing_begun(Path(out))
+    for ask in asks:
         outcomes.append(_outcome(ask, chosen, Path(out)))
         _free()
         if heard is not None:
@@ -110,7 +117,9 @@ def _asks(
 def _outcome(ask: _Ask, chosen: Sequence[Chosen], out: Path) -> Outcome:
     """One model, found or measured; of what goes wrong only words are kept, so that the model can be freed."""
     try:
-        found = _found(ask, chosen, out)
+        found = _found(ask, *_specified(ask, chosen), out)
+        if found is not None and found.path is not None and not (found.path / "report.html").is_file():
+            found.show()  # it was stopped between its record and its page
         return Outcome(ask.name, found or run(ask.model, **ask.options), is_new=found is None)
     except InterpError as error:
         return Outcome(ask.name, None, False, str(error))
@@ -118,8 +127,16 @@ def _outcome(ask: _Ask, chosen: Sequence[Chosen], out: Path) -> Outcome:
         return Outcome(ask.name, None, False, traceback.format_exc())
 
 
-def _found(ask: _Ask, chosen: Sequence[Chosen], out: Path) -> RunRecord | None:
-    """The finished record of just this run; its specification is told without the weights."""
+def _is_begun(ask: _Ask, chosen: Sequence[Chosen], out: Path) -> bool:
+    try:
+        specified = _specified(ask, chosen)
+    except InterpError:  # it is going to be told of this model
+        return False
+    return is_begun(out, specified[0].hash) or _found(ask, *specified, out) is not None
+
+
+def _specified(ask: _Ask, chosen: Sequence[Chosen]) -> tuple[RunSpec, tuple[Pool, ...], Model]:
+    """What this run is, with its prompts and its model without weights."""
     asked = inspect.signature(run).bind(ask.model, **ask.options)
     asked.apply_defaults()
     a = asked.arguments
@@ -132,8 +149,13 @@ def _found(ask: _Ask, chosen: Sequence[Chosen], out: Path) -> RunRecord | None:
         per_quintile=a["per_quintile"], attention_window=a["attention_window"], null=a["null"],
         edits=resolve_edits(a["edits"]), checkpoints=a["checkpoints"],
     )  # fmt: skip
+    return spec, pools, drawn.model
+
+
+def _found(ask: _Ask, spec: RunSpec, pools: Sequence[Pool], model: Model, out: Path) -> RunRecord | None:
+    """The finished record of just this run."""
     record = finished_record(spec.hash, out)
-    if record is None or record.model.get("revision") != drawn.model.info.revision or not _same_prompts(record, pools):
+    if record is None or record.model.get("revision") != model.info.revision or not _same_prompts(record, pools):
         return None
     return None if _changed_since(ask, datetime.fromisoformat(record.created)) else record
 
@@ -172,7 +194,7 @@ def _default(name: str) -> Any:
 
 
 def _refuse_misuse(models: Sequence[str], revisions: Sequence[str], options: Mapping[str, Any]) -> None:
-    known = set(inspect.signature(run).parameters) - {"model", "out", "quiet"}
+    known = set(inspect.signature(run).parameters) - {"model", "out", "quiet", "resume"}
     strange = sorted(set(options) - known)
     if strange:
         raise UsageError(

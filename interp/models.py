@@ -172,6 +172,8 @@ def describe(config: PreTrainedConfig, name: str, origin: str, revision: str | N
 
 def active_window(config: PreTrainedConfig) -> int | None:
     """How many tokens back attention reaches, itself included; None where no layer is ever cut by it."""
+    if not hasattr(type(config), "sliding_window"):
+        return None  # a file may name one for a family that never looks at it
     window = getattr(config, "sliding_window", None)
     if window is None or getattr(config, "use_sliding_window", True) is False:
         return None

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from jaxtyping import Int
 
-from interp.pattern import AttentionCall
+from interp.pattern import AttentionCall, LentKeys
 
 
 class OtherKeys:
@@ -45,16 +45,11 @@ class OtherKeys:
             self._replaced = None
 
     def swapped(self, call: AttentionCall) -> tuple[AttentionCall, torch.Tensor]:
-        """The call with the keys exchanged, and which items of the batch had a lender. Once a layer and batch."""
+        """The call with lent keys, and which items of the batch had a lender. Once a layer and batch."""
         lengths = np.concatenate([[self._lender_length], self._lengths[:-1]])
         n_borrowed = torch.from_numpy(lengths).to(call.k.device)
-        k = torch.cat([call.k[:1], call.k[:-1]])
         lender = self._last.get(call.layer)
-        if lender is not None:
-            k[0, :, : lender.shape[1]] = lender[:, : k.shape[2]]
-        some = int(lengths[1:].min(initial=k.shape[2]))  # every lender but the first has so many keys
-        own = torch.arange(some, k.shape[2], device=k.device) >= n_borrowed[:, None]
-        k[:, :, some:] = torch.where(own[:, None, :, None], call.k[:, :, some:], k[:, :, some:])
         mine = call.k[-1, :, : int(self._lengths[-1])].clone()
         self._replaced, self._last[call.layer] = (call.layer, lender), mine
-        return replace(call, k=k), n_borrowed > 0
+        lent = LentKeys(lender, n_borrowed, int(lengths[1:].min(initial=call.k.shape[2])))
+        return replace(call, lent=lent), n_borrowed > 0

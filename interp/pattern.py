@@ -5,6 +5,7 @@ is wanted, scores exist for one block of queries at a time, so memory grows with
 Scores, exponentials and sums are float32 whatever the model computes in.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 
 import torch
@@ -21,13 +22,49 @@ _FAR_BELOW = -1e30
 """Score of a key that cannot be seen: its exponential is exactly zero and, unlike −inf, times zero is zero."""
 
 
+@dataclass(frozen=True)
+class LentKeys:
+    """Which keys the queries of a batch meet instead of their own: every item those of the item before it.
+
+    The first item meets `first`, `[kv_head, key_pos, d_head]`, or its own where that is None. Keys from the
+    `n_borrowed[item]`-th on are its own; every item but the first borrows `n_least` or more.
+    """
+
+    first: torch.Tensor | None
+    n_borrowed: torch.Tensor
+    n_least: int
+
+    def apply(self, of: Callable[[slice, torch.Tensor], torch.Tensor], k: torch.Tensor) -> torch.Tensor:
+        """`of(items, keys)`, whose last axis is that of the keys, with the keys that each item meets; none is copied.
+
+        `k` are the items' own, `[item, kv_head, key_pos, d_head]`.
+        """
+        met = of(slice(0, 1), k[:1])
+        if self.first is not None:
+            lent = of(slice(0, 1), self.first[None, :, : k.shape[2]].to(k.dtype))
+            met[..., : lent.shape[-1]] = lent
+        if len(k) > 1:
+            met = torch.cat([met, of(slice(1, None), k[:-1])])
+        if self.n_least >= k.shape[2] and (self.first is None or self.first.shape[1] >= k.shape[2]):
+            return met
+        keys = torch.arange(k.shape[2], device=k.device)
+        borrows = (keys < self.n_borrowed[:, None]).view(len(k), *[1] * (met.dim() - 2), -1)
+        return torch.where(borrows, met, of(slice(None), k))
+
+    def of(self, items: slice, k: torch.Tensor) -> "LentKeys":
+        """What these items of the batch borrow, `k` being the batch's own keys."""
+        first = self.first if items.start == 0 else k[items.start - 1]
+        return LentKeys(first, self.n_borrowed[items], self.n_least)
+
+
 @dataclass
 class AttentionCall:
     """What the attention function of one layer received.
 
     `q` is `[batch, head, pos, d_head]`, `k` and `v` `[batch, kv_head, key_pos, d_head]`, after rotary embedding and
     before grouped heads are repeated. `mask` is True where a key is seen, `[batch or 1, 1, pos, key_pos]`; None means
-    causal. A listener may replace `q`, `k` and `v`.
+    causal. A listener may replace `q`, `k` and `v`. Attention rows of a call with `lent` keys are those that its
+    queries would have over these.
     """
 
     layer: int
@@ -37,6 +74,13 @@ class AttentionCall:
     scaling: float
     mask: torch.Tensor | None = None
     softcap: float | None = None
+    lent: LentKeys | None = None
+
+    def of(self, items: slice) -> "AttentionCall":
+        """The call of these items of the batch alone."""
+        mask = self.mask if self.mask is None or len(self.mask) == 1 else self.mask[items]
+        lent = None if self.lent is None else self.lent.of(items, self.k)
+        return replace(self, q=self.q[items], k=self.k[items], v=self.v[items], mask=mask, lent=lent)
 
 
 @dataclass(frozen=True)
@@ -89,11 +133,21 @@ def queries(call: AttentionCall, positions: torch.Tensor) -> torch.Tensor:
     return call.q.gather(2, positions[:, None, :, None].expand(-1, call.q.shape[1], -1, call.q.shape[3]))
 
 
-def dots(call: AttentionCall, positions: torch.Tensor, n_keys: int, factor: float = 1.0) -> torch.Tensor:
-    """`factor` q·k with the first `n_keys` keys, float32, `[batch, kv_head, group, row, key_pos]`."""
+def scaled_dots(call: AttentionCall, positions: torch.Tensor, n_keys: int) -> torch.Tensor:
+    """`dot_factor` q·k with the first `n_keys` keys, float32, `[batch, kv_head, group, row, key_pos]`."""
     k = call.k[:, :, :n_keys].float()
-    grouped = (queries(call, positions).float() * factor).unflatten(1, (k.shape[1], -1)).flatten(2, 3)
-    return torch.matmul(grouped, k.transpose(-1, -2)).unflatten(2, (-1, positions.shape[1]))
+    grouped = (queries(call, positions).float() * dot_factor(call)).unflatten(1, (k.shape[1], -1)).flatten(2, 3)
+
+    def products(items: slice, keys: torch.Tensor) -> torch.Tensor:
+        return torch.matmul(grouped[items], keys.transpose(-1, -2))
+
+    met = products(slice(None), k) if call.lent is None else call.lent.apply(products, k)
+    return met.unflatten(2, (-1, positions.shape[1]))
+
+
+def dot_factor(call: AttentionCall) -> float:
+    """What q·k is multiplied by to be a score in bits, or the argument of the cap where scores are capped."""
+    return call.scaling * BITS_PER_NAT if call.softcap is None else call.scaling / call.softcap
 
 
 def scores(call: AttentionCall, positions: torch.Tensor, visible: torch.Tensor) -> torch.Tensor:
@@ -102,12 +156,14 @@ def scores(call: AttentionCall, positions: torch.Tensor, visible: torch.Tensor) 
     Rows are those at `positions` `[batch or 1, row]`, where one row of positions serves all items of the batch; keys
     that are not in `visible` lie far below any score.
     """
-    n_keys = visible.shape[-1]
-    if call.softcap is None:
-        s = dots(call, positions, n_keys, call.scaling * BITS_PER_NAT)
-    else:
-        s = dots(call, positions, n_keys, call.scaling / call.softcap).tanh_().mul_(call.softcap * BITS_PER_NAT)
-    return s.add_(torch.where(visible, 0.0, _FAR_BELOW)[:, None, None])
+    return as_scores(call, scaled_dots(call, positions, visible.shape[-1]), visible)
+
+
+def as_scores(call: AttentionCall, scaled: torch.Tensor, visible: torch.Tensor) -> torch.Tensor:
+    """`scaled_dots` turned into scores, in place."""
+    if call.softcap is not None:
+        scaled.tanh_().mul_(call.softcap * BITS_PER_NAT)
+    return scaled.add_(torch.where(visible, 0.0, _FAR_BELOW)[:, None, None])
 
 
 def pattern_rows(call: AttentionCall, positions: torch.Tensor) -> torch.Tensor:
@@ -145,8 +201,7 @@ def reduce_rows(call: AttentionCall, positions: torch.Tensor, block: int = BLOCK
         at_once = max(1, _AT_ONCE[call.k.device.type == "cpu"] // (n_heads * visible[0].numel()))
         for first in range(0, batch, at_once):
             items = slice(first, first + at_once)
-            some = replace(call, q=call.q[items], k=call.k[items])
-            s = scores(some, _of(part, items), _of(visible, items))
+            s = scores(call.of(items), _of(part, items), _of(visible, items))
             _add_up(s, own[items], sums[:, items, ..., rows])
     return _reduced(_Sums(*sums.flatten(2, 3)), n_visible)
 

@@ -120,6 +120,11 @@ class Probe(Question):
         """The edits that a causal probe asks for, once the base capture is known; none for an observational one."""
         return ()
 
+    @property
+    def edits_model(self) -> bool:
+        """Whether the probe is causal: it has `conditions` of its own."""
+        return type(self).conditions is not Probe.conditions
+
     def planned(self, info: ModelInfo, n_prompts: int, *, is_text: bool) -> Iterable[Planned]:
         """What `conditions` will ask for on a base pool of `n_prompts` prompts, before a model is loaded.
 

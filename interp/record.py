@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 
 from interp.errors import RecordError
 from interp.findings import Findings, Null, Scalar
+from interp.json_file import as_text, finite, read_versioned
 from interp.table import Table
 
 if TYPE_CHECKING:
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 """Version of `run.json`; a change of its meaning bumps it and keeps a file of the old one under tests/records."""
+
+
+_LONGEST_NAME = 100
 
 
 class _Strict(BaseModel):
@@ -59,6 +63,8 @@ class ScalarFile(_Strict):
     def _has_reasons(self) -> "ScalarFile":
         if self.interval is None and not self.interval_reason:
             raise ValueError("`interval` is null without an `interval_reason`")
+        if self.interval is not None and not self.interval_method:
+            raise ValueError("`interval` has no `interval_method`")
         if self.null is None and not self.null_reason:
             raise ValueError("`null` is null without a `null_reason`")
         return self
@@ -88,6 +94,13 @@ class FindingsFile(_Strict):
     notes: list[str] = []
     headline: list[str] = []
 
+    @model_validator(mode="after")
+    def _heads_name_scalars(self) -> "FindingsFile":
+        strange = sorted(set(self.headline) - set(self.scalars))
+        if strange:
+            raise ValueError(f"`headline` names no scalar: {strange[0]!r}")
+        return self
+
 
 class RunFile(_Strict):
     """The content of `run.json`."""
@@ -103,6 +116,14 @@ class RunFile(_Strict):
     selfcheck: list[dict[str, Any]]
     timings: dict[str, float | None]
     findings: dict[str, FindingsFile]
+
+    @field_validator("findings")
+    @classmethod
+    def _names_are_file_names(cls, findings: dict[str, FindingsFile]) -> dict[str, FindingsFile]:
+        strange = [name for name in findings if not name or len(name) > _LONGEST_NAME or set(name) & set("/\\\0")]
+        if strange:
+            raise ValueError(f"{strange[0][:40]!r} cannot be the name of a probe, which names files")
+        return findings
 
 
 @dataclass(frozen=True)
@@ -147,6 +168,8 @@ class RunRecord:
         """Write the record as `folder`, whole or not at all; returns the record with its path."""
         from dataclasses import replace
 
+        from safetensors import SafetensorError
+
         if folder.exists():
             raise RecordError(
                 asked=f"writing the record {folder.name}",
@@ -163,17 +186,16 @@ class RunRecord:
                 model=dict(self.model), prompts=dict(self.prompts), environment=dict(self.environment),
                 selfcheck=[dict(c) for c in self.selfcheck], timings=dict(self.timings), findings=findings,
             )  # fmt: skip
-            text = json.dumps(_finite(content.model_dump()), indent=1, ensure_ascii=False, allow_nan=False)
-            (draft / "run.json").write_text(text + "\n", encoding="utf-8")
+            (draft / "run.json").write_text(as_text(content), encoding="utf-8")
             if self.spec.get("edits"):
                 edits = json.dumps({"edits": self.spec["edits"]}, allow_nan=False)
                 (draft / "edits.json").write_text(edits + "\n", encoding="utf-8")
             draft.rename(folder)
-        except OSError as error:
+        except (OSError, SafetensorError) as error:
             shutil.rmtree(draft, ignore_errors=True)
             raise RecordError(
                 asked=f"writing the record to {folder}",
-                found=f"{error.strerror or error}",
+                found=f"{getattr(error, 'strerror', None) or error}",
                 fix="Check free space and permissions there, or choose another folder with --out.",
             ) from error
         return replace(self, path=folder)
@@ -190,7 +212,7 @@ class RunRecord:
             arrays = {name: np.require(a, requirements="C") for name, a in findings.arrays.items()}
             save_file(arrays, draft / f"arrays.{probe}.safetensors")
         return FindingsFile(
-            parameters=_finite(dict(self.parameters[probe])),
+            parameters=finite(dict(self.parameters[probe])),
             scalars={name: as_file(s) for name, s in findings.scalars.items()},
             tables=tables,
             notes=list(findings.notes),
@@ -217,7 +239,10 @@ def open_run(path: str | Path) -> RunRecord:
     """
     folder = Path(path)
     folder = folder.parent if folder.name == "run.json" else folder
-    content = _read_file(folder)
+    content = read_versioned(
+        folder / "run.json", RunFile, FORMAT, asked=f"the record {folder}",
+        written_by="Give the folder that a run printed; it holds run.json.", again="repeat the run",
+    )  # fmt: skip
     return RunRecord(
         status=content.status, created=content.created, spec=content.spec, spec_hash=content.spec_hash,
         model=content.model, prompts=content.prompts, environment=content.environment,
@@ -228,31 +253,10 @@ def open_run(path: str | Path) -> RunRecord:
     )  # fmt: skip
 
 
-def _read_file(folder: Path) -> RunFile:
-    asked = f"the record {folder}"
-    try:
-        raw = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        fix = "Give the folder that a run printed; it holds run.json."
-        raise RecordError(asked=asked, found="there is no run.json in it", fix=fix) from error
-    except (OSError, ValueError) as error:
-        fix = "The file is damaged or was edited; repeat the run."
-        raise RecordError(asked=asked, found=f"run.json cannot be read ({error})", fix=fix) from error
-    version = raw.get("format") if isinstance(raw, dict) else None
-    if isinstance(version, int) and version > FORMAT:
-        found = f"it has format {version}, this version reads up to {FORMAT}"
-        raise RecordError(asked=asked, found=found, fix="Open it with a newer interp.")
-    try:
-        return RunFile.model_validate(raw)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or "run.json"
-        fix = "The file was edited or written by another program; repeat the run."
-        raise RecordError(asked=asked, found=f"{where}: {first['msg']}", fix=fix) from error
-
-
 def _read_findings(probe: str, content: FindingsFile, folder: Path) -> Findings:
     import pandas
+    from pyarrow import ArrowException
+    from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
     tables = {}
@@ -260,26 +264,34 @@ def _read_findings(probe: str, content: FindingsFile, folder: Path) -> Findings:
         try:
             frame = pandas.read_parquet(folder / table.path)
             tables[name] = Table({c: frame[c].to_numpy() for c in frame.columns}, dict(table.units), table.caption)
-        except (OSError, ValueError) as error:
-            raise RecordError(
-                asked=f"the table {table.path} of the record {folder}",
-                found=f"it cannot be read ({error})",
-                fix="The record is incomplete or was edited; repeat the run.",
-            ) from error
+        except (OSError, ValueError, ArrowException) as error:
+            raise _spoilt(f"the table {table.path}", folder, error) from error
     arrays_path = folder / f"arrays.{probe}.safetensors"
+    try:
+        arrays = load_file(arrays_path) if arrays_path.exists() else {}
+    except (OSError, ValueError, KeyError, SafetensorError) as error:
+        raise _spoilt(f"the arrays {arrays_path.name}", folder, error) from error
     return Findings(
         probe=probe,
         scalars={name: as_scalar(s) for name, s in content.scalars.items()},
         tables=tables,
-        arrays=load_file(arrays_path) if arrays_path.exists() else {},
+        arrays=arrays,
         notes=tuple(content.notes),
         headline=tuple(content.headline),
     )
 
 
+def _spoilt(what: str, folder: Path, error: Exception) -> RecordError:
+    return RecordError(
+        asked=f"{what} of the record {folder}",
+        found=f"it cannot be read ({error})",
+        fix="The record is incomplete or was edited; repeat the run.",
+    )
+
+
 def as_file(scalar: Scalar) -> ScalarFile:
     """A scalar as files keep it: what JSON cannot hold is None."""
-    return ScalarFile(**_finite(asdict(scalar)))
+    return ScalarFile(**finite(asdict(scalar)))
 
 
 def as_scalar(s: ScalarFile) -> Scalar:
@@ -295,16 +307,3 @@ def as_scalar(s: ScalarFile) -> Scalar:
 
 def _number(value: float | None) -> float:
     return math.nan if value is None else value
-
-
-def _finite(value: Any) -> Any:
-    """Plain JSON values: numpy numbers become Python's, tuples lists, NaN and infinity null."""
-    if isinstance(value, Mapping):
-        return {str(k): _finite(v) for k, v in value.items()}
-    if isinstance(value, list | tuple | np.ndarray):
-        return [_finite(v) for v in value]
-    if isinstance(value, np.generic):
-        return _finite(value.item())
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value

@@ -19,6 +19,7 @@ from interp.ranks import n_started
 from interp.record import as_file
 from interp.registry import entries
 from interp.rules import Outcome, Rule, Verdict, combine, in_words, judge
+from interp.unfinished import PARTIAL, nothing_begun, refuse_unwritable
 
 ALL = "all"
 JOINT = "all models together"
@@ -69,18 +70,23 @@ def replicate(
     models: Sequence[str] = (),
     scale: Scale = "default",
     out: str | Path = "runs",
+    resume: bool = False,
     quiet: bool = False,
 ) -> Replication:
     """Measure and judge the claims of a paper (`paper1`, `paper2`, `paper3`, or `all`) and leave a ledger under `out`.
 
     `models` are the language models that the third paper's claims are put to. `scale`: `tiny` asks one claim of each
     kind, `smoke` takes minutes, `default` is what the shipped models are judged at, `paper` has the papers' sizes and
-    wants a GPU. What was measured before with the same settings, in `out`, is not measured again.
+    wants a GPU. What was measured before with the same settings, in `out`, is not measured again; with `resume` it is
+    refused where nothing was.
     """
     papers = _papers(paper)
     if scale not in SCALES:
         raise UnknownName("scale", scale, SCALES)
     _refuse_misuse(paper, papers, models)
+    refuse_unwritable(Path(out))
+    if resume and not any(any(Path(out).glob(pattern)) for pattern in ("*/run.json", f"{PARTIAL}/*/*")):
+        raise nothing_begun(Path(out))
     folder = Path(out) / f"ledger-{paper}-{scale}"
     judged = [_paper(claims, models if claims.of_models else (), scale, Path(out), folder, quiet) for claims in papers]
     words = ["interp", "replicate", paper, "--scale", scale, *(w for model in models for w in ("--model", model))]

@@ -9,8 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from threadpoolctl import threadpool_limits
-
 from interp.capture import Capture, ModelInfo
 from interp.checkpoints import Checkpoint, Followed, checkpoints_of, follow, has_checkpoints, step_of
 from interp.conditions import Run, capture_edited, read_conditions
@@ -34,6 +32,8 @@ from interp.ranks import here, together
 from interp.readable import Chosen, choose_probes, readable_probes
 from interp.record import RunRecord, new_folder
 from interp.spec import PER_QUINTILE, RunSpec
+from interp.threads import one_thread
+from interp.unfinished import PARTIAL, Unfinished, refuse_unwritable
 from interp.window import AttentionWindow
 
 DEFAULT_MODEL = "tunnel:bijection-gpt-neox"
@@ -67,6 +67,7 @@ def run(
     trust_remote_code: bool = False,
     allow_pickle: bool = False,
     allow_quantised: bool = False,
+    resume: bool = False,
     quiet: bool = False,
 ) -> RunRecord:
     """Measure `model` with `probes` on `prompts` and leave a record and its page under `out`.
@@ -77,6 +78,7 @@ def run(
     `edits` change the model for the whole run, or name the file that holds them; `checkpoints` are the revisions (steps
     of a tunnel: all it kept, unless named) that probes of a training are read at. Everything else is described at
     `interp.spec.RunSpec`, and what a model is trusted with at `interp.load`. `out=None` writes nothing.
+    A run that was stopped is gone on with by the same call (see interp.unfinished); with `resume` by nothing else.
     Returns the record: `record.findings["manifold"]`.
 
     Processes that a launcher has started (`accelerate launch`, `torchrun`) share the prompts where all of them call
@@ -86,6 +88,8 @@ def run(
     quiet = quiet or not ranks.is_first
     asked = choose_probes(probes, settings or {})
     given = resolve_edits(edits)
+    if out is not None and ranks.is_first:
+        refuse_unwritable(Path(out))
     clock = _Clock()
     trusted: dict[str, Any] = {
         "trust_remote_code": trust_remote_code, "allow_pickle": allow_pickle, "allow_quantised": allow_quantised
@@ -106,7 +110,9 @@ def run(
         ranks.agree("what was asked", spec.hash)
         ranks.agree("the fingerprint of the weights", loaded.info.fingerprint)
         ranks.agree("the content of the prompts", " ".join(pool.prompts.content_hash for pool in pools))
-    session = _Session(spec, given, reading, clock, quiet)
+    folder = None if out is None or not ranks.is_alone else Path(out) / PARTIAL / spec.hash
+    unfinished = Unfinished(folder, spec.hash, insists=resume, began=clock.began)
+    session = _Session(spec, given, reading, clock, quiet, unfinished)
     findings, drawn = session.measure(loaded, pools, "")
     if null == "untrained":
         with clock("load untrained"):
@@ -139,6 +145,7 @@ def run(
         record = record.write(new_folder(Path(out), info.name))
         if report:
             record.show()
+    unfinished.remove()
     return ranks.of_first(record)
 
 
@@ -189,6 +196,7 @@ class _Session:
     reading: Reading
     clock: "_Clock"
     quiet: bool
+    unfinished: Unfinished
     checks: list[Check] = field(default_factory=list)
     followed: list[Followed] = field(default_factory=list)
 
@@ -217,11 +225,8 @@ class _Session:
         return {name: found[name] for name in self.spec.probes if name in found}, drawn
 
     def _analysed(self, probe: Probe, base: Capture, under: Mapping[str, Readout], suffix: str) -> Findings:
-        """The findings of one probe, its linear algebra on one thread.
-
-        Its matrices are many and small: threads wait for one another, on a busy machine for most of the time.
-        """
-        with self.clock(f"probe {probe.name}{suffix}"), threadpool_limits(1, user_api="blas"):
+        """The findings of one probe."""
+        with self.clock(f"probe {probe.name}{suffix}"), one_thread():
             return probe.analyse(base, under)
 
     @property
@@ -238,7 +243,10 @@ class _Session:
                     progress=progress, seed=seed,
                 )  # fmt: skip
             else:
-                base = capture(model, pool.prompts, ids, needs, listeners=self.listeners, progress=progress, seed=seed)
+                base = capture(
+                    model, pool.prompts, ids, needs, listeners=self.listeners, progress=progress, seed=seed,
+                    unfinished=self.unfinished, name=f"capture{suffix}",
+                )  # fmt: skip
         return self._windowed(base)
 
     def _windowed(self, base: Capture) -> Capture:
@@ -248,8 +256,11 @@ class _Session:
 
     def _read(self, model: Model, run: Run, needs: Sequence[Need]) -> Capture:
         return self._windowed(
-            capture(model, run.prompts, run.ids, needs, listeners=self.listeners, seed=self.spec.seed)
-        )
+            capture(
+                model, run.prompts, run.ids, needs, listeners=self.listeners, seed=self.spec.seed,
+                unfinished=self.unfinished, name=f"capture of {model.name} on {run.prompts.name}",
+            )
+        )  # fmt: skip
 
     def follow(
         self, checkpoints: Sequence[Checkpoint], own_step: int | None, load: Callable[..., Model]
@@ -272,7 +283,7 @@ class _Session:
 
     def _conditions(self, model: Model, pool: Pool, probe: Probe, base: Capture, suffix: str) -> Mapping[str, Readout]:
         """What the probe's conditions read; edits that it asks for are proved first."""
-        if type(probe).conditions is Probe.conditions:
+        if not probe.edits_model:
             return {}
 
         def resolve(name: str, n_pool: int | None) -> Run:
@@ -286,8 +297,10 @@ class _Session:
                 read_conditions, model, Run(pool.prompts, pool.tokens.ids), resolve=resolve, listeners=self.listeners,
                 checks=self.checks, progress=progress, seed=self.spec.seed,
             )  # fmt: skip
-            found = read(probe.conditions(base))
-            return found | read(probe.further_conditions(base, found))
+            name = f"conditions of {probe.name}{suffix}"
+            found = read(probe.conditions(base), unfinished=self.unfinished, name=name)
+            further = probe.further_conditions(base, found)
+            return found | read(further, unfinished=self.unfinished, name=f"further {name}")
 
 
 def _placed(info: ModelInfo, device_map: str | None) -> dict[str, str]:
@@ -309,7 +322,7 @@ def _refuse_misuse(edits: tuple[Edit, ...], probes: Sequence[Probe], model: Mode
     if not edits:
         return
     refuse_misfits(edits, model)
-    causal = [probe.name for probe in probes if type(probe).conditions is not Probe.conditions]
+    causal = [probe.name for probe in probes if probe.edits_model]
     if causal:
         raise UsageError(
             asked=f"{', '.join(causal)} on an edited model",
@@ -329,6 +342,7 @@ class _Clock:
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
+        self.began = time.monotonic()
 
     @contextmanager
     def __call__(self, part: str):

@@ -19,7 +19,10 @@ from interp.model import Check, Model
 
 
 def check_model(model: Model) -> tuple[Check, ...]:
-    """Run every check; returns them all. Raises `ModelError` naming the first that fails."""
+    """Run every check; returns them all.
+
+    Raises `ModelError` naming the first that fails, or where the model itself cannot read a few tokens.
+    """
     checks = tuple(run_checks(model))
     failed = next((c for c in checks if not c.passed), None)
     if failed is not None:
@@ -27,8 +30,7 @@ def check_model(model: Model) -> tuple[Check, ...]:
             asked=f"reading {model.name} ({model.info.family})",
             found=f"the self-check {failed.name!r} failed: {failed.meaning}; {failed.detail or 'error'} "
             f"{failed.value:.3g}, at most {failed.bound:.3g} allowed",
-            fix="Nothing captured from it could be trusted, so it is refused. "
-            "Please report the model and the name of the check.",
+            fix=_FIXES.get(failed.name, _FIX).format(dtype=model.info.dtype),
         )
     return checks
 
@@ -37,9 +39,22 @@ def run_checks(model: Model) -> Iterator[Check]:
     """The checks one after the other, passed or not."""
     with torch.inference_mode(), claimed(model):
         bench = Bench(model)
+        _refuse_broken(bench)
         for name, meaning, run, _ in _applying(model):
             value, bound, detail = run(bench)
             yield Check(name, meaning, bool(value <= bound), value, bound, detail=detail)
+
+
+def _refuse_broken(bench: Bench) -> None:
+    """`ModelError` where the plain model fails before anything of ours has touched it."""
+    try:
+        _ = bench.plain
+    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        raise ModelError(
+            asked=f"reading {bench.model.name} ({bench.model.info.family})",
+            found=f"it cannot read {bench.short} tokens: {type(error).__name__}: {error}",
+            fix="Check its configuration, or copy config.json again.",
+        ) from error
 
 
 def left_out(model: Model) -> tuple[str, ...]:
@@ -57,6 +72,12 @@ def _applying(model: Model) -> tuple["_Entry", ...]:
     return tuple(entry for entry in _CHECKS if has[entry[3]])
 
 
+_FIX = "Nothing captured from it could be trusted, so it is refused. Please report the model and the name of the check."
+_FIXES = {
+    "finite": "Load it in float32 (it was read in {dtype}), or copy its weights again: their files may be damaged.",
+}
+"""What to do about a check that failed: `_FIX` unless another remedy is known."""
+
 _About = Literal["model", "attention", "weights", "stack", "sums"]
 """What a check is about: any model; attention; the plain weights of attention, which a quantised model does not have;
 blocks without attention; parts added to the residual stream."""
@@ -64,7 +85,7 @@ blocks without attention; parts added to the residual stream."""
 _Entry = tuple[str, str, Callable[[Bench], Outcome], _About]
 
 _CHECKS: tuple[_Entry, ...] = (
-    ("finite", "logits are finite", stack_checks.finite, "model"),
+    ("finite", "weights and logits are finite", stack_checks.finite, "model"),
     ("heard", "every layer is heard exactly once", attention_checks.heard_once, "attention"),
     ("blocks", "every block runs exactly once", stack_checks.blocks_once, "stack"),
     ("eager", "logits under the seam equal eager attention", attention_checks.equals_eager, "attention"),

@@ -1,13 +1,13 @@
 """What a run was asked to do: the whole configuration, hashed, and enough to repeat it."""
 
-import hashlib
 import json
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
-from interp.errors import UnknownName, UsageError
+from interp.digest import digest_of
+from interp.errors import RecordError, UnknownName, UsageError
 from interp.probe import Probe, Question
 from interp.registry import load_entry
 from interp.study import Study
@@ -46,17 +46,30 @@ class RunSpec:
     @property
     def hash(self) -> str:
         """The first 16 hexadecimal digits of the SHA-256 of the configuration."""
-        content = json.dumps(self.to_json(), sort_keys=True, ensure_ascii=False)
-        return hashlib.sha256(content.encode()).hexdigest()[:16]
+        return digest_of(self.to_json())
 
     def to_json(self) -> dict[str, Any]:
         return json.loads(json.dumps(asdict(self)))
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> "RunSpec":
-        """The specification in a record; what only repeats it in words is ignored."""
+        """The specification in a record; what only repeats it in words is ignored.
+
+        Raises `RecordError` for one that no run can have been asked with.
+        """
+        from pydantic import TypeAdapter, ValidationError
+
         known = {f.name for f in fields(cls)}
         values: dict[str, Any] = {name: value for name, value in content.items() if name in known}
+        try:
+            TypeAdapter(cls).validate_python(values)
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise RecordError(
+                asked="what the record was asked to do",
+                found=f"{'.'.join(map(str, first['loc']))}: {first['msg'].lower()}",
+                fix="It is no record of a run, or was edited: write the command out.",
+            ) from error
         for listed in ("edits", "checkpoints"):
             values[listed] = tuple(values.get(listed, ()))
         return cls(**values)

@@ -4,24 +4,22 @@ A study is a frozen dataclass in a package of its own, found by name through the
 leaves a record and a page like a run's.
 """
 
-import hashlib
 import json
 import shlex
 from abc import abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from interp.digest import digest_of
 from interp.environment import environment
 from interp.findings import Findings
 from interp.probe import Question
-from interp.progress import reporting
+from interp.progress import Report, reporting
 from interp.record import RunRecord, new_folder
-
-Progress = Callable[[int, int], None]
-"""Called with the parts done and the parts in all."""
+from interp.threads import one_thread
+from interp.unfinished import PARTIAL, is_begun, nothing_begun, refuse_unwritable
 
 
 @dataclass(frozen=True)
@@ -29,7 +27,7 @@ class Study(Question):
     """One question with its own models."""
 
     @abstractmethod
-    def measure(self, work: Path, progress: Progress) -> Findings:
+    def measure(self, work: Path, progress: Report) -> Findings:
         """The findings. Unfinished work may be kept in the folder `work`, where a repeated call finds it again."""
 
     @property
@@ -40,7 +38,7 @@ class Study(Question):
     @property
     def hash(self) -> str:
         """The first 16 hexadecimal digits of the SHA-256 of what was asked."""
-        return hashlib.sha256(json.dumps(self.spec, sort_keys=True).encode()).hexdigest()[:16]
+        return digest_of(self.spec)
 
     @property
     def command(self) -> str:
@@ -62,14 +60,20 @@ def _written(value: Any) -> str:
     return plain if is_plain and all(map(str, value)) else json.dumps(value) if value else "none"
 
 
-def run_study(study: Study, *, out: str | Path | None = "runs", report: bool = True, quiet: bool = False) -> RunRecord:
+def run_study(
+    study: Study, *, out: str | Path | None = "runs", report: bool = True, resume: bool = False, quiet: bool = False
+) -> RunRecord:
     """Carry out a study and leave a record and its page under `out`; `None` writes nothing but unfinished work.
 
-    Unfinished work lies in `<out>/.partial/<hash of what was asked>`, so the same call goes on where it was stopped.
+    Unfinished work lies in `<out>/.partial/<hash of what was asked>`, so the same call goes on where it was stopped;
+    with `resume` it is refused where nothing was begun.
     """
     began = datetime.now(UTC)
-    work = Path(out or "runs") / ".partial" / study.hash
-    with reporting(study.name.replace("_", " "), quiet) as progress:
+    refuse_unwritable(Path(out or "runs"))
+    if resume and not is_begun(Path(out or "runs"), study.hash):
+        raise nothing_begun(Path(out or "runs"))
+    work = Path(out or "runs") / PARTIAL / study.hash
+    with reporting(study.name.replace("_", " "), quiet) as progress, one_thread():
         findings = study.measure(work, progress)
     record = RunRecord(
         status="done",

@@ -285,7 +285,9 @@ def read_card(folder: Path) -> TunnelCard:
         )
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise _broken(path, f"it cannot be read ({error.strerror})") from error
+    except (ValueError, RecursionError) as error:
         raise _broken(path, f"it is not JSON ({error})") from error
     return _parse(path, content)
 
@@ -315,6 +317,8 @@ def _figure(path: Path, name: str, entry: Any) -> Figure:
         raise _broken(path, f"the figure {name!r} is {entry!r}")
     if not all(_is_kind(entry[key], (int, float)) for key in numbers):
         raise _broken(path, f"the figure {name!r} has no numbers in {', '.join(numbers)}")
+    if not isinstance(entry["unit"], str) or not (entry["limit"] is None or _is_kind(entry["limit"], (int, float))):
+        raise _broken(path, f"the figure {name!r} has no unit, or a limit that is no number")
     return Figure(**entry)
 
 

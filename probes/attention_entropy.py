@@ -28,6 +28,7 @@ from interp.statistics.nulls import null_from_permutations
 from interp.table import LABEL, Table
 from probes.figures.attention_entropy import entropy_figures
 from probes.measures.depth import DEPTH, DealtHeads, deal_heads, depth_statistics
+from probes.measures.finite import finite_or_absent
 from probes.measures.head_means import Units, band, interval, mean_of_units
 from probes.measures.sign_flips import flip_p, flipped_means, random_signs
 
@@ -124,12 +125,13 @@ def _need(name: str, where: str) -> Need:
 
 def _profiles(base: Capture, units: Units, where: str) -> dict[str, Profile]:
     """Every statistic per prompt, layer and head, and the gain over another prompt's keys."""
+    read = {name: finite_or_absent(base, _need(name, where)) for name in SITES}
     if where == "scored":
         drawn = base.rows["drawn"].astype(bool)
-        found = {name: units.means(base[_need(name, where)][:, drawn]) for name in SITES}
+        found = {name: units.means(read[name][:, drawn]) for name in SITES}
     else:
         place = np.searchsorted(np.unique(base.rows["prompt"]), units.index)
-        found = {name: np.moveaxis(base[_need(name, where)][:, place], 1, 0) for name in SITES}
+        found = {name: np.moveaxis(read[name][:, place], 1, 0) for name in SITES}
     return found | {"sharpening": found["other_keys"] - found["entropy"]}
 
 

@@ -1,7 +1,8 @@
 """The gradient laws of attention as checks on any model, and whether attention moves where they say.
 
 A study, for it changes weights. On a copy of the model in float64, at one layer: the laws of `interp.gradients`
-against autograd through the model's own kernel; the first-order change of the loss when values move; and over one small
+against autograd through the model's own kernel; the first-order change of the loss when values move; whether gradients
+lie along what the weights already read (`probes.measures.gradient_alignment`); and over one small
 descent step, on the layer's queries and keys alone and on all weights, whether attention grows where the advantage is
 positive (`probes.measures.routing`). The laws are identities: a residual above rounding is a fault of the reading, not
 a finding.
@@ -9,7 +10,7 @@ a finding.
 Source: Paper II (arXiv 2512.22473).
 """
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -19,7 +20,9 @@ import numpy as np
 from interp.errors import UsageError
 from interp.findings import Findings
 from interp.probe import Figure
+from interp.progress import Report
 from interp.study import Study
+from probes.measures.gradient_alignment import Aligned
 from probes.measures.gradient_findings import Measured, findings_of
 from probes.measures.routing import Pairs, Routed
 
@@ -55,9 +58,10 @@ class GradientLaws(Study):
     name: ClassVar[str] = "gradient_laws"
     question: ClassVar[str] = "Do attention's gradients obey their laws, and does attention move to better values?"
 
-    def measure(self, work: Path, progress: Callable[[int, int], None]) -> Findings:
+    def measure(self, work: Path, progress: Report) -> Findings:
         from interp.gradients import in_float64, queries_and_keys, step_all_weights
         from interp.models import load
+        from interp.weight_gradients import projections, weight_gradients
 
         self._check_fields()
         model = in_float64(load(self.model), n_copies=2 if self.is_whole else 1)
@@ -68,9 +72,11 @@ class GradientLaws(Study):
         found: list[LayerGradients] = []
         first_order = []
         n_parts = len(sequences) * (2 if self.is_whole else 1)
+        aligned = Aligned(_as_arrays(projections(model, layer)))
         for i, sequence in enumerate(sequences):
             found.append(self._gradients(model, layer, sequence))
             first_order.append(self._first_order(model, layer, sequence, found[-1], rng))
+            aligned.add(_as_arrays(weight_gradients(model, layer, sequence)))
             progress(i + 1, n_parts)
         after = {"queries_and_keys": [self._after_own_step(each) for each in found]}
         if self.is_whole:
@@ -88,7 +94,7 @@ class GradientLaws(Study):
                 model=model.info.name, layer=layer, heads=tuple(heads), unit=unit, first_order=np.array(first_order),
                 residuals=[each.residuals() for each in found],
                 wrong=[each.residuals_of_wrong_laws() for each in found],
-                loss_bits=np.array([each.loss_bits for each in found]), routed=routed, pairs=pairs,
+                loss_bits=np.array([each.loss_bits for each in found]), aligned=aligned, routed=routed, pairs=pairs,
             ),
             self.n_bootstrap, rng,
         )  # fmt: skip
@@ -188,6 +194,10 @@ class GradientLaws(Study):
 
     def _refusal(self, field: str, found: str, fix: str) -> UsageError:
         return UsageError(asked=f"gradient_laws.{field} = {getattr(self, field)}", found=found, fix=fix)
+
+
+def _as_arrays(tensors: "Mapping[str, torch.Tensor]") -> dict[str, np.ndarray]:
+    return {name: tensor.cpu().numpy() for name, tensor in tensors.items()}
 
 
 def _pairs(found: "LayerGradients", after: "torch.Tensor", heads: "range | tuple[int, ...]") -> Pairs:

@@ -134,7 +134,7 @@ class Manifold(Probe):
             **restricted.tables,
         }
         if self.umap == "on":
-            tables["umap"] = umap_table(small, layer, self.scaling, self.seed)
+            tables["umap"] = umap_table(small, layer, self.scaling, self.seed, base)
         n_points = {"entropy_correlation_pool": len(distinct_rows(pool.points[layer]))}
         scalars = {name: _counted(p[layer], n_points.get(name, distinct[layer])) for name, p in profiles.items()}
         scalars |= {name: _counted(scalar, distinct[layer]) for name, scalar in influenced.scalars.items()}

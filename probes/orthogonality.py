@@ -21,6 +21,7 @@ from interp.probe import Figure, Probe, Readout
 from interp.statistics.cosines import cosine_measures, expected_abs_cosine
 from probes.measures.cloud import Cloud
 from probes.measures.fields import refuse_too_few
+from probes.measures.finite import finite
 from probes.measures.head_means import Units
 from probes.measures.key_cosines import (
     FEW_TOKENS,
@@ -96,7 +97,7 @@ class Orthogonality(Probe):
 
     def _wk_columns(self, base: Capture) -> Findings:
         rng = np.random.default_rng([self.seed, 1])
-        keys, queries = base[Need("W_K")], base[Need("W_Q")]
+        keys, queries = finite(base, Need("W_K")), finite(base, Need("W_Q"))
         d_model, d_head = keys.shape[2:]
         measured = column_measures(keys)
         cosines = wk_columns(measured, gaussian_references(d_head, d_model, self.n_null, rng))

@@ -32,6 +32,7 @@ from probes.figures.qk_alignment import alignment_figures
 from probes.measures.binding import KEYS, MASS_BEFORE
 from probes.measures.binding_findings import binding_findings
 from probes.measures.depth import DEPTH, deal_heads, depth_statistics
+from probes.measures.finite import finite_or_absent
 from probes.measures.head_means import Units, band, interval, mean_of_units
 from probes.measures.item_findings import WHOLE_ROWS, class_masses, item_findings
 from probes.measures.sign_flips import flip_p, random_signs
@@ -112,12 +113,13 @@ class _HeadRows:
 
     @classmethod
     def of(cls, capture: Capture, units: Units, signs: np.ndarray) -> "_HeadRows":
-        own, null = (
-            {name: units.means(capture[Need(site + suffix)]) for name, (site, *_) in CONTRASTS.items()}
-            for suffix in ("", "_null")
-        )
-        masses = {name: units.means(capture[Need(site)]) for name, site in MASSES.items()}
-        uniform = dict.fromkeys(masses, units.means(np.exp2(-capture[UNIFORM].astype(np.float64))))
+
+        def means(site: str) -> Profile:
+            return units.means(finite_or_absent(capture, Need(site)))
+
+        own, null = ({name: means(site + suffix) for name, (site, *_) in CONTRASTS.items()} for suffix in ("", "_null"))
+        masses = {name: means(site) for name, site in MASSES.items()}
+        uniform = dict.fromkeys(masses, units.means(np.exp2(-finite_or_absent(capture, UNIFORM).astype(np.float64))))
         for name, mass, chance in class_masses(capture):
             masses[name], uniform[name] = units.means(mass), units.means(chance)
         return cls(units, signs, own, null, masses, uniform)

@@ -29,6 +29,7 @@ from interp.probe import Figure, Probe, Readout
 from interp.prompt import PromptSet
 from probes.measures.cloud import Cloud
 from probes.measures.fields import refuse_too_few
+from probes.measures.finite import finite
 from probes.measures.halves import MIN_UNITS as MIN_FOR_HALVES
 from probes.measures.halves import split_rows
 from probes.measures.sula_answers import Answers
@@ -100,7 +101,7 @@ class Sula(Probe):
             for i, condition in enumerate(answers.conditions)
         }
         fitted_on = self._fitting(answers)
-        entropy = base[attention].astype(np.float64).mean(axis=2)
+        entropy = finite(base, attention).astype(np.float64).mean(axis=2)
         tests = self._tests(cloud.points, entropy, answers, fitted_on)
         scalars = dict(calibrated[answers.main]) | self._movements(tests, answers, layer, cloud.n_layers)
         axes = fit_axes(cloud.points, answers, fitted_on & (answers.condition == answers.main))

@@ -156,8 +156,7 @@ class ValueAxis(Probe):
         self, places: Sequence[Place], setting: Setting
     ) -> tuple[dict[tuple[str, str, str], Judgement], list[np.ndarray | None]]:
         """Every axis and target, nuisances kept and removed, and the cosines between halves, at every place."""
-        rng = np.random.default_rng([self.seed, 2])
-        splits = [split_rows(setting.pool.units, rng) for _ in range(self.n_splits)]
+        splits = self._splits(setting.pool)
         readings: dict[str, list[Mapping[str, Reading]]] = {name: [] for name in setting.removals}
         cosines = []
         for place in places:
@@ -173,6 +172,10 @@ class ValueAxis(Probe):
                     found[name, axis, target] = Judgement(axis, target, name == "removed", labels, of_axis)
         return found, cosines
 
+    def _splits(self, pool: Cloud) -> list[Split]:
+        rng = np.random.default_rng([self.seed, 2])
+        return [split_rows(pool.units, rng) for _ in range(self.n_splits)]
+
     def _axis_rows(
         self, judgements: Mapping[tuple[str, str, str], Judgement], split_cosines: Sequence[np.ndarray | None],
         setting: Setting,
@@ -181,22 +184,14 @@ class ValueAxis(Probe):
         ridge = judgements["kept", "ridge", TARGETS[0]]
         cosines = ridge.cosine(setting.counted)
         selective, controls = selectivity(ridge, setting.halves, setting.counted)
+        pairs = RandomPairs.of(self._splits(setting.pool), self.n_null, self.seed)
         rows = []
         for i, (reading, found) in enumerate(zip(ridge.readings, split_cosines, strict=True)):
-            stable = self._stability(reading, found, setting, setting.counted.underpowered[i])
+            stable = _stability(reading, found, setting.counted, setting.counted.underpowered[i], pairs)
             found = np.full(self.n_splits, np.nan) if found is None else found
             penalty = reading.penalty.get(TARGETS[0], float("nan"))
             rows.append(AxisRow(cosines[i], selective[i], float(controls[i]), stable, found, penalty))
         return rows
-
-    def _stability(
-        self, reading: Reading, cosines: np.ndarray | None, setting: Setting, is_underpowered: bool
-    ) -> Scalar:
-        if cosines is None:
-            reason = "the entropy does not vary" if reading.penalty else "nothing varies in these activations"
-            return undefined("1", reason, MEANINGS["stability"], setting.counted)
-        draws = RandomPairs(self.n_null, self.n_splits, self.seed).mean_abs_cosine(reading.spectrum)
-        return stability_scalar(cosines, draws, setting.counted, is_underpowered, MEANINGS["stability"])
 
     def _check_sizes(self) -> None:
         least = {"n_permutations": 19, "n_bootstrap": 20, "n_splits": 2, "n_null": 20}
@@ -223,6 +218,16 @@ class ValueAxis(Probe):
             why = "they have too many levels for the fitting half" if nuisances.names else "none of them varies"
             notes.append(f"Nuisances were not removed: {why}.")
         return tuple(notes)
+
+
+def _stability(
+    reading: Reading, cosines: np.ndarray | None, counted: Counted, is_underpowered: bool, pairs: RandomPairs
+) -> Scalar:
+    if cosines is None:
+        reason = "the entropy does not vary" if reading.penalty else "nothing varies in these activations"
+        return undefined("1", reason, MEANINGS["stability"], counted)
+    draws = pairs.mean_abs_cosine(reading.spectrum)
+    return stability_scalar(cosines, draws, counted, is_underpowered, MEANINGS["stability"])
 
 
 def _split_cosines(

@@ -1,10 +1,10 @@
 """What a record says of itself in words: what was asked, how to repeat it, how to describe and cite it."""
 
 import pprint
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from interp.errors import InterpError
+from interp.errors import InterpError, RecordError
 from interp.findings import Scalar
 from interp.record import RunRecord
 from interp.registry import load_entry
@@ -35,7 +35,7 @@ def asked(record: RunRecord) -> str:
         sizes.append(f"{model['n_layers']} layers")
     if model.get("n_parameters"):
         sizes.append(f"{_count(model['n_parameters'])} parameters")
-    name = model_name(record) + (f" ({', '.join(sizes)})" if sizes else "")
+    name = heading(record) + (f" ({', '.join(sizes)})" if sizes else "")
     probes = list(record.findings) or list(record.spec.get("probes", {}))
     asking = f"the probe{'s' * (len(probes) > 1)} {listed(probes)}" if probes else "no probe"
     return f"What {asking} found in {name}, read on {prompts_in_words(record)}."
@@ -73,9 +73,11 @@ def prompts_in_words(record: RunRecord) -> str:
 
 def python(record: RunRecord) -> str | None:
     """The Python that repeats the run; None where the record does not hold a whole specification."""
+    if is_study(record):
+        return None
     try:
         spec = RunSpec.from_json(record.spec)
-    except TypeError:
+    except (RecordError, TypeError):
         return None
     arguments: dict[str, Any] = {"probes": list(spec.probes)}
     settings = {name: _changed(name, parameters) for name, parameters in spec.probes.items()}
@@ -173,15 +175,20 @@ def bibtex(record: RunRecord) -> str:
     note += [f"intervals: {' / '.join(intervals)}"] if intervals else []
     note += [f"nulls: {' / '.join(nulls)}"] if nulls else []
     note.append(f"specification {record.spec_hash}")
+    return software_entry(tex(record.spec_hash[:8]), record.environment, record.created, note)
+
+
+def software_entry(key: str, environment: Mapping[str, Any], created: str, note: Sequence[str]) -> str:
+    """A BibTeX entry for the tool as it was in `environment`, with what pins the numbers as its note."""
     entry = {
         "title": "{interp}: a calibrated instrument for the geometry of uncertainty inside language models",
         "author": "{The interp authors}",
-        "version": tex(version(record.environment)),
-        "year": record.created[:4],
+        "version": tex(version(environment)),
+        "year": created[:4],
         "note": tex("; ".join(note)),
     }
-    lines = "".join(f"  {key:<8}= {{{value}}},\n" for key, value in entry.items())
-    return f"@software{{interp-{tex(record.spec_hash[:8])},\n{lines}}}\n"
+    lines = "".join(f"  {name:<8}= {{{value}}},\n" for name, value in entry.items())
+    return f"@software{{interp-{key},\n{lines}}}\n"
 
 
 def tool(environment: Mapping[str, Any]) -> str:

@@ -16,7 +16,8 @@ from scipy import stats
 
 from interp.findings import Findings, Null, Scalar
 from interp.probe import Figure
-from interp.study import Progress, Study
+from interp.progress import Report
+from interp.study import Study
 from interp.table import Table
 from reports.compared import TUNNEL, Compared, open_compared
 from reports.comparison_tables import curves_table, differences_table, numbers_table, settings_table
@@ -40,7 +41,7 @@ class Comparison(Study):
     name: ClassVar[str] = "comparison"
     question: ClassVar[str] = "Which numbers differ between these runs by more than their intervals?"
 
-    def measure(self, work: Path, progress: Progress) -> Findings:
+    def measure(self, work: Path, progress: Report) -> Findings:
         """Opens the records and compares them; there is nothing to keep while it is unfinished."""
         compared = open_compared(self.runs, self.labels, self.groups, self.against)
         differences = differences_table(compared)

@@ -18,6 +18,7 @@ _COLOURS = ("#0078c0", "#d67200", "#008a63", "#b1538f", "#9a7018", "#6b737a")
 _DASHES = ("solid", "dash", "dot", "dashdot")
 _CLIP = 3.0
 _ROW, _PANEL = 26, 96  # pixels of a row of dots, and of what stands above and below it
+_SHORT = 12  # characters of a name that stands level below its column
 _NAME = 34  # characters of a name along an axis
 
 
@@ -39,11 +40,14 @@ def comparison_figures(findings: Findings) -> tuple[Figure, ...]:
 
 
 def _size(table: Table) -> np.ndarray:
-    """Each difference over the half of its interval that lies towards 0: beyond 1 the interval leaves 0 out."""
+    """Each difference over the half of its interval that lies towards 0: beyond 1 the interval leaves 0 out.
+
+    Infinite where the interval has no width, NaN where there is none or the difference is 0 too.
+    """
     difference = table["difference"]
     half = np.where(difference > 0, difference - table["difference_low"], table["difference_high"] - difference)
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(half > 0, difference / half, math.nan)
+        return np.where(half >= 0, difference / half, math.nan)
 
 
 def _map(table: Table) -> Figure:
@@ -71,7 +75,7 @@ def _map(table: Table) -> Figure:
     ))  # fmt: skip
     plot.update_layout(height=160 + _ROW * len(names))
     plot.update_yaxes(autorange="reversed", showgrid=False)
-    plot.update_xaxes(showgrid=False, tickangle=-40)
+    plot.update_xaxes(showgrid=False, tickangle=-40 if any(len(group) > _SHORT for group in groups) else 0)
     reading = (
         "Each column is one group (or run), each row a headline number; the colour is its difference from the "
         "reference over the half-width of that difference's 95 % interval: red is higher, blue is lower. A dot marks "

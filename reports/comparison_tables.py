@@ -14,6 +14,7 @@ from scipy import stats
 
 from interp.differences import shift
 from interp.findings import Scalar
+from interp.statistics.repeats import t_half_width
 from interp.table import LABEL, Table
 from reports.compared import Compared, Run
 from reports.formatting import cell
@@ -100,7 +101,7 @@ def estimate(repetitions: Sequence[Scalar]) -> Estimate:
         return Estimate(repetitions[0].value, *(repetitions[0].interval or ()))
     values = np.array([s.value for s in repetitions])
     mean = float(values.mean())
-    half = float(stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / math.sqrt(len(values)))
+    half = float(t_half_width(values))
     return Estimate(mean, mean - half, mean + half)
 
 

@@ -41,13 +41,20 @@ def _values_along(axis: str, traces: Sequence[Mapping[str, Any]]) -> list[np.nda
 def _axis(axis: Mapping[str, Any], values: Sequence[np.ndarray]) -> dict[str, Any]:
     """An axis whose title fits beside the plot, and whose few whole numbers (layers) have no ticks between them."""
     title = axis.get("title", {})
-    lines = textwrap.wrap(title.get("text") or "", _AXIS_LINE)
+    lines = _even_lines(title.get("text") or "")
     framed = {**axis, "title": {**title, "text": "<br>".join(lines)}} if lines else dict(axis)
     values = [v for v in values if v.size > 0]
     whole = bool(values) and all(_is_whole(v) for v in values)
     if whole and not _TICKS & set(axis) and max(v.max() for v in values) - min(v.min() for v in values) <= _FEW:
         framed["dtick"] = 1
     return framed
+
+
+def _even_lines(text: str) -> list[str]:
+    """A title in as few lines as fit, of about one length."""
+    lines = textwrap.wrap(text, _AXIS_LINE)
+    narrower = (textwrap.wrap(text, width) for width in range(1, _AXIS_LINE))
+    return next((even for even in narrower if len(even) == len(lines)), lines)
 
 
 def _is_whole(values: np.ndarray) -> bool:

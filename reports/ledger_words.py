@@ -6,7 +6,7 @@ from interp.ledger import Cell, LedgerFile, Number, PaperFile
 from interp.record import ScalarFile
 from interp.replicating import JOINT
 from interp.rules import ORDER_OF_A_ROW, OUTCOMES, Outcome
-from reports.about import listed, tex, tool, version
+from reports.about import listed, software_entry, tool
 
 SIGNS: dict[Outcome, str] = {
     "supported": "✓",
@@ -91,15 +91,7 @@ def bibtex(ledger: LedgerFile) -> str:
         f"intervals: {_some(_intervals(scalars))}", f"nulls: {_some(_nulls(scalars))}",
         f"weights: {_some(_weights(numbers))}",
     ]  # fmt: skip
-    entry = {
-        "title": "{interp}: a calibrated instrument for the geometry of uncertainty inside language models",
-        "author": "{The interp authors}",
-        "version": tex(version(ledger.environment)),
-        "year": ledger.created[:4],
-        "note": tex("; ".join(note)),
-    }
-    lines = "".join(f"  {key:<8}= {{{value}}},\n" for key, value in entry.items())
-    return f"@software{{interp-ledger-{names.replace('+', '-')},\n{lines}}}\n"
+    return software_entry(f"ledger-{names.replace('+', '-')}", ledger.environment, ledger.created, note)
 
 
 def judged(ledger: LedgerFile) -> Iterator[Number]:

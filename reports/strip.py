@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 
 from interp.findings import Scalar
+from reports.formatting import short
 
 WIDTH, PAD = 320, 14
 """Width of the drawing and what is left free on either side, in SVG units."""
@@ -11,8 +12,11 @@ WIDTH, PAD = 320, 14
 
 @dataclass(frozen=True)
 class Tick:
+    """A round number and where it stands, written with as many digits as tell it from its neighbours."""
+
     x: float
     label: float
+    text: str
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,14 @@ def strip(scalar: Scalar, truth: float = math.nan) -> Strip | None:
         null=None if null is None else place(null),
         band=band and (place(band[0]), place(band[1])),
         truth=place(truth) if _finite(truth) else None,
-        ticks=tuple(Tick(place(x), x) for x in round_numbers(low, high)),
+        ticks=tuple(Tick(place(x), x, text) for x, text in _written(round_numbers(low, high))),
+    )
+
+
+def _written(numbers: list[float]) -> list[tuple[float, str]]:
+    texts = ([short(x, digits) for x in numbers] for digits in range(3, 13))
+    return list(
+        zip(numbers, next((t for t in texts if len(set(t)) == len(t)), [short(x) for x in numbers]), strict=True)
     )
 
 

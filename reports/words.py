@@ -82,7 +82,7 @@ def _brief(headline: Sequence[tuple[str, Scalar]]) -> str:
     out = [f"{_clause(s.meaning or name.replace('_', ' '))} ({with_unit(short(s.value), s.unit)}, null {_null(s)})"
            for name, s in judged if verdict(s) in ("above", "below")]  # fmt: skip
     if not judged:
-        return "none can be judged."
+        return "None can be judged."
     opening = f"{len(out)} of {len(judged)} {_stand(len(out))} out"
     return f"{opening}: {'; '.join(out)}." if out else f"{opening}."
 

@@ -57,6 +57,38 @@ def test_links_lead_somewhere(document, link):
     assert ((ROOT / document).parent / link).exists()
 
 
+MADE_BY_A_RUN = {
+    "runs/",
+    "report.html",
+    "run.json",
+    "ledger.html",
+    "ledger.json",
+    "sweep.json",
+    "config.json",
+    "results.json",
+}
+A_FILE = re.compile(r"`([\w.-]*/[\w./-]*|[\w-]+\.(?:py|md|toml|json|ipynb|txt|html|css|js))`")
+NAMED = [(path.relative_to(ROOT).as_posix(), name) for path in DOCUMENTS for name in A_FILE.findall(path.read_text())]
+
+
+@pytest.mark.parametrize("document, name", sorted({(d, n) for d, n in NAMED if n not in MADE_BY_A_RUN}))
+def test_every_file_that_a_document_names_exists(document, name):
+    assert (ROOT / document).parent.joinpath(name).exists() or (ROOT / name).exists()
+
+
+@pytest.mark.parametrize("package", ["interp", "probes", "prompts", "reports", "wind_tunnels", "benchmarks"])
+def test_every_module_of_a_package_is_in_its_readme(package):
+    """By its name, or by the folder that it lies in."""
+    text = (ROOT / package / "README.md").read_text()
+    modules = [
+        path.relative_to(ROOT / package) for path in (ROOT / package).rglob("*.py") if path.name != "__init__.py"
+    ]
+    assert modules
+    words = set(re.findall(r"[\w/]+", text))
+    left_out = [m.as_posix() for m in modules if m.stem not in words and f"{m.parts[0]}/" not in words]
+    assert left_out == []
+
+
 def test_the_readme_is_short_and_its_picture_small():
     assert len(README.splitlines()) < 250
     for picture in (ROOT / "examples" / "pictures").iterdir():

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
-from interp.errors import UnknownName
+from interp.errors import ModelError, UnknownName
 from interp.loading.sources import kept_steps
 from interp.tunnel import Task, TunnelCard, read_card, write_card
 from wind_tunnels.architectures import Network
@@ -149,10 +149,22 @@ def _write_curve(progress: Progress, path: Path) -> None:
 
 
 def read_curve(folder: Path) -> list[CurvePoint]:
-    """The learning curve of a finished training: steps, stage, smoothed excess loss in bits, core-seconds."""
-    with (folder / CURVE_NAME).open(newline="", encoding="utf-8") as file:
-        rows = [*csv.reader(file)][1:]
-    return [(int(step), int(stage), float(bits), float(spent)) for step, stage, bits, spent in rows]
+    """The learning curve of a finished training: steps, stage, smoothed excess loss in bits, core-seconds.
+
+    Raises `ModelError` where the file is missing or damaged.
+    """
+    try:
+        with (folder / CURVE_NAME).open(newline="", encoding="utf-8") as file:
+            header, *rows = csv.reader(file)
+        if tuple(header) != _CURVE_COLUMNS:
+            raise ValueError(f"its columns are {', '.join(header)}")
+        return [(int(step), int(stage), float(bits), float(spent)) for step, stage, bits, spent in rows]
+    except (OSError, ValueError, csv.Error) as error:
+        raise ModelError(
+            asked=f"the learning curve {folder / CURVE_NAME}",
+            found=f"it cannot be read ({error})",
+            fix="Restore the file, or train the tunnel again: `interp tunnel train`.",
+        ) from error
 
 
 @dataclass(frozen=True)

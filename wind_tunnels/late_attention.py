@@ -14,7 +14,8 @@ from typing import ClassVar, Literal
 
 from interp.errors import UsageError
 from interp.findings import Findings, Null, Scalar
-from interp.study import Progress, Study
+from interp.progress import Report
+from interp.study import Study
 from interp.table import LABEL, Table
 from interp.tunnel import Figure as Measured
 
@@ -40,7 +41,7 @@ class LateAttention(Study):
     name: ClassVar[str] = "late_attention"
     question: ClassVar[str] = "Is the attention of the upper layers needed to filter beyond the trained length?"
 
-    def measure(self, work: Path, progress: Progress) -> Findings:
+    def measure(self, work: Path, progress: Report) -> Findings:
         from interp.loading.quiet import quiet_libraries
         from wind_tunnels.cards import assess_longer
         from wind_tunnels.plans import carry_out

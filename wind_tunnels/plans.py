@@ -5,16 +5,17 @@ training depends on, never by a name alone.
 """
 
 import dataclasses
-import hashlib
-import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from interp.digest import digest_of
 from interp.errors import UnknownName, UsageError
 from interp.loading.sources import kept_steps
+from interp.stopping import remember
 from interp.tunnel import CARD_NAME, Task, TunnelCard, make_task, read_card, tunnel_name
+from interp.unfinished import PARTIAL, refuse_unwritable
 from wind_tunnels.architectures import Network
 from wind_tunnels.cards import check_limits, read_curve, save
 from wind_tunnels.recipe import Recipe
@@ -22,7 +23,6 @@ from wind_tunnels.stream import stages_of
 from wind_tunnels.training import STATE_NAME, Progress, describe, train
 from wind_tunnels.weights import Init, init_from, open_tunnel
 
-PARTIAL = ".partial"
 Keep = Collection[int] | Literal["log"]
 """Steps whose weights are kept; `log` are 0, 1, 2, 4, 8 ... up to the end, which the training leaves anyway."""
 
@@ -62,8 +62,7 @@ class Plan:
     @property
     def digest(self) -> str:
         """Of what the training depends on and keeps: the name of its folder while it is unfinished."""
-        words = json.dumps([self.describe(), sorted(self.keep)], sort_keys=True)
-        return hashlib.sha256(words.encode()).hexdigest()[:16]
+        return digest_of([self.describe(), sorted(self.keep)])
 
 
 @dataclass(frozen=True)
@@ -117,6 +116,7 @@ def carry_out(plan: Plan, out: Path, on_step: Callable[[Progress], None] | None 
 
     `UsageError` where that folder holds something else.
     """
+    refuse_unwritable(out)
     target = out / plan.name
     work = out / PARTIAL / plan.digest
     card = _finished(plan, target) if target.exists() else _train(plan, target, work, on_step)
@@ -129,8 +129,9 @@ def _train(plan: Plan, target: Path, work: Path, on_step: Callable[[Progress], N
         progress, plan.task, plan.network, plan.recipe,
         folder=work, limits=plan.limits, variant=plan.variant, init=plan.init,
     )  # fmt: skip
-    (work / STATE_NAME).unlink()
     work.rename(target)
+    (target / STATE_NAME).unlink()
+    remember("")
     if not any(work.parent.iterdir()):
         work.parent.rmdir()
     return card
@@ -142,6 +143,7 @@ def _finished(plan: Plan, target: Path) -> TunnelCard:
         card = read_card(target)
         is_same = card.task == plan.task.name and _plan_of(card, type(plan.task)) == plan.describe()
         if is_same and set(plan.keep) <= set(kept_steps(target)):
+            (target / STATE_NAME).unlink(missing_ok=True)  # of one that was stopped in its very last moment
             return card
     raise UsageError(
         asked=f"training into {target}",

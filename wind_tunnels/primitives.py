@@ -14,7 +14,8 @@ from typing import ClassVar, Literal
 from interp.errors import UsageError
 from interp.findings import Findings, Null, Scalar
 from interp.probe import Figure
-from interp.study import Progress, Study
+from interp.progress import Report
+from interp.study import Study
 from interp.table import LABEL, Table
 from interp.tunnel import TunnelCard
 
@@ -44,7 +45,7 @@ class Primitives(Study):
     name: ClassVar[str] = "primitives"
     question: ClassVar[str] = "Which architectures accumulate evidence, carry a belief along, and bind?"
 
-    def measure(self, work: Path, progress: Progress) -> Findings:
+    def measure(self, work: Path, progress: Report) -> Findings:
         from interp.families import families
         from interp.loading.quiet import quiet_libraries
         from wind_tunnels.plans import carry_out

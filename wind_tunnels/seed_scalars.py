@@ -8,6 +8,7 @@ import numpy as np
 from scipy import stats
 
 from interp.findings import Null, Scalar
+from interp.statistics.repeats import t_half_width
 from interp.table import LABEL, Table
 from wind_tunnels.sweep import over_seeds
 from wind_tunnels.weights import weights_digest
@@ -57,7 +58,7 @@ def _paired(values: np.ndarray, unit: str, meaning: str, null: Null, back: Calla
             underpowered=True,
         )  # fmt: skip
     error = spread / np.sqrt(n)
-    half = float(stats.t.ppf(0.975, n - 1)) * error
+    half = float(t_half_width(values))
     return Scalar(
         float(back(mean)), unit, interval=(float(back(mean - half)), float(back(mean + half))),
         interval_method=f"{METHOD}, paired", null=null, p=float(2 * stats.t.sf(abs(mean) / error, n - 1)),

@@ -15,6 +15,8 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 
+from interp.progress import Report
+from interp.threads import n_workers, one_thread
 from wind_tunnels.single_head import WEIGHTS, HeadPass, best_values, head_pass
 from wind_tunnels.sticky_chain import StickyChain, Walk
 
@@ -157,9 +159,7 @@ def _adam(gradient: torch.Tensor, moments: tuple[torch.Tensor, torch.Tensor], co
     return (first / (1 - _BETAS[0] ** count)) / ((second / (1 - _BETAS[1] ** count)).sqrt() + _EPSILON)
 
 
-def train_all(
-    arms: Sequence[Arm], start: Start, n_steps: int, progress: Callable[[int, int], None]
-) -> dict[str, Curve]:
+def train_all(arms: Sequence[Arm], start: Start, n_steps: int, progress: Report) -> dict[str, Curve]:
     """Every arm from the same start: as many at once as torch may use threads, each on one, so that figures do not
     depend on how many there are."""
     total, done, counting = len(arms) * (n_steps + 1), 0, Lock()
@@ -170,11 +170,6 @@ def train_all(
             done += 1
             progress(done, total)
 
-    n_threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with ThreadPoolExecutor(n_threads) as pool:
-            curves = list(pool.map(lambda arm: train(arm, start, n_steps, step_done), arms))
-    finally:
-        torch.set_num_threads(n_threads)
+    with one_thread(), ThreadPoolExecutor(n_workers()) as pool:
+        curves = list(pool.map(lambda arm: train(arm, start, n_steps, step_done), arms))
     return {arm.name: curve for arm, curve in zip(arms, curves, strict=True)}

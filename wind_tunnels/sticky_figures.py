@@ -3,11 +3,11 @@
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import stats
 
 from interp.drawing import NULL, PALETTE, VALUE, add_band, blank, error_bars
 from interp.findings import Findings
 from interp.probe import Figure
+from interp.statistics.repeats import t_half_width
 from interp.table import Table
 
 if TYPE_CHECKING:
@@ -69,11 +69,7 @@ def _levels(arms: Table) -> tuple[float, float]:
 
 
 def _t_band(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    n = values.shape[1]
-    mean = values.mean(axis=1)
-    if n < 2:
-        return np.full_like(mean, np.nan), np.full_like(mean, np.nan)
-    half = stats.t.ppf(0.975, n - 1) * values.std(axis=1, ddof=1) / np.sqrt(n)
+    mean, half = values.mean(axis=1), t_half_width(values)
     return mean - half, mean + half
 
 

@@ -17,6 +17,7 @@ from scipy import stats
 
 from interp.findings import Findings, Null, Scalar
 from interp.information import BITS_PER_NAT
+from interp.statistics.repeats import t_half_width
 from interp.table import LABEL, Table
 from wind_tunnels.sticky_arms import Arm, Curve, Start, kept_steps
 
@@ -37,15 +38,14 @@ def steps_to(loss: Float[np.ndarray, "step seed"], threshold: Float[np.ndarray, 
 
 def log_t_interval(logs: Float[np.ndarray, " seed"]) -> tuple[float, float, float]:
     """exp of the mean, and of its 95 % t interval; the interval is NaN for a single value."""
-    mean, n = float(logs.mean()), len(logs)
-    half = float(stats.t.ppf(0.975, n - 1) * logs.std(ddof=1) / np.sqrt(n)) if n > 1 else float("nan")
+    mean, half = float(logs.mean()), float(t_half_width(logs))
     return float(np.exp(mean)), float(np.exp(mean - half)), float(np.exp(mean + half))
 
 
 def published_speedup(steps: Float[np.ndarray, " seed"], n_steps: int) -> tuple[float, float, float]:
     """n_steps / mean steps and its interval: the t interval of the mean, its relative error taken to the log scale."""
-    mean, n = float(steps.mean()), len(steps)
-    half = float(stats.t.ppf(0.975, n - 1) * steps.std(ddof=1) / np.sqrt(n)) / mean if n > 1 else float("nan")
+    mean = float(steps.mean())
+    half = float(t_half_width(steps)) / mean
     return n_steps / mean, n_steps / mean * float(np.exp(-half)), n_steps / mean * float(np.exp(half))
 
 
@@ -160,7 +160,7 @@ def _distances(arm: Arm, curve: Curve, start: Start, least: float, uniform: floa
 
 def _mean_scalar(values: np.ndarray, uniform: np.ndarray, meaning: str) -> Scalar:
     n = len(values)
-    half = float(stats.t.ppf(0.975, n - 1) * values.std(ddof=1) / np.sqrt(n)) if n > 1 else float("nan")
+    half = float(t_half_width(values))
     mean = float(values.mean())
     has_interval = bool(np.isfinite(half))
     return Scalar(

@@ -4,7 +4,6 @@ Source: Paper II (arXiv 2512.22473), section 5.2, and its released script.
 """
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -14,6 +13,7 @@ import numpy as np
 from interp.errors import UsageError
 from interp.findings import Findings
 from interp.probe import Figure
+from interp.progress import Report
 from interp.study import Study
 from wind_tunnels.sticky_chain import StickyChain
 
@@ -38,7 +38,7 @@ class StickyChainStudy(Study):
     name: ClassVar[str] = "sticky_chain"
     question: ClassVar[str] = "Does a larger step on the values learn a sticky chain faster because they are values?"
 
-    def measure(self, work: Path, progress: Callable[[int, int], None]) -> Findings:
+    def measure(self, work: Path, progress: Report) -> Findings:
         from wind_tunnels.sticky_arms import arms_of, draw_start, train_all
         from wind_tunnels.sticky_findings import findings_of
 

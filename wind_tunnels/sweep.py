@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from scipy import stats
 
 from interp.errors import InterpError, UsageError
+from interp.statistics.repeats import t_half_width
 from interp.tunnel import Task
 from wind_tunnels.architectures import architecture
 from wind_tunnels.plans import Done, Keep, Plan, carry_out, configure
@@ -179,7 +179,7 @@ def over_seeds(values: Sequence[float]) -> dict[str, Any]:
     mean = float(np.mean(values))
     if n == 1:
         return {"mean": mean, "interval": None, "interval_reason": "one seed", "n_seeds": 1}
-    half = float(stats.t.ppf(0.975, n - 1) * np.std(values, ddof=1) / np.sqrt(n))
+    half = float(t_half_width(np.asarray(values, dtype=np.float64)))
     return {
         "mean": mean,
         "interval": [max(mean - half, 0.0), mean + half],

@@ -13,7 +13,8 @@ import dataclasses
 import json
 import math
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -21,11 +22,13 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from jaxtyping import Float
+from safetensors import SafetensorError
 from torch.nn import functional as F
 from transformers import PreTrainedModel
 
 from interp.errors import ModelError, UsageError
 from interp.information import BITS_PER_NAT
+from interp.stopping import Stopped, remember, whole
 from interp.tunnel import Sequences, Task
 from wind_tunnels.architectures import Network
 from wind_tunnels.networks import build, logits_at, switch_off_attention
@@ -35,6 +38,7 @@ from wind_tunnels.stream import Stream, seed_of_weights, stream_of, training_gen
 from wind_tunnels.weights import Init, load_weights
 
 STATE_NAME = "training.pt"
+SECONDS_BETWEEN_SAVES = 30.0
 N_SMOOTHED = 10
 N_CURVE_POINTS = 200
 _COUNTERS = ("step", "stage", "steps_in_stage", "excess_bits", "core_seconds", "stage_ends", "curve")
@@ -76,9 +80,9 @@ def train(
 ) -> Progress:
     """Train to the end of the recipe, from where `folder` left off if it holds an unfinished run of this plan.
 
-    With a folder, the state is kept there every `save_every` steps, and the weights of the steps in `keep` and of the
-    recipe's log-spaced ones in `steps/<step>/`. `init` starts from the weights of a checkpoint. `on_step` hears of
-    every step; raising from it stops the run at a point it can resume from.
+    With a folder, the state is kept there every `save_every` steps (or half a minute), and the weights of the steps in
+    `keep` and of the recipe's log-spaced ones in `steps/<step>/`. `init` starts from the weights of a checkpoint.
+    `on_step` hears of every step; raising from it stops the run at a point it can resume from.
     """
     plan = describe(task, network, recipe, init)
     progress = start(task, network, recipe, init)
@@ -89,16 +93,26 @@ def train(
     kept = {*recipe.checkpoint_steps(), *keep} if folder is not None else set()
     update_here = _updater(progress, recipe)
     progress.model.train()
-    while True:
-        if folder is not None and progress.step in kept:
-            progress.model.save_pretrained(folder / "steps" / str(progress.step))
-        if folder is not None and (progress.step % save_every == 0 or progress.step == recipe.n_steps):
+    saved = time.monotonic()
+    try:
+        while True:
+            if folder is not None and progress.step in kept:
+                with _told(folder):
+                    progress.model.save_pretrained(folder / "steps" / str(progress.step))
+            is_due = progress.step % save_every == 0 or time.monotonic() - saved > SECONDS_BETWEEN_SAVES
+            if folder is not None and (is_due or progress.step == recipe.n_steps):
+                _save(progress, plan, folder)
+                saved = time.monotonic()
+            if progress.step == recipe.n_steps:
+                break
+            with whole():
+                update_here(progress, stream, recipe)
+            if on_step is not None:
+                on_step(progress)
+    except Stopped:
+        if folder is not None:
             _save(progress, plan, folder)
-        if progress.step == recipe.n_steps:
-            break
-        update_here(progress, stream, recipe)
-        if on_step is not None:
-            on_step(progress)
+        raise
     progress.model.eval()
     return progress
 
@@ -195,9 +209,31 @@ def _save(progress: Progress, plan: dict[str, Any], folder: Path) -> None:
         "rng": progress.rng.bit_generator.state,
         **{name: getattr(progress, name) for name in _COUNTERS},
     }
-    path = folder / STATE_NAME
-    torch.save(state, path.with_suffix(".new"))
-    path.with_suffix(".new").replace(path)  # a crash while writing leaves the last good state
+    path, draft = folder / STATE_NAME, folder / f"{STATE_NAME}.new"
+    with _told(folder):
+        try:
+            torch.save(state, draft)
+            draft.replace(path)  # a crash while writing leaves the last good state
+        finally:
+            draft.unlink(missing_ok=True)
+    _remember(progress, plan, folder)
+
+
+def _remember(progress: Progress, plan: dict[str, Any], folder: Path) -> None:
+    remember(f"step {progress.step} of {plan['recipe']['n_steps']} of the training is kept in {folder}")
+
+
+@contextmanager
+def _told(folder: Path) -> Iterator[None]:
+    """What the libraries raise where nothing can be written, in words."""
+    try:
+        yield
+    except (OSError, RuntimeError, SafetensorError) as error:
+        raise ModelError(
+            asked=f"keeping the training in {folder}",
+            found=f"it cannot be written ({str(error).splitlines()[0]})",
+            fix="Free some space, or make it writable; the same command goes on from the state that was kept last.",
+        ) from error
 
 
 def _resume(progress: Progress, plan: dict[str, Any], folder: Path) -> None:
@@ -217,3 +253,4 @@ def _resume(progress: Progress, plan: dict[str, Any], folder: Path) -> None:
     progress.rng.bit_generator.state = state["rng"]
     for name in _COUNTERS:
         setattr(progress, name, state[name])
+    _remember(progress, plan, folder)

@@ -23,7 +23,8 @@ import numpy as np
 from interp.errors import UsageError
 from interp.findings import Findings, Null, Scalar
 from interp.information import entropy_bits, total_variation
-from interp.study import Progress, Study
+from interp.progress import Report
+from interp.study import Study
 from interp.table import LABEL, Table
 from interp.tunnel import Sequences
 from wind_tunnels.tunnel_scalars import blind_nulls, figure_scalars, resampled_scalar
@@ -49,7 +50,7 @@ class TunnelEvaluation(Study):
     name: ClassVar[str] = "tunnel_evaluation"
     question: ClassVar[str] = "How close is a trained network to the exact posterior, and does it follow each sequence?"
 
-    def measure(self, work: Path, progress: Progress) -> Findings:
+    def measure(self, work: Path, progress: Report) -> Findings:
         import interp
         from wind_tunnels.cards import assess_longer
         from wind_tunnels.evaluation import evaluate, resampled

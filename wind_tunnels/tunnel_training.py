@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 
 from interp.errors import UsageError
 from interp.findings import Findings
-from interp.study import Progress, Study
+from interp.progress import Report
+from interp.study import Study
 from wind_tunnels.tunnel_scalars import blind_nulls, figure_scalars
 
 
@@ -24,20 +25,20 @@ class TunnelTraining(Study):
     name: ClassVar[str] = "tunnel_training"
     question: ClassVar[str] = "How close does a network of these sizes come to the exact posterior of this task?"
 
-    def measure(self, work: Path, progress: Progress) -> Findings:
+    def measure(self, work: Path, progress: Report) -> Findings:
         from interp.families import families
         from interp.loading.quiet import quiet_libraries
         from interp.registry import load_entry
         from wind_tunnels.cards import EVAL_SEED, N_EVAL, assess
         from wind_tunnels.plans import carry_out, configure
         from wind_tunnels.seed_scalars import models_table
-        from wind_tunnels.training import Progress as Training
+        from wind_tunnels.training import Progress
         from wind_tunnels.weights import load_weights
 
         families()  # so that transformers knows the networks that are not its own
         plan = configure(load_entry("tunnel", self.task), dict(map(_setting, self.settings)))
 
-        def on_step(training: Training) -> None:
+        def on_step(training: Progress) -> None:
             if training.step % 10 == 0:
                 progress(training.step, plan.recipe.n_steps)
 

@@ -10,9 +10,10 @@ from jaxtyping import Int
 from interp.attention import Listener
 from interp.capture import Capture
 from interp.findings import Findings, Scalar
-from interp.forward import Progress, capture
+from interp.forward import capture
 from interp.model import Model
 from interp.need import Need
+from interp.progress import Report
 from interp.prompt import PromptSet
 from interp.statistics.resampling import bootstrap_weights
 from interp.table import LABEL, Table
@@ -28,7 +29,7 @@ class Subject:
     prompts: PromptSet
     ids: Sequence[Int[np.ndarray, " _pos"]]
     seed: int = 0
-    progress: Progress | None = None
+    progress: Report | None = None
 
     def read(self, *needs: Need, listeners: Sequence[Listener] = ()) -> Capture:
         """One pass over the prompts."""

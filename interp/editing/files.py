@@ -44,7 +44,7 @@ def read_edits(path: str | Path) -> tuple[Edit, ...]:
     except OSError as error:
         found = error.strerror or str(error)
         raise UsageError(asked=asked, found=found, fix="Give the path of a JSON file.") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         fix = "Look there for a missing or a surplus comma or quote."
         raise UsageError(asked=asked, found=f"it is not JSON ({error})", fix=fix) from error
     if isinstance(content, dict):
@@ -62,7 +62,7 @@ def edit_from_json(entry: Any, folder: Path = Path(), what: str = "an edit") -> 
     if not isinstance(entry, Mapping) or "kind" not in entry:
         raise UsageError(asked=what, found="it has no `kind`", fix=f"Name one of {', '.join(KINDS)}.")
     kind = entry["kind"]
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         raise UnknownName("kind of edit", str(kind), KINDS)
     cls = KINDS[kind]
     known = {f.name: f for f in fields(cls)}
@@ -85,12 +85,12 @@ def _read(what: str, value: Any, hint: Any, folder: Path) -> Any:
     if isinstance(value, Mapping):
         value = _named_array(what, value, folder)
     takes_array = hint is np.ndarray or np.ndarray in getattr(hint, "__args__", ())
-    if takes_array and value is None:
+    if takes_array and value is None and hint is not np.ndarray:
         return None
     if takes_array:
         try:
             return np.array(value, dtype=np.float64)
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             fix = "Write numbers in lists of equal length, or name an array."
             raise UsageError(asked=what, found=f"this is no array ({error})", fix=fix) from error
     if isinstance(value, np.ndarray):

@@ -1,16 +1,20 @@
 """The files of a model: in a folder, in the hub's local cache, or on the hub.
 
-The hub is asked once what a revision holds; what is missing is fetched into the hub library's own cache. Where the
-hub cannot be reached, or refuses, the cache serves.
+The hub is asked what a revision holds; what is missing is fetched into the hub library's own cache. Where the hub
+cannot be reached, or refuses, the cache serves; where there is no cache and the hub stumbles, it is asked again. What
+was fetched is held against the checksum that the hub names: nothing damaged stays in the cache.
 """
 
 import errno
+import hashlib
 import os
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
-from huggingface_hub import HfApi, constants, hf_hub_download, snapshot_download
+from huggingface_hub import HfApi, ModelInfo, constants, hf_hub_download, snapshot_download
 from huggingface_hub.errors import (
     EntryNotFoundError,
     GatedRepoError,
@@ -25,7 +29,15 @@ from huggingface_hub.errors import (
 from interp.errors import ModelError
 from interp.loading.quiet import bars_on_terminals_only
 
+T = TypeVar("T")
+
 SECONDS_TO_ANSWER = 10.0
+PAUSES = (1.0, 4.0)
+"""Seconds before the hub is asked a second and a third time."""
+
+LONGEST_WAIT = 60.0
+"""Seconds that are waited at most where the hub says when to come back."""
+
 _CONFIG = "config.json"
 _BROKEN_WIRE = (HTTPError, OSError, EntryNotFoundError)
 """What the hub library raises when something between us and the files goes wrong."""
@@ -62,11 +74,18 @@ class Files:
                 if self.hub_id
                 else "Copy the folder again, with all its files.",
             )
-        try:
+        hub_id = self.hub_id
+
+        def fetch() -> None:
             with bars_on_terminals_only():
-                snapshot_download(self.hub_id, revision=self.revision, allow_patterns=missing)
+                snapshot_download(hub_id, revision=self.revision, allow_patterns=missing)
+            for name in missing:
+                _refuse_damaged(self.folder / name)
+
+        try:
+            _persistently(fetch)
         except _BROKEN_WIRE as error:
-            raise _refusal(self.hub_id, None, error) from error
+            raise _refusal(hub_id, None, error) from error
 
 
 def files_in_folder(folder: Path) -> Files:
@@ -91,11 +110,18 @@ def files_on_hub(hub_id: str, revision: str | None = None) -> Files:
 
     Raises `ModelError`: no access, no such repository or revision, no network and not cached, no configuration.
     """
-    try:
+
+    def ask() -> tuple[ModelInfo, str]:
         info = HfApi().model_info(hub_id, revision=revision, timeout=SECONDS_TO_ANSWER)
         # By the revision's name, not its commit: this also notes which commit it is, for the next load offline.
         with bars_on_terminals_only():
             config = hf_hub_download(hub_id, _CONFIG, revision=revision)
+        _refuse_damaged(Path(config))
+        return info, config
+
+    is_cached = cached_files(hub_id, revision) is not None
+    try:
+        info, config = ask() if is_cached else _persistently(ask)
     except _BROKEN_WIRE as error:
         cached = cached_files(hub_id, revision)
         if cached is None:
@@ -114,6 +140,63 @@ def cached_files(hub_id: str, revision: str | None = None) -> Files | None:
         return None
     folder = Path(config).parent
     return Files(folder, _listing(folder), hub_id, folder.name)
+
+
+class _Damaged(OSError):
+    """A file that is not what the hub says it is."""
+
+
+def _persistently(ask: Callable[[], T]) -> T:
+    """What the hub answers, asked again where it stumbles: its own errors, a connection that breaks, a damaged file."""
+    for pause in PAUSES:
+        try:
+            return ask()
+        except _BROKEN_WIRE as error:
+            wait = _seconds_to_wait(error, pause)
+            if wait is None:
+                raise
+            time.sleep(wait)
+    return ask()
+
+
+def _seconds_to_wait(error: Exception, pause: float) -> float | None:
+    """None where asking again would not help: a refusal, no network, a full disk."""
+    if isinstance(error, HfHubHTTPError):
+        status, says = error.response.status_code, error.response.headers.get("Retry-After", "")
+        if status == 429 and says.isdigit() and float(says) <= LONGEST_WAIT:
+            return float(says)
+        return pause if status >= 500 else None
+    is_broken = isinstance(error, _Damaged) or _is_incomplete(error) or type(error).__name__ in _BROKEN_OFF
+    return pause if is_broken else None
+
+
+_BROKEN_OFF = ("RemoteProtocolError", "ReadError")
+"""What the HTTP library calls a connection that ends in the middle; a hub that is not there is another matter."""
+
+
+def _is_incomplete(error: Exception) -> bool:
+    return "Consistency check failed" in str(error)
+
+
+def _refuse_damaged(path: Path) -> None:
+    """Raise `_Damaged`, and take it out of the cache, where a file has not the checksum that the hub names it by.
+
+    The cache keeps content under its checksum: SHA-256 for large files, the SHA-1 of git for small ones.
+    """
+    if not path.is_symlink():
+        return
+    blob = path.parent / path.readlink()
+    kind = {64: "sha256", 40: "sha1"}.get(len(blob.name))
+    if kind is None:
+        return
+    digest = hashlib.new(kind, b"" if kind == "sha256" else f"blob {blob.stat().st_size}\0".encode())
+    with blob.open("rb") as file:
+        while part := file.read(1 << 22):
+            digest.update(part)
+    if digest.hexdigest() != blob.name:
+        path.unlink()
+        blob.unlink()
+        raise _Damaged(f"{path.name} has not the checksum that the hub names")
 
 
 def _listing(folder: Path) -> frozenset[str]:
@@ -145,6 +228,11 @@ def _explain(hub_id: str, error: Exception) -> tuple[str, str]:
         )
     if isinstance(error, HfHubHTTPError):
         return _explain_status(error.response.status_code, error)
+    if isinstance(error, _Damaged) or _is_incomplete(error):
+        return (
+            f"a file arrived damaged, {1 + len(PAUSES)} times ({str(error).splitlines()[0]})",
+            "Try again later, or over another network; nothing damaged was kept.",
+        )
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         return "the disk is full", f"Free some space, or set HF_HUB_CACHE (now {constants.HF_HUB_CACHE})."
     if isinstance(error, PermissionError):
@@ -162,7 +250,9 @@ def _explain_status(status: int, error: HfHubHTTPError) -> tuple[str, str]:
     if status in (401, 403):
         return f"the hub refused access ({status})", "Log in again with `hf auth login`, or renew HF_TOKEN."
     if status == 429:
-        return "the hub answers only so many requests (429)", "Wait some minutes, or log in with `hf auth login`."
+        says = error.response.headers.get("Retry-After", "")
+        wait = f"Wait {says} seconds" if says.isdigit() else "Wait some minutes"
+        return "the hub answers only so many requests (429)", f"{wait}, or log in with `hf auth login`."
     return f"the hub answered with the error {status}", "Try again in some minutes; what was fetched is kept."
 
 

@@ -1,6 +1,7 @@
 """Is this a model that can be read at all? Decided from its configuration, before any weights are touched."""
 
 import json
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,6 +9,7 @@ import torch
 from huggingface_hub.errors import StrictDataclassError
 from transformers import CONFIG_MAPPING, AutoConfig, AutoModelForCausalLM, PreTrainedConfig
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+from transformers.utils.quantization_config import QuantizationConfigMixin
 
 from interp.errors import ModelError
 from interp.families import families, family_of
@@ -20,8 +22,12 @@ _IMPOSSIBLE = (
 )  # fmt: skip
 """What transformers raises, sooner or later, for values that no model can have."""
 
-_MOST = {"num_hidden_layers": 10_000, "max_position_embeddings": 10**9}
-"""Far more than any model has. A file that says more would be believed, layer by layer, until memory ends."""
+_MOST = {"num_hidden_layers": 10_000, "max_position_embeddings": 10**9, "num_labels": 10**6}
+"""Far more than any model has. A file that says more would be believed, entry by entry, until memory ends."""
+
+
+_KINDS = (("quantization_config", dict, "an object"), ("sliding_window", int, "a number of tokens"))
+"""What is looked at here although transformers does not check it in every family."""
 
 
 def read_config(files: Files, *, trust_remote_code: bool = False, allow_quantised: bool = False) -> PreTrainedConfig:
@@ -46,6 +52,8 @@ def read_config(files: Files, *, trust_remote_code: bool = False, allow_quantise
         raise _broken(files, str(error)) from error
     refuse_unless_causal(files.origin, config, config.architectures or [])
     family_of(config)
+    # Which kernel computes attention is ours to choose: a file could name one of the hub, which is code.
+    config._attn_implementation = None
     return config
 
 
@@ -70,7 +78,7 @@ def quantisation(stated: Any) -> str | None:
     """The quantisation that a configuration states, in words (`gptq, 4 bits`); None for plain weights."""
     if not stated:
         return None
-    fields = stated if isinstance(stated, dict) else stated.to_dict()
+    fields = stated.to_dict() if isinstance(stated, QuantizationConfigMixin) else dict(stated)
     method = fields.get("quant_method") or "of an unnamed kind"
     loaded = next((n for n in (4, 8) if fields.get(f"load_in_{n}bit")), None)
     bits = fields.get("bits") or loaded
@@ -131,12 +139,18 @@ def _read_json(files: Files) -> dict[str, Any]:
     """The fields of config.json; those that are looked at before transformers checks them are checked here."""
     try:
         content = json.loads((files.folder / "config.json").read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise _broken(files, str(error)) from error
     if not isinstance(content, dict):
         raise _broken(files, "it is not an object of names and values")
     if not isinstance(content.get("model_type", ""), str):
         raise _broken(files, f"model_type is {content['model_type']!r}")
+    unknown = _not_a_number(content)
+    if unknown is not None:
+        raise _broken(files, f"{unknown} is not a number (NaN)")
+    for name, kind, words in _KINDS:
+        if not isinstance(content.get(name), kind | None):
+            raise _broken(files, f"{name} is {content[name]!r}, not {words}")
     named = content.get("architectures") or []
     if not isinstance(named, list) or not all(isinstance(name, str) for name in named):
         raise _broken(files, f"architectures are {named!r}")
@@ -145,6 +159,15 @@ def _read_json(files: Files) -> dict[str, Any]:
         if isinstance(size, int) and not 1 <= size <= most:
             raise _broken(files, f"{name} is {size}")
     return content
+
+
+def _not_a_number(value: Any, name: str = "") -> str | None:
+    """The name of the first entry that is NaN, which no setting can be; infinite ones there are (in Mamba)."""
+    if isinstance(value, float) and math.isnan(value):
+        return name
+    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    found = (_not_a_number(part, f"{name}.{key}" if name else str(key)) for key, part in inside)
+    return next((part for part in found if part is not None), None)
 
 
 def _broken(files: Files, found: str) -> ModelError:

@@ -26,12 +26,12 @@ def fingerprint(module: torch.nn.Module) -> str:
     """
     lines = sorted(
         f"{name} {str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)} {_digest(tensor)}"
-        for name, tensor in _parameters(module)
+        for name, tensor in each_parameter(module)
     )
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
-def _parameters(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+def each_parameter(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     """Names and values; those that accelerate keeps elsewhere are brought in one module at a time."""
     names = dict(module.named_parameters())
     is_offloaded = any(parameter.is_meta for parameter in names.values())

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from interp.errors import UnknownName, UsageError
+from interp.errors import ModelError, UnknownName, UsageError
 from interp.loading.access import Files, cached_files, files_in_folder, files_on_hub
 from interp.loading.aliases import ALIASES
 from interp.registry import entries, load_entry
@@ -142,7 +142,15 @@ def kept_steps(folder: Path) -> dict[int, Path]:
 
 def _read_tunnel(folder: Path) -> tuple[Task, dict[str, Any]]:
     card = read_card(folder)
-    return make_task(load_entry("tunnel", card.task), card.parameters), dataclasses.asdict(card)
+    kind = load_entry("tunnel", card.task)
+    try:
+        return make_task(kind, card.parameters), dataclasses.asdict(card)
+    except (ArithmeticError, TypeError, ValueError) as error:  # of another type than the task's own checks expect
+        raise ModelError(
+            asked=f"the task of the tunnel card {folder / CARD_NAME}",
+            found=f"{card.task} cannot have these parameters ({error})",
+            fix="Restore the file, or train the tunnel again: `interp tunnel train`.",
+        ) from error
 
 
 def _read_step(folder: Path, step: int) -> tuple[Task, dict[str, Any]]:

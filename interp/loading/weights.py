@@ -1,6 +1,7 @@
 """Reads weights and vouches for them: whole files, every tensor in its place, and no code run to read them."""
 
 import json
+import pickle
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from interp.loading.quiet import quiet_libraries
 from interp.model import Check
 
 _SINGLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
+_ADAPTER = "adapter_config.json"
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt")
 
 
@@ -33,6 +35,7 @@ def read_weights(
     Raises `ModelError` for truncated or corrupt files, missing tensors, tensors of another shape, pickled weights
     (unless allowed) and a machine without the memory.
     """
+    _refuse_adapter(files)
     names = weight_files(files, allow_pickle=allow_pickle)
     files.fetch(names)
     is_safe = names[0].endswith(".safetensors")
@@ -65,19 +68,19 @@ def read_weights(
             found=f"reading them takes a package that is not installed ({str(error).strip().splitlines()[0]})",
             fix="Install it, or name the repository of the original weights.",
         ) from error
-    except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:
+    except (OSError, ValueError, RuntimeError, LookupError, EOFError, pickle.PickleError, SafetensorError) as error:
         raise _unreadable(files, f"transformers cannot read them: {str(error).strip()}") from error
     module, report = loaded
-    return module.eval().requires_grad_(False), _vouch(files, report)
+    return module.eval().requires_grad_(False), _vouch(files, report, _two_heads(module))
 
 
 def weight_files(files: Files, *, allow_pickle: bool = False) -> list[str]:
     """The names of the files that hold the weights: safetensors, in one piece or in shards."""
+    if _SINGLE in files.names:  # before the index, as transformers does: what is vouched for is what is read
+        return [_SINGLE]
     if _INDEX in files.names:
         files.fetch([_INDEX])
         return _shards(files, _INDEX)
-    if _SINGLE in files.names:
-        return [_SINGLE]
     pickles = sorted(name for name in files.names if name.endswith(_PICKLES) and "/" not in name)
     if pickles and allow_pickle:
         index = "pytorch_model.bin.index.json"
@@ -97,11 +100,29 @@ def weight_files(files: Files, *, allow_pickle: bool = False) -> list[str]:
     )
 
 
+def _refuse_adapter(files: Files) -> None:
+    """An adapter lying beside the weights would be put on them, or not, with the packages that are installed."""
+    if _ADAPTER in files.names:
+        raise ModelError(
+            asked=f"the weights of {files.origin}",
+            found=f"an adapter lies beside them ({_ADAPTER}), and it is not said whether it is to act",
+            fix="Merge it and save the model (peft's `merge_and_unload`), or name the model without it.",
+        )
+
+
+def _two_heads(module: PreTrainedModel) -> str:
+    """What to say of a head that the configuration calls tied to the embedding while the files hold another."""
+    head, embedding = module.get_output_embeddings(), module.get_input_embeddings()
+    if not getattr(module.config, "tie_word_embeddings", False) or head is None or head.weight is embedding.weight:
+        return ""
+    return "config.json says that the head is the embedding, the files hold a head of its own: theirs is read"
+
+
 def _shards(files: Files, index: str) -> list[str]:
     try:
         content = json.loads((files.folder / index).read_text(encoding="utf-8"))
         names = sorted(set(content["weight_map"].values()))
-    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
         raise _unreadable(files, f"{index} is broken ({error})") from error
     # Only files of this very model: a name such as ../../x would lead out of its folder.
     absent = [name for name in names if name not in files.names]
@@ -130,7 +151,7 @@ def _unreadable(files: Files, found: str) -> ModelError:
     return ModelError(asked=f"the weights of {files.origin}", found=found, fix=fix)
 
 
-def _vouch(files: Files, report: Mapping[str, Any]) -> Check:
+def _vouch(files: Files, report: Mapping[str, Any], remark: str) -> Check:
     """Every tensor of the model came from the files, in its shape; tensors the model has no place for are noted."""
     if report["mismatched_keys"]:
         name, theirs, ours = min(report["mismatched_keys"])
@@ -142,6 +163,7 @@ def _vouch(files: Files, report: Mapping[str, Any]) -> Check:
     if report["missing_keys"]:
         raise _unreadable(files, f"they lack {_some(report['missing_keys'])}")
     extra = report["unexpected_keys"]
+    surplus = f"the files also hold {_some(extra)}, for which the model has no place" if extra else ""
     return Check(
         name="weights",
         meaning="every tensor of the model is in its files, in its shape",
@@ -149,7 +171,7 @@ def _vouch(files: Files, report: Mapping[str, Any]) -> Check:
         value=0.0,
         bound=0.0,
         unit="tensors",
-        detail=f"the files also hold {_some(extra)}, for which the model has no place" if extra else "",
+        detail="; ".join(filter(None, (remark, surplus))),
     )
 
 

@@ -12,7 +12,6 @@ import torch
 from jaxtyping import Int
 
 from interp.batches import cut_batches, row_index
-from interp.checkpoints import checkpoints_of
 from interp.collector import OF_THE_END
 from interp.conditions import TOKENS_PER_PASS
 from interp.forward import TOKENS_PER_BATCH
@@ -77,8 +76,17 @@ class Passes:
         return not self.probes
 
 
-def passes_of(model: Model, prompts: Prompts | None, probes: Sequence[Probe], reading: Reading) -> list[Passes]:
-    """The base reading of every prompt set, each followed by the conditions of its probes, and by checkpoints."""
+def passes_of(
+    model: Model,
+    prompts: Prompts | None,
+    probes: Sequence[Probe],
+    reading: Reading,
+    n_earlier: int | None = None,
+) -> list[Passes]:
+    """The base reading of every prompt set, each followed by the conditions of its probes, and by checkpoints.
+
+    `n_earlier` checkpoints come before the model; None where it is not known how many.
+    """
     found: list[Passes] = []
     for every, text in _texts(model, prompts, probes, reading):
         mine = tuple(probe for probe in every if not probe.follows_checkpoints)
@@ -88,22 +96,20 @@ def passes_of(model: Model, prompts: Prompts | None, probes: Sequence[Probe], re
         found.append(Passes(what, text, 1, len(text.ids), n_tokens, needs, probes=mine))
         following = tuple(probe for probe in every if probe.follows_checkpoints)
         if following:
-            found.append(_checkpoints(following, model, text))
+            found.append(_checkpoints(following, text, n_earlier))
         for probe in mine:
             asked = probe.planned(model.info, len(text.ids), is_text=text.prompts.is_text)
             found += _conditions(probe, list(asked), model, text, reading)
     return found
 
 
-def _checkpoints(probes: tuple[Probe, ...], model: Model, text: Text) -> Passes:
-    """The drawn prompts at every checkpoint of a wind tunnel; of a hub model once, as it depends on the revisions."""
+def _checkpoints(probes: tuple[Probe, ...], text: Text, n_earlier: int | None) -> Passes:
+    """The drawn prompts at every checkpoint and at the end; once where it is not known how many there are."""
     names = ", ".join(probe.name for probe in probes)
     needs = tuple(dict.fromkeys(need for probe in probes for need in probe.needs))
-    if model.task is not None:
-        n, what = len(checkpoints_of(model, probes, ())) + 1, f"checkpoints of {names}"
-    else:
-        n, what = 1, f"each checkpoint of {names}"
-        n_drawn = min(5 * PER_QUINTILE, len(text.ids)) if text.prompts.is_text else len(text.ids)
+    n, what = (1, f"each checkpoint of {names}") if n_earlier is None else (n_earlier + 1, f"checkpoints of {names}")
+    if text.prompts.is_text:
+        n_drawn = min(5 * PER_QUINTILE, len(text.ids))
         text = replace(text, prompts=text.prompts.take(range(n_drawn)), ids=text.ids[:n_drawn])
     return Passes(what, text, n, len(text.ids), text.n_padded(TOKENS_PER_BATCH), needs, probes=probes)
 

@@ -75,10 +75,12 @@ def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def _read_csv(path: Path, content: bytes, text_column: str) -> list[PromptRow]:
-    reader = csv.reader(io.StringIO(_decoded(path, content), newline=""), strict=True)
+    text = _decoded(path, content)
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     cells: list[list[str]] = []
     lines: list[int] = []
     start = 1
+    longest = csv.field_size_limit(max(len(text), 1))  # a text may be as long as its file
     try:
         for row in reader:
             cells.append(row)
@@ -86,6 +88,8 @@ def _read_csv(path: Path, content: bytes, text_column: str) -> list[PromptRow]:
             start = reader.line_num + 1
     except csv.Error as error:
         raise _broken(path, start, f"it is not CSV: {error}", "Close quotes, and double those inside.") from error
+    finally:
+        csv.field_size_limit(longest)
     while cells and not cells[-1]:
         cells.pop()
     if not cells:

@@ -96,7 +96,7 @@ def _from_texts(
         n_dropped=int(dropped.sum()),
         has_bos=bool(before),
         window=window,
-        notes=tuple(_notes(tokenizer, own, before, after)),
+        notes=(*_notes(tokenizer, own, before, after), *_merged(texts, own)),
     )
 
 
@@ -154,6 +154,12 @@ def _notes(tokenizer: PreTrainedTokenizerBase, own: list[list[int]], before: lis
                 f"{n} texts hold characters that this vocabulary lacks: they are read as {tokenizer.unk_token}"
             )
     return notes
+
+
+def _merged(texts: list[str], own: list[list[int]]) -> list[str]:
+    """Whether this vocabulary tells all texts apart: one that lowers cases, say, may read two as the same point."""
+    n = len(set(texts)) - len({tuple(ids) for ids in own})
+    return [f"{n} texts have the very tokens of another text: this tokenizer does not tell them apart"] if n else []
 
 
 def _refuse_long(prompts: PromptSet, tokens: Tokenised, max_positions: int | None) -> None:

@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING
 
+from interp.drawing import NULL, PALETTE, VALUE, add_band, blank
 from interp.findings import Findings
 from interp.probe import Figure
 from interp.table import Table
-from probes.figures.drawing import NULL, PALETTE, VALUE, add_band, blank
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -47,7 +47,7 @@ def entropy_figures(findings: Findings) -> tuple[Figure, ...]:
 
 
 def _curve(table: Table) -> "go.Figure":
-    plot = blank("layer", "attention entropy / bits")
+    plot = blank("layer", "attention entropy (bits)")
     for name, label, colour, dash in _LINES:
         add_band(plot, table["layer"], (table[f"{name}_low"], table[f"{name}_high"]), colour)
         line = {"color": colour, "dash": dash}

@@ -2,10 +2,10 @@
 
 import numpy as np
 
+from interp.drawing import NULL, PALETTE, VALUE, add_band, add_null_band, blank, error_bars, places
 from interp.findings import Findings
 from interp.probe import Figure
 from interp.table import Table
-from probes.figures.drawing import NULL, PALETTE, VALUE, add_band, add_null_band, blank, error_bars
 
 _SITE_WORDS = {"v": "values", "z": "head outputs", "resid": "residual stream"}
 _DEPTH = "layer (residual stream: depth)"
@@ -43,7 +43,7 @@ def _simplex(table: Table) -> Figure:
         for i, (name, points) in enumerate(_by_state(table)):
             plot.add_scatter(
                 x=points[f"{side}_x"], y=points[f"{side}_y"], xaxis=axes[0], yaxis=axes[1], mode="markers", name=name,
-                legendgroup=name, showlegend=side == "exact", customdata=_places(points), hovertemplate=_HOVER,
+                legendgroup=name, showlegend=side == "exact", customdata=places(points), hovertemplate=_HOVER,
                 marker={"color": _colour(i, name), "size": 5, "opacity": 0.6},
             )  # fmt: skip
     reading = (
@@ -61,7 +61,7 @@ def _one_dimension(table: Table) -> Figure:
     plot.add_scatter(x=ends, y=ends, mode="lines", name="exact", line={"color": NULL, "dash": "dash"})
     for i, (name, points) in enumerate(_by_state(table)):
         plot.add_scatter(
-            x=points["exact_x"], y=points["decoded_x"], mode="markers", name=name, customdata=_places(points),
+            x=points["exact_x"], y=points["decoded_x"], mode="markers", name=name, customdata=places(points),
             hovertemplate=_HOVER,
             marker={"color": _colour(i, name), "size": 5, "opacity": 0.6},
         )  # fmt: skip
@@ -70,13 +70,6 @@ def _one_dimension(table: Table) -> Figure:
         "decoded exactly, and a level cloud tells nothing of it. No null is drawn: the next figure has it."
     )
     return Figure("simplex", "The belief, and what is decoded of it", reading, plot, "decoded")
-
-
-def _places(points: Table) -> list[str]:
-    """Where each point comes from: the text that was read, else the number of its sequence and its position."""
-    if "text" in points:
-        return [str(text) for text in points["text"]]
-    return [f"sequence {p}, position {t}" for p, t in zip(points["prompt"], points["position"], strict=True)]
 
 
 def _by_state(table: Table) -> list[tuple[str, Table]]:

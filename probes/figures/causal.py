@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from interp.drawing import NULL, PALETTE, VALUE, add_band, add_null_band, blank, error_bars, faded
 from interp.findings import Findings
 from interp.probe import Figure
-from probes.figures.drawing import NULL, PALETTE, VALUE, add_band, add_null_band, blank, error_bars, faded
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

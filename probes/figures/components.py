@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING
 
+from interp.drawing import NULL, PALETTE, VALUE, add_band, add_profile, blank
 from interp.findings import Findings
 from interp.probe import Figure
 from interp.table import Table
-from probes.figures.drawing import NULL, PALETTE, VALUE, add_band, add_profile, blank
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

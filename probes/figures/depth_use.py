@@ -2,10 +2,10 @@
 
 import numpy as np
 
+from interp.drawing import PALETTE, add_band, blank
 from interp.findings import Findings
 from interp.probe import Figure
 from interp.table import Table
-from probes.figures.drawing import PALETTE, add_band, blank
 
 _WORDS = {
     "posterior_kl": "KL from the exact posterior (bits)",

@@ -1,13 +1,13 @@
 """Figures of a training: the manifold beside the attention map at every checkpoint, and what settles when."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from interp.drawing import ENTROPY_SCALE, NULL, PALETTE, add_band, blank, places
 from interp.findings import Findings
 from interp.probe import Figure
 from interp.table import Table
-from probes.figures.drawing import ENTROPY_SCALE, NULL, PALETTE, add_band, blank
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -111,9 +111,9 @@ def _unfurling(points: Table, attention: Table) -> "go.Figure":
     plot = blank("PC1 of the end (activation)", "PC2 of the end (activation)")
     steps: list[int] = np.unique(points["step"]).tolist()
     frames = [_frame(step, points, attention) for step in steps]
-    last = frames[-1]
-    for trace in last:
+    for trace in frames[-1]:
         plot.add_trace(trace)
+    plot.update_traces(_looks(points.where(points["step"] == steps[-1])), selector=0)
     plot.frames = [go.Frame(name=str(step), data=data, traces=[0, 1]) for step, data in zip(steps, frames, strict=True)]
     rows = np.unique(attention["row"])
     plot.update_layout(
@@ -133,15 +133,7 @@ def _frame(step: int, points: Table, attention: Table) -> "list[go.Scatter | go.
     import plotly.graph_objects as go
 
     mine, seen = points.where(points["step"] == step), attention.where(attention["step"] == step)
-    bits = points["entropy_bits"]
-    scatter = go.Scatter(
-        x=mine["pc1"], y=mine["pc2"], mode="markers", showlegend=False, customdata=mine["entropy_bits"],
-        hovertemplate="%{customdata:.2f} bits<extra></extra>",
-        marker={
-            "color": mine["entropy_bits"], "colorscale": ENTROPY_SCALE, "cmin": float(bits.min()),
-            "cmax": float(bits.max()), "size": 7, "opacity": 0.8, "colorbar": {"title": {"text": "entropy<br>(bits)"}},
-        },
-    )  # fmt: skip
+    scatter = go.Scatter(x=mine["pc1"], y=mine["pc2"], mode="markers", showlegend=False)
     rows, keys = np.unique(attention["row"]), np.arange(int(attention["key"].max(initial=-1)) + 1)
     weights = np.full((len(rows), len(keys)), np.nan)
     weights[np.searchsorted(rows, seen["row"]), seen["key"]] = seen["weight"]
@@ -150,6 +142,19 @@ def _frame(step: int, points: Table, attention: Table) -> "list[go.Scatter | go.
         xaxis="x2", yaxis="y2", hovertemplate="%{y} → %{x}: %{z:.2f}<extra></extra>",
     )  # fmt: skip
     return [scatter, heat]
+
+
+def _looks(points: Table) -> dict[str, object]:
+    """What the points keep from checkpoint to checkpoint: they are the same rows, so a frame only moves them."""
+    bits = points["entropy_bits"]
+    return {
+        "customdata": [[where, float(b)] for where, b in zip(places(points), bits, strict=True)],
+        "hovertemplate": "%{customdata[0]}<br>%{customdata[1]:.2f} bits<extra></extra>",
+        "marker": {
+            "color": bits, "colorscale": ENTROPY_SCALE, "cmin": float(bits.min()), "cmax": float(bits.max()),
+            "size": 7, "opacity": 0.8, "colorbar": {"title": {"text": "entropy<br>(bits)"}},
+        },
+    }  # fmt: skip
 
 
 def _range(values: np.ndarray) -> list[float]:
@@ -206,7 +211,8 @@ def _refinement(table: Table) -> "go.Figure":
         plot.add_scatter(
             x=_along(steps), y=table[f"{name}_null"], name="null", mode="lines", line={"color": NULL, "dash": "dash"}
         )
-    per = len(plot.data) // len(names)  # pyright: ignore[reportArgumentType]
+    traces: Any = plot.data
+    per = len(traces) // len(names)
     shown = [[n == i for n in range(len(names)) for _ in range(per)] for i in range(len(names))]
     for i, visible in enumerate(shown[0]):
         plot.update_traces(visible=visible, selector=i)

@@ -2,10 +2,10 @@
 
 import numpy as np
 
+from interp.drawing import NULL, PALETTE, VALUE, add_null_band, blank, error_bars, faded
 from interp.findings import Findings
 from interp.probe import Figure
 from interp.table import Table
-from probes.figures.drawing import NULL, PALETTE, VALUE, blank, error_bars, faded
 
 _EXACT = 1e-17
 """Where a residual of exactly 0 is drawn on a log scale."""
@@ -14,9 +14,11 @@ _WORDS = {"queries_and_keys": "step on queries and keys", "model": "step on all 
 
 
 def gradient_figures(findings: Findings) -> tuple[Figure, ...]:
-    """Residuals beside wrong laws, agreement by head, and the pairs behind it."""
+    """Residuals beside wrong laws, agreement by head, alignment with the weights, and the pairs behind agreement."""
     tables = findings.tables
-    return (_laws(tables["laws"]), _by_head(tables["by_head"]), *_pairs(tables["pairs"]))
+    return (
+        _laws(tables["laws"]), _by_head(tables["by_head"]), _alignment(tables["alignment"]), *_pairs(tables["pairs"]),
+    )  # fmt: skip
 
 
 def _laws(table: Table) -> Figure:
@@ -66,11 +68,35 @@ def _by_head(table: Table) -> Figure:
     return Figure("by_head", "Does attention move to better values?", reading, plot, "by_head")
 
 
+def _alignment(table: Table) -> Figure:
+    plot = blank("leading singular directions k", "alignment of the gradient (fraction)")
+    for i, matrix in enumerate(dict.fromkeys(table["matrix"].tolist())):
+        mine, colour = table.where(table["matrix"] == matrix), PALETTE[i % len(PALETTE)]
+        for head in np.unique(mine["head"]):
+            one = mine.where(mine["head"] == head)
+            plot.add_scatter(
+                x=one["k"], y=one["alignment"], mode="lines+markers", name=matrix, legendgroup=matrix,
+                showlegend=bool(head == 0), line={"color": colour, "width": 1.5}, marker={"size": 6},
+                error_y=error_bars(one["alignment"], one["alignment_low"], one["alignment_high"], colour),
+                text=[f"head {head}"] * one.n_rows, hovertemplate="%{text}: %{y:.3f}",
+            )  # fmt: skip
+    null = table.where((table["matrix"] == table["matrix"][0]) & (table["head"] == 0))
+    add_null_band(plot, null["k"], (null["null_low"], null["null_high"]), "null: k random directions")
+    plot.update_xaxes(type="log", tickmode="array", tickvals=np.unique(table["k"]))
+    plot.update_yaxes(range=[0, 1.02])
+    reading = (
+        "How much of the gradient at a projection lies along the k input directions that the projection reads most, "
+        "one line a head with 95 % intervals over prompts; grey: k random directions. Above grey, a step of training "
+        "sharpens what the weights already read."
+    )
+    return Figure("alignment", "Do gradients lie along the weights?", reading, plot, "alignment")
+
+
 def _pairs(table: Table) -> tuple[Figure, ...]:
     found = []
     for i, step in enumerate(dict.fromkeys(table["step"].tolist())):
         mine = table.where(table["step"] == step)
-        plot = blank("advantage A (bits)", "change of attention")
+        plot = blank("advantage A (bits)", "change of attention (fraction)")
         plot.add_scatter(
             x=mine["advantage"], y=mine["change"], mode="markers", name=_WORDS[step],
             marker={"color": faded(PALETTE[i], 0.5), "size": 5},

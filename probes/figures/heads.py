@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from interp.drawing import NULL, PALETTE, add_band, blank, error_bars
 from interp.findings import Findings
 from interp.probe import Figure
 from interp.table import Table
-from probes.figures.drawing import NULL, PALETTE, add_band, blank, error_bars
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -74,7 +74,7 @@ def _map(table: Table, how: str, name: str = "by_head") -> Figure:
     return Figure(f"{'sula_' if on_sula else ''}map_{how}", title, reading, plot, name)
 
 
-def _ranked(table: Table, most: int = 40) -> Figure:
+def _ranked(table: Table, most: int = 32) -> Figure:
     measure, how = _measure(table), str(table["how"][0])
     mine = table.where(table["how"] == how)
     order = np.argsort(-mine[measure], kind="stable")[:most]
@@ -90,7 +90,7 @@ def _ranked(table: Table, most: int = 40) -> Figure:
             x=place, y=other[measure], mode="markers", name=each, marker={"color": colour, "size": 8},
             error_y=error_bars(other[measure], other[f"{measure}_low"], other[f"{measure}_high"], colour),
         )  # fmt: skip
-    plot.update_xaxes(tickmode="array", tickvals=place, ticktext=names)
+    plot.update_xaxes(tickmode="array", tickvals=place, ticktext=names, tickangle=-90, tickfont={"size": 9})
     reading = (
         f"Heads in the order of {how} ablation with 95 % intervals; grey bars: removing random subspaces of the same "
         "dimension from the same layer's head outputs. A head inside its grey bar carries no more than any such part."

@@ -4,10 +4,7 @@ import html
 
 import numpy as np
 
-from interp.findings import Findings
-from interp.probe import Figure
-from interp.table import Table
-from probes.figures.drawing import (
+from interp.drawing import (
     ENTROPY_SCALE,
     NULL,
     PALETTE,
@@ -19,6 +16,9 @@ from probes.figures.drawing import (
     error_bars,
     faded,
 )
+from interp.findings import Findings
+from interp.probe import Figure
+from interp.table import Table
 from probes.measures.collapse import MIXED
 from probes.measures.rarefaction import NOISE
 
@@ -188,12 +188,12 @@ def _cross_projection(table: Table) -> Figure:
     plot = blank("variance of", "in the first plane of")
     plot.add_heatmap(
         x=domains, y=domains, z=table["share"].reshape(len(domains), len(domains)), colorscale="Cividis", zmin=0,
-        text=np.array([f"{s:.2f} (null {n:.2f})" for s, n in zip(table["share"], table["share_null"], strict=True)])
+        text=np.array([f"{s:.2f}<br>({n:.2f})" for s, n in zip(table["share"], table["share_null"], strict=True)])
         .reshape(len(domains), len(domains)), texttemplate="%{text}", colorbar={"title": {"text": "share"}},
     )  # fmt: skip
     reading = (
-        "Share of one domain's variance in the plane of other prompts, with the value under exchanged labels: a "
-        "diagonal brighter than its row means that domains vary along axes of their own."
+        "Share of one domain's variance in the plane of other prompts, and in brackets its null, under exchanged "
+        "labels: a diagonal brighter than its row means that domains vary along axes of their own."
     )
     return Figure("cross_projection", "Do domains share their axes?", reading, plot, "cross_projection")
 
@@ -222,6 +222,7 @@ def _umap(table: Table) -> Figure:
     plot = blank("UMAP 1", "UMAP 2")
     plot.add_scatter(
         x=table["umap1"], y=table["umap2"], mode="markers", showlegend=False,
+        text=_hover(table), hovertemplate="%{text}<extra></extra>",
         marker={
             "color": table["next_entropy_bits"], "colorscale": ENTROPY_SCALE, "size": 8,
             "colorbar": {"title": {"text": "entropy<br>(bits)"}},

@@ -2,10 +2,10 @@
 
 import numpy as np
 
+from interp.drawing import NULL, PALETTE, VALUE, add_band, blank
 from interp.findings import Findings
 from interp.probe import Figure
 from interp.table import Table
-from probes.figures.drawing import NULL, PALETTE, VALUE, add_band, blank
 
 _BEFORE_CENTRING, _AFTER_CENTRING = VALUE, PALETTE[1]
 

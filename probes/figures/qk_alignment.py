@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from interp.drawing import NULL, PALETTE, VALUE, add_profile, blank, error_bars
 from interp.findings import Findings
 from interp.probe import Figure
 from interp.table import Table
-from probes.figures.drawing import NULL, PALETTE, VALUE, add_profile, blank, error_bars
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -21,7 +21,7 @@ def alignment_figures(findings: Findings) -> tuple[Figure, ...]:
             "contrast", "Attended against unattended keys, over depth",
             "Blue lies above grey (the keys of another prompt) where the prompt's content decides which keys are "
             "singled out, and by how much.",
-            _curve(tables["by_layer"], "logit", "log2 weight, attended minus unattended / bits"), "by_layer",
+            _curve(tables["by_layer"], "logit", "attended minus unattended, log2 weight (bits)"), "by_layer",
         ),
         Figure(
             "matching", "What each head gains from its own keys",
@@ -64,7 +64,7 @@ def _heads(table: Table) -> "go.Figure":
 
 
 def _items(table: Table) -> "go.Figure":
-    plot = blank("layer.head", "KL(posterior || attention) / bits")
+    plot = blank("layer.head", "KL(posterior || attention) (bits)")
     heads = [f"{layer}.{head}" for layer, head in zip(table["layer"], table["head"], strict=True)]
     for name, label, colour, symbol in (
         ("posterior_kl_null", "null: items relabelled", PALETTE[1], "line-ew-open"),

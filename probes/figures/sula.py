@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from interp.drawing import ENTROPY_SCALE, NULL, PALETTE, VALUE, add_band, add_null_band, blank
 from interp.findings import Findings
 from interp.probe import Figure
 from interp.table import Table
-from probes.figures.drawing import ENTROPY_SCALE, NULL, PALETTE, VALUE, add_band, add_null_band, blank
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -125,7 +125,7 @@ def _by_evidence(plot: "go.Figure", table: Table, x: str, y: str) -> None:
         hovertemplate="%{customdata}<br>exact %{x:.2f}, model %{y:.2f} bits<extra></extra>",
         marker={
             "color": table["evidence"], "colorscale": ENTROPY_SCALE, "size": 6, "opacity": 0.6,
-            "colorbar": {"title": {"text": "evidence"}},
+            "colorbar": {"title": {"text": _amount(table).replace(" (", "<br>(")}},
         },
     )  # fmt: skip
 

@@ -2,10 +2,10 @@
 
 import numpy as np
 
+from interp.drawing import NULL, PALETTE, VALUE, add_band, add_null_band, add_profile, blank, places
 from interp.findings import Findings
 from interp.probe import Figure
 from interp.table import Table
-from probes.figures.drawing import NULL, PALETTE, VALUE, add_band, add_null_band, add_profile, blank
 
 _SITE_WORDS = {"v": "values", "z": "head outputs", "resid": "residual stream"}
 _DEPTH = "layer (residual stream: depth)"
@@ -41,7 +41,7 @@ def _held_out(table: Table) -> Figure:
         mine = table.where(groups == group)
         plot.add_scatter(
             x=mine["predicted_bits"], y=mine["next_entropy_bits"], mode="markers", name=str(group),
-            customdata=_places(mine), hovertemplate="%{customdata}<br>%{y:.2f} bits, told %{x:.2f}<extra></extra>",
+            customdata=places(mine), hovertemplate="%{customdata}<br>%{y:.2f} bits, told %{x:.2f}<extra></extra>",
             marker={"color": PALETTE[i % len(PALETTE)], "size": 6, "opacity": 0.6},
         )  # fmt: skip
     ends = [float(table["next_entropy_bits"].min()), float(table["next_entropy_bits"].max())]
@@ -55,13 +55,6 @@ def _held_out(table: Table) -> Figure:
         "prediction is exact, and a vertical cloud along the dotted one predicts nothing."
     )
     return Figure("held_out", "Entropy told by one direction", reading, plot, "held_out")
-
-
-def _places(points: Table) -> list[str]:
-    """Where each point comes from: the text that was read, else the number of its sequence and its position."""
-    if "text" in points:
-        return [str(text) for text in points["text"]]
-    return [f"sequence {p}, position {t}" for p, t in zip(points["prompt"], points["position"], strict=True)]
 
 
 def _by_site(table: Table) -> Figure:

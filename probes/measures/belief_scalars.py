@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
 
 from interp.findings import Scalar
 from interp.statistics.nulls import null_from_draws, null_from_permutations
+from interp.statistics.repeats import t_half_width
 from interp.statistics.resampling import normal_interval
 from interp.statistics.tested_together import excess, maximum_statistic_p
 from probes.measures.belief_clusters import Clusters, Gathered
@@ -145,7 +145,7 @@ def subspace_scalar(reading: Reading, setting: Setting, counted: Counted, place:
             f"{rank} random directions would be all of the activations, or more than the {counted.unit}s can fit"
         )  # fmt: skip
         return undefined("fraction", reason, meaning, counted)
-    half = float(stats.t.ppf(0.975, len(draws) - 1) * draws.std(ddof=1) / len(draws) ** 0.5)
+    half = float(t_half_width(draws))
     value = float(draws.mean())
     interval = (value - half, value + half) if half > 0 else None
     return Scalar(

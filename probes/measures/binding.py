@@ -22,6 +22,7 @@ from interp.capture import Capture
 from interp.need import Need
 from interp.statistics.jackknife import equal_groups, standard_error, t_quantile
 from interp.statistics.tested_together import maximum_statistic_p
+from probes.measures.finite import finite, finite_or_absent
 
 KEYS = Need("k_pre", at="tunnel")
 MASS_BEFORE = Need("mass_previous", at="tunnel")
@@ -80,10 +81,10 @@ def bound_keys(capture: Capture) -> BoundKeys | str:
     _, bound = np.unique(before[pair], return_inverse=True)
     if bound.max() == 0 or len(np.unique(rows["prompt"][pair])) < 3:
         return "binding needs two bound tokens and three sequences at least"
-    keys = capture[KEYS][:, pair]
+    keys = finite(capture, KEYS)[:, pair]
     return BoundKeys(
         keys.reshape(*keys.shape[:2], -1).astype(np.float64), bound, rows["prompt"][pair],
-        capture[MASS_BEFORE][:, pair],
+        finite_or_absent(capture, MASS_BEFORE)[:, pair],
     )  # fmt: skip
 
 

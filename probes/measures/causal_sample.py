@@ -47,6 +47,16 @@ class _Sample(FoldState):
         counts = [len(rows) for rows in parts.values()]
         return {"rows": np.concatenate(list(parts.values())), "prompt": np.repeat(np.array(list(parts)), counts)}
 
+    def saved(self) -> dict[str, np.ndarray]:
+        return self.result() if self.kept else {}
+
+    def restore(self, saved: Mapping[str, np.ndarray]) -> None:
+        self.kept = {int(p): [saved["rows"][saved["prompt"] == p]] for p in np.unique(saved.get("prompt", ()))}
+
+    @property
+    def n_bytes(self) -> int:
+        return sum(rows.nbytes for parts in self.kept.values() for rows in parts)
+
 
 def first_by_key(prompts: Int[np.ndarray, " prompt"], n: int, seed: int) -> Int[np.ndarray, " chosen"]:
     """The `n` of these prompts with the smallest keys, in their own order."""

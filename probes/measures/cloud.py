@@ -9,6 +9,7 @@ from interp.capture import Capture
 from interp.errors import ModelError, PromptError, UsageError
 from interp.need import Need
 from interp.table import Table
+from probes.measures.finite import finite
 
 MIN_UNITS = 3
 """Prompts below which no statistic of a cloud is defined."""
@@ -27,23 +28,24 @@ class Cloud:
 
     @classmethod
     def of(cls, capture: Capture, need: Need) -> "Cloud":
-        """The rows of a need; numbers that are not finite, and fewer than three prompts, are refused in words."""
-        points = capture[need]
-        points = points.reshape(*points.shape[:2], -1)
-        for layer, cloud in enumerate(points):
-            n_bad = int((~np.isfinite(cloud)).sum())
-            if n_bad:
-                raise ModelError(
-                    asked=f"the {need.described.meaning.split(',')[0]} of {capture.model.name} at layer {layer}",
-                    found=f"{n_bad} of {cloud.size} numbers are not finite",
-                    fix=f"Load the model in float32 (it was read in {capture.model.dtype}), or check its weights.",
-                )
-        cloud = cls(points, capture.rows, capture.prompts.unit)
+        """The rows of a need; numbers that are not finite, and fewer than three prompts, are refused in words.
+
+        That holds for the model's entropies at these rows too, which most statistics of a cloud are held against.
+        """
+        points = finite(capture, need)
+        cloud = cls(points.reshape(*points.shape[:2], -1), capture.rows, capture.prompts.unit)
         if cloud.n_units < MIN_UNITS:
             raise PromptError(
                 asked=f"the geometry of {cloud.n_units} {cloud.unit}{'s' if cloud.n_units > 1 else ''}",
                 found=f"fewer than {MIN_UNITS} points span no cloud",
                 fix="Give more prompts; the statistics want a hundred or more.",
+            )
+        n_bad = int((~np.isfinite(cloud.rows["next_entropy_bits"])).sum()) if "next_entropy_bits" in cloud.rows else 0
+        if n_bad:
+            raise ModelError(
+                asked=f"the next-token entropies of {capture.model.name}",
+                found=f"{n_bad} of {cloud.rows.n_rows} are not finite",
+                fix=f"Load the model in float32 (it was read in {capture.model.dtype}), or check its weights.",
             )
         return cloud
 

@@ -5,11 +5,12 @@ from collections.abc import Callable
 import numpy as np
 
 from interp.capture import Capture
-from interp.table import Table
+from interp.table import LABEL, Table
 from probes.measures.checkpoint_reading import ENTRIES, ERRORS, STATISTICS, reference_entropy, shown_rows
 from probes.measures.courses import epsilons, interval_of, resampled, settled
 from probes.measures.frame import MATRICES, product_of_random
 from probes.measures.head_means import band
+from probes.measures.maps import snippets
 from probes.measures.training import FRAME, Training
 
 MEANS = {"frame_tv": ("tv", "fraction"), "frame_js": ("js", "bits"), "frame_tv_exchanged": ("tv_exchanged", "fraction"),
@@ -148,6 +149,8 @@ def points_table(training: Training, final: Capture) -> Table:
     }
     units = {"step": "steps", "prompt": "index", "position": "tokens", "pc1": "activation", "pc2": "activation",
              "entropy_bits": "bits"}  # fmt: skip
+    if final.prompts.is_text:
+        columns["text"], units["text"] = np.tile(snippets(final.rows.where(shown), final), n), LABEL
     whose = "the exact posterior's" if "bayes_entropy_bits" in final.rows else "that of the end"
     return Table(
         columns, units, f"Values on the first two principal axes of the end's, about the end's mean; entropy: {whose}."

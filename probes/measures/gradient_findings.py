@@ -12,6 +12,7 @@ from interp.statistics.nulls import null_from_permutations
 from interp.statistics.resampling import bootstrap_weights
 from interp.statistics.tested_together import maximum_statistic_p
 from interp.table import LABEL, Table
+from probes.measures.gradient_alignment import Aligned, alignment_findings
 from probes.measures.head_means import band, interval
 from probes.measures.routing import MEASURES, Pairs, Routed, sampled_pairs
 
@@ -46,12 +47,13 @@ class Measured:
     wrong: Sequence[Mapping[str, float]]
     first_order: Float[np.ndarray, "unit direction"]
     loss_bits: Float[np.ndarray, " unit"]
+    aligned: Aligned
     routed: Mapping[str, Routed]
     pairs: Mapping[str, Sequence[Pairs]]
 
 
 def findings_of(measured: Measured, n_bootstrap: int, rng: np.random.Generator) -> Findings:
-    """Scalars, the tables `laws`, `by_head` and `pairs`, notes."""
+    """Scalars, the tables `laws`, `by_head`, `alignment` and `pairs`, notes."""
     n = len(measured.loss_bits)
     weights = bootstrap_weights(np.arange(n), np.zeros(n, dtype=np.int64), n_bootstrap, rng)
     weights = weights / weights.sum(axis=1, keepdims=True)
@@ -60,9 +62,12 @@ def findings_of(measured: Measured, n_bootstrap: int, rng: np.random.Generator) 
     for step, routed in measured.routed.items():
         for place, measure in enumerate(MEASURES):
             scalars[f"{measure}_{step}"] = _agreement(measured, step, routed, place, weights)
+    alignments, alignment = alignment_findings(measured.aligned, weights, measured.unit, rng)
+    scalars |= alignments
     tables = {
         "laws": _laws_table(measured),
         "by_head": _by_head_table(measured, weights),
+        "alignment": alignment,
         "pairs": Table(
             sampled_pairs(measured.pairs, _N_SHOWN, rng), {"step": LABEL, "advantage": "bits", "change": "fraction"},
             f"Advantage of a key and change of the attention to it: up to {_N_SHOWN} random pairs of each step.",

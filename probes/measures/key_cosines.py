@@ -150,8 +150,9 @@ def _bootstrapped(
 ) -> Scalar:
     known = bool(np.isfinite(value)) and bool(np.isfinite(interval).all())
     has_null = known and bool(np.isfinite(draws).all())
+    bounds = float(min(value, interval[0])), float(max(value, interval[1]))  # where all rows agree, rounding is between
     return Scalar(
-        float(value), "1", interval=(float(interval[0]), float(interval[1])) if known else None,
+        float(value), "1", interval=bounds if known else None,
         interval_method=f"bootstrap over {common['n_unit']}s within strata" if known else "",
         interval_reason="" if known else _NO_DIRECTION,
         null=null_from_permutations("every head's keys turned at random", draws) if has_null else None,

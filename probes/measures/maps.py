@@ -68,7 +68,7 @@ def null_points_table(points: np.ndarray, scaling: Scaling, seed: int) -> Table:
     return Table(columns, dict.fromkeys(columns, "activation"), NULL_CAPTION)
 
 
-def umap_table(cloud: Cloud, layer: int, scaling: Scaling, seed: int) -> Table:
+def umap_table(cloud: Cloud, layer: int, scaling: Scaling, seed: int, capture: Capture) -> Table:
     """A UMAP embedding of one layer: an illustration, whose distances and gaps are not measurements."""
     with warnings.catch_warnings():
         # its optional parametric variant wants Tensorflow, and says so on import
@@ -78,5 +78,9 @@ def umap_table(cloud: Cloud, layer: int, scaling: Scaling, seed: int) -> Table:
     n_neighbors = max(2, min(15, cloud.rows.n_rows - 1))
     embedding = umap.UMAP(n_components=2, n_neighbors=n_neighbors, init="random", n_jobs=1, random_state=seed)
     placed = np.asarray(embedding.fit_transform(scaled(cloud.points[layer], scaling)), dtype=np.float64)
-    columns = {"umap1": placed[:, 0], "umap2": placed[:, 1], "next_entropy_bits": cloud.entropy_bits}
-    return Table(columns, {"umap1": "1", "umap2": "1", "next_entropy_bits": "bits"}, "UMAP embedding: an illustration.")
+    columns, units = {"umap1": placed[:, 0], "umap2": placed[:, 1]}, {"umap1": "1", "umap2": "1"}
+    for name in ("prompt", "position", "next_entropy_bits", "domain"):
+        if name in cloud.rows:
+            columns[name], units[name] = cloud.rows[name], cloud.rows.units[name]
+    columns["text"], units["text"] = snippets(cloud.rows, capture), LABEL
+    return Table(columns, units, "UMAP embedding: an illustration.")

@@ -31,9 +31,9 @@ def flip_p(
     """p of every mean gain, two-sided.
 
     Corrected over all of them by the largest |mean| / spread under the same signs; the spread √Σ gain² is the same
-    whatever the signs, and puts loud and silent heads on one scale.
+    whatever the signs, and puts loud and silent heads on one scale. A gain that is 0 in every prompt has p = 1.
     """
     length = np.sqrt(np.square(np.nan_to_num(gain)).sum(axis=0))
     n = (~np.isnan(gain)).sum(axis=0)
-    scale = np.divide(length, n, out=np.full(length.shape, np.nan), where=length > 0)
+    scale = np.divide(length, n, out=np.ones(length.shape), where=length > 0)
     return maximum_statistic_p(np.abs(mean_of_units(gain)) / scale, np.abs(flipped_means(gain, signs)) / scale)

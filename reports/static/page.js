@@ -82,6 +82,22 @@ function legendHeight(plot, data) {
   return LEGEND_ROW * Math.max(0, new Set(shown.map((trace) => trace.name)).size - 2);
 }
 
+const TITLE_LINE = 26; // characters of an axis title below a narrow plot
+
+// Plotly does not break the titles of axes.
+function breakTitles(plot, layout) {
+  if (!isNarrow(plot)) return;
+  for (const [name, axis] of Object.entries(layout)) {
+    if (!/^xaxis\d*$/.test(name) || !axis.title?.text) continue;
+    const lines = [""];
+    for (const word of axis.title.text.replaceAll("<br>", " ").split(" ")) {
+      if (lines.at(-1) && (lines.at(-1) + word).length >= TITLE_LINE) lines.push("");
+      lines.push(`${lines.pop()} ${word}`.trim());
+    }
+    axis.title.text = lines.join("<br>");
+  }
+}
+
 function place(plot) {
   const { data, layout, frames } = structuredClone(contents.get(plot));
   const config = {
@@ -93,6 +109,7 @@ function place(plot) {
     toImageButtonOptions: { format: "svg", filename: plot.closest("figure").id },
   };
   const themed = { ...layout, autosize: true, width: undefined, height: (layout.height || DEFAULT_HEIGHT) + legendHeight(plot, data), template: templateFor(plot) };
+  breakTitles(plot, themed);
   if (layout.margin) themed.margin = { ...layout.margin, t: layout.margin.t + legendHeight(plot, data) };
   if (matchMedia("(pointer: coarse)").matches) themed.dragmode = false; // a finger scrolls the page
   plot.dataset.narrow = isNarrow(plot);

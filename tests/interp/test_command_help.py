@@ -4,6 +4,8 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import fields
+from typing import Literal, get_args, get_origin, get_type_hints
 
 import pytest
 from safetensors.torch import load_file
@@ -15,10 +17,13 @@ from interp.cli import app, main
 from interp.errors import ModelError
 from interp.loading.sources import shipped_tunnels
 from interp.readable import GROUPS
-from interp.registry import entries
+from interp.registry import entries, load_entry
+from interp.source_fields import source_fields
 from tests.command_lines import all_commands, parsed
+from tests.tiny_models import fresh_model
 
 COMMANDS = all_commands()
+STEPS = load_entry("study", "sticky_chain")().n_steps
 
 
 def refusal(monkeypatch, capsys, *words):
@@ -56,8 +61,8 @@ def test_an_example_with_an_option_that_does_not_exist_would_be_seen():
         ("run --set manifold.scalling=zscored", "Did you mean scaling"),
         ("run --model pythia-41m", "Did you mean pythia-410m"),
         ("run --model tunnel:bijektion-lama", "bijection-llama"),
-        ("run --model STORIES --prompts sulla", "Did you mean sula"),
-        ("run --model STORIES --prompts mixt", "Did you mean mixed"),
+        ("run --prompts sulla", "Did you mean sula"),
+        ("run --prompts mixt", "Did you mean mixed"),
         ("plan --probe causl", "Did you mean causal"),
         ("power --probe heeds", "Did you mean heads"),
         ("study gradient_law", "Did you mean gradient_laws"),
@@ -74,9 +79,9 @@ def test_an_example_with_an_option_that_does_not_exist_would_be_seen():
         ("check --trust-remote-cod", "--trust-remote-code"),
     ],
 )
-def test_a_mistyped_name_is_met_with_the_nearest(monkeypatch, capsys, tmp_path, stories, words, said):
+def test_a_mistyped_name_is_met_with_the_nearest(monkeypatch, capsys, tmp_path, words, said):
     monkeypatch.chdir(tmp_path)
-    code, error = refusal(monkeypatch, capsys, *words.replace("STORIES", str(stories)).split())
+    code, error = refusal(monkeypatch, capsys, *words.split())
     assert code == 2 and said in error, error
     assert "Traceback" not in error and not (tmp_path / "runs").exists()
 
@@ -114,10 +119,40 @@ def completed(*words, shell="complete_bash"):
         ("interp study sticky", ["sticky_chain"]),
         ("interp tunnel train hmm-", ["hmm-fixed"]),
         ("interp tunnel swe", ["sweep"]),
+        ("interp run --set manifold.scal", ["manifold.scaling=centred", "manifold.scaling=zscored"]),
+        ("interp run --set manifold.scaling = z", ["zscored"]),
+        ("interp run --set manifold.scaling =", ["centred", "zscored"]),
+        ("interp run --probe heads,depth_use --set head", [f"heads.{f}=" for f in source_fields("probe", "heads")]),
+        ("interp plan --probe causal --set manifold.sc", []),
+        ("interp power --probe = manif", ["manifold"]),
+        ("interp study sticky_chain --set n_st", [f"n_steps={STEPS}"]),
     ],
 )
 def test_the_shell_completes_names_without_importing_torch(line, offered):
     assert completed(*line.split()) == offered
+
+
+def words_of(hint):
+    """The words that a type admits, from the type itself."""
+    if get_origin(hint) is Literal:
+        return [str(word) for word in get_args(hint)]
+    if get_origin(hint) is tuple:
+        return words_of(get_args(hint)[0])
+    if hint is bool:
+        return ["true", "false"]
+    return ["none"] if hint is type(None) else [word for part in get_args(hint) for word in words_of(part)]
+
+
+@pytest.mark.parametrize("kind, name", [(kind, name) for kind in ("probe", "study") for name in entries(kind)])
+def test_fields_read_from_the_source_are_those_of_the_class(kind, name):
+    cls, read = load_entry(kind, name), source_fields(kind, name)
+    hints = get_type_hints(cls)
+    assert list(read) == [f.name for f in fields(cls)]
+    for field in fields(cls):
+        words = words_of(hints[field.name])
+        assert sorted(read[field.name]) == sorted(words) or (
+            not words and read[field.name] in ((), (str(field.default),))
+        )
 
 
 def test_completion_offers_what_there_is():
@@ -127,30 +162,39 @@ def test_completion_offers_what_there_is():
     assert completing.tasks("") == [*entries("tunnel")]
 
 
-def test_a_completion_takes_less_than_half_a_second():
+def test_a_completion_takes_less_than_a_second():
     from tests.interp.test_cli import cpu_seconds
 
     given = {"_INTERP_COMPLETE": "complete_bash", "COMP_WORDS": "interp run --model tun", "COMP_CWORD": "3"}
     code = f"import os, sys; os.environ.update({given}); sys.argv = ['interp']\nfrom interp.cli import main\n"
-    assert cpu_seconds("-c", code + "try: main()\nexcept SystemExit: pass") < 0.5
+    assert cpu_seconds("-c", code + "try: main()\nexcept SystemExit: pass") < 1.0
 
 
 def test_completion_can_be_installed():
     assert "--install-completion" in CliRunner().invoke(app, ["--help"]).stdout
 
 
-def test_pickled_weights_are_read_only_with_the_option(monkeypatch, capsys, tmp_path, stories):
+@pytest.fixture
+def folder_model(tmp_path, word_tokenizer):
+    """A random language model of a known family in a folder, as it comes from a hub."""
+    folder = tmp_path / "model"
+    fresh_model("llama").module.save_pretrained(folder)
+    word_tokenizer.save_pretrained(folder)
+    return folder
+
+
+def test_pickled_weights_are_read_only_with_the_option(monkeypatch, capsys, tmp_path, folder_model):
     folder = tmp_path / "pickled"
     folder.mkdir()
-    for file in stories.iterdir():
+    for file in folder_model.iterdir():
         if file.suffix != ".safetensors":
             (folder / file.name).write_bytes(file.read_bytes())
-    save(load_file(stories / "model.safetensors"), folder / "pytorch_model.bin")
+    save(load_file(folder_model / "model.safetensors"), folder / "pytorch_model.bin")
     code, error = refusal(monkeypatch, capsys, "run", "--model", str(folder), "--out", str(tmp_path / "runs"))
     assert code == ModelError.exit_code and "can run code" in error and "--allow-pickle" in error
     done = CliRunner().invoke(app, ["check", "--model", str(folder), "--allow-pickle"])
     assert done.exit_code == 0, done.output
-    (tmp_path / "prompts.txt").write_text("".join(f"Once there were {n} birds in the tree\n" for n in range(40)))
+    (tmp_path / "prompts.txt").write_text("".join(f"w{n} w{n + 7} w3\n" for n in range(1, 41)))
     done = CliRunner().invoke(
         app,
         ["run", "--model", str(folder), "--allow-pickle", "-q", "--probe", "orthogonality",
@@ -159,11 +203,11 @@ def test_pickled_weights_are_read_only_with_the_option(monkeypatch, capsys, tmp_
     assert done.exit_code == 0, done.output
 
 
-def test_a_repositorys_own_code_runs_only_with_the_option(monkeypatch, capsys, tmp_path, stories):
+def test_a_repositorys_own_code_runs_only_with_the_option(monkeypatch, capsys, tmp_path, folder_model):
     """Its code leaves a mark when it is imported."""
     folder, mark = tmp_path / "own", tmp_path / "mark"
     folder.mkdir()
-    for file in stories.iterdir():
+    for file in folder_model.iterdir():
         (folder / file.name).write_bytes(file.read_bytes())
     config = json.loads((folder / "config.json").read_text())
     named = {"AutoConfig": "mine.MyConfig", "AutoModelForCausalLM": "mine.MyModel"}
@@ -186,12 +230,12 @@ def test_the_help_says_what_is_risked(command):
     assert "can run code" in said["--allow-pickle"] and "your rights" in said["--trust-remote-code"]
 
 
-def test_too_few_problems_are_refused_before_the_model_reads_them(monkeypatch, capsys, stories, tmp_path):
+def test_too_few_problems_are_refused_before_the_model_reads_them(monkeypatch, capsys, folder_model, tmp_path):
     def never(*_, **__):
         raise AssertionError("the prompts were read")
 
     monkeypatch.setattr("interp.runner.capture", never)
-    words = ["run", "--model", str(stories), "--probe", "sula", "--n-pool", "10", "--out", str(tmp_path)]
+    words = ["run", "--model", str(folder_model), "--probe", "sula", "--n-pool", "10", "--out", str(tmp_path)]
     code, error = refusal(monkeypatch, capsys, *words)
     assert code == 2 and "2 problems" in error and "--n-pool" in error
     with pytest.raises(AssertionError, match="were read"):

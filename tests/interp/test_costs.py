@@ -62,6 +62,9 @@ def test_checkpoints_are_counted_with_the_end_and_the_draw_before_them():
     assert untimed("dynamics", "manifold", model=TUNNEL, n_pool=40).n_passes == 8
     with pytest.raises(UsageError, match="keep steps in the training"):
         untimed("dynamics", model="tunnel:bijection-llama")
+    assert untimed("dynamics", model=TUNNEL, n_pool=40, checkpoints=["step0", "step256"]).steps[1].n == 3
+    with pytest.raises(UsageError, match="no probe of this run follows a training"):
+        untimed("manifold", model=TUNNEL, checkpoints=["step0"])
 
 
 def test_bytes_that_are_kept_equal_those_of_a_real_capture(tunnel):

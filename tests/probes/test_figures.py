@@ -60,3 +60,28 @@ def test_a_null_that_was_not_measured_is_not_in_the_legend():
     for _ in range(2):
         add_null_band(plot, columns["layer"], (columns["x"], columns["x"] + 1))
     assert [trace.showlegend for trace in plot.data if trace.name == "null, 95 %"] == [True, False]
+
+
+def test_every_point_of_a_umap_says_which_text_it_is():
+    import numpy as np
+
+    from interp.table import Table
+    from probes.figures.manifold import _umap
+
+    texts = np.array(["Once upon a time", "<b>twice</b>"])
+    columns = {"umap1": np.arange(2.0), "umap2": np.arange(2.0), "next_entropy_bits": np.arange(2.0), "text": texts}
+    (trace,) = _umap(Table(columns, dict.fromkeys(columns, "1"))).plot.data
+    assert trace.text[0].startswith("Once upon a time<br>") and "&lt;b&gt;twice" in trace.text[1]
+    assert trace.hovertemplate == "%{text}<extra></extra>"
+
+
+def test_points_of_texts_are_named_by_them_and_others_by_sequence_and_position():
+    import numpy as np
+
+    from interp.drawing import places
+    from interp.table import Table
+
+    columns = {"prompt": np.array([4, 7]), "position": np.array([0, 3])}
+    units = dict.fromkeys(columns, "index")
+    assert places(Table(columns, units)) == ["sequence 4, position 0", "sequence 7, position 3"]
+    assert places(Table({**columns, "text": np.array(["a", "b"])}, {**units, "text": "label"})) == ["a", "b"]

@@ -6,10 +6,14 @@ import torch
 from scipy import stats
 
 from interp.errors import UsageError
+from interp.gradients import in_float64, loss_bits
 from interp.record import open_run
 from interp.study import run_study
+from interp.weight_gradients import projections, weight_gradients
 from probes.gradient_laws import GradientLaws
+from probes.measures.gradient_alignment import Aligned
 from probes.measures.routing import MEASURES, Pairs, Routed, agreement, permuted_agreement, sampled_pairs
+from tests.tiny_models import fresh_model
 
 
 def causal(n: int) -> np.ndarray:
@@ -98,6 +102,54 @@ def record(tmp_path_factory):
     return run_study(study, out=tmp_path_factory.mktemp("runs"), quiet=True)
 
 
+def test_alignment_is_what_its_definition_says():
+    rng = np.random.default_rng(0)
+    w, gradients = rng.standard_normal((2, 9, 4)), rng.standard_normal((5, 2, 9, 4))
+    aligned = Aligned({"W_Q": w})
+    for g in gradients:
+        aligned.add({"W_Q": g})
+    found = aligned.shares("W_Q")
+    for prompt, head, k in np.ndindex(5, 2, 4):
+        right = np.linalg.svd(w[head].T)[2][: k + 1].T  # of the matrix as it multiplies from the left
+        g = gradients[prompt, head].T
+        by_hand = np.linalg.norm(g @ right) / np.linalg.norm(g)
+        assert np.sqrt(found[prompt, head, k]) == pytest.approx(by_hand)
+
+
+def test_gradients_along_the_weights_are_aligned_and_random_ones_lie_on_the_null():
+    rng = np.random.default_rng(1)
+    w = rng.standard_normal((1, 40, 6)) * [9, 3, 1, 1, 1, 1]
+    along, random = Aligned({"W_Q": w}), Aligned({"W_Q": w})
+    for _ in range(200):
+        along.add({"W_Q": w[:, :, :1] @ rng.standard_normal((1, 1, 6))})
+        random.add({"W_Q": rng.standard_normal((1, 40, 6))})
+    assert along.shares("W_Q")[..., 2].min() > 0.95
+    null = random.random("W_Q", rng)
+    assert null.mean(axis=(0, 1)) == pytest.approx(np.arange(1, 7) / 40, rel=0.05)
+    assert random.shares("W_Q").mean(axis=(0, 1)) == pytest.approx(np.arange(1, 7) / 40, rel=0.15)
+
+
+@pytest.mark.parametrize("family", ["gpt_neox", "llama"])
+def test_gradients_of_weights_are_those_of_small_changes(family):
+    """In shared and fused projections alike: scaled weights change the loss by what the gradient says."""
+    model = in_float64(fresh_model(family))
+    (sequence, _) = _texts()
+    weights, gradients = projections(model, 1), weight_gradients(model, 1, sequence)
+    assert all(torch.equal(projections(model, 1)[name], w) for name, w in weights.items())
+    attention = model.family.attention_modules(model.module)[1]
+    mine = [
+        p for n, p in attention.named_parameters() if n.endswith("weight") and "dense" not in n and "o_proj" not in n
+    ]
+    losses = {}
+    for factor in (1.02, 0.98 / 1.02):  # large enough for norms in float32
+        for p in mine:
+            p.data *= factor
+        losses[factor] = float(loss_bits(model, sequence))
+    assert all(torch.allclose(projections(model, 1)[name], 0.98 * w) for name, w in weights.items())
+    predicted = sum(float((weights[name] * gradients[name]).sum()) for name in weights)
+    assert (losses[1.02] - losses[0.98 / 1.02]) / 0.04 == pytest.approx(predicted, rel=1e-2)
+
+
 def test_on_the_shipped_tunnel_the_laws_hold_and_wrong_ones_do_not(record):
     found = open_run(record.path).findings["gradient_laws"]
     for law in ("scores", "values", "queries", "keys", "rows"):
@@ -119,9 +171,24 @@ def test_its_own_step_moves_attention_to_better_values(record):
     assert (mine["moved_low"] <= mine["moved"]).all() and (mine["moved"] <= mine["moved_high"]).all()
 
 
+def test_gradients_at_the_weights_stand_beside_random_directions(record):
+    found = record.findings["gradient_laws"]
+    for name in ("queries", "keys", "values"):
+        scalar = found[f"alignment_{name}"]
+        assert scalar.interval[0] <= scalar.value <= scalar.interval[1] <= 1
+        assert scalar.null.band[0] < scalar.null.value < scalar.null.band[1]
+    table = found.tables["alignment"]
+    expected = np.sqrt(table["k"] / 64)  # of the mean square, which the root of the mean is not above
+    assert (table["null"] < 1.02 * expected).all() and (table["null"] > 0.8 * expected).all()
+    assert table["energy"].max() <= 1 + 1e-9 and (np.diff(table.where(table["head"] == 0)["k"]) != 0).all()
+
+
 def test_its_page_draws_laws_and_agreement(record):
     page = (record.path / "report.html").read_text()
-    for words in ("Do the laws hold?", "Does attention move to better values?", "step on all weights"):
+    for words in (
+        "Do the laws hold?", "Does attention move to better values?", "step on all weights",
+        "Do gradients lie along the weights?",
+    ):  # fmt: skip
         assert words in page
     assert "does not draw these findings" not in page
 
@@ -166,7 +233,6 @@ def test_fields_that_do_not_fit_are_refused(fields, words, tmp_path):
 def test_a_layer_that_nothing_depends_on_is_refused(tmp_path, monkeypatch):
     """Its output projection is zero: no loss depends on what it attends to."""
     import interp.models
-    from tests.tiny_models import fresh_model
 
     model = fresh_model("llama")
     with torch.no_grad():

@@ -338,9 +338,28 @@ def test_the_interval_of_r2_is_the_spread_of_explicit_resamples():
 def test_random_directions_in_an_isotropic_cloud_meet_at_the_exact_expectation():
     from interp.statistics.cosines import expected_abs_cosine
 
-    draws = RandomPairs(200, 50, 0).mean_abs_cosine(np.ones(16))
+    rng = np.random.default_rng(0)
+    splits = [split_rows(np.arange(40), rng) for _ in range(50)]
+    draws = RandomPairs.of(splits, 200, 0).mean_abs_cosine(np.ones(16))
     assert draws.mean() == pytest.approx(expected_abs_cosine(16), abs=0.01)
-    assert RandomPairs(5, 5, 0).mean_abs_cosine(np.array([1.0])) == pytest.approx(np.ones(5))
+    assert RandomPairs.of(splits, 5, 0).mean_abs_cosine(np.array([1.0])) == pytest.approx(np.ones(5))
+
+
+def test_random_pairs_depend_on_one_another_as_sums_over_the_shared_rows_do():
+    splits = [split_rows(np.arange(12), np.random.default_rng(seed)) for seed in (1, 2, 1)]
+    spectrum = np.array([3.0, 1.0, 0.5])
+    rows = np.random.default_rng(0).standard_normal((4000, 12, 3)) * np.sqrt(spectrum)
+    sums = [[rows[:, half].sum(axis=1) for half in split] for split in splits]
+    lengths = [[np.linalg.norm(one, axis=1) for one in pair] for pair in sums]
+    cosines = [np.abs((a * b).sum(axis=1)) / (p * q) for (a, b), (p, q) in zip(sums, lengths, strict=True)]
+    by_hand = np.mean(cosines, axis=0)
+    draws = RandomPairs.of(splits, 4000, 0).mean_abs_cosine(spectrum)
+    assert draws.mean() == pytest.approx(by_hand.mean(), abs=0.015)
+    assert draws.std() == pytest.approx(by_hand.std(), rel=0.05)
+    # a split that comes twice tells nothing new: the first and the last are one
+    assert RandomPairs.of(splits[:1] * 2, 500, 0).mean_abs_cosine(spectrum).std() == pytest.approx(
+        RandomPairs.of(splits[:1], 500, 1).mean_abs_cosine(spectrum).std(), rel=0.15
+    )
 
 
 @pytest.mark.parametrize("n_features", [8, 60])

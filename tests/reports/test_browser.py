@@ -380,6 +380,148 @@ def test_every_control_shows_where_the_keyboard_is(chromium, report):
     seen.context.close()
 
 
+CONTRASTS = """() => {
+    const numbers = colour => colour.match(/[\\d.]+/g).map(Number);
+    const light = c => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
+    const weight = [0.2126, 0.7152, 0.0722];
+    const luminance = colour => weight.reduce((sum, w, i) => sum + w * light(colour[i] / 255), 0);
+    const over = ([r, g, b, a = 1], below) => [r, g, b].map((x, i) => a * x + (1 - a) * below[i]);
+    const behind = element => {
+        const own = numbers(getComputedStyle(element).backgroundColor);
+        if (own.length === 3) return own;
+        return over(own, element.parentElement ? behind(element.parentElement) : [255, 255, 255]);
+    };
+    const found = [];
+    for (const element of document.querySelectorAll("body *")) {
+        const own = [...element.childNodes].filter(n => n.nodeType === 3).map(n => n.textContent.trim()).join("");
+        const box = element.getBoundingClientRect();
+        if (!own || box.width === 0 || ["SCRIPT", "STYLE", "OPTION"].includes(element.tagName)) continue;
+        if (element.closest(".heatmaplayer, .hm, .modebar, .hoverlayer")) continue; // plotly picks black or white there
+        const style = getComputedStyle(element), isDrawn = element.closest("svg") !== null;
+        const below = behind(element.closest("svg")?.parentElement ?? element);
+        const ink = over(numbers(isDrawn ? style.fill : style.color), below);
+        const [high, low] = [luminance(ink), luminance(below)].sort((a, b) => b - a);
+        found.push([(high + 0.05) / (low + 0.05), own.slice(0, 40), element.tagName]);
+    }
+    return found.sort((a, b) => a[0] - b[0]);
+}"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_text_has_the_contrast_of_the_standard_as_the_browser_shows_it(chromium, report, scheme):
+    """WCAG 2.1 AA, 4.5 to 1, of the page and of the axes and legends in its figures."""
+    seen = Seen(chromium, report, scheme=scheme).draw()
+    for summary in seen.page.locator("summary").all():
+        summary.click()
+    found = seen.page.evaluate(CONTRASTS)
+    assert len(found) > 300 and {"text", "tspan"} & {tag.lower() for _, _, tag in found}
+    assert [entry for entry in found if entry[0] < 4.5] == []
+    seen.context.close()
+
+
+ALONG_THE_TAB_KEY = """() => {
+    const at = document.activeElement;
+    const listing = at.closest("details.listing");
+    const kind = at.closest("nav") ? "contents" : at.className || at.dataset.do || at.id;
+    return [at.tagName, kind, listing ? listing.id : ""];
+}"""
+
+
+@pytest.mark.slow
+def test_the_keyboard_alone_reaches_contents_tables_and_downloads(chromium, report):
+    seen = Seen(chromium, report).draw()
+    page, reached = seen.page, []
+    for _ in range(200):
+        page.keyboard.press("Tab")
+        reached.append(page.evaluate(ALONG_THE_TAB_KEY))
+        if reached[-1][0] == "SUMMARY" and reached[-1][2] == "table-pictures-by_layer":
+            page.keyboard.press("Enter")  # what lies in it comes next
+        if reached[-1][0] == "BODY":
+            break
+    kinds = {(tag, kind) for tag, kind, _ in reached}
+    assert {("A", "skip"), ("BUTTON", "quiet"), ("A", "contents"), ("INPUT", ""), ("SUMMARY", "")} <= kinds
+    inside = [(tag, kind) for tag, kind, listing in reached if listing == "table-pictures-by_layer"]
+    assert inside.count(("BUTTON", "sort")) == page.locator("#table-pictures-by_layer button.sort").count() > 5
+    assert inside.count(("BUTTON", "quiet")) == 2  # copy and download
+
+    table = page.locator("#table-pictures-by_layer")
+    table.locator("button.sort").nth(5).focus()
+    page.keyboard.press("Enter")
+    assert table.locator("th").nth(5).get_attribute("aria-sort") == "ascending"
+    with page.expect_download() as caught:
+        table.get_by_role("button", name="Download CSV").focus()
+        page.keyboard.press("Enter")
+    assert caught.value.suggested_filename == "pictures.by_layer.csv"
+    page.locator("nav a").last.focus()
+    page.keyboard.press("Enter")
+    assert page.evaluate("location.hash") == "#environment"
+    seen.context.close()
+
+
+@pytest.mark.slow
+def test_every_drawing_has_words_for_those_who_hear_the_page(chromium, everything):
+    seen = Seen(chromium, everything)
+    drawings = seen.page.locator("main :is(.plot, svg.strip):not([aria-hidden] *)")
+    labels = drawings.evaluate_all("d => d.map(x => [x.getAttribute('role'), x.getAttribute('aria-label')])")
+    assert len(labels) > 60 and all(role == "img" and label and len(label) > 5 for role, label in labels)
+    read = seen.page.locator(".plot").evaluate_all(
+        "p => p.map(x => document.getElementById(x.getAttribute('aria-describedby')).textContent.length)"
+    )
+    assert min(read) > 40
+    seen.context.close()
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory) -> Path:
+    """The page of two runs side by side, the second with other settings."""
+    from interp.study import run_study
+    from reports.comparison import Comparison
+
+    out = tmp_path_factory.mktemp("compared")
+    runs = [small_run(out / name, "orthogonality", "attention_entropy").path for name in ("one", "two")]
+    return run_study(Comparison(tuple(map(str, runs)), ("one", "two" * 20)), out=out, quiet=True).show()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width, scheme", [(400, "dark"), (1400, "light")])
+def test_a_comparison_draws_and_fits(chromium, compared, width, scheme):
+    seen = Seen(chromium, compared, width, scheme).draw()
+    assert seen.page.locator(".control select").count() >= 2
+    assert seen.troubles == [] and seen.requests == [compared.as_uri()] and seen.overflow() <= 0
+    seen.context.close()
+
+
+@pytest.fixture(scope="module")
+def training(tmp_path_factory) -> Path:
+    """The page of a training's checkpoints."""
+    import interp
+
+    few = {"dynamics": {"n_permutations": 19, "n_bootstrap": 20}}
+    record = interp.run(probes=["dynamics"], settings=few, checkpoints=["0", "64", "512"], n_pool=20,
+                        out=tmp_path_factory.mktemp("training"), quiet=True)  # fmt: skip
+    return record.show()
+
+
+@pytest.mark.slow
+def test_points_keep_their_words_while_the_training_is_moved_through(chromium, training):
+    seen = Seen(chromium, training).draw()
+    figure = "#dynamics-unfurling"
+    where = f"[...document.querySelectorAll('{figure} .points path')].slice(0, 9).map(p => p.getAttribute('transform'))"
+    end = seen.page.evaluate(where)
+    seen.page.locator(f"{figure} input[type=range]").press("Home")
+    seen.until(f"JSON.stringify({where}) !== {str(end)!r}.replaceAll(\"'\", '\"').replaceAll(', ', ',')")
+    point = seen.page.locator(f"{figure} .points path").nth(3)
+    point.scroll_into_view_if_needed()
+    box = point.bounding_box()
+    seen.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    hover = seen.page.locator(f"{figure} .hovertext").first
+    hover.wait_for()
+    assert "sequence " in hover.text_content() and "bits" in hover.text_content()
+    assert seen.troubles == [] and seen.overflow() <= 0
+    seen.context.close()
+
+
 @pytest.mark.slow
 def test_the_page_reads_without_scripts(chromium, report):
     context = chromium.new_context(java_script_enabled=False)

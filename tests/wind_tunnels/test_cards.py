@@ -23,7 +23,7 @@ from wind_tunnels.conformance import check_task
 from wind_tunnels.networks import Network, n_parameters, predict
 from wind_tunnels.training import Recipe, train
 
-CARDS = Path(__file__).parent / "cards"
+CARDS = Path(__file__).parents[1] / "records"
 SHIPPED = sorted(shipped_tunnels().values())
 TASK = Bijection(V=4, L=5)
 NETWORK = Network(n_layers=1, n_heads=2, d_model=16)
@@ -144,10 +144,10 @@ def test_card_read_is_the_card_written(folder, tmp_path):
 
 
 def test_card_of_the_first_format_is_read_as_one_without_what_came_later():
-    content = json.loads((CARDS / "format-1.json").read_text())
+    content = json.loads((CARDS / "tunnel-1.json").read_text())
     assert content["format"] == 1 and "variant" not in content
     with tempfile.TemporaryDirectory() as folder:
-        shutil.copy(CARDS / "format-1.json", Path(folder) / CARD_NAME)
+        shutil.copy(CARDS / "tunnel-1.json", Path(folder) / CARD_NAME)
         card = read_card(Path(folder))
     assert (card.variant, card.init, card.baselines, card.format) == ("", None, {}, CARD_FORMAT)
     assert (card.name, card.figures["kl_bits"].value) == ("bijection-gpt-neox", 0.002336160147224493)

@@ -1,0 +1,57 @@
+"""A versioned JSON file of ours: what it may hold, and how it is read back with what is wrong told in words."""
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from pydantic import BaseModel, ValidationError
+
+from interp.errors import RecordError
+
+Content = TypeVar("Content", bound=BaseModel)
+
+
+def finite(value: Any) -> Any:
+    """Plain JSON values: numpy numbers become Python's, tuples lists, NaN and infinity null."""
+    if isinstance(value, Mapping):
+        return {str(k): finite(v) for k, v in value.items()}
+    if isinstance(value, list | tuple | np.ndarray):
+        return [finite(v) for v in value]
+    if isinstance(value, np.generic):
+        return finite(value.item())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def as_text(content: BaseModel) -> str:
+    """The content as the file has it."""
+    return json.dumps(finite(content.model_dump()), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def read_versioned(path: Path, kind: type[Content], newest: int, *, asked: str, written_by: str, again: str) -> Content:
+    """The content of a file. Raises `RecordError` for a missing, damaged, edited or newer one, naming what is wrong.
+
+    `asked` names the file in words, `written_by` what to give instead of a missing one, `again` how to repeat it.
+    """
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise RecordError(asked=asked, found=f"there is no {path.name} in it", fix=written_by) from error
+    except (OSError, ValueError, RecursionError) as error:
+        fix = f"The file is damaged or was edited; {again}."
+        raise RecordError(asked=asked, found=f"{path.name} cannot be read ({error})", fix=fix) from error
+    version = raw.get("format") if isinstance(raw, dict) else None
+    if isinstance(version, int) and version > newest:
+        found = f"it has format {version}, this version reads up to {newest}"
+        raise RecordError(asked=asked, found=found, fix="Open it with a newer interp.")
+    try:
+        return kind.model_validate(raw)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"]) or path.name
+        fix = f"The file was edited or written by another program; {again}."
+        raise RecordError(asked=asked, found=f"{where}: {first['msg']}", fix=fix) from error

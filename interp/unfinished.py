@@ -1,0 +1,244 @@
+"""What a run keeps while it goes on, so that the same run goes on from there after it was stopped, however it was.
+
+`<out>/.partial/<hash of the specification>/` has one file for every pass over prompts: what its collector has folded
+and of how many batches; and one for the conditions of every causal probe: what was read of each that is done. A file is
+replaced whole or not at all. It counts only for the specification, weights, prompts, tokens, device and versions of the
+libraries that it was written for, its identity: a run that goes on ends with the bytes of one that was never stopped.
+
+The first `SECONDS` of a run are not kept, and writing takes at most the share `SHARE` of its time. Where several
+processes share a run nothing is kept: they would have to go on from the same batches.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import time
+import warnings
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from interp.environment import environment
+from interp.errors import UsageError
+from interp.model import Model
+from interp.prompt import PromptSet
+from interp.stopping import Stopped, remember
+
+PARTIAL = ".partial"
+SECONDS = 10.0
+SHARE = 0.01
+_BYTES_PER_SECOND = 2e8
+"""What a disk is taken to write until it was measured."""
+
+Name = tuple[str | int, ...]
+Arrays = Iterable[tuple[Name, np.ndarray]]
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What lay in a file: how many of the things it counts were done, and their arrays by name."""
+
+    n_done: int
+    arrays: Mapping[Name, np.ndarray]
+
+
+@dataclass
+class Unfinished:
+    """The folder of a run that goes on; None keeps nothing. With `insists` only a run that was begun goes on."""
+
+    folder: Path | None
+    spec_hash: str
+    insists: bool = False
+    began: float = field(default_factory=time.monotonic)
+    _wrote: float = -np.inf
+    _spent: float = 0.0
+    _bytes_per_second: float = _BYTES_PER_SECOND
+
+    def __post_init__(self) -> None:
+        if self.insists and (self.folder is None or not is_begun(self.folder.parent.parent, self.spec_hash)):
+            raise nothing_begun(self.folder.parent.parent if self.folder else None)
+
+    def stage(
+        self, name: str, model: Model, prompts: PromptSet, ids: Sequence[np.ndarray], **more: Any
+    ) -> "Stage | None":
+        """The file of one part of the run; None where nothing is kept, or these weights could not be known again."""
+        info = model.info
+        if self.folder is None or not info.fingerprint:
+            return None
+        identity = {
+            "spec": self.spec_hash,
+            "weights": info.fingerprint,
+            "precision": info.dtype,
+            "device": info.device,
+            "attention kernel": info.attention_kernel,
+            "prompts": prompts.content_hash,
+            "tokens": hashlib.sha256(b"|".join(np.asarray(x).tobytes() for x in ids)).hexdigest(),
+            **more,
+        }
+        file = hashlib.sha256(name.encode()).hexdigest()[:8]
+        return Stage(self, name, self.folder / f"{file}.zip", json.loads(json.dumps(identity)))
+
+    def may_write(self, n_bytes: Callable[[], int], is_whole: bool) -> bool:
+        """Whether it is time: not at once, not often, and not more than the share of the time so far."""
+        now = time.monotonic()
+        if now - self.began < SECONDS or (not is_whole and now - self._wrote < SECONDS):
+            return False
+        return self._spent + n_bytes() / self._bytes_per_second <= SHARE * (now - self.began)
+
+    def wrote(self, n_bytes: int, seconds: float) -> None:
+        self._wrote, self._spent = time.monotonic(), self._spent + seconds
+        self._bytes_per_second = max(n_bytes, 1) / max(seconds, 1e-6)
+
+    def give_up(self, error: OSError) -> None:
+        """A disk that takes no more ends the keeping, not the run."""
+        warnings.warn(
+            f"unfinished work cannot be kept in {self.folder} ({error.strerror or error}); going on without",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        self.folder = None
+
+    def remove(self) -> None:
+        """The run is done: nothing of it is unfinished."""
+        remember("")
+        if self.folder is None or not self.folder.exists():
+            return
+        shutil.rmtree(self.folder, ignore_errors=True)
+        if self.folder.parent.is_dir() and not any(self.folder.parent.iterdir()):
+            self.folder.parent.rmdir()
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One part of a run, which counts what it has done; it is kept when it may, and in any case when it is stopped."""
+
+    run: Unfinished
+    name: str
+    path: Path
+    identity: Mapping[str, Any]
+
+    def load(self) -> Kept | None:
+        """What is there from before; None, with a warning, where that is damaged or of another identity."""
+        if not self.path.exists():
+            return None
+        try:
+            with zipfile.ZipFile(self.path) as file:
+                said = json.loads(file.read("said.json"))
+                other = _unlike(said["identity"], {**self.identity, **_versions()})
+                if not other:
+                    arrays = {tuple(name): _read(file, i) for i, name in enumerate(said["arrays"])}
+                    remember(self._in_words(said["n_done"], said["n"], said["unit"]))
+                    return Kept(said["n_done"], arrays)
+        except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, NotImplementedError) as error:
+            other = f"it is damaged ({error})"
+        if self.run.insists:
+            raise UsageError(
+                asked="going on with this run (--resume)",
+                found=f"what is there in {self.path} cannot be used: {other}",
+                fix="Leave --resume out: the same command then begins anew.",
+            )
+        warnings.warn(f"unfinished work in {self.path} is left aside: {other}", RuntimeWarning, stacklevel=2)
+        return None
+
+    @contextmanager
+    def keeping(
+        self, n: int, unit: str, n_done: Callable[[], int], arrays: Callable[[], Arrays], n_bytes: Callable[[], int]
+    ) -> Iterator[Callable[[], None]]:
+        """Gives what is called whenever something more is done. A block that is stopped keeps all that is done."""
+
+        def keep_if_it_may() -> None:
+            if self.run.folder is not None and self.run.may_write(n_bytes, n_done() == n):
+                self._write(n_done(), n, unit, arrays())
+
+        try:
+            yield keep_if_it_may
+        except Stopped:
+            if n_done() and self.run.folder is not None:
+                self._write(n_done(), n, unit, arrays())
+            raise
+
+    def _write(self, n_done: int, n: int, unit: str, arrays: Arrays) -> None:
+        began = time.perf_counter()
+        said = {"identity": {**self.identity, **_versions()}, "n_done": n_done, "n": n, "unit": unit}
+        draft = self.path.with_suffix(f".{os.getpid()}.writing")
+        try:
+            draft.parent.mkdir(parents=True, exist_ok=True)
+            _write_zip(draft, said, arrays)
+            size = draft.stat().st_size
+            draft.replace(self.path)
+        except OSError as error:
+            return self.run.give_up(error)
+        finally:
+            draft.unlink(missing_ok=True)
+        self.run.wrote(size, time.perf_counter() - began)
+        remember(self._in_words(n_done, n, unit))
+
+    def _in_words(self, n_done: int, n: int, unit: str) -> str:
+        return f"{n_done} of {n} {unit} ({self.name}) are kept in {self.path.parent}"
+
+
+def is_begun(out: Path, spec_hash: str) -> bool:
+    """Whether unfinished work of this specification lies under `out`."""
+    folder = out / PARTIAL / spec_hash
+    return folder.is_dir() and any(file for file in folder.iterdir() if not file.name.endswith(".writing"))
+
+
+def nothing_begun(out: Path | None) -> UsageError:
+    """The refusal to begin where only going on was asked for."""
+    return UsageError(
+        asked="going on with what was stopped (--resume)",
+        found=f"there is nothing to go on from in {out / PARTIAL}" if out else "nothing is kept of such a run",
+        fix="Leave --resume out to begin, or give the command and the --out of what was stopped.",
+    )
+
+
+def refuse_unwritable(out: Path) -> None:
+    """Raise `UsageError` where a folder could not be written in: told before the work, and nothing is left there."""
+    import tempfile
+
+    there = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
+    try:
+        with tempfile.TemporaryFile(dir=there) as file:
+            file.write(bytes(1 << 12))
+    except OSError as error:
+        found = f"{there} is a file" if there.is_file() else f"{there} cannot be written ({error.strerror or error})"
+        raise UsageError(
+            asked=f"writing under {out}", found=found, fix="Name another folder with --out, or free some space."
+        ) from error
+
+
+@cache
+def _versions() -> dict[str, Any]:
+    known = environment()
+    return {"versions": known["packages"], "code": (known["code"] or {}).get("revision")}
+
+
+def _unlike(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
+    """What another identity differs in, in words; nothing where it is the same."""
+    names = [name for name in {**theirs, **ours} if theirs.get(name) != ours.get(name)]
+    return f"it belongs to other {' and '.join(names)}" if names else ""
+
+
+def _write_zip(path: Path, said: Mapping[str, Any], arrays: Arrays) -> None:
+    """One array in memory at a time; the checksums of the format tell damage."""
+    names = []
+    with zipfile.ZipFile(path, "w") as file:
+        for i, (name, array) in enumerate(arrays):
+            names.append(name)
+            with file.open(f"{i}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, np.asarray(array), allow_pickle=False)
+        file.writestr("said.json", json.dumps({**said, "arrays": names}))
+
+
+def _read(file: zipfile.ZipFile, i: int) -> np.ndarray:
+    with file.open(f"{i}.npy") as member:
+        array = np.lib.format.read_array(member, allow_pickle=False)
+        member.read()  # to the end, where the checksum is compared
+        return array

@@ -1,0 +1,45 @@
+"""The gradient of the loss at the projections of one attention layer, laid out by head as these weights are."""
+
+from itertools import islice
+
+import torch
+
+from interp.families import iterate_weights
+from interp.gradients import ScoredSequence, loss_bits
+from interp.model import Model
+
+PROJECTIONS = ("W_Q", "W_K", "W_V")
+
+
+def projections(model: Model, layer: int) -> dict[str, torch.Tensor]:
+    """The weights of one layer, each `[head, d_model, d_head]`; of shared keys and values `[kv_head, ...]`."""
+    return {name: _of_layer(model, layer, name).clone() for name in PROJECTIONS}
+
+
+def weight_gradients(model: Model, layer: int, sequence: ScoredSequence) -> dict[str, torch.Tensor]:
+    """The gradient of one sequence's loss in bits at every projection of a layer, in the shapes of `projections`.
+
+    For a copy of the model that is the caller's own (`interp.gradients.in_float64`): its weights are put back.
+    """
+    weights = list(model.family.attention_modules(model.module)[layer].parameters())
+    for weight in weights:
+        weight.requires_grad_(True)
+    try:
+        with torch.enable_grad():
+            found = torch.autograd.grad(loss_bits(model, sequence), weights, allow_unused=True)
+    finally:
+        for weight in weights:
+            weight.requires_grad_(False)
+    own = [weight.data for weight in weights]
+    for weight, gradient in zip(weights, found, strict=True):
+        weight.data = torch.zeros_like(weight) if gradient is None else gradient
+    try:
+        return projections(model, layer)
+    finally:
+        for weight, kept in zip(weights, own, strict=True):
+            weight.data = kept
+
+
+def _of_layer(model: Model, layer: int, name: str) -> torch.Tensor:
+    weights = iterate_weights(model.module, model.family, name)  # pyright: ignore[reportArgumentType]
+    return next(islice(weights, layer, None)).detach()

@@ -1,0 +1,40 @@
+"""Captured numbers, refused in words where they are none.
+
+A row that is NaN in every layer and head is absent, not wrong: a row that sees a single key has no contrast, and the
+first prompt has none to borrow keys from. Means over prompts leave such rows out. Any other number that is not finite
+would silently change what is averaged.
+"""
+
+import numpy as np
+
+from interp.capture import Capture
+from interp.errors import ModelError
+from interp.need import Need
+
+
+def finite(capture: Capture, need: Need) -> np.ndarray:
+    """The rows (or the weights) of a need; `ModelError` where some number is not finite."""
+    values = capture[need]
+    _refuse(capture, need, ~np.isfinite(values))
+    return values
+
+
+def finite_or_absent(capture: Capture, need: Need) -> np.ndarray:
+    """The rows `[layer, row, head]` of a need, where whole rows may be absent; `ModelError` for other NaN."""
+    values = capture[need]
+    absent = np.isnan(values).all(axis=(0, 2), keepdims=True)
+    _refuse(capture, need, ~np.isfinite(values) & ~absent)
+    return values
+
+
+def _refuse(capture: Capture, need: Need, is_bad: np.ndarray) -> None:
+    for layer, bad in enumerate(is_bad):
+        n_bad = int(bad.sum())
+        if n_bad:
+            what = need.described.meaning.split(",")[0].removeprefix("the ")
+            where = "" if need.described.layers == "once" else f" at layer {layer}"
+            raise ModelError(
+                asked=f"the {what} of {capture.model.name}{where}",
+                found=f"{n_bad} of {bad.size} numbers are not finite",
+                fix=f"Load the model in float32 (it was read in {capture.model.dtype}), or check its weights.",
+            )

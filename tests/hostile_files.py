@@ -1,0 +1,252 @@
+"""Every file that `interp` reads and did not necessarily write, whole in a folder, and ways to spoil it.
+
+A reader gives what it read, or an error of ours in words; `check` says whether it kept to that. The hypothesis tests
+and the coverage-guided fuzzer (tests/stress/fuzz_readers.py) share this table.
+"""
+
+import json
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+from safetensors.numpy import save_file
+
+from interp.claims import read_claims
+from interp.editing.files import read_edits
+from interp.edits import KINDS
+from interp.errors import InterpError
+from interp.findings import Findings, Null, Scalar
+from interp.ledger import LEDGER_NAME, read_ledger
+from interp.loading.access import files_in_folder
+from interp.loading.architecture import read_config
+from interp.loading.sources import locate
+from interp.loading.weights import weight_files
+from interp.prompting.files import read_prompts
+from interp.record import RunRecord, open_run
+from interp.spec import RunSpec
+from interp.table import Table
+from interp.tunnel import CARD_NAME
+from wind_tunnels.cards import CURVE_NAME, read_curve
+
+RECORDS = Path(__file__).parent / "records"
+
+STRANGE: tuple[Any, ...] = (
+    None, True, False, 0, -1, 1, 7, 2**31, 2**63, -(10**30), 10**400, 0.5, -0.0, 1e308, float("nan"), float("inf"),
+    "", " ", "0", "none", "v", "last", "full", "../../../../etc/passwd", "/dev/zero", "\0", "\ud800", "\u202e",
+    "a" * 5000, "<script>window.hurt=1</script>", "%s{0}{x}", [], [[]], [None], [1, "a"], {}, {"": {}},
+    {"array": "x:y"}, {"format": 2},
+)  # fmt: skip
+"""Values that somebody's file might hold where another was meant."""
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A kind of file: its name in a folder, what lays it there whole with all it needs, and what reads it."""
+
+    file: str
+    make: Callable[[Path], object]
+    read: Callable[[Path], object]
+
+
+def check(reader: Reader, folder: Path, content: bytes) -> InterpError | None:
+    """Put `content` in the place of the file and read it; the error of ours, or None where it could be read.
+
+    Any other exception passes through: that is what the tests look for.
+    """
+    (folder / reader.file).write_bytes(content)
+    try:
+        reader.read(folder)
+    except InterpError as error:
+        assert error.asked and error.found and error.fix and str(error)
+        str(error).encode("utf-8", "surrogatepass")
+        return error
+    return None
+
+
+# --- spoiling ---------------------------------------------------------------------------------------------------------
+
+
+def spoilt_bytes(rng: Random, content: bytes) -> bytes:
+    """Some bytes changed, put in, taken out, doubled or cut off."""
+    data = bytearray(content)
+    for _ in range(rng.randint(1, 4)):
+        at = rng.randrange(len(data) + 1)
+        end = min(len(data), at + rng.choice((1, 1, 2, 8, 64)))
+        kind = rng.randrange(5)
+        if kind == 0 and at < len(data):
+            data[at] = rng.randrange(256)
+        elif kind == 1:
+            data[at:at] = bytes(rng.randrange(256) for _ in range(rng.randint(1, 4)))
+        elif kind == 2:
+            del data[at:end]
+        elif kind == 3:
+            data[at:at] = data[at:end]
+        elif rng.randrange(4) == 0:
+            del data[at:]
+    return bytes(data)
+
+
+def spoilt_json(rng: Random, content: bytes) -> bytes:
+    """The JSON with some entries replaced, left out, doubled under another name, or moved."""
+    whole = json.loads(content)
+    for _ in range(rng.randint(1, 4)):
+        places = [*_places(whole)]
+        if not places:
+            break
+        holder, key = rng.choice(places)
+        kind = rng.randrange(5)
+        if kind == 0:
+            del holder[key]
+        elif kind == 1:
+            other, from_key = rng.choice(places)
+            holder[key] = json.loads(json.dumps(other[from_key]))
+        elif kind == 2 and isinstance(holder, dict):
+            holder[rng.choice(("extra", "", "../x", "a/b", "\0", "\ud800", "a" * 300, f"{key}2"))] = holder[key]
+        else:
+            holder[key] = deepcopy(rng.choice(STRANGE))
+    return json.dumps(whole).encode()
+
+
+def _places(value: Any):
+    """Every entry below a value, as its holder and its key."""
+    keys = value.keys() if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+    for key in list(keys):
+        yield value, key
+        yield from _places(value[key])
+
+
+# --- whole files ------------------------------------------------------------------------------------------------------
+
+
+def whole_record() -> RunRecord:
+    """A small record with everything that one can have."""
+    findings = Findings(
+        probe="manifold",
+        scalars={
+            "share": Scalar(
+                0.25, "1", interval=(0.2, 0.3), interval_method="jackknife", null=Null("gaussian", 0.04, (0.03, 0.05)),
+                p=0.01, n=75, n_distinct_rows=70,
+            ),
+            "lost": Scalar(float("nan"), "bits", interval_reason="no rows", null_reason="no rows"),
+        },
+        tables={"by_layer": Table({"layer": np.arange(3), "name": np.array(["a", "b", "ü"])},
+                                  {"layer": "index", "name": "label"}, "three")},
+        arrays={"axis": np.arange(6.0).reshape(2, 3)}, notes=("a note",), headline=("share",),
+    )  # fmt: skip
+    spec = RunSpec("m", {"manifold": {"layer": -1}}, edits=({"kind": "bypass", "layer": 0},)).to_json()
+    return RunRecord(
+        status="done", created="2026-01-01T00:00:00+00:00", spec={**spec, "command": "interp run"}, spec_hash="0" * 16,
+        model={"name": "m", "n_layers": 3}, prompts={"n": 75, "name": "mixed"},
+        environment={"packages": {"interp": "0"}},
+        selfcheck=({"name": "eager", "value": 1e-7, "bound": 1e-4, "passed": True},), timings={"load": 0.5},
+        findings={"manifold": findings}, parameters={"manifold": {"layer": -1}},
+    )  # fmt: skip
+
+
+def _record(folder: Path) -> None:
+    record = folder / "run"
+    if not record.exists():
+        whole_record().write(record)
+
+
+def _read_record(folder: Path) -> object:
+    record = open_run(folder / "run")
+    RunSpec.from_json(record.spec)
+    return record.to_frame()
+
+
+def _edits(folder: Path) -> None:
+    save_file({"w": np.eye(4)}, folder / "axes.safetensors")
+    axis = [0.6, 0.0, 0.8, 0.0]
+    entries = [
+        {"kind": "remove", "layer": -1, "axis": axis, "dose": 0.5, "at": "last"},
+        {"kind": "remove", "layer": [0, 2], "axis": {"array": "axes.safetensors:w", "row": 1}, "metric": "z-scored",
+         "sigma": [1, 2, 3, 0]},
+        {"kind": "shift", "layer": 1, "axis": axis, "deviations": -1.0, "score_sigma": 2.0, "at": [0, 3]},
+        {"kind": "rotate", "layer": 0, "axis": [[1, 0], [0, 1]], "rotation": [[0, 1], [-1, 0]]},
+        {"kind": "replace", "layer": 0, "site": "q", "axis": axis, "values": [[1.0], [2.0]], "at": "scored"},
+        {"kind": "ablate", "layer": 1, "heads": [0, 3], "by": "mean", "mean": [[1, 1], [1, 1]]},
+        {"kind": "bypass", "layer": 1}, {"kind": "attention-off", "layer": 0},
+        {"kind": "feed-forward-off", "layer": -1},
+    ]  # fmt: skip
+    assert {entry["kind"] for entry in entries} == set(KINDS) - {"keep"}
+    (folder / "edits.json").write_text(json.dumps({"edits": entries}))
+
+
+def _card(folder: Path) -> None:
+    (folder / "config.json").write_text("{}")
+    (folder / CARD_NAME).write_bytes((RECORDS / "tunnel-2.json").read_bytes())
+
+
+def _config(folder: Path) -> None:
+    content = {
+        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 48, "intermediate_size": 96,
+        "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 101, "head_dim": 12,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}, "attention_dropout": 0.0,
+        "tie_word_embeddings": False, "bos_token_id": 1, "dtype": "float32",
+    }  # fmt: skip
+    (folder / "config.json").write_text(json.dumps(content))
+
+
+def _index(folder: Path) -> None:
+    (folder / "config.json").write_text("{}")
+    (folder / "model-1.safetensors").touch()
+    index = {"metadata": {"total_size": 4}, "weight_map": {"a": "model-1.safetensors", "b": "model-1.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+
+
+def _claims(folder: Path) -> None:
+    from reports.claims import PAPER2
+
+    (folder / "claims.toml").write_bytes(Path(PAPER2).read_bytes())
+
+
+def _text(name: str, content: str) -> Callable[[Path], object]:
+    return lambda folder: (folder / name).write_text(content)
+
+
+def _parquet(folder: Path) -> None:
+    import pandas
+
+    frame = pandas.DataFrame({"text": ["one and", "two and"], "k": [1, 2], "domain": ["a", "b"]})
+    frame.to_parquet(folder / "p.parquet", index=False)
+
+
+JSONL = '{"text": "one and", "k": 1, "domain": "a"}\n{"text": "two and", "k": 2, "domain": "b"}\n'
+
+READERS = {
+    "record": Reader("run/run.json", _record, _read_record),
+    "record table": Reader("run/tables/manifold.by_layer.parquet", _record, _read_record),
+    "record arrays": Reader("run/arrays.manifold.safetensors", _record, _read_record),
+    "ledger": Reader(
+        LEDGER_NAME, lambda folder: (folder / LEDGER_NAME).write_bytes((RECORDS / "ledger-1.json").read_bytes()),
+        read_ledger,
+    ),
+    "edits": Reader("edits.json", _edits, lambda folder: read_edits(folder / "edits.json")),
+    "edits arrays": Reader("axes.safetensors", _edits, lambda folder: read_edits(folder / "edits.json")),
+    "card": Reader(CARD_NAME, _card, locate),
+    "curve": Reader(
+        CURVE_NAME, _text(CURVE_NAME, "step,stage,excess_bits,core_seconds\n5,0,0.5,1.25\n"), read_curve
+    ),
+    "claims": Reader("claims.toml", _claims, lambda folder: read_claims(folder / "claims.toml")),
+    "configuration": Reader("config.json", _config, lambda folder: read_config(files_in_folder(folder))),
+    "index": Reader(
+        "model.safetensors.index.json", _index, lambda folder: weight_files(files_in_folder(folder), allow_pickle=True)
+    ),
+    "prompts jsonl": Reader("p.jsonl", _text("p.jsonl", JSONL), lambda folder: read_prompts(folder / "p.jsonl")),
+    "prompts csv": Reader(
+        "p.csv", _text("p.csv", 'text,k,domain\n"one, and",1,a\n"two ""and""",2,b\n'),
+        lambda folder: read_prompts(folder / "p.csv"),
+    ),
+    "prompts txt": Reader(
+        "p.txt", _text("p.txt", "one and\ntwo é and\n漢 then\n"), lambda folder: read_prompts(folder / "p.txt")
+    ),
+    "prompts parquet": Reader("p.parquet", _parquet, lambda folder: read_prompts(folder / "p.parquet")),
+}  # fmt: skip
+"""By name. Weights are read by safetensors, whose header is checked first; see tests/interp/test_hostile_models.py."""
+
+JSON_READERS = tuple(name for name, reader in READERS.items() if reader.file.endswith(".json"))

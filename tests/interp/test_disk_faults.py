@@ -1,0 +1,99 @@
+"""Disks that are full or closed while something is written: told in words, nothing half written, earlier work kept."""
+
+import errno
+import json
+import subprocess
+import sys
+
+import pytest
+
+import interp
+from interp.errors import ModelError, RecordError
+from interp.record import new_folder
+from tests.wind_tunnels.test_command_line import FLAT, call
+
+LIMITED = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))
+from interp.cli import main
+sys.argv = ["interp", *sys.argv[1:]]
+main()
+"""
+
+
+def record():
+    return interp.run(
+        "tunnel:bijection-gpt-neox", probes=["attention_entropy"], n_pool=20, out=None, quiet=True, report=False
+    )
+
+
+@pytest.fixture(scope="module")
+def measured():
+    return record()
+
+
+@pytest.mark.parametrize("where", ["pandas.DataFrame.to_parquet", "pathlib.Path.write_text", "pathlib.Path.rename"])
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EDQUOT])
+def test_a_record_that_cannot_be_written_is_told_and_leaves_no_half_one(tmp_path, monkeypatch, measured, where, number):
+    def full(*given, **named):
+        raise OSError(number, "as the system says")
+
+    folder = new_folder(tmp_path, "model")
+    with monkeypatch.context() as patched:
+        patched.setattr(where, full)
+        with pytest.raises(RecordError, match="as the system says\n  Check free space and permissions"):
+            measured.write(folder)
+    assert not any(tmp_path.iterdir())
+    assert measured.write(folder).path == folder  # once there is space
+    assert json.loads((folder / "run.json").read_text())["status"] == "done"
+
+
+def test_arrays_that_cannot_be_written_are_told_alike(tmp_path, monkeypatch, measured):
+    from dataclasses import replace
+
+    import numpy as np
+    from safetensors import SafetensorError
+
+    def full(*given):
+        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+    found = {name: replace(f, arrays={"a": np.zeros(3)}) for name, f in measured.findings.items()}
+    monkeypatch.setattr("safetensors.numpy.save_file", full)
+    with pytest.raises(RecordError, match="No space left on device"):
+        replace(measured, findings=found).write(tmp_path / "model")
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_training_whose_state_cannot_be_written_keeps_the_last_good_one(tmp_path, monkeypatch):
+    import torch
+
+    save, n_saved = torch.save, []
+
+    def full(state, path):
+        n_saved.append(state["step"])
+        if len(n_saved) > 1:
+            path.write_bytes(b"some of it")
+            raise RuntimeError("PytorchStreamWriter failed writing file data.pkl: file write failed")
+        save(state, path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(torch, "save", full)
+        with pytest.raises(ModelError, match=r"keeping the training.*\n  Free some space"):
+            call("train", "bijection", *FLAT, "--out", str(tmp_path), "-q")
+    assert n_saved == [0, 6]
+    (work,) = (tmp_path / ".partial").iterdir()
+    assert [path.name for path in work.iterdir()] == ["training.pt"]
+    call("train", "bijection", *FLAT, "--out", str(tmp_path), "-q")
+    assert (tmp_path / "bijection-gpt-neox" / "tunnel.json").is_file()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no such limits there")
+@pytest.mark.slow
+def test_a_limit_on_file_sizes_is_told_in_words_by_the_command(tmp_path):
+    words = ["run", "-p", "attention_entropy", "--n-pool", "20", "--out", str(tmp_path / "runs"), "-q"]
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED.format(limit=5000), *words], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert "interp: writing the record to" in done.stderr and "Check free space" in done.stderr
+    assert not [path for path in (tmp_path / "runs").iterdir() if path.name != ".partial"]

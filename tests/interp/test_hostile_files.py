@@ -1,0 +1,95 @@
+"""Whatever stands in a file, its reader gives what it read or an error of ours in words: nothing else comes through."""
+
+import json
+from random import Random
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.hostile_files import JSON_READERS, READERS, check, spoilt_bytes, spoilt_json
+
+QUICK, LONG = 25, 400
+FUZZ = {"deadline": None, "suppress_health_check": list(HealthCheck), "database": None}
+
+
+def folder_for(name, tmp_path):
+    reader = READERS[name]
+    reader.make(tmp_path)
+    return reader, (tmp_path / reader.file).read_bytes()
+
+
+def fuzz(name, tmp_path, n_examples, spoil):
+    """Put spoilt copies of a whole file before its reader; both outcomes have to be seen over enough of them."""
+    reader, whole = folder_for(name, tmp_path)
+    seen = set()
+
+    @settings(max_examples=n_examples, **FUZZ)
+    @given(rng=st.randoms(use_true_random=False))
+    def run(rng: Random) -> None:
+        seen.add(check(reader, tmp_path, spoil(rng, whole)) is None)
+
+    run()
+    assert False in seen, "nothing was refused: the files were not spoilt"
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_the_whole_file_can_be_read(name, tmp_path):
+    reader, whole = folder_for(name, tmp_path)
+    assert check(reader, tmp_path, whole) is None
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_bytes_that_are_changed_give_what_was_read_or_our_own_error(name, tmp_path):
+    fuzz(name, tmp_path, QUICK, spoilt_bytes)
+
+
+@pytest.mark.parametrize("name", JSON_READERS)
+def test_entries_that_are_changed_give_what_was_read_or_our_own_error(name, tmp_path):
+    fuzz(name, tmp_path, QUICK, spoilt_json)
+
+
+@pytest.mark.stress
+@pytest.mark.parametrize("name", READERS)
+def test_many_changed_files_give_what_was_read_or_our_own_error(name, tmp_path):
+    fuzz(name, tmp_path, LONG, spoilt_bytes)
+    if name in JSON_READERS:
+        fuzz(name, tmp_path, LONG, spoilt_json)
+
+
+@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize(
+    "content", [b"", b"\0", b"\xff\xfe\x00", b"null", b"[]", b"{}", b'"x"', b"1e999", b"NaN", b"\xef\xbb\xbf{}",
+                b'{"format": 99}', b'{"format": true}', b"[" * 100_000, b'{"a":' * 100_000, b"9" * 100_000],
+    ids=lambda content: repr(content[:12]),
+)  # fmt: skip
+def test_a_file_of_something_else_altogether_is_refused(name, content, tmp_path):
+    reader, _ = folder_for(name, tmp_path)
+    refused = check(reader, tmp_path, content)
+    is_text = name in ("prompts txt", "claims") and refused is None
+    assert refused is not None or is_text or (name, content) in {("prompts jsonl", b"")}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_folder_in_the_place_of_the_file_and_no_file_at_all_are_refused(name, tmp_path):
+    from interp.errors import InterpError
+
+    reader, _ = folder_for(name, tmp_path)
+    (tmp_path / reader.file).unlink()
+    optional = {"card": "a folder without one is no tunnel", "record arrays": "a probe may keep none"}
+    if name not in optional:
+        with pytest.raises(InterpError):
+            reader.read(tmp_path)
+    (tmp_path / reader.file).mkdir()
+    if name != "card":
+        with pytest.raises(InterpError):
+            reader.read(tmp_path)
+
+
+def test_the_check_can_fail(tmp_path):
+    """An exception that is none of ours comes through."""
+    from tests.hostile_files import Reader
+
+    plain = Reader("a.json", lambda folder: None, lambda folder: json.loads((folder / "a.json").read_text()))
+    with pytest.raises(json.JSONDecodeError):
+        check(plain, tmp_path, b"{")

@@ -1,0 +1,95 @@
+"""Runs leave nothing behind in their process: no hook, thread, file or memory; two models at once do not mix."""
+
+import gc
+import threading
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+import torch
+
+import interp
+from interp.conditions import read_conditions
+from interp.forward import capture
+from interp.need import Need
+from interp.runner import run
+from tests.interp.test_conditions import many, token_run
+from tests.interp.test_ranks import sequences
+from tests.interp.test_unfinished import Sums
+from tests.tiny_models import fresh_model
+
+OPTIONS = {"probes": [Sums()], "n_pool": 24, "report": False, "quiet": True}
+
+
+def hooks(module: torch.nn.Module) -> int:
+    """Everything that hangs on a module, and functions put in the place of its own."""
+    kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    return sum(
+        sum(len(getattr(each, kind)) for kind in kinds) + ("forward" in each.__dict__) for each in module.modules()
+    )
+
+
+def held(module: torch.nn.Module) -> dict[str, int]:
+    process = psutil.Process()
+    gc.collect()
+    return {
+        "hooks": hooks(module),
+        "threads": threading.active_count(),
+        "files": process.num_fds(),
+        "tensors": sum(issubclass(type(each), torch.Tensor) for each in gc.get_objects()),
+    }
+
+
+def left_behind(n: int, out: Path) -> tuple[dict[str, int], dict[str, int], list[float]]:
+    """What is held after the third run and after the last, and the megabytes of memory after every run."""
+    model = interp.load("tunnel:bijection-gpt-neox")
+    memory, first = [], {}
+    for i in range(n):
+        run(model, **OPTIONS, seed=i, out=out)
+        gc.collect()
+        memory.append(psutil.Process().memory_info().rss / 1e6)
+        if i == 2:
+            first = held(model.module)
+    return first, held(model.module), memory
+
+
+def test_twenty_runs_leave_no_hook_thread_file_or_tensor_behind(tmp_path):
+    first, last, memory = left_behind(20, tmp_path)
+    assert last == first
+    assert memory[-1] - memory[9] < 20, memory
+
+
+@pytest.mark.stress
+def test_three_hundred_runs_do_not_grow(tmp_path):
+    first, last, memory = left_behind(300, tmp_path)
+    assert last == first
+    half = np.array(memory[150:])
+    growth = np.polyfit(np.arange(len(half)), half, 1)[0]
+    assert growth < 0.05, f"{growth:.3f} MB a run over the last 150 runs"
+
+
+def test_conditions_that_fail_or_end_leave_nothing_on_the_model():
+    model = fresh_model("llama")
+    before = hooks(model.module)
+    for _ in range(3):
+        read_conditions(model, token_run(), many(24))
+        assert hooks(model.module) == before
+
+
+def test_two_models_that_take_turns_do_not_mix():
+    prompts, ids = sequences(8)
+    needs = [Need("v"), Need("resid"), Need("next_log_prob"), Need("pattern_entropy_null")]
+    models = {"llama": fresh_model("llama"), "gpt_neox": fresh_model("gpt_neox")}
+    alone = {name: capture(model, prompts, ids, needs) for name, model in models.items()}
+    inner = []
+
+    def meanwhile(done, total):
+        inner.append(capture(models["gpt_neox"], prompts, ids, needs))
+
+    outer = capture(models["llama"], prompts, ids, needs, tokens_per_batch=24, progress=meanwhile)
+    assert len(inner) > 2
+    for need in needs:
+        np.testing.assert_allclose(outer[need], alone["llama"][need], atol=1e-5)
+        for each in inner:
+            np.testing.assert_array_equal(each[need], alone["gpt_neox"][need])

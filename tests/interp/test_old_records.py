@@ -1,0 +1,219 @@
+"""Files of every version ever written load today; edited, truncated and newer ones are refused in words.
+
+tests/records/ holds what was written when: `run-1` by the first version that ran from end to end, `ledger-1.json` and
+`tunnel-2.json` by the first that wrote ledgers, `tunnel-1.json` by the first that trained a tunnel. A format that
+changes in meaning leaves its last file here.
+"""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas
+import pytest
+
+import interp.ledger
+import interp.record
+import interp.tunnel
+from interp.errors import ModelError, RecordError
+from interp.ledger import LEDGER_NAME, read_ledger, show_ledger
+from interp.record import open_run
+from interp.spec import RunSpec
+from interp.tunnel import CARD_NAME, read_card
+from tests.hostile_files import RECORDS
+from tests.reports.parsed import parse
+
+NEWEST = {"run": interp.record.FORMAT, "ledger": interp.ledger.FORMAT, "tunnel": interp.tunnel.CARD_FORMAT}
+
+
+@pytest.fixture
+def laid_out(tmp_path):
+    """`laid_out(name)`: a copy of one of the old files, under the name that it is read by."""
+
+    def lay(name: str) -> Path:
+        folder = tmp_path / name
+        if name.startswith("run"):
+            return Path(shutil.copytree(RECORDS / name, folder))
+        folder.mkdir()
+        into = LEDGER_NAME if name.startswith("ledger") else CARD_NAME
+        shutil.copyfile(RECORDS / f"{name}.json", folder / into)
+        return folder
+
+    return lay
+
+
+def test_a_file_of_every_version_is_kept():
+    kept = {path.stem for path in RECORDS.iterdir()}
+    assert kept == {f"{kind}-{version}" for kind, newest in NEWEST.items() for version in range(1, newest + 1)}
+    assert sum(path.stat().st_size for path in RECORDS.rglob("*")) < 200_000
+
+
+def test_what_is_kept_says_its_own_version():
+    for path in RECORDS.iterdir():
+        file = path / "run.json" if path.is_dir() else path
+        assert json.loads(file.read_text())["format"] == int(re.search(r"\d+$", path.stem)[0])
+
+
+def test_the_first_record_loads_with_its_tables_and_arrays_and_can_be_repeated(laid_out):
+    record = open_run(laid_out("run-1"))
+    found = record.findings["manifold"]
+    assert record.status == "done" and record.model["name"] == "tunnel:bijection-gpt-neox"
+    assert set(found.headline) <= set(found.scalars) and found.headline
+    for name in found.headline:
+        scalar = found[name]
+        assert np.isfinite(scalar.value) and (scalar.interval or scalar.interval_reason)
+    assert {name: table.n_rows for name, table in found.tables.items()}["by_layer"] > 0
+    assert all(np.isfinite(array).all() for array in found.arrays.values()) and found.arrays
+    assert len(record.to_frame()) == len(found.scalars)
+    spec = RunSpec.from_json(record.spec)
+    assert spec.model == record.model["name"] and list(spec.probes) == ["manifold"] and spec.edits == ()
+
+
+def test_the_first_record_still_has_a_page(laid_out):
+    page = open_run(laid_out("run-1")).show()
+    text = page.read_text()
+    assert text.startswith("<!doctype html>") and "tunnel:bijection-gpt-neox" in text
+
+
+def test_the_first_ledger_loads_and_still_has_a_page(laid_out):
+    folder = laid_out("ledger-1")
+    ledger = read_ledger(folder)
+    assert [paper.name for paper in ledger.papers] == ["paper2"] and ledger.papers[0].rows
+    assert ledger.papers[0].title in show_ledger(folder).read_text()
+
+
+@pytest.mark.parametrize("version", range(1, NEWEST["tunnel"] + 1))
+def test_every_card_loads(laid_out, version):
+    card = read_card(laid_out(f"tunnel-{version}"))
+    assert card.format == NEWEST["tunnel"] and card.figures["kl_bits"].value > 0 and card.n_parameters > 0
+
+
+READ = {"run": (open_run, "run.json", RecordError), "ledger": (read_ledger, LEDGER_NAME, RecordError),
+        "tunnel": (read_card, CARD_NAME, ModelError)}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", READ)
+def test_a_newer_one_is_refused_with_both_versions(laid_out, kind):
+    read, file, error = READ[kind]
+    folder = laid_out(f"{kind}-{NEWEST[kind]}")
+    content = json.loads((folder / file).read_text())
+    (folder / file).write_text(json.dumps(content | {"format": 99, "a field of the future": 1}))
+    with pytest.raises(error, match=rf"99, (and )?this version reads up to {NEWEST[kind]}"):
+        read(folder)
+
+
+@pytest.mark.parametrize("kind", READ)
+def test_one_cut_off_anywhere_is_refused(laid_out, kind):
+    read, file, error = READ[kind]
+    folder = laid_out(f"{kind}-{NEWEST[kind]}")
+    whole = (folder / file).read_bytes().rstrip()
+    for kept in range(0, len(whole), max(1, len(whole) // 40)):
+        (folder / file).write_bytes(whole[:kept])
+        with pytest.raises(error, match=r"cannot be read|it is not JSON"):
+            read(folder)
+
+
+@pytest.mark.parametrize("kind", READ)
+def test_one_without_any_of_its_fields_is_refused(laid_out, kind):
+    """A field that has a default may be left out where a file is older than the field; no other."""
+    read, file, error = READ[kind]
+    folder = laid_out(f"{kind}-{NEWEST[kind]}")
+    content = json.loads((folder / file).read_text())
+    read_without = []
+    for name in content:
+        (folder / file).write_text(json.dumps({key: value for key, value in content.items() if key != name}))
+        try:
+            read(folder)
+        except error as refused:
+            assert name in str(refused)
+        else:
+            read_without.append(name)
+    assert set(read_without) <= {"format", "init"}
+
+
+@pytest.mark.parametrize("file", ["tables/manifold.by_layer.parquet", "arrays.manifold.safetensors"])
+def test_tables_and_arrays_cut_off_or_of_another_record_are_refused(laid_out, file):
+    folder = laid_out("run-1")
+    path = folder / file
+    whole = path.read_bytes()
+    for spoilt in (b"", whole[:10], whole[: len(whole) // 2], whole[:-1], b"\0" * len(whole)):
+        path.write_bytes(spoilt)
+        with pytest.raises(RecordError, match=f"{Path(file).name} of the record .* cannot be read"):
+            open_run(folder)
+    if path.suffix == ".parquet":
+        shutil.copyfile(folder / "tables/manifold.spectrum.parquet", path)
+        with pytest.raises(RecordError, match="but units for"):
+            open_run(folder)
+
+
+@pytest.mark.parametrize(
+    "name", ["../outside", "/../outside", "a/b", "..\\outside", "", "a" * 300, "nul\0"], ids=lambda n: repr(n[:12])
+)
+def test_a_probe_whose_name_leads_out_of_the_record_is_refused(laid_out, tmp_path, name):
+    """Its arrays are looked for in `arrays.<name>.safetensors`."""
+    folder = laid_out("run-1")
+    content = json.loads((folder / "run.json").read_text())
+    content["findings"] = {name: content["findings"]["manifold"]}
+    (folder / "run.json").write_text(json.dumps(content))
+    (folder / "arrays.").mkdir()
+    shutil.copyfile(folder / "arrays.manifold.safetensors", tmp_path / "outside.safetensors")
+    with pytest.raises(RecordError, match="cannot be the name of a probe"):
+        open_run(folder)
+
+
+@pytest.mark.parametrize("path", ["../outside.parquet", "/etc/passwd", "tables/../../x", "a/../../../x"])
+def test_a_table_outside_the_record_is_refused(laid_out, path):
+    folder = laid_out("run-1")
+    content = json.loads((folder / "run.json").read_text())
+    content["findings"]["manifold"]["tables"]["by_layer"]["path"] = path
+    (folder / "run.json").write_text(json.dumps(content))
+    with pytest.raises(RecordError, match="leaves the record's folder"):
+        open_run(folder)
+
+
+HOSTILE = '</script><script>window.hurt=1</script><img src=x onerror="window.hurt=2">'
+
+
+def test_a_hostile_record_on_disk_has_a_page_that_shows_its_texts(laid_out):
+    """Names, notes, captions, commands, and every label of every table: all of them are text there."""
+    folder = laid_out("run-1")
+    plain = parse(open_run(folder).show().read_text())
+    content = json.loads((folder / "run.json").read_text())
+    found = content["findings"]["manifold"]
+    for holder in (content["model"], content["prompts"], content["environment"], content["spec"], found["parameters"]):
+        holder |= {key: HOSTILE for key, value in holder.items() if isinstance(value, str)} | {HOSTILE: HOSTILE}
+    for scalar in found["scalars"].values():
+        scalar |= {key: HOSTILE for key, value in scalar.items() if isinstance(value, str)}
+    for table in found["tables"].values():
+        table["caption"] = HOSTILE
+        frame = pandas.read_parquet(folder / table["path"])
+        labels = [column for column in frame.columns if not pandas.api.types.is_numeric_dtype(frame[column])]
+        frame.assign(**dict.fromkeys(labels, HOSTILE)).to_parquet(folder / table["path"], index=False)
+    found["notes"] = [HOSTILE]
+    content |= {"created": HOSTILE, "spec_hash": HOSTILE, "timings": {HOSTILE: 1.0}}
+    content["selfcheck"] = [
+        {"name": HOSTILE, "meaning": HOSTILE, "passed": True, "value": 0.0, "bound": 0.0, "detail": HOSTILE}
+    ]
+    (folder / "run.json").write_text(json.dumps(content))
+    page = parse(open_run(folder).show().read_text())
+    assert not page.all("img") and len(page.all("script")) <= len(plain.all("script"))
+    assert not [name for element in page.elements for name in element.attributes if name.startswith("on")]
+    assert page.text.count(HOSTILE) >= 10
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {},
+        {"study": "sticky"},
+        {"model": 7, "probes": {}},
+        {"model": "m", "probes": [1]},
+        {"model": "m", "probes": {}, "edits": 5},
+        {"model": "m", "probes": {}, "seed": "x"},
+    ],
+)
+def test_what_no_run_was_asked_with_cannot_be_repeated(spec):
+    with pytest.raises(RecordError, match="what the record was asked to do: "):
+        RunSpec.from_json(spec)

@@ -1,0 +1,145 @@
+"""The same numbers again: of one command, over threads, orders of the prompts, cuts into batches, and bases of values.
+
+Several processes are in test_ranks, a run repeated from its record in test_runner and test_cli.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import ortho_group
+
+from interp.folds import Mean
+from interp.forward import capture
+from interp.need import Need
+from interp.prompt import Prompt, PromptSet
+from interp.registry import load_entry
+from interp.testing import Shape, synthetic_capture
+from tests.tiny_models import FAMILIES, VOCAB, tiny_model
+
+NEEDS = (Need("v"), Need("resid"), Need("pattern_entropy"), Need("next_loss", at="followed"), Need("v", Mean(), "all"))
+CLOSE = {"rtol": 1e-4, "atol": 1e-5}
+"""Another batch is another shape of the same products: float32 rounds elsewhere."""
+
+
+@cache
+def sequences(seed: int) -> list[np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return [rng.integers(0, VOCAB, size=int(rng.integers(2, 12))) for _ in range(9)]
+
+
+def captured(family: str, ids: list[np.ndarray], tokens_per_batch: int = 10_000):
+    prompts = [Prompt(token_ids=tuple(int(t) for t in x), scored=(len(x) - 1,)) for x in ids]
+    return capture(tiny_model(family), PromptSet("sequences", prompts), ids, NEEDS, tokens_per_batch=tokens_per_batch)
+
+
+@settings(max_examples=12, deadline=None)
+@given(family=st.sampled_from(FAMILIES), seed=st.integers(0, 3), cut=st.integers(1, 120))
+def test_no_number_depends_on_the_cut_into_batches(family, seed, cut):
+    whole, parts = captured(family, sequences(seed)), captured(family, sequences(seed), cut)
+    for need in NEEDS:
+        for name, array in whole.folded(need).items():
+            np.testing.assert_allclose(parts.folded(need)[name], array, **CLOSE, err_msg=f"{need} {name}")
+
+
+@settings(max_examples=12, deadline=None)
+@given(family=st.sampled_from(FAMILIES), seed=st.integers(0, 3), order=st.permutations(range(9)))
+def test_the_order_of_the_prompts_is_the_order_of_the_rows_and_nothing_else(family, seed, order):
+    ids = sequences(seed)
+    as_given, reordered = captured(family, ids), captured(family, [ids[i] for i in order], 30)
+    for need in NEEDS[:3]:
+        np.testing.assert_allclose(reordered[need], as_given[need][:, list(order)], **CLOSE)
+    np.testing.assert_allclose(
+        reordered.folded(NEEDS[4])["mean"], as_given.folded(NEEDS[4])["mean"], **CLOSE
+    )  # fmt: skip
+    np.testing.assert_allclose(
+        reordered.rows["next_entropy_bits"], as_given.rows["next_entropy_bits"][list(order)], **CLOSE
+    )
+
+
+@settings(max_examples=12, deadline=None)
+@given(family=st.sampled_from(FAMILIES), seed=st.integers(0, 3), longer=st.integers(13, 40))
+def test_padding_beside_a_longer_prompt_changes_nothing(family, seed, longer):
+    ids = sequences(seed)
+    beside = captured(family, [*ids, np.arange(longer) % VOCAB])
+    alone = captured(family, ids, 1)
+    for need in NEEDS[:3]:
+        np.testing.assert_allclose(beside[need][:, : len(ids)], alone[need], **CLOSE)
+
+
+def turned(values: np.ndarray, seed: int) -> np.ndarray:
+    """Every layer's values, heads side by side, in another orthonormal basis."""
+    flat = values.reshape(*values.shape[:2], -1)
+    turns = [ortho_group.rvs(flat.shape[-1], random_state=seed + k) for k in range(len(flat))]
+    return np.stack([layer @ turn for layer, turn in zip(flat, turns, strict=True)]).reshape(values.shape)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_centred_geometry_and_ridge_axes_do_not_know_the_basis_of_the_values(seed):
+    """Promised of covariances and distances; not of single coordinates (`_dropped`), z-scores, or nulls by column."""
+    rng = np.random.default_rng(seed)
+    values = rng.standard_normal((2, 60, 2, 8)) * rng.uniform(0.5, 3, (1, 1, 2, 8))
+    entropy = 5 + values[-1, :, 0, 0] + rng.standard_normal(60)
+    promised = {
+        "manifold": ("pc1_share", "pc1_plus_pc2_share", "participation_ratio", "intrinsic_dimension",
+                     "entropy_correlation", "curve_order", "largest_influence", "axis_stability"),
+        "value_axis": ("r2", "correlation", "pc1_r2", "axis_cosine", "selectivity", "stability", "r2_beyond_nuisances"),
+    }  # fmt: skip
+    small = {"n_permutations": 24, "n_bootstrap": 20, "n_null": 20, "n_splits": 2}
+    for name, numbers in promised.items():
+        probe = load_entry("probe", name)(**small, **({"sites": "v"} if name == "value_axis" else {}))
+        found, again = (
+            probe.analyse(
+                synthetic_capture(
+                    probe.needs, Shape(60, n_layers=2), planted={"v": v}, columns={"next_entropy_bits": entropy}
+                ),
+                {},
+            )
+            for v in (values, turned(values, seed))
+        )
+        for number in numbers:
+            assert again[number].value == pytest.approx(found[number].value, rel=1e-6, abs=1e-9), number
+            if found[number].interval is not None:
+                assert again[number].interval == pytest.approx(found[number].interval, rel=1e-5, abs=1e-8), number
+
+
+def run_once(folder, threads: int) -> dict:
+    words = ["run", "-q", "--probe", "manifold,attention_entropy", "--n-pool", "40", "--out", str(folder)]
+    fast = ["--set", "manifold.n_permutations=50", "--set", "manifold.n_null=20"]
+    environment = os.environ | {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
+    done = subprocess.run(
+        [sys.executable, "-m", "interp", *words, *fast], capture_output=True, text=True, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    (found,) = folder.iterdir()
+    return json.loads((found / "run.json").read_text())["findings"]
+
+
+def numbers_of(findings: dict) -> dict[str, float]:
+    return {
+        f"{probe}.{name}.{place}": value
+        for probe, found in findings.items()
+        for name, scalar in found["scalars"].items()
+        for place, value in (
+            ("value", scalar["value"]),
+            *zip(("low", "high"), scalar["interval"] or (), strict=False),
+            ("p", scalar["p"]),
+        )
+        if value is not None
+    }
+
+
+@pytest.mark.slow
+def test_the_same_command_gives_the_same_numbers_and_threads_change_them_by_less_than_1e_5(tmp_path):
+    one, again, two = (run_once(tmp_path / name, n) for name, n in (("one", 1), ("again", 1), ("two", 2)))
+    assert one == again
+    first, second = numbers_of(one), numbers_of(two)
+    assert first.keys() == second.keys() and len(first) > 100
+    for name, value in first.items():
+        assert second[name] == pytest.approx(value, rel=1e-5, abs=1e-5, nan_ok=True), name

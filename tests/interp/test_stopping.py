@@ -1,0 +1,87 @@
+"""Ctrl-C and SIGTERM: nothing is left half done, the end comes within two seconds, and says what was kept."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from interp import stopping
+from interp.stopping import Stopped, whole
+
+BUSY = {
+    "between two things": "while True: sum(range(1000))",
+    "deep in a library that does not listen": "import numpy; a = numpy.ones((4000, 4000)); print(flush=True)\n"
+    "while True: a @ a",
+    "in the middle of a thing that takes long": "with stopping.whole(): time.sleep(60)",
+    "where everything is caught": "while True:\n  try: time.sleep(60)\n  except BaseException: pass",
+    "waiting for a thread": "from threading import Timer; t = Timer(60, print); t.start(); t.join()",
+}
+CODE = """
+import time
+from interp import stopping
+with stopping.listening():
+    stopping.remember({kept!r})
+    print("ready", flush=True)
+    exec({busy!r})
+"""
+
+
+def stopped_program(busy: str, number: int, kept: str = "", **options) -> tuple[int, str, float]:
+    """Exit code, what was said, and the seconds from the signal to the end."""
+    words = [sys.executable, "-c", CODE.format(kept=kept, busy=busy)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(words, text=True, **pipes, **options, env={**os.environ, "OMP_NUM_THREADS": "1"}) as process:
+        assert process.stdout.readline() == "ready\n"
+        if "flush" in busy:
+            process.stdout.readline()
+        began = time.monotonic()
+        process.send_signal(number)
+        _, said = process.communicate(timeout=20)
+        return process.returncode, said, time.monotonic() - began
+
+
+@pytest.mark.parametrize("where", BUSY)
+def test_a_program_ends_within_two_seconds_wherever_it_is(where):
+    code, said, seconds = stopped_program(BUSY[where], signal.SIGINT, "4 of 9 batches are kept in runs/.partial/x")
+    assert code == 130 and seconds < 2.0
+    assert said == "interp: stopped: 4 of 9 batches are kept in runs/.partial/x; the same command goes on from there\n"
+
+
+def test_sigterm_ends_it_alike_and_says_where_nothing_was_kept():
+    code, said, _ = stopped_program(BUSY["between two things"], signal.SIGTERM)
+    assert code == 143
+    assert said == "interp: stopped: nothing was kept of what was going on; the same command begins it again\n"
+
+
+def test_a_signal_that_was_ignored_stays_ignored():
+    """As `nohup` and shells do for what goes on behind them."""
+    ignoring = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)}
+    code, said, _ = stopped_program("time.sleep(0.3)", signal.SIGINT, **ignoring)
+    assert (code, said) == (0, "")
+
+
+def test_what_is_to_be_whole_is_whole_before_the_end_and_is_not_cut_twice(monkeypatch):
+    monkeypatch.setattr(stopping, "_here", stopping._State())
+    done = []
+    with pytest.raises(Stopped) as stopped, whole():
+        with whole():
+            stopping._on_signal(signal.SIGTERM, None)
+            done.append("inner")
+        done.append("outer")
+    assert done == ["inner", "outer"] and stopped.value.exit_code == 143
+    stopping._on_signal(signal.SIGTERM, None)  # while it ends a second signal changes nothing
+    monkeypatch.setattr(stopping, "_here", stopping._State())
+    with pytest.raises(Stopped), whole():
+        stopping._on_signal(signal.SIGINT, None)
+        raise ValueError("a fault in it does not hide the signal")
+
+
+def test_outside_of_a_listening_block_everything_is_as_before():
+    before = [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)]
+    with stopping.listening():
+        assert signal.getsignal(signal.SIGINT) is stopping._on_signal
+    assert [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)] == before
+    assert signal.set_wakeup_fd(-1) == -1

@@ -1,0 +1,295 @@
+"""Runs that were stopped go on from what was kept, to the very same bytes; what cannot be used is left aside."""
+
+import errno
+import signal
+import zipfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from interp import forward, stopping, unfinished
+from interp.conditions import read_conditions
+from interp.errors import UsageError
+from interp.findings import Findings
+from interp.folds import Mean, Moments, PromptMean
+from interp.forward import capture
+from interp.models import load
+from interp.need import Need
+from interp.probe import Probe
+from interp.runner import run
+from interp.stopping import Stopped
+from interp.table import Table
+from interp.unfinished import PARTIAL, Unfinished, refuse_unwritable
+from probes.measures.causal_sample import PromptSample
+from tests.interp.test_conditions import many, token_run
+from tests.interp.test_many import by_model
+from tests.interp.test_ranks import sequences
+from tests.tiny_models import fresh_model
+
+NEEDS = [
+    Need("v"), Need("resid", at="all"), Need("q_pre", Moments()), Need("mlp_out", Mean()),
+    Need("z", PromptMean(), "all"), Need("k", PromptSample(5), "all"), Need("next_log_prob"),
+    Need("pattern_entropy_null"), Need("lens_kl"), Need("next_loss", at="followed"),
+]  # fmt: skip
+
+
+@pytest.fixture
+def at_once(monkeypatch):
+    """Everything is kept as soon as it is done."""
+    monkeypatch.setattr(unfinished, "SECONDS", 0.0)
+    monkeypatch.setattr(unfinished, "SHARE", np.inf)
+
+
+@pytest.fixture
+def stop_in(monkeypatch):
+    """`stop_in(n)`: the program is told to stop in the middle of the n-th pass from now; returns the passes so far."""
+    passes = []
+    whole_pass = forward.run_batch
+
+    def stop_in(n: int) -> list[int]:
+        passes.clear()
+
+        def one_pass(*given):
+            passes.append(n)
+            if len(passes) == n:
+                stopping._on_signal(signal.SIGINT, None)
+            whole_pass(*given)
+
+        monkeypatch.setattr(forward, "run_batch", one_pass)
+        monkeypatch.setattr(stopping, "_here", stopping._State())
+        return passes
+
+    return stop_in
+
+
+def known_model(family="llama"):
+    model = fresh_model(family)
+    return replace(model, info=replace(model.info, fingerprint="f00d"))
+
+
+def of(folder: Path, **more) -> Unfinished:
+    return Unfinished(folder / PARTIAL / "spec", "spec", **more)
+
+
+def assert_identical(one, other):
+    for need, folded in one.arrays.items():
+        for name, array in folded.items():
+            mine = other.folded(need)[name]
+            assert mine.dtype == array.dtype and mine.tobytes() == array.tobytes(), (need, name)
+    for at, table in one.tables.items():
+        for name, column in table.columns.items():
+            assert other.tables[at][name].tobytes() == column.tobytes(), (at, name)
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt_neox"])
+@pytest.mark.parametrize("n", [1, 4, 9])
+def test_a_pass_that_is_stopped_goes_on_from_its_last_batch_to_the_same_bytes(tmp_path, stop_in, family, n):
+    model, (prompts, ids) = known_model(family), sequences(40)
+    asked = {"tokens_per_batch": 24, "name": "capture"}
+    alone = capture(model, prompts, ids, NEEDS, tokens_per_batch=24)
+    passes = stop_in(n)
+    with pytest.raises(Stopped) as stopped:
+        capture(model, prompts, ids, NEEDS, unfinished=of(tmp_path), **asked)
+    assert stopped.value.exit_code == 130 and len(passes) == n
+    assert stopping._here.kept.startswith(f"{n} of ") and str(tmp_path) in stopping._here.kept
+    n_batches = int(stopping._here.kept.split()[2])
+    passes = stop_in(10**6)
+    again = capture(model, prompts, ids, NEEDS, unfinished=of(tmp_path, insists=True), **asked)
+    assert len(passes) == n_batches - n + 1  # one of them lends its keys to the next
+    assert_identical(alone, again)
+
+
+def test_a_pass_that_is_killed_goes_on_from_what_was_kept_last(tmp_path, at_once, stop_in):
+    model, (prompts, ids) = known_model(), sequences(40)
+    needs = [Need("v"), Need("q_pre", Moments())]
+
+    def die(done, total):
+        if done > 20:
+            raise SystemError  # nothing of ours hears of it, as of SIGKILL
+
+    with pytest.raises(SystemError):
+        capture(model, prompts, ids, needs, tokens_per_batch=24, unfinished=of(tmp_path), name="c", progress=die)
+    passes = stop_in(10**6)
+    again = capture(model, prompts, ids, needs, tokens_per_batch=24, unfinished=of(tmp_path), name="c")
+    assert 0 < len(passes) < 12
+    assert_identical(capture(model, prompts, ids, needs, tokens_per_batch=24), again)
+
+
+def test_conditions_that_are_done_are_not_read_again(tmp_path, at_once):
+    model, source = known_model(), token_run((9, 6, 9, 4, 7, 8))
+    conditions = many(24)
+    asked = {"tokens_per_pass": 120, "name": "conditions"}
+    alone = read_conditions(model, source, conditions, tokens_per_pass=120)
+
+    def stop(done, total):
+        if done == 5:
+            raise Stopped(signal.SIGTERM)
+
+    with pytest.raises(Stopped):
+        read_conditions(model, source, conditions, unfinished=of(tmp_path), progress=stop, **asked)
+    assert stopping._here.kept.startswith(f"5 of {len(conditions)} conditions")
+    read = []
+
+    def counting(condition):
+        return replace(condition, read=lambda under: read.append(condition.name) or condition.read(under))
+
+    again = read_conditions(model, source, list(map(counting, conditions)), unfinished=of(tmp_path), **asked)
+    assert 0 < len(read) < len(conditions)
+    for name, readout in alone.items():
+        for what, array in readout.items():
+            assert again[name][what].tobytes() == np.asarray(array).tobytes(), (name, what)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda m, p, i: (replace(m, info=replace(m.info, fingerprint="beef")), p, i), "other weights"),
+        (lambda m, p, i: (m, *sequences(40, seed=1)), "other prompts and tokens"),
+        (lambda m, p, i: (replace(m, info=replace(m.info, dtype="bfloat16")), p, i), "other precision"),
+    ],
+)
+def test_what_was_kept_of_other_weights_or_prompts_is_left_aside(tmp_path, stop_in, change, words):
+    model, (prompts, ids) = known_model(), sequences(40)
+    stop_in(3)
+    with pytest.raises(Stopped):
+        capture(model, prompts, ids, NEEDS[:1], tokens_per_batch=24, unfinished=of(tmp_path), name="c")
+    stop_in(10**6)
+    model, prompts, ids = change(model, prompts, ids)
+    with pytest.raises(UsageError, match=words):
+        capture(model, prompts, ids, NEEDS[:1], tokens_per_batch=24, unfinished=of(tmp_path, insists=True), name="c")
+    with pytest.warns(RuntimeWarning, match=words):
+        found = capture(model, prompts, ids, NEEDS[:1], tokens_per_batch=24, unfinished=of(tmp_path), name="c")
+    assert_identical(capture(model, prompts, ids, NEEDS[:1], tokens_per_batch=24), found)
+
+
+@pytest.mark.parametrize("changed", ["versions", "needs", "batches"])
+def test_what_was_kept_under_other_versions_or_needs_is_left_aside(tmp_path, stop_in, monkeypatch, changed):
+    model, (prompts, ids) = known_model(), sequences(40)
+    stop_in(3)
+    with pytest.raises(Stopped):
+        capture(model, prompts, ids, NEEDS[:1], tokens_per_batch=24, unfinished=of(tmp_path), name="c")
+    stop_in(10**6)
+    if changed == "versions":
+        monkeypatch.setattr(unfinished, "_versions", lambda: {"versions": {"torch": "0"}})
+    needs, tokens = NEEDS[: 2 if changed == "needs" else 1], 30 if changed == "batches" else 24
+    with pytest.warns(RuntimeWarning, match=f"belongs to other .*{changed}"):
+        found = capture(model, prompts, ids, needs, tokens_per_batch=tokens, unfinished=of(tmp_path), name="c")
+    assert_identical(capture(model, prompts, ids, needs, tokens_per_batch=tokens), found)
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "text", "unsaid"])
+def test_a_file_that_is_damaged_is_left_aside(tmp_path, stop_in, damage):
+    model, (prompts, ids) = known_model(), sequences(40)
+    stop_in(3)
+    with pytest.raises(Stopped):
+        capture(model, prompts, ids, NEEDS[:2], tokens_per_batch=24, unfinished=of(tmp_path), name="c")
+    stop_in(10**6)
+    (file,) = (tmp_path / PARTIAL / "spec").iterdir()
+    content = bytearray(file.read_bytes())
+    if damage == "flipped":
+        content[len(content) // 2] ^= 1
+    file.write_bytes({"cut": bytes(content[: len(content) // 2]), "empty": b"", "text": b"no zip"}.get(damage, content))
+    if damage == "unsaid":
+        with zipfile.ZipFile(file, "w") as opened:
+            opened.writestr("said.json", "[]")
+    with pytest.warns(RuntimeWarning, match="it is damaged"):
+        found = capture(model, prompts, ids, NEEDS[:2], tokens_per_batch=24, unfinished=of(tmp_path), name="c")
+    assert_identical(capture(model, prompts, ids, NEEDS[:2], tokens_per_batch=24), found)
+
+
+def test_a_short_run_never_writes_and_a_long_one_stays_in_its_share():
+    now, written = 0.0, []
+    work = Unfinished(Path("nowhere"), "spec", began=0.0)
+    clock = pytest.MonkeyPatch()
+    clock.setattr(unfinished.time, "monotonic", lambda: now)
+    try:
+        for now in np.arange(0.0, 3600.0, 0.25).tolist():
+            if work.may_write(lambda: int(3e8), is_whole=False):
+                written.append(now)
+                work.wrote(int(3e8), 2.0)
+    finally:
+        clock.undo()
+    assert written[0] >= 10.0 and len(written) > 3
+    assert 0.9 * 36 < work._spent <= 36 + 0.5  # the first write took half a second more than a disk is taken to
+
+
+def test_a_full_disk_ends_the_keeping_and_not_the_run(tmp_path, at_once, monkeypatch):
+    model, (prompts, ids) = known_model(), sequences(40)
+
+    def full(path, said, arrays):
+        path.write_bytes(b"some of it")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(unfinished, "_write_zip", full)
+    with pytest.warns(RuntimeWarning, match="No space left on device.*going on without") as warned:
+        found = capture(model, prompts, ids, NEEDS[:1], tokens_per_batch=24, unfinished=of(tmp_path), name="c")
+    assert len(warned) == 1 and not any((tmp_path / PARTIAL / "spec").iterdir())
+    assert_identical(capture(model, prompts, ids, NEEDS[:1], tokens_per_batch=24), found)
+
+
+def test_a_model_that_could_not_be_known_again_keeps_nothing(tmp_path, at_once):
+    model, (prompts, ids) = fresh_model("llama"), sequences(10)
+    capture(model, prompts, ids, NEEDS[:1], unfinished=of(tmp_path), name="c")
+    assert not (tmp_path / PARTIAL).exists()
+
+
+@dataclass(frozen=True)
+class Sums(Probe):
+    """A probe whose analysis costs nothing: sums over everything it read."""
+
+    name: ClassVar[str] = "sums"
+    question: ClassVar[str] = "What was read?"
+
+    @property
+    def needs(self):
+        return (Need("v"), Need("resid", Moments()), Need("next_log_prob"))
+
+    def analyse(self, base, under):
+        found = {f"{need.site}_{name}": float(array.sum()) for need in self.needs
+                 for name, array in base.folded(need).items()}  # fmt: skip
+        values = np.array(list(found.values()))
+        return Findings(self.name, tables={"sums": Table({"sum": values}, {"sum": "1"})}, notes=tuple(found))
+
+
+def test_a_run_that_is_stopped_and_repeated_leaves_the_record_of_one_that_was_not(tmp_path, stop_in):
+    model = load("tunnel:bijection-gpt-neox")
+    asked = {"probes": [Sums()], "n_pool": 600, "report": False, "quiet": True}
+    with pytest.raises(UsageError, match="there is nothing to go on from"):
+        run(model, **asked, out=tmp_path / "a", resume=True)
+    for n, is_begun in ((1, False), (2, True)):
+        stop_in(n)
+        with pytest.raises(Stopped):
+            run(model, **asked, out=tmp_path / "a", resume=is_begun)
+        assert not list((tmp_path / "a").glob("*/run.json"))
+        assert stopping._here.kept.startswith(f"{1 if n == 1 else 3} of ")
+    n_batches = int(stopping._here.kept.split()[2])
+    passes = stop_in(10**6)
+    run(model, **asked, out=tmp_path / "a", resume=True)
+    assert 0 < len(passes) == n_batches - 3
+    run(model, **asked, out=tmp_path / "b")
+    assert not (tmp_path / "a" / PARTIAL).exists() and not (tmp_path / "b" / PARTIAL).exists()
+    assert by_model(tmp_path / "a") == by_model(tmp_path / "b")
+
+
+def test_a_place_that_cannot_be_written_is_refused_before_the_work(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(UsageError, match="is a file"):
+        run("tunnel:bijection-gpt-neox", out=tmp_path / "file" / "runs")
+    monkeypatch.setattr("interp.runner.load", None)  # nothing was loaded for it
+    for number in (errno.ENOSPC, errno.EROFS, errno.EACCES):
+
+        def refuse(number=number, **_):
+            raise OSError(number, "as the system says")
+
+        monkeypatch.setattr("tempfile.TemporaryFile", refuse)
+        with pytest.raises(UsageError, match=r"cannot be written \(as the system says\)"):
+            run("tunnel:bijection-gpt-neox", out=tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_the_system_itself_refuses_a_place_that_is_not_for_files():
+    with pytest.raises(UsageError, match="cannot be written"):
+        refuse_unwritable(Path("/proc/runs"))

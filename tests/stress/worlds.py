@@ -1,0 +1,368 @@
+"""Synthetic worlds of every observational probe: one with planted truth, one with nothing to find. Used by test_worlds.
+
+    python -m tests.stress.worlds        # measures all again (ten minutes) and prints the table of probes/README.md
+
+In a null world a p-value should be uniform, and a value without p should lie in the 95 % band of its null. In a planted
+world a 95 % interval should hold the truth: the planted value where it is known in closed form, else the expected value
+at this number of prompts, which is the mean over all the worlds.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+from scipy import stats
+
+from interp.findings import Findings
+from interp.prompt import Prompt
+from interp.registry import load_entry
+from interp.testing import Shape, synthetic_capture
+from prompts.evidence import draw_problems, evidence_columns, posterior
+
+N_WORLDS = 500
+RATES = Path(__file__).with_name("worlds.json")
+
+World = Callable[[np.random.Generator, int], Findings]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How the worlds of a probe are made; `truth` holds what was planted in closed form.
+
+    `covered` are the numbers whose intervals are checked, `called` those with a p, `placed` those with a band alone,
+    `over` the tables' columns of p that are corrected over layers, heads or places: the table, the column, and labels
+    that the rows bear.
+    """
+
+    planted: World
+    null: World
+    covered: tuple[str, ...]
+    called: tuple[str, ...]
+    placed: tuple[str, ...] = ()
+    over: tuple[str, ...] = ()
+    truth: Mapping[str, float] = field(default_factory=dict)
+
+
+# --- attention entropy and query-key alignment: means over prompts ---------------------------------------------------
+
+CURVE = np.array([3.2, 2.6, 1.6, 1.2])
+GAIN = 0.3
+
+
+def _entropies(rng: np.random.Generator, seed: int, curve: np.ndarray, gain: float, sink: float) -> Findings:
+    probe = load_entry("probe", "attention_entropy")(positions="scored", n_permutations=99, n_bootstrap=399, seed=seed)
+    n, prompt = 60, 0.3 * rng.standard_normal((60, 1))
+    own = curve[:, None, None] + prompt + 0.3 * rng.standard_normal((4, n, 4))
+    other = own + gain + 0.2 * rng.standard_normal((n, 1)) + 0.3 * rng.standard_normal((4, n, 4))
+    rows = {
+        "pattern_entropy": own,
+        "pattern_entropy_null": other,
+        "sink_mass": rng.beta(4 * sink, 4 - 4 * sink, own.shape),
+    }
+    rows["pattern_entropy_uniform"] = np.full(own.shape, 2.0)
+    return probe.analyse(synthetic_capture(probe.needs, Shape(n, n_layers=4), planted=rows, seed=seed), {})
+
+
+def _contrasts(rng: np.random.Generator, seed: int, gain: float, slope: float) -> Findings:
+    probe = load_entry("probe", "qk_alignment")(n_permutations=99, n_bootstrap=399, seed=seed)
+    shape = Shape(60, n_layers=6)
+    prompt = 0.5 * rng.standard_normal((60, 1))
+    rows = {"qk_logit": 5 + gain + prompt + rng.standard_normal((6, 60, 4))}
+    rows["qk_logit_null"] = 5 + 0.5 * rng.standard_normal((60, 1)) + rng.standard_normal((6, 60, 4))
+    rows["pattern_max"] = 0.5 + slope * np.arange(6)[:, None, None] + 0.1 * rng.standard_normal((6, 60, 4))
+    return probe.analyse(synthetic_capture(probe.needs, shape, planted=rows, seed=seed), {})
+
+
+# --- components ------------------------------------------------------------------------------------------------------
+
+
+def _updates(rng: np.random.Generator, seed: int, written: float, falls: float) -> Findings:
+    probe = load_entry("probe", "components")(n_permutations=99, n_bootstrap=399, seed=seed)
+    shape = Shape(60, n_layers=6, d_model=12)
+    direction = np.random.default_rng(1).standard_normal(12)
+    attention, feed_forward = rng.standard_normal((2, 6, 60, 12))
+    attention += written * rng.uniform(0.5, 1.5, (60, 1)) * direction
+    steps = np.concatenate([rng.standard_normal((1, 60, 12)), attention + feed_forward])
+    rows = {"resid": np.cumsum(steps, axis=0), "attn_out": attention, "mlp_out": feed_forward}
+    rows["lens_kl"] = 5 - falls * np.arange(7)[:, None] + rng.standard_normal((7, 60))
+    return probe.analyse(synthetic_capture(probe.needs, shape, planted=rows, seed=seed), {})
+
+
+# --- orthogonality ---------------------------------------------------------------------------------------------------
+
+
+def _keys(rng: np.random.Generator, seed: int, common: float) -> Findings:
+    probe = load_entry("probe", "orthogonality")(n_null=40, n_bootstrap=399, seed=seed)
+    n, shape = 40, Shape(40, n_layers=2, n_heads=4, n_kv_heads=4, d_head=8, d_model=32, vocab_size=400)
+    of_model = np.random.default_rng(2)
+    rows = {
+        "k_pre": rng.standard_normal((2, n, 4, 8)) + common * of_model.standard_normal((2, 1, 4, 8)),
+        "k": rng.standard_normal((2, n, 4, 8)) + common * of_model.standard_normal((2, 1, 4, 8)),
+        "resid": rng.standard_normal((3, n, 32)) + common * of_model.standard_normal((3, 1, 32)),
+    }
+    columns = {"token": np.arange(n), "position": np.full(n, 5)}
+    capture = synthetic_capture(probe.needs, shape, planted=rows, columns=columns, seed=seed)
+    frame = [Prompt(text=f"the word is w{i}") for i in range(n)]
+    return probe.analyse(replace(capture, prompts=replace(capture.prompts, prompts=frame)), {})
+
+
+# --- manifold and value axis: clouds ---------------------------------------------------------------------------------
+
+
+def _cloud(rng: np.random.Generator, seed: int, deviations: tuple[float, float], follows: float) -> Findings:
+    probe = load_entry("probe", "manifold")(n_permutations=99, n_null=40, n_bootstrap=399, n_splits=2, seed=seed)
+    shape = Shape(75, n_layers=2)
+    points = rng.standard_normal((2, 75, 16))
+    points[..., :2] *= deviations
+    noise = rng.standard_normal(75)
+    entropy = 5 + follows * points[-1, :, 0] / deviations[0] + (1 - follows**2) ** 0.5 * noise
+    columns = {"next_entropy_bits": entropy}
+    capture = synthetic_capture(
+        probe.needs, shape, planted={"v": points.reshape(2, 75, 2, 8)}, columns=columns, seed=seed
+    )
+    return probe.analyse(capture, {})
+
+
+def _axis(rng: np.random.Generator, seed: int, n: int, told: float) -> Findings:
+    small = {"n_permutations": 99, "n_bootstrap": 399, "n_splits": 10, "n_null": 100, "layer": 0}
+    probe = load_entry("probe", "value_axis")(sites="v", seed=seed, **small)
+    shape = Shape(n, n_layers=2)
+    points, domain = rng.standard_normal((2, n, 16)), rng.choice(["code", "news"], n)
+    points[0, :, 0] *= 2
+    entropy = 5 + told * (points[0, :, 0] / 2 + points[0, :, 1]) + rng.standard_normal(n)
+    columns = {"next_entropy_bits": entropy, "domain": domain, "token": rng.integers(0, 20, n)}
+    capture = synthetic_capture(
+        probe.needs, shape, planted={"v": points.reshape(2, n, 2, 8)}, columns=columns, seed=seed
+    )
+    return probe.analyse(capture, {})
+
+
+# --- belief and sula -------------------------------------------------------------------------------------------------
+
+
+def _belief(rng: np.random.Generator, seed: int, n: int, told: float) -> Findings:
+    small = {"interchange": False, "n_permutations": 49, "n_bootstrap": 399}
+    probe = load_entry("probe", "belief")(sites="resid", seed=seed, **small)
+    image = np.random.default_rng(3).standard_normal((3, 8))
+    belief = rng.dirichlet(np.ones(3), n)
+    points = told * belief @ (image - image.mean(axis=0)) + 0.3 * rng.standard_normal((n, 8))
+    rows = {"resid": np.stack([rng.standard_normal((n, 8)), points])}
+    shape = Shape(n, n_layers=1, d_model=8)
+    columns = {"length": np.full(n, 9), "position": np.full(n, 8)}
+    capture = synthetic_capture(probe.needs, shape, planted=rows, posterior=belief, columns=columns, seed=seed)
+    return probe.analyse(capture, {})
+
+
+def _reader(rng: np.random.Generator, seed: int, slope: float, moves: float) -> Findings:
+    probe = load_entry("probe", "sula")(n_permutations=99, n_bootstrap=399, layer=0, seed=seed)
+    problems = draw_problems((0, 1, 2, 4, 8), 30, 0.9, rng)
+    n, known = len(problems), evidence_columns(problems.shown, 0.9)
+    exact = posterior(known["log_odds_bits"])
+    word = np.where(problems.swapped, -0.5, 0.5)
+    answered = posterior(slope * known["log_odds_bits"] + word + rng.standard_normal(n))
+    mass = rng.beta(2, 6, (n, 1))
+    entropy = stats.entropy(exact, axis=1, base=2)
+    points = 0.3 * rng.standard_normal((1, n, 16))
+    points[0, :, 0] += moves * entropy + rng.standard_normal(n)
+    columns = known | {"condition": np.full(n, "main"), "problem": np.arange(n)}
+    capture = synthetic_capture(
+        probe.needs, Shape(n, n_layers=1), columns=columns, posterior=exact, seed=seed,
+        planted={"outcome_log_prob": np.log2(answered * mass), "v": points.reshape(1, n, 2, 8)},
+        outcome_ids=np.where(problems.swapped[:, None], [[7, 3]], [[3, 7]]),
+    )  # fmt: skip
+    return probe.analyse(capture, {})
+
+
+_SPAN = CURVE[0]
+RECIPES: dict[str, Recipe] = {
+    "attention_entropy": Recipe(
+        planted=lambda rng, seed: _entropies(rng, seed, CURVE, GAIN, 0.4),
+        null=lambda rng, seed: _entropies(rng, seed, np.full(4, 2.0), 0.0, 0.25),
+        covered=("reduction", "area", "largest_drop", "content_sharpening", "sink_mass"),
+        called=("reduction", "correlation", "area", "largest_drop", "content_sharpening"),
+        over=("by_layer layer_p", "by_layer sharpening_p", "by_head sharpening_p"),
+        truth={
+            "reduction": 1 - CURVE[-1] / _SPAN, "area": float(np.trapezoid(CURVE) / 3 / _SPAN), "largest_drop": 1.0,
+            "content_sharpening": GAIN, "sink_mass": 0.4,
+        },
+    ),
+    "belief": Recipe(
+        planted=lambda rng, seed: _belief(rng, seed, 300, 1.0),
+        null=lambda rng, seed: _belief(rng, seed, 60, 0.0),
+        covered=("r2", "r2_beyond_position", "tvd", "silhouette", "selectivity"),
+        called=("r2", "r2_beyond_position", "silhouette"),
+        placed=("selectivity", "tvd"),
+    ),
+    "components": Recipe(
+        planted=lambda rng, seed: _updates(rng, seed, 0.5, 0.4),
+        null=lambda rng, seed: _updates(rng, seed, 0.0, 0.0),
+        covered=("attention_share", "feed_forward_share", "attn_logit", "lens_kl_trend"),
+        called=("attention_share", "feed_forward_share", "lens_kl_trend", "lens_entropy_trend"),
+        truth={"attn_logit": 0.0},
+    ),
+    "manifold": Recipe(
+        planted=lambda rng, seed: _cloud(rng, seed, (4.0, 2.5), 0.6),
+        null=lambda rng, seed: _cloud(rng, seed, (1.0, 1.0), 0.0),
+        covered=("pc1_share", "pc1_plus_pc2_share", "participation_ratio", "entropy_correlation", "curve_order"),
+        called=("entropy_correlation", "curve_order"),
+        placed=("pc1_plus_pc2_share", "participation_ratio"),
+    ),
+    "orthogonality": Recipe(
+        planted=lambda rng, seed: _keys(rng, seed, 1.0),
+        null=lambda rng, seed: _keys(rng, seed, 0.0),
+        covered=("token_keys", "head_keys", "embedding_proxy"),
+        called=("wk_columns", "w_qk_effective_rank", "token_keys", "head_keys", "embedding_proxy"),
+    ),
+    "qk_alignment": Recipe(
+        planted=lambda rng, seed: _contrasts(rng, seed, 1.0, 0.02),
+        null=lambda rng, seed: _contrasts(rng, seed, 0.0, 0.0),
+        covered=("logit", "max_weight"),
+        called=("logit", "max_weight_correlation"),
+        over=("by_head logit_p",),
+        truth={"logit": 6.0, "max_weight": 0.55},
+    ),
+    "sula": Recipe(
+        planted=lambda rng, seed: _reader(rng, seed, 0.6, 1.0),
+        null=lambda rng, seed: _reader(rng, seed, 0.0, 0.0),
+        covered=("slope", "skill", "kl_skill", "outcome_mass", "entropy_movement_within", "entropy_movement"),
+        called=("slope", "skill", "kl_skill", "entropy_movement", "entropy_movement_within", "movement"),
+        truth={"slope": 0.6, "outcome_mass": 0.25},
+    ),
+    "value_axis": Recipe(
+        planted=lambda rng, seed: _axis(rng, seed, 240, 0.7),
+        null=lambda rng, seed: _axis(rng, seed, 60, 0.0),
+        covered=("r2", "r2_beyond_nuisances", "pc1_r2", "correlation", "selectivity"),
+        called=("r2", "r2_beyond_nuisances", "pc1_r2", "correlation", "axis_cosine"),
+        placed=("selectivity", "stability"),
+        over=("by_layer r2_p ridge kept", "by_layer r2_p ridge removed"),
+    ),
+}  # fmt: skip
+
+
+# --- what came out of them -------------------------------------------------------------------------------------------
+
+LEVEL = 0.05
+CALLED_TOGETHER = ("components", "orthogonality", "qk_alignment", "sula")
+"""Of these the null worlds, of the others the planted ones, make the mixture in which false discoveries are counted."""
+
+
+@dataclass(frozen=True)
+class Observed:
+    """Of every world: whether each interval held the truth, and every p, in the order of the recipe."""
+
+    covered: np.ndarray
+    null_p: np.ndarray
+    planted_p: np.ndarray
+    in_band: np.ndarray
+    smallest_p: np.ndarray
+
+
+def observe(name: str, n_worlds: int = N_WORLDS) -> Observed:
+    """Run the planted and the null worlds of a probe."""
+    recipe = RECIPES[name]
+    planted = [recipe.planted(np.random.default_rng([seed, 1]), seed) for seed in range(n_worlds)]
+    null = [recipe.null(np.random.default_rng([seed, 2]), seed) for seed in range(n_worlds)]
+    return Observed(
+        np.array([_covered(planted, number, recipe.truth.get(number)) for number in recipe.covered]),
+        np.array([[found[number].p for number in recipe.called] for found in null], dtype=float),
+        np.array([[found[number].p for number in recipe.called] for found in planted], dtype=float),
+        np.array([[_is_in_band(found, number) for number in recipe.placed] for found in null], dtype=bool),
+        np.array([[_smallest(found, place) for place in recipe.over] for found in null], dtype=float),
+    )
+
+
+def _covered(worlds: list[Findings], number: str, truth: float | None) -> np.ndarray:
+    truth = float(np.mean([found[number].value for found in worlds])) if truth is None else truth
+    intervals = [found[number].interval for found in worlds]
+    return np.array([bounds is not None and bounds[0] <= truth <= bounds[1] for bounds in intervals])
+
+
+def _is_in_band(found: Findings, number: str) -> bool:
+    null = found[number].null
+    assert null is not None
+    return null.band[0] <= found[number].value <= null.band[1]
+
+
+def _smallest(found: Findings, place: str) -> float:
+    name, column, *labels = place.split(" ")
+    table = found.tables[name]
+    kept = np.ones(table.n_rows, dtype=bool)
+    for label in labels:
+        kept &= np.any([values == label for values in table.columns.values() if values.dtype.kind == "U"], axis=0)
+    return float(np.nanmin(table[column][kept]))
+
+
+def excess_of_small_p(p: np.ndarray) -> float:
+    """Kolmogorov and Smirnov's one-sided distance: how much more often than uniform p falls at or below some value.
+
+    p-values by rank are at least as large as their uniform ones, so steps of 1 / (permutations + 1) do not enter.
+    """
+    ordered = np.sort(p)
+    return max(0.0, float((np.arange(1, len(p) + 1) / len(p) - ordered).max()))
+
+
+def rates_of(name: str, observed: Observed) -> dict[str, dict[str, float]]:
+    """By number: share of intervals that covered, of p at or below 0.05, of values in the band, and the distance."""
+    recipe = RECIPES[name]
+    found: dict[str, dict[str, float]] = {number: {} for number in (*recipe.covered, *recipe.called, *recipe.placed)}
+    for number, covered in zip(recipe.covered, observed.covered, strict=True):
+        found[number]["covered"] = round(float(covered.mean()), 3)
+    for number, p in zip(recipe.called, observed.null_p.T, strict=True):
+        found[number] |= {"called": round(float((p <= LEVEL).mean()), 3), "excess": round(excess_of_small_p(p), 3)}
+    for number, inside in zip(recipe.placed, observed.in_band.T, strict=True):
+        found[number]["called"] = round(float(1 - inside.mean()), 3)
+    for place, p in zip(recipe.over, observed.smallest_p.T, strict=True):
+        found[f"any {place}"] = {
+            "called": round(float((p <= LEVEL).mean()), 3),
+            "excess": round(excess_of_small_p(p), 3),
+        }
+    return found
+
+
+def together(observed: Mapping[str, Observed]) -> dict[str, float]:
+    """Benjamini and Hochberg over the headlines of all probes: any call where all is null, false calls in a mixture."""
+    null = np.concatenate([observed[name].null_p for name in RECIPES], axis=1)
+    any_called = [(stats.false_discovery_control(p) <= LEVEL).any() for p in null]
+    false = np.concatenate([observed[name].null_p for name in CALLED_TOGETHER], axis=1)
+    true = np.concatenate([observed[name].planted_p for name in RECIPES if name not in CALLED_TOGETHER], axis=1)
+    shares = []
+    for wrong, right in zip(false, true, strict=True):
+        called = stats.false_discovery_control(np.concatenate([wrong, right])) <= LEVEL
+        shares.append(called[: len(wrong)].sum() / max(1, called.sum()))
+    n_false, n_true = false.shape[1], true.shape[1]
+    return {
+        "headlines": float(null.shape[1]), "any_called": round(float(np.mean(any_called)), 3),
+        "false_share": round(float(np.mean(shares)), 3), "null_share": round(n_false / (n_false + n_true), 3),
+    }  # fmt: skip
+
+
+def band(rate: float, n: int = N_WORLDS) -> tuple[float, float]:
+    """The shares between which a true rate is seen 999 times in 1,000."""
+    low, high = stats.binom.ppf([0.0005, 0.9995], n, rate) / n
+    return float(low), float(high)
+
+
+def table(rates: Mapping[str, Mapping[str, Mapping[str, float]]]) -> str:
+    """The rates as the lines of a table in Markdown."""
+    lines = ["| Probe | Number | Interval covers | Called at 5 % | Excess of small p |", "|---|---|---|---|---|"]
+    for name, numbers in rates.items():
+        for number, found in numbers.items():
+            cells = [f"{found[key]:.3f}".lstrip("0") if key in found else "" for key in ("covered", "called", "excess")]
+            lines.append(f"| `{name}` | `{number}` | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def measure_all() -> None:
+    """Measure every probe and write the rates beside this file."""
+    observed = {name: observe(name) for name in RECIPES}
+    rates = {name: rates_of(name, found) for name, found in observed.items()}
+    RATES.write_text(
+        json.dumps({"n_worlds": N_WORLDS, "rates": rates, "together": together(observed)}, indent=1) + "\n"
+    )
+    print(table(rates), together(observed), sep="\n\n")
+
+
+if __name__ == "__main__":
+    measure_all()

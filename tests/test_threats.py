@@ -1,0 +1,114 @@
+"""What a run executes, writes and sends, as the README says it: nothing but the record, the caches and `git`."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+
+WATCHED = """
+import json, os, socket, sys
+from pathlib import Path
+
+seen = {"asked": [], "started": [], "written": []}
+
+def watch(event, args):
+    if event in ("socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.bind"):
+        seen["asked"].append(repr(args[1:]))
+    elif event in ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn"):
+        seen["started"].append(os.path.basename(str(args[0])))
+    elif event == "open" and isinstance(args[0], (str, bytes)) and args[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+        seen["written"].append(os.path.abspath(os.fsdecode(args[0])))
+    elif event in ("os.mkdir", "os.remove", "os.rename"):
+        seen["written"] += [os.path.abspath(os.fsdecode(a)) for a in args if isinstance(a, (str, bytes))]
+
+def refuse(*asked):
+    seen["asked"].append(repr(asked[-1]))
+    raise OSError("no network in this test")
+
+socket.socket.connect = socket.socket.connect_ex = socket.socket.sendto = refuse
+socket.getaddrinfo = socket.create_connection = refuse
+sys.addaudithook(watch)
+"""
+
+RUN = """
+import interp
+record = interp.run(probes=["manifold"], settings={"manifold": {"n_null": 20}}, n_pool=40, out="runs", quiet=True)
+print(json.dumps({**seen, "path": str(record.path), "page": (record.path / "report.html").stat().st_size}))
+"""
+
+
+def listing(folder: Path) -> set[str]:
+    return {str(path) for path in folder.rglob("*") if "__pycache__" not in path.parts and ".git" not in path.parts}
+
+
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory):
+    """A run of the shipped model in a process that can reach nothing, with a home, a cwd and a TMPDIR of its own."""
+    places = {name: tmp_path_factory.mktemp(name) for name in ("home", "work", "temporary")}
+    shipped = {name: listing(ROOT / name) for name in ("interp", "probes", "prompts", "wind_tunnels", "reports")}
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("HF_", "XDG_", "PYTEST", "TORCH"))}
+    told = {
+        "HOME": str(places["home"]), "TMPDIR": str(places["temporary"]), "PYTHONPATH": str(ROOT),
+        "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1",
+    }  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", WATCHED + RUN], cwd=places["work"], env=kept | told, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    for name, before in shipped.items():
+        assert listing(ROOT / name) == before, f"the run left something in {name}/"
+    return json.loads(done.stdout.splitlines()[-1]), places
+
+
+@pytest.mark.slow
+def test_a_run_of_a_shipped_model_asks_the_network_for_nothing(watched):
+    seen, _ = watched
+    assert seen["asked"] == [] and seen["page"] > 100_000
+
+
+@pytest.mark.slow
+def test_a_run_starts_no_program_but_git(watched):
+    seen, _ = watched
+    assert set(seen["started"]) <= {"git"}
+
+
+@pytest.mark.slow
+def test_a_run_writes_under_out_and_the_caches_alone(watched):
+    """As the listings of its folders say, and as the interpreter saw every file that it opened to write."""
+    seen, places = watched
+    runs, caches = places["work"] / "runs", places["home"] / ".cache"
+    assert {path.name for path in places["work"].iterdir()} == {"runs"}
+    assert {path.name for path in places["home"].iterdir()} <= {".cache"}
+    left = {path.name for path in places["temporary"].iterdir()}
+    assert {name for name in left if not name.startswith("torchinductor_")} == set()  # an empty cache of torch's
+    allowed = (str(runs), str(caches), str(places["temporary"]), os.devnull)
+    others = [path for path in seen["written"] if not path.startswith(allowed)]
+    assert set(others) <= {str(places["work"])}  # which is there: a folder is made with those above it
+    assert any(path.startswith(str(runs)) for path in seen["written"])
+
+
+@pytest.mark.slow
+def test_the_watch_sees_what_it_is_to_see(tmp_path):
+    """A process that asks, starts and writes is caught at each."""
+    hurt = (
+        "import subprocess\nsubprocess.run(['true'])\nopen('elsewhere', 'w').close()\n"
+        "try:\n    socket.socket().connect(('127.0.0.1', 9))\nexcept OSError as error:\n    print(error)\n"
+        "print(json.dumps(seen))"
+    )
+    done = subprocess.run([sys.executable, "-c", WATCHED + hurt], cwd=tmp_path, capture_output=True, text=True)
+    refused, seen = done.stdout.splitlines()
+    assert refused == "no network in this test" and json.loads(seen)["started"] == ["true"]
+    assert json.loads(seen)["asked"] == ["('127.0.0.1', 9)"]
+    assert str(tmp_path / "elsewhere") in json.loads(seen)["written"]
+
+
+def test_the_readme_says_what_is_executed_read_written_and_sent():
+    section = README.partition("## What it executes, reads, writes and sends\n")[2].partition("\n## ")[0]
+    for word in ("--trust-remote-code", "--allow-pickle", "safetensors", "HF_HUB_OFFLINE", "git", "--out", "--from"):
+        assert word in section, word
