@@ -51,4 +51,4 @@ $(READY): pyproject.toml constraints.txt
 	touch .venv-bench/.ready
 
 clean:
-	rm -rf .venv .venv-bench runs dist .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-bench .venv-fuzz runs dist .pytest_cache .ruff_cache .hypothesis

@@ -10,6 +10,7 @@ task names.
 import dataclasses
 import json
 import re
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -312,14 +313,17 @@ def _parse(path: Path, content: Any) -> TunnelCard:
 
 
 def _figure(path: Path, name: str, entry: Any) -> Figure:
-    numbers = ("value", "low", "high")
     if not isinstance(entry, dict) or set(entry) != {f.name for f in dataclasses.fields(Figure)}:
         raise _broken(path, f"the figure {name!r} is {entry!r}")
-    if not all(_is_kind(entry[key], (int, float)) for key in numbers):
-        raise _broken(path, f"the figure {name!r} has no numbers in {', '.join(numbers)}")
-    if not isinstance(entry["unit"], str) or not (entry["limit"] is None or _is_kind(entry["limit"], (int, float))):
-        raise _broken(path, f"the figure {name!r} has no unit, or a limit that is no number")
-    return Figure(**entry)
+    numbers = {key: entry[key] for key in entry if key != "unit" and (key != "limit" or entry[key] is not None)}
+    if not isinstance(entry["unit"], str) or not all(map(_is_number, numbers.values())):
+        raise _broken(path, f"the figure {name!r} has no unit, or no numbers in {', '.join(numbers)}")
+    return Figure(unit=entry["unit"], **{key: float(value) for key, value in numbers.items()})
+
+
+def _is_number(value: Any) -> bool:
+    """Whether it is a float, or an integer that can be one."""
+    return isinstance(value, float) or (_is_kind(value, int) and abs(value) <= sys.float_info.max)
 
 
 _JSON_KINDS: Mapping[str, type | tuple[type, ...]] = {

@@ -28,7 +28,7 @@ SIZES = {
 INSTALLED = sorted(name for name, method in METHODS.items() if method.is_installed and method.side is None)
 
 
-@pytest.fixture(scope="module", params=["gpt_neox", "llama"])
+@pytest.fixture(scope="module", params=["gpt_neox", pytest.param("llama", marks=pytest.mark.slow)])
 def folder(request, tmp_path_factory):
     further = {"gpt_neox": {"rotary_pct": 0.5}, "llama": {"num_key_value_heads": 2}}[request.param]
     return write_model(Shape(request.param, SIZES | further), tmp_path_factory.mktemp("model"), scale=0.3)

@@ -154,6 +154,7 @@ def test_what_fails_is_told_and_stops_nothing(tmp_path):
     assert fine.record is not None and many.comparison is None and many.failures == (unforeseen, refused)
 
 
+@pytest.mark.slow
 def test_an_interrupted_sweep_that_is_repeated_ends_with_the_records_of_one_that_was_not(tmp_path):
     def stop(outcome):
         raise KeyboardInterrupt

@@ -1,6 +1,6 @@
 """Coverage-guided fuzzing of every reader of files: looks for an exception that is none of ours.
 
-    python -m venv .venv-fuzz && .venv-fuzz/bin/pip install -e ".[dev,fuzz]"
+    python -m venv .venv-fuzz && .venv-fuzz/bin/pip install -c constraints.txt -e ".[dev,fuzz]"
     .venv-fuzz/bin/python -m tests.stress.fuzz_readers                 # a minute for each reader
     .venv-fuzz/bin/python -m tests.stress.fuzz_readers edits --seconds 600
 

@@ -244,7 +244,7 @@ def changed(folder: Path, into: Path, **changes) -> Path:
         ({"figures": {"kl_bits": 3.0}}, "the figure 'kl_bits' is 3.0"),
         (
             {"figures": {"kl_bits": {"value": "low", "unit": "bits", "low": 0, "high": 1, "limit": None}}},
-            "the figure 'kl_bits' has no numbers in value, low, high",
+            "the figure 'kl_bits' has no unit, or no numbers in value, low, high",
         ),
     ],
 )

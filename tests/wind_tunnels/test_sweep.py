@@ -152,6 +152,7 @@ def test_unknown_task_is_called_a_task():
     assert str(refused.value).startswith("task 'bijektion': there is no task of this name\n  Did you mean bijection?")
 
 
+@pytest.mark.slow
 def test_sweep_with_probes_measures_every_network_and_compares_the_settings(tmp_path):
     sets = [word for name, value in TINY.items() for word in ("--set", f"{name}={value}")]
     probe = ["--probe", "manifold", "--n-pool", "30", "--probe-set", "n_permutations=30", "--probe-set", "n_null=20"]
