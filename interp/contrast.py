@@ -16,6 +16,9 @@ from interp.pattern import BLOCK, AttentionCall, as_scores, dot_factor, queries,
 ATTENDED = 0.5
 """The share of a row's weight that its attended keys hold, at least."""
 
+_ROUNDING = 1e-6
+"""Of two equal keys one holds half, whatever rounding makes of it."""
+
 
 @dataclass(frozen=True)
 class Contrast:
@@ -61,7 +64,7 @@ def attended_keys(weights: torch.Tensor) -> torch.Tensor:
     """The fewest keys (last axis) that hold at least `ATTENDED` of a row's weight; the heavier ones first."""
     largest, order = weights.sort(dim=-1, descending=True, stable=True)
     held_by_heavier = largest.cumsum(dim=-1) - largest
-    return torch.zeros_like(weights, dtype=torch.bool).scatter_(-1, order, held_by_heavier < ATTENDED)
+    return torch.zeros_like(weights, dtype=torch.bool).scatter_(-1, order, held_by_heavier < ATTENDED - _ROUNDING)
 
 
 def _mean_over(x: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
