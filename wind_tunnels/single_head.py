@@ -18,6 +18,8 @@ from dataclasses import dataclass
 
 import torch
 
+from interp.information import BITS_PER_NAT
+
 WEIGHTS: tuple[str, ...] = ("w_q", "w_k", "w_v", "w_o")
 
 _QUERIES = 64
@@ -52,6 +54,7 @@ def head_pass(inputs: torch.Tensor, targets: torch.Tensor, weights: Mapping[str,
     values = torch.cat([inputs @ w_v, ones], dim=-1).mT.contiguous()
     counted = torch.cat([inputs, ones], dim=-1)
     is_large = bool((q.norm(dim=-1).amax(-1) * k.norm(dim=-1).amax(-1)).amax() > _SAFE_SCORE)
+    q_bits = q * BITS_PER_NAT  # powers of two: the exponential is slow where the result is zero
     later = torch.full((_QUERIES, _QUERIES), -1e30, dtype=inputs.dtype).triu(1)
     rows, changes = (inputs.new_empty(n_heads * _QUERIES * n_pos) for _ in range(2))
     answers = torch.nn.functional.one_hot(targets, w_o.shape[-1]).to(inputs.dtype)
@@ -62,11 +65,11 @@ def head_pass(inputs: torch.Tensor, targets: torch.Tensor, weights: Mapping[str,
         stop = min(start + _QUERIES, n_pos)
         n, shape = stop - start, (n_heads, stop - start, stop)
         weight = rows[: n_heads * n * stop].view(shape)
-        torch.bmm(q[:, start:stop], keys[..., :stop], out=weight)
+        torch.bmm(q_bits[:, start:stop], keys[..., :stop], out=weight)
         weight[..., start:] += later[:n, :n]
         if is_large:
             weight -= weight.amax(dim=-1, keepdim=True)
-        weight.exp_()
+        weight.exp2_()
         sums = weight @ counted[:, :stop]
         total = sums[..., -1:]
         mixed[:, start:stop] = sums[..., :-1] / total

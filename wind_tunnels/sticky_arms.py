@@ -5,8 +5,9 @@ an M-step. Whether that is about values is decided by the other arms: the same r
 plain descent at other rates, Adam, and an M-step that is one (`wind_tunnels.single_head.best_values`).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Lock
 from typing import Literal
@@ -117,7 +118,7 @@ def train(arm: Arm, start: Start, n_steps: int, step_done: Callable[[], None]) -
     found = np.full((3, n_steps + 1, len(start.inputs)), np.nan)
     kept = kept_steps(n_steps)
     fresh = np.full((len(kept), len(start.inputs)), np.nan)
-    with torch.inference_mode():
+    with torch.inference_mode(), _no_subnormals():
         for step in range(n_steps + 1):
             now = head_pass(start.inputs, start.targets, weights)
             found[:, step] = torch.stack([now.loss, now.entropy, now.accuracy]).numpy()
@@ -131,6 +132,16 @@ def train(arm: Arm, start: Start, n_steps: int, step_done: Callable[[], None]) -
     found[:, ~np.isfinite(found[0])] = np.nan
     fresh[~np.isfinite(found[0, kept])] = np.nan
     return Curve(found[0], found[1], found[2], fresh)
+
+
+@contextmanager
+def _no_subnormals() -> Iterator[None]:
+    """Numbers below 1e-38 are taken for 0 in this thread: sharp attention is full of them, and they are slow."""
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(False)
 
 
 def _stepped(

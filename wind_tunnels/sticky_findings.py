@@ -51,7 +51,7 @@ def published_speedup(steps: Float[np.ndarray, " seed"], n_steps: int) -> tuple[
 
 def findings_of(
     name: str, arms: Sequence[Arm], curves: Mapping[str, Curve], start: Start, seeds: Sequence[int],
-    least_bits: float, uniform_bits: float, seconds: float,
+    least_bits: float, uniform_bits: float,
 ) -> Findings:  # fmt: skip
     """Scalars, the tables `arms`, `seeds` and `curves`, and what they mean."""
     n_steps = len(curves[BASE].loss_nats) - 1
@@ -74,7 +74,7 @@ def findings_of(
     names = ("speedup_w_v", "speedup_w_o", "speedup_w_qk", "speedup_all", "w_v_over_w_o", "w_v_over_w_qk")
     headline = (*names, "excess_loss_sgd", "excess_loss_w_v")
     return Findings(
-        name, scalars, tables, notes=_notes(scalars, curves, least_bits, uniform_bits, seconds, n_steps),
+        name, scalars, tables, notes=_notes(scalars, curves, least_bits, uniform_bits, n_steps),
         headline=headline,
     )  # fmt: skip
 
@@ -251,8 +251,7 @@ def _verdict(scalars: Mapping[str, Scalar]) -> str:
 
 
 def _notes(
-    scalars: Mapping[str, Scalar], curves: Mapping[str, Curve], least: float, uniform: float, seconds: float,
-    n_steps: int,
+    scalars: Mapping[str, Scalar], curves: Mapping[str, Curve], least: float, uniform: float, n_steps: int,
 ) -> tuple[str, ...]:  # fmt: skip
     def times(arm: str) -> str:
         value = scalars[f"speedup_{arm}"].value
@@ -275,5 +274,4 @@ def _notes(
         "of two small linear systems a seed.",
         f"Losses are on the sequence that is trained on, as published; columns fresh_loss are on another one. {worse}",
         "p and intervals are of each arm by itself; the arms share seeds and are not independent.",
-        f"Training took {seconds:.0f} s.",
     )

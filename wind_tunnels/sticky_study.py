@@ -3,7 +3,6 @@
 Source: Paper II (arXiv 2512.22473), section 5.2, and its released script.
 """
 
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -46,11 +45,9 @@ class StickyChainStudy(Study):
         chain = StickyChain(self_prob=self.self_prob, normalised=self.normalised)
         arms = arms_of(self.rate, self.factor, self.rates, self.adam_rates)
         start = draw_start(chain, self.seeds, self.n_positions)
-        began = time.monotonic()
         curves = train_all(arms, start, self.n_steps, progress)
         return findings_of(
             self.name, arms, curves, start, self.seeds, chain.next_entropy_bits, float(np.log2(chain.n_symbols)),
-            time.monotonic() - began,
         )  # fmt: skip
 
     def figures(self, findings: Findings) -> tuple[Figure, ...]:

@@ -235,7 +235,7 @@ def test_planted_speed_ups_are_found():
         "all": [10, 10, 10], "sgd_0.003": [300, 300, 300], "m_step": [5, 4, 5],
     })  # fmt: skip
     start = draw_start(StickyChain(), (1, 2, 3), 20)
-    found = findings_of("sticky_chain", arms, curves, start, (1, 2, 3), 2.639, 3.0, 1.0)
+    found = findings_of("sticky_chain", arms, curves, start, (1, 2, 3), 2.639, 3.0)
     assert found["speedup_w_v"].value == pytest.approx(100 / (140 / 3))
     assert found["paired_speedup_w_v"].value == pytest.approx((2 * 2.5 * 2) ** (1 / 3))
     assert found["speedup_w_v"].interval[0] < found["speedup_w_v"].value < found["speedup_w_v"].interval[1]
@@ -258,7 +258,7 @@ def test_values_that_gain_most_are_said_to():
         "all": [7, 7, 8], "m_step": [5, 4, 5],
     })  # fmt: skip
     start = draw_start(StickyChain(), (1, 2, 3), 20)
-    found = findings_of("sticky_chain", arms_of(0.01, 10.0, (), ()), curves, start, (1, 2, 3), 2.639, 3.0, 1.0)
+    found = findings_of("sticky_chain", arms_of(0.01, 10.0, (), ()), curves, start, (1, 2, 3), 2.639, 3.0)
     assert "larger on W_V than on any other matrix" in found.notes[0]
 
 
