@@ -178,12 +178,14 @@ def test_command_line_prints_all_four_costs():
 
 
 MEASURE = """
-import json, resource, sys, time
+import json, sys
+from pathlib import Path
 import interp
 model, out, n_pool = sys.argv[1:]
 record = interp.run(model, out=out, quiet=True, n_pool=int(n_pool))
 disk = sum(f.stat().st_size for f in record.path.rglob("*") if f.is_file())
-print(json.dumps({"peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, "disk": disk}))
+peak = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+print(json.dumps({"peak": int(peak.split()[1]) * 1024, "disk": disk}))  # getrusage would count the parent's too
 """
 
 PLAN = """
