@@ -23,7 +23,7 @@ from interp.prompt import PromptSet
 from interp.ranks import Ranks
 from interp.unfinished import Name
 
-_LOGITS_AT_ONCE = 1 << 21
+LOGITS_AT_ONCE = 1 << 21
 
 _ATTRIBUTED = {"attn_logit": "attn_out", "mlp_logit": "mlp_out"}
 
@@ -197,7 +197,7 @@ class Collector:
     def _next_loss(self, normed: torch.Tensor, follower: torch.Tensor) -> torch.Tensor:
         """−log2 of the probability of the token that follows each row."""
         assert self.lens is not None
-        step = max(1, _LOGITS_AT_ONCE // self.model.info.vocab_size)
+        step = max(1, LOGITS_AT_ONCE // self.model.info.vocab_size)
         parts = [
             torch.nn.functional.cross_entropy(self.lens.head(x), y, reduction="none") * BITS_PER_NAT
             for x, y in zip(normed.split(step), follower.split(step), strict=True)
@@ -206,7 +206,7 @@ class Collector:
 
     def next_token(self, logits: torch.Tensor) -> None:
         """The logits of this collector's scored rows, `[row, vocab]`."""
-        step = max(1, _LOGITS_AT_ONCE // logits.shape[-1])
+        step = max(1, LOGITS_AT_ONCE // logits.shape[-1])
         for start in range(0, len(logits), step):
             log_p = torch.log_softmax(logits[start : start + step].float(), dim=-1)
             entropy = entropy_nats(log_p) * BITS_PER_NAT
@@ -269,7 +269,7 @@ class Collector:
         wanted = [depth for depth in range(n_layers + 1) if any(depth in self._read_here(need) for need in decoding)]
         # Several depths share one multiplication: with few rows, reading the head's weights is what costs.
         n_rows, vocab = final.shape
-        together = max(1, _LOGITS_AT_ONCE // (n_rows * vocab))
+        together = max(1, LOGITS_AT_ONCE // (n_rows * vocab))
         p = final.exp() if wanted else final
         for depths in (wanted[first : first + together] for first in range(0, len(wanted), together)):
             x = torch.cat([stream["resid", depth] for depth in depths])

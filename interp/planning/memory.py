@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from math import prod
 
 from interp.capture import ModelInfo
+from interp.collector import LOGITS_AT_ONCE
 from interp.conditions import TOKENS_PER_PASS
 from interp.editing.restart import MEMORY as RESIDUALS
 from interp.folds import Mean, Moments, NarrowRows, PromptMean
@@ -28,7 +29,7 @@ LIBRARIES = 150 * MIB
 COPIES = 3
 """How often captured numbers lie in memory while they are analysed: kept as float32, and as float64 while worked on."""
 
-_LOGITS = 3 * 4 << 23
+_LOGITS = 3 * 4 * LOGITS_AT_ONCE
 """Logits are made so many numbers at a time: themselves, their logarithms, their exponentials."""
 
 
