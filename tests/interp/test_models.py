@@ -369,6 +369,7 @@ def test_loading_says_nothing_and_leaves_the_library_as_talkative_as_before(tmp_
     save_file({**tensors, "model.spare.weight": torch.ones(2)}, folder / "model.safetensors", {"format": "pt"})
     usual = logging.get_verbosity()
     logging.set_verbosity_info()
+    logging.enable_progress_bar()  # a command that ran in this process before may have switched it off
     before = (logging.get_verbosity(), logging.is_progress_bar_enabled())
     model = load(folder)
     captured = capfd.readouterr()
