@@ -50,4 +50,4 @@ def test_ticks_are_few_round_and_inside(low, width):
     assert 2 <= len(ticks) <= 7
     assert all(low - slack <= t <= low + width + slack for t in ticks)
     step = ticks[1] - ticks[0]
-    assert float(f"{step / 10 ** math.floor(math.log10(step) + 1e-9):.3g}") in (1.0, 2.0, 5.0)
+    assert float(f"{step / 10 ** math.floor(math.log10(step) + 1e-6):.3g}") in (1.0, 2.0, 5.0)
