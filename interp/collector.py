@@ -315,7 +315,6 @@ class Collector:
             state = self.states[need, layer] = need.fold.start()
             state.restore(arrays)
 
-    @property
     def n_bytes(self) -> int:
         """What `saved` takes, but for a few numbers a row."""
         return sum(state.n_bytes for state in self.states.values())

@@ -109,8 +109,7 @@ class Share:
         """While its batches are run, what the collector has folded may be kept after each: call what this gives."""
         if stage is None:
             return nullcontext(lambda: None)
-        n_bytes = lambda: collector.n_bytes  # noqa: E731 (read when it is asked for)
-        return stage.keeping(len(self._mine), "batches", lambda: self.n_done, collector.saved, n_bytes)
+        return stage.keeping(len(self._mine), "batches", lambda: self.n_done, collector.saved, collector.n_bytes)
 
     def run(
         self,

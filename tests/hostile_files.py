@@ -7,7 +7,7 @@ and the coverage-guided fuzzer (tests/stress/fuzz_readers.py) share this table.
 import json
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -19,7 +19,6 @@ from interp.claims import read_claims
 from interp.editing.files import read_edits
 from interp.edits import KINDS
 from interp.errors import InterpError
-from interp.findings import Findings, Null, Scalar
 from interp.ledger import LEDGER_NAME, read_ledger
 from interp.loading.access import files_in_folder
 from interp.loading.architecture import read_config
@@ -28,8 +27,8 @@ from interp.loading.weights import weight_files
 from interp.prompting.files import read_prompts
 from interp.record import RunRecord, open_run
 from interp.spec import RunSpec
-from interp.table import Table
 from interp.tunnel import CARD_NAME
+from tests.interp.test_record import small_record
 from wind_tunnels.cards import CURVE_NAME, read_curve
 
 RECORDS = Path(__file__).parent / "records"
@@ -124,26 +123,11 @@ def _places(value: Any):
 
 def whole_record() -> RunRecord:
     """A small record with everything that one can have."""
-    findings = Findings(
-        probe="manifold",
-        scalars={
-            "share": Scalar(
-                0.25, "1", interval=(0.2, 0.3), interval_method="jackknife", null=Null("gaussian", 0.04, (0.03, 0.05)),
-                p=0.01, n=75, n_distinct_rows=70,
-            ),
-            "lost": Scalar(float("nan"), "bits", interval_reason="no rows", null_reason="no rows"),
-        },
-        tables={"by_layer": Table({"layer": np.arange(3), "name": np.array(["a", "b", "ü"])},
-                                  {"layer": "index", "name": "label"}, "three")},
-        arrays={"axis": np.arange(6.0).reshape(2, 3)}, notes=("a note",), headline=("share",),
-    )  # fmt: skip
     spec = RunSpec("m", {"manifold": {"layer": -1}}, edits=({"kind": "bypass", "layer": 0},)).to_json()
-    return RunRecord(
-        status="done", created="2026-01-01T00:00:00+00:00", spec={**spec, "command": "interp run"}, spec_hash="0" * 16,
-        model={"name": "m", "n_layers": 3}, prompts={"n": 75, "name": "mixed"},
-        environment={"packages": {"interp": "0"}},
+    return replace(
+        small_record(), spec={**spec, "command": "interp run"}, model={"name": "m", "n_layers": 3},
+        prompts={"n": 75, "name": "mixed"}, environment={"packages": {"interp": "0"}},
         selfcheck=({"name": "eager", "value": 1e-7, "bound": 1e-4, "passed": True},), timings={"load": 0.5},
-        findings={"manifold": findings}, parameters={"manifold": {"layer": -1}},
     )  # fmt: skip
 
 

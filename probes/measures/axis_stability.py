@@ -8,7 +8,7 @@ labels that mean nothing have. (Independent pairs gave a band that noise left in
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -45,6 +45,12 @@ class RandomPairs:
         size = np.sqrt(member.sum(axis=1))
         return cls(member @ member.T / np.outer(size, size), n_draws, seed)
 
+    @cached_property
+    def _root(self) -> Float[np.ndarray, "half half"]:
+        """What makes independent vectors overlap: a square root of the correlations."""
+        values, vectors = np.linalg.eigh(self.overlap)
+        return vectors * np.sqrt(values.clip(0.0))
+
     def mean_abs_cosine(self, spectrum: Float[np.ndarray, " axis"]) -> Float[np.ndarray, " draw"]:
         """Mean |cos| over the pairs of each draw, of directions with this covariance spectrum."""
         first, second, inner = self._products(len(spectrum)) @ spectrum
@@ -55,9 +61,7 @@ class RandomPairs:
         """Squares of both vectors of every pair, and their product, axis by axis."""
         n_halves = len(self.overlap)
         independent = np.random.default_rng(self.seed).standard_normal((self.n_draws, n_halves, n_axes), np.float32)
-        values, vectors = np.linalg.eigh(self.overlap)
-        root = vectors * np.sqrt(values.clip(0.0))
-        first, second = np.split(root @ independent.astype(np.float64), 2, axis=1)
+        first, second = np.split(self._root @ independent.astype(np.float64), 2, axis=1)
         return np.stack([np.square(first), np.square(second), first * second])
 
 
