@@ -244,8 +244,9 @@ class RotateAxes(SubspaceEdit):
         r = np.asarray(self.rotation, dtype=np.float64)
         if r.shape != (self.n_axes, self.n_axes):
             raise self._refused(f"the rotation has the shape {r.shape} for {self.n_axes} axes", "Make it square.")
-        off = float(np.abs(r @ r.T - np.eye(len(r))).max())
-        if off > _ORTHOGONAL:
+        with np.errstate(over="ignore", invalid="ignore"):  # of entries near the largest float
+            off = float(np.abs(r @ r.T - np.eye(len(r))).max())
+        if not off <= _ORTHOGONAL:
             raise self._refused(f"the rotation is not orthogonal: R Rᵀ is off by {off:.1e}", "Take R from a QR.")
 
 

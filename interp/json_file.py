@@ -39,6 +39,7 @@ def read_versioned(path: Path, kind: type[Content], newest: int, *, asked: str, 
     """
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
+        json.dumps(raw, ensure_ascii=False).encode("utf-8")  # half a pair of surrogates can be written as an escape
     except FileNotFoundError as error:
         raise RecordError(asked=asked, found=f"there is no {path.name} in it", fix=written_by) from error
     except (OSError, ValueError, RecursionError) as error:

@@ -3,7 +3,7 @@
 import json
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from interp.digest import digest_of
@@ -62,7 +62,7 @@ class RunSpec:
         known = {f.name for f in fields(cls)}
         values: dict[str, Any] = {name: value for name, value in content.items() if name in known}
         try:
-            TypeAdapter(cls).validate_python(values)
+            spec = TypeAdapter(cls).validate_json(json.dumps(values), strict=True)
         except ValidationError as error:
             first = error.errors()[0]
             raise RecordError(
@@ -70,9 +70,7 @@ class RunSpec:
                 found=f"{'.'.join(map(str, first['loc']))}: {first['msg'].lower()}",
                 fix="It is no record of a run, or was edited: write the command out.",
             ) from error
-        for listed in ("edits", "checkpoints"):
-            values[listed] = tuple(values.get(listed, ()))
-        return cls(**values)
+        return replace(spec, edits=tuple(spec.edits), checkpoints=tuple(spec.checkpoints))
 
     @property
     def options(self) -> dict[str, Any]:

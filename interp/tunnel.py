@@ -10,7 +10,6 @@ task names.
 import dataclasses
 import json
 import re
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -23,6 +22,9 @@ from jaxtyping import Float, Int, Shaped
 from interp.errors import ModelError, UsageError
 
 CARD_FORMAT = 2
+_AS_WRITTEN: Mapping[str, Any] = {"extra": "forbid", "allow_inf_nan": False}
+"""How a card is read: nothing that this version would not write."""
+
 CARD_NAME = "tunnel.json"
 _VARIANT = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 REQUIRED_UNITS: Mapping[str, str] = {
@@ -200,6 +202,8 @@ class Figure:
     high: float
     limit: float | None = None
 
+    __pydantic_config__ = _AS_WRITTEN
+
     @property
     def is_met(self) -> bool:
         """Whether the value is within its limit; without a limit it always is."""
@@ -237,6 +241,8 @@ class TunnelCard:
     init: Mapping[str, str] | None = None
     baselines: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     format: int = field(default=CARD_FORMAT)
+
+    __pydantic_config__ = _AS_WRITTEN
 
     @property
     def name(self) -> str:
@@ -294,6 +300,8 @@ def read_card(folder: Path) -> TunnelCard:
 
 
 def _parse(path: Path, content: Any) -> TunnelCard:
+    from pydantic import TypeAdapter, ValidationError
+
     if not isinstance(content, dict) or type(content.get("format")) is not int:
         raise _broken(path, "it has no format number")
     if content["format"] > CARD_FORMAT:
@@ -304,38 +312,11 @@ def _parse(path: Path, content: Any) -> TunnelCard:
         )
     if content["format"] == 1:  # before variants, fine-tuning and baselines
         content = {**content, "variant": "", "init": None, "baselines": {}, "format": CARD_FORMAT}
-    kinds = {f.name: _JSON_KINDS[f.name] for f in dataclasses.fields(TunnelCard)}
-    wrong = [name for name, kind in kinds.items() if not _is_kind(content.get(name), kind)]
-    strange = sorted(set(content) - set(kinds))
-    if wrong or strange:
-        raise _broken(path, f"missing or of the wrong kind: {wrong}; unknown: {strange}")
-    return TunnelCard(**{**content, "figures": {n: _figure(path, n, e) for n, e in content["figures"].items()}})
-
-
-def _figure(path: Path, name: str, entry: Any) -> Figure:
-    if not isinstance(entry, dict) or set(entry) != {f.name for f in dataclasses.fields(Figure)}:
-        raise _broken(path, f"the figure {name!r} is {entry!r}")
-    numbers = {key: entry[key] for key in entry if key != "unit" and (key != "limit" or entry[key] is not None)}
-    if not isinstance(entry["unit"], str) or not all(map(_is_number, numbers.values())):
-        raise _broken(path, f"the figure {name!r} has no unit, or no numbers in {', '.join(numbers)}")
-    return Figure(unit=entry["unit"], **{key: float(value) for key, value in numbers.items()})
-
-
-def _is_number(value: Any) -> bool:
-    """Whether it is a float, or an integer that can be one."""
-    return isinstance(value, float) or (_is_kind(value, int) and abs(value) <= sys.float_info.max)
-
-
-_JSON_KINDS: Mapping[str, type | tuple[type, ...]] = {
-    "format": int, "task": str, "parameters": dict, "arch": str, "network": dict, "n_parameters": int,
-    "recipe": dict, "seed": int, "step": int, "figures": dict, "n_eval": int, "eval_seed": int,
-    "tolerance": (int, float), "core_seconds": (int, float), "environment": dict,
-    "variant": str, "init": (dict, type(None)), "baselines": dict,
-}  # fmt: skip
-
-
-def _is_kind(value: Any, kind: type | tuple[type, ...]) -> bool:
-    return isinstance(value, kind) and not isinstance(value, bool)
+    try:
+        return TypeAdapter(TunnelCard).validate_json(json.dumps(content), strict=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise _broken(path, f"{'.'.join(map(str, first['loc'])) or 'the file'}: {first['msg'].lower()}") from error
 
 
 def _broken(path: Path, found: str) -> ModelError:

@@ -24,7 +24,7 @@ def fuzz(name, tmp_path, n_examples, spoil):
     reader, whole = folder_for(name, tmp_path)
     seen = set()
 
-    @settings(max_examples=n_examples, **FUZZ)
+    @settings(max_examples=n_examples, derandomize=n_examples == QUICK, **FUZZ)
     @given(rng=st.randoms(use_true_random=False))
     def run(rng: Random) -> None:
         seen.add(check(reader, tmp_path, spoil(rng, whole)) is None)

@@ -238,14 +238,17 @@ def changed(folder: Path, into: Path, **changes) -> Path:
     [
         ({"format": CARD_FORMAT + 1}, f"its format is {CARD_FORMAT + 1}, and this version reads up to {CARD_FORMAT}"),
         ({"format": "one"}, "it has no format number"),
-        ({"n_parameters": None}, "missing or of the wrong kind: ['n_parameters']"),
-        ({"seed": True}, "missing or of the wrong kind: ['seed']"),
-        ({"colour": "blue"}, "unknown: ['colour']"),
-        ({"figures": {"kl_bits": 3.0}}, "the figure 'kl_bits' is 3.0"),
+        ({"n_parameters": None}, "n_parameters: input should be a valid integer"),
+        ({"seed": True}, "seed: input should be a valid integer"),
+        ({"colour": "blue"}, "colour: unexpected keyword argument"),
+        ({"figures": {"kl_bits": 3.0}}, "figures.kl_bits: input should be"),
         (
             {"figures": {"kl_bits": {"value": "low", "unit": "bits", "low": 0, "high": 1, "limit": None}}},
-            "the figure 'kl_bits' has no unit, or no numbers in value, low, high",
+            "figures.kl_bits.value: input should be a valid number",
         ),
+        ({"environment": {"python": 3}}, "environment.python: input should be a valid string"),
+        ({"baselines": {"uniform": {"kl_bits": "four"}}}, "baselines.uniform.kl_bits: input should be a valid number"),
+        ({"tolerance": float("inf")}, "tolerance: input should be a finite number"),
     ],
 )
 def test_broken_card_is_told(folder, tmp_path, changes, words):
