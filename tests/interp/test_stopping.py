@@ -5,6 +5,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -29,11 +31,24 @@ with stopping.listening():
 """
 
 
-def stopped_program(busy: str, number: int, kept: str = "", **options) -> tuple[int, str, float]:
-    """Exit code, what was said, and the seconds from the signal to the end."""
+@contextmanager
+def killed_at_the_end(process: subprocess.Popen) -> Iterator[None]:
+    """One that did not end does not hold up the tests."""
+    try:
+        yield
+    finally:
+        process.kill()
+
+
+def stopped_program(busy: str, number: int, kept: str = "", interrupt=signal.SIG_DFL) -> tuple[int, str, float]:
+    """Exit code, what was said, and the seconds from the signal to the end.
+
+    `interrupt` is what SIGINT does in it at its start: tests may themselves run where it is ignored.
+    """
     words = [sys.executable, "-c", CODE.format(kept=kept, busy=busy)]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(words, text=True, **pipes, **options, env={**os.environ, "OMP_NUM_THREADS": "1"}) as process:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": {**os.environ, "OMP_NUM_THREADS": "1"}}
+    start = {"preexec_fn": lambda: signal.signal(signal.SIGINT, interrupt)}
+    with subprocess.Popen(words, text=True, **pipes, **start) as process, killed_at_the_end(process):
         assert process.stdout.readline() == "ready\n"
         if "flush" in busy:
             process.stdout.readline()
@@ -58,8 +73,7 @@ def test_sigterm_ends_it_alike_and_says_where_nothing_was_kept():
 
 def test_a_signal_that_was_ignored_stays_ignored():
     """As `nohup` and shells do for what goes on behind them."""
-    ignoring = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)}
-    code, said, _ = stopped_program("time.sleep(0.3)", signal.SIGINT, **ignoring)
+    code, said, _ = stopped_program("time.sleep(0.3)", signal.SIGINT, interrupt=signal.SIG_IGN)
     assert (code, said) == (0, "")
 
 
@@ -80,8 +94,10 @@ def test_what_is_to_be_whole_is_whole_before_the_end_and_is_not_cut_twice(monkey
 
 
 def test_outside_of_a_listening_block_everything_is_as_before():
+    was = signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored where the tests run
     before = [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)]
     with stopping.listening():
         assert signal.getsignal(signal.SIGINT) is stopping._on_signal
     assert [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)] == before
     assert signal.set_wakeup_fd(-1) == -1
+    signal.signal(signal.SIGINT, was)

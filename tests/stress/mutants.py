@@ -12,22 +12,35 @@ pass unchanged first. Survivors are explained in `mutants.md`.
 import argparse
 import ast
 import copy
+import importlib
 import json
 import os
 import random
 import resource
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("interp/statistics", "probes/measures")
 CPU_SECONDS = 150
 """No quick test file of these modules needs more than 40 s of one core."""
+
+LIBRARIES = (
+    "torch",
+    "transformers",
+    "scipy.stats",
+    "sklearn.linear_model",
+    "pandas",
+    "hypothesis",
+    "beartype",
+    "jaxtyping",
+)
 
 MOST_FILES = 3
 """Of the test files that import a module, those named alike first."""
@@ -146,15 +159,28 @@ def _imports(path: Path) -> set[str]:
 
 
 def passes(tests: tuple[str, ...], tree: Path) -> bool:
-    """Whether the quick tests pass in that tree, within the CPU time allowed."""
-    environment = os.environ | {"PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m", "not slow and not stress"]
+    """Whether the quick tests pass in that tree, within the CPU time allowed.
 
-    def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
+    In a child of this process, which has the libraries in memory already but nothing of the tree.
+    """
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            code = _run(tests, tree)
+        finally:
+            os._exit(code)
+    return os.waitpid(child, 0)[1] == 0
 
-    done = subprocess.run([*command, *tests], cwd=tree, env=environment, capture_output=True, preexec_fn=limit)
-    return done.returncode == 0
+
+def _run(tests: tuple[str, ...], tree: Path) -> int:
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(nowhere, stream)
+    os.chdir(tree)
+    os.environ["PYTHONPATH"] = sys.path[0] = str(tree)
+    return int(pytest.main(["-q", "-x", "-p", "no:cacheprovider", "-m", "not slow and not stress", *tests]))
 
 
 def private_copy(into: Path) -> Path:
@@ -167,6 +193,10 @@ def private_copy(into: Path) -> Path:
 
 
 def main() -> None:
+    os.environ |= {"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    sys.dont_write_bytecode = True
+    for library in LIBRARIES:  # after the number of threads is set, and once for all children
+        importlib.import_module(library)
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
     parser.add_argument("--n", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)

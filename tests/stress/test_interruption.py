@@ -37,7 +37,10 @@ SAYS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGKILL: -9}
 def start(words: Sequence[str], out: Path) -> subprocess.Popen:
     command = [sys.executable, "-c", MAIN, *words, "--out", str(out), "--quiet"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # it may be ignored where the tests run
+    )  # fmt: skip
 
 
 def records(out: Path) -> dict[str, dict[str, object]]:
@@ -47,10 +50,9 @@ def records(out: Path) -> dict[str, dict[str, object]]:
     """
     found: dict[str, dict[str, object]] = {}
     for path in sorted(out.glob("[!.]*/run.json")):
-        name, said = json.loads(path.read_text())["spec_hash"], contents(path.parent)
-        if (
-            json.loads(path.read_text())["spec"].get("study") == "comparison"
-        ):  # which runs it compares names their folders
+        record = json.loads(path.read_text())
+        name, said = record["spec_hash"], contents(path.parent)
+        if record["spec"].get("study") == "comparison":  # which runs it compares names their folders
             name, said = "comparison", {table: content for table, content in said.items() if table != "run.json"}
         assert found.setdefault(name, said) == said
     return found
