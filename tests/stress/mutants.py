@@ -31,16 +31,8 @@ FOLDERS = ("interp/statistics", "probes/measures")
 CPU_SECONDS = 150
 """No quick test file of these modules needs more than 40 s of one core."""
 
-LIBRARIES = (
-    "torch",
-    "transformers",
-    "scipy.stats",
-    "sklearn.linear_model",
-    "pandas",
-    "hypothesis",
-    "beartype",
-    "jaxtyping",
-)
+LIBRARIES = ("torch", "transformers", "scipy.stats", "sklearn.linear_model", "pandas")
+"""That the tests would import again and again."""
 
 MOST_FILES = 3
 """Of the test files that import a module, those named alike first."""
@@ -180,7 +172,9 @@ def _run(tests: tuple[str, ...], tree: Path) -> int:
         os.dup2(nowhere, stream)
     os.chdir(tree)
     os.environ["PYTHONPATH"] = sys.path[0] = str(tree)
-    return int(pytest.main(["-q", "-x", "-p", "no:cacheprovider", "-m", "not slow and not stress", *tests]))
+    return int(
+        pytest.main(["-q", "-x", "-p", "no:cacheprovider", "--assert=plain", "-m", "not slow and not stress", *tests])
+    )
 
 
 def private_copy(into: Path) -> Path:
