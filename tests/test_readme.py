@@ -15,6 +15,7 @@ LINES = [(path.relative_to(ROOT).as_posix(), line) for path in DOCUMENTS for lin
 PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
 
+@pytest.mark.slow
 def test_the_readmes_python_runs(capsys):
     blocks = PYTHON.findall(README)
     assert len(blocks) >= 3

@@ -76,6 +76,7 @@ def test_logits_are_those_of_our_pass(folder, method):
     np.testing.assert_allclose(mine, (torch.log_softmax(logits, -1) / np.log(2)).numpy(), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", INSTALLED)
 def test_a_measurement_has_a_time_of_every_batch_beside_the_floors(folder, method):
     found = measure(job(folder, method))
@@ -84,11 +85,13 @@ def test_a_measurement_has_a_time_of_every_batch_beside_the_floors(folder, metho
     assert found.bytes >= 0
 
 
+@pytest.mark.slow
 def test_a_measurement_comes_back_from_a_process_of_its_own(folder):
     found = run_job(job(folder, "floor"))
     assert isinstance(found, Measured) and len(found.seconds) == 2
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_leaves_its_last_words_in_the_row(tmp_path):
     found = run_job(job(tmp_path / "nowhere", "floor"))
     assert isinstance(found, str) and found.startswith("failed (")
@@ -143,6 +146,7 @@ def test_a_model_without_weights_in_its_folder_makes_its_own(tmp_path):
     assert found.seconds[0] > 0
 
 
+@pytest.mark.slow
 def test_the_worker_speaks_json(folder):
     command = [sys.executable, "-m", "benchmarks.worker", json.dumps(asdict(job(folder, "ours-last")))]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

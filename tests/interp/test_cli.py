@@ -32,6 +32,7 @@ def test_run_on_the_shipped_model_ends_with_the_path_of_the_page(tmp_path):
     assert "pc1_plus_pc2_share" in result.stdout.replace("\n", "") or "pc1_plus" in result.stdout
 
 
+@pytest.mark.slow
 def test_quiet_prints_the_path_alone_and_from_repeats_the_run(tmp_path):
     first = invoke("run", "-q", "--n-pool", "40", "--out", str(tmp_path), *FAST)
     assert len(first.stdout.strip().splitlines()) == 1

@@ -29,6 +29,7 @@ from interp.need import Need
 from interp.probe import Condition, Probe
 from interp.prompt import Prompt, PromptSet
 from interp.runner import run
+from tests.quick import quick
 from tests.tiny_models import FAMILIES, VOCAB, fresh_model, tiny_model
 
 KL, SIZE, LOSS = Need("next_kl"), Need("edit_size"), Need("next_loss", at="followed")
@@ -70,7 +71,7 @@ def worst(a, b):
     return max(float(np.abs(a[c][n] - b[c][n]).max()) for c in a for n in a[c] if a[c][n].size)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", quick(["gpt_neox", "llama"], FAMILIES))
 def test_shared_and_restarted_passes_equal_whole_ones_of_one_condition(family):
     model, source = tiny_model(family), token_run()
     conditions = many(model.info.n_kv_heads * 12)

@@ -100,6 +100,7 @@ def test_a_record_each_and_one_page_and_nothing_is_done_twice(tmp_path):
     assert other.outcomes[0].is_new and other.comparison is None
 
 
+@pytest.mark.slow
 def test_a_damaged_or_unfinished_record_is_no_finished_one(tmp_path):
     (first,) = run_many(MODELS[:1], options=OPTIONS, out=tmp_path, quiet=True).records
     table = next((first.path / "tables").iterdir())
@@ -108,6 +109,7 @@ def test_a_damaged_or_unfinished_record_is_no_finished_one(tmp_path):
     assert second.is_new and contents(second.record.path)["run.json"] == contents(first.path)["run.json"]
 
 
+@pytest.mark.slow
 def test_weights_or_prompts_that_changed_under_their_name_are_measured_again(tmp_path, tiny_folders):
     import shutil
 
@@ -184,6 +186,7 @@ def test_a_killed_sweep_that_is_repeated_ends_with_the_records_of_one_that_was_n
     assert {name: one[name] for name in MODELS} == {name: other[name] for name in MODELS}
 
 
+@pytest.mark.slow
 def test_the_command_line_says_what_became_of_each_and_exits_with_1(tmp_path):
     words = ["run", "--model", f"{MODELS[0]},nonsense", "-m", MODELS[1], *WORDS, "--out", str(tmp_path)]
     result = CliRunner().invoke(app, words)

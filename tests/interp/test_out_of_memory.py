@@ -16,6 +16,7 @@ from interp.out_of_memory import ran_out
 from interp.probe import Condition
 from interp.prompt import Prompt, PromptSet
 from tests.interp.thread_ranks import in_ranks
+from tests.quick import quick
 from tests.tiny_models import VOCAB, fresh_model
 
 NEEDS = (
@@ -76,7 +77,7 @@ def truth():
 
 
 @pytest.mark.parametrize("layer", [0, 2])
-@pytest.mark.parametrize("at", [(0,), (1,), (0, 1), (1, 2, 3)])
+@pytest.mark.parametrize("at", quick([[0], [1, 2, 3]], [[0], [1], [0, 1], [1, 2, 3]]))
 def test_a_pass_that_fails_at_any_layer_leaves_nothing_twice(truth, layer, at):
     prompts, ids = sequences()
     model = fresh_model("llama")
@@ -85,7 +86,7 @@ def test_a_pass_that_fails_at_any_layer_leaves_nothing_twice(truth, layer, at):
         assert_same(truth, capture(model, prompts, ids, NEEDS, tokens_per_batch=40))
 
 
-@pytest.mark.parametrize("k", [0, 3, 11, 17, 26, 34, 41, 55])
+@pytest.mark.parametrize("k", quick([0, 17, 55], [0, 3, 11, 17, 26, 34, 41, 55]))
 def test_a_fold_that_fails_leaves_nothing_twice(truth, monkeypatch, k):
     """The k-th thing that is folded, of any need at any layer, in any batch."""
     from interp.collector import Collector
@@ -178,7 +179,7 @@ def readouts(model, tokens_per_pass=60):
 
 
 @pytest.mark.parametrize("tokens_per_pass", [60, 400])
-@pytest.mark.parametrize("at", [(0,), (0, 1), (2, 3), (4,)])
+@pytest.mark.parametrize("at", quick([[0, 1], [4]], [[0], [0, 1], [2, 3], [4]]))
 def test_conditions_that_share_a_pass_are_halved_together(at, tokens_per_pass):
     whole = readouts(fresh_model("llama"), tokens_per_pass)
     model = fresh_model("llama")

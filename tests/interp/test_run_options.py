@@ -74,6 +74,7 @@ def test_without_bos_a_text_starts_with_its_own_first_token(stories):
     assert with_bos.rows["length"].tolist() == [len(x) for x in kept.ids]
 
 
+@pytest.mark.slow
 def test_the_window_in_force_is_what_probes_see():
     with pytest.raises(interp.InterpError):
         run("tunnel:bijection-gpt-neox", probes=["manifold"], prompts="mixed", out=None, quiet=True)

@@ -33,6 +33,7 @@ from probes.measures.belief_tables import decoded_table
 from probes.measures.belief_target import ExactBelief, nearest_on_simplex
 from probes.measures.cloud import Cloud
 from probes.measures.halves import share_interval
+from tests.quick import quick
 
 D = 12
 PROBE = Belief(sites="resid", n_permutations=39, n_bootstrap=99)
@@ -80,7 +81,7 @@ def test_conformance_on_texts():
     check_probe(PROBE)
 
 
-@pytest.mark.parametrize("kind", ["distribution", "set", "vector"])
+@pytest.mark.parametrize("kind", quick(["set"], ["distribution", "set", "vector"]))
 def test_conformance_on_sequences(kind):
     rng = np.random.default_rng(0)
     shape = Shape(n_prompts=40, n_scored=6)
@@ -248,7 +249,7 @@ def noise_world(seed, n=24, per=4):
     return world(points, strength / strength.sum(axis=1, keepdims=True), n_scored=per, seed=seed)
 
 
-@pytest.mark.parametrize("n_worlds", [30, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n_worlds", quick([15], [15, 200]))
 def test_noise_is_called_at_the_nominal_rate(n_worlds):
     names = ("r2_p", "r2_beyond_position_p", "silhouette_p")
     called = dict.fromkeys((*names, "components"), 0)

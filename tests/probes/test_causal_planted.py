@@ -13,6 +13,7 @@ from interp.prompt import Prompt, PromptSet
 from interp.testing import Shape, synthetic_capture
 from probes.causal import Causal
 from probes.measures.causal_plan import BASELINE, Name
+from tests.quick import quick
 from tests.tiny_models import VOCAB, fresh_model
 
 N = 160
@@ -53,7 +54,9 @@ def one_feature_tells(loud):
     return model
 
 
-@pytest.mark.parametrize(("axis", "loud"), [("ridge", 1.0), ("encoding", 6.0), ("pc1", 6.0)])
+@pytest.mark.parametrize(
+    ("axis", "loud"), quick([("encoding", 6.0)], [("ridge", 1.0), ("encoding", 6.0), ("pc1", 6.0)])
+)
 def test_an_axis_that_carries_everything_is_found_causal(axis, loud):
     found = run(one_feature_tells(loud), tokens(last=3), replace(PROBE, axis=axis))
     kl = found["kl"]

@@ -17,6 +17,7 @@ from interp.probe import Probe
 from interp.registry import entries, load_entry
 from interp.testing import Shape, _check_findings, synthetic_capture
 from prompts.evidence import draw_problems, evidence_columns, posterior
+from tests.quick import quick
 
 FEW = {"n_permutations": 24, "n_bootstrap": 20, "n_null": 20, "n_splits": 2, "interchange": False}
 READ_UNEDITED = tuple(
@@ -103,7 +104,10 @@ def spoken(probe: Probe, capture: Capture) -> Findings | InterpError:
     return found
 
 
-@pytest.mark.parametrize("case", CASES)
+QUICK = ("all rows are one", "equal entropies", "one token and one domain", "fewer prompts than features", "one prompt")
+
+
+@pytest.mark.parametrize("case", quick(QUICK, CASES))
 @pytest.mark.parametrize("name", READ_UNEDITED)
 def test_degenerate_data_gives_reasons_or_a_refusal(name: str, case: str) -> None:
     probe = small(name)

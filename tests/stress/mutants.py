@@ -1,6 +1,7 @@
 """Mutation testing of the numpy-only modules: do their tests notice when the arithmetic is changed?
 
     python tests/stress/mutants.py --n 300 --out mutants.jsonl
+    python tests/stress/mutants.py --again mutants.jsonl --out again.jsonl    # those that survived, after a new test
 
 A seeded sample of small changes (an operator, a comparison, a number, an axis, a function's neighbour) is made to
 `interp/statistics` and `probes/measures`, one at a time and never here: in a private copy of the tree. Each mutant runs
@@ -21,7 +22,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import pytest
@@ -186,6 +187,18 @@ def private_copy(into: Path) -> Path:
     return tree
 
 
+def drawn(n: int, seed: int) -> list[Mutant]:
+    """A seeded sample of all mutants; a smaller n gives the first of them."""
+    everything = [m for folder in FOLDERS for path in sorted((ROOT / folder).glob("*.py")) for m in mutants_of(path)]
+    print(f"{n} of {len(everything)} mutants")
+    return random.Random(seed).sample(everything, n)
+
+
+def survivors(earlier: Path) -> list[Mutant]:
+    tried = [json.loads(line) for line in earlier.read_text().splitlines()]
+    return [Mutant(**{f.name: m[f.name] for f in fields(Mutant)}) for m in tried if m["survived"]]
+
+
 def main() -> None:
     os.environ |= {"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
     sys.dont_write_bytecode = True
@@ -194,11 +207,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
     parser.add_argument("--n", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--again", type=Path, help="try those that survived in an earlier --out, instead of a sample")
     parser.add_argument("--out", type=Path, required=True)
     asked = parser.parse_args()
-    everything = [m for folder in FOLDERS for path in sorted((ROOT / folder).glob("*.py")) for m in mutants_of(path)]
-    sample = random.Random(asked.seed).sample(everything, min(asked.n, len(everything)))
-    print(f"{len(sample)} of {len(everything)} mutants")
+    sample = survivors(asked.again) if asked.again else drawn(asked.n, asked.seed)
     sound: dict[tuple[str, ...], bool] = {}
     killed = tried = 0
     with tempfile.TemporaryDirectory() as folder, asked.out.open("a") as out:
