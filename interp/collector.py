@@ -3,7 +3,7 @@
 Several collectors may share a pass: each reads its own items of the batch and knows nothing of the others.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -27,12 +27,11 @@ LOGITS_AT_ONCE = 1 << 21
 
 _ATTRIBUTED = {"attn_logit": "attn_out", "mlp_logit": "mlp_out"}
 
-_DECODED: dict[str, Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]] = {
-    "lens_log_prob": lambda decoded, final, p: decoded,
-    "lens_entropy": lambda decoded, final, p: entropy_nats(decoded),
-    "lens_kl": lambda decoded, final, p: (final - decoded).mul_(p).sum(dim=-1),
-}
-"""Lens sites in nats, from log-probabilities decoded at one depth, the final ones, and the final probabilities."""
+_DECODED = {"lens_log_prob": "log_p", "lens_entropy": "entropy", "lens_kl": "kl"}
+"""Lens sites, and what they are of `Decoded`."""
+
+_DECODED_AT_ONCE = 256
+"""Residual vectors that are decoded at once, at least those of one depth: the head's weights are read for them all."""
 
 OF_THE_END = frozenset({"lens_kl", *_ATTRIBUTED})
 """Sites of a layer that also depend on what the last layer gives: an edit changes them in layers before it too."""
@@ -267,17 +266,17 @@ class Collector:
                     self._fold(need, layer, (part * direction).sum(dim=-1), start)
         decoding = [need for need in self.by_source["lens"] if need.site in _DECODED]
         wanted = [depth for depth in range(n_layers + 1) if any(depth in self._read_here(need) for need in decoding)]
-        # Several depths share one multiplication: with few rows, reading the head's weights is what costs.
         n_rows, vocab = final.shape
-        together = max(1, LOGITS_AT_ONCE // (n_rows * vocab))
-        p = final.exp() if wanted else final
+        keep = any(need.site == "lens_log_prob" and need.fold.keeps(vocab) for need in decoding)
+        together = max(1, LOGITS_AT_ONCE // final.numel() if keep else _DECODED_AT_ONCE // n_rows)
         for depths in (wanted[first : first + together] for first in range(0, len(wanted), together)):
-            x = torch.cat([stream["resid", depth] for depth in depths])
-            log_q = torch.log_softmax(self.lens.logits(x), dim=-1).unflatten(0, (-1, n_rows))
-            for depth, decoded in zip(depths, log_q, strict=True):
-                for need in decoding:
+            decoded = self.lens.decode(torch.stack([stream["resid", depth] for depth in depths]), final, keep=keep)
+            for need in decoding:
+                read = getattr(decoded, _DECODED[need.site])
+                for i, depth in enumerate(depths):
                     if depth in self._read_here(need):
-                        self._fold(need, depth, _DECODED[need.site](decoded, final, p) * BITS_PER_NAT, start)
+                        nats = final[:, :0] if read is None else read[i]
+                        self._fold(need, depth, nats * BITS_PER_NAT, start)
 
     def _fold(self, need: Need, layer: int, rows: torch.Tensor, start: int = 0) -> None:
         known = self._n_known(need, layer, start, len(rows))

@@ -47,6 +47,10 @@ class Fold(ABC):
     @abstractmethod
     def start(self) -> FoldState: ...
 
+    def keeps(self, width: int) -> bool:
+        """Whether anything is kept of rows of so many entries; where not, rows of none may be given instead."""
+        return True
+
 
 @dataclass(frozen=True)
 class Rows(Fold):
@@ -67,6 +71,9 @@ class NarrowRows(Rows):
 
     def start(self) -> FoldState:
         return _RowsState(self.max_width)
+
+    def keeps(self, width: int) -> bool:
+        return width <= self.max_width
 
 
 @dataclass(frozen=True)

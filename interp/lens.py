@@ -19,6 +19,23 @@ from interp.offload import brought_in
 
 _TOKENS_AT_ONCE = 4096
 
+_AT_ONCE = {True: 1 << 19, False: 1 << 24}
+"""Logits that are worked on at once, on the processor (in its cache) and elsewhere."""
+
+_FEWEST_COLUMNS = 1024
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """What residual vectors predict, in nats, each `[depth, row]`; `log_p` `[depth, row, vocab]` where it is kept.
+
+    `kl` is the divergence KL(final || decoded) from the model's own final prediction.
+    """
+
+    entropy: torch.Tensor
+    kl: torch.Tensor
+    log_p: torch.Tensor | None
+
 
 class Lens:
     """Final norm and output head of a model, as functions of residual vectors `[row, d_model]`."""
@@ -47,9 +64,37 @@ class Lens:
     def head(self, normed: torch.Tensor) -> torch.Tensor:
         """Logits `[row, vocab]`, float32, of residual vectors that have passed the final norm."""
         with brought_in(self._head):
-            weight, bias = self._head.weight, self._head.bias
-            logits = torch.nn.functional.linear(normed.to(weight.device), weight, bias).float().to(normed.device)
+            return self._logits(normed, slice(None))
+
+    def _logits(self, normed: torch.Tensor, tokens: slice) -> torch.Tensor:
+        weight, bias = self._head.weight[tokens], self._head.bias
+        bias = None if bias is None else bias[tokens]
+        logits = torch.nn.functional.linear(normed.to(weight.device), weight, bias).float().to(normed.device)
         return logits if self._softcap is None else torch.tanh(logits / self._softcap) * self._softcap
+
+    def decode(self, x: torch.Tensor, final: torch.Tensor, *, keep: bool) -> Decoded:
+        """Decode residual vectors `[depth, row, d_model]` against `final`, the rows' own log-probabilities in nats.
+
+        In parts of the vocabulary, so that a part is still in the cache when it is summed up and the head's weights are
+        read once; the logarithms of all are made only to `keep` them.
+        """
+        normed = self._norm(x.flatten(0, 1))
+        vocab = final.shape[-1]
+        log_p = final.new_empty(*x.shape[:2], vocab) if keep else None
+        sums, reference = _Sums(final.new_zeros(x.shape[:2])), None
+        step = max(_FEWEST_COLUMNS, _AT_ONCE[x.device.type == "cpu"] // len(normed))
+        with brought_in(self._head):
+            for start in range(0, vocab, step):
+                tokens = slice(start, start + step)
+                logits = self._logits(normed, tokens).unflatten(0, x.shape[:2])
+                reference = logits.amax(dim=-1, keepdim=True) if reference is None else reference
+                logits -= reference
+                if log_p is not None:
+                    log_p[..., tokens] = logits
+                sums.add(logits, final[:, tokens])
+        if log_p is not None:
+            log_p -= sums.log_total[..., None]
+        return Decoded(sums.entropy, sums.kl, log_p)
 
     def direction(self, x: torch.Tensor, token: torch.Tensor) -> torch.Tensor:
         """Residual directions `[row, d_model]` whose product with a part of `x` is that part's share of the logit.
@@ -61,6 +106,43 @@ class Lens:
             weight = self._head.weight
             unembedding = (weight[token.to(weight.device)].float() - self._mean_token).to(x.device)
         return _FrozenNorm.of(self._norm, x.shape[-1], x).direction(x, unembedding)
+
+
+class _Sums:
+    """Sums over the vocabulary that entropy and divergence are made of, `[depth, row]`, part by part of it.
+
+    Logits come relative to the largest of the first part, so that a common offset costs no precision, and exponentials
+    are taken relative to the largest so far, `top`.
+    """
+
+    def __init__(self, zero: torch.Tensor) -> None:
+        self.top = self.total = self.weighted = self.cross = zero
+
+    @property
+    def log_total(self) -> torch.Tensor:
+        """Logarithm of the sum of all exponentials."""
+        return self.top + self.total.log()
+
+    @property
+    def entropy(self) -> torch.Tensor:
+        return (self.total.log() - self.weighted / self.total).clamp_min(0.0)
+
+    @property
+    def kl(self) -> torch.Tensor:
+        return self.cross + self.log_total
+
+    def add(self, logits: torch.Tensor, final: torch.Tensor) -> None:
+        """Take in a part `[depth, row, token]`, which is used up; `final` are its tokens' final log-probabilities."""
+        p = final.exp()
+        self.cross = self.cross + (p * final).sum(dim=-1) - (p * logits).sum(dim=-1)
+        top = torch.maximum(self.top, logits.amax(dim=-1))
+        lower = self.top - top
+        shrunk = lower.exp()
+        logits -= top[..., None]
+        e = logits.exp()
+        self.weighted = shrunk * (self.weighted + lower * self.total) + logits.mul_(e).sum(dim=-1)
+        self.total = shrunk * self.total + e.sum(dim=-1)
+        self.top = top
 
 
 @dataclass(frozen=True)
