@@ -5,6 +5,7 @@ is wanted, scores exist for one block of queries at a time, so memory grows with
 Scores, exponentials and sums are float32 whatever the model computes in.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 
@@ -133,15 +134,25 @@ def queries(call: AttentionCall, positions: torch.Tensor) -> torch.Tensor:
     return call.q.gather(2, positions[:, None, :, None].expand(-1, call.q.shape[1], -1, call.q.shape[3]))
 
 
-def scaled_dots(call: AttentionCall, positions: torch.Tensor, n_keys: int) -> torch.Tensor:
-    """`dot_factor` q·k with the first `n_keys` keys, float32, `[batch, kv_head, group, row, key_pos]`."""
+def scaled_dots(
+    call: AttentionCall, positions: torch.Tensor, n_keys: int, room: torch.Tensor | None = None
+) -> torch.Tensor:
+    """`dot_factor` q·k with the first `n_keys` keys, float32, `[batch, kv_head, group, row, key_pos]`.
+
+    Put into `room`, flat memory that is large enough, where there is some and the keys are the call's own.
+    """
     k = call.k[:, :, :n_keys].float()
     grouped = (queries(call, positions).float() * dot_factor(call)).unflatten(1, (k.shape[1], -1)).flatten(2, 3)
 
     def products(items: slice, keys: torch.Tensor) -> torch.Tensor:
         return torch.matmul(grouped[items], keys.transpose(-1, -2))
 
-    met = products(slice(None), k) if call.lent is None else call.lent.apply(products, k)
+    if call.lent is not None:
+        met = call.lent.apply(products, k)
+    elif room is None:
+        met = products(slice(None), k)
+    else:
+        met = torch.matmul(grouped, k.transpose(-1, -2), out=_within(room, (*grouped.shape[:-1], n_keys)))
     return met.unflatten(2, (-1, positions.shape[1]))
 
 
@@ -150,20 +161,28 @@ def dot_factor(call: AttentionCall) -> float:
     return call.scaling * BITS_PER_NAT if call.softcap is None else call.scaling / call.softcap
 
 
-def scores(call: AttentionCall, positions: torch.Tensor, visible: torch.Tensor) -> torch.Tensor:
+def _within(room: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
+    return room[: math.prod(shape)].view(shape)
+
+
+def scores(
+    call: AttentionCall, positions: torch.Tensor, visible: torch.Tensor, room: torch.Tensor | None = None
+) -> torch.Tensor:
     """Pre-softmax scores in bits (log2 e times the usual), `[batch, kv_head, group, row, key_pos]`, float32.
 
     Rows are those at `positions` `[batch or 1, row]`, where one row of positions serves all items of the batch; keys
     that are not in `visible` lie far below any score.
     """
-    return as_scores(call, scaled_dots(call, positions, visible.shape[-1]), visible)
+    return as_scores(call, scaled_dots(call, positions, visible.shape[-1], room), visible)
 
 
 def as_scores(call: AttentionCall, scaled: torch.Tensor, visible: torch.Tensor) -> torch.Tensor:
     """`scaled_dots` turned into scores, in place."""
     if call.softcap is not None:
         scaled.tanh_().mul_(call.softcap * BITS_PER_NAT)
-    return scaled.add_(torch.where(visible, 0.0, _FAR_BELOW)[:, None, None])
+    n_seen = int(visible.all(dim=(0, 1)).long().cumprod(dim=0).sum())  # leading keys that every row sees
+    scaled[..., n_seen:] += torch.where(visible[..., n_seen:], 0.0, _FAR_BELOW)[:, None, None]
+    return scaled
 
 
 def pattern_rows(call: AttentionCall, positions: torch.Tensor) -> torch.Tensor:
@@ -190,6 +209,9 @@ def reduce_rows(call: AttentionCall, positions: torch.Tensor, block: int = BLOCK
     sums = call.k.new_empty(len(fields(_Sums)), batch, n_kv, n_heads // n_kv, n_rows)
     n_visible = positions.new_empty(batch, n_rows)
     counting = torch.arange(1, n_keys + 1, device=positions.device)
+    most = max(_AT_ONCE[call.k.device.type == "cpu"], n_heads * min(block, n_rows) * n_keys)
+    # Fresh memory costs more than the arithmetic: its pages are first touched, and zeroed, by whoever writes to them.
+    rooms = call.k.new_empty(2, min(most, batch * n_heads * min(block, n_rows) * n_keys))
     for start in range(0, n_rows, block):
         rows = slice(start, start + block)
         part = positions[:, rows]
@@ -201,8 +223,8 @@ def reduce_rows(call: AttentionCall, positions: torch.Tensor, block: int = BLOCK
         at_once = max(1, _AT_ONCE[call.k.device.type == "cpu"] // (n_heads * visible[0].numel()))
         for first in range(0, batch, at_once):
             items = slice(first, first + at_once)
-            s = scores(call.of(items), _of(part, items), _of(visible, items))
-            _add_up(s, own[items], sums[:, items, ..., rows])
+            s = scores(call.of(items), _of(part, items), _of(visible, items), rooms[0])
+            _add_up(s, own[items], sums[:, items, ..., rows], rooms[1])
     return _reduced(_Sums(*sums.flatten(2, 3)), n_visible)
 
 
@@ -227,20 +249,20 @@ class _Sums:
     before: torch.Tensor
 
 
-def _add_up(s: torch.Tensor, own: torch.Tensor, out: torch.Tensor) -> None:
-    """Put the `_Sums` of scores `[batch, kv_head, group, row, key_pos]` into `out` `[sum, ...]`; `s` is used up.
+def _add_up(s: torch.Tensor, own: torch.Tensor, out: torch.Tensor, room: torch.Tensor) -> None:
+    """Put the `_Sums` of scores `[batch, kv_head, group, row, key_pos]` into `out` `[sum, ...]`; uses up `s` and `room`.
 
     Powers of two, since the exponential is slow where the result is zero.
     """
     s -= s.amax(dim=-1, keepdim=True)
-    e = torch.exp2(s)
+    e = torch.exp2(s, out=_within(room, tuple(s.shape)))
     out[0] = e[..., 0]
-    out[2] = e[..., 1:].sum(dim=-1)
+    out[1] = s[..., 0] * e[..., 0]
     out[4] = _at_key(e, own)
     out[5] = _at_key(e, (own - 1).clamp_min(0)) * (own > 0)[:, None, None]
-    s *= e
-    out[1] = s[..., 0]
-    out[3] = s[..., 1:].sum(dim=-1)
+    e[..., 0] = 0.0  # whole rows are summed faster than rows without their first key
+    out[2] = e.sum(dim=-1)
+    out[3] = s.mul_(e).sum(dim=-1)
 
 
 def _reduced(sums: _Sums, n_visible: torch.Tensor) -> PatternRows:
