@@ -250,7 +250,7 @@ class _Sums:
 
 
 def _add_up(s: torch.Tensor, own: torch.Tensor, out: torch.Tensor, room: torch.Tensor) -> None:
-    """Put the `_Sums` of scores `[batch, kv_head, group, row, key_pos]` into `out` `[sum, ...]`; uses up `s` and `room`.
+    """Put the `_Sums` of scores `[batch, kv_head, group, row, key_pos]` into `out` `[sum, ...]`, using up both others.
 
     Powers of two, since the exponential is slow where the result is zero.
     """
