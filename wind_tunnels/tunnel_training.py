@@ -46,7 +46,7 @@ class TunnelTraining(Study):
             done = carry_out(plan, work, on_step)
             evaluation = assess(load_weights(done.folder), plan.task)
         card = done.card
-        sizes = f"{card.n_parameters:,} parameters, {card.step} steps, {card.core_seconds:.0f} core-seconds"
+        sizes = f"{card.n_parameters:,} parameters, {card.step} steps"
         return Findings(
             self.name,
             figure_scalars(evaluation.figures, blind_nulls(evaluation.baselines), N_EVAL),
