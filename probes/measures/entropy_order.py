@@ -114,5 +114,5 @@ def _spread(sums: np.ndarray) -> np.ndarray:
     """Root mean squared distance from the mean, of all bins together, with n − 1; half the squared pairwise one."""
     total = sums.sum(axis=1)
     n = total[:, 0]
-    squared = total[:, 1] - np.square(total[:, 2:]).sum(axis=1) / n
+    squared = total[:, 1] - np.square(total[:, 2:]).sum(axis=1) / np.maximum(n, 1)
     return np.sqrt(np.maximum(squared, 0.0) / np.maximum(n - 1, 1))

@@ -75,7 +75,7 @@ def attention_over_items(
             turned = _turned(p[mine], n_items[mine], shift)
             kl[mine, shift, layer], mass[mine, shift, layer] = _compare(turned, item[mine])
     n_seen = (~np.isnan(log_weight[0, row, 0])).sum(axis=1)
-    uniform_mass = np.einsum("rko,ro->r", where, p_by_outcome > 0) / n_seen
+    uniform_mass = np.einsum("rko,ro->r", where, p_by_outcome > 0, dtype=np.float64) / n_seen
     return ItemRows(row, kl, mass, n_items, np.log2(n_items) - entropy_bits(p), uniform_mass)
 
 

@@ -22,14 +22,14 @@ from jaxtyping import Float, Int
 
 from interp.findings import Null, Scalar
 from interp.information import entropy_bits
-from interp.statistics.correlation import unit_length
+from interp.statistics.correlation import resampled_correlations, unit_length
 from interp.statistics.nulls import null_from_permutations
 from interp.statistics.resampling import bootstrap_weights
 from interp.statistics.tested_together import maximum_statistic_p
 from probes.measures.halves import share_interval
 from probes.measures.head_means import interval
 from probes.measures.sula_answers import Answers
-from probes.measures.sula_resampling import exchange_within, resampled_correlations
+from probes.measures.sula_resampling import exchange_within
 
 MIN_UNITS = 20
 """Prompts below which every number is called underpowered."""

@@ -18,14 +18,14 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy import stats
 
-from interp.statistics.correlation import correlation_interval, ranks_within, unit_length
+from interp.statistics.correlation import correlation_interval, ranks_within, resampled_correlations, unit_length
 from interp.statistics.resampling import bootstrap_weights, shuffles
 from interp.statistics.ridge import PrincipalForm, fit_ridge, members_of
 from interp.statistics.spectra import principal_axes
 from interp.statistics.tested_together import excess, maximum_statistic_p
 from probes.measures.sign_flips import random_signs
 from probes.measures.sula_answers import Answers
-from probes.measures.sula_resampling import exchange_within, resampled_correlations
+from probes.measures.sula_resampling import exchange_within
 
 AXES = ("pc1", "ridge")
 VARIABLES = ("evidence", "entropy", "entropy_within")

@@ -1,4 +1,4 @@
-"""Exchanges within strata, and bootstrap distributions of correlations and means over whole units."""
+"""Exchanges within strata, and bootstrap bands of means over whole units."""
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -36,18 +36,6 @@ def rearranged_within(
     keys = rng.random((n, len(unit)))
     orders[:, np.argsort(unit, kind="stable")] = np.lexsort((keys, np.broadcast_to(unit, keys.shape)), axis=1)
     return orders
-
-
-def resampled_correlations(
-    x: Float[np.ndarray, "variable row"], y: Float[np.ndarray, " row"], weights: Int[np.ndarray, "resample row"]
-) -> Float[np.ndarray, "variable resample"]:
-    """Pearson correlation of every x with y in every resample; NaN where one of them does not vary in it."""
-    w = weights / weights.sum(axis=1, keepdims=True)
-    mean_x, mean_y = x @ w.T, w @ y
-    shared = (x * y) @ w.T - mean_x * mean_y
-    spread = np.clip((x * x) @ w.T - np.square(mean_x), 0, None) * np.clip(w @ (y * y) - np.square(mean_y), 0, None)
-    floor = 1e-20 * np.square(x).max(axis=1, initial=0.0)[:, None] * np.square(y).max(initial=0.0)
-    return np.divide(shared, np.sqrt(spread), out=np.full(shared.shape, np.nan), where=spread > floor)
 
 
 def mean_bands(

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from interp.statistics.cosines import (
     MEASURES,
@@ -109,3 +110,27 @@ def test_the_largest_deviation_corrects_over_layers():
     draws[:, 2] = 1.0
     assert np.isnan(largest_deviation_p(np.array([9.0, 0.0, 1.0]), draws)[2])
     assert largest_deviation_p(np.array([9.0, 0.0, 1.0]), draws)[0] == 0.01
+
+
+def test_three_vectors_are_enough_to_be_centred():
+    three = np.random.default_rng(9).standard_normal((3, 5))
+    np.testing.assert_allclose(cosine_measures(three), over_pairs(three) + over_pairs(three - three.mean(axis=0)))
+    absent = cosine_measures(np.concatenate([three, three]), np.array([1, 1, 0, 0, 0, 0], dtype=bool))
+    assert np.isfinite(absent[:2]).all() and np.isnan(absent[2:]).all()
+
+
+def test_the_band_and_p_of_a_mean_over_sets_are_those_of_students_t():
+    draws = np.array([1.0, 2.0, 4.0, 9.0])
+    error = np.sqrt(np.square(draws - 4).sum() / 3) * np.sqrt(1 / 2 + 1 / 4)
+    compared = Reference("a name", draws).compare(9.0, 2, 3)
+    assert compared.null.name == "a name" and compared.null.value == 4
+    assert compared.null.band == pytest.approx((4 - 3.182446 * error, 4 + 3.182446 * error), rel=1e-6)
+    single = 2 * stats.t.sf(5.0 / error, 3)
+    assert compared.p == pytest.approx(1 - (1 - single) ** 3)
+    assert Reference("", draws).compare(-1.0, 2, 3).p == pytest.approx(compared.p), "two-sided"
+    assert Reference("", draws).compare(4.0, 2).p == 1
+
+
+def test_draws_that_are_all_alike_give_no_p():
+    compared = Reference("", np.full(5, 2.0)).compare(3.0, 1)
+    assert np.isnan(compared.p) and compared.null.band == (2, 2)

@@ -132,3 +132,22 @@ def test_intervals_of_isotropic_worlds_cover_at_least_at_the_nominal_rate(d: int
 
 def test_intervals_cover_in_a_few_spiked_worlds() -> None:
     assert (coverage("spiked", 64, 60, seed=5) >= stats.binom.ppf(0.0005, 60, 0.95) / 60).all()
+
+
+@pytest.mark.parametrize(("n_units", "size"), [(75, 1), (100, 1), (101, 3), (150, 3), (151, 4), (500, 10)])
+def test_prompts_are_left_out_alone_up_to_a_hundred_and_then_in_at_most_fifty_groups(n_units: int, size: int) -> None:
+    found, groups = equal_groups(n_units)
+    assert found == size and groups.shape == (n_units // size, size)
+    if size > 1:
+        assert (np.diff(groups, axis=1) == len(groups)).all(), "spread over the order of the units"
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1e9])
+def test_statistics_without_each_row_do_not_depend_on_the_unit(scale: float) -> None:
+    rows = scaled(np.random.default_rng(4).standard_normal((9, 5)), "centred")
+    np.testing.assert_allclose(without_each_row(rows * scale), without_each_row(rows), rtol=1e-8)
+
+
+def test_the_standard_error_of_three_replicates_is_by_hand() -> None:
+    error = standard_error(np.array([1.0, 2.0, 6.0]), 7, 2)
+    assert error == pytest.approx(np.sqrt((7 - 2) ** 2 / (7 * 2 * 2) * 14))

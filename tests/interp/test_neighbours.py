@@ -134,3 +134,42 @@ def test_the_tolerance_of_equal_points_is_kept_to(step, n_distinct) -> None:
     aside -= (aside * rows).sum(axis=1, keepdims=True) * rows
     twins = rows + step * aside / np.linalg.norm(aside, axis=1, keepdims=True)
     assert len(distinct_rows(np.concatenate([rows, twins]))) == n_distinct
+
+
+@pytest.mark.parametrize("n_neighbours", [2, 3, 7])
+def test_equal_rows_share_a_place_on_the_curve(n_neighbours: int) -> None:
+    """Also where there are more of them than neighbours, and they fall into pieces of one place."""
+    t = np.repeat([0.0, 1.0, 3.0], [9, 8, 7])
+    found = curve_position(np.stack([t, np.zeros(24)], axis=1), n_neighbours)
+    assert found.n_pieces > 1
+    np.testing.assert_allclose(np.abs(found.coordinate - found.coordinate[0]), t, atol=1e-6)
+
+
+def test_the_interval_of_the_dimension_leaves_out_points_that_are_linked_by_first_neighbours() -> None:
+    rows = np.random.default_rng(10).standard_normal((40, 3))
+    near = nearest(distances(rows), 2)
+    group = np.arange(40)
+    for i, j in enumerate(near.index[:, 0]):  # union by relabelling
+        group[group == group[i]] = group[j]
+    names = np.unique(group)
+    replicates = np.log([two_nn(near.distance[group != g]) for g in names])
+    n = len(names)
+    half = stats.t.ppf(0.975, n - 1) * np.sqrt((n - 1) / n * np.square(replicates - replicates.mean()).sum())
+    found = intrinsic_dimension(rows, np.arange(40), 0, np.random.default_rng(0))
+    np.testing.assert_allclose(found.interval, found.value * np.exp([-half, half]))
+    assert found.method == f"jackknife over {n} groups of neighbours, log scale" and found.reason == ""
+
+
+def test_two_nn_is_the_censored_likelihood_by_hand() -> None:
+    ratios = np.array([8.0, 1.5, 2.0, 1.2, 3.0, 1.1, 4.0, 2.5, 1.7, 1.3])
+    log = np.sort(np.log(ratios))
+    expected = 8 / (log[:9].sum() + log[8])  # of ten, the largest is censored at the ninth
+    assert two_nn(np.stack([np.full(10, 0.5), 0.5 * ratios], axis=1)) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("n_groups", "has_interval"), [(4, False), (5, True)])
+def test_a_dimension_wants_five_groups_for_an_interval(n_groups: int, has_interval: bool) -> None:
+    rows = np.random.default_rng(11).standard_normal((20, 3))
+    found = intrinsic_dimension(rows, np.arange(20) * n_groups // 20, 0, np.random.default_rng(0))
+    assert np.isfinite(found.value) and (found.interval is not None) == has_interval
+    assert (found.reason == "") == has_interval

@@ -89,3 +89,9 @@ def test_band_of_draws_holds_95_per_cent_of_further_draws() -> None:
 def test_band_of_permutations_is_their_central_95_per_cent() -> None:
     null = null_from_permutations("", np.arange(1001.0))
     assert null.value == 500 and null.band == pytest.approx((25, 975))
+
+
+def test_the_band_of_three_draws_is_that_of_the_textbook():
+    null = null_from_draws("a name", np.array([1.0, 2.0, 6.0]))
+    half = 4.302653 * np.sqrt(7.0) * np.sqrt(4 / 3)  # t of two degrees of freedom, s² = 7
+    assert (null.name, null.value) == ("a name", 3) and null.band == pytest.approx((3 - half, 3 + half), rel=1e-6)

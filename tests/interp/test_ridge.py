@@ -28,15 +28,16 @@ def world(n, d, units, seed=0):
 
 
 def left_out_error(rows, labels, nuisances, units, alpha):
-    """Refit the penalised and the unpenalised coefficients without every unit in turn."""
+    """Of every unit in turn."""
+    return sum(error_on_left_out(rows, labels, nuisances, units == unit, alpha) for unit in np.unique(units))
+
+
+def error_on_left_out(rows, labels, nuisances, out, alpha):
+    """Refit the penalised and the unpenalised coefficients without these rows, and judge on them."""
     design = np.hstack([nuisances, rows])
     penalty = np.diag(np.r_[np.zeros(nuisances.shape[1]), np.full(rows.shape[1], alpha)])
-    total = 0
-    for unit in np.unique(units):
-        out = units == unit
-        x, y = design[~out], labels[~out]
-        total += np.square(labels[out] - design[out] @ np.linalg.solve(x.T @ x + penalty, x.T @ y)).sum(axis=0)
-    return total
+    x, y = design[~out], labels[~out]
+    return np.square(labels[out] - design[out] @ np.linalg.solve(x.T @ x + penalty, x.T @ y)).sum(axis=0)
 
 
 @pytest.mark.parametrize("shape", [(30, 8), (12, 40)])
@@ -165,3 +166,19 @@ def test_rounding_is_no_axis():
 
 def test_no_rows_have_no_axes():
     assert PrincipalForm.of(np.zeros((0, 4))).directions.shape == (0, 4)
+
+
+def test_a_prompt_of_several_rows_that_decides_a_nuisance_is_passed_over():
+    from interp.statistics.ridge import _left_out_error, members_of
+
+    rng = np.random.default_rng(8)
+    units, mine = np.repeat(np.arange(5), 3), np.repeat(np.arange(5), 3) == 2
+    nuisances = orthonormal(np.column_stack([np.ones(15), mine]))
+    rows, label = rng.standard_normal((15, 4)), rng.standard_normal((15, 1))
+    rows, label = (x - nuisances @ (nuisances.T @ x) for x in (rows, label))
+    form = PrincipalForm.of(rows)
+    squared, loads = np.square(form.singular), form.left.T @ label
+    members = members_of(units)
+    found = _left_out_error(form.left, loads, label - form.left @ loads, squared / (squared + 1.0), nuisances, members)
+    expected = sum(error_on_left_out(rows, label, nuisances, units == unit, 1.0) for unit in (0, 1, 3, 4))
+    assert found == pytest.approx(expected, rel=1e-8)

@@ -112,3 +112,22 @@ def test_statistics_of_inner_products_are_those_of_the_spectrum() -> None:
     np.testing.assert_allclose(gram_statistics(gram), spectral_statistics(gram_eigenvalues(gram)), rtol=1e-10)
     assert np.isnan(gram_statistics(np.zeros((2, 9, 9)))).all()
     np.testing.assert_allclose(gram_statistics(np.array([[4.0]])), [1, 1, 1])
+
+
+def test_two_rows_have_one_eigenvalue_and_one_column_has_one() -> None:
+    rows = np.array([[1.0, 2.0, 2.0], [-1.0, -2.0, -2.0]])
+    np.testing.assert_allclose(eigenvalues(rows), [18])
+    np.testing.assert_allclose(eigenvalues(rows[:, :1]), [2])
+    np.testing.assert_allclose(eigenvalues(np.zeros((1, 3))), [0])
+
+
+@pytest.mark.parametrize("shape", [(4, 6), (6, 4)])
+def test_axes_of_a_cloud_without_extent_are_of_length_one_or_zero(shape: tuple[int, int]) -> None:
+    axes = principal_axes(np.zeros(shape), 2)
+    assert axes.directions.shape == (2, shape[1]) and axes.scores.shape == (shape[0], 2)
+    assert not axes.scores.any() and np.isin(np.linalg.norm(axes.directions, axis=1), (0, 1)).all()
+
+
+def test_of_loadings_that_tie_the_first_is_positive() -> None:
+    direction = principal_axes(np.outer([1.0, -1.0, 0.0], [-1.0, 1.0]), 1).directions[0]
+    np.testing.assert_allclose(direction, np.array([1, -1]) / np.sqrt(2))

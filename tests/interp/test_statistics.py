@@ -11,6 +11,7 @@ from interp.statistics.correlation import (
     rank_test,
     ranks_within,
     resampled_correlations,
+    unit_length,
     weighted_correlation,
     weighted_midranks,
 )
@@ -141,6 +142,20 @@ def test_chance_is_the_mean_over_permutations() -> None:
     assert explained_by_number(y, x).chance == pytest.approx(by_number, rel=0.08)
 
 
+def test_resampled_correlations_of_what_is_constant_in_a_resample_are_undefined():
+    rng = np.random.default_rng(5)
+    x, y = rng.integers(1, 9, (6, 10)).astype(float), rng.integers(1, 9, 10).astype(float)
+    x[:, :2], x[0] = 4.0, 2.0
+    weights = np.array([[4, 4, 0, 0, 0, 0, 0, 0, 0, 0], [0, 0, 0, 8, 0, 0, 0, 0, 0, 0], [4, 0, 4, 0, 0, 0, 0, 0, 0, 0]])
+    found = resampled_correlations(x, y, weights)
+    assert np.isnan(found[:, :2]).all() and np.isnan(found[0]).all()
+    x, y = rng.standard_normal((6, 10)), np.append(rng.standard_normal(9), 0.0)
+    mixed = rng.multinomial(10, np.full(10, 0.1), 12)
+    for i, w in enumerate(mixed):
+        expected = [np.corrcoef(np.repeat(row, w), np.repeat(y, w))[0, 1] for row in x]
+        np.testing.assert_allclose(resampled_correlations(x, y, mixed)[:, i], expected, rtol=1e-6)
+
+
 def test_resampled_correlations_are_the_weighted_ones():
     rng = np.random.default_rng(11)
     x, y = rng.standard_normal((3, 25)) * [[1.0], [1e-6], [1e6]] + [[0.0], [1.0], [5e6]], rng.standard_normal(25) + 40
@@ -163,3 +178,36 @@ def test_the_normal_interval_lies_about_the_value_and_needs_resamples_that_diffe
     low, high = normal_interval(7.0, drawn)
     assert (low + high) / 2 == pytest.approx(7) and (high - low) / 2 == pytest.approx(1.96 * 3, rel=0.05)
     assert normal_interval(7.0, np.ones(5)) is None and normal_interval(7.0, np.ones(1)) is None
+
+
+def test_what_varies_is_a_matter_of_its_own_scale():
+    values = np.random.default_rng(2).standard_normal((3, 20))
+    unit = unit_length(values)
+    np.testing.assert_allclose([unit.sum(axis=1), np.square(unit).sum(axis=1)], [[0] * 3, [1] * 3], atol=1e-12)
+    for scale in (1e-20, 1e20):
+        np.testing.assert_allclose(unit_length(values * scale), unit, rtol=1e-9)
+    assert not unit_length(1 + 1e-14 * values).any(), "rounding about a constant"
+
+
+def test_a_correlation_interval_is_the_normal_one_on_fishers_scale():
+    z = np.array([0.1, 0.3, 0.5, 0.9])
+    half = 1.959964 * np.sqrt(np.square(z - z.mean()).sum() / 3)
+    low, high = correlation_interval(0.4, np.append(np.tanh(z), [1.0, -1.0]))  # those at a bound are left out
+    assert np.arctanh([low, high]) == pytest.approx([np.arctanh(0.4) - half, np.arctanh(0.4) + half], rel=1e-6)
+    narrow = correlation_interval(0.4, np.tanh(z), confidence=0.5)
+    assert np.arctanh(narrow[1]) - np.arctanh(0.4) == pytest.approx(half * 0.6744898 / 1.959964, rel=1e-6)
+    assert correlation_interval(0.4, np.array([0.2, 0.3])) is not None
+    for rho, replicates in ((1.0, z), (-1.0, z), (np.nan, z), (0.4, z[:1]), (0.4, np.full(5, 0.3))):
+        assert correlation_interval(rho, np.asarray(replicates)) is None
+
+
+def test_chance_is_one_over_the_degrees_of_freedom():
+    y, x = np.array([3.0, 1.0, 4.0, 1.0, 5.0]), np.array([2, 7, 1, 8, 2])
+    number, groups = explained_by_number(y, x), explained_by_groups(y, x)
+    assert (number.chance, number.n_values) == (1 / 4, 4) and (groups.chance, groups.n_values) == (3 / 4, 4)
+    assert np.isnan(explained_by_number(np.ones(5), x).share) and np.isnan(explained_by_groups(np.ones(5), x).share)
+    assert explained_by_number(y, np.ones(5)).share == 0
+
+
+def test_the_normal_interval_of_two_resamples_is_by_hand():
+    assert normal_interval(5.0, np.array([1.0, 3.0])) == pytest.approx((5 - 1.96 * 2**0.5, 5 + 1.96 * 2**0.5))

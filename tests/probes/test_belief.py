@@ -17,7 +17,7 @@ from interp.registry import load_entry
 from interp.statistics.ridge import PENALTIES
 from interp.testing import Shape, check_probe, synthetic_capture
 from probes.belief import Belief
-from probes.measures.belief_clusters import dimensions_for, silhouettes
+from probes.measures.belief_clusters import Clusters, Gathered, dimensions_for, silhouettes
 from probes.measures.belief_folds import Fit, Pressed, cross_validate, deal, press
 from probes.measures.belief_readout import (
     N_CONTROLS,
@@ -27,7 +27,15 @@ from probes.measures.belief_readout import (
     random_subspace_r2,
     read_belief,
 )
-from probes.measures.belief_scores import MIXED_IN, output_distance, scores
+from probes.measures.belief_scalars import (
+    Counted,
+    position_scalar,
+    score_scalar,
+    selectivity_scalar,
+    silhouette_scalars,
+    subspace_scalar,
+)
+from probes.measures.belief_scores import MIXED_IN, Scores, output_distance, scores
 from probes.measures.belief_swap import BASELINE, N_RANDOM, make_pairs, outcomes
 from probes.measures.belief_tables import decoded_table
 from probes.measures.belief_target import ExactBelief, nearest_on_simplex
@@ -617,6 +625,95 @@ def test_the_input_is_left_as_it_was_and_the_primary_layer_is_the_one_asked_for(
     found = world(points, belief, probe=replace(PROBE, layer=0))
     table = found.tables["by_layer"]
     assert found["r2"].value == table["r2"][0] and int(found.arrays["primary_layer"]) == 0
+
+
+# --- scalars ---------------------------------------------------------------------------------------------------------
+
+COUNTED = Counted(4, "sequence", False, (False, True))
+
+
+def made_setting():
+    """Four units of one to three rows, and three resamples of which the last holds the fourth alone."""
+    _, setting = setting_of(np.random.default_rng(0).standard_normal((7, 3)), np.full((7, 2), 0.5))
+    return replace(
+        setting, code=np.array([0, 1, 1, 2, 2, 2, 3]), weights=np.array([[1, 1, 1, 1], [2, 0, 1, 1], [0, 0, 0, 4]])
+    )
+
+
+def made_reading(setting):
+    rng = np.random.default_rng(1)
+    points, belief, _ = planted(n=60)
+    _, other = setting_of(points, belief)
+    reading = read_belief(points, other, rng)
+    errors, totals = rng.uniform(0.1, 1, (4, 3)), rng.uniform(1, 2, (4, 3))
+    kept = Shares(np.array([0.5, 0.1, 0.2]), np.zeros((3, 3)), errors, totals)
+    beyond = Shares(np.array([0.5, 0.1, 0.2]), np.zeros((3, 3)), errors / 9, totals / 3)
+    return replace(
+        reading, kept=kept, beyond=beyond, control_r2=np.array([0.1, 0.0, 0.3]),
+        control_errors=rng.uniform(0.5, 1, (4, 3)), control_totals=rng.uniform(1, 2, (4, 3)),
+        subspace_r2=np.array([0.1, 0.2, 0.6]),
+    )  # fmt: skip
+
+
+def normal(value, replicates):
+    half = 1.96 * np.std(replicates, ddof=1)
+    return pytest.approx((value - half, value + half))
+
+
+def test_selectivity_is_the_share_above_that_of_control_tasks():
+    setting = made_setting()
+    reading = made_reading(setting)
+    found = selectivity_scalar(reading, setting, COUNTED, 1)
+    assert found.value == pytest.approx(0.5 - 0.4 / 3) and found.underpowered and found.n == 4
+    drawn = []
+    for w in setting.weights:
+        own = 1 - (w @ reading.kept.errors).sum() / (w @ reading.kept.totals).sum()
+        others = 1 - (w @ reading.control_errors) / (w @ reading.control_totals)
+        drawn.append(own - others.mean())
+    assert found.interval == normal(found.value, drawn)
+    # each control task less the mean of the two others
+    null = np.array([0.1 - 0.15, 0.0 - 0.2, 0.3 - 0.05])
+    assert found.null.value == pytest.approx(null.mean(), abs=1e-12)
+    half = stats.t.ppf(0.975, 2) * null.std(ddof=1) * np.sqrt(4 / 3)
+    assert found.null.band == pytest.approx((-half, half))
+
+
+def test_position_alone_tells_what_is_not_left_beyond_it():
+    setting = replace(made_setting(), position_names=("position (3 levels)",))
+    found = position_scalar(made_reading(setting), setting, COUNTED)
+    assert found.value == pytest.approx(1 - 1 / 3) and not found.underpowered
+    nameless = replace(setting, position_names=())
+    assert np.isnan(position_scalar(made_reading(setting), nameless, COUNTED).value)
+
+
+def test_random_subspaces_have_the_interval_of_their_mean():
+    setting = made_setting()
+    found = subspace_scalar(made_reading(setting), setting, COUNTED, 0)
+    half = stats.t.ppf(0.975, 2) * np.std([0.1, 0.2, 0.6], ddof=1) / np.sqrt(3)
+    assert found.value == pytest.approx(0.3) and found.interval == pytest.approx((0.3 - half, 0.3 + half))
+
+
+def test_a_score_is_a_mean_over_rows_with_sequences_resampled():
+    setting, by_row = made_setting(), np.array([1.0, 2, 4, 3, 3, 9, 5])
+    found = score_scalar("tvd", Scores(by_row, by_row + 1, np.array([4.0, 8.0])), setting, COUNTED, None)
+    sums, counts = np.array([1, 6, 15, 5]), np.array([1, 2, 3, 1])
+    assert found.value == pytest.approx(27 / 7) and "4.86" in found.meaning
+    assert found.interval == normal(27 / 7, [(w @ sums) / (w @ counts) for w in setting.weights])
+    assert found.null.value == 6 and found.null.band == pytest.approx((4.1, 7.9))
+    infinite = Scores(np.append(by_row[1:], np.inf), by_row, np.array([4.0, 8.0]))
+    assert np.isnan(score_scalar("tvd", infinite, setting, COUNTED, None).value)
+
+
+def test_a_silhouette_is_a_mean_over_labelled_rows_with_sequences_resampled():
+    setting = made_setting()
+    clusters = Clusters(np.arange(7), setting.code, np.zeros((3, 7), dtype=np.int64), "")
+    one = Gathered(np.array([0.5, 0.1, 0.2]), np.array([1.0, 0.5, 2.0, 0.0]), np.array([1.0, 2.0, 3.0, 0.0]))
+    none = Gathered(np.full(3, np.nan), np.zeros(4), np.zeros(4))
+    found, undefined = silhouette_scalars([one, none], clusters, setting, COUNTED)
+    # the last resample holds only a unit without a labelled row
+    assert found.interval == normal(0.5, [3.5 / 6, 4.0 / 5]) and found.n == 3
+    assert found.null.band == pytest.approx((0.1025, 0.1975)) and found.p == 1 / 3
+    assert np.isnan(undefined.value) and undefined.null_reason == "nothing varies in these activations"
 
 
 # --- interchange -----------------------------------------------------------------------------------------------------

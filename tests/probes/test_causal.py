@@ -16,6 +16,7 @@ from interp.testing import Shape, check_probe, synthetic_capture
 from probes.causal import Causal
 from probes.measures.causal_axis import Split, fit_axis, tautology
 from probes.measures.causal_effects import Values, effects, two_sided_p
+from probes.measures.causal_notes import ALIKE, dose_zero, notes
 from probes.measures.causal_plan import BASELINE, Name
 from probes.measures.causal_read import KL, LOSS, OUTCOME, SIZE, Reader, crossed, read_labels, relative_axis
 from probes.measures.cloud import Cloud
@@ -215,6 +216,36 @@ def test_bootstrap_weights_prompts():
     assert replace(values, is_share=True).whole[0] == pytest.approx(1 - 1.5)
 
 
+def matching(how, alike):
+    columns = {
+        "layers": ["1"], "layer": [1], "matched_by": [how], "dimensions": [3], "dose": [1.5], "alike": [alike],
+        "rejected": [4], "measured_lowest": [0.95], "measured_highest": [1.04],
+    }  # fmt: skip
+    return Table({name: np.array(values) for name, values in columns.items()}, dict.fromkeys(columns, "1"))
+
+
+@pytest.mark.parametrize(("alike", "is_said"), [(0.1, False), (ALIKE, False), (0.21, True)])
+def test_a_note_says_how_controls_were_matched_and_when_they_are_alike(alike, is_said):
+    under = made_up([9.0, 1.0, 2.0, 4.0])
+    found = effects(under, 20, rng())
+    said = notes(found, under, matching("subspace", alike))
+    assert "random subspaces of 3 dimensions" in said[0] and "0.950 to 1.040, 4 draws rejected" in said[0]
+    assert ("They resemble one another" in said[0]) == is_said
+    assert said[1] == "Dose 0: the largest KL is nan bits in 0 conditions."
+    assert len(said) == 2, "later_r2 was read, and neither SULA nor ordinary text"
+    assert "change of equal norm" in notes(found, under, matching("dose", 0.1))[0]
+    assert any("later_r2 is left out" in note for note in notes(found[:1], under, matching("dose", 0.1)))
+
+
+def test_dose_zero_is_the_largest_kl_of_any_prompt():
+    under = {
+        str(Name((1,), subject, dose=0.0)): {"kl": np.array(kl)}
+        for subject, kl in (("axis", [0.0, -3e-9]), ("control 1", [1e-9, 0.0]))
+    }
+    under[str(Name((1,), "axis"))] = {"kl": np.array([5.0, 6.0])}
+    assert dose_zero(under) == (3e-9, 2)
+
+
 # --- fields and contract ---------------------------------------------------------------------------------------------
 
 
@@ -324,6 +355,46 @@ def test_removal_costs_distance_from_the_exact_posterior(shipped):
     assert table["role"].tolist() == ["primary"] + ["exploratory"] * (table.n_rows - 1)
     row = table.where(table["readout"] == "posterior_kl")
     assert row["unedited"][0] < 0.02
+
+
+def test_tables_say_what_every_row_was_read_on_and_hold_the_scalars(shipped):
+    found = shipped.findings["causal"]
+    table, controls = found.tables["effects"], found.tables["controls"]
+    assert set(table["on"]) == set(controls["on"]) == {"the run's prompts"}
+    primary = table.where(table["role"] == "primary")
+    assert primary["effect"][0] == found["kl"].value and primary["p"][0] == found["kl"].p
+    assert (primary["effect_low"][0], primary["effect_high"][0]) == found["kl"].interval
+    assert (primary["effect_null_low"][0], primary["effect_null_high"][0]) == found["kl"].null.band
+    assert (primary["z"][0], primary["beyond"][0]) == (found["kl_z"].value, found["kl_beyond_controls"].value)
+    assert (primary["top_ten"][0], primary["resample"][0]) == (found["top_kl"].value, found["resample_kl"].value)
+    for readout in table["readout"]:
+        mine = controls["effect"][controls["readout"] == readout]
+        row = table.where(table["readout"] == readout)
+        assert len(mine) == 30 and row["effect_null"][0] == pytest.approx(mine.mean())
+        assert row["beyond"][0] == pytest.approx(row["effect"][0] - mine.mean())
+    assert found["kl_of_resample"].value == pytest.approx(found["kl"].value / found["resample_kl"].value)
+
+
+def test_the_dose_curve_holds_the_removal_at_every_dose(shipped):
+    found = shipped.findings["causal"]
+    doses = found.tables["doses"]
+    axis = doses.where(doses["subject"] == "axis")
+    assert axis["dose"].tolist() == [0, 0.5, 1] and axis["kl"][0] == 0
+    assert axis["kl"][2] == pytest.approx(found["kl"].value) and axis["kl"][1] < axis["kl"][2]
+    conditions = found.tables["conditions"]
+    mine = conditions.where(
+        (conditions["subject"] == "axis") & (conditions["dose"] == 1) & (conditions["edit"] == "removed")
+    )
+    assert mine["kl"][0] == pytest.approx(found["kl"].value)
+    assert mine["change_size"][0] == pytest.approx(found["change_size"].value)
+    matching = found.tables["matching"]
+    assert matching["drawn_lowest"][0] <= matching["drawn"][0] <= matching["drawn_highest"][0]
+    assert matching["measured"][0] == pytest.approx(found["control_ratio"].value)
+    later = found.tables["later_layers"]
+    effects = found.tables["effects"]
+    row = effects.where(effects["readout"] == "later_r2")
+    assert later["unedited"].mean() == pytest.approx(row["unedited"][0])
+    assert (later["r2"] - later["unedited"]).mean() == pytest.approx(row["effect"][0])
 
 
 def test_figures_say_how_to_read_them(shipped):

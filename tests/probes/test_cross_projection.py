@@ -81,3 +81,20 @@ def test_sets_take_the_first_and_last_of_every_domain_and_fifth_by_priority():
             mixed += mine[-(2 if (d - fifth) % 3 == 0 else 1) :]
         assert sets.members[domain].tolist() == members
     assert sorted(sets.members["mixed"].tolist()) == sorted(mixed)
+
+
+def test_p_counts_the_exchanges_that_share_as_little():
+    """Ten exchanges, drawn again with the same generator."""
+    rng = np.random.default_rng(5)
+    pool = pool_of(2)
+    rows = rng.standard_normal((150, 6)) * [3, 2, 2, 1, 1, 1]
+    part = found_in(rows, pool, n_permutations=10)
+    scalar = part.scalars["shared_plane"]
+    table = part.tables["cross_projection"]
+    own = table["plane_of"] == table["of"]
+    assert scalar.value == pytest.approx(table["share"][~own].mean() / table["share"][own].mean())
+    # rows without any structure: about as many exchanges share less as share more
+    p = [found_in(np.random.default_rng(s).standard_normal((150, 6)), pool_of(s), n_permutations=10) for s in range(8)]
+    p = np.array([part.scalars["shared_plane"].p for part in p])
+    assert np.isin(np.round(p * 11), np.arange(1, 12)).all() and np.ptp(p) > 0.4
+    assert p * 11 == pytest.approx(np.round(p * 11))

@@ -11,8 +11,9 @@ from interp.errors import UsageError
 from interp.need import Need
 from interp.testing import Shape, check_probe, planted_curve, same_findings, synthetic_capture
 from probes.dynamics import Dynamics
-from probes.measures.checkpoint_reading import ENTRIES
+from probes.measures.checkpoint_reading import ENTRIES, MAX_POINTS, NEEDS, sharpest_head, shown_rows
 from probes.measures.courses import Course, compare, interval_of, settled, value_at
+from probes.measures.dynamics_scalars import course_scalars
 from probes.measures.entropy_order import EntropyOrder, ordered_statistics
 from probes.measures.frame import (
     distance_squared,
@@ -23,6 +24,8 @@ from probes.measures.frame import (
     row_distances,
     update,
 )
+from probes.measures.head_means import Units
+from probes.measures.training import Training
 
 STEPS = (0, 10, 100, 1000)
 PROBE = Dynamics(n_permutations=40, n_bootstrap=60)
@@ -430,6 +433,83 @@ def test_points_that_are_all_one_have_no_curve():
     found = ordered_statistics(np.ones((20, 3)), EntropyOrder.of(np.arange(20.0), 20), np.arange(20), 20, 0)
     assert found[0, 0] == 0 and np.isnan(found[1:, 0]).all() and np.isnan(found[:, 1]).all()
     assert len(ENTRIES) == found.shape[1]
+
+
+# --- what is kept of a checkpoint, and the numbers made of it ---------------------------------------------------------
+
+
+def test_a_checkpoint_holds_its_distances_in_weights():
+    now, end = checkpoint(1.0, 1.0, 1.0), checkpoint(0.0, 0.0, 0.0)
+    found = PROBE.read_checkpoint(now, None, end)
+    for matrix, site in (("q", "W_Q"), ("k", "W_K"), ("v", "W_V")):
+        moved = now[Need(site)].astype(np.float64) - end[Need(site)]
+        np.testing.assert_allclose(found[f"away.{matrix}"], np.linalg.norm(moved.reshape(2, -1), axis=1), rtol=1e-6)
+    assert not any(name.startswith("update") for name in found), "nothing came before"
+    after = PROBE.read_checkpoint(end, now, end)
+    first = np.linalg.norm(now[Need("W_V")].astype(np.float64).reshape(2, -1), axis=1)
+    np.testing.assert_allclose(after["update.v"], found["away.v"] / first, rtol=1e-6)
+    assert not after["away.v"].any()
+
+
+def test_the_points_that_are_shown_are_whole_prompts_on_the_axes_of_the_end():
+    shape = replace(SHAPE, n_prompts=90)  # 450 rows, more than are shown
+    capture = synthetic_capture(NEEDS, shape, seed=3)
+    shown, layer = shown_rows(capture), 1
+    prompts = capture.rows["prompt"]
+    assert MAX_POINTS - SHAPE.n_scored < shown.sum() <= MAX_POINTS
+    assert np.isin(np.bincount(prompts[shown], minlength=90), (0, SHAPE.n_scored)).all()
+    points = capture[Need("v")][layer].reshape(450, -1).astype(np.float64)
+    points -= points.mean(axis=0)
+    axes = np.linalg.svd(points, full_matrices=False)[2][:2]
+    found = replace(PROBE, layer=layer).read_checkpoint(capture, None, capture)["coordinates"]
+    np.testing.assert_allclose(np.abs(found), np.abs(points[shown] @ axes.T), atol=1e-5)
+
+
+def test_the_sharpest_head_is_the_one_of_least_entropy_at_the_end():
+    entropy = rng_of(20).uniform(1, 3, (2, N_ROWS, 4)).astype(np.float32)
+    entropy[1, :, 2] -= 0.9
+    capture = synthetic_capture(NEEDS, SHAPE, planted={"pattern_entropy": entropy})
+    assert sharpest_head(capture, 1) == 2
+    assert sharpest_head(capture, 0) == entropy[0].mean(axis=0).argmin()
+
+
+def read_training(frame, errors, steps=(0, 10, 100)):
+    """A training of one layer and head whose frame and error, `[checkpoint, prompt]`, are these."""
+    n_steps, n = np.shape(frame)
+    units = Units(np.arange(n), np.arange(n), rng_of(21).multinomial(n, np.full(n, 1 / n), 50), "sequence")
+    away = np.linspace(1, 0, n_steps)[:, None]
+    nothing = np.full((n_steps, n, 1), np.nan)
+    return Training(
+        np.array(steps), units, 0,
+        {"tv": np.asarray(frame, dtype=np.float64)[..., None, None], "value_distance": nothing},
+        {"loss": np.asarray(errors, dtype=np.float64)}, {"loss": np.zeros(n)}, {},
+        {"drift": away[..., None], "away.qk": away, "away.v": away**2}, {},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("n", "few"), [(19, True), (20, False)])
+def test_fewer_than_twenty_prompts_are_underpowered(n, few):
+    frame, error = (np.outer(course, np.ones(n)) for course in ((1, 0.05, 0), (1, 0.6, 0)))
+    found = course_scalars(read_training(frame, error), 0.1, 30, rng_of(22))
+    assert found["dissociation_index"].value < 1 and found["dissociation_index"].n == n
+    # log(1 + step) goes 0, log 11, log 101: crossings at 0.9/0.95 of the first and 0.5/0.6 of the second interval
+    first, second = 11 ** (0.9 / 0.95) - 1, 11 * (101 / 11) ** (0.5 / 0.6) - 1
+    assert found["frame_step"].value == pytest.approx(first) and found["error_step"].value == pytest.approx(second)
+    assert found["dissociation_index"].value == pytest.approx(first / second)
+    assert found["dissociation_index"].underpowered == found["frame_step"].underpowered == few
+    assert found["error_step"].underpowered, "it settles in the last interval"
+    assert found["frame_left"].value == pytest.approx(0.05 / 6, rel=1e-6)
+    assert found["weights_index"].underpowered and "weights only" in found["weights_index"].null_reason
+
+
+def test_courses_whose_exchanges_do_not_settle_have_an_index_and_no_null():
+    n = 30
+    error = np.array([np.ones(n), np.full(n, 0.5), np.tile([1.0, -1.0], n // 2)])  # settled on average alone
+    frame = np.outer([1, 0.1, 0], np.ones(n))
+    found = course_scalars(read_training(frame, error), 0.05, 100, rng_of(23))
+    index = found["dissociation_index"]
+    assert np.isfinite(index.value) and index.null is None and index.p is None
+    assert index.null_reason == "courses that are exchanged do not settle"
 
 
 # --- the null and the interval over worlds ---------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from interp.record import open_run
 from interp.study import run_study
 from interp.weight_gradients import projections, weight_gradients
 from probes.gradient_laws import GradientLaws
-from probes.measures.gradient_alignment import Aligned
+from probes.measures.gradient_alignment import NAMES, Aligned, alignment_findings
 from probes.measures.routing import MEASURES, Pairs, Routed, agreement, permuted_agreement, sampled_pairs
 from tests.tiny_models import fresh_model
 
@@ -247,3 +247,59 @@ def _texts():
     from interp.gradients import ScoredSequence
 
     return [ScoredSequence.of_text(torch.arange(1, 9) * k) for k in (1, 2)]
+
+
+def test_alignments_are_roots_of_mean_squares_by_head_with_the_energy_of_the_weights():
+    rng = np.random.default_rng(3)
+    weights = {name: rng.standard_normal((2, 9, 4)) for name in NAMES}
+    aligned = Aligned(weights)
+    for _ in range(6):
+        aligned.add({name: rng.standard_normal((2, 9, 4)) for name in NAMES})
+    resamples = rng.multinomial(6, np.full(6, 1 / 6), 50) / 6
+    scalars, table = alignment_findings(aligned, resamples, "text", np.random.default_rng(4))
+    again = np.random.default_rng(4)
+    for name, words in NAMES.items():
+        shares, random = aligned.shares(name), aligned.random(name, again)
+        singular = np.linalg.svd(weights[name], compute_uv=False)
+        for head, k in ((0, 1), (1, 2), (1, 4)):
+            row = table.where((table["matrix"] == name) & (table["head"] == head) & (table["k"] == k))
+            mine = shares[:, head, k - 1]
+            assert row["alignment"][0] == pytest.approx(np.sqrt(mine.mean()))
+            bounds = np.quantile(np.sqrt(resamples @ mine), [0.025, 0.975])
+            assert (row["alignment_low"][0], row["alignment_high"][0]) == pytest.approx(tuple(bounds))
+            drawn = np.sqrt(random[:, head, k - 1])
+            assert row["null"][0] == pytest.approx(drawn.mean())
+            assert (row["null_low"][0], row["null_high"][0]) == pytest.approx(tuple(np.quantile(drawn, [0.025, 0.975])))
+            energy = np.square(singular[head, :k]).sum() / np.square(weights[name][head]).sum()
+            assert row["energy"][0] == pytest.approx(energy)
+        scalar = scalars[f"alignment_{words}"]
+        assert scalar.value == pytest.approx(np.sqrt(shares[..., 3].mean(axis=0)).mean()) and scalar.n == 6
+        assert scalar.null.value == pytest.approx(np.sqrt(random[..., 3]).mean())
+    assert table.n_rows == 3 * 2 * 3, "k of 1, 2 and 4"
+
+
+def test_random_directions_hold_their_share_of_the_mean_gradient():
+    rng = np.random.default_rng(5)
+    aligned = Aligned({"W_Q": rng.standard_normal((1, 7, 3))})
+    gradients = rng.standard_normal((4, 1, 7, 3))
+    for g in gradients:
+        aligned.add({"W_Q": g})
+    found = aligned.random("W_Q", np.random.default_rng(6))[:, 0]
+    again = np.random.default_rng(6)
+    for draw in found[:5]:
+        q = np.linalg.qr(again.standard_normal((1, 7, 3)))[0][0]
+        held = [np.cumsum(np.square(q.T @ g[0]).sum(axis=1)) / np.square(g).sum() for g in gradients]
+        np.testing.assert_allclose(draw, np.mean(held, axis=0))
+
+
+def test_a_head_without_a_gradient_has_no_alignment():
+    aligned = Aligned({name: np.ones((2, 5, 2)) * np.arange(1, 6)[:, None] + np.eye(5, 2) for name in NAMES})
+    gradient = np.random.default_rng(7).standard_normal((2, 5, 2))
+    aligned.add(dict.fromkeys(NAMES, gradient))
+    aligned.add(dict.fromkeys(NAMES, gradient * np.array([1.0, 0.0])[:, None, None]))
+    assert np.isnan(aligned.shares("W_K")).any(axis=(1, 2)).tolist() == [False, True]
+    scalars, _ = alignment_findings(aligned, np.full((3, 2), 0.5), "text", np.random.default_rng(8))
+    assert (
+        np.isnan(scalars["alignment_keys"].value)
+        and "no gradient in some texts" in scalars["alignment_keys"].null_reason
+    )

@@ -333,6 +333,29 @@ def test_entries_that_nobody_feels_have_p_one_and_disturb_no_other():
     assert beside.value[3] == beside.low[3] == beside.high[3] == 0
 
 
+def test_an_entry_that_some_units_do_not_feel_is_tested_like_any_other():
+    effects = np.random.default_rng(3).normal(0.2, 1, (12, 3))
+    effects[4, 1], effects[7, 2] = 0.0, np.nan
+    signs = flips(12)
+    n = np.array([12, 12, 11])
+    spread = np.sqrt(np.nansum(np.square(effects), axis=0)) / n
+    observed = np.abs(np.nanmean(effects, axis=0)) / spread
+    flipped = np.abs(signs @ np.nan_to_num(effects)) / n / spread
+    expected = [(1 + (flipped.max(axis=1) >= x - 1e-12).sum()) / 200 for x in observed]
+    found = estimates(effects, units(12), signs)
+    np.testing.assert_allclose(found.p, expected)
+    np.testing.assert_allclose(found.value, np.nanmean(effects, axis=0))
+
+
+def test_the_share_of_harm_leaves_heads_that_help_out():
+    effects = np.array([[3.0, 1.0, -5.0], [5.0, 1.0, -1.0]])
+    found = top_head(effects, units(2, 40), flips(2))
+    assert found.share == 4 / 5 and found.ratio == 4
+    np.testing.assert_allclose(np.unique(found.share_replicates.round(9)), [0.75, 0.8, 5 / 6])
+    nothing = top_head(-np.ones((4, 2)), units(4, 10), flips(4))
+    assert np.isnan([nothing.ratio, nothing.share]).all() and nothing.p == 1
+
+
 def test_the_plan_names_every_edit_once_and_draws_the_same_sets_again():
     plan = Plan(3, 4, 6, ("zero", "resample"), n_donors=2, n_random=3, n_sets=5, seed=1)
     named = [
@@ -375,6 +398,41 @@ def test_tables_hold_what_they_say():
     assert sets["summed"][1] == pytest.approx(np.mean(members)) and sets["joint"][1] == pytest.approx(np.mean(joint))
     assert sets["excess"][1] == pytest.approx(np.mean(joint) - np.mean(members))
     assert (sets["joint_least"][1], sets["joint_most"][1]) == pytest.approx((min(joint), max(joint)))
+
+
+def test_scalars_are_those_of_the_tables_and_give_a_reason_only_for_what_is_missing():
+    base = synthetic_capture(SMALL.needs, Shape(n_prompts=30))
+    found = SMALL.analyse(base, fed(SMALL, base, lambda name, n, rng: rng.gamma(2, 0.1, n)))
+    for name, scalar in found.scalars.items():
+        assert (scalar.interval is None) == bool(scalar.interval_reason), name
+        assert (scalar.null is None) == bool(scalar.null_reason), name
+        assert scalar.interval is None or scalar.interval_method, name
+    sets, compounding = found.tables["sets"], found["compounding"]
+    assert sets["n_heads"].tolist() == [2, 4, 8] and "sets of 8 heads" in compounding.meaning
+    assert compounding.value == pytest.approx(sets["excess"][-1]) and compounding.p == sets["excess_p"][-1]
+    assert compounding.interval == pytest.approx((sets["excess_low"][-1], sets["excess_high"][-1]))
+    harm = column(found, "posterior_kl", layer=None)
+    second, top = np.sort(harm)[-2:]
+    assert found["top_head_ratio"].value == pytest.approx(top / second)
+    assert found["top_head_share"].value == pytest.approx(top / harm[harm > 0].sum())
+    assert found["top_head_layer"].value == harm.argmax() // 4 and found["top_head_effect"].value == pytest.approx(top)
+    layer = int(harm.argmax() // 4)
+    assert found["top_head_effect"].null.value == pytest.approx(column(found, "null", layer=layer)[0])
+    assert found["top_head_share"].null.value == 1 / 12
+    by_layer = found.tables["by_layer"]
+    ratios = by_layer.where(by_layer["part"] == PARTS[0])
+    least = ratios["ratio"].argmin()
+    assert found["bypass_ratio_min"].value == pytest.approx(ratios["ratio"][least])
+    assert found["bypass_ratio_min"].interval == pytest.approx(
+        (ratios["ratio_low"][least], ratios["ratio_high"][least])
+    )
+
+
+@pytest.mark.parametrize(("n", "few"), [(19, True), (20, False)])
+def test_fewer_than_twenty_prompts_are_underpowered(n, few):
+    base = synthetic_capture(SMALL.needs, Shape(n_prompts=n))
+    found = SMALL.analyse(base, fed(SMALL, base, lambda name, n, rng: rng.gamma(2, 0.1, n)))
+    assert all(scalar.underpowered == few and scalar.n == n for scalar in found.scalars.values())
 
 
 # --- refusals ---------------------------------------------------------------------------------------------------------

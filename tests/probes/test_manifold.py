@@ -13,6 +13,7 @@ from interp.statistics.draw import entropy_quintiles
 from interp.table import LABEL
 from interp.testing import Shape, planted_curve, same_findings, synthetic_capture
 from probes.manifold import Manifold
+from probes.measures.geometry import N_SHOWN
 from wind_tunnels.mixture import Mixture
 
 QUICK = Manifold(n_permutations=99, n_null=20, n_bootstrap=100, per_quintile=6)
@@ -351,3 +352,39 @@ def test_findings_on_the_shipped_tunnel_equal_an_independent_float64_computation
         rho = spearmanr(np.round(u[:, 0], 9), capture.rows["next_entropy_bits"]).statistic
         assert by_layer["entropy_correlation"][layer] == pytest.approx(abs(rho), rel=1e-6)
     assert found["pc1_share"].value == by_layer["pc1_share"][2]
+
+
+@pytest.mark.parametrize(("per_quintile", "is_compared"), [(3, False), (4, True)])
+def test_domains_are_compared_with_twenty_prompts_or_more(per_quintile: int, is_compared: bool) -> None:
+    probe = replace(QUICK, per_quintile=per_quintile, n_permutations=19)
+    found = probe.analyse(domain_capture(True, 0), {})
+    assert ("collapse" in found.scalars) is is_compared
+    if is_compared:
+        table = found.tables["collapse"]
+        assert (table["n"] == 20).all() and found["collapse"].n == 20
+        change = table["share_change"][1:]
+        assert found["collapse"].value == pytest.approx(change.max())
+        ratio = table["ratio_change"][1:]
+        assert found["collapse_participation_ratio"].value == pytest.approx(ratio.min())
+        for name, statistic, best in (
+            ("collapse", "share", change.argmax()),
+            ("collapse_participation_ratio", "ratio", ratio.argmin()),
+        ):
+            ends = (table[f"{statistic}_change_low"][1 + best], table[f"{statistic}_change_high"][1 + best])
+            assert found[name].interval == pytest.approx(ends) and found[name].interval_reason == ""
+            assert found[name].p == table[f"{statistic}_change_p"][1 + best]
+        assert np.isnan([table["share_change"][0], table["ratio_change_p"][0]]).all(), (
+            "the mixed set is compared with none"
+        )
+
+
+def test_the_spectrum_is_listed_beside_its_null() -> None:
+    found = QUICK.analyse(capture_of(noise(5) * np.linspace(0.5, 3, 16)), {})
+    table = found.tables["spectrum"]
+    assert table["component"].tolist() == list(range(1, min(N_SHOWN, 16) + 1))
+    assert table["share"][0] == found["pc1_share"].value
+    assert table["share"][:2].sum() == pytest.approx(found["pc1_plus_pc2_share"].value)
+    null = found["pc1_share"].null
+    assert null is not None and table["null"][0] == pytest.approx(null.value)
+    assert (table["null_low"][0], table["null_high"][0]) == pytest.approx(null.band)
+    assert (table["null_low"] < table["null"]).all() and (table["null"] < table["null_high"]).all()

@@ -76,3 +76,25 @@ def test_more_nuisances_than_half_the_rows_leave_too_little():
     pool, fitting = rows(12), np.arange(6)
     assert all_nuisances(rows(), np.arange(60)).leaves_something
     assert not all_nuisances(pool, fitting[:3]).leaves_something
+
+
+@pytest.mark.parametrize(("n", "is_level"), [(4, False), (5, True)])
+def test_a_level_is_shared_by_five_prompts_of_the_fitting_half(n, is_level):
+    token = np.where(np.arange(60) < n, 7, 1000 + np.arange(60))
+    token[40:] = 7  # those of the judged half do not count
+    length = np.full(60, 9)
+    made = table(prompt=np.arange(60), position=length - 1, length=length, token=token)
+    removal = all_nuisances(made, np.arange(40))
+    assert removal.names == (("last token (1 levels)",) if is_level else ())
+    label = np.random.default_rng(0).standard_normal((60, 1))
+    left = removal.apply(label)
+    mean = label[:n].mean() if is_level else label[:40].mean()
+    np.testing.assert_allclose(left[40:], label[40:] - mean)
+
+
+def test_values_at_the_fitting_rows_alone_are_left_with_the_same():
+    made, fitting = rows(), np.arange(0, 60, 2)
+    removal = all_nuisances(made, fitting)
+    values = np.random.default_rng(1).standard_normal((60, 3))
+    np.testing.assert_allclose(removal.apply_to_fitting(values[fitting]), removal.apply(values)[fitting], atol=1e-12)
+    assert np.abs(removal.design[fitting].T @ removal.apply_to_fitting(values[fitting])).max() < 1e-9

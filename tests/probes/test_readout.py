@@ -78,3 +78,25 @@ def test_what_nuisances_tell_exactly_leaves_nothing_to_read():
 def test_rows_that_outnumber_features_twice_have_no_products():
     assert ScaledRows.of(np.ones((9, 4))).products is None
     assert ScaledRows.of(np.ones((8, 4))).products is not None
+
+
+def test_the_first_axis_reads_by_its_slope_alone_and_ridge_by_all():
+    """PC1: a line through the fitting rows; the judged ones are told by it."""
+    halves, rng = halves_of(), np.random.default_rng(3)
+    removal = mean_alone(N, halves.fitting)
+    points = rng.standard_normal((N, D)) + 4 * np.outer(rng.standard_normal(N), rng.standard_normal(D))
+    label, control = points[:, :3].sum(axis=1) + rng.standard_normal(N), rng.random((N, 1))
+    labels = make_labels({"next_entropy_bits": label}, control, halves, removal)
+    fitting, judged = halves.fitting, halves.judged
+    scaled = Scale.of(points[fitting], "centred").apply(points)
+    first = np.linalg.svd(scaled[fitting])[2][0]
+    slope = np.polyfit(scaled[fitting] @ first, label[fitting], 1)[0]
+    for rows in (ScaledRows.of(scaled), ScaledRows(scaled, None)):
+        found = read(rows, labels, halves, removal)["pc1"]
+        told = slope * (scaled[judged] @ first)
+        assert found.predicted["next_entropy_bits"] == pytest.approx(told)
+        truth = label[judged] - label[fitting].mean()
+        assert found.r2[0] == pytest.approx(1 - np.square(truth - told).sum() / np.square(truth).sum())
+        assert found.cosine == pytest.approx(1) and np.abs(found.axes["next_entropy_bits"] @ first) == pytest.approx(1)
+        other = np.polyfit(scaled[fitting] @ first, control[fitting, 0], 1)[0]
+        assert found.controls[:, 0] == pytest.approx(other * (scaled[judged] @ first))

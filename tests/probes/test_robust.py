@@ -131,3 +131,23 @@ def test_equal_rows_and_too_few_prompts_give_reasons():
     three = stability_profile(cloud_of(noise(3, 6)), "centred", 3, 0)[0]
     assert three.null_reason == "fewer than 4 prompts make no halves"
     assert three.underpowered
+
+
+def test_what_is_undefined_is_underpowered_and_what_is_not_is_not():
+    flat, lively = cloud_of(np.ones((1, 20, 6))), cloud_of(noise(20, 6))
+    for cloud, is_undefined in ((flat, True), (lively, False)):
+        for scalar in (
+            influence(cloud, 0, "centred", 0).scalars["largest_influence"],
+            stability_profile(cloud, "centred", 3, 0)[0],
+        ):
+            assert scalar.underpowered == is_undefined == np.isnan(scalar.value)
+
+
+def test_the_share_that_goes_with_the_loudest_is_of_their_own_layer():
+    rows = np.random.default_rng(7).standard_normal((2, 40, 5)) * np.array([[5, 1, 1, 3, 1], [1, 1, 4, 1, 2]])[:, None]
+    left = without_loudest(cloud_of(rows), 2)
+    variance = rows.var(axis=1)
+    gone = [variance[0, [0, 3]].sum(), variance[1, [2, 4]].sum()]
+    np.testing.assert_allclose(left.variance_share, gone / variance.sum(axis=1), rtol=1e-6)
+    np.testing.assert_allclose(left.cloud.points[1], rows[1][:, [0, 1, 3]], rtol=1e-6)
+    assert without_loudest(cloud_of(rows), 4) is None and without_loudest(cloud_of(rows), 3) is not None

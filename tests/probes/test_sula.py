@@ -11,9 +11,16 @@ from interp.information import entropy_bits, kl_bits
 from interp.need import Need
 from interp.testing import Shape, check_probe, synthetic_capture
 from probes.measures.sula_answers import Answers
-from probes.measures.sula_calibration import Resamples, Slopes, calibration
+from probes.measures.sula_calibration import Resamples, Slopes, calibration, kl_of_best_single
 from probes.measures.sula_movement import fit_axes, movement
-from probes.measures.sula_resampling import exchange_within, rearranged_within, resampled_correlations
+from probes.measures.sula_resampling import exchange_within, mean_bands, rearranged_within
+from probes.measures.sula_tables import (
+    along_table,
+    answers_table,
+    attention_table,
+    by_condition_table,
+    trajectory_table,
+)
 from probes.sula import Sula
 from prompts.evidence import draw_problems, evidence_columns, evidence_of_one, posterior
 
@@ -206,16 +213,6 @@ def test_exchanges_keep_strata_and_units():
     assert len(np.unique(orders[:, 0])) == 4 and len(np.unique(orders[:, 5])) == 2
     inside = rearranged_within(unit, 300, rng)
     assert (unit[inside] == unit).all() and len(np.unique(inside[:, 0])) == 4
-
-
-def test_resampled_correlations_repeat_rows():
-    rng = np.random.default_rng(0)
-    x, y, weights = rng.normal(size=(2, 12)), rng.normal(size=12), rng.multinomial(12, np.full(12, 1 / 12), 20)
-    found = resampled_correlations(x, y, weights)
-    for i, w in enumerate(weights):
-        rows = np.repeat(np.arange(12), w)
-        for j in range(2):
-            assert found[j, i] == pytest.approx(np.corrcoef(x[j, rows], y[rows])[0, 1])
 
 
 def features(coordinate, rng, n_layers=3, noise=0.3, layer=2):
@@ -418,3 +415,202 @@ def test_the_weight_of_one_example_is_what_the_slope_counts_in():
     q = capture[OUTCOME]
     assert np.polyfit(k_1, q[:, 0] - q[:, 1], 1)[0] == pytest.approx(0.5 * np.log2(9), abs=1e-4)
     assert measured(capture)["slope"].value == pytest.approx(0.5)
+
+
+# --- by hand ----------------------------------------------------------------------------------------------------------
+
+
+def answered(posterior, q, outcomes=None, condition=None, evidence=None, unit=None):
+    """Answers of a model that gives these probabilities, half of its mass on the outcomes."""
+    p, n = np.asarray(posterior, dtype=np.float64), len(posterior)
+    number = np.arange(n)
+    return Answers(
+        p, np.log2(np.asarray(q) / 2), np.tile(np.arange(p.shape[1]), (n, 1)) if outcomes is None else outcomes,
+        np.full(n, "main") if condition is None else np.asarray(condition),
+        np.zeros(n) if evidence is None else np.asarray(evidence, dtype=np.float64),
+        np.zeros(n, dtype=np.int64), number if unit is None else np.asarray(unit), None, "k", "observations", "problem",
+    )  # fmt: skip
+
+
+def pairs(n=8, seed=0):
+    rng = np.random.default_rng(seed)
+    p, q = rng.uniform(0.1, 0.9, (2, n))
+    outcomes = np.where(np.arange(n)[:, None] % 2, [[1, 2]], [[5, 9]])
+    return answered(np.stack([p, 1 - p], axis=1), np.stack([q, 1 - q], axis=1), outcomes)
+
+
+def test_the_best_single_distribution_is_the_mean_of_rows_with_the_same_outcomes():
+    p = np.array([[0.5, 0.5, 0.0], [0.25, 0.75, 0.0], [0.2, 0.3, 0.5], [0.4, 0.1, 0.5]])
+    outcomes = np.array([[1, 2, 3], [1, 2, 3], [4, 5, 6], [4, 5, 6]])
+    found = kl_of_best_single(answered(p, np.full((4, 3), 1 / 3), outcomes))
+    means = np.repeat([[0.375, 0.625, 0.0], [0.3, 0.2, 0.5]], 2, axis=0)
+    np.testing.assert_allclose(found, kl_bits(p, means))
+
+
+def test_slopes_of_resamples_are_regressions_with_an_intercept_for_each_pair():
+    answers = pairs()
+    x, y = (np.log2(z[:, 0] / z[:, 1]) for z in (answers.posterior, np.exp2(answers.log_q)))
+    weights = np.random.default_rng(1).multinomial(8, np.full(8, 1 / 8), 20)
+    weights[0] = [3, 0, 2, 0, 1, 0, 2, 0]  # one of the pairs is not drawn
+    slopes = Slopes(answers)
+    for w, found in zip(weights, slopes.resampled(weights), strict=True):
+        rows = np.repeat(np.arange(8), w)
+        design = np.column_stack([x[rows], rows % 2 == 0, rows % 2 == 1])
+        assert found == pytest.approx(np.linalg.lstsq(design, y[rows], rcond=None)[0][0])
+    everything = np.column_stack([x, np.arange(8) % 2 == 0, np.arange(8) % 2])
+    assert slopes.value() == pytest.approx(np.linalg.lstsq(everything, y, rcond=None)[0][0])
+    assert slopes.is_pair and not slopes.is_one_pair
+
+
+def test_the_intercept_is_that_of_one_pair():
+    answers = answered(pairs().posterior, np.exp2(pairs().log_q) * 2)
+    x, y = (np.log2(z[:, 0] / z[:, 1]) for z in (answers.posterior, np.exp2(answers.log_q)))
+    slopes = Slopes(answers)
+    assert slopes.is_one_pair
+    weights = np.array([[1.0] * 8, [2.0, 0, 1, 3, 0, 1, 0, 1]])
+    for w, found in zip(weights, slopes.intercept(weights), strict=True):
+        slope, level = np.polyfit(x, y, 1, w=np.sqrt(w))
+        assert found == pytest.approx(level)
+        assert slopes.resampled(w[None].astype(np.int64))[0] == pytest.approx(slope)
+
+
+def test_calibration_resamples_problems_with_their_means():
+    answers = pairs(24, seed=3)
+    rng = np.random.default_rng(4)
+    weights = rng.multinomial(24, np.full(24, 1 / 24), 60)
+    weights[:, 0] += 3  # resamples of unequal size are means too
+    resamples = Resamples(np.array([rng.permutation(24) for _ in range(19)]), weights)
+    found = calibration(answers, resamples, 100)
+    error = np.abs(answers.entropy_model - answers.entropy_exact)
+    for name, values in (("entropy_error", error), ("kl", answers.kl), ("outcome_mass", np.full(24, 0.5))):
+        drawn = [np.average(values, weights=w) for w in weights]
+        low, high = np.quantile(drawn, [0.025, 0.975])
+        assert found[name].value == pytest.approx(values.mean())
+        assert found[name].interval == pytest.approx((min(low, values.mean()), max(high, values.mean())))
+    assert found["outcome_mass"].null.value == 2 / 100
+    exchanged = [np.abs(answers.entropy_model - answers.entropy_exact[o]).mean() for o in resamples.orders]
+    assert found["entropy_error"].null.value == pytest.approx(np.mean(exchanged))
+    assert found["entropy_error"].p == pytest.approx((1 + (np.array(exchanged) <= error.mean()).sum()) / 20)
+    kl = [np.mean(kl_bits(answers.posterior[o], np.exp2(answers.log_restricted))) for o in resamples.orders]
+    assert found["kl"].null.value == pytest.approx(np.mean(kl))
+    constant = np.abs(np.median(answers.entropy_exact) - answers.entropy_exact)
+    assert found["skill"].value == pytest.approx(1 - error.sum() / constant.sum())
+    assert found["kl_skill"].value == pytest.approx(1 - answers.kl.sum() / kl_of_best_single(answers).sum())
+
+
+@pytest.mark.parametrize("still", ["model", "exact"])
+def test_an_entropy_that_never_varies_has_no_correlation(still):
+    p, q = pairs().posterior, np.exp2(pairs().log_q) * 2
+    flat = np.tile([0.3, 0.7], (8, 1))
+    answers = answered(flat if still == "exact" else p, flat if still == "model" else q)
+    resamples = Resamples(np.array([np.arange(8)[::-1]] * 19), np.ones((3, 8), dtype=np.int64))
+    correlation = calibration(answers, resamples, 100)["entropy_correlation"]
+    assert np.isnan(correlation.value) and correlation.null_reason == "one of the two entropies never varies"
+
+
+def test_orders_within_units_are_all_as_likely_and_bands_are_of_weighted_means():
+    alone = rearranged_within(np.arange(3), 600, np.random.default_rng(6))
+    assert len(np.unique(alone, axis=0)) == 6 and np.unique(alone, axis=0, return_counts=True)[1].min() > 60
+    units = np.array([4, 7, 4, 7, 4])
+    within = rearranged_within(units, 600, np.random.default_rng(7))
+    assert (units[within] == units).all() and len(np.unique(within, axis=0)) == 12
+    values = np.random.default_rng(8).standard_normal((2, 5))
+    bands = mean_bands(values, units, 400, np.random.default_rng(9))
+    ends = [values[:, units == 4].mean(axis=1), values[:, units == 7].mean(axis=1)]
+    np.testing.assert_allclose(bands, [np.minimum(*ends), np.maximum(*ends)])
+
+
+def test_a_silent_layer_lies_at_zero():
+    points = np.random.default_rng(10).standard_normal((2, 12, 4))
+    points[0] = 3.0
+    answers = pairs(12, seed=11)
+    axes = fit_axes(points, answers, np.arange(12) < 6)
+    coordinates = axes.coordinates(points)
+    assert not coordinates[:, 0].any() and np.isfinite(coordinates).all()
+    np.testing.assert_allclose(coordinates[:, 1, :6].std(axis=1), 1)
+    np.testing.assert_allclose(coordinates[:, 1, :6].mean(axis=1), 0, atol=1e-12)
+    assert (coordinates[:, 1, :6] @ answers.entropy_exact[:6] >= 0).all(), "the entropy rises along them"
+
+
+def two_conditions():
+    p = pairs(12, seed=12).posterior
+    q = np.exp2(pairs(12, seed=13).log_q) * 2
+    condition, evidence = np.repeat(["main", "padded"], 6), np.tile([0, 1, 1, 2, 2, 2], 2)
+    return answered(p, q, condition=condition, evidence=evidence, unit=np.tile(np.arange(6), 2))
+
+
+def test_the_table_of_conditions_has_means_of_their_own_rows():
+    answers = two_conditions()
+    named = {name: answers.where(answers.condition == name) for name in ("main", "padded")}
+    found = {
+        name: calibration(mine, Resamples.of(mine, 19, 20, np.random.default_rng(0)), 50)
+        for name, mine in named.items()
+    }
+    table = by_condition_table(answers, found)
+    for i, (condition, mine) in enumerate(named.items()):
+        for name, scalar in found[condition].items():
+            np.testing.assert_equal(table[name][i], scalar.value)
+            np.testing.assert_equal(
+                (table[f"{name}_low"][i], table[f"{name}_high"][i]), scalar.interval or (np.nan, np.nan)
+            )
+            np.testing.assert_equal(table[f"{name}_p"][i], np.nan if scalar.p is None else scalar.p)
+        q = np.exp2(mine.log_restricted)
+        assert (table["condition"][i], table["n"][i]) == (condition, 6)
+        assert table["kl_reverse"][i] == pytest.approx(kl_bits(q, mine.posterior).mean())
+        exact = entropy_bits(mine.posterior)
+        for name, constant in (
+            ("mean_constant", exact.mean()),
+            ("best_constant", np.median(exact)),
+            ("always_open", 1.0),
+        ):
+            assert table[f"error_{name}"][i] == pytest.approx(np.abs(constant - exact).mean())
+        assert table["excluded_mass"][i] == 0 and np.isnan(table["kl_noise_reader"][i])
+    impossible = answered([[1.0, 0.0], [0.5, 0.5]], [[0.75, 0.25], [0.5, 0.5]])
+    row = by_condition_table(impossible, {"main": found["main"]})
+    assert np.isnan(row["kl_reverse"][0]) and row["excluded_mass"][0] == pytest.approx(0.125)
+
+
+def test_tables_along_the_evidence_hold_means_of_their_condition_and_amount():
+    answers, rng = two_conditions(), np.random.default_rng(14)
+    entropy, coordinate = rng.uniform(1, 3, (2, 12)), rng.standard_normal(12)
+    along = along_table(answers, 30, np.random.default_rng(0))
+    attention = attention_table(entropy, answers, 30, np.random.default_rng(0))
+    path = trajectory_table({"pc1": coordinate}, answers, 400, 30, np.random.default_rng(0))
+    cells = [(c, a) for c in ("main", "padded") for a in (0, 1, 2)]
+    assert list(zip(along["condition"], along["evidence"], strict=True)) == cells
+    for i, (condition, amount) in enumerate(cells):
+        at = (answers.condition == condition) & (answers.evidence == amount)
+        mine = answers.where(at)
+        error = mine.entropy_model - mine.entropy_exact
+        of_condition = entropy_bits(answers.posterior[answers.condition == condition])
+        expected = {
+            "n": at.sum(), "bayes_entropy": mine.entropy_exact.mean(), "model_entropy": mine.entropy_model.mean(),
+            "residual": error.mean(), "error": np.abs(error).mean(), "kl": mine.kl.mean(), "outcome_mass": 0.5,
+            "error_best_constant": np.abs(np.median(of_condition) - mine.entropy_exact).mean(),
+        }  # fmt: skip
+        assert {name: along[name][i] for name in expected} == pytest.approx(expected)
+        assert along["kl_low"][i] <= along["kl"][i] <= along["kl_high"][i]
+        row = path.where((path["condition"] == condition) & (path["evidence"] == amount))
+        assert (row["n"][0], row["coordinate"][0]) == (at.sum(), pytest.approx(coordinate[at].mean()))
+        every = coordinate[answers.condition == condition]
+        error_of_null = every.std() / np.sqrt(at.sum() * 400)
+        assert row["coordinate_null"][0] == pytest.approx(every.mean(), abs=5 * error_of_null)
+        assert row["coordinate_null_low"][0] <= row["coordinate_null"][0] <= row["coordinate_null_high"][0]
+        for layer in range(2):
+            here = (attention["condition"] == condition) & (attention["evidence"] == amount)
+            found = attention.where(here & (attention["layer"] == layer))
+            assert found["attention_entropy"].tolist() == pytest.approx([entropy[layer, at].mean()])
+
+
+@pytest.mark.parametrize(
+    ("posterior", "has_odds"), [([[0.8, 0.2], [0.5, 0.5]], True), ([[1.0, 0.0], [0.5, 0.5]], False)]
+)
+def test_log_odds_are_listed_where_both_outcomes_are_possible(posterior, has_odds):
+    capture = synthetic_capture((OUTCOME,), Shape(n_prompts=2), posterior=np.array(posterior))
+    answers = Answers.of(capture, OUTCOME)
+    table = answers_table(answers, capture)
+    assert ("exact_log_odds" in table) == has_odds
+    if has_odds:
+        np.testing.assert_allclose(table["exact_log_odds"], [2, 0], atol=1e-12)
+        np.testing.assert_allclose(table["model_log_odds"], answers.log_q[:, 0] - answers.log_q[:, 1])
+    np.testing.assert_allclose(table["kl"], answers.kl)

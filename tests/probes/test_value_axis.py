@@ -10,10 +10,21 @@ from interp.errors import InterpError
 from interp.forward import capture
 from interp.need import Need
 from interp.prompting.tunnel_sequences import sampled_prompts
+from interp.table import Table
 from interp.testing import Shape, check_probe, synthetic_capture
+from probes.measures.axis_scalars import Counted, Judgement, nuisance_scalar, selectivity
 from probes.measures.axis_stability import RandomPairs, first_axis_cosines, ridge_split_cosines
-from probes.measures.halves import exchanged_correlations, held_out_r2, label_by_type, r2_intervals, split_rows
+from probes.measures.halves import (
+    Halves,
+    exchanged_correlations,
+    held_out_r2,
+    label_by_type,
+    r2_intervals,
+    split_rows,
+)
+from probes.measures.nuisances import all_nuisances, mean_alone
 from probes.measures.places import ScaledRows
+from probes.measures.readout import Labels, Reading
 from probes.value_axis import ValueAxis
 
 SMALL = ValueAxis(sites="v", n_permutations=99, n_bootstrap=99, n_splits=4, n_null=20)
@@ -437,3 +448,113 @@ def test_the_shipped_tunnel_knows_its_uncertainty_beyond_position(tunnel):
     table = found.tables["by_layer"]
     first = (table["site"] == "v") & (table["layer"] == 0) & (table["nuisances"] == "removed")
     assert np.isnan(table["r2"][first]).all()
+
+
+# --- the scalars, from made-up readings -------------------------------------------------------------------------------
+
+COUNTED = Counted(6, "prompt", False, (False, True))
+FIXED = Halves(
+    np.arange(4), np.arange(4, 10), np.arange(4), np.array([[1, 0, 3, 2], [3, 2, 1, 0], [2, 3, 0, 1]]),
+    np.array([[1, 0, 2, 3, 4, 5], [5, 4, 3, 2, 1, 0], [2, 3, 4, 5, 0, 1]]),
+    np.array([[1, 1, 1, 1, 1, 1], [2, 0, 1, 2, 0, 1], [0, 3, 1, 0, 1, 1], [1, 0, 0, 2, 3, 0]]),
+)  # fmt: skip
+
+
+def made_judgement(is_adjusted=False, truth=(1.0, -1.0, 2.0, 0.5, -2.0, 0.0)):
+    """One target with three permutations and two control tasks, at two places of which the second has no axis."""
+    rng = np.random.default_rng(0)
+    truth = np.array(truth)
+    judged = np.hstack([np.repeat(truth[:, None], 4, axis=1), rng.standard_normal((6, 2))])
+    labels = Labels(np.zeros((4, 6)), judged, {"next_entropy_bits": slice(0, 4), "controls": slice(4, 6)})
+    predicted = 0.8 * truth + 0.3 * rng.standard_normal(6)
+    controls = 0.2 * judged[:, 4:] + 0.1 * rng.standard_normal((6, 2))
+    r2 = np.array([0.7, 0.1, -0.2, 0.4, 0.3, 0.1])
+    found = Reading(r2, np.array([0.9, 0.2, 0.3, 0.1, 0.0, 0.0]), {"next_entropy_bits": predicted}, {}, controls)
+    nothing = Reading(np.full(6, np.nan), np.full(6, np.nan), {}, {}, np.empty((6, 0)))
+    return Judgement("ridge", "next_entropy_bits", is_adjusted, labels, [found, nothing]), truth, predicted
+
+
+def test_r2_has_its_permutations_for_a_null_and_prompts_resampled():
+    judgement, truth, predicted = made_judgement()
+    found, undefined = judgement.r2(FIXED, COUNTED)
+    assert found.value == 0.7 and found.p == 1 / 4
+    assert found.null.value == pytest.approx(0.1) and found.null.band == pytest.approx(
+        tuple(np.quantile([0.1, -0.2, 0.4], [0.025, 0.975]))
+    )
+    errors, totals = np.square(truth - predicted), np.square(truth)
+    logs = np.log((FIXED.weights @ errors) / (FIXED.weights @ totals))
+    share, half = errors.sum() / totals.sum(), 1.959964 * logs.std(ddof=1)
+    assert found.interval == pytest.approx((1 - share * np.exp(half), 1 - share * np.exp(-half)), rel=1e-6)
+    assert np.isnan(undefined.value) and undefined.null_reason == "nothing varies in these activations"
+    assert undefined.underpowered and not found.underpowered
+
+
+def test_correlations_are_of_judged_entropies_exchanged():
+    judgement, truth, predicted = made_judgement()
+    found, _ = judgement.correlation(FIXED, COUNTED)
+    exchanged = [np.corrcoef(truth[o], predicted)[0, 1] for o in FIXED.judged_orders]
+    assert found.value == pytest.approx(np.corrcoef(truth, predicted)[0, 1])
+    assert found.null.value == pytest.approx(np.mean(exchanged)) and found.p == 1 / 4
+    drawn = [np.corrcoef(np.repeat(truth, w), np.repeat(predicted, w))[0, 1] for w in FIXED.weights]
+    half = 1.959964 * np.arctanh(drawn).std(ddof=1)
+    expected = np.tanh(np.arctanh(found.value) + np.array([-half, half]))
+    np.testing.assert_allclose(found.interval, expected, rtol=1e-6)
+
+
+def test_what_was_taken_out_is_said_and_only_then():
+    beyond = "beyond what position, length, last token and domain tell"
+    for is_adjusted in (False, True):
+        judgement, *_ = made_judgement(is_adjusted)
+        for scalars in (judgement.r2(FIXED, COUNTED), judgement.correlation(FIXED, COUNTED), judgement.cosine(COUNTED)):
+            assert (beyond in scalars[0].meaning) == is_adjusted
+        reason = judgement.r2(FIXED, COUNTED)[1].null_reason
+        assert reason.endswith("but what nuisances tell") == is_adjusted
+    still, *_ = made_judgement(truth=np.zeros(6))
+    assert still.why_undefined(0) == "the entropy does not vary"
+
+
+def test_selectivity_is_above_control_tasks_with_the_same_prompts_resampled():
+    judgement, truth, predicted = made_judgement()
+    (found, undefined), controls = selectivity(judgement, FIXED, COUNTED)
+    assert found.value == pytest.approx(0.7 - 0.2) and controls[0] == pytest.approx(0.2)
+    labels, told = judgement.labels.judged[:, 4:], judgement.readings[0].controls
+    drawn = []
+    for w in FIXED.weights:
+        own = 1 - (w @ np.square(truth - predicted)) / (w @ np.square(truth))
+        others = 1 - (w @ np.square(labels - told)) / (w @ np.square(labels))
+        drawn.append(own - others.mean())
+    half = 1.96 * np.std(drawn, ddof=1)
+    assert found.interval == pytest.approx((0.5 - half, 0.5 + half))
+    # each control task less the other: 0.3 − 0.1 and 0.1 − 0.3
+    assert found.null.value == pytest.approx(0, abs=1e-12) and found.null.band[1] == pytest.approx(
+        12.706205 * np.sqrt(0.08) * np.sqrt(1.5)
+    )
+    assert np.isnan(undefined.value) and undefined.null_reason == "nothing varies in these activations"
+
+
+def test_what_nuisances_tell_is_a_regression_fitted_on_one_half():
+    rng = np.random.default_rng(1)
+    length = rng.integers(5, 20, 60)
+    entropy = 0.3 * length + rng.standard_normal(60)
+    rows = Table({"prompt": np.arange(60), "position": length - 1, "length": length, "token": np.arange(60)},
+                 {"prompt": "index", "position": "tokens", "length": "tokens", "token": "index"})  # fmt: skip
+    fitting, judged = np.arange(30), np.arange(30, 60)
+    orders = np.array([rng.permutation(30) for _ in range(19)])
+    weights = rng.multinomial(30, np.full(30, 1 / 30), 40)
+    halves = Halves(fitting, judged, fitting, orders, orders, weights)
+    found = nuisance_scalar(entropy, "next_entropy_bits", all_nuisances(rows, fitting), halves, COUNTED)
+
+    def told(labels):
+        line = np.polyfit(length[fitting], labels, 1)
+        return np.polyval(line, length[judged])
+
+    def r2(labels):
+        level = entropy[fitting].mean()
+        return 1 - np.square(entropy[judged] - told(labels)).sum() / np.square(entropy[judged] - level).sum()
+
+    assert found.value == pytest.approx(r2(entropy[fitting])) and "length alone predict" in found.meaning
+    permuted = [r2(entropy[fitting][o]) for o in orders]
+    assert found.null.value == pytest.approx(np.mean(permuted)) and found.p == 1 / 20
+    assert found.interval[0] < found.value < found.interval[1]
+    nothing = nuisance_scalar(entropy, "next_entropy_bits", mean_alone(60, fitting), halves, COUNTED)
+    assert nothing.null_reason == "no nuisance varies" and "no nuisance that varies alone predict" in nothing.meaning

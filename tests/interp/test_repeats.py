@@ -1,0 +1,19 @@
+"""The mean of a few repetitions and how far it may be off."""
+
+import numpy as np
+import pytest
+
+from interp.statistics.repeats import t_half_width
+
+
+def test_the_half_width_is_t_times_the_standard_error_along_the_last_axis():
+    values = np.array([[[1.0, 2.0, 6.0], [0.0, 0.0, 3.0]]])
+    # s² = 7 and 3, three repetitions, t of two degrees of freedom
+    np.testing.assert_allclose(t_half_width(values), [4.302653 * np.sqrt([7 / 3, 3 / 3])], rtol=1e-6)
+    assert float(t_half_width(np.array([0.0, 1.0]))) == pytest.approx(12.706205 * 0.5, rel=1e-6), "two are enough"
+
+
+def test_equal_repetitions_have_no_width_and_one_has_none():
+    assert not t_half_width(np.full((4, 3), 0.5)).any()
+    alone = t_half_width(np.ones((4, 1)))
+    assert alone.shape == (4,) and np.isnan(alone).all() and np.isnan(t_half_width(np.ones((2, 0)))).all()

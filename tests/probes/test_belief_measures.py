@@ -1,0 +1,200 @@
+"""The parts of the belief probe on a few rows: states, folds, encodings, decoding, and tables."""
+
+import numpy as np
+import pytest
+
+from interp.findings import Null, Scalar
+from interp.need import Need
+from interp.testing import Shape, synthetic_capture
+from probes.measures.belief_clusters import MAX_ROWS, MIN_ROWS, dimensions_for, gather, make_clusters
+from probes.measures.belief_folds import Pressed, cross_validate, deal, press
+from probes.measures.belief_readout import N_CONTROLS, make_setting, random_subspace_r2, read_belief
+from probes.measures.belief_scores import decoded
+from probes.measures.belief_swap import Swapped, interchange_table, swap_scalar
+from probes.measures.belief_tables import components_table
+from probes.measures.belief_target import ExactBelief, nearest_on_simplex
+from probes.measures.cloud import Cloud
+
+
+def rng(*seed):
+    return np.random.default_rng(list(seed))
+
+
+def exact(values, kind="distribution"):
+    return ExactBelief(np.asarray(values, dtype=np.float64), kind, "made up")
+
+
+def pool_of(points, n_scored=1, **columns):
+    shape = Shape(n_prompts=len(points) // n_scored, n_scored=n_scored, n_layers=0, d_model=points.shape[1])
+    capture = synthetic_capture((Need("resid"),), shape, planted={"resid": points[None]}, columns=columns)
+    return Cloud.of(capture, Need("resid"))
+
+
+# --- the belief ------------------------------------------------------------------------------------------------------
+
+
+def test_the_most_likely_component_is_the_largest_alone():
+    values = [[0.2, 0.5, 0.3], [0.4, 0.4, 0.2], [0.1, 0.2, 0.7], [1 / 3] * 3]
+    assert exact(values).most_likely.tolist() == [1, -1, 2, -1]
+    assert exact([[0.4, 0.4 + 1e-12, 0.2]]).most_likely.tolist() == [-1], "rounding is no lead"
+
+
+def test_the_rank_is_the_dimension_that_beliefs_fill():
+    simplex = rng(0).dirichlet(np.ones(4), 30)
+    assert exact(simplex).rank == 3 and exact(np.tile(simplex[0], (5, 1))).rank == 0
+    line = np.column_stack([np.linspace(0, 1, 9), 1 - np.linspace(0, 1, 9), np.zeros(9)])
+    assert exact(line).rank == 1 and exact(line).varies.tolist() == [True, True, False]
+
+
+def test_predictions_stand_for_sets_distributions_or_themselves():
+    predicted = np.array([[0.5, 0.51, 0.49], [2.0, -1.0, 0.5]])
+    assert decoded(exact(np.eye(3)[:2], "set"), predicted).tolist() == [[0, 1, 0], [1, 0, 0]]
+    np.testing.assert_array_equal(decoded(exact(predicted, "vector"), predicted), predicted)
+    np.testing.assert_array_equal(decoded(exact(np.eye(3)[:2]), predicted), nearest_on_simplex(predicted))
+    np.testing.assert_allclose(nearest_on_simplex(np.array([[2.0, -1.0, 0.5], [0.5, 0.4, -1.0]])),
+                               [[1, 0, 0], [0.55, 0.45, 0]], atol=1e-12)  # fmt: skip
+
+
+# --- clusters --------------------------------------------------------------------------------------------------------
+
+
+def test_axes_are_counted_up_to_the_share_that_is_asked_for():
+    """Independent columns with variances of 80, 11, 5 and 4 per cent."""
+    turn = np.linalg.qr(rng(1).standard_normal((40, 40)))[0]
+    columns = np.linalg.qr(turn - turn.mean(axis=0))[0][:, :4] * np.sqrt([0.80, 0.11, 0.05, 0.04])
+    for scale in (1e-6, 1.0, 1e6):
+        assert dimensions_for(columns * scale + 3) == (2, 3)
+    assert dimensions_for(columns[:, :1]) == (1, 1) and dimensions_for(np.ones((5, 3))) == (0, 0)
+
+
+def test_silhouettes_are_averaged_over_the_rows_that_have_a_state():
+    points = np.array([[0.0], [1.0], [4.0], [6.0], [50.0]])
+    pool = pool_of(points)
+    states = np.array([0, 0, 1, 1, -1])
+    clusters = make_clusters(pool, states, 7, rng(2))
+    assert clusters.reason == f"a single state is most likely at 4 rows alone, fewer than {MIN_ROWS}"
+    found = gather(points, clusters.__class__(clusters.rows, clusters.code, clusters.states, ""), 5)
+    # (b − a) / max(a, b) with a to the own state and b to the other one
+    by_row = [1 - 1 / 5, 1 - 1 / 4, 1 - 2 / 3.5, 1 - 2 / 5.5]
+    assert found.values[0] == pytest.approx(np.mean(by_row)) and len(found.values) == 8
+    np.testing.assert_allclose(found.sums, [*by_row, 0])
+    assert found.counts.tolist() == [1, 1, 1, 1, 0]
+
+
+def test_states_are_taken_from_whole_sequences_up_to_a_limit_and_exchanged_whole():
+    per = 7
+    n = MAX_ROWS // per + 20
+    pool = pool_of(rng(3).standard_normal((n * per, 2)), n_scored=per)
+    states = rng(4).integers(0, 3, n * per)
+    clusters = make_clusters(pool, states, 3, rng(5))
+    assert (
+        MAX_ROWS - per < len(clusters.rows) <= MAX_ROWS
+        and (np.bincount(clusters.code)[np.unique(clusters.code)] == per).all()
+    )
+    np.testing.assert_array_equal(clusters.states[0], states[clusters.rows])
+    whole = {tuple(x) for x in clusters.states[0].reshape(-1, per).tolist()}
+    assert all(tuple(x) in whole for x in clusters.states[1:].reshape(-1, per).tolist())
+    assert clusters.n_labelled == len(clusters.rows) and clusters.reason == ""
+    assert "fewer than two states" in make_clusters(pool, np.minimum(states, 0), 3, rng(5)).reason
+
+
+# --- folds and read-outs ---------------------------------------------------------------------------------------------
+
+
+def test_what_pressing_cuts_off_counts_as_error_and_as_total():
+    """Many rows and few columns: the pressed folds give the errors of all rows."""
+    units, points = np.repeat(np.arange(15), 8), rng(6).standard_normal((120, 2))
+    targets, design = rng(7).standard_normal((120, 3)), np.ones((120, 1))
+    folds = deal(units, rng(8))
+    held = [targets[folds.rows(f)] for f in range(folds.n)]
+    pressed = cross_validate(folds, press(folds, design, points, held), design, points, 1, 1)
+    whole = [Pressed(design[r], points[r], targets[r], np.zeros(3)) for r in map(folds.rows, range(folds.n))]
+    plain = cross_validate(folds, whole, design, points, 1, 1)
+    for name in ("error", "total", "predicted", "by_design", "covectors"):
+        np.testing.assert_allclose(getattr(pressed, name), getattr(plain, name), rtol=1e-8)
+    np.testing.assert_allclose(plain.error, np.square(targets - plain.predicted).sum(axis=0))
+    np.testing.assert_allclose(plain.total, np.square(targets - plain.by_design).sum(axis=0))
+
+
+def setting_of(points, belief, **columns):
+    pool = pool_of(points, **columns)
+    return make_setting(pool, belief, 20, 30, rng(9))
+
+
+def test_the_encoding_is_least_squares_on_all_folds_but_the_first():
+    points = rng(10).standard_normal((50, 6)) + 5
+    belief = rng(11).standard_normal((50, 2)) + 3
+    setting = setting_of(points, exact(belief, "vector"))
+    reading = read_belief(points, setting, rng(12))
+    others = setting.folds.code != 0
+    design = np.column_stack([np.ones(others.sum()), belief[others]])
+    expected = np.linalg.lstsq(design, points[others], rcond=None)[0][1:]
+    np.testing.assert_allclose(reading.encoding, expected, rtol=1e-8)
+    np.testing.assert_allclose(reading.origin, points[others].mean(axis=0))
+
+
+def test_in_texts_a_control_task_gives_a_token_one_belief_at_every_position():
+    token, length = rng(13).integers(0, 4, 60), rng(14).integers(5, 9, 60)
+    belief = rng(15).dirichlet(np.ones(3), 60)
+    setting = setting_of(
+        rng(16).standard_normal((60, 4)), exact(belief), token=token, length=length, position=length - 1
+    )
+    controls = setting.followed.reshape(60, 1 + N_CONTROLS, 3)[:, 1:]
+    for t in range(4):
+        assert len(np.unique(controls[token == t], axis=0)) == 1
+
+
+@pytest.mark.parametrize(
+    ("rank", "n_features", "has_draws"), [(0, 4, False), (1, 4, True), (3, 4, True), (4, 4, False)]
+)
+def test_random_subspaces_are_smaller_than_the_whole(rank, n_features, has_draws):
+    points, belief = rng(17).standard_normal((40, n_features)), rng(18).dirichlet(np.ones(2), 40)
+    setting = setting_of(points, exact(belief))
+    parts = press(setting.folds, setting.mean, points, setting.targets)
+    assert (len(random_subspace_r2(setting.folds, parts, rank, 2, rng(19))) > 0) == has_draws
+
+
+def test_random_subspaces_have_at_most_half_as_many_dimensions_as_rows_are_fitted_on():
+    points, belief = rng(20).standard_normal((10, 12)), rng(21).dirichlet(np.ones(2), 10)
+    setting = setting_of(points, exact(belief))
+    parts = press(setting.folds, setting.mean, points, setting.targets)
+    n_draws = [len(random_subspace_r2(setting.folds, parts, rank, 2, rng(22))) for rank in (4, 5)]
+    assert n_draws[0] > 0 and n_draws[1] == 0, "eight rows are fitted on"
+
+
+# --- tables and swaps ------------------------------------------------------------------------------------------------
+
+
+def test_components_have_their_null_and_one_without_a_null_has_none():
+    found = Scalar(0.4, "fraction", interval=(0.3, 0.5), interval_method="x", null=Null("n", 0.1, (0.0, 0.2)), p=0.05)
+    table = components_table(exact([[0.2, 0.8], [0.4, 0.6]]), [found, found])
+    row = {name: column[1] for name, column in table.columns.items()}
+    assert row == {"component": 1, "mean": pytest.approx(0.7), "r2": 0.4, "r2_low": 0.3, "r2_high": 0.5, "r2_null": 0.1,
+                   "r2_null_low": 0.0, "r2_null_high": 0.2, "r2_p": 0.05}  # fmt: skip
+    baseline = Scalar(0.4, "fraction", interval=(0.3, 0.5), interval_method="x", null_reason="a baseline")
+    assert list(components_table(exact([[0.2, 0.8]]), [baseline]).columns) == [
+        "component",
+        "mean",
+        "r2",
+        "r2_low",
+        "r2_high",
+        "r2_p",
+    ]
+
+
+def test_a_swap_is_reported_beside_the_whole_stream_at_its_own_depth():
+    def swapped(depth, subspace, *by_unit):
+        return Swapped(depth, subspace, np.array(by_unit), 0.5, 0.7, np.array([0.0, 1.0, 2.0]))
+
+    given = ((1, "encoding", 0.0), (1, "all", 3.0), (2, "readout", 7.0), (2, "encoding", 1.0), (2, "all", 4.0))
+    found = [swapped(depth, subspace, x, x + 2) for depth, subspace, x in given]
+    scalar = swap_scalar(found, "encoding", 2, 3, 200, "sequence")
+    assert (scalar.value, scalar.n) == (2.0, 2) and "redirects 5 bits" in scalar.meaning and "depth 2" in scalar.meaning
+    assert scalar.p == 2 / 4, "one of three random subspaces redirects as much"
+    assert (scalar.interval[0] + scalar.interval[1]) / 2 == pytest.approx(2)
+    # a resample of two units has variance 1 / 2 about their mean
+    assert scalar.interval[1] - 2 == pytest.approx(1.96 * np.sqrt(0.5), rel=0.1)
+    table = interchange_table(found, 200)
+    assert table["redirected_bits"].tolist() == [1, 4, 8, 2, 5] and table["depth"].tolist() == [1, 1, 2, 2, 2]
+    assert (table["redirected_bits_low"][3], table["redirected_bits_high"][3]) == scalar.interval
+    assert (table["redirected_bits_null"] == 1).all() and (table["own_kl"] == 0.7).all()

@@ -1,0 +1,243 @@
+"""The arithmetic of the causal probe on a few numbers: matching, effects, tables and what is said of them."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from scipy import stats
+from sklearn.linear_model import LinearRegression
+
+from interp.need import Need
+from interp.testing import Shape, synthetic_capture
+from probes.measures import causal_controls
+from probes.measures.causal_axis import Axis, Split, held_out
+from probes.measures.causal_controls import Edited, alikeness, matched_controls
+from probes.measures.causal_effects import Effect, Values, effects
+from probes.measures.causal_plan import BASELINE, Intervention, Name, Place, n_conditions
+from probes.measures.causal_read import N_FOLDS, crossed
+from probes.measures.causal_sample import first_by_key, keys
+from probes.measures.cloud import Cloud
+
+
+def rng(seed=0):
+    return np.random.default_rng(seed)
+
+
+# --- the axis and its sample -----------------------------------------------------------------------------------------
+
+
+def test_the_axis_tells_held_out_entropy_by_a_line_through_the_fitting_rows():
+    cloud = Cloud.of(synthetic_capture((Need("v"),), Shape(n_prompts=24)), Need("v"))
+    split = Split.of(cloud, 9, 0)
+    a = rng(1).normal(size=cloud.points.shape[2])
+    errors, totals = held_out(cloud, split, 1, Axis(a, a, 0.0))
+    x, y = (cloud.points[1].astype(np.float64) @ a)[:, None], np.asarray(cloud.entropy_bits, np.float64)
+    line = LinearRegression().fit(x[split.fitting], y[split.fitting])
+    np.testing.assert_allclose(errors, np.square(y[split.run_rows] - line.predict(x[split.run_rows])), rtol=1e-6)
+    np.testing.assert_allclose(totals, np.square(y[split.run_rows] - y[split.fitting].mean()))
+
+
+def test_the_keys_of_prompts_are_the_published_splitmix64():
+    # the first outputs of the reference implementation seeded with 1234567
+    published = [6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431]
+    assert [int(keys(np.array([1234567]), seed)[0]) for seed in range(4)] == published
+
+
+def test_the_chosen_prompts_are_those_of_the_smallest_keys_in_their_own_order():
+    prompts = np.array([9, 4, 7, 1, 30])
+    by_key = prompts[np.argsort(keys(prompts, 5))]
+    for n in range(1, 7):
+        assert first_by_key(prompts, n, 5).tolist() == sorted(by_key[:n].tolist())
+
+
+# --- matching --------------------------------------------------------------------------------------------------------
+
+
+def test_draws_further_than_a_tenth_off_are_drawn_again(monkeypatch):
+    values, target = np.linspace(0.2, 3, 12), 1.0
+    ratios = [0.7, 0.89, 0.91, 1.09, 1.11, 1.3]
+    made = iter(ratios + [0.95, 1.05, 1.2, 1.0] + [1.02] * 5)
+
+    def planted(values, target, draws):
+        """Frames in the plane of two axes that take out so many targets."""
+        share = (np.array([next(made) for _ in draws]) * target - values[0]) / (values[-1] - values[0])
+        frames = np.zeros(draws.shape)
+        frames[:, 0, 0], frames[:, 0, -1] = np.sqrt(1 - share), np.sqrt(share)
+        return frames
+
+    monkeypatch.setattr(causal_controls, "_tilted", planted)
+    frames, n_rejected = causal_controls._drawn(values, target, 1, 6, rng())
+    assert np.square(frames[:, 0]) @ values == pytest.approx([0.91, 1.09, 0.95, 1.05, 1.0, 1.02])
+    assert n_rejected == 5
+
+
+def test_doses_make_the_change_as_large_as_that_of_the_axis():
+    rows = rng(3).normal(size=(500, 6)) * np.array([50, 1, 0.5, 0.2, 0.1, 0.1])
+    axis = Axis(np.eye(6)[0], np.eye(6)[0], 0.0)
+    matched = matched_controls(Edited.of(rows, "mean"), axis, 12, rng(4))
+    assert matched.how == "dose" and matched.n_rejected == 0
+    np.testing.assert_allclose(matched.ratio, 1)
+    change = matched.dose * np.sqrt(((rows - rows.mean(axis=0)) @ matched.frames[:, 0].T).var(axis=0))
+    np.testing.assert_allclose(change, rows[:, 0].std())
+
+
+def test_alikeness_is_the_mean_squared_cosine_over_pairs():
+    frames = np.linalg.qr(rng(5).normal(size=(4, 7, 2)))[0].transpose(0, 2, 1)
+    pairs = [np.square(a @ b.T).sum() / 2 for i, a in enumerate(frames) for b in frames[i + 1 :]]
+    assert alikeness(frames) == pytest.approx(np.mean(pairs))
+    assert alikeness(frames[:1]) == 1 and alikeness(frames[[0, 0, 0]]) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(("doses", "n_controls", "has_heads"), [((0.0, 1.0), 30, True), ((0.5, 1.0, 2.0), 19, False)])
+def test_conditions_are_counted_before_they_are_made(doses, n_controls, has_heads):
+    rows = rng(6).normal(size=(60, 12)) * np.linspace(0.5, 2, 12)
+    a = np.ones(12) / np.sqrt(12)
+    place = Place.of(0, Axis(a, a, 0.0), rows, "mean", n_controls, 0)
+    made = list(Intervention([place], "v", "all", "mean", (0, 1) if has_heads else (), 2).conditions(doses, n_controls))
+    assert len(made) == n_conditions(doses, n_controls, has_heads) == len({str(name) for name, _ in made})
+
+
+def test_where_the_axis_is_oblique_controls_are_shifted_as_far_as_it_moves():
+    rows = rng(7).normal(size=(60, 8)) * np.linspace(0.5, 2, 8)
+    a = np.eye(8)[0]
+    axis = Axis(a, a + 3 * np.eye(8)[1], 0.0)  # ‖d‖ = √10
+    place = Place.of(0, axis, rows, "mean", 3, 0)
+    made = {str(name): edits for name, edits in Intervention([place], "v", "all", "mean", (), 1).conditions((1.0,), 3)}
+    spread = rows[:, 0].std()
+    for sign, how in ((1, "+1 sd"), (-1, "−1 sd")):
+        (own,), (other,) = (made[str(Name((0,), subject, how))] for subject in ("axis", "control 1"))
+        assert (own.deviations, own.score_sigma) == pytest.approx((sign, spread))
+        assert (other.deviations, other.score_sigma) == pytest.approx((sign, spread * np.sqrt(10)))
+
+
+def test_how_near_other_directions_are_to_the_axis_is_known_before_they_are_run():
+    rows = rng(13).normal(size=(60, 8)) * np.linspace(0.5, 4, 8)
+    a = np.ones(8) / np.sqrt(8)
+    places = [Place.of(layer, Axis(a, a, 0.0), rows, "mean", 4, 0) for layer in (0, 1)]
+    facts = Intervention(places, "v", "all", "mean", (), 2).facts()
+    first = np.linalg.svd(rows - rows.mean(axis=0))[2]
+    for i in range(5):
+        np.testing.assert_allclose(facts[f"principal {i + 1}"]["overlap"], [abs(first[i] @ a)] * 2)
+    for i in range(4):
+        np.testing.assert_allclose(facts[f"gaussian {i}"]["overlap"], [abs(p.gaussian[i] @ a) for p in places])
+        np.testing.assert_array_equal(facts[f"control {i}"]["ratio"], [p.matched.ratio[i] for p in places])
+        np.testing.assert_array_equal(facts[f"control {i}"]["dose"], [p.matched.dose[i] for p in places])
+    matching = facts["control 0"]["matching"]
+    np.testing.assert_allclose(matching, [[0, 1, p.matched.alike, p.matched.n_rejected] for p in places])
+
+
+# --- refits ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_units", [3, N_FOLDS, 8])
+def test_every_prompt_is_told_from_the_others(n_units):
+    """Where there are fewer prompts than folds, each is a fold of its own."""
+    unit = np.repeat(np.arange(n_units), 6)
+    x, y = rng(8).normal(size=(len(unit), 2)), rng(9).normal(size=len(unit))
+    errors, totals = crossed(x, y, unit, 1e-9)
+    n_folds = min(N_FOLDS, n_units)
+    for fold in range(n_folds):
+        test = unit % n_folds == fold
+        told = LinearRegression().fit(x[~test], y[~test]).predict(x[test])
+        np.testing.assert_allclose(errors[test], np.square(y[test] - told), rtol=1e-5)
+        np.testing.assert_allclose(totals[test], np.square(y[test] - y[~test].mean()))
+
+
+# --- effects ---------------------------------------------------------------------------------------------------------
+
+
+def effect(value, controls, replicates, control_mean, control_sd):
+    arrays = (np.asarray(x, dtype=np.float64) for x in (replicates, controls, control_mean, control_sd))
+    return Effect("", (0,), "kl", 0.0, value, *arrays, {}, {}, 0.5, 4)
+
+
+def test_layers_of_a_read_out_are_added_up():
+    sums = np.array([[1.0, 2, 3], [4, 5, 6]])
+    under = {"a": {"kl": sums, "kl.of": np.ones((2, 3))}, "b": {"kl": 2 * sums, "kl.of": np.ones((2, 3))}}
+    found = Values.of_conditions(under, ["a", "b"], "kl")
+    assert found.sums.tolist() == [[5, 7, 9], [10, 14, 18]] and found.of.tolist() == [2, 2, 2]
+    np.testing.assert_allclose(found.whole, [21 / 6, 42 / 6])
+
+
+def test_resamples_whose_controls_are_all_alike_have_no_z():
+    found = effect(5.0, [1, 2, 3, 4], [4.0, 5.0, 6.0, 50.0], [2.0, 2.5, 3.0, 2.0], [1.0, 1.5, 1.2, 0.0])
+    z = [2.0, 2.5 / 1.5, 2.5]  # the fourth has no spread to be measured in
+    assert found.z == pytest.approx(2.5 / np.std([1, 2, 3, 4], ddof=1))
+    low, high = np.quantile(z, [0.025, 0.975])
+    assert found.z_interval == pytest.approx((min(low, found.z), max(high, found.z)))
+    assert effect(5.0, [1, 2, 3, 4], [1.0, 2.0], [0.0, 0.0], [0.0, 0.0]).z_interval is None
+    assert effect(5.0, [2, 2, 2, 2], [1.0, 2.0], [0.0, 0.0], [1.0, 1.0]).z_interval is None, "z is undefined"
+    assert np.isnan(effect(5.0, [2, 2, 2, 2], [1.0, 2.0], [0.0, 0.0], [1.0, 1.0]).z)
+
+
+def test_what_is_beyond_the_controls_is_resampled_with_them():
+    found = effect(5.0, [1, 2, 3, 4], [4.0, 5.0, 7.0], [2.0, 2.5, 3.0], [1.0, 1.0, 1.0])
+    assert found.beyond == 2.5
+    low, high = np.quantile([2.0, 2.5, 4.0], [0.025, 0.975])
+    assert found.beyond_interval == pytest.approx((low, high))
+    np.testing.assert_allclose(found.interval, np.quantile([4.0, 5.0, 7.0], [0.025, 0.975]))
+    still = effect(5.0, [1, 2, 3, 4], [5.0, 5.0], [2.5, 2.5], [1.0, 1.0])
+    assert still.interval is None and still.beyond_interval is None
+
+
+def under_edits(moved, resample=None):
+    """Read-outs of ten prompts of an axis (the first) and its controls, at one layer, without an edit 1 bit."""
+    noise = 1 + 0.2 * rng(10).normal(size=10)
+    subjects = ["axis", *(f"control {i}" for i in range(len(moved) - 1))]
+    found = {
+        str(Name((0,), BASELINE)): {
+            "kl": np.ones(10),
+            "kl.of": np.ones(10),
+            "loss": np.ones(10),
+            "loss.of": np.ones(10),
+        }
+    }
+    for subject, value in [*zip(subjects, moved, strict=True), *([("resample", resample)] if resample else [])]:
+        both = 1 + value * noise
+        found[str(Name((0,), subject))] = {"kl": both, "kl.of": np.ones(10), "loss": both**2, "loss.of": np.ones(10)}
+    return found
+
+
+def test_effects_are_edited_minus_unedited_with_the_primary_one_judged_alone():
+    moved = [6.0, 1.0, 3.0, 2.0, 5.0]
+    under, noise = under_edits(moved, 8.0), 1 + 0.2 * rng(10).normal(size=10)
+    kl, loss = effects(under, 300, rng(11))
+    assert (kl.readout, loss.readout) == ("kl", "loss") and (kl.unedited, loss.unedited) == (1, 1)
+    np.testing.assert_allclose([kl.value, *kl.controls], np.array(moved) * noise.mean())
+    np.testing.assert_allclose(loss.value, np.square(1 + 6 * noise).mean() - 1)
+    assert kl.positive == pytest.approx({"resample": 8 * noise.mean()}) and kl.n == 10
+    ratio = kl.replicates / kl.positive_replicates["resample"]
+    np.testing.assert_allclose(ratio, 6 / 8)
+    np.testing.assert_allclose(kl.control_mean / kl.replicates, np.mean(moved[1:]) / 6)
+    np.testing.assert_allclose(kl.control_sd / kl.replicates, np.std(moved[1:], ddof=1) / 6)
+    assert kl.replicates.mean() == pytest.approx(kl.value, rel=0.02)
+    assert kl.replicates.std() == pytest.approx(6 * noise.std() / np.sqrt(10), rel=0.2)
+    # of five, the axis is furthest from their mean: 6 against 3.4
+    assert kl.p == 1 / 5 and np.isnan(kl.p_family) and loss.p_family == loss.p == 1 / 5
+
+
+def test_a_dose_is_no_intervention_of_its_own():
+    under = under_edits([6.0, 1.0, 3.0, 2.0])
+    under[str(Name((0,), "axis", dose=0.5))] = under[str(Name((0,), "axis"))]
+    under[str(Name((0,), "axis", "kept"))] = under[str(Name((0,), "axis"))]
+    assert len(effects(under, 20, rng())) == 2
+
+
+def test_each_control_is_judged_among_the_others():
+    controls = np.array([1.0, 2.0, 4.0, 9.0])
+    z = effect(0.0, controls, [0.0, 1.0], [0.0, 0.0], [1.0, 1.0]).control_z
+    for i, found in enumerate(z):
+        rest = np.delete(controls, i)
+        assert found == pytest.approx((controls[i] - rest.mean()) / rest.std(ddof=1))
+    assert not effect(0.0, np.full(4, 2.0), [0.0, 1.0], [0.0, 0.0], [1.0, 1.0]).control_z.any()
+
+
+def test_bisection_finds_the_tilt_of_every_draw():
+    values = np.geomspace(0.01, 10, 9)
+    frames = causal_controls._tilted(values, 2.0, rng(12).normal(size=(30, 1, 9)))
+    captured = (np.square(frames) @ values).sum(axis=1)
+    np.testing.assert_allclose(captured, 2.0, rtol=1e-9)
+    steeper = [np.median(np.square(causal_controls._tilted(values, t, rng(12).normal(size=(30, 1, 9)))[:, 0, -1]))
+               for t in (0.1, 1.0, 5.0)]  # fmt: skip
+    assert all(a < b for a, b in pairwise(steeper)), "louder targets lean on the loudest direction"
+    assert stats.spearmanr(values, np.square(frames[:, 0]).mean(axis=0))[0] > 0

@@ -1,0 +1,84 @@
+"""Clouds of the smallest size, and the coordinates in which a layer is read."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from interp.errors import ModelError, PromptError
+from interp.need import Need
+from interp.table import Table
+from interp.testing import Shape, synthetic_capture
+from probes.measures.cloud import MIN_UNITS, Cloud
+from probes.measures.places import Place, Scale, at_same_layer, unit
+
+V = Need("v")
+
+
+def capture_of(n, **columns):
+    return synthetic_capture((V,), Shape(n_prompts=n), columns=columns)
+
+
+def test_three_prompts_are_a_cloud_and_two_are_none():
+    cloud = Cloud.of(capture_of(3), V)
+    assert cloud.n_units == MIN_UNITS == 3 and cloud.points.shape == (3, 3, 16)
+    with pytest.raises(PromptError, match="the geometry of 2 prompts"):
+        Cloud.of(capture_of(2), V)
+    with pytest.raises(PromptError, match="the geometry of 1 prompt:"):
+        Cloud.of(capture_of(1), V)
+
+
+def test_entropies_that_are_not_finite_are_counted_and_none_at_all_is_no_fault():
+    entropy = np.array([1.0, np.nan, 2.0, np.inf, 0.5])
+    with pytest.raises(ModelError, match="2 of 5 are not finite"):
+        Cloud.of(capture_of(5, next_entropy_bits=entropy), V)
+    capture = capture_of(5)
+    rows = capture.rows
+    names = [name for name in rows.columns if name != "next_entropy_bits"]
+    bare = Table({n: rows[n] for n in names}, {n: rows.units[n] for n in names})
+    assert Cloud.of(replace(capture, tables={**capture.tables, "scored": bare}), V).n_units == 5
+
+
+def test_a_cloud_is_thinned_by_whole_prompts_and_to_one_row_of_each():
+    capture = synthetic_capture((V,), Shape(n_prompts=12, n_scored=4))
+    cloud = Cloud.of(capture, V)
+    thin = cloud.thinned(18, np.random.default_rng(0))
+    assert thin.rows.n_rows == 16 and (np.unique(thin.units, return_counts=True)[1] == 4).all()
+    assert cloud.thinned(48, np.random.default_rng(0)) is cloud
+    one = cloud.one_of_each(np.random.default_rng(0))
+    assert one.units.tolist() == list(range(12)) and one.one_row_each and not cloud.one_row_each
+    assert one.one_of_each(np.random.default_rng(0)) is one
+    places = np.array([cloud.one_of_each(np.random.default_rng(s)).rows["position"] for s in range(100)])
+    np.testing.assert_allclose([(places == p).mean() for p in np.unique(cloud.rows["position"])], 0.25, atol=0.06)
+
+
+def test_columns_are_divided_by_their_deviation_however_small():
+    rows = np.random.default_rng(1).standard_normal((50, 4)) * [0.01, 1, 30, 0] + 7
+    scale = Scale.of(rows, "zscored")
+    np.testing.assert_allclose(scale.divisor, [*rows.std(axis=0)[:3], 1])
+    applied = scale.apply(rows)
+    np.testing.assert_allclose(applied.std(axis=0), [1, 1, 1, 0], atol=1e-12)
+    np.testing.assert_allclose(applied.mean(axis=0), 0, atol=1e-12)
+    plain = Scale.of(rows, "centred")
+    assert (plain.divisor == 1).all() and plain.sigma[3] == 0
+    np.testing.assert_allclose(plain.apply(rows), rows - rows.mean(axis=0))
+    w = np.array([0.5, -1.0, 2.0, 0.0])
+    np.testing.assert_allclose(scale.readout(w), w / scale.divisor / np.linalg.norm(w / scale.divisor))
+    np.testing.assert_allclose(scale.displacement(w), w * scale.divisor / np.linalg.norm(w * scale.divisor))
+    # what is read off raw rows is the scaled coordinate, up to its unit
+    assert np.corrcoef(rows @ scale.readout(w), applied @ w)[0, 1] == pytest.approx(1)
+
+
+def test_zeros_have_no_direction():
+    assert not unit(np.zeros(3)).any()
+    assert unit(np.array([0.0, 1e-9, 0.0])).tolist() == [0, 1, 0]
+
+
+def test_the_residual_stream_is_read_after_its_layer():
+    def places(*named):
+        scale = Scale.of(np.eye(3), "centred")
+        return [Place(site, layer, np.eye(3), scale, 3) for site, layer in named]
+
+    found = places(("v", 0), ("v", 1), ("z", 0), ("z", 1), ("resid", 0), ("resid", 1), ("resid", 2))
+    assert at_same_layer(found, 1) == [3, 6], "after the block"
+    assert at_same_layer(found, 6) == [1, 3] and at_same_layer(found, 5) == [0, 2] == at_same_layer(found, 4)

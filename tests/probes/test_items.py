@@ -1,0 +1,133 @@
+"""Attention over the items of a context on a few rows: which compare, shifts of the items, and what is reported."""
+
+import numpy as np
+import pytest
+
+from interp.information import kl_bits
+from probes.measures.head_means import Units
+from probes.measures.item_findings import _scalars, _table
+from probes.measures.item_test import compare_with_relabelled
+from probes.measures.items import attention_over_items, comparable_rows, outcome_positions
+
+NAN = np.nan
+TOKENS = np.array([[7, 9, 8, 3], [7, 3, 8, 9], [7, 3, 7, 8], [9, 8, 7, 3]])
+SEEN = np.array([[1, 1, 1, 1], [1, 1, 1, 0], [1, 1, 1, 1], [1, 1, 1, 1]], dtype=bool)
+OUTCOMES = np.array([7, 8, 9])
+POSTERIOR = np.array([[0.5, 0.25, 0.25], [0.5, 0.5, 0.0], [0.25, 0.75, 0.0], [0.0, 1.0, 0.0]])
+
+
+def weights():
+    """Weights `[row, head, key]` that add up to one over the keys that are seen."""
+    drawn = np.random.default_rng(0).dirichlet(np.ones(4), (4, 2)) * SEEN[:, None]
+    return drawn / drawn.sum(axis=-1, keepdims=True)
+
+
+def log_weights(w):
+    with np.errstate(divide="ignore"):
+        return np.where(SEEN[:, None], np.log2(w), NAN)[None]
+
+
+def by_outcome(w):
+    """What each outcome is given, wherever it stands among the keys that are seen."""
+    stands = np.stack([(outcome == TOKENS) & SEEN for outcome in OUTCOMES], axis=-1)
+    return np.einsum("rhk,rko->rho", w, stands)
+
+
+def test_outcomes_stand_where_their_token_is_seen():
+    stands = outcome_positions(TOKENS, SEEN, OUTCOMES)
+    assert stands[0].tolist() == [[1, 0, 0], [0, 0, 1], [0, 1, 0], [0, 0, 0]]
+    assert not stands[1, 3].any(), "not seen" and stands[2, :, 0].tolist() == [1, 0, 1, 0]
+
+
+def test_rows_compare_whose_possible_outcomes_all_stand_there_beside_another():
+    stands = outcome_positions(TOKENS, SEEN, OUTCOMES)
+    assert comparable_rows(stands, POSTERIOR).tolist() == [0, 1, 2, 3]
+    possible = np.array([[0.5, 0.25, 0.25], [0.5, 0.25, 0.25], [0.25, 0.5, 0.25], [0.0, 1.0, 0.0]])
+    assert comparable_rows(stands, possible).tolist() == [0, 3], "9 was not seen in the second and third row"
+    alone = stands & (OUTCOMES == 7)
+    assert comparable_rows(alone, np.tile([1.0, 0, 0], (4, 1))).tolist() == []
+
+
+def test_every_row_is_turned_round_its_own_items():
+    """Rows of three and of two items; an item that stands twice has both weights."""
+    w = weights()
+    items = attention_over_items(log_weights(w), outcome_positions(TOKENS, SEEN, OUTCOMES), POSTERIOR)
+    given = by_outcome(w)
+    assert items.n_items.tolist() == [3, 2, 2, 3] and items.kl_bits.shape == (4, 3, 1, 2)
+    np.testing.assert_allclose(items.uniform_mass, [3 / 4, 2 / 3, 3 / 4, 1 / 4])
+    np.testing.assert_allclose(
+        items.uniform_kl_bits, np.log2([3, 2, 2, 3]) - [1.5, 1, -(0.25 * np.log2(0.25) + 0.75 * np.log2(0.75)), 0]
+    )
+    for row, (p, n) in enumerate(zip(POSTERIOR, items.n_items, strict=True)):
+        for shift in range(3):
+            if shift >= n:
+                assert np.isnan(items.kl_bits[row, shift]).all() and np.isnan(items.feasible_mass[row, shift]).all()
+                continue
+            turned = np.append(np.roll(p[:n], -shift), p[n:])  # the items of these rows are the first outcomes
+            for head in range(2):
+                q = given[row, head]
+                assert items.feasible_mass[row, shift, 0, head] == pytest.approx(q[turned > 0].sum())
+                expected = kl_bits(turned[None], (q / q.sum())[None])[0]
+                assert items.kl_bits[row, shift, 0, head] == pytest.approx(expected)
+
+
+def reported(n_units=4, n_bootstrap=60):
+    w = np.concatenate([weights()] * (n_units // 4))
+    stands = np.concatenate([outcome_positions(TOKENS, SEEN, OUTCOMES)] * (n_units // 4))
+    log = np.concatenate([log_weights(weights())] * (n_units // 4), axis=1)
+    assert w.shape[0] == n_units
+    items = attention_over_items(log, stands, np.tile(POSTERIOR, (n_units // 4, 1)))
+    number = np.arange(n_units)
+    drawn = np.random.default_rng(1).multinomial(n_units, np.full(n_units, 1 / n_units), n_bootstrap)
+    units = Units(number, number, drawn, "sequence")
+    return items, units, compare_with_relabelled(items, units, 200, np.random.default_rng(2))
+
+
+def test_relabellings_are_shifts_and_as_likely():
+    items, _, test = reported()
+    np.testing.assert_allclose(test.kl_bits, items.kl_bits[:, 0])
+    np.testing.assert_allclose(test.feasible_mass, items.feasible_mass[:, 0])
+    expected = np.mean([np.nanmean(items.kl_bits[row], axis=0) for row in range(4)], axis=0)
+    spread = test.relabelled_kl.std(axis=0) / np.sqrt(200)
+    assert (np.abs(test.relabelled_kl.mean(axis=0) - expected) < 4 * spread).all()
+    smallest = test.relabelled_kl.reshape(200, -1).min(axis=1)
+    mean = items.kl_bits[:, 0].mean(axis=0)
+    for layer, head in np.ndindex(1, 2):
+        assert test.p[layer, head] == pytest.approx((1 + (smallest <= mean[layer, head] + 1e-12).sum()) / 201)
+    assert test.best == (0, int(mean[0].argmin()))
+
+
+@pytest.mark.parametrize(("n_units", "few"), [(16, True), (20, False)])
+def test_scalars_are_of_the_best_head_with_sequences_resampled(n_units, few):
+    items, units, test = reported(n_units)
+    found = _scalars(items, test, units)
+    head = test.best[1]
+    for name, values, uniform in (
+        ("posterior_kl", test.kl_bits[:, 0, head], None),
+        ("feasible_mass", test.feasible_mass[:, 0, head], items.uniform_mass),
+    ):
+        scalar = found[name]
+        drawn = units.weights @ values / n_units
+        assert scalar.value == pytest.approx(values.mean()) and scalar.underpowered == few and scalar.n == n_units
+        assert scalar.interval == pytest.approx(tuple(np.quantile(drawn, [0.025, 0.975])))
+        if uniform is not None:
+            again = np.quantile(units.weights @ uniform / n_units, [0.025, 0.975])
+            assert scalar.null.value == pytest.approx(uniform.mean()) and scalar.null.band == pytest.approx(
+                tuple(again)
+            )
+    smallest = test.relabelled_kl.reshape(200, -1).min(axis=1)
+    assert found["posterior_kl"].null.value == pytest.approx(smallest.mean())
+    assert found["posterior_kl"].p == test.p[0, head]
+
+
+def test_the_table_has_every_head_with_its_own_null():
+    items, units, test = reported()
+    table = _table(items, test, units)
+    assert table["layer"].tolist() == [0, 0] and table["head"].tolist() == [0, 1]
+    np.testing.assert_allclose(table["posterior_kl"], test.kl_bits.mean(axis=0)[0])
+    np.testing.assert_allclose(table["feasible_mass"], test.feasible_mass.mean(axis=0)[0])
+    np.testing.assert_allclose(table["posterior_kl_null"], test.relabelled_kl.mean(axis=0)[0])
+    for name, relabelled in (("posterior_kl", test.relabelled_kl), ("feasible_mass", test.relabelled_mass)):
+        np.testing.assert_allclose(table[f"{name}_null_low"], np.quantile(relabelled[:, 0], 0.025, axis=0))
+        np.testing.assert_allclose(table[f"{name}_null_high"], np.quantile(relabelled[:, 0], 0.975, axis=0))
+        assert (table[f"{name}_low"] <= table[name]).all() and (table[name] <= table[f"{name}_high"]).all()
