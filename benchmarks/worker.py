@@ -1,15 +1,18 @@
 """One measurement, in a process of its own: `python -m benchmarks.worker JOB`, answered by one line of JSON.
 
 The bare pass and what is measured take turns, a batch each, on the same weights: whatever slows the machine for a
-while slows both.
+while slows both. On a processor the bare pass runs in a forked process, whose memory no library has set up.
 """
 
 import copy
 import itertools
 import json
+import multiprocessing
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -60,56 +63,99 @@ class Measured:
         return f"{times:.3f} times the floor, {(self.bytes - self.floor_bytes) / 2**20:.0f} MiB over it"
 
 
-class Turns:
-    """The bare pass before the first batch and after every one."""
+Stretch = tuple[float, int]
+"""Seconds and peak bytes."""
 
-    def __init__(self, meter: Meter, floor: Run, batches: Sequence[torch.Tensor]) -> None:
+
+class Turns:
+    """The bare pass, `floor` of a batch, before the first batch and after every one."""
+
+    def __init__(self, meter: Meter, floor: Callable[[torch.Tensor], Stretch], batches: Sequence[torch.Tensor]) -> None:
         self.meter, self.floor, self.batches = meter, floor, batches
-        self.base = meter.settle()
-        self.floors: list[tuple[float, int]] = []
-        self.rows: list[tuple[float, int]] = []
+        self.floors: list[Stretch] = []
+        self.rows: list[Stretch] = []
 
     def measure(self, run: Run) -> Measured:
-        self._floor(0)
-        self.meter.settle()
+        self.floors.append(self.floor(self.batches[0]))
+        base = self.meter.settle()
         self.meter.start()
         run(self.batches, self._after)
         closing, peak = self.meter.stop()
         seconds = [row + closing / len(self.rows) for row, _ in self.rows]
-        floors = [s for s, _ in self.floors]
         return Measured(
             seconds=tuple(seconds),
-            floor_seconds=tuple((a + b) / 2 for a, b in itertools.pairwise(floors)),
-            bytes=max(peak, *(p for _, p in self.rows)) - self.base,
-            floor_bytes=self.floors[0][1] - self.base,
+            floor_seconds=tuple((a + b) / 2 for (a, _), (b, _) in itertools.pairwise(self.floors)),
+            bytes=max(peak, *(p for _, p in self.rows)) - base,
+            floor_bytes=self.floors[0][1],
             unit=self.meter.unit,
         )
 
     def _after(self) -> None:
         self.rows.append(self.meter.stop())
-        self._floor(len(self.rows) - 1)
+        self.floors.append(self.floor(self.batches[len(self.rows) - 1]))
         self.meter.start()
 
-    def _floor(self, n: int) -> None:
-        self.meter.start()
-        self.floor([self.batches[n]], lambda: None)
-        self.floors.append(self.meter.stop())
+
+def bare_pass(
+    module: Any, folder: Path, job: Job, warming: Sequence[torch.Tensor]
+) -> Callable[[torch.Tensor], Stretch]:
+    """Seconds of the plain pass of a batch, and its peak over the loaded model."""
+    torch.set_num_threads(job.threads)
+    run, meter = METHODS["floor"].prepare(module, folder), meter_for(job.device)
+    run(warming, lambda: None)
+    base = meter.settle()
+
+    def measured(ids: torch.Tensor) -> Stretch:
+        meter.start()
+        run([ids], lambda: None)
+        seconds, peak = meter.stop()
+        return seconds, peak - base
+
+    return measured
+
+
+@contextmanager
+def forked(make: Callable[[], Callable[[Any], Any]]) -> Iterator[Callable[[Any], Any]]:
+    """What `make` makes in a process that is forked here and ends with the block; this one waits for its answers."""
+    fork = multiprocessing.get_context("fork")
+    ours, theirs = fork.Pipe()
+
+    def serve() -> None:
+        ours.close()
+        function = make()
+        with suppress(EOFError):
+            while True:
+                theirs.send(function(theirs.recv()))
+
+    def ask(given: Any) -> Any:
+        ours.send(given)
+        return ours.recv()
+
+    process = fork.Process(target=serve, daemon=True)
+    process.start()
+    theirs.close()
+    try:
+        yield ask
+    finally:
+        ours.close()
+        process.join()
 
 
 def measure(job: Job) -> Measured:
     """Raises where the method cannot read the model; a method that calls back too seldom is an error too."""
-    torch.set_num_threads(job.threads)
+    torch.set_num_threads(1)  # a process that has had several cannot be forked
     method, folder = METHODS[job.method], Path(job.folder)
     method.ready()
     with quiet_libraries(), torch.inference_mode():
         module = load_plain(folder, job.device, job.dtype)
-        run = method.prepare(shared_copy(module), folder)
-        floor = METHODS["floor"].prepare(module, folder)
         batches = draw_batches(job, module.config.vocab_size)
         short = [ids[:, :8] for ids in batches[:1]]
-        for warming in (floor, run):
-            warming(short, lambda: None)
-        measured = Turns(meter_for(job.device), floor, batches).measure(run)
+        bare = partial(bare_pass, module, folder, job, short)
+        with forked(bare) if job.device == "cpu" else nullcontext(bare()) as floor:
+            torch.set_num_threads(job.threads)
+            run = method.prepare(shared_copy(module), folder)
+            run(short, lambda: None)
+            measured = Turns(meter_for(job.device), floor, batches).measure(run)
         least = None
         if job.with_limits:
             least = least_seconds(module, job.batch, job.length, limits(job.device, module.dtype))

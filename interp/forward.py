@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from jaxtyping import Int
 
-from interp.allocator import return_large_blocks
+from interp.allocator import bound_heap
 from interp.attention import Listener, listening, of_this_thread
 from interp.batches import Batch, RowIndex, cut, make_batch
 from interp.capture import Capture
@@ -172,6 +172,7 @@ class _Hearing(Listener):
     def after(self, call: AttentionCall, z: torch.Tensor) -> torch.Tensor:
         for collector in self.collectors:
             collector.attend(call, z)
+        bound_heap()
         return z
 
 
@@ -191,7 +192,7 @@ def collecting(
         for collector in collectors:
             collector.block(site, layer, tensor)
 
-    return_large_blocks()
+    bound_heap()
     sites = {site for collector in collectors for site in collector.block_sites}
     head: Any = model.module.get_output_embeddings()
     with listening(model, *listeners, _Hearing(collectors)), block_hooks(model, sites, heard):

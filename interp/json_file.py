@@ -52,7 +52,12 @@ def read_versioned(path: Path, kind: type[Content], newest: int, *, asked: str, 
     try:
         return kind.model_validate(raw)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or path.name
         fix = f"The file was edited or written by another program; {again}."
-        raise RecordError(asked=asked, found=f"{where}: {first['msg']}", fix=fix) from error
+        raise RecordError(asked=asked, found=first_fault(error, path.name), fix=fix) from error
+
+
+def first_fault(error: ValidationError, whole: str) -> str:
+    """The first thing that is wrong, and where; `whole` names the content that is wrong as a whole."""
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"]) or whole
+    return f"{where}: {first['msg'][0].lower()}{first['msg'][1:]}"

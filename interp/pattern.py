@@ -144,15 +144,11 @@ def scaled_dots(
     k = call.k[:, :, :n_keys].float()
     grouped = (queries(call, positions).float() * dot_factor(call)).unflatten(1, (k.shape[1], -1)).flatten(2, 3)
 
-    def products(items: slice, keys: torch.Tensor) -> torch.Tensor:
-        return torch.matmul(grouped[items], keys.transpose(-1, -2))
-
     if call.lent is not None:
-        met = call.lent.apply(products, k)
-    elif room is None:
-        met = products(slice(None), k)
+        met = call.lent.apply(lambda items, keys: torch.matmul(grouped[items], keys.transpose(-1, -2)), k)
     else:
-        met = torch.matmul(grouped, k.transpose(-1, -2), out=_within(room, (*grouped.shape[:-1], n_keys)))
+        out = None if room is None else _within(room, (*grouped.shape[:-1], n_keys))
+        met = torch.matmul(grouped, k.transpose(-1, -2), out=out)
     return met.unflatten(2, (-1, positions.shape[1]))
 
 
@@ -180,8 +176,7 @@ def as_scores(call: AttentionCall, scaled: torch.Tensor, visible: torch.Tensor) 
     """`scaled_dots` turned into scores, in place."""
     if call.softcap is not None:
         scaled.tanh_().mul_(call.softcap * BITS_PER_NAT)
-    n_seen = int(visible.all(dim=(0, 1)).long().cumprod(dim=0).sum())  # leading keys that every row sees
-    scaled[..., n_seen:] += torch.where(visible[..., n_seen:], 0.0, _FAR_BELOW)[:, None, None]
+    scaled.add_(torch.where(visible, 0.0, _FAR_BELOW)[:, None, None])
     return scaled
 
 
@@ -209,9 +204,9 @@ def reduce_rows(call: AttentionCall, positions: torch.Tensor, block: int = BLOCK
     sums = call.k.new_empty(len(fields(_Sums)), batch, n_kv, n_heads // n_kv, n_rows)
     n_visible = positions.new_empty(batch, n_rows)
     counting = torch.arange(1, n_keys + 1, device=positions.device)
-    most = max(_AT_ONCE[call.k.device.type == "cpu"], n_heads * min(block, n_rows) * n_keys)
+    budget, one_item = _AT_ONCE[call.k.device.type == "cpu"], n_heads * min(block, n_rows) * n_keys
     # Fresh memory costs more than the arithmetic: its pages are first touched, and zeroed, by whoever writes to them.
-    rooms = call.k.new_empty(2, min(most, batch * n_heads * min(block, n_rows) * n_keys))
+    rooms = call.k.new_empty(2, min(max(budget, one_item), batch * one_item))
     for start in range(0, n_rows, block):
         rows = slice(start, start + block)
         part = positions[:, rows]
@@ -220,7 +215,7 @@ def reduce_rows(call: AttentionCall, positions: torch.Tensor, block: int = BLOCK
         # Keys that no row of the block sees are left out: half of them all where every position is wanted.
         visible = visible[..., : max(1, int((visible.any(dim=(0, 1)) * counting).max()))]
         own = (part + n_keys - call.q.shape[2]).expand(batch, -1)
-        at_once = max(1, _AT_ONCE[call.k.device.type == "cpu"] // (n_heads * visible[0].numel()))
+        at_once = max(1, budget // (n_heads * visible[0].numel()))
         for first in range(0, batch, at_once):
             items = slice(first, first + at_once)
             s = scores(call.of(items), _of(part, items), _of(visible, items), rooms[0])

@@ -59,15 +59,16 @@ class RunSpec:
         """
         from pydantic import TypeAdapter, ValidationError
 
+        from interp.json_file import first_fault
+
         known = {f.name for f in fields(cls)}
         values: dict[str, Any] = {name: value for name, value in content.items() if name in known}
         try:
             spec = TypeAdapter(cls).validate_json(json.dumps(values), strict=True)
         except ValidationError as error:
-            first = error.errors()[0]
             raise RecordError(
                 asked="what the record was asked to do",
-                found=f"{'.'.join(map(str, first['loc']))}: {first['msg'].lower()}",
+                found=first_fault(error, "all of it"),
                 fix="It is no record of a run, or was edited: write the command out.",
             ) from error
         return replace(spec, edits=tuple(spec.edits), checkpoints=tuple(spec.checkpoints))

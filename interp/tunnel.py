@@ -302,6 +302,8 @@ def read_card(folder: Path) -> TunnelCard:
 def _parse(path: Path, content: Any) -> TunnelCard:
     from pydantic import TypeAdapter, ValidationError
 
+    from interp.json_file import first_fault
+
     if not isinstance(content, dict) or type(content.get("format")) is not int:
         raise _broken(path, "it has no format number")
     if content["format"] > CARD_FORMAT:
@@ -315,8 +317,7 @@ def _parse(path: Path, content: Any) -> TunnelCard:
     try:
         return TypeAdapter(TunnelCard).validate_json(json.dumps(content), strict=True)
     except ValidationError as error:
-        first = error.errors()[0]
-        raise _broken(path, f"{'.'.join(map(str, first['loc'])) or 'the file'}: {first['msg'].lower()}") from error
+        raise _broken(path, first_fault(error, "the file")) from error
 
 
 def _broken(path: Path, found: str) -> ModelError:

@@ -21,8 +21,8 @@ from scipy import stats
 from interp.statistics.correlation import correlation_interval, ranks_within, resampled_correlations, unit_length
 from interp.statistics.resampling import bootstrap_weights, shuffles
 from interp.statistics.ridge import PrincipalForm, fit_ridge, members_of
-from interp.statistics.spectra import principal_axes
 from interp.statistics.tested_together import excess, maximum_statistic_p
+from probes.measures.places import unit
 from probes.measures.sign_flips import random_signs
 from probes.measures.sula_answers import Answers
 from probes.measures.sula_resampling import exchange_within
@@ -69,8 +69,7 @@ def fit_axes(
         centred = rows - means[layer]
         if np.sqrt(np.square(centred).sum(axis=1).mean()) <= _SILENT * max(np.linalg.norm(means[layer]), 1e-30):
             continue
-        found = (principal_axes(centred, 1).directions[0], _ridge_axis(centred, target, answers.unit[fitting]))
-        for axis, direction in enumerate(found):
+        for axis, direction in enumerate(_fitted(centred, target, answers.unit[fitting])):
             scores = centred @ direction
             if scores.std() > 0:
                 directions[axis, layer] = direction * (-1.0 if scores @ target < 0 else 1.0)
@@ -78,14 +77,12 @@ def fit_axes(
     return Axes(directions, means, sigma)
 
 
-def _ridge_axis(centred: np.ndarray, target: np.ndarray, units: np.ndarray) -> np.ndarray:
+def _fitted(centred: np.ndarray, target: np.ndarray, units: np.ndarray) -> Float[np.ndarray, "axis feature"]:
+    """`AXES` of rows that vary, of length one; ridge is zero where the target never varies."""
     form = PrincipalForm.of(centred)
-    if not target.any() or len(form.singular) == 0:
-        return np.zeros(centred.shape[1])
     mean = np.full((len(target), 1), len(target) ** -0.5)
-    direction = fit_ridge(form, target[:, None], units, mean).coefficients[:, 0] @ form.directions
-    length = np.linalg.norm(direction)
-    return direction / length if length > 0 else direction
+    ridge = fit_ridge(form, target[:, None], units, mean).coefficients[:, 0] @ form.directions
+    return np.array([form.directions[0], unit(ridge)])
 
 
 @dataclass(frozen=True)

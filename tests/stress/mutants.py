@@ -190,6 +190,7 @@ def private_copy(into: Path) -> Path:
 def drawn(n: int, seed: int) -> list[Mutant]:
     """A seeded sample of all mutants; a smaller n gives the first of them."""
     everything = [m for folder in FOLDERS for path in sorted((ROOT / folder).glob("*.py")) for m in mutants_of(path)]
+    n = min(n, len(everything))
     print(f"{n} of {len(everything)} mutants")
     return random.Random(seed).sample(everything, n)
 
