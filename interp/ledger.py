@@ -11,6 +11,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from interp.claims import PaperValue, Scale
+from interp.drafts import writing
 from interp.json_file import as_text, read_versioned
 from interp.record import ScalarFile
 from interp.registry import load_entry
@@ -121,9 +122,8 @@ class LedgerFile(_Strict):
 def write_ledger(ledger: LedgerFile, folder: Path) -> Path:
     """Write `ledger.json` and its page into a folder, each whole or not at all; returns the path of the page."""
     folder.mkdir(parents=True, exist_ok=True)
-    draft = folder / f".{LEDGER_NAME}.writing"
-    draft.write_text(as_text(ledger), encoding="utf-8")
-    draft.replace(folder / LEDGER_NAME)
+    with writing(folder / LEDGER_NAME) as draft:
+        draft.write_text(as_text(ledger), encoding="utf-8")
     return show_ledger(folder)
 
 

@@ -11,7 +11,6 @@ processes share a run nothing is kept: they would have to go on from the same ba
 
 import hashlib
 import json
-import os
 import shutil
 import time
 import warnings
@@ -25,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from interp.drafts import writing
 from interp.environment import environment
 from interp.errors import UsageError
 from interp.model import Model
@@ -167,16 +167,13 @@ class Stage:
     def _write(self, n_done: int, n: int, unit: str, arrays: Arrays) -> None:
         began = time.perf_counter()
         said = {"identity": {**self.identity, **_versions()}, "n_done": n_done, "n": n, "unit": unit}
-        draft = self.path.with_suffix(f".{os.getpid()}.writing")
         try:
-            draft.parent.mkdir(parents=True, exist_ok=True)
-            _write_zip(draft, said, arrays)
-            size = draft.stat().st_size
-            draft.replace(self.path)
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with writing(self.path) as draft:
+                _write_zip(draft, said, arrays)
+                size = draft.stat().st_size
         except OSError as error:
             return self.run.give_up(error)
-        finally:
-            draft.unlink(missing_ok=True)
         self.run.wrote(size, time.perf_counter() - began)
         remember(self._in_words(n_done, n, unit))
 

@@ -7,6 +7,7 @@ stands in their place.
 from dataclasses import dataclass
 from pathlib import Path
 
+from interp.drafts import writing
 from interp.ledger import Cell, LedgerFile, Number, PaperFile
 from interp.record import as_scalar
 from reports import about, ledger_words
@@ -35,9 +36,8 @@ class _Links:
 def render(ledger: LedgerFile, folder: Path) -> Path:
     """Write the page as `ledger.html` into a folder, whole or not at all; returns its path."""
     target = folder / "ledger.html"
-    draft = target.with_name(".ledger.html.writing")
-    draft.write_text(html(ledger, folder), encoding="utf-8", errors="replace", newline="\n")
-    draft.replace(target)
+    with writing(target) as draft:
+        draft.write_text(html(ledger, folder), encoding="utf-8", errors="replace", newline="\n")
     return target
 
 

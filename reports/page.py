@@ -9,6 +9,7 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from interp.drafts import writing
 from interp.errors import RecordError
 from interp.record import RunRecord
 from reports import about
@@ -36,9 +37,8 @@ def render(record: RunRecord) -> Path:
             fix="Use record.write(folder) first, or run with out=FOLDER.",
         )
     target = record.path / "report.html"
-    draft = target.with_name(".report.html.writing")
-    draft.write_text(html(record), encoding="utf-8", errors="replace", newline="\n")
-    draft.replace(target)
+    with writing(target) as draft:
+        draft.write_text(html(record), encoding="utf-8", errors="replace", newline="\n")
     return target
 
 

@@ -26,6 +26,7 @@ from safetensors import SafetensorError
 from torch.nn import functional as F
 from transformers import PreTrainedModel
 
+from interp.drafts import writing
 from interp.errors import ModelError, UsageError
 from interp.information import BITS_PER_NAT
 from interp.stopping import Stopped, remember, whole
@@ -209,13 +210,8 @@ def _save(progress: Progress, plan: dict[str, Any], folder: Path) -> None:
         "rng": progress.rng.bit_generator.state,
         **{name: getattr(progress, name) for name in _COUNTERS},
     }
-    path, draft = folder / STATE_NAME, folder / f"{STATE_NAME}.new"
-    with _told(folder):
-        try:
-            torch.save(state, draft)
-            draft.replace(path)  # a crash while writing leaves the last good state
-        finally:
-            draft.unlink(missing_ok=True)
+    with _told(folder), writing(folder / STATE_NAME) as draft:
+        torch.save(state, draft)
     _remember(progress, plan, folder)
 
 
