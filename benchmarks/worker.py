@@ -86,7 +86,7 @@ class Turns:
             seconds=tuple(seconds),
             floor_seconds=tuple((a + b) / 2 for (a, _), (b, _) in itertools.pairwise(self.floors)),
             bytes=max(peak, *(p for _, p in self.rows)) - base,
-            floor_bytes=self.floors[0][1],
+            floor_bytes=max(peak for _, peak in self.floors),
             unit=self.meter.unit,
         )
 
