@@ -151,11 +151,11 @@ def measure(job: Job) -> Measured:
         batches = draw_batches(job, module.config.vocab_size)
         short = [ids[:, :8] for ids in batches[:1]]
         bare = partial(bare_pass, module, folder, job, short)
-        with forked(bare) if job.device == "cpu" else nullcontext(bare()) as floor:
+        with forked(bare) if job.device == "cpu" else nullcontext() as apart:
             torch.set_num_threads(job.threads)
             run = method.prepare(shared_copy(module), folder)
             run(short, lambda: None)
-            measured = Turns(meter_for(job.device), floor, batches).measure(run)
+            measured = Turns(meter_for(job.device), apart or bare(), batches).measure(run)
         least = None
         if job.with_limits:
             least = least_seconds(module, job.batch, job.length, limits(job.device, module.dtype))

@@ -53,11 +53,10 @@ def read_versioned(path: Path, kind: type[Content], newest: int, *, asked: str, 
         return kind.model_validate(raw)
     except ValidationError as error:
         fix = f"The file was edited or written by another program; {again}."
-        raise RecordError(asked=asked, found=first_fault(error, path.name), fix=fix) from error
+        raise RecordError(asked=asked, found=": ".join(first_fault(error, path.name)), fix=fix) from error
 
 
-def first_fault(error: ValidationError, whole: str) -> str:
-    """The first thing that is wrong, and where; `whole` names the content that is wrong as a whole."""
+def first_fault(error: ValidationError, whole: str) -> tuple[str, str]:
+    """Where the first thing that is wrong stands, and what it is; `whole` names the content as a whole."""
     first = error.errors()[0]
-    where = ".".join(str(part) for part in first["loc"]) or whole
-    return f"{where}: {first['msg'][0].lower()}{first['msg'][1:]}"
+    return ".".join(str(part) for part in first["loc"]) or whole, first["msg"]

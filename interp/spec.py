@@ -66,9 +66,10 @@ class RunSpec:
         try:
             spec = TypeAdapter(cls).validate_json(json.dumps(values), strict=True)
         except ValidationError as error:
+            where, words = first_fault(error, "all of it")
             raise RecordError(
                 asked="what the record was asked to do",
-                found=first_fault(error, "all of it"),
+                found=f"{where}: {words.lower()}",
                 fix="It is no record of a run, or was edited: write the command out.",
             ) from error
         return replace(spec, edits=tuple(spec.edits), checkpoints=tuple(spec.checkpoints))

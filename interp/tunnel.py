@@ -317,7 +317,8 @@ def _parse(path: Path, content: Any) -> TunnelCard:
     try:
         return TypeAdapter(TunnelCard).validate_json(json.dumps(content), strict=True)
     except ValidationError as error:
-        raise _broken(path, first_fault(error, "the file")) from error
+        where, words = first_fault(error, "the file")
+        raise _broken(path, f"{where}: {words.lower()}") from error
 
 
 def _broken(path: Path, found: str) -> ModelError:

@@ -11,6 +11,7 @@ processes share a run nothing is kept: they would have to go on from the same ba
 
 import hashlib
 import json
+import os
 import shutil
 import time
 import warnings
@@ -169,7 +170,7 @@ class Stage:
         said = {"identity": {**self.identity, **_versions()}, "n_done": n_done, "n": n, "unit": unit}
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with writing(self.path) as draft:
+            with writing(self.path, by=os.getpid()) as draft:
                 _write_zip(draft, said, arrays)
                 size = draft.stat().st_size
         except OSError as error:
