@@ -153,24 +153,26 @@ def output_attentions(module: Any, folder: Path) -> Run:
     return batchwise(read)
 
 
-def transformer_lens(is_filtered: bool) -> Callable[[Any, Path], Run]:
-    """`run_with_cache`, of the names that are read or of all."""
+def transformer_lens(is_filtered: bool, **options: Any) -> Callable[[Any, Path], Run]:
+    """`run_with_cache`, of the names that are read or of all.
+
+    Without further `options`, which the model's own forward pass takes, it is the call of its documentation, which
+    computes logits at every position.
+    """
 
     def prepare(module: Any, folder: Path) -> Run:
         from transformer_lens.model_bridge import TransformerBridge
 
         n_layers = module.config.num_hidden_layers
-        options: dict[str, Any] = {}
         names = [f"blocks.{n}.attn.hook_{site}" for n in range(n_layers) for site in ("v", "pattern")]
-        if is_filtered:
-            options["names_filter"] = names
+        asked = options | ({"names_filter": names} if is_filtered else {})
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             device = str(next(module.parameters()).device)
             bridge: Any = TransformerBridge.boot_transformers(str(folder), hf_model=module, device=device)
 
         def read(ids: torch.Tensor) -> Reading:
-            logits, cache = bridge.run_with_cache(ids, use_cache=False, logits_to_keep=1, **options)
+            logits, cache = bridge.run_with_cache(ids, **asked)
             heads = [cache[f"blocks.{n}.attn.hook_v"][:, -1] for n in range(n_layers)]
             values = [by_head(v.flatten(1), module.config) for v in heads]
             entropy = [mean_entropy(cache[f"blocks.{n}.attn.hook_pattern"]) for n in range(n_layers)]
@@ -273,6 +275,11 @@ METHODS: dict[str, Method] = {
     "eager-hooks": Method("eager attention, plain hooks", eager_hooks),
     "output-attentions": Method("output_attentions=True", output_attentions),
     "lens-filtered": Method("TransformerLens, names filtered", transformer_lens(True), "transformer_lens"),
+    "lens-last": Method(
+        "TransformerLens, names filtered, logits of the last position",
+        transformer_lens(True, use_cache=False, logits_to_keep=1),
+        "transformer_lens",
+    ),
     "lens-whole": Method("TransformerLens, whole cache", transformer_lens(False), "transformer_lens"),
     "nnsight": Method("nnsight, reduced in its trace", nnsight, "nnsight"),
     "nnterp": Method("nnterp, reduced in its trace", nnterp, "nnterp", side="nnterp"),

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 VALUE = "#0072B2"
 NULL = "#8C8C8C"
-PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#882255", "#44AA99", "#999933", "#332288")
-"""Okabe and Ito's colours, then Tol's."""
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#882255", "#44AA99")
+"""Okabe and Ito's colours, then Tol's. Pages and notebooks show colours of their theme in their place."""
 
 ENTROPY_SCALE = "Viridis"
 

@@ -40,8 +40,17 @@ def entries(kind: Kind) -> dict[str, EntryPoint]:
 
 
 def load_entry(kind: Kind, name: str) -> Any:
-    """The registered object; an unknown name lists the nearest, an import error propagates."""
+    """The registered object; an unknown name lists the nearest, one that cannot be imported its package."""
     known = entries(kind)
     if name not in known:
         raise UnknownName(kind, name, known)
-    return known[name].load()
+    entry = known[name]
+    try:
+        return entry.load()
+    except (ImportError, AttributeError) as error:
+        package = f" of the package {entry.dist.name}" if entry.dist else ""
+        raise InterpError(
+            asked=f"the {kind} {name!r}",
+            found=f"{entry.value}{package} cannot be imported ({error})",
+            fix="Install that package again, or uninstall it.",
+        ) from error

@@ -3,7 +3,7 @@
 In this order:
 
     not measurable here             there is no number, and why
-    underpowered                    the probe says that it has too few prompts
+    underpowered                    the probe says that it has too little to go on
     no different from the null      the rule asks for a difference from the null, and there is none: p (corrected over
                                     the rows of the ledger) is .05 or more, or, without a p, the value lies in the band
     supported                       the whole interval lies in the claimed region
@@ -35,10 +35,14 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 SEVERAL: tuple[Kind, ...] = ("ratio", "falling", "rising", "differ")
 """Kinds that compare two numbers or more; they have no null of their own."""
 
+_DECIDING: tuple[Outcome, ...] = ("contradicted", "no different from the null", "underpowered")
+"""What decides a row that is not supported in every part, the first that occurs."""
+
 LEVEL = 0.05
 ORDER_OF_A_ROW = (
-    "A row of several parts is contradicted where any part is; not measurable here where no part is; supported where "
-    "every part that could be measured is; otherwise no different from the null where any part is, else underpowered."
+    "A row of several parts is contradicted where any part is, and supported only where every part is; otherwise no "
+    "different from the null where any part is, else underpowered where any part is, else not measurable here: where "
+    "some parts are supported and the others cannot be measured, the claim is left open."
 )
 
 _NEEDS: dict[Kind, tuple[str, ...]] = {
@@ -108,7 +112,7 @@ def judge(rule: Rule, numbers: Sequence[Scalar], p: float | None) -> Verdict:
             reason = number.interval_reason or number.null_reason or "the number is not finite"
             return Verdict("not measurable here", reason)
     if any(number.underpowered for number in numbers):
-        return Verdict("underpowered", "too few prompts or rows, says the probe")
+        return Verdict("underpowered", "too little to go on, says the probe (prompts, rows, seeds or checkpoints)")
     if several:
         return _compared(rule, numbers)
     return _single(rule, numbers[0], p)
@@ -116,14 +120,12 @@ def judge(rule: Rule, numbers: Sequence[Scalar], p: float | None) -> Verdict:
 
 def combine(outcomes: Sequence[Outcome]) -> Outcome:
     """The outcome of a row from those of its parts: `ORDER_OF_A_ROW`."""
-    measured = [outcome for outcome in outcomes if outcome != "not measurable here"]
-    if not measured:
-        return "not measurable here"
-    if "contradicted" in measured:
-        return "contradicted"
-    if all(outcome == "supported" for outcome in measured):
+    if outcomes and all(outcome == "supported" for outcome in outcomes):
         return "supported"
-    return "no different from the null" if "no different from the null" in measured else "underpowered"
+    for outcome in _DECIDING:
+        if outcome in outcomes:
+            return outcome
+    return "not measurable here"
 
 
 def in_words(rule: Rule, unit: str = "") -> str:

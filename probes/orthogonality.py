@@ -20,6 +20,7 @@ from interp.need import Need
 from interp.probe import Figure, Probe, Readout
 from interp.statistics.cosines import cosine_measures, expected_abs_cosine
 from probes.measures.cloud import Cloud
+from probes.measures.cosine_matrices import head_matrix, token_matrix
 from probes.measures.fields import refuse_too_few
 from probes.measures.finite import finite
 from probes.measures.head_means import Units
@@ -157,6 +158,7 @@ class Orthogonality(Probe):
             tables={
                 "token_keys": profile_table(profiles, [sets.n_tokens] * cloud.n_layers, caption),
                 "token_keys_by_head": token_table(by_head, own),
+                "token_key_matrix": token_matrix(cloud.points[layer], base.rows["token"], sets, layer, self.seed),
             },
             notes=(
                 f"token_keys: {sets.n_tokens} tokens at {len(np.unique(sets.position))} position(s), read at layer "
@@ -186,7 +188,10 @@ class Orthogonality(Probe):
                 name: replace(cosines.over_layers[measure], underpowered=few, n_distinct_rows=min(distinct))
                 for name, measure in (("head_keys", "abs"), ("head_keys_centred", "abs_centred"))
             },
-            tables={"head_keys": table},
+            tables={
+                "head_keys": table,
+                "head_key_matrix": head_matrix(cloud.points.reshape(*cloud.points.shape[:2], n_heads, -1), self.seed),
+            },
             notes=(
                 f"head_keys: {n_heads} KV heads of {base.model.d_head} dimensions, where random directions have mean "
                 f"|cos| {expected_abs_cosine(base.model.d_head):.4f}. Rotary embedding turns all heads of a position "

@@ -47,6 +47,10 @@ class Calibrated:
     truth: float
     truth_words: str
 
+    @property
+    def has_truth(self) -> bool:
+        return not np.isnan(self.truth)
+
 
 @dataclass(frozen=True)
 class Calibration:

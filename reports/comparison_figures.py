@@ -1,10 +1,12 @@
 """The figures of a comparison: what moved where, every headline number with its null, curves along the depth."""
 
+import itertools
 import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from interp.drawing import NULL, PALETTE, VALUE
 from interp.findings import Findings
 from interp.probe import Figure
 from interp.table import Table
@@ -13,8 +15,7 @@ from reports.formatting import short, with_unit
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-VALUE, NULL, SINGLE = "#0078c0", "#8c8c8c", "#d67200"
-_COLOURS = ("#0078c0", "#d67200", "#008a63", "#b1538f", "#9a7018", "#6b737a")
+SINGLE = PALETTE[1]
 _DASHES = ("solid", "dash", "dot", "dashdot")
 _CLIP = 3.0
 _ROW, _PANEL = 26, 96  # pixels of a row of dots, and of what stands above and below it
@@ -114,7 +115,7 @@ def _dots(probe: str, table: Table, numbers: Table) -> Figure:
         tickvals=list(range(len(groups))), ticktext=[_cut(group) for group in groups],
         range=[len(groups) - 0.4, -0.6], showgrid=False, zeroline=False,
     )  # fmt: skip
-    plot.update_xaxes(zeroline=False)
+    plot.update_xaxes(zeroline=False, nticks=4, tickangle=0)
     is_pooled = bool((table["n_runs"] > 1).any())
     pooled = "Means over the runs of each group, 95 % t intervals; small dots are the runs"
     what = pooled if is_pooled else "Values with their 95 % intervals"
@@ -156,29 +157,39 @@ def _curves(probe: str, table: Table) -> Figure:
 
     of = [f"{t}: {m}" for t, m in zip(table["table"].tolist(), table["measure"].tolist(), strict=True)]
     measures, groups = [*dict.fromkeys(of)], [*dict.fromkeys(table["group"].tolist())]
-    plot, buttons = go.Figure(), []
-    shown = [(measure, group) for measure in measures for group in groups]
-    for measure, group in shown:
+    plot, buttons, shown = go.Figure(), [], []
+    with_null: set[str] = set()
+    for measure, group in itertools.product(measures, groups):
         here = (np.array(of) == measure) & (table["group"] == group)
         mine, i = table.where(here), groups.index(group)
         value = mine["value"]
+        if np.isfinite(mine["null"]).any():
+            plot.add_scatter(
+                x=mine["depth"], y=mine["null"], name="null", legendgroup="null", mode="lines",
+                showlegend=measure not in with_null, visible=measure == measures[0],
+                line={"color": NULL, "dash": _DASHES[1 + i % (len(_DASHES) - 1)]},
+                customdata=[group] * mine.n_rows, hovertemplate="null of %{customdata}: %{y}<extra></extra>",
+            )  # fmt: skip
+            with_null.add(measure)
+            shown.append(measure)
         plot.add_scatter(
             x=mine["depth"], y=value, name=_cut(group), mode="lines+markers", visible=measure == measures[0],
-            line={"color": _COLOURS[i % len(_COLOURS)], "dash": _DASHES[i // len(_COLOURS) % len(_DASHES)]},
+            line={"color": PALETTE[i % len(PALETTE)], "dash": _DASHES[i // len(PALETTE) % len(_DASHES)]},
             error_y={"type": "data", "symmetric": False, "array": mine["high"] - value, "thickness": 1, "width": 0,
                      "arrayminus": value - mine["low"]},
         )  # fmt: skip
+        shown.append(measure)
     for measure in measures:
         unit = str(table["unit"][of.index(measure)])
-        visible = [one == measure for one, _ in shown]
+        visible = [one == measure for one in shown]
         title = {"yaxis.title.text": _title(measure.split(": ", 1)[1], unit)}
         buttons.append({"label": measure, "method": "update", "args": [{"visible": visible}, title]})
-    plot.update_layout(updatemenus=[{"buttons": buttons, "active": 0}], height=420)
+    plot.update_layout(updatemenus=[{"buttons": buttons, "active": 0, "name": "number"}], height=420)
     plot.update_xaxes(title_text="depth (fraction of the layers)", range=[-0.04, 1.04])
     plot.update_yaxes(title_text=_title(measures[0].split(": ", 1)[1], str(table["unit"][0])))
     reading = (
         "One line a group (or run), against the fraction of its depth, as networks differ in their number of layers; "
-        "bars are 95 % intervals. The menu chooses the number; nulls are in the table."
+        "bars are 95 % intervals, grey the null of each group (hover says whose). The menu chooses the number."
     )
     return Figure(f"curves-{probe}", f"Along the depth: {probe}", reading, plot, "curves")
 

@@ -6,6 +6,8 @@ from typing import Any
 DASH = "–"
 MINUS = "−"
 
+_ROUNDING = 1e-12
+
 
 def short(x: float, digits: int = 3) -> str:
     """A number to so many significant digits, without trailing zeros after the point; a dash for NaN.
@@ -26,6 +28,11 @@ def short(x: float, digits: int = 3) -> str:
     else:
         text = _trimmed(f"{size:.{max(0, digits - 1 - math.floor(math.log10(size)))}f}")
     return text if x > 0 else MINUS + text
+
+
+def near_zero_as_zero(x: float) -> float:
+    """0 for what rounding alone has left of it: the mean of a null that is symmetric about 0."""
+    return x if not abs(x) <= _ROUNDING else 0.0
 
 
 def _trimmed(text: str) -> str:

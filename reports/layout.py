@@ -16,8 +16,9 @@ from reports.encoding import encode
 _PAGES_OWN = frozenset({"margin", "paper_bgcolor", "plot_bgcolor", "sliders", "template", "updatemenus"})
 _LEGEND_PLACE = frozenset({"orientation", "x", "xanchor", "xref", "y", "yanchor", "yref"})
 _TITLED_MARGIN = 60  # above panels with titles: the legend, then the titles
-_AXIS_LINE = 42  # characters of an axis title
+_AXIS_LINE = 36  # characters of an axis title
 _FEW = 12  # whole numbers along an axis that each get a tick
+_DECADES = 2.5  # of a logarithmic axis up to which 2 and 5 are written beside 1
 _TICKS = frozenset({"dtick", "nticks", "tickmode", "tickvals", "type"})
 
 
@@ -34,12 +35,15 @@ def page_layout(layout: Mapping[str, Any], traces: Sequence[Mapping[str, Any]]) 
 
 def _values_along(axis: str, traces: Sequence[Mapping[str, Any]]) -> list[np.ndarray]:
     letter, name = axis[0], axis.replace("axis", "")
-    mine = [t for t in traces if t.get(f"{letter}axis", letter) == name and t.get(letter) is not None]
-    return [np.asarray(t[letter]) for t in mine]
+    mine = [t for t in traces if t.get(f"{letter}axis", letter) == name]
+    named = [np.asarray(t[letter]) for t in mine if t.get(letter) is not None]
+    counted = [np.shape(t["z"]) for t in mine if t.get(letter) is None and np.ndim(t.get("z", 0)) == 2]
+    return named + [np.arange(shape["yx".index(letter)]) for shape in counted]
 
 
 def _axis(axis: Mapping[str, Any], values: Sequence[np.ndarray]) -> dict[str, Any]:
-    """An axis whose title fits beside the plot, and whose few whole numbers (layers) have no ticks between them."""
+    """An axis whose title fits beside the plot, whose few whole numbers (layers) have no ticks between them, and on
+    which powers of ten are read without counting ticks."""
     title = axis.get("title", {})
     lines = _even_lines(title.get("text") or "")
     framed = {**axis, "title": {**title, "text": "<br>".join(lines)}} if lines else dict(axis)
@@ -47,7 +51,15 @@ def _axis(axis: Mapping[str, Any], values: Sequence[np.ndarray]) -> dict[str, An
     whole = bool(values) and all(_is_whole(v) for v in values)
     if whole and not _TICKS & set(axis) and max(v.max() for v in values) - min(v.min() for v in values) <= _FEW:
         framed["dtick"] = 1
+    if axis.get("type") == "log" and not {"tickvals", "ticktext"} & set(axis):
+        framed |= {"dtick": "D2" if _decades(values) <= _DECADES else 1, "tickformat": "~g"}
     return framed
+
+
+def _decades(values: Sequence[np.ndarray]) -> float:
+    """How many powers of ten the positive ones among the values span."""
+    known = np.concatenate([v[np.isfinite(v) & (v > 0)] for v in values if v.dtype.kind in "iuf"] or [np.ones(1)])
+    return float(np.log10(known.max() / known.min())) if known.size else 0.0
 
 
 def _even_lines(text: str) -> list[str]:
@@ -74,7 +86,7 @@ def _control(kind: str, content: Mapping[str, Any], choices: Sequence[Mapping[st
         {"label": str(c.get("label", i)), "method": c.get("method", "restyle"), "args": _arguments(c.get("args", ()))}
         for i, c in enumerate(choices)
     ]
-    label = str(content.get("currentvalue", {}).get("prefix", "")).strip().rstrip(":=").strip()
+    label = str(content.get("currentvalue", {}).get("prefix") or content.get("name") or "").strip().rstrip(":=").strip()
     return {"kind": kind, "label": label, "active": int(content.get("active", 0)), "steps": steps}
 
 

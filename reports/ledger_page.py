@@ -55,7 +55,7 @@ def html(ledger: LedgerFile, folder: Path) -> str:
         policy=policy([script], [style]),
         style=style,
         script=script,
-        templates=script_json({}),
+        looks=script_json({}),
     )  # fmt: skip
 
 

@@ -22,8 +22,8 @@ MEANINGS: dict[Outcome, str] = {
     "contradicted": "no part of the interval lies in it",
     "no different from the null": "p, corrected over the paper's rows, is 0.05 or more, or without a p the value lies "
     "in the null's band; asked first, where the claim is of something that is there",
-    "underpowered": "the interval reaches across the bound, or there are too few prompts",
-    "not measurable here": "there is no number, and the row says why",
+    "underpowered": "the interval reaches across the bound, or the probe says that it has too little to go on",
+    "not measurable here": "a number is missing that the claim needs, and the row says why",
 }
 
 _LONGEST = 12
@@ -61,6 +61,16 @@ def short_name(model: str) -> str:
 
 def rule_of_rows() -> str:
     return ORDER_OF_A_ROW
+
+
+def caution(ledger: LedgerFile) -> str:
+    """What a reader has to know of the scale; empty where trainings are not cut short for it."""
+    if ledger.scale not in ("tiny", "smoke"):
+        return ""
+    return (
+        f"At the scale {ledger.scale} trainings are cut short and samples small: outcomes show how the ledger works, "
+        "and are no evidence for or against a claim about a trained network."
+    )
 
 
 def methods(ledger: LedgerFile) -> str:

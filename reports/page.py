@@ -10,11 +10,12 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from interp.drafts import writing
+from interp.drawing import PALETTE
 from interp.errors import RecordError
 from interp.record import RunRecord
 from reports import about
 from reports.calibration import NO_TRUTH, calibration, is_the_tunnel
-from reports.formatting import DASH, cell, short, with_unit
+from reports.formatting import DASH, cell, near_zero_as_zero, short, with_unit
 from reports.sections import headline, opening, sections
 from reports.security import policy, script_json
 from reports.tabulate import N_ROWS
@@ -66,7 +67,7 @@ def html(record: RunRecord) -> str:
         policy=policy(scripts, [style]),
         style=style,
         scripts=scripts,
-        templates=script_json({name: template(scheme) for name, scheme in SCHEMES.items()}),
+        looks=script_json({"palette": PALETTE, **{name: template(scheme) for name, scheme in SCHEMES.items()}}),
     )  # fmt: skip
 
 
@@ -79,7 +80,7 @@ def templates_of_pages() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(short=short, cell=cell, with_unit=with_unit)
+    environment.filters.update(short=short, cell=cell, with_unit=with_unit, near_zero_as_zero=near_zero_as_zero)
     environment.globals.update(dash=DASH)
     return environment
 

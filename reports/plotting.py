@@ -9,7 +9,7 @@ import numpy as np
 from interp.probe import Figure
 from reports.encoding import encode
 from reports.layout import controls, page_layout
-from reports.theme import SCHEMES, template
+from reports.theme import SCHEMES, recoloured, template
 from reports.thinning import kept_points, picked, trace_length
 
 if TYPE_CHECKING:
@@ -39,14 +39,14 @@ def themed(figure: Figure, theme: Literal["light", "dark"]) -> "go.Figure":
     import plotly.graph_objects as go
 
     own: dict[str, Any] = figure.plot.layout.to_plotly_json()
-    data, _ = _traces(figure.plot)
+    data, frames = _traces(figure.plot)
     kept = {key: own[key] for key in ("sliders", "updatemenus") if key in own}
     scheme = SCHEMES[theme]
     layout = page_layout(own, data) | kept | {
         "template": template(scheme), "paper_bgcolor": scheme.paper, "title": {"text": figure.title},
         "margin": {"t": 90},
     }  # fmt: skip
-    return go.Figure(data=figure.plot.data, layout=layout, frames=figure.plot.frames)
+    return go.Figure(recoloured({"data": data, "layout": layout, "frames": frames}, scheme))
 
 
 def undrawable(figure: "go.Figure") -> str | None:

@@ -1,5 +1,6 @@
 """What the page says of each probe: its question, its drawn figures, its tables and its numbers."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -19,7 +20,10 @@ from reports.words import in_words
 
 @dataclass(frozen=True)
 class Number:
-    """A scalar under its name, with its strip where one can be drawn, and the same on the shipped tunnel."""
+    """A scalar under its name, with its strip where one can be drawn, and the same on the shipped tunnel.
+
+    On the page of the tunnel itself the strip holds the truth, and nothing stands beside it.
+    """
 
     probe: str
     name: str
@@ -72,13 +76,14 @@ def sections(record: RunRecord) -> tuple[Section, ...]:
 
 def headline(record: RunRecord) -> tuple[Number, ...]:
     """The numbers that the page puts first."""
-    numbers = {} if is_the_tunnel(record) else calibration().numbers
+    is_own = is_the_tunnel(record)
     found = []
     for probe, findings in record.findings.items():
         for name in findings.headline:
-            known, scalar = numbers.get(f"{probe}.{name}"), findings.scalars[name]
-            beside = strip(known.scalar, known.truth) if known else None
-            found.append(Number(probe, name, scalar, strip(scalar), known, beside))
+            known, scalar = calibration().numbers.get(f"{probe}.{name}"), findings.scalars[name]
+            truth = known.truth if known and is_own else math.nan
+            beside = strip(known.scalar, known.truth) if known and not is_own else None
+            found.append(Number(probe, name, scalar, strip(scalar, truth), known, beside))
     return tuple(found)
 
 

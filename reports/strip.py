@@ -9,6 +9,9 @@ from reports.formatting import short
 WIDTH, PAD = 320, 14
 """Width of the drawing and what is left free on either side, in SVG units."""
 
+_DIGIT = 8
+"""Room that a character of a tick takes, in SVG units."""
+
 
 @dataclass(frozen=True)
 class Tick:
@@ -51,8 +54,15 @@ def strip(scalar: Scalar, truth: float = math.nan) -> Strip | None:
         null=None if null is None else place(null),
         band=band and (place(band[0]), place(band[1])),
         truth=place(truth) if _finite(truth) else None,
-        ticks=tuple(Tick(place(x), x, text) for x, text in _written(round_numbers(low, high))),
+        ticks=_apart([Tick(place(x), x, text) for x, text in _written(round_numbers(low, high))]),
     )
+
+
+def _apart(ticks: list[Tick]) -> tuple[Tick, ...]:
+    """As many of them, evenly, as can be written side by side."""
+    wide = _DIGIT * max((len(tick.text) + 1 for tick in ticks), default=1)
+    step = next(n for n in range(1, len(ticks) + 2) if n >= len(ticks) or ticks[n].x - ticks[0].x >= wide)
+    return tuple(ticks[::step])
 
 
 def _written(numbers: list[float]) -> list[tuple[float, str]]:

@@ -10,7 +10,7 @@ from interp.table import LABEL, Table
 from reports.formatting import cell
 from reports.security import script_json
 
-N_ROWS = 40
+N_ROWS = 30
 """Rows that the page shows of a table."""
 
 EMBEDDED_BYTES = 250_000

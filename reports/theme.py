@@ -2,12 +2,16 @@
 
 Text keeps a contrast of at least 4.5 to 1 against its background, lines of figures 3 to 1. The series follow Okabe
 and Ito's set for colour-blind readers, moved until that holds and any two stay 18 apart in CIELAB for readers who
-lack one kind of cone; the tests measure both.
+lack one kind of cone; the tests measure both. A figure names the colours of `interp.drawing.PALETTE`, of which no eight
+carry on white and on black: each scheme shows its own colour of the same place instead.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
+
+from interp.drawing import PALETTE
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', Arial, sans-serif"
 SEQUENTIAL = "Cividis"
@@ -40,12 +44,12 @@ class Scheme:
 LIGHT = Scheme(
     paper="#fdfdfb", panel="#f3f3ef", ink="#1b1d20", muted="#565b63", rule="#dbdbd4", accent="#0a5fa5",
     band="#b9bcc0", warning="#8f4700", failure="#a8201a", success="#1c6b42", ring="rgba(27,29,32,0.4)",
-    series=("#0074b8", "#d67200", "#008a63", "#b1538f", "#866013", "#464d53"),
+    series=("#0074b8", "#d67200", "#008a63", "#b1538f", "#866013", "#332288", "#7a1f1f", "#3f7ff0"),
 )  # fmt: skip
 DARK = Scheme(
     paper="#15171a", panel="#1f2226", ink="#e9e9e5", muted="#a6abb3", rule="#363a40", accent="#74b9f4",
     band="#5d636b", warning="#f2ad62", failure="#ff8f86", success="#70cf99", ring="rgba(233,233,229,0.5)",
-    series=("#5ab4e7", "#e4813f", "#1bbb8e", "#bf73a3", "#e4c33f", "#c2c5cb"),
+    series=("#5ab4e7", "#e4813f", "#1bbb8e", "#bf73a3", "#e4c33f", "#8d93ff", "#c2f2f4", "#c8503c"),
 )  # fmt: skip
 SCHEMES: Mapping[str, Scheme] = {"light": LIGHT, "dark": DARK}
 
@@ -86,3 +90,28 @@ def template(scheme: Scheme) -> dict[str, Any]:
     data = {"scatter": [{"marker": marker}], "bar": [{"marker": filled}]}
     data |= {kind: [filled] for kind in ("heatmap", "contour", "histogram2d", "histogram2dcontour")}
     return {"layout": layout, "data": data}
+
+
+def recoloured(value: Any, scheme: Scheme, key: str = "") -> Any:
+    """A part of a figure with the palette's colours, and their faded forms, replaced by the scheme's own.
+
+    `key` is the name under which the value stands; texts under other names than `...color` are left alone.
+    """
+    if isinstance(value, Mapping):
+        return {name: recoloured(part, scheme, name) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [recoloured(part, scheme, key) for part in value]
+    return _own_colour(value, scheme) if isinstance(value, str) and key.endswith("color") else value
+
+
+def _own_colour(colour: str, scheme: Scheme) -> str:
+    for named, own in zip(PALETTE, scheme.series, strict=True):
+        if colour.upper() == named:
+            return own
+        if colour.startswith(f"rgba({_parts(named)},"):
+            return colour.replace(_parts(named), _parts(own), 1)
+    return colour
+
+
+def _parts(colour: str) -> str:
+    return ",".join(str(int(part, 16)) for part in re.findall("[0-9a-fA-F]{2}", colour))

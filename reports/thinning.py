@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-N_POINTS = 2_000
+N_POINTS = 1_500
 """Points of one scatter trace above which it is thinned."""
 
 

@@ -12,7 +12,7 @@ from typing import Literal
 
 from interp.findings import Scalar
 from interp.record import RunRecord
-from reports.formatting import short, with_unit
+from reports.formatting import near_zero_as_zero, short, with_unit
 
 ALPHA = 0.05
 """The p up to which a number stands out."""
@@ -25,7 +25,6 @@ RULE = (
 
 Verdict = Literal["above", "below", "within", "unjudged"]
 
-_ROUNDING = 1e-12
 _SHORTEST = 5  # words of a clause that can stand alone
 
 
@@ -97,9 +96,8 @@ def _sentences(headline: Sequence[tuple[str, Scalar]]) -> tuple[str, ...]:
 
 
 def _null(s: Scalar) -> str:
-    """The value of a null; what rounding alone left of 0 is 0."""
     assert s.null is not None
-    return short(s.null.value if abs(s.null.value) > _ROUNDING else 0.0)
+    return short(near_zero_as_zero(s.null.value))
 
 
 def _phrase(name: str, s: Scalar, judged: Verdict) -> str:

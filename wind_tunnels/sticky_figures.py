@@ -13,6 +13,9 @@ from interp.table import Table
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
+_MOST = 2.0
+"""The top of the loss curves, in times what the true chain loses: some arms diverge to thousands."""
+
 _PUBLISHED = ("sgd", "w_v", "w_o", "w_qk", "w_vo", "all")
 
 
@@ -43,21 +46,25 @@ def _curves(curves: Table, arms: Table, names: list[str], name: str, title: str)
         fresh = mine["fresh_loss_bits"].reshape(len(steps), -1).mean(axis=1)
         colour = PALETTE[i % len(PALETTE)]
         add_band(plot, steps, _t_band(losses), colour)
-        plot.add_scatter(x=steps, y=losses.mean(axis=1), mode="lines", name=arm, line={"color": colour})
+        line = {"color": colour, "dash": "solid" if i < len(PALETTE) else "longdash"}
+        plot.add_scatter(x=steps, y=losses.mean(axis=1), mode="lines", name=arm, line=line)
         plot.add_scatter(
             x=steps, y=fresh, mode="lines", name=f"{arm}, another sequence", line={"color": colour, "dash": "dot"},
             showlegend=False,
         )  # fmt: skip
-    last = np.array([1, curves["step"].max()])
-    for level, words in zip(_levels(arms), ("plain descent's end", "the true chain"), strict=True):
+    last, (end, chain) = np.array([1, curves["step"].max()]), _levels(arms)
+    for level, words, dash in ((end, "plain descent's end", "dash"), (chain, "the true chain", "solid")):
         plot.add_scatter(
-            x=last, y=[level, level], mode="lines", name=words, line={"color": NULL, "dash": "dash"}, hoverinfo="name"
+            x=last, y=[level, level], mode="lines", name=words, line={"color": NULL, "dash": dash}, hoverinfo="name"
         )
     plot.update_xaxes(type="log")
+    top = _MOST * chain
+    plot.update_yaxes(range=[0, top])
     reading = (
         "Mean training loss over seeds with its 95 % t band; dotted, without a band, the same heads on a sequence that "
-        "was not trained on. Dashed grey: the loss that plain descent ends at, the threshold of every speed-up, and "
-        "what the true chain loses on the training sequences. A solid line below the latter has learnt noise."
+        "was not trained on. Grey: dashed the loss that plain descent ends at, the threshold of every speed-up; solid "
+        "what the true chain loses on the training sequences. A coloured solid line below that has learnt noise. "
+        f"Losses above {top:.1f} bits, twice the chain's, are left to the table."
     )
     return Figure(name, title, reading, plot, "curves")
 

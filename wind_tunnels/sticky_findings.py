@@ -103,7 +103,8 @@ def _undefined(steps: np.ndarray, counted: dict[str, Any]) -> Scalar:
 def _speedup(arm: Arm, steps: np.ndarray, n_steps: int) -> Scalar:
     counted = _counted(
         len(steps),
-        f"{arm.meaning}: {n_steps} over the mean number of steps to plain descent's mean final loss, as published",
+        f"speed-up of {arm.meaning}: {n_steps} over the mean number of steps to plain descent's mean final loss, as "
+        "published",
     )
     if np.isnan(steps).any() or not steps.mean():
         return _undefined(steps, counted)
@@ -113,8 +114,8 @@ def _speedup(arm: Arm, steps: np.ndarray, n_steps: int) -> Scalar:
 def _paired(arm: Arm, steps: np.ndarray, n_steps: int) -> Scalar:
     counted = _counted(
         len(steps),
-        f"{arm.meaning}: geometric mean over seeds of {n_steps} over the steps to plain descent's final loss of the "
-        "same seed",
+        f"paired speed-up of {arm.meaning}: geometric mean over seeds of {n_steps} over the steps to plain descent's "
+        "final loss of the same seed",
     )
     if np.isnan(steps).any() or not steps.all():
         return _undefined(steps, counted)
@@ -154,7 +155,7 @@ def _distances(arm: Arm, curve: Curve, start: Start, least: float, uniform: floa
         (f"entropy_gap_{arm.name}", gap, np.full(len(gap), uniform - least), "mean predictive entropy at the end "
          "above H(Y_t | Y_t-1)"),
     ):  # fmt: skip
-        found[name] = _mean_scalar(values, against, f"{arm.meaning}: {meaning}")
+        found[name] = _mean_scalar(values, against, f"{meaning}: {arm.meaning}")
     return found
 
 

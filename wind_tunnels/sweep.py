@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from interp.drafts import writing
 from interp.errors import InterpError, UsageError
 from interp.statistics.repeats import t_half_width
 from interp.tunnel import Task
@@ -143,11 +144,12 @@ def refuse_impossible(swept: Sequence[Cell]) -> None:
     refused = [(cell, next(iter(cell.failures.values()))) for cell in swept if not cell.plans and cell.failures]
     if refused:
         cell, why = refused[0]
+        reason = ". ".join(line.strip().rstrip(".") for line in why.splitlines())
         more = f", and {len(refused) - 1} more make none either" if len(refused) > 1 else ""
         raise UsageError(
-            asked=f"a sweep of {len(swept)} combinations",
+            asked=f"a sweep of {len(swept)} combination{'s' if len(swept) > 1 else ''}",
             found=f"{_label(cell.settings, {})} makes no sense{more}; nothing was trained",
-            fix=f"{' '.join(why.split())} Without --crossed each setting is varied where it can be.",
+            fix=f"{reason}. Without --crossed each setting is varied where it can be.",
         )
 
 
@@ -203,7 +205,8 @@ def _run(seed: int, done: Done) -> dict[str, Any]:
 
 def _write(task: str, swept: Sequence[Cell], out: Path) -> dict[str, Any]:
     table = {"format": SWEEP_FORMAT, "task": task, "cells": [cell.record() for cell in swept]}
-    (out / SWEEP_NAME).write_text(json.dumps(table, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+    with writing(out / SWEEP_NAME) as draft:
+        draft.write_text(json.dumps(table, indent=2, allow_nan=False) + "\n", encoding="utf-8")
     return table
 
 

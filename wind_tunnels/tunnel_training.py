@@ -36,7 +36,7 @@ class TunnelTraining(Study):
         from wind_tunnels.weights import load_weights
 
         families()  # so that transformers knows the networks that are not its own
-        plan = configure(load_entry("tunnel", self.task), dict(map(_setting, self.settings)))
+        plan = configure(load_entry("tunnel", self.task), dict(map(read_setting, self.settings)))
 
         def on_step(training: Progress) -> None:
             if training.step % 10 == 0:
@@ -60,11 +60,12 @@ class TunnelTraining(Study):
         )
 
 
-def _setting(words: str) -> tuple[str, Any]:
+def read_setting(words: str) -> tuple[str, Any]:
+    """`field=value`, the value read as JSON where it is that. Raises `UsageError` for anything else."""
     name, equals, value = words.partition("=")
     if not equals or not name or not value:
         raise UsageError(
-            asked=f"tunnel_training.settings = {words}",
+            asked=f"the setting {words!r}",
             found="it is not of the form field=value",
             fix="For example --set settings=V=20,L=19,replacement=false.",
         )

@@ -9,7 +9,7 @@ and the residuals of a prompt's rows p when that prompt is left out of the fit, 
 smaller Gram matrix serves every target and penalty. Penalties are in units of the mean of S².
 
 Which penalty leaves the smallest residuals is seen in float32 (one left-out residual a prompt); targets for which two
-penalties come out nearly alike are decided in float64, so the choice is that of float64.
+penalties come out nearly alike are decided between these in float64, so the choice is that of float64.
 """
 
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ _ALONE = 1e-9
 """1 − leverage below which a prompt alone decides its own fit, so that leaving it out is undefined."""
 
 _NEARLY_ALIKE = 1e-4
-"""Relative difference of two errors, well above float32 rounding, below which they are compared in float64."""
+"""Relative difference from the least error, well above float32 rounding, below which float64 decides."""
 
 
 @dataclass(frozen=True)
@@ -120,29 +120,29 @@ def _least_error(
     inverse = np.divide(1, kept_back, out=np.zeros_like(kept_back), where=kept_back > _ALONE).T
     size = np.maximum(np.abs(loads).max(axis=0, initial=0.0), np.abs(outside).max(axis=0, initial=0.0))
     size[size == 0] = 1.0
-    errors = _single_errors(*(x.astype(np.float32) for x in (left, loads / size, outside / size, kept, inverse)))
-    best, second = np.partition(errors, 1, axis=0)[:2]
-    unsure = ~(second - best > _NEARLY_ALIKE * second)
-    errors[:, unsure] = _single_errors(left, loads[:, unsure], outside[:, unsure], kept, inverse)
+    narrow = [x.astype(np.float32) for x in (left, loads / size, outside / size, kept, inverse)]
+    errors = np.array([_single_errors(*narrow[:3], *of_one) for of_one in zip(*narrow[3:], strict=True)], np.float64)
+    alike = ~(errors > errors.min(axis=0) * (1 + _NEARLY_ALIKE))
+    unsure = alike.sum(axis=0) > 1
+    for i, of_one in enumerate(zip(kept, inverse, strict=True)):
+        again = unsure & alike[i]
+        errors[i, unsure] = np.inf
+        errors[i, again] = _single_errors(left, loads[:, again], outside[:, again], *of_one)
     return errors.argmin(axis=0)
 
 
 def _single_errors(
     left: np.ndarray, loads: np.ndarray, outside: np.ndarray, kept: np.ndarray, inverse: np.ndarray
 ) -> np.ndarray:
-    """Sums `[penalty, target]` of squared left-out residuals of single rows, (1 − leverage)⁻¹ of each in `inverse`.
+    """Sums of squared left-out residuals of single rows at one penalty, (1 − leverage)⁻¹ of each in `inverse`.
 
     Residuals keep `kept` = α/(S² + α) of the loads. In the precision of the arguments; rows whose inverse is 0 are
     passed over.
     """
-    has_outside = outside.any()
-    errors = np.empty((len(kept), loads.shape[1]))
-    for i, (share, weight) in enumerate(zip(kept, inverse, strict=True)):
-        residual = left @ (share[:, None] * loads)
-        if has_outside:
-            residual += outside
-        errors[i] = np.square(weight) @ np.square(residual, out=residual)
-    return errors
+    residual = left @ (kept[:, None] * loads)
+    if outside.any():
+        residual += outside
+    return np.square(inverse) @ np.square(residual, out=residual)
 
 
 def _left_out_error(

@@ -22,9 +22,8 @@ _CURVE_READING = (
     "lies what it focuses on because of this prompt; grey is a uniform row."
 )
 _HEADS_READING = (
-    "One square a head; yellow heads look everywhere, dark ones at a single key. Depth means something only where "
-    "layers differ more than the heads within them. No null is drawn: a uniform row, the scale's "
-    "upper end, is in the curve above."
+    "One square a head; dark heads look at a single key, and the scale ends, in yellow, at the null of a uniform row. "
+    "Depth means something only where layers differ more than the heads within them."
 )
 
 
@@ -59,5 +58,8 @@ def _curve(table: Table) -> "go.Figure":
 def _heads(table: Table) -> "go.Figure":
     n_heads = int(table["head"].max()) + 1
     plot = blank("layer", "head")
-    plot.add_heatmap(z=table["entropy"].reshape(-1, n_heads).T, colorscale="Cividis", zmin=0, colorbar_title="bits")
+    plot.add_heatmap(
+        z=table["entropy"].reshape(-1, n_heads).T, colorscale="Cividis", zmin=0, zmax=float(table["uniform"].max()),
+        colorbar_title="bits", hovertemplate="layer %{x} head %{y}: %{z:.3g} bits<extra></extra>",
+    )  # fmt: skip
     return plot

@@ -7,12 +7,18 @@ import numpy as np
 from interp.drawing import NULL, PALETTE, VALUE, add_band, add_null_band, blank, error_bars, faded
 from interp.findings import Findings
 from interp.probe import Figure
+from probes.measures.causal_effects import READOUTS
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
     from interp.table import Table
 
+_WORDS = {
+    "kl": "prediction", "entropy_moved": "entropy moved", "entropy_change": "entropy change",
+    "posterior_kl": "KL from exact", "entropy_error": "entropy error", "loss": "loss", "later_r2": "R² further up",
+    "later_axis": "axis further up", "sula_kl": "KL of labels", "slope": "slope of labels",
+}  # fmt: skip
 _OTHERS = PALETTE[1]
 _MAX_SHOWN = 200
 """Controls drawn as points for a read-out at most."""
@@ -99,7 +105,7 @@ def _dose_curve(findings: Findings) -> Figure:
 def _by_readout(findings: Findings) -> Figure:
     """Every read-out on one scale: standard deviations of its controls."""
     effects, controls = findings.tables["effects"], findings.tables["controls"]
-    plot = blank("standard deviations of the matched controls", "")
+    plot = blank("standard deviations of the controls", "")
     labels = [_label(effects, i) for i in range(effects.n_rows)]
     for i, label in enumerate(labels):
         z = _scores(controls, effects, i)[:_MAX_SHOWN]
@@ -110,18 +116,21 @@ def _by_readout(findings: Findings) -> Figure:
     bars = error_bars(effects["z"], effects["z_low"], effects["z_high"], VALUE)
     plot.add_scatter(
         x=effects["z"], y=labels, mode="markers", marker={"color": VALUE, "size": 10}, name="axis", error_x=bars,
+        customdata=[READOUTS[name].meaning for name in effects["readout"]],
+        hovertemplate="%{customdata}<br>%{x:.3g} standard deviations<extra></extra>",
     )  # fmt: skip
     plot.update_yaxes(autorange="reversed")
     reading = (
-        "Each row is one read-out: blue the axis with its interval over prompts, grey each control among the "
-        "others. Only the first row was named beforehand."
+        "Each row is one thing that the cut may change (hover says which): blue the axis with its interval over "
+        "prompts, grey each control among the others. Only the first row was named beforehand."
     )
     return Figure("by_readout", "The axis among its controls, on every read-out", reading, plot, "effects")
 
 
 def _label(effects: "Table", i: int) -> str:
     where = "" if effects["on"][i] == "the run's prompts" else f" on {effects['on'][i]}"
-    return f"{effects['readout'][i]}{where}, layer {effects['layers'][i]}"
+    layer = f", layer {effects['layers'][i]}" if len(np.unique(effects["layers"])) > 1 else ""
+    return f"{_WORDS[effects['readout'][i]]}{where}{layer}"
 
 
 def _scores(controls: "Table", effects: "Table", i: int) -> np.ndarray:
@@ -151,8 +160,8 @@ def _conditions(findings: Findings) -> Figure:
             error_y=error_bars(one["kl"], one["kl_low"], one["kl_high"], colour),
             hovertemplate="%{text}: %{y:.3g} bits<extra></extra>",
         )  # fmt: skip
-    plot.update_xaxes(type="log", dtick="D2")
-    plot.update_yaxes(type="log", dtick="D2")
+    plot.update_xaxes(type="log")
+    plot.update_yaxes(type="log")
     reading = (
         "What a cut costs rises with what it takes out, whatever the direction; the axis says something only by "
         "where it lies (the diamond) beside others of its variance. Both scales are logarithmic."
@@ -165,15 +174,17 @@ def _later(findings: Findings) -> Figure:
     mine = table.where(table["layers"] == _primary(findings))
     plot = blank("later layer", "held-out R² of the unedited entropy")
     add_null_band(plot, mine["later_layer"], (mine["r2_null_low"], mine["r2_null_high"]))
+    bars = error_bars(mine["r2_null"], mine["r2_null_low"], mine["r2_null_high"], NULL)
     for column, name, colour, dash in (
         ("unedited", "unedited", PALETTE[2], "dot"), ("r2_null", "null: matched controls removed", NULL, "dash"),
         ("r2", "axis removed", VALUE, "solid"),
     ):  # fmt: skip
         plot.add_scatter(
-            x=mine["later_layer"], y=mine[column], name=name, mode="lines+markers", line={"color": colour, "dash": dash}
-        )
+            x=mine["later_layer"], y=mine[column], name=name, mode="lines+markers",
+            line={"color": colour, "dash": dash}, error_y=bars if column == "r2_null" else None,
+        )  # fmt: skip
     reading = (
         "Ridge is refitted to each later layer under the edit: where the blue curve stays at the dotted one, the "
-        "entropy is told there without the axis."
+        "entropy is told there without the axis; grey, without as much of anything."
     )
     return Figure("later_layers", "Is the entropy still told further up?", reading, plot, "later_layers")

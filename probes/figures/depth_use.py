@@ -32,7 +32,8 @@ def _figure(table: Table, measure: str) -> Figure:
     plot = blank("layers kept", _WORDS[measure])
     for i, copies in enumerate(np.unique(table["copies"])):
         mine = table.where(table["copies"] == copies)
-        shown = f"{mine['n_shown'][0]} observations shown {copies} times" if copies else "as drawn"
+        times = "once" if copies == 1 else f"{copies} times"
+        shown = f"{mine['n_shown'][0]} observations shown {times}" if copies else "as drawn"
         colour = PALETTE[i % len(PALETTE)]
         add_band(plot, mine["depth"], (mine[f"{measure}_low"], mine[f"{measure}_high"]), colour)
         plot.add_scatter(x=mine["depth"], y=mine[measure], mode="lines+markers", name=shown, line={"color": colour})
@@ -41,7 +42,7 @@ def _figure(table: Table, measure: str) -> Figure:
     plot.update_yaxes(type="log" if is_positive else "linear")
     reading = (
         "Error when only the first layers are kept, with 95 % bands. Where the same observations are shown several "
-        "times, a curve below that of one time says that copies help at that depth. No null is "
-        "drawn: the curve of one time is the comparison, and the table has the p of its gain."
+        "times, a curve below that of once says that copies help at that depth. No null is "
+        "drawn: the curve of once is the comparison, and the table has the p of its gain."
     )
     return Figure(f"by_depth_{measure}", f"Depth and context: {_WORDS[measure]}", reading, plot, "by_depth")

@@ -45,20 +45,21 @@ def dynamics_figures(findings: Findings) -> tuple[Figure, ...]:
             "unfurling", "The manifold unfurling beside the attention map",
             "Move through the checkpoints. Left: values on the first plane of the end's, coloured by entropy; right: "
             "attention of one sequence, brighter for more weight. Where the right stands still while the left still "
-            "spreads and orders itself, the frame came before precision.",
+            "spreads and orders itself, the frame came before precision. No null is drawn: the next figures have it.",
             _unfurling(tables["points"], tables["attention"]), "points",
         ),
         Figure(
             "courses", "What settles first",
             "Distance from the end of the training, relative to the first checkpoint, with 95 % bands over prompts. "
             "The line that stays below the dotted one first has settled first. Errors in bits fall as the square of a "
-            "distance: compare attention with the output, which is on its scale.",
+            "distance: compare attention with the output, which is on its scale. No null is drawn: the numbers of "
+            "this probe test the order.",
             _courses(findings), "by_step",
         ),
         Figure(
             "frame_by_layer", "The frame, layer by layer",
-            "Total variation of attention to the end's. Dashed grey, where sequences are of one length: to the end's "
-            "attention on another sequence, all layers together; what lies below it is about this sequence.",
+            "Total variation of attention to the end's. The null, dashed, is drawn where sequences are of one length: "
+            "to the end's attention on another sequence, all layers together; what lies below it is about this one.",
             _by_layer(tables["by_step_layer"], tables["by_step"]), "by_step_layer",
         ),
         Figure(
@@ -70,7 +71,7 @@ def dynamics_figures(findings: Findings) -> tuple[Figure, ...]:
         Figure(
             "errors", "Precision",
             "Errors of the prediction with 95 % bands over prompts; those in bits against the exact posterior, or on "
-            "the text.",
+            "the text. No null is drawn: step 0, where it is among the checkpoints, has learnt nothing.",
             _errors(tables["by_step"]), "by_step",
         ),
         Figure(
@@ -196,7 +197,7 @@ def _by_layer(table: Table, overall: Table) -> "go.Figure":
         mine = table.where(table["layer"] == layer)
         _line(plot, mine["step"], mine, "frame_tv", f"layer {layer}", PALETTE[i % len(PALETTE)], "solid")
     if not np.isnan(overall["frame_tv_exchanged"]).all():
-        _line(plot, overall["step"], overall, "frame_tv_exchanged", "another sequence", NULL, "dash")
+        _line(plot, overall["step"], overall, "frame_tv_exchanged", "null: another sequence", NULL, "dash")
     plot.update_yaxes(rangemode="tozero")
     return plot
 
@@ -223,7 +224,7 @@ def _refinement(table: Table) -> "go.Figure":
         }
         for name, visible in zip(names, shown, strict=True)
     ]  # fmt: skip
-    plot.update_layout(updatemenus=[{"active": 0, "buttons": buttons}])
+    plot.update_layout(updatemenus=[{"active": 0, "buttons": buttons, "name": "number"}])
     return plot
 
 
@@ -241,7 +242,7 @@ def _updates(table: Table) -> "go.Figure":
     plot = _over_steps(steps, "relative change, mean over layers (1)")
     lines = (("w_qk", "W_QK", PALETTE[0], "solid"), ("w_v", "W_V", PALETTE[2], "solid"),
              ("w_q", "W_Q", PALETTE[5], "dash"), ("w_k", "W_K", PALETTE[3], "dash"),
-             ("w_qk_expected", "W_QK at the pace of W_V", NULL, "dot"))  # fmt: skip
+             ("w_qk_expected", "null: W_QK at the pace of W_V", NULL, "dot"))  # fmt: skip
     for column, name, colour, dash in lines:
         means = np.array([table[column][table["step"] == step].mean() for step in steps])
         plot.add_scatter(

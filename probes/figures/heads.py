@@ -62,16 +62,32 @@ def _map(table: Table, how: str, name: str = "by_head") -> Figure:
             hovertemplate="layer %{y} head %{x}<br>%{text}<extra></extra>",
         )
     )  # fmt: skip
+    if has_null := _has_null(mine):
+        beyond = mine.where((mine[f"{measure}_low"] > mine["null_high"]) | (mine[f"{measure}_high"] < mine["null_low"]))
+        plot.add_scatter(
+            x=beyond["head"], y=beyond["layer"], mode="markers", name="beyond the null", hoverinfo="skip",
+            marker={"symbol": "circle-open", "size": 12, "color": NULL, "line": {"width": 2, "color": NULL}},
+        )  # fmt: skip
     plot.update_xaxes(dtick=1 if len(heads) <= 16 else None)
     plot.update_yaxes(dtick=1 if len(layers) <= 16 else None, showgrid=False)
     on_sula = name != "by_head"
     reading = (
         f"Each square is one head; red is harm when its output is replaced ({how}): {_WORDS[measure]}. Blue heads do "
-        "better without; white ones are not needed while all others are there. No null is drawn: heads beside random "
-        "subspaces of their layer stand in the figure in order of harm."
+        "better without; white ones are not needed while all others are there. "
+        + (
+            "A ring marks heads beyond the null (random subspaces of their layer), above it or below."
+            if has_null
+            else "No null is drawn: the map of the first ablation has it."
+            if _has_null(table)
+            else "No null is drawn: none was measured."
+        )
     )
     title = f"Head by head: {how} ablation" + (", calibration on SULA" if on_sula else "")
     return Figure(f"{'sula_' if on_sula else ''}map_{how}", title, reading, plot, name)
+
+
+def _has_null(table: Table) -> bool:
+    return "null" in table and bool(np.isfinite(table["null"]).any())
 
 
 def _ranked(table: Table, most: int = 32) -> Figure:
@@ -90,7 +106,7 @@ def _ranked(table: Table, most: int = 32) -> Figure:
             x=place, y=other[measure], mode="markers", name=each, marker={"color": colour, "size": 8},
             error_y=error_bars(other[measure], other[f"{measure}_low"], other[f"{measure}_high"], colour),
         )  # fmt: skip
-    plot.update_xaxes(tickmode="array", tickvals=place, ticktext=names, tickangle=-90, tickfont={"size": 9})
+    plot.update_xaxes(tickmode="array", tickvals=place, ticktext=names, tickangle=-90, tickfont={"size": 11})
     reading = (
         f"Heads in the order of {how} ablation with 95 % intervals; grey bars: removing random subspaces of the same "
         "dimension from the same layer's head outputs. A head inside its grey bar carries no more than any such part."
@@ -99,7 +115,7 @@ def _ranked(table: Table, most: int = 32) -> Figure:
 
 
 def _null_marks(plot: "go.Figure", table: Table, place: np.ndarray) -> None:
-    if "null" in table and np.isfinite(table["null"]).any():
+    if _has_null(table):
         plot.add_bar(
             x=place, y=table["null_high"] - table["null_low"], base=table["null_low"], name="null: random subspaces",
             marker={"color": NULL, "opacity": 0.35},

@@ -1,6 +1,7 @@
 """The figures of the manifold probe, from its findings alone."""
 
 import html
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,6 +23,9 @@ from interp.table import Table
 from probes.measures.collapse import MIXED
 from probes.measures.rarefaction import NOISE
 
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
 _PROFILES = (
     ("pc1_plus_pc2_share", "Variance in the first plane, by depth", "PC1+PC2 share (fraction of variance)",
      "Above the grey band the plane holds more than noise of the same size and column variances would; the shaded "
@@ -41,6 +45,10 @@ _PROFILES = (
      "Below the grey band the points lie on something curved or clustered that a flat cloud of the same covariance "
      "lacks."),
 )  # fmt: skip
+
+
+_PALE = ((0.0, "#f4f8fb"), (1.0, "#6fa8d6"))
+"""A scale on all of which dark text can be read."""
 
 
 def figures(findings: Findings) -> tuple[Figure, ...]:
@@ -67,6 +75,7 @@ def primary_layer(findings: Findings) -> int:
 def _map(findings: Findings, primary: int) -> Figure:
     points, null = findings.tables["points"], findings.tables["null_points"]
     second = "pc2" in points
+    axes = ("pc1", "pc2") if second else ("pc1",)
     plot = blank("PC1 (activation)", "PC2 (activation)")
     plot.add_scatter(
         x=null["pc1"], y=null["pc2"] if "pc2" in null else null["pc1"] * 0, mode="markers", name="null: noise of "
@@ -77,33 +86,63 @@ def _map(findings: Findings, primary: int) -> Figure:
     entropy = points["next_entropy_bits"]
     for layer in layers:
         mine = points.where(points["layer"] == layer)
+        texts, said = _hover(mine)
         plot.add_scatter(
             x=mine["pc1"], y=mine["pc2"] if second else mine["pc1"] * 0, mode="markers", name=f"layer {layer}",
-            text=_hover(mine), hovertemplate="%{text}<extra></extra>", showlegend=False,
+            text=texts, hovertemplate=said, showlegend=False,
             marker={
                 "color": mine["next_entropy_bits"], "colorscale": ENTROPY_SCALE, "cmin": float(entropy.min()),
                 "cmax": float(entropy.max()), "size": 8, "colorbar": {"title": {"text": "entropy<br>(bits)"}},
             },
         )  # fmt: skip
-    shown = [[bool(layer == primary), *(bool(other == layer) for other in layers)] for layer in layers]
+    of = [-1, *layers]
+    for layer in layers:
+        of += [layer] * _add_entropy_axis(plot, points.where(points["layer"] == layer), axes)
+    shown = [[bool(layer == (primary if other < 0 else other)) for other in of] for layer in layers]
     add_slider(plot, [str(layer) for layer in layers], shown, int(np.flatnonzero(layers == primary)[0]))
     return Figure(
         "map", "The manifold, coloured by uncertainty",
         "Each point is a prompt on the first two principal axes of a layer; the slider moves through the layers. A "
-        "curve "
-        "whose colour runs from one end to the other is a manifold ordered by uncertainty; the grey cloud, at the "
-        "primary "
-        "layer, is noise.",
+        "curve whose colour runs from one end to the other is a manifold ordered by uncertainty; the arrow is the "
+        "entropy axis, the direction in this plane along which entropy rises fastest (hover says how much of it the "
+        "plane tells); the grey cloud, at the primary layer, is noise.",
         plot, "points",
     )  # fmt: skip
 
 
-def _hover(points: Table) -> list[str]:
-    domain = points["domain"] if "domain" in points else np.full(points.n_rows, "")
-    return [
-        f"{html.escape(str(text))}<br>{html.escape(str(d))} {bits:.2f} bits"
-        for text, d, bits in zip(points["text"], domain, points["next_entropy_bits"], strict=True)
-    ]
+def _add_entropy_axis(plot: "go.Figure", points: Table, coordinates: tuple[str, ...]) -> bool:
+    """An arrow along the gradient of the least-squares plane of entropy over the coordinates; whether there is one.
+
+    It reaches two standard deviations of the points along it to either side of their mean.
+    """
+    plane = np.stack([points[name] for name in coordinates], axis=1)
+    entropy = points["next_entropy_bits"] - points["next_entropy_bits"].mean()
+    centred = plane - plane.mean(axis=0)
+    slope = np.linalg.lstsq(centred, entropy, rcond=None)[0]
+    length = np.linalg.norm(slope)
+    if not length > 0:
+        return False
+    told = 1 - float(((entropy - centred @ slope) ** 2).sum() / (entropy**2).sum())
+    direction = slope / length
+    ends = plane.mean(axis=0) + np.outer([-2, 2], direction) * (centred @ direction).std()
+    plot.add_scatter(
+        x=ends[:, 0], y=ends[:, 1] if len(coordinates) > 1 else np.zeros(2), mode="lines+markers",
+        name="entropy axis", line={"color": PALETTE[1], "width": 3},
+        marker={
+            "symbol": ["circle", "arrow"], "size": [1, 16], "angleref": "previous", "color": PALETTE[1], "opacity": 1,
+            "line": {"width": 0},
+        },
+        hovertemplate=f"entropy axis: this plane tells {told:.2f} of the entropy's variance<extra></extra>",
+    )  # fmt: skip
+    return True
+
+
+def _hover(points: Table) -> tuple[list[str], str]:
+    """What is said of each point, and the template around it: its domain where there are several, and its entropy."""
+    texts = [html.escape(str(text)) for text in points["text"]]
+    if "domain" in points and len(np.unique(points["domain"])) > 1:
+        texts = [f"{text}<br>{html.escape(str(d))}" for text, d in zip(texts, points["domain"], strict=True)]
+    return texts, "%{text}<br>%{marker.color:.2f} bits<extra></extra>"
 
 
 def _profile(table: Table, column: str, title: str, axis: str, reading: str) -> Figure:
@@ -187,13 +226,14 @@ def _cross_projection(table: Table) -> Figure:
     domains = list(dict.fromkeys(table["of"].tolist()))
     plot = blank("variance of", "in the first plane of")
     plot.add_heatmap(
-        x=domains, y=domains, z=table["share"].reshape(len(domains), len(domains)), colorscale="Cividis", zmin=0,
+        x=domains, y=domains, z=table["share"].reshape(len(domains), len(domains)), colorscale=_PALE, zmin=0,
+        textfont={"color": "#1b1d20"},
         text=np.array([f"{s:.2f}<br>({n:.2f})" for s, n in zip(table["share"], table["share_null"], strict=True)])
         .reshape(len(domains), len(domains)), texttemplate="%{text}", colorbar={"title": {"text": "share"}},
     )  # fmt: skip
     reading = (
         "Share of one domain's variance in the plane of other prompts, and in brackets its null, under exchanged "
-        "labels: a diagonal brighter than its row means that domains vary along axes of their own."
+        "labels: a diagonal darker than its row means that domains vary along axes of their own."
     )
     return Figure("cross_projection", "Do domains share their axes?", reading, plot, "cross_projection")
 
@@ -220,9 +260,10 @@ def _rarefaction(table: Table) -> Figure:
 
 def _umap(table: Table) -> Figure:
     plot = blank("UMAP 1", "UMAP 2")
+    texts, said = _hover(table)
     plot.add_scatter(
         x=table["umap1"], y=table["umap2"], mode="markers", showlegend=False,
-        text=_hover(table), hovertemplate="%{text}<extra></extra>",
+        text=texts, hovertemplate=said,
         marker={
             "color": table["next_entropy_bits"], "colorscale": ENTROPY_SCALE, "size": 8,
             "colorbar": {"title": {"text": "entropy<br>(bits)"}},

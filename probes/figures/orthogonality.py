@@ -1,11 +1,16 @@
 """The figures of the orthogonality probe, from its findings alone."""
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-from interp.drawing import NULL, PALETTE, VALUE, add_band, blank
+from interp.drawing import NULL, PALETTE, VALUE, add_band, add_slider, blank
 from interp.findings import Findings
 from interp.probe import Figure
 from interp.table import Table
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
 
 _BEFORE_CENTRING, _AFTER_CENTRING = VALUE, PALETTE[1]
 
@@ -35,6 +40,21 @@ def figures(findings: Findings) -> tuple[Figure, ...]:
         for name, (title, reading) in _DEFINITIONS.items()
         if name in findings.tables
     ]
+    if "token_key_matrix" in findings.tables:
+        reading = (
+            "Each square is the cosine of the keys of two tokens at equal positions; right, the null: as many random "
+            "directions of the same dimension. Keys as orthogonal as chance leave the left as pale as the right."
+        )
+        table = findings.tables["token_key_matrix"]
+        title = f"Which tokens' keys are near to which, layer {table['layer'][0]}"
+        drawn.append(Figure("token_key_matrix", title, reading, _matrices(table, "token"), "token_key_matrix"))
+    if "head_key_matrix" in findings.tables:
+        reading = (
+            "Each square is the mean cosine of the keys of two heads of one layer at one row; right, the null: every "
+            "head turned at random. The slider moves through the layers."
+        )
+        plot = _matrices(findings.tables["head_key_matrix"], "kv_head")
+        drawn.append(Figure("head_key_matrix", "Which heads' keys are near to which", reading, plot, "head_key_matrix"))
     if "w_qk_spectrum" in findings.tables:
         drawn.append(_spectrum(findings.tables["w_qk_spectrum"]))
     return tuple(drawn)
@@ -55,6 +75,32 @@ def _cosines(table: Table):
             x=layer, y=table[column], name=label, mode="lines+markers", line={"color": colour}, marker={"size": 6}
         )
     plot.update_yaxes(rangemode="tozero")
+    return plot
+
+
+def _matrices(table: Table, of: str) -> "go.Figure":
+    """The cosines beside those of the null, layer by layer."""
+    from plotly.subplots import make_subplots
+
+    layers, names = np.unique(table["layer"]), [str(name) for name in dict.fromkeys(table[of].tolist())]
+    plot = make_subplots(1, 2, subplot_titles=["keys", "null"], shared_yaxes=True, horizontal_spacing=0.06)
+    for layer in layers:
+        mine = table.where(table["layer"] == layer)
+        for column, name in (("cos", "keys"), ("cos_null", "null")):
+            plot.add_heatmap(
+                x=names, y=names, z=mine[column].reshape(len(names), -1), coloraxis="coloraxis", name=name,
+                hovertemplate="%{y}, %{x}: cos %{z:.3f}<extra>%{fullData.name}</extra>",
+                row=1, col=1 + (name == "null"),
+            )  # fmt: skip
+    words = {"token": "token id", "kv_head": "KV head"}[of]
+    plot.update_layout(template="none", coloraxis={"colorscale": "RdBu", "cmin": -1, "cmax": 1, "reversescale": True,
+                                                   "colorbar": {"title": {"text": "cos"}}})  # fmt: skip
+    plot.update_xaxes(type="category", title_text=words, showgrid=False)
+    plot.update_yaxes(type="category", autorange="reversed", showgrid=False)
+    plot.update_yaxes(title_text=words, col=1)
+    if len(layers) > 1:
+        shown = [[bool(other == layer) for other in layers for _ in range(2)] for layer in layers]
+        add_slider(plot, [str(layer) for layer in layers], shown, 0)
     return plot
 
 

@@ -32,8 +32,8 @@ def alignment_figures(findings: Findings) -> tuple[Figure, ...]:
     ]  # fmt: skip
     if "items" in tables:
         reading = (
-            "One dot a head; below the grey line (attention spread evenly over the items) a head knows more than which "
-            "items there are, and near 0 its attention is the posterior; orange bars are items relabelled at random."
+            "One dot a head; below the dashed line (attention spread evenly over the items) a head knows more than "
+            "which items there are, and near 0 its attention is the posterior; grey bars: items relabelled at random."
         )
         title = "Attention against the exact posterior"
         figures.append(Figure("posterior", title, reading, _items(tables["items"]), "items"))
@@ -59,7 +59,8 @@ def _heads(table: Table) -> "go.Figure":
     gain = (table["logit"] - table["logit_null"]).reshape(-1, n_heads).T
     most = float(np.nanmax(np.abs(gain))) if np.isfinite(gain).any() else 1.0
     plot = blank("layer", "head")
-    plot.add_heatmap(z=gain, colorscale="RdBu", zmin=-most, zmax=most, colorbar_title="bits")
+    plot.add_heatmap(z=gain, colorscale="RdBu", zmin=-most, zmax=most, colorbar_title="bits",
+                     hovertemplate="layer %{x} head %{y}: %{z:.3g} bits<extra></extra>")  # fmt: skip
     return plot
 
 
@@ -67,7 +68,7 @@ def _items(table: Table) -> "go.Figure":
     plot = blank("layer.head", "KL(posterior || attention) (bits)")
     heads = [f"{layer}.{head}" for layer, head in zip(table["layer"], table["head"], strict=True)]
     for name, label, colour, symbol in (
-        ("posterior_kl_null", "null: items relabelled", PALETTE[1], "line-ew-open"),
+        ("posterior_kl_null", "null: items relabelled", NULL, "line-ew-open"),
         ("posterior_kl", "measured", VALUE, "circle"),
     ):
         bars = error_bars(table[name], table[f"{name}_low"], table[f"{name}_high"], colour)
@@ -76,6 +77,6 @@ def _items(table: Table) -> "go.Figure":
             marker={"color": colour, "symbol": symbol, "size": 8},
         )  # fmt: skip
     plot.add_scatter(x=heads, y=table["posterior_kl_uniform"], name="even attention", mode="lines",
-                     line={"color": NULL, "dash": "dash"})  # fmt: skip
+                     line={"color": PALETTE[1], "dash": "dash"})  # fmt: skip
     plot.update_xaxes(type="category")
     return plot

@@ -4,7 +4,7 @@
 
 const root = document.documentElement;
 const systemDark = matchMedia("(prefers-color-scheme: dark)");
-const templates = JSON.parse(document.getElementById("plot-templates").textContent);
+const looks = JSON.parse(document.getElementById("looks").textContent); // a template for each theme, and the palette
 
 // ---- theme -----------------------------------------------------------------------------------------------------
 
@@ -18,9 +18,7 @@ function showTheme() {
   const theme = currentTheme();
   themeButton.textContent = theme === "dark" ? "Light" : "Dark";
   themeButton.setAttribute("aria-label", theme === "dark" ? "Switch to light colours" : "Switch to dark colours");
-  for (const plot of document.querySelectorAll(".js-plotly-plot")) {
-    Plotly.relayout(plot, { template: templateFor(plot) });
-  }
+  document.querySelectorAll(".js-plotly-plot").forEach(drawAnew);
 }
 
 function remembered(theme) {
@@ -56,12 +54,28 @@ function isNarrow(plot) {
 
 // A colour bar at the side leaves too little of a narrow screen, so it goes below.
 function templateFor(plot) {
-  const template = structuredClone(templates[currentTheme()]);
+  const template = structuredClone(looks[currentTheme()]);
   if (isNarrow(plot)) {
     const bars = Object.values(template.data).map(([trace]) => trace.colorbar || trace.marker.colorbar);
     [...bars, template.layout.coloraxis.colorbar].forEach((bar) => Object.assign(bar, COLOUR_BAR_BELOW));
   }
   return template;
+}
+
+// Figures name the colours of a palette; the theme shows its own colour of the same place, faded where that was.
+function themed(value, key = "") {
+  if (typeof value === "string") return key.endsWith("color") ? ownColour(value) : value;
+  if (Array.isArray(value)) return value.map((part) => themed(part, key));
+  if (value === null || typeof value !== "object") return value;
+  return Object.fromEntries(Object.entries(value).map(([name, part]) => [name, themed(part, name)]));
+}
+
+function ownColour(colour) {
+  const parts = (hex) => hex.match(/[0-9a-f]{2}/gi).map((part) => parseInt(part, 16)).join(",");
+  const at = looks.palette.findIndex((named) => colour.toUpperCase() === named || colour.startsWith(`rgba(${parts(named)},`));
+  if (at < 0) return colour;
+  const own = looks[currentTheme()].layout.colorway[at];
+  return colour.startsWith("#") ? own : colour.replace(parts(looks.palette[at]), parts(own));
 }
 
 function draw(plot) {
@@ -82,7 +96,7 @@ function legendHeight(plot, data) {
   return LEGEND_ROW * Math.max(0, new Set(shown.map((trace) => trace.name)).size - 2);
 }
 
-const TITLE_LINE = 26; // characters of an axis title below a narrow plot
+const TITLE_LINE = 32; // characters of an axis title below a narrow plot
 
 // Plotly does not break the titles of axes.
 function breakTitles(plot, layout) {
@@ -99,7 +113,7 @@ function breakTitles(plot, layout) {
 }
 
 function place(plot) {
-  const { data, layout, frames } = structuredClone(contents.get(plot));
+  const { data, layout, frames } = themed(contents.get(plot));
   const config = {
     responsive: true,
     displaylogo: false,
@@ -108,17 +122,20 @@ function place(plot) {
     modeBarButtonsToRemove: ["lasso2d", "select2d", "autoScale2d"],
     toImageButtonOptions: { format: "svg", filename: plot.closest("figure").id },
   };
-  const themed = { ...layout, autosize: true, width: undefined, height: (layout.height || DEFAULT_HEIGHT) + legendHeight(plot, data), template: templateFor(plot) };
-  breakTitles(plot, themed);
-  if (layout.margin) themed.margin = { ...layout.margin, t: layout.margin.t + legendHeight(plot, data) };
-  if (matchMedia("(pointer: coarse)").matches) themed.dragmode = false; // a finger scrolls the page
+  const framed = { ...layout, autosize: true, width: undefined, height: (layout.height || DEFAULT_HEIGHT) + legendHeight(plot, data), template: templateFor(plot) };
+  breakTitles(plot, framed);
+  if (layout.margin) framed.margin = { ...layout.margin, t: layout.margin.t + legendHeight(plot, data) };
+  if (matchMedia("(pointer: coarse)").matches) framed.dragmode = false; // a finger scrolls the page
   plot.dataset.narrow = isNarrow(plot);
-  Plotly.newPlot(plot, { data, layout: themed, frames, config });
+  Plotly.newPlot(plot, { data, layout: framed, frames, config });
 }
 
 // Plotly mends its sizes by itself, but not the place of a colour bar: draw anew where that changes.
 function fit(plot) {
-  if (String(isNarrow(plot)) === plot.dataset.narrow) return;
+  if (String(isNarrow(plot)) !== plot.dataset.narrow) drawAnew(plot);
+}
+
+function drawAnew(plot) {
   Plotly.purge(plot);
   place(plot);
   plot.closest("figure").querySelectorAll(".control input, .control select").forEach((input) => input.dispatchEvent(new Event("input")));
@@ -136,7 +153,7 @@ function controlFor(plot, { kind, label, active, steps }) {
     input.append(...steps.map((step, i) => new Option(step.label, i)));
   }
   input.value = active;
-  if (label) input.setAttribute("aria-label", label);
+  input.setAttribute("aria-label", label || plot.getAttribute("aria-label"));
   const say = () => {
     const shown = steps[input.value].label;
     words.textContent = kind === "slider" ? `${label} ${shown}`.trim() : label;
@@ -146,7 +163,7 @@ function controlFor(plot, { kind, label, active, steps }) {
     const { method, args } = steps[input.value];
     say();
     // An animation that is overtaken by the next one rejects its promise: nothing is lost.
-    if (CALLS.includes(method)) Plotly[method](plot, ...structuredClone(args)).catch(() => {});
+    if (CALLS.includes(method)) Plotly[method](plot, ...themed(args)).catch(() => {});
   });
   say();
   box.append(words, input);
@@ -164,19 +181,18 @@ const nearView = new IntersectionObserver(
 plots.forEach((plot) => nearView.observe(plot));
 addEventListener("resize", () => document.querySelectorAll(".js-plotly-plot").forEach(fit));
 
-// Paper is white and of another width.
+// Paper is white and of another width, and two figures fit on a sheet.
 addEventListener("beforeprint", () => {
   plots.forEach(draw);
   root.dataset.printed = root.dataset.theme || "";
   root.dataset.theme = "light";
   showTheme();
-  plots.forEach((plot) => Plotly.relayout(plot, { width: 660, autosize: false }));
+  plots.forEach((plot) => Plotly.relayout(plot, { width: 660, height: 0.72 * plot.layout.height, autosize: false }));
 });
 addEventListener("afterprint", () => {
   root.dataset.theme = root.dataset.printed;
   if (!root.dataset.theme) delete root.dataset.theme;
-  showTheme();
-  plots.forEach((plot) => Plotly.relayout(plot, { width: null, autosize: true }));
+  showTheme(); // draws all anew, at their size on the screen
 });
 
 // ---- tables ----------------------------------------------------------------------------------------------------

@@ -92,6 +92,16 @@ def test_diff_names_versions_weights_prompts_options_and_machine_and_no_times():
     assert "environment.packages.numpy" in flat_settings(one)
 
 
+def test_of_a_tunnel_its_training_is_compared_and_not_how_well_it_went():
+    def trained(n_steps: int, kl: float) -> dict:
+        card = {"recipe": {"n_steps": n_steps}, "figures": {"kl_bits": {"value": kl}}, "core_seconds": 9 * kl}
+        return {"name": "m", "fingerprint": "aa", "card": {**card, "baselines": {"uniform": {"kl_bits": kl}}}}
+
+    one, two = (record({"x": scalar(1.0)}, model=trained(n, kl)) for n, kl in ((100, 0.1), (200, 0.05)))
+    assert {s.path for s in interp.diff(one, two).settings} >= {"model.card.recipe.n_steps"}
+    assert not any(word in s.path for s in interp.diff(one, two).settings for word in ("kl_bits", "core_seconds"))
+
+
 def test_command_line_exits_like_diff(tmp_path):
     quiet = record({"x": scalar(1.0, 0.9, 1.1)}).write(tmp_path / "a")
     near = record({"x": scalar(1.05, 0.9, 1.2)}).write(tmp_path / "b")

@@ -166,10 +166,10 @@ def by_definition(outcomes: tuple[Outcome, ...]) -> Outcome:
     """`ORDER_OF_A_ROW`, written out once more."""
     if CONTRADICTED in outcomes:
         return CONTRADICTED
-    if set(outcomes) <= {MISSING}:
-        return MISSING
-    if set(outcomes) <= {SUPPORTED, MISSING}:
+    if outcomes and set(outcomes) == {SUPPORTED}:
         return SUPPORTED
+    if set(outcomes) <= {SUPPORTED, MISSING}:
+        return MISSING
     return NULL if NULL in outcomes else UNDERPOWERED
 
 

@@ -96,6 +96,14 @@ def test_the_command_of_a_spec_names_what_differs_from_the_defaults():
     )
 
 
+@pytest.mark.parametrize(("value", "said"), [("no_such_module:A", "No module named"), ("json:Nothing", "Nothing")])
+def test_a_registered_object_that_cannot_be_imported_is_named(monkeypatch, value, said):
+    broken = {"toy": EntryPoint("toy", value, "interp.probes")}
+    monkeypatch.setattr(registry, "entries", lambda kind: broken)
+    with pytest.raises(InterpError, match=rf"the probe 'toy': {value} cannot be imported \(.*{said}.*\)"):
+        registry.load_entry("probe", "toy")
+
+
 def test_a_name_registered_twice_is_an_error(monkeypatch):
     monkeypatch.undo()
     twice = [EntryPoint("toy", "a:A", "interp.probes"), EntryPoint("toy", "b:B", "interp.probes")]

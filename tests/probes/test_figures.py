@@ -71,8 +71,9 @@ def test_every_point_of_a_umap_says_which_text_it_is():
     texts = np.array(["Once upon a time", "<b>twice</b>"])
     columns = {"umap1": np.arange(2.0), "umap2": np.arange(2.0), "next_entropy_bits": np.arange(2.0), "text": texts}
     (trace,) = _umap(Table(columns, dict.fromkeys(columns, "1"))).plot.data
-    assert trace.text[0].startswith("Once upon a time<br>") and "&lt;b&gt;twice" in trace.text[1]
-    assert trace.hovertemplate == "%{text}<extra></extra>"
+    assert trace.text[0] == "Once upon a time" and "&lt;b&gt;twice" in trace.text[1]
+    assert trace.hovertemplate == "%{text}<br>%{marker.color:.2f} bits<extra></extra>"
+    assert trace.marker.color.tolist() == [0, 1]
 
 
 def test_points_of_texts_are_named_by_them_and_others_by_sequence_and_position():

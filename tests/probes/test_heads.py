@@ -67,6 +67,24 @@ def test_conformance_with_read_outs(shape):
     np.testing.assert_array_equal(np.asarray(heat.z), column(found, "posterior_kl", "resample", None).reshape(3, 4))
 
 
+def test_rings_of_the_map_are_the_heads_beyond_their_null_and_only_the_first_map_has_them():
+    from interp.table import Table
+    from probes.figures.heads import _map
+
+    n = np.arange(6)
+    null = {"null": np.where(n < 3, 1.0, np.nan), "null_low": np.full(6, 0.5), "null_high": np.full(6, 1.5)}
+    harm = np.array([2.0, 1.0, 0.1, 9.0, 9.0, 9.0])
+    columns = {
+        "how": np.repeat(["zero", "mean"], 3), "layer": np.zeros(6, int), "head": n % 3, "posterior_kl": harm,
+        "posterior_kl_low": harm - 0.05, "posterior_kl_high": harm + 0.05, **null,
+    }  # fmt: skip
+    table = Table(columns, dict.fromkeys(columns, "1"))
+    first, second = _map(table, "zero"), _map(table, "mean")
+    _, rings = first.plot.data
+    assert rings.x.tolist() == [0, 2] and rings.y.tolist() == [0, 0] and "ring" in first.reading
+    assert len(second.plot.data) == 1 and "the first ablation has it" in second.reading
+
+
 def text_capture(n=30):
     base = synthetic_capture(SMALL.needs, Shape(n_prompts=n))
     return replace(base, posterior=None, prompts=replace(base.prompts, posterior=None, outcome_ids=None))

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import plotly.graph_objects as go
 import pytest
 from scipy import stats
 
@@ -319,6 +320,36 @@ def test_figures_are_drawn_from_the_findings_and_escape_what_prompts_say() -> No
     hover = figures["map"].plot.data[1].text
     assert any("&lt;b&gt;code" in line for line in hover) and not any("<b>" in line for line in hover)
     assert len(figures["map"].plot.layout.sliders[0].steps) == 2
+
+
+def test_the_entropy_axis_of_the_map_points_where_entropy_rises_in_its_plane() -> None:
+    """Entropy planted along (3, 4) of the plane: the arrow has that direction, and says how much the plane tells."""
+    from interp.table import Table
+    from probes.figures.manifold import _add_entropy_axis
+
+    rng = np.random.default_rng(5)
+    pc1, pc2 = rng.normal(size=400) * 5, rng.normal(size=400)
+    columns = {"pc1": pc1, "pc2": pc2, "next_entropy_bits": 3 * pc1 + 4 * pc2 + 7}
+    plot = go.Figure()
+    assert _add_entropy_axis(plot, Table(columns, dict.fromkeys(columns, "1")), ("pc1", "pc2"))
+    (arrow,) = plot.data
+    across, up = np.diff(arrow.x)[0], np.diff(arrow.y)[0]
+    assert up / across == pytest.approx(4 / 3) and across > 0
+    assert np.hypot(across, up) == pytest.approx(4 * np.std((3 * pc1 + 4 * pc2) / 5))
+    assert "tells 1.00 of" in arrow.hovertemplate
+    level = {**columns, "next_entropy_bits": np.ones(400)}
+    assert not _add_entropy_axis(plot, Table(level, dict.fromkeys(level, "1")), ("pc1", "pc2"))
+
+
+def test_the_slider_of_the_map_shows_one_layer_with_its_axis_and_the_null_at_the_primary_one() -> None:
+    found = curve_findings()
+    plot = next(figure for figure in QUICK.figures(found) if figure.name == "map").plot
+    names = [trace.name for trace in plot.data]
+    assert names == ["null: noise of the same size", "layer 0", "layer 1", "layer 2", *["entropy axis"] * 3]
+    shown = np.array([step.args[0]["visible"] for step in plot.layout.sliders[0].steps])
+    np.testing.assert_array_equal(shown[:, 1:4], np.eye(3, dtype=bool))
+    np.testing.assert_array_equal(shown[:, 4:], np.eye(3, dtype=bool))
+    assert shown[:, 0].tolist() == [layer == int(found.arrays["primary_layer"]) for layer in range(3)]
 
 
 @pytest.mark.slow

@@ -332,3 +332,20 @@ def test_layer_zero_keys_of_the_shipped_tunnel_share_a_direction_and_are_not_ort
     *_, found = tunnel
     assert found["token_keys"].value > 0.7 > found["token_keys"].null.band[1]
     assert found["token_keys_centred"].value < 0.2
+
+
+def test_the_matrices_hold_the_means_that_the_profiles_show():
+    """Mean |cos| off the diagonal of the token matrix is the headline at one position; one panel is the null's."""
+    n, shape = 16, Shape(n_prompts=16, n_layers=2, n_heads=2, n_kv_heads=2, d_head=16, d_model=32)
+    columns = {"token": np.arange(n), "position": np.full(n, 5)}
+    found = analyse("token_keys", None, columns, shape, prompts=one_frame(n))
+    table = found.tables["token_key_matrix"]
+    apart = table["token"] != table["other"]
+    assert np.abs(table["cos"][apart]).mean() == pytest.approx(found["token_keys"].value, rel=1e-5)
+    heads = analyse("head_keys", shape=SHAPE).tables["head_key_matrix"]
+    assert heads.n_rows == 2 * 2 * 2
+    figure = next(f for f in Orthogonality(**FAST).figures(found) if f.name == "token_key_matrix")
+    keys, null = figure.plot.data
+    np.testing.assert_array_equal(np.asarray(keys.z).ravel(), table["cos"])
+    np.testing.assert_array_equal(np.asarray(null.z).ravel(), table["cos_null"])
+    assert null.name == "null"

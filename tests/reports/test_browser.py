@@ -52,6 +52,12 @@ class Seen:
     def overflow(self) -> int:
         return self.page.evaluate("document.documentElement.scrollWidth - innerWidth")
 
+    def too_wide(self) -> list[str]:
+        """Figures of one panel that have to be scrolled sideways."""
+        is_wide = "x.querySelector('.main-svg').clientWidth > x.closest('figure').clientWidth"
+        plots = self.page.locator(".plot[data-columns='1']")
+        return plots.evaluate_all(f"p => p.filter(x => {is_wide}).map(x => x.ariaLabel)")
+
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory) -> Path:
@@ -80,7 +86,7 @@ def test_every_figure_draws_without_a_request_or_an_error(chromium, report):
 @pytest.mark.parametrize("width", [400, 1400])
 def test_the_page_fits_and_draws_at_every_width_in_both_themes(chromium, report, width, scheme):
     seen = Seen(chromium, report, width, scheme).draw()
-    assert all(seen.shapes(figure) for figure in FIGURES)
+    assert all(seen.shapes(figure) for figure in FIGURES) and seen.too_wide() == []
     assert seen.overflow() <= 0 and seen.troubles == [] and seen.requests == [report.as_uri()]
     for summary in seen.page.locator("summary").all():
         summary.click()
@@ -108,7 +114,7 @@ def test_every_figure_of_every_probe_draws_at_every_width_in_both_themes(chromiu
     heights = dict(seen.page.locator("main figure").evaluate_all(HEIGHT_OF_WHAT_IS_DRAWN))
     assert len(heights) >= 45 and "page-story" in heights
     assert {name: height for name, height in heights.items() if height < 60} == {}
-    assert seen.page.locator(".notice.warning:visible").count() == 0
+    assert seen.page.locator(".notice.warning:visible").count() == 0 and seen.too_wide() == []
     assert seen.troubles == [] and seen.requests == [everything.as_uri()] and seen.overflow() <= 0
     seen.context.close()
 
@@ -418,6 +424,63 @@ def test_every_text_has_the_contrast_of_the_standard_as_the_browser_shows_it(chr
     assert len(found) > 300 and {"text", "tspan"} & {tag.lower() for _, _, tag in found}
     assert [entry for entry in found if entry[0] < 4.5] == []
     seen.context.close()
+
+
+MARKS = """() => {
+    const numbers = colour => colour.match(/[\\d.]+/g).map(Number);
+    const light = c => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
+    const luminance = c => [0.2126, 0.7152, 0.0722].reduce((sum, w, i) => sum + w * light(c[i] / 255), 0);
+    const paper = luminance(numbers(getComputedStyle(document.body).backgroundColor));
+    const found = new Map();
+    for (const mark of document.querySelectorAll(".js-line, .barlayer .point path, .legendlines path.js-line")) {
+        const style = getComputedStyle(mark);
+        const colour = mark.closest(".barlayer") ? style.fill : style.stroke;
+        const [low, high] = [luminance(numbers(colour)), paper].sort((a, b) => a - b);
+        if (colour !== "none" && parseFloat(style.strokeWidth) !== 0) found.set(colour, (high + 0.05) / (low + 0.05));
+    }
+    return [...found];
+}"""
+
+
+@pytest.mark.slow
+def test_lines_and_bars_carry_in_both_themes_and_follow_the_switch(chromium, everything):
+    """WCAG 2.1 AA of graphics, 3 to 1, as the browser draws them, before and after the theme is switched."""
+    seen, drawn = Seen(chromium, everything).draw(), []
+    for button in ("Switch to dark colours", "Switch to light colours"):
+        drawn.append(dict(seen.page.evaluate(MARKS)))
+        seen.page.get_by_role("button", name=button).click()
+        seen.until(f"document.documentElement.dataset.theme === '{button.split()[2]}'")
+        seen.page.wait_for_timeout(300)
+    again = dict(seen.page.evaluate(MARKS))
+    assert all(len(found) >= 5 and min(found.values()) >= 3 for found in drawn)
+    assert again == drawn[0] and set(drawn[0]) & set(drawn[1]) <= {"rgb(140, 140, 140)"}  # the null's grey alone stays
+    assert seen.troubles == []
+    seen.context.close()
+
+
+@pytest.mark.slow
+def test_a_figure_that_was_moved_stays_where_it_is_when_the_theme_is_switched(chromium, report):
+    seen = Seen(chromium, report).draw()
+    points = "document.querySelector('#pictures-map .plot').data[1].x"
+    slider = seen.page.get_by_role("slider", name="layer")
+    slider.press("Home")
+    seen.page.wait_for_timeout(300)
+    moved = seen.page.evaluate(f"Array.from({points}._inputArray || {points})")
+    seen.page.get_by_role("button", name="Switch to dark colours").click()
+    seen.page.wait_for_timeout(500)
+    assert seen.page.evaluate(f"Array.from({points}._inputArray || {points})") == moved
+    assert slider.get_attribute("aria-valuetext") == "0" and seen.troubles == []
+    seen.context.close()
+
+
+@pytest.mark.slow
+def test_every_control_has_a_name_for_those_who_hear_the_page(chromium, everything, compared):
+    for address in (everything, compared):
+        seen = Seen(chromium, address).draw()
+        controls = seen.page.locator(".control input, .control select, main button, nav a")
+        names = controls.evaluate_all("c => c.map(x => (x.getAttribute('aria-label') || x.textContent).trim())")
+        assert len(names) > 20 and all(names)
+        seen.context.close()
 
 
 ALONG_THE_TAB_KEY = """() => {

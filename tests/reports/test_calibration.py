@@ -9,6 +9,7 @@ import interp
 from interp.registry import load_entry
 from reports.calibration import NO_TRUTH, TRUTHS, calibration, distilled, is_the_tunnel
 from reports.page import html
+from reports.sections import headline
 from reports.story import courses
 from tests.reports.everything import PROBES, small_run
 from tests.reports.parsed import parse
@@ -77,3 +78,19 @@ def test_the_tunnel_itself_is_not_set_beside_itself(as_manifold):
     text = parse(html(own)).text
     assert "This is the shipped tunnel itself" in text and "Not measured on the shipped tunnel" not in text
     assert "truth none known" not in text
+
+
+def test_the_tunnels_own_page_shows_the_truth_where_there_is_one(as_manifold):
+    """A number with a truth has its diamond in its own strip and its words beside it, one without has neither."""
+    from interp.findings import Findings
+
+    known = calibration().numbers["components.posterior_kl"]
+    findings = Findings("components", scalars={"posterior_kl": known.scalar}, headline=("posterior_kl",))
+    model = {**as_manifold.model, "fingerprint": calibration().made["fingerprint"]}
+    own = replace(as_manifold, model=model, findings={"components": findings}, parameters={"components": {}})
+    (number,) = headline(own)
+    assert number.strip.truth is not None and number.calibrated_strip is None
+    assert number.strip.truth < number.strip.value  # the truth is 0
+    assert "truth 0 bits · the ideal observer's own prediction" in parse(html(own)).text
+    (of_another,) = headline(replace(own, model=as_manifold.model))
+    assert of_another.strip.truth is None and of_another.calibrated_strip.truth is not None

@@ -188,6 +188,19 @@ def test_page_draws_every_figure_and_a_comparison_is_not_made_twice(tmp_path):
     heat = figures[0].plot.data[0]
     assert list(heat.y) == ["tunnel: kl bits", "manifold: share"] and list(heat.x) == ["b"]
     assert heat.text[1][0] == "●" and heat.z[1][0] == 3.0  # 2 bits, at a half-width of 0.14, clipped
+    curves, drawn = record.findings["comparison"].tables["curves"], figures[3].plot.data
+    assert [(trace.name, trace.showlegend) for trace in drawn] == [
+        ("null", True),
+        ("a", None),
+        ("null", False),
+        ("b", None),
+    ]
+    for i, group in enumerate("ab"):
+        mine = curves.where(curves["group"] == group)
+        np.testing.assert_array_equal(drawn[2 * i].y, mine["null"])
+        np.testing.assert_array_equal(drawn[2 * i + 1].y, mine["value"])
+    (button,) = figures[3].plot.layout.updatemenus[0].buttons
+    assert button.args[0]["visible"] == [True] * 4
     page = (record.path / "report.html").read_text()
     assert "What moved against its reference" in page and "cannot be drawn" not in page
     again = interp.compare([run.path for run in (interp.open_run(tmp_path / f"run{i}") for i in range(2))],

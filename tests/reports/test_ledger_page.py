@@ -134,6 +134,13 @@ def test_what_failed_stands_at_the_top(tmp_path):
     assert "probes of it failed. there is no such model" in text
 
 
+def test_a_scale_that_cuts_trainings_short_is_said_to(tmp_path):
+    short = ledger(ALL_OUTCOMES)
+    assert "trainings are cut short" in html(short, tmp_path)
+    whole = short.model_copy(update={"scale": "default"})
+    assert "cut short" not in html(whole, tmp_path)
+
+
 def test_several_papers_share_a_page(tmp_path):
     page = parse(html(ledger(ALL_OUTCOMES, paper(row(7, cell()), name="paper8")), tmp_path))
     targets = {e.attributes["id"] for e in page.elements if "id" in e.attributes}

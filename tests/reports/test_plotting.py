@@ -8,8 +8,10 @@ import plotly.graph_objects as go
 import pytest
 from plotly.subplots import make_subplots
 
+from interp.probe import Figure
 from reports.page import PLOTLY
-from reports.plotting import TRACE_TYPES, prepare, undrawable
+from reports.plotting import TRACE_TYPES, prepare, themed, undrawable
+from reports.theme import SCHEMES
 from reports.thinning import N_POINTS
 
 MARKUP = "<b>bold</b> & <a href='http://x.example'>x</a>"
@@ -119,15 +121,16 @@ def test_markers_are_thinned_together_with_everything_that_belongs_to_them():
     assert drawn["customdata"] == [str(i) for i in kept]
     np.testing.assert_array_equal(decoded(drawn["marker"]["color"]), kept)
     assert drawn["marker"]["size"] == 4
-    assert plot.thinned == ("2,000 of the 10,000 points of “rows” are drawn; the table holds them all.",)
+    assert plot.thinned == (f"{N_POINTS:,} of the {n:,} points of “rows” are drawn; the table holds them all.",)
 
 
 def test_thinned_markers_keep_every_position_of_regular_sequences():
     positions = np.tile(np.arange(12), 500)  # every third row would be positions 0, 3, 6 and 9 alone
     plot = prepare(go.Figure(go.Scatter(x=positions, y=positions, mode="markers")))
     counts = np.bincount(decoded(plot.content["data"][0]["x"]), minlength=12)
-    # Hypergeometric: 2,000 of 6,000 with 500 of a kind has mean 166.7 and deviation 10.1.
-    assert np.all(np.abs(counts - 2000 / 12) < 5 * 10.1)
+    share = N_POINTS / 6000  # hypergeometric: of 6,000 with 500 of a kind
+    deviation = np.sqrt(500 * share * (1 - share) * (1 - 500 / 6000))
+    assert np.all(np.abs(counts - 500 * share) < 5 * deviation)
 
 
 def test_lines_keep_their_ends_and_an_even_spacing():
@@ -173,6 +176,37 @@ def test_sliders_and_menus_leave_the_layout_and_keep_their_calls():
 def test_only_a_few_whole_numbers_get_a_tick_each(x, expected):
     figure = go.Figure(go.Scatter(x=x, y=np.ones(len(x))), layout={"xaxis": {"title": {"text": "layer"}}})
     assert prepare(figure).content["layout"]["xaxis"].get("dtick") == expected
+
+
+def test_a_matrix_whose_axes_are_only_counted_has_its_ticks_on_squares():
+    layout = {"xaxis": {"title": {"text": "layer"}}, "yaxis": {"title": {"text": "head"}}}
+    made = prepare(go.Figure(go.Heatmap(z=np.zeros((30, 4))), layout=layout)).content["layout"]
+    assert made["xaxis"]["dtick"] == 1 and "dtick" not in made["yaxis"]
+
+
+@pytest.mark.parametrize(("y", "expected"), [([0.02, 0.3, 5.0], "D2"), ([1e-4, 0.0, np.nan, 9.0], 1), ([0.0], "D2")])
+def test_a_logarithmic_axis_writes_whole_numbers_and_not_more_than_fit(y, expected):
+    figure = go.Figure(go.Scatter(y=y), layout={"yaxis": {"type": "log"}})
+    axis = prepare(figure).content["layout"]["yaxis"]
+    assert axis["dtick"] == expected and axis["tickformat"] == "~g"
+    chosen = {"type": "log", "tickvals": [1, 2], "ticktext": ["a", "b"]}
+    assert "dtick" not in prepare(go.Figure(go.Scatter(y=y), layout={"yaxis": chosen})).content["layout"]["yaxis"]
+
+
+def test_a_menu_is_called_what_its_figure_calls_it():
+    menu = {"name": "number", "buttons": [{"label": "a", "method": "update", "args": [{}]}]}
+    figure = go.Figure(go.Scatter(y=[1]), layout={"updatemenus": [menu]})
+    assert prepare(figure).content["controls"][0]["label"] == "number"
+
+
+def test_a_figure_in_a_notebook_has_the_colours_of_its_theme():
+    from interp.drawing import PALETTE, faded
+
+    trace = go.Scatter(y=[1], line={"color": PALETTE[1]}, fillcolor=faded(PALETTE[1], 0.18), name=PALETTE[1])
+    for theme, scheme in SCHEMES.items():
+        (shown,) = themed(Figure("f", "F", "Read it so.", go.Figure(trace)), theme).data
+        assert shown.line.color == scheme.series[1] and shown.name == PALETTE[1]
+        assert shown.fillcolor == faded(scheme.series[1], 0.18)
 
 
 def test_a_long_axis_title_takes_two_lines():

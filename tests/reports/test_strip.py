@@ -1,5 +1,6 @@
 """The strip beside a headline number: everything to one scale."""
 
+import itertools
 import math
 
 import pytest
@@ -39,6 +40,13 @@ def test_an_interval_alone_makes_a_strip_and_a_bare_value_none():
 def test_bounds_that_are_not_numbers_are_left_out():
     drawn = strip(scalar(1.0, interval=(math.nan, 2.0), null=Null("noise", 0.0, (math.nan, math.nan))))
     assert drawn is not None and drawn.interval is None and drawn.band is None and drawn.null == PAD
+
+
+@given(st.floats(-1e3, 1e3), st.floats(1e-7, 1e3))
+def test_ticks_that_are_written_do_not_touch(value, width):
+    drawn = strip(scalar(value, interval=(value, value + width)))
+    assert drawn is not None and drawn.ticks
+    assert all(8 * len(b.text) <= b.x - a.x for a, b in itertools.pairwise(drawn.ticks))
 
 
 @given(st.floats(-1e6, 1e6), st.floats(1e-6, 1e6))

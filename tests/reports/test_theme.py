@@ -5,7 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from reports.theme import DARK, LIGHT, Scheme, template
+from interp.drawing import NULL, PALETTE, faded
+from reports.theme import DARK, LIGHT, Scheme, recoloured, template
 
 SCHEMES = pytest.mark.parametrize("scheme", [LIGHT, DARK], ids=["light", "dark"])
 
@@ -54,6 +55,25 @@ def cielab(rgb: np.ndarray) -> np.ndarray:
     to_xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
     x, y, z = np.cbrt(np.clip(to_xyz @ rgb / [0.9505, 1.0, 1.089], 1e-9, None))
     return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+@SCHEMES
+def test_every_colour_of_the_palette_has_its_own_in_the_scheme_faded_or_not(scheme: Scheme):
+    assert len(scheme.series) == len(PALETTE)
+    for named, own in zip(PALETTE, scheme.series, strict=True):
+        given = {"line": {"color": named}, "marker": {"color": [named, 3.0]}, "fillcolor": faded(named, 0.25)}
+        wanted = {"line": {"color": own}, "marker": {"color": [own, 3.0]}, "fillcolor": faded(own, 0.25)}
+        assert recoloured({**given, "text": named}, scheme) == {**wanted, "text": named}
+    assert recoloured({"color": "#123456", "size": 4}, scheme) == {"color": "#123456", "size": 4}
+
+
+@SCHEMES
+def test_no_series_is_taken_for_a_null(scheme: Scheme):
+    """The grey of a null stands out from the page too, and every series is told from it, if not by its dashes."""
+    assert contrast(NULL, scheme.paper) >= 3
+    for sight in (np.eye(3), PROTAN, DEUTAN):
+        grey = cielab(sight @ linear(NULL))
+        assert min(np.linalg.norm(cielab(sight @ linear(c)) - grey) for c in scheme.series) > 10
 
 
 @SCHEMES

@@ -9,7 +9,7 @@ from scipy import stats
 
 import interp
 from interp.errors import UnknownName, UsageError
-from interp.findings import Null
+from interp.findings import Findings, Null, Scalar
 from interp.information import entropy_bits, total_variation
 from interp.spec import make_study
 from interp.study import run_study
@@ -21,6 +21,7 @@ from wind_tunnels.primitive_plans import BARE, TASKS, is_tuned, plan_of
 from wind_tunnels.primitives import Primitives
 from wind_tunnels.seed_scalars import difference_scalar, mean_scalar, ratio_scalar
 from wind_tunnels.stream import evaluation_generators
+from wind_tunnels.training_courses import INDICES, TrainingCourses, over_seeds_of
 from wind_tunnels.tunnel_evaluation import TunnelEvaluation
 from wind_tunnels.tunnel_training import TunnelTraining
 from wind_tunnels.weights import load_weights, open_tunnel
@@ -124,7 +125,8 @@ def test_outcomes_that_cannot_be_renamed_are_not(tmp_path):
 @pytest.mark.parametrize("study, words", [
     (TunnelEvaluation(n=2), "too few"), (Primitives(seeds=(1, 1)), "one is there twice"),
     (Primitives(tasks=()), "there is none"), (LateAttention(n_off=3), "no layer"),
-    (TunnelTraining(settings=("V",)), "field=value"),
+    (TunnelTraining(settings=("V",)), "field=value"), (TrainingCourses(settings=("V",)), "field=value"),
+    (TrainingCourses(seeds=(1, 1)), "one is there twice"), (TrainingCourses(seeds=()), "there is none"),
 ])  # fmt: skip
 def test_a_study_that_makes_no_sense_is_refused(tmp_path, study, words):
     with pytest.raises(UsageError, match=words):
@@ -226,6 +228,49 @@ def test_a_training_is_an_ordinary_tunnel(tmp_path):
     assert record.spec_hash == study.hash and interp.load(str(folder)).task.describe()["V"] == 4
     found = record.findings["tunnel_training"]
     assert found["kl_bits"].null.value == pytest.approx(read_card(folder).baselines["uniform"]["kl_bits"])
+
+
+def indexed(*values, unresolved=()):
+    """One training a value, as the probe would have found it."""
+    return [
+        Findings("dynamics", {"dissociation_index": Scalar(
+            value, "1", interval_reason="it does not settle" if np.isnan(value) else "not asked",
+            null_reason="not asked", underpowered=i in unresolved, meaning="A over B. Frame between 1 and 2.",
+        )})
+        for i, value in enumerate(values)
+    ]  # fmt: skip
+
+
+def test_an_index_over_trainings_is_their_geometric_mean():
+    values = (2.0, 3.0, 4.5)
+    found = over_seeds_of("dissociation_index", indexed(*values))
+    test = stats.ttest_1samp(np.log(values), 0.0)
+    assert found.value == pytest.approx(3.0) and found.p == pytest.approx(test.pvalue)
+    assert found.interval == pytest.approx(np.exp(test.confidence_interval()))
+    assert (found.null.value, found.n, found.n_unit) == (1.0, 3, "seed") and not found.underpowered
+    assert found.meaning == "Geometric mean over seeds: A over B."
+    assert over_seeds_of("dissociation_index", indexed(*values, unresolved=(1,))).underpowered
+    assert over_seeds_of("dissociation_index", indexed(2.0)).interval_reason == "one seed"
+    undefined = over_seeds_of("dissociation_index", indexed(2.0, np.nan, 3.0))
+    assert np.isnan(undefined.value) and undefined.interval_reason == "in a training it does not settle"
+
+
+def test_every_training_is_read_by_the_probe_at_its_own_checkpoints(tmp_path):
+    """The numbers of a study are those of `interp run` on the tunnels that it leaves."""
+    settings = ("V=4", "L=3", "n_layers=1", "d_model=16", "n_steps=16", "batch=10", "n_copies=1", "curriculum=none")
+    asked = {"n_permutations": 19, "n_bootstrap": 20}
+    found = TrainingCourses(settings=settings, seeds=(1, 2), n_pool=20, **asked).measure(tmp_path, nothing)
+    seeds = found.tables["seeds"]
+    assert seeds["seed"].tolist() == [1, 2]
+    for row, seed in enumerate((1, 2)):
+        folder = tmp_path / f"bijection-gpt-neox-seed{seed}"
+        assert {path.name for path in (folder / "steps").iterdir()} == {"0", "1", "2", "4", "8"}
+        record = interp.run(
+            str(folder), probes=["dynamics"], settings={"dynamics": asked}, n_pool=20, out=None, quiet=True
+        )
+        for name in INDICES:
+            assert seeds[name][row] == pytest.approx(record.findings["dynamics"][name].value, nan_ok=True)
+    assert len(set(found.tables["models"]["fingerprint"].tolist())) == 2
 
 
 def test_pairs_over_seeds_are_t_tested():

@@ -287,6 +287,19 @@ def test_its_page_has_both_curves_and_the_speed_ups(small_record):
     assert "does not draw these findings" not in page
 
 
+def test_every_line_of_the_loss_curves_looks_its_own_and_none_flattens_the_others():
+    asked = StickyChainStudy()
+    arms = arms_of(asked.rate, asked.factor, asked.rates, asked.adam_rates)
+    start = draw_start(StickyChain(), (1, 2, 3), 20)
+    curves = planted({arm.name: [100, 90, 110] for arm in arms})
+    found = findings_of("sticky_chain", arms, curves, start, (1, 2, 3), 2.639, 3.0)
+    for figure in asked.figures(found)[:2]:
+        named = [trace for trace in figure.plot.data if trace.showlegend is not False]
+        looks = [(trace.line.color, trace.line.dash) for trace in named]
+        assert len(looks) == len(set(looks)) and {"plain descent's end", "the true chain"} < {t.name for t in named}
+        assert figure.plot.layout.yaxis.range == pytest.approx((0, 2 * start.surprise_bits.mean()))
+
+
 @pytest.mark.parametrize(
     "fields",
     [{"n_steps": 0}, {"n_positions": 0}, {"rate": 0.0}, {"rates": (0.1, -1.0)}, {"seeds": ()}, {"seeds": (1, 1)}],

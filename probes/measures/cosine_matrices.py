@@ -1,0 +1,66 @@
+"""Which keys are near to which: the cosines behind the means, pair by pair, beside one draw of their null.
+
+The draw has gone through the same computation, so that the eye can compare a pattern with what chance draws.
+"""
+
+import numpy as np
+from jaxtyping import Float, Int, Num
+
+from interp.statistics.cosines import random_rotations
+from interp.table import Table
+from probes.measures.token_cosines import TokenSets
+
+_UNITS = {"layer": "layer", "cos": "1", "cos_null": "1"}
+
+
+def token_matrix(
+    keys: Num[np.ndarray, "row feature"], tokens: Int[np.ndarray, " row"], sets: TokenSets, layer: int, seed: int
+) -> Table:
+    """One row a pair of tokens, of keys at equal positions, averaged over those that hold both; NaN where none does.
+
+    The null holds as many random directions of the same dimension.
+    """
+    n = sets.n_tokens
+    random = np.random.default_rng(seed).standard_normal((n, keys.shape[1]))
+    sums, n_pairs = np.zeros((n, n)), np.zeros((n, n))
+    for position in np.unique(sets.position):
+        mine = sets.position == position
+        means = np.zeros((n, keys.shape[1]))
+        np.add.at(means, sets.token[mine], keys[sets.row[mine]])
+        held = np.bincount(sets.token[mine], minlength=n) > 0
+        sums += np.where(np.outer(held, held), _cosines(means[None])[0], 0.0)
+        n_pairs += np.outer(held, held)
+    mean = np.divide(sums, n_pairs, out=np.full_like(sums, np.nan), where=n_pairs > 0)
+    names = np.zeros(n, dtype=int)
+    names[sets.token] = tokens[sets.row]
+    columns = {
+        "layer": np.full(n * n, layer), "token": np.repeat(names, n), "other": np.tile(names, n),
+        "cos": mean.ravel(), "cos_null": _cosines(random[None])[0].ravel(),
+    }  # fmt: skip
+    caption = "Cosine of the keys of two tokens, heads concatenated, mean over positions; cos_null: random directions."
+    return Table(columns, _UNITS | {"token": "index", "other": "index"}, caption)
+
+
+def head_matrix(keys: Num[np.ndarray, "layer row kv_head feature"], seed: int) -> Table:
+    """One row a layer and a pair of its KV heads: the mean over rows of the cosine of their keys.
+
+    In the null every head's keys are turned by a random rotation of its own, the same for all rows and layers.
+    """
+    n_layers, _, n, d_head = keys.shape
+    rotations = random_rotations(d_head, n, np.random.default_rng(seed))
+    measured = np.array([_cosines(layer).mean(axis=0) for layer in keys])
+    turned = np.array([_cosines(np.einsum("rhd,hde->rhe", layer, rotations)).mean(axis=0) for layer in keys])
+    layer, head, other = (index.ravel() for index in np.indices((n_layers, n, n)))
+    columns = {
+        "layer": layer, "kv_head": head, "other": other, "cos": measured.ravel(), "cos_null": turned.ravel(),
+    }  # fmt: skip
+    caption = "Cosine of the keys of two KV heads at one row, mean over rows; cos_null: every head turned at random."
+    return Table(columns, _UNITS | {"kv_head": "head", "other": "head"}, caption)
+
+
+def _cosines(vectors: Num[np.ndarray, "set vector feature"]) -> Float[np.ndarray, "set vector vector"]:
+    """All cosines within each set; 0 for a vector without length."""
+    vectors = np.asarray(vectors, dtype=np.float64)
+    length = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    unit = np.divide(vectors, length, out=np.zeros_like(vectors), where=length > 0)
+    return unit @ np.swapaxes(unit, -1, -2)

@@ -1,0 +1,54 @@
+"""The committed ledgers: their words are those of the claims, their outcomes follow from their numbers by the rules."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from interp.claims import load_claims
+from interp.ledger import read_ledger
+from interp.record import as_scalar
+from interp.rules import combine, in_words, judge
+
+HERE = Path(__file__).parents[2] / "examples" / "ledger"
+PAPERS = ("paper1", "paper2")
+
+
+def rows_of(paper):
+    (found,) = read_ledger(HERE / paper).papers
+    return {row.number: row for row in found.rows}
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_every_row_says_what_its_claim_says(paper):
+    rows, claims = rows_of(paper), load_claims(paper).claim
+    assert list(rows) == [claim.number for claim in claims]
+    for claim in claims:
+        row = rows[claim.number]
+        assert (row.title, row.says, row.measure, row.here) == (claim.title, claim.says, claim.measure, claim.here)
+        (cell,) = row.cells
+        assert [part.label for part in cell.parts] == [part.label for part in claim.parts], claim.number
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_every_outcome_follows_from_its_numbers(paper):
+    for claim in load_claims(paper).claim:
+        (cell,) = rows_of(paper)[claim.number].cells
+        for part, judged in zip(claim.parts, cell.parts, strict=True):
+            scalars = [as_scalar(number.scalar) for number in judged.numbers if number.scalar]
+            if judged.outcome is None or not scalars:
+                assert part.rule is None or claim.premise or judged.outcome == "not measurable here", claim.number
+                continue
+            assert part.rule is not None and judged.rule == in_words(part.rule, scalars[0].unit)
+            assert judged.outcome == judge(part.rule, scalars, judged.p_corrected).outcome, claim.number
+        outcomes = [judged.outcome for judged in cell.parts if judged.outcome]
+        assert cell.outcome == (combine(outcomes) if outcomes else "not measurable here"), claim.number
+
+
+def test_every_supported_and_every_contradicted_is_checked_by_hand():
+    table = re.findall(
+        r"^\| ([\d, ]+) \| (supported|contradicted) \| .{20,} \|$", (HERE / "README.md").read_text(), re.M
+    )
+    checked = {(int(n), outcome) for numbers, outcome in table for n in numbers.split(",")}
+    judged = {(row.number, row.cells[0].outcome) for paper in PAPERS for row in rows_of(paper).values()}
+    assert checked == {(n, outcome) for n, outcome in judged if outcome in ("supported", "contradicted")}

@@ -1,0 +1,29 @@
+"""The pages that are shipped: whole, below 3 MB, and drawn by the page as it is now."""
+
+from pathlib import Path
+
+import pytest
+
+from reports.page import static, style_sheet
+from reports.security import policy
+from tests.reports.parsed import parse
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted((ROOT / "examples" / "pages").glob("*.html"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_shipped_page_is_small_and_drawn_with_the_style_and_script_of_today(page):
+    assert page.stat().st_size < 3_000_000
+    found = parse(page.read_text(encoding="utf-8"))
+    said = next(e.attributes["content"] for e in found.all("meta") if "http-equiv" in e.attributes)
+    of_today = policy([static("static/page.js")], [style_sheet()])
+    style = next(part for part in of_today.split("; ") if part.startswith("style-src-elem"))
+    script = of_today.split("script-src ")[1].split(";")[0]
+    assert style in said and script in said, "draw the examples' pages again"
+    assert "cannot be drawn here" not in found.text and "does not draw these findings" not in found.text
+
+
+def test_every_shipped_page_is_named_with_the_command_that_makes_it():
+    table = (ROOT / "examples" / "README.md").read_text(encoding="utf-8")
+    assert len(PAGES) >= 3 and all(f"`pages/{page.name}` | `interp run" in table for page in PAGES)

@@ -1,0 +1,116 @@
+"""The study `training_courses`: what settles first over a training, attention or precision, with its spread over seeds.
+
+One training for every seed, which keeps its weights after 0, 1, 2, 4, 8 ... steps; the probe `dynamics` reads each. The
+numbers are geometric means of the probe's indices over seeds, with t intervals of their logarithms: what one training's
+interval, which is over its sequences, says nothing of.
+
+Source: Paper II (arXiv 2512.22473), which shows the course of one training.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+
+from interp.errors import UsageError
+from interp.findings import Findings, Scalar
+from interp.progress import Report
+from interp.study import Study
+from interp.table import LABEL, Table
+
+PROBE = "dynamics"
+INDICES = ("dissociation_index", "dissociation_index_output", "dissociation_index_values")
+_STEPS = ("frame_step", "error_step", "values_step")
+
+
+@dataclass(frozen=True)
+class TrainingCourses(Study):
+    """Trainings of `task` from each of `seeds`; `settings` are field=value of the task, the network or the recipe.
+
+    `n_pool` sequences are read at every checkpoint; `n_permutations` and `n_bootstrap` are the probe's.
+    """
+
+    task: str = "bijection"
+    settings: tuple[str, ...] = ()
+    seeds: tuple[int, ...] = (1, 2, 3)
+    n_pool: int = 200
+    n_permutations: int = 200
+    n_bootstrap: int = 200
+
+    name: ClassVar[str] = "training_courses"
+    question: ClassVar[str] = "Does attention settle before precision does, in one training as in another?"
+
+    def measure(self, work: Path, progress: Report) -> Findings:
+        from interp.families import families
+        from interp.loading.quiet import quiet_libraries
+        from interp.registry import load_entry
+        from interp.runner import run
+        from wind_tunnels.plans import carry_out, configure
+        from wind_tunnels.seed_scalars import models_table
+        from wind_tunnels.tunnel_training import read_setting
+
+        if not self.seeds or len(set(self.seeds)) < len(self.seeds):
+            raise UsageError(
+                asked=f"training_courses.seeds = {','.join(map(str, self.seeds))}",
+                found="there is none, or one is there twice",
+                fix="Name each once.",
+            )
+        families()  # so that transformers knows the networks that are not its own
+        kind, given = load_entry("tunnel", self.task), dict(map(read_setting, self.settings))
+        plans = {
+            seed: configure(kind, {**given, "seed": seed}, variant=f"seed{seed}", keep="log") for seed in self.seeds
+        }
+        asked = {PROBE: {"n_permutations": self.n_permutations, "n_bootstrap": self.n_bootstrap}}
+        found: dict[int, Findings] = {}
+        trained = []
+        for seed, plan in plans.items():
+            with quiet_libraries():
+                done = carry_out(plan, work)
+            trained.append((done.card.name, done.folder))
+            record = run(
+                str(done.folder), probes=[PROBE], settings=asked, n_pool=self.n_pool, out=None, quiet=True
+            )  # fmt: skip
+            found[seed] = record.findings[PROBE]
+            progress(len(found), len(plans))
+        return Findings(
+            self.name,
+            {name: over_seeds_of(name, list(found.values())) for name in INDICES},
+            {"seeds": _seeds_table(found), "models": models_table(trained)},
+            notes=(
+                "Every training is read at its own checkpoints, and distances are from its own end. A course of which "
+                "a seed does not say between which checkpoints it settles leaves its index underpowered.",
+            ),
+            headline=INDICES,
+        )
+
+
+def over_seeds_of(name: str, found: Sequence[Findings]) -> Scalar:
+    """The geometric mean of an index over trainings; underpowered where any of them leaves its own unresolved."""
+    from wind_tunnels.seed_scalars import ratio_scalar
+
+    given = [findings[name] for findings in found]
+    undefined = next((s for s in given if not np.isfinite(s.value)), None)
+    if undefined is not None:
+        reason = f"in a training {undefined.interval_reason}"
+        return replace(undefined, interval_reason=reason, null_reason=reason, n=len(given), n_unit="seed")
+    meaning = f"Geometric mean over seeds: {given[0].meaning.partition(' Frame between')[0]}"
+    pooled = ratio_scalar([s.value for s in given], [1.0] * len(given), meaning)
+    return replace(pooled, underpowered=pooled.underpowered or any(s.underpowered for s in given))
+
+
+def _seeds_table(found: Mapping[int, Findings]) -> Table:
+    """A row for every training: its indices with their intervals over sequences, and when its courses settle."""
+    rows = []
+    for seed, findings in found.items():
+        row: dict[str, object] = {"seed": seed}
+        for name in (*INDICES, *_STEPS):
+            s = findings.scalars.get(name)
+            low, high = (s.interval if s and s.interval else None) or (np.nan, np.nan)
+            row |= {name: s.value if s else np.nan, f"{name}_low": low, f"{name}_high": high}
+        rows.append(row)
+    units = {"seed": LABEL} | {name: "steps" if name.startswith(_STEPS) else "1" for name in rows[0] if name != "seed"}
+    return Table.from_rows(
+        rows, units, "Each training by itself; intervals are over sequences, checkpoints held fixed."
+    )
