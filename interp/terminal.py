@@ -142,8 +142,8 @@ def print_plan(plan: "Plan") -> None:
         f"{i.dtype} on {i.device}; nothing of it was loaded"
     )
     table = _table(None, "passes", "n", "prompts", "tokens each", "blocks", "reading", "analysing, about")
-    for i, column in enumerate(table.columns):
-        column.no_wrap = i > 0
+    for n, column in enumerate(table.columns):
+        column.no_wrap = n > 0
     for what, group in groupby(plan.steps, key=lambda step: step.what):
         alike = list(group)
         blocks = sorted({s.n_blocks for s in alike})

@@ -29,11 +29,21 @@ _SHORTEST = 5  # words of a clause that can stand alone
 
 
 @dataclass(frozen=True)
+class Standing:
+    """A number that stands out, in brief: with its unit, beside its null's."""
+
+    value: str
+    null: str
+    clause: str
+
+
+@dataclass(frozen=True)
 class Words:
     """What is said of one probe: in brief, and in a sentence each of what stands out, what does not, what is open."""
 
     probe: str
-    brief: str
+    count: str
+    standing: tuple[Standing, ...]
     sentences: tuple[str, ...]
 
 
@@ -71,19 +81,21 @@ def in_words(record: RunRecord) -> tuple[Words, ...]:
     for probe, findings in record.findings.items():
         headline = [(name, findings.scalars[name]) for name in findings.headline]
         if headline:
-            found.append(Words(probe, _brief(headline), _sentences(headline)))
+            found.append(Words(probe, _count(headline), _standing(headline), _sentences(headline)))
     return tuple(found)
 
 
-def _brief(headline: Sequence[tuple[str, Scalar]]) -> str:
-    """`2 of 4 stand out: ...`, with value and null alone."""
-    judged = [(name, s) for name, s in headline if verdict(s) != "unjudged"]
-    out = [f"{_clause(s.meaning or name.replace('_', ' '))} ({with_unit(short(s.value), s.unit)}, null {_null(s)})"
-           for name, s in judged if verdict(s) in ("above", "below")]  # fmt: skip
-    if not judged:
-        return "None can be judged."
-    opening = f"{len(out)} of {len(judged)} {_stand(len(out))} out"
-    return f"{opening}: {'; '.join(out)}." if out else f"{opening}."
+def _count(headline: Sequence[tuple[str, Scalar]]) -> str:
+    verdicts = [v for v in (verdict(s) for _, s in headline) if v != "unjudged"]
+    n_out = sum(v in ("above", "below") for v in verdicts)
+    return f"{n_out} of {len(verdicts)} {_stand(n_out)} out" if verdicts else "none can be judged"
+
+
+def _standing(headline: Sequence[tuple[str, Scalar]]) -> tuple[Standing, ...]:
+    return tuple(
+        Standing(with_unit(short(s.value), s.unit), _null(s), _clause(s.meaning or name.replace("_", " ")))
+        for name, s in headline if verdict(s) in ("above", "below")
+    )  # fmt: skip
 
 
 def _sentences(headline: Sequence[tuple[str, Scalar]]) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ import pytest
 
 from interp.findings import Null, Scalar
 from reports.page import html
-from reports.words import ALPHA, in_words, summary, verdict
+from reports.words import ALPHA, Standing, in_words, summary, verdict
 from tests.reports.parsed import parse
 from tests.reports.pictures import made_findings, made_record
 
@@ -53,7 +53,8 @@ def test_what_stands_out_and_what_does_not_are_said_with_interval_and_null():
         f"Does not stand out: {share}, against 0.1 in its null, p = 0.4.",
         f"Not judged: {share}: underpowered.",
     )
-    assert words.brief == "1 of 2 stands out: share of the variance that lies in one plane (0.5, null 0.1)."
+    assert words.count == "1 of 2 stands out"
+    assert words.standing == (Standing("0.5", "0.1", "share of the variance that lies in one plane"),)
     assert summary(record) == (
         "Of 2 headline numbers that have a null, 1 stands out from it; if none did, about 0.1 would by chance. "
         "1 more is not judged (no null, or underpowered)."
