@@ -107,7 +107,7 @@ def test_the_results_hold_every_line_and_every_measurement_and_no_name_of_a_mach
     found["128 tokens", "nnterp"] = "nnterp is not installed"
     works = {"128 tokens": given["works"]["128 tokens"]}
     lines = lines_from(found, works, given["rows"]) + relations(found, given)
-    assert len(lines) == 1 + 2 * 9 + 1 + 4  # floor, nine rows of time and memory, one missing, two comparisons
+    assert len(lines) == 1 + 2 * 10 + 1 + 4  # floor, ten rows of time and memory, one missing, two comparisons
     results = json.loads(json.dumps(as_results(lines, found, 1.0)))
     assert set(results) == {"format", "created", "seconds", "machine", "lines", "measurements"}
     assert set(results["lines"][0]) == {*asdict(lines[0]), "holds"}
