@@ -32,7 +32,6 @@ class ModelInfo:
     device: str
     attention_kernel: str
     revision: str | None = None
-    fingerprint: str = ""
     n_rotary: int | None = None
     window: int | None = None
     parallel_blocks: bool = False

@@ -145,6 +145,7 @@ def follow(
     checkpoints: Sequence[Checkpoint],
     parts: Sequence[Followed],
     own_step: int | None,
+    fingerprint: str,
     load: Load,
     read: Read,
     progress: Report | None = None,
@@ -152,7 +153,7 @@ def follow(
     """Read every checkpoint for all parts, then the end; returns what each was (step, revision, fingerprint).
 
     The weights of the end under another name (Pythia's `main` is its last step) are not read twice. Where the step of
-    the end is unknown, it is what the others are compared with and has no place among them.
+    the end is unknown, it is what the others are compared with and has no place among them. `fingerprint` is the end's.
     """
     end = parts[0].final.model
     known = []
@@ -160,8 +161,8 @@ def follow(
         model = load(checkpoint.model, checkpoint.revision)
         info = model.info
         _refuse_other_shape(info, end, checkpoint)
-        known.append(_described(checkpoint.name, checkpoint.step, info))
-        if info.fingerprint == end.fingerprint and checkpoint is checkpoints[-1] and own_step is None:
+        known.append(_described(checkpoint.name, checkpoint.step, info.revision, model.fingerprint))
+        if model.fingerprint == fingerprint and checkpoint is checkpoints[-1] and own_step is None:
             own_step = checkpoint.step
         else:
             for part in parts:
@@ -173,12 +174,12 @@ def follow(
         for part in parts:
             part.take(own_step, part.final)
     if own_step not in [entry["step"] for entry in known]:
-        known.append(_described(end.name, own_step, end))
+        known.append(_described(end.name, own_step, end.revision, fingerprint))
     return known
 
 
-def _described(name: str, step: int | None, info: ModelInfo) -> dict[str, Any]:
-    return {"name": name, "step": step, "revision": info.revision, "fingerprint": info.fingerprint}
+def _described(name: str, step: int | None, revision: str | None, fingerprint: str) -> dict[str, Any]:
+    return {"name": name, "step": step, "revision": revision, "fingerprint": fingerprint}
 
 
 def _in_strata(capture: Capture, strata: np.ndarray) -> Capture:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from interp.capture import ModelInfo
@@ -42,6 +43,13 @@ class Model:
     @property
     def name(self) -> str:
         return self.info.name
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A name for its weights, read when first asked for: `interp.loading.fingerprint`."""
+        from interp.loading.fingerprint import fingerprint
+
+        return fingerprint(self.module)
 
     @property
     def input_device(self) -> "torch.device":

@@ -20,7 +20,6 @@ from interp.loading.architecture import (
     refuse_unless_causal,
 )
 from interp.loading.bridge import bridge_check, is_bridge, plain_module
-from interp.loading.fingerprint import fingerprint
 from interp.loading.placement import choose_placement, refuse_precision
 from interp.loading.sources import MEMORY, Source, files_behind, locate
 from interp.loading.tokenizer import has_tokenizer, read_tokenizer, refuse_foreign
@@ -138,7 +137,6 @@ def _describe(module: PreTrainedModel, name: str, origin: str, revision: str | N
         n_parameters=sum(p.numel() for p in module.parameters()),
         dtype=str(module.dtype).removeprefix("torch."),
         device=", ".join(devices),
-        fingerprint=fingerprint(module),
     )
 
 

@@ -108,7 +108,7 @@ def run(
     followed = checkpoints_of(loaded, chosen, spec.checkpoints)
     if not ranks.is_alone:
         ranks.agree("what was asked", spec.hash)
-        ranks.agree("the fingerprint of the weights", loaded.info.fingerprint)
+        ranks.agree("the fingerprint of the weights", loaded.fingerprint)
         ranks.agree("the content of the prompts", " ".join(pool.prompts.content_hash for pool in pools))
     folder = None if out is None or not ranks.is_alone else Path(out) / PARTIAL / spec.hash
     unfinished = Unfinished(folder, spec.hash, insists=resume, began=clock.began)
@@ -120,12 +120,12 @@ def run(
         beside, _ = session.measure(twin, pools, " untrained")
         findings = {name: beside_untrained(found, beside[name], label) for name, found in findings.items()}
     info, checks = loaded.info, (*loaded.checks, *merged(session.checks))
-    described = asdict(info) | ({"card": loaded.card} if loaded.card else {})
+    described = asdict(info) | {"fingerprint": loaded.fingerprint} | ({"card": loaded.card} if loaded.card else {})
     if followed:
-        own_step, placed = step_of(loaded), _placed(info, device_map)
+        own_step, placed, fingerprint = step_of(loaded), _placed(info, device_map), loaded.fingerprint
         del loaded  # one model in memory at a time
         again = partial(load, dtype=info.dtype, **trusted, **placed)
-        courses, course = session.follow(followed, own_step, again)
+        courses, course = session.follow(followed, own_step, fingerprint, again)
         described |= course
         findings = {name: (findings | courses)[name] for name in spec.probes if name in findings | courses}
     record = RunRecord(
@@ -263,7 +263,7 @@ class _Session:
         )  # fmt: skip
 
     def follow(
-        self, checkpoints: Sequence[Checkpoint], own_step: int | None, load: Callable[..., Model]
+        self, checkpoints: Sequence[Checkpoint], own_step: int | None, fingerprint: str, load: Callable[..., Model]
     ) -> tuple[dict[str, Findings], dict[str, Any]]:
         """The findings of the probes that follow checkpoints, and what the checkpoints were, for the record."""
 
@@ -273,7 +273,7 @@ class _Session:
 
         heard = reporting("checkpoints", self.quiet)
         with self.clock("checkpoints"), heard as progress:
-            known = follow(checkpoints, self.followed, own_step, load_at, self._read, progress)
+            known = follow(checkpoints, self.followed, own_step, fingerprint, load_at, self._read, progress)
         here().agree("the fingerprints of the checkpoints", " ".join(entry["fingerprint"] for entry in known))
         found: dict[str, Findings] = {}
         for part in self.followed if here().is_first else ():

@@ -193,7 +193,7 @@ def print_checks(model: Model, checks: Sequence[Check]) -> None:
     i = model.info
     print(
         f"{i.name}: {i.family}, {i.n_layers} layers, {heads_in_words(i)}, "
-        f"{i.n_parameters:,} parameters, {i.dtype} on {i.device}, weights {i.fingerprint[:12]}"
+        f"{i.n_parameters:,} parameters, {i.dtype} on {i.device}, weights {model.fingerprint[:12]}"
     )
     hazard = precision_hazard(i.dtype)
     if hazard:

@@ -69,13 +69,13 @@ class Unfinished:
     def stage(
         self, name: str, model: Model, prompts: PromptSet, ids: Sequence[np.ndarray], **more: Any
     ) -> "Stage | None":
-        """The file of one part of the run; None where nothing is kept, or these weights could not be known again."""
+        """The file of one part of the run; None where nothing is kept."""
         info = model.info
-        if self.folder is None or not info.fingerprint:
+        if self.folder is None:
             return None
         identity = {
             "spec": self.spec_hash,
-            "weights": info.fingerprint,
+            "weights": model.fingerprint,
             "precision": info.dtype,
             "device": info.device,
             "attention kernel": info.attention_kernel,

@@ -95,7 +95,7 @@ class TunnelEvaluation(Study):
             else:
                 notes.append(f"relabelling: the outcomes of {task.name} cannot be renamed without changing the task.")
             progress(3, 3)
-        listed = {"model": np.array([model.info.name]), "fingerprint": np.array([model.info.fingerprint])}
+        listed = {"model": np.array([model.info.name]), "fingerprint": np.array([model.fingerprint])}
         tables = {
             "by_position": evaluation.by_position,
             "baselines": evaluation.baselines,
@@ -107,7 +107,7 @@ class TunnelEvaluation(Study):
         info = model.info
         off = f", attention off in layers {', '.join(map(str, self.attention_off))}" if edits else ""
         notes.append(
-            f"{info.name} at step {model.card['step']}, weights {info.fingerprint[:16]}, {info.n_parameters:,} "
+            f"{info.name} at step {model.card['step']}, weights {model.fingerprint[:16]}, {info.n_parameters:,} "
             f"parameters{off}; sequences of a stream that no training sees."
         )
         return Findings(self.name, scalars, tables, notes=tuple(notes), headline=("kl_bits", "mae_per_sequence_bits"))

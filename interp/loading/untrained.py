@@ -11,7 +11,6 @@ from transformers import AutoModelForCausalLM
 
 from interp.errors import ModelError
 from interp.findings import Findings, Scalar
-from interp.loading.fingerprint import fingerprint
 from interp.loading.quiet import quiet_libraries
 from interp.model import Model
 from interp.models import load
@@ -44,7 +43,7 @@ def untrained_twin(model: Model, seed: int = 0) -> tuple[Model, str]:
             model.module.config, dtype=model.module.dtype, trust_remote_code=is_own
         )
     module = module.to(model.input_device).eval().requires_grad_(False)
-    info = replace(model.info, name=f"{model.name} untrained", fingerprint=fingerprint(module), revision=None)
+    info = replace(model.info, name=f"{model.name} untrained", revision=None)
     twin = replace(model, module=module, info=info, checks=())
     return replace(twin, checks=check_model(twin)), f"transformers' initialisation of {model.info.family}, seed {seed}"
 

@@ -156,7 +156,7 @@ def test_the_record_says_what_was_read_and_how_to_read_it_again(followed):
     assert [entry["step"] for entry in known] == [0, 16, 64, 128, 256, 512, 1200]
     assert len({entry["fingerprint"] for entry in known}) == 7
     assert known[-1]["fingerprint"] == followed.model["fingerprint"]
-    assert known[2]["fingerprint"] == interp.load(f"{TUNNEL}@64", check=False).info.fingerprint
+    assert known[2]["fingerprint"] == interp.load(f"{TUNNEL}@64", check=False).fingerprint
     assert followed.spec["checkpoints"] == ["0", "16", "64", "128", "256", "512"]
     assert "--revisions 0,16,64,128,256,512" in followed.spec["command"]
     spec = RunSpec.from_json(followed.spec)
@@ -356,7 +356,7 @@ def test_another_architecture_is_no_checkpoint(tunnel):
     parts = [Followed.of(model, Run(prompts, ids), capture(model, prompts, ids, ()), [Follower()], _read)]
     with pytest.raises(ModelError, match=r"it is another architecture \(layers: 2 there, 3 here\)"):
         follow(
-            checkpoints_of(tunnel, [Follower()], ()), parts, 1200,
+            checkpoints_of(tunnel, [Follower()], ()), parts, 1200, model.fingerprint,
             lambda name, revision: fresh_model("llama", num_hidden_layers=2), _read,
         )  # fmt: skip
 

@@ -291,7 +291,7 @@ def test_the_untrained_twin_of_an_lstm_is_checked_too(folder):
     model = load(str(folder))
     twin, label = untrained_twin(model)
     assert label == "transformers' initialisation of lstm, seed 0"
-    assert twin.info.fingerprint != model.info.fingerprint and all(c.passed for c in twin.checks)
+    assert twin.fingerprint != model.fingerprint and all(c.passed for c in twin.checks)
 
 
 def test_a_mamba_folder_without_a_card_is_a_text_model(tmp_path, tiny_text_model):

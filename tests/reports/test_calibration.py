@@ -26,7 +26,7 @@ STABLE = {
 
 def test_the_file_is_of_the_weights_that_are_shipped_today():
     made = calibration().made
-    assert interp.load("tunnel:bijection-gpt-neox").info.fingerprint == made["fingerprint"]
+    assert interp.load("tunnel:bijection-gpt-neox").fingerprint == made["fingerprint"]
     assert len(made["spec_hash"]) == 16 and made["version"] and "--draw 0" in made["command"]
 
 

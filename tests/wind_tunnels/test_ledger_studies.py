@@ -108,7 +108,7 @@ def test_relabelling_is_judged_against_the_renamed_prediction(evaluated, opened)
 
 
 def test_the_evaluation_names_the_weights_it_read(evaluated):
-    assert evaluated.tables["models"]["fingerprint"].tolist() == [interp.load(TUNNEL).info.fingerprint]
+    assert evaluated.tables["models"]["fingerprint"].tolist() == [interp.load(TUNNEL).fingerprint]
 
 
 def test_attention_that_is_off_is_off(tmp_path, evaluated):
