@@ -9,6 +9,8 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
+import interp
+import interp.loading.fingerprint
 from interp.loading.fingerprint import fingerprint
 from tests.tiny_models import FAMILIES, fresh_model
 
@@ -107,3 +109,12 @@ def test_fingerprint_survives_saving_and_loading(tmp_path):
     module = fresh_model("phi").module
     module.save_pretrained(tmp_path)
     assert fingerprint(AutoModelForCausalLM.from_pretrained(tmp_path)) == fingerprint(module)
+
+
+def test_a_loaded_model_is_named_when_it_is_asked_for_and_once(monkeypatch):
+    made = []
+    monkeypatch.setattr(interp.loading.fingerprint, "fingerprint", lambda module: made.append(module) or "a name")
+    model = interp.load("tunnel:bijection-gpt-neox", check=False)
+    assert not made
+    assert model.fingerprint == model.fingerprint == "a name"
+    assert made == [model.module]
