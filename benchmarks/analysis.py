@@ -3,6 +3,7 @@
 import json
 import time
 
+from interp.allocator import bound_heap
 from interp.pools import draw
 from interp.readable import choose_probes
 from interp.spec import PER_QUINTILE
@@ -13,19 +14,20 @@ PYTHIA = Shape(n_prompts=1000, n_layers=24, n_heads=16, n_kv_heads=16, d_head=64
 """A vocabulary that is too wide to be kept whole, as Pythia's is; its further width reaches no probe."""
 
 
-def probe_seconds(shape: Shape = PYTHIA) -> dict[str, float]:
-    """Seconds of CPU time of every probe's `analyse`, with prompts drawn and threads used as a run does it.
+def probe_seconds(shape: Shape = PYTHIA) -> dict[str, tuple[float, float]]:
+    """Seconds on the wall and of CPU time of every probe's `analyse`, prompts, threads and heap being those of a run.
 
     Each capture is made before the clock starts.
     """
+    bound_heap()
     found = {}
     for chosen in choose_probes(["all"], {}):
         probe = chosen.probe
         capture, _ = draw(synthetic_capture(probe.needs, shape), PER_QUINTILE, 0)
         with one_thread():
-            began = time.process_time()
+            began, spent = time.perf_counter(), time.process_time()
             probe.analyse(capture, {})
-            found[probe.name] = time.process_time() - began
+            found[probe.name] = (time.perf_counter() - began, time.process_time() - spent)
     return found
 
 

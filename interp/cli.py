@@ -1,5 +1,6 @@
 """The command line. Heavy modules are imported inside the commands: `interp --help` does not touch torch."""
 
+import gc
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -52,6 +53,10 @@ class _Pluggable(TyperGroup):
             raise UnknownName("command", args[0], known)
         return super().resolve_command(ctx, args)
 
+
+_SELDOM = (200_000, 20, 100)
+"""How often garbage is looked for: what torch and transformers import is a million objects, none of them garbage, and
+searching them again and again takes a tenth of a short run."""
 
 app = typer.Typer(
     name="interp",
@@ -486,6 +491,7 @@ def main() -> None:
 
     Ctrl-C and SIGTERM end it within two seconds, with a sentence about what is kept: exit codes 130 and 143.
     """
+    gc.set_threshold(*_SELDOM)
     try:
         with listening():
             _refuse_clash()

@@ -25,15 +25,15 @@ def blank(x: str, y: str) -> "go.Figure":
     """An empty figure with these axis titles."""
     import plotly.graph_objects as go
 
-    plot = go.Figure()
-    plot.update_layout(
-        template="none", paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)",
-        margin={"l": 64, "r": 16, "t": 16, "b": 48},
-        legend={"orientation": "h", "yanchor": "bottom", "y": 1.02, "x": 0}, hovermode="closest",
+    return go.Figure(
+        layout={
+            "template": "none", "paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)",
+            "margin": {"l": 64, "r": 16, "t": 16, "b": 48}, "hovermode": "closest",
+            "legend": {"orientation": "h", "yanchor": "bottom", "y": 1.02, "x": 0},
+            "xaxis": {"title": {"text": x}, "showgrid": False, "zeroline": False},
+            "yaxis": {"title": {"text": y}, "gridcolor": "rgba(128,128,128,0.2)", "zeroline": False},
+        }
     )  # fmt: skip
-    plot.update_xaxes(title_text=x, showgrid=False, zeroline=False)
-    plot.update_yaxes(title_text=y, gridcolor="rgba(128,128,128,0.2)", zeroline=False)
-    return plot
 
 
 def faded(colour: str, opacity: float) -> str:

@@ -141,9 +141,9 @@ def print_plan(plan: "Plan") -> None:
         f"{i.name}: {i.family}, {i.n_layers} layers, {heads_in_words(i)}, {i.n_parameters:,} parameters, "
         f"{i.dtype} on {i.device}; nothing of it was loaded"
     )
-    table = _table(None, "passes", "n", "prompts", "tokens each", "blocks", "reading", "analysing, about")
-    for n, column in enumerate(table.columns):
-        column.no_wrap = n > 0
+    table = _table(
+        None, "passes", "n", "prompts", "tokens each", "blocks", "reading", "analysing, about", whole=slice(1, None)
+    )
     for what, group in groupby(plan.steps, key=lambda step: step.what):
         alike = list(group)
         blocks = sorted({s.n_blocks for s in alike})
@@ -308,8 +308,10 @@ def _count(n: int) -> str:
     return f"{n / 1e9:.2f}B" if n >= 1e9 else f"{n / 1e6:.0f}M"
 
 
-def _table(title: str | None, *columns: str) -> Table:
+def _table(title: str | None, *columns: str, whole: slice = slice(1)) -> Table:
+    """A table whose cells are folded where the terminal is narrow, but for those of the columns kept `whole`."""
     table = Table(title=title, title_justify="left", box=None, header_style="bold", pad_edge=False)
-    for i, column in enumerate(columns):
-        table.add_column(column, overflow="fold", no_wrap=i == 0)
+    kept = columns[whole]
+    for column in columns:
+        table.add_column(column, overflow="fold", no_wrap=column in kept)
     return table

@@ -1,10 +1,18 @@
 """Work of many small steps goes on one thread: more would wait for one another for most of the time."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import TypeVar
 
 from threadpoolctl import threadpool_limits
+
+Item = TypeVar("Item")
+Found = TypeVar("Found")
+
+AT_ONCE = 4
+"""Pieces of an analysis that go side by side at most: each holds copies of its rows, and their Python takes turns."""
 
 _OUTSIDE: ContextVar[int | None] = ContextVar("threads outside of one_thread", default=None)
 
@@ -30,3 +38,25 @@ def n_workers() -> int:
     import torch
 
     return _OUTSIDE.get() or torch.get_num_threads()
+
+
+def side_by_side(work: Callable[[Item], Found], items: Iterable[Item], at_once: int = AT_ONCE) -> list[Found]:
+    """What `work` makes of each item, in their order, by up to `at_once` of `n_workers` threads of one core each.
+
+    For pieces that share nothing they change and spend their time in numpy or torch, where others run meanwhile.
+    Work inside such a piece is not spread any further.
+    """
+    with one_thread():
+        n = min(at_once, n_workers())
+        if n == 1:
+            return [work(item) for item in items]
+        with ThreadPoolExecutor(n, initializer=_alone) as pool:
+            return list(pool.map(work, items))
+
+
+def _alone() -> None:
+    """A new thread is one core's, whatever it calls."""
+    import torch
+
+    torch.set_num_threads(1)
+    _OUTSIDE.set(1)

@@ -10,7 +10,7 @@ Source: Paper III (arXiv 2512.23752), sections 4.2 and 5, with the controls of i
 all eigenvalues, centred rather than standardised, prompts left out rather than repeated.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
@@ -24,6 +24,7 @@ from interp.statistics.curve import N_NEIGHBOURS, curve_position
 from interp.statistics.neighbours import distinct_rows
 from interp.statistics.nulls import GaussianClouds
 from interp.statistics.spectra import Axes, Scaling, readout_direction, scaled
+from interp.threads import side_by_side
 from probes.measures.cloud import Cloud
 from probes.measures.explained import explained_table
 from probes.measures.fields import refuse_too_few
@@ -108,18 +109,8 @@ class Manifold(Probe):
         distinct = count_distinct(cloud)
         axes = cloud_axes(cloud, self.scaling)
         clouds = GaussianClouds(cloud.rows.n_rows, cloud.points.shape[2], self.n_null, self.seed)
-        spectral, spectra = spectral_profiles(cloud, self.scaling, clouds)
-        profiles: dict[str, Profile] = {
-            **spectral,
-            "intrinsic_dimension": dimension_profile(small, self.scaling, self.seed),
-            **self._along_axis(cloud, axes),
-            "curve_order": self._along_curve(small),
-            **self._without_loudest(cloud),
-            "axis_stability": stability_profile(small, self.scaling, self.n_splits, self.seed),
-        }
         pool = Cloud.of(base, need)
-        if pool.rows.n_rows > cloud.rows.n_rows:
-            profiles["entropy_correlation_pool"] = self._in_pool(pool)
+        profiles = self._profiles(cloud, small, pool, axes, clouds)
         restricted = restriction(pool, layer, self._comparison())
         influenced = influence(small, layer, self.scaling, self.seed)
         headline = ["pc1_plus_pc2_share", "participation_ratio", "entropy_correlation", "curve_order"]
@@ -127,7 +118,7 @@ class Manifold(Probe):
             "by_layer": profile_table(profiles, distinct, BY_LAYER),
             "points": points_table(small, _rows_of(axes, cloud, small), base),
             "null_points": null_points_table(small.points[layer], self.scaling, self.seed),
-            "spectrum": spectrum_table(spectra[layer]),
+            "spectrum": spectrum_table(cloud.points[layer], self.scaling, clouds),
             "explained": explained_table(np.array([a.scores[:, 0] for a in axes]), cloud),
             "dropped": dropped_table(small, layer, self.scaling, self.seed),
             **influenced.tables,
@@ -151,6 +142,22 @@ class Manifold(Probe):
         from probes.figures.manifold import figures
 
         return figures(findings)
+
+    def _profiles(
+        self, cloud: Cloud, small: Cloud, pool: Cloud, axes: list[Axes], clouds: GaussianClouds
+    ) -> dict[str, Profile]:
+        """Every number that is given layer by layer."""
+        parts: list[Callable[[], Mapping[str, Profile]]] = [
+            lambda: spectral_profiles(cloud, self.scaling, clouds),
+            lambda: {"intrinsic_dimension": dimension_profile(small, self.scaling, self.seed)},
+            lambda: self._along_axis(cloud, axes),
+            lambda: {"curve_order": self._along_curve(small)},
+            lambda: self._without_loudest(cloud),
+            lambda: {"axis_stability": stability_profile(small, self.scaling, self.n_splits, self.seed)},
+        ]
+        if pool.rows.n_rows > cloud.rows.n_rows:
+            parts.append(lambda: {"entropy_correlation_pool": self._in_pool(pool)})
+        return {name: profile for part in side_by_side(lambda part: part(), parts) for name, profile in part.items()}
 
     def _along_axis(self, cloud: Cloud, axes: list[Axes]) -> dict[str, Profile]:
         """Correlations of PC1 with the entropies, for sequences also within position."""

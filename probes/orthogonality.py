@@ -19,6 +19,7 @@ from interp.findings import Findings, Scalar
 from interp.need import Need
 from interp.probe import Figure, Probe, Readout
 from interp.statistics.cosines import cosine_measures, expected_abs_cosine
+from interp.threads import side_by_side
 from probes.measures.cloud import Cloud
 from probes.measures.cosine_matrices import head_matrix, token_matrix
 from probes.measures.fields import refuse_too_few
@@ -80,7 +81,7 @@ class Orthogonality(Probe):
             "wk_columns": self._wk_columns, "token_keys": self._token_keys,
             "head_keys": self._head_keys, "embedding_proxy": self._embedding_proxy,
         }  # fmt: skip
-        found = [measured[name](base) for name in self._definitions]
+        found = side_by_side(lambda name: measured[name](base), self._definitions)
         scalars = {name: scalar for part in found for name, scalar in part.scalars.items()}
         order = ("wk_columns", "w_qk_effective_rank", "token_keys", "head_keys")
         return Findings(

@@ -26,6 +26,7 @@ from interp.findings import Findings, Scalar
 from interp.need import Need
 from interp.probe import Figure, Probe, Readout
 from interp.statistics.spectra import Scaling
+from interp.threads import side_by_side
 from probes.measures.axis_scalars import (
     MEANINGS,
     Counted,
@@ -157,20 +158,23 @@ class ValueAxis(Probe):
     ) -> tuple[dict[tuple[str, str, str], Judgement], list[np.ndarray | None]]:
         """Every axis and target, nuisances kept and removed, and the cosines between halves, at every place."""
         splits = self._splits(setting.pool)
-        readings: dict[str, list[Mapping[str, Reading]]] = {name: [] for name in setting.removals}
-        cosines = []
-        for place in places:
+
+        def judge(place: Place) -> tuple[dict[str, dict[str, Reading]], np.ndarray | None]:
             rows = place.scaled
-            for name, removal in setting.removals.items():
-                readings[name].append(read(rows, setting.labels[name], setting.halves, removal))
-            cosines.append(_split_cosines(rows, readings["kept"][-1]["ridge"], setting.pool.entropy_bits, splits))
+            read_by = {
+                name: read(rows, setting.labels[name], setting.halves, removal)
+                for name, removal in setting.removals.items()
+            }
+            return read_by, _split_cosines(rows, read_by["kept"]["ridge"], setting.pool.entropy_bits, splits)
+
+        readings, cosines = zip(*side_by_side(judge, places), strict=True)
         found = {}
         for name, labels in setting.labels.items():
             for axis in AXES:
-                of_axis = [reading[axis] for reading in readings[name]]
+                of_axis = [of_place[name][axis] for of_place in readings]
                 for target in labels.true:
                     found[name, axis, target] = Judgement(axis, target, name == "removed", labels, of_axis)
-        return found, cosines
+        return found, list(cosines)
 
     def _splits(self, pool: Cloud) -> list[Split]:
         rng = np.random.default_rng([self.seed, 2])

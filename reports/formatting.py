@@ -32,7 +32,7 @@ def short(x: float, digits: int = 3) -> str:
 
 def near_zero_as_zero(x: float) -> float:
     """0 for what rounding alone has left of it: the mean of a null that is symmetric about 0."""
-    return x if not abs(x) <= _ROUNDING else 0.0
+    return 0.0 if abs(x) <= _ROUNDING else x
 
 
 def _trimmed(text: str) -> str:

@@ -6,12 +6,11 @@ lack one kind of cone; the tests measure both. A figure names the colours of `in
 carry on white and on black: each scheme shows its own colour of the same place instead.
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from interp.drawing import PALETTE
+from interp.drawing import PALETTE, faded
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', Arial, sans-serif"
 SEQUENTIAL = "Cividis"
@@ -108,10 +107,11 @@ def _own_colour(colour: str, scheme: Scheme) -> str:
     for named, own in zip(PALETTE, scheme.series, strict=True):
         if colour.upper() == named:
             return own
-        if colour.startswith(f"rgba({_parts(named)},"):
-            return colour.replace(_parts(named), _parts(own), 1)
+        if colour.startswith(_opened(named)):
+            return colour.replace(_opened(named), _opened(own), 1)
     return colour
 
 
-def _parts(colour: str) -> str:
-    return ",".join(str(int(part, 16)) for part in re.findall("[0-9a-fA-F]{2}", colour))
+def _opened(colour: str) -> str:
+    """How `interp.drawing.faded` begins to write this colour at any opacity."""
+    return faded(colour, 1.0).removesuffix("1.0)")

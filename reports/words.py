@@ -61,16 +61,15 @@ def verdict(s: Scalar) -> Verdict:
 
 def summary(record: RunRecord) -> str:
     """How many headline numbers stand out, and how many would by chance; empty where none can be judged."""
-    verdicts = [verdict(f.scalars[name]) for f in record.findings.values() for name in f.headline]
-    judged = [v for v in verdicts if v != "unjudged"]
-    if not judged:
+    headline = [f.scalars[name] for f in record.findings.values() for name in f.headline]
+    n_out, n_judged = _counts(headline)
+    if not n_judged:
         return ""
-    n_out = sum(v in ("above", "below") for v in judged)
-    left_out = len(verdicts) - len(judged)
+    left_out = len(headline) - n_judged
     more = f" {left_out} more {_be(left_out)} not judged (no null, or underpowered)." if left_out else ""
-    of = f"{len(judged)} headline numbers that have" if len(judged) != 1 else "1 headline number that has"
+    of = f"{n_judged} headline numbers that have" if n_judged != 1 else "1 headline number that has"
     return (
-        f"Of {of} a null, {n_out} {_stand(n_out)} out from it; if none did, about {short(ALPHA * len(judged), 2)} "
+        f"Of {of} a null, {n_out} {_stand(n_out)} out from it; if none did, about {short(ALPHA * n_judged, 2)} "
         f"would by chance.{more}"
     )
 
@@ -86,23 +85,30 @@ def in_words(record: RunRecord) -> tuple[Words, ...]:
 
 
 def _count(headline: Sequence[tuple[str, Scalar]]) -> str:
-    verdicts = [v for v in (verdict(s) for _, s in headline) if v != "unjudged"]
-    n_out = sum(v in ("above", "below") for v in verdicts)
-    return f"{n_out} of {len(verdicts)} {_stand(n_out)} out" if verdicts else "none can be judged"
+    n_out, n_judged = _counts([s for _, s in headline])
+    return f"{n_out} of {n_judged} {_stand(n_out)} out" if n_judged else "none can be judged"
+
+
+def _counts(headline: Sequence[Scalar]) -> tuple[int, int]:
+    """How many stand out, and how many can be judged."""
+    return sum(map(_stands_out, headline)), sum(verdict(s) != "unjudged" for s in headline)
+
+
+def _stands_out(s: Scalar) -> bool:
+    return verdict(s) in ("above", "below")
 
 
 def _standing(headline: Sequence[tuple[str, Scalar]]) -> tuple[Standing, ...]:
     return tuple(
-        Standing(with_unit(short(s.value), s.unit), _null(s), _clause(s.meaning or name.replace("_", " ")))
-        for name, s in headline if verdict(s) in ("above", "below")
+        Standing(with_unit(short(s.value), s.unit), _null(s), _clause(name, s))
+        for name, s in headline if _stands_out(s)
     )  # fmt: skip
 
 
 def _sentences(headline: Sequence[tuple[str, Scalar]]) -> tuple[str, ...]:
     grouped: dict[str, list[str]] = {"out": [], "within": [], "unjudged": []}
     for name, s in headline:
-        judged = verdict(s)
-        grouped["out" if judged in ("above", "below") else judged].append(_phrase(name, s, judged))
+        grouped["out" if _stands_out(s) else verdict(s)].append(_phrase(name, s))
     openings = {"out": "Stands out", "within": "Does not stand out", "unjudged": "Not judged"}
     return tuple(f"{openings[kind]}: {'; '.join(said)}." for kind, said in grouped.items() if said)
 
@@ -112,10 +118,11 @@ def _null(s: Scalar) -> str:
     return short(near_zero_as_zero(s.null.value))
 
 
-def _phrase(name: str, s: Scalar, judged: Verdict) -> str:
+def _phrase(name: str, s: Scalar) -> str:
     """A number with its interval and its null: `share of ..., 0.33 (95 % 0.32 to 0.33), above its null of 0.14`."""
     interval = f" (95 % {short(s.interval[0])} to {short(s.interval[1])})" if s.interval else " (no interval)"
-    said = f"{_clause(s.meaning or name.replace('_', ' '))}, {with_unit(short(s.value), s.unit)}{interval}"
+    judged = verdict(s)
+    said = f"{_clause(name, s)}, {with_unit(short(s.value), s.unit)}{interval}"
     if judged == "unjudged":
         reason = "underpowered" if s.underpowered else s.null_reason or "no number"
         return f"{said}: {reason}"
@@ -125,8 +132,9 @@ def _phrase(name: str, s: Scalar, judged: Verdict) -> str:
     return f"{said}, {judged} the {_null(s)} of its null{p}"
 
 
-def _clause(meaning: str) -> str:
+def _clause(name: str, s: Scalar) -> str:
     """The first clause of a meaning that can stand alone, begun small unless it opens with a name or a symbol."""
+    meaning = s.meaning or name.replace("_", " ")
     ends = [m.start() for m in re.finditer(r"[:;] |\.(?: |$)| \(", meaning)]
     end = next((e for e in ends if len(meaning[:e].split()) >= _SHORTEST), len(meaning.rstrip(".")))
     clause = meaning[:end]

@@ -6,7 +6,6 @@ plain descent at other rates, Adam, and an M-step that is one (`wind_tunnels.sin
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Lock
@@ -17,7 +16,7 @@ import torch
 from jaxtyping import Float, Int
 
 from interp.progress import Report
-from interp.threads import n_workers, one_thread
+from interp.threads import side_by_side
 from wind_tunnels.single_head import WEIGHTS, HeadPass, best_values, head_pass
 from wind_tunnels.sticky_chain import StickyChain, Walk
 
@@ -181,6 +180,5 @@ def train_all(arms: Sequence[Arm], start: Start, n_steps: int, progress: Report)
             done += 1
             progress(done, total)
 
-    with one_thread(), ThreadPoolExecutor(n_workers()) as pool:
-        curves = list(pool.map(lambda arm: train(arm, start, n_steps, step_done), arms))
+    curves = side_by_side(lambda arm: train(arm, start, n_steps, step_done), arms, at_once=len(arms))
     return {arm.name: curve for arm, curve in zip(arms, curves, strict=True)}

@@ -10,7 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Int, Num, Shaped
-from scipy import stats
+from scipy import special
+
+_AT_ONCE = 100
+"""Resamples that are ranked together: what they take stays in the processor's cache."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,7 @@ def rank_test(
 
 def unit_ranks(values: Num[np.ndarray, "variable row"]) -> Float[np.ndarray, "variable row"]:
     """Midranks, centred and of length one, so that inner products are Spearman's ρ; zero where nothing varies."""
-    return unit_length(stats.rankdata(values, axis=1))
+    return unit_length(midranks(values))
 
 
 def unit_length(values: Float[np.ndarray, "variable row"]) -> Float[np.ndarray, "variable row"]:
@@ -62,42 +65,68 @@ def ranks_within(values: Num[np.ndarray, " row"], groups: Shaped[np.ndarray, " r
     ranks = np.zeros(len(values))
     for group in np.unique(groups):
         mine = groups == group
-        ranks[mine] = stats.rankdata(values[mine])
+        ranks[mine] = midranks(values[mine])
         ranks[mine] -= ranks[mine].mean()
     return ranks
 
 
-def weighted_midranks(
-    values: Num[np.ndarray, " row"], weights: Int[np.ndarray, "resample row"]
-) -> Float[np.ndarray, "resample row"]:
-    """The midrank of every row's value in each resample, where row i occurs `weights[:, i]` times."""
+def midranks(values: Num[np.ndarray, "*batch row"]) -> Float[np.ndarray, "*batch row"]:
+    """Ranks along the last axis from 1 on; equal values share the mean of theirs."""
+    order = np.argsort(values, axis=-1, kind="stable")
+    ordered = np.take_along_axis(values, order, axis=-1)
+    differs, edge = ordered[..., 1:] != ordered[..., :-1], np.ones_like(ordered[..., :1], dtype=bool)
+    place, n = np.arange(values.shape[-1]), values.shape[-1]
+    first = np.maximum.accumulate(np.where(np.concatenate([edge, differs], axis=-1), place, 0), axis=-1)
+    ends = np.where(np.concatenate([differs, edge], axis=-1), place, n)
+    last = np.minimum.accumulate(ends[..., ::-1], axis=-1)[..., ::-1]
+    ranks = np.empty(values.shape)
+    np.put_along_axis(ranks, order, 1 + (first + last) / 2, axis=-1)
+    return ranks
+
+
+def resampled_rank_correlations(
+    x: Num[np.ndarray, "variable row"], y: Num[np.ndarray, " row"], weights: Int[np.ndarray, "resample row"]
+) -> Float[np.ndarray, "variable resample"]:
+    """Spearman's ρ of each variable with the same y in every resample, where row i occurs `weights[:, i]` times.
+
+    NaN where one side does not vary in a resample.
+    """
+    blocks = [weights[at : at + _AT_ONCE].T.astype(np.float64, order="C") for at in range(0, len(weights), _AT_ONCE)]
+    return np.concatenate([_rank_correlations(x, y, counts) for counts in blocks], axis=1)
+
+
+def _rank_correlations(x: np.ndarray, y: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """`resampled_rank_correlations` with one column of counts for each resample."""
+    of_y = _deviations(y, counts)
+    weighted = counts * of_y
+    spread = np.einsum("rb,rb->b", weighted, of_y)
+    found = np.full((len(x), counts.shape[1]), np.nan)
+    for one, rho in zip(x, found, strict=True):
+        of_x = _deviations(one, counts)
+        variance = spread * np.einsum("rb,rb,rb->b", of_x, of_x, counts)
+        np.divide(np.einsum("rb,rb->b", weighted, of_x), np.sqrt(variance), out=rho, where=variance > 0)
+    return found
+
+
+def _deviations(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """The midrank of every row's value in each resample, from the mean of all ranks."""
     order = np.argsort(values, kind="stable")
     ties = np.flatnonzero(np.diff(values[order], prepend=np.nan) != 0)
-    counts = np.add.reduceat(weights[:, order], ties, axis=1)
-    midranks = np.cumsum(counts, axis=1) - (counts - 1) / 2
+    in_order = counts[order]
+    if len(ties) < len(values):
+        in_order = np.add.reduceat(in_order, ties, axis=0)
+    ranks = np.cumsum(in_order, axis=0)
+    ranks -= (in_order - 1) / 2
+    ranks -= (counts.sum(axis=0) + 1) / 2
     group = np.empty(len(values), dtype=np.int64)
     group[order] = np.repeat(np.arange(len(ties)), np.diff(ties, append=len(values)))
-    return midranks[:, group]
-
-
-def weighted_correlation(
-    x: Float[np.ndarray, "resample row"],
-    y: Float[np.ndarray, "resample row"],
-    weights: Int[np.ndarray, "resample row"],
-) -> Float[np.ndarray, " resample"]:
-    """Pearson correlation in every resample; NaN where one side does not vary in it."""
-    total = weights.sum(axis=1)
-    x = x - (np.einsum("br,br->b", x, weights) / total)[:, None]
-    y = y - (np.einsum("br,br->b", y, weights) / total)[:, None]
-    covariance = np.einsum("br,br,br->b", x, y, weights)
-    variance = np.einsum("br,br,br->b", x, x, weights) * np.einsum("br,br,br->b", y, y, weights)
-    return np.divide(covariance, np.sqrt(variance), out=np.full(len(x), np.nan), where=variance > 0)
+    return ranks[group]
 
 
 def resampled_correlations(
     x: Float[np.ndarray, "variable row"], y: Float[np.ndarray, " row"], weights: Int[np.ndarray, "resample row"]
 ) -> Float[np.ndarray, "variable resample"]:
-    """`weighted_correlation` of each variable with the same y, values being the same in every resample.
+    """Pearson's correlation of each variable with the same y in every resample, their values staying as they are.
 
     All from one product of weights and values; NaN where one side does not vary in a resample.
     """
@@ -129,7 +158,7 @@ def correlation_interval(
     if not abs(rho) < 1 or inside.sum() < 2:
         return None
     error = float(np.arctanh(replicates[inside]).std(ddof=1))
-    half = float(stats.norm.ppf(0.5 + confidence / 2)) * error
+    half = float(special.ndtri(0.5 + confidence / 2)) * error
     return (float(np.tanh(np.arctanh(rho) - half)), float(np.tanh(np.arctanh(rho) + half))) if half > 0 else None
 
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
-from scipy import special, stats
+from scipy import special
 
 from interp.findings import Null
 from interp.statistics.tested_together import maximum_statistic_p
@@ -133,11 +133,11 @@ class Reference:
         k = len(self.draws)
         mean = float(self.draws.mean())
         error = float(self.draws.std(ddof=1)) * (1 / n_averaged + 1 / k) ** 0.5
-        half = float(stats.t.ppf(0.975, k - 1)) * error
+        half = float(special.stdtrit(k - 1, 0.975)) * error
         null = Null(self.name, mean, (mean - half, mean + half))
         if not np.isfinite(value) or error == 0:
             return Comparison(null, float("nan"))
-        single = min(1.0, max(SMALLEST_P, 2 * float(stats.t.sf(abs(value - mean) / error, k - 1))))
+        single = min(1.0, max(SMALLEST_P, 2 * float(special.stdtr(k - 1, -abs(value - mean) / error))))
         return Comparison(null, 1 - (1 - single) ** n_tests)
 
 

@@ -22,9 +22,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy import stats
+from scipy import special
 
-from interp.statistics.spectra import Scaling, eigenvalues, scaled, spectral_statistics
+from interp.statistics.neighbours import principal_coordinates
+from interp.statistics.spectra import SPECTRAL, Scaling, eigenvalues, gram_statistics, scaled, spectral_statistics
 
 MAX_REFITS = 50
 """Most groups of a jackknife that refits; up to `MAX_SINGLE` prompts each is still left out alone."""
@@ -34,6 +35,9 @@ MAX_SINGLE = 100
 CONFIDENCE = 0.95
 
 _BISECTIONS = 60
+
+_LEFT = 1e-12
+"""Share of the variance below which what deletions leave is rounding."""
 
 _ROUNDING = 1e-10
 """A share this near to one is one, and a standard error this small is none."""
@@ -57,13 +61,18 @@ def deletions(rows: np.ndarray, scaling: Scaling, units: Int[np.ndarray, " row"]
 
     `units` names the prompt of each row. Needs at least three prompts.
     """
-    names = np.unique(units)
+    names, codes = np.unique(units, return_inverse=True)
     if len(names) == len(units) and scaling == "centred":
         statistics = without_each_row(scaled(rows, "centred"))
         return Deletions(statistics, len(rows), 1, "delete-one jackknife")
     size, groups = equal_groups(len(names))
-    left_out = (np.isin(units, names[group]) for group in groups)
-    statistics = np.array([spectral_statistics(eigenvalues(scaled(rows[~out], scaling))) for out in left_out])
+    group = np.full(len(names), -1)
+    group[groups] = np.arange(len(groups))[:, None]
+    if scaling == "centred":
+        statistics = without_each_group(scaled(rows, "centred"), group[codes])
+    else:
+        left = (rows[group[codes] != g] for g in range(len(groups)))
+        statistics = np.array([spectral_statistics(eigenvalues(scaled(kept, scaling))) for kept in left])
     method = "delete-one jackknife" if size == 1 else f"delete-group jackknife, {len(groups)} groups of {size}"
     return Deletions(statistics, len(names), size, method)
 
@@ -95,8 +104,28 @@ def without_each_row(centred: Float[np.ndarray, "row feature"]) -> Float[np.ndar
     statistics = np.stack([first, first + second, np.square(trace)], axis=1)
     scale = np.stack([trace, trace, trace_of_square], axis=1)
     # what is left of one row's worth of variance after deleting it is rounding, not a spectrum
-    alive = scale > 1e-12 * np.array([spectrum.sum(), spectrum.sum(), np.square(spectrum).sum()])
+    alive = scale > _LEFT * np.array([spectrum.sum(), spectrum.sum(), np.square(spectrum).sum()])
     return np.divide(statistics, scale, out=np.full_like(statistics, np.nan), where=alive)
+
+
+def without_each_group(
+    centred: Float[np.ndarray, "row feature"], groups: Int[np.ndarray, " row"]
+) -> Float[np.ndarray, "group statistic"]:
+    """The spectral statistics of centred rows without the rows of each group in turn, recentred, without refitting.
+
+    Groups are numbered from 0; rows of a negative number always stay.
+    """
+    if centred.shape[0] < centred.shape[1]:
+        centred = principal_coordinates(centred)
+    whole, total, n = centred.T @ centred, centred.sum(axis=0), len(centred)
+    found = np.full((int(groups.max()) + 1, len(SPECTRAL)), np.nan)
+    for group, statistics in enumerate(found):
+        mine = centred[groups == group]
+        left = total - mine.sum(axis=0)
+        scatter = whole - mine.T @ mine - np.outer(left, left) / (n - len(mine))
+        if np.trace(scatter) > _LEFT * np.trace(whole):
+            statistics[:] = gram_statistics(scatter)
+    return found
 
 
 def _squared_scores(centred: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -155,7 +184,7 @@ def standard_error(
 
 def t_quantile(n_replicates: int) -> float:
     """Half-width of the interval in standard errors."""
-    return float(stats.t.ppf(0.5 + CONFIDENCE / 2, n_replicates - 1))
+    return float(special.stdtrit(n_replicates - 1, 0.5 + CONFIDENCE / 2))
 
 
 def spectral_intervals(

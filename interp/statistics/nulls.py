@@ -10,14 +10,23 @@ Every layer meets the same draws, so that differences between layers are never d
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
 import numpy as np
 from jaxtyping import Float, Num
-from scipy import stats
+from scipy import special
 
 from interp.findings import Null
-from interp.statistics.spectra import Scaling, centred_gram, constant_columns, gram_eigenvalues, scaled
+from interp.statistics.cosines import gaussian_sets
+from interp.statistics.spectra import (
+    Scaling,
+    centred_gram,
+    constant_columns,
+    gram_eigenvalues,
+    gram_statistics,
+    scaled,
+    spectral_statistics,
+)
 
 _TAIL = 0.975
 
@@ -26,8 +35,8 @@ _TAIL = 0.975
 class GaussianClouds:
     """`n_draws` standard Gaussian clouds of one shape, given out with any columns' deviations.
 
-    Drawn in float32 (spectra of noise do not need more) from `seed`, again for each use where they are wide, and
-    kept as covariances where they have more rows than columns.
+    Drawn in float32 (spectra of noise do not need more) from `seed`, again for each use. Where they have more rows
+    than columns their scatter matrices are drawn instead, from the Wishart distribution that they follow.
     """
 
     n_rows: int
@@ -35,29 +44,32 @@ class GaussianClouds:
     n_draws: int
     seed: int
 
-    def spectra(self, deviation: Float[np.ndarray, "*layer feature"]) -> Float[np.ndarray, "*layer draw axis"]:
+    def spectra(self, deviation: Float[np.ndarray, " feature"]) -> Float[np.ndarray, "draw axis"]:
         """Eigenvalues of the centred clouds whose columns have these standard deviations, largest first."""
         n_axes = max(1, min(self.n_rows - 1, self.n_features))
-        layers = deviation.reshape(-1, self.n_features)
-        found = np.empty((len(layers), self.n_draws, n_axes))
-        if self.n_features < self.n_rows:
-            for k, weight in enumerate(layers):
-                found[k] = gram_eigenvalues(self._covariances * np.outer(weight, weight))[:, :n_axes]
-        else:
-            for i, cloud in enumerate(self.clouds()):
-                for k, weight in enumerate(layers.astype(np.float32)):
-                    weighted = cloud * weight
-                    gram = (weighted @ weighted.T).astype(np.float64)
-                    found[k, i] = gram_eigenvalues(centred_gram(gram))[:n_axes]
-        return found.reshape(*deviation.shape[:-1], *found.shape[1:])
+        return gram_eigenvalues(np.array([gram for (gram,) in self._grams(deviation[None])]))[:, :n_axes]
 
-    @cached_property
-    def _covariances(self) -> np.ndarray:
-        moments = np.empty((self.n_draws, self.n_features, self.n_features))
-        for i, cloud in enumerate(self.clouds()):
-            centred = cloud - cloud.mean(axis=0)
-            moments[i] = centred.T @ centred
-        return moments
+    def statistics(self, deviations: Float[np.ndarray, "layer feature"]) -> Float[np.ndarray, "layer draw statistic"]:
+        """`SPECTRAL` of the same clouds with each layer's deviations."""
+        draws = [[gram_statistics(gram) for gram in of_layers] for of_layers in self._grams(deviations)]
+        return np.array(draws).swapaxes(0, 1)
+
+    def _grams(self, deviations: Float[np.ndarray, "layer feature"]) -> Iterator[list[Float[np.ndarray, "side side"]]]:
+        """Draw by draw, of every layer: inner products of the centred rows, or of the columns where they are fewer."""
+        if self.n_features < self.n_rows:
+            for scatter in self._scatters():
+                yield [scatter * np.outer(weight, weight) for weight in deviations]
+        else:
+            for cloud in self.clouds():
+                weighted = (cloud * weight for weight in deviations.astype(np.float32))
+                yield [centred_gram((rows @ rows.T).astype(np.float64)) for rows in weighted]
+
+    def _scatters(self) -> Iterator[Float[np.ndarray, "feature feature"]]:
+        """Σ y yᵀ of the rows of standard clouds about their mean."""
+        rng = np.random.default_rng(self.seed)
+        for _ in range(self.n_draws):
+            (factor,) = gaussian_sets(self.n_features, self.n_rows - 1, 1, rng)
+            yield factor @ factor.T
 
     def clouds(self) -> Iterator[Float[np.ndarray, "row feature"]]:
         """The standard clouds, one by one."""
@@ -69,18 +81,22 @@ class GaussianClouds:
 def null_spectra(rows: np.ndarray, scaling: Scaling, clouds: GaussianClouds) -> Float[np.ndarray, "draw axis"]:
     """Spectra of Gaussian clouds matched to `rows`: in column deviations if centred, in living columns if z-scored."""
     if scaling == "centred":
-        return clouds.spectra(np.asarray(rows, dtype=np.float64).std(axis=0))
+        return clouds.spectra(_deviation(rows))
     n_alive = int((~constant_columns(rows)).sum())
     return _standardised_spectra(clouds.n_rows, max(1, n_alive), clouds.n_draws, clouds.seed)
 
 
-def layer_null_spectra(
+def layer_null_statistics(
     points: Num[np.ndarray, "layer row feature"], scaling: Scaling, clouds: GaussianClouds
-) -> list[Float[np.ndarray, "draw axis"]]:
-    """`null_spectra` of every layer; each draw is made once for all of them."""
+) -> Float[np.ndarray, "layer draw statistic"]:
+    """`SPECTRAL` of the `null_spectra` of every layer; each draw is made once for all of them."""
     if scaling == "centred":
-        return list(clouds.spectra(np.array([np.asarray(rows, dtype=np.float64).std(axis=0) for rows in points])))
-    return [null_spectra(rows, scaling, clouds) for rows in points]
+        return clouds.statistics(np.array([_deviation(rows) for rows in points]))
+    return np.array([spectral_statistics(null_spectra(rows, scaling, clouds)) for rows in points])
+
+
+def _deviation(rows: np.ndarray) -> Float[np.ndarray, " feature"]:
+    return np.asarray(rows, dtype=np.float64).std(axis=0)
 
 
 @lru_cache(maxsize=8)
@@ -119,7 +135,7 @@ def null_from_draws(name: str, draws: Float[np.ndarray, " draw"]) -> Null:
     """
     k = len(draws)
     mean, deviation = float(draws.mean()), float(draws.std(ddof=1))
-    half = float(stats.t.ppf(_TAIL, k - 1)) * deviation * (1 + 1 / k) ** 0.5
+    half = float(special.stdtrit(k - 1, _TAIL)) * deviation * (1 + 1 / k) ** 0.5
     return Null(name, mean, (mean - half, mean + half))
 
 

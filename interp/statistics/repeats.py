@@ -2,7 +2,7 @@
 
 import numpy as np
 from jaxtyping import Float
-from scipy import stats
+from scipy import special
 
 
 def t_half_width(values: Float[np.ndarray, "*shape repeat"]) -> Float[np.ndarray, "*shape"]:
@@ -10,4 +10,4 @@ def t_half_width(values: Float[np.ndarray, "*shape repeat"]) -> Float[np.ndarray
     n = values.shape[-1]
     if n < 2:
         return np.full(values.shape[:-1], np.nan)
-    return np.asarray(stats.t.ppf(0.975, n - 1) * values.std(axis=-1, ddof=1) / np.sqrt(n))
+    return np.asarray(special.stdtrit(n - 1, 0.975) * values.std(axis=-1, ddof=1) / np.sqrt(n))

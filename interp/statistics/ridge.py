@@ -124,9 +124,9 @@ def _least_error(
     errors = np.array([_single_errors(*narrow[:3], *of_one) for of_one in zip(*narrow[3:], strict=True)], np.float64)
     alike = ~(errors > errors.min(axis=0) * (1 + _NEARLY_ALIKE))
     unsure = alike.sum(axis=0) > 1
+    errors[:, unsure] = np.inf
     for i, of_one in enumerate(zip(kept, inverse, strict=True)):
         again = unsure & alike[i]
-        errors[i, unsure] = np.inf
         errors[i, again] = _single_errors(left, loads[:, again], outside[:, again], *of_one)
     return errors.argmin(axis=0)
 
@@ -140,8 +140,7 @@ def _single_errors(
     passed over.
     """
     residual = left @ (kept[:, None] * loads)
-    if outside.any():
-        residual += outside
+    residual += outside
     return np.square(inverse) @ np.square(residual, out=residual)
 
 

@@ -64,8 +64,12 @@ def constant_columns(rows: np.ndarray) -> Bool[np.ndarray, " feature"]:
 def eigenvalues(centred: Float[np.ndarray, "row feature"]) -> Float[np.ndarray, " axis"]:
     """Eigenvalues of the scatter Σ y yᵀ of centred rows, largest first, from the smaller of the two Gram matrices."""
     n_rows, n_features = centred.shape
-    gram = centred @ centred.T if n_rows <= n_features else centred.T @ centred
-    return gram_eigenvalues(gram)[: max(1, min(n_rows - 1, n_features))]
+    return gram_eigenvalues(smaller_gram(centred))[: max(1, min(n_rows - 1, n_features))]
+
+
+def smaller_gram(centred: Float[np.ndarray, "row feature"]) -> Float[np.ndarray, "side side"]:
+    """Inner products of the rows, or of the columns where they are fewer: both have the eigenvalues of the scatter."""
+    return centred @ centred.T if len(centred) <= centred.shape[1] else centred.T @ centred
 
 
 def gram_eigenvalues(gram: Float[np.ndarray, "*batch row row"]) -> Float[np.ndarray, "*batch axis"]:
@@ -91,9 +95,8 @@ def principal_axes(centred: Float[np.ndarray, "row feature"], n_axes: int) -> Ax
     """The first principal axes of centred rows; at most as many as rows and features allow."""
     n_rows, n_features = centred.shape
     n_axes = min(n_axes, n_rows, n_features)
-    wide = n_rows <= n_features
-    vectors = leading_vectors(centred @ centred.T if wide else centred.T @ centred, n_axes)
-    directions = (vectors.T @ centred) if wide else vectors.T
+    vectors = leading_vectors(smaller_gram(centred), n_axes)
+    directions = (vectors.T @ centred) if n_rows <= n_features else vectors.T
     lengths = np.linalg.norm(directions, axis=1, keepdims=True)
     directions = np.divide(directions, lengths, out=np.zeros_like(directions), where=lengths > 0)
     largest = directions[np.arange(n_axes), np.abs(directions).argmax(axis=1)]

@@ -146,7 +146,7 @@ def _weights(capture: Capture) -> Weights:
 def _profiles(capture: Capture, cloud: Cloud, final: Capture, sizes: Sizes) -> Mapping[str, Profile | np.ndarray]:
     """The finished statistics of every layer."""
     clouds = GaussianClouds(cloud.rows.n_rows, cloud.points.shape[2], _N_CLOUDS, sizes.seed)
-    found: dict[str, Profile | np.ndarray] = dict(spectral_profiles(cloud, "centred", clouds)[0])
+    found: dict[str, Profile | np.ndarray] = dict(spectral_profiles(cloud, "centred", clouds))
     first = np.array([axes.scores[:, 0] for axes in cloud_axes(cloud, "centred", 1)])
     resampled = Resampled.of(cloud, sizes.n_permutations, sizes.n_bootstrap, sizes.seed)
     for column, name in (("next", "entropy_correlation"), ("bayes", "bayes_entropy_correlation")):

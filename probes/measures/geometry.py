@@ -1,16 +1,13 @@
 """The shape of a cloud at every layer: spectral statistics and intrinsic dimension, with intervals and nulls."""
 
-from dataclasses import dataclass
-
 import numpy as np
-from jaxtyping import Float
 
 from interp.findings import Scalar
 from interp.statistics.dimension import intrinsic_dimension
 from interp.statistics.jackknife import deletions, spectral_intervals
 from interp.statistics.neighbours import distinct_rows
-from interp.statistics.nulls import GaussianClouds, layer_null_spectra, null_from_draws
-from interp.statistics.spectra import SPECTRAL, Scaling, eigenvalues, scaled, spectral_statistics
+from interp.statistics.nulls import GaussianClouds, layer_null_statistics, null_from_draws, null_spectra
+from interp.statistics.spectra import SPECTRAL, Scaling, eigenvalues, gram_statistics, scaled, smaller_gram
 from interp.table import Table
 from probes.measures.cloud import Cloud
 
@@ -43,32 +40,18 @@ NULL_NAMES = {
 }
 
 
-@dataclass(frozen=True)
-class LayerSpectrum:
-    """The eigenvalue shares of one layer, and those of its null draws."""
-
-    shares: Float[np.ndarray, " axis"]
-    null_shares: Float[np.ndarray, "draw null_axis"]
-
-
 def count_distinct(cloud: Cloud) -> list[int]:
     """How many different points each layer has: at layer 0, as many as there are different last tokens."""
     return [len(distinct_rows(points)) for points in cloud.points]
 
 
-def spectral_profiles(
-    cloud: Cloud, scaling: Scaling, clouds: GaussianClouds
-) -> tuple[dict[str, list[Scalar]], list[LayerSpectrum]]:
-    """`SPECTRAL` at every layer, jackknifed over prompts, and the spectra they come from."""
+def spectral_profiles(cloud: Cloud, scaling: Scaling, clouds: GaussianClouds) -> dict[str, list[Scalar]]:
+    """`SPECTRAL` at every layer, jackknifed over prompts."""
     profiles: dict[str, list[Scalar]] = {name: [] for name in SPECTRAL}
-    spectra = []
-    nulls = layer_null_spectra(cloud.points, scaling, clouds)
-    for points, null in zip(cloud.points, nulls, strict=True):
-        values = eigenvalues(scaled(points, scaling))
-        spectra.append(LayerSpectrum(_shares(values), _shares(null)))
-        for name, scalar in zip(SPECTRAL, _spectral_scalars(cloud, points, values, null, scaling), strict=True):
+    for points, null in zip(cloud.points, layer_null_statistics(cloud.points, scaling, clouds), strict=True):
+        for name, scalar in zip(SPECTRAL, _spectral_scalars(cloud, points, null, scaling), strict=True):
             profiles[name].append(scalar)
-    return profiles, spectra
+    return profiles
 
 
 def _shares(spectrum: np.ndarray) -> np.ndarray:
@@ -76,10 +59,8 @@ def _shares(spectrum: np.ndarray) -> np.ndarray:
     return np.divide(spectrum, total, out=np.full_like(spectrum, np.nan), where=total > 0)
 
 
-def _spectral_scalars(
-    cloud: Cloud, points: np.ndarray, values: np.ndarray, null: np.ndarray, scaling: Scaling
-) -> list[Scalar]:
-    statistics = spectral_statistics(values)
+def _spectral_scalars(cloud: Cloud, points: np.ndarray, null: np.ndarray, scaling: Scaling) -> list[Scalar]:
+    statistics = gram_statistics(smaller_gram(scaled(points, scaling)))
     common = {"n": cloud.n_units, "n_unit": cloud.unit}
     if np.isnan(statistics).any():
         reason = "every row is the same point: nothing varies"
@@ -92,7 +73,6 @@ def _spectral_scalars(
         ]  # fmt: skip
     deleted = deletions(points, scaling, cloud.units)
     intervals = spectral_intervals(statistics, deleted)
-    null_statistics = spectral_statistics(null)
     scalars = []
     for i, name in enumerate(SPECTRAL):
         low, high = (float(bound) for bound in intervals[i])
@@ -103,20 +83,21 @@ def _spectral_scalars(
                 interval=(low, high) if defined else None,
                 interval_method=f"{deleted.method}, {'log' if name == 'participation_ratio' else 'logit'} scale",
                 interval_reason="" if defined else f"at a bound, or undefined, when a {cloud.unit} is left out",
-                null=null_from_draws(NULL_NAMES[scaling], null_statistics[:, i]),
+                null=null_from_draws(NULL_NAMES[scaling], null[:, i]),
                 meaning=MEANINGS[name], **common,
             )
         )  # fmt: skip
     return scalars
 
 
-def spectrum_table(spectrum: LayerSpectrum) -> Table:
+def spectrum_table(points: np.ndarray, scaling: Scaling, clouds: GaussianClouds) -> Table:
     """The leading eigenvalue shares of one layer beside those of its null."""
-    n = min(N_SHOWN, len(spectrum.shares), spectrum.null_shares.shape[1])
-    nulls = [null_from_draws("", spectrum.null_shares[:, i]) for i in range(n)]
+    shares, null_shares = _shares(eigenvalues(scaled(points, scaling))), _shares(null_spectra(points, scaling, clouds))
+    n = min(N_SHOWN, len(shares), null_shares.shape[1])
+    nulls = [null_from_draws("", null_shares[:, i]) for i in range(n)]
     columns = {
         "component": np.arange(1, n + 1),
-        "share": spectrum.shares[:n],
+        "share": shares[:n],
         "null": np.array([null.value for null in nulls]),
         "null_low": np.array([null.band[0] for null in nulls]),
         "null_high": np.array([null.band[1] for null in nulls]),

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Int, Shaped
-from scipy import stats
+from scipy import special
 
 from interp.errors import PromptError
 from interp.statistics.correlation import unit_length
@@ -14,7 +14,7 @@ from probes.measures.cloud import Cloud
 MIN_UNITS = 4
 """Prompts below which there are no two halves."""
 
-_QUANTILE = float(stats.norm.ppf(0.975))
+_QUANTILE = float(special.ndtri(0.975))
 
 
 @dataclass(frozen=True)

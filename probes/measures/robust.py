@@ -13,9 +13,9 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from interp.findings import Scalar
-from interp.statistics.jackknife import without_each_row
+from interp.statistics.jackknife import without_each_group, without_each_row
 from interp.statistics.nulls import GaussianClouds, null_from_draws
-from interp.statistics.spectra import Scaling, gram_eigenvalues, scaled, spectral_statistics
+from interp.statistics.spectra import Scaling, gram_statistics, scaled, smaller_gram
 from interp.table import Table
 from probes.measures.axis_stability import Split, first_axis_cosines
 from probes.measures.cloud import Cloud
@@ -60,7 +60,7 @@ def without_loudest(cloud: Cloud, n_dropped: int) -> Loudest | None:
 
 def dropped_profiles(left: Loudest, n_dropped: int, scaling: Scaling, seed: int) -> dict[str, Profile]:
     """The spectral statistics of every layer without its loudest columns."""
-    profiles, _ = spectral_profiles(left.cloud, scaling, _clouds(left.cloud, seed))
+    profiles = spectral_profiles(left.cloud, scaling, _clouds(left.cloud, seed))
     words = f" Measured without the {n_dropped} columns of largest variance."
     return {
         f"{name}_dropped": [replace(s, meaning=s.meaning + words) for s in profile]
@@ -76,7 +76,7 @@ def dropped_table(cloud: Cloud, layer: int, scaling: Scaling, seed: int) -> Tabl
         left = without_loudest(one, n_dropped)
         if left is None:
             break
-        profiles, _ = spectral_profiles(left.cloud, scaling, _clouds(left.cloud, seed))
+        profiles = spectral_profiles(left.cloud, scaling, _clouds(left.cloud, seed))
         row: dict[str, object] = {"n_dropped": n_dropped, "variance_dropped": left.variance_share[0]}
         rows.append(row | _columns(profiles))
     units = {name: _UNITS.get(name, "dimensions" if "ratio" in name else "fraction") for name in rows[0]}
@@ -110,18 +110,7 @@ def without_each_unit(
     names, codes = np.unique(units, return_inverse=True)
     if len(names) == len(units):
         return without_each_row(centred)[np.argsort(codes)]
-    if centred.shape[0] < centred.shape[1]:
-        values, vectors = np.linalg.eigh(centred @ centred.T)
-        centred = vectors * np.sqrt(np.clip(values, 0.0, None))
-    n_axes = max(1, min(centred.shape[0] - 1, centred.shape[1]))
-    whole, total = centred.T @ centred, centred.sum(axis=0)
-    spectra = []
-    for unit in range(len(names)):
-        mine = centred[codes == unit]
-        left = total - mine.sum(axis=0)
-        scatter = whole - mine.T @ mine - np.outer(left, left) / (len(centred) - len(mine))
-        spectra.append(gram_eigenvalues(scatter)[:n_axes])
-    return spectral_statistics(np.array(spectra))
+    return without_each_group(centred, codes)
 
 
 def influence(cloud: Cloud, layer: int, scaling: Scaling, seed: int) -> Part:
@@ -130,7 +119,7 @@ def influence(cloud: Cloud, layer: int, scaling: Scaling, seed: int) -> Part:
     Rows are scaled once, with all prompts. The null's rows are independent, also where the measured ones are not.
     """
     rows = scaled(cloud.points[layer], scaling)
-    whole = spectral_statistics(gram_eigenvalues(rows @ rows.T if len(rows) <= rows.shape[1] else rows.T @ rows))
+    whole = gram_statistics(smaller_gram(rows))
     meaning = (
         f"Largest change of the PC1+PC2 share when a single {cloud.unit} is left out; above its null, one "
         f"{cloud.unit} makes the plane."
@@ -161,8 +150,7 @@ def _null_influences(rows: np.ndarray, cloud: Cloud, seed: int) -> np.ndarray:
     for _ in range(n_draws):
         drawn = rng.standard_normal(rows.shape) * deviation
         drawn -= drawn.mean(axis=0)
-        spectrum = gram_eigenvalues(drawn @ drawn.T if len(rows) <= rows.shape[1] else drawn.T @ drawn)
-        share = spectral_statistics(spectrum)[_SHARE]
+        share = gram_statistics(smaller_gram(drawn))[_SHARE]
         found.append(np.nanmax(np.abs(without_each_unit(drawn, cloud.units)[:, _SHARE] - share)))
     return np.array(found)
 

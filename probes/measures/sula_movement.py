@@ -16,12 +16,18 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
-from scipy import stats
 
-from interp.statistics.correlation import correlation_interval, ranks_within, resampled_correlations, unit_length
+from interp.statistics.correlation import (
+    correlation_interval,
+    midranks,
+    ranks_within,
+    resampled_correlations,
+    unit_length,
+)
 from interp.statistics.resampling import bootstrap_weights, shuffles
 from interp.statistics.ridge import PrincipalForm, fit_ridge, members_of
 from interp.statistics.tested_together import excess, maximum_statistic_p
+from interp.threads import side_by_side
 from probes.measures.places import unit
 from probes.measures.sign_flips import random_signs
 from probes.measures.sula_answers import Answers
@@ -60,21 +66,26 @@ def fit_axes(
     points: Float[np.ndarray, "layer row feature"], answers: Answers, fitting: Bool[np.ndarray, " row"]
 ) -> Axes:
     """PC1 and the ridge readout of H_Bayes, from the fitting rows alone."""
-    n_layers, _, width = points.shape
-    directions, sigma = np.zeros((len(AXES), n_layers, width)), np.ones((len(AXES), n_layers))
-    means = np.zeros((n_layers, width))
     target = answers.entropy_exact[fitting] - answers.entropy_exact[fitting].mean()
-    for layer, rows in enumerate(points[:, fitting].astype(np.float64)):
-        means[layer] = rows.mean(axis=0)
-        centred = rows - means[layer]
-        if np.sqrt(np.square(centred).sum(axis=1).mean()) <= _SILENT * max(np.linalg.norm(means[layer]), 1e-30):
-            continue
-        for axis, direction in enumerate(_fitted(centred, target, answers.unit[fitting])):
-            scores = centred @ direction
-            if scores.std() > 0:
-                directions[axis, layer] = direction * (-1.0 if scores @ target < 0 else 1.0)
-                sigma[axis, layer] = scores.std()
-    return Axes(directions, means, sigma)
+    units = answers.unit[fitting]
+    fitted = side_by_side(lambda rows: _fit_layer(rows[fitting].astype(np.float64), target, units), points)
+    directions, means, sigma = (np.array(parts) for parts in zip(*fitted, strict=True))
+    return Axes(directions.swapaxes(0, 1), means, sigma.T)
+
+
+def _fit_layer(rows: np.ndarray, target: np.ndarray, units: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of one layer: the direction of each axis, the mean, and the deviation of each axis's score."""
+    directions, sigma = np.zeros((len(AXES), rows.shape[1])), np.ones(len(AXES))
+    mean = rows.mean(axis=0)
+    centred = rows - mean
+    if np.sqrt(np.square(centred).sum(axis=1).mean()) <= _SILENT * max(np.linalg.norm(mean), 1e-30):
+        return directions, mean, sigma
+    for axis, direction in enumerate(_fitted(centred, target, units)):
+        scores = centred @ direction
+        if scores.std() > 0:
+            directions[axis] = direction * (-1.0 if scores @ target < 0 else 1.0)
+            sigma[axis] = scores.std()
+    return directions, mean, sigma
 
 
 def _fitted(centred: np.ndarray, target: np.ndarray, units: np.ndarray) -> Float[np.ndarray, "axis feature"]:
@@ -115,12 +126,12 @@ def movement(
     free = shuffles(answers.unit, n_permutations, rng)
     within = exchange_within(answers.stratum, answers.unit, n_permutations, rng)
     weights = bootstrap_weights(answers.unit, answers.stratum, n_bootstrap, rng)
-    ranks = unit_length(stats.rankdata(coordinates, axis=1))
+    ranks = unit_length(midranks(coordinates))
     inside = unit_length(np.array([ranks_within(x, answers.stratum) for x in coordinates]))
-    exact = stats.rankdata(answers.entropy_exact)
+    exact = midranks(answers.entropy_exact)
     exact_inside = ranks_within(answers.entropy_exact, answers.stratum)
     if answers.one_row_each:
-        evidence = _correlated(ranks, stats.rankdata(answers.evidence), free, weights)
+        evidence = _correlated(ranks, midranks(answers.evidence), free, weights)
     else:
         evidence = _trends(coordinates, answers, n_permutations, n_bootstrap, rng)
     return {
@@ -150,8 +161,8 @@ def _trends(
     """Mean over units of Spearman's ρ between amount and coordinate inside the unit, against random signs."""
     trends = []
     for rows in members_of(answers.unit):
-        amount = unit_length(stats.rankdata(answers.evidence[rows], axis=1))
-        ranks = stats.rankdata(coordinates[:, rows], axis=2)
+        amount = unit_length(midranks(answers.evidence[rows]))
+        ranks = midranks(coordinates[:, rows])
         unit_ranks = unit_length(ranks.reshape(-1, rows.shape[1])).reshape(ranks.shape)
         trends.append(np.einsum("pum,um->up", unit_ranks, amount))
     trend = np.concatenate(trends)

@@ -6,13 +6,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from interp.findings import Scalar
-from interp.statistics.correlation import (
-    correlation_interval,
-    rank_test,
-    ranks_within,
-    weighted_correlation,
-    weighted_midranks,
-)
+from interp.statistics.correlation import correlation_interval, rank_test, ranks_within, resampled_rank_correlations
 from interp.statistics.nulls import null_from_permutations
 from interp.statistics.resampling import bootstrap_weights, shuffles
 from probes.measures.cloud import Cloud
@@ -43,17 +37,16 @@ def correlation_profile(
     """
     variable = np.asarray(cloud.rows[column], dtype=np.float64)
     tested = rank_test(coordinates, variable, resampled.orders)
-    variable_ranks = weighted_midranks(variable, resampled.weights)
+    replicates = resampled_rank_correlations(coordinates, variable, resampled.weights)
     scalars = []
-    for layer, coordinate in enumerate(coordinates):
+    for layer in range(len(coordinates)):
         rho = float(tested.rho[layer])
         common = {"n": cloud.n_units, "n_unit": cloud.unit, "meaning": meaning}
         if np.isnan(rho):
             reason = f"the coordinate or {column} never varies"
             scalars.append(Scalar(rho, "1", interval_reason=reason, null_reason=reason, underpowered=True, **common))
             continue
-        ranks = weighted_midranks(coordinate * np.copysign(1.0, rho), resampled.weights)
-        interval = correlation_interval(abs(rho), weighted_correlation(ranks, variable_ranks, resampled.weights))
+        interval = correlation_interval(abs(rho), np.copysign(1.0, rho) * replicates[layer])
         scalars.append(
             Scalar(
                 abs(rho), "1", interval=interval,

@@ -1,14 +1,21 @@
-"""Probes analyse on one thread of linear algebra, and the run leaves the number of threads as it was."""
+"""Probes analyse with one thread of linear algebra for each piece of work, and leave their number as it was."""
 
+import threading
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
+import pytest
+import torch
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import interp
 from interp.findings import Findings, Scalar
 from interp.need import Need
 from interp.probe import Probe
+from interp.readable import choose_probes
+from interp.testing import Shape, synthetic_capture
+from interp.threads import AT_ONCE, n_workers, one_thread, side_by_side
 
 
 def n_threads():
@@ -36,3 +43,65 @@ def test_a_probe_is_analysed_on_one_thread_and_the_others_come_back():
         found = interp.run("tunnel:bijection-gpt-neox", probes=[Counting()], n_pool=20, out=None, quiet=True)
         assert found.findings["counting"]["n"].value == 1
         assert n_threads() == 2
+
+
+@contextmanager
+def threads_of_torch(n):
+    before = torch.get_num_threads()
+    torch.set_num_threads(n)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_pieces_go_side_by_side_each_on_one_thread_and_come_back_in_order():
+    met = threading.Barrier(2, timeout=60)
+
+    def piece(i):
+        met.wait()  # nobody gets past it alone
+        return i, torch.get_num_threads(), n_threads(), n_workers(), side_by_side(lambda x: threading.get_ident(), "ab")
+
+    with threads_of_torch(2):
+        found = side_by_side(piece, range(4))
+        assert torch.get_num_threads() == 2
+    assert [one[:4] for one in found] == [(i, 1, 1, 1) for i in range(4)]
+    for *_, inner in found:
+        assert inner[0] == inner[1], "what a piece spreads stays on its own thread"
+
+
+def test_a_run_of_one_thread_has_no_other_and_no_run_has_more_pieces_at_once_than_told():
+    with threads_of_torch(1):
+        assert side_by_side(lambda x: threading.get_ident(), range(3)) == [threading.get_ident()] * 3
+    with threads_of_torch(AT_ONCE + 3), one_thread():
+        ready = threading.Semaphore(AT_ONCE)
+
+        def piece(i):
+            assert ready.acquire(blocking=False), "more at once than allowed"
+            np.linalg.eigh(np.eye(200))
+            ready.release()
+            return i
+
+        assert side_by_side(piece, range(40)) == list(range(40))
+
+
+def test_what_a_piece_raises_is_raised():
+    with threads_of_torch(2), pytest.raises(ZeroDivisionError):
+        side_by_side(lambda x: 1 / x, [1, 0, 2])
+
+
+@pytest.mark.parametrize("name", ["manifold", "value_axis", "orthogonality", "sula"])
+def test_findings_do_not_depend_on_the_number_of_threads(name):
+    (chosen,) = choose_probes([name], {})
+    shape = Shape(n_prompts=60, n_layers=3, n_heads=2, n_kv_heads=2, d_head=8, d_model=16, vocab_size=30)
+    capture = synthetic_capture(chosen.probe.needs, shape)
+    found = []
+    for n in (1, 2):
+        with threads_of_torch(n), one_thread():
+            found.append(chosen.probe.analyse(capture, {}))
+    one, two = found
+    assert repr(one.scalars) == repr(two.scalars) and list(one.tables) == list(two.tables)
+    for table, other in zip(one.tables.values(), two.tables.values(), strict=True):
+        assert list(table.columns) == list(other.columns)
+        for column, same in zip(table.columns.values(), other.columns.values(), strict=True):
+            np.testing.assert_array_equal(column, same)

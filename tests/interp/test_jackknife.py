@@ -10,6 +10,7 @@ from interp.statistics.jackknife import (
     on_real_line,
     spectral_intervals,
     standard_error,
+    without_each_group,
     without_each_row,
 )
 from interp.statistics.spectra import eigenvalues, scaled, spectral_statistics
@@ -67,6 +68,28 @@ def test_rows_of_one_prompt_are_left_out_together() -> None:
     kept = rows[units != 3]
     assert (deleted.n_units, deleted.n_deleted, len(deleted.statistics)) == (5, 1, 5)
     np.testing.assert_allclose(deleted.statistics[3], spectral_statistics(eigenvalues(scaled(kept, "centred"))))
+
+
+@pytest.mark.parametrize("n_features", [3, 40])
+def test_without_the_only_group_that_differs_the_statistics_are_undefined(n_features: int) -> None:
+    rows = np.ones((12, n_features))
+    rows[3:6] = np.random.default_rng(5).standard_normal((3, n_features))
+    found = without_each_group(scaled(rows, "centred"), np.repeat([0, 1, -1, 2], 3))
+    assert np.isnan(found).all(axis=1).tolist() == [False, True, False]
+    kept = scaled(rows[3:], "centred")
+    np.testing.assert_allclose(found[0], spectral_statistics(eigenvalues(kept)))
+
+
+def test_groups_of_prompts_are_left_out_and_the_odd_ones_stay() -> None:
+    rng = np.random.default_rng(6)
+    rows, units = rng.standard_normal((203, 6)), np.append(np.repeat(np.arange(101), 2), 0)
+    deleted = deletions(rows, "centred", units)
+    size, groups = equal_groups(101)
+    assert (deleted.n_deleted, len(deleted.statistics)) == (size, len(groups)) == (3, 33)
+    kept = [rows[~np.isin(units, group)] for group in groups]
+    np.testing.assert_allclose(
+        deleted.statistics, [spectral_statistics(eigenvalues(scaled(one, "centred"))) for one in kept]
+    )
 
 
 def test_z_scored_rows_are_standardised_again_without_each_prompt() -> None:

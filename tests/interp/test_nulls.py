@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from interp.statistics.nulls import (
     GaussianClouds,
     cloud_of_same_covariance,
-    layer_null_spectra,
+    layer_null_statistics,
     null_from_draws,
     null_from_permutations,
     null_spectra,
@@ -37,12 +38,19 @@ def test_centred_null_has_the_variance_of_each_column(shape: tuple[int, int]) ->
     assert spectra.sum(axis=1).mean() == pytest.approx(expected, rel=0.02)
 
 
-def test_both_ways_of_drawing_give_the_spectra_of_the_weighted_clouds() -> None:
-    deviation = np.array([1.0, 4.0, 2.0])
+@pytest.mark.parametrize("shape", [(9, 3), (5, 4), (6, 9)])
+def test_both_ways_of_drawing_give_what_clouds_give(shape: tuple[int, int]) -> None:
+    """Statistics of scatter matrices, or of clouds, are distributed as those of clouds that are drawn and centred."""
+    deviation = np.linspace(1, 4, shape[1])
     rng = np.random.default_rng(7)
-    clouds = [rng.standard_normal((9, 3), dtype=np.float32) * deviation for _ in range(20)]
-    expected = [eigenvalues(scaled(c, "centred")) for c in clouds]
-    np.testing.assert_allclose(GaussianClouds(9, 3, 20, seed=7).spectra(deviation), expected, rtol=1e-4)
+    drawn = [eigenvalues(scaled(rng.standard_normal(shape) * deviation, "centred")) for _ in range(2000)]
+    clouds = GaussianClouds(*shape, 2000, seed=8)
+    expected, found = np.array(drawn), clouds.spectra(deviation)
+    assert found.shape == expected.shape
+    for statistic in range(3):
+        pair = (spectral_statistics(found)[:, statistic], spectral_statistics(expected)[:, statistic])
+        assert stats.ks_2samp(*pair).pvalue > 0.001
+    assert stats.ks_2samp(found.sum(axis=1), expected.sum(axis=1)).pvalue > 0.001
 
 
 def test_layers_meet_the_same_draws() -> None:
@@ -51,13 +59,13 @@ def test_layers_meet_the_same_draws() -> None:
 
 
 @pytest.mark.parametrize("n_features", [5, 30])
-def test_spectra_of_many_layers_are_those_of_each(n_features: int) -> None:
+def test_statistics_of_many_layers_are_those_of_the_spectra_of_each(n_features: int) -> None:
     clouds = GaussianClouds(10, n_features, 4, seed=3)
     points = np.random.default_rng(0).standard_normal((3, 10, n_features)) * np.array([1, 2, 5])[:, None, None]
     for scaling in ("centred", "zscored"):
-        found = layer_null_spectra(points, scaling, clouds)
+        found = layer_null_statistics(points, scaling, clouds)
         for layer, rows in zip(found, points, strict=True):
-            np.testing.assert_allclose(layer, null_spectra(rows, scaling, clouds), rtol=1e-6)
+            np.testing.assert_allclose(layer, spectral_statistics(null_spectra(rows, scaling, clouds)), rtol=1e-6)
 
 
 def test_constant_columns_have_no_part_in_the_z_scored_null() -> None:

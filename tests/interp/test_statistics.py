@@ -8,12 +8,12 @@ from interp.statistics.correlation import (
     correlation_interval,
     explained_by_groups,
     explained_by_number,
+    midranks,
     rank_test,
     ranks_within,
     resampled_correlations,
+    resampled_rank_correlations,
     unit_length,
-    weighted_correlation,
-    weighted_midranks,
 )
 from interp.statistics.resampling import bootstrap_weights, normal_interval, shuffles
 
@@ -83,13 +83,26 @@ def test_ranks_within_groups_are_centred_midranks() -> None:
     np.testing.assert_allclose(ranks, [0.5, -1.0, 0.5, -0.5, 0.5])
 
 
-def test_weighted_midranks_are_those_of_the_resample() -> None:
+def test_rank_correlations_are_those_of_the_resample() -> None:
     rng = np.random.default_rng(4)
     x, y = rng.integers(0, 12, 40), rng.standard_normal(40)
     weights = bootstrap_weights(np.arange(40), np.arange(40) // 8, 25, rng)
-    found = weighted_correlation(weighted_midranks(x, weights), weighted_midranks(y, weights), weights)
+    found = resampled_rank_correlations(np.stack([x, -y]), y, weights)
     expected = [stats.spearmanr(np.repeat(x, w), np.repeat(y, w))[0] for w in weights]
-    np.testing.assert_allclose(found, expected)
+    np.testing.assert_allclose(found, [expected, -np.ones(len(weights))])
+
+
+def test_a_side_that_never_varies_has_no_rank_correlation():
+    x, y = np.array([[0.0, 0.0, 1.0, 1.0], [1.0, 2.0, 3.0, 4.0]]), np.array([3.0, 4.0, 7.0, 5.0])
+    found = resampled_rank_correlations(x, y, np.array([[2, 2, 0, 0], [4, 0, 0, 0], [1, 1, 1, 1]]))
+    assert np.isnan(found).tolist() == [[True, True, False], [False, True, False]]
+    np.testing.assert_allclose(found[:, 2], [stats.spearmanr(row, y)[0] for row in x])
+
+
+def test_midranks_are_scipys():
+    rng = np.random.default_rng(12)
+    for values in (rng.integers(0, 6, (3, 4, 25)), rng.standard_normal(9), np.zeros((2, 1)), np.ones((2, 7))):
+        np.testing.assert_array_equal(midranks(values), stats.rankdata(values, axis=-1))
 
 
 def test_bootstrap_weights_keep_units_whole_and_strata_full() -> None:
@@ -108,7 +121,7 @@ def test_correlation_interval_covers_at_the_nominal_rate() -> None:
         x = rng.standard_normal(75)
         y = 0.6 * x + 0.8 * rng.standard_normal(75)
         weights = bootstrap_weights(np.arange(75), np.zeros(75, int), 200, rng)
-        replicates = weighted_correlation(weighted_midranks(x, weights), weighted_midranks(y, weights), weights)
+        replicates = resampled_rank_correlations(x[None], y, weights)[0]
         interval = correlation_interval(float(stats.spearmanr(x, y)[0]), replicates)
         assert interval is not None
         hits += interval[0] <= expected <= interval[1]
@@ -162,7 +175,7 @@ def test_resampled_correlations_are_the_weighted_ones():
     weights = bootstrap_weights(np.arange(25), np.zeros(25, dtype=np.int64), 30, rng)
     found = resampled_correlations(x, y, weights)
     for mine, one in zip(found, x, strict=True):
-        expected = weighted_correlation(np.tile(one, (30, 1)), np.tile(y, (30, 1)), weights)
+        expected = [np.corrcoef(np.repeat(one, w), np.repeat(y, w))[0, 1] for w in weights]
         np.testing.assert_allclose(mine, expected, rtol=1e-7)
 
 
