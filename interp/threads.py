@@ -1,4 +1,4 @@
-"""Work of many small steps goes on one thread: more would wait for one another for most of the time."""
+"""Work of many small steps goes on one thread: more would wait for one another. Separate pieces go side by side."""
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor

@@ -3,7 +3,7 @@
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +11,7 @@ import typer
 
 from interp import completing
 from interp.errors import UnknownName, UsageError
+from wind_tunnels.settings import read_settings, read_value
 
 if TYPE_CHECKING:
     from wind_tunnels.plans import Done, Keep, Plan
@@ -63,7 +64,7 @@ def train_command(
     from wind_tunnels.plans import carry_out, configure
 
     given = {"arch": arch, "attention_layers": attention_layers, "seed": seed, "device": device}
-    settings = {**_settings(set_), **{name: value for name, value in given.items() if value is not None}}
+    settings = {**read_settings(set_ or []), **{name: value for name, value in given.items() if value is not None}}
     limits = {name: _number(name, value) for name, value in map(_setting, limit or [])}
     steps = _keep(keep)
     layers = _whole_numbers("--depths", depths)
@@ -149,11 +150,11 @@ def sweep_command(
     from wind_tunnels.sweep import SWEEP_NAME, cells, refuse_impossible, run_sweep
 
     named = {"arch": arch, "n_kv_heads": kv_heads, "window": window, "n_layers": depths, "d_model": d_model}
-    varied = {name: [_value(part) for part in _parts(words)] for name, words in named.items() if words is not None}
+    varied = {name: [read_value(part) for part in _parts(words)] for name, words in named.items() if words is not None}
     for name, value in map(_setting, vary or []):
-        varied[name] = value if isinstance(value, list) else [_value(part) for part in _parts(str(value))]
+        varied[name] = value if isinstance(value, list) else [read_value(part) for part in _parts(str(value))]
     design = "crossed" if crossed else "one-at-a-time"
-    swept = cells(kind, _settings(set_), varied, seeds, design=design, keep=_keep(keep))
+    swept = cells(kind, read_settings(set_ or []), varied, seeds, design=design, keep=_keep(keep))
     refuse_impossible(swept)
     probes = [part for words in probe or [] for part in _parts(words)]
     asked = Measuring.of(probes, split_settings(probe_set or [], probes), n_pool) if probes else None
@@ -226,25 +227,6 @@ def _finish(done: "Done") -> None:
         print(f"warning: the curriculum ended at stage {done.stage} of {done.n_stages}: the network has not seen "
               "the task itself. Train longer, or raise gate_bits.", file=sys.stderr)  # fmt: skip
     print_card(done.card, done.folder)
-
-
-def _settings(words: Iterable[str] | None) -> dict[str, Any]:
-    return dict(_setting(each) for each in words or [])
-
-
-def _setting(words: str) -> tuple[str, Any]:
-    """`field=value`, the value read as JSON where it is that (numbers, true, null) and as a text otherwise."""
-    name, equals, value = words.partition("=")
-    if not (name and equals and value):
-        raise UsageError(asked=f"the setting {words!r}", found="it is not of the form field=value", fix="Write V=20.")
-    return name, _value(value)
-
-
-def _value(words: str) -> Any:
-    try:
-        return json.loads(words)
-    except json.JSONDecodeError:
-        return words
 
 
 def _parts(words: str | None) -> list[str]:

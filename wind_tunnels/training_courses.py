@@ -49,7 +49,7 @@ class TrainingCourses(Study):
         from interp.runner import run
         from wind_tunnels.plans import carry_out, configure
         from wind_tunnels.seed_scalars import models_table
-        from wind_tunnels.tunnel_training import read_setting
+        from wind_tunnels.settings import read_settings
 
         if not self.seeds or len(set(self.seeds)) < len(self.seeds):
             raise UsageError(
@@ -58,7 +58,7 @@ class TrainingCourses(Study):
                 fix="Name each once.",
             )
         families()  # so that transformers knows the networks that are not its own
-        kind, given = load_entry("tunnel", self.task), dict(map(read_setting, self.settings))
+        kind, given = load_entry("tunnel", self.task), read_settings(self.settings)
         plans = {
             seed: configure(kind, {**given, "seed": seed}, variant=f"seed{seed}", keep="log") for seed in self.seeds
         }

@@ -3,15 +3,14 @@
 What it leaves behind in the folder of its work is an ordinary tunnel, which probes and other studies can read.
 """
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from interp.errors import UsageError
 from interp.findings import Findings
 from interp.progress import Report
 from interp.study import Study
+from wind_tunnels.settings import read_settings
 from wind_tunnels.tunnel_scalars import blind_nulls, figure_scalars
 
 
@@ -36,7 +35,7 @@ class TunnelTraining(Study):
         from wind_tunnels.weights import load_weights
 
         families()  # so that transformers knows the networks that are not its own
-        plan = configure(load_entry("tunnel", self.task), dict(map(read_setting, self.settings)))
+        plan = configure(load_entry("tunnel", self.task), read_settings(self.settings))
 
         def on_step(training: Progress) -> None:
             if training.step % 10 == 0:
@@ -58,18 +57,3 @@ class TunnelTraining(Study):
             notes=(*evaluation.notes, f"One training: {sizes}. Fresh sequences, seed {EVAL_SEED}."),
             headline=("kl_bits", "mae_per_sequence_bits"),
         )
-
-
-def read_setting(words: str) -> tuple[str, Any]:
-    """`field=value`, the value read as JSON where it is that. Raises `UsageError` for anything else."""
-    name, equals, value = words.partition("=")
-    if not equals or not name or not value:
-        raise UsageError(
-            asked=f"the setting {words!r}",
-            found="it is not of the form field=value",
-            fix="For example --set settings=V=20,L=19,replacement=false.",
-        )
-    try:
-        return name, json.loads(value)
-    except json.JSONDecodeError:
-        return name, value

@@ -71,7 +71,7 @@ def ranks_within(values: Num[np.ndarray, " row"], groups: Shaped[np.ndarray, " r
 
 
 def midranks(values: Num[np.ndarray, "*batch row"]) -> Float[np.ndarray, "*batch row"]:
-    """Ranks along the last axis from 1 on; equal values share the mean of theirs."""
+    """Ranks along the last axis from 1 on; equal values share the mean of theirs, and beside a NaN none has a rank."""
     order = np.argsort(values, axis=-1, kind="stable")
     ordered = np.take_along_axis(values, order, axis=-1)
     differs, edge = ordered[..., 1:] != ordered[..., :-1], np.ones_like(ordered[..., :1], dtype=bool)
@@ -81,7 +81,7 @@ def midranks(values: Num[np.ndarray, "*batch row"]) -> Float[np.ndarray, "*batch
     last = np.minimum.accumulate(ends[..., ::-1], axis=-1)[..., ::-1]
     ranks = np.empty(values.shape)
     np.put_along_axis(ranks, order, 1 + (first + last) / 2, axis=-1)
-    return ranks
+    return np.where(np.isnan(values).any(axis=-1, keepdims=True), np.nan, ranks)
 
 
 def resampled_rank_correlations(

@@ -73,17 +73,17 @@ def _map(table: Table, how: str, name: str = "by_head") -> Figure:
     on_sula = name != "by_head"
     reading = (
         f"Each square is one head; red is harm when its output is replaced ({how}): {_WORDS[measure]}. Blue heads do "
-        "better without; white ones are not needed while all others are there. "
-        + (
-            "A ring marks heads beyond the null (random subspaces of their layer), above it or below."
-            if has_null
-            else "No null is drawn: the map of the first ablation has it."
-            if _has_null(table)
-            else "No null is drawn: none was measured."
-        )
+        f"better without; white ones are not needed while all others are there. {_null_in_words(has_null, table)}"
     )
     title = f"Head by head: {how} ablation" + (", calibration on SULA" if on_sula else "")
     return Figure(f"{'sula_' if on_sula else ''}map_{how}", title, reading, plot, name)
+
+
+def _null_in_words(is_drawn: bool, table: Table) -> str:
+    if is_drawn:
+        return "A ring marks heads beyond the null (random subspaces of their layer), above it or below."
+    other = "the map of the first ablation has it" if _has_null(table) else "none was measured"
+    return f"No null is drawn: {other}."
 
 
 def _has_null(table: Table) -> bool:

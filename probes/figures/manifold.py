@@ -95,9 +95,8 @@ def _map(findings: Findings, primary: int) -> Figure:
                 "cmax": float(entropy.max()), "size": 8, "colorbar": {"title": {"text": "entropy<br>(bits)"}},
             },
         )  # fmt: skip
-    of = [-1, *layers]
-    for layer in layers:
-        of += [layer] * _add_entropy_axis(plot, points.where(points["layer"] == layer), axes)
+    with_axis = [one for one in layers if _add_entropy_axis(plot, points.where(points["layer"] == one), axes)]
+    of = [-1, *layers, *with_axis]
     shown = [[bool(layer == (primary if other < 0 else other)) for other in of] for layer in layers]
     add_slider(plot, [str(layer) for layer in layers], shown, int(np.flatnonzero(layers == primary)[0]))
     return Figure(

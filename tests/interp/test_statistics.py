@@ -101,7 +101,8 @@ def test_a_side_that_never_varies_has_no_rank_correlation():
 
 def test_midranks_are_scipys():
     rng = np.random.default_rng(12)
-    for values in (rng.integers(0, 6, (3, 4, 25)), rng.standard_normal(9), np.zeros((2, 1)), np.ones((2, 7))):
+    unknown = np.array([[1.0, np.nan, 0.0], [2.0, 3.0, 2.0]])
+    for values in (rng.integers(0, 6, (3, 4, 25)), rng.standard_normal(9), np.zeros((2, 1)), np.ones((2, 7)), unknown):
         np.testing.assert_array_equal(midranks(values), stats.rankdata(values, axis=-1))
 
 
