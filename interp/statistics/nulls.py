@@ -47,22 +47,21 @@ class GaussianClouds:
     def spectra(self, deviation: Float[np.ndarray, " feature"]) -> Float[np.ndarray, "draw axis"]:
         """Eigenvalues of the centred clouds whose columns have these standard deviations, largest first."""
         n_axes = max(1, min(self.n_rows - 1, self.n_features))
-        return gram_eigenvalues(np.array([gram for (gram,) in self._grams(deviation[None])]))[:, :n_axes]
+        return gram_eigenvalues(np.concatenate(list(self._grams(deviation[None]))))[:, :n_axes]
 
     def statistics(self, deviations: Float[np.ndarray, "layer feature"]) -> Float[np.ndarray, "layer draw statistic"]:
         """`SPECTRAL` of the same clouds with each layer's deviations."""
-        draws = [[gram_statistics(gram) for gram in of_layers] for of_layers in self._grams(deviations)]
-        return np.array(draws).swapaxes(0, 1)
+        return np.array([gram_statistics(grams) for grams in self._grams(deviations)]).swapaxes(0, 1)
 
-    def _grams(self, deviations: Float[np.ndarray, "layer feature"]) -> Iterator[list[Float[np.ndarray, "side side"]]]:
+    def _grams(self, deviations: Float[np.ndarray, "layer feature"]) -> Iterator[Float[np.ndarray, "layer side side"]]:
         """Draw by draw, of every layer: inner products of the centred rows, or of the columns where they are fewer."""
         if self.n_features < self.n_rows:
             for scatter in self._scatters():
-                yield [scatter * np.outer(weight, weight) for weight in deviations]
+                yield scatter * (deviations[:, :, None] * deviations[:, None, :])
         else:
             for cloud in self.clouds():
                 weighted = (cloud * weight for weight in deviations.astype(np.float32))
-                yield [centred_gram((rows @ rows.T).astype(np.float64)) for rows in weighted]
+                yield centred_gram(np.array([rows @ rows.T for rows in weighted], dtype=np.float64))
 
     def _scatters(self) -> Iterator[Float[np.ndarray, "feature feature"]]:
         """Σ y yᵀ of the rows of standard clouds about their mean."""

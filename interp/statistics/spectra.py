@@ -26,6 +26,9 @@ SPECTRAL = ("pc1_share", "pc1_plus_pc2_share", "participation_ratio")
 
 (_SYEVX,) = get_lapack_funcs(("syevx",), dtype=np.float64)
 
+_WHOLE_UP_TO = 100
+"""Rows up to which whole decompositions, made in one call, are no slower than a few leading pairs of each matrix."""
+
 _LAPACK_UP_TO = 400
 """Rows up to which leading eigenvectors are LAPACK's; Lanczos finds those of larger matrices sooner."""
 
@@ -106,6 +109,8 @@ def principal_axes(centred: Float[np.ndarray, "row feature"], n_axes: int) -> Ax
 
 def leading_vectors(gram: Float[np.ndarray, "*batch row row"], n_axes: int) -> Float[np.ndarray, "*batch row axis"]:
     """Eigenvectors of the largest eigenvalues of one or many symmetric matrices, in columns."""
+    if gram.ndim > 2 and gram.shape[-1] <= _WHOLE_UP_TO:
+        return np.linalg.eigh(gram)[1][..., : -n_axes - 1 : -1]
     if gram.ndim > 2:
         found = np.array([leading_vectors(one, n_axes) for one in gram.reshape(-1, *gram.shape[-2:])])
         return found.reshape(*gram.shape[:-2], *found.shape[-2:])
@@ -134,7 +139,10 @@ def gram_statistics(gram: Float[np.ndarray, "*batch row row"]) -> Float[np.ndarr
     """`SPECTRAL` from inner products: it takes the leading two eigenvalues, the trace and the sum of squares."""
     flat = gram.reshape(-1, *gram.shape[-2:])
     n = min(2, gram.shape[-1])
-    leading = np.array([_last_eigenpairs(one, n, False)[0] for one in flat]).clip(0.0)
+    if gram.shape[-1] <= _WHOLE_UP_TO:
+        leading = np.linalg.eigvalsh(flat)[:, -n:].clip(0.0)
+    else:
+        leading = np.array([_last_eigenpairs(one, n, False)[0] for one in flat]).clip(0.0)
     total = np.trace(flat, axis1=-2, axis2=-1)
     squares = np.einsum("brs,brs->b", flat, flat)
     statistics = np.stack([leading[:, -1], leading.sum(axis=1), np.square(total)], axis=-1)

@@ -92,22 +92,24 @@ def test_readout_direction_reads_the_z_scored_coordinate_from_raw_rows() -> None
     assert np.corrcoef(read, axes.scores[:, 0])[0, 1] == pytest.approx(1, abs=1e-12)
 
 
+@pytest.mark.parametrize("n_rows", [12, 120])  # fewer and more than are decomposed as a whole
 @pytest.mark.parametrize("n_axes", [1, 2, 5])
-def test_leading_vectors_of_many_matrices_are_those_of_the_whole_decomposition(n_axes: int) -> None:
-    rows = np.random.default_rng(3).standard_normal((2, 3, 12, 30))
+def test_leading_vectors_of_many_matrices_are_those_of_the_whole_decomposition(n_axes: int, n_rows: int) -> None:
+    rows = np.random.default_rng(3).standard_normal((2, 3, n_rows, 130))
     gram = centred_gram(rows @ rows.swapaxes(-1, -2))
     gram[0, 1] = 0.0
     found = leading_vectors(gram, n_axes)
-    assert found.shape == (2, 3, 12, n_axes)
+    assert found.shape == (2, 3, n_rows, n_axes)
     np.testing.assert_allclose(found.swapaxes(-1, -2) @ found, np.broadcast_to(np.eye(n_axes), (2, 3, n_axes, n_axes)),
                                atol=1e-12)  # fmt: skip
-    for mine, one in zip(found.reshape(6, 12, -1), gram.reshape(6, 12, 12), strict=True):
+    for mine, one in zip(found.reshape(6, n_rows, -1), gram.reshape(6, n_rows, n_rows), strict=True):
         values = np.linalg.eigvalsh(one)[::-1][:n_axes]
         np.testing.assert_allclose(one @ mine, mine * values, atol=1e-10)
 
 
-def test_statistics_of_inner_products_are_those_of_the_spectrum() -> None:
-    rows = np.random.default_rng(4).standard_normal((3, 9, 5))
+@pytest.mark.parametrize("n_rows", [9, 120])
+def test_statistics_of_inner_products_are_those_of_the_spectrum(n_rows: int) -> None:
+    rows = np.random.default_rng(4).standard_normal((3, n_rows, 5))
     gram = centred_gram(rows @ rows.swapaxes(-1, -2))
     np.testing.assert_allclose(gram_statistics(gram), spectral_statistics(gram_eigenvalues(gram)), rtol=1e-10)
     assert np.isnan(gram_statistics(np.zeros((2, 9, 9)))).all()
