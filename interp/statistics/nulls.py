@@ -25,6 +25,7 @@ from interp.statistics.spectra import (
     gram_eigenvalues,
     gram_statistics,
     scaled,
+    smaller_gram,
     spectral_statistics,
 )
 
@@ -105,8 +106,7 @@ def _standardised_spectra(n_rows: int, n_features: int, n_draws: int, seed: int)
     spectra = np.empty((n_draws, n_axes))
     for i in range(n_draws):
         cloud = scaled(rng.standard_normal((n_rows, n_features)), "zscored")
-        gram = cloud @ cloud.T if n_rows <= n_features else cloud.T @ cloud
-        spectra[i] = gram_eigenvalues(gram)[:n_axes]
+        spectra[i] = gram_eigenvalues(smaller_gram(cloud))[:n_axes]
     spectra.setflags(write=False)
     return spectra
 
