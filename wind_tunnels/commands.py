@@ -65,7 +65,7 @@ def train_command(
 
     given = {"arch": arch, "attention_layers": attention_layers, "seed": seed, "device": device}
     settings = {**read_settings(set_ or []), **{name: value for name, value in given.items() if value is not None}}
-    limits = {name: _number(name, value) for name, value in map(_setting, limit or [])}
+    limits = {name: _number(name, value) for name, value in read_settings(limit or []).items()}
     steps = _keep(keep)
     layers = _whole_numbers("--depths", depths)
     variants = [({"n_layers": n}, "-".join(filter(None, (variant, f"depth{n}")))) for n in layers] or [({}, variant)]
@@ -151,7 +151,7 @@ def sweep_command(
 
     named = {"arch": arch, "n_kv_heads": kv_heads, "window": window, "n_layers": depths, "d_model": d_model}
     varied = {name: [read_value(part) for part in _parts(words)] for name, words in named.items() if words is not None}
-    for name, value in map(_setting, vary or []):
+    for name, value in read_settings(vary or []).items():
         varied[name] = value if isinstance(value, list) else [read_value(part) for part in _parts(str(value))]
     design = "crossed" if crossed else "one-at-a-time"
     swept = cells(kind, read_settings(set_ or []), varied, seeds, design=design, keep=_keep(keep))
