@@ -65,8 +65,9 @@ def loading(folder: Path) -> list[Line]:
     repeats = {"plain": REPEATS, "unchecked": REPEATS, "checked": 1}
     found: dict[str, list[list[float]]] = {how: [] for how in repeats}
     for turn in range(REPEATS):
-        for how in (how for how, n in repeats.items() if turn < n):
-            found[how].append(json.loads(_python(_LOADING, str(folder), how)))
+        for how, n in repeats.items():
+            if turn < n:
+                found[how].append(json.loads(_python(_LOADING, str(folder), how)))
     floor = median(seconds for seconds, _ in found["plain"])
     names = {"unchecked": "interp.load over from_pretrained", "checked": "the same with the self-check"}
     lines = []

@@ -311,7 +311,7 @@ def _count(n: int) -> str:
 def _table(title: str | None, *columns: str, whole: slice = slice(1)) -> Table:
     """A table whose cells are folded where the terminal is narrow, but for those of the columns kept `whole`."""
     table = Table(title=title, title_justify="left", box=None, header_style="bold", pad_edge=False)
-    kept = columns[whole]
-    for column in columns:
-        table.add_column(column, overflow="fold", no_wrap=column in kept)
+    kept = range(len(columns))[whole]
+    for i, column in enumerate(columns):
+        table.add_column(column, overflow="fold", no_wrap=i in kept)
     return table

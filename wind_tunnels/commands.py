@@ -64,8 +64,8 @@ def train_command(
     from wind_tunnels.plans import carry_out, configure
 
     given = {"arch": arch, "attention_layers": attention_layers, "seed": seed, "device": device}
-    settings = {**read_settings(set_ or []), **{name: value for name, value in given.items() if value is not None}}
-    limits = {name: _number(name, value) for name, value in read_settings(limit or []).items()}
+    settings = {**read_settings(set_), **{name: value for name, value in given.items() if value is not None}}
+    limits = {name: _number(name, value) for name, value in read_settings(limit).items()}
     steps = _keep(keep)
     layers = _whole_numbers("--depths", depths)
     variants = [({"n_layers": n}, "-".join(filter(None, (variant, f"depth{n}")))) for n in layers] or [({}, variant)]
@@ -151,10 +151,10 @@ def sweep_command(
 
     named = {"arch": arch, "n_kv_heads": kv_heads, "window": window, "n_layers": depths, "d_model": d_model}
     varied = {name: [read_value(part) for part in _parts(words)] for name, words in named.items() if words is not None}
-    for name, value in read_settings(vary or []).items():
+    for name, value in read_settings(vary).items():
         varied[name] = value if isinstance(value, list) else [read_value(part) for part in _parts(str(value))]
     design = "crossed" if crossed else "one-at-a-time"
-    swept = cells(kind, read_settings(set_ or []), varied, seeds, design=design, keep=_keep(keep))
+    swept = cells(kind, read_settings(set_), varied, seeds, design=design, keep=_keep(keep))
     refuse_impossible(swept)
     probes = [part for words in probe or [] for part in _parts(words)]
     asked = Measuring.of(probes, split_settings(probe_set or [], probes), n_pool) if probes else None

@@ -7,9 +7,9 @@ from typing import Any
 from interp.errors import UsageError
 
 
-def read_settings(words: Iterable[str]) -> dict[str, Any]:
-    """Every `field=value` with its value as `read_value` takes it. Raises `UsageError` for anything else."""
-    return dict(map(_read_setting, words))
+def read_settings(words: Iterable[str] | None) -> dict[str, Any]:
+    """Every `field=value` with its value as `read_value` takes it; none of None. `UsageError` for anything else."""
+    return dict(map(_read_setting, words or ()))
 
 
 def _read_setting(words: str) -> tuple[str, Any]:

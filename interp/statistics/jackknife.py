@@ -68,10 +68,11 @@ def deletions(rows: np.ndarray, scaling: Scaling, units: Int[np.ndarray, " row"]
     size, groups = equal_groups(len(names))
     group = np.full(len(names), -1)
     group[groups] = np.arange(len(groups))[:, None]
+    of_row = group[codes]
     if scaling == "centred":
-        statistics = without_each_group(scaled(rows, "centred"), group[codes])
+        statistics = without_each_group(scaled(rows, "centred"), of_row)
     else:
-        left = (rows[group[codes] != g] for g in range(len(groups)))
+        left = (rows[of_row != g] for g in range(len(groups)))
         statistics = np.array([spectral_statistics(eigenvalues(scaled(kept, scaling))) for kept in left])
     method = "delete-one jackknife" if size == 1 else f"delete-group jackknife, {len(groups)} groups of {size}"
     return Deletions(statistics, len(names), size, method)

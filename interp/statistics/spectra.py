@@ -109,9 +109,9 @@ def principal_axes(centred: Float[np.ndarray, "row feature"], n_axes: int) -> Ax
 
 def leading_vectors(gram: Float[np.ndarray, "*batch row row"], n_axes: int) -> Float[np.ndarray, "*batch row axis"]:
     """Eigenvectors of the largest eigenvalues of one or many symmetric matrices, in columns."""
-    if gram.ndim > 2 and gram.shape[-1] <= _WHOLE_UP_TO:
-        return np.linalg.eigh(gram)[1][..., : -n_axes - 1 : -1]
     if gram.ndim > 2:
+        if gram.shape[-1] <= _WHOLE_UP_TO:
+            return np.linalg.eigh(gram)[1][..., : -n_axes - 1 : -1]
         found = np.array([leading_vectors(one, n_axes) for one in gram.reshape(-1, *gram.shape[-2:])])
         return found.reshape(*gram.shape[:-2], *found.shape[-2:])
     if not gram.any():
@@ -137,12 +137,10 @@ def _last_eigenpairs(gram: np.ndarray, n: int, wants_vectors: bool) -> tuple[np.
 
 def gram_statistics(gram: Float[np.ndarray, "*batch row row"]) -> Float[np.ndarray, "*batch statistic"]:
     """`SPECTRAL` from inner products: it takes the leading two eigenvalues, the trace and the sum of squares."""
-    flat = gram.reshape(-1, *gram.shape[-2:])
-    n = min(2, gram.shape[-1])
     if gram.shape[-1] <= _WHOLE_UP_TO:
-        leading = np.linalg.eigvalsh(flat)[:, -n:].clip(0.0)
-    else:
-        leading = np.array([_last_eigenpairs(one, n, False)[0] for one in flat]).clip(0.0)
+        return spectral_statistics(gram_eigenvalues(gram))
+    flat = gram.reshape(-1, *gram.shape[-2:])
+    leading = np.array([_last_eigenpairs(one, 2, False)[0] for one in flat]).clip(0.0)
     total = np.trace(flat, axis1=-2, axis2=-1)
     squares = np.einsum("brs,brs->b", flat, flat)
     statistics = np.stack([leading[:, -1], leading.sum(axis=1), np.square(total)], axis=-1)
