@@ -3,12 +3,12 @@
 import json
 import time
 
-from interp.allocator import bound_heap
-from interp.pools import draw
-from interp.readable import choose_probes
-from interp.spec import PER_QUINTILE
+from interp.prompting.pools import draw
+from interp.running.choose_probes import choose_probes
+from interp.running.spec import PER_QUINTILE
+from interp.system.heap import bound_heap
+from interp.system.threads import one_thread
 from interp.testing import Shape, synthetic_capture
-from interp.threads import one_thread
 
 PYTHIA = Shape(n_prompts=1000, n_layers=24, n_heads=16, n_kv_heads=16, d_head=64, d_model=1024, vocab_size=1000)
 """A vocabulary that is too wide to be kept whole, as Pythia's is; its further width reaches no probe."""

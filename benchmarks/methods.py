@@ -16,12 +16,12 @@ import torch
 
 from interp.families import family_of
 from interp.folds import PromptMean
-from interp.forward import capture
 from interp.information import BITS_PER_NAT
-from interp.models import load
+from interp.loading.load import load
 from interp.need import Need
 from interp.prompt import Prompt, PromptSet
-from interp.readable import choose_probes
+from interp.reading.forward import capture
+from interp.running.choose_probes import choose_probes
 
 EVERYWHERE = Need("pattern_entropy", PromptMean(), at="all")
 VALUES = Need("v")

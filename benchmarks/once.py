@@ -27,7 +27,7 @@ print(json.dumps([time.process_time() - began, sorted({"numpy", "torch"} & set(s
 _LOADING = """
 import json, resource, sys, time, torch
 from benchmarks.meters import ProcessorMeter
-import interp.models, transformers
+import interp.loading.load, transformers
 folder, how = sys.argv[1:]
 torch.set_num_threads(1)
 meter = ProcessorMeter()
@@ -36,7 +36,7 @@ meter.start()
 if how == "plain":
     module = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
 else:
-    module = interp.models.load(folder, dtype="float32", check=how == "checked").module
+    module = interp.loading.load.load(folder, dtype="float32", check=how == "checked").module
 with torch.inference_mode():
     module(input_ids=torch.ones(1, 2, dtype=torch.long), logits_to_keep=1)
 seconds, peak = meter.stop()

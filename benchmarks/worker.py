@@ -23,7 +23,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from benchmarks.gpu import least_seconds, limits
 from benchmarks.meters import Meter, meter_for
 from benchmarks.methods import METHODS, Run
-from interp.loading.quiet import quiet_libraries
+from interp.loading.quiet_libraries import quiet_libraries
 
 
 @dataclass(frozen=True)

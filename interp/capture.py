@@ -9,6 +9,7 @@ from interp.folds import PromptMean, Rows
 from interp.need import Need
 from interp.prompt import PromptSet
 from interp.table import Table
+from interp.words import html_table
 
 
 @dataclass(frozen=True)
@@ -72,9 +73,13 @@ class Capture:
         return self.tables[at]
 
     def _repr_html_(self) -> str:
-        from interp.notebook import capture_html
-
-        return capture_html(self)
+        rows = [
+            (need.site, type(need.fold).__name__, need.at, "; ".join(f"{x} {list(a.shape)}" for x, a in folded.items()))
+            for need, folded in self.arrays.items()
+        ]
+        of = f"{len(self.prompts.prompts):,} {self.prompts.unit}s, {self.rows.n_rows:,} rows"
+        title = f"{self.model.name} on {self.prompts.name}: {of}"
+        return html_table(title, ("site", "fold", "at", "arrays"), rows, f"Columns: {', '.join(self.rows.columns)}.")
 
     def __getitem__(self, need: Need) -> np.ndarray:
         """The rows of a need (or the array of a weight). An absent one is an error, never zeros."""

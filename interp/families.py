@@ -291,7 +291,7 @@ def iterate_weights(
 
     Each is to be used before the next is asked for: where weights are offloaded, it is sent away again then.
     """
-    from interp.offload import brought_in
+    from interp.system.offload import brought_in
 
     shape = family.head_shape(module.config)
     for attention in family.attention_modules(module):

@@ -1,17 +1,33 @@
 """What a probe found: numbers with units, intervals and nulls; tables; notes."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import astuple, dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from interp.errors import UnknownName
 from interp.table import Table
+from interp.words import html_table, in_words
 
 if TYPE_CHECKING:
     import pandas
     import plotly.graph_objects as go
+
+
+ALPHA = 0.05
+"""The p up to which a number stands out from its null."""
+
+RULE = (
+    "A number stands out from its null where its p is at most 0.05; where it has no p, its 95 % interval (the value "
+    "alone, where it has no interval) has to lie outside the 95 % band of the null. That it is not what the null gives "
+    "does not make it large, nor its cause known."
+)
+
+Standing = Literal["above", "below", "within", "unjudged"]
+
+COLUMNS = ("number", "value", "95 % interval", "null", "p", "n")
+"""The columns of a table of scalars: the name, then the cells of `interp.words.in_words`."""
 
 
 @dataclass(frozen=True)
@@ -21,6 +37,8 @@ class Null:
     name: str
     value: float
     band: tuple[float, float]
+
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 (read by pydantic where a file is checked)
 
 
 @dataclass(frozen=True)
@@ -47,6 +65,8 @@ class Scalar:
     underpowered: bool = False
     meaning: str = ""
 
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 (read by pydantic where a file is checked)
+
     def __post_init__(self) -> None:
         if self.interval is None and not self.interval_reason:
             raise ValueError("a scalar without an interval needs an interval_reason")
@@ -54,6 +74,28 @@ class Scalar:
             raise ValueError("an interval needs its interval_method")
         if self.null is None and not self.null_reason:
             raise ValueError("a scalar without a null needs a null_reason")
+
+    def standing(self, p: float | None = None) -> Standing:
+        """Where the value stands to its null, by `RULE`; `p` takes the place of its own where it was corrected further.
+
+        `unjudged` without a null, where the number is underpowered, or is none.
+        """
+        if self.null is None or self.underpowered or not np.isfinite([self.value, *self.null.band]).all():
+            return "unjudged"
+        p = self.p if p is None else p
+        if p is not None:
+            side = "above" if self.value > self.null.value else "below"
+            return side if p <= ALPHA else "within"
+        has_interval = self.interval is not None and np.isfinite(self.interval).all()
+        low, high = self.interval if self.interval and has_interval else (self.value, self.value)
+        if low > self.null.band[1]:
+            return "above"
+        return "below" if high < self.null.band[0] else "within"
+
+    @property
+    def stands_out(self) -> bool:
+        """Whether the value differs from its null, by `RULE`."""
+        return self.standing() in ("above", "below")
 
 
 @dataclass(frozen=True)
@@ -81,10 +123,16 @@ class Findings:
             raise UnknownName("finding", name, self.scalars)
         return self.scalars[name]
 
-    def _repr_html_(self) -> str:
-        from interp.notebook import findings_html
+    def rows_in_words(self, names: Iterable[str]) -> list[tuple[str, ...]]:
+        """Scalars as rows of a table with the columns `COLUMNS`."""
+        return [(name, *astuple(in_words(self.scalars[name]))) for name in names]
 
-        return findings_html(self)
+    def _repr_html_(self) -> str:
+        names = self.headline or tuple(self.scalars)
+        further = f"{len(self.scalars) - len(names)} further numbers: `findings.to_frame()`. "
+        if self.tables:
+            further += f"Tables: {', '.join(self.tables)} (`findings.to_frame(name)`)."
+        return html_table(self.probe, COLUMNS, self.rows_in_words(names), further)
 
     def plot(self, name: str, theme: Literal["light", "dark"] = "light") -> "go.Figure":
         """A figure of the page by its name, in the page's theme; an unknown name lists those that there are.

@@ -46,15 +46,15 @@ class Model:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A name for its weights, read when first asked for: `interp.loading.fingerprint`."""
-        from interp.loading.fingerprint import fingerprint
+        """A name for its weights, read when first asked for: `interp.system.fingerprint`."""
+        from interp.system.fingerprint import fingerprint
 
         return fingerprint(self.module)
 
     @property
     def input_device(self) -> "torch.device":
         """Where token ids have to lie."""
-        from interp.offload import device_of
+        from interp.system.offload import device_of
 
         return device_of(self.module.get_input_embeddings())
 

@@ -105,7 +105,7 @@ class Probe(Question):
     needs_posterior: ClassVar[bool] = False
     """Whether prompts without an exact posterior are refused, before anything is read."""
     follows_checkpoints: ClassVar[bool] = False
-    """Whether it is read at checkpoints of the training: `interp.checkpoints`."""
+    """Whether it is read at checkpoints of the training: `interp.running.checkpoints`."""
     cost: ClassVar[AnalysisCost] = AnalysisCost()
 
     @property

@@ -8,18 +8,13 @@ import json
 import shlex
 from abc import abstractmethod
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from interp.digest import digest_of
-from interp.environment import environment
 from interp.findings import Findings
 from interp.probe import Question
-from interp.progress import Report, reporting
-from interp.record import RunRecord, new_folder
-from interp.threads import one_thread
-from interp.unfinished import PARTIAL, is_begun, nothing_begun, refuse_unwritable
+from interp.system.digest import digest_of
+from interp.system.progress import Report
 
 
 @dataclass(frozen=True)
@@ -58,38 +53,3 @@ def _written(value: Any) -> str:
     plain = ",".join(map(str, value))
     is_plain = value and plain != "none" and not plain.startswith("[") and plain.count(",") == len(value) - 1
     return plain if is_plain and all(map(str, value)) else json.dumps(value) if value else "none"
-
-
-def run_study(
-    study: Study, *, out: str | Path | None = "runs", report: bool = True, resume: bool = False, quiet: bool = False
-) -> RunRecord:
-    """Carry out a study and leave a record and its page under `out`; `None` writes nothing but unfinished work.
-
-    Unfinished work lies in `<out>/.partial/<hash of what was asked>`, so the same call goes on where it was stopped;
-    with `resume` it is refused where nothing was begun.
-    """
-    began = datetime.now(UTC)
-    refuse_unwritable(Path(out or "runs"))
-    if resume and not is_begun(Path(out or "runs"), study.hash):
-        raise nothing_begun(Path(out or "runs"))
-    work = Path(out or "runs") / PARTIAL / study.hash
-    with reporting(study.name.replace("_", " "), quiet) as progress, one_thread():
-        findings = study.measure(work, progress)
-    record = RunRecord(
-        status="done",
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
-        spec=study.spec | {"command": study.command},
-        spec_hash=study.hash,
-        model={},
-        prompts={},
-        environment=environment(),
-        selfcheck=(),
-        timings={"study": round((datetime.now(UTC) - began).total_seconds(), 4)},
-        findings={study.name: findings},
-        parameters={study.name: study.parameters()},
-    )
-    if out is not None:
-        record = record.write(new_folder(Path(out), study.name))
-        if report:
-            record.show()
-    return record

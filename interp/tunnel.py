@@ -2,31 +2,23 @@
 
 A task draws sequences together with the posterior an ideal observer would hold at every scored position, so
 that a network's predictions, and anything read inside it, can be held against the truth. Tasks are found by
-name through the entry points of the group `interp.tunnels` (`bijection =
-"wind_tunnels.bijection:Bijection"`); their trained networks lie as `<task>-<arch>[-<variant>]/` in the folder the
-task names.
+name through the entry points of the group `interp.tunnels`
+(`bijection = "interp.wind_tunnels.tasks.bijection:Bijection"`); their trained networks lie as
+`<task>-<arch>[-<variant>]/` in the folder the task names.
 """
 
 import dataclasses
-import json
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
-from interp.errors import ModelError, UsageError
+from interp.errors import UsageError
 
-CARD_FORMAT = 2
-_AS_WRITTEN: Mapping[str, Any] = {"extra": "forbid", "allow_inf_nan": False}
-"""How a card is read: nothing that this version would not write."""
-
-CARD_NAME = "tunnel.json"
-_VARIANT = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 REQUIRED_UNITS: Mapping[str, str] = {
     "position": "tokens",
     "evidence": "observations",
@@ -192,75 +184,6 @@ class Task(ABC):
         return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
 
 
-@dataclass(frozen=True)
-class Figure:
-    """A measured number with its 95 % interval over sequences; `limit` is its upper bound, if any."""
-
-    value: float
-    unit: str
-    low: float
-    high: float
-    limit: float | None = None
-
-    __pydantic_config__ = _AS_WRITTEN
-
-    @property
-    def is_met(self) -> bool:
-        """Whether the value is within its limit; without a limit it always is."""
-        return self.limit is None or self.value <= self.limit
-
-
-@dataclass(frozen=True)
-class TunnelCard:
-    """Everything known about a trained tunnel, and enough to train it again: `tunnel.json` in its folder.
-
-    `figures` were measured on `n_eval` fresh sequences; a rebuild has to come within a factor `1 +
-    tolerance` of each that has a limit. `baselines` are the errors of predictors that do not look at the
-    sequence, by predictor and figure. `core_seconds` is processor time of the training alone, at one
-    thread. `step` counts the updates the weights have seen; it is below the recipe's where a card describes
-    a checkpoint taken on the way. `variant` tells apart tunnels of one task and architecture. `init` is
-    {`tunnel`: name, `weights`: SHA-256 of the file} of the checkpoint that training started from, None where
-    it started from fresh weights.
-    """
-
-    task: str
-    parameters: Mapping[str, Any]
-    arch: str
-    network: Mapping[str, Any]
-    n_parameters: int
-    recipe: Mapping[str, Any]
-    seed: int
-    step: int
-    figures: Mapping[str, Figure]
-    n_eval: int
-    eval_seed: int
-    tolerance: float
-    core_seconds: float
-    environment: Mapping[str, str]
-    variant: str = ""
-    init: Mapping[str, str] | None = None
-    baselines: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    format: int = field(default=CARD_FORMAT)
-
-    __pydantic_config__ = _AS_WRITTEN
-
-    @property
-    def name(self) -> str:
-        """`<task>-<arch>[-<variant>]`, as after `tunnel:`."""
-        return tunnel_name(self.task, self.arch, self.variant)
-
-
-def tunnel_name(task: str, arch: str, variant: str = "") -> str:
-    """What a trained network of a task is called; a variant of other characters than these is refused."""
-    if variant and not _VARIANT.fullmatch(variant):
-        raise UsageError(
-            asked=f"the variant {variant!r} of a tunnel",
-            found="it becomes part of a name and of a folder",
-            fix="Use letters, digits, '.', '_' and '-', beginning and ending with a letter or digit.",
-        )
-    return f"{task}-{arch}-{variant}" if variant else f"{task}-{arch}"
-
-
 def make_task(kind: type[Task], parameters: Mapping[str, Any]) -> Task:
     """The task with these parameters; an unknown one is refused, and the known ones are named."""
     known = [f.name for f in dataclasses.fields(kind)]
@@ -272,58 +195,3 @@ def make_task(kind: type[Task], parameters: Mapping[str, Any]) -> Task:
             fix=f"Its parameters are {', '.join(known)}.",
         )
     return kind(**parameters)
-
-
-def write_card(card: TunnelCard, folder: Path) -> Path:
-    """Write the card into a checkpoint folder and return its path."""
-    path = Path(folder) / CARD_NAME
-    path.write_text(json.dumps(dataclasses.asdict(card), indent=2, allow_nan=False) + "\n", encoding="utf-8")
-    return path
-
-
-def read_card(folder: Path) -> TunnelCard:
-    """The card of a checkpoint folder; `ModelError` where it is missing, from a newer version, or broken."""
-    path = Path(folder) / CARD_NAME
-    if not path.is_file():
-        raise ModelError(
-            asked=f"the tunnel in {folder}",
-            found=f"there is no {CARD_NAME}",
-            fix="Give the folder that `interp tunnel train` wrote, the one with config.json in it.",
-        )
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise _broken(path, f"it cannot be read ({error.strerror})") from error
-    except (ValueError, RecursionError) as error:
-        raise _broken(path, f"it is not JSON ({error})") from error
-    return _parse(path, content)
-
-
-def _parse(path: Path, content: Any) -> TunnelCard:
-    from pydantic import TypeAdapter, ValidationError
-
-    from interp.json_file import first_fault
-
-    if not isinstance(content, dict) or type(content.get("format")) is not int:
-        raise _broken(path, "it has no format number")
-    if content["format"] > CARD_FORMAT:
-        raise ModelError(
-            asked=f"the tunnel card {path}",
-            found=f"its format is {content['format']}, and this version reads up to {CARD_FORMAT}",
-            fix="Update interp, or train the tunnel again with this version.",
-        )
-    if content["format"] == 1:  # before variants, fine-tuning and baselines
-        content = {**content, "variant": "", "init": None, "baselines": {}, "format": CARD_FORMAT}
-    try:
-        return TypeAdapter(TunnelCard).validate_json(json.dumps(content), strict=True)
-    except ValidationError as error:
-        where, words = first_fault(error, "the file")
-        raise _broken(path, f"{where}: {words.lower()}") from error
-
-
-def _broken(path: Path, found: str) -> ModelError:
-    return ModelError(
-        asked=f"the tunnel card {path}",
-        found=found,
-        fix="Restore the file, or train the tunnel again: `interp tunnel train`.",
-    )

@@ -3,7 +3,7 @@
     stone: lum, river: lum, paper: tal. window:
 
 Examples show one of two labels behind words that have nothing to do with it; what is read is the next token behind
-the last word. Formulas are in `prompts.evidence`. The same problems are written in seven ways:
+the last word. Formulas are in `interp.prompts.evidence`. The same problems are written in seven ways:
 
     main          as above
     remap         another pair of labels
@@ -27,7 +27,8 @@ import numpy as np
 
 from interp.errors import PromptError, UnknownName
 from interp.prompt import Prompt, PromptSet
-from prompts.evidence import (
+
+from .evidence import (
     EVIDENCE_UNITS,
     PROBLEM_UNITS,
     Problems,
@@ -37,8 +38,8 @@ from prompts.evidence import (
     posterior,
     rows_of,
 )
-from prompts.labels import Label, as_labels, equally_long, find_labels, refuse_merged
-from prompts.vocabulary import in_proportion
+from .one_token_labels import Label, as_labels, equally_long, find_labels, refuse_merged
+from .vocabulary import in_proportion
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -92,7 +93,7 @@ def _sized(name: str, n_pool: int | None, seed: int, per_k: int, tokenizer: "Pre
         raise PromptError(
             asked=f"{n_pool} prompts of {name!r}",
             found=f"it has {len(whole)}",
-            fix=f"Ask for 1 to {len(whole)}; `prompts.sula.sula_prompts(tokenizer, per_k=...)` makes any number.",
+            fix=f"Ask for 1 to {len(whole)}; `interp.prompts.sula_prompts(tokenizer, per_k=...)` makes any number.",
         )
     return taken(whole, n_pool, seed)
 

@@ -11,7 +11,8 @@ import numpy as np
 
 from interp.prompt import Prompt, PromptSet
 from interp.table import LABEL
-from prompts.pool import refuse_size
+
+from .pool import refuse_size
 
 PREFIX = "The next word on the page is"
 

@@ -11,7 +11,7 @@ the steps have counted. The steps come in three kinds, token for token equally l
     filler      the neutral word and zeros in place of labels and counts
     shuffled    the counts of another problem, in the right words
 
-Source: chain of thought as further rounds of elimination; the latent-label process is that of `prompts.sula`.
+Source: chain of thought as further rounds of elimination; the latent-label process is that of `interp.prompts.sula`.
 """
 
 from collections.abc import Sequence
@@ -21,8 +21,9 @@ import numpy as np
 
 from interp.errors import PromptError, UnknownName
 from interp.prompt import PromptSet
-from prompts.evidence import Problems, check_sizes, draw_problems, evidence_columns
-from prompts.sula import RELIABILITY, Words, Written, choose_words, joined, problem_columns, roles, taken
+
+from .evidence import Problems, check_sizes, draw_problems, evidence_columns
+from .sula import RELIABILITY, Words, Written, choose_words, joined, problem_columns, roles, taken
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -42,7 +43,7 @@ def steps(n_pool: int | None = None, seed: int = 0, *, tokenizer: "PreTrainedTok
         raise PromptError(
             asked=f"{n_pool} prompts of 'steps'",
             found=f"it has {len(whole)}",
-            fix=f"Ask for 1 to {len(whole)}; `prompts.steps.steps_prompts(tokenizer, n=...)` makes any number.",
+            fix=f"Ask for 1 to {len(whole)}; `interp.prompts.steps_prompts(tokenizer, n=...)` makes any number.",
         )
     return taken(whole, n_pool, seed)
 

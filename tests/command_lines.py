@@ -6,7 +6,7 @@ import shlex
 import typer
 from typer._click.core import Command, Context
 
-from interp.cli import app
+from interp.cli.app import app
 
 
 def command_lines(text: str) -> list[str]:

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.paths import SHARED
+
 # The same examples every time: a check of a change does not fail for another reason. `make stress` draws fresh ones.
 settings.register_profile("repeatable", derandomize=True)
 settings.load_profile("repeatable")
-
-SHARED = Path(__file__).parent.parent.parent / "shared"
 
 
 @pytest.fixture(scope="session")
@@ -46,7 +46,7 @@ def word_tokenizer():
 @pytest.fixture(scope="session")
 def tiny_folders(tmp_path_factory, word_tokenizer) -> Mapping[str, Path]:
     """One folder for each of the four families: a tiny random model and its tokenizer, as `save_pretrained` writes."""
-    from interp.loading.quiet import quiet_libraries
+    from interp.loading.quiet_libraries import quiet_libraries
     from tests.tiny_models import FAMILIES, tiny_model
 
     folders = {family: tmp_path_factory.mktemp(f"tiny-{family}") for family in FAMILIES}
@@ -60,7 +60,7 @@ def tiny_folders(tmp_path_factory, word_tokenizer) -> Mapping[str, Path]:
 @pytest.fixture(scope="session")
 def hub_cache(tmp_path_factory) -> Iterator[Path]:
     """A folder laid out as the hub's cache with two layers of Pythia-410M: real configuration, random weights."""
-    from interp.loading.quiet import quiet_libraries
+    from interp.loading.quiet_libraries import quiet_libraries
     from tests.hub_cache import TOKENIZERS, build_hub_cache
 
     if not TOKENIZERS.exists():

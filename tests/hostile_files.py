@@ -13,23 +13,23 @@ from random import Random
 from typing import Any
 
 import numpy as np
+from interp.wind_tunnels.evaluation.checkpoint import CURVE_NAME, read_curve
 from safetensors.numpy import save_file
 
-from interp.claims import read_claims
-from interp.editing.files import read_edits
+from interp.editing.edit_files import read_edits
 from interp.edits import KINDS
 from interp.errors import InterpError
-from interp.ledger import LEDGER_NAME, read_ledger
-from interp.loading.access import files_in_folder
-from interp.loading.architecture import read_config
+from interp.ledger.claims import read_claims
+from interp.ledger.ledger import LEDGER_NAME, read_ledger
+from interp.loading.admission import read_config
+from interp.loading.hub_files import files_in_folder
 from interp.loading.sources import locate
 from interp.loading.weights import weight_files
 from interp.prompting.files import read_prompts
-from interp.record import RunRecord, open_run
-from interp.spec import RunSpec
-from interp.tunnel import CARD_NAME
-from tests.interp.test_record import small_record
-from wind_tunnels.cards import CURVE_NAME, read_curve
+from interp.records.record import RunRecord, open_run
+from interp.records.tunnel_card import CARD_NAME
+from interp.running.spec import RunSpec
+from tests.interp.records.test_record import small_record
 
 RECORDS = Path(__file__).parent / "records"
 
@@ -184,7 +184,7 @@ def _index(folder: Path) -> None:
 
 
 def _claims(folder: Path) -> None:
-    from reports.claims import PAPER2
+    from interp.reports.claims import PAPER2
 
     (folder / "claims.toml").write_bytes(Path(PAPER2).read_bytes())
 
@@ -231,6 +231,6 @@ READERS = {
     ),
     "prompts parquet": Reader("p.parquet", _parquet, lambda folder: read_prompts(folder / "p.parquet")),
 }  # fmt: skip
-"""By name. Weights are read by safetensors, whose header is checked first; see tests/interp/test_hostile_models.py."""
+"""By name. Weights are read by safetensors, whose header is checked first; see `test_hostile_models.py`."""
 
 JSON_READERS = tuple(name for name, reader in READERS.items() if reader.file.endswith(".json"))

@@ -15,7 +15,9 @@ from pathlib import Path
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-TOKENIZERS = Path(__file__).parent.parent.parent / "shared" / "tokenizers"
+from tests.paths import SHARED
+
+TOKENIZERS = SHARED / "tokenizers"
 
 _PYTHIA_410M = {
     "architectures": ["GPTNeoXForCausalLM"],

@@ -1,68 +1,231 @@
-"""Who may import whom, and what importing costs; each guard is shown to be able to fail."""
+"""Who may import whom, and what importing costs; each guard is shown to be able to fail.
+
+A room is a folder of a package. Files in it are private to it unless its `__all__` names them; imports between rooms go
+one way. A file that lies flat in a package is a room of its own.
+"""
 
 import ast
 import importlib
-import pkgutil
 import subprocess
 import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+from tests.paths import ROOT
+
 SIBLINGS = ("probes", "prompts", "wind_tunnels", "reports")
+PACKAGES = ("interp", *SIBLINGS)
+LEVELS = {
+    "interp": (
+        "system", "statistics", "seam", "records", "reading", "checking", "editing", "loading", "prompting",
+        "published", "running", "ledger", "cli",
+    ),
+    "probes": (
+        "measures",
+        "attention_entropy belief causal components depth_use dynamics gradient_laws heads manifold orthogonality "
+        "qk_alignment sula value_axis",
+    ),
+    "prompts": (),
+    "wind_tunnels": ("tasks", "networks", "training", "evaluation", "plans", "studies", "cli"),
+    "reports": ("claims", "plotly", "page", "comparison ledger"),
+}  # fmt: skip
+"""The rooms of each package from the lowest to the highest: a room imports from lower ones alone, never from a peer."""
+LEVEL = {
+    package: {room: level for level, rooms in enumerate(levels) for room in rooms.split()}
+    for package, levels in LEVELS.items()
+}
+LONGEST_FOLDER = 25
 NUMPY_ONLY = (
     "errors", "information", "table", "folds", "sites", "need", "prompt", "capture", "findings", "probe", "tunnel",
 )  # fmt: skip
 HEAVY = {"torch", "transformers", "pandas", "plotly", "scipy", "sklearn", "pydantic", "datasets", "umap"}
 
 
-def imported_packages(source: str, *, everywhere: bool) -> set[str]:
-    """Packages that a module's text imports; `everywhere` also inside functions, never under TYPE_CHECKING."""
-    tree = ast.parse(source)
-    found: set[str] = set()
+@dataclass(frozen=True)
+class Import:
+    """One name that a file imports from a module of ours, both written as `interp...`."""
 
-    def visit(node: ast.AST, inside: bool) -> None:
+    importer: str
+    module: str
+    name: str | None
+
+
+def module_of(path: Path) -> str:
+    """The name under which a file of the checkout is imported: siblings lie inside `interp`."""
+    parts = path.with_suffix("").parts
+    parts = parts if parts[0] == "interp" else ("interp", *parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_of(p.relative_to(ROOT)): p for package in PACKAGES for p in (ROOT / package).rglob("*.py")}
+
+
+def imports_of(path: Path, source: str, known: Iterable[str] = MODULES) -> list[Import]:
+    """What a file imports from us, also inside functions; not what it names for a type checker alone."""
+    me, found = module_of(path), []
+    package = me if path.name == "__init__.py" else me.rpartition(".")[0]
+
+    def visit(node: ast.AST) -> None:
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             return
-        if isinstance(node, ast.Import) and (everywhere or not inside):
-            found.update(alias.name.split(".")[0] for alias in node.names)
-        if isinstance(node, ast.ImportFrom) and (everywhere or not inside):
-            found.add((node.module or "").split(".")[0])
-        deeper = inside or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        if isinstance(node, ast.Import):
+            found.extend(Import(me, alias.name, None) for alias in node.names)
+        if isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            module = ".".join([*above, node.module] if node.module else above)
+            for alias in node.names:
+                whole = f"{module}.{alias.name}"
+                found.append(Import(me, whole, None) if whole in known else Import(me, module, alias.name))
         for child in ast.iter_child_nodes(node):
-            visit(child, deeper)
+            visit(child)
 
-    visit(tree, False)
+    visit(ast.parse(source))
+    return [each for each in found if each.module.split(".")[0] in ("interp", *SIBLINGS)]
+
+
+IMPORTS = [each for path in MODULES.values() for each in imports_of(path.relative_to(ROOT), path.read_text())]
+
+
+def package_of(module: str) -> str:
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 and parts[1] in SIBLINGS else parts[0]
+
+
+def room_of(module: str) -> str | None:
+    """The room a module lies in; none for one that lies flat in its package."""
+    inside = module.split(".")[2 if package_of(module) in SIBLINGS else 1 :]
+    return inside[0] if inside and inside[0] in LEVEL[package_of(module)] else None
+
+
+def faults_of(imports: Iterable[Import], exported: Mapping[tuple[str, str], Iterable[str]]) -> list[str]:
+    """Every import that no rule allows, in words."""
+    found = []
+    for each in imports:
+        mine, theirs = package_of(each.importer), package_of(each.module)
+        words = f"{each.importer} imports {each.module}" + (f".{each.name}" if each.name else "")
+        if theirs != mine and (theirs != "interp" or each.module.split(".")[0] in SIBLINGS):
+            found.append(f"{words}: siblings are reached through the registry")
+            continue
+        room, other = room_of(each.importer), room_of(each.module)
+        if (room, mine) == (other, theirs):
+            continue
+        if (each.name or "").startswith("_"):
+            found.append(f"{words}: a private name")
+        if mine == theirs and room and other and LEVEL[mine][other] >= LEVEL[mine][room]:
+            found.append(f"{words}: not downwards")
+            continue
+        file = each.module.rpartition(".")[2]
+        if other and file != other and file not in exported[theirs, other]:
+            found.append(f"{words}: {other} does not export it")
     return found
 
 
-def broken_directions(package: str, source: str) -> set[str]:
-    """Packages of ours that a module of `package` must not import."""
-    forbidden = set(SIBLINGS) - {package}
-    return imported_packages(source, everywhere=True) & forbidden
+def exported_files() -> dict[tuple[str, str], tuple[str, ...]]:
+    """What the `__init__` of each room names in `__all__`."""
+    found = {}
+    for package, rooms in LEVEL.items():
+        for room in rooms:
+            tree = ast.parse((ROOT / package / room / "__init__.py").read_text())
+            lists = [n.value for n in tree.body if isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) == "__all__"]
+            found[package, room] = tuple(ast.literal_eval(lists[0])) if lists else ()
+    return found
 
 
-@pytest.mark.parametrize("package", ["interp", *SIBLINGS])
-def test_siblings_are_never_imported(package):
-    for path in (ROOT / package).rglob("*.py"):
-        assert broken_directions(package, path.read_text()) == set(), path
+def circle_in(imports: Iterable[Import]) -> list[str]:
+    """Modules that import one another in a circle; none where there is no circle."""
+    graph: dict[str, set[str]] = {}
+    for each in imports:
+        graph.setdefault(each.importer, set()).add(each.module)
+    try:
+        tuple(TopologicalSorter(graph).static_order())
+    except CycleError as error:
+        return error.args[1]
+    return []
 
 
-def test_the_direction_guard_can_fail():
-    assert broken_directions("probes", "def f():\n    from wind_tunnels.bijection import Bijection") == {"wind_tunnels"}
-    assert broken_directions("interp", "import probes.manifold") == {"probes"}
+def test_imports_between_rooms_go_one_way_and_use_what_is_exported():
+    assert faults_of(IMPORTS, exported_files()) == []
+
+
+def test_no_module_imports_itself_by_a_detour():
+    assert len(IMPORTS) > 1000
+    assert circle_in(IMPORTS) == []
+
+
+@pytest.mark.parametrize(
+    "path, source, fault",
+    [
+        ("probes/causal/axis.py", "def f():\n    from interp.wind_tunnels import Bijection", "registry"),
+        ("probes/causal/axis.py", "import wind_tunnels.tasks.bijection", "registry"),
+        ("interp/findings.py", "import interp.probes.manifold.probe", "registry"),
+        ("interp/seam/window.py", "from interp.reading.forward import capture", "not downwards"),
+        ("probes/belief/readout.py", "from ..causal.axis import fit_axis", "not downwards"),
+        ("interp/running/run.py", "from interp.seam.attended_contrast import contrast", "does not export"),
+        ("probes/causal/axis.py", "from interp.records.record import _number", "a private name"),
+    ],
+)
+def test_the_guard_of_the_rooms_can_fail(path, source, fault):
+    (said,) = faults_of(imports_of(Path(path), source), exported_files())
+    assert fault in said
+
+
+def test_the_guard_of_circles_can_fail():
+    assert circle_in([Import("a", "b", None), Import("b", "c", "x"), Import("c", "a", None)])
+    named_for_types = imports_of(Path("interp/need.py"), "if TYPE_CHECKING:\n    from interp.capture import Capture")
+    assert named_for_types == []
+
+
+def test_every_folder_is_a_room_that_says_what_it_is_for():
+    for package, rooms in LEVEL.items():
+        inside = {p.parent.relative_to(ROOT / package).parts[0] for p in (ROOT / package).glob("*/__init__.py")}
+        assert inside == set(rooms)
+        for room in rooms:
+            said = ast.get_docstring(ast.parse((ROOT / package / room / "__init__.py").read_text()))
+            assert said and len(said.splitlines()[0]) > 20, (package, room)
+    for (package, room), names in exported_files().items():
+        for name in names:
+            assert (ROOT / package / room / f"{name}.py").is_file(), (package, room, name)
+
+
+def test_no_folder_holds_more_than_one_can_survey():
+    folders = {path.parent for path in MODULES.values()}
+    sizes = {folder.relative_to(ROOT): len([*folder.glob("*.py"), *folder.glob("*.pyi")]) for folder in folders}
+    assert {folder: n for folder, n in sizes.items() if n > LONGEST_FOLDER} == {}
+    assert sizes[Path("interp")] <= 24
 
 
 @pytest.mark.parametrize("module", NUMPY_ONLY)
 def test_contracts_import_numpy_only(module):
-    source = (ROOT / "interp" / f"{module}.py").read_text()
-    assert imported_packages(source, everywhere=False) & HEAVY == set()
+    assert packages_imported((ROOT / "interp" / f"{module}.py").read_text()) & HEAVY == set()
+
+
+def packages_imported(source: str) -> set[str]:
+    """Packages that a module's text imports when it is imported itself."""
+    found: set[str] = set()
+
+    def visit(node: ast.AST) -> None:
+        if isinstance(node, ast.FunctionDef) or (
+            isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        ):
+            return
+        if isinstance(node, ast.Import):
+            found.update(alias.name.split(".")[0] for alias in node.names)
+        if isinstance(node, ast.ImportFrom):
+            found.add((node.module or "").split(".")[0])
+        for child in ast.iter_child_nodes(node):
+            visit(child)
+
+    visit(ast.parse(source))
+    return found
 
 
 def test_the_contract_guard_can_fail():
-    assert imported_packages("import torch", everywhere=False) & HEAVY == {"torch"}
-    assert imported_packages("if TYPE_CHECKING:\n    import torch", everywhere=False) == set()
+    assert packages_imported("import torch") & HEAVY == {"torch"}
+    assert packages_imported("if TYPE_CHECKING:\n    import torch") == set()
 
 
 def loaded_after(statement: str) -> set[str]:
@@ -84,26 +247,26 @@ def test_the_command_line_starts_without_torch():
 @pytest.mark.parametrize("package", SIBLINGS)
 def test_probes_and_prompt_sets_are_imported_without_torch_and_plotly(package):
     if package == "wind_tunnels":
-        statement = "import wind_tunnels.bijection"
+        statement = "from interp.wind_tunnels import Bijection"
     else:
-        modules = [m.name for m in pkgutil.walk_packages([str(ROOT / package)], f"{package}.")]
-        statement = "\n".join(f"import {name}" for name in modules)
+        statement = "\n".join(f"import {name}" for name in MODULES if package_of(name) == package)
     assert loaded_after(statement) & {"torch", "transformers", "plotly"} == set()
 
 
-def test_every_public_name_is_callable_after_every_submodule_was_imported():
-    import interp
-
-    for module in pkgutil.walk_packages([str(ROOT / "interp")], "interp."):
-        if module.name != "interp.__main__":
-            importlib.import_module(module.name)
-    for name in interp.__all__:
-        assert callable(getattr(interp, name)), name
-    assert set(interp.__all__) == set(interp._HOME)
+@pytest.mark.parametrize("package", ["interp", "interp.probes", "interp.prompts", "interp.wind_tunnels"])
+def test_every_public_name_is_there_after_every_submodule_was_imported(package):
+    for name, path in MODULES.items():
+        if path.name != "__main__.py":
+            importlib.import_module(name)
+    public = importlib.import_module(package)
+    for name in public.__all__:
+        assert not isinstance(getattr(public, name), type(importlib)), name
+    if package == "interp":
+        assert len(public.__all__) > 40 and all(callable(getattr(public, name)) for name in public.__all__)
 
 
 def test_an_unknown_public_name_is_an_attribute_error():
     import interp
 
-    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+    with pytest.raises(AttributeError, match="nothing"):
         _ = interp.nothing

@@ -17,9 +17,9 @@ import pytest
 from pyarrow import parquet
 
 import interp
-from interp.forward import capture
 from interp.need import Need
 from interp.prompt import Prompt, PromptSet
+from interp.reading.forward import capture
 from interp.testing import Shape, synthetic_capture
 from tests.tiny_models import fresh_model, tiny_model
 
@@ -74,7 +74,7 @@ def test_transformers_loads_configuration_tokenizer_and_weights(spy, tiny_folder
 def test_transformer_lens_is_the_oracle_of_the_self_check(spy):
     from transformer_lens.model_bridge import TransformerBridge
 
-    from interp.oracle import check_against_transformer_lens
+    from interp.checking.transformer_lens import check_against_transformer_lens
 
     calls = spy(TransformerBridge, "run_with_cache")
     checks = check_against_transformer_lens(tiny_model("gpt_neox"))
@@ -126,8 +126,7 @@ def test_datasets_reads_parquet_as_a_stream(spy, tmp_path):
 def test_umap_places_the_points_with_the_distances_of_scikit_learn(spy):
     import sklearn.metrics
     import umap
-
-    from probes.manifold import Manifold
+    from interp.probes.manifold.probe import Manifold
 
     assert umap.umap_.pairwise_distances is sklearn.metrics.pairwise_distances
     placed, distances = spy(umap.UMAP, "fit_transform"), spy(umap.umap_, "pairwise_distances")

@@ -2,13 +2,12 @@
 
 import re
 import tomllib
-from pathlib import Path
 
 import pytest
 
 from tests.command_lines import command_lines, parsed
+from tests.paths import ROOT
 
-ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted(ROOT.glob("*/README.md"))]
 README = (ROOT / "README.md").read_text()
 LINES = [(path.relative_to(ROOT).as_posix(), line) for path in DOCUMENTS for line in command_lines(path.read_text())]
@@ -78,16 +77,16 @@ def test_every_file_that_a_document_names_exists(document, name):
 
 
 @pytest.mark.parametrize("package", ["interp", "probes", "prompts", "reports", "wind_tunnels", "benchmarks"])
-def test_every_module_of_a_package_is_in_its_readme(package):
-    """By its name, or by the folder that it lies in."""
+def test_every_room_and_every_flat_file_of_a_package_is_in_its_readme(package):
+    """A folder by its name and a slash, or, of a probe, by its name alone."""
     text = (ROOT / package / "README.md").read_text()
     modules = [
-        path.relative_to(ROOT / package) for path in (ROOT / package).rglob("*.py") if path.name != "__init__.py"
+        path.relative_to(ROOT / package) for path in (ROOT / package).rglob("*.py") if not path.name.startswith("__")
     ]
     assert modules
     words = set(re.findall(r"[\w/]+", text))
-    left_out = [m.as_posix() for m in modules if m.stem not in words and f"{m.parts[0]}/" not in words]
-    assert left_out == []
+    left_out = {m.parts[0] for m in modules if not {f"{m.parts[0]}/", m.parts[0].removesuffix(".py")} & words}
+    assert left_out == set()
 
 
 def test_the_readme_is_short_and_its_picture_small():

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+from tests.paths import ROOT
+
 README = (ROOT / "README.md").read_text()
 
 WATCHED = """
@@ -38,6 +39,7 @@ sys.addaudithook(watch)
 
 RUN = """
 import interp
+from tests.paths import ROOT
 record = interp.run(probes=["manifold"], settings={"manifold": {"n_null": 20}}, n_pool=40, out="runs", quiet=True)
 print(json.dumps({**seen, "path": str(record.path), "page": (record.path / "report.html").stat().st_size}))
 """

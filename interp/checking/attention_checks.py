@@ -8,10 +8,10 @@ from operator import attrgetter
 
 import torch
 
-from interp.checking.bench import Bench, Outcome, relative_error
+from interp.checking.two_sequences import Bench, Outcome, relative_error
 from interp.families import Projection
-from interp.offload import brought_in
-from interp.pattern import pattern_rows, visible_keys
+from interp.seam.pattern import pattern_rows, visible_keys
+from interp.system.offload import brought_in
 
 STEP = 8
 """One of so many features is compared."""

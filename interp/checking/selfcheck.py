@@ -11,11 +11,11 @@ from typing import Literal
 
 import torch
 
-from interp.attention import claimed
 from interp.checking import attention_checks, stack_checks
-from interp.checking.bench import Bench, Outcome
+from interp.checking.two_sequences import Bench, Outcome
 from interp.errors import ModelError
 from interp.model import Check, Model
+from interp.seam.attention import claimed
 
 
 def check_model(model: Model) -> tuple[Check, ...]:

@@ -2,9 +2,9 @@
 
 import torch
 
-from interp.checking.bench import Bench, Outcome, relative_error
-from interp.lens import Lens
-from interp.loading.fingerprint import each_parameter
+from interp.checking.two_sequences import Bench, Outcome, relative_error
+from interp.reading.lens import Lens
+from interp.system.fingerprint import each_parameter
 
 
 def finite(bench: Bench) -> Outcome:

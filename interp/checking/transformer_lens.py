@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 
-from interp.checking.bench import Bench, relative_error
+from interp.checking.two_sequences import Bench, relative_error
 from interp.errors import ModelError
 from interp.model import Check, Model
-from interp.pattern import pattern_rows
+from interp.seam.pattern import pattern_rows
 
 
 def check_against_transformer_lens(model: Model) -> tuple[Check, ...]:

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from interp.attention import Listener, attention_function, listening
-from interp.hooks import block_hooks, hidden_states
 from interp.model import Model
-from interp.pattern import AttentionCall
+from interp.seam.attention import Listener, attention_function, listening
+from interp.seam.block_hooks import block_hooks, hidden_states
+from interp.seam.pattern import AttentionCall
 
 LENGTHS = (6, 4)
 """Tokens of the two sequences; the second is padded on the right when both run together."""

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer.core import TyperGroup
 
-from interp import completing
-from interp.errors import InterpError, UnknownName
-from interp.options import (
+from interp.cli import completion as completing
+from interp.cli.options import (
     DeviceMapOption,
     DeviceOption,
     DtypeOption,
@@ -23,10 +22,11 @@ from interp.options import (
     ResumeOption,
     SettingsOption,
 )
-from interp.stopping import listening
+from interp.errors import InterpError, UnknownName
+from interp.system.signals import listening
 
 if TYPE_CHECKING:
-    from interp.record import RunRecord
+    from interp.records.record import RunRecord
 
 
 class _Pluggable(TyperGroup):
@@ -135,12 +135,12 @@ def run(
     Several models or revisions have a record each and one page that compares them; what is done is not done again.
     The same command goes on with a run that was stopped.
     """
-    from interp.ranks import is_first_started
-    from interp.readable import probe_names
-    from interp.record import open_run
-    from interp.runner import DEFAULT_MODEL
-    from interp.runner import run as measure
-    from interp.spec import RunSpec, split_settings
+    from interp.records.record import open_run
+    from interp.running.choose_probes import probe_names
+    from interp.running.run import DEFAULT_MODEL
+    from interp.running.run import run as measure
+    from interp.running.spec import RunSpec, split_settings
+    from interp.system.processes import is_first_started
 
     trusted: dict[str, Any] = {
         "trust_remote_code": trust_remote_code, "allow_pickle": allow_pickle, "allow_quantised": allow_quantised
@@ -174,7 +174,7 @@ def _run_many(
     models: list[str], revisions: list[str], options: dict[str, Any], out: Path, resume: bool, quiet: bool
 ) -> None:
     """Says what became of each model as it is done, then how they compare; exit code 1 where one failed."""
-    from interp.many import Outcome, run_many
+    from interp.running.several_models import Outcome, run_many
 
     def say(outcome: Outcome) -> None:
         if outcome.record is None:
@@ -193,12 +193,12 @@ def _run_many(
 
 def _finish(record: "RunRecord", quiet: bool) -> None:
     """What a record says, and as the last line the path of its page; of several processes the first one speaks."""
-    from interp.ranks import is_first_started
+    from interp.system.processes import is_first_started
 
     if not is_first_started():
         return
     if not quiet:
-        from interp.terminal import print_record
+        from interp.cli.tables import print_record
 
         print_record(record)
     assert record.path is not None
@@ -208,7 +208,7 @@ def _finish(record: "RunRecord", quiet: bool) -> None:
 def _finish_comparison(record: "RunRecord", quiet: bool) -> None:
     """The same of a comparison, whose table says more than its one number."""
     if not quiet:
-        from interp.terminal import print_differences
+        from interp.cli.tables import print_differences
 
         print_differences(record.findings["comparison"].tables["differences"])
     _finish(record, quiet)
@@ -246,10 +246,10 @@ def plan(
     time: Annotated[bool, typer.Option("--time/--no-time", help="Measure the speed of this machine.")] = True,
 ) -> None:
     """Say what a run will cost before it starts: passes, memory, disk and time. No weights are needed."""
-    from interp.costs import plan as calculate
-    from interp.readable import probe_names
-    from interp.spec import split_settings
-    from interp.terminal import print_plan
+    from interp.cli.tables import print_plan
+    from interp.running.choose_probes import probe_names
+    from interp.running.plan import plan as calculate
+    from interp.running.spec import split_settings
 
     probes = [part for words in probe or ["manifold"] for part in words.split(",") if part]
     settings = split_settings(set_ or [], list(probe_names(probes)))
@@ -277,8 +277,8 @@ def study(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the path of the report.")] = False,
 ) -> None:
     """Carry out a study, which trains or compares models of its own: one page and one record."""
-    from interp.spec import make_study, split_settings
-    from interp.study import run_study
+    from interp.running.spec import make_study, split_settings
+    from interp.running.study import run_study
 
     asked = make_study(name, split_settings(set_ or [], [name])[name])
     _finish(run_study(asked, out=out, resume=resume, quiet=quiet), quiet)
@@ -305,8 +305,8 @@ def replicate(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the path of the page.")] = False,
 ) -> None:
     """Measure the papers' claims again: a page with every claim, its numbers there and here, and an outcome."""
-    from interp.replicating import replicate as judge
-    from interp.terminal import print_ledger
+    from interp.cli.tables import print_ledger
+    from interp.ledger.replicate import replicate as judge
 
     done = judge(paper, models=_models(model or []), scale=scale, out=out, resume=resume, quiet=quiet)
     if not quiet:
@@ -332,7 +332,7 @@ def compare(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the path of the report.")] = False,
 ) -> None:
     """Set several runs beside one another: what moved by more than the intervals, along the depth, and why it may."""
-    from interp.comparing import compare as set_beside
+    from interp.running.compare import compare as set_beside
 
     record = set_beside(runs, labels=label or (), groups=group or (), against=against or (), out=out, quiet=quiet)
     _finish_comparison(record, quiet)
@@ -347,8 +347,8 @@ def diff(
 
     Exit code 0 where none moved, 1 where one did (or differs and has no interval), 2 for wrong use.
     """
-    from interp.differences import diff as between
-    from interp.terminal import print_diff
+    from interp.cli.tables import print_diff
+    from interp.records.diff import diff as between
 
     found = between(first, second)
     print_diff(found)
@@ -368,12 +368,12 @@ def power(
     every: Annotated[bool, typer.Option("--every", help="All numbers, not the headlines alone.")] = False,
 ) -> None:
     """Say how small an effect can be and still be found at this n: 80 % power at the 5 % level, two-sided."""
-    from interp.detectable import power as smallest
-    from interp.readable import probe_names
-    from interp.record import open_run
-    from interp.runner import run as measure
-    from interp.spec import split_settings
-    from interp.terminal import print_power
+    from interp.cli.tables import print_power
+    from interp.records.power import power as smallest
+    from interp.records.record import open_run
+    from interp.running.choose_probes import probe_names
+    from interp.running.run import run as measure
+    from interp.running.spec import split_settings
 
     if run_ is None:
         probes = _words(probe or ["manifold"])
@@ -390,7 +390,7 @@ def list_(
     what: Annotated[Literal["models", "probes", "studies", "prompts", "tunnels"], typer.Argument(help="What to list.")],
 ):
     """List what there is by name: models, probes, studies, prompt sets or wind tunnels."""
-    from interp import terminal
+    from interp.cli import tables as terminal
 
     {
         "models": terminal.print_models,
@@ -417,9 +417,9 @@ def check(
     allow_quantised: QuantisedOption = False,
 ) -> None:
     """Load a model and prove that what is captured from it is what it is called. Exit code 1 if it is not."""
-    from interp.models import load
-    from interp.selfcheck import run_checks
-    from interp.terminal import print_checks, print_environment
+    from interp.checking.selfcheck import run_checks
+    from interp.cli.tables import print_checks, print_environment
+    from interp.loading.load import load
 
     print_environment()
     loaded = load(
@@ -428,7 +428,7 @@ def check(
     )  # fmt: skip
     checks = list(run_checks(loaded))
     if oracle is not None:
-        from interp.oracle import check_against_transformer_lens
+        from interp.checking.transformer_lens import check_against_transformer_lens
 
         checks += check_against_transformer_lens(loaded)
     print_checks(loaded, checks)
@@ -439,8 +439,8 @@ def check(
 @app.command(epilog="Example: interp report runs/pythia-410m-20260101-120000")
 def report(run: Annotated[Path, typer.Argument(help="Folder of a run, or of a ledger.")]) -> None:
     """Render the page of a run again from its record, or that of a ledger."""
-    from interp.ledger import is_ledger, show_ledger
-    from interp.record import open_run
+    from interp.ledger.ledger import is_ledger, show_ledger
+    from interp.records.record import open_run
 
     print(show_ledger(run) if is_ledger(run) else open_run(run).show())
 
@@ -463,27 +463,12 @@ def reproduce_bug_(
     seed: Annotated[int, typer.Option(help="Seed of the pool, nulls and intervals.")] = 0,
 ) -> None:
     """Show what a published quantity is from the right tensor, and from the one the published code reads."""
-    from interp.models import load
-    from interp.reproduce import reproduce_bug
-    from interp.terminal import print_side_by_side
+    from interp.cli.tables import print_side_by_side
+    from interp.loading.load import load
+    from interp.published.reproduce import reproduce_bug
 
     loaded = load(model, revision=revision, dtype=dtype, device=device)
     print_side_by_side(reproduce_bug(loaded, bug, prompts=prompts, n_pool=n_pool, seed=seed, quiet=False))
-
-
-def _refuse_clash() -> None:
-    """Our packages have plain names: a user's own `prompts.py` in front of ours would be imported instead."""
-    from importlib.util import find_spec
-
-    home = Path(__file__).resolve().parent.parent
-    for name in ("probes", "prompts", "wind_tunnels", "reports"):
-        spec = find_spec(name)
-        if spec is None or spec.origin is None or Path(spec.origin).resolve().parent.parent != home:
-            raise InterpError(
-                asked=f"the package {name!r} of interp",
-                found=f"Python finds {spec.origin if spec else 'nothing'} in its place",
-                fix="Rename your own module of this name, or run interp from another folder.",
-            )
 
 
 def main() -> None:
@@ -494,11 +479,10 @@ def main() -> None:
     gc.set_threshold(*_SELDOM)
     try:
         with listening():
-            _refuse_clash()
             completing.mend_bash_words()
             app(standalone_mode=True)
     except InterpError as error:
-        from interp.ranks import name_of_process
+        from interp.system.processes import name_of_process
 
         print(f"interp{name_of_process()}: {error}", file=sys.stderr)
         sys.exit(error.exit_code)

@@ -1,8 +1,8 @@
 """What the shell offers on TAB for a name: probes, prompt sets, models, studies, tasks, and settings of the first.
 
 Every press of TAB starts a process, so nothing heavy is imported: names come from the entry points, fields from the
-source, and shipped tunnels from the folder `checkpoints` beside the module of their task, unread. Whatever a name turns
-out not to be is refused when the command runs.
+source, and shipped tunnels from the folder `checkpoints` beside the module of their task or its folder, unread.
+Whatever a name turns out not to be is refused when the command runs.
 """
 
 import os
@@ -11,8 +11,8 @@ from pathlib import Path
 
 import typer
 
+from interp.cli.source_fields import source_fields
 from interp.registry import Kind, entries
-from interp.source_fields import source_fields
 
 _WORDS, _AT = "COMP_WORDS", "COMP_CWORD"
 _before_break = ""
@@ -104,8 +104,9 @@ def _starting(names: list[str], incomplete: str) -> list[str]:
 
 
 def _tunnels() -> list[str]:
-    from interp.tunnel import CARD_NAME
+    from interp.records.tunnel_card import CARD_NAME
 
     modules = {entry.module for entry in entries("tunnel").values()}
-    homes = {Path(spec.origin).parent for module in modules if (spec := find_spec(module)) and spec.origin}
+    origins = [Path(spec.origin) for module in modules if (spec := find_spec(module)) and spec.origin]
+    homes = {home for origin in origins for home in origin.parents[:2]}
     return sorted(card.parent.name for home in homes for card in (home / "checkpoints").glob(f"*/{CARD_NAME}"))

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from interp import completing
+from interp.cli import completion as completing
 
 ModelOption = Annotated[
     str,

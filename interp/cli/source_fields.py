@@ -2,7 +2,7 @@
 
 import ast
 from functools import cache
-from importlib.util import find_spec
+from importlib.util import find_spec, resolve_name
 from pathlib import Path
 
 from interp.registry import Kind, entries
@@ -53,8 +53,11 @@ def _words_of_alias(module: str, alias: str) -> tuple[str, ...]:
         match statement:
             case ast.Assign(targets=[ast.Name(id=name)], value=value) if name == alias:
                 return _words(module, value)
-            case ast.ImportFrom(module=str(source), names=names) if alias in (n.name for n in names if not n.asname):
-                return _words_of_alias(source, alias)
+            case ast.ImportFrom(module=str(source), names=names, level=level) if alias in (
+                n.name for n in names if not n.asname
+            ):
+                package = module.rpartition(".")[0]
+                return _words_of_alias(resolve_name("." * level + source, package), alias)
     return ()
 
 

@@ -9,18 +9,19 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from interp.environment import environment
-from interp.findings import Findings, Scalar
+from interp.findings import COLUMNS, Findings
 from interp.model import Check, Model, heads_in_words
-from interp.record import RunRecord
+from interp.records.record import RunRecord
 from interp.registry import entries, load_entry
+from interp.system.environment import environment
+from interp.words import plain, short
 
 if TYPE_CHECKING:
-    from interp.costs import Plan
-    from interp.differences import Diff
-    from interp.ledger import LedgerFile
+    from interp.ledger.ledger import LedgerFile
+    from interp.records.diff import Diff
+    from interp.records.tunnel_card import Figure
+    from interp.running.plan import Plan
     from interp.table import Table as Columns
-    from interp.tunnel import Figure
 
 
 def print_record(record: RunRecord) -> None:
@@ -28,12 +29,10 @@ def print_record(record: RunRecord) -> None:
     console = _console()
     for name, findings in record.findings.items():
         of = f" of {escape(record.model['name'])}" if record.model else ""
-        table = _table(f"{name}{of}", "", "value", "95 % interval", "null", "p", "n")
+        table = _table(f"{name}{of}", *COLUMNS)
         order = [*findings.headline, *(s for s in findings.scalars if s not in findings.headline)]
-        for scalar_name in order:
-            s = findings.scalars[scalar_name]
-            style = "bold" if scalar_name in findings.headline else ""
-            table.add_row(scalar_name, *_cells(s), style=style)
+        for row in findings.rows_in_words(order):
+            table.add_row(*(escape(plain(cell)) for cell in row), style="bold" if row[0] in findings.headline else "")
         console.print(table)
         for note in findings.notes:
             console.print(f"  {escape(note)}", style="dim", highlight=False)
@@ -115,23 +114,12 @@ def _rows(table: "Columns") -> Iterator[dict[str, Any]]:
         yield dict(zip(table.columns, row, strict=True))
 
 
-def _cells(s: Scalar) -> tuple[str, ...]:
-    unit = "" if s.unit == "1" else f" {s.unit}"
-    value = f"{_short(s.value)}{unit}" + (" (underpowered)" if s.underpowered else "")
-    interval = f"{_short(s.interval[0])} to {_short(s.interval[1])}" if s.interval else f"none: {s.interval_reason}"
-    null = f"{_short(s.null.value)} ({_short(s.null.band[0])} to {_short(s.null.band[1])})" if s.null else (
-        f"none: {s.null_reason}"
-    )  # fmt: skip
-    p = "" if s.p is None else f"{s.p:.3g}" + (f" over {s.p_over}" if s.p_over else "")
-    return value, escape(interval), escape(null), p, "" if s.n is None else f"{s.n} {s.n_unit}s"
-
-
 def _with_interval(figure: "Figure | None") -> str:
     return f"{figure.value:.4f} ({figure.low:.4f} to {figure.high:.4f})" if figure else "not measured"
 
 
 def _short(x: float) -> str:
-    return "n/a" if math.isnan(x) else f"{x:.3g}"
+    return plain(short(x))
 
 
 def print_plan(plan: "Plan") -> None:
@@ -179,8 +167,8 @@ def _size(n: int) -> str:
 
 def print_checks(model: Model, checks: Sequence[Check]) -> None:
     """The self-check as a table, passed or not."""
+    from interp.checking.selfcheck import left_out
     from interp.loading.placement import precision_hazard
-    from interp.selfcheck import left_out
 
     table = _table(f"self-check of {escape(model.name)}", "check", "what", "worst", "bound", "")
     for c in checks:
@@ -280,7 +268,7 @@ def print_prompts() -> None:
 def print_tunnels() -> None:
     """The shipped wind-tunnel models with the divergence from the exact posterior that each reaches."""
     from interp.loading.sources import kept_steps, shipped_tunnels
-    from interp.tunnel import read_card
+    from interp.records.tunnel_card import read_card
 
     table = _table(None, "model", "question", "KL, bits", "of position alone", "entropy error, bits", "steps (@)")
     for name, folder in shipped_tunnels().items():

@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from interp.batches import Batch
 from interp.editing.steps import Rows, Step
-from interp.ranks import Ranks
+from interp.reading.batches import Batch
+from interp.system.processes import Ranks
 
 
 @dataclass

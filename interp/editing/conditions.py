@@ -15,27 +15,27 @@ import numpy as np
 import torch
 from jaxtyping import Int
 
-from interp.attention import Listener, claimed
-from interp.batches import Batch, RowIndex, cut_batches
 from interp.capture import Capture
-from interp.collector import OF_THE_END, Collector
-from interp.editing.bank import HeadOutputs
+from interp.editing.change_size import Sizes
+from interp.editing.edited_rows import edited_rows
 from interp.editing.editor import Editor, editing, needs_outputs, refuse_misfits
-from interp.editing.places import edited_rows
+from interp.editing.head_outputs import HeadOutputs
 from interp.editing.proof import Bench, prove
 from interp.editing.restart import Residuals, first_layer
-from interp.editing.size import Sizes
 from interp.editing.steps import make_steps, signature
 from interp.edits import Edit
-from interp.forward import TOKENS_PER_BATCH, Share, as_capture, collecting
 from interp.model import Check, Model
 from interp.need import Need
 from interp.probe import Condition, Readout
-from interp.progress import Report
 from interp.prompt import PromptSet
-from interp.ranks import ALONE, Ranks, here
-from interp.readable import refuse_unreadable
-from interp.unfinished import Name, Stage, Unfinished
+from interp.reading.batches import Batch, RowIndex, cut_batches
+from interp.reading.collector import OF_THE_END, Collector
+from interp.reading.forward import TOKENS_PER_BATCH, Share, as_capture, collecting
+from interp.reading.readable import refuse_unreadable
+from interp.records.unfinished import Name, Stage, Unfinished
+from interp.seam.attention import Listener, claimed
+from interp.system.processes import ALONE, Ranks, here
+from interp.system.progress import Report
 
 TOKENS_PER_PASS = TOKENS_PER_BATCH
 
@@ -167,7 +167,7 @@ def capture_edited(
     progress: Report | None = None,
     seed: int = 0,
 ) -> Capture:
-    """What `interp.forward.capture` gives, of the model under edits."""
+    """What `interp.reading.forward.capture` gives, of the model under edits."""
     kept: list[Capture] = []
 
     def keep(under: Capture) -> Readout:

@@ -6,11 +6,11 @@ import numpy as np
 import torch
 from jaxtyping import Int
 
-from interp.batches import Batch, RowIndex, row_index
 from interp.editing.steps import Rows
 from interp.edits import Edit, ReplaceCoordinates
 from interp.errors import PromptError, UsageError
 from interp.prompt import PromptSet
+from interp.reading.batches import Batch, RowIndex, row_index
 
 
 def edited_rows(edit: Edit, prompts: PromptSet, lengths: Int[np.ndarray, " prompt"]) -> RowIndex:

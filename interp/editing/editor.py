@@ -11,17 +11,17 @@ from typing import Any
 
 import torch
 
-from interp.attention import Listener, claimed, listening, of_this_thread
-from interp.batches import Batch, RowIndex
-from interp.editing.bank import HeadOutputs
-from interp.editing.places import rows_in_batch, rows_without_prompts
-from interp.editing.size import Sizes
+from interp.editing.change_size import Sizes
+from interp.editing.edited_rows import rows_in_batch, rows_without_prompts
+from interp.editing.head_outputs import HeadOutputs
 from interp.editing.steps import Rows, Step, make_steps
 from interp.edits import AblateHeads, Edit
 from interp.errors import UsageError
-from interp.hooks import hidden_states, with_hidden_states
 from interp.model import Model
-from interp.pattern import AttentionCall
+from interp.reading.batches import Batch, RowIndex
+from interp.seam.attention import Listener, claimed, listening, of_this_thread
+from interp.seam.block_hooks import hidden_states, with_hidden_states
+from interp.seam.pattern import AttentionCall
 
 Observer = Callable[[Step, torch.Tensor, torch.Tensor, Rows, torch.Tensor | None], None]
 """Told of every step: the tensor before and after it, the edited rows, and what was put in its place."""

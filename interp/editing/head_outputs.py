@@ -6,11 +6,11 @@ import numpy as np
 import torch
 from jaxtyping import Int
 
-from interp.attention import Listener
-from interp.batches import Batch, RowIndex
 from interp.errors import PromptError
-from interp.pattern import AttentionCall
-from interp.ranks import Ranks
+from interp.reading.batches import Batch, RowIndex
+from interp.seam.attention import Listener
+from interp.seam.pattern import AttentionCall
+from interp.system.processes import Ranks
 
 
 class HeadOutputs(Listener):

@@ -12,16 +12,16 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from interp.attention import Listener, listening
-from interp.batches import Batch
-from interp.checking.bench import relative_error
+from interp.checking.two_sequences import relative_error
 from interp.editing.editor import HEARD, Editor, editing
 from interp.editing.restart import Residuals, first_layer
 from interp.editing.steps import Rows, Step
 from interp.edits import Edit
 from interp.errors import ModelError
 from interp.model import Check, Model
-from interp.pattern import AttentionCall, pattern_rows
+from interp.reading.batches import Batch
+from interp.seam.attention import Listener, listening
+from interp.seam.pattern import AttentionCall, pattern_rows
 
 BOUND = {"float64": 1e-5, "float32": 1e-4, "bfloat16": 6e-2, "float16": 1e-2}
 """Largest relative error allowed, by the precision the model computes in."""

@@ -15,12 +15,12 @@ import numpy as np
 import torch
 from jaxtyping import Int
 
-from interp.attention import of_this_thread
-from interp.batches import Batch
 from interp.edits import Edit
-from interp.hooks import block_hooks, hidden_states, with_hidden_states
 from interp.model import Model
-from interp.ranks import Ranks
+from interp.reading.batches import Batch
+from interp.seam.attention import of_this_thread
+from interp.seam.block_hooks import block_hooks, hidden_states, with_hidden_states
+from interp.system.processes import Ranks
 
 MEMORY = 2 << 30
 """Bytes of residual stream that are kept at most."""

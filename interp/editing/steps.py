@@ -86,7 +86,7 @@ class Rows:
 class Step:
     """One edit at one layer. `numbers` are float32 or better, `[variant, 1 or row, feature]`; `dose` `[variant]`.
 
-    `others` gives, for ablations by mean and by resampling, what the unedited model has there: see interp.editing.bank.
+    `others` gives, for ablations by mean and by resampling, what the unedited model has there: see `head_outputs`.
     """
 
     index: int

@@ -3,7 +3,7 @@
 A file of claims (TOML) has a paper, sources of evidence and claims. A source is a run of probes or a study, with its
 settings for every scale; claims share sources, and each is done once. A claim has parts, each of them numbers of one
 source and a rule, or it has a reason why it cannot be measured here. Files are found by name through the entry points
-`interp.claims` (`paper1 = "reports.claims:PAPER1"`, a path).
+`interp.claims` (`paper1 = "interp.reports.claims:PAPER1"`, a path).
 """
 
 import re
@@ -14,8 +14,8 @@ from typing import Any, Literal, get_args
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from interp.errors import UsageError
+from interp.ledger.rules import SEVERAL, Rule
 from interp.registry import load_entry
-from interp.rules import SEVERAL, Rule
 
 Scale = Literal["tiny", "smoke", "default", "paper"]
 SCALES: tuple[Scale, ...] = get_args(Scale)
@@ -214,7 +214,7 @@ def load_claims(paper: str) -> Claims:
 
 def read_claims(path: Path) -> Claims:
     """The claims of a file. Raises `UsageError` where it is no TOML, or says what a claim cannot."""
-    asked, fix = f"the claims in {path.name}", "Mend the file; `interp/claims.py` says what it may hold."
+    asked, fix = f"the claims in {path.name}", "Mend the file; `interp/ledger/claims.py` says what it may hold."
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:

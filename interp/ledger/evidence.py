@@ -12,15 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from interp.claims import Claims, Read, Scale, Source, builds_on
 from interp.errors import InterpError
 from interp.findings import Findings, Null, Scalar
-from interp.finished import finished_record
+from interp.ledger.claims import Claims, Read, Scale, Source, builds_on
 from interp.loading.aliases import ALIASES
-from interp.record import RunRecord
-from interp.spec import make_study
+from interp.records.record import RunRecord, finished_record
+from interp.records.unfinished import PARTIAL
+from interp.running.spec import make_study
 from interp.table import Table
-from interp.unfinished import PARTIAL
 
 
 @dataclass(frozen=True)
@@ -116,14 +115,14 @@ def _carried_out(
 
 
 def _run(source: Source, model: str, asked: Mapping[str, Any], out: Path) -> Evidence:
-    from interp.many import run_many
+    from interp.running.several_models import run_many
 
     outcome = run_many([model], options=asked, out=out, quiet=True).outcomes[0]
     return Evidence(source, outcome.record, _reason(outcome.failure), failed=outcome.record is None)
 
 
 def _studied(source: Source, settings: Mapping[str, Any], out: Path) -> Evidence:
-    from interp.study import run_study
+    from interp.running.study import run_study
 
     try:
         study = make_study(source.study, {n: tuple(v) if isinstance(v, list) else v for n, v in settings.items()})

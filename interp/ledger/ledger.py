@@ -10,12 +10,11 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from interp.claims import PaperValue, Scale
-from interp.drafts import writing
-from interp.json_file import as_text, read_versioned
-from interp.record import ScalarFile
+from interp.ledger.claims import PaperValue, Scale
+from interp.ledger.rules import OUTCOMES, Outcome
+from interp.records.versioned_json import KeptScalar, as_text, read_versioned
 from interp.registry import load_entry
-from interp.rules import OUTCOMES, Outcome
+from interp.system.whole_files import writing
 
 FORMAT = 1
 LEDGER_NAME = "ledger.json"
@@ -34,7 +33,7 @@ class Number(_Strict):
     table: str = ""
     where: dict[str, str | int | float] = {}
     models: list[tuple[str, str]] = []
-    scalar: ScalarFile | None = None
+    scalar: KeptScalar | None = None
 
 
 class JudgedPart(_Strict):

@@ -9,17 +9,16 @@ from pathlib import Path
 import numpy as np
 from scipy.stats import false_discovery_control
 
-from interp.claims import SCALES, Claim, Claims, Part, Read, Scale, load_claims
-from interp.environment import environment
 from interp.errors import UnknownName, UsageError
-from interp.evidence import Evidence, Gathered, gather, is_same_model, models_of, number_of
 from interp.findings import Scalar
-from interp.ledger import Cell, JudgedPart, LedgerFile, Number, PaperFile, Row, SourceFile, write_ledger
-from interp.ranks import n_started
-from interp.record import as_file
+from interp.ledger.claims import SCALES, Claim, Claims, Part, Read, Scale, load_claims
+from interp.ledger.evidence import Evidence, Gathered, gather, is_same_model, models_of, number_of
+from interp.ledger.ledger import Cell, JudgedPart, LedgerFile, Number, PaperFile, Row, SourceFile, write_ledger
+from interp.ledger.rules import Outcome, Rule, Verdict, combine, in_words, judge
+from interp.records.unfinished import PARTIAL, nothing_begun, refuse_unwritable
 from interp.registry import entries
-from interp.rules import Outcome, Rule, Verdict, combine, in_words, judge
-from interp.unfinished import PARTIAL, nothing_begun, refuse_unwritable
+from interp.system.environment import environment
+from interp.system.processes import n_started
 
 ALL = "all"
 JOINT = "all models together"
@@ -235,7 +234,7 @@ def _number(read: Read, evidence: Evidence) -> tuple[Number, Scalar | str]:
     number = Number(
         source=read.source, of=read.of, field=read.field, table=read.table, where=read.where,
         models=models_of(evidence.record) if evidence.record else [],
-        scalar=as_file(scalar) if isinstance(scalar, Scalar) else None,
+        scalar=scalar if isinstance(scalar, Scalar) else None,
     )  # fmt: skip
     return number, scalar
 

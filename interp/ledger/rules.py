@@ -5,7 +5,8 @@ In this order:
     not measurable here             there is no number, and why
     underpowered                    the probe says that it has too little to go on
     no different from the null      the rule asks for a difference from the null, and there is none: p (corrected over
-                                    the rows of the ledger) is .05 or more, or, without a p, the value lies in the band
+                                    the rows of the ledger) is above .05, or, without a p, the interval reaches into the
+                                    band
     supported                       the whole interval lies in the claimed region
     contradicted                    none of it does
     underpowered                    the interval reaches across the bound of the region
@@ -38,7 +39,6 @@ SEVERAL: tuple[Kind, ...] = ("ratio", "falling", "rising", "differ")
 _DECIDING: tuple[Outcome, ...] = ("contradicted", "no different from the null", "underpowered")
 """What decides a row that is not supported in every part, the first that occurs."""
 
-LEVEL = 0.05
 ORDER_OF_A_ROW = (
     "A row of several parts is contradicted where any part is, and supported only where every part is; otherwise no "
     "different from the null where any part is, else underpowered where any part is, else not measurable here: where "
@@ -160,20 +160,12 @@ def _bounds(rule: Rule) -> str:
 
 
 def _single(rule: Rule, number: Scalar, p: float | None) -> Verdict:
-    if rule.asks_null and number.null is not None and not _differs(number, p):
-        given = f"p = {p:.2g} after correction" if p is not None else "the value lies in the null's band"
+    if rule.asks_null and number.standing(p) == "within":
+        given = f"p = {p:.2g} after correction" if p is not None else "the interval reaches into the null's band"
         return Verdict("no different from the null", given)
     if (rule.times_null or rule.kind in ("above_null", "below_null")) and number.null is None:
         return Verdict("not measurable here", number.null_reason or "it has no null")
     return _against(_interval(number), _region(rule, number))
-
-
-def _differs(number: Scalar, p: float | None) -> bool:
-    if p is not None:
-        return p < LEVEL
-    assert number.null is not None
-    low, high = number.null.band
-    return not low <= number.value <= high
 
 
 def _region(rule: Rule, number: Scalar) -> tuple[float, float]:

@@ -1,1 +1,14 @@
 """From a name to a model that may be read: where it lies, whether it fits, its weights, its tokenizer."""
+
+__all__ = [
+    "admission",
+    "aliases",
+    "hub_files",
+    "load",
+    "placement",
+    "quiet_libraries",
+    "sources",
+    "tokenizer",
+    "untrained",
+    "weights",
+]

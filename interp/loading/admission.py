@@ -13,8 +13,8 @@ from transformers.utils.quantization_config import QuantizationConfigMixin
 
 from interp.errors import ModelError
 from interp.families import families, family_of
-from interp.loading.access import Files
-from interp.loading.quiet import quiet_libraries
+from interp.loading.hub_files import Files
+from interp.loading.quiet_libraries import quiet_libraries
 
 _IMPOSSIBLE = (
     ArithmeticError, AssertionError, AttributeError, LookupError, OSError, RuntimeError, StrictDataclassError,

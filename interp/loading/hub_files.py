@@ -27,7 +27,7 @@ from huggingface_hub.errors import (
 )
 
 from interp.errors import ModelError
-from interp.loading.quiet import bars_on_terminals_only
+from interp.loading.quiet_libraries import bars_on_terminals_only
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ import torch
 from transformers import PreTrainedConfig
 
 from interp.errors import ModelError, UnknownName, UsageError
-from interp.ranks import local_rank, n_started
+from interp.system.processes import local_rank, n_started
 
 DTYPES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
 """Bytes of one number in the precisions a model can be read in."""

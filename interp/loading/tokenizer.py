@@ -3,8 +3,8 @@
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from interp.errors import ModelError
-from interp.loading.access import Files
-from interp.loading.quiet import quiet_libraries
+from interp.loading.hub_files import Files
+from interp.loading.quiet_libraries import quiet_libraries
 
 _VOCABULARIES = frozenset(
     {"tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model", "tekken.json"}

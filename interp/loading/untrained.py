@@ -9,12 +9,12 @@ from dataclasses import replace
 import torch
 from transformers import AutoModelForCausalLM
 
+from interp.checking.selfcheck import check_model
 from interp.errors import ModelError
 from interp.findings import Findings, Scalar
-from interp.loading.quiet import quiet_libraries
+from interp.loading.load import load
+from interp.loading.quiet_libraries import quiet_libraries
 from interp.model import Model
-from interp.models import load
-from interp.selfcheck import check_model
 from interp.table import Table
 
 STEP_ZERO = "step0"

@@ -12,9 +12,9 @@ from transformers import AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
 
 from interp.errors import ModelError
 from interp.families import family_of
-from interp.loading.access import Files
+from interp.loading.hub_files import Files
 from interp.loading.placement import Placement
-from interp.loading.quiet import quiet_libraries
+from interp.loading.quiet_libraries import quiet_libraries
 from interp.model import Check
 
 _SINGLE, _INDEX = "model.safetensors", "model.safetensors.index.json"

@@ -109,7 +109,7 @@ def _revision(where: HubName) -> str | None:
         RepositoryNotFoundError,
     )
 
-    from interp.loading.access import SECONDS_TO_ANSWER
+    from interp.loading.hub_files import SECONDS_TO_ANSWER
 
     if config.HF_HUB_OFFLINE:
         return None

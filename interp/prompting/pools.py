@@ -10,13 +10,12 @@ import numpy as np
 from interp.capture import Capture
 from interp.errors import PromptError, UsageError
 from interp.model import Model
-from interp.observe import Prompts, as_tokens
 from interp.probe import Probe
 from interp.prompt import PromptSet
 from interp.prompting.files import resolve_prompts
-from interp.prompting.tokens import Tokenised
+from interp.prompting.tokens import Prompts, Tokenised, as_tokens
 from interp.prompting.tunnel_sequences import copied_prompts, is_copied, sampled_prompts
-from interp.statistics.draw import entropy_quintiles
+from interp.statistics.entropy_draw import entropy_quintiles
 from interp.table import LABEL
 
 DEFAULT_PROMPTS = "mixed"
@@ -25,7 +24,7 @@ N_SEQUENCES = 500
 
 @dataclass(frozen=True)
 class Reading:
-    """How prompts are made and read, for all sets of a run: see `interp.spec.RunSpec`."""
+    """How prompts are made and read, for all sets of a run: see `interp.running.spec.RunSpec`."""
 
     n_pool: int | None = None
     seed: int = 0

@@ -2,15 +2,20 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from jaxtyping import Int
 from transformers import PreTrainedTokenizerBase
 
 from interp.errors import ModelError, PromptError
+from interp.model import Model
+from interp.need import PLACES, Need
 from interp.prompt import PromptSet
 
 Ids = Int[np.ndarray, " _pos"]
+Prompts = PromptSet | str | Path | Sequence[str]
+"""What can be given as prompts: a set, a registered name, a file, or texts."""
 
 
 @dataclass(frozen=True)
@@ -187,3 +192,26 @@ def _refuse_outside(prompts: PromptSet, ids: Sequence[Ids], vocab_size: int | No
                 found=f"it holds the token id {worst}; the vocabulary's are {known}",
                 fix="Use the ids of this model's own tokenizer.",
             )
+
+
+def as_tokens(model: Model, pool: PromptSet, needs: Sequence[Need], window: int | None, bos: bool = True) -> Tokenised:
+    """The token ids that `model` reads, within the window; without `bos`, none is put in front of a text.
+
+    Raises `PromptError` where a window shortened texts in which a column names positions.
+    """
+    tokens = tokenise(
+        pool,
+        model.tokenizer,
+        window=(pool.window if window is None else window) or None,
+        max_positions=model.info.max_positions,
+        vocab_size=model.info.vocab_size,
+        bos=bos,
+    )
+    columns = {need.at for need in needs} - PLACES
+    if columns and tokens.n_truncated:
+        raise PromptError(
+            asked=f"the positions in the column {', '.join(sorted(columns))}",
+            found=f"the window of {tokens.window} tokens cut {tokens.n_truncated} texts at their front",
+            fix="Positions count from the front: read the texts whole with a window of 0.",
+        )
+    return tokens

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int, Num
 
-from interp.compat.measures import layer_table, mean_over_layers, random_directions, set_cosines
-from interp.compat.reads import N_SAMPLED_TOKENS, reference_keys
-from interp.compat.sides import Sides, Subject, compared
 from interp.errors import PromptError
 from interp.findings import Findings, Null, Scalar
 from interp.model import Model
 from interp.need import Need
+from interp.published.quantities import layer_table, mean_over_layers, random_directions, set_cosines
+from interp.published.side_by_side import Sides, Subject, compared
+from interp.published.wrong_reads import N_SAMPLED_TOKENS, reference_keys
 from interp.statistics.cosines import cosine_measures
 
 FEWEST_TOKENS = 3

@@ -6,19 +6,13 @@ Its "values" are then whatever lies in the last third of the heads, queries and 
 
 import numpy as np
 
-from interp.compat.measures import (
-    head_cosines,
-    layer_table,
-    mean_over_prompts,
-    random_directions,
-    variance_shares,
-)
-from interp.compat.reads import fused_origin, reference_qkv
-from interp.compat.sides import Sample, Sides, Subject, compared
 from interp.families import Projection
 from interp.findings import Findings, Null, Scalar
 from interp.model import Model
 from interp.need import Need
+from interp.published.quantities import head_cosines, layer_table, mean_over_prompts, random_directions, variance_shares
+from interp.published.side_by_side import Sample, Sides, Subject, compared
+from interp.published.wrong_reads import fused_origin, reference_qkv
 from interp.statistics.spectra import Scaling
 from interp.table import LABEL, Table
 

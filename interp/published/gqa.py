@@ -6,12 +6,12 @@ so each side is held against its own dimension. Source: `flatten_attn` in `hf_ac
 
 import numpy as np
 
-from interp.compat.measures import head_cosines, layer_table, mean_over_prompts, random_directions
-from interp.compat.reads import reference_heads
-from interp.compat.sides import Sample, Sides, Subject, compared
 from interp.findings import Findings
 from interp.model import Model
 from interp.need import Need
+from interp.published.quantities import head_cosines, layer_table, mean_over_prompts, random_directions
+from interp.published.side_by_side import Sample, Sides, Subject, compared
+from interp.published.wrong_reads import reference_heads
 
 
 def refusal(model: Model) -> str | None:

@@ -10,15 +10,15 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from interp.attention import Listener
-from interp.compat.measures import mean_over_prompts
-from interp.compat.reads import REFERENCE_LAYER
-from interp.compat.sides import Sample, Sides, Subject, compared
 from interp.findings import Findings, Scalar
 from interp.information import BITS_PER_NAT, kl_bits
 from interp.model import Model
 from interp.need import Need
-from interp.pattern import AttentionCall
+from interp.published.quantities import mean_over_prompts
+from interp.published.side_by_side import Sample, Sides, Subject, compared
+from interp.published.wrong_reads import REFERENCE_LAYER
+from interp.seam.attention import Listener
+from interp.seam.pattern import AttentionCall
 from interp.statistics.spectra import principal_axes, scaled
 
 N_AT_ONCE = 32

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Num
 
-from interp.compat.sides import Sample
 from interp.findings import Null, Scalar
+from interp.published.side_by_side import Sample
 from interp.statistics.cosines import Reference, cosine_measures, expected_abs_cosine, gaussian_sets, mean_cosines
 from interp.statistics.jackknife import deletions, spectral_intervals, standard_error, t_quantile
 from interp.statistics.nulls import GaussianClouds, null_from_draws, null_spectra

@@ -3,20 +3,20 @@
     reproduce_bug(interp.load("pythia-410m"), "fused-qkv").to_frame("side_by_side")
 
 Four defects of the code released with the papers, on any model that can have them. The wrong reads live in
-`interp.compat` and are used here alone.
+`interp.published` and are used here alone.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from interp.compat import embedding_keys, fused_qkv, gqa, layer_minus_one
-from interp.compat.sides import Subject
 from interp.errors import PromptError, UnknownName, UsageError
 from interp.findings import Findings
 from interp.model import Model
-from interp.observe import Prompts, as_tokens
-from interp.pools import prompts_for
-from interp.progress import reporting
+from interp.prompting.pools import prompts_for
+from interp.prompting.tokens import Prompts, as_tokens
+from interp.published import embedding_keys, fused_qkv, gqa, layer_minus_one
+from interp.published.side_by_side import Subject
+from interp.system.progress import reporting
 
 FEWEST_PROMPTS = 3
 

@@ -7,15 +7,15 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Int
 
-from interp.attention import Listener
 from interp.capture import Capture
 from interp.findings import Findings, Scalar
-from interp.forward import capture
 from interp.model import Model
 from interp.need import Need
-from interp.progress import Report
 from interp.prompt import PromptSet
+from interp.reading.forward import capture
+from interp.seam.attention import Listener
 from interp.statistics.resampling import bootstrap_weights
+from interp.system.progress import Report
 from interp.table import LABEL, Table
 
 N_BOOTSTRAP = 1000

@@ -8,20 +8,20 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import torch
 
-from interp.batches import Batch, BatchRows, row_index
-from interp.depth import deepest, depth_of, layers_of
 from interp.errors import ModelError
 from interp.folds import FoldState, Rows
 from interp.information import BITS_PER_NAT
-from interp.lens import Lens
 from interp.model import Model
 from interp.need import Need
-from interp.other_keys import OtherKeys
-from interp.pattern import AttentionCall
-from interp.pattern_sites import NULL_SITES, PatternReader, kept_keys
 from interp.prompt import PromptSet
-from interp.ranks import Ranks
-from interp.unfinished import Name
+from interp.reading.batches import Batch, BatchRows, row_index
+from interp.reading.early_exit import deepest, depth_of, layers_of
+from interp.reading.lens import Lens
+from interp.records.unfinished import Name
+from interp.seam.borrowed_keys import OtherKeys
+from interp.seam.pattern import AttentionCall
+from interp.seam.pattern_sites import NULL_SITES, PatternReader, kept_keys
+from interp.system.processes import Ranks
 
 LOGITS_AT_ONCE = 1 << 21
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 
-from interp.attention import of_this_thread
 from interp.capture import ModelInfo
 from interp.errors import UsageError
 from interp.model import Model
 from interp.need import Need
+from interp.seam.attention import of_this_thread
 
 OF_THE_OUTPUTS = frozenset({"output", "text", "lens"})
 """Sources that are not known before the model has predicted."""

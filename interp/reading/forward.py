@@ -8,25 +8,25 @@ import numpy as np
 import torch
 from jaxtyping import Int
 
-from interp.allocator import bound_heap
-from interp.attention import Listener, listening, of_this_thread
-from interp.batches import Batch, RowIndex, cut, make_batch
 from interp.capture import Capture
-from interp.collector import Collector
-from interp.depth import EnoughRead, deepest, ending
-from interp.hooks import block_hooks
 from interp.model import Model
 from interp.need import Need
-from interp.out_of_memory import InHalves
-from interp.pattern import AttentionCall
-from interp.progress import Report
 from interp.prompt import PromptSet
-from interp.ranks import Ranks, here
-from interp.readable import refuse_unreadable
-from interp.stopping import whole
+from interp.reading.batches import Batch, RowIndex, cut, make_batch
+from interp.reading.collector import Collector
+from interp.reading.early_exit import EnoughRead, deepest, ending
+from interp.reading.halving import InHalves
+from interp.reading.lazy_weights import WeightStack
+from interp.reading.readable import refuse_unreadable
+from interp.records.unfinished import Stage, Unfinished
+from interp.seam.attention import Listener, listening, of_this_thread
+from interp.seam.block_hooks import block_hooks
+from interp.seam.pattern import AttentionCall
+from interp.system.heap import bound_heap
+from interp.system.processes import Ranks, here
+from interp.system.progress import Report
+from interp.system.signals import whole
 from interp.table import LABEL, Table
-from interp.unfinished import Stage, Unfinished
-from interp.weight_stack import WeightStack
 
 TOKENS_PER_BATCH = 2048
 
@@ -52,9 +52,9 @@ def capture(
     `listeners` act before anything is read (a window, say). A batch that memory does not suffice for is read in halves,
     with a `RuntimeWarning`. Raises `ModelError` where the model yields NaN,
     `UsageError` where it has no such site, and `InterpError` where another thread is reading it. Where several
-    processes take part in a run (interp.ranks) each runs its share of the batches, and all return the whole. With the
-    `unfinished` work of a run batches that are there by this `name` are not run again. Edits are captured by
-    `interp.conditions.capture_edited`.
+    processes take part in a run (`interp.system`) each runs its share of the batches, and all return the whole. With
+    the `unfinished` work of a run batches that are there by this `name` are not run again. Edits are captured by
+    `interp.editing.conditions.capture_edited`.
     """
     needs = tuple(dict.fromkeys(needs))
     refuse_unreadable(model, needs, listeners)

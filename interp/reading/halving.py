@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from jaxtyping import Int
 
-from interp.batches import Batch, halves
 from interp.errors import InterpError
+from interp.reading.batches import Batch, halves
 
 _WORDS = ("out of memory", "can't allocate memory", "not enough memory", "CUBLAS_STATUS_ALLOC_FAILED")
 """How PyTorch says it, on the processor and on devices."""

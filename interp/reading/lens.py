@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from interp.model import Model
-from interp.offload import brought_in
+from interp.system.offload import brought_in
 
 _TOKENS_AT_ONCE = 4096
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from interp.findings import Scalar
-from interp.record import RunRecord, open_run
+from interp.records.record import RunRecord, open_run
 
 Verdict = Literal["moved", "within", "differs", "same"]
 """`moved`: the interval of the difference leaves out 0; `within`: it does not. Where a side has no interval: `differs`

@@ -20,7 +20,7 @@ from pathlib import Path
 from statistics import NormalDist
 
 from interp.findings import Scalar
-from interp.record import RunRecord, open_run
+from interp.records.record import RunRecord, open_run
 from interp.table import LABEL, Table
 
 POWER = 0.80

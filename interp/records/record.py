@@ -8,7 +8,7 @@ import json
 import math
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -17,9 +17,10 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 
 from interp.errors import RecordError
-from interp.findings import Findings, Null, Scalar
-from interp.json_file import as_text, finite, read_versioned
+from interp.findings import COLUMNS, Findings
+from interp.records.versioned_json import KeptScalar, as_text, finite, read_versioned
 from interp.table import Table
+from interp.words import html_table
 
 if TYPE_CHECKING:
     import pandas
@@ -33,41 +34,6 @@ _LONGEST_NAME = 100
 
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class NullFile(_Strict):
-    name: str
-    value: float | None
-    band: tuple[float | None, float | None]
-
-
-class ScalarFile(_Strict):
-    """A scalar as it stands in `run.json`."""
-
-    value: float | None
-    unit: str
-    interval: tuple[float | None, float | None] | None = None
-    interval_method: str = ""
-    interval_reason: str = ""
-    null: NullFile | None = None
-    null_reason: str = ""
-    p: float | None = None
-    p_over: str = ""
-    n: int | None = None
-    n_unit: str = "prompt"
-    n_distinct_rows: int | None = None
-    underpowered: bool = False
-    meaning: str = ""
-
-    @model_validator(mode="after")
-    def _has_reasons(self) -> "ScalarFile":
-        if self.interval is None and not self.interval_reason:
-            raise ValueError("`interval` is null without an `interval_reason`")
-        if self.interval is not None and not self.interval_method:
-            raise ValueError("`interval` has no `interval_method`")
-        if self.null is None and not self.null_reason:
-            raise ValueError("`null` is null without a `null_reason`")
-        return self
 
 
 class TableFile(_Strict):
@@ -89,7 +55,7 @@ class FindingsFile(_Strict):
     """What one probe found."""
 
     parameters: dict[str, Any]
-    scalars: dict[str, ScalarFile]
+    scalars: dict[str, KeptScalar]
     tables: dict[str, TableFile]
     notes: list[str] = []
     headline: list[str] = []
@@ -153,9 +119,13 @@ class RunRecord:
         return load_entry("report", "html")(self)
 
     def _repr_html_(self) -> str:
-        from interp.notebook import record_html
-
-        return record_html(self)
+        name = self.model.get("name") or self.spec.get("study") or "unnamed"
+        n, unit = self.prompts.get("n"), self.prompts.get("unit", "prompt")
+        read = f", {n:,} {unit}s of {self.prompts.get('name', '')}" if n else ""
+        rows = [(probe, *row) for probe, found in self.findings.items() for row in found.rows_in_words(found.headline)]
+        where = f"Written to {self.path}; " if self.path else "Not written to a folder; "
+        further = where + "`record.show()` draws the page, `record.findings[probe]` holds all numbers and tables."
+        return html_table(f"{name}{read} ({self.status})", ("probe", *COLUMNS), rows, further)
 
     def to_frame(self) -> "pandas.DataFrame":
         """Every number of every probe, one a row."""
@@ -213,7 +183,7 @@ class RunRecord:
             save_file(arrays, draft / f"arrays.{probe}.safetensors")
         return FindingsFile(
             parameters=finite(dict(self.parameters[probe])),
-            scalars={name: as_file(s) for name, s in findings.scalars.items()},
+            scalars=dict(findings.scalars),
             tables=tables,
             notes=list(findings.notes),
             headline=list(findings.headline),
@@ -246,7 +216,8 @@ def open_run(path: str | Path) -> RunRecord:
     return RunRecord(
         status=content.status, created=content.created, spec=content.spec, spec_hash=content.spec_hash,
         model=content.model, prompts=content.prompts, environment=content.environment,
-        selfcheck=tuple(content.selfcheck), timings={k: _number(v) for k, v in content.timings.items()},
+        selfcheck=tuple(content.selfcheck),
+        timings={name: math.nan if x is None else x for name, x in content.timings.items()},
         findings={name: _read_findings(name, f, folder) for name, f in content.findings.items()},
         parameters={name: f.parameters for name, f in content.findings.items()},
         path=folder,
@@ -274,7 +245,7 @@ def _read_findings(probe: str, content: FindingsFile, folder: Path) -> Findings:
         raise _spoilt(f"the arrays {arrays_path.name}", folder, error) from error
     return Findings(
         probe=probe,
-        scalars={name: as_scalar(s) for name, s in content.scalars.items()},
+        scalars=dict(content.scalars),
         tables=tables,
         arrays=arrays,
         notes=tuple(content.notes),
@@ -290,21 +261,13 @@ def _spoilt(what: str, folder: Path, error: Exception) -> RecordError:
     )
 
 
-def as_file(scalar: Scalar) -> ScalarFile:
-    """A scalar as files keep it: what JSON cannot hold is None."""
-    return ScalarFile(**finite(asdict(scalar)))
-
-
-def as_scalar(s: ScalarFile) -> Scalar:
-    """A scalar read back from a file: None was NaN."""
-    values = s.model_dump()
-    values["value"] = _number(s.value)
-    if s.interval is not None:
-        values["interval"] = (_number(s.interval[0]), _number(s.interval[1]))
-    if s.null is not None:
-        values["null"] = Null(s.null.name, _number(s.null.value), (_number(s.null.band[0]), _number(s.null.band[1])))
-    return Scalar(**values)
-
-
-def _number(value: float | None) -> float:
-    return math.nan if value is None else value
+def finished_record(spec_hash: str, out: Path) -> RunRecord | None:
+    """The newest record of this specification in a folder of records that is done and can be read to the end."""
+    for file in sorted(out.glob("[!.]*/run.json"), reverse=True):
+        try:
+            content = json.loads(file.read_text(encoding="utf-8"))
+            if isinstance(content, dict) and content.get("spec_hash") == spec_hash and content.get("status") == "done":
+                return open_run(file)
+        except (OSError, ValueError, RecordError):
+            continue  # damaged or of another program: not a finished run, whatever it was
+    return None

@@ -25,12 +25,12 @@ from typing import Any
 
 import numpy as np
 
-from interp.drafts import writing
-from interp.environment import environment
 from interp.errors import UsageError
 from interp.model import Model
 from interp.prompt import PromptSet
-from interp.stopping import Stopped, remember
+from interp.system.environment import environment
+from interp.system.signals import Stopped, remember
+from interp.system.whole_files import writing
 
 PARTIAL = ".partial"
 SECONDS = 10.0

@@ -4,14 +4,41 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, BeforeValidator, TypeAdapter, ValidationError
 
 from interp.errors import RecordError
+from interp.findings import Scalar
 
 Content = TypeVar("Content", bound=BaseModel)
+
+
+def _nan_for_null(raw: Any) -> Any:
+    """A scalar as a file has it, with the NaN that JSON cannot hold in the place of null."""
+    if not isinstance(raw, Mapping):
+        return raw
+
+    def number(x: Any) -> Any:
+        return math.nan if x is None else x
+
+    def pair(x: Any) -> Any:
+        return [number(end) for end in x] if isinstance(x, list) else x
+
+    null = raw.get("null")
+    if isinstance(null, Mapping):
+        null = {**null, "value": number(null.get("value")), "band": pair(null.get("band"))}
+    return {**raw, "value": number(raw.get("value")), "interval": pair(raw.get("interval")), "null": null}
+
+
+KeptScalar = Annotated[Scalar, BeforeValidator(_nan_for_null)]
+"""A scalar as a field of a file."""
+
+
+def scalar_in(raw: Mapping[str, Any]) -> Scalar:
+    """A scalar as a file has it."""
+    return TypeAdapter(KeptScalar).validate_python(raw)
 
 
 def finite(value: Any) -> Any:

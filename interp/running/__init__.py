@@ -1,1 +1,3 @@
-"""What a run will cost, before it starts: from the configuration of a model, without its weights."""
+"""A run: what was asked, what it will cost, doing it; several models, checkpoints, streams of prompts."""
+
+__all__ = ["choose_probes", "compare", "plan", "run", "several_models", "spec", "study"]

@@ -14,16 +14,16 @@ from typing import Any
 import numpy as np
 
 from interp.capture import Capture, ModelInfo
-from interp.conditions import Run
+from interp.editing.conditions import Run
 from interp.errors import ModelError, UsageError
 from interp.loading.sources import MEMORY, TUNNEL, kept_steps, shipped_tunnels
 from interp.model import Model
 from interp.need import Need
 from interp.probe import Probe, Readout
-from interp.progress import Report
+from interp.records.tunnel_card import CARD_NAME
 from interp.registry import load_entry
-from interp.threads import one_thread
-from interp.tunnel import CARD_NAME
+from interp.system.progress import Report
+from interp.system.threads import one_thread
 
 MIN_CHECKPOINTS = 3
 """Fewer points make no course of anything."""

@@ -1,8 +1,6 @@
-"""What can be read from a model: which sites it has, and so which probes can be asked of it.
+"""Which probes a run asks: those that are named, and of a group (`all`) those whose sites the model has.
 
-A model without attention (recurrent, state-space, feed-forward) has no queries, keys, values, head outputs or
-attention rows. A probe that is named and reads them is refused in words; one that came with a group of probes (`all`)
-is left out.
+A probe that is named and reads what the model lacks is refused in words.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,21 +8,14 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from interp.errors import UnknownName, UsageError
-from interp.families import Family
 from interp.model import Model
-from interp.need import Need
 from interp.probe import Probe
+from interp.reading.readable import EVERYWHERE, first_lacking
 from interp.registry import entries, load_entry
-from interp.sites import Site
-from interp.spec import make_probe
+from interp.running.spec import make_probe
 
 GROUPS = ("all", "everything")
 """`all`: every observational probe whose needs the model meets; `everything`: the causal ones too."""
-
-_OF_ATTENTION = {"q_pre", "k_pre", "attn_out", "attn_logit"}
-_OF_FEED_FORWARD = {"mlp_out", "mlp_logit"}
-_EVERYWHERE = "resid"
-"""The site that every model has."""
 
 
 @dataclass(frozen=True)
@@ -33,30 +24,6 @@ class Chosen:
 
     probe: Probe
     is_named: bool
-
-
-def lacking(family: Family, site: Site) -> str | None:
-    """What a model of this family would need to have this site, in words; None where it has it."""
-    if not family.has_attention and (site.source in ("seam", "pattern", "weights") or site.name in _OF_ATTENTION):
-        return "attention"
-    return "feed-forward" if family.mlp is None and site.name in _OF_FEED_FORWARD else None
-
-
-def refuse_unreadable(model: Model, needs: Iterable[Need], listeners: Sequence[object] = ()) -> None:
-    """`UsageError` where a need names a site that the model lacks, or something is to act on attention it lacks."""
-    found = _in_words(model, needs)
-    if found is not None:
-        raise UsageError(
-            asked=f"reading {model.name}",
-            found=f"{found[0]} is asked for, and this model has no {found[1]}",
-            fix=f"The residual stream (site {_EVERYWHERE!r}) and the next-token distribution can be read from it.",
-        )
-    if listeners and not model.family.has_attention:
-        raise UsageError(
-            asked=f"changing the attention of {model.name}",
-            found="this model has no attention",
-            fix="Leave the change out (a window, an edit of queries, keys, values or heads).",
-        )
 
 
 def probe_names(asked: Iterable[str]) -> dict[str, bool]:
@@ -93,7 +60,7 @@ def readable_probes(model: Model, chosen: Sequence[Chosen]) -> tuple[Probe, ...]
     """The probes whose needs the model meets. A named one that it does not meet is refused, and so is an empty rest."""
     kept, unmet = [], []
     for each in chosen:
-        found = _in_words(model, each.probe.needs)
+        found = first_lacking(model, each.probe.needs)
         if found is not None and each.is_named:
             raise UsageError(
                 asked=f"the probe {each.probe.name} on {model.name}",
@@ -114,16 +81,6 @@ def _members(group: str) -> list[str]:
     return [name for name in entries("probe") if group == "everything" or load_entry("probe", name).observational]
 
 
-def _in_words(model: Model, needs: Iterable[Need]) -> tuple[str, str] | None:
-    """The first site that is lacking, with its meaning, and what the model would need for it."""
-    for need in needs:
-        is_rounded = model.info.quantisation is not None and need.described.source == "weights"
-        lacked = "plain weights: they are quantised" if is_rounded else lacking(model.family, need.described)
-        if lacked is not None:
-            return f"{need.site} ({need.described.meaning})", lacked
-    return None
-
-
 def _remedy(model: Model, probes: Iterable[Probe]) -> str:
     """The settings with which these probes read a site that the model has."""
     working = [s for s in map(_setting_that_works, probes) if s is not None]
@@ -137,8 +94,8 @@ def _setting_that_works(probe: Probe) -> str | None:
     hints = get_type_hints(type(probe))
     for name in {"site", "sites"} & {f.name for f in fields(probe)}:
         is_text, is_literal = hints[name] is str, get_origin(hints[name]) is Literal
-        if is_text or (is_literal and _EVERYWHERE in get_args(hints[name])):
-            changed = replace(probe, **{name: _EVERYWHERE})
-            if {need.site for need in changed.needs if need.described.source != "output"} == {_EVERYWHERE}:
-                return f"{probe.name}.{name}={_EVERYWHERE}"
+        if is_text or (is_literal and EVERYWHERE in get_args(hints[name])):
+            changed = replace(probe, **{name: EVERYWHERE})
+            if {need.site for need in changed.needs if need.described.source != "output"} == {EVERYWHERE}:
+                return f"{probe.name}.{name}={EVERYWHERE}"
     return None

@@ -1,21 +1,15 @@
 """Captures for notebooks: ask for tensors by name and get them with their rows, in one pass."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from interp.capture import Capture
-from interp.conditions import capture_edited
+from interp.editing.conditions import capture_edited
 from interp.edits import Edit
-from interp.errors import PromptError
-from interp.forward import capture
 from interp.model import Model
-from interp.need import PLACES, Need
-from interp.prompt import PromptSet
+from interp.need import Need
 from interp.prompting.files import resolve_prompts
-from interp.prompting.tokens import Tokenised, tokenise
-
-Prompts = PromptSet | str | Path | Sequence[str]
-"""What can be given as prompts: a set, a registered name, a file, or texts."""
+from interp.prompting.tokens import Prompts, as_tokens
+from interp.reading.forward import capture
 
 
 def collect(
@@ -43,26 +37,3 @@ def collect(
     if edits:
         return capture_edited(model, pool, ids, asked, edits, layers=layers)
     return capture(model, pool, ids, asked, layers=layers)
-
-
-def as_tokens(model: Model, pool: PromptSet, needs: Sequence[Need], window: int | None, bos: bool = True) -> Tokenised:
-    """The token ids that `model` reads, within the window; without `bos`, none is put in front of a text.
-
-    Raises `PromptError` where a window shortened texts in which a column names positions.
-    """
-    tokens = tokenise(
-        pool,
-        model.tokenizer,
-        window=(pool.window if window is None else window) or None,
-        max_positions=model.info.max_positions,
-        vocab_size=model.info.vocab_size,
-        bos=bos,
-    )
-    columns = {need.at for need in needs} - PLACES
-    if columns and tokens.n_truncated:
-        raise PromptError(
-            asked=f"the positions in the column {', '.join(sorted(columns))}",
-            found=f"the window of {tokens.window} tokens cut {tokens.n_truncated} texts at their front",
-            fix="Positions count from the front: read the texts whole with a window of 0.",
-        )
-    return tokens

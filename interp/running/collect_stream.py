@@ -11,17 +11,17 @@ import numpy as np
 import torch
 
 from interp.capture import ModelInfo
-from interp.collector import Collector
 from interp.errors import PromptError, UsageError
 from interp.folds import Mean, Moments
-from interp.forward import TOKENS_PER_BATCH, Share, collecting
 from interp.model import Model
 from interp.need import Need
-from interp.observe import as_tokens
-from interp.pattern_sites import NULL_SITES
 from interp.prompt import Prompt, PromptSet
-from interp.ranks import here
-from interp.readable import refuse_unreadable
+from interp.prompting.tokens import as_tokens
+from interp.reading.collector import Collector
+from interp.reading.forward import TOKENS_PER_BATCH, Share, collecting
+from interp.reading.readable import refuse_unreadable
+from interp.seam.pattern_sites import NULL_SITES
+from interp.system.processes import here
 from interp.table import LABEL
 
 PROMPTS_AT_ONCE = 1024

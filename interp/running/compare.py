@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from interp.errors import RecordError
-from interp.finished import finished_record
-from interp.record import RunRecord
-from interp.spec import make_study
-from interp.study import run_study
+from interp.records.record import RunRecord, finished_record
+from interp.running.spec import make_study
+from interp.running.study import run_study
 
 
 def compare(

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from math import prod
 
 from interp.capture import ModelInfo
-from interp.collector import LOGITS_AT_ONCE
-from interp.conditions import TOKENS_PER_PASS
+from interp.editing.conditions import TOKENS_PER_PASS
 from interp.editing.restart import MEMORY as RESIDUALS
 from interp.folds import Mean, Moments, NarrowRows, PromptMean
-from interp.forward import TOKENS_PER_BATCH
 from interp.loading.placement import DTYPES
 from interp.need import Need
-from interp.planning.sketch import Sketch
-from interp.planning.work import Passes, Text
+from interp.reading.collector import LOGITS_AT_ONCE
+from interp.reading.forward import TOKENS_PER_BATCH
+from interp.running.passes import Passes, Text
+from interp.running.sketch import Sketch
 
 MIB = 1 << 20
 

@@ -11,19 +11,19 @@ import numpy as np
 import torch
 from jaxtyping import Int
 
-from interp.batches import cut_batches, row_index
-from interp.collector import OF_THE_END
-from interp.conditions import TOKENS_PER_PASS
-from interp.forward import TOKENS_PER_BATCH
+from interp.editing.conditions import TOKENS_PER_PASS
 from interp.model import Model
 from interp.need import PLACES, Need
-from interp.observe import Prompts, as_tokens
-from interp.pools import Reading, grouped, pools_for, prompts_for
 from interp.probe import Planned, Probe
 from interp.prompt import Prompt, PromptSet
 from interp.prompting.files import needs_tokenizer, resolve_prompts
+from interp.prompting.pools import Reading, grouped, pools_for, prompts_for
+from interp.prompting.tokens import Prompts, as_tokens
+from interp.reading.batches import cut_batches, row_index
+from interp.reading.collector import OF_THE_END
+from interp.reading.forward import TOKENS_PER_BATCH
 from interp.registry import entries, load_entry
-from interp.spec import PER_QUINTILE
+from interp.running.spec import PER_QUINTILE
 
 ASSUMED_PROMPTS = 1008
 ASSUMED_TOKENS = 128

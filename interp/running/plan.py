@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import Any, Literal
 
 from interp.capture import ModelInfo
-from interp.checkpoints import checkpoints_of
 from interp.loading.placement import free_bytes
-from interp.observe import Prompts
-from interp.planning.calibration import Clock, Speeds, speeds
-from interp.planning.memory import Memory, memory_of
-from interp.planning.sketch import Sketch, sketch
-from interp.planning.work import Passes, passes_of
-from interp.pools import Reading
 from interp.probe import Probe
-from interp.readable import choose_probes, readable_probes
+from interp.prompting.pools import Reading
+from interp.prompting.tokens import Prompts
+from interp.running.checkpoints import checkpoints_of
+from interp.running.choose_probes import choose_probes, readable_probes
+from interp.running.memory import Memory, memory_of
+from interp.running.passes import Passes, passes_of
+from interp.running.sketch import Sketch, sketch
+from interp.running.speed import Clock, Speeds, speeds
 
 SPREAD = 2**0.5
 """The range of a time: so many times shorter and longer than what was calculated, a factor of two in all."""

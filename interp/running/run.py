@@ -10,31 +10,31 @@ from pathlib import Path
 from typing import Any, Literal
 
 from interp.capture import Capture, ModelInfo
-from interp.checkpoints import Checkpoint, Followed, checkpoints_of, follow, has_checkpoints, step_of
-from interp.conditions import Run, capture_edited, read_conditions
+from interp.editing.conditions import Run, capture_edited, read_conditions
+from interp.editing.edit_files import Edits, resolve_edits
 from interp.editing.editor import refuse_misfits
-from interp.editing.files import Edits, resolve_edits
 from interp.editing.proof import merged
 from interp.edits import Edit
-from interp.environment import environment
 from interp.errors import UsageError
 from interp.findings import Findings
-from interp.forward import capture
+from interp.loading.load import load
 from interp.loading.untrained import beside_untrained, untrained_twin
 from interp.model import Check, Model
-from interp.models import load
 from interp.need import Need
-from interp.observe import Prompts, as_tokens
-from interp.pools import Pool, Reading, draw, name_of, pools_for, prompts_for
 from interp.probe import Probe, Readout
-from interp.progress import reporting
-from interp.ranks import here, together
-from interp.readable import Chosen, choose_probes, readable_probes
-from interp.record import RunRecord, new_folder
-from interp.spec import PER_QUINTILE, RunSpec
-from interp.threads import one_thread
-from interp.unfinished import PARTIAL, Unfinished, refuse_unwritable
-from interp.window import AttentionWindow
+from interp.prompting.pools import Pool, Reading, draw, name_of, pools_for, prompts_for
+from interp.prompting.tokens import Prompts, as_tokens
+from interp.reading.forward import capture
+from interp.records.record import RunRecord, new_folder
+from interp.records.unfinished import PARTIAL, Unfinished, refuse_unwritable
+from interp.running.checkpoints import Checkpoint, Followed, checkpoints_of, follow, has_checkpoints, step_of
+from interp.running.choose_probes import Chosen, choose_probes, readable_probes
+from interp.running.spec import PER_QUINTILE, RunSpec
+from interp.seam.window import AttentionWindow
+from interp.system.environment import environment
+from interp.system.processes import here, together
+from interp.system.progress import reporting
+from interp.system.threads import one_thread
 
 DEFAULT_MODEL = "tunnel:bijection-gpt-neox"
 DEFAULT_PROBES = ("manifold",)
@@ -77,8 +77,8 @@ def run(
     set, a file, texts or a `PromptSet` (a wind tunnel samples itself; a probe with prompts of its own is read on them);
     `edits` change the model for the whole run, or name the file that holds them; `checkpoints` are the revisions (steps
     of a tunnel: all it kept, unless named) that probes of a training are read at. Everything else is described at
-    `interp.spec.RunSpec`, and what a model is trusted with at `interp.load`. `out=None` writes nothing.
-    A run that was stopped is gone on with by the same call (see interp.unfinished); with `resume` by nothing else.
+    `interp.running.spec.RunSpec`, and what a model is trusted with at `interp.load`. `out=None` writes nothing.
+    A run that was stopped is gone on with by the same call (see `interp.records`); with `resume` by nothing else.
     Returns the record: `record.findings["manifold"]`.
 
     Processes that a launcher has started (`accelerate launch`, `torchrun`) share the prompts where all of them call

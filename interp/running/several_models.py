@@ -13,20 +13,19 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from interp.comparing import compare
-from interp.editing.files import resolve_edits
+from interp.editing.edit_files import resolve_edits
 from interp.errors import InterpError, UsageError
-from interp.finished import finished_record
 from interp.loading.sources import locate
 from interp.model import Model
-from interp.planning.sketch import sketch
-from interp.pools import Pool, Reading
-from interp.ranks import n_started
-from interp.readable import Chosen, choose_probes
-from interp.record import RunRecord
-from interp.runner import DEFAULT_OUT, run, specify
-from interp.spec import RunSpec
-from interp.unfinished import is_begun, nothing_begun
+from interp.prompting.pools import Pool, Reading
+from interp.records.record import RunRecord, finished_record
+from interp.records.unfinished import is_begun, nothing_begun
+from interp.running.choose_probes import Chosen, choose_probes
+from interp.running.compare import compare
+from interp.running.run import DEFAULT_OUT, run, specify
+from interp.running.sketch import sketch
+from interp.running.spec import RunSpec
+from interp.system.processes import n_started
 
 Heard = Callable[["Outcome"], None]
 

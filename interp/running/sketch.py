@@ -12,15 +12,15 @@ from transformers import AutoModelForCausalLM
 
 from interp.errors import ModelError
 from interp.families import family_of
-from interp.loading.access import Files
-from interp.loading.architecture import count_parameters, read_config
+from interp.loading.admission import count_parameters, read_config
+from interp.loading.hub_files import Files
+from interp.loading.load import describe
 from interp.loading.placement import DTYPES, Placement, default_placement
-from interp.loading.quiet import quiet_libraries
+from interp.loading.quiet_libraries import quiet_libraries
 from interp.loading.sources import locate
 from interp.loading.tokenizer import has_tokenizer, read_tokenizer
 from interp.loading.weights import weight_files
 from interp.model import Model
-from interp.models import describe
 
 
 @dataclass(frozen=True)

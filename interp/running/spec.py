@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
-from interp.digest import digest_of
 from interp.errors import RecordError, UnknownName, UsageError
 from interp.probe import Probe, Question
 from interp.registry import load_entry
 from interp.study import Study
+from interp.system.digest import digest_of
 
 PER_QUINTILE = 15
 
@@ -59,7 +59,7 @@ class RunSpec:
         """
         from pydantic import TypeAdapter, ValidationError
 
-        from interp.json_file import first_fault
+        from interp.records.versioned_json import first_fault
 
         known = {f.name for f in fields(cls)}
         values: dict[str, Any] = {name: value for name, value in content.items() if name in known}

@@ -16,17 +16,17 @@ import torch
 from accelerate import init_empty_weights
 from transformers import AutoModelForCausalLM, PreTrainedConfig
 
-from interp.forward import TOKENS_PER_BATCH, capture
-from interp.loading.quiet import quiet_libraries
+from interp.loading.quiet_libraries import quiet_libraries
 from interp.model import Model
 from interp.need import Need
-from interp.planning.sketch import Sketch
-from interp.planning.work import Passes, Text, readable_needs
+from interp.reading.forward import TOKENS_PER_BATCH, capture
+from interp.running.passes import Passes, Text, readable_needs
+from interp.running.sketch import Sketch
 
 Clock = Callable[[], float]
 
 Speeds = dict[tuple[str, tuple[Need, ...]], "Speed"]
-"""By the kind of a pass: see `interp.planning.work.Passes.kind`."""
+"""By the kind of a pass: see `interp.running.passes.Passes.kind`."""
 
 SECONDS = 0.25
 """How long each measured pass should take."""

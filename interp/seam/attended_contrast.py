@@ -3,7 +3,7 @@
 The attended keys of a row are the fewest that hold half of its weight. Contrasts are means over the attended minus
 means over the other visible keys, of cos(q, k) and of the log2 weight (the score q·k in bits). Attended keys are
 chosen by their score, so both contrasts are positive where nothing was learned: they mean something beside the
-same number with the keys of another prompt (`interp.other_keys`).
+same number with the keys of another prompt (`interp.seam.borrowed_keys`).
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 
 from interp.information import BITS_PER_NAT
-from interp.pattern import BLOCK, AttentionCall, as_scores, dot_factor, queries, scaled_dots, visible_keys
+from interp.seam.pattern import BLOCK, AttentionCall, as_scores, dot_factor, queries, scaled_dots, visible_keys
 
 ATTENDED = 0.5
 """The share of a row's weight that its attended keys hold, at least."""

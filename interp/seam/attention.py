@@ -19,7 +19,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from interp.errors import InterpError, ModelError
 from interp.model import Model
-from interp.pattern import BLOCK, AttentionCall, pattern_rows
+from interp.seam.pattern import BLOCK, AttentionCall, pattern_rows
 
 SEAM = "interp"
 

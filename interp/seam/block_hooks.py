@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
-from interp.attention import of_this_thread
 from interp.families import Projection
 from interp.model import Model
+from interp.seam.attention import of_this_thread
 
 Heard = Callable[[str, int, torch.Tensor], None]
 

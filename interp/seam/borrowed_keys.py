@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from jaxtyping import Int
 
-from interp.pattern import AttentionCall, LentKeys
+from interp.seam.pattern import AttentionCall, LentKeys
 
 
 class OtherKeys:

@@ -22,11 +22,11 @@ from functools import cached_property
 import psutil
 import torch
 
-from interp.attention import Listener, listening
 from interp.errors import ModelError, UsageError
 from interp.information import BITS_PER_NAT
 from interp.model import Model
-from interp.pattern import AttentionCall, visible_keys
+from interp.seam.attention import Listener, listening
+from interp.seam.pattern import AttentionCall, visible_keys
 
 
 @dataclass(frozen=True)

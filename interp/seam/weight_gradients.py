@@ -5,8 +5,8 @@ from itertools import islice
 import torch
 
 from interp.families import iterate_weights
-from interp.gradients import ScoredSequence, loss_bits
 from interp.model import Model
+from interp.seam.layer_gradients import ScoredSequence, loss_bits
 
 PROJECTIONS = ("W_Q", "W_K", "W_V")
 
@@ -19,7 +19,7 @@ def projections(model: Model, layer: int) -> dict[str, torch.Tensor]:
 def weight_gradients(model: Model, layer: int, sequence: ScoredSequence) -> dict[str, torch.Tensor]:
     """The gradient of one sequence's loss in bits at every projection of a layer, in the shapes of `projections`.
 
-    For a copy of the model that is the caller's own (`interp.gradients.in_float64`): its weights are put back.
+    For a copy of the model that is the caller's own (`in_float64`): its weights are put back.
     """
     weights = list(model.family.attention_modules(model.module)[layer].parameters())
     for weight in weights:

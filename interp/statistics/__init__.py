@@ -1,1 +1,18 @@
 """Spectra, intervals, nulls, correlations: numpy, scipy and scikit-learn, no model in sight."""
+
+__all__ = [
+    "correlation",
+    "cosines",
+    "dimension",
+    "entropy_draw",
+    "isomap_curve",
+    "jackknife",
+    "kernel_ridge",
+    "max_statistic",
+    "neighbours",
+    "nulls",
+    "resampling",
+    "ridge",
+    "spectra",
+    "t_interval",
+]

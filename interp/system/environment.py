@@ -23,7 +23,7 @@ def environment() -> dict[str, Any]:
         "packages": {name: _version(name) for name in _PACKAGES},
         "threads": torch.get_num_threads(),
         "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
-        "code": _revision(Path(__file__).parent),
+        "code": _revision(Path(__file__).parent.parent),
         "byte_order": sys.byteorder,
     }
 

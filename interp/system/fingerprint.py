@@ -7,7 +7,7 @@ from contextlib import nullcontext
 import numpy as np
 import torch
 
-from interp.offload import brought_in
+from interp.system.offload import brought_in
 
 BLOCK_WORDS = 512
 _BLOCK_BYTES = 8 * BLOCK_WORDS

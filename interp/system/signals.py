@@ -108,7 +108,7 @@ def _watch(ear: socket.socket, heard: Sequence[int]) -> None:
 
 def _leave(exit_code: int) -> None:
     """Say what was kept and end, without waiting for threads of libraries."""
-    from interp.ranks import name_of_process
+    from interp.system.processes import name_of_process
 
     _leaving.acquire()  # for good: one of the two threads says it
     end = (

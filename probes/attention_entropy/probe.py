@@ -6,8 +6,8 @@ and averaged over all positions of each prompt. Beside it: divided by log2 of th
 position removed and the rest renormalised, since a sink there lowers the entropy whatever the evidence.
 
 Three references stand beside the curve. A uniform row has log2 of the visible keys. Heads dealt to layers at random
-(`probes.measures.depth`) say what end points and steps are worth. The keys of another prompt at the same positions
-(`interp.other_keys`) keep position, temperature and sink and drop the content: what the row gains over them, the
+(`depth_curve`) say what end points and steps are worth. The keys of another prompt at the same positions
+(borrowed keys) keep position, temperature and sink and drop the content: what the row gains over them, the
 content sharpening, is focusing on what this prompt holds; p by flipping the sign of whole prompts' gains.
 Source: Paper III (arXiv 2512.23752), sections 4.2 and 4.5; its reduction in per cent is `reduction` times 100.
 """
@@ -26,11 +26,12 @@ from interp.need import Need
 from interp.probe import Figure, Probe, Readout
 from interp.statistics.nulls import null_from_permutations
 from interp.table import LABEL, Table
-from probes.figures.attention_entropy import entropy_figures
-from probes.measures.depth import DEPTH, DealtHeads, deal_heads, depth_statistics
-from probes.measures.finite import finite_or_absent
-from probes.measures.head_means import Units, band, interval, mean_of_units
-from probes.measures.sign_flips import flip_p, flipped_means, random_signs
+
+from ..measures.depth_curve import DEPTH, DealtHeads, deal_heads, depth_statistics
+from ..measures.finite import finite_or_absent
+from ..measures.prompt_means import Units, band, interval, mean_of_units
+from ..measures.sign_flips import flip_p, flipped_means, random_signs
+from .figures import entropy_figures
 
 Profile = Float[np.ndarray, "unit layer head"]
 

@@ -16,7 +16,8 @@ from scipy.spatial.distance import cdist
 
 from interp.statistics.resampling import shuffles
 from interp.statistics.spectra import eigenvalues, principal_axes, scaled
-from probes.measures.cloud import Cloud
+
+from ..measures.cloud import Cloud
 
 N_AXES = 10
 MAX_ROWS = 1000

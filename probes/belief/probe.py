@@ -28,20 +28,13 @@ from interp.need import Need
 from interp.probe import Condition, Figure, Planned, Probe, Readout
 from interp.statistics.spectra import principal_axes, scaled
 from interp.table import Table
-from probes.measures.belief_clusters import dimensions_for, gather, make_clusters
-from probes.measures.belief_readout import N_CONTROLS, Reading, Setting, make_setting, read_belief
-from probes.measures.belief_scalars import (
-    Counted,
-    component_scalars,
-    position_scalar,
-    score_scalar,
-    selectivity_scalar,
-    share_scalars,
-    silhouette_scalars,
-    subspace_scalar,
-)
-from probes.measures.belief_scores import MIXED_IN, output_distance, scores
-from probes.measures.belief_swap import (
+
+from ..measures.cloud import Cloud
+from ..measures.field_checks import refuse_too_few
+from ..measures.geometry import FEW_DISTINCT_ROWS
+from ..measures.places import Place, at_same_layer, places_of
+from .clusters import dimensions_for, gather, make_clusters
+from .interchange import (
     BASELINE,
     N_RANDOM,
     SUBSPACES,
@@ -52,12 +45,20 @@ from probes.measures.belief_swap import (
     swap_scalar,
     swaps,
 )
-from probes.measures.belief_tables import by_layer_table, components_table, decoded_table
-from probes.measures.belief_target import ExactBelief
-from probes.measures.cloud import Cloud
-from probes.measures.fields import refuse_too_few
-from probes.measures.geometry import FEW_DISTINCT_ROWS
-from probes.measures.places import Place, at_same_layer, places_of
+from .readout import N_CONTROLS, Reading, Setting, make_setting, read_belief
+from .scalars import (
+    Counted,
+    component_scalars,
+    position_scalar,
+    score_scalar,
+    selectivity_scalar,
+    share_scalars,
+    silhouette_scalars,
+    subspace_scalar,
+)
+from .scores import MIXED_IN, output_distance, scores
+from .tables import by_layer_table, components_table, decoded_table
+from .target import ExactBelief
 
 SITES = ("resid", "v", "z")
 OUTPUT = Need("outcome_log_prob")
@@ -166,7 +167,7 @@ class Belief(Probe):
         )  # fmt: skip
 
     def figures(self, findings: Findings) -> tuple[Figure, ...]:
-        from probes.figures.belief import figures
+        from .figures import figures
 
         return figures(findings)
 

@@ -18,10 +18,11 @@ from jaxtyping import Float, Int
 from interp.statistics.resampling import bootstrap_weights, shuffles
 from interp.statistics.ridge import PrincipalForm
 from interp.table import Table
-from probes.measures.belief_folds import CrossValidated, Folds, Pressed, cross_validate, deal, press
-from probes.measures.belief_target import ExactBelief
-from probes.measures.cloud import Cloud
-from probes.measures.nuisances import all_nuisances
+
+from ..measures.cloud import Cloud
+from ..measures.nuisances import all_nuisances
+from .folds import CrossValidated, Folds, Pressed, cross_validate, deal, press
+from .target import ExactBelief
 
 N_CONTROLS = 5
 N_SUBSPACES = 20

@@ -6,14 +6,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from interp.findings import Scalar
+from interp.statistics.max_statistic import excess, maximum_statistic_p
 from interp.statistics.nulls import null_from_draws, null_from_permutations
-from interp.statistics.repeats import t_half_width
 from interp.statistics.resampling import normal_interval
-from interp.statistics.tested_together import excess, maximum_statistic_p
-from probes.measures.belief_clusters import Clusters, Gathered
-from probes.measures.belief_readout import N_SUBSPACES, Reading, Setting, Shares
-from probes.measures.belief_scores import UNITS, Scores
-from probes.measures.halves import share_interval
+from interp.statistics.t_interval import t_half_width
+
+from ..measures.halves import share_interval
+from .clusters import Clusters, Gathered
+from .readout import N_SUBSPACES, Reading, Setting, Shares
+from .scores import UNITS, Scores
 
 P_OVER = "layers and sites"
 

@@ -12,8 +12,9 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from interp.information import entropy_bits, kl_bits, restricted, total_variation
-from probes.measures.belief_readout import Reading, Setting
-from probes.measures.belief_target import ExactBelief, nearest_on_simplex
+
+from .readout import Reading, Setting
+from .target import ExactBelief, nearest_on_simplex
 
 MIXED_IN = 0.01
 

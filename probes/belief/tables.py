@@ -7,11 +7,12 @@ import numpy as np
 from interp.capture import Capture
 from interp.findings import Scalar
 from interp.table import LABEL, Table
-from probes.measures.belief_readout import Reading, Setting
-from probes.measures.belief_target import ExactBelief, nearest_on_simplex
-from probes.measures.cloud import Cloud
-from probes.measures.maps import snippets
-from probes.measures.places import Place
+
+from ..measures.cloud import Cloud
+from ..measures.maps import snippets
+from ..measures.places import Place
+from .readout import Reading, Setting
+from .target import ExactBelief, nearest_on_simplex
 
 MAX_DRAWN = 1000
 _ROOT_3 = 3**0.5

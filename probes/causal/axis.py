@@ -23,9 +23,10 @@ from interp.statistics.correlation import unit_length
 from interp.statistics.ridge import PrincipalForm, fit_ridge
 from interp.statistics.spectra import Scaling
 from interp.table import LABEL, Table
-from probes.measures.causal_sample import first_by_key
-from probes.measures.cloud import Cloud
-from probes.measures.places import Scale
+
+from ..measures.cloud import Cloud
+from ..measures.places import Scale
+from .prompt_sample import first_by_key
 
 Kind = Literal["ridge", "pc1", "encoding"]
 KINDS = ("ridge", "pc1", "encoding")

@@ -19,7 +19,8 @@ import numpy as np
 from jaxtyping import Float
 
 from interp.errors import PromptError
-from probes.measures.causal_axis import Axis
+
+from .axis import Axis
 
 TOLERANCE = 0.1
 MOST_DIMENSIONS = 10

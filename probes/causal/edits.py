@@ -21,8 +21,9 @@ from jaxtyping import Float
 
 from interp.edits import AblateHeads, Edit, KeepAxis, RemoveAxis, ReplaceCoordinates, ShiftAxis
 from interp.statistics.spectra import principal_axes
-from probes.measures.causal_axis import Axis
-from probes.measures.causal_controls import Edited, Matched, gaussian_directions, matched_controls
+
+from .axis import Axis
+from .controls import Edited, Matched, gaussian_directions, matched_controls
 
 Fill = Literal["mean", "zero"]
 FILLS = ("mean", "zero")

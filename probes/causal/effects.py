@@ -17,10 +17,11 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from interp.probe import Readout
+from interp.statistics.max_statistic import excess, maximum_statistic_p
 from interp.statistics.resampling import bootstrap_weights
-from interp.statistics.tested_together import excess, maximum_statistic_p
-from probes.measures.causal_plan import BASELINE, REMOVED, Name, control
-from probes.measures.head_means import interval
+
+from ..measures.prompt_means import interval
+from .edits import BASELINE, REMOVED, Name, control
 
 
 @dataclass(frozen=True)

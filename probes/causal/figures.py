@@ -7,7 +7,8 @@ import numpy as np
 from interp.drawing import NULL, PALETTE, VALUE, add_band, add_null_band, blank, error_bars, faded
 from interp.findings import Findings
 from interp.probe import Figure
-from probes.measures.causal_effects import READOUTS
+
+from .effects import READOUTS
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

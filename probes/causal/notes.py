@@ -6,8 +6,9 @@ import numpy as np
 
 from interp.probe import Readout
 from interp.table import Table
-from probes.measures.causal_effects import Effect
-from probes.measures.causal_plan import REMOVED, Name
+
+from .edits import REMOVED, Name
+from .effects import Effect
 
 ALIKE = 0.2
 """Mean squared cosine between controls above which a note says how alike they are."""

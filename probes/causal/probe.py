@@ -6,7 +6,7 @@ read-out) and its entropy with it, whether later layers still tell the entropy, 
 exact posterior where there is one, surprise at ordinary text, calibration on evidence about a label.
 
 A cut does something in any direction. So the same is done to random directions that take out equal variance, at the
-same positions of the same prompts (`probes.measures.causal_controls`), and the axis is ranked among them; to other
+same positions of the same prompts (`controls`), and the axis is ranked among them; to other
 principal axes; and to the ten loudest directions at once and to whole head outputs, which show what a cut can do here.
 
 Sources: Paper III (arXiv 2512.23752), sections 4.5, 6.2 and 7.1, whose comparison reads the edited tensor itself (table
@@ -29,26 +29,19 @@ from interp.probe import Condition, Figure, Planned, Probe, Readout
 from interp.statistics.resampling import bootstrap_weights
 from interp.statistics.spectra import Scaling
 from interp.table import Table
-from probes.measures.causal_axis import KINDS, Axis, Kind, Split, fit_axes, held_out, saved, tautology
-from probes.measures.causal_effects import Effect, effects
-from probes.measures.causal_fields import parse_doses, parse_layers, refuse_unknown
-from probes.measures.causal_notes import notes
-from probes.measures.causal_plan import BASELINE, FILLS, Fill, Intervention, Name, Place, n_compared, n_conditions
-from probes.measures.causal_read import KL, LOSS, OUTCOME, SIZE, Later, Reader, read_labels, read_text, relative_axis
-from probes.measures.causal_sample import PromptSample, rows_of
-from probes.measures.causal_scalars import MEANINGS, axis_scalar, scalars, undefined
-from probes.measures.causal_tables import (
-    conditions_table,
-    controls_table,
-    doses_table,
-    effects_table,
-    later_table,
-    matching_table,
-    words,
-)
-from probes.measures.cloud import Cloud
-from probes.measures.fields import refuse_too_few
-from probes.measures.sula_answers import N_CONDITIONS
+
+from ..measures.answers import N_CONDITIONS
+from ..measures.cloud import Cloud
+from ..measures.field_checks import refuse_too_few
+from .axis import KINDS, Axis, Kind, Split, fit_axes, held_out, saved, tautology
+from .edits import BASELINE, FILLS, Fill, Intervention, Name, Place, n_compared, n_conditions
+from .effects import Effect, effects
+from .fields import parse_doses, parse_layers, refuse_unknown
+from .notes import notes
+from .prompt_sample import PromptSample, rows_of
+from .read import KL, LOSS, OUTCOME, SIZE, Later, Reader, read_labels, read_text, relative_axis
+from .scalars import MEANINGS, axis_scalar, scalars, undefined
+from .tables import conditions_table, controls_table, doses_table, effects_table, later_table, matching_table, words
 
 SITES = ("v", "z", "resid")
 SCALINGS = ("centred", "zscored")
@@ -171,7 +164,7 @@ class Causal(Probe):
         )  # fmt: skip
 
     def figures(self, findings: Findings) -> tuple[Figure, ...]:
-        from probes.figures.causal import causal_figures
+        from .figures import causal_figures
 
         return causal_figures(findings)
 

@@ -23,8 +23,9 @@ from interp.capture import Capture
 from interp.need import Need
 from interp.probe import Readout
 from interp.statistics.ridge import absolute_penalty, ridge_axis, ridge_coefficients
-from probes.measures.sula_answers import Answers
-from probes.measures.sula_calibration import Slopes
+
+from ..measures.answers import Answers
+from ..measures.calibration import Slopes
 
 KL = Need("next_kl")
 SIZE = Need("edit_size")

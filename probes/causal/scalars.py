@@ -8,9 +8,10 @@ import numpy as np
 from interp.findings import Null, Scalar
 from interp.probe import Readout
 from interp.statistics.nulls import null_from_permutations
-from probes.measures.causal_effects import PRIMARY, READOUTS, Effect, baseline_of, controls_of
-from probes.measures.causal_plan import Name
-from probes.measures.halves import share_interval
+
+from ..measures.halves import share_interval
+from .edits import Name
+from .effects import PRIMARY, READOUTS, Effect, baseline_of, controls_of
 
 FEW_RUN = 20
 """Prompts run below which every effect is called underpowered."""

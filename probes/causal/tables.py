@@ -7,10 +7,11 @@ import numpy as np
 from interp.probe import Readout
 from interp.statistics.nulls import null_from_permutations
 from interp.table import LABEL, Table
-from probes.measures.causal_effects import READOUTS, Effect, Values, baseline_of, controls_of, two_sided_p
-from probes.measures.causal_plan import BASELINE, HOW, REMOVED, Name
-from probes.measures.causal_scalars import logit_change, measured_ratio
-from probes.measures.head_means import interval
+
+from ..measures.prompt_means import interval
+from .edits import BASELINE, HOW, REMOVED, Name
+from .effects import READOUTS, Effect, Values, baseline_of, controls_of, two_sided_p
+from .scalars import logit_change, measured_ratio
 
 EFFECTS = (
     "Removing the axis: effect (edited − unedited) on each read-out with its 95 % interval over prompts, beside its "

@@ -1,7 +1,7 @@
 """Components: what attention and feed-forward write, which of them makes the prediction, and when it is made.
 
 Layer by layer: lengths of the two updates, their shares of the final stream (measures.updates), and what each adds to
-the logit of the predicted token (direct attribution, interp.lens). Depth by depth: entropy of what the residual
+the logit of the predicted token (direct attribution, interp.reading.lens). Depth by depth: entropy of what the residual
 stream decodes to, its KL from the final prediction and, on wind tunnels, from the exact posterior, with the trend in
 depth (measures.depth_trend): the residual stream as a store of belief that is refined. Where a model computes both
 blocks from the same stream, neither comes after the other.
@@ -24,14 +24,15 @@ from interp.need import Need
 from interp.probe import Figure, Probe, Readout
 from interp.statistics.nulls import null_from_permutations
 from interp.table import Table
-from probes.measures.cloud import Cloud
-from probes.measures.component_tables import DepthCurves, by_depth_table, by_layer_table, layer_values
-from probes.measures.depth_trend import MIN_DEPTHS, depth_trend
-from probes.measures.exact_posterior import posterior_divergence
-from probes.measures.fields import refuse_too_few
-from probes.measures.head_means import Units, band, interval, mean_of_units
-from probes.measures.sign_flips import random_signs
-from probes.measures.updates import FinalShares, final_shares, sizes
+
+from ..measures.cloud import Cloud
+from ..measures.field_checks import refuse_too_few
+from ..measures.prompt_means import Units, band, interval, mean_of_units
+from ..measures.sign_flips import random_signs
+from .depth_trend import MIN_DEPTHS, depth_trend
+from .posterior import posterior_divergence
+from .tables import DepthCurves, by_depth_table, by_layer_table, layer_values
+from .updates import FinalShares, final_shares, sizes
 
 DECODED = Need("lens_log_prob", NarrowRows())
 """The whole distribution at every depth, where the vocabulary is a wind tunnel's."""
@@ -104,7 +105,7 @@ class Components(Probe):
         )
 
     def figures(self, findings: Findings) -> tuple[Figure, ...]:
-        from probes.figures.components import figures
+        from .figures import figures
 
         return figures(findings)
 

@@ -8,9 +8,10 @@ from jaxtyping import Float
 
 from interp.statistics.cosines import largest_deviation_p
 from interp.table import Table
-from probes.measures.depth_trend import falling_share
-from probes.measures.head_means import Units, band, mean_of_units
-from probes.measures.updates import FinalShares, Sizes
+
+from ..measures.prompt_means import Units, band, mean_of_units
+from .depth_trend import falling_share
+from .updates import FinalShares, Sizes
 
 _LAYER_UNITS = {
     "attn_norm": "activation", "mlp_norm": "activation", "stream_norm": "activation", "attn_relative": "1",

@@ -27,10 +27,9 @@ from interp.probe import Condition, Figure, Planned, Probe, Readout
 from interp.prompting.tunnel_sequences import copied_name
 from interp.statistics.nulls import null_from_permutations
 from interp.table import Table
-from probes.measures.fields import refuse_too_few
-from probes.measures.head_means import interval, mean_of_units
-from probes.measures.heads_effects import estimates
-from probes.measures.heads_scores import (
+
+from ..measures.field_checks import refuse_too_few
+from ..measures.harm import (
     OUTCOME,
     SIGNED,
     Scores,
@@ -43,7 +42,9 @@ from probes.measures.heads_scores import (
     read_scores,
     units_of,
 )
-from probes.measures.sign_flips import flipped_means, random_signs
+from ..measures.prompt_effects import estimates
+from ..measures.prompt_means import interval, mean_of_units
+from ..measures.sign_flips import flipped_means, random_signs
 
 MIN_UNITS = 20
 """Prompts below which every number is called underpowered."""
@@ -127,7 +128,7 @@ class DepthUse(Probe):
         )  # fmt: skip
 
     def figures(self, findings: Findings) -> tuple[Figure, ...]:
-        from probes.figures.depth_use import depth_figures
+        from .figures import depth_figures
 
         return depth_figures(findings)
 

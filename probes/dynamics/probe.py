@@ -1,16 +1,16 @@
 """Dynamics: how the geometry forms over a training, and whether the frame settles before precision does.
 
-Read at checkpoints, each on the same tokens (interp.checkpoints); the run's own model is the end of the training.
+Read at checkpoints, each on the same tokens (`checkpoints`); the run's own model is the end of the training.
 
-    frame       attention rows against the end's: total variation, Jensen-Shannon; drift of W_QK (probes.measures.frame)
+    frame       attention rows against the end's: total variation, Jensen-Shannon; drift of W_QK (`frame`)
     values      distance of the values from the end's; PC shares, participation ratio, length of the curve that states
-                run along from certain to uncertain, spread of its certain end (probes.measures.entropy_order)
+                run along from certain to uncertain, spread of its certain end (`entropy_order`)
     error       of the prediction against the exact posterior, or the loss on the text; distance of the output from the
                 end's
     updates     ‖ΔW_QK‖/‖W_QK‖ against ‖ΔW_V‖/‖W_V‖ from checkpoint to checkpoint
 
 The dissociation index is the step at which the frame has settled over that at which the error has; below 1 the frame
-came first (probes.measures.courses, with its null). Whether a course looks early depends on its scale: an error in
+came first (`courses`, with its null). Whether a course looks early depends on its scale: an error in
 bits falls as the square of a distance, so the index against the output's total variation, which is on the frame's own
 scale, stands beside it, and every course is looked up at several fractions ε.
 
@@ -29,18 +29,12 @@ from interp.errors import UsageError
 from interp.findings import Findings
 from interp.need import Need
 from interp.probe import AnalysisCost, Figure, Probe, Readout
-from probes.measures.checkpoint_reading import NEEDS, Sizes, errors, read_checkpoint
-from probes.measures.dynamics_scalars import course_scalars, undefined_scalars
-from probes.measures.dynamics_tables import (
-    attention_table,
-    points_table,
-    settled_table,
-    step_layer_table,
-    step_table,
-    updates_table,
-)
-from probes.measures.head_means import Units
-from probes.measures.training import Training
+
+from ..measures.prompt_means import Units
+from .read import NEEDS, Sizes, errors, read_checkpoint
+from .scalars import course_scalars, undefined_scalars
+from .tables import attention_table, points_table, settled_table, step_layer_table, step_table, updates_table
+from .training import Training
 
 _LEAST = {"n_permutations": 19, "n_bootstrap": 20}
 _HEADLINE = ("dissociation_index", "dissociation_index_output", "dissociation_index_values", "frame_step", "error_step")
@@ -103,7 +97,7 @@ class Dynamics(Probe):
         )
 
     def figures(self, findings: Findings) -> tuple[Figure, ...]:
-        from probes.figures.dynamics import dynamics_figures
+        from .figures import dynamics_figures
 
         return dynamics_figures(findings)
 

@@ -22,16 +22,17 @@ from interp.information import entropy_bits, kl_bits
 from interp.need import Need
 from interp.statistics.nulls import GaussianClouds
 from interp.statistics.spectra import principal_axes, scaled
-from probes.measures.cloud import Cloud
-from probes.measures.entropy_order import ORDERED, EntropyOrder, ordered_statistics
-from probes.measures.frame import MATRICES, Weights, distance_squared, drift, frame_distances, of_another, update
-from probes.measures.geometry import spectral_profiles
-from probes.measures.head_means import Units
-from probes.measures.key_cosines import column_measures, gaussian_references, wk_columns
-from probes.measures.maps import cloud_axes
-from probes.measures.profiles import Profile
-from probes.measures.token_cosines import TokenSets, no_token_sets, token_cosines
-from probes.measures.uncertainty import Resampled, correlation_profile
+
+from ..measures.cloud import Cloud
+from ..measures.entropy_correlation import Resampled, correlation_profile
+from ..measures.geometry import spectral_profiles
+from ..measures.key_cosines import column_measures, gaussian_references, wk_columns
+from ..measures.maps import cloud_axes
+from ..measures.profiles import Profile
+from ..measures.prompt_means import Units
+from ..measures.token_cosines import TokenSets, no_token_sets, token_cosines
+from .entropy_order import ORDERED, EntropyOrder, ordered_statistics
+from .frame import MATRICES, Weights, distance_squared, drift, frame_distances, of_another, update
 
 VALUES, ROWS, ENTROPY, KEYS = Need("v"), Need("pattern_row"), Need("pattern_entropy"), Need("k_pre")
 OUTCOMES, NEXT = Need("outcome_log_prob"), Need("next_log_prob")

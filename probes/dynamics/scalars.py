@@ -7,9 +7,10 @@ import numpy as np
 
 from interp.findings import Null, Scalar
 from interp.statistics.nulls import null_from_permutations
-from probes.measures.courses import Compared, Course, compare, interval_of, resampled, settled
-from probes.measures.head_means import band
-from probes.measures.training import FRAME, VALUES, Training
+
+from ..measures.prompt_means import band
+from .courses import Compared, Course, compare, interval_of, resampled, settled
+from .training import FRAME, VALUES, Training
 
 FEW = 20
 """Prompts below which everything is called underpowered."""

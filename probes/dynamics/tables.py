@@ -6,12 +6,13 @@ import numpy as np
 
 from interp.capture import Capture
 from interp.table import LABEL, Table
-from probes.measures.checkpoint_reading import ENTRIES, ERRORS, STATISTICS, reference_entropy, shown_rows
-from probes.measures.courses import epsilons, interval_of, resampled, settled
-from probes.measures.frame import MATRICES, product_of_random
-from probes.measures.head_means import band
-from probes.measures.maps import snippets
-from probes.measures.training import FRAME, Training
+
+from ..measures.maps import snippets
+from ..measures.prompt_means import band
+from .courses import epsilons, interval_of, resampled, settled
+from .frame import MATRICES, product_of_random
+from .read import ENTRIES, ERRORS, STATISTICS, reference_entropy, shown_rows
+from .training import FRAME, Training
 
 MEANS = {"frame_tv": ("tv", "fraction"), "frame_js": ("js", "bits"), "frame_tv_exchanged": ("tv_exchanged", "fraction"),
          "attention_entropy": ("entropy", "bits")}  # fmt: skip

@@ -7,10 +7,11 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from interp.probe import Readout
-from probes.measures.checkpoint_reading import ERRORS, STATISTICS
-from probes.measures.courses import Course
-from probes.measures.frame import MATRICES
-from probes.measures.head_means import Units
+
+from ..measures.prompt_means import Units
+from .courses import Course
+from .frame import MATRICES
+from .read import ERRORS, STATISTICS
 
 FRAME, VALUES = "frame", "values"
 

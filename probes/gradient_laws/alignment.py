@@ -16,7 +16,8 @@ from jaxtyping import Float
 
 from interp.findings import Null, Scalar
 from interp.table import LABEL, Table
-from probes.measures.head_means import band, interval
+
+from ..measures.prompt_means import band, interval
 
 NAMES = {"W_Q": "queries", "W_K": "keys", "W_V": "values"}
 RANK = 4

@@ -8,13 +8,14 @@ import numpy as np
 from jaxtyping import Float
 
 from interp.findings import Findings, Null, Scalar
+from interp.statistics.max_statistic import maximum_statistic_p
 from interp.statistics.nulls import null_from_permutations
 from interp.statistics.resampling import bootstrap_weights
-from interp.statistics.tested_together import maximum_statistic_p
 from interp.table import LABEL, Table
-from probes.measures.gradient_alignment import Aligned, alignment_findings
-from probes.measures.head_means import band, interval
-from probes.measures.routing import MEASURES, Pairs, Routed, sampled_pairs
+
+from ..measures.prompt_means import band, interval
+from .alignment import Aligned, alignment_findings
+from .routing import MEASURES, Pairs, Routed, sampled_pairs
 
 LAWS = {
     "scores": "∂L/∂s_ij = α_ij (b_ij − E_α[b])", "values": "∂L/∂v_j = Σ_i α_ij u_i",

@@ -1,10 +1,10 @@
 """The gradient laws of attention as checks on any model, and whether attention moves where they say.
 
-A study, for it changes weights. On a copy of the model in float64, at one layer: the laws of `interp.gradients`
+A study, for it changes weights. On a copy of the model in float64, at one layer: the laws of `layer_gradients`
 against autograd through the model's own kernel; the first-order change of the loss when values move; whether gradients
-lie along what the weights already read (`probes.measures.gradient_alignment`); and over one small
+lie along what the weights already read (`alignment`); and over one small
 descent step, on the layer's queries and keys alone and on all weights, whether attention grows where the advantage is
-positive (`probes.measures.routing`). The laws are identities: a residual above rounding is a fault of the reading, not
+positive (`routing`). The laws are identities: a residual above rounding is a fault of the reading, not
 a finding.
 
 Source: Paper II (arXiv 2512.22473).
@@ -20,17 +20,18 @@ import numpy as np
 from interp.errors import UsageError
 from interp.findings import Findings
 from interp.probe import Figure
-from interp.progress import Report
 from interp.study import Study
-from probes.measures.gradient_alignment import Aligned
-from probes.measures.gradient_findings import Measured, findings_of
-from probes.measures.routing import Pairs, Routed
+from interp.system.progress import Report
+
+from .alignment import Aligned
+from .findings import Measured, findings_of
+from .routing import Pairs, Routed
 
 if TYPE_CHECKING:
     import torch
 
-    from interp.gradients import LayerGradients, ScoredSequence
     from interp.model import Model
+    from interp.seam.layer_gradients import LayerGradients, ScoredSequence
 
 _LEAST = {"n_prompts": 2, "n_permutations": 19, "n_bootstrap": 20}
 _LENGTH_OF_STEP = (0.0, 0.1)
@@ -59,9 +60,9 @@ class GradientLaws(Study):
     question: ClassVar[str] = "Do attention's gradients obey their laws, and does attention move to better values?"
 
     def measure(self, work: Path, progress: Report) -> Findings:
-        from interp.gradients import in_float64, queries_and_keys, step_all_weights
-        from interp.models import load
-        from interp.weight_gradients import projections, weight_gradients
+        from interp.loading.load import load
+        from interp.seam.layer_gradients import in_float64, queries_and_keys, step_all_weights
+        from interp.seam.weight_gradients import projections, weight_gradients
 
         self._check_fields()
         model = in_float64(load(self.model), n_copies=2 if self.is_whole else 1)
@@ -100,12 +101,12 @@ class GradientLaws(Study):
         )  # fmt: skip
 
     def figures(self, findings: Findings) -> tuple[Figure, ...]:
-        from probes.figures.gradient_laws import gradient_figures
+        from .figures import gradient_figures
 
         return gradient_figures(findings)
 
     def _gradients(self, model: "Model", layer: int, sequence: "ScoredSequence") -> "LayerGradients":
-        from interp.gradients import layer_gradients
+        from interp.seam.layer_gradients import layer_gradients
 
         found = layer_gradients(model, layer, sequence)
         if not found.d_scores.any():
@@ -125,7 +126,7 @@ class GradientLaws(Study):
         """
         import torch
 
-        from interp.gradients import loss_with_values
+        from interp.seam.layer_gradients import loss_with_values
 
         along = found.value_law()
         rate = self.step * found.v.norm() / along.norm()
@@ -153,9 +154,9 @@ class GradientLaws(Study):
         """What the loss is of: a tunnel's answers at its scored positions, or the next tokens of texts."""
         import torch
 
-        from interp.gradients import ScoredSequence
-        from interp.observe import as_tokens
-        from interp.pools import prompts_for
+        from interp.prompting.pools import prompts_for
+        from interp.prompting.tokens import as_tokens
+        from interp.seam.layer_gradients import ScoredSequence
 
         if model.task is not None and self.prompts is None:
             drawn = model.task.sample(np.random.default_rng(self.seed), self.n_prompts)

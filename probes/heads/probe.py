@@ -2,7 +2,7 @@
 
 Every head's output z is replaced, before W_O mixes the heads, by zero, by its mean, or by another prompt's (`how`);
 every layer is bypassed, and its attention or its feed-forward adds nothing. What that costs is measured in bits, prompt
-by prompt (`probes.measures.heads_scores`): distance from the exact posterior where it is known, change of the
+by prompt (`harm`): distance from the exact posterior where it is known, change of the
 prediction and loss on ordinary text. Zero takes a model where it has never been; resampling keeps every head's output
 in its own distribution; their disagreement says how much of an effect is the shock.
 
@@ -25,19 +25,10 @@ from interp.findings import Findings, Scalar
 from interp.need import Need
 from interp.probe import Condition, Figure, Planned, Probe, Readout
 from interp.table import Table
-from probes.measures.fields import refuse_too_few
-from probes.measures.heads_edits import HOW, UNEDITED, Named, Plan
-from probes.measures.heads_effects import top_head
-from probes.measures.heads_scalars import (
-    baseline_scalar,
-    bypass_scalar,
-    compounding_scalar,
-    late_scalar,
-    nothing_tried,
-    top_effect_scalar,
-    top_head_scalars,
-)
-from probes.measures.heads_scores import (
+
+from ..measures.answers import N_CONDITIONS
+from ..measures.field_checks import refuse_too_few
+from ..measures.harm import (
     CHANGED,
     OUTCOME,
     SIGNED,
@@ -54,9 +45,19 @@ from probes.measures.heads_scores import (
     read_scores,
     units_of,
 )
-from probes.measures.heads_tables import Signs, by_head_table, by_layer_table, head_effects, sets_table
-from probes.measures.sign_flips import random_signs
-from probes.measures.sula_answers import N_CONDITIONS
+from ..measures.prompt_effects import top_head
+from ..measures.sign_flips import random_signs
+from .edits import HOW, UNEDITED, Named, Plan
+from .scalars import (
+    baseline_scalar,
+    bypass_scalar,
+    compounding_scalar,
+    late_scalar,
+    nothing_tried,
+    top_effect_scalar,
+    top_head_scalars,
+)
+from .tables import Signs, by_head_table, by_layer_table, head_effects, sets_table
 
 SULA = "sula: "
 """What the names of conditions on SULA prompts begin with."""
@@ -160,7 +161,7 @@ class Heads(Probe):
         )
 
     def figures(self, findings: Findings) -> tuple[Figure, ...]:
-        from probes.figures.heads import heads_figures
+        from .figures import heads_figures
 
         return heads_figures(findings)
 

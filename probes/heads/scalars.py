@@ -7,11 +7,12 @@ import numpy as np
 
 from interp.findings import Null, Scalar
 from interp.statistics.nulls import null_from_permutations
-from probes.measures.head_means import band, interval, mean_of_units
-from probes.measures.heads_edits import LATE, PARTS, Plan
-from probes.measures.heads_effects import TopHead, error_ratio, estimates
-from probes.measures.heads_scores import MEANINGS, Scores
-from probes.measures.heads_tables import Signs, compounding, random_effects, range_of
+
+from ..measures.harm import MEANINGS, Scores
+from ..measures.prompt_effects import TopHead, error_ratio, estimates
+from ..measures.prompt_means import band, interval, mean_of_units
+from .edits import LATE, PARTS, Plan
+from .tables import Signs, compounding, random_effects, range_of
 
 MIN_UNITS = 20
 """Prompts below which every number is called underpowered."""

@@ -6,10 +6,11 @@ import numpy as np
 from jaxtyping import Float
 
 from interp.table import LABEL, Table
-from probes.measures.head_means import mean_of_units
-from probes.measures.heads_edits import Plan
-from probes.measures.heads_effects import Compounding, Estimates, error_ratio, estimates
-from probes.measures.heads_scores import SIGNED, Scores
+
+from ..measures.harm import SIGNED, Scores
+from ..measures.prompt_effects import Compounding, Estimates, error_ratio, estimates
+from ..measures.prompt_means import mean_of_units
+from .edits import Plan
 
 Signs = Float[np.ndarray, "permutation unit"]
 

@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
-from interp.statistics.draw import N_STRATA
+from interp.statistics.entropy_draw import N_STRATA
 from interp.statistics.jackknife import t_quantile, without_each_row
 from interp.statistics.spectra import (
     Scaling,

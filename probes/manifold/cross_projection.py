@@ -18,8 +18,9 @@ from interp.findings import Scalar
 from interp.statistics.nulls import null_from_permutations
 from interp.statistics.spectra import Scaling, centred_gram, leading_vectors, scaled
 from interp.table import Table
-from probes.measures.collapse import MIXED, Pool
-from probes.measures.part import Part
+
+from ..measures.part import Part
+from .collapse import MIXED, Pool
 
 N_SPLITS = 4
 MAX_PERMUTATIONS = 199

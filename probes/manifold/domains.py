@@ -6,13 +6,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from interp.findings import Scalar
-from interp.statistics.draw import N_STRATA
+from interp.statistics.entropy_draw import N_STRATA
 from interp.statistics.jackknife import Deletions, spectral_intervals
 from interp.statistics.nulls import null_from_permutations
 from interp.statistics.spectra import SPECTRAL, Scaling
 from interp.table import Table
-from probes.measures.cloud import Cloud
-from probes.measures.collapse import (
+
+from ..measures.cloud import Cloud
+from .collapse import (
     CHANGES,
     MIN_PER_FIFTH,
     MIN_PROMPTS,
@@ -24,8 +25,8 @@ from probes.measures.collapse import (
     fifth_of,
     third_of,
 )
-from probes.measures.cross_projection import cross_projection
-from probes.measures.rarefaction import rarefaction_table
+from .cross_projection import cross_projection
+from .rarefaction import rarefaction_table
 
 NULL_NAME = "domain labels exchanged within entropy and length"
 

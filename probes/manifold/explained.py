@@ -7,7 +7,8 @@ from jaxtyping import Float
 
 from interp.statistics.correlation import Explained, explained_by_groups, explained_by_number
 from interp.table import Table
-from probes.measures.cloud import Cloud
+
+from ..measures.cloud import Cloud
 
 _NUMBERS = ("length", "position", "next_entropy_bits", "bayes_entropy_bits")
 _GROUPS = {"token": "last token", "domain": "domain"}

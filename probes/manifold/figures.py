@@ -20,8 +20,9 @@ from interp.drawing import (
 from interp.findings import Findings
 from interp.probe import Figure
 from interp.table import Table
-from probes.measures.collapse import MIXED
-from probes.measures.rarefaction import NOISE
+
+from .collapse import MIXED
+from .rarefaction import NOISE
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

@@ -4,7 +4,7 @@ Points are the values at the scored positions, heads concatenated, one cloud a l
 PC1+PC2 share, participation ratio and intrinsic dimension of the drawn prompts, each jackknifed over prompts and
 beside its null; how PC1, and the position along a curve through the cloud, follow the entropy of the next token;
 what else PC1 follows. At the primary layer: whether prompts of one domain lie in fewer directions than prompts of
-all (probes.measures.collapse). Formulas, nulls and failure modes are in probes/README.md.
+all (`collapse`). Formulas, nulls and failure modes are in probes/README.md.
 
 Source: Paper III (arXiv 2512.23752), sections 4.2 and 5, with the controls of its critics: nulls at the same size,
 all eigenvalues, centred rather than standardised, prompts left out rather than repeated.
@@ -20,26 +20,21 @@ from interp.capture import Capture
 from interp.findings import Findings, Scalar
 from interp.need import Need
 from interp.probe import AnalysisCost, Figure, Probe, Readout
-from interp.statistics.curve import N_NEIGHBOURS, curve_position
+from interp.statistics.isomap_curve import N_NEIGHBOURS, curve_position
 from interp.statistics.neighbours import distinct_rows
 from interp.statistics.nulls import GaussianClouds
 from interp.statistics.spectra import Axes, Scaling, readout_direction, scaled
-from interp.threads import side_by_side
-from probes.measures.cloud import Cloud
-from probes.measures.explained import explained_table
-from probes.measures.fields import refuse_too_few
-from probes.measures.geometry import (
-    FEW_DISTINCT_ROWS,
-    count_distinct,
-    dimension_profile,
-    spectral_profiles,
-    spectrum_table,
-)
-from probes.measures.maps import MAX_POINTS, cloud_axes, null_points_table, points_table, umap_table
-from probes.measures.profiles import Profile, profile_table
-from probes.measures.restriction import Settings, restriction
-from probes.measures.robust import dropped_profiles, dropped_table, influence, stability_profile, without_loudest
-from probes.measures.uncertainty import Resampled, correlation_profile, within_position
+from interp.system.threads import side_by_side
+
+from ..measures.cloud import Cloud
+from ..measures.entropy_correlation import Resampled, correlation_profile, within_position
+from ..measures.field_checks import refuse_too_few
+from ..measures.geometry import FEW_DISTINCT_ROWS, count_distinct, dimension_profile, spectral_profiles, spectrum_table
+from ..measures.maps import MAX_POINTS, cloud_axes, null_points_table, points_table, umap_table
+from ..measures.profiles import Profile, profile_table
+from .domains import Settings, restriction
+from .explained import explained_table
+from .robustness import dropped_profiles, dropped_table, influence, stability_profile, without_loudest
 
 BY_LAYER = (
     "Layer by layer, on the drawn rows: value, 95 % interval (_low, _high), null with its 95 % band, and p over all "
@@ -139,7 +134,7 @@ class Manifold(Probe):
         )
 
     def figures(self, findings: Findings) -> tuple[Figure, ...]:
-        from probes.figures.manifold import figures
+        from .figures import figures
 
         return figures(findings)
 

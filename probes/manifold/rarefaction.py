@@ -13,7 +13,8 @@ from jaxtyping import Float, Int
 from interp.statistics.nulls import GaussianClouds, null_spectra
 from interp.statistics.spectra import Scaling, spectral_statistics
 from interp.table import Table
-from probes.measures.collapse import MIXED, Pool, Spectra
+
+from .collapse import MIXED, Pool, Spectra
 
 N_ORDERS = 20
 SIZES = (10, 15, 20, 30, 45, 60, 75, 100, 150, 200)

@@ -17,12 +17,13 @@ from interp.statistics.jackknife import without_each_group, without_each_row
 from interp.statistics.nulls import GaussianClouds, null_from_draws
 from interp.statistics.spectra import Scaling, gram_statistics, scaled, smaller_gram
 from interp.table import Table
-from probes.measures.axis_stability import Split, first_axis_cosines
-from probes.measures.cloud import Cloud
-from probes.measures.geometry import NULL_NAMES, spectral_profiles
-from probes.measures.halves import MIN_UNITS, split_rows
-from probes.measures.part import Part
-from probes.measures.profiles import Profile
+
+from ..measures.axis_stability import Split, first_axis_cosines
+from ..measures.cloud import Cloud
+from ..measures.geometry import NULL_NAMES, spectral_profiles
+from ..measures.halves import MIN_UNITS, split_rows
+from ..measures.part import Part
+from ..measures.profiles import Profile
 
 DROPPED = (0, 1, 2, 4, 8, 16, 32)
 N_NULL = 20

@@ -1,1 +1,26 @@
 """What the probes compute: pure numpy functions and the tables made of them, one idea a file."""
+
+__all__ = [
+    "answers",
+    "axis_stability",
+    "calibration",
+    "cloud",
+    "depth_curve",
+    "entropy_correlation",
+    "exchanges",
+    "field_checks",
+    "finite",
+    "geometry",
+    "halves",
+    "harm",
+    "key_cosines",
+    "maps",
+    "nuisances",
+    "part",
+    "places",
+    "profiles",
+    "prompt_effects",
+    "prompt_means",
+    "sign_flips",
+    "token_cosines",
+]

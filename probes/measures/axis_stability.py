@@ -16,7 +16,8 @@ from jaxtyping import Float, Int
 from interp.statistics.kernel_ridge import subset_weights
 from interp.statistics.ridge import ridge_axis
 from interp.statistics.spectra import centred_gram, leading_vectors, principal_axes
-from probes.measures.places import ScaledRows
+
+from .places import ScaledRows
 
 Direction = Callable[[Int[np.ndarray, " member"]], Float[np.ndarray, " feature"]]
 """The unit axis that some rows of a cloud give."""

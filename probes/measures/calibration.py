@@ -23,13 +23,14 @@ from jaxtyping import Float, Int
 from interp.findings import Null, Scalar
 from interp.information import entropy_bits
 from interp.statistics.correlation import resampled_correlations, unit_length
+from interp.statistics.max_statistic import maximum_statistic_p
 from interp.statistics.nulls import null_from_permutations
 from interp.statistics.resampling import bootstrap_weights
-from interp.statistics.tested_together import maximum_statistic_p
-from probes.measures.halves import share_interval
-from probes.measures.head_means import interval
-from probes.measures.sula_answers import Answers
-from probes.measures.sula_resampling import exchange_within
+
+from .answers import Answers
+from .exchanges import exchange_within
+from .halves import share_interval
+from .prompt_means import interval
 
 MIN_UNITS = 20
 """Prompts below which every number is called underpowered."""

@@ -9,7 +9,8 @@ from interp.capture import Capture
 from interp.errors import ModelError, PromptError, UsageError
 from interp.need import Need
 from interp.table import Table
-from probes.measures.finite import finite
+
+from .finite import finite
 
 MIN_UNITS = 3
 """Prompts below which no statistic of a cloud is defined."""

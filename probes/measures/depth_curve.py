@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Float
 
 from interp.statistics.correlation import unit_ranks
-from interp.statistics.tested_together import maximum_statistic_p
+from interp.statistics.max_statistic import maximum_statistic_p
 
 DEPTH = ("reduction", "correlation", "area", "largest_drop")
 """The statistics, in the order of the last axis of every array of them."""

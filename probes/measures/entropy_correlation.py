@@ -9,7 +9,8 @@ from interp.findings import Scalar
 from interp.statistics.correlation import correlation_interval, rank_test, ranks_within, resampled_rank_correlations
 from interp.statistics.nulls import null_from_permutations
 from interp.statistics.resampling import bootstrap_weights, shuffles
-from probes.measures.cloud import Cloud
+
+from .cloud import Cloud
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from interp.statistics.resampling import bootstrap_weights, shuffles
-from probes.measures.head_means import band
+
+from .prompt_means import band
 
 
 def exchange_within(

@@ -9,7 +9,8 @@ from interp.statistics.neighbours import distinct_rows
 from interp.statistics.nulls import GaussianClouds, layer_null_statistics, null_from_draws, null_spectra
 from interp.statistics.spectra import SPECTRAL, Scaling, eigenvalues, gram_statistics, scaled, smaller_gram
 from interp.table import Table
-from probes.measures.cloud import Cloud
+
+from .cloud import Cloud
 
 FEW_DISTINCT_ROWS = 20
 """Distinct rows below which a finding is called underpowered."""

@@ -9,7 +9,8 @@ from scipy import special
 from interp.errors import PromptError
 from interp.statistics.correlation import unit_length
 from interp.statistics.resampling import bootstrap_weights, shuffles
-from probes.measures.cloud import Cloud
+
+from .cloud import Cloud
 
 MIN_UNITS = 4
 """Prompts below which there are no two halves."""

@@ -20,8 +20,9 @@ from interp.need import Need
 from interp.probe import Readout
 from interp.prompt import PromptSet
 from interp.statistics.resampling import bootstrap_weights
-from probes.measures.head_means import Units
-from probes.measures.sula_answers import MAIN, Answers
+
+from .answers import MAIN, Answers
+from .prompt_means import Units
 
 OUTCOME = Need("outcome_log_prob")
 CHANGED = Need("next_kl")

@@ -25,9 +25,10 @@ from interp.statistics.cosines import (
     random_rotations,
 )
 from interp.statistics.nulls import null_from_permutations
-from probes.measures.cloud import Cloud
-from probes.measures.head_means import Units, band, mean_of_units
-from probes.measures.profiles import Profile
+
+from .cloud import Cloud
+from .profiles import Profile
+from .prompt_means import Units, band, mean_of_units
 
 FEW_TOKENS = 20
 """Vectors below which a mean over pairs says little."""

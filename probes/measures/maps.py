@@ -8,7 +8,8 @@ import numpy as np
 from interp.capture import Capture
 from interp.statistics.spectra import Axes, Scaling, constant_columns, principal_axes, scaled
 from interp.table import LABEL, Table
-from probes.measures.cloud import Cloud
+
+from .cloud import Cloud
 
 N_AXES = 3
 MAX_POINTS = 1000

@@ -7,8 +7,9 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from interp.statistics.spectra import Scaling, constant_columns
-from probes.measures.cloud import Cloud
-from probes.measures.geometry import count_distinct
+
+from .cloud import Cloud
+from .geometry import count_distinct
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,10 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float
 
-from interp.statistics.tested_together import maximum_statistic_p
-from probes.measures.head_means import Units, band, mean_of_units
-from probes.measures.sign_flips import flip_p, flipped_means
+from interp.statistics.max_statistic import maximum_statistic_p
+
+from .prompt_means import Units, band, mean_of_units
+from .sign_flips import flip_p, flipped_means
 
 
 @dataclass(frozen=True)

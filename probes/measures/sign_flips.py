@@ -6,8 +6,9 @@ Where a row owes nothing to what it is compared with, each prompt's difference i
 import numpy as np
 from jaxtyping import Float
 
-from interp.statistics.tested_together import maximum_statistic_p
-from probes.measures.head_means import mean_of_units
+from interp.statistics.max_statistic import maximum_statistic_p
+
+from .prompt_means import mean_of_units
 
 
 def random_signs(n_permutations: int, n: int, rng: np.random.Generator) -> Float[np.ndarray, "permutation unit"]:

@@ -16,9 +16,10 @@ from interp.findings import Scalar
 from interp.prompt import PromptSet
 from interp.statistics.cosines import MEASURES, Reference, cosine_measures
 from interp.statistics.jackknife import equal_groups, standard_error, t_quantile
-from probes.measures.cloud import Cloud
-from probes.measures.key_cosines import FEW_TOKENS, known_p, meaning
-from probes.measures.profiles import Profile
+
+from .cloud import Cloud
+from .key_cosines import FEW_TOKENS, known_p, meaning
+from .profiles import Profile
 
 _ROUNDING = 1e-6
 """Half-width below which an interval is rounding: activations are float32."""

@@ -8,7 +8,8 @@ from jaxtyping import Float, Int, Num
 
 from interp.statistics.cosines import random_rotations
 from interp.table import Table
-from probes.measures.token_cosines import TokenSets
+
+from ..measures.token_cosines import TokenSets
 
 _UNITS = {"layer": "layer", "cos": "1", "cos_null": "1"}
 

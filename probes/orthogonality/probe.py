@@ -19,13 +19,12 @@ from interp.findings import Findings, Scalar
 from interp.need import Need
 from interp.probe import Figure, Probe, Readout
 from interp.statistics.cosines import cosine_measures, expected_abs_cosine
-from interp.threads import side_by_side
-from probes.measures.cloud import Cloud
-from probes.measures.cosine_matrices import head_matrix, token_matrix
-from probes.measures.fields import refuse_too_few
-from probes.measures.finite import finite
-from probes.measures.head_means import Units
-from probes.measures.key_cosines import (
+from interp.system.threads import side_by_side
+
+from ..measures.cloud import Cloud
+from ..measures.field_checks import refuse_too_few
+from ..measures.finite import finite
+from ..measures.key_cosines import (
     FEW_TOKENS,
     column_measures,
     gaussian_references,
@@ -34,10 +33,12 @@ from probes.measures.key_cosines import (
     shuffled_columns,
     wk_columns,
 )
-from probes.measures.orthogonality_tables import by_head_table, token_table, without
-from probes.measures.profiles import profile_table
-from probes.measures.query_key import QueryKey
-from probes.measures.token_cosines import TokenSets, no_token_sets, token_cosines, token_measures
+from ..measures.profiles import profile_table
+from ..measures.prompt_means import Units
+from ..measures.token_cosines import TokenSets, no_token_sets, token_cosines, token_measures
+from .matrices import head_matrix, token_matrix
+from .query_key import QueryKey
+from .tables import by_head_table, token_table, without
 
 Definition = Literal["all", "wk_columns", "token_keys", "head_keys", "embedding_proxy"]
 
@@ -93,7 +94,7 @@ class Orthogonality(Probe):
         )
 
     def figures(self, findings: Findings) -> tuple[Figure, ...]:
-        from probes.figures.orthogonality import figures
+        from .figures import figures
 
         return figures(findings)
 

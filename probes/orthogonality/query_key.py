@@ -21,7 +21,8 @@ from interp.findings import Scalar
 from interp.information import entropy_bits
 from interp.statistics.cosines import Reference, gaussian_sets
 from interp.table import Table
-from probes.measures.profiles import Profile
+
+from ..measures.profiles import Profile
 
 SPECTRAL = ("effective_rank", "participation_ratio", "top_share")
 """The three statistics, in the order of the last axis of every array of them, and their units."""

@@ -7,7 +7,8 @@ from jaxtyping import Float
 
 from interp.statistics.cosines import MEASURES, Reference
 from interp.table import Table
-from probes.measures.query_key import SPECTRAL, UNITS, QueryKey
+
+from .query_key import SPECTRAL, UNITS, QueryKey
 
 
 def without(table: Table, name: str, *endings: str) -> Table:

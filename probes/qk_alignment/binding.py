@@ -21,8 +21,9 @@ from jaxtyping import Float, Int
 from interp.capture import Capture
 from interp.need import Need
 from interp.statistics.jackknife import equal_groups, standard_error, t_quantile
-from interp.statistics.tested_together import maximum_statistic_p
-from probes.measures.finite import finite, finite_or_absent
+from interp.statistics.max_statistic import maximum_statistic_p
+
+from ..measures.finite import finite, finite_or_absent
 
 KEYS = Need("k_pre", at="tunnel")
 MASS_BEFORE = Need("mass_previous", at="tunnel")

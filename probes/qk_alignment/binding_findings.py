@@ -6,8 +6,9 @@ from interp.capture import Capture
 from interp.findings import Scalar
 from interp.statistics.nulls import null_from_permutations
 from interp.table import Table
-from probes.measures.binding import Binding, BoundKeys, bound_keys, measure_binding
-from probes.measures.part import Part
+
+from ..measures.part import Part
+from .binding import Binding, BoundKeys, bound_keys, measure_binding
 
 _RENAMED = "bound tokens renamed at random in every sequence"
 _UNITS = {

@@ -9,10 +9,11 @@ from interp.findings import Null, Scalar
 from interp.need import Need
 from interp.statistics.nulls import null_from_permutations
 from interp.table import Table
-from probes.measures.head_means import Units, band, interval, mean_of_units
-from probes.measures.item_test import ItemTest, compare_with_relabelled
-from probes.measures.items import ItemRows, attention_over_items, comparable_rows, outcome_positions
-from probes.measures.part import Part
+
+from ..measures.part import Part
+from ..measures.prompt_means import Units, band, interval, mean_of_units
+from .item_null import ItemTest, compare_with_relabelled
+from .items import ItemRows, attention_over_items, comparable_rows, outcome_positions
 
 WHOLE_ROWS = Need("pattern_log_weight")
 _RELABELLED = "items relabelled within each row, the best head each time"

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from interp.statistics.tested_together import maximum_statistic_p
-from probes.measures.head_means import Units, mean_of_units
-from probes.measures.items import ItemRows
+from interp.statistics.max_statistic import maximum_statistic_p
+
+from ..measures.prompt_means import Units, mean_of_units
+from .items import ItemRows
 
 
 @dataclass(frozen=True)

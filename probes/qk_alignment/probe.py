@@ -4,7 +4,7 @@ Per layer and head, at the scored rows (Paper I, arXiv 2512.22471, shows heat ma
 number; these are ours):
 
     entropy, max_weight   how concentrated the row is
-    cosine, logit         attended minus unattended keys, of cos(q, k) and of the log2 weight (`interp.contrast`)
+    cosine, logit         attended minus unattended keys, of cos(q, k) and of the log2 weight (`attended_contrast`)
     mass_*                attention on the position itself, the one before, the first, and in wind tunnels on earlier
                           tokens that are outcomes (values) or not (keys); a uniform row's share beside each
     posterior_kl          KL(posterior || attention over the items in context), and the feasible mass, where the
@@ -12,7 +12,7 @@ number; these are ours):
     binding               share of key variance at value positions that the bound token explains (`measures.binding`)
 
 Attended keys are chosen by their weight, so contrasts are positive for any weights. Their null is the same choice
-among the keys of another prompt at the same positions (`interp.other_keys`); p flips the sign of whole prompts' gains.
+among the keys of another prompt at the same positions (borrowed keys); p flips the sign of whole prompts' gains.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,14 +28,15 @@ from interp.need import Need
 from interp.probe import Figure, Probe, Readout
 from interp.statistics.nulls import null_from_permutations
 from interp.table import Table
-from probes.figures.qk_alignment import alignment_figures
-from probes.measures.binding import KEYS, MASS_BEFORE
-from probes.measures.binding_findings import binding_findings
-from probes.measures.depth import DEPTH, deal_heads, depth_statistics
-from probes.measures.finite import finite_or_absent
-from probes.measures.head_means import Units, band, interval, mean_of_units
-from probes.measures.item_findings import WHOLE_ROWS, class_masses, item_findings
-from probes.measures.sign_flips import flip_p, random_signs
+
+from ..measures.depth_curve import DEPTH, deal_heads, depth_statistics
+from ..measures.finite import finite_or_absent
+from ..measures.prompt_means import Units, band, interval, mean_of_units
+from ..measures.sign_flips import flip_p, random_signs
+from .binding import KEYS, MASS_BEFORE
+from .binding_findings import binding_findings
+from .figures import alignment_figures
+from .item_findings import WHOLE_ROWS, class_masses, item_findings
 
 Profile = Float[np.ndarray, "unit layer head"]
 

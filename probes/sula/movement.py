@@ -24,14 +24,15 @@ from interp.statistics.correlation import (
     resampled_correlations,
     unit_length,
 )
+from interp.statistics.max_statistic import excess, maximum_statistic_p
 from interp.statistics.resampling import bootstrap_weights, shuffles
 from interp.statistics.ridge import PrincipalForm, fit_ridge, members_of
-from interp.statistics.tested_together import excess, maximum_statistic_p
-from interp.threads import side_by_side
-from probes.measures.places import unit
-from probes.measures.sign_flips import random_signs
-from probes.measures.sula_answers import Answers
-from probes.measures.sula_resampling import exchange_within
+from interp.system.threads import side_by_side
+
+from ..measures.answers import Answers
+from ..measures.exchanges import exchange_within
+from ..measures.places import unit
+from ..measures.sign_flips import random_signs
 
 AXES = ("pc1", "ridge")
 VARIABLES = ("evidence", "entropy", "entropy_within")

@@ -1,11 +1,11 @@
 """Evidence about a latent label: do answers and values follow the exact posterior as examples come in?
 
-Prompts of `prompts.sula` and `prompts.steps` carry the posterior of an ideal reader; so do the sequences of a wind
+Prompts of `sula` and `steps` carry the posterior of an ideal reader; so do the sequences of a wind
 tunnel, and the probe treats them alike. Three questions:
 
-    calibration  is the model's distribution over the outcomes the exact one (`probes.measures.sula_calibration`)?
+    calibration  is the model's distribution over the outcomes the exact one (`calibration`)?
     movement     does a coordinate of the values move with the evidence, where the axis was fitted to other prompts
-                 (`probes.measures.sula_movement`)? PC1, which Paper III calls the entropy axis, and ridge on H_Bayes
+                 (`movement`)? PC1, which Paper III calls the entropy axis, and ridge on H_Bayes
     attention    does the entropy of the attention row fall with the evidence?
 
 The headline is about the condition `main` (of worked steps, `worked`). There a prompt's length grows with k, so
@@ -27,15 +27,16 @@ from interp.findings import Findings, Null, Scalar
 from interp.need import Need
 from interp.probe import Figure, Probe, Readout
 from interp.prompt import PromptSet
-from probes.measures.cloud import Cloud
-from probes.measures.fields import refuse_too_few
-from probes.measures.finite import finite
-from probes.measures.halves import MIN_UNITS as MIN_FOR_HALVES
-from probes.measures.halves import split_rows
-from probes.measures.sula_answers import Answers
-from probes.measures.sula_calibration import Resamples, calibration
-from probes.measures.sula_movement import AXES, Moved, fit_axes, movement
-from probes.measures.sula_tables import (
+
+from ..measures.answers import Answers
+from ..measures.calibration import Resamples, calibration
+from ..measures.cloud import Cloud
+from ..measures.field_checks import refuse_too_few
+from ..measures.finite import finite
+from ..measures.halves import MIN_UNITS as MIN_FOR_HALVES
+from ..measures.halves import split_rows
+from .movement import AXES, Moved, fit_axes, movement
+from .tables import (
     Test,
     along_table,
     answers_table,
@@ -132,7 +133,7 @@ class Sula(Probe):
         _refuse_few(len(problems), "problem" if "problem" in prompts.units else prompts.unit)
 
     def figures(self, findings: Findings) -> tuple[Figure, ...]:
-        from probes.figures.sula import sula_figures
+        from .figures import sula_figures
 
         return sula_figures(findings)
 

@@ -9,12 +9,13 @@ from jaxtyping import Float
 from interp.capture import Capture
 from interp.findings import Scalar
 from interp.table import LABEL, Table
-from probes.measures.head_means import band
-from probes.measures.maps import snippets
-from probes.measures.sula_answers import Answers
-from probes.measures.sula_calibration import UNITS, Constants
-from probes.measures.sula_movement import VARIABLES, Moved
-from probes.measures.sula_resampling import mean_bands, rearranged_within
+
+from ..measures.answers import Answers
+from ..measures.calibration import UNITS, Constants
+from ..measures.exchanges import mean_bands, rearranged_within
+from ..measures.maps import snippets
+from ..measures.prompt_means import band
+from .movement import VARIABLES, Moved
 
 ALONG_UNITS = {
     "condition": LABEL, "evidence": "observations", "n": "rows",

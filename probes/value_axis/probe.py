@@ -26,25 +26,18 @@ from interp.findings import Findings, Scalar
 from interp.need import Need
 from interp.probe import Figure, Probe, Readout
 from interp.statistics.spectra import Scaling
-from interp.threads import side_by_side
-from probes.measures.axis_scalars import (
-    MEANINGS,
-    Counted,
-    Judgement,
-    nuisance_scalar,
-    selectivity,
-    stability_scalar,
-    undefined,
-)
-from probes.measures.axis_stability import RandomPairs, Split, ridge_split_cosines
-from probes.measures.axis_tables import AxisRow, JudgedRow, axes_table, by_layer_table, held_out_table
-from probes.measures.cloud import Cloud
-from probes.measures.fields import refuse_too_few
-from probes.measures.geometry import FEW_DISTINCT_ROWS
-from probes.measures.halves import Halves, halve, label_by_type, split_rows
-from probes.measures.nuisances import Removal, all_nuisances, mean_alone
-from probes.measures.places import Place, ScaledRows, at_same_layer, places_of
-from probes.measures.readout import AXES, Labels, Reading, make_labels, read
+from interp.system.threads import side_by_side
+
+from ..measures.axis_stability import RandomPairs, Split, ridge_split_cosines
+from ..measures.cloud import Cloud
+from ..measures.field_checks import refuse_too_few
+from ..measures.geometry import FEW_DISTINCT_ROWS
+from ..measures.halves import Halves, halve, label_by_type, split_rows
+from ..measures.nuisances import Removal, all_nuisances, mean_alone
+from ..measures.places import Place, ScaledRows, at_same_layer, places_of
+from .readout import AXES, Labels, Reading, make_labels, read
+from .scalars import MEANINGS, Counted, Judgement, nuisance_scalar, selectivity, stability_scalar, undefined
+from .tables import AxisRow, JudgedRow, axes_table, by_layer_table, held_out_table
 
 SITES = ("v", "z", "resid")
 TARGETS = ("next_entropy_bits", "bayes_entropy_bits")
@@ -121,7 +114,7 @@ class ValueAxis(Probe):
         )
 
     def figures(self, findings: Findings) -> tuple[Figure, ...]:
-        from probes.figures.value_axis import axis_figures
+        from .figures import axis_figures
 
         return axis_figures(findings)
 

@@ -12,9 +12,10 @@ import numpy as np
 from jaxtyping import Float
 
 from interp.statistics.ridge import PrincipalForm, RidgeFit, RowAxes, fit_ridge
-from probes.measures.halves import Halves, held_out_r2
-from probes.measures.nuisances import Removal
-from probes.measures.places import ScaledRows, unit
+
+from ..measures.halves import Halves, held_out_r2
+from ..measures.nuisances import Removal
+from ..measures.places import ScaledRows, unit
 
 AXES = ("ridge", "pc1")
 

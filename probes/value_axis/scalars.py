@@ -9,12 +9,13 @@ from jaxtyping import Float
 
 from interp.findings import Null, Scalar
 from interp.statistics.correlation import correlation_interval, resampled_correlations
+from interp.statistics.max_statistic import excess, maximum_statistic_p
 from interp.statistics.nulls import null_from_draws, null_from_permutations
 from interp.statistics.resampling import normal_interval
-from interp.statistics.tested_together import excess, maximum_statistic_p
-from probes.measures.halves import Halves, exchanged_correlations, r2_intervals
-from probes.measures.nuisances import Removal
-from probes.measures.readout import Labels, Reading
+
+from ..measures.halves import Halves, exchanged_correlations, r2_intervals
+from ..measures.nuisances import Removal
+from .readout import Labels, Reading
 
 P_OVER = "layers and sites"
 

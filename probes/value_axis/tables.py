@@ -9,11 +9,12 @@ from jaxtyping import Float
 from interp.capture import Capture
 from interp.findings import Scalar
 from interp.table import LABEL, Table
-from probes.measures.axis_scalars import Judgement
-from probes.measures.cloud import Cloud
-from probes.measures.halves import Halves
-from probes.measures.maps import snippets
-from probes.measures.places import Place
+
+from ..measures.cloud import Cloud
+from ..measures.halves import Halves
+from ..measures.maps import snippets
+from ..measures.places import Place
+from .scalars import Judgement
 
 BY_LAYER = (
     "Axes fitted on one half of the prompts and judged on the other, at every site and layer (in `resid`, depth): "

@@ -1,4 +1,4 @@
-"""The papers' claims as data, a file each; `interp/claims.py` says what such a file may hold."""
+"""The papers' claims as data, a file each; `interp/ledger/claims.py` says what such a file may hold."""
 
 from pathlib import Path
 

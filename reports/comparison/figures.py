@@ -10,7 +10,7 @@ from interp.drawing import NULL, PALETTE, VALUE
 from interp.findings import Findings
 from interp.probe import Figure
 from interp.table import Table
-from reports.formatting import short, with_unit
+from interp.words import short, with_unit
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from interp.differences import flat_settings, scalars_of
 from interp.errors import UsageError
 from interp.findings import Scalar
-from interp.record import RunRecord, open_run
+from interp.records.diff import flat_settings, scalars_of
+from interp.records.record import RunRecord, open_run
 
 TUNNEL = "tunnel"
 """Stands for a probe where the figures on a wind tunnel's card are compared: its errors against the exact posterior."""

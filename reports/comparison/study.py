@@ -16,11 +16,12 @@ from scipy import stats
 
 from interp.findings import Findings, Null, Scalar
 from interp.probe import Figure
-from interp.progress import Report
 from interp.study import Study
+from interp.system.progress import Report
 from interp.table import Table
-from reports.compared import TUNNEL, Compared, open_compared
-from reports.comparison_tables import curves_table, differences_table, numbers_table, settings_table
+
+from .runs import TUNNEL, Compared, open_compared
+from .tables import curves_table, differences_table, numbers_table, settings_table
 
 JUDGED = ("moved", "within")
 
@@ -61,7 +62,7 @@ class Comparison(Study):
         )
 
     def figures(self, findings: Findings) -> tuple[Figure, ...]:
-        from reports.comparison_figures import comparison_figures
+        from .figures import comparison_figures
 
         return comparison_figures(findings)
 

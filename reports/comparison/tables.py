@@ -1,6 +1,6 @@
 """The tables of a comparison: every number of every run, its distance from the reference, curves, and what differs.
 
-Between single runs a difference has the interval recovered from theirs (`interp.differences`). Between groups of
+Between single runs a difference has the interval recovered from theirs (`interp.records.diff`). Between groups of
 repetitions it is Welch's t interval for the difference of two means over runs: what is uncertain within a run then
 shows up, with the rest, in the spread between them.
 """
@@ -12,12 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from interp.differences import shift
 from interp.findings import Scalar
-from interp.statistics.repeats import t_half_width
+from interp.records.diff import shift
+from interp.statistics.t_interval import t_half_width
 from interp.table import LABEL, Table
-from reports.compared import Compared, Run
-from reports.formatting import cell
+from interp.words import cell
+
+from .runs import Compared, Run
 
 MOVER = "recovered from both intervals (MOVER)"
 WELCH = "Welch's t over runs"
@@ -106,7 +107,7 @@ def estimate(repetitions: Sequence[Scalar]) -> Estimate:
 
 
 def difference_of(theirs: Sequence[Scalar], mine: Sequence[Scalar]) -> tuple[Estimate, str, str]:
-    """Mine minus theirs, the verdict (see `interp.differences`), and by which method; nothing without a reference."""
+    """Mine minus theirs, the verdict (see `interp.records.diff`), and by which method; nothing without a reference."""
     if not theirs:
         return Estimate(math.nan), "", ""
     if len(mine) == len(theirs) == 1:

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 
-from interp.ledger import Cell, LedgerFile, Number, PaperFile
-from interp.record import ScalarFile
-from interp.replicating import JOINT
-from interp.rules import ORDER_OF_A_ROW, OUTCOMES, Outcome
-from reports.about import listed, software_entry, tool
+from interp.findings import Scalar
+from interp.ledger.ledger import Cell, LedgerFile, Number, PaperFile
+from interp.ledger.replicate import JOINT
+from interp.ledger.rules import ORDER_OF_A_ROW, OUTCOMES, Outcome
+
+from ..page.about import listed, software_entry, tool
 
 SIGNS: dict[Outcome, str] = {
     "supported": "✓",
@@ -125,15 +126,15 @@ def _some(words: Sequence[str]) -> str:
     return ("; ".join(kept[:_LONGEST]) + more) or "none"
 
 
-def _intervals(scalars: Sequence[ScalarFile]) -> list[str]:
+def _intervals(scalars: Sequence[Scalar]) -> list[str]:
     return [s.interval_method for s in scalars if s.interval and s.interval_method]
 
 
-def _nulls(scalars: Sequence[ScalarFile]) -> list[str]:
+def _nulls(scalars: Sequence[Scalar]) -> list[str]:
     return [s.null.name for s in scalars if s.null]
 
 
-def _counts(scalars: Sequence[ScalarFile]) -> list[str]:
+def _counts(scalars: Sequence[Scalar]) -> list[str]:
     return [f"{s.n} {s.n_unit}s" for s in scalars if s.n is not None]
 
 

@@ -7,14 +7,15 @@ stands in their place.
 from dataclasses import dataclass
 from pathlib import Path
 
-from interp.drafts import writing
-from interp.ledger import Cell, LedgerFile, Number, PaperFile
-from interp.record import as_scalar
-from reports import about, ledger_words
-from reports.page import static, style_sheet, templates_of_pages
-from reports.sections import Number as Drawn
-from reports.security import policy, script_json
-from reports.strip import strip
+from interp.ledger.ledger import Cell, LedgerFile, Number, PaperFile
+from interp.system.whole_files import writing
+
+from ..page import about
+from ..page.render import static, style_sheet, templates_of_pages
+from ..page.sections import Number as Drawn
+from ..page.security import policy, script_json
+from ..page.strip import strip
+from . import in_words as ledger_words
 
 
 @dataclass(frozen=True)
@@ -62,8 +63,7 @@ def html(ledger: LedgerFile, folder: Path) -> str:
 def drawn(number: Number) -> Drawn:
     """A number with its strip, as the macros of the record's page take it."""
     assert number.scalar is not None
-    scalar = as_scalar(number.scalar)
-    return Drawn(number.of, number.field, scalar, strip(scalar))
+    return Drawn(number.of, number.field, number.scalar, strip(number.scalar))
 
 
 def cell_of(cells: list[Cell], model: str) -> Cell | None:

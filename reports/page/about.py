@@ -6,10 +6,10 @@ from typing import Any
 
 from interp.errors import InterpError, RecordError
 from interp.findings import Scalar
-from interp.record import RunRecord
+from interp.records.record import RunRecord
 from interp.registry import load_entry
-from interp.spec import RunSpec
-from reports.formatting import short, with_unit
+from interp.running.spec import RunSpec
+from interp.words import short, with_unit
 
 MODEL_FIELDS: Mapping[str, str] = {
     "name": "name", "source": "loaded from", "revision": "revision", "fingerprint": "weight fingerprint",

@@ -4,7 +4,7 @@
 
     interp run --probe attention_entropy,components,manifold,orthogonality,qk_alignment,value_axis,belief,sula,heads,\
 depth_use,causal --draw 0
-    python -m reports.calibration RUN
+    python -m interp.reports.page.calibration RUN
 
 It holds every headline number with its interval, its null and, where the task fixes it, the truth; the courses over
 depth that the figure "binding, elimination, refinement" draws; and what the run was.
@@ -13,7 +13,7 @@ depth that the figure "binding, elimination, refinement" draws; and what the run
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,10 +21,11 @@ from typing import Any
 import numpy as np
 
 from interp.findings import Scalar
-from interp.record import RunRecord, ScalarFile, as_file, as_scalar, open_run
+from interp.records.record import RunRecord, open_run
+from interp.records.versioned_json import finite, scalar_in
 from interp.table import Table
 
-PATH = Path(__file__).parent / "calibration.json"
+PATH = Path(__file__).parent.parent / "calibration.json"
 
 NO_TRUTH = "the task fixes what has to be predicted, not how it is held inside"
 """Why most headline numbers have no truth on a tunnel either."""
@@ -64,11 +65,11 @@ class Calibration:
 
 def distilled(record: RunRecord) -> dict[str, Any]:
     """A record of the shipped tunnel as the data file keeps it."""
-    from reports.story import COURSES_UNITS, courses
+    from .story import COURSES_UNITS, courses
 
     table = courses(record)
     numbers = {
-        f"{probe}.{name}": as_file(findings.scalars[name]).model_dump()
+        f"{probe}.{name}": finite(asdict(findings.scalars[name]))
         for probe, findings in record.findings.items()
         for name in findings.headline
     }
@@ -93,13 +94,13 @@ def _plain(column: np.ndarray) -> list[Any]:
 @cache
 def calibration(path: Path = PATH) -> Calibration:
     """The data file, read once."""
-    from reports.story import COURSES_UNITS
+    from .story import COURSES_UNITS
 
     content = json.loads(path.read_text(encoding="utf-8"))
     numbers = {}
     for name, kept in content["numbers"].items():
         truth, words = TRUTHS.get(name, (np.nan, NO_TRUTH))
-        numbers[name] = Calibrated(as_scalar(ScalarFile(**kept)), truth, words)
+        numbers[name] = Calibrated(scalar_in(kept), truth, words)
     columns = {
         name: np.array([np.nan if x is None else x for x in values]) for name, values in content["courses"].items()
     }

@@ -1,35 +1,18 @@
-"""The headline in words: which numbers stand out from their null and which do not, by a rule printed beside them.
+"""The headline in words: which numbers stand out from their null and which do not, by the rule printed beside them."""
 
-A number stands out where its 95 % interval (the value itself, where there is no interval) lies outside the 95 % band of
-its null, and its p, where it has one, is at most 0.05. That says that it is not what the null gives, and no more.
-"""
-
-import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
-from interp.findings import Scalar
-from interp.record import RunRecord
-from reports.formatting import near_zero_as_zero, short, with_unit
-
-ALPHA = 0.05
-"""The p up to which a number stands out."""
-
-RULE = (
-    "A number stands out where its 95 % interval (the value alone, where it has no interval) lies outside the 95 % "
-    "band of its null and its p, if it has one, is at most 0.05. That it is not what the null gives does not make it "
-    "large, nor its cause known."
-)
-
-Verdict = Literal["above", "below", "within", "unjudged"]
+from interp.findings import ALPHA, Scalar
+from interp.records.record import RunRecord
+from interp.words import near_zero_as_zero, short, with_unit
 
 _SHORTEST = 5  # words of a clause that can stand alone
 
 
 @dataclass(frozen=True)
-class Standing:
+class Noted:
     """A number that stands out, in brief: with its unit, beside its null's."""
 
     value: str
@@ -43,20 +26,8 @@ class Words:
 
     probe: str
     count: str
-    standing: tuple[Standing, ...]
+    standing: tuple[Noted, ...]
     sentences: tuple[str, ...]
-
-
-def verdict(s: Scalar) -> Verdict:
-    """Where a number stands to its null; `unjudged` without one, where it is underpowered, or is no number."""
-    if s.null is None or s.underpowered or not _finite(s.value, *s.null.band):
-        return "unjudged"
-    low, high = s.interval if s.interval and _finite(*s.interval) else (s.value, s.value)
-    if s.p is not None and not s.p <= ALPHA:
-        return "within"
-    if low > s.null.band[1]:
-        return "above"
-    return "below" if high < s.null.band[0] else "within"
 
 
 def summary(record: RunRecord) -> str:
@@ -91,24 +62,20 @@ def _count(headline: Sequence[tuple[str, Scalar]]) -> str:
 
 def _counts(headline: Sequence[Scalar]) -> tuple[int, int]:
     """How many stand out, and how many can be judged."""
-    return sum(map(_stands_out, headline)), sum(verdict(s) != "unjudged" for s in headline)
+    return sum(s.stands_out for s in headline), sum(s.standing() != "unjudged" for s in headline)
 
 
-def _stands_out(s: Scalar) -> bool:
-    return verdict(s) in ("above", "below")
-
-
-def _standing(headline: Sequence[tuple[str, Scalar]]) -> tuple[Standing, ...]:
+def _standing(headline: Sequence[tuple[str, Scalar]]) -> tuple[Noted, ...]:
     return tuple(
-        Standing(with_unit(short(s.value), s.unit), _null(s), _clause(name, s))
-        for name, s in headline if _stands_out(s)
+        Noted(with_unit(short(s.value), s.unit), _null(s), _clause(name, s))
+        for name, s in headline if s.stands_out
     )  # fmt: skip
 
 
 def _sentences(headline: Sequence[tuple[str, Scalar]]) -> tuple[str, ...]:
     grouped: dict[str, list[str]] = {"out": [], "within": [], "unjudged": []}
     for name, s in headline:
-        grouped["out" if _stands_out(s) else verdict(s)].append(_phrase(name, s))
+        grouped["out" if s.stands_out else s.standing()].append(_phrase(name, s))
     openings = {"out": "Stands out", "within": "Does not stand out", "unjudged": "Not judged"}
     return tuple(f"{openings[kind]}: {'; '.join(said)}." for kind, said in grouped.items() if said)
 
@@ -121,7 +88,7 @@ def _null(s: Scalar) -> str:
 def _phrase(name: str, s: Scalar) -> str:
     """A number with its interval and its null: `share of ..., 0.33 (95 % 0.32 to 0.33), above its null of 0.14`."""
     interval = f" (95 % {short(s.interval[0])} to {short(s.interval[1])})" if s.interval else " (no interval)"
-    judged = verdict(s)
+    judged = s.standing()
     said = f"{_clause(name, s)}, {with_unit(short(s.value), s.unit)}{interval}"
     if judged == "unjudged":
         reason = "underpowered" if s.underpowered else s.null_reason or "no number"
@@ -148,7 +115,3 @@ def _stand(n: int) -> str:
 
 def _be(n: int) -> str:
     return "is" if n == 1 else "are"
-
-
-def _finite(*numbers: float) -> bool:
-    return all(math.isfinite(x) for x in numbers)

@@ -9,20 +9,22 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from interp.drafts import writing
 from interp.drawing import PALETTE
 from interp.errors import RecordError
-from interp.record import RunRecord
-from reports import about
-from reports.calibration import NO_TRUTH, calibration, is_the_tunnel
-from reports.formatting import DASH, cell, near_zero_as_zero, short, with_unit
-from reports.sections import headline, opening, sections
-from reports.security import policy, script_json
-from reports.tabulate import N_ROWS
-from reports.theme import DARK, LIGHT, SCHEMES, template
-from reports.words import RULE, in_words, summary
+from interp.findings import RULE
+from interp.records.record import RunRecord
+from interp.system.whole_files import writing
+from interp.words import DASH, cell, interval_text, n_text, near_zero_as_zero, null_text, short, with_unit
 
-HOME = Path(__file__).parent
+from ..plotly.theme import DARK, LIGHT, SCHEMES, template
+from . import about
+from .calibration import NO_TRUTH, calibration, is_the_tunnel
+from .in_words import in_words, summary
+from .sections import headline, opening, sections
+from .security import policy, script_json
+from .tabulate import N_ROWS
+
+HOME = Path(__file__).parent.parent
 PLOTLY = HOME / "vendor" / "plotly-cartesian-4.1.1.min.js"
 
 
@@ -81,7 +83,7 @@ def templates_of_pages() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(short=short, cell=cell, with_unit=with_unit, near_zero_as_zero=near_zero_as_zero)
-    environment.globals.update(dash=DASH)
+    environment.globals.update(dash=DASH, interval_text=interval_text, null_text=null_text, count_text=n_text)
     return environment
 
 

@@ -7,15 +7,16 @@ from dataclasses import dataclass, replace
 from interp.errors import InterpError
 from interp.findings import Findings, Scalar
 from interp.probe import Figure, Question
-from interp.record import RunRecord
+from interp.records.record import RunRecord
 from interp.registry import load_entry
-from reports import about, story
-from reports.calibration import Calibrated, calibration, is_the_tunnel
-from reports.plotting import Plot, prepare, undrawable
-from reports.security import script_json
-from reports.strip import Strip, strip
-from reports.tabulate import Listing, listings
-from reports.words import in_words
+
+from ..plotly.prepare import Plot, prepare, undrawable
+from . import about, story
+from .calibration import Calibrated, calibration, is_the_tunnel
+from .in_words import in_words
+from .security import script_json
+from .strip import Strip, strip
+from .tabulate import Listing, listings
 
 
 @dataclass(frozen=True)

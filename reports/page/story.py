@@ -15,7 +15,7 @@ import numpy as np
 from interp.drawing import NULL, PALETTE, VALUE, add_band, add_null_band, faded
 from interp.findings import Findings
 from interp.probe import Figure
-from interp.record import RunRecord
+from interp.records.record import RunRecord
 from interp.table import LABEL, Table
 
 if TYPE_CHECKING:

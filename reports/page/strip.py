@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 from interp.findings import Scalar
-from reports.formatting import short
+from interp.words import short
 
 WIDTH, PAD = 320, 14
 """Width of the drawing and what is left free on either side, in SVG units."""

@@ -7,8 +7,9 @@ from typing import Any, Literal
 import numpy as np
 
 from interp.table import LABEL, Table
-from reports.formatting import cell
-from reports.security import script_json
+from interp.words import cell
+
+from .security import script_json
 
 N_ROWS = 30
 """Rows that the page shows of a table."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from reports.encoding import encode
+from .encoding import encode
 
 _PAGES_OWN = frozenset({"margin", "paper_bgcolor", "plot_bgcolor", "sliders", "template", "updatemenus"})
 _LEGEND_PLACE = frozenset({"orientation", "x", "xanchor", "xref", "y", "yanchor", "yref"})

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from interp.probe import Figure
-from reports.encoding import encode
-from reports.layout import controls, page_layout
-from reports.theme import SCHEMES, recoloured, template
-from reports.thinning import kept_points, picked, trace_length
+
+from .encoding import encode
+from .layout import controls, page_layout
+from .theme import SCHEMES, recoloured, template
+from .thinning import kept_points, picked, trace_length
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

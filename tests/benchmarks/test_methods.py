@@ -16,10 +16,10 @@ from benchmarks.meters import MIB, ProcessorMeter
 from benchmarks.methods import METHODS
 from benchmarks.shapes import Shape, write_model
 from benchmarks.worker import Job, Measured, draw_batches, load_plain, measure, shared_copy
-from interp.forward import capture
-from interp.models import load
+from interp.loading.load import load
 from interp.need import Need
 from interp.prompt import Prompt, PromptSet
+from interp.reading.forward import capture
 from interp.testing import Shape as CaptureShape
 
 SIZES = {

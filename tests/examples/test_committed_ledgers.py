@@ -1,16 +1,15 @@
 """The committed ledgers: their words are those of the claims, their outcomes follow from their numbers by the rules."""
 
 import re
-from pathlib import Path
 
 import pytest
 
-from interp.claims import load_claims
-from interp.ledger import read_ledger
-from interp.record import as_scalar
-from interp.rules import combine, in_words, judge
+from interp.ledger.claims import load_claims
+from interp.ledger.ledger import read_ledger
+from interp.ledger.rules import combine, in_words, judge
+from tests.paths import ROOT
 
-HERE = Path(__file__).parents[2] / "examples" / "ledger"
+HERE = ROOT / "examples" / "ledger"
 PAPERS = ("paper1", "paper2")
 
 
@@ -35,7 +34,7 @@ def test_every_outcome_follows_from_its_numbers(paper):
     for claim in load_claims(paper).claim:
         (cell,) = rows_of(paper)[claim.number].cells
         for part, judged in zip(claim.parts, cell.parts, strict=True):
-            scalars = [as_scalar(number.scalar) for number in judged.numbers if number.scalar]
+            scalars = [number.scalar for number in judged.numbers if number.scalar]
             if judged.outcome is None or not scalars:
                 assert part.rule is None or claim.premise or judged.outcome == "not measurable here", claim.number
                 continue

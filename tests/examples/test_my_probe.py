@@ -4,7 +4,6 @@ import dataclasses
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,8 +11,9 @@ import pytest
 import interp
 from interp import registry
 from interp.testing import Shape, check_probe, synthetic_capture
+from tests.paths import ROOT
 
-SOURCE = Path(__file__).parents[2] / "examples" / "my_probe"
+SOURCE = ROOT / "examples" / "my_probe"
 
 
 @pytest.fixture(scope="module")

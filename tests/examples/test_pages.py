@@ -1,14 +1,12 @@
 """The pages that are shipped: whole, below 3 MB, and drawn by the page as it is now."""
 
-from pathlib import Path
-
 import pytest
+from interp.reports.page.render import static, style_sheet
+from interp.reports.page.security import policy
 
-from reports.page import static, style_sheet
-from reports.security import policy
+from tests.paths import ROOT
 from tests.reports.parsed import parse
 
-ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "examples" / "pages").glob("*.html"))
 
 

@@ -5,12 +5,12 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from interp.attention import attention_function
+from interp.checking.selfcheck import check_model, run_checks
 from interp.families import QkNorm
-from interp.forward import capture
 from interp.need import Need
 from interp.prompt import Prompt, PromptSet
-from interp.selfcheck import check_model, run_checks
+from interp.reading.forward import capture
+from interp.seam.attention import attention_function
 from tests.tiny_models import wrap
 
 _COMMON = {"vocab_size": 101, "hidden_size": 48, "intermediate_size": 64, "num_hidden_layers": 2, "head_dim": 12,

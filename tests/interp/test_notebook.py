@@ -8,8 +8,7 @@ import pytest
 from interp.errors import UnknownName
 from interp.findings import Findings, Null, Scalar
 from interp.need import Need
-from interp.notebook import capture_html, findings_html, record_html
-from interp.record import RunRecord
+from interp.records.record import RunRecord
 from interp.table import Table
 from interp.testing import Shape, synthetic_capture
 
@@ -32,11 +31,11 @@ def record() -> RunRecord:
 
 
 def test_findings_show_their_headline_numbers_with_interval_and_null():
-    shown = findings_html(findings())
+    shown = findings()._repr_html_()
     assert "<td>0.25</td><td>0.2 to 0.3</td><td>0.1 (0.05 to 0.15)</td><td>0.01</td><td>75 prompts</td>" in shown
     assert "3 bits (underpowered)" in shown and "none: a control" in shown
     assert "1 further numbers" in shown and "Tables: t" in shown and shown.count("<tr>") == 3
-    every = findings_html(replace(findings(), headline=()))
+    every = replace(findings(), headline=())._repr_html_()
     assert every.count("<tr>") == 4 and "0 further numbers" in every
 
 
@@ -51,7 +50,7 @@ def test_what_is_shown_is_escaped_small_and_takes_the_notebooks_colours(shown):
 
 
 def test_a_record_shows_what_was_read_and_every_probes_headline():
-    shown = record_html(record())
+    shown = record()._repr_html_()
     assert "1,008 prompts of mixed (done)" in shown and "<td>p</td><td>share</td>" in shown
     assert "Not written to a folder" in shown
 
@@ -65,9 +64,8 @@ def test_a_records_frame_holds_every_number_of_every_probe():
 
 def test_a_capture_shows_its_sites_with_their_shapes():
     capture = synthetic_capture((Need("v"),), Shape(n_prompts=7, n_layers=2))
-    shown = capture_html(capture)
+    shown = capture._repr_html_()
     assert str(list(capture[Need("v")].shape)) in shown and "7 prompts" in shown and "next_entropy_bits" in shown
-    assert capture._repr_html_() == shown
 
 
 def test_a_table_shows_its_units_and_few_of_its_rows():
@@ -77,7 +75,7 @@ def test_a_table_shows_its_units_and_few_of_its_rows():
 
 @pytest.fixture(scope="module")
 def entropy() -> Findings:
-    from probes.components import Components
+    from interp.probes.components.probe import Components
 
     probe = Components(n_permutations=99, n_bootstrap=20)
     return probe.analyse(synthetic_capture(probe.needs, Shape(n_prompts=40, n_layers=3)), {})
@@ -85,7 +83,7 @@ def entropy() -> Findings:
 
 @pytest.mark.parametrize(("theme", "paper"), [("light", "#fdfdfb"), ("dark", "#15171a")])
 def test_findings_plot_the_pages_figure_in_its_theme(entropy, theme, paper):
-    from probes.components import Components
+    from interp.probes.components.probe import Components
 
     plot = entropy.plot("lens_kl", theme)
     own = {figure.name: figure for figure in Components().figures(entropy)}["lens_kl"]

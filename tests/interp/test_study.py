@@ -15,9 +15,10 @@ from interp import registry
 from interp.errors import UnknownName, UsageError
 from interp.findings import Findings, Scalar
 from interp.probe import Figure
-from interp.record import open_run
-from interp.spec import make_study, split_settings
-from interp.study import Study, run_study
+from interp.records.record import open_run
+from interp.running.spec import make_study, split_settings
+from interp.running.study import run_study
+from interp.study import Study
 from interp.table import Table
 
 
@@ -157,7 +158,7 @@ def test_a_page_of_a_study_speaks_of_no_model_and_no_prompts(tmp_path):
 def test_a_page_outlives_the_study_that_made_it(tmp_path, monkeypatch):
     record = run_study(Toy(), out=tmp_path, quiet=True)
     monkeypatch.setattr(registry, "entries", lambda kind: {})
-    from reports.page import render
+    from interp.reports.page.render import render
 
     page = render(open_run(record.path)).read_text()
     assert "The study “toy” that is installed here does not draw these findings" in page
@@ -198,7 +199,7 @@ def test_a_study_that_fails_leaves_no_record(tmp_path):
 def test_the_command_line_carries_out_a_study(tmp_path, capsys):
     from typer.testing import CliRunner
 
-    from interp.cli import app
+    from interp.cli.app import app
 
     done = CliRunner().invoke(app, ["study", "toy", "--set", "sizes=3,4", "--out", str(tmp_path), "--quiet"])
     assert done.exit_code == 0, done.output

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from reports.formatting import cell, short, with_unit
+from interp.words import cell, short, with_unit
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from interp.prompts.evidence import draw_problems, evidence_columns, posterior
 
 from interp.capture import Capture
 from interp.errors import InterpError, ModelError, PromptError
@@ -16,7 +17,6 @@ from interp.need import Need
 from interp.probe import Probe
 from interp.registry import entries, load_entry
 from interp.testing import Shape, _check_findings, synthetic_capture
-from prompts.evidence import draw_problems, evidence_columns, posterior
 from tests.quick import quick
 
 FEW = {"n_permutations": 24, "n_bootstrap": 20, "n_null": 20, "n_splits": 2, "interchange": False}

@@ -64,9 +64,9 @@ def test_a_null_that_was_not_measured_is_not_in_the_legend():
 
 def test_every_point_of_a_umap_says_which_text_it_is():
     import numpy as np
+    from interp.probes.manifold.figures import _umap
 
     from interp.table import Table
-    from probes.figures.manifold import _umap
 
     texts = np.array(["Once upon a time", "<b>twice</b>"])
     columns = {"umap1": np.arange(2.0), "umap2": np.arange(2.0), "next_entropy_bits": np.arange(2.0), "text": texts}

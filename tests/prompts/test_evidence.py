@@ -4,10 +4,10 @@ from itertools import product
 
 import numpy as np
 import pytest
+from interp.prompts.evidence import check_sizes, draw_problems, evidence_columns, evidence_of_one, posterior
 
 from interp.errors import PromptError
 from interp.information import entropy_bits
-from prompts.evidence import check_sizes, draw_problems, evidence_columns, evidence_of_one, posterior
 
 KS = (0, 1, 2, 4, 8)
 

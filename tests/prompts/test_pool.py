@@ -3,19 +3,18 @@
 import re
 from collections import Counter, defaultdict
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
+from interp.prompts import pool
 from transformers import AutoTokenizer
 
 from interp.errors import PromptError
 from interp.prompting.files import resolve_prompts
 from interp.prompting.tokens import tokenise
 from interp.registry import entries, load_entry
-from prompts import pool
+from tests.paths import SHARED
 
-SHARED = Path(__file__).parents[3] / "shared"
 DOMAINS = {"mathematics", "code", "philosophy", "general", "fiction", "prose"}
 SETS = {"mixed", "same-last-token", *DOMAINS}
 

@@ -1,21 +1,20 @@
 """SULA and worked steps as texts: labels of one token, lengths, balance, controls, and what each carries."""
 
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
+from interp.prompts.one_token_labels import as_labels, encode_all, equally_long, find_labels, refuse_merged
+from interp.prompts.sula import CARRIERS, CONDITIONS, KS, sula, sula_prompts, taken
+from interp.prompts.worked_steps import CONDITIONS as KINDS
+from interp.prompts.worked_steps import steps, steps_prompts
 from transformers import AutoTokenizer
 
 from interp.errors import PromptError, UsageError
 from interp.prompting.files import needs_tokenizer, resolve_prompts
 from interp.registry import load_entry
-from prompts.labels import as_labels, encode_all, equally_long, find_labels, refuse_merged
-from prompts.steps import CONDITIONS as KINDS
-from prompts.steps import steps, steps_prompts
-from prompts.sula import CARRIERS, CONDITIONS, KS, sula, sula_prompts, taken
+from tests.paths import SHARED
 
-SHARED = Path(__file__).parents[3] / "shared"
 FOLDERS = (
     "tokenizers/pythia-gpt-neox-20b", "tokenizers/phi-2", "tokenizers/mistral-v0.1", "models/stories260K",
 )  # fmt: skip

@@ -1,22 +1,21 @@
 """The vocabulary set: one token of difference between any two prompts, in every tokenizer it was made for."""
 
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
+from interp.probes.measures.token_cosines import no_token_sets
+from interp.prompts.vocabulary import in_proportion, vocabulary
 from transformers import AutoTokenizer
 
 from interp.errors import PromptError
-from interp.models import load
+from interp.loading.load import load
 from interp.need import Need
-from interp.observe import collect
 from interp.prompt import Prompt, PromptSet
 from interp.prompting.tokens import tokenise
-from probes.measures.token_cosines import no_token_sets
-from prompts.vocabulary import in_proportion, vocabulary
+from interp.running.collect import collect
+from tests.paths import SHARED
 
-SHARED = Path(__file__).parents[3] / "shared"
 TOKENIZERS = ("pythia-gpt-neox-20b", "phi-2", "mistral-v0.1")
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import interp
-from interp.record import RunRecord
+from interp.records.record import RunRecord
 
 PROBES = (
     "attention_entropy", "components", "manifold", "orthogonality", "qk_alignment", "value_axis", "belief", "sula",

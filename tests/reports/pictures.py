@@ -10,7 +10,7 @@ from interp.capture import Capture
 from interp.findings import Findings, Null, Scalar
 from interp.need import Need
 from interp.probe import Figure, Probe, Readout
-from interp.record import RunRecord
+from interp.records.record import RunRecord
 from interp.table import Table
 
 N_LAYERS, N_POINTS = 6, 75

@@ -4,9 +4,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from interp.reports.page.render import render
+from interp.reports.page.tabulate import N_ROWS
 
-from reports.page import render
-from reports.tabulate import N_ROWS
 from tests.reports.everything import small_run
 from tests.reports.pictures import N_LAYERS, N_POINTS, made_findings, made_record
 
@@ -538,8 +538,9 @@ def test_every_drawing_has_words_for_those_who_hear_the_page(chromium, everythin
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory) -> Path:
     """The page of two runs side by side, the second with other settings."""
-    from interp.study import run_study
-    from reports.comparison import Comparison
+    from interp.reports.comparison.study import Comparison
+
+    from interp.running.study import run_study
 
     out = tmp_path_factory.mktemp("compared")
     runs = [small_run(out / name, "orthogonality", "attention_entropy").path for name in ("one", "two")]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.interp.test_many import MODELS, contents
+from tests.interp.running.test_several_models import MODELS, contents
 
 pytestmark = pytest.mark.stress
 

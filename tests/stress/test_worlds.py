@@ -5,13 +5,13 @@ The quick part holds the committed rates to the binomial band and to `probes/REA
 
 import json
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import stats
 
 from interp.registry import entries, load_entry
+from tests.paths import ROOT
 from tests.stress.worlds import (
     N_WORLDS,
     RATES,
@@ -25,7 +25,7 @@ from tests.stress.worlds import (
     together,
 )
 
-README = Path(__file__).parents[2] / "probes" / "README.md"
+README = ROOT / "probes" / "README.md"
 KNOWN = json.loads(RATES.read_text())["known"]
 """Numbers outside the band, each with the reason that the README states."""
 

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
+from interp.prompts.evidence import draw_problems, evidence_columns, posterior
 from scipy import stats
 
 from interp.findings import Findings
 from interp.prompt import Prompt
 from interp.registry import load_entry
 from interp.testing import Shape, synthetic_capture
-from prompts.evidence import draw_problems, evidence_columns, posterior
 
 N_WORLDS = 500
 RATES = Path(__file__).with_name("worlds.json")

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from interp import completing
+from interp.cli import completion as completing
 from interp.errors import UnknownName, UsageError
-from wind_tunnels.settings import read_settings, read_value
+
+from ..plans.settings import read_settings, read_value
 
 if TYPE_CHECKING:
-    from wind_tunnels.plans import Done, Keep, Plan
-    from wind_tunnels.training import Progress
+    from ..plans.plans import Done, Keep, Plan
+    from ..training.progress import Progress
 
 app = typer.Typer(
     help="Train networks on tasks whose posterior is known, and measure how close they come.",
@@ -61,7 +62,7 @@ def train_command(
     """Train, measure against the exact posterior, save. The same command again resumes an unfinished training."""
     kind = _task(task)
     _prepare()
-    from wind_tunnels.plans import carry_out, configure
+    from ..plans.plans import carry_out, configure
 
     given = {"arch": arch, "attention_layers": attention_layers, "seed": seed, "device": device}
     settings = {**read_settings(set_), **{name: value for name, value in given.items() if value is not None}}
@@ -88,9 +89,9 @@ def eval_command(
 ) -> None:
     """Measure a checkpoint against the exact posterior, on sequences that neither training nor its card has seen."""
     _prepare()
-    from wind_tunnels.cards import assess, assess_longer, by_predictor
-    from wind_tunnels.shown import print_baselines, print_figures, print_table
-    from wind_tunnels.weights import load_weights, open_tunnel
+    from ..evaluation.checkpoint import assess, assess_longer, by_predictor
+    from ..networks.weights import load_weights, open_tunnel
+    from .tables import print_baselines, print_figures, print_table
 
     opened = open_tunnel(path)
     model = load_weights(opened.folder)
@@ -106,7 +107,7 @@ def eval_command(
     if by_position or extrapolated is not None:
         print_table(evaluation.by_position)
     if json_ is not None:
-        from wind_tunnels.cards import as_data
+        from ..evaluation.checkpoint import as_data
 
         found = {"tunnel": opened.name, "step": opened.card["step"], "seed": seed, "observations": length}
         found |= as_data(evaluation, extrapolated)
@@ -144,10 +145,11 @@ def sweep_command(
     """
     kind = _task(task)
     _prepare()
-    from interp.spec import split_settings
-    from wind_tunnels.measuring import Measuring, compare_cells, measure_cells
-    from wind_tunnels.shown import print_sweep
-    from wind_tunnels.sweep import SWEEP_NAME, cells, refuse_impossible, run_sweep
+    from interp.running.spec import split_settings
+
+    from ..plans.read_sweep import Measuring, compare_cells, measure_cells
+    from ..plans.sweep import SWEEP_NAME, cells, refuse_impossible, run_sweep
+    from .tables import print_sweep
 
     named = {"arch": arch, "n_kv_heads": kv_heads, "window": window, "n_layers": depths, "d_model": d_model}
     varied = {name: [read_value(part) for part in _parts(words)] for name, words in named.items() if words is not None}
@@ -189,10 +191,11 @@ def rebuild_command(
     import tempfile
 
     from interp.loading.sources import shipped_tunnels
+    from interp.records.tunnel_card import read_card
     from interp.registry import load_entry
-    from interp.tunnel import read_card
-    from wind_tunnels.cards import rebuild
-    from wind_tunnels.shown import print_figures
+
+    from ..evaluation.checkpoint import rebuild
+    from .tables import print_figures
 
     shipped = shipped_tunnels()
     for name in names or []:
@@ -221,7 +224,7 @@ def _prepare() -> None:
 
 
 def _finish(done: "Done") -> None:
-    from wind_tunnels.shown import print_card
+    from .tables import print_card
 
     if done.stage < done.n_stages:
         print(f"warning: the curriculum ended at stage {done.stage} of {done.n_stages}: the network has not seen "

@@ -6,8 +6,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table as RichTable
 
+from interp.records.tunnel_card import Figure, TunnelCard
 from interp.table import Table
-from interp.tunnel import Figure, TunnelCard
 
 
 def print_figures(figures: Mapping[str, Figure], title: str | None = None) -> None:

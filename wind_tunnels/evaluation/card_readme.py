@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from interp.tunnel import Figure, Task, TunnelCard
+from interp.records.tunnel_card import Figure, TunnelCard
+from interp.tunnel import Task
 
 
 def in_words(card: TunnelCard, task: Task, notes: Sequence[str] = ()) -> str:

@@ -19,16 +19,19 @@ from transformers import PreTrainedModel
 
 from interp.errors import ModelError, UnknownName
 from interp.loading.sources import kept_steps
-from interp.tunnel import Task, TunnelCard, read_card, write_card
-from wind_tunnels.architectures import Network
-from wind_tunnels.evaluation import FIGURE_UNITS, Evaluation, evaluate
-from wind_tunnels.extrapolation import Extrapolation, extrapolate, longer
-from wind_tunnels.networks import n_parameters, predict
-from wind_tunnels.page import in_words
-from wind_tunnels.recipe import Recipe
-from wind_tunnels.stream import evaluation_generators, share_seen
-from wind_tunnels.training import STATE_NAME, CurvePoint, Progress, train
-from wind_tunnels.weights import Init, load_weights, shipped_init
+from interp.records.tunnel_card import TunnelCard, read_card, write_card
+from interp.tunnel import Task
+
+from ..networks.architectures import Network
+from ..networks.networks import n_parameters, predict
+from ..networks.weights import Init, load_weights, shipped_init
+from ..training.loop import STATE_NAME, train
+from ..training.progress import CurvePoint, Progress
+from ..training.recipe import Recipe
+from ..training.stream import evaluation_generators, share_seen
+from .card_readme import in_words
+from .evaluation import FIGURE_UNITS, Evaluation, evaluate
+from .extrapolation import Extrapolation, extrapolate, longer
 
 EVAL_SEED = 20_000
 N_EVAL = 4000

@@ -30,9 +30,11 @@ import numpy as np
 from jaxtyping import Float
 
 from interp.information import BITS_PER_NAT, cross_entropy_bits, entropy_bits, total_variation
+from interp.records.tunnel_card import Figure
 from interp.table import LABEL, Table
-from interp.tunnel import Figure, Sequences
-from wind_tunnels.baselines import baseline_kl, baselines
+from interp.tunnel import Sequences
+
+from .baselines import baseline_kl, baselines
 
 N_RESAMPLES = 1000
 

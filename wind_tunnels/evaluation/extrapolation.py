@@ -13,9 +13,11 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from interp.errors import UsageError
-from interp.tunnel import Figure, Sequences, Task
-from wind_tunnels.baselines import baseline_kl
-from wind_tunnels.evaluation import Evaluation, evaluate, figure_of, ratio, resampled, score
+from interp.records.tunnel_card import Figure
+from interp.tunnel import Sequences, Task
+
+from .baselines import baseline_kl
+from .evaluation import Evaluation, evaluate, figure_of, ratio, resampled, score
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from interp.findings import Null, Scalar
+from interp.records.tunnel_card import Figure
 from interp.table import Table
-from interp.tunnel import Figure
-from wind_tunnels.evaluation import figure_of
+
+from .evaluation import figure_of
 
 METHOD = "95 % percentile bootstrap over sequences"
 
@@ -40,7 +41,7 @@ def figure_scalars(figures: Mapping[str, Figure], nulls: Mapping[str, Null], n: 
 
 
 def resampled_scalar(values: np.ndarray, unit: str, null: Null, n: int, meaning: str) -> Scalar:
-    """A scalar from its values under `wind_tunnels.evaluation.resampled` weights."""
+    """A scalar from its values under `resampled` weights."""
     figure = figure_of(values, unit)
     return Scalar(
         figure.value, unit, interval=(figure.low, figure.high), interval_method=METHOD, null=null, n=n,

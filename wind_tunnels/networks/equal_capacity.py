@@ -9,8 +9,9 @@ from dataclasses import replace
 
 from interp.errors import UsageError
 from interp.tunnel import Task
-from wind_tunnels.architectures import Network, architecture
-from wind_tunnels.networks import count_parameters
+
+from .architectures import Network, architecture
+from .networks import count_parameters
 
 TOLERANCE = 0.02
 """Parameter counts agree to within this share."""

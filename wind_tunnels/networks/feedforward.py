@@ -15,7 +15,8 @@ from torch.nn import functional as F
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from interp.families import Family
-from wind_tunnels.block_stack import BlockStack, BlockStackConfig
+
+from .block_stack import BlockStack, BlockStackConfig
 
 
 class MLPConfig(BlockStackConfig):

@@ -3,7 +3,7 @@
 `gpt-neox` adds attention and MLP in parallel and rotates queries and keys; `phi` does so too, with biases on every
 projection; `llama` is sequential with RMS norms, a gated MLP and, if asked, grouped key-value heads; `mistral` is llama
 with a sliding window; `mamba` is transformers' own, whose pure-torch path is some twenty times slower than attention
-here. `lstm` and `mlp` are in wind_tunnels.recurrent and wind_tunnels.feedforward. Checkpoints are what
+here. `lstm` and `mlp` are in `recurrent` and `feedforward`. Checkpoints are what
 `save_pretrained` writes.
 """
 
@@ -29,11 +29,12 @@ from transformers import (
 )
 
 from interp.families import family_of
-from interp.loading.quiet import quiet_libraries
+from interp.loading.quiet_libraries import quiet_libraries
 from interp.tunnel import Task
-from wind_tunnels.architectures import Network
-from wind_tunnels.feedforward import MLPConfig
-from wind_tunnels.recurrent import LSTMConfig, initialise_lstm
+
+from .architectures import Network
+from .feedforward import MLPConfig
+from .recurrent import LSTMConfig, initialise_lstm
 
 FEWEST_POSITIONS = 1024
 """Rotary tables reach at least this far and four times a sequence, so that longer sequences can be read."""

@@ -12,7 +12,8 @@ from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from interp.families import Family
-from wind_tunnels.block_stack import BlockStack, BlockStackConfig
+
+from .block_stack import BlockStack, BlockStackConfig
 
 
 class LSTMConfig(BlockStackConfig):

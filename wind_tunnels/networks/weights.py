@@ -11,10 +11,12 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from interp.errors import ModelError, UsageError
 from interp.families import families, family_of
-from interp.loading.quiet import quiet_libraries
+from interp.loading.quiet_libraries import quiet_libraries
 from interp.loading.sources import TUNNEL, locate, shipped_tunnels
-from interp.tunnel import Task, tunnel_name
-from wind_tunnels.architectures import Network
+from interp.records.tunnel_card import tunnel_name
+from interp.tunnel import Task
+
+from .architectures import Network
 
 WEIGHTS_NAME = "model.safetensors"
 

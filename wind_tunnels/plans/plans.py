@@ -10,18 +10,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from interp.digest import digest_of
 from interp.errors import UnknownName, UsageError
 from interp.loading.sources import kept_steps
-from interp.stopping import remember
-from interp.tunnel import CARD_NAME, Task, TunnelCard, make_task, read_card, tunnel_name
-from interp.unfinished import PARTIAL, refuse_unwritable
-from wind_tunnels.architectures import Network
-from wind_tunnels.cards import check_limits, read_curve, save
-from wind_tunnels.recipe import Recipe
-from wind_tunnels.stream import stages_of
-from wind_tunnels.training import STATE_NAME, Progress, describe, train
-from wind_tunnels.weights import Init, init_from, open_tunnel
+from interp.records.tunnel_card import CARD_NAME, TunnelCard, read_card, tunnel_name
+from interp.records.unfinished import PARTIAL, refuse_unwritable
+from interp.system.digest import digest_of
+from interp.system.signals import remember
+from interp.tunnel import Task, make_task
+
+from ..evaluation.checkpoint import check_limits, read_curve, save
+from ..networks.architectures import Network
+from ..networks.weights import Init, init_from, open_tunnel
+from ..training.loop import STATE_NAME, describe, train
+from ..training.progress import Progress
+from ..training.recipe import Recipe
+from ..training.stream import stages_of
 
 Keep = Collection[int] | Literal["log"]
 """Steps whose weights are kept; `log` are 0, 1, 2, 4, 8 ... up to the end, which the training leaves anyway."""

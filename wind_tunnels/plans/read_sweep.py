@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from interp.comparing import compare
-from interp.many import Outcome, run_many
-from interp.readable import choose_probes
-from wind_tunnels.sweep import Cell
+from interp.running.choose_probes import choose_probes
+from interp.running.compare import compare
+from interp.running.several_models import Outcome, run_many
+
+from .sweep import Cell
 
 RECORDS = "records"
 

@@ -17,12 +17,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from interp.drafts import writing
 from interp.errors import InterpError, UsageError
-from interp.statistics.repeats import t_half_width
+from interp.statistics.t_interval import t_half_width
+from interp.system.whole_files import writing
 from interp.tunnel import Task
-from wind_tunnels.architectures import architecture
-from wind_tunnels.plans import Done, Keep, Plan, carry_out, configure
+
+from ..networks.architectures import architecture
+from .plans import Done, Keep, Plan, carry_out, configure
 
 SWEEP_NAME = "sweep.json"
 SWEEP_FORMAT = 1

@@ -14,10 +14,10 @@ from typing import ClassVar, Literal
 
 from interp.errors import UsageError
 from interp.findings import Findings, Null, Scalar
-from interp.progress import Report
+from interp.records.tunnel_card import Figure as Measured
 from interp.study import Study
+from interp.system.progress import Report
 from interp.table import LABEL, Table
-from interp.tunnel import Figure as Measured
 
 TASK = "hmm"
 _ARMS = ("whole", "off")
@@ -42,12 +42,13 @@ class LateAttention(Study):
     question: ClassVar[str] = "Is the attention of the upper layers needed to filter beyond the trained length?"
 
     def measure(self, work: Path, progress: Report) -> Findings:
-        from interp.loading.quiet import quiet_libraries
-        from wind_tunnels.cards import assess_longer
-        from wind_tunnels.plans import carry_out
-        from wind_tunnels.primitive_plans import REFERENCE, plan_of
-        from wind_tunnels.seed_scalars import models_table
-        from wind_tunnels.weights import load_weights
+        from interp.loading.quiet_libraries import quiet_libraries
+
+        from ..evaluation.checkpoint import assess_longer
+        from ..networks.weights import load_weights
+        from ..plans.plans import carry_out
+        from .over_seeds import models_table
+        from .primitives.plans import REFERENCE, plan_of
 
         if not self.seeds or len(set(self.seeds)) < len(self.seeds) or not 0 < self.n_off < self.n_layers:
             raise UsageError(
@@ -71,7 +72,7 @@ class LateAttention(Study):
         return self._findings(found, models_table(folders))
 
     def _findings(self, found: Mapping[tuple[str, int], Mapping[str, Measured]], models: Table) -> Findings:
-        from wind_tunnels.seed_scalars import mean_scalar, ratio_scalar
+        from .over_seeds import mean_scalar, ratio_scalar
 
         scalars: dict[str, Scalar] = {}
         none = Null("the exact posterior", 0.0, (0.0, 0.0))

@@ -8,10 +8,11 @@ import numpy as np
 from scipy import stats
 
 from interp.findings import Null, Scalar
-from interp.statistics.repeats import t_half_width
+from interp.statistics.t_interval import t_half_width
 from interp.table import LABEL, Table
-from wind_tunnels.sweep import over_seeds
-from wind_tunnels.weights import weights_digest
+
+from ..networks.weights import weights_digest
+from ..plans.sweep import over_seeds
 
 METHOD = "t over seeds of the training"
 

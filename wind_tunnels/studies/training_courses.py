@@ -16,8 +16,8 @@ import numpy as np
 
 from interp.errors import UsageError
 from interp.findings import Findings, Scalar
-from interp.progress import Report
 from interp.study import Study
+from interp.system.progress import Report
 from interp.table import LABEL, Table
 
 PROBE = "dynamics"
@@ -44,12 +44,13 @@ class TrainingCourses(Study):
 
     def measure(self, work: Path, progress: Report) -> Findings:
         from interp.families import families
-        from interp.loading.quiet import quiet_libraries
+        from interp.loading.quiet_libraries import quiet_libraries
         from interp.registry import load_entry
-        from interp.runner import run
-        from wind_tunnels.plans import carry_out, configure
-        from wind_tunnels.seed_scalars import models_table
-        from wind_tunnels.settings import read_settings
+        from interp.running.run import run
+
+        from ..plans.plans import carry_out, configure
+        from ..plans.settings import read_settings
+        from .over_seeds import models_table
 
         if not self.seeds or len(set(self.seeds)) < len(self.seeds):
             raise UsageError(
@@ -88,7 +89,7 @@ class TrainingCourses(Study):
 
 def over_seeds_of(name: str, found: Sequence[Findings]) -> Scalar:
     """The geometric mean of an index over trainings; underpowered where any of them leaves its own unresolved."""
-    from wind_tunnels.seed_scalars import ratio_scalar
+    from .over_seeds import ratio_scalar
 
     given = [findings[name] for findings in found]
     undefined = next((s for s in given if not np.isfinite(s.value)), None)

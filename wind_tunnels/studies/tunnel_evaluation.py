@@ -1,6 +1,6 @@
 """The study `tunnel_evaluation`: one trained tunnel against its exact posterior, every figure with its null.
 
-Beside the figures of `wind_tunnels.evaluation`:
+Beside the figures of `evaluation`:
 
     tracking            1 − error / error of who knows the position alone: what is left for following each sequence
     repeat entropy      entropy of the prediction at keys that came before, where the exact one is 0
@@ -23,11 +23,12 @@ import numpy as np
 from interp.errors import UsageError
 from interp.findings import Findings, Null, Scalar
 from interp.information import entropy_bits, total_variation
-from interp.progress import Report
 from interp.study import Study
+from interp.system.progress import Report
 from interp.table import LABEL, Table
 from interp.tunnel import Sequences
-from wind_tunnels.tunnel_scalars import blind_nulls, figure_scalars, resampled_scalar
+
+from ..evaluation.scalars import blind_nulls, figure_scalars, resampled_scalar
 
 SYMMETRIC = ("bijection", "recall")
 """Tasks whose outcomes may be renamed: every name is as likely as every other."""
@@ -52,10 +53,11 @@ class TunnelEvaluation(Study):
 
     def measure(self, work: Path, progress: Report) -> Findings:
         import interp
-        from wind_tunnels.cards import assess_longer
-        from wind_tunnels.evaluation import evaluate, resampled
-        from wind_tunnels.networks import predict
-        from wind_tunnels.stream import evaluation_generators
+
+        from ..evaluation.checkpoint import assess_longer
+        from ..evaluation.evaluation import evaluate, resampled
+        from ..networks.networks import predict
+        from ..training.stream import evaluation_generators
 
         if self.n < 20 or self.n_relabellings < 1:
             raise UsageError(

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import ClassVar
 
 from interp.findings import Findings
-from interp.progress import Report
 from interp.study import Study
-from wind_tunnels.settings import read_settings
-from wind_tunnels.tunnel_scalars import blind_nulls, figure_scalars
+from interp.system.progress import Report
+
+from ..evaluation.scalars import blind_nulls, figure_scalars
+from ..plans.settings import read_settings
 
 
 @dataclass(frozen=True)
@@ -26,13 +27,14 @@ class TunnelTraining(Study):
 
     def measure(self, work: Path, progress: Report) -> Findings:
         from interp.families import families
-        from interp.loading.quiet import quiet_libraries
+        from interp.loading.quiet_libraries import quiet_libraries
         from interp.registry import load_entry
-        from wind_tunnels.cards import EVAL_SEED, N_EVAL, assess
-        from wind_tunnels.plans import carry_out, configure
-        from wind_tunnels.seed_scalars import models_table
-        from wind_tunnels.training import Progress
-        from wind_tunnels.weights import load_weights
+
+        from ..evaluation.checkpoint import EVAL_SEED, N_EVAL, assess
+        from ..networks.weights import load_weights
+        from ..plans.plans import carry_out, configure
+        from ..training.progress import Progress
+        from .over_seeds import models_table
 
         families()  # so that transformers knows the networks that are not its own
         plan = configure(load_entry("tunnel", self.task), read_settings(self.settings))

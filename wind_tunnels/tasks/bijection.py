@@ -27,7 +27,7 @@ from interp.tunnel import REQUIRED_UNITS, Sequences, Task
 if TYPE_CHECKING:
     import torch
 
-    from wind_tunnels.drawn import Drawn
+    from .on_device import Drawn
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Bijection(Task):
     name: ClassVar[str] = "bijection"
     question: ClassVar[str] = "Does the network rule out the values that are taken, and recall those it has seen?"
     belief_meaning: ClassVar[str] = "which values no earlier pair has taken: an indicator for each value"
-    checkpoints: ClassVar[Path] = Path(__file__).parent / "checkpoints"
+    checkpoints: ClassVar[Path] = Path(__file__).parent.parent / "checkpoints"
     units: ClassVar[Mapping[str, str]] = {
         **REQUIRED_UNITS,
         "evidence": "pairs",
@@ -108,7 +108,7 @@ class Bijection(Task):
 
     def sample_on(self, generator: "torch.Generator", n: int, n_copies: int) -> "Drawn":
         """What `sample_orbits` draws, as tensors on the device of the generator."""
-        from wind_tunnels.drawn import draw_bijection
+        from .on_device import draw_bijection
 
         return draw_bijection(self, generator, n, n_copies)
 

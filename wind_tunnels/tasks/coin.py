@@ -25,7 +25,8 @@ from jaxtyping import Float, Int
 from interp.errors import UsageError
 from interp.information import entropy_bits
 from interp.tunnel import REQUIRED_UNITS, Sequences, Task
-from wind_tunnels.sizes import check_choice, check_positive, check_sizes
+
+from .size_checks import check_choice, check_positive, check_sizes
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Coin(Task):
 
     name: ClassVar[str] = "coin"
     question: ClassVar[str] = "Does the network count, and let its doubt shrink with the evidence?"
-    checkpoints: ClassVar[Path] = Path(__file__).parent / "checkpoints"
+    checkpoints: ClassVar[Path] = Path(__file__).parent.parent / "checkpoints"
     units: ClassVar[Mapping[str, str]] = {
         **REQUIRED_UNITS,
         "evidence": "tosses",

@@ -19,9 +19,10 @@ import numpy as np
 from jaxtyping import Int
 
 from interp.tunnel import Sequences, Task
-from wind_tunnels.filtering import draw_chains, filter_states
-from wind_tunnels.hmm_layout import UNITS, ObservationLayout, Question, check_hidden_markov
-from wind_tunnels.probability_grid import ProbabilityGrid
+
+from .filtering import draw_chains, filter_states
+from .hmm_layout import UNITS, ObservationLayout, Question, check_hidden_markov
+from .probability_grid import ProbabilityGrid
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class HMM(Task):
 
     name: ClassVar[str] = "hmm"
     question: ClassVar[str] = "Does the network filter hidden states by a recursion whose parameters it has only read?"
-    checkpoints: ClassVar[Path] = Path(__file__).parent / "checkpoints"
+    checkpoints: ClassVar[Path] = Path(__file__).parent.parent / "checkpoints"
     units: ClassVar[Mapping[str, str]] = UNITS
     belief_meaning: ClassVar[str] = (
         "the distribution over hidden states: of the symbol just read, or of the one to come"

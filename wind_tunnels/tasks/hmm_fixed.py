@@ -14,10 +14,11 @@ from jaxtyping import Float
 
 from interp.errors import UsageError
 from interp.tunnel import Sequences, Task
-from wind_tunnels.filtering import draw_chains, filter_states
-from wind_tunnels.hmm_layout import UNITS, ObservationLayout, Question, check_hidden_markov
-from wind_tunnels.probability_grid import ProbabilityGrid
-from wind_tunnels.sizes import check_sizes
+
+from .filtering import draw_chains, filter_states
+from .hmm_layout import UNITS, ObservationLayout, Question, check_hidden_markov
+from .probability_grid import ProbabilityGrid
+from .size_checks import check_sizes
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class FixedHMM(Task):
 
     name: ClassVar[str] = "hmm-fixed"
     question: ClassVar[str] = "Does the network filter the hidden states of a process it has learnt?"
-    checkpoints: ClassVar[Path] = Path(__file__).parent / "checkpoints"
+    checkpoints: ClassVar[Path] = Path(__file__).parent.parent / "checkpoints"
     units: ClassVar[Mapping[str, str]] = UNITS
     belief_meaning: ClassVar[str] = (
         "the distribution over hidden states: of the symbol just read, or of the one to come"

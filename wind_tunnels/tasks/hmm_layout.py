@@ -14,8 +14,9 @@ from jaxtyping import Int
 
 from interp.information import entropy_bits
 from interp.tunnel import REQUIRED_UNITS, Sequences
-from wind_tunnels.filtering import Filtered
-from wind_tunnels.sizes import check_choice, check_sizes
+
+from .filtering import Filtered
+from .size_checks import check_choice, check_sizes
 
 Question = Literal["state", "symbol", "both"]
 

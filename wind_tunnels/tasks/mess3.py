@@ -22,7 +22,8 @@ from jaxtyping import Float, Int
 from interp.errors import UsageError
 from interp.information import entropy_bits
 from interp.tunnel import REQUIRED_UNITS, Sequences, Task
-from wind_tunnels.filtering import draw_chains, filter_states
+
+from .filtering import draw_chains, filter_states
 
 N = 3
 START = 3
@@ -41,7 +42,7 @@ class Mess3(Task):
 
     name: ClassVar[str] = "mess3"
     question: ClassVar[str] = "Does the network carry a belief about the hidden state where only symbols are asked for?"
-    checkpoints: ClassVar[Path] = Path(__file__).parent / "checkpoints"
+    checkpoints: ClassVar[Path] = Path(__file__).parent.parent / "checkpoints"
     units: ClassVar[Mapping[str, str]] = {**REQUIRED_UNITS, "belief_entropy_bits": "bits"}
     belief_meaning: ClassVar[str] = (
         "the distribution over the three hidden states: of the symbol just read, at START the stationary one"

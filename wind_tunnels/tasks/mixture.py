@@ -34,7 +34,8 @@ from jaxtyping import Int
 from interp.errors import UnknownName, UsageError
 from interp.registry import load_entry
 from interp.tunnel import Sequences, Task, make_task
-from wind_tunnels.sizes import check_choice
+
+from .size_checks import check_choice
 
 Components = Sequence[Mapping[str, Any]]
 Symbols = Literal["disjoint", "shared"]
@@ -65,7 +66,7 @@ class Mixture(Task):
 
     name: ClassVar[str] = "mixture"
     question: ClassVar[str] = "Does one network keep several posteriors apart, and does a domain alone look simpler?"
-    checkpoints: ClassVar[Path] = Path(__file__).parent / "checkpoints"
+    checkpoints: ClassVar[Path] = Path(__file__).parent.parent / "checkpoints"
     belief_meaning: ClassVar[str] = (
         "the belief of the sequence's own task in a block of its own, zero in the blocks of the others"
     )

@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from interp.tunnel import Sequences
 
 if TYPE_CHECKING:
-    from wind_tunnels.bijection import Bijection
+    from .bijection import Bijection
 
 
 @dataclass(frozen=True)

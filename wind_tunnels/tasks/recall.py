@@ -28,7 +28,8 @@ from jaxtyping import Bool, Float, Int
 from interp.errors import UsageError
 from interp.information import entropy_bits
 from interp.tunnel import REQUIRED_UNITS, Sequences, Task
-from wind_tunnels.sizes import check_choice, check_sizes
+
+from .size_checks import check_choice, check_sizes
 
 PAD, STORE, FILLER, QUERY, SEP = range(5)
 FIRST_KEY = 10
@@ -59,7 +60,7 @@ class Recall(Task):
 
     name: ClassVar[str] = "recall"
     question: ClassVar[str] = "Does the network find the value that was stored with a key, and doubt a corrupted cue?"
-    checkpoints: ClassVar[Path] = Path(__file__).parent / "checkpoints"
+    checkpoints: ClassVar[Path] = Path(__file__).parent.parent / "checkpoints"
     units: ClassVar[Mapping[str, str]] = {
         **REQUIRED_UNITS,
         "evidence": "pairs",

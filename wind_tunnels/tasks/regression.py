@@ -28,7 +28,8 @@ from scipy.special import ndtr
 
 from interp.information import entropy_bits
 from interp.tunnel import REQUIRED_UNITS, Sequences, Task
-from wind_tunnels.sizes import check_positive, check_sizes
+
+from .size_checks import check_positive, check_sizes
 
 PRIOR_REACH = 3.0
 """The slopes reach so many prior standard deviations to either side."""
@@ -52,7 +53,7 @@ class Regression(Task):
 
     name: ClassVar[str] = "regression"
     question: ClassVar[str] = "Does the network infer a slope from noisy pairs, and know how well it knows it?"
-    checkpoints: ClassVar[Path] = Path(__file__).parent / "checkpoints"
+    checkpoints: ClassVar[Path] = Path(__file__).parent.parent / "checkpoints"
     units: ClassVar[Mapping[str, str]] = {
         **REQUIRED_UNITS,
         "evidence": "pairs",

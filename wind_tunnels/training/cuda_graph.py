@@ -17,14 +17,15 @@ from torch.nn import functional as F
 
 from interp.information import BITS_PER_NAT
 from interp.tunnel import Sequences
-from wind_tunnels.drawn import Drawn, copied
-from wind_tunnels.networks import logits_at
-from wind_tunnels.optimisers import set_rates
-from wind_tunnels.recipe import Recipe
-from wind_tunnels.stream import Stream, seed_of_step, training_generator
+
+from ..networks.networks import logits_at
+from ..tasks.on_device import Drawn, copied
+from .optimisers import set_rates
+from .recipe import Recipe
+from .stream import Stream, seed_of_step, training_generator
 
 if TYPE_CHECKING:
-    from wind_tunnels.training import Progress
+    from .progress import Progress
 
 N_WARM_UP = 3
 """Ordinary steps before a graph is captured, in which libraries set themselves up."""
@@ -107,7 +108,7 @@ class DeviceUpdate:
         self.generator = torch.Generator(next(progress.model.parameters()).device)
 
     def __call__(self, progress: "Progress", stream: Stream, recipe: Recipe) -> None:
-        from wind_tunnels.training import advance
+        from .progress import advance
 
         began = time.perf_counter()
         drawn = self._draw(progress, stream, recipe)

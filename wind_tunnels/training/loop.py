@@ -11,61 +11,33 @@ stopped at any step and resumed gives the same weights bit for bit.
 
 import dataclasses
 import json
-import math
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from jaxtyping import Float
 from safetensors import SafetensorError
 from torch.nn import functional as F
-from transformers import PreTrainedModel
 
-from interp.drafts import writing
 from interp.errors import ModelError, UsageError
 from interp.information import BITS_PER_NAT
-from interp.stopping import Stopped, remember, whole
+from interp.system.signals import Stopped, remember, whole
+from interp.system.whole_files import writing
 from interp.tunnel import Sequences, Task
-from wind_tunnels.architectures import Network
-from wind_tunnels.networks import build, logits_at, switch_off_attention
-from wind_tunnels.optimisers import make_optimisers, set_rates
-from wind_tunnels.recipe import Recipe
-from wind_tunnels.stream import Stream, seed_of_weights, stream_of, training_generator
-from wind_tunnels.weights import Init, load_weights
+
+from ..networks.architectures import Network
+from ..networks.networks import build, logits_at, switch_off_attention
+from ..networks.weights import Init, load_weights
+from .optimisers import make_optimisers, set_rates
+from .progress import COUNTERS, Progress, advance
+from .recipe import Recipe
+from .stream import Stream, seed_of_weights, stream_of, training_generator
 
 STATE_NAME = "training.pt"
 SECONDS_BETWEEN_SAVES = 30.0
-N_SMOOTHED = 10
-N_CURVE_POINTS = 200
-_COUNTERS = ("step", "stage", "steps_in_stage", "excess_bits", "core_seconds", "stage_ends", "curve")
-
-CurvePoint = tuple[int, int, float, float]
-"""Steps done, stage, smoothed excess loss in bits, core-seconds."""
-
-
-@dataclass
-class Progress:
-    """Where a training is: everything that changes from step to step, and nothing else.
-
-    `stage_ends` are the steps after which the curriculum moved on. `curve` has a point about every half per cent of the
-    steps.
-    """
-
-    model: PreTrainedModel
-    optimisers: tuple[torch.optim.Optimizer, ...]
-    rng: np.random.Generator
-    step: int = 0
-    stage: int = 0
-    steps_in_stage: int = 0
-    excess_bits: float = math.nan
-    core_seconds: float = 0.0
-    stage_ends: list[int] = field(default_factory=list)
-    curve: list[CurvePoint] = field(default_factory=list)
 
 
 def train(
@@ -159,22 +131,10 @@ def update(progress: Progress, stream: Stream, recipe: Recipe) -> None:
     advance(progress, excess, len(stream.stages), recipe, time.process_time() - began)
 
 
-def advance(progress: Progress, excess_bits: float, n_stages: int, recipe: Recipe, core_seconds: float) -> None:
-    """Count a step that was done: its time, its place on the curve, and whether its stage is mastered."""
-    stage = progress.stage
-    _judge(progress, excess_bits, n_stages, recipe.gate_bits)
-    progress.step += 1
-    progress.core_seconds += core_seconds
-    if progress.step % math.ceil(recipe.n_steps / N_CURVE_POINTS) == 0 or progress.step == recipe.n_steps:
-        progress.curve.append((progress.step, stage, progress.excess_bits, progress.core_seconds))
-    if progress.stage > stage:
-        progress.stage_ends.append(progress.step)
-
-
 def _updater(progress: Progress, recipe: Recipe) -> Callable[[Progress, Stream, Recipe], None]:
     if recipe.device == "cpu":
         return update
-    from wind_tunnels.captured import DeviceUpdate
+    from .cuda_graph import DeviceUpdate
 
     return DeviceUpdate(progress, use_graphs=True)
 
@@ -190,25 +150,13 @@ def cross_entropy(
     return -(torch.from_numpy(sequences.posterior).float() * log_q).sum(dim=-1).mean()
 
 
-def _judge(progress: Progress, excess_bits: float, n_stages: int, gate_bits: float) -> None:
-    """Smooth over about ten batches of a stage; the next stage starts with a clean slate."""
-    progress.steps_in_stage += 1
-    weight = 1.0 / min(progress.steps_in_stage, N_SMOOTHED)
-    before = 0.0 if progress.steps_in_stage == 1 else progress.excess_bits
-    progress.excess_bits = (1.0 - weight) * before + weight * excess_bits
-    is_mastered = progress.steps_in_stage >= N_SMOOTHED and progress.excess_bits < gate_bits
-    if is_mastered and progress.stage < n_stages - 1:
-        progress.stage += 1
-        progress.steps_in_stage = 0
-
-
 def _save(progress: Progress, plan: dict[str, Any], folder: Path) -> None:
     state = {
         "plan": plan,
         "model": progress.model.state_dict(),
         "optimisers": [o.state_dict() for o in progress.optimisers],
         "rng": progress.rng.bit_generator.state,
-        **{name: getattr(progress, name) for name in _COUNTERS},
+        **{name: getattr(progress, name) for name in COUNTERS},
     }
     with _told(folder), writing(folder / STATE_NAME) as draft:
         torch.save(state, draft)
@@ -247,6 +195,6 @@ def _resume(progress: Progress, plan: dict[str, Any], folder: Path) -> None:
     for optimiser, its_state in zip(progress.optimisers, state["optimisers"], strict=True):
         optimiser.load_state_dict(its_state)
     progress.rng.bit_generator.state = state["rng"]
-    for name in _COUNTERS:
+    for name in COUNTERS:
         setattr(progress, name, state[name])
     _remember(progress, plan, folder)

@@ -12,8 +12,10 @@ import numpy as np
 from jaxtyping import Int, UInt64
 from scipy import stats
 
-from interp.tunnel import Figure, Sequences, Task
-from wind_tunnels.recipe import Recipe
+from interp.records.tunnel_card import Figure
+from interp.tunnel import Sequences, Task
+
+from .recipe import Recipe
 
 _WEIGHTS, _DATA, _EVALUATION, _RESAMPLES, _FIXED = range(5)
 """Independent streams of one seed. Evaluation has two of its own, so that it never draws what training has drawn."""

@@ -6,13 +6,13 @@ from dataclasses import replace
 import pytest
 import torch
 
-from interp.attention import claimed
 from interp.checking import attention_checks
 from interp.checking.attention_checks import STEP, dose_zero, edit_acts
-from interp.checking.bench import LENGTHS, Bench, ValueEdit, relative_error
+from interp.checking.selfcheck import check_model, run_checks
+from interp.checking.two_sequences import LENGTHS, Bench, ValueEdit, relative_error
 from interp.families import Layout
-from interp.lens import Lens
-from interp.selfcheck import check_model, run_checks
+from interp.reading.lens import Lens
+from interp.seam.attention import claimed
 from tests.tiny_models import FAMILIES, fresh_model, tiny_model
 
 
@@ -116,14 +116,14 @@ def test_what_is_not_restored_is_named(monkeypatch):
         lasting.append(norm.register_forward_hook(lambda module, args, out: out * (1 + 1e-6)))
         return ExitStack()
 
-    monkeypatch.setattr("interp.checking.bench._block_ends", leaves_a_hook)
+    monkeypatch.setattr("interp.checking.two_sequences._block_ends", leaves_a_hook)
     failed = [check.name for check in run_checks(model) if not check.passed]
     lasting[0].remove()
     assert failed == ["restored"]
 
 
 def test_mean_token_is_the_mean_of_the_output_embeddings(monkeypatch):
-    monkeypatch.setattr("interp.lens._TOKENS_AT_ONCE", 7)
+    monkeypatch.setattr("interp.reading.lens._TOKENS_AT_ONCE", 7)
     model = tiny_model("llama")
     weight = model.module.get_output_embeddings().weight
     assert torch.allclose(Lens(model)._mean_token, weight.mean(dim=0), atol=1e-6)

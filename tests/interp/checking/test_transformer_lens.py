@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from interp.oracle import check_against_transformer_lens
+from interp.checking.transformer_lens import check_against_transformer_lens
 from tests.tiny_models import FAMILIES, fresh_model, tiny_model
 
 

@@ -12,13 +12,13 @@ from safetensors.torch import load_file
 from torch import save
 from typer.testing import CliRunner
 
-from interp import completing
-from interp.cli import app, main
+from interp.cli import completion as completing
+from interp.cli.app import app, main
+from interp.cli.source_fields import source_fields
 from interp.errors import ModelError
 from interp.loading.sources import shipped_tunnels
-from interp.readable import GROUPS
 from interp.registry import entries, load_entry
-from interp.source_fields import source_fields
+from interp.running.choose_probes import GROUPS
 from tests.command_lines import all_commands, parsed
 from tests.tiny_models import fresh_model
 
@@ -163,7 +163,7 @@ def test_completion_offers_what_there_is():
 
 
 def test_a_completion_takes_less_than_a_second():
-    from tests.interp.test_cli import cpu_seconds
+    from tests.interp.cli.test_cli import cpu_seconds
 
     given = {"_INTERP_COMPLETE": "complete_bash", "COMP_WORDS": "interp run --model tun", "COMP_CWORD": "3"}
     code = f"import os, sys; os.environ.update({given}); sys.argv = ['interp']\nfrom interp.cli import main\n"
@@ -234,7 +234,7 @@ def test_too_few_problems_are_refused_before_the_model_reads_them(monkeypatch, c
     def never(*_, **__):
         raise AssertionError("the prompts were read")
 
-    monkeypatch.setattr("interp.runner.capture", never)
+    monkeypatch.setattr("interp.running.run.capture", never)
     words = ["run", "--model", str(folder_model), "--probe", "sula", "--n-pool", "10", "--out", str(tmp_path)]
     code, error = refusal(monkeypatch, capsys, *words)
     assert code == 2 and "2 problems" in error and "--n-pool" in error

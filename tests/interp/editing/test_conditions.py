@@ -8,9 +8,8 @@ import pytest
 import torch
 
 import interp
-from interp.attention import Listener
-from interp.conditions import Run, capture_edited, read_conditions
-from interp.editing.bank import HeadOutputs
+from interp.editing.conditions import Run, capture_edited, read_conditions
+from interp.editing.head_outputs import HeadOutputs
 from interp.editing.restart import Residuals
 from interp.edits import (
     AblateHeads,
@@ -24,11 +23,12 @@ from interp.edits import (
 from interp.errors import ModelError, PromptError, UsageError
 from interp.findings import Findings, Scalar
 from interp.folds import Mean, PromptMean
-from interp.forward import capture
 from interp.need import Need
 from interp.probe import Condition, Probe
 from interp.prompt import Prompt, PromptSet
-from interp.runner import run
+from interp.reading.forward import capture
+from interp.running.run import run
+from interp.seam.attention import Listener
 from tests.quick import quick
 from tests.tiny_models import FAMILIES, VOCAB, fresh_model, tiny_model
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from interp.editing.files import edit_from_json, read_edits
+from interp.editing.edit_files import edit_from_json, read_edits
 from interp.edits import (
     KINDS,
     AblateHeads,
@@ -20,9 +20,9 @@ from interp.edits import (
     ShiftAxis,
 )
 from interp.errors import InterpError
-from interp.record import open_run
-from interp.runner import run
-from interp.spec import RunSpec
+from interp.records.record import open_run
+from interp.running.run import run
+from interp.running.spec import RunSpec
 
 U = np.array([0.6, 0.0, 0.8, 0.0])
 ALL = [

@@ -203,7 +203,7 @@ def test_positions_are_edited_and_others_keep_their_bits():
 
 
 def plain_seam_logits(model):
-    from interp.attention import Listener, listening
+    from interp.seam.attention import Listener, listening
 
     with torch.inference_mode(), listening(model, Listener()):
         return model.module(input_ids=torch.from_numpy(IDS)[None], use_cache=False).logits[0].double().numpy()
@@ -256,10 +256,10 @@ def test_negative_zero_survives_dose_0():
 
 
 def test_a_value_edit_leaves_the_attention_rows_of_its_layer_and_moves_later_ones():
-    from interp.conditions import capture_edited
-    from interp.forward import capture
+    from interp.editing.conditions import capture_edited
     from interp.need import Need
     from interp.prompt import Prompt, PromptSet
+    from interp.reading.forward import capture
 
     model = tiny_model("gpt_neox")
     prompts = PromptSet("tokens", [Prompt(token_ids=tuple(IDS.tolist()))])

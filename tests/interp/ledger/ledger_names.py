@@ -1,14 +1,14 @@
 """What the probes and studies of the ledger give: the names that claims are checked against without running them.
 
 `ledger_names.json` was made from the records of the smoke ledgers of all three papers (the third on stories260K) and of
-the networks that the scale `default` adds, by `python -m tests.interp.ledger_names FOLDER ...` with their folders.
+the networks that the scale `default` adds, by `python -m tests.interp.ledger.ledger_names FOLDER ...`.
 """
 
 import json
 import sys
 from pathlib import Path
 
-from interp.record import open_run
+from interp.records.record import open_run
 
 FILE = Path(__file__).parent / "ledger_names.json"
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from interp.claims import SCALES, Claims, Source, builds_on, load_claims, read_claims
 from interp.errors import UnknownName, UsageError
+from interp.ledger.claims import SCALES, Claims, Source, builds_on, load_claims, read_claims
 from interp.registry import entries, load_entry
-from tests.interp.ledger_names import known
+from tests.interp.ledger.ledger_names import known
 
 PAPERS = ("paper1", "paper2", "paper3")
 
@@ -109,7 +109,7 @@ def test_every_claim_states_the_papers_number_and_its_source(all_claims):
 
 
 KNOWN = known()
-"""Held against fresh runs in tests/interp/test_ledger_smoke.py."""
+"""Held against fresh runs in tests/interp/ledger/test_ledger_smoke.py."""
 
 LARGE_ALONE = {"bijection_mamba_kl_bits", "hmm_mamba_kl_bits_beyond_gpt_neox", "recall_mamba_accuracy_beyond_gpt_neox"}
 """Networks that are trained at the scale `paper` alone."""
@@ -138,7 +138,7 @@ def test_every_claim_is_measured_at_some_scale_or_says_why_not(all_claims):
 
 
 def configured(source: Source, scale: str):
-    from interp.spec import make_probe, make_study
+    from interp.running.spec import make_probe, make_study
 
     changes = source.scales[scale]
     if source.kind == "study":
@@ -162,7 +162,7 @@ def test_the_settings_of_every_source_fit_its_probes_and_studies(all_claims, pap
 
 def test_the_papers_sizes_make_plans(all_claims):
     """What the scale `paper` would train can be built, though nobody waits for it here."""
-    from wind_tunnels.primitive_plans import NETWORKS, TASKS, plan_of
+    from interp.wind_tunnels.studies.primitives.plans import NETWORKS, TASKS, plan_of
 
     sizes = {task: plan_of(task, "gpt-neox", 42, "papers", None) for task in TASKS}
     assert sizes["bijection"].task.describe()["V"] == 20 and sizes["hmm"].network.n_layers == 9

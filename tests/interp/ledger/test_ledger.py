@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 import interp
-from interp.claims import Claims, Read, read_claims
 from interp.errors import RecordError, UnknownName, UsageError
-from interp.evidence import Evidence, is_same_model, models_of, number_of
 from interp.findings import Findings, Null, Scalar
-from interp.ledger import LEDGER_NAME, read_ledger, show_ledger
-from interp.record import RunRecord
-from interp.replicating import JOINT, judged_rows
+from interp.ledger.claims import Claims, Read, read_claims
+from interp.ledger.evidence import Evidence, is_same_model, models_of, number_of
+from interp.ledger.ledger import LEDGER_NAME, read_ledger, show_ledger
+from interp.ledger.replicate import JOINT, judged_rows
+from interp.records.record import RunRecord
 from interp.table import Table
 
 CLAIMS = """
@@ -328,13 +328,13 @@ def test_a_missing_or_damaged_ledger_is_refused(tmp_path):
 def test_what_json_cannot_hold_becomes_nothing(claims):
     found = evidence(claims, other=(scalar(math.nan, math.nan, math.nan), TWO))
     cell = cells_of(judged_rows(claims, ALL, [OTHER], found), 1)[OTHER]
-    assert cell.parts[0].numbers[0].scalar.value is None and cell.parts[0].outcome == "not measurable here"
+    assert math.isnan(cell.parts[0].numbers[0].scalar.value) and cell.parts[0].outcome == "not measurable here"
 
 
 def test_the_command_line_prints_the_claims_and_the_page(tiny):
     from typer.testing import CliRunner
 
-    from interp.cli import app
+    from interp.cli.app import app
 
     words = ["replicate", "paper1", "--scale", "tiny", "--out", str(tiny.parent)]
     result = CliRunner().invoke(app, words)

@@ -6,8 +6,8 @@ import time
 import pytest
 
 import interp
-from interp.ledger import LedgerFile
-from tests.interp.ledger_names import known, names_in
+from interp.ledger.ledger import LedgerFile
+from tests.interp.ledger.ledger_names import known, names_in
 
 BUDGET_SECONDS = 600
 """CPU time of all three, which bounds the clock of free cores. Measured beside other work on both of two: 358 s."""
@@ -55,7 +55,7 @@ def test_the_smoke_ledgers_are_done_in_ten_minutes_and_answer_every_part(tmp_pat
 
 
 def test_the_names_the_claims_were_checked_with_cover_all_sources():
-    from interp.claims import load_claims
+    from interp.ledger.claims import load_claims
 
     for paper in ("paper1", "paper2", "paper3"):
         for source in load_claims(paper).source:

@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 
 from interp.findings import Null, Scalar
-from interp.rules import KINDS, OUTCOMES, SEVERAL, Outcome, Rule, combine, in_words, judge
+from interp.ledger.rules import KINDS, OUTCOMES, SEVERAL, Outcome, Rule, combine, in_words, judge
 
 SUPPORTED, CONTRADICTED, NULL, UNDERPOWERED, MISSING = OUTCOMES
 
@@ -38,16 +38,16 @@ SINGLE = [
     (Rule("near", value=1.5, tolerance=0.5), scalar(1.0, (0.9, 1.1)), UNDERPOWERED),
     (Rule("positive"), scalar(1.0, (0.5, 1.5)), SUPPORTED),
     (Rule("positive"), scalar(-1.0, (-1.5, -0.5)), CONTRADICTED),
-    (Rule("positive"), scalar(1.0, (-0.5, 1.5)), UNDERPOWERED),
+    (Rule("positive"), scalar(1.0, (-0.5, 1.5), p=0.01), UNDERPOWERED),
     (Rule("negative"), scalar(-1.0, (-1.5, -0.5)), SUPPORTED),
     (Rule("negative"), scalar(1.0, (0.5, 1.5)), CONTRADICTED),
-    (Rule("negative"), scalar(-1.0, (-1.5, 0.5)), UNDERPOWERED),
+    (Rule("negative"), scalar(-1.0, (-1.5, 0.5), p=0.01), UNDERPOWERED),
     (Rule("above_null"), scalar(1.0, (0.5, 1.5), null=(0.3, 0.2, 0.4)), SUPPORTED),
     (Rule("above_null"), scalar(-1.0, (-1.5, -0.5), null=(0.3, 0.2, 0.4)), CONTRADICTED),
-    (Rule("above_null"), scalar(0.5, (0.1, 0.9), null=(0.3, 0.2, 0.4)), UNDERPOWERED),
+    (Rule("above_null"), scalar(0.5, (0.1, 0.9), null=(0.3, 0.2, 0.4), p=0.01), UNDERPOWERED),
     (Rule("below_null"), scalar(-1.0, (-1.5, -0.5), null=(0.3, 0.2, 0.4)), SUPPORTED),
     (Rule("below_null"), scalar(1.0, (0.5, 1.5), null=(0.3, 0.2, 0.4)), CONTRADICTED),
-    (Rule("below_null"), scalar(0.1, (-0.1, 0.5), null=(0.3, 0.2, 0.4)), UNDERPOWERED),
+    (Rule("below_null"), scalar(0.1, (-0.1, 0.5), null=(0.3, 0.2, 0.4), p=0.01), UNDERPOWERED),
     (Rule("identity", tolerance=1e-8), scalar(1e-12), SUPPORTED),
     (Rule("identity", tolerance=1e-8), scalar(1e-3), CONTRADICTED),
     # bounds that are multiples of the null
@@ -122,8 +122,8 @@ def test_no_number_and_too_few_prompts_come_before_everything_else(kind):
 def test_what_the_null_gives_is_called_that_before_the_region_is_asked(kind):
     rule = one_of(kind)
     assert judge(rule, [CHANCE], None).outcome == NULL  # the value lies in the band
-    assert judge(rule, [scalar(9.0, (8.0, 10.0))], 0.05).outcome == NULL  # p decides where there is one
-    assert judge(rule, [CHANCE], 0.049).outcome != NULL
+    assert judge(rule, [scalar(9.0, (8.0, 10.0))], 0.051).outcome == NULL  # p decides where there is one
+    assert judge(rule, [CHANCE], 0.05).outcome != NULL
     quiet = Rule(rule.kind, rule.low, rule.high, rule.value, rule.tolerance, null=False)
     assert judge(quiet, [CHANCE], 0.9).outcome != NULL
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from transformers import AutoConfig, GPTNeoXConfig, LlamaConfig, MistralConfig, MixtralConfig, PreTrainedConfig
 
+from interp.loading.admission import count_parameters
 from interp.loading.aliases import ALIASES
-from interp.loading.architecture import count_parameters
 from tests.hub_cache import public_config
 
 ROOT = Path(__file__).parent.parent.parent

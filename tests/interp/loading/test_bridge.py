@@ -7,12 +7,12 @@ import pytest
 import torch
 
 import interp
+from interp.checking.transformer_lens import _any_tokenizer
 from interp.errors import ModelError
 from interp.folds import Rows
-from interp.forward import capture
 from interp.need import Need
-from interp.oracle import _any_tokenizer
-from tests.interp.test_seam import relative, token_prompts
+from interp.reading.forward import capture
+from tests.interp.seam.test_seam import relative, token_prompts
 from tests.tiny_models import FAMILIES, tiny_model
 
 

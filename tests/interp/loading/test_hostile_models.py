@@ -16,7 +16,7 @@ from transformers import dynamic_module_utils
 
 import interp
 from interp.errors import InterpError, ModelError
-from interp.models import load
+from interp.loading.load import load
 from interp.need import Need
 from interp.prompt import Prompt, PromptSet
 from tests.tiny_models import FAMILIES, VOCAB, fresh_model, tiny_model

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from interp.errors import ModelError
-from interp.loading import access
-from interp.loading.access import files_on_hub
+from interp.loading import hub_files as access
+from interp.loading.hub_files import files_on_hub
 from tests.hub_server import Fault, checksum, serving
 
 WEIGHTS, CONFIG, INFO = "model.safetensors", "config.json", "revision/main"

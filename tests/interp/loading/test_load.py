@@ -15,9 +15,9 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from interp.errors import ModelError, UsageError
-from interp.loading.quiet import quiet_libraries
-from interp.models import load
-from interp.tunnel import Figure, TunnelCard, write_card
+from interp.loading.load import load
+from interp.loading.quiet_libraries import quiet_libraries
+from interp.records.tunnel_card import Figure, TunnelCard, write_card
 from tests.hub_cache import TOKENIZERS, build_hub_cache, lay_out
 from tests.hub_server import GATED, serving
 from tests.tiny_models import FAMILIES, VOCAB, fresh_model, tiny_model

@@ -8,15 +8,15 @@ from transformers import BitsAndBytesConfig
 from typer.testing import CliRunner
 
 import interp
-from interp.cli import app
-from interp.costs import plan
+from interp.checking.selfcheck import left_out
+from interp.cli.app import app
 from interp.errors import ModelError, UsageError
-from interp.forward import capture
-from interp.loading.architecture import quantisation
+from interp.loading.admission import quantisation
 from interp.loading.placement import choose_placement
 from interp.need import Need
-from interp.selfcheck import left_out
-from tests.interp.test_ranks import sequences
+from interp.reading.forward import capture
+from interp.running.plan import plan
+from tests.interp.system.test_processes import sequences
 from tests.tiny_models import fresh_model, tiny_config
 
 
@@ -56,8 +56,8 @@ def test_a_quantised_folder_is_refused_and_then_asks_for_its_package(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(config))
     with pytest.raises(ModelError, match=r"quantised \(bitsandbytes, 4 bits\)"):
         interp.load(tmp_path, tokenizer=None)
-    from interp.loading.access import Files
-    from interp.loading.architecture import read_config
+    from interp.loading.admission import read_config
+    from interp.loading.hub_files import Files
     from interp.loading.placement import Placement
     from interp.loading.weights import read_weights
 
@@ -123,7 +123,7 @@ def test_command_line_passes_the_permission_on(tmp_path, monkeypatch):
         asked.update(options)
         return fresh_model("llama")
 
-    monkeypatch.setattr("interp.models.load", load)
+    monkeypatch.setattr("interp.loading.load.load", load)
     shown = CliRunner().invoke(app, ["check", "--model", folder, "--allow-quantised", "--device-map", "auto"])
     assert shown.exit_code == 0, shown.output
     assert (asked["allow_quantised"], asked["device_map"], asked["check"]) == (True, "auto", False)

@@ -11,9 +11,9 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoConfig
 
 from interp.errors import ModelError, UsageError
-from interp.loading.architecture import count_parameters
+from interp.loading.admission import count_parameters
+from interp.loading.load import load
 from interp.loading.placement import DTYPES, available_bytes, choose_placement, precision_hazard
-from interp.models import load
 from tests.hub_server import BAD_TOKEN, BUSY, GATED, NO_REVISION, NOT_FOUND, serving
 from tests.tiny_models import fresh_model, tiny_config, tiny_model
 

@@ -18,7 +18,7 @@ from interp.need import Need
 from interp.prompt import Prompt, PromptSet
 from interp.prompting.files import read_prompts, resolve_prompts
 from interp.prompting.tokens import tokenise
-from interp.streaming import collect_stream
+from interp.running.collect_stream import collect_stream
 from tests.tiny_models import VOCAB, tiny_model
 
 TEXTS = {

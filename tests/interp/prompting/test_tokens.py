@@ -2,7 +2,6 @@
 
 import logging
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,8 +13,8 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from interp.errors import PromptError
 from interp.prompt import Prompt, PromptSet
 from interp.prompting.tokens import tokenise
+from tests.paths import SHARED
 
-SHARED = Path(__file__).parents[3] / "shared"
 WITH_BOS = ("tokenizers/mistral-v0.1", "models/stories260K")
 WITHOUT_BOS = ("tokenizers/pythia-gpt-neox-20b", "tokenizers/phi-2")
 EVERY = (*WITH_BOS, *WITHOUT_BOS)

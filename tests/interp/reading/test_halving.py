@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 import torch
 
-from interp.conditions import Run, read_conditions
+from interp.editing.conditions import Run, read_conditions
 from interp.edits import AblateHeads, RemoveAxis
 from interp.errors import InterpError
 from interp.folds import Mean, Moments, PromptMean
-from interp.forward import capture
 from interp.need import Need
-from interp.out_of_memory import ran_out
 from interp.probe import Condition
 from interp.prompt import Prompt, PromptSet
-from tests.interp.thread_ranks import in_ranks
+from interp.reading.forward import capture
+from interp.reading.halving import ran_out
+from tests.interp.system.thread_ranks import in_ranks
 from tests.quick import quick
 from tests.tiny_models import VOCAB, fresh_model
 
@@ -89,7 +89,7 @@ def test_a_pass_that_fails_at_any_layer_leaves_nothing_twice(truth, layer, at):
 @pytest.mark.parametrize("k", quick([0, 17, 55], [0, 3, 11, 17, 26, 34, 41, 55]))
 def test_a_fold_that_fails_leaves_nothing_twice(truth, monkeypatch, k):
     """The k-th thing that is folded, of any need at any layer, in any batch."""
-    from interp.collector import Collector
+    from interp.reading.collector import Collector
 
     prompts, ids = sequences()
     failing, fold = Failing([k, k + 30]), Collector._fold

@@ -10,13 +10,13 @@ import pytest
 import torch
 
 import interp
-from interp.conditions import read_conditions
-from interp.forward import capture
+from interp.editing.conditions import read_conditions
 from interp.need import Need
-from interp.runner import run
-from tests.interp.test_conditions import many, token_run
-from tests.interp.test_ranks import sequences
-from tests.interp.test_unfinished import Sums
+from interp.reading.forward import capture
+from interp.running.run import run
+from tests.interp.editing.test_conditions import many, token_run
+from tests.interp.records.test_unfinished import Sums
+from tests.interp.system.test_processes import sequences
 from tests.tiny_models import fresh_model
 
 OPTIONS = {"probes": [Sums()], "n_pool": 24, "report": False, "quiet": True}

@@ -6,28 +6,28 @@ from operator import attrgetter
 import numpy as np
 import pytest
 import torch
+from interp.probes.manifold.probe import Manifold
+from interp.wind_tunnels.networks.architectures import Network
+from interp.wind_tunnels.networks.networks import build
+from interp.wind_tunnels.tasks.bijection import Bijection
 from transformers import MambaConfig, MambaForCausalLM
 from typer.testing import CliRunner
 
 import interp
-from interp.cli import app
+from interp.checking.selfcheck import check_model, left_out, run_checks
+from interp.cli.app import app
 from interp.errors import ModelError, UsageError
 from interp.families import Family, Layout
-from interp.forward import capture
 from interp.information import log_softmax
-from interp.models import load
+from interp.loading.load import load
 from interp.need import Need
-from interp.observe import collect
 from interp.prompt import Prompt, PromptSet
 from interp.prompting.tunnel_sequences import sampled_prompts
-from interp.readable import choose_probes, probe_names, readable_probes
-from interp.reproduce import BUGS, reproduce_bug
-from interp.selfcheck import check_model, left_out, run_checks
-from probes.manifold import Manifold
+from interp.published.reproduce import BUGS, reproduce_bug
+from interp.reading.forward import capture
+from interp.running.choose_probes import choose_probes, probe_names, readable_probes
+from interp.running.collect import collect
 from tests.tiny_models import tiny_model
-from wind_tunnels.architectures import Network
-from wind_tunnels.bijection import Bijection
-from wind_tunnels.networks import build
 
 TASK = Bijection(V=6, L=8)
 ARCHS = ("lstm", "mlp-position", "mlp-context", "mamba")
@@ -48,9 +48,9 @@ def model(request):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """An LSTM as a tunnel on the disk, its card included."""
-    from wind_tunnels.cards import save
-    from wind_tunnels.recipe import Recipe
-    from wind_tunnels.training import train
+    from interp.wind_tunnels.evaluation.checkpoint import save
+    from interp.wind_tunnels.training.loop import train
+    from interp.wind_tunnels.training.recipe import Recipe
 
     task, network, recipe = Bijection(V=4, L=4), Network(arch="lstm", n_layers=2, d_model=16), Recipe(n_steps=2)
     where = tmp_path_factory.mktemp("tunnels") / "bijection-lstm"

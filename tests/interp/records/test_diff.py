@@ -8,10 +8,10 @@ import pytest
 from typer.testing import CliRunner
 
 import interp
-from interp.cli import app
-from interp.differences import difference_interval, flat_settings
+from interp.cli.app import app
 from interp.findings import Findings, Scalar
-from interp.record import RunRecord
+from interp.records.diff import difference_interval, flat_settings
+from interp.records.record import RunRecord
 
 
 def scalar(value, low=None, high=None, unit="1"):

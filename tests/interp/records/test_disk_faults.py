@@ -9,8 +9,8 @@ import pytest
 
 import interp
 from interp.errors import ModelError, RecordError
-from interp.record import new_folder
-from tests.wind_tunnels.test_command_line import FLAT, call
+from interp.records.record import new_folder
+from tests.wind_tunnels.cli.test_tunnel_commands import FLAT, call
 
 LIMITED = """
 import resource, sys

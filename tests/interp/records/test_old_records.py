@@ -14,18 +14,21 @@ import numpy as np
 import pandas
 import pytest
 
-import interp.ledger
-import interp.record
-import interp.tunnel
+import interp.ledger.ledger
+import interp.records.record
 from interp.errors import ModelError, RecordError
-from interp.ledger import LEDGER_NAME, read_ledger, show_ledger
-from interp.record import open_run
-from interp.spec import RunSpec
-from interp.tunnel import CARD_NAME, read_card
+from interp.ledger.ledger import LEDGER_NAME, read_ledger, show_ledger
+from interp.records.record import open_run
+from interp.records.tunnel_card import CARD_FORMAT, CARD_NAME, read_card
+from interp.running.spec import RunSpec
 from tests.hostile_files import RECORDS
 from tests.reports.parsed import parse
 
-NEWEST = {"run": interp.record.FORMAT, "ledger": interp.ledger.FORMAT, "tunnel": interp.tunnel.CARD_FORMAT}
+NEWEST = {
+    "run": interp.records.record.FORMAT,
+    "ledger": interp.ledger.ledger.FORMAT,
+    "tunnel": CARD_FORMAT,
+}
 
 
 @pytest.fixture

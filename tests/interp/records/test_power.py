@@ -8,10 +8,10 @@ from scipy import stats
 from typer.testing import CliRunner
 
 import interp
-from interp.cli import app
-from interp.detectable import detectable
+from interp.cli.app import app
 from interp.findings import Findings, Null, Scalar
-from tests.interp.test_differences import record
+from interp.records.power import detectable
+from tests.interp.records.test_diff import record
 
 N, N_WORLDS, N_FLIPS, N_PILOTS = 200, 1000, 2000, 100
 GROWS = 0.015

@@ -8,7 +8,7 @@ import pytest
 
 from interp.errors import RecordError
 from interp.findings import Findings, Null, Scalar
-from interp.record import RunRecord, open_run
+from interp.records.record import RunRecord, open_run
 from interp.table import Table
 
 

@@ -11,24 +11,26 @@ from typing import ClassVar
 import numpy as np
 import pytest
 import torch
+from interp.probes.causal.prompt_sample import PromptSample
 
-from interp import forward, stopping, unfinished
-from interp.conditions import read_conditions
+from interp.editing.conditions import read_conditions
 from interp.errors import UsageError
 from interp.findings import Findings
 from interp.folds import Mean, Moments, PromptMean
-from interp.forward import capture
-from interp.models import load
+from interp.loading.load import load
 from interp.need import Need
 from interp.probe import Probe
-from interp.runner import run
-from interp.stopping import Stopped
+from interp.reading import forward
+from interp.reading.forward import capture
+from interp.records import unfinished
+from interp.records.unfinished import PARTIAL, Unfinished, refuse_unwritable
+from interp.running.run import run
+from interp.system import signals as stopping
+from interp.system.signals import Stopped
 from interp.table import Table
-from interp.unfinished import PARTIAL, Unfinished, refuse_unwritable
-from probes.measures.causal_sample import PromptSample
-from tests.interp.test_conditions import many, token_run
-from tests.interp.test_many import by_model
-from tests.interp.test_ranks import sequences
+from tests.interp.editing.test_conditions import many, token_run
+from tests.interp.running.test_several_models import by_model
+from tests.interp.system.test_processes import sequences
 from tests.tiny_models import fresh_model
 
 NEEDS = [
@@ -276,7 +278,7 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_work(tmp_path, mon
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(UsageError, match="is a file"):
         run("tunnel:bijection-gpt-neox", out=tmp_path / "file" / "runs")
-    monkeypatch.setattr("interp.runner.load", None)  # nothing was loaded for it
+    monkeypatch.setattr("interp.running.run.load", None)  # nothing was loaded for it
     for number in (errno.ENOSPC, errno.EROFS, errno.EACCES):
 
         def refuse(number=number, **_):

@@ -13,21 +13,21 @@ from transformers import AutoModelForCausalLM
 
 import interp
 from interp.capture import Capture
-from interp.checkpoints import Followed, checkpoints_of, follow, follows_checkpoints, has_checkpoints, step_of
-from interp.conditions import Run
+from interp.editing.conditions import Run
 from interp.errors import InterpError, ModelError, UsageError
 from interp.findings import Findings, Scalar
-from interp.forward import capture
-from interp.loading.quiet import quiet_libraries
+from interp.loading.quiet_libraries import quiet_libraries
 from interp.loading.sources import kept_steps, shipped_tunnels
 from interp.need import Need
-from interp.observe import collect
-from interp.pools import prompts_for
 from interp.probe import Probe, Readout
-from interp.runner import run
-from interp.spec import RunSpec
+from interp.prompting.pools import prompts_for
+from interp.reading.forward import capture
+from interp.running.checkpoints import Followed, checkpoints_of, follow, follows_checkpoints, has_checkpoints, step_of
+from interp.running.collect import collect
+from interp.running.run import run
+from interp.running.spec import RunSpec
 from tests.hub_cache import lay_out
-from tests.interp.test_seam import token_prompts
+from tests.interp.seam.test_seam import token_prompts
 from tests.tiny_models import fresh_model, tiny_model
 
 TUNNEL = "tunnel:bijection-gpt-neox"
@@ -222,9 +222,9 @@ def test_other_probes_run_beside_it_and_everything_leaves_it_out_where_there_is_
 
 
 def test_everything_on_a_model_without_checkpoints_is_everything_else(monkeypatch):
-    from interp.pools import Reading
-    from interp.readable import choose_probes
-    from interp.runner import specify
+    from interp.prompting.pools import Reading
+    from interp.running.choose_probes import choose_probes
+    from interp.running.run import specify
 
     options: dict[str, Any] = dict.fromkeys(("revision", "dtype", "per_quintile", "attention_window", "null"))
     names = {}
@@ -330,8 +330,8 @@ def _read(model, run, needs):
 
 def test_one_model_is_in_memory_at_a_time(monkeypatch):
     """The run's own is gone before the first checkpoint is loaded, and each before the next."""
-    from interp import runner
-    from interp.models import load
+    from interp.loading.load import load
+    from interp.running import run as runner
 
     modules: list[weakref.ref[torch.nn.Module]] = []
 

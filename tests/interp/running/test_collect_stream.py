@@ -7,11 +7,11 @@ import pytest
 import interp
 from interp.errors import PromptError, UsageError
 from interp.folds import Mean, Moments, PromptMean
-from interp.forward import capture
 from interp.need import Need
 from interp.prompt import Prompt, PromptSet
-from interp.streaming import collect_stream
-from tests.interp.thread_ranks import in_ranks
+from interp.reading.forward import capture
+from interp.running.collect_stream import collect_stream
+from tests.interp.system.thread_ranks import in_ranks
 from tests.tiny_models import VOCAB, fresh_model
 
 NEEDS = (
@@ -35,7 +35,7 @@ def assert_folded_alike(found, whole, needs=NEEDS):
 
 @pytest.mark.parametrize("at_once", [1, 7, 1024])
 def test_a_stream_is_folded_to_what_a_capture_folds(monkeypatch, at_once):
-    monkeypatch.setattr("interp.streaming.PROMPTS_AT_ONCE", at_once)
+    monkeypatch.setattr("interp.running.collect_stream.PROMPTS_AT_ONCE", at_once)
     model = fresh_model("llama")
     prompts = PromptSet("all", list(token_prompts(30)))
     ids = [np.array(p.token_ids) for p in prompts]

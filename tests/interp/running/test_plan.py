@@ -13,20 +13,20 @@ from transformers import LlamaConfig
 from typer.testing import CliRunner
 
 import interp
-from interp.cli import app
-from interp.conditions import Run, read_conditions
-from interp.costs import Plan, plan
+from interp.cli.app import app
+from interp.editing.conditions import Run, read_conditions
 from interp.editing.restart import first_layer
 from interp.errors import UsageError
-from interp.forward import capture
-from interp.models import load
-from interp.planning.calibration import Speed, measure_speed
-from interp.planning.memory import kept_bytes
-from interp.planning.sketch import sketch
-from interp.planning.work import ASSUMED_PROMPTS, ASSUMED_TOKENS, passes_of
-from interp.pools import Reading, pools_for
-from interp.readable import choose_probes
-from interp.spec import make_probe
+from interp.loading.load import load
+from interp.prompting.pools import Reading, pools_for
+from interp.reading.forward import capture
+from interp.running.choose_probes import choose_probes
+from interp.running.memory import kept_bytes
+from interp.running.passes import ASSUMED_PROMPTS, ASSUMED_TOKENS, passes_of
+from interp.running.plan import Plan, plan
+from interp.running.sketch import sketch
+from interp.running.spec import make_probe
+from interp.running.speed import Speed, measure_speed
 
 TUNNEL = "tunnel:bijection-gpt-neox"
 
@@ -190,7 +190,7 @@ print(json.dumps({"peak": int(peak.split()[1]) * 1024, "disk": disk}))  # getrus
 
 PLAN = """
 import json, sys, time
-from interp.costs import plan
+from interp.running.plan import plan
 found = plan(sys.argv[1], n_pool=int(sys.argv[3]), clock=time.process_time)
 print(json.dumps({"peak": found.memory.peak, "disk": found.disk, "seconds": found.seconds}))
 """

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from scipy.stats import ortho_group
 
 from interp.folds import Mean
-from interp.forward import capture
 from interp.need import Need
 from interp.prompt import Prompt, PromptSet
+from interp.reading.forward import capture
 from interp.registry import load_entry
 from interp.testing import Shape, synthetic_capture
 from tests.tiny_models import FAMILIES, VOCAB, tiny_model

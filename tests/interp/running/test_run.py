@@ -7,9 +7,9 @@ import pytest
 
 import interp
 from interp.errors import PromptError, UsageError
-from interp.record import open_run
-from interp.runner import run
-from interp.spec import RunSpec
+from interp.records.record import open_run
+from interp.running.run import run
+from interp.running.spec import RunSpec
 
 FAST = {"manifold": {"n_permutations": 50, "n_null": 20}}
 
@@ -89,7 +89,7 @@ def test_prompts_without_a_posterior_are_refused_before_the_model_reads_them(tin
     def read(*_, **__):
         raise AssertionError("the model was run")
 
-    monkeypatch.setattr("interp.runner.capture", read)
+    monkeypatch.setattr("interp.running.run.capture", read)
     asking = " and ".join(name for name in names if name != "manifold")
     with pytest.raises(PromptError) as caught:
         run(tiny_text_model, probes=names, prompts="prose", out=None, quiet=True)

@@ -5,13 +5,13 @@ import pytest
 import torch
 
 import interp
-from interp.forward import capture
 from interp.loading.untrained import untrained_twin
 from interp.need import Need
-from interp.runner import run
-from interp.window import AttentionWindow
+from interp.reading.forward import capture
+from interp.running.run import run
+from interp.seam.window import AttentionWindow
 from tests.interp.reference import run_reference
-from tests.interp.test_seam import token_prompts
+from tests.interp.seam.test_seam import token_prompts
 from tests.tiny_models import tiny_model
 
 FAST = {"manifold": {"n_permutations": 50, "n_null": 20}}
@@ -64,8 +64,8 @@ def test_without_bos_a_text_starts_with_its_own_first_token(stories):
     model = interp.load(stories)
     texts = ["Once upon a time", "The dog was happy and"]
     with_bos = interp.collect(model, texts, ["v"])
-    from interp.observe import as_tokens
     from interp.prompting.files import resolve_prompts
+    from interp.prompting.tokens import as_tokens
 
     kept = as_tokens(model, resolve_prompts(texts), [], None)
     bare = as_tokens(model, resolve_prompts(texts), [], None, bos=False)

@@ -16,12 +16,12 @@ from transformers import PreTrainedModel
 from typer.testing import CliRunner
 
 import interp
-from interp.cli import app
+from interp.cli.app import app
 from interp.errors import UsageError
 from interp.findings import Findings
-from interp.many import run_many
 from interp.need import Need
 from interp.probe import Probe
+from interp.running.several_models import run_many
 
 MODELS = ["tunnel:recall-gpt-neox", "tunnel:mess3-gpt-neox", "tunnel:hmm-fixed-gpt-neox"]
 FAST = {"manifold": {"n_permutations": 30, "n_null": 20}}

@@ -11,7 +11,7 @@ from interp.errors import InterpError, UnknownName, UsageError
 from interp.findings import Findings
 from interp.need import Need
 from interp.probe import Probe
-from interp.spec import RunSpec, make_probe, split_settings
+from interp.running.spec import RunSpec, make_probe, split_settings
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Toy(Probe):
 def toy_probe(monkeypatch):
     """The toy is registered the way every probe is, as an entry point."""
     entry = EntryPoint("toy", f"{__name__}:Toy", "interp.probes")
-    known = {"manifold": EntryPoint("manifold", "probes.manifold:Manifold", "interp.probes"), "toy": entry}
+    known = {"manifold": EntryPoint("manifold", "interp.probes.manifold.probe:Manifold", "interp.probes"), "toy": entry}
     monkeypatch.setattr(registry, "entries", lambda kind: known)
 
 

@@ -9,7 +9,8 @@ from transformers import AutoModelForCausalLM, Gemma2Config
 
 import interp
 from interp.errors import ModelError, UsageError
-from interp.gradients import (
+from interp.model import Model
+from interp.seam.layer_gradients import (
     ScoredSequence,
     in_float64,
     layer_gradients,
@@ -19,7 +20,6 @@ from interp.gradients import (
     relative_error,
     step_all_weights,
 )
-from interp.model import Model
 from tests.tiny_models import FAMILIES, VOCAB, fresh_model, tiny_model, wrap
 
 EXACT = 1e-10

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from interp.pattern import AttentionCall, log_pattern_rows, pattern_rows, reduce_rows
+from interp.seam.pattern import AttentionCall, log_pattern_rows, pattern_rows, reduce_rows
 
 
 def random_call(seed=0, n_query=17, n_key=17, strength=3.0):

@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 import torch
 
-from interp.attention import SEAM, Listener, listening
-from interp.batches import cut_batches
+from interp.checking.selfcheck import check_model, run_checks
 from interp.errors import InterpError, ModelError
 from interp.families import Layout, family_of, iterate_weights
 from interp.folds import Mean, Rows
-from interp.forward import capture
 from interp.information import log_softmax
-from interp.lens import Lens
 from interp.need import Need
 from interp.prompt import Prompt, PromptSet
-from interp.selfcheck import check_model, run_checks
+from interp.reading.batches import cut_batches
+from interp.reading.forward import capture
+from interp.reading.lens import Lens
+from interp.seam.attention import SEAM, Listener, listening
 from tests.interp.reference import run_reference
 from tests.tiny_models import FAMILIES, VOCAB, fresh_model, tiny_model
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from interp.errors import PromptError
-from interp.statistics.draw import entropy_quintiles
+from interp.statistics.entropy_draw import entropy_quintiles
 
 
 def test_draw_takes_equally_many_from_every_fifth() -> None:

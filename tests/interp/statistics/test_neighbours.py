@@ -6,8 +6,8 @@ from scipy import stats
 from skdim.id import TwoNN
 from sklearn.manifold import Isomap
 
-from interp.statistics.curve import curve_position
 from interp.statistics.dimension import intrinsic_dimension, two_nn
+from interp.statistics.isomap_curve import curve_position
 from interp.statistics.neighbours import distances, distinct_rows, nearest, principal_coordinates
 from interp.statistics.spectra import scaled
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from interp.statistics.repeats import t_half_width
+from interp.statistics.t_interval import t_half_width
 
 
 def test_the_half_width_is_t_times_the_standard_error_along_the_last_axis():

@@ -13,9 +13,9 @@ import interp
 from interp.findings import Findings, Scalar
 from interp.need import Need
 from interp.probe import Probe
-from interp.readable import choose_probes
+from interp.running.choose_probes import choose_probes
+from interp.system.threads import AT_ONCE, n_workers, one_thread, side_by_side
 from interp.testing import Shape, synthetic_capture
-from interp.threads import AT_ONCE, n_workers, one_thread, side_by_side
 
 
 def n_threads():

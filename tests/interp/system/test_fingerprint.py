@@ -10,8 +10,8 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 import interp
-import interp.loading.fingerprint
-from interp.loading.fingerprint import fingerprint
+import interp.system.fingerprint
+from interp.system.fingerprint import fingerprint
 from tests.tiny_models import FAMILIES, fresh_model
 
 
@@ -113,7 +113,7 @@ def test_fingerprint_survives_saving_and_loading(tmp_path):
 
 def test_a_loaded_model_is_named_when_it_is_asked_for_and_once(monkeypatch):
     made = []
-    monkeypatch.setattr(interp.loading.fingerprint, "fingerprint", lambda module: made.append(module) or "a name")
+    monkeypatch.setattr(interp.system.fingerprint, "fingerprint", lambda module: made.append(module) or "a name")
     model = interp.load("tunnel:bijection-gpt-neox", check=False)
     assert not made
     assert model.fingerprint == model.fingerprint == "a name"

@@ -5,8 +5,8 @@ import platform
 import pytest
 import torch
 
-from interp import allocator
-from interp.allocator import bound_heap
+from interp.system import heap as allocator
+from interp.system.heap import bound_heap
 
 
 def test_the_heap_is_bounded_with_glibc_and_nowhere_else():

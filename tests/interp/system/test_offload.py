@@ -9,16 +9,16 @@ import torch
 from accelerate import cpu_offload, disk_offload
 
 import interp
-from interp.conditions import Run, read_conditions
+from interp.editing.conditions import Run, read_conditions
 from interp.edits import AblateHeads, FeedForwardOff, RemoveAxis
 from interp.errors import ModelError
-from interp.forward import capture
-from interp.lens import Lens
 from interp.loading.untrained import untrained_twin
 from interp.need import Need
-from interp.offload import brought_in, device_of
 from interp.probe import Condition
-from tests.interp.test_ranks import sequences
+from interp.reading.forward import capture
+from interp.reading.lens import Lens
+from interp.system.offload import brought_in, device_of
+from tests.interp.system.test_processes import sequences
 from tests.tiny_models import FAMILIES, fresh_model
 
 CPU = torch.device("cpu")
@@ -88,7 +88,7 @@ def test_weights_are_brought_in_and_sent_away_again(tmp_path):
 def test_blocks_may_lie_on_several_devices(monkeypatch):
     """Rows are picked on the device of each tensor: index tensors follow, and move back for the next."""
     moved = []
-    from interp.batches import BatchRows
+    from interp.reading.batches import BatchRows
 
     real = BatchRows.to
     monkeypatch.setattr(BatchRows, "to", lambda self, device: moved.append(device) or real(self, device))
@@ -102,7 +102,7 @@ def test_blocks_may_lie_on_several_devices(monkeypatch):
 
 
 def _batch_rows(prompts, ids):
-    from interp.batches import cut_batches, row_index
+    from interp.reading.batches import cut_batches, row_index
 
     index = row_index(prompts, np.array([len(x) for x in ids]), "all")
     return (batch.rows(index) for batch in cut_batches(ids, 100, CPU))

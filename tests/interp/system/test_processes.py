@@ -5,22 +5,22 @@ import os
 import socket
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import interp
-from interp.conditions import Run, capture_edited, read_conditions
+from interp.editing.conditions import Run, capture_edited, read_conditions
 from interp.edits import AblateHeads, RemoveAxis
 from interp.errors import UsageError
 from interp.folds import Mean, Moments, PromptMean
-from interp.forward import capture
 from interp.need import Need
 from interp.probe import Condition
 from interp.prompt import Prompt, PromptSet
-from interp.ranks import ALONE, Ranks, here
-from tests.interp.thread_ranks import in_ranks
+from interp.reading.forward import capture
+from interp.system.processes import ALONE, Ranks, here
+from tests.interp.system.thread_ranks import in_ranks
+from tests.paths import ROOT
 from tests.tiny_models import VOCAB, fresh_model
 
 NEEDS = (
@@ -81,7 +81,7 @@ def test_every_rank_runs_its_own_batches_and_no_other():
 
 
 def batches(ids, tokens):
-    from interp.batches import cut
+    from interp.reading.batches import cut
 
     return cut(np.array([len(x) for x in ids]), tokens)
 
@@ -167,7 +167,7 @@ def test_one_process_needs_no_distributed_code(monkeypatch):
 
 def environment(**more: str) -> dict[str, str]:
     kept = {k: v for k, v in os.environ.items() if k not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
-    root = str(Path(__file__).parents[2])
+    root = str(ROOT)
     return {**kept, "OMP_NUM_THREADS": "1", "PYTHONPATH": root, "CUDA_VISIBLE_DEVICES": "", **more}
 
 
@@ -190,7 +190,7 @@ def start(code: str, size: int = 2, **more: str) -> list[subprocess.Popen]:
 def test_processes_exchange_exactly():
     code = """
 import torch
-from interp.ranks import here, joined, n_started
+from interp.system.processes import here, joined, n_started
 assert n_started() == 2 and here().is_alone
 with joined() as r:
     assert here() is r and r.union(("x", r.rank)) == [("x", 0), ("x", 1)]
@@ -213,7 +213,7 @@ print("done")
 def test_a_process_that_dies_ends_the_others_in_words():
     code = """
 import os, sys
-from interp.ranks import joined
+from interp.system.processes import joined
 from interp.errors import InterpError
 try:
     with joined() as r:
@@ -234,7 +234,7 @@ except InterpError as error:
 def test_a_process_that_hangs_is_waited_for_so_long_and_no_longer():
     code = """
 import sys
-from interp.ranks import joined
+from interp.system.processes import joined
 from interp.errors import InterpError
 try:
     with joined() as r:

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from interp import stopping
-from interp.stopping import Stopped, whole
+from interp.system import signals as stopping
+from interp.system.signals import Stopped, whole
 
 BUSY = {
     "between two things": "while True: sum(range(1000))",
@@ -23,7 +23,7 @@ BUSY = {
 }
 CODE = """
 import time
-from interp import stopping
+from interp.system import signals as stopping
 with stopping.listening():
     stopping.remember({kept!r})
     print("ready", flush=True)

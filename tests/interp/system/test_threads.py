@@ -7,14 +7,14 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, MambaConfig
 
-from interp.attention import Listener, claimed
-from interp.conditions import Run, read_conditions
+from interp.editing.conditions import Run, read_conditions
 from interp.edits import BypassLayer, FeedForwardOff, RemoveAxis
 from interp.errors import InterpError
-from interp.forward import capture
 from interp.need import Need
 from interp.probe import Condition
-from tests.interp.test_ranks import sequences
+from interp.reading.forward import capture
+from interp.seam.attention import Listener, claimed
+from tests.interp.system.test_processes import sequences
 from tests.tiny_models import VOCAB, fresh_model, wrap
 
 NEEDS = [Need("v"), Need("resid", at="all"), Need("q_pre"), Need("mlp_out"), Need("next_log_prob")]

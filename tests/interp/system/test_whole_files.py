@@ -2,7 +2,7 @@
 
 import pytest
 
-from interp.drafts import writing
+from interp.system.whole_files import writing
 
 
 def test_the_file_is_the_old_one_until_the_new_one_is_whole(tmp_path):

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from interp.ranks import _HERE, Ranks
+from interp.system.processes import _HERE, Ranks
 
 
 class _Meeting:

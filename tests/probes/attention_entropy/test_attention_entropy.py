@@ -4,16 +4,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from interp.probes.attention_entropy.probe import AttentionEntropy
+from interp.probes.measures.prompt_means import Units, mean_of_units
 
 import interp
 from interp.findings import Scalar
 from interp.folds import PromptMean
-from interp.forward import capture
 from interp.need import Need
 from interp.prompting.tunnel_sequences import sampled_prompts
+from interp.reading.forward import capture
 from interp.testing import Shape, check_probe, synthetic_capture
-from probes.attention_entropy import AttentionEntropy
-from probes.measures.head_means import Units, mean_of_units
 
 SMALL = AttentionEntropy(n_permutations=99, n_bootstrap=99)
 SCORED = replace(SMALL, positions="scored")

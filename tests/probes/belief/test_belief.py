@@ -4,6 +4,24 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from interp.probes.belief.clusters import Clusters, Gathered, dimensions_for, silhouettes
+from interp.probes.belief.folds import Fit, Pressed, cross_validate, deal, press
+from interp.probes.belief.interchange import BASELINE, N_RANDOM, make_pairs, outcomes
+from interp.probes.belief.probe import Belief
+from interp.probes.belief.readout import N_CONTROLS, Reading, Shares, make_setting, random_subspace_r2, read_belief
+from interp.probes.belief.scalars import (
+    Counted,
+    position_scalar,
+    score_scalar,
+    selectivity_scalar,
+    silhouette_scalars,
+    subspace_scalar,
+)
+from interp.probes.belief.scores import MIXED_IN, Scores, output_distance, scores
+from interp.probes.belief.tables import decoded_table
+from interp.probes.belief.target import ExactBelief, nearest_on_simplex
+from interp.probes.measures.cloud import Cloud
+from interp.probes.measures.halves import share_interval
 from scipy import stats
 from sklearn.linear_model import Ridge
 from sklearn.metrics import silhouette_samples
@@ -16,31 +34,6 @@ from interp.prompting.tunnel_sequences import sampled_prompts
 from interp.registry import load_entry
 from interp.statistics.ridge import PENALTIES
 from interp.testing import Shape, check_probe, synthetic_capture
-from probes.belief import Belief
-from probes.measures.belief_clusters import Clusters, Gathered, dimensions_for, silhouettes
-from probes.measures.belief_folds import Fit, Pressed, cross_validate, deal, press
-from probes.measures.belief_readout import (
-    N_CONTROLS,
-    Reading,
-    Shares,
-    make_setting,
-    random_subspace_r2,
-    read_belief,
-)
-from probes.measures.belief_scalars import (
-    Counted,
-    position_scalar,
-    score_scalar,
-    selectivity_scalar,
-    silhouette_scalars,
-    subspace_scalar,
-)
-from probes.measures.belief_scores import MIXED_IN, Scores, output_distance, scores
-from probes.measures.belief_swap import BASELINE, N_RANDOM, make_pairs, outcomes
-from probes.measures.belief_tables import decoded_table
-from probes.measures.belief_target import ExactBelief, nearest_on_simplex
-from probes.measures.cloud import Cloud
-from probes.measures.halves import share_interval
 from tests.quick import quick
 
 D = 12

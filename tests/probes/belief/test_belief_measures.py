@@ -2,18 +2,18 @@
 
 import numpy as np
 import pytest
+from interp.probes.belief.clusters import MAX_ROWS, MIN_ROWS, dimensions_for, gather, make_clusters
+from interp.probes.belief.folds import Pressed, cross_validate, deal, press
+from interp.probes.belief.interchange import Swapped, interchange_table, swap_scalar
+from interp.probes.belief.readout import N_CONTROLS, make_setting, random_subspace_r2, read_belief
+from interp.probes.belief.scores import decoded
+from interp.probes.belief.tables import components_table
+from interp.probes.belief.target import ExactBelief, nearest_on_simplex
+from interp.probes.measures.cloud import Cloud
 
 from interp.findings import Null, Scalar
 from interp.need import Need
 from interp.testing import Shape, synthetic_capture
-from probes.measures.belief_clusters import MAX_ROWS, MIN_ROWS, dimensions_for, gather, make_clusters
-from probes.measures.belief_folds import Pressed, cross_validate, deal, press
-from probes.measures.belief_readout import N_CONTROLS, make_setting, random_subspace_r2, read_belief
-from probes.measures.belief_scores import decoded
-from probes.measures.belief_swap import Swapped, interchange_table, swap_scalar
-from probes.measures.belief_tables import components_table
-from probes.measures.belief_target import ExactBelief, nearest_on_simplex
-from probes.measures.cloud import Cloud
 
 
 def rng(*seed):

@@ -4,22 +4,22 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from interp.probes.causal.axis import Split, fit_axis, tautology
+from interp.probes.causal.edits import BASELINE, Name
+from interp.probes.causal.effects import Values, effects, two_sided_p
+from interp.probes.causal.notes import ALIKE, dose_zero, notes
+from interp.probes.causal.probe import Causal
+from interp.probes.causal.read import KL, LOSS, OUTCOME, SIZE, Reader, crossed, read_labels, relative_axis
+from interp.probes.measures.cloud import Cloud
 from scipy import stats
 from sklearn.linear_model import Ridge
 
 import interp
 from interp.errors import PromptError, UsageError
 from interp.need import Need
-from interp.readable import choose_probes
+from interp.running.choose_probes import choose_probes
 from interp.table import Table
 from interp.testing import Shape, check_probe, synthetic_capture
-from probes.causal import Causal
-from probes.measures.causal_axis import Split, fit_axis, tautology
-from probes.measures.causal_effects import Values, effects, two_sided_p
-from probes.measures.causal_notes import ALIKE, dose_zero, notes
-from probes.measures.causal_plan import BASELINE, Name
-from probes.measures.causal_read import KL, LOSS, OUTCOME, SIZE, Reader, crossed, read_labels, relative_axis
-from probes.measures.cloud import Cloud
 
 PROBE = Causal(n_controls=19, n_bootstrap=40, n_prompts=10, doses="0.5,2", n_sula=0)
 

@@ -4,19 +4,19 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from interp.probes.causal import controls as causal_controls
+from interp.probes.causal.axis import Axis, Split, held_out
+from interp.probes.causal.controls import Edited, alikeness, matched_controls
+from interp.probes.causal.edits import BASELINE, Intervention, Name, Place, n_conditions
+from interp.probes.causal.effects import Effect, Values, effects
+from interp.probes.causal.prompt_sample import first_by_key, keys
+from interp.probes.causal.read import N_FOLDS, crossed
+from interp.probes.measures.cloud import Cloud
 from scipy import stats
 from sklearn.linear_model import LinearRegression
 
 from interp.need import Need
 from interp.testing import Shape, synthetic_capture
-from probes.measures import causal_controls
-from probes.measures.causal_axis import Axis, Split, held_out
-from probes.measures.causal_controls import Edited, alikeness, matched_controls
-from probes.measures.causal_effects import Effect, Values, effects
-from probes.measures.causal_plan import BASELINE, Intervention, Name, Place, n_conditions
-from probes.measures.causal_read import N_FOLDS, crossed
-from probes.measures.causal_sample import first_by_key, keys
-from probes.measures.cloud import Cloud
 
 
 def rng(seed=0):

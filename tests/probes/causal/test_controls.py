@@ -2,23 +2,18 @@
 
 import numpy as np
 import pytest
+from interp.probes.causal.axis import Axis
+from interp.probes.causal.controls import Edited, alikeness, gaussian_directions, matched_controls
+from interp.probes.causal.edits import Intervention, Name, Place
+from interp.probes.causal.prompt_sample import PromptSample, first_by_key, rows_of
 
 from interp.capture import ModelInfo
-from interp.conditions import Run, read_conditions
+from interp.editing.conditions import Run, read_conditions
 from interp.errors import PromptError
-from interp.forward import capture
 from interp.need import Need
 from interp.probe import Condition
 from interp.prompt import Prompt, PromptSet
-from probes.measures.causal_axis import Axis
-from probes.measures.causal_controls import (
-    Edited,
-    alikeness,
-    gaussian_directions,
-    matched_controls,
-)
-from probes.measures.causal_plan import Intervention, Name, Place
-from probes.measures.causal_sample import PromptSample, first_by_key, rows_of
+from interp.reading.forward import capture
 from tests.tiny_models import VOCAB, tiny_model
 
 D = 16

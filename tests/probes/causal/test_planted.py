@@ -5,14 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from interp.probes.causal.edits import BASELINE, Name
+from interp.probes.causal.probe import Causal
 
-from interp.conditions import Run, read_conditions
-from interp.forward import capture
+from interp.editing.conditions import Run, read_conditions
 from interp.need import Need
 from interp.prompt import Prompt, PromptSet
+from interp.reading.forward import capture
 from interp.testing import Shape, synthetic_capture
-from probes.causal import Causal
-from probes.measures.causal_plan import BASELINE, Name
 from tests.quick import quick
 from tests.tiny_models import VOCAB, fresh_model
 

@@ -5,6 +5,10 @@ from itertools import permutations
 
 import numpy as np
 import pytest
+from interp.probes.components.depth_trend import depth_orders, depth_trend, falling_share
+from interp.probes.components.posterior import posterior_divergence
+from interp.probes.components.probe import DECODED, Components
+from interp.probes.components.updates import final_shares, sizes
 from scipy import stats
 
 import interp
@@ -12,10 +16,6 @@ from interp.errors import ModelError, PromptError, UsageError
 from interp.information import kl_bits
 from interp.need import Need
 from interp.testing import Shape, check_probe, synthetic_capture
-from probes.components import DECODED, Components
-from probes.measures.depth_trend import depth_orders, depth_trend, falling_share
-from probes.measures.exact_posterior import posterior_divergence
-from probes.measures.updates import final_shares, sizes
 
 FAST = {"n_permutations": 39, "n_bootstrap": 20}
 SHAPE = Shape(n_prompts=40, n_layers=4, d_model=12)
@@ -235,8 +235,8 @@ def test_a_vocabulary_too_large_to_keep_leaves_the_posterior_out_in_words():
 @pytest.fixture(scope="module")
 def tunnel():
     """The shipped tunnel's capture of 40 sequences, with the next-token distribution, and the findings."""
-    from interp.forward import capture
     from interp.prompting.tunnel_sequences import sampled_prompts
+    from interp.reading.forward import capture
 
     model = interp.load("tunnel:bijection-gpt-neox", check=False)
     probe = Components(**FAST)

@@ -5,21 +5,21 @@ from itertools import permutations
 
 import numpy as np
 import pytest
+from interp.probes.depth_use.probe import DepthUse
+from interp.wind_tunnels.tasks.bijection import Bijection
+from interp.wind_tunnels.tasks.coin import Coin
 
 import interp
-from interp.conditions import Run, read_conditions
+from interp.editing.conditions import Run, read_conditions
 from interp.errors import UsageError
-from interp.forward import capture
 from interp.information import entropy_bits
 from interp.need import Need
-from interp.pools import prompts_for
 from interp.prompt import Prompt, PromptSet
+from interp.prompting.pools import prompts_for
 from interp.prompting.tunnel_sequences import copied_name, copied_prompts, sampled_prompts
+from interp.reading.forward import capture
 from interp.testing import Shape, check_probe, synthetic_capture
-from probes.depth_use import DepthUse
 from tests.tiny_models import VOCAB, tiny_model
-from wind_tunnels.bijection import Bijection
-from wind_tunnels.coin import Coin
 
 SMALL = DepthUse(n_permutations=99, n_bootstrap=60)
 TASK = Bijection(V=4, L=7)

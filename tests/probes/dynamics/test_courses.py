@@ -4,8 +4,16 @@ from itertools import product
 
 import numpy as np
 import pytest
-
-from probes.measures.courses import Course, compare, epsilons, interval_of, relative, resampled, settled, value_at
+from interp.probes.dynamics.courses import (
+    Course,
+    compare,
+    epsilons,
+    interval_of,
+    relative,
+    resampled,
+    settled,
+    value_at,
+)
 
 STEPS = np.array([0, 9, 99])
 """log(1 + step) is 0, 1 and 2 in units of log 10."""

@@ -5,17 +5,9 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from scipy.spatial.distance import jensenshannon, pdist
-
-from interp.errors import UsageError
-from interp.need import Need
-from interp.testing import Shape, check_probe, planted_curve, same_findings, synthetic_capture
-from probes.dynamics import Dynamics
-from probes.measures.checkpoint_reading import ENTRIES, MAX_POINTS, NEEDS, sharpest_head, shown_rows
-from probes.measures.courses import Course, compare, interval_of, settled, value_at
-from probes.measures.dynamics_scalars import course_scalars
-from probes.measures.entropy_order import EntropyOrder, ordered_statistics
-from probes.measures.frame import (
+from interp.probes.dynamics.courses import Course, compare, interval_of, settled, value_at
+from interp.probes.dynamics.entropy_order import EntropyOrder, ordered_statistics
+from interp.probes.dynamics.frame import (
     distance_squared,
     drift,
     frame_distances,
@@ -24,8 +16,16 @@ from probes.measures.frame import (
     row_distances,
     update,
 )
-from probes.measures.head_means import Units
-from probes.measures.training import Training
+from interp.probes.dynamics.probe import Dynamics
+from interp.probes.dynamics.read import ENTRIES, MAX_POINTS, NEEDS, sharpest_head, shown_rows
+from interp.probes.dynamics.scalars import course_scalars
+from interp.probes.dynamics.training import Training
+from interp.probes.measures.prompt_means import Units
+from scipy.spatial.distance import jensenshannon, pdist
+
+from interp.errors import UsageError
+from interp.need import Need
+from interp.testing import Shape, check_probe, planted_curve, same_findings, synthetic_capture
 
 STEPS = (0, 10, 100, 1000)
 PROBE = Dynamics(n_permutations=40, n_bootstrap=60)

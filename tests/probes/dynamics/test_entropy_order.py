@@ -4,10 +4,9 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from interp.probes.dynamics.entropy_order import EntropyOrder, ordered_statistics
 from scipy import stats
 from scipy.spatial.distance import pdist
-
-from probes.measures.entropy_order import EntropyOrder, ordered_statistics
 
 
 @pytest.mark.parametrize(("n_units", "n_values", "n_bins"), [(12, 4, 4), (11, 4, 2), (60, 7, 7), (24, 24, 3)])

@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-
-from probes.measures.frame import distance_squared, drift, of_another, product_of_random, row_distances, update
+from interp.probes.dynamics.frame import distance_squared, drift, of_another, product_of_random, row_distances, update
 
 RNG = np.random.default_rng(0)
 

@@ -3,16 +3,16 @@
 import numpy as np
 import pytest
 import torch
+from interp.probes.gradient_laws.alignment import NAMES, Aligned, alignment_findings
+from interp.probes.gradient_laws.routing import MEASURES, Pairs, Routed, agreement, permuted_agreement, sampled_pairs
+from interp.probes.gradient_laws.study import GradientLaws
 from scipy import stats
 
 from interp.errors import UsageError
-from interp.gradients import in_float64, loss_bits
-from interp.record import open_run
-from interp.study import run_study
-from interp.weight_gradients import projections, weight_gradients
-from probes.gradient_laws import GradientLaws
-from probes.measures.gradient_alignment import NAMES, Aligned, alignment_findings
-from probes.measures.routing import MEASURES, Pairs, Routed, agreement, permuted_agreement, sampled_pairs
+from interp.records.record import open_run
+from interp.running.study import run_study
+from interp.seam.layer_gradients import in_float64, loss_bits
+from interp.seam.weight_gradients import projections, weight_gradients
 from tests.tiny_models import fresh_model
 
 
@@ -232,19 +232,19 @@ def test_fields_that_do_not_fit_are_refused(fields, words, tmp_path):
 
 def test_a_layer_that_nothing_depends_on_is_refused(tmp_path, monkeypatch):
     """Its output projection is zero: no loss depends on what it attends to."""
-    import interp.models
+    import interp.loading.load
 
     model = fresh_model("llama")
     with torch.no_grad():
         model.family.attention_modules(model.module)[2].o_proj.weight.zero_()
-    monkeypatch.setattr(interp.models, "load", lambda name: model)
+    monkeypatch.setattr(interp.loading.load, "load", lambda name: model)
     monkeypatch.setattr(GradientLaws, "_sequences", lambda self, model: (_texts(), "prompt"))
     with pytest.raises(UsageError, match="does not depend on what this layer attends to"):
         GradientLaws(n_prompts=2).measure(tmp_path, nothing)
 
 
 def _texts():
-    from interp.gradients import ScoredSequence
+    from interp.seam.layer_gradients import ScoredSequence
 
     return [ScoredSequence.of_text(torch.arange(1, 9) * k) for k in (1, 2)]
 

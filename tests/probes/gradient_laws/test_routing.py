@@ -2,9 +2,8 @@
 
 import numpy as np
 import pytest
+from interp.probes.gradient_laws.routing import Pairs, Routed, agreement, permuted_agreement
 from scipy import stats
-
-from probes.measures.routing import Pairs, Routed, agreement, permuted_agreement
 
 ADVANTAGE = np.array([[2.0, -1.0, 0.0, 3.0, -2.0, 1.0], [1.0, 1.0, 1.0, -1.0, 2.0, 0.5]])
 CHANGE = np.array([[4.0, 2.0, 1.0, -3.0, -6.0, 0.5], [0.0, 0.0, 0.0, 0.0, 0.0, 0.0]])

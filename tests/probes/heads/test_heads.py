@@ -6,25 +6,25 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from interp.probes.heads.edits import LATE, PARTS, UNEDITED, Plan
+from interp.probes.heads.probe import SULA, Heads
+from interp.probes.measures.harm import chosen_measure, measures_of
+from interp.probes.measures.prompt_effects import Compounding, error_ratio, estimates, top_head
+from interp.probes.measures.prompt_means import Units
+from interp.wind_tunnels.networks.networks import Network, build
+from interp.wind_tunnels.tasks.bijection import Bijection
 
 import interp
-from interp.conditions import Run, read_conditions
+from interp.editing.conditions import Run, read_conditions
 from interp.errors import PromptError, UsageError
-from interp.forward import capture
 from interp.information import entropy_bits, kl_bits
-from interp.models import load
+from interp.loading.load import load
 from interp.need import Need
 from interp.prompt import Prompt, PromptSet
 from interp.prompting.tunnel_sequences import sampled_prompts
+from interp.reading.forward import capture
 from interp.testing import Shape, check_probe, synthetic_capture
-from probes.heads import SULA, Heads
-from probes.measures.head_means import Units
-from probes.measures.heads_edits import LATE, PARTS, UNEDITED, Plan
-from probes.measures.heads_effects import Compounding, error_ratio, estimates, top_head
-from probes.measures.heads_scores import chosen_measure, measures_of
 from tests.tiny_models import VOCAB, fresh_model, wrap
-from wind_tunnels.bijection import Bijection
-from wind_tunnels.networks import Network, build
 
 SMALL = Heads(n_random=3, n_sets=2, n_donors=2, n_permutations=99, n_bootstrap=60)
 OUTCOMES = np.arange(5)
@@ -68,8 +68,9 @@ def test_conformance_with_read_outs(shape):
 
 
 def test_rings_of_the_map_are_the_heads_beyond_their_null_and_only_the_first_map_has_them():
+    from interp.probes.heads.figures import _map
+
     from interp.table import Table
-    from probes.figures.heads import _map
 
     n = np.arange(6)
     null = {"null": np.where(n < 3, 1.0, np.nan), "null_low": np.full(6, 0.5), "null_high": np.full(6, 1.5)}

@@ -2,9 +2,8 @@
 
 import numpy as np
 import pytest
-
-from probes.measures.collapse import Pool, fifth_of, third_of
-from probes.measures.cross_projection import cross_projection, plane_shares
+from interp.probes.manifold.collapse import Pool, fifth_of, third_of
+from interp.probes.manifold.cross_projection import cross_projection, plane_shares
 
 
 def pool_of(seed, n=150):

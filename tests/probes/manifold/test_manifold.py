@@ -5,17 +5,17 @@ from dataclasses import replace
 import numpy as np
 import plotly.graph_objects as go
 import pytest
+from interp.probes.manifold.probe import Manifold
+from interp.probes.measures.geometry import N_SHOWN
+from interp.wind_tunnels.tasks.mixture import Mixture
 from scipy import stats
 
 from interp.capture import Capture
 from interp.errors import ModelError, PromptError, UsageError
 from interp.findings import Findings
-from interp.statistics.draw import entropy_quintiles
+from interp.statistics.entropy_draw import entropy_quintiles
 from interp.table import LABEL
 from interp.testing import Shape, planted_curve, same_findings, synthetic_capture
-from probes.manifold import Manifold
-from probes.measures.geometry import N_SHOWN
-from wind_tunnels.mixture import Mixture
 
 QUICK = Manifold(n_permutations=99, n_null=20, n_bootstrap=100, per_quintile=6)
 SHAPE = Shape(n_prompts=75, n_layers=3)
@@ -324,8 +324,9 @@ def test_figures_are_drawn_from_the_findings_and_escape_what_prompts_say() -> No
 
 def test_the_entropy_axis_of_the_map_points_where_entropy_rises_in_its_plane() -> None:
     """Entropy planted along (3, 4) of the plane: the arrow has that direction, and says how much the plane tells."""
+    from interp.probes.manifold.figures import _add_entropy_axis
+
     from interp.table import Table
-    from probes.figures.manifold import _add_entropy_axis
 
     rng = np.random.default_rng(5)
     pc1, pc2 = rng.normal(size=400) * 5, rng.normal(size=400)

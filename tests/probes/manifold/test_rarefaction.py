@@ -2,9 +2,8 @@
 
 import numpy as np
 import pytest
-
-from probes.measures.collapse import MIXED, Pool, Spectra
-from probes.measures.rarefaction import N_ORDERS, NOISE, SIZES, _balanced_orders, _spread, rarefaction_table
+from interp.probes.manifold.collapse import MIXED, Pool, Spectra
+from interp.probes.manifold.rarefaction import N_ORDERS, NOISE, SIZES, _balanced_orders, _spread, rarefaction_table
 
 LABELS = np.repeat(["algebra", "botany"], [40, 80])
 FIFTHS = np.concatenate([np.arange(40) % 5, np.arange(80) % 5])

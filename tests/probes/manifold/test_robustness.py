@@ -2,12 +2,7 @@
 
 import numpy as np
 import pytest
-
-from interp.need import Need
-from interp.statistics.spectra import eigenvalues, scaled, spectral_statistics
-from interp.testing import Shape, synthetic_capture
-from probes.measures.cloud import Cloud
-from probes.measures.robust import (
+from interp.probes.manifold.robustness import (
     dropped_profiles,
     dropped_table,
     influence,
@@ -15,6 +10,11 @@ from probes.measures.robust import (
     without_each_unit,
     without_loudest,
 )
+from interp.probes.measures.cloud import Cloud
+
+from interp.need import Need
+from interp.statistics.spectra import eigenvalues, scaled, spectral_statistics
+from interp.testing import Shape, synthetic_capture
 
 
 def cloud_of(values, n_scored=1):

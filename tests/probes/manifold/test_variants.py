@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from interp.probes.manifold.probe import Manifold
 
 from interp.errors import UsageError
 from interp.need import Need
 from interp.testing import Shape, check_probe, synthetic_capture
-from probes.manifold import Manifold
 
 QUICK = Manifold(n_permutations=99, n_null=20, n_bootstrap=100, per_quintile=6, n_splits=4)
 

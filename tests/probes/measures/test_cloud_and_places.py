@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from interp.probes.measures.cloud import MIN_UNITS, Cloud
+from interp.probes.measures.places import Place, Scale, at_same_layer, unit
 
 from interp.errors import ModelError, PromptError
 from interp.need import Need
 from interp.table import Table
 from interp.testing import Shape, synthetic_capture
-from probes.measures.cloud import MIN_UNITS, Cloud
-from probes.measures.places import Place, Scale, at_same_layer, unit
 
 V = Need("v")
 

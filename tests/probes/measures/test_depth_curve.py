@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-
-from probes.measures.depth import DEPTH, deal_heads, depth_statistics
+from interp.probes.measures.depth_curve import DEPTH, deal_heads, depth_statistics
 
 
 def named(curve):

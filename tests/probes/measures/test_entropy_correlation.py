@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
+from interp.probes.measures.cloud import Cloud
+from interp.probes.measures.entropy_correlation import Resampled, correlation_profile, within_position
 from scipy import stats
 
 from interp.need import Need
 from interp.testing import Shape, synthetic_capture
-from probes.measures.cloud import Cloud
-from probes.measures.uncertainty import Resampled, correlation_profile, within_position
 
 
 def cloud_of(n=30, n_scored=1, **columns):

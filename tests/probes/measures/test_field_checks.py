@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 import pytest
+from interp.probes.heads.probe import Heads
+from interp.probes.manifold.probe import Manifold
+from interp.probes.measures.field_checks import refuse_too_few
 
 from interp.errors import UsageError
-from probes.heads import Heads
-from probes.manifold import Manifold
-from probes.measures.fields import refuse_too_few
 
 
 def test_the_first_field_below_its_least_value_is_named():

@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-
-from probes.measures.halves import exchanged_correlations, held_out_r2, r2_intervals, share_interval, split_rows
+from interp.probes.measures.halves import exchanged_correlations, held_out_r2, r2_intervals, share_interval, split_rows
 
 WEIGHTS = np.array([[1, 1, 1], [2, 1, 0], [0, 0, 3], [0, 3, 0]])
 

@@ -2,13 +2,19 @@
 
 import numpy as np
 import pytest
+from interp.probes.measures.cloud import Cloud
+from interp.probes.measures.key_cosines import (
+    _rotated_heads,
+    centred_heads,
+    column_measures,
+    head_keys,
+    shuffled_columns,
+)
+from interp.probes.measures.prompt_means import Units
 
 from interp.need import Need
 from interp.statistics.cosines import MEASURES, cosine_measures
 from interp.testing import Shape, synthetic_capture
-from probes.measures.cloud import Cloud
-from probes.measures.head_means import Units
-from probes.measures.key_cosines import _rotated_heads, centred_heads, column_measures, head_keys, shuffled_columns
 
 N = 30
 

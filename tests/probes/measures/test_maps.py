@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from interp.probes.measures.cloud import Cloud
+from interp.probes.measures.maps import cloud_axes, null_points_table, points_table, snippets
 
 from interp.need import Need
 from interp.prompt import Prompt
 from interp.testing import Shape, synthetic_capture
-from probes.measures.cloud import Cloud
-from probes.measures.maps import cloud_axes, null_points_table, points_table, snippets
 
 V = Need("v")
 

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from interp.probes.measures.nuisances import all_nuisances, mean_alone
 from sklearn.linear_model import LinearRegression
 
 from interp.table import Table
-from probes.measures.nuisances import all_nuisances, mean_alone
 
 
 def table(**columns):

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from interp.probes.measures.profiles import profile_table
 
 from interp.findings import Null, Scalar
-from probes.measures.profiles import profile_table
 
 NAN = np.nan
 

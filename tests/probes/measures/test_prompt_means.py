@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from interp.probes.measures.prompt_means import Units, band, interval, mean_of_units
 
 from interp.table import Table
-from probes.measures.head_means import Units, band, interval, mean_of_units
 
 NAN = np.nan
 WEIGHTS = np.array([[1, 1, 1], [3, 0, 0], [0, 0, 3], [0, 1, 2]])

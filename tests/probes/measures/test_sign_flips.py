@@ -4,8 +4,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-
-from probes.measures.sign_flips import flip_p, flipped_means, random_signs
+from interp.probes.measures.sign_flips import flip_p, flipped_means, random_signs
 
 SIGNS = np.array(list(product((1.0, -1.0), repeat=4)))
 """All sixteen, so that p is exact."""

@@ -2,14 +2,14 @@
 
 import numpy as np
 import pytest
+from interp.probes.measures.cloud import Cloud
+from interp.probes.measures.key_cosines import gaussian_references
+from interp.probes.measures.token_cosines import TokenSets, token_cosines, token_measures
 from scipy import stats
 
 from interp.need import Need
 from interp.statistics.cosines import MEASURES, cosine_measures
 from interp.testing import Shape, synthetic_capture
-from probes.measures.cloud import Cloud
-from probes.measures.key_cosines import gaussian_references
-from probes.measures.token_cosines import TokenSets, token_cosines, token_measures
 
 POSITION = np.tile([5, 2, 9], 8)
 """Eight prompts of three rows each."""

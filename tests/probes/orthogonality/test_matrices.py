@@ -2,9 +2,8 @@
 
 import numpy as np
 import pytest
-
-from probes.measures.cosine_matrices import head_matrix, token_matrix
-from probes.measures.token_cosines import TokenSets
+from interp.probes.measures.token_cosines import TokenSets
+from interp.probes.orthogonality.matrices import head_matrix, token_matrix
 
 
 def cosine(a: np.ndarray, b: np.ndarray) -> float:

@@ -4,6 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from interp.probes.measures.key_cosines import column_measures, gaussian_references, wk_columns
+from interp.probes.orthogonality.probe import Orthogonality
+from interp.probes.orthogonality.query_key import QueryKey, product_singular_values, spectral
 
 import interp
 from interp.errors import ModelError, UsageError
@@ -11,9 +14,6 @@ from interp.need import Need
 from interp.prompt import Prompt
 from interp.statistics.cosines import expected_abs_cosine
 from interp.testing import Shape, check_probe, synthetic_capture
-from probes.measures.key_cosines import column_measures, gaussian_references, wk_columns
-from probes.measures.query_key import QueryKey, product_singular_values, spectral
-from probes.orthogonality import Orthogonality
 
 FAST = {"n_null": 40, "n_bootstrap": 60}
 SHAPE = Shape(n_prompts=40, n_layers=2, n_heads=4, n_kv_heads=2, d_head=8, d_model=32)
@@ -246,8 +246,8 @@ def test_gaussian_query_key_forms_are_called_null_at_the_nominal_rate():
 @pytest.fixture(scope="module")
 def tunnel():
     """The shipped tunnel, its capture of 120 sequences, and the findings."""
-    from interp.forward import capture
     from interp.prompting.tunnel_sequences import sampled_prompts
+    from interp.reading.forward import capture
 
     model = interp.load("tunnel:bijection-gpt-neox", check=False)
     probe = Orthogonality(**FAST)

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from interp.probes.orthogonality.query_key import SPECTRAL, QueryKey, product_singular_values, spectral
 
 from interp.statistics.cosines import Reference
-from probes.measures.query_key import SPECTRAL, QueryKey, product_singular_values, spectral
 
 
 def test_the_statistics_of_a_spectrum_by_hand():

@@ -2,9 +2,8 @@
 
 import numpy as np
 import pytest
+from interp.probes.qk_alignment.binding import BoundKeys, _renamed, mean_cosine, measure_binding
 from scipy import stats
-
-from probes.measures.binding import BoundKeys, _renamed, mean_cosine, measure_binding
 
 
 def made_up(n_sequences=6, n_pairs=4, n_keys=3, seed=0):

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
+from interp.probes.measures.prompt_means import Units
+from interp.probes.qk_alignment.item_findings import _scalars, _table
+from interp.probes.qk_alignment.item_null import compare_with_relabelled
+from interp.probes.qk_alignment.items import attention_over_items, comparable_rows, outcome_positions
 
 from interp.information import kl_bits
-from probes.measures.head_means import Units
-from probes.measures.item_findings import _scalars, _table
-from probes.measures.item_test import compare_with_relabelled
-from probes.measures.items import attention_over_items, comparable_rows, outcome_positions
 
 NAN = np.nan
 TOKENS = np.array([[7, 9, 8, 3], [7, 3, 8, 9], [7, 3, 7, 8], [9, 8, 7, 3]])

@@ -4,19 +4,19 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from interp.probes.measures.prompt_means import Units
+from interp.probes.qk_alignment.binding import BoundKeys, measure_binding
+from interp.probes.qk_alignment.item_null import compare_with_relabelled
+from interp.probes.qk_alignment.items import attention_over_items, comparable_rows
+from interp.probes.qk_alignment.probe import QKAlignment
 
 import interp
-from interp.forward import capture
 from interp.information import kl_bits
 from interp.need import Need
 from interp.prompting.tunnel_sequences import sampled_prompts
+from interp.reading.forward import capture
 from interp.testing import Shape, check_probe, synthetic_capture
-from probes.measures.binding import BoundKeys, measure_binding
-from probes.measures.head_means import Units
-from probes.measures.item_test import compare_with_relabelled
-from probes.measures.items import attention_over_items, comparable_rows
-from probes.qk_alignment import QKAlignment
-from tests.probes.test_attention_entropy import float64_rows
+from tests.probes.attention_entropy.test_attention_entropy import float64_rows
 
 SMALL = QKAlignment(n_permutations=99, n_bootstrap=99)
 
@@ -229,6 +229,6 @@ def test_elimination_alone_has_no_comparable_row(tunnel):
 
 
 def item_note(capture):
-    from probes.measures.item_findings import item_findings
+    from interp.probes.qk_alignment.item_findings import item_findings
 
     return " ".join(item_findings(capture, (9, 9), np.random.default_rng(0)).notes)

@@ -4,25 +4,19 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from interp.probes.measures.answers import Answers
+from interp.probes.measures.calibration import Resamples, Slopes, calibration, kl_of_best_single
+from interp.probes.measures.exchanges import exchange_within, mean_bands, rearranged_within
+from interp.probes.sula.movement import fit_axes, movement
+from interp.probes.sula.probe import Sula
+from interp.probes.sula.tables import along_table, answers_table, attention_table, by_condition_table, trajectory_table
+from interp.prompts.evidence import draw_problems, evidence_columns, evidence_of_one, posterior
 
 import interp
 from interp.errors import InterpError, PromptError, UsageError
 from interp.information import entropy_bits, kl_bits
 from interp.need import Need
 from interp.testing import Shape, check_probe, synthetic_capture
-from probes.measures.sula_answers import Answers
-from probes.measures.sula_calibration import Resamples, Slopes, calibration, kl_of_best_single
-from probes.measures.sula_movement import fit_axes, movement
-from probes.measures.sula_resampling import exchange_within, mean_bands, rearranged_within
-from probes.measures.sula_tables import (
-    along_table,
-    answers_table,
-    attention_table,
-    by_condition_table,
-    trajectory_table,
-)
-from probes.sula import Sula
-from prompts.evidence import draw_problems, evidence_columns, evidence_of_one, posterior
 
 SMALL = Sula(n_permutations=99, n_bootstrap=60)
 OUTCOME = Need("outcome_log_prob")

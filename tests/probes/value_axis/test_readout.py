@@ -2,14 +2,14 @@
 
 import numpy as np
 import pytest
+from interp.probes.measures.cloud import Cloud
+from interp.probes.measures.halves import halve
+from interp.probes.measures.nuisances import Removal, mean_alone
+from interp.probes.measures.places import Scale, ScaledRows
+from interp.probes.value_axis.probe import ValueAxis
+from interp.probes.value_axis.readout import make_labels, read
 
 from interp.testing import Shape, synthetic_capture
-from probes.measures.cloud import Cloud
-from probes.measures.halves import halve
-from probes.measures.nuisances import Removal, mean_alone
-from probes.measures.places import Scale, ScaledRows
-from probes.measures.readout import make_labels, read
-from probes.value_axis import ValueAxis
 
 N, D = 40, 60
 

@@ -4,17 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-
-import interp
-from interp.errors import InterpError
-from interp.forward import capture
-from interp.need import Need
-from interp.prompting.tunnel_sequences import sampled_prompts
-from interp.table import Table
-from interp.testing import Shape, check_probe, synthetic_capture
-from probes.measures.axis_scalars import Counted, Judgement, nuisance_scalar, selectivity
-from probes.measures.axis_stability import RandomPairs, first_axis_cosines, ridge_split_cosines
-from probes.measures.halves import (
+from interp.probes.measures.axis_stability import RandomPairs, first_axis_cosines, ridge_split_cosines
+from interp.probes.measures.halves import (
     Halves,
     exchanged_correlations,
     held_out_r2,
@@ -22,10 +13,19 @@ from probes.measures.halves import (
     r2_intervals,
     split_rows,
 )
-from probes.measures.nuisances import all_nuisances, mean_alone
-from probes.measures.places import ScaledRows
-from probes.measures.readout import Labels, Reading
-from probes.value_axis import ValueAxis
+from interp.probes.measures.nuisances import all_nuisances, mean_alone
+from interp.probes.measures.places import ScaledRows
+from interp.probes.value_axis.probe import ValueAxis
+from interp.probes.value_axis.readout import Labels, Reading
+from interp.probes.value_axis.scalars import Counted, Judgement, nuisance_scalar, selectivity
+
+import interp
+from interp.errors import InterpError
+from interp.need import Need
+from interp.prompting.tunnel_sequences import sampled_prompts
+from interp.reading.forward import capture
+from interp.table import Table
+from interp.testing import Shape, check_probe, synthetic_capture
 
 SMALL = ValueAxis(sites="v", n_permutations=99, n_bootstrap=99, n_splits=4, n_null=20)
 SHAPE = Shape(n_prompts=300)

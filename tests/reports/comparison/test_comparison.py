@@ -5,17 +5,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from interp.reports.comparison.tables import difference_of, estimate
+from interp.reports.plotly.prepare import undrawable
 from scipy import stats
 from typer.testing import CliRunner
 
 import interp
-from interp.cli import app
+from interp.cli.app import app
 from interp.errors import RecordError, UsageError
 from interp.findings import Findings, Null, Scalar
-from interp.record import RunRecord
+from interp.records.record import RunRecord
 from interp.table import Table
-from reports.comparison_tables import difference_of, estimate
-from reports.plotting import undrawable
 
 
 def scalar(value, half=0.1):
@@ -180,7 +180,7 @@ def test_numbers_that_moved_with_their_null_are_named(tmp_path):
 def test_page_draws_every_figure_and_a_comparison_is_not_made_twice(tmp_path):
     runs = [made("a", 1.0, card=card(0, 0.1, n_kv_heads=4)), made("b", 3.0, card=card(0, 0.1, n_kv_heads=2))]
     record = compared(tmp_path, runs)
-    study = type(interp.spec.make_study("comparison", {}))()
+    study = type(interp.running.spec.make_study("comparison", {}))()
     figures = study.figures(record.findings["comparison"])
     names = [figure.name for figure in figures]
     assert names == ["moved", "numbers-tunnel", "numbers-manifold", "curves-manifold"]

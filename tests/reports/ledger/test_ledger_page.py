@@ -5,14 +5,14 @@ import hashlib
 import re
 
 import pytest
+from interp.reports.ledger.in_words import MEANINGS, SIGNS, bibtex, headline, methods, short_name
+from interp.reports.ledger.render import html, render
 
-from interp.ledger import Cell, JudgedPart, LedgerFile, Number, PaperFile, Row, SourceFile
-from interp.record import ScalarFile
+from interp.findings import Null, Scalar
+from interp.ledger.ledger import Cell, JudgedPart, LedgerFile, Number, PaperFile, Row, SourceFile
+from interp.ledger.replicate import JOINT
+from interp.ledger.rules import OUTCOMES
 from interp.registry import load_entry
-from interp.replicating import JOINT
-from interp.rules import OUTCOMES
-from reports.ledger_page import html, render
-from reports.ledger_words import MEANINGS, SIGNS, bibtex, headline, methods, short_name
 from tests.reports.parsed import parse
 
 HOSTILE = '</script><script>window.hurt=1</script><img src=x onerror="window.hurt=2">'
@@ -20,9 +20,9 @@ FINGERPRINT = "0123456789abcdef0123456789abcdef"
 
 
 def number(source="probes", value=0.32, models=(("tiny", FINGERPRINT),)):
-    scalar = ScalarFile(
+    scalar = Scalar(
         value=value, unit="fraction", interval=(0.27, 0.37), interval_method="jackknife over prompts",
-        null={"name": "Gaussian columns", "value": 0.14, "band": (0.13, 0.15)}, p=0.004, p_over="layers", n=75,
+        null=Null("Gaussian columns", 0.14, (0.13, 0.15)), p=0.004, p_over="layers", n=75,
         meaning="Share of the plane.",
     )  # fmt: skip
     return Number(source=source, of="manifold", field="pc1_share", models=list(models), scalar=scalar)

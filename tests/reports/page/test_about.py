@@ -3,8 +3,9 @@
 import ast
 import re
 
-from interp.spec import RunSpec
-from reports import about
+from interp.reports.page import about
+
+from interp.running.spec import RunSpec
 from tests.reports.pictures import made_record
 
 

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from interp.reports.page.calibration import NO_TRUTH, TRUTHS, calibration, distilled, is_the_tunnel
+from interp.reports.page.render import html
+from interp.reports.page.sections import headline
+from interp.reports.page.story import courses
 
 import interp
 from interp.registry import load_entry
-from reports.calibration import NO_TRUTH, TRUTHS, calibration, distilled, is_the_tunnel
-from reports.page import html
-from reports.sections import headline
-from reports.story import courses
 from tests.reports.everything import PROBES, small_run
 from tests.reports.parsed import parse
 from tests.reports.pictures import made_findings, made_record

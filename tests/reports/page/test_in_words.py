@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 import pytest
+from interp.reports.page.in_words import Noted, in_words, summary
+from interp.reports.page.render import html
 
-from interp.findings import Null, Scalar
-from reports.page import html
-from reports.words import ALPHA, Standing, in_words, summary, verdict
+from interp.findings import ALPHA, Null, Scalar
 from tests.reports.parsed import parse
 from tests.reports.pictures import made_findings, made_record
 
@@ -33,6 +33,8 @@ def scalar(value=0.5, interval=(0.4, 0.6), band=(0.0, 0.2), p=None, **more) -> S
         ({"p": ALPHA}, "above"),
         ({"p": 0.051}, "within"),
         ({"p": float("nan")}, "within"),
+        ({"p": 0.04, "interval": (0.1, 0.6)}, "above"),
+        ({"p": 0.04, "value": -0.1, "interval": (-0.3, 0.1)}, "below"),
         ({"band": None}, "unjudged"),
         ({"value": float("nan")}, "unjudged"),
         ({"band": (float("nan"), 0.2)}, "unjudged"),
@@ -40,7 +42,7 @@ def scalar(value=0.5, interval=(0.4, 0.6), band=(0.0, 0.2), p=None, **more) -> S
     ],
 )
 def test_the_verdict_follows_the_rule_printed_on_the_page(given, expected):
-    assert verdict(scalar(**given)) == expected
+    assert scalar(**given).standing() == expected
 
 
 def test_what_stands_out_and_what_does_not_are_said_with_interval_and_null():
@@ -54,7 +56,7 @@ def test_what_stands_out_and_what_does_not_are_said_with_interval_and_null():
         f"Not judged: {share}: underpowered.",
     )
     assert words.count == "1 of 2 stands out"
-    assert words.standing == (Standing("0.5", "0.1", "share of the variance that lies in one plane"),)
+    assert words.standing == (Noted("0.5", "0.1", "share of the variance that lies in one plane"),)
     assert summary(record) == (
         "Of 2 headline numbers that have a null, 1 stands out from it; if none did, about 0.1 would by chance. "
         "1 more is not judged (no null, or underpowered)."
@@ -64,8 +66,12 @@ def test_what_stands_out_and_what_does_not_are_said_with_interval_and_null():
 def test_the_page_says_them_before_the_numbers_with_the_rule():
     text = parse(html(made_record())).text
     said = text.index("Of 3 headline numbers that have a null, 3 stand out from it")
-    assert said < text.index("Stands out: share of the values' variance") < text.index("A number stands out where")
-    assert text.index("A number stands out where") < text.index("Number by number")
+    assert (
+        said
+        < text.index("Stands out: share of the values' variance")
+        < text.index("A number stands out from its null where")
+    )
+    assert text.index("A number stands out from its null where") < text.index("Number by number")
 
 
 def test_nothing_is_said_of_findings_without_a_headline():

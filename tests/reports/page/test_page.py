@@ -5,11 +5,11 @@ import hashlib
 from dataclasses import replace
 
 import pytest
+from interp.reports.page.render import html, render
 
 from interp import registry
 from interp.errors import RecordError
-from interp.record import open_run
-from reports.page import html, render
+from interp.records.record import open_run
 from tests.reports.parsed import parse
 from tests.reports.pictures import made_findings, made_record
 

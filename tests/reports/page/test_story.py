@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from interp.reports.page.calibration import calibration
+from interp.reports.page.render import html
+from interp.reports.page.story import courses, story_figure
 
-from reports.calibration import calibration
-from reports.page import html
-from reports.story import courses, story_figure
 from tests.reports.everything import small_run
 from tests.reports.parsed import parse
 

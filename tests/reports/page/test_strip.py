@@ -6,9 +6,9 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from interp.reports.page.strip import PAD, WIDTH, round_numbers, strip
 
 from interp.findings import Null, Scalar
-from reports.strip import PAD, WIDTH, round_numbers, strip
 
 
 def scalar(value: float, **more) -> Scalar:

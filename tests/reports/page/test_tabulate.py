@@ -3,9 +3,9 @@
 import json
 
 import numpy as np
+from interp.reports.page.tabulate import EMBEDDED_BYTES, N_ROWS, listings
 
 from interp.table import Table
-from reports.tabulate import EMBEDDED_BYTES, N_ROWS, listings
 
 
 def table(n_rows: int, width: int = 0) -> Table:

@@ -6,13 +6,13 @@ import re
 import numpy as np
 import plotly.graph_objects as go
 import pytest
+from interp.reports.page.render import PLOTLY
+from interp.reports.plotly.prepare import TRACE_TYPES, prepare, themed, undrawable
+from interp.reports.plotly.theme import SCHEMES
+from interp.reports.plotly.thinning import N_POINTS
 from plotly.subplots import make_subplots
 
 from interp.probe import Figure
-from reports.page import PLOTLY
-from reports.plotting import TRACE_TYPES, prepare, themed, undrawable
-from reports.theme import SCHEMES
-from reports.thinning import N_POINTS
 
 MARKUP = "<b>bold</b> & <a href='http://x.example'>x</a>"
 SHOWN = "&lt;b&gt;bold&lt;/b&gt; &amp; &lt;a href='http://x.example'&gt;x&lt;/a&gt;"

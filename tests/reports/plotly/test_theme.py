@@ -4,9 +4,9 @@ import itertools
 
 import numpy as np
 import pytest
+from interp.reports.plotly.theme import DARK, LIGHT, Scheme, recoloured, template
 
 from interp.drawing import NULL, PALETTE, faded
-from reports.theme import DARK, LIGHT, Scheme, recoloured, template
 
 SCHEMES = pytest.mark.parametrize("scheme", [LIGHT, DARK], ids=["light", "dark"])
 

@@ -3,13 +3,14 @@
 import json
 
 import pytest
+from interp.wind_tunnels.plans import plans
+from interp.wind_tunnels.training.loop import train
+from interp.wind_tunnels.training.progress import Progress
 from typer.testing import CliRunner
 
-from interp.cli import app
+from interp.cli.app import app
 from interp.errors import InterpError, ModelError, UnknownName, UsageError
-from interp.tunnel import read_card
-from wind_tunnels import plans
-from wind_tunnels.training import Progress, train
+from interp.records.tunnel_card import read_card
 
 TINY = [
     word
@@ -172,7 +173,7 @@ def test_sweep_prints_a_row_for_each_combination_and_fails_where_one_does(tmp_pa
 
 
 def test_rebuild_of_a_shipped_tunnel_takes_its_steps_again(runs, monkeypatch, tmp_path):
-    from wind_tunnels.bijection import Bijection
+    from interp.wind_tunnels.tasks.bijection import Bijection
 
     monkeypatch.setattr(Bijection, "checkpoints", runs)
     result = call("rebuild", "bijection-gpt-neox", "--out", str(tmp_path), "-q")

@@ -10,21 +10,23 @@ from typing import ClassVar
 import numpy as np
 import pytest
 import torch
+from interp.wind_tunnels.evaluation.checkpoint import SEEN, Rebuild, assess, load_weights, read_curve, rebuild, save
+from interp.wind_tunnels.networks.networks import Network, n_parameters, predict
+from interp.wind_tunnels.tasks.bijection import Bijection
+from interp.wind_tunnels.tasks.conformance import check_task
+from interp.wind_tunnels.training.loop import Recipe, train
 from transformers import AutoModelForCausalLM
 
 from interp.errors import ModelError, UsageError
+from interp.loading.load import load
 from interp.loading.sources import kept_steps, locate, shipped_tunnels
-from interp.models import load
+from interp.records.tunnel_card import CARD_FORMAT, CARD_NAME, Figure, TunnelCard, read_card, tunnel_name, write_card
 from interp.registry import load_entry
-from interp.tunnel import CARD_FORMAT, CARD_NAME, Figure, TunnelCard, make_task, read_card, tunnel_name, write_card
+from interp.tunnel import make_task
+from tests.paths import ROOT
 from tests.quick import quick
-from wind_tunnels.bijection import Bijection
-from wind_tunnels.cards import SEEN, Rebuild, assess, load_weights, read_curve, rebuild, save
-from wind_tunnels.conformance import check_task
-from wind_tunnels.networks import Network, n_parameters, predict
-from wind_tunnels.training import Recipe, train
 
-CARDS = Path(__file__).parents[1] / "records"
+CARDS = ROOT / "tests" / "records"
 SHIPPED = sorted(shipped_tunnels().values())
 QUICK = ("bijection-gpt-neox", "recall-gpt-neox", "mess3-gpt-neox")
 TASK = Bijection(V=4, L=5)

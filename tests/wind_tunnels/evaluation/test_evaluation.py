@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from interp.wind_tunnels.evaluation.evaluation import Evaluation, evaluate, score
+from interp.wind_tunnels.tasks.bijection import Bijection
 
 from interp.tunnel import Sequences
-from wind_tunnels.bijection import Bijection
-from wind_tunnels.evaluation import Evaluation, evaluate, score
 
 WITHOUT = Bijection(V=20, L=19, replacement=False)
 WITH = Bijection(V=6, L=9)

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from interp.wind_tunnels.evaluation.extrapolation import extrapolate, longer
+from interp.wind_tunnels.tasks.bijection import Bijection
 
 from interp.errors import UsageError
 from interp.information import kl_bits
-from wind_tunnels.bijection import Bijection
-from wind_tunnels.extrapolation import extrapolate, longer
 
 TASK = Bijection(V=6, L=5)
 LONG = Bijection(V=6, L=9)

@@ -3,14 +3,13 @@
 import numpy as np
 import pytest
 import torch
+from interp.wind_tunnels.networks.networks import Network, build
+from interp.wind_tunnels.tasks.bijection import Bijection
+from interp.wind_tunnels.training.loop import train
+from interp.wind_tunnels.training.optimisers import make_optimisers
+from interp.wind_tunnels.training.recipe import Recipe
 from torch import nn
 from torch.nn import functional as F
-
-from wind_tunnels.bijection import Bijection
-from wind_tunnels.networks import Network, build
-from wind_tunnels.optimisers import make_optimisers
-from wind_tunnels.recipe import Recipe
-from wind_tunnels.training import train
 
 TASK = Bijection(V=6, L=8)
 ATTENTION_FREE = ("lstm", "mlp-position", "mlp-context", "mamba")

@@ -5,19 +5,19 @@ from operator import attrgetter
 import numpy as np
 import pytest
 import torch
+from interp.wind_tunnels.networks.architectures import Network
+from interp.wind_tunnels.networks.networks import build, switch_off_attention
+from interp.wind_tunnels.tasks.bijection import Bijection
+from interp.wind_tunnels.training.loop import train
+from interp.wind_tunnels.training.recipe import Recipe
 from transformers import AutoModelForCausalLM
 
+from interp.checking.selfcheck import run_checks
 from interp.families import family_of
-from interp.forward import capture
-from interp.models import load
+from interp.loading.load import load
 from interp.need import Need
 from interp.prompting.tunnel_sequences import sampled_prompts
-from interp.selfcheck import run_checks
-from wind_tunnels.architectures import Network
-from wind_tunnels.bijection import Bijection
-from wind_tunnels.networks import build, switch_off_attention
-from wind_tunnels.recipe import Recipe
-from wind_tunnels.training import train
+from interp.reading.forward import capture
 
 TASK = Bijection(V=5, L=6)
 TRANSFORMERS = ("gpt-neox", "phi", "llama", "mistral")

@@ -2,12 +2,12 @@
 
 import pytest
 import torch
+from interp.wind_tunnels.networks.architectures import ARCHITECTURES, Network
+from interp.wind_tunnels.networks.equal_capacity import matched_to
+from interp.wind_tunnels.networks.networks import build, count_parameters, n_parameters
+from interp.wind_tunnels.tasks.bijection import Bijection
 
 from interp.errors import UsageError
-from wind_tunnels.architectures import ARCHITECTURES, Network
-from wind_tunnels.bijection import Bijection
-from wind_tunnels.matching import matched_to
-from wind_tunnels.networks import build, count_parameters, n_parameters
 
 TASK = Bijection(V=6, L=8)
 REFERENCE = Network(arch="gpt-neox", n_layers=2, d_model=48)

@@ -6,13 +6,13 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 import torch
+from interp.wind_tunnels.networks.architectures import ARCHITECTURES, Network
+from interp.wind_tunnels.networks.networks import FAMILIES, build, count_parameters, logits_at, n_parameters, predict
+from interp.wind_tunnels.tasks.bijection import Bijection
 from transformers import AutoModelForCausalLM
 
 from interp.errors import UsageError
-from interp.models import active_window
-from wind_tunnels.architectures import ARCHITECTURES, Network
-from wind_tunnels.bijection import Bijection
-from wind_tunnels.networks import FAMILIES, build, count_parameters, logits_at, n_parameters, predict
+from interp.loading.load import active_window
 
 TASK = Bijection(V=6, L=8)
 TRANSFORMERS = [arch for arch, kind in ARCHITECTURES.items() if kind.has_attention]

@@ -7,12 +7,12 @@ change a logit. The shipped network does not: it is the ideal observer of the la
 
 import numpy as np
 import pytest
+from interp.wind_tunnels.networks.networks import predict
+from interp.wind_tunnels.networks.weights import load_weights
+from interp.wind_tunnels.tasks.bijection import Bijection, exact_posterior
 
 from interp.information import kl_bits
-from interp.tunnel import read_card
-from wind_tunnels.bijection import Bijection, exact_posterior
-from wind_tunnels.networks import predict
-from wind_tunnels.weights import load_weights
+from interp.records.tunnel_card import read_card
 
 SHORT = Bijection.checkpoints / "bijection-mistral-short"
 LONG = Bijection.checkpoints / "bijection-mistral"

@@ -4,17 +4,17 @@ import json
 
 import numpy as np
 import pytest
+from interp.wind_tunnels.evaluation.checkpoint import CURVE_NAME
+from interp.wind_tunnels.plans import sweep as sweeps
+from interp.wind_tunnels.plans.plans import configure
+from interp.wind_tunnels.plans.sweep import SWEEP_NAME, cells, over_seeds, refuse_impossible, run_sweep
+from interp.wind_tunnels.tasks.bijection import Bijection
 from scipy import stats
 from typer.testing import CliRunner
 
-from interp.cli import app
+from interp.cli.app import app
 from interp.errors import UnknownName, UsageError
-from interp.record import open_run
-from wind_tunnels import sweep as sweeps
-from wind_tunnels.bijection import Bijection
-from wind_tunnels.cards import CURVE_NAME
-from wind_tunnels.plans import configure
-from wind_tunnels.sweep import SWEEP_NAME, cells, over_seeds, refuse_impossible, run_sweep
+from interp.records.record import open_run
 
 TINY = {"V": 3, "L": 4, "n_heads": 2, "d_model": 16, "n_steps": 6, "batch": 6, "n_copies": 3, "n_warmup": 2}
 

@@ -5,26 +5,26 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from interp.wind_tunnels.evaluation.checkpoint import assess, assess_longer
+from interp.wind_tunnels.networks.networks import count_parameters, predict
+from interp.wind_tunnels.networks.weights import load_weights, open_tunnel
+from interp.wind_tunnels.studies.late_attention import LateAttention
+from interp.wind_tunnels.studies.over_seeds import difference_scalar, mean_scalar, ratio_scalar
+from interp.wind_tunnels.studies.primitives.plans import BARE, TASKS, is_tuned, plan_of
+from interp.wind_tunnels.studies.primitives.study import Primitives
+from interp.wind_tunnels.studies.training_courses import INDICES, TrainingCourses, over_seeds_of
+from interp.wind_tunnels.studies.tunnel_evaluation import TunnelEvaluation
+from interp.wind_tunnels.studies.tunnel_training import TunnelTraining
+from interp.wind_tunnels.training.stream import evaluation_generators
 from scipy import stats
 
 import interp
 from interp.errors import UnknownName, UsageError
 from interp.findings import Findings, Null, Scalar
 from interp.information import entropy_bits, total_variation
-from interp.spec import make_study
-from interp.study import run_study
-from interp.tunnel import read_card
-from wind_tunnels.cards import assess, assess_longer
-from wind_tunnels.late_attention import LateAttention
-from wind_tunnels.networks import count_parameters, predict
-from wind_tunnels.primitive_plans import BARE, TASKS, is_tuned, plan_of
-from wind_tunnels.primitives import Primitives
-from wind_tunnels.seed_scalars import difference_scalar, mean_scalar, ratio_scalar
-from wind_tunnels.stream import evaluation_generators
-from wind_tunnels.training_courses import INDICES, TrainingCourses, over_seeds_of
-from wind_tunnels.tunnel_evaluation import TunnelEvaluation
-from wind_tunnels.tunnel_training import TunnelTraining
-from wind_tunnels.weights import load_weights, open_tunnel
+from interp.records.tunnel_card import read_card
+from interp.running.spec import make_study
+from interp.running.study import run_study
 
 N = 120
 TUNNEL = "tunnel:bijection-gpt-neox"
@@ -145,7 +145,7 @@ def test_small_plans_are_those_of_the_measured_table(task):
     import csv
     import json
 
-    import wind_tunnels
+    import interp.wind_tunnels as wind_tunnels
 
     file = Path(wind_tunnels.__file__).parent / "measured" / "primitives.csv"
     with file.open(newline="", encoding="utf-8") as lines:

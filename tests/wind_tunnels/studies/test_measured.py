@@ -5,19 +5,19 @@ import json
 from pathlib import Path
 from typing import Any
 
+import interp.wind_tunnels as wind_tunnels
 import numpy as np
 import pytest
+from interp.wind_tunnels.evaluation.evaluation import evaluate
+from interp.wind_tunnels.networks.architectures import Network
+from interp.wind_tunnels.networks.equal_capacity import TOLERANCE
+from interp.wind_tunnels.networks.networks import count_parameters, predict
+from interp.wind_tunnels.training.loop import train
+from interp.wind_tunnels.training.recipe import Recipe
+from interp.wind_tunnels.training.stream import evaluation_generators
 
-import wind_tunnels
 from interp.registry import load_entry
 from interp.tunnel import make_task
-from wind_tunnels.architectures import Network
-from wind_tunnels.evaluation import evaluate
-from wind_tunnels.matching import TOLERANCE
-from wind_tunnels.networks import count_parameters, predict
-from wind_tunnels.recipe import Recipe
-from wind_tunnels.stream import evaluation_generators
-from wind_tunnels.training import train
 
 HERE = Path(wind_tunnels.__file__).parent
 BUDGET = ("task", "parameters", "target", "n_steps", "batch", "n_copies")

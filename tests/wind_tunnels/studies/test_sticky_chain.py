@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 import torch
+from interp.wind_tunnels.studies.sticky_chain.arms import Curve, arms_of, draw_start, kept_steps, train, train_all
+from interp.wind_tunnels.studies.sticky_chain.findings import findings_of, log_t_interval, published_speedup, steps_to
+from interp.wind_tunnels.studies.sticky_chain.process import StickyChain
+from interp.wind_tunnels.studies.sticky_chain.single_head import WEIGHTS, best_values, head_pass
+from interp.wind_tunnels.studies.sticky_chain.study import StickyChainStudy
 
 from interp.errors import UsageError
-from interp.study import run_study
-from wind_tunnels.single_head import WEIGHTS, best_values, head_pass
-from wind_tunnels.sticky_arms import Curve, arms_of, draw_start, kept_steps, train, train_all
-from wind_tunnels.sticky_chain import StickyChain
-from wind_tunnels.sticky_findings import findings_of, log_t_interval, published_speedup, steps_to
-from wind_tunnels.sticky_study import StickyChainStudy
+from interp.running.study import run_study
 
 LN2 = float(np.log(2))
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from interp.wind_tunnels.tasks.bijection import Bijection
 
 from interp.errors import UsageError
 from interp.tunnel import Sequences
-from wind_tunnels.bijection import Bijection
 
 
 def enumerated_posterior(task: Bijection, sequences: Sequences) -> np.ndarray:

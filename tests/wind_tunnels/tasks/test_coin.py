@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from interp.wind_tunnels.tasks.coin import Coin, next_two
 from scipy.integrate import quad
 from scipy.special import gammaln
 from scipy.stats import beta
 
 from interp.errors import UnknownName, UsageError
-from wind_tunnels.coin import Coin, next_two
 
 
 def evidence(concentration: np.ndarray, counts: np.ndarray) -> float:

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from interp.wind_tunnels.tasks.filtering import draw_chains, filter_states
 
 from tests.wind_tunnels.all_paths import by_all_paths
-from wind_tunnels.filtering import draw_chains, filter_states
 
 
 def random_process(rng: np.random.Generator, n: int, n_states: int, n_symbols: int):

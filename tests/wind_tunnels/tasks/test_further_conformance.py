@@ -7,16 +7,16 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from interp.wind_tunnels.tasks.coin import Coin
+from interp.wind_tunnels.tasks.conformance import check_task
+from interp.wind_tunnels.tasks.mixture import Mixture
+from interp.wind_tunnels.tasks.recall import Recall
+from interp.wind_tunnels.tasks.regression import Regression
 
 from interp.errors import InterpError
 from interp.information import entropy_bits
 from interp.prompting.tunnel_sequences import sampled_prompts
 from interp.tunnel import Sequences, Task, make_task
-from wind_tunnels.coin import Coin
-from wind_tunnels.conformance import check_task
-from wind_tunnels.mixture import Mixture
-from wind_tunnels.recall import Recall
-from wind_tunnels.regression import Regression
 
 NOISY = Recall(n_pairs=2, n_keys=3, n_values=3, n_queries=2, noise=0.3, score="all")
 SMALL_REGRESSION = Regression(L=3, n_x=2, n_y=3, n_w=3)

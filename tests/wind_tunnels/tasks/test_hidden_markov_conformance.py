@@ -6,16 +6,16 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from interp.wind_tunnels.tasks.bijection import Bijection
+from interp.wind_tunnels.tasks.conformance import check_task
+from interp.wind_tunnels.tasks.filtering import Filtered, filter_states
+from interp.wind_tunnels.tasks.hmm import HMM
+from interp.wind_tunnels.tasks.hmm_fixed import FixedHMM
+from interp.wind_tunnels.tasks.mess3 import Mess3
 
 from interp.errors import InterpError, UsageError
 from interp.information import entropy_bits
 from interp.tunnel import Sequences, Task, make_task
-from wind_tunnels.bijection import Bijection
-from wind_tunnels.conformance import check_task
-from wind_tunnels.filtering import Filtered, filter_states
-from wind_tunnels.hmm import HMM
-from wind_tunnels.hmm_fixed import FixedHMM
-from wind_tunnels.mess3 import Mess3
 
 SOUND = [
     HMM(S=2, O=2, K=2, floor=0.25, grid=0.25),
@@ -176,7 +176,7 @@ def last_symbol_ignored(initial, transition, emission, symbols) -> Filtered:
     "wrong_filter", [transition_from_the_start, transposed_transition, no_transition, last_symbol_ignored]
 )
 def test_wrong_recursion_is_caught(wrong_filter, monkeypatch):
-    monkeypatch.setattr("wind_tunnels.hmm_fixed.filter_states", wrong_filter)
+    monkeypatch.setattr("interp.wind_tunnels.tasks.hmm_fixed.filter_states", wrong_filter)
     task = FixedHMM(S=3, O=2, K=4, parameters_seed=1, predict="state")
     with pytest.raises(InterpError, match="the answers do not follow the posterior"):
         check_task(task, np.random.default_rng(0), n=100_000)

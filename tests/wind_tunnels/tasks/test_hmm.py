@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from interp.wind_tunnels.tasks.hmm import HMM, Chains
 
 from interp.errors import UsageError
 from interp.information import entropy_bits, kl_bits
 from interp.tunnel import Sequences
 from tests.wind_tunnels.all_paths import by_all_paths
-from wind_tunnels.hmm import HMM, Chains
 
 SMALLEST = [
     HMM(S=2, O=2, K=6, floor=0.1, grid=0.1, predict="both"),

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from interp.wind_tunnels.tasks.hmm_fixed import FixedHMM
 
 from interp.errors import UsageError
 from interp.information import kl_bits
 from tests.wind_tunnels.all_paths import by_all_paths
-from wind_tunnels.hmm_fixed import FixedHMM
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ from itertools import permutations, product
 
 import numpy as np
 import pytest
+from interp.wind_tunnels.tasks.mess3 import RELABELLINGS, Mess3
 
 from interp.errors import UsageError
-from wind_tunnels.mess3 import RELABELLINGS, Mess3
 
 # T^(o)[s, s'] = p(s', o | s) as the source prints them, for x = 0.05 and a = 0.85.
 SOURCE = np.array(

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
+from interp.probes.manifold.collapse import Collapse, Pool, Spectra, domain_collapse, fifth_of
+from interp.wind_tunnels.tasks.bijection import Bijection
+from interp.wind_tunnels.tasks.mixture import Mixture
 
 from interp.errors import UnknownName, UsageError
 from interp.information import entropy_bits
-from probes.measures.collapse import Collapse, Pool, Spectra, domain_collapse, fifth_of
 from tests.wind_tunnels.enumeration import predictive
-from wind_tunnels.bijection import Bijection
-from wind_tunnels.mixture import Mixture
 
 ELIMINATION = {"task": "bijection", "V": 3, "L": 2, "replacement": False}
 TOSSES = {"task": "coin", "n_tosses": 2, "concentration": (1.0, 2.0)}

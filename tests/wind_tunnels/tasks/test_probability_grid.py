@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from interp.wind_tunnels.tasks.probability_grid import ProbabilityGrid
 
 from interp.errors import UsageError
-from wind_tunnels.probability_grid import ProbabilityGrid
 
 PAPERS = ProbabilityGrid(step=0.01, floor=0.05)
 

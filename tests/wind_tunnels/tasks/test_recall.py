@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from interp.wind_tunnels.tasks.recall import FILLER, FIRST_KEY, PAD, QUERY, SEP, STORE, Recall
 
 from interp.errors import UnknownName, UsageError
 from tests.wind_tunnels.enumeration import predictive
-from wind_tunnels.recall import FILLER, FIRST_KEY, PAD, QUERY, SEP, STORE, Recall
 
 SMALLEST = [
     Recall(n_pairs=1, n_keys=1, n_values=2, n_queries=1, score="all"),

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from interp.wind_tunnels.tasks.regression import Regression
 from scipy.stats import norm
 
 from interp.errors import UsageError
 from tests.wind_tunnels.enumeration import predictive
-from wind_tunnels.regression import Regression
 
 SMALLEST = [
     Regression(L=1, n_x=2, n_y=2, n_w=2),

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from interp.wind_tunnels.tasks.bijection import Bijection
+from interp.wind_tunnels.tasks.conformance import check_task
 
 from interp.errors import InterpError
 from interp.information import entropy_bits
 from interp.tunnel import Sequences, make_task
-from wind_tunnels.bijection import Bijection
-from wind_tunnels.conformance import check_task
 
 SOUND = [
     Bijection(V=2, L=2, replacement=False),

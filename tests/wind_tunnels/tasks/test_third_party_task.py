@@ -5,18 +5,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from interp.wind_tunnels.evaluation.checkpoint import save
+from interp.wind_tunnels.networks.networks import Network
+from interp.wind_tunnels.tasks.conformance import check_task
+from interp.wind_tunnels.tasks.mixture import Mixture
+from interp.wind_tunnels.training.loop import Recipe, train
 from typer.testing import CliRunner
 
 import interp
 from interp import registry
-from interp.cli import app
+from interp.cli.app import app
 from interp.errors import UnknownName
 from interp.tunnel import Task
-from wind_tunnels.cards import save
-from wind_tunnels.conformance import check_task
-from wind_tunnels.mixture import Mixture
-from wind_tunnels.networks import Network
-from wind_tunnels.training import Recipe, train
 
 THEIR_TASK = """
     '''Witnesses: a hidden bit, and reports of it that are right with probability `honesty`.'''

@@ -5,17 +5,17 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+from interp.wind_tunnels.networks.architectures import Network
+from interp.wind_tunnels.tasks.bijection import Bijection
+from interp.wind_tunnels.tasks.conformance import check_task
+from interp.wind_tunnels.tasks.on_device import copied
+from interp.wind_tunnels.training.cuda_graph import DeviceUpdate, Step
+from interp.wind_tunnels.training.loop import cross_entropy, start, train
+from interp.wind_tunnels.training.recipe import Recipe
+from interp.wind_tunnels.training.stream import seed_of_step, stream_of
 
 from interp.errors import UsageError
 from interp.tunnel import Sequences
-from wind_tunnels.architectures import Network
-from wind_tunnels.bijection import Bijection
-from wind_tunnels.captured import DeviceUpdate, Step
-from wind_tunnels.conformance import check_task
-from wind_tunnels.drawn import copied
-from wind_tunnels.recipe import Recipe
-from wind_tunnels.stream import seed_of_step, stream_of
-from wind_tunnels.training import cross_entropy, start, train
 
 TASKS = [
     Bijection(V=3, L=3, replacement=False),

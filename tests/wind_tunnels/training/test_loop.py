@@ -8,15 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from interp.wind_tunnels.evaluation.checkpoint import assess, save
+from interp.wind_tunnels.networks.networks import Network, build, predict
+from interp.wind_tunnels.networks.weights import init_from, load_weights, open_tunnel
+from interp.wind_tunnels.tasks.bijection import Bijection
+from interp.wind_tunnels.training.loop import STATE_NAME, Recipe, cross_entropy, start, train
+from interp.wind_tunnels.training.progress import Progress
+from interp.wind_tunnels.training.stream import stream_of
 
 from interp.errors import ModelError, UsageError
 from interp.information import entropy_bits, kl_bits
-from wind_tunnels.bijection import Bijection
-from wind_tunnels.cards import assess, save
-from wind_tunnels.networks import Network, build, predict
-from wind_tunnels.stream import stream_of
-from wind_tunnels.training import STATE_NAME, Progress, Recipe, cross_entropy, start, train
-from wind_tunnels.weights import init_from, load_weights, open_tunnel
 
 TASK = Bijection(V=4, L=5)
 SMALL = Network(n_layers=2, n_heads=2, d_model=16)

@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 import torch
+from interp.wind_tunnels.networks.networks import FAMILIES, Network, build
+from interp.wind_tunnels.tasks.bijection import Bijection
+from interp.wind_tunnels.training.optimisers import Muon, make_optimisers, orthogonalise
+from interp.wind_tunnels.training.recipe import Recipe
 from torch import nn
-
-from wind_tunnels.bijection import Bijection
-from wind_tunnels.networks import FAMILIES, Network, build
-from wind_tunnels.optimisers import Muon, make_optimisers, orthogonalise
-from wind_tunnels.recipe import Recipe
 
 
 @pytest.mark.parametrize("shape", [(64, 64), (192, 64), (64, 256)])

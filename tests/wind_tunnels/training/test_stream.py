@@ -4,12 +4,9 @@ import dataclasses
 
 import numpy as np
 import pytest
-from scipy import stats
-
-from interp.errors import UsageError
-from wind_tunnels.bijection import Bijection
-from wind_tunnels.recipe import Recipe
-from wind_tunnels.stream import (
+from interp.wind_tunnels.tasks.bijection import Bijection
+from interp.wind_tunnels.training.recipe import Recipe
+from interp.wind_tunnels.training.stream import (
     evaluation_generators,
     joined,
     seed_of_weights,
@@ -17,6 +14,9 @@ from wind_tunnels.stream import (
     stream_of,
     training_generator,
 )
+from scipy import stats
+
+from interp.errors import UsageError
 
 TASK = Bijection(V=4, L=5)
 RECIPE = Recipe(n_steps=6, batch=8, n_copies=4, n_warmup=2)

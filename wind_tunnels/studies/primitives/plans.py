@@ -18,11 +18,12 @@ from typing import Any
 from interp.errors import UnknownName, UsageError
 from interp.registry import load_entry
 from interp.tunnel import Task, make_task
-from wind_tunnels.architectures import ARCHITECTURES, Network
-from wind_tunnels.matching import matched_to
-from wind_tunnels.networks import count_parameters
-from wind_tunnels.plans import Plan
-from wind_tunnels.recipe import Recipe
+
+from ...networks.architectures import ARCHITECTURES, Network
+from ...networks.equal_capacity import matched_to
+from ...networks.networks import count_parameters
+from ...plans.plans import Plan
+from ...training.recipe import Recipe
 
 TASKS: Mapping[str, str] = {"bijection": "accumulation", "hmm": "transport", "recall": "binding"}
 """The tasks and the primitive that each stands for (Paper I, version 3)."""
@@ -35,7 +36,7 @@ NETWORKS = (*ARCHITECTURES, BARE)
 TUNED_ON = "0"
 
 _PAPERS_LSTM = Network(arch="lstm", n_layers=9, has_residual=False)
-_MEASURED = Path(__file__).parent / "measured" / "primitives.csv"
+_MEASURED = Path(__file__).parents[2] / "measured" / "primitives.csv"
 _INTEGERS = ("n_layers", "d_model", "d_mlp")
 
 _PAPERS_TASK: Mapping[str, Mapping[str, Any]] = {

@@ -1,6 +1,6 @@
 """The study `primitives`: which architectures accumulate evidence, carry a belief along, and bind?
 
-One training for each task, network and seed, matched in parameters and budget (`wind_tunnels.primitive_plans`), each
+One training for each task, network and seed, matched in parameters and budget (`plans`), each
 held against the exact posterior of its task. A repeated call reads what is finished and trains the rest.
 
 Source: Paper I (arXiv 2512.22471), version 3: accumulation, transport and binding.
@@ -14,10 +14,10 @@ from typing import ClassVar, Literal
 from interp.errors import UsageError
 from interp.findings import Findings, Null, Scalar
 from interp.probe import Figure
-from interp.progress import Report
+from interp.records.tunnel_card import TunnelCard
 from interp.study import Study
+from interp.system.progress import Report
 from interp.table import LABEL, Table
-from interp.tunnel import TunnelCard
 
 Cards = Mapping[tuple[str, str], Sequence[TunnelCard]]
 """What became of the trainings, by task and network; a card a seed."""
@@ -47,10 +47,11 @@ class Primitives(Study):
 
     def measure(self, work: Path, progress: Report) -> Findings:
         from interp.families import families
-        from interp.loading.quiet import quiet_libraries
-        from wind_tunnels.plans import carry_out
-        from wind_tunnels.primitive_plans import plan_of
-        from wind_tunnels.seed_scalars import models_table
+        from interp.loading.quiet_libraries import quiet_libraries
+
+        from ...plans.plans import carry_out
+        from ..over_seeds import models_table
+        from .plans import plan_of
 
         self._check_fields()
         families()  # so that transformers knows the networks that are not its own
@@ -72,13 +73,13 @@ class Primitives(Study):
         return self._findings(found, models_table(folders))
 
     def figures(self, findings: Findings) -> tuple[Figure, ...]:
-        from wind_tunnels.primitive_figures import primitive_figures
+        from .figures import primitive_figures
 
         return primitive_figures(findings)
 
     def _findings(self, found: Cards, models: Table) -> Findings:
-        from wind_tunnels.primitive_plans import REFERENCE, is_tuned
-        from wind_tunnels.seed_scalars import difference_scalar, mean_scalar
+        from ..over_seeds import difference_scalar, mean_scalar
+        from .plans import REFERENCE, is_tuned
 
         scalars: dict[str, Scalar] = {}
         for (task, name), cards in found.items():

@@ -2,7 +2,7 @@
 
 The published comparison has two arms, plain gradient descent and a ten times larger rate on W_V, which it reads as
 an M-step. Whether that is about values is decided by the other arms: the same rate on each other matrix and on all,
-plain descent at other rates, Adam, and an M-step that is one (`wind_tunnels.single_head.best_values`).
+plain descent at other rates, Adam, and an M-step that is one (`best_values`).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,10 +15,11 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 
-from interp.progress import Report
-from interp.threads import side_by_side
-from wind_tunnels.single_head import WEIGHTS, HeadPass, best_values, head_pass
-from wind_tunnels.sticky_chain import StickyChain, Walk
+from interp.system.progress import Report
+from interp.system.threads import side_by_side
+
+from .process import StickyChain, Walk
+from .single_head import WEIGHTS, HeadPass, best_values, head_pass
 
 SEEDS = (42, 2024, 1337, 7777, 9999)
 

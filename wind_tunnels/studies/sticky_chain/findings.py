@@ -17,9 +17,10 @@ from scipy import stats
 
 from interp.findings import Findings, Null, Scalar
 from interp.information import BITS_PER_NAT
-from interp.statistics.repeats import t_half_width
+from interp.statistics.t_interval import t_half_width
 from interp.table import LABEL, Table
-from wind_tunnels.sticky_arms import Arm, Curve, Start, kept_steps
+
+from .arms import Arm, Curve, Start, kept_steps
 
 BASE = "sgd"
 """The arm that the others are compared with."""

@@ -18,7 +18,8 @@ from jaxtyping import Float, Int
 
 from interp.errors import UsageError
 from interp.information import entropy_bits
-from wind_tunnels.filtering import draw_chains
+
+from ...tasks.filtering import draw_chains
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,10 @@ import numpy as np
 from interp.errors import UsageError
 from interp.findings import Findings
 from interp.probe import Figure
-from interp.progress import Report
 from interp.study import Study
-from wind_tunnels.sticky_chain import StickyChain
+from interp.system.progress import Report
+
+from .process import StickyChain
 
 
 @dataclass(frozen=True)
@@ -38,8 +39,8 @@ class StickyChainStudy(Study):
     question: ClassVar[str] = "Does a larger step on the values learn a sticky chain faster because they are values?"
 
     def measure(self, work: Path, progress: Report) -> Findings:
-        from wind_tunnels.sticky_arms import arms_of, draw_start, train_all
-        from wind_tunnels.sticky_findings import findings_of
+        from .arms import arms_of, draw_start, train_all
+        from .findings import findings_of
 
         self._check_fields()
         chain = StickyChain(self_prob=self.self_prob, normalised=self.normalised)
@@ -51,7 +52,7 @@ class StickyChainStudy(Study):
         )  # fmt: skip
 
     def figures(self, findings: Findings) -> tuple[Figure, ...]:
-        from wind_tunnels.sticky_figures import sticky_figures
+        from .figures import sticky_figures
 
         return sticky_figures(findings)
 

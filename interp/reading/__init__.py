@@ -1,0 +1,3 @@
+"""One forward pass for all needs: batches, hooks, folds, and what fits into memory."""
+
+__all__ = ["batches", "collector", "forward", "lens", "readable"]

@@ -1,0 +1,52 @@
+"""What can be read from a model: which sites it has.
+
+A model without attention (recurrent, state-space, feed-forward) has no queries, keys, values, head outputs or
+attention rows.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from interp.errors import UsageError
+from interp.families import Family
+from interp.model import Model
+from interp.need import Need
+from interp.sites import Site
+
+_OF_ATTENTION = {"q_pre", "k_pre", "attn_out", "attn_logit"}
+_OF_FEED_FORWARD = {"mlp_out", "mlp_logit"}
+EVERYWHERE = "resid"
+"""The site that every model has."""
+
+
+def lacking(family: Family, site: Site) -> str | None:
+    """What a model of this family would need to have this site, in words; None where it has it."""
+    if not family.has_attention and (site.source in ("seam", "pattern", "weights") or site.name in _OF_ATTENTION):
+        return "attention"
+    return "feed-forward" if family.mlp is None and site.name in _OF_FEED_FORWARD else None
+
+
+def refuse_unreadable(model: Model, needs: Iterable[Need], listeners: Sequence[object] = ()) -> None:
+    """`UsageError` where a need names a site that the model lacks, or something is to act on attention it lacks."""
+    found = first_lacking(model, needs)
+    if found is not None:
+        raise UsageError(
+            asked=f"reading {model.name}",
+            found=f"{found[0]} is asked for, and this model has no {found[1]}",
+            fix=f"The residual stream (site {EVERYWHERE!r}) and the next-token distribution can be read from it.",
+        )
+    if listeners and not model.family.has_attention:
+        raise UsageError(
+            asked=f"changing the attention of {model.name}",
+            found="this model has no attention",
+            fix="Leave the change out (a window, an edit of queries, keys, values or heads).",
+        )
+
+
+def first_lacking(model: Model, needs: Iterable[Need]) -> tuple[str, str] | None:
+    """The first site that is lacking, with its meaning, and what the model would need for it."""
+    for need in needs:
+        is_rounded = model.info.quantisation is not None and need.described.source == "weights"
+        lacked = "plain weights: they are quantised" if is_rounded else lacking(model.family, need.described)
+        if lacked is not None:
+            return f"{need.site} ({need.described.meaning})", lacked
+    return None

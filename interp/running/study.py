@@ -1,0 +1,46 @@
+"""Carrying out a study: its work, its record, its page."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+from interp.records.record import RunRecord, new_folder
+from interp.records.unfinished import PARTIAL, is_begun, nothing_begun, refuse_unwritable
+from interp.study import Study
+from interp.system.environment import environment
+from interp.system.progress import reporting
+from interp.system.threads import one_thread
+
+
+def run_study(
+    study: Study, *, out: str | Path | None = "runs", report: bool = True, resume: bool = False, quiet: bool = False
+) -> RunRecord:
+    """Carry out a study and leave a record and its page under `out`; `None` writes nothing but unfinished work.
+
+    Unfinished work lies in `<out>/.partial/<hash of what was asked>`, so the same call goes on where it was stopped;
+    with `resume` it is refused where nothing was begun.
+    """
+    began = datetime.now(UTC)
+    refuse_unwritable(Path(out or "runs"))
+    if resume and not is_begun(Path(out or "runs"), study.hash):
+        raise nothing_begun(Path(out or "runs"))
+    work = Path(out or "runs") / PARTIAL / study.hash
+    with reporting(study.name.replace("_", " "), quiet) as progress, one_thread():
+        findings = study.measure(work, progress)
+    record = RunRecord(
+        status="done",
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        spec=study.spec | {"command": study.command},
+        spec_hash=study.hash,
+        model={},
+        prompts={},
+        environment=environment(),
+        selfcheck=(),
+        timings={"study": round((datetime.now(UTC) - began).total_seconds(), 4)},
+        findings={study.name: findings},
+        parameters={study.name: study.parameters()},
+    )
+    if out is not None:
+        record = record.write(new_folder(Path(out), study.name))
+        if report:
+            record.show()
+    return record

@@ -1,0 +1,12 @@
+"""Where a model is heard and changed: the attention function, hooks on blocks, attention rows, gradients."""
+
+__all__ = [
+    "attention",
+    "block_hooks",
+    "borrowed_keys",
+    "layer_gradients",
+    "pattern",
+    "pattern_sites",
+    "weight_gradients",
+    "window",
+]

@@ -1,0 +1,14 @@
+"""The machine under a run: processes, signals, threads, memory, whole files, progress, the environment."""
+
+__all__ = [
+    "digest",
+    "environment",
+    "fingerprint",
+    "heap",
+    "offload",
+    "processes",
+    "progress",
+    "signals",
+    "threads",
+    "whole_files",
+]

@@ -1,0 +1,13 @@
+from .attention_entropy import AttentionEntropy as AttentionEntropy
+from .belief import Belief as Belief
+from .causal import Causal as Causal
+from .components import Components as Components
+from .depth_use import DepthUse as DepthUse
+from .dynamics import Dynamics as Dynamics
+from .gradient_laws import GradientLaws as GradientLaws
+from .heads import Heads as Heads
+from .manifold import Manifold as Manifold
+from .orthogonality import Orthogonality as Orthogonality
+from .qk_alignment import QKAlignment as QKAlignment
+from .sula import Sula as Sula
+from .value_axis import ValueAxis as ValueAxis

@@ -1,0 +1,3 @@
+"""Does attention sharpen with depth?"""
+
+from .probe import AttentionEntropy as AttentionEntropy

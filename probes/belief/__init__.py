@@ -1,0 +1,3 @@
+"""Can the exact belief be read off the activations, and does the model use it?"""
+
+from .probe import Belief as Belief

@@ -1,0 +1,3 @@
+"""What settles first over a training: attention, values, weights or error?"""
+
+from .probe import Dynamics as Dynamics

@@ -1,1 +1,0 @@
-"""What the probes draw, from findings alone; plotly is imported inside the functions."""

@@ -1,0 +1,3 @@
+"""Do queries choose keys by content?"""
+
+from .probe import QKAlignment as QKAlignment

@@ -1,0 +1,3 @@
+"""The page of a record."""
+
+__all__ = ["about", "render", "sections", "security", "strip"]

@@ -1,0 +1,3 @@
+"""Figures: theme, layout, thinning and encoding."""
+
+__all__ = ["prepare", "theme"]

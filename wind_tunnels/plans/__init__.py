@@ -1,0 +1,3 @@
+"""Which networks are trained: the shipped ones, and sweeps over settings."""
+
+__all__ = ["plans", "read_sweep", "settings", "sweep"]

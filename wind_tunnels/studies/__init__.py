@@ -1,0 +1,1 @@
+"""Questions that train and compare networks of their own."""
