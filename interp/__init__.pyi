@@ -14,6 +14,7 @@ from .edits import RotateAxes as RotateAxes
 from .edits import ShiftAxis as ShiftAxis
 from .errors import InterpError as InterpError
 from .findings import Findings as Findings
+from .findings import Interval as Interval
 from .findings import Null as Null
 from .findings import Scalar as Scalar
 from .folds import Mean as Mean

@@ -1,14 +1,14 @@
 """What a probe found: numbers with units, intervals and nulls; tables; notes."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import astuple, dataclass, field
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from interp.errors import UnknownName
 from interp.table import Table
-from interp.words import html_table, in_words
+from interp.words import html_table, near_zero_as_zero, short, with_unit
 
 if TYPE_CHECKING:
     import pandas
@@ -27,7 +27,7 @@ RULE = (
 Standing = Literal["above", "below", "within", "unjudged"]
 
 COLUMNS = ("number", "value", "95 % interval", "null", "p", "n")
-"""The columns of a table of scalars: the name, then the cells of `interp.words.in_words`."""
+"""The columns of a table of scalars: the name, then `Scalar.cells`."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,21 @@ class Null:
 
 
 @dataclass(frozen=True)
+class Interval:
+    """A 95 % interval and how it was made: `bootstrap over prompts`."""
+
+    low: float
+    high: float
+    method: str
+
+    @property
+    def is_known(self) -> bool:
+        return bool(np.isfinite([self.low, self.high]).all())
+
+
+@dataclass(frozen=True)
 class Scalar:
-    """One number. Without an interval or a null it must say why.
+    """One number. Without an interval or a null it must say why: `Scalar.of` takes either, or the reason.
 
     `n` counts `n_unit`s (prompts, sequences); `n_distinct_rows` counts different rows, which is less where a site
     depends on the last token alone. `p` is the probability of a value at least as extreme under the null, corrected
@@ -75,6 +88,36 @@ class Scalar:
         if self.null is None and not self.null_reason:
             raise ValueError("a scalar without a null needs a null_reason")
 
+    @classmethod
+    def of(
+        cls,
+        value: float,
+        unit: str,
+        interval: Interval | str,
+        null: Null | str,
+        *,
+        p: float | None = None,
+        **about: Any,
+    ) -> "Scalar":
+        """A number with its interval and its null, or in the place of either the reason why there is none.
+
+        `about` are the further fields (`p_over`, `n`, `n_unit`, `n_distinct_rows`, `underpowered`, `meaning`). A p that
+        is no number is none.
+        """
+        return cls(
+            float(value), unit,
+            interval=None if isinstance(interval, str) else (float(interval.low), float(interval.high)),
+            interval_method="" if isinstance(interval, str) else interval.method,
+            interval_reason=interval if isinstance(interval, str) else "",
+            null=None if isinstance(null, str) else null, null_reason=null if isinstance(null, str) else "",
+            p=None if p is None or not np.isfinite(p) else float(p), **about,
+        )  # fmt: skip
+
+    @classmethod
+    def undefined(cls, reason: str, unit: str = "1", *, underpowered: bool = False, **about: Any) -> "Scalar":
+        """A number that cannot be given, and why; it is NaN."""
+        return cls.of(np.nan, unit, reason, reason, underpowered=underpowered, **about)
+
     def standing(self, p: float | None = None) -> Standing:
         """Where the value stands to its null, by `RULE`; `p` takes the place of its own where it was corrected further.
 
@@ -96,6 +139,43 @@ class Scalar:
     def stands_out(self) -> bool:
         """Whether the value differs from its null, by `RULE`."""
         return self.standing() in ("above", "below")
+
+    @property
+    def cells(self) -> tuple[str, str, str, str, str]:
+        """Value, interval, null, p and n in words, as every table of numbers has them."""
+        weak = " (underpowered)" if self.underpowered else ""
+        value = with_unit(short(self.value), self.unit) + weak
+        return value, self.interval_text, self.null_text, self.p_text, self.n_text
+
+    @property
+    def interval_text(self) -> str:
+        """`0.2 to 0.3`, or the reason why there is no interval."""
+        if self.interval is None:
+            return f"none: {self.interval_reason}"
+        return f"{short(self.interval[0])} to {short(self.interval[1])}"
+
+    @property
+    def null_text(self) -> str:
+        """`0.1 (0.05 to 0.15)`, the null's value and its band, or the reason why there is no null."""
+        if self.null is None:
+            return f"none: {self.null_reason}"
+        value, low, high = (short(near_zero_as_zero(x)) for x in (self.null.value, *self.null.band))
+        return f"{value} ({low} to {high})"
+
+    @property
+    def p_text(self) -> str:
+        """p with what it was corrected over; empty without one."""
+        if self.p is None:
+            return ""
+        return short(self.p, 2) + (f" over {self.p_over}" if self.p_over else "")
+
+    @property
+    def n_text(self) -> str:
+        """How many of what: `500 sequences, 73 distinct rows`; empty where nothing was counted."""
+        if self.n is None:
+            return ""
+        distinct = "" if self.n_distinct_rows in (None, self.n) else f", {self.n_distinct_rows:,} distinct rows"
+        return f"{self.n:,} {self.n_unit}s{distinct}"
 
 
 @dataclass(frozen=True)
@@ -125,7 +205,7 @@ class Findings:
 
     def rows_in_words(self, names: Iterable[str]) -> list[tuple[str, ...]]:
         """Scalars as rows of a table with the columns `COLUMNS`."""
-        return [(name, *astuple(in_words(self.scalars[name]))) for name in names]
+        return [(name, *self.scalars[name].cells) for name in names]
 
     def _repr_html_(self) -> str:
         names = self.headline or tuple(self.scalars)

@@ -6,11 +6,7 @@ Three digits in the text, four in tables, a dash where there is none.
 import html
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from interp.findings import Scalar
+from typing import Any
 
 DASH = "–"
 MINUS = "−"
@@ -62,51 +58,6 @@ def cell(value: Any) -> str:
 def with_unit(text: str, unit: str) -> str:
     """A number with its unit; pure numbers (`1`) have none."""
     return text if unit in ("", "1", "label") else f"{text} {unit}"
-
-
-@dataclass(frozen=True)
-class ScalarInWords:
-    """A scalar cell by cell; where there is no interval or no null, the reason."""
-
-    value: str
-    interval: str
-    null: str
-    p: str
-    n: str
-
-
-def in_words(s: "Scalar") -> ScalarInWords:
-    """The cells of a scalar, as every table of numbers has them."""
-    weak = " (underpowered)" if s.underpowered else ""
-    return ScalarInWords(with_unit(short(s.value), s.unit) + weak, interval_text(s), null_text(s), p_text(s), n_text(s))
-
-
-def interval_text(s: "Scalar") -> str:
-    """`0.2 to 0.3`."""
-    return f"{short(s.interval[0])} to {short(s.interval[1])}" if s.interval else f"none: {s.interval_reason}"
-
-
-def null_text(s: "Scalar") -> str:
-    """`0.1 (0.05 to 0.15)`: the null's value and its band."""
-    if s.null is None:
-        return f"none: {s.null_reason}"
-    value, low, high = (short(near_zero_as_zero(x)) for x in (s.null.value, *s.null.band))
-    return f"{value} ({low} to {high})"
-
-
-def p_text(s: "Scalar") -> str:
-    """p with what it was corrected over; empty without one."""
-    if s.p is None:
-        return ""
-    return short(s.p, 2) + (f" over {s.p_over}" if s.p_over else "")
-
-
-def n_text(s: "Scalar") -> str:
-    """How many of what: `500 sequences, 73 distinct rows`; empty where nothing was counted."""
-    if s.n is None:
-        return ""
-    distinct = "" if s.n_distinct_rows in (None, s.n) else f", {s.n_distinct_rows:,} distinct rows"
-    return f"{s.n:,} {s.n_unit}s{distinct}"
 
 
 def plain(text: str) -> str:

@@ -14,7 +14,7 @@ from interp.errors import RecordError
 from interp.findings import RULE
 from interp.records.record import RunRecord
 from interp.system.whole_files import writing
-from interp.words import DASH, cell, interval_text, n_text, near_zero_as_zero, null_text, short, with_unit
+from interp.words import DASH, cell, near_zero_as_zero, short, with_unit
 
 from ..plotly.theme import DARK, LIGHT, SCHEMES, template
 from . import about
@@ -83,7 +83,7 @@ def templates_of_pages() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(short=short, cell=cell, with_unit=with_unit, near_zero_as_zero=near_zero_as_zero)
-    environment.globals.update(dash=DASH, interval_text=interval_text, null_text=null_text, count_text=n_text)
+    environment.globals.update(dash=DASH)
     return environment
 
 

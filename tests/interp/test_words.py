@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from interp.findings import Interval, Null, Scalar
 from interp.words import cell, short, with_unit
 
 
@@ -34,3 +35,14 @@ def test_cells_write_whole_numbers_whole_and_truth_in_words():
 
 def test_pure_numbers_have_no_unit():
     assert [with_unit("2", unit) for unit in ("bits", "1", "label", "")] == ["2 bits", "2", "2", "2"]
+
+
+def test_a_scalar_is_made_of_an_interval_and_a_null_or_of_the_reasons_for_none():
+    whole = Scalar.of(0.5, "bits", Interval(0.4, 0.6, "bootstrap over prompts"), Null("noise", 0.1, (0.0, 0.2)), p=0.01)
+    assert (whole.interval, whole.interval_method, whole.p) == ((0.4, 0.6), "bootstrap over prompts", 0.01)
+    assert whole.cells == ("0.5 bits", "0.4 to 0.6", "0.1 (0 to 0.2)", "0.01", "")
+    bare = Scalar.of(0.5, "1", "weights only", "an identity", p=math.nan, n=1200, n_unit="head", n_distinct_rows=30)
+    assert bare.p is None
+    assert bare.cells == ("0.5", "none: weights only", "none: an identity", "", "1,200 heads, 30 distinct rows")
+    none = Scalar.undefined("one layer", "bits", underpowered=True, meaning="A trend.")
+    assert math.isnan(none.value) and none.cells[:3] == ("– bits (underpowered)", "none: one layer", "none: one layer")
