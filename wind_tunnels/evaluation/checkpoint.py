@@ -83,9 +83,8 @@ def save(
     model = progress.model.to("cpu")  # pyright: ignore[reportArgumentType]
     evaluation = assess(model, task)
     figures = dict(evaluation.figures)
-    if recipe.device == "cpu":  # what a GPU has drawn is not drawn again here
-        evaluated = task.sample(evaluation_generators(EVAL_SEED)[0], N_EVAL).tokens
-        figures[SEEN] = share_seen(task, recipe, progress.stage_ends, progress.step, evaluated)
+    evaluated = task.sample(evaluation_generators(EVAL_SEED)[0], N_EVAL).tokens
+    figures[SEEN] = share_seen(task, recipe, progress.stage_ends, progress.step, evaluated)
     card = TunnelCard(
         task=task.name,
         parameters=task.describe(),

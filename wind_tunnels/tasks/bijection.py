@@ -15,7 +15,7 @@ key is read, one token before the value is shown; on the value's own position it
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -23,11 +23,6 @@ from jaxtyping import Bool, Float, Int
 from interp.errors import UsageError
 from interp.information import entropy_bits
 from interp.tunnel import REQUIRED_UNITS, Sequences, Task
-
-if TYPE_CHECKING:
-    import torch
-
-    from .on_device import Drawn
 
 
 @dataclass(frozen=True)
@@ -105,12 +100,6 @@ class Bijection(Task):
         shifts = np.arange(n_copies) * self.V // n_copies
         shifted = ((values[:, None, :] + shifts[None, :, None]) % self.V).reshape(-1, values.shape[1])
         return self.encode(np.repeat(keys, n_copies, axis=0)[:n], shifted[:n])
-
-    def sample_on(self, generator: "torch.Generator", n: int, n_copies: int) -> "Drawn":
-        """What `sample_orbits` draws, as tensors on the device of the generator."""
-        from .on_device import draw_bijection
-
-        return draw_bijection(self, generator, n, n_copies)
 
     def curriculum(self) -> tuple["Bijection", ...]:
         """With replacement from three keys to all V, so that recall pays at once; otherwise one stage."""

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from safetensors import SafetensorError
@@ -64,7 +65,6 @@ def train(
         _resume(progress, plan, folder)
     stream = stream_of(task, recipe)
     kept = {*recipe.checkpoint_steps(), *keep} if folder is not None else set()
-    update_here = _updater(progress, recipe)
     progress.model.train()
     saved = time.monotonic()
     try:
@@ -79,7 +79,7 @@ def train(
             if progress.step == recipe.n_steps:
                 break
             with whole():
-                update_here(progress, stream, recipe)
+                update(progress, stream, recipe)
             if on_step is not None:
                 on_step(progress)
     except Stopped:
@@ -131,23 +131,23 @@ def update(progress: Progress, stream: Stream, recipe: Recipe) -> None:
     advance(progress, excess, len(stream.stages), recipe, time.process_time() - began)
 
 
-def _updater(progress: Progress, recipe: Recipe) -> Callable[[Progress, Stream, Recipe], None]:
-    if recipe.device == "cpu":
-        return update
-    from .cuda_graph import DeviceUpdate
-
-    return DeviceUpdate(progress, use_graphs=True)
-
-
 def cross_entropy(
     model: torch.nn.Module, sequences: Sequences, target: Literal["labels", "distil"]
 ) -> Float[torch.Tensor, ""]:
-    """Mean cross-entropy in nats over sequences and scored positions, over the whole vocabulary."""
-    logits = logits_at(model, torch.from_numpy(sequences.tokens), torch.from_numpy(sequences.scored))
+    """Mean cross-entropy in nats over sequences and scored positions, over the whole vocabulary.
+
+    The sequences are copied to the device of the network.
+    """
+    device = next(model.parameters()).device
+
+    def copied(array: np.ndarray) -> torch.Tensor:
+        return torch.from_numpy(array).to(device)
+
+    logits = logits_at(model, copied(sequences.tokens), copied(sequences.scored))  # [sequence, scored, vocab]
     if target == "labels":
-        return F.cross_entropy(logits.flatten(0, 1), torch.from_numpy(sequences.targets).flatten())
-    log_q = F.log_softmax(logits, dim=-1)[..., torch.from_numpy(sequences.slice_ids)]
-    return -(torch.from_numpy(sequences.posterior).float() * log_q).sum(dim=-1).mean()
+        return F.cross_entropy(logits.flatten(0, 1), copied(sequences.targets).flatten())
+    log_q = F.log_softmax(logits, dim=-1)[..., copied(sequences.slice_ids)]  # [sequence, scored, outcome]
+    return -(copied(sequences.posterior).float() * log_q).sum(dim=-1).mean()
 
 
 def _save(progress: Progress, plan: dict[str, Any], folder: Path) -> None:

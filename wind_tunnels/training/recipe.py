@@ -20,7 +20,7 @@ class Recipe:
     `optimiser` is `muon` (hidden matrices by Muon at `lr_muon`, the rest by AdamW at `lr_adamw`) or `adamw` (all by
     AdamW). `n_distinct` trains on that many fixed sequences, drawn once with their answers, in place of fresh ones:
     what can then be learnt is those by heart. `fresh_share` of every batch is fresh all the same (the mixture regime).
-    `device` is `cpu` (float32, bit for bit repeatable) or `cuda` (bfloat16, the step captured as one graph).
+    Weights are float32 on either `device`: `cpu`, which repeats bit for bit, or `cuda`, to which batches are copied.
     """
 
     n_steps: int = 1200
@@ -65,8 +65,6 @@ class Recipe:
             raise self._refusal(
                 "fresh_share without n_distinct: all sequences are fresh then", "Say how many are fixed: n_distinct."
             )
-        if self.n_distinct is not None and self.device == "cuda":
-            raise self._refusal("n_distinct on cuda, where every sequence is fresh", "Train it with device=cpu.")
 
     def _refusal(self, found: str, fix: str) -> UsageError:
         return UsageError(asked="a training recipe", found=found, fix=fix)

@@ -31,13 +31,6 @@ def seed_of_weights(recipe: Recipe) -> int:
     return int(np.random.SeedSequence(recipe.seed, spawn_key=(_WEIGHTS,)).generate_state(1)[0])
 
 
-def seed_of_step(recipe: Recipe, step: int) -> int:
-    """What the batch of one step is drawn with, where it is drawn by torch."""
-    return int(
-        np.random.SeedSequence(recipe.seed, spawn_key=(_DATA, step)).generate_state(1, np.uint64)[0] >> np.uint64(1)
-    )
-
-
 def training_generator(recipe: Recipe) -> np.random.Generator:
     """What the batches of a training are drawn with."""
     return generator(recipe.seed, _DATA)

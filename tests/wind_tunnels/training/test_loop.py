@@ -13,6 +13,7 @@ from interp.wind_tunnels.networks.networks import Network, build, predict
 from interp.wind_tunnels.networks.weights import init_from, load_weights, open_tunnel
 from interp.wind_tunnels.tasks.bijection import Bijection
 from interp.wind_tunnels.training.loop import STATE_NAME, Recipe, cross_entropy, start, train
+from interp.wind_tunnels.training.optimisers import make_optimisers
 from interp.wind_tunnels.training.progress import Progress
 from interp.wind_tunnels.training.stream import stream_of
 
@@ -272,3 +273,35 @@ def test_tunnel_trained_here_reaches_0_02_bits():
     figures = assess(progress.model, task, n=2000).figures
     assert figures["kl_bits"].value < 0.02
     assert figures["mae_per_sequence_bits"].value < 0.05
+
+
+@pytest.mark.parametrize("target", ["labels", "distil"])
+def test_a_step_takes_place_wholly_on_the_device_of_the_network(target):
+    """The meta device computes nothing and refuses whatever lies elsewhere, so it stands in for a GPU."""
+    network = Network(arch="mlp-context", n_layers=2, d_model=16)  # transformers' masks cannot be made there
+    model = build(network, TASK, torch.Generator().manual_seed(0)).to("meta")
+    optimisers = make_optimisers(model, SHORT)
+    loss = cross_entropy(model, TASK.sample(np.random.default_rng(0), 20), target)
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), SHORT.clip)
+    for optimiser in optimisers:
+        optimiser.step()
+    moments = [x for o in optimisers for state in o.state.values() for name, x in state.items() if name != "step"]
+    assert {x.device.type for x in (loss, *model.parameters(), *moments)} == {"meta"}
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_training_on_a_gpu_that_is_not_there_is_refused():
+    with pytest.raises(UsageError) as refusal:
+        train(TASK, SMALL, dataclasses.replace(SHORT, device="cuda"))
+    assert "torch finds no GPU here" in str(refusal.value)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_training_on_a_gpu_goes_on_where_it_was_stopped_and_comes_to_what_a_cpu_comes_to(tmp_path):
+    recipe = dataclasses.replace(SHORT, device="cuda")
+    with pytest.raises(Stopped):
+        train(TASK, SMALL, recipe, folder=tmp_path, on_step=stop_at(7), save_every=3)
+    resumed, on_cpu = train(TASK, SMALL, recipe, folder=tmp_path), train(TASK, SMALL, SHORT)
+    assert {p.device.type for p in resumed.model.parameters()} == {"cuda"}
+    assert resumed.excess_bits == pytest.approx(on_cpu.excess_bits, rel=1e-2)

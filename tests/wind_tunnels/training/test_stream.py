@@ -96,7 +96,6 @@ def test_nothing_seen_still_says_how_rare_it_must_be():
         ({"n_distinct": 0}, "n_distinct = 0"),
         ({"fresh_share": 0.5}, "fresh_share without n_distinct"),
         ({"n_distinct": 5, "fresh_share": 1.0}, "fresh_share = 1.0"),
-        ({"n_distinct": 5, "device": "cuda"}, "n_distinct on cuda"),
     ],
 )
 def test_fixed_sets_that_make_no_sense_are_refused(fields, words):
