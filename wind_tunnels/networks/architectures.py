@@ -6,11 +6,12 @@ attention: `lstm`, `mamba` (state space) and two feed-forward forms. `mlp-contex
 fails at says nothing of feed-forward networks.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from interp.errors import UnknownName, UsageError
+
+from ..validation import check_positive, check_sizes
 
 DEFAULT_HEADS = 4
 
@@ -110,15 +111,11 @@ class Network:
         return tuple(layer for layer in range(self.n_layers) if layer not in kept)
 
     def _check_numbers(self) -> None:
-        for name in ("n_layers", "n_heads", "d_model", "d_mlp", "n_kv_heads", "window"):
-            size = getattr(self, name)
-            may_be_left_out = name not in ("n_layers", "d_model")
-            if not (size is None and may_be_left_out) and (type(size) is not int or size < 1):
-                raise self._refusal(f"{name} = {size!r}", "Every size is a whole number, 1 or more.")
-        for name in ("init_std", "embedding_std", "residual_scale"):
-            spread = getattr(self, name)
-            if not isinstance(spread, int | float) or not 0 < spread < math.inf:
-                raise self._refusal(f"{name} = {spread!r}", "It is a number above 0.")
+        asked, given = f"a {self.arch} network", vars(self)
+        may_be_left_out = ("n_heads", "d_mlp", "n_kv_heads", "window")
+        sizes = ("n_layers", "d_model", *(name for name in may_be_left_out if given[name] is not None))
+        check_sizes(asked, given, dict.fromkeys(sizes, 1))
+        check_positive(asked, given, ("init_std", "embedding_std", "residual_scale"))
 
     def _check_choices(self, kind: Architecture) -> None:
         """Refuse what this architecture does not have."""

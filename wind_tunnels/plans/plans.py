@@ -1,29 +1,32 @@
-"""Plans: everything one training is, from the words of a command to the folder it ends in.
+"""Training plans: everything one training is, from settings to the evaluated folder it ends in.
 
-A plan that was begun is gone on with, and one that is finished is not done again: both are recognised by what the
+A training that was begun is gone on with, and one that is finished is not done again: both are recognised by what the
 training depends on, never by a name alone.
 """
 
 import dataclasses
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from interp.errors import UnknownName, UsageError
+from interp.loading.quiet_libraries import quiet_libraries
 from interp.loading.sources import kept_steps
 from interp.records.tunnel_card import CARD_NAME, TunnelCard, read_card, tunnel_name
 from interp.records.unfinished import PARTIAL, refuse_unwritable
 from interp.system.digest import digest_of
+from interp.system.progress import Report
 from interp.system.signals import remember
+from interp.system.threads import one_thread
 from interp.tunnel import Task, make_task
 
 from ..evaluation.checkpoint import check_limits, read_curve, save
 from ..networks.architectures import Network
 from ..networks.weights import Init, init_from, open_tunnel
 from ..training.loop import STATE_NAME, describe, train
-from ..training.progress import Progress
 from ..training.recipe import Recipe
+from ..training.state import OnStep
 from ..training.stream import stages_of
 
 Keep = Collection[int] | Literal["log"]
@@ -31,7 +34,7 @@ Keep = Collection[int] | Literal["log"]
 
 
 @dataclass(frozen=True)
-class Plan:
+class TrainingPlan:
     """One training. `limits` and `keep` (steps whose weights stay) are about what is left behind, not about it."""
 
     task: Task
@@ -58,19 +61,15 @@ class Plan:
         """`<task>-<arch>[-<variant>]`: of the folder and of the tunnel."""
         return tunnel_name(self.task.name, self.network.arch, self.variant)
 
-    def describe(self) -> dict[str, Any]:
-        """What the training depends on, as plain data."""
-        return describe(self.task, self.network, self.recipe, self.init)
-
     @property
     def digest(self) -> str:
         """Of what the training depends on and keeps: the name of its folder while it is unfinished."""
-        return digest_of([self.describe(), sorted(self.keep)])
+        return digest_of([describe(self.task, self.network, self.recipe, self.init), sorted(self.keep)])
 
 
 @dataclass(frozen=True)
-class Done:
-    """A finished training. In its last step its curriculum was in stage `stage` of `n_stages`, counted from 1."""
+class FinishedTraining:
+    """What a training left. In its last step its curriculum was in stage `stage` of `n_stages`, counted from 1."""
 
     folder: Path
     card: TunnelCard
@@ -78,7 +77,7 @@ class Done:
     n_stages: int
 
 
-def configure(
+def make_plan(
     kind: type[Task],
     settings: Mapping[str, Any],
     *,
@@ -86,7 +85,7 @@ def configure(
     variant: str = "",
     limits: Mapping[str, float] | None = None,
     keep: Keep = (),
-) -> Plan:
+) -> TrainingPlan:
     """The plan that these settings describe; each belongs to exactly one of task, network and recipe.
 
     With `init` the network is that of the checkpoint, and settings of a network are refused.
@@ -99,53 +98,78 @@ def configure(
     task, recipe = kind(**mine[kind]), Recipe(**mine[Recipe])
     steps = _log_spaced(recipe) if isinstance(keep, str) else keep
     if init is None:
-        return Plan(task, Network(**mine[Network]), recipe, None, variant, limits or {}, steps)
+        return TrainingPlan(task, Network(**mine[Network]), recipe, None, variant, limits or {}, steps)
     if mine[Network]:
         raise UsageError(
             asked=f"a network with {', '.join(sorted(mine[Network]))}, started from {init}",
             found="the network is that of the checkpoint",
             fix="Leave the settings of the network out.",
         )
-    opened = open_tunnel(init)
-    return Plan(task, opened.network, recipe, init_from(opened, task), variant, limits or {}, steps)
+    origin = open_tunnel(init)
+    return TrainingPlan(task, origin.network, recipe, init_from(origin, task), variant, limits or {}, steps)
 
 
 def _log_spaced(recipe: Recipe) -> tuple[int, ...]:
     return dataclasses.replace(recipe, checkpoints_per_doubling=1).checkpoint_steps()[:-1]
 
 
-def carry_out(plan: Plan, out: Path, on_step: Callable[[Progress], None] | None = None) -> Done:
-    """Train, measure and save as `<out>/<name>`, or go on with what was begun; a finished training is only read.
+def train_and_evaluate(plan: TrainingPlan, folder: Path, on_step: OnStep | None = None) -> TunnelCard:
+    """Train into a folder, or go on with what was begun there, evaluate, and leave the checkpoint with its card.
+
+    On one thread: more gain nothing at these sizes, and sums would depend on their number. The state of the training
+    stays beside the checkpoint, for the caller to remove when both are where they belong.
+    """
+    with quiet_libraries(), one_thread():
+        state = train(
+            plan.task, plan.network, plan.recipe, init=plan.init, folder=folder, on_step=on_step, keep=plan.keep
+        )
+        return save(
+            state, plan.task, plan.network, plan.recipe,
+            folder=folder, limits=plan.limits, variant=plan.variant, init=plan.init,
+        )  # fmt: skip
+
+
+def train_tunnel(plan: TrainingPlan, out: Path, on_step: OnStep | None = None) -> FinishedTraining:
+    """The training of a plan as `<out>/<name>`: done now, gone on with, or only read where it was finished before.
 
     `UsageError` where that folder holds something else.
     """
     refuse_unwritable(out)
     target = out / plan.name
-    work = out / PARTIAL / plan.digest
-    card = _finished(plan, target) if target.exists() else _train(plan, target, work, on_step)
-    return Done(target, card, read_curve(target)[-1][1] + 1, len(stages_of(plan.task, plan.recipe)))
+    if target.exists():
+        card = _finished_card(plan, target)
+    else:
+        work = out / PARTIAL / plan.digest
+        card = train_and_evaluate(plan, work, on_step)
+        work.rename(target)
+        (target / STATE_NAME).unlink()
+        remember("")
+        if not any(work.parent.iterdir()):
+            work.parent.rmdir()
+    return FinishedTraining(target, card, read_curve(target)[-1][1] + 1, len(stages_of(plan.task, plan.recipe)))
 
 
-def _train(plan: Plan, target: Path, work: Path, on_step: Callable[[Progress], None] | None) -> TunnelCard:
-    progress = train(plan.task, plan.network, plan.recipe, init=plan.init, folder=work, on_step=on_step, keep=plan.keep)
-    card = save(
-        progress, plan.task, plan.network, plan.recipe,
-        folder=work, limits=plan.limits, variant=plan.variant, init=plan.init,
-    )  # fmt: skip
-    work.rename(target)
-    (target / STATE_NAME).unlink()
-    remember("")
-    if not any(work.parent.iterdir()):
-        work.parent.rmdir()
-    return card
+def train_tunnels(plans: Iterable[TrainingPlan], out: Path, progress: Report) -> list[FinishedTraining]:
+    """The trainings of several plans, one after the other."""
+    plans, finished = tuple(plans), []
+    for plan in plans:
+        finished.append(train_tunnel(plan, out))
+        progress(len(finished), len(plans))
+    return finished
 
 
-def _finished(plan: Plan, target: Path) -> TunnelCard:
+def plan_of(card: TunnelCard, kind: type[Task], init: Init | None, keep: Collection[int] = ()) -> TrainingPlan:
+    """The training that a card tells of; fields that came later have the values they had then."""
+    limits = {name: figure.limit for name, figure in card.figures.items() if figure.limit is not None}
+    network, recipe = Network(arch=card.arch, **card.network), Recipe(seed=card.seed, **card.recipe)
+    return TrainingPlan(make_task(kind, card.parameters), network, recipe, init, card.variant, limits, keep)
+
+
+def _finished_card(plan: TrainingPlan, target: Path) -> TunnelCard:
     """The card of a training of just this plan that was finished before."""
     if (target / CARD_NAME).is_file():
         card = read_card(target)
-        is_same = card.task == plan.task.name and _plan_of(card, type(plan.task)) == plan.describe()
-        if is_same and set(plan.keep) <= set(kept_steps(target)):
+        if _is_of(card, plan) and set(plan.keep) <= set(kept_steps(target)):
             (target / STATE_NAME).unlink(missing_ok=True)  # of one that was stopped in its very last moment
             return card
     raise UsageError(
@@ -155,8 +179,9 @@ def _finished(plan: Plan, target: Path) -> TunnelCard:
     )
 
 
-def _plan_of(card: TunnelCard, kind: type[Task]) -> dict[str, Any]:
-    """What the training of a card depended on; fields that came later have the values they had then."""
-    network, recipe = Network(arch=card.arch, **card.network), Recipe(seed=card.seed, **card.recipe)
-    plan = describe(make_task(kind, card.parameters), network, recipe)
-    return {**plan, "init": None if card.init is None else dict(card.init)}
+def _is_of(card: TunnelCard, plan: TrainingPlan) -> bool:
+    if card.task != plan.task.name or (card.init is None) != (plan.init is None):
+        return False
+    if plan.init is not None and card.init is not None and not plan.init.is_named_by(card.init):
+        return False
+    return plan_of(card, type(plan.task), plan.init, plan.keep).digest == plan.digest

@@ -28,7 +28,7 @@ from interp.system.progress import Report
 from interp.table import LABEL, Table
 from interp.tunnel import Sequences
 
-from ..evaluation.scalars import blind_nulls, figure_scalars, resampled_scalar
+from ..evaluation.scalars import figure_scalars, resampled_scalar, uniform_nulls
 
 SYMMETRIC = ("bijection", "recall")
 """Tasks whose outcomes may be renamed: every name is as likely as every other."""
@@ -54,7 +54,7 @@ class TunnelEvaluation(Study):
     def measure(self, work: Path, progress: Report) -> Findings:
         import interp
 
-        from ..evaluation.checkpoint import assess_longer
+        from ..evaluation.checkpoint import evaluate_longer
         from ..evaluation.evaluation import evaluate, resampled
         from ..networks.networks import predict
         from ..training.stream import evaluation_generators
@@ -79,13 +79,13 @@ class TunnelEvaluation(Study):
             log_probs = predict(model.module, sequences.tokens, sequences.scored)
             evaluation = evaluate(log_probs, sequences, resamples)
             progress(1, 3)
-            longer = self.length and assess_longer(model.module, task, self.length, n=self.n, seed=self.seed)
+            longer = self.length and evaluate_longer(model.module, task, self.length, n=self.n, seed=self.seed)
             progress(2, 3)
             primary = sequences if sequences.scored_slice is None else sequences.only(sequences.slices[0])
             if sequences.scored_slice is not None:
                 log_probs = log_probs[:, sequences.scored_slice == sequences.slices[0]]
             weights = resampled(self.n, evaluation_generators(self.seed)[1])
-            scalars = figure_scalars(evaluation.figures, blind_nulls(evaluation.baselines), self.n)
+            scalars = figure_scalars(evaluation.figures, uniform_nulls(evaluation.baselines), self.n)
             scalars |= _tracking(log_probs, primary, weights)
             notes = list(evaluation.notes)
             if task.name in SYMMETRIC:

@@ -26,7 +26,7 @@ from interp.errors import UsageError
 from interp.information import entropy_bits
 from interp.tunnel import REQUIRED_UNITS, Sequences, Task
 
-from .size_checks import check_choice, check_positive, check_sizes
+from ..validation import check_choice, check_positive, check_sizes
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,12 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Float
 
-from interp.errors import UsageError
 from interp.tunnel import Sequences, Task
 
+from ..validation import check_fraction, check_sizes
 from .filtering import draw_chains, filter_states
 from .hmm_layout import UNITS, ObservationLayout, Question, check_hidden_markov
 from .probability_grid import ProbabilityGrid
-from .size_checks import check_sizes
 
 
 @dataclass(frozen=True)
@@ -52,9 +51,8 @@ class FixedHMM(Task):
         asked = "the hmm-fixed task"
         check_hidden_markov(asked, vars(self))
         check_sizes(asked, vars(self), {"parameters_seed": 0})
+        check_fraction(asked, "stay", self.stay)
         ProbabilityGrid(self.grid, self.floor).check(asked, max(self.S, self.O))
-        if isinstance(self.stay, bool) or not isinstance(self.stay, int | float) or not 0 <= self.stay < 1:
-            raise UsageError(asked=asked, found=f"stay = {self.stay!r}", fix="It is a number from 0 to below 1.")
 
     @property
     def layout(self) -> ObservationLayout:

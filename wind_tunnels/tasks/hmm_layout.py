@@ -15,8 +15,8 @@ from jaxtyping import Int
 from interp.information import entropy_bits
 from interp.tunnel import REQUIRED_UNITS, Sequences
 
+from ..validation import check_choice, check_sizes
 from .filtering import Filtered
-from .size_checks import check_choice, check_sizes
 
 Question = Literal["state", "symbol", "both"]
 

@@ -35,7 +35,7 @@ from interp.errors import UnknownName, UsageError
 from interp.registry import load_entry
 from interp.tunnel import Sequences, Task, make_task
 
-from .size_checks import check_choice
+from ..validation import check_choice
 
 Components = Sequence[Mapping[str, Any]]
 Symbols = Literal["disjoint", "shared"]

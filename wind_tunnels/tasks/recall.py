@@ -29,7 +29,7 @@ from interp.errors import UsageError
 from interp.information import entropy_bits
 from interp.tunnel import REQUIRED_UNITS, Sequences, Task
 
-from .size_checks import check_choice, check_sizes
+from ..validation import check_choice, check_fraction, check_sizes
 
 PAD, STORE, FILLER, QUERY, SEP = range(5)
 FIRST_KEY = 10
@@ -79,8 +79,7 @@ class Recall(Task):
                     f"{self.n_pairs} pairs with distinct {name[2:]} out of {getattr(self, name)}",
                     f"Choose {name} of {self.n_pairs} or more, or fewer pairs.",
                 )
-        if isinstance(self.noise, bool) or not isinstance(self.noise, int | float) or not 0 <= self.noise < 1:
-            raise self._refusal(f"noise = {self.noise!r}", "It is a probability: 0 or more and below 1.")
+        check_fraction("the recall task", "noise", self.noise)
         if self.noise and self.n_keys < 2:
             raise self._refusal("a noisy cue with one key: there is no other", "Choose n_keys of 2 or more.")
 

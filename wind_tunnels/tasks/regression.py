@@ -29,7 +29,7 @@ from scipy.special import ndtr
 from interp.information import entropy_bits
 from interp.tunnel import REQUIRED_UNITS, Sequences, Task
 
-from .size_checks import check_positive, check_sizes
+from ..validation import check_positive, check_sizes
 
 PRIOR_REACH = 3.0
 """The slopes reach so many prior standard deviations to either side."""

@@ -12,7 +12,7 @@ stopped at any step and resumed gives the same weights bit for bit.
 import dataclasses
 import json
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -33,8 +33,8 @@ from ..networks.architectures import Network
 from ..networks.networks import build, logits_at, switch_off_attention
 from ..networks.weights import Init, load_weights
 from .optimisers import make_optimisers, set_rates
-from .progress import COUNTERS, Progress, advance
 from .recipe import Recipe
+from .state import COUNTERS, OnStep, TrainingState, advance
 from .stream import Stream, seed_of_weights, stream_of, training_generator
 
 STATE_NAME = "training.pt"
@@ -48,10 +48,10 @@ def train(
     *,
     init: Init | None = None,
     folder: Path | None = None,
-    on_step: Callable[[Progress], None] | None = None,
+    on_step: OnStep | None = None,
     save_every: int = 100,
     keep: Collection[int] = (),
-) -> Progress:
+) -> TrainingState:
     """Train to the end of the recipe, from where `folder` left off if it holds an unfinished run of this plan.
 
     With a folder, the state is kept there every `save_every` steps (or half a minute), and the weights of the steps in
@@ -59,35 +59,35 @@ def train(
     `on_step` hears of every step; raising from it stops the run at a point it can resume from.
     """
     plan = describe(task, network, recipe, init)
-    progress = start(task, network, recipe, init)
+    state = start(task, network, recipe, init)
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
-        _resume(progress, plan, folder)
+        _resume(state, plan, folder)
     stream = stream_of(task, recipe)
     kept = {*recipe.checkpoint_steps(), *keep} if folder is not None else set()
-    progress.model.train()
+    state.model.train()
     saved = time.monotonic()
     try:
         while True:
-            if folder is not None and progress.step in kept:
+            if folder is not None and state.step in kept:
                 with _told(folder):
-                    progress.model.save_pretrained(folder / "steps" / str(progress.step))
-            is_due = progress.step % save_every == 0 or time.monotonic() - saved > SECONDS_BETWEEN_SAVES
-            if folder is not None and (is_due or progress.step == recipe.n_steps):
-                _save(progress, plan, folder)
+                    state.model.save_pretrained(folder / "steps" / str(state.step))
+            is_due = state.step % save_every == 0 or time.monotonic() - saved > SECONDS_BETWEEN_SAVES
+            if folder is not None and (is_due or state.step == recipe.n_steps):
+                _save(state, plan, folder)
                 saved = time.monotonic()
-            if progress.step == recipe.n_steps:
+            if state.step == recipe.n_steps:
                 break
             with whole():
-                update(progress, stream, recipe)
+                update(state, stream, recipe)
             if on_step is not None:
-                on_step(progress)
+                on_step(state)
     except Stopped:
         if folder is not None:
-            _save(progress, plan, folder)
+            _save(state, plan, folder)
         raise
-    progress.model.eval()
-    return progress
+    state.model.eval()
+    return state
 
 
 def describe(task: Task, network: Network, recipe: Recipe, init: Init | None = None) -> dict[str, Any]:
@@ -102,7 +102,7 @@ def describe(task: Task, network: Network, recipe: Recipe, init: Init | None = N
     return json.loads(json.dumps(plan))
 
 
-def start(task: Task, network: Network, recipe: Recipe, init: Init | None = None) -> Progress:
+def start(task: Task, network: Network, recipe: Recipe, init: Init | None = None) -> TrainingState:
     """Step 0: weights and data from two streams of the recipe's seed, or the weights of a checkpoint."""
     if recipe.device == "cuda" and not torch.cuda.is_available():
         raise UsageError(asked="training on cuda", found="torch finds no GPU here", fix="Use cpu, or another machine.")
@@ -113,22 +113,22 @@ def start(task: Task, network: Network, recipe: Recipe, init: Init | None = None
         switch_off_attention(model, network)
     model.to(recipe.device)  # pyright: ignore[reportArgumentType]
     optimisers = make_optimisers(model, recipe)
-    return Progress(model, optimisers, training_generator(recipe))
+    return TrainingState(model, optimisers, training_generator(recipe))
 
 
-def update(progress: Progress, stream: Stream, recipe: Recipe) -> None:
+def update(state: TrainingState, stream: Stream, recipe: Recipe) -> None:
     """One batch, one step of the optimisers, and a move to the next stage where this one is mastered."""
     began = time.process_time()
-    sequences = stream.batch(progress.rng, progress.stage)
-    loss = cross_entropy(progress.model, sequences, recipe.target)
+    sequences = stream.batch(state.rng, state.stage)
+    loss = cross_entropy(state.model, sequences, recipe.target)
     loss.backward()
-    torch.nn.utils.clip_grad_norm_(progress.model.parameters(), recipe.clip)
-    set_rates(progress.optimisers, recipe.rate(progress.step))
-    for optimiser in progress.optimisers:
+    torch.nn.utils.clip_grad_norm_(state.model.parameters(), recipe.clip)
+    set_rates(state.optimisers, recipe.rate(state.step))
+    for optimiser in state.optimisers:
         optimiser.step()
         optimiser.zero_grad(set_to_none=True)
     excess = loss.item() * BITS_PER_NAT - float(sequences.columns["bayes_entropy_bits"].mean())
-    advance(progress, excess, len(stream.stages), recipe, time.process_time() - began)
+    advance(state, excess, len(stream.stages), recipe, time.process_time() - began)
 
 
 def cross_entropy(
@@ -150,21 +150,21 @@ def cross_entropy(
     return -(copied(sequences.posterior).float() * log_q).sum(dim=-1).mean()
 
 
-def _save(progress: Progress, plan: dict[str, Any], folder: Path) -> None:
-    state = {
+def _save(state: TrainingState, plan: dict[str, Any], folder: Path) -> None:
+    stored = {
         "plan": plan,
-        "model": progress.model.state_dict(),
-        "optimisers": [o.state_dict() for o in progress.optimisers],
-        "rng": progress.rng.bit_generator.state,
-        **{name: getattr(progress, name) for name in COUNTERS},
+        "model": state.model.state_dict(),
+        "optimisers": [o.state_dict() for o in state.optimisers],
+        "rng": state.rng.bit_generator.state,
+        **{name: getattr(state, name) for name in COUNTERS},
     }
     with _told(folder), writing(folder / STATE_NAME) as draft:
-        torch.save(state, draft)
-    _remember(progress, plan, folder)
+        torch.save(stored, draft)
+    _remember(state, plan, folder)
 
 
-def _remember(progress: Progress, plan: dict[str, Any], folder: Path) -> None:
-    remember(f"step {progress.step} of {plan['recipe']['n_steps']} of the training is kept in {folder}")
+def _remember(state: TrainingState, plan: dict[str, Any], folder: Path) -> None:
+    remember(f"step {state.step} of {plan['recipe']['n_steps']} of the training is kept in {folder}")
 
 
 @contextmanager
@@ -180,21 +180,21 @@ def _told(folder: Path) -> Iterator[None]:
         ) from error
 
 
-def _resume(progress: Progress, plan: dict[str, Any], folder: Path) -> None:
+def _resume(state: TrainingState, plan: dict[str, Any], folder: Path) -> None:
     path = folder / STATE_NAME
     if not path.exists():
         return
-    state = torch.load(path, weights_only=True, map_location="cpu")
-    if state["plan"] != plan:
+    stored = torch.load(path, weights_only=True, map_location="cpu")
+    if stored["plan"] != plan:
         raise ModelError(
             asked=f"training in {folder}",
             found="an unfinished training of another task, network or recipe lies there",
             fix=f"Choose another folder, or remove {path} to start anew.",
         )
-    progress.model.load_state_dict(state["model"])
-    for optimiser, its_state in zip(progress.optimisers, state["optimisers"], strict=True):
+    state.model.load_state_dict(stored["model"])
+    for optimiser, its_state in zip(state.optimisers, stored["optimisers"], strict=True):
         optimiser.load_state_dict(its_state)
-    progress.rng.bit_generator.state = state["rng"]
+    state.rng.bit_generator.state = stored["rng"]
     for name in COUNTERS:
-        setattr(progress, name, state[name])
-    _remember(progress, plan, folder)
+        setattr(state, name, stored[name])
+    _remember(state, plan, folder)

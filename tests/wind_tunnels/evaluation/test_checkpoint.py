@@ -10,8 +10,10 @@ from typing import ClassVar
 import numpy as np
 import pytest
 import torch
-from interp.wind_tunnels.evaluation.checkpoint import SEEN, Rebuild, assess, load_weights, read_curve, rebuild, save
+from interp.wind_tunnels.evaluation.checkpoint import SEEN, evaluate_model, read_curve, save
 from interp.wind_tunnels.networks.networks import Network, n_parameters, predict
+from interp.wind_tunnels.networks.weights import load_weights, weights_fingerprint
+from interp.wind_tunnels.plans.rebuild import Rebuild, rebuild
 from interp.wind_tunnels.tasks.bijection import Bijection
 from interp.wind_tunnels.tasks.conformance import check_task
 from interp.wind_tunnels.training.loop import Recipe, train
@@ -52,7 +54,7 @@ def test_shipped_checkpoint_meets_its_card_on_fresh_sequences(shipped):
     task = make_task(load_entry("tunnel", card.task), card.parameters)
     model = AutoModelForCausalLM.from_pretrained(shipped)  # plainly, as anybody would
     assert {p.dtype for p in model.parameters()} == {torch.float32}
-    found = assess(model.eval(), task, n=2500, seed=card.eval_seed + 1)
+    found = evaluate_model(model.eval(), task, n=2500, seed=card.eval_seed + 1)
     for name, figure in card.figures.items():
         assert figure.is_met
         if name == SEEN:  # of the training, not of these sequences
@@ -95,7 +97,9 @@ def test_shipped_checkpoint_is_rebuilt_from_its_card(shipped, tmp_path):
 def test_figures_of_a_checkpoint_are_those_of_its_task(folder):
     check_task(make_task(Bijection, {**read_card(folder).parameters, "L": 3}), np.random.default_rng(0))
     card = read_card(folder)
-    found = assess(load_weights(folder), make_task(Bijection, card.parameters), n=card.n_eval, seed=card.eval_seed)
+    found = evaluate_model(
+        load_weights(folder), make_task(Bijection, card.parameters), n=card.n_eval, seed=card.eval_seed
+    )
     assert found.figures["kl_bits"].value == pytest.approx(card.figures["kl_bits"].value, abs=1e-12)
 
 
@@ -112,7 +116,7 @@ class Overheard(Bijection):
 def test_evaluation_draws_other_sequences_than_training_even_at_the_same_seed():
     task = Overheard(V=6, L=9)
     recipe = dataclasses.replace(RECIPE, n_steps=1, batch=50, n_copies=1, curriculum="none", seed=3)
-    assess(train(task, NETWORK, recipe).model, task, n=50, seed=3)
+    evaluate_model(train(task, NETWORK, recipe).model, task, n=50, seed=3)
     trained, judged = ({tuple(row) for row in rows.tolist()} for rows in task.shown)
     assert len(trained) == len(judged) == 50
     assert not trained & judged
@@ -157,6 +161,12 @@ def test_card_of_the_first_format_is_read_as_one_without_what_came_later():
     assert (card.name, card.figures["kl_bits"].value) == ("bijection-gpt-neox", 0.002336160147224493)
     assert Network(arch=card.arch, **card.network) == Network()
     assert Recipe(seed=card.seed, **card.recipe) == Recipe()
+
+
+@pytest.mark.parametrize("shipped", SHIPPED, ids=lambda path: path.name)
+def test_weights_of_a_shipped_tunnel_have_the_one_fingerprint_that_a_loaded_model_has(shipped):
+    assert weights_fingerprint(shipped) == load(shipped, check=False).fingerprint
+    assert read_card(shipped).init is None, "no shipped card names other weights"
 
 
 @pytest.mark.parametrize(

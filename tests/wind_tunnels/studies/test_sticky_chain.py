@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 import torch
 from interp.wind_tunnels.studies.sticky_chain.arms import Curve, arms_of, draw_start, kept_steps, train, train_all
-from interp.wind_tunnels.studies.sticky_chain.findings import findings_of, log_t_interval, published_speedup, steps_to
+from interp.wind_tunnels.studies.sticky_chain.findings import findings_of, published_speedup, steps_to
 from interp.wind_tunnels.studies.sticky_chain.process import StickyChain
 from interp.wind_tunnels.studies.sticky_chain.single_head import WEIGHTS, best_values, head_pass
 from interp.wind_tunnels.studies.sticky_chain.study import StickyChainStudy
+from scipy import stats
 
 from interp.errors import UsageError
 from interp.running.study import run_study
@@ -210,13 +211,11 @@ def test_steps_to_a_threshold():
 
 def test_speed_ups_and_their_intervals():
     steps = np.array([400.0, 500.0, 390.0])
-    value, low, high = published_speedup(steps, 1000)
-    assert value == pytest.approx(1000 / 430) and low < value < high
+    found = published_speedup(steps, 1000)
+    assert found.value == pytest.approx(1000 / 430) and found.low < found.value < found.high
     half = 4.302653 * steps.std(ddof=1) / 3**0.5 / 430  # t(2)'s 97.5 % quantile
-    assert np.log(high / value) == pytest.approx(half, rel=1e-6)
-    value, low, high = log_t_interval(np.log(np.array([2.0, 8.0])))
-    assert value == pytest.approx(4) and low * high == pytest.approx(16)
-    assert np.isnan(log_t_interval(np.array([1.0]))[1])
+    assert np.log(found.high / found.value) == pytest.approx(half, rel=1e-6)
+    assert np.isnan(published_speedup(np.array([400.0]), 1000).low)
 
 
 def planted(steps_of: dict[str, list[int]], n_steps: int = 100):
@@ -239,6 +238,9 @@ def test_planted_speed_ups_are_found():
     assert found["speedup_w_v"].value == pytest.approx(100 / (140 / 3))
     assert found["paired_speedup_w_v"].value == pytest.approx((2 * 2.5 * 2) ** (1 / 3))
     assert found["speedup_w_v"].interval[0] < found["speedup_w_v"].value < found["speedup_w_v"].interval[1]
+    test = stats.ttest_1samp(np.log([2, 2.5, 2]), 0.0)
+    assert found["paired_speedup_w_v"].p == pytest.approx(test.pvalue)
+    assert found["paired_speedup_w_v"].interval == pytest.approx(np.exp(test.confidence_interval(0.95)))
     assert found["w_v_over_w_qk"].value < 0.6 and found["w_v_over_w_qk"].interval[1] < 1
     assert found["w_v_over_w_o"].interval[0] < 1 < found["w_v_over_w_o"].interval[1]
     assert "effect of a larger learning rate" in found.notes[0]

@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from interp.wind_tunnels.evaluation.checkpoint import assess, save
+from interp.wind_tunnels.evaluation.checkpoint import evaluate_model, save
 from interp.wind_tunnels.networks.networks import Network, build, predict
 from interp.wind_tunnels.networks.weights import init_from, load_weights, open_tunnel
 from interp.wind_tunnels.tasks.bijection import Bijection
 from interp.wind_tunnels.training.loop import STATE_NAME, Recipe, cross_entropy, start, train
 from interp.wind_tunnels.training.optimisers import make_optimisers
-from interp.wind_tunnels.training.progress import Progress
+from interp.wind_tunnels.training.state import TrainingState
 from interp.wind_tunnels.training.stream import stream_of
 
 from interp.errors import ModelError, UsageError
@@ -30,14 +30,14 @@ class Stopped(Exception):
 
 
 def stop_at(step: int):
-    def on_step(progress: Progress) -> None:
-        if progress.step == step:
+    def on_step(state: TrainingState) -> None:
+        if state.step == step:
             raise Stopped
 
     return on_step
 
 
-def same_weights(first: Progress, second: Progress) -> bool:
+def same_weights(first: TrainingState, second: TrainingState) -> bool:
     one, other = first.model.state_dict(), second.model.state_dict()
     return all(torch.equal(one[name], other[name]) for name in one)
 
@@ -65,7 +65,7 @@ def trained(tmp_path_factory) -> Path:
     return folder
 
 
-def resumed_and_whole(network, recipe, init, folder) -> tuple[Progress, Progress]:
+def resumed_and_whole(network, recipe, init, folder) -> tuple[TrainingState, TrainingState]:
     for step in (3, 8, 11):
         with pytest.raises(Stopped):
             train(TASK, network, recipe, init=init, folder=folder, on_step=stop_at(step), save_every=2)
@@ -73,8 +73,8 @@ def resumed_and_whole(network, recipe, init, folder) -> tuple[Progress, Progress
     return resumed, train(TASK, network, recipe, init=init)
 
 
-def silent_projection(progress: Progress, layer: int) -> torch.Tensor:
-    return progress.model.get_submodule(f"model.layers.{layer}.self_attn.o_proj").weight  # pyright: ignore
+def silent_projection(state: TrainingState, layer: int) -> torch.Tensor:
+    return state.model.get_submodule(f"model.layers.{layer}.self_attn.o_proj").weight  # pyright: ignore
 
 
 def test_training_from_a_checkpoint_begins_at_its_weights_and_resumes_bit_for_bit(trained, tmp_path):
@@ -94,9 +94,9 @@ def test_attention_that_is_switched_off_stays_off_through_resuming_and_starting_
     assert same_weights(resumed, whole)
     assert resumed.stage_ends == whole.stage_ends == [10]
     tuned = train(TASK, network, SHORT, init=init_from(open_tunnel(trained), TASK))
-    for progress in (resumed, tuned):
-        assert (silent_projection(progress, 0) == 0).all()
-        assert (silent_projection(progress, 1) != 0).any()
+    for state in (resumed, tuned):
+        assert (silent_projection(state, 0) == 0).all()
+        assert (silent_projection(state, 1) != 0).any()
 
 
 def test_training_on_fixed_sequences_resumes_bit_for_bit_and_learns_them_by_heart(tmp_path):
@@ -104,11 +104,11 @@ def test_training_on_fixed_sequences_resumes_bit_for_bit_and_learns_them_by_hear
     resumed, whole = resumed_and_whole(SMALL, recipe, None, tmp_path)
     assert same_weights(resumed, whole)
     by_heart = dataclasses.replace(SHORT, n_distinct=4, n_steps=150)
-    progress = train(TASK, SMALL, by_heart)
+    state = train(TASK, SMALL, by_heart)
     fixed = stream_of(TASK, by_heart).fixed
     assert fixed is not None
     fresh = TASK.sample(np.random.default_rng(5), 200)
-    on_fixed, on_fresh = (cross_entropy(progress.model, each, "labels").item() for each in (fixed, fresh))
+    on_fixed, on_fresh = (cross_entropy(state.model, each, "labels").item() for each in (fixed, fresh))
     assert on_fixed < 0.3 < 1.0 < on_fresh
 
 
@@ -269,8 +269,8 @@ def test_unknown_variants_are_refused_in_words(field, without_type_checks):
 def test_tunnel_trained_here_reaches_0_02_bits():
     task = Bijection(V=4, L=6)
     network = Network(n_layers=2, n_heads=4, d_model=32)
-    progress = train(task, network, Recipe(n_steps=400, batch=64, n_copies=4))
-    figures = assess(progress.model, task, n=2000).figures
+    state = train(task, network, Recipe(n_steps=400, batch=64, n_copies=4))
+    figures = evaluate_model(state.model, task, n=2000).figures
     assert figures["kl_bits"].value < 0.02
     assert figures["mae_per_sequence_bits"].value < 0.05
 

@@ -22,7 +22,7 @@ from interp.tunnel import Task, make_task
 from ...networks.architectures import ARCHITECTURES, Network
 from ...networks.equal_capacity import matched_to
 from ...networks.networks import count_parameters
-from ...plans.plans import Plan
+from ...plans.plans import TrainingPlan
 from ...training.recipe import Recipe
 
 TASKS: Mapping[str, str] = {"bijection": "accumulation", "hmm": "transport", "recall": "binding"}
@@ -55,7 +55,7 @@ _PAPERS_RECIPE: Mapping[str, Any] = {
 }  # fmt: skip
 
 
-def plan_of(task: str, name: str, seed: int, size: str, n_steps: int | None) -> Plan:
+def plan_of(task: str, name: str, seed: int, size: str, n_steps: int | None) -> TrainingPlan:
     """The training of one network (an architecture, or `lstm-bare`) on one task; `n_steps` None is the recipe's own."""
     if task not in TASKS:
         raise UnknownName("task of the primitives", task, TASKS)
@@ -64,7 +64,7 @@ def plan_of(task: str, name: str, seed: int, size: str, n_steps: int | None) -> 
     posed, network, settings = _papers(task, name) if size == "papers" else _measured(task, name)
     settings |= {"seed": seed} | ({} if n_steps is None else {"n_steps": n_steps})
     variant = f"{'bare-' if name == BARE else ''}seed{seed}"
-    return Plan(posed, network, Recipe(**settings), variant=variant)
+    return TrainingPlan(posed, network, Recipe(**settings), variant=variant)
 
 
 def is_tuned(task: str, name: str, size: str) -> bool:

@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from interp.errors import UsageError
 from interp.findings import Findings, Null, Scalar
 from interp.probe import Figure
 from interp.records.tunnel_card import TunnelCard
 from interp.study import Study
 from interp.system.progress import Report
 from interp.table import LABEL, Table
+
+from ...validation import check_distinct
 
 Cards = Mapping[tuple[str, str], Sequence[TunnelCard]]
 """What became of the trainings, by task and network; a card a seed."""
@@ -46,31 +47,23 @@ class Primitives(Study):
     question: ClassVar[str] = "Which architectures accumulate evidence, carry a belief along, and bind?"
 
     def measure(self, work: Path, progress: Report) -> Findings:
-        from interp.families import families
-        from interp.loading.quiet_libraries import quiet_libraries
-
-        from ...plans.plans import carry_out
+        from ...plans.plans import train_tunnels
         from ..over_seeds import models_table
         from .plans import plan_of
 
-        self._check_fields()
-        families()  # so that transformers knows the networks that are not its own
+        for name in ("tasks", "networks", "seeds"):
+            check_distinct(self.name, name, getattr(self, name))
         plans = {
-            (task, name): [plan_of(task, name, seed, self.size, self.n_steps) for seed in self.seeds]
+            (task, name, seed): plan_of(task, name, seed, self.size, self.n_steps)
             for task in self.tasks
             for name in self.networks
+            for seed in self.seeds
         }
-        n, done = sum(map(len, plans.values())), 0
+        trainings = train_tunnels(plans.values(), work, progress)
         found: dict[tuple[str, str], list[TunnelCard]] = {}
-        for key, mine in plans.items():
-            found[key] = []
-            for plan in mine:
-                with quiet_libraries():
-                    found[key].append(carry_out(plan, work).card)
-                done += 1
-                progress(done, n)
-        folders = [(card.name, work / card.name) for cards in found.values() for card in cards]
-        return self._findings(found, models_table(folders))
+        for (task, name, _), training in zip(plans, trainings, strict=True):
+            found.setdefault((task, name), []).append(training.card)
+        return self._findings(found, models_table(trainings))
 
     def figures(self, findings: Findings) -> tuple[Figure, ...]:
         from .figures import primitive_figures
@@ -125,16 +118,6 @@ class Primitives(Study):
         if self.n_steps is not None:
             notes.append(f"Trainings have {self.n_steps} steps; rates were chosen for the recipe's own number.")
         return tuple(notes)
-
-    def _check_fields(self) -> None:
-        for name in ("tasks", "networks", "seeds"):
-            given = getattr(self, name)
-            if not given or len(set(given)) < len(given):
-                raise UsageError(
-                    asked=f"primitives.{name} = {','.join(map(str, given))}",
-                    found="there is none, or one is there twice",
-                    fix="Name each once.",
-                )
 
 
 _MEANINGS = {

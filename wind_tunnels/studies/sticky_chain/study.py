@@ -15,6 +15,7 @@ from interp.probe import Figure
 from interp.study import Study
 from interp.system.progress import Report
 
+from ...validation import check_distinct
 from .process import StickyChain
 
 
@@ -63,8 +64,7 @@ class StickyChainStudy(Study):
         for name in ("rates", "adam_rates"):
             if any(not rate > 0 for rate in getattr(self, name)):
                 raise self._refusal(name, "a rate has to be above 0", "Leave it out.")
-        if not self.seeds or len(set(self.seeds)) < len(self.seeds):
-            raise self._refusal("seeds", "there is none, or one is there twice", "Name different seeds.")
+        check_distinct(self.name, "seeds", self.seeds)
 
     def _refusal(self, field: str, found: str, fix: str) -> UsageError:
         return UsageError(asked=f"sticky_chain.{field} = {getattr(self, field)}", found=found, fix=fix)
