@@ -14,7 +14,8 @@ from interp.errors import UnknownName, UsageError
 from ..plans.settings import read_settings, read_value
 
 if TYPE_CHECKING:
-    from ..plans.plans import FinishedTraining, Keep, TrainingPlan
+    from ..plans.train_tunnel import FinishedTraining, Keep
+    from ..training.plan import TrainingPlan
     from ..training.state import OnStep, TrainingState
 
 app = typer.Typer(
@@ -60,7 +61,7 @@ def train_command(
 ) -> None:
     """Train, measure against the exact posterior, save. The same command again resumes an unfinished training."""
     kind = _task(task)
-    from ..plans.plans import make_plan, train_tunnel
+    from ..plans.train_tunnel import make_plan, train_tunnel
 
     given = {"arch": arch, "attention_layers": attention_layers, "seed": seed, "device": device}
     settings = {**read_settings(set_), **{name: value for name, value in given.items() if value is not None}}

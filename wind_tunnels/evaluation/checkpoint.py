@@ -19,12 +19,10 @@ from interp.errors import ModelError, UnknownName
 from interp.records.tunnel_card import TunnelCard, write_card
 from interp.tunnel import Task
 
-from ..networks.architectures import Network
 from ..networks.networks import n_parameters, predict
-from ..networks.weights import Init
-from ..training.recipe import Recipe
+from ..training.plan import TrainingPlan
+from ..training.sampling import evaluation_generators, share_seen
 from ..training.state import CurvePoint, TrainingState
-from ..training.stream import evaluation_generators, share_seen
 from .baselines import by_predictor
 from .card_readme import in_words
 from .evaluation import FIGURE_UNITS, Evaluation, evaluate
@@ -65,18 +63,9 @@ def check_limits(task: Task, limits: Mapping[str, float]) -> None:
             raise UnknownName("figure", name, known)
 
 
-def save(
-    state: TrainingState,
-    task: Task,
-    network: Network,
-    recipe: Recipe,
-    *,
-    folder: Path,
-    limits: Mapping[str, float],
-    variant: str = "",
-    init: Init | None = None,
-) -> TunnelCard:
-    """Measure a trained network and write its checkpoint folder; `limits` are upper bounds by the name of a figure."""
+def save(state: TrainingState, plan: TrainingPlan, folder: Path) -> TunnelCard:
+    """Evaluate a trained network and write its checkpoint folder."""
+    task, network, recipe = plan.task, plan.network, plan.recipe
     model = state.model.to("cpu")  # pyright: ignore[reportArgumentType]
     evaluation = evaluate_model(model, task)
     figures = dict(evaluation.figures)
@@ -91,7 +80,7 @@ def save(
         recipe={name: value for name, value in dataclasses.asdict(recipe).items() if name != "seed"},
         seed=recipe.seed,
         step=state.step,
-        figures={name: dataclasses.replace(figure, limit=limits.get(name)) for name, figure in figures.items()},
+        figures={name: dataclasses.replace(figure, limit=plan.limits.get(name)) for name, figure in figures.items()},
         n_eval=evaluation.n,
         eval_seed=EVAL_SEED,
         tolerance=TOLERANCE,
@@ -101,8 +90,8 @@ def save(
             "machine": platform.machine(),
             **{package: version(package) for package in ("torch", "transformers")},
         },
-        variant=variant,
-        init=None if init is None else init.record(),
+        variant=plan.variant,
+        init=None if plan.init is None else plan.init.record(),
         baselines=by_predictor(evaluation.baselines),
     )
     folder.mkdir(parents=True, exist_ok=True)

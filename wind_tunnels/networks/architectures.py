@@ -44,6 +44,16 @@ ARCHITECTURES: Mapping[str, Architecture] = {
 }
 
 
+NEEDED: Mapping[str, tuple[str, str]] = {
+    "n_heads": ("has_attention", "heads"),
+    "attention_layers": ("has_attention", "attention"),
+    "n_kv_heads": ("can_group_heads", "grouped heads"),
+    "window": ("can_have_window", "window"),
+    "d_mlp": ("has_feed_forward", "feed-forward of its own"),
+}
+"""Settings that only some architectures have: by which mark, and what that is in words."""
+
+
 def architecture(arch: str) -> Architecture:
     """The architecture of this name; an unknown one lists the nearest."""
     if arch not in ARCHITECTURES:
@@ -119,16 +129,10 @@ class Network:
 
     def _check_choices(self, kind: Architecture) -> None:
         """Refuse what this architecture does not have."""
-        attending = {"n_heads": "heads", "attention_layers": "attention", "n_kv_heads": "grouped heads"}
-        for name, what in attending.items():
-            if not kind.has_attention and getattr(self, name) is not None:
-                raise self._refusal(f"{self.arch} has no {what}", f"Leave {name} out.")
-        if self.n_kv_heads is not None and not kind.can_group_heads:
-            raise self._refusal(f"{self.arch} has no grouped heads", "Use llama or mistral, or leave n_kv_heads out.")
-        if self.window is not None and not kind.can_have_window:
-            raise self._refusal(f"{self.arch} has no window", "Use mistral, or leave the window out.")
-        if self.d_mlp is not None and not kind.has_feed_forward:
-            raise self._refusal(f"{self.arch} has no feed-forward of its own", "Leave d_mlp out.")
+        for name, (mark, what) in NEEDED.items():
+            if getattr(self, name) != getattr(Network, name) and not getattr(kind, mark):
+                others = " or ".join(arch for arch, other in ARCHITECTURES.items() if getattr(other, mark))
+                raise self._refusal(f"{self.arch} has no {what}", f"Use {others}, or leave {name} out.")
         if not self.has_residual and not kind.can_drop_residual:
             raise self._refusal(f"{self.arch} always has residual connections", "Use lstm, or leave has_residual out.")
 

@@ -10,7 +10,7 @@ from interp.tunnel import Task
 from ..networks.weights import shipped_init, weights_fingerprint
 from ..training.loop import STATE_NAME
 from ..training.state import OnStep
-from .plans import plan_of, train_and_evaluate
+from .train_tunnel import plan_from_card, train_and_evaluate
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def rebuild(shipped: Path, kind: type[Task], folder: Path, on_step: OnStep | Non
     """
     card, steps = read_card(shipped), kept_steps(shipped)
     init = None if card.init is None else shipped_init(card.init)
-    rebuilt = train_and_evaluate(plan_of(card, kind, init, keep=tuple(steps)), folder, on_step)
+    rebuilt = train_and_evaluate(plan_from_card(card, kind, init, keep=tuple(steps)), folder, on_step)
     (folder / STATE_NAME).unlink()
     others = tuple(step for step, path in steps.items() if not _has_same_weights(path, folder / "steps" / str(step)))
     return Rebuild(card, rebuilt, _has_same_weights(shipped, folder), others)

@@ -20,18 +20,16 @@ from interp.statistics.t_interval import t_mean
 from interp.system.whole_files import writing
 from interp.tunnel import Task
 
-from ..networks.architectures import architecture
+from ..networks.architectures import NEEDED, architecture
+from ..training.plan import TrainingPlan
 from ..training.state import OnStep
-from .plans import FinishedTraining, Keep, TrainingPlan, make_plan, train_tunnel
+from .train_tunnel import FinishedTraining, Keep, make_plan, train_tunnel
 
 SWEEP_NAME = "sweep.json"
 SWEEP_FORMAT = 1
 FIGURES = ("kl_bits", "mae_per_sequence_bits")
 Settings = Mapping[str, Any]
 Design = Literal["one-at-a-time", "crossed"]
-
-_NEEDED = {"n_kv_heads": ("can_group_heads", "grouped heads"), "window": ("can_have_window", "a window")}
-"""Settings that only some architectures have: by which mark, and what that is in words."""
 
 
 @dataclass
@@ -120,7 +118,7 @@ def _one_at_a_time(values: Mapping[str, Sequence[Any]], fixed: Settings) -> Iter
         if home is None:
             raise UsageError(
                 asked=f"a sweep over {name} with {', '.join(archs)}",
-                found=f"none of these has {_NEEDED[name][1]}",
+                found=f"of these none has {NEEDED[name][1]}",
                 fix="Name an architecture that has it among --arch, or leave this setting out.",
             )
         for value in values[name][1:]:
@@ -129,7 +127,7 @@ def _one_at_a_time(values: Mapping[str, Sequence[Any]], fixed: Settings) -> Iter
 
 
 def _has(arch: str, name: str) -> bool:
-    return name not in _NEEDED or bool(getattr(architecture(arch), _NEEDED[name][0]))
+    return name not in NEEDED or bool(getattr(architecture(arch), NEEDED[name][0]))
 
 
 def _label(settings: Settings, unsaid: Settings) -> str:

@@ -46,7 +46,7 @@ class LateAttention(Study):
     def measure(self, work: Path, progress: Report) -> Findings:
         from ..evaluation.checkpoint import evaluate_longer
         from ..networks.weights import load_weights
-        from ..plans.plans import train_tunnels
+        from ..plans.train_tunnel import train_tunnels
         from .over_seeds import models_table
         from .primitives.plans import REFERENCE, plan_of
 

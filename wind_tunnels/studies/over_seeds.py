@@ -10,7 +10,7 @@ from interp.statistics.t_interval import TMean, t_mean
 from interp.table import LABEL, Table
 
 from ..networks.weights import weights_fingerprint
-from ..plans.plans import FinishedTraining
+from ..plans.train_tunnel import FinishedTraining
 
 METHOD = "t over seeds of the training"
 ALIKE = "all seeds give the same"

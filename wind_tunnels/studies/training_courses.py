@@ -47,8 +47,8 @@ class TrainingCourses(Study):
         from interp.registry import load_entry
         from interp.running.run import run
 
-        from ..plans.plans import make_plan, train_tunnel
         from ..plans.settings import read_settings
+        from ..plans.train_tunnel import make_plan, train_tunnel
         from .over_seeds import models_table
 
         check_distinct(self.name, "seeds", self.seeds)

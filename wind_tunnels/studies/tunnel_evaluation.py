@@ -57,7 +57,7 @@ class TunnelEvaluation(Study):
         from ..evaluation.checkpoint import evaluate_longer
         from ..evaluation.evaluation import evaluate, resampled
         from ..networks.networks import predict
-        from ..training.stream import evaluation_generators
+        from ..training.sampling import evaluation_generators
 
         if self.n < 20 or self.n_relabellings < 1:
             raise UsageError(

@@ -30,7 +30,7 @@ class TunnelTraining(Study):
 
         from ..evaluation.checkpoint import EVAL_SEED, N_EVAL, evaluate_model
         from ..networks.weights import load_weights
-        from ..plans.plans import make_plan, train_tunnel
+        from ..plans.train_tunnel import make_plan, train_tunnel
         from ..training.state import TrainingState
         from .over_seeds import models_table
 

@@ -14,19 +14,19 @@ key is read, one token before the value is shown; on the value's own position it
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from interp.errors import UsageError
-from interp.information import entropy_bits
-from interp.tunnel import REQUIRED_UNITS, Sequences, Task
+from interp.tunnel import REQUIRED_UNITS, Sequences
+
+from .shipped_task import ShippedTask, required_columns
 
 
 @dataclass(frozen=True)
-class Bijection(Task):
+class Bijection(ShippedTask):
     """Elimination, and with replacement recall too, over a bijection of `V` symbols shown in `L` pairs.
 
     `layout` is `sepvocab` (keys 0 .. V−1, values V .. 2V−1; k1 v1 k2 v2 .. kL, scored at every key) or
@@ -44,7 +44,7 @@ class Bijection(Task):
     name: ClassVar[str] = "bijection"
     question: ClassVar[str] = "Does the network rule out the values that are taken, and recall those it has seen?"
     belief_meaning: ClassVar[str] = "which values no earlier pair has taken: an indicator for each value"
-    checkpoints: ClassVar[Path] = Path(__file__).parent.parent / "checkpoints"
+    length_field: ClassVar[str] = "L"
     units: ClassVar[Mapping[str, str]] = {
         **REQUIRED_UNITS,
         "evidence": "pairs",
@@ -56,27 +56,24 @@ class Bijection(Task):
         sizes = {"V": self.V, "L": self.L, **({} if self.key_pool is None else {"key_pool": self.key_pool})}
         strange = {name: size for name, size in sizes.items() if type(size) is not int}
         if strange or type(self.replacement) is not bool:
-            raise self._refusal(
+            raise self.refusal(
                 f"not whole numbers and a boolean: {strange or self.replacement!r}",
                 "For example V=10 L=12 replacement=True.",
             )
         if self.V < 2:
-            raise self._refusal(f"V = {self.V}: one symbol leaves nothing to infer", "Choose V of 2 or more.")
+            raise self.refusal(f"V = {self.V}: one symbol leaves nothing to infer", "Choose V of 2 or more.")
         if self.L < 1:
-            raise self._refusal(f"L = {self.L}: there is no pair to predict", "Choose L of 1 or more.")
+            raise self.refusal(f"L = {self.L}: there is no pair to predict", "Choose L of 1 or more.")
         if self.layout not in ("sepvocab", "paired"):
-            raise self._refusal(f"there is no layout {self.layout!r}", "The layouts are sepvocab and paired.")
+            raise self.refusal(f"there is no layout {self.layout!r}", "The layouts are sepvocab and paired.")
         n_keys = self.V if self.key_pool is None else self.key_pool
         if not 1 <= n_keys <= self.V:
-            raise self._refusal(f"key_pool = {n_keys} of V = {self.V} keys", f"Choose key_pool from 1 to {self.V}.")
+            raise self.refusal(f"key_pool = {n_keys} of V = {self.V} keys", f"Choose key_pool from 1 to {self.V}.")
         if not self.replacement and n_keys < self.L:
-            raise self._refusal(
+            raise self.refusal(
                 f"L = {self.L} distinct keys out of {n_keys}",
                 f"Choose L up to {n_keys}, or replacement=True.",
             )
-
-    def _refusal(self, found: str, fix: str) -> UsageError:
-        return UsageError(asked="the bijection task", found=found, fix=fix)
 
     @property
     def vocab_size(self) -> int:
@@ -106,10 +103,6 @@ class Bijection(Task):
         if not self.replacement or self.key_pool is not None or self.V <= 3:
             return (self,)
         return (*(replace(self, key_pool=n_keys) for n_keys in range(3, self.V)), self)
-
-    def lengthened(self, n_observations: int) -> "Bijection":
-        """Over `n_observations` pairs; without replacement there are no more than the keys allow."""
-        return replace(self, L=n_observations)
 
     def with_copied_context(self, sequences: Sequences, n_shown: int, n_copies: int) -> Sequences:
         """The key after the first `n_shown` pairs, these shown `n_copies` times over: what is taken stays the same.
@@ -142,11 +135,9 @@ class Bijection(Task):
         tokens[:, 0::2] = keys
         tokens[:, 1::2] = values[:, :-1] + first_value
         posterior, is_repeat, n_distinct = exact_posterior(keys, values, self.V)
-        position = np.broadcast_to(2 * np.arange(n_asked), keys.shape)
+        n_before = np.arange(n_asked)
         columns = {
-            "position": position,
-            "evidence": position // 2,
-            "bayes_entropy_bits": entropy_bits(posterior),
+            **required_columns(2 * n_before, n_before, posterior),
             "n_distinct": n_distinct,
             "is_repeat": is_repeat,
         }
@@ -154,7 +145,7 @@ class Bijection(Task):
         domain = np.full(n, self.name)
         free = ~_before(values[..., None] == np.arange(self.V))
         return Sequences(
-            tokens, 2 * np.arange(n_asked), values + first_value, posterior, slice_ids, columns, domain,
+            tokens, 2 * n_before, values + first_value, posterior, slice_ids, columns, domain,
             belief=free.astype(np.float64),
         )  # fmt: skip
 

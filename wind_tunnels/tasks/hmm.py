@@ -9,19 +9,17 @@ decimals, uniform initial state, K = 20, tests at K = 30 and 50. There a head of
 ("distil" here); here the states are ids of the one vocabulary, and sampled states are the labels by default.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import gcd, lcm
-from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Int
 
-from interp.tunnel import Sequences, Task
+from interp.tunnel import Sequences
 
 from .filtering import draw_chains, filter_states
-from .hmm_layout import UNITS, ObservationLayout, Question, check_hidden_markov
+from .hmm_layout import HiddenMarkovTask, ObservationLayout, Question, check_hidden_markov
 from .probability_grid import ProbabilityGrid
 
 
@@ -49,7 +47,7 @@ class Chains:
 
 
 @dataclass(frozen=True)
-class HMM(Task):
+class HMM(HiddenMarkovTask):
     """Hidden states filtered from `K` symbols, with `S` states and `O` symbols and the parameters in the header.
 
     `predict` is `state` (at every symbol: the papers), `symbol` (at every marker: the symbol to come) or `both`, in
@@ -65,11 +63,6 @@ class HMM(Task):
 
     name: ClassVar[str] = "hmm"
     question: ClassVar[str] = "Does the network filter hidden states by a recursion whose parameters it has only read?"
-    checkpoints: ClassVar[Path] = Path(__file__).parent.parent / "checkpoints"
-    units: ClassVar[Mapping[str, str]] = UNITS
-    belief_meaning: ClassVar[str] = (
-        "the distribution over hidden states: of the symbol just read, or of the one to come"
-    )
 
     def __post_init__(self) -> None:
         check_hidden_markov("the hmm task", vars(self))
@@ -84,14 +77,6 @@ class HMM(Task):
         """Probability tokens first, then TRANS, EMIT, SEP, and from OBS on what all hidden Markov tasks have."""
         n_header = 3 + self.S * (self.S + self.O)
         return ObservationLayout(self.S, self.O, self.K, self.predict, self.probability_grid.n_levels + 3, n_header)
-
-    @property
-    def vocab_size(self) -> int:
-        return self.layout.vocab_size
-
-    @property
-    def n_positions(self) -> int:
-        return self.layout.n_positions
 
     def sample(self, rng: np.random.Generator, n: int) -> Sequences:
         return self.encode(self.draw(rng, n))
@@ -109,10 +94,6 @@ class HMM(Task):
         return self.encode(
             repeated.relabelled((state_shift + np.arange(self.S)) % self.S, (symbol_shift + np.arange(self.O)) % self.O)
         )
-
-    def lengthened(self, n_observations: int) -> "HMM":
-        """Over `n_observations` symbols; header and vocabulary do not depend on it."""
-        return replace(self, K=n_observations)
 
     def draw(self, rng: np.random.Generator, n: int) -> Chains:
         """Parameters, states and symbols of `n` independent sequences."""

@@ -4,24 +4,22 @@ The easier relative of `hmm`: the recursion has to be carried out, and not for p
 `OBS, o_t` K times, without a header.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Float
 
-from interp.tunnel import Sequences, Task
+from interp.tunnel import Sequences
 
 from ..validation import check_fraction, check_sizes
 from .filtering import draw_chains, filter_states
-from .hmm_layout import UNITS, ObservationLayout, Question, check_hidden_markov
+from .hmm_layout import HiddenMarkovTask, ObservationLayout, Question, check_hidden_markov
 from .probability_grid import ProbabilityGrid
 
 
 @dataclass(frozen=True)
-class FixedHMM(Task):
+class FixedHMM(HiddenMarkovTask):
     """Hidden states filtered from `K` symbols of the process that `parameters_seed` draws, once and for all.
 
     Matrices are drawn as in the task `hmm`, on its grid, but for `stay`: that share of every transition row is moved to
@@ -41,11 +39,6 @@ class FixedHMM(Task):
 
     name: ClassVar[str] = "hmm-fixed"
     question: ClassVar[str] = "Does the network filter the hidden states of a process it has learnt?"
-    checkpoints: ClassVar[Path] = Path(__file__).parent.parent / "checkpoints"
-    units: ClassVar[Mapping[str, str]] = UNITS
-    belief_meaning: ClassVar[str] = (
-        "the distribution over hidden states: of the symbol just read, or of the one to come"
-    )
 
     def __post_init__(self) -> None:
         asked = "the hmm-fixed task"
@@ -57,14 +50,6 @@ class FixedHMM(Task):
     @property
     def layout(self) -> ObservationLayout:
         return ObservationLayout(self.S, self.O, self.K, self.predict, marker=0, n_header=0)
-
-    @property
-    def vocab_size(self) -> int:
-        return self.layout.vocab_size
-
-    @property
-    def n_positions(self) -> int:
-        return self.layout.n_positions
 
     @property
     def transition(self) -> Float[np.ndarray, "state state"]:
@@ -82,10 +67,6 @@ class FixedHMM(Task):
         states, symbols = draw_chains(rng, initial, transition, emission, (n, self.K))
         filtered = filter_states(initial, transition, emission, symbols)
         return self.layout.encode(np.empty((n, 0), dtype=np.int64), states, symbols, filtered, self.name)
-
-    def lengthened(self, n_observations: int) -> "FixedHMM":
-        """Over `n_observations` symbols of the same process."""
-        return replace(self, K=n_observations)
 
     def _matrices(self) -> tuple[Float[np.ndarray, "state state"], Float[np.ndarray, "state symbol"]]:
         grid, rng = ProbabilityGrid(self.grid, self.floor), np.random.default_rng(self.parameters_seed)

@@ -5,9 +5,10 @@ next (slice `symbol`). One vocabulary serves both: what the header needs, the ma
 state, which is only ever an answer.
 """
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 import numpy as np
 from jaxtyping import Int
@@ -17,10 +18,9 @@ from interp.tunnel import REQUIRED_UNITS, Sequences
 
 from ..validation import check_choice, check_sizes
 from .filtering import Filtered
+from .shipped_task import ShippedTask, required_columns
 
 Question = Literal["state", "symbol", "both"]
-
-UNITS: Mapping[str, str] = {**REQUIRED_UNITS, "belief_entropy_bits": "bits"}
 
 
 @dataclass(frozen=True)
@@ -70,11 +70,8 @@ class ObservationLayout:
         posterior[:, 0::2, n_states:] = filtered.symbol
         posterior[:, 1::2, :n_states] = filtered.after
         belief = _interleave(filtered.before, filtered.after)
-        shape = (n, 2 * n_steps)
         columns = {
-            "position": np.broadcast_to(scored, shape),
-            "evidence": np.broadcast_to((1 + np.arange(2 * n_steps)) // 2, shape),
-            "bayes_entropy_bits": entropy_bits(posterior),
+            **required_columns(scored, (1 + np.arange(2 * n_steps)) // 2, posterior),
             "belief_entropy_bits": entropy_bits(belief),
         }
         sequences = Sequences(
@@ -90,6 +87,30 @@ class ObservationLayout:
             scored_slice=np.tile(["symbol", "state"], n_steps),
         )
         return sequences if self.predict == "both" else sequences.only(self.predict)
+
+
+@dataclass(frozen=True)
+class HiddenMarkovTask(ShippedTask):
+    """What both hidden Markov tasks have in common."""
+
+    units: ClassVar[Mapping[str, str]] = {**REQUIRED_UNITS, "belief_entropy_bits": "bits"}
+    belief_meaning: ClassVar[str] = (
+        "the distribution over hidden states: of the symbol just read, or of the one to come"
+    )
+    length_field: ClassVar[str] = "K"
+
+    @property
+    @abstractmethod
+    def layout(self) -> ObservationLayout:
+        """Token ids and positions."""
+
+    @property
+    def vocab_size(self) -> int:
+        return self.layout.vocab_size
+
+    @property
+    def n_positions(self) -> int:
+        return self.layout.n_positions
 
 
 def check_hidden_markov(asked: str, given: Mapping[str, object]) -> None:

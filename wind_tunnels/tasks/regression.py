@@ -17,26 +17,25 @@ The task is named by third parties in Paper I v3 and later (arXiv 2512.22471), w
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import ndtr
 
-from interp.information import entropy_bits
-from interp.tunnel import REQUIRED_UNITS, Sequences, Task
+from interp.tunnel import REQUIRED_UNITS, Sequences
 
 from ..validation import check_positive, check_sizes
+from .shipped_task import ShippedTask, required_columns
 
 PRIOR_REACH = 3.0
 """The slopes reach so many prior standard deviations to either side."""
 
 
 @dataclass(frozen=True)
-class Regression(Task):
+class Regression(ShippedTask):
     """`L` pairs (x, y) of a line through the origin; tokens x1 y1 x2 y2 … xL, scored at every x.
 
     Inputs are the ids 0 … n_x − 1, outputs follow them. `noise` and `prior_sd` are standard deviations of y and of
@@ -53,7 +52,7 @@ class Regression(Task):
 
     name: ClassVar[str] = "regression"
     question: ClassVar[str] = "Does the network infer a slope from noisy pairs, and know how well it knows it?"
-    checkpoints: ClassVar[Path] = Path(__file__).parent.parent / "checkpoints"
+    length_field: ClassVar[str] = "L"
     units: ClassVar[Mapping[str, str]] = {
         **REQUIRED_UNITS,
         "evidence": "pairs",
@@ -95,10 +94,6 @@ class Regression(Task):
             np.where(in_y[:, None], self.n_y - 1 - y, y),
         )
 
-    def lengthened(self, n_observations: int) -> "Regression":
-        """Over `n_observations` pairs."""
-        return replace(self, L=n_observations)
-
     def encode(
         self,
         w: Int[np.ndarray, " sequence"],
@@ -116,20 +111,17 @@ class Regression(Task):
         every_x = (belief @ self._cell_masses.reshape(-1, self.n_w).T).reshape(*x.shape, self.n_x, self.n_y)
         posterior = np.take_along_axis(every_x, x[:, :, None, None], axis=2)[:, :, 0]
         posterior /= posterior.sum(axis=2, keepdims=True)
-        position = np.broadcast_to(2 * np.arange(self.L), x.shape)
+        n_before = np.arange(self.L)
         mean = belief @ self.slopes
         columns = {
-            "position": position,
-            "evidence": position // 2,
-            "bayes_entropy_bits": entropy_bits(posterior),
+            **required_columns(2 * n_before, n_before, posterior),
             "x": self.inputs[x],
             "slope": np.broadcast_to(self.slopes[w][:, None], x.shape),
             "slope_mean": mean,
             "slope_sd": np.sqrt((belief * np.square(self.slopes - mean[..., None])).sum(axis=2)),
         }
         domain, slice_ids = np.full(len(w), self.name), self.n_x + np.arange(self.n_y)
-        scored = 2 * np.arange(self.L)
-        return Sequences(tokens, scored, y + self.n_x, posterior, slice_ids, columns, domain, belief)
+        return Sequences(tokens, 2 * n_before, y + self.n_x, posterior, slice_ids, columns, domain, belief)
 
     def slope_posterior(
         self, x: Int[np.ndarray, "sequence pair"], y: Int[np.ndarray, "sequence pair"]

@@ -9,13 +9,11 @@ Everything a run depends on is in the task, the network, the recipe and the chec
 stopped at any step and resumed gives the same weights bit for bit.
 """
 
-import dataclasses
-import json
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -27,44 +25,35 @@ from interp.errors import ModelError, UsageError
 from interp.information import BITS_PER_NAT
 from interp.system.signals import Stopped, remember, whole
 from interp.system.whole_files import writing
-from interp.tunnel import Sequences, Task
+from interp.tunnel import Sequences
 
-from ..networks.architectures import Network
 from ..networks.networks import build, logits_at, switch_off_attention
-from ..networks.weights import Init, load_weights
+from ..networks.weights import load_weights
 from .optimisers import make_optimisers, set_rates
+from .plan import TrainingPlan
 from .recipe import Recipe
+from .sampling import BatchSampler, make_sampler, seed_of_weights, training_generator
 from .state import COUNTERS, OnStep, TrainingState, advance
-from .stream import Stream, seed_of_weights, stream_of, training_generator
 
 STATE_NAME = "training.pt"
 SECONDS_BETWEEN_SAVES = 30.0
 
 
 def train(
-    task: Task,
-    network: Network,
-    recipe: Recipe,
-    *,
-    init: Init | None = None,
-    folder: Path | None = None,
-    on_step: OnStep | None = None,
-    save_every: int = 100,
-    keep: Collection[int] = (),
+    plan: TrainingPlan, *, folder: Path | None = None, on_step: OnStep | None = None, save_every: int = 100
 ) -> TrainingState:
     """Train to the end of the recipe, from where `folder` left off if it holds an unfinished run of this plan.
 
-    With a folder, the state is kept there every `save_every` steps (or half a minute), and the weights of the steps in
-    `keep` and of the recipe's log-spaced ones in `steps/<step>/`. `init` starts from the weights of a checkpoint.
-    `on_step` hears of every step; raising from it stops the run at a point it can resume from.
+    With a folder, the state is kept there every `save_every` steps (or half a minute), and in `steps/<step>/` the
+    weights of the steps that the plan keeps, and of the recipe's log-spaced ones. `on_step` hears of every step;
+    raising from it stops the run at a point it can resume from.
     """
-    plan = describe(task, network, recipe, init)
-    state = start(task, network, recipe, init)
+    recipe, state = plan.recipe, initial_state(plan)
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
         _resume(state, plan, folder)
-    stream = stream_of(task, recipe)
-    kept = {*recipe.checkpoint_steps(), *keep} if folder is not None else set()
+    sampler = make_sampler(plan.task, recipe)
+    kept = {*recipe.checkpoint_steps(), *plan.keep} if folder is not None else set()
     state.model.train()
     saved = time.monotonic()
     try:
@@ -79,7 +68,7 @@ def train(
             if state.step == recipe.n_steps:
                 break
             with whole():
-                update(state, stream, recipe)
+                update(state, sampler, recipe)
             if on_step is not None:
                 on_step(state)
     except Stopped:
@@ -90,36 +79,25 @@ def train(
     return state
 
 
-def describe(task: Task, network: Network, recipe: Recipe, init: Init | None = None) -> dict[str, Any]:
-    """Everything a training depends on, as plain data that JSON gives back unchanged."""
-    plan = {
-        "task": task.name,
-        "parameters": task.describe(),
-        "network": dataclasses.asdict(network),
-        "recipe": dataclasses.asdict(recipe),
-        "init": None if init is None else init.record(),
-    }
-    return json.loads(json.dumps(plan))
-
-
-def start(task: Task, network: Network, recipe: Recipe, init: Init | None = None) -> TrainingState:
+def initial_state(plan: TrainingPlan) -> TrainingState:
     """Step 0: weights and data from two streams of the recipe's seed, or the weights of a checkpoint."""
+    recipe = plan.recipe
     if recipe.device == "cuda" and not torch.cuda.is_available():
         raise UsageError(asked="training on cuda", found="torch finds no GPU here", fix="Use cpu, or another machine.")
-    if init is None:
-        model = build(network, task, torch.Generator().manual_seed(seed_of_weights(recipe)))
+    if plan.init is None:
+        model = build(plan.network, plan.task, torch.Generator().manual_seed(seed_of_weights(recipe)))
     else:
-        model = load_weights(init.folder)
-        switch_off_attention(model, network)
+        model = load_weights(plan.init.folder)
+        switch_off_attention(model, plan.network)
     model.to(recipe.device)  # pyright: ignore[reportArgumentType]
     optimisers = make_optimisers(model, recipe)
     return TrainingState(model, optimisers, training_generator(recipe))
 
 
-def update(state: TrainingState, stream: Stream, recipe: Recipe) -> None:
+def update(state: TrainingState, sampler: BatchSampler, recipe: Recipe) -> None:
     """One batch, one step of the optimisers, and a move to the next stage where this one is mastered."""
     began = time.process_time()
-    sequences = stream.batch(state.rng, state.stage)
+    sequences = sampler.batch(state.rng, state.stage)
     loss = cross_entropy(state.model, sequences, recipe.target)
     loss.backward()
     torch.nn.utils.clip_grad_norm_(state.model.parameters(), recipe.clip)
@@ -128,7 +106,7 @@ def update(state: TrainingState, stream: Stream, recipe: Recipe) -> None:
         optimiser.step()
         optimiser.zero_grad(set_to_none=True)
     excess = loss.item() * BITS_PER_NAT - float(sequences.columns["bayes_entropy_bits"].mean())
-    advance(state, excess, len(stream.stages), recipe, time.process_time() - began)
+    advance(state, excess, len(sampler.stages), recipe, time.process_time() - began)
 
 
 def cross_entropy(
@@ -150,9 +128,9 @@ def cross_entropy(
     return -(copied(sequences.posterior).float() * log_q).sum(dim=-1).mean()
 
 
-def _save(state: TrainingState, plan: dict[str, Any], folder: Path) -> None:
+def _save(state: TrainingState, plan: TrainingPlan, folder: Path) -> None:
     stored = {
-        "plan": plan,
+        "plan": plan.describe(),
         "model": state.model.state_dict(),
         "optimisers": [o.state_dict() for o in state.optimisers],
         "rng": state.rng.bit_generator.state,
@@ -163,8 +141,8 @@ def _save(state: TrainingState, plan: dict[str, Any], folder: Path) -> None:
     _remember(state, plan, folder)
 
 
-def _remember(state: TrainingState, plan: dict[str, Any], folder: Path) -> None:
-    remember(f"step {state.step} of {plan['recipe']['n_steps']} of the training is kept in {folder}")
+def _remember(state: TrainingState, plan: TrainingPlan, folder: Path) -> None:
+    remember(f"step {state.step} of {plan.recipe.n_steps} of the training is kept in {folder}")
 
 
 @contextmanager
@@ -180,12 +158,12 @@ def _told(folder: Path) -> Iterator[None]:
         ) from error
 
 
-def _resume(state: TrainingState, plan: dict[str, Any], folder: Path) -> None:
+def _resume(state: TrainingState, plan: TrainingPlan, folder: Path) -> None:
     path = folder / STATE_NAME
     if not path.exists():
         return
     stored = torch.load(path, weights_only=True, map_location="cpu")
-    if stored["plan"] != plan:
+    if stored["plan"] != plan.describe():
         raise ModelError(
             asked=f"training in {folder}",
             found="an unfinished training of another task, network or recipe lies there",

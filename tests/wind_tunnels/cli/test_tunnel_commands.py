@@ -5,7 +5,7 @@ import json
 import shutil
 
 import pytest
-from interp.wind_tunnels.plans import plans
+from interp.wind_tunnels.plans import train_tunnel
 from interp.wind_tunnels.training.loop import train
 from interp.wind_tunnels.training.state import TrainingState
 from typer.testing import CliRunner
@@ -64,15 +64,15 @@ def test_train_leaves_a_checkpoint_and_its_card_and_nothing_else(tmp_path):
 def test_train_goes_on_where_it_was_stopped(tmp_path, monkeypatch):
     steps: list[int] = []
 
-    def stopping(*plan, init, folder, on_step, keep):
+    def stopping(plan, folder, on_step):
         def stop(state: TrainingState) -> None:
             steps.append(state.step)
             if len(steps) == 4:
                 raise KeyboardInterrupt
 
-        return train(*plan, init=init, folder=folder, on_step=stop, save_every=2, keep=keep)
+        return train(plan, folder=folder, on_step=stop, save_every=2)
 
-    monkeypatch.setattr(plans, "train", stopping)
+    monkeypatch.setattr(train_tunnel, "train", stopping)
     first = call("train", "bijection", *FLAT, "--out", str(tmp_path))
     assert first.exit_code != 0
     assert [path.name for path in tmp_path.iterdir()] == [".partial"]

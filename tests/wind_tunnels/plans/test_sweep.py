@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from interp.wind_tunnels.evaluation.checkpoint import CURVE_NAME
 from interp.wind_tunnels.plans import sweep as sweeps
-from interp.wind_tunnels.plans.plans import make_plan
 from interp.wind_tunnels.plans.sweep import SWEEP_NAME, cells, refuse_impossible, run_sweep
+from interp.wind_tunnels.plans.train_tunnel import make_plan
 from interp.wind_tunnels.tasks.bijection import Bijection
 from scipy import stats
 from typer.testing import CliRunner
@@ -123,7 +123,7 @@ def test_crossed_combinations_are_all_held_against_the_first():
 
 
 def test_what_no_architecture_has_is_refused_before_anything_is_trained():
-    with pytest.raises(UsageError, match="none of these has grouped heads"):
+    with pytest.raises(UsageError, match="of these none has grouped heads"):
         one_at_a_time({"arch": ["gpt-neox", "phi"], "n_kv_heads": [2, 1]})
     impossible = cells(Bijection, TINY, {"arch": ["phi", "llama"], "n_kv_heads": [2, 1]}, 1, design="crossed")
     with pytest.raises(UsageError) as refused:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from interp.wind_tunnels.evaluation.checkpoint import evaluate_model, evaluate_longer
+from interp.wind_tunnels.evaluation.checkpoint import evaluate_longer, evaluate_model
 from interp.wind_tunnels.networks.networks import count_parameters, predict
 from interp.wind_tunnels.networks.weights import load_weights, open_tunnel
 from interp.wind_tunnels.studies.late_attention import LateAttention
@@ -15,7 +15,7 @@ from interp.wind_tunnels.studies.primitives.study import Primitives
 from interp.wind_tunnels.studies.training_courses import INDICES, TrainingCourses, index_over_seeds
 from interp.wind_tunnels.studies.tunnel_evaluation import TunnelEvaluation
 from interp.wind_tunnels.studies.tunnel_training import TunnelTraining
-from interp.wind_tunnels.training.stream import evaluation_generators
+from interp.wind_tunnels.training.sampling import evaluation_generators
 from scipy import stats
 
 import interp

@@ -3,7 +3,14 @@
 import numpy as np
 import pytest
 import torch
-from interp.wind_tunnels.studies.sticky_chain.arms import Curve, arms_of, draw_start, kept_steps, train, train_all
+from interp.wind_tunnels.studies.sticky_chain.arms import (
+    LearningCurve,
+    arms_of,
+    draw_start,
+    kept_steps,
+    train_all,
+    train_arm,
+)
 from interp.wind_tunnels.studies.sticky_chain.findings import findings_of, published_speedup, steps_to
 from interp.wind_tunnels.studies.sticky_chain.process import StickyChain
 from interp.wind_tunnels.studies.sticky_chain.single_head import WEIGHTS, best_values, head_pass
@@ -179,7 +186,7 @@ def test_descent_and_adam_are_those_of_torch():
             losses.append(each.detach().numpy())
             each.sum().backward()
             steps.step()
-        assert train(arm, start, 5, nothing).loss_nats == pytest.approx(np.array(losses), rel=1e-4)
+        assert train_arm(arm, start, 5, nothing).loss_nats == pytest.approx(np.array(losses), rel=1e-4)
 
 
 def test_seeds_are_independent_of_one_another_and_of_the_number_of_threads():
@@ -199,7 +206,7 @@ def test_seeds_are_independent_of_one_another_and_of_the_number_of_threads():
 
 def test_a_training_that_diverges_is_nan_from_there_on():
     arm = arms_of(1e30, 10.0, (), ())[0]
-    curve = train(arm, small_start(40), 8, nothing)
+    curve = train_arm(arm, small_start(40), 8, nothing)
     assert np.isfinite(curve.loss_nats[0]).all() and np.isnan(curve.loss_nats[-1]).all()
     assert np.isnan(curve.fresh_loss_nats[-1]).all()
 
@@ -223,7 +230,7 @@ def planted(steps_of: dict[str, list[int]], n_steps: int = 100):
     curves = {}
     for name, seeds in steps_of.items():
         loss = np.stack([3 - np.arange(n_steps + 1) / steps for steps in seeds], axis=1)
-        curves[name] = Curve(loss, loss, np.full_like(loss, 0.5), loss[kept_steps(n_steps)])
+        curves[name] = LearningCurve(loss, loss, np.full_like(loss, 0.5), loss[kept_steps(n_steps)])
     return curves
 
 

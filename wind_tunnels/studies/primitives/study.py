@@ -23,9 +23,24 @@ from ...validation import check_distinct
 Cards = Mapping[tuple[str, str], Sequence[TunnelCard]]
 """What became of the trainings, by task and network; a card a seed."""
 
-_UNIFORM = "uniform over the answers"
-_UNITS = {"kl_bits": "bits", "error_bits": "bits", "accuracy": "fraction"}
-_FIGURES = {"kl_bits": "kl_bits", "error_bits": "mae_per_sequence_bits"}
+
+@dataclass(frozen=True)
+class Measure:
+    """A number of the study: the figure of a card that it is a mean of, and what that is in words."""
+
+    figure: str
+    unit: str
+    meaning: str
+
+
+MEASURES: Mapping[str, Measure] = {
+    "kl_bits": Measure("kl_bits", "bits", "KL(exact posterior || prediction)"),
+    "error_bits": Measure(
+        "mae_per_sequence_bits", "bits", "mean distance of the predictive entropy from the exact one"
+    ),
+    "accuracy": Measure("accuracy_where_certain", "fraction", "share of cues answered with the stored value"),
+}
+"""Numbers by the ending of their names; the accuracy is that of recall alone."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +62,7 @@ class Primitives(Study):
     question: ClassVar[str] = "Which architectures accumulate evidence, carry a belief along, and bind?"
 
     def measure(self, work: Path, progress: Report) -> Findings:
-        from ...plans.plans import train_tunnels
+        from ...plans.train_tunnel import train_tunnels
         from ..over_seeds import models_table
         from .plans import plan_of
 
@@ -75,33 +90,21 @@ class Primitives(Study):
         from .plans import REFERENCE, is_tuned
 
         scalars: dict[str, Scalar] = {}
+        beyond: dict[str, Scalar] = {}
         for (task, name), cards in found.items():
-            of = f"{name} on {task}"
-            for ending, figure in _FIGURES.items():
-                blind = cards[0].baselines["uniform"][figure]
-                scalars[_key(task, name, ending)] = mean_scalar(
-                    [card.figures[figure].value for card in cards], "bits",
-                    Null(_UNIFORM, blind, (blind, blind)), f"{_MEANINGS[ending]}: {of}",
-                )  # fmt: skip
-            if task == "recall":
-                n_pairs = int(cards[0].parameters["n_pairs"])
-                guess = Null("one of the stored values at random", 1 / n_pairs, (1 / n_pairs, 1 / n_pairs))
-                right = [card.figures["accuracy_where_certain"].value for card in cards]
-                scalars[_key(task, name, "accuracy")] = mean_scalar(
-                    right, "fraction", guess, f"{_MEANINGS['accuracy']}: {of}"
-                )
-        for task, name in found:
-            if name == REFERENCE or (task, REFERENCE) not in found:
-                continue
-            for ending in ("kl_bits", *(["accuracy"] if task == "recall" else [])):
-                figure = _FIGURES.get(ending, "accuracy_where_certain")
-                mine, theirs = ([card.figures[figure].value for card in found[task, n]] for n in (name, REFERENCE))
-                scalars[f"{_key(task, name, ending)}_beyond_{_word(REFERENCE)}"] = difference_scalar(
-                    mine, theirs, _UNITS[ending], f"{_MEANINGS[ending]}, {name} less {REFERENCE}, on {task}"
-                )
+            for ending, measure in MEASURES.items():
+                if ending == "accuracy" and task != "recall":
+                    continue
+                key, unit, values = _key(task, name, ending), measure.unit, _values(cards, measure)
+                meaning = f"{measure.meaning}: {name} on {task}"
+                scalars[key] = mean_scalar(values, unit, _null(cards[0], measure), meaning)
+                if ending != "error_bits" and name != REFERENCE and (task, REFERENCE) in found:
+                    meaning = f"{measure.meaning}, {name} less {REFERENCE}, on {task}"
+                    theirs = _values(found[task, REFERENCE], measure)
+                    beyond[f"{key}_beyond_{_word(REFERENCE)}"] = difference_scalar(values, theirs, unit, meaning)
         return Findings(
             self.name,
-            scalars,
+            scalars | beyond,
             {"runs": _runs(found), "models": models},
             notes=self._notes([key for key in found if not is_tuned(*key, self.size)]),
             headline=tuple(_key(task, name, "kl_bits") for task, name in found),
@@ -120,11 +123,17 @@ class Primitives(Study):
         return tuple(notes)
 
 
-_MEANINGS = {
-    "kl_bits": "KL(exact posterior || prediction)",
-    "error_bits": "mean distance of the predictive entropy from the exact one",
-    "accuracy": "share of cues answered with the stored value",
-}
+def _values(cards: Sequence[TunnelCard], measure: Measure) -> list[float]:
+    return [card.figures[measure.figure].value for card in cards]
+
+
+def _null(card: TunnelCard, measure: Measure) -> Null:
+    """What a network gets that uses nothing of the sequence, or knows what was stored and not where."""
+    if measure is MEASURES["accuracy"]:
+        name, value = "one of the stored values at random", 1 / int(card.parameters["n_pairs"])
+    else:
+        name, value = "uniform over the answers", card.baselines["uniform"][measure.figure]
+    return Null(name, value, (value, value))
 
 
 def _key(task: str, name: str, ending: str) -> str:

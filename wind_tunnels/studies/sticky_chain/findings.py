@@ -21,7 +21,7 @@ from interp.statistics.t_interval import TMean, t_half_width, t_mean
 from interp.table import LABEL, Table
 
 from ..over_seeds import geometric, scalar_over_seeds
-from .arms import Arm, Curve, Start, kept_steps
+from .arms import Arm, Curves, LearningCurve, Start, kept_steps
 
 BASE = "sgd"
 """The arm that the others are compared with."""
@@ -46,7 +46,7 @@ def published_speedup(steps: Float[np.ndarray, " seed"], n_steps: int) -> TMean:
 
 
 def findings_of(
-    name: str, arms: Sequence[Arm], curves: Mapping[str, Curve], start: Start, seeds: Sequence[int],
+    name: str, arms: Sequence[Arm], curves: Curves, start: Start, seeds: Sequence[int],
     least_bits: float, uniform_bits: float,
 ) -> Findings:  # fmt: skip
     """Scalars, the tables `arms`, `seeds` and `curves`, and what they mean."""
@@ -117,7 +117,7 @@ def _paired_ratio(above: np.ndarray, below: np.ndarray, null: str, meaning: str)
     return _ratio(geometric(t_mean(np.log(above / below))), null, len(above), meaning)
 
 
-def _distances(arm: Arm, curve: Curve, start: Start, least: float, uniform: float) -> dict[str, Scalar]:
+def _distances(arm: Arm, curve: LearningCurve, start: Start, least: float, uniform: float) -> dict[str, Scalar]:
     """The final loss above what the true chain loses on the same symbols, and the predictive entropy above H_min."""
     excess = curve.loss_nats[-1] * BITS_PER_NAT - start.surprise_bits
     gap = curve.entropy_nats[-1] * BITS_PER_NAT - least
@@ -150,7 +150,7 @@ _ARM_UNITS = {
 
 
 def _arms_table(
-    arms: Sequence[Arm], curves: Mapping[str, Curve], pooled: Mapping[str, np.ndarray], own: Mapping[str, np.ndarray],
+    arms: Sequence[Arm], curves: Curves, pooled: Mapping[str, np.ndarray], own: Mapping[str, np.ndarray],
     scalars: Mapping[str, Scalar], start: Start, least: float, n_steps: int,
 ) -> Table:  # fmt: skip
     rows = []
@@ -183,7 +183,7 @@ def _sd(values: np.ndarray) -> float:
     return float(values.std(ddof=1)) if len(values) > 1 else float("nan")
 
 
-def _curves_table(arms: Sequence[Arm], curves: Mapping[str, Curve], seeds: Sequence[int], n_steps: int) -> Table:
+def _curves_table(arms: Sequence[Arm], curves: Curves, seeds: Sequence[int], n_steps: int) -> Table:
     kept, n_seeds = kept_steps(n_steps), len(seeds)
     n_rows = len(kept) * n_seeds
     found = [curves[arm.name] for arm in arms]
@@ -218,7 +218,7 @@ def _verdict(scalars: Mapping[str, Scalar]) -> str:
 
 
 def _notes(
-    scalars: Mapping[str, Scalar], curves: Mapping[str, Curve], least: float, uniform: float, n_steps: int,
+    scalars: Mapping[str, Scalar], curves: Curves, least: float, uniform: float, n_steps: int,
 ) -> tuple[str, ...]:  # fmt: skip
     def times(arm: str) -> str:
         value = scalars[f"speedup_{arm}"].value

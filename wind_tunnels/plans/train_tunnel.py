@@ -1,4 +1,4 @@
-"""Training plans: everything one training is, from settings to the evaluated folder it ends in.
+"""One training from its settings to the evaluated folder it ends in.
 
 A training that was begun is gone on with, and one that is finished is not done again: both are recognised by what the
 training depends on, never by a name alone.
@@ -6,16 +6,15 @@ training depends on, never by a name alone.
 
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from interp.errors import UnknownName, UsageError
 from interp.loading.quiet_libraries import quiet_libraries
 from interp.loading.sources import kept_steps
-from interp.records.tunnel_card import CARD_NAME, TunnelCard, read_card, tunnel_name
+from interp.records.tunnel_card import CARD_NAME, TunnelCard, read_card
 from interp.records.unfinished import PARTIAL, refuse_unwritable
-from interp.system.digest import digest_of
 from interp.system.progress import Report
 from interp.system.signals import remember
 from interp.system.threads import one_thread
@@ -24,47 +23,14 @@ from interp.tunnel import Task, make_task
 from ..evaluation.checkpoint import check_limits, read_curve, save
 from ..networks.architectures import Network
 from ..networks.weights import Init, init_from, open_tunnel
-from ..training.loop import STATE_NAME, describe, train
+from ..training.loop import STATE_NAME, train
+from ..training.plan import TrainingPlan
 from ..training.recipe import Recipe
+from ..training.sampling import stages_of
 from ..training.state import OnStep
-from ..training.stream import stages_of
 
 Keep = Collection[int] | Literal["log"]
 """Steps whose weights are kept; `log` are 0, 1, 2, 4, 8 ... up to the end, which the training leaves anyway."""
-
-
-@dataclass(frozen=True)
-class TrainingPlan:
-    """One training. `limits` and `keep` (steps whose weights stay) are about what is left behind, not about it."""
-
-    task: Task
-    network: Network
-    recipe: Recipe
-    init: Init | None = None
-    variant: str = ""
-    limits: Mapping[str, float] = field(default_factory=dict)
-    keep: Collection[int] = ()
-
-    def __post_init__(self) -> None:
-        check_limits(self.task, self.limits)
-        beyond = sorted(step for step in self.keep if not 0 <= step <= self.recipe.n_steps)
-        if beyond:
-            raise UsageError(
-                asked=f"keeping the weights of step {beyond[0]}",
-                found=f"the training has the steps 0 to {self.recipe.n_steps}",
-                fix="Name steps of the training.",
-            )
-        assert self.name  # a variant that is no name is refused here, before anything is trained
-
-    @property
-    def name(self) -> str:
-        """`<task>-<arch>[-<variant>]`: of the folder and of the tunnel."""
-        return tunnel_name(self.task.name, self.network.arch, self.variant)
-
-    @property
-    def digest(self) -> str:
-        """Of what the training depends on and keeps: the name of its folder while it is unfinished."""
-        return digest_of([describe(self.task, self.network, self.recipe, self.init), sorted(self.keep)])
 
 
 @dataclass(frozen=True)
@@ -96,6 +62,7 @@ def make_plan(
             raise UnknownName(f"field of {kind.name}, network or recipe", name, owners)
     mine = {owner: {n: v for n, v in settings.items() if owners[n] is owner} for owner in (kind, Network, Recipe)}
     task, recipe = kind(**mine[kind]), Recipe(**mine[Recipe])
+    check_limits(task, limits or {})
     steps = _log_spaced(recipe) if isinstance(keep, str) else keep
     if init is None:
         return TrainingPlan(task, Network(**mine[Network]), recipe, None, variant, limits or {}, steps)
@@ -120,13 +87,7 @@ def train_and_evaluate(plan: TrainingPlan, folder: Path, on_step: OnStep | None 
     stays beside the checkpoint, for the caller to remove when both are where they belong.
     """
     with quiet_libraries(), one_thread():
-        state = train(
-            plan.task, plan.network, plan.recipe, init=plan.init, folder=folder, on_step=on_step, keep=plan.keep
-        )
-        return save(
-            state, plan.task, plan.network, plan.recipe,
-            folder=folder, limits=plan.limits, variant=plan.variant, init=plan.init,
-        )  # fmt: skip
+        return save(train(plan, folder=folder, on_step=on_step), plan, folder)
 
 
 def train_tunnel(plan: TrainingPlan, out: Path, on_step: OnStep | None = None) -> FinishedTraining:
@@ -158,7 +119,7 @@ def train_tunnels(plans: Iterable[TrainingPlan], out: Path, progress: Report) ->
     return finished
 
 
-def plan_of(card: TunnelCard, kind: type[Task], init: Init | None, keep: Collection[int] = ()) -> TrainingPlan:
+def plan_from_card(card: TunnelCard, kind: type[Task], init: Init | None, keep: Collection[int] = ()) -> TrainingPlan:
     """The training that a card tells of; fields that came later have the values they had then."""
     limits = {name: figure.limit for name, figure in card.figures.items() if figure.limit is not None}
     network, recipe = Network(arch=card.arch, **card.network), Recipe(seed=card.seed, **card.recipe)
@@ -184,4 +145,4 @@ def _is_of(card: TunnelCard, plan: TrainingPlan) -> bool:
         return False
     if plan.init is not None and card.init is not None and not plan.init.is_named_by(card.init):
         return False
-    return plan_of(card, type(plan.task), plan.init, plan.keep).digest == plan.digest
+    return plan_from_card(card, type(plan.task), plan.init, plan.keep).digest == plan.digest
