@@ -18,7 +18,12 @@ ALIKE = "all seeds give the same"
 
 def models_table(trainings: Iterable[FinishedTraining]) -> Table:
     """The trained networks by name, each with the fingerprint of its weights."""
-    rows = [{"model": each.card.name, "fingerprint": weights_fingerprint(each.folder)} for each in trainings]
+    return fingerprint_table((each.card.name, weights_fingerprint(each.folder)) for each in trainings)
+
+
+def fingerprint_table(models: Iterable[tuple[str, str]]) -> Table:
+    """The table in which a study lists its models and their fingerprints."""
+    rows = [{"model": name, "fingerprint": fingerprint} for name, fingerprint in models]
     caption = "Networks behind these numbers, with the fingerprints of their weights."
     return Table.from_rows(rows, {"model": LABEL, "fingerprint": LABEL}, caption)
 

@@ -22,6 +22,7 @@ from jaxtyping import Bool, Float, Int
 from interp.errors import UsageError
 from interp.tunnel import REQUIRED_UNITS, Sequences
 
+from ..validation import check_choice, check_sizes
 from .shipped_task import ShippedTask, required_columns
 
 
@@ -53,21 +54,13 @@ class Bijection(ShippedTask):
     }
 
     def __post_init__(self) -> None:
-        sizes = {"V": self.V, "L": self.L, **({} if self.key_pool is None else {"key_pool": self.key_pool})}
-        strange = {name: size for name, size in sizes.items() if type(size) is not int}
-        if strange or type(self.replacement) is not bool:
-            raise self.refusal(
-                f"not whole numbers and a boolean: {strange or self.replacement!r}",
-                "For example V=10 L=12 replacement=True.",
-            )
-        if self.V < 2:
-            raise self.refusal(f"V = {self.V}: one symbol leaves nothing to infer", "Choose V of 2 or more.")
-        if self.L < 1:
-            raise self.refusal(f"L = {self.L}: there is no pair to predict", "Choose L of 1 or more.")
-        if self.layout not in ("sepvocab", "paired"):
-            raise self.refusal(f"there is no layout {self.layout!r}", "The layouts are sepvocab and paired.")
         n_keys = self.V if self.key_pool is None else self.key_pool
-        if not 1 <= n_keys <= self.V:
+        given = vars(self) | {"key_pool": n_keys}
+        check_sizes("the bijection task", given, {"V": 2, "L": 1, "key_pool": 1})
+        check_choice(given, {"layout": ("sepvocab", "paired")})
+        if type(self.replacement) is not bool:
+            raise self.refusal(f"replacement = {self.replacement!r}", "It is True or False.")
+        if n_keys > self.V:
             raise self.refusal(f"key_pool = {n_keys} of V = {self.V} keys", f"Choose key_pool from 1 to {self.V}.")
         if not self.replacement and n_keys < self.L:
             raise self.refusal(
@@ -179,7 +172,7 @@ def exact_posterior(
     so the value of a new key is uniform over the values not taken.
     """
     symbols = np.arange(n_symbols)
-    taken = _before(values[..., None] == symbols)
+    taken = _before(values[..., None] == symbols)  # [sequence, asked, symbol]
     is_repeat = np.take_along_axis(_before(keys[..., None] == symbols), keys[..., None], axis=2)[..., 0]
     n_distinct = taken.sum(axis=2)
     free = ~taken / np.maximum(n_symbols - n_distinct, 1)[..., None]

@@ -100,7 +100,7 @@ class Coin(ShippedTask):
         shown = slice(1, None, 2 if self.layout == "marked" else 1)
         tokens[:, shown] = tosses[:, :-1]
         scored = np.arange(0, self.n_positions, 2 if self.layout == "marked" else 1)
-        came = tosses[:, :, None] == np.arange(self.n_outcomes)
+        came = tosses[:, :, None] == np.arange(self.n_outcomes)  # [sequence, toss, outcome]
         counts = np.cumsum(came, axis=1) - came
         weight = counts + np.array(self.concentration, dtype=np.float64)
         total = weight.sum(axis=2)

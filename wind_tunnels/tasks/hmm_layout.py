@@ -64,12 +64,12 @@ class ObservationLayout:
         """
         n, n_steps = symbols.shape
         n_states, ids = self.n_states, self.first_symbol + np.arange(self.n_symbols + self.n_states)
-        body = _interleave(np.full_like(symbols, self.marker), self.first_symbol + symbols)
+        body = _interleave(np.full_like(symbols, self.marker), self.first_symbol + symbols)  # [sequence, pos]
         scored = self.n_header + np.arange(2 * n_steps)
         posterior = np.zeros((n, 2 * n_steps, len(ids)))
         posterior[:, 0::2, n_states:] = filtered.symbol
         posterior[:, 1::2, :n_states] = filtered.after
-        belief = _interleave(filtered.before, filtered.after)
+        belief = _interleave(filtered.before, filtered.after)  # [sequence, scored, state]
         columns = {
             **required_columns(scored, (1 + np.arange(2 * n_steps)) // 2, posterior),
             "belief_entropy_bits": entropy_bits(belief),

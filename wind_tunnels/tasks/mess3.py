@@ -21,6 +21,7 @@ from jaxtyping import Float, Int
 from interp.information import entropy_bits
 from interp.tunnel import REQUIRED_UNITS, Sequences
 
+from ..validation import check_sizes
 from .filtering import draw_chains, filter_states
 from .shipped_task import ShippedTask, required_columns
 
@@ -48,8 +49,7 @@ class Mess3(ShippedTask):
     )
 
     def __post_init__(self) -> None:
-        if type(self.K) is not int or self.K < 1:
-            raise self.refusal(f"K = {self.K!r}: there is nothing to observe", "Choose a whole number of 1 or more.")
+        check_sizes("the mess3 task", vars(self), {"K": 1})
         numbers = {"x": (self.x, 0.5), "a": (self.a, 1.0)}
         for name, (value, most) in numbers.items():
             if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= most:

@@ -175,7 +175,7 @@ def answer_posterior(
     """Bayes' rule for the item behind each cue under the symmetric channel, by the value of the item."""
     hit: Bool[np.ndarray, "sequence query pair"] = cues[:, :, None] == keys[:, None, :]
     likelihood = np.where(hit, 1.0 - noise, noise / max(n_keys - 1, 1))
-    posterior = np.zeros((*cues.shape, n_values))
+    posterior = np.zeros((*cues.shape, n_values))  # [sequence, query, value]
     by_item = likelihood / likelihood.sum(axis=2, keepdims=True)
     np.put_along_axis(posterior, np.broadcast_to(values[:, None, :], by_item.shape), by_item, axis=2)
     return posterior

@@ -107,9 +107,9 @@ class Regression(ShippedTask):
         tokens = np.empty((len(w), self.n_positions), dtype=np.int64)
         tokens[:, 0::2] = x
         tokens[:, 1::2] = y[:, :-1] + self.n_x
-        belief = self.slope_posterior(x, y)
+        belief = self.slope_posterior(x, y)  # [sequence, pair, slope]
         every_x = (belief @ self._cell_masses.reshape(-1, self.n_w).T).reshape(*x.shape, self.n_x, self.n_y)
-        posterior = np.take_along_axis(every_x, x[:, :, None, None], axis=2)[:, :, 0]
+        posterior = np.take_along_axis(every_x, x[:, :, None, None], axis=2)[:, :, 0]  # [sequence, pair, output]
         posterior /= posterior.sum(axis=2, keepdims=True)
         n_before = np.arange(self.L)
         mean = belief @ self.slopes
@@ -128,7 +128,7 @@ class Regression(ShippedTask):
     ) -> Float[np.ndarray, "sequence pair slope"]:
         """What is known of the slope before each output is shown."""
         with np.errstate(divide="ignore"):  # a cell out of a slope's reach has mass 0 in float64
-            log_mass = np.log(self._cell_masses)[x[:, :-1], y[:, :-1]]
+            log_mass = np.log(self._cell_masses)[x[:, :-1], y[:, :-1]]  # [sequence, pair, slope]
         log_weight = np.broadcast_to(np.log(self.prior), (*x.shape, self.n_w)).copy()
         log_weight[:, 1:] += np.cumsum(log_mass, axis=1)
         weight = np.exp(log_weight - log_weight.max(axis=2, keepdims=True))
@@ -155,7 +155,7 @@ class Regression(ShippedTask):
         """p(y | x, w): the mass of N(w x, noise²) in each cell."""
         edges = np.linspace(-self.y_max, self.y_max, self.n_y + 1)
         edges[[0, -1]] = -np.inf, np.inf
-        mean = self.inputs[:, None, None] * self.slopes
+        mean = self.inputs[:, None, None] * self.slopes  # [input, output, slope]
         low, high = ((edge[:, None] - mean) / self.noise for edge in (edges[:-1], edges[1:]))
         # Above the mean, from the other tail: a small difference of two numbers near 1 would be lost.
         return np.where(low > 0, ndtr(-low) - ndtr(-high), ndtr(high) - ndtr(low))
@@ -166,6 +166,6 @@ class Regression(ShippedTask):
         """Places of slope, inputs and outputs on their grids."""
         w = rng.choice(self.n_w, size=n, p=self.prior)
         x = rng.integers(self.n_x, size=(n, self.L))
-        cumulative = np.cumsum(self._cell_masses, axis=1)[x, :, w[:, None]]
+        cumulative = np.cumsum(self._cell_masses, axis=1)[x, :, w[:, None]]  # [sequence, pair, output]
         # The last cell takes what rounding leaves below 1.
         return w, x, (rng.random((n, self.L, 1)) > cumulative[..., :-1]).sum(axis=2)

@@ -240,7 +240,7 @@ def test_unknown_names_list_the_nearest(words, told, tmp_path):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--set", "V=1"], "one symbol leaves nothing to infer"),
+        (["--set", "V=1"], "V is a whole number, 2 or more."),
         (["--set", "replacement=false", "--set", "L=11"], "L = 11 distinct keys out of 10"),
         (["--set", "n_heads=3"], "3 heads do not divide"),
         (["--set", "V"], "field=value"),

@@ -123,7 +123,7 @@ def test_outcomes_that_cannot_be_renamed_are_not(tmp_path):
 
 
 @pytest.mark.parametrize("study, words", [
-    (TunnelEvaluation(n=2), "too few"), (Primitives(seeds=(1, 1)), "one is there twice"),
+    (TunnelEvaluation(n=2), "n is a whole number, 20 or more"), (Primitives(seeds=(1, 1)), "one is there twice"),
     (Primitives(tasks=()), "there is none"), (LateAttention(n_off=3), "no layer"),
     (TunnelTraining(settings=("V",)), "field=value"), (TrainingCourses(settings=("V",)), "field=value"),
     (TrainingCourses(seeds=(1, 1)), "one is there twice"), (TrainingCourses(seeds=()), "there is none"),

@@ -117,9 +117,9 @@ def train_arm(arm: Arm, start: Start, n_steps: int, step_done: Callable[[], None
     """Train every seed's head by one rule, the whole sequence in every step."""
     weights = {name: w.clone() for name, w in start.weights.items()}
     moments = {name: (torch.zeros_like(w), torch.zeros_like(w)) for name, w in weights.items()}
-    found = np.full((3, n_steps + 1, len(start.inputs)), np.nan)
+    found = np.full((3, n_steps + 1, len(start.inputs)), np.nan)  # [loss entropy accuracy, step, seed]
     kept = kept_steps(n_steps)
-    fresh = np.full((len(kept), len(start.inputs)), np.nan)
+    fresh = np.full((len(kept), len(start.inputs)), np.nan)  # [kept, seed]
     with torch.inference_mode(), _no_subnormals():
         for step in range(n_steps + 1):
             now = head_pass(start.inputs, start.targets, weights)
