@@ -19,7 +19,7 @@ from jaxtyping import Int
 from interp.tunnel import Sequences
 
 from .filtering import draw_chains, filter_states
-from .hmm_layout import HiddenMarkovTask, ObservationLayout, Question, check_hidden_markov
+from .hmm_layout import HiddenMarkovTask, ObservationLayout, Question
 from .probability_grid import ProbabilityGrid
 
 
@@ -54,9 +54,6 @@ class HMM(HiddenMarkovTask):
     two named slices of which `state` is the primary one. Probabilities are multiples of `grid`, none below `floor`.
     """
 
-    S: int = 5
-    O: int = 5  # noqa: E741 (the papers' letter)
-    K: int = 20
     predict: Question = "state"
     floor: float = 0.05
     grid: float = 0.01
@@ -65,7 +62,7 @@ class HMM(HiddenMarkovTask):
     question: ClassVar[str] = "Does the network filter hidden states by a recursion whose parameters it has only read?"
 
     def __post_init__(self) -> None:
-        check_hidden_markov("the hmm task", vars(self))
+        super().__post_init__()
         self.probability_grid.check("the hmm task", max(self.S, self.O))
 
     @property
@@ -100,7 +97,7 @@ class HMM(HiddenMarkovTask):
         grid = self.probability_grid
         transition, emission = (grid.draw(rng, (n, self.S, width)) for width in (self.S, self.O))
         states, symbols = draw_chains(
-            rng, self._initial, grid.probabilities(transition), grid.probabilities(emission), (n, self.K)
+            rng, self.initial, grid.probabilities(transition), grid.probabilities(emission), (n, self.K)
         )
         return Chains(transition, emission, states, symbols)
 
@@ -108,16 +105,12 @@ class HMM(HiddenMarkovTask):
         """The sequences that show these chains, with the exact beliefs."""
         grid, n = self.probability_grid, len(chains.states)
         filtered = filter_states(
-            self._initial, grid.probabilities(chains.transition), grid.probabilities(chains.emission), chains.symbols
+            self.initial, grid.probabilities(chains.transition), grid.probabilities(chains.emission), chains.symbols
         )
         trans, emit, sep = (np.full((n, 1), self.layout.marker - 3 + i) for i in range(3))
         shown = [(steps - grid.least).reshape(n, -1) for steps in (chains.transition, chains.emission)]
         header = np.concatenate([trans, shown[0], emit, shown[1], sep], axis=1)
         return self.layout.encode(header, chains.states, chains.symbols, filtered, self.name)
-
-    @property
-    def _initial(self) -> np.ndarray:
-        return np.full(self.S, 1.0 / self.S)
 
 
 def _shifts(n_states: int, n_symbols: int, n_copies: int) -> tuple[Int[np.ndarray, " copy"], Int[np.ndarray, " copy"]]:

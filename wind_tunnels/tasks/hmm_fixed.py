@@ -14,7 +14,7 @@ from interp.tunnel import Sequences
 
 from ..validation import check_fraction, check_sizes
 from .filtering import draw_chains, filter_states
-from .hmm_layout import HiddenMarkovTask, ObservationLayout, Question, check_hidden_markov
+from .hmm_layout import HiddenMarkovTask, ObservationLayout, Question
 from .probability_grid import ProbabilityGrid
 
 
@@ -28,9 +28,6 @@ class FixedHMM(HiddenMarkovTask):
     miss it by 0.15; seed 6 is the one of twelve where they miss most. `predict` as in `hmm`; by default both slices.
     """
 
-    S: int = 5
-    O: int = 5  # noqa: E741 (the papers' letter)
-    K: int = 20
     predict: Question = "both"
     parameters_seed: int = 6
     stay: float = 0.5
@@ -41,8 +38,8 @@ class FixedHMM(HiddenMarkovTask):
     question: ClassVar[str] = "Does the network filter the hidden states of a process it has learnt?"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         asked = "the hmm-fixed task"
-        check_hidden_markov(asked, vars(self))
         check_sizes(asked, vars(self), {"parameters_seed": 0})
         check_fraction(asked, "stay", self.stay)
         ProbabilityGrid(self.grid, self.floor).check(asked, max(self.S, self.O))
@@ -62,10 +59,9 @@ class FixedHMM(HiddenMarkovTask):
         return self._matrices()[1]
 
     def sample(self, rng: np.random.Generator, n: int) -> Sequences:
-        initial = np.full(self.S, 1.0 / self.S)
         transition, emission = (matrix[None] for matrix in self._matrices())
-        states, symbols = draw_chains(rng, initial, transition, emission, (n, self.K))
-        filtered = filter_states(initial, transition, emission, symbols)
+        states, symbols = draw_chains(rng, self.initial, transition, emission, (n, self.K))
+        filtered = filter_states(self.initial, transition, emission, symbols)
         return self.layout.encode(np.empty((n, 0), dtype=np.int64), states, symbols, filtered, self.name)
 
     def _matrices(self) -> tuple[Float[np.ndarray, "state state"], Float[np.ndarray, "state symbol"]]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Float, Int
 
 from interp.information import entropy_bits
 from interp.tunnel import REQUIRED_UNITS, Sequences
@@ -91,13 +91,21 @@ class ObservationLayout:
 
 @dataclass(frozen=True)
 class HiddenMarkovTask(ShippedTask):
-    """What both hidden Markov tasks have in common."""
+    """What both hidden Markov tasks have in common: `S` states, `O` symbols, `K` observations, a uniform start."""
+
+    S: int = 5
+    O: int = 5  # noqa: E741 (the papers' letter)
+    K: int = 20
 
     units: ClassVar[Mapping[str, str]] = {**REQUIRED_UNITS, "belief_entropy_bits": "bits"}
     belief_meaning: ClassVar[str] = (
         "the distribution over hidden states: of the symbol just read, or of the one to come"
     )
     length_field: ClassVar[str] = "K"
+
+    def __post_init__(self) -> None:
+        check_sizes(f"the {self.name} task", vars(self), {"S": 2, "O": 2, "K": 1})
+        check_choice(vars(self), {"predict": get_args(Question)})
 
     @property
     @abstractmethod
@@ -112,11 +120,10 @@ class HiddenMarkovTask(ShippedTask):
     def n_positions(self) -> int:
         return self.layout.n_positions
 
-
-def check_hidden_markov(asked: str, given: Mapping[str, object]) -> None:
-    """Refuse sizes S, O, K at which there is nothing to infer, and a question that is not asked."""
-    check_sizes(asked, given, {"S": 2, "O": 2, "K": 1})
-    check_choice(given, {"predict": get_args(Question)})
+    @property
+    def initial(self) -> Float[np.ndarray, " state"]:
+        """p(s_1)."""
+        return np.full(self.S, 1.0 / self.S)
 
 
 def _interleave(first: np.ndarray, second: np.ndarray) -> np.ndarray:
