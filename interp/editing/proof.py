@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from interp.checking.two_sequences import relative_error
+from interp.checking.two_sequences import BOUND, relative_error
 from interp.editing.editor import HEARD, Editor, editing
 from interp.editing.restart import Residuals, first_layer
 from interp.editing.steps import Rows, Step
@@ -22,9 +22,6 @@ from interp.model import Check, Model
 from interp.reading.batches import Batch
 from interp.seam.attention import Listener, listening
 from interp.seam.pattern import AttentionCall, pattern_rows
-
-BOUND = {"float64": 1e-5, "float32": 1e-4, "bfloat16": 6e-2, "float16": 1e-2}
-"""Largest relative error allowed, by the precision the model computes in."""
 
 MEANINGS = {
     "edit read-back": "the edited component is what the edit says, and nothing else of the tensor changed",

@@ -10,7 +10,7 @@ from typing import Any
 
 from interp.errors import ModelError, UsageError
 
-CARD_FORMAT = 2
+CARD_FORMAT = 3
 _AS_WRITTEN: Mapping[str, Any] = {"extra": "forbid", "allow_inf_nan": False}
 """How a card is read: nothing that this version would not write."""
 CARD_NAME = "tunnel.json"
@@ -44,8 +44,8 @@ class TunnelCard:
     sequence, by predictor and figure. `core_seconds` is processor time of the training alone, at one
     thread. `step` counts the updates the weights have seen; it is below the recipe's where a card describes
     a checkpoint taken on the way. `variant` tells apart tunnels of one task and architecture. `init` is
-    {`tunnel`: name, `weights`: SHA-256 of the file} of the checkpoint that training started from, None where
-    it started from fresh weights.
+    {`tunnel`: name, `fingerprint`: of its weights} of the checkpoint that training started from, None where
+    it started from fresh weights; up to format 2 it has `weights`, the SHA-256 of their file, in its place.
     """
 
     task: str
@@ -125,7 +125,8 @@ def _parse(path: Path, content: Any) -> TunnelCard:
             fix="Update interp, or train the tunnel again with this version.",
         )
     if content["format"] == 1:  # before variants, fine-tuning and baselines
-        content = {**content, "variant": "", "init": None, "baselines": {}, "format": CARD_FORMAT}
+        content = {**content, "variant": "", "init": None, "baselines": {}}
+    content = {**content, "format": CARD_FORMAT}
     try:
         return TypeAdapter(TunnelCard).validate_json(json.dumps(content), strict=True)
     except ValidationError as error:

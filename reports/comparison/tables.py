@@ -14,7 +14,7 @@ from scipy import stats
 
 from interp.findings import Scalar
 from interp.records.diff import shift
-from interp.statistics.t_interval import t_half_width
+from interp.statistics.t_interval import t_mean
 from interp.table import LABEL, Table
 from interp.words import cell
 
@@ -100,10 +100,8 @@ def estimate(repetitions: Sequence[Scalar]) -> Estimate:
     """The mean over runs with its 95 % t interval; of a single run its value and its own interval."""
     if len(repetitions) == 1:
         return Estimate(repetitions[0].value, *(repetitions[0].interval or ()))
-    values = np.array([s.value for s in repetitions])
-    mean = float(values.mean())
-    half = float(t_half_width(values))
-    return Estimate(mean, mean - half, mean + half)
+    found = t_mean([s.value for s in repetitions])
+    return Estimate(found.value, found.low, found.high)
 
 
 def difference_of(theirs: Sequence[Scalar], mine: Sequence[Scalar]) -> tuple[Estimate, str, str]:

@@ -3,7 +3,6 @@
 import json
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,8 +14,9 @@ from interp.errors import UnknownName, UsageError
 from ..plans.settings import read_settings, read_value
 
 if TYPE_CHECKING:
-    from ..plans.plans import Done, Keep, Plan
-    from ..training.progress import Progress
+    from ..plans.train_tunnel import FinishedTraining, Keep
+    from ..training.plan import TrainingPlan
+    from ..training.state import OnStep, TrainingState
 
 app = typer.Typer(
     help="Train networks on tasks whose posterior is known, and measure how close they come.",
@@ -61,8 +61,7 @@ def train_command(
 ) -> None:
     """Train, measure against the exact posterior, save. The same command again resumes an unfinished training."""
     kind = _task(task)
-    _prepare()
-    from ..plans.plans import carry_out, configure
+    from ..plans.train_tunnel import make_plan, train_tunnel
 
     given = {"arch": arch, "attention_layers": attention_layers, "seed": seed, "device": device}
     settings = {**read_settings(set_), **{name: value for name, value in given.items() if value is not None}}
@@ -71,11 +70,11 @@ def train_command(
     layers = _whole_numbers("--depths", depths)
     variants = [({"n_layers": n}, "-".join(filter(None, (variant, f"depth{n}")))) for n in layers] or [({}, variant)]
     plans = [
-        configure(kind, {**settings, **more}, init=init, variant=name, limits=limits, keep=steps)
+        make_plan(kind, {**settings, **more}, init=init, variant=name, limits=limits, keep=steps)
         for more, name in variants
     ]
     for plan in plans:
-        _finish(carry_out(plan, out, None if quiet else _lines(plan.name, plan.recipe.n_steps)))
+        _print_finished(train_tunnel(plan, out, None if quiet else _lines(plan.name, plan.recipe.n_steps)))
 
 
 @app.command("eval", epilog="Example: interp tunnel eval runs/bijection-llama --length 24")
@@ -88,27 +87,28 @@ def eval_command(
     json_: Annotated[Path | None, typer.Option("--json", help="Write everything to this file.")] = None,
 ) -> None:
     """Measure a checkpoint against the exact posterior, on sequences that neither training nor its card has seen."""
-    _prepare()
-    from ..evaluation.checkpoint import assess, assess_longer, by_predictor
+    from interp.system.threads import one_thread
+
+    from ..evaluation.baselines import by_predictor
+    from ..evaluation.checkpoint import as_data, evaluate_longer, evaluate_model
     from ..networks.weights import load_weights, open_tunnel
     from .tables import print_baselines, print_figures, print_table
 
     opened = open_tunnel(path)
     model = load_weights(opened.folder)
-    extrapolated = None if length is None else assess_longer(model, opened.task, length, n=n, seed=seed)
-    evaluation = extrapolated.evaluation if extrapolated else assess(model, opened.task, n=n, seed=seed)
+    with one_thread():
+        extrapolated = None if length is None else evaluate_longer(model, opened.task, length, n=n, seed=seed)
+        evaluation = extrapolated.evaluation if extrapolated else evaluate_model(model, opened.task, n=n, seed=seed)
     print_figures(evaluation.figures, f"{opened.name} at step {opened.card['step']}, {n:,} fresh sequences")
     if extrapolated is not None:
         title = f"up to and beyond the {extrapolated.n_trained} tokens of its training (at {length} observations)"
         print_figures(extrapolated.figures, title)
-    print_baselines(by_predictor(evaluation))
+    print_baselines(by_predictor(evaluation.baselines))
     for note in evaluation.notes:
         print(f"note: {note}")
     if by_position or extrapolated is not None:
         print_table(evaluation.by_position)
     if json_ is not None:
-        from ..evaluation.checkpoint import as_data
-
         found = {"tunnel": opened.name, "step": opened.card["step"], "seed": seed, "observations": length}
         found |= as_data(evaluation, extrapolated)
         json_.write_text(json.dumps(found, indent=2, allow_nan=False) + "\n", encoding="utf-8")
@@ -144,10 +144,10 @@ def sweep_command(
     Every combination has the same seeds. The same command again goes on where it was stopped.
     """
     kind = _task(task)
-    _prepare()
     from interp.running.spec import split_settings
+    from interp.system.threads import one_thread
 
-    from ..plans.read_sweep import Measuring, compare_cells, measure_cells
+    from ..plans.probe_sweep import Probed, compare_cells, probe_options, probe_sweep
     from ..plans.sweep import SWEEP_NAME, cells, refuse_impossible, run_sweep
     from .tables import print_sweep
 
@@ -159,21 +159,27 @@ def sweep_command(
     swept = cells(kind, read_settings(set_), varied, seeds, design=design, keep=_keep(keep))
     refuse_impossible(swept)
     probes = [part for words in probe or [] for part in _parts(words)]
-    asked = Measuring.of(probes, split_settings(probe_set or [], probes), n_pool) if probes else None
+    options = probe_options(probes, split_settings(probe_set or [], probes), n_pool) if probes else None
 
-    def begun(plan: "Plan") -> "Callable[[Progress], None] | None":
+    def on_begin(plan: "TrainingPlan") -> "OnStep | None":
         return None if quiet else _lines(plan.name, plan.recipe.n_steps)
 
-    table = run_sweep(task, swept, out, begun)
+    table = run_sweep(task, swept, out, on_begin)
     print_sweep(table)
     print(out / SWEEP_NAME)
     n_failed = sum(len(cell.failures) for cell in swept)
-    if asked is not None:
-        measured = measure_cells(swept, asked, out, None if quiet else _said)
-        for outcome in (each.outcome for each in measured if each.outcome.record is None):
+    if options is not None:
+        probed: list[Probed] = []
+        n_networks = sum(len(cell.finished) for cell in swept)
+        with one_thread():
+            for each in probe_sweep(swept, options, out):
+                probed.append(each)
+                if not quiet:
+                    print(f"read {len(probed)} of {n_networks}: {each.name}", file=sys.stderr, flush=True)
+        for outcome in (each.outcome for each in probed if each.outcome.record is None):
             print(f"FAILED: {outcome.model}: {outcome.failure}", file=sys.stderr)
             n_failed += 1
-        page = compare_cells(measured, out)
+        page = compare_cells(probed, out)
         if page is not None:
             print(page)
     if n_failed:
@@ -187,14 +193,13 @@ def rebuild_command(
     quiet: QuietOption = False,
 ) -> None:
     """Train the shipped checkpoints again from their cards; exit code 1 where a figure does not come out."""
-    _prepare()
     import tempfile
 
     from interp.loading.sources import shipped_tunnels
     from interp.records.tunnel_card import read_card
     from interp.registry import load_entry
 
-    from ..evaluation.checkpoint import rebuild
+    from ..plans.rebuild import rebuild
     from .tables import print_figures
 
     shipped = shipped_tunnels()
@@ -214,22 +219,14 @@ def rebuild_command(
         raise typer.Exit(1)
 
 
-def _prepare() -> None:
-    """One thread: more gain nothing at these sizes, and sums would depend on their number. No bars of transformers."""
-    import torch
-    from transformers.utils.logging import disable_progress_bar
-
-    torch.set_num_threads(1)
-    disable_progress_bar()
-
-
-def _finish(done: "Done") -> None:
+def _print_finished(training: "FinishedTraining") -> None:
     from .tables import print_card
 
-    if done.stage < done.n_stages:
-        print(f"warning: the curriculum ended at stage {done.stage} of {done.n_stages}: the network has not seen "
-              "the task itself. Train longer, or raise gate_bits.", file=sys.stderr)  # fmt: skip
-    print_card(done.card, done.folder)
+    if training.stage < training.n_stages:
+        stage = f"stage {training.stage} of {training.n_stages}"
+        print(f"warning: the curriculum ended at {stage}: the network has not seen the task itself. Train longer, or "
+              "raise gate_bits.", file=sys.stderr)  # fmt: skip
+    print_card(training.card, training.folder)
 
 
 def _parts(words: str | None) -> list[str]:
@@ -255,10 +252,6 @@ def _keep(words: str | None) -> "Keep":
     return "log" if words == "log" else _whole_numbers("--keep", words)
 
 
-def _said(done: int, total: int, model: str) -> None:
-    print(f"read {done} of {total}: {model}", file=sys.stderr, flush=True)
-
-
 def _whole_numbers(option: str, words: str | None) -> list[int]:
     parts = _parts(words)
     if not all(part.strip().isdigit() for part in parts):
@@ -266,20 +259,20 @@ def _whole_numbers(option: str, words: str | None) -> list[int]:
     return [int(part) for part in parts]
 
 
-def _lines(what: str, n_steps: int) -> "Callable[[Progress], None]":
+def _lines(what: str, n_steps: int) -> "OnStep":
     """Says every few seconds how far a training is and how far from the posterior."""
     said = time.monotonic()
 
-    def say(progress: "Progress") -> None:
+    def say(state: "TrainingState") -> None:
         nonlocal said
         waited = time.monotonic() - said
-        if waited < _SECONDS_BETWEEN_LINES and progress.step < n_steps:
+        if waited < _SECONDS_BETWEEN_LINES and state.step < n_steps:
             return
         said += waited
-        left = (n_steps - progress.step) * progress.core_seconds / progress.step
+        left = (n_steps - state.step) * state.core_seconds / state.step
         print(
-            f"{what}: step {progress.step} of {n_steps}, stage {progress.stage + 1}, "
-            f"KL about {progress.excess_bits:.4f} bits, {left:.0f} s left",
+            f"{what}: step {state.step} of {n_steps}, stage {state.stage + 1}, "
+            f"KL about {state.excess_bits:.4f} bits, {left:.0f} s left",
             file=sys.stderr,
             flush=True,
         )

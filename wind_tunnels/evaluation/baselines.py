@@ -45,3 +45,12 @@ def baselines(sequences: Sequences) -> Table:
     ]
     units: Mapping[str, str] = {"predictor": LABEL, "mae_per_sequence_bits": "bits", "kl_bits": "bits"}
     return Table.from_rows(rows, units, "No-skill predictors on the same sequences.")
+
+
+def by_predictor(baselines: Table) -> dict[str, dict[str, float]]:
+    """The table as a card keeps it; `<slice>.<predictor>` for slices after the primary one."""
+    slices = baselines["slice"].tolist() if "slice" in baselines else [""] * baselines.n_rows
+    parts = zip(slices, baselines["predictor"].tolist(), strict=True)
+    names = [name if part == slices[0] else f"{part}.{name}" for part, name in parts]
+    figures = ("mae_per_sequence_bits", "kl_bits")
+    return {name: {figure: float(baselines[figure][row]) for figure in figures} for row, name in enumerate(names)}

@@ -97,6 +97,16 @@ def evaluate(
     )
 
 
+def primary_slice(
+    log_probs: Float[np.ndarray, "sequence scored vocab"], sequences: Sequences
+) -> tuple[Float[np.ndarray, "sequence asked vocab"], Sequences]:
+    """Predictions and sequences where the primary slice is asked for; all of them where slices have no names."""
+    if sequences.scored_slice is None:
+        return log_probs, sequences
+    first = sequences.slices[0]
+    return log_probs[:, sequences.scored_slice == first], sequences.only(first)
+
+
 def resampled(n: int, rng: np.random.Generator) -> Weights:
     """How much each of `n` sequences weighs in each bootstrap resample; the first row is the sample itself."""
     draws = rng.multinomial(n, np.full(n, 1.0 / n), size=N_RESAMPLES) / n
@@ -154,10 +164,10 @@ def score(log_probs: Float[np.ndarray, "sequence scored vocab"], sequences: Sequ
     """Every quantity of the module's table at every scored position; `entropy_error_bits` keeps its sign."""
     p = sequences.posterior
     bayes_bits = entropy_bits(p)
-    log2_q = np.asarray(log_probs, dtype=np.float64) * BITS_PER_NAT
-    log2_in_slice = log2_q[..., sequences.slice_ids]
+    log2_q = np.asarray(log_probs, dtype=np.float64) * BITS_PER_NAT  # [sequence, scored, vocab]
+    log2_in_slice = log2_q[..., sequences.slice_ids]  # [sequence, scored, outcome]
     q = np.exp2(log2_in_slice)
-    slice_mass = q.sum(axis=-1)
+    slice_mass = q.sum(axis=-1)  # [sequence, scored]
     allowed = np.where(p > 0, q, 0.0)
     allowed_mass = allowed.sum(axis=-1)
     answer = np.take_along_axis(log2_q, sequences.targets[..., None], axis=-1)[..., 0]

@@ -17,7 +17,7 @@ from interp.records.tunnel_card import Figure
 from interp.tunnel import Sequences, Task
 
 from .baselines import baseline_kl
-from .evaluation import Evaluation, evaluate, figure_of, ratio, resampled, score
+from .evaluation import Evaluation, evaluate, figure_of, primary_slice, ratio, resampled, score
 
 
 @dataclass(frozen=True)
@@ -61,10 +61,7 @@ def extrapolate(
     """
     evaluation = evaluate(log_probs, sequences, rng)
     weights = resampled(len(sequences), rng)
-    if sequences.scored_slice is not None:
-        primary = sequences.slices[0]
-        log_probs = log_probs[:, sequences.scored_slice == primary]
-        sequences = sequences.only(primary)
+    log_probs, sequences = primary_slice(log_probs, sequences)
     scored = score(log_probs, sequences)
     is_beyond = sequences.scored >= n_trained
     if is_beyond.all() or not is_beyond.any():

@@ -4,10 +4,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from interp.findings import Null, Scalar
+from interp.findings import Interval, Null, Scalar
 from interp.records.tunnel_card import Figure
 from interp.table import Table
 
+from .baselines import by_predictor
 from .evaluation import figure_of
 
 METHOD = "95 % percentile bootstrap over sequences"
@@ -16,34 +17,29 @@ _UNIFORM = "uniform over the answers"
 _NO_NULL = "no baseline of this figure is measured"
 
 
-def blind_nulls(baselines: Table) -> dict[str, Null]:
+def uniform_nulls(baselines: Table) -> dict[str, Null]:
     """What answering the uniform distribution gives for the two errors that baselines are measured by."""
-    slices = baselines["slice"].tolist() if "slice" in baselines else [""] * baselines.n_rows
-    nulls = {}
-    for row, (part, name) in enumerate(zip(slices, baselines["predictor"].tolist(), strict=True)):
-        if name == "uniform":
-            for figure in ("kl_bits", "mae_per_sequence_bits"):
-                value = float(baselines[figure][row])
-                nulls[figure if part == slices[0] else f"{part}.{figure}"] = Null(_UNIFORM, value, (value, value))
-    return nulls
+    return {
+        predictor.removesuffix("uniform") + figure: Null(_UNIFORM, value, (value, value))
+        for predictor, errors in by_predictor(baselines).items()
+        if predictor.endswith("uniform")
+        for figure, value in errors.items()
+    }
 
 
 def figure_scalars(figures: Mapping[str, Figure], nulls: Mapping[str, Null], n: int) -> dict[str, Scalar]:
     """Every figure, with its interval over `n` sequences."""
     return {
-        name: Scalar(
-            figure.value, figure.unit, interval=(figure.low, figure.high), interval_method=METHOD,
-            null=nulls.get(name), null_reason="" if name in nulls else _NO_NULL,
-            n=n, n_unit="sequence", meaning=name.replace("_", " ").replace(".", ": "),
-        )
+        name: _scalar(figure, nulls.get(name, _NO_NULL), n, name.replace("_", " ").replace(".", ": "))
         for name, figure in figures.items()
-    }  # fmt: skip
+    }
 
 
 def resampled_scalar(values: np.ndarray, unit: str, null: Null, n: int, meaning: str) -> Scalar:
     """A scalar from its values under `resampled` weights."""
-    figure = figure_of(values, unit)
-    return Scalar(
-        figure.value, unit, interval=(figure.low, figure.high), interval_method=METHOD, null=null, n=n,
-        n_unit="sequence", meaning=meaning,
-    )  # fmt: skip
+    return _scalar(figure_of(values, unit), null, n, meaning)
+
+
+def _scalar(figure: Figure, null: Null | str, n: int, meaning: str) -> Scalar:
+    interval = Interval(figure.low, figure.high, METHOD)
+    return Scalar.of(figure.value, figure.unit, interval, null, n=n, n_unit="sequence", meaning=meaning)

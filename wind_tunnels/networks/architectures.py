@@ -6,11 +6,12 @@ attention: `lstm`, `mamba` (state space) and two feed-forward forms. `mlp-contex
 fails at says nothing of feed-forward networks.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from interp.errors import UnknownName, UsageError
+
+from ..validation import check_positive, check_sizes
 
 DEFAULT_HEADS = 4
 
@@ -41,6 +42,16 @@ ARCHITECTURES: Mapping[str, Architecture] = {
     "mlp-context": Architecture(has_attention=False),
     "mamba": Architecture(has_attention=False, has_feed_forward=False),
 }
+
+
+NEEDED: Mapping[str, tuple[str, str]] = {
+    "n_heads": ("has_attention", "heads"),
+    "attention_layers": ("has_attention", "attention"),
+    "n_kv_heads": ("can_group_heads", "grouped heads"),
+    "window": ("can_have_window", "window"),
+    "d_mlp": ("has_feed_forward", "feed-forward of its own"),
+}
+"""Settings that only some architectures have: by which mark, and what that is in words."""
 
 
 def architecture(arch: str) -> Architecture:
@@ -110,28 +121,18 @@ class Network:
         return tuple(layer for layer in range(self.n_layers) if layer not in kept)
 
     def _check_numbers(self) -> None:
-        for name in ("n_layers", "n_heads", "d_model", "d_mlp", "n_kv_heads", "window"):
-            size = getattr(self, name)
-            may_be_left_out = name not in ("n_layers", "d_model")
-            if not (size is None and may_be_left_out) and (type(size) is not int or size < 1):
-                raise self._refusal(f"{name} = {size!r}", "Every size is a whole number, 1 or more.")
-        for name in ("init_std", "embedding_std", "residual_scale"):
-            spread = getattr(self, name)
-            if not isinstance(spread, int | float) or not 0 < spread < math.inf:
-                raise self._refusal(f"{name} = {spread!r}", "It is a number above 0.")
+        asked, given = f"a {self.arch} network", vars(self)
+        may_be_left_out = ("n_heads", "d_mlp", "n_kv_heads", "window")
+        sizes = ("n_layers", "d_model", *(name for name in may_be_left_out if given[name] is not None))
+        check_sizes(asked, given, dict.fromkeys(sizes, 1))
+        check_positive(asked, given, ("init_std", "embedding_std", "residual_scale"))
 
     def _check_choices(self, kind: Architecture) -> None:
         """Refuse what this architecture does not have."""
-        attending = {"n_heads": "heads", "attention_layers": "attention", "n_kv_heads": "grouped heads"}
-        for name, what in attending.items():
-            if not kind.has_attention and getattr(self, name) is not None:
-                raise self._refusal(f"{self.arch} has no {what}", f"Leave {name} out.")
-        if self.n_kv_heads is not None and not kind.can_group_heads:
-            raise self._refusal(f"{self.arch} has no grouped heads", "Use llama or mistral, or leave n_kv_heads out.")
-        if self.window is not None and not kind.can_have_window:
-            raise self._refusal(f"{self.arch} has no window", "Use mistral, or leave the window out.")
-        if self.d_mlp is not None and not kind.has_feed_forward:
-            raise self._refusal(f"{self.arch} has no feed-forward of its own", "Leave d_mlp out.")
+        for name, (mark, what) in NEEDED.items():
+            if getattr(self, name) != getattr(Network, name) and not getattr(kind, mark):
+                others = " or ".join(arch for arch, other in ARCHITECTURES.items() if getattr(other, mark))
+                raise self._refusal(f"{self.arch} has no {what}", f"Use {others}, or leave {name} out.")
         if not self.has_residual and not kind.can_drop_residual:
             raise self._refusal(f"{self.arch} always has residual connections", "Use lstm, or leave has_residual out.")
 

@@ -5,6 +5,7 @@ everything else stay as they are.
 """
 
 import math
+from bisect import bisect_right
 from dataclasses import replace
 
 from interp.errors import UsageError
@@ -24,7 +25,7 @@ def matched_to(network: Network, reference: Network, task: Task) -> Network:
     `UsageError` where no width comes close enough: at small sizes one more unit can be worth more than 2 %.
     """
     target = count_parameters(reference, task)
-    below = _widest_not_above(network, task, target)
+    below = widest_not_above(network, task, target)
     above = below + _unit(network)
     tried = [_with_feed_forward(_at(network, width), task, target) for width in (below, above) if width > 0]
     counts = {candidate: count_parameters(candidate, task) for candidate in tried}
@@ -54,20 +55,17 @@ def _at(network: Network, width: int) -> Network:
     return replace(network, d_model=width, d_mlp=None)
 
 
-def _widest_not_above(network: Network, task: Task, target: int) -> int:
-    """The largest width with at most `target` parameters, by bisection; 0 where even the least has more."""
+def widest_not_above(network: Network, task: Task, target: int) -> int:
+    """The largest width with at most `target` parameters; 0 where even the least has more."""
     unit = _unit(network)
 
-    def is_above(n_units: int) -> bool:
-        return count_parameters(_at(network, n_units * unit), task) > target
+    def count(n_units: int) -> int:
+        return count_parameters(_at(network, n_units * unit), task)
 
-    low, high = 0, 1
-    while not is_above(high):
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if is_above(middle) else (middle, high)
-    return low * unit
+    too_wide = 1
+    while count(too_wide) <= target:
+        too_wide *= 2
+    return unit * bisect_right(range(1, too_wide), target, key=count)
 
 
 def _with_feed_forward(network: Network, task: Task, target: int) -> Network:

@@ -41,8 +41,8 @@ FEWEST_POSITIONS = 1024
 
 
 @dataclass(frozen=True)
-class Family:
-    """How an architecture is configured, and which of its modules write to the residual stream.
+class ModelBuilder:
+    """How a model of an architecture is configured, and which of its modules write to the residual stream.
 
     Matrices of the modules `keeps` stay as transformers draws them: their numbers mean rates, not maps.
     """
@@ -54,12 +54,14 @@ class Family:
 
 def build(network: Network, task: Task, generator: torch.Generator) -> PreTrainedModel:
     """A network for the task with fresh float32 weights, drawn from `generator` alone."""
-    kind = FAMILIES[network.arch]
-    config = kind.config(network, task)
+    builder = BUILDERS[network.arch]
+    config = builder.config(network, task)
     with torch.random.fork_rng(devices=[]), quiet_libraries():
-        if kind.keeps:  # the others are drawn below, whatever transformers draws from the global generator
+        if builder.keeps:  # the others are drawn below, whatever transformers draws from the global generator
             torch.manual_seed(int(torch.randint(2**62, (), generator=generator)))
-        model = AutoModelForCausalLM.from_config(config, dtype=torch.float32, attn_implementation=_kernel(config))
+        model = AutoModelForCausalLM.from_config(
+            config, dtype=torch.float32, attn_implementation=attention_implementation(config)
+        )
     _initialise(model, network, generator)
     switch_off_attention(model, network)
     return model.eval()
@@ -79,14 +81,14 @@ def switch_off_attention(model: PreTrainedModel, network: Network) -> None:
 
 @torch.no_grad()
 def _initialise(model: PreTrainedModel, network: Network, generator: torch.Generator) -> None:
-    kind = FAMILIES[network.arch]
+    builder = BUILDERS[network.arch]
     for name, module in model.named_modules():
         if isinstance(module, nn.Embedding):
             module.weight.normal_(0.0, network.embedding_std, generator=generator)
         elif isinstance(module, nn.LSTM):
             initialise_lstm(module, network.init_std, generator)
-        elif isinstance(module, nn.Linear) and not name.endswith(kind.keeps or "-"):
-            is_writer = name.endswith(kind.residual_writers or "-")
+        elif isinstance(module, nn.Linear) and not name.endswith(builder.keeps or "-"):
+            is_writer = name.endswith(builder.residual_writers or "-")
             std = network.init_std * (network.residual_scale if is_writer else 1.0)
             module.weight.normal_(0.0, std, generator=generator)
             if module.bias is not None:
@@ -122,10 +124,11 @@ def n_parameters(model: nn.Module) -> int:
 def count_parameters(network: Network, task: Task) -> int:
     """How many numbers the network for this task will have; no weights are made."""
     with torch.device("meta"), quiet_libraries():
-        return n_parameters(AutoModelForCausalLM.from_config(FAMILIES[network.arch].config(network, task)))
+        return n_parameters(AutoModelForCausalLM.from_config(BUILDERS[network.arch].config(network, task)))
 
 
-def _kernel(config: PreTrainedConfig) -> str | None:
+def attention_implementation(config: PreTrainedConfig) -> str | None:
+    """What `transformers` is to compute attention with; None of a network without it."""
     return "sdpa" if family_of(config).has_attention else None
 
 
@@ -187,13 +190,13 @@ def _mlp(network: Network, task: Task, n_context: int) -> PreTrainedConfig:
     return MLPConfig(**_common(network, task), intermediate_size=network.d_feed_forward, n_context=n_context)
 
 
-FAMILIES: Mapping[str, Family] = {
-    "gpt-neox": Family(_neox, ("attention.dense", "mlp.dense_4h_to_h")),
-    "phi": Family(_phi, ("self_attn.dense", "mlp.fc2")),
-    "llama": Family(_llama, ("self_attn.o_proj", "mlp.down_proj")),
-    "mistral": Family(_mistral, ("self_attn.o_proj", "mlp.down_proj")),
-    "lstm": Family(_lstm, ()),
-    "mlp-position": Family(lambda network, task: _mlp(network, task, 1), ("mlp.down",)),
-    "mlp-context": Family(lambda network, task: _mlp(network, task, task.n_positions), ("mlp.down",)),
-    "mamba": Family(_mamba, ("mixer.out_proj",), keeps=("mixer.dt_proj",)),
+BUILDERS: Mapping[str, ModelBuilder] = {
+    "gpt-neox": ModelBuilder(_neox, ("attention.dense", "mlp.dense_4h_to_h")),
+    "phi": ModelBuilder(_phi, ("self_attn.dense", "mlp.fc2")),
+    "llama": ModelBuilder(_llama, ("self_attn.o_proj", "mlp.down_proj")),
+    "mistral": ModelBuilder(_mistral, ("self_attn.o_proj", "mlp.down_proj")),
+    "lstm": ModelBuilder(_lstm, ()),
+    "mlp-position": ModelBuilder(lambda network, task: _mlp(network, task, 1), ("mlp.down",)),
+    "mlp-context": ModelBuilder(lambda network, task: _mlp(network, task, task.n_positions), ("mlp.down",)),
+    "mamba": ModelBuilder(_mamba, ("mixer.out_proj",), keeps=("mixer.dt_proj",)),
 }

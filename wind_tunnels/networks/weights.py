@@ -10,19 +10,21 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from interp.errors import ModelError, UsageError
-from interp.families import families, family_of
+from interp.families import families
 from interp.loading.quiet_libraries import quiet_libraries
 from interp.loading.sources import TUNNEL, locate, shipped_tunnels
 from interp.records.tunnel_card import tunnel_name
+from interp.system.fingerprint import fingerprint
 from interp.tunnel import Task
 
 from .architectures import Network
+from .networks import attention_implementation
 
 WEIGHTS_NAME = "model.safetensors"
 
 
 @dataclass(frozen=True)
-class Opened:
+class TunnelCheckpoint:
     """A checkpoint that was found: its folder, the task it was trained on and its card as plain data."""
 
     folder: Path
@@ -40,7 +42,7 @@ class Opened:
         return Network(arch=self.card["arch"], **self.card["network"])
 
 
-def open_tunnel(where: str | Path) -> Opened:
+def open_tunnel(where: str | Path) -> TunnelCheckpoint:
     """The checkpoint in a folder (also `<folder>/steps/<step>`) or behind `tunnel:<task>-<arch>[-<variant>][@step]`."""
     source = locate(where if str(where).startswith(TUNNEL) else Path(where))
     if source.task is None or source.card is None:
@@ -49,7 +51,7 @@ def open_tunnel(where: str | Path) -> Opened:
             found="there is no tunnel.json",
             fix="Give a folder that `interp tunnel train` wrote, or tunnel:NAME (`interp list tunnels`).",
         )
-    return Opened(source.files.folder, source.task, source.card)
+    return TunnelCheckpoint(source.files.folder, source.task, source.card)
 
 
 def load_weights(folder: Path) -> PreTrainedModel:
@@ -63,39 +65,46 @@ def load_weights(folder: Path) -> PreTrainedModel:
     with quiet_libraries():
         families()  # so that transformers knows the networks that other packages bring
         config = AutoConfig.from_pretrained(folder)
-        kernel = "sdpa" if family_of(config).has_attention else None
-        model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation=kernel)
+        attention = attention_implementation(config)
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation=attention)
     return model.eval()
 
 
-def weights_digest(folder: Path) -> str:
-    """SHA-256 of the file of weights."""
-    return hashlib.sha256((folder / WEIGHTS_NAME).read_bytes()).hexdigest()
+def weights_fingerprint(folder: Path) -> str:
+    """The fingerprint of the network in a checkpoint folder: `interp.load(folder).fingerprint`."""
+    return fingerprint(load_weights(folder))
 
 
 @dataclass(frozen=True)
 class Init:
-    """A checkpoint whose weights another training starts from; `weights` is the SHA-256 of their file."""
+    """A checkpoint whose weights another training starts from."""
 
     folder: Path
     tunnel: str
-    weights: str
+    fingerprint: str
 
     def record(self) -> dict[str, str]:
         """What of it belongs to a plan and to a card: not where it lay."""
-        return {"tunnel": self.tunnel, "weights": self.weights}
+        return {"tunnel": self.tunnel, "fingerprint": self.fingerprint}
+
+    def is_named_by(self, record: Mapping[str, str]) -> bool:
+        """Whether the `init` of a card is this one; up to format 2 cards had the SHA-256 of the file of weights."""
+        if "weights" not in record:
+            return record == self.record()
+        digest = hashlib.sha256((self.folder / WEIGHTS_NAME).read_bytes()).hexdigest()
+        return record == {"tunnel": self.tunnel, "weights": digest}
 
 
-def init_from(opened: Opened, task: Task) -> Init:
-    """Start from this checkpoint; refused where the task needs token ids or positions that it does not have."""
-    config = load_weights(opened.folder).config
-    if config.vocab_size < task.vocab_size:
+def init_from(origin: TunnelCheckpoint, task: Task) -> Init:
+    """Start from this checkpoint; refused where the task needs token ids that it does not have."""
+    model = load_weights(origin.folder)
+    if model.config.vocab_size < task.vocab_size:
         raise UsageError(
-            asked=f"training {task.name} from {opened.name}",
-            found=f"the task has {task.vocab_size} token ids, the checkpoint {config.vocab_size}",
+            asked=f"training {task.name} from {origin.name}",
+            found=f"the task has {task.vocab_size} token ids, the checkpoint {model.config.vocab_size}",
             fix="Choose a smaller task, or start from a checkpoint of a larger vocabulary.",
         )
-    return Init(opened.folder, opened.name, weights_digest(opened.folder))
+    return Init(origin.folder, origin.name, fingerprint(model))
 
 
 def shipped_init(record: Mapping[str, str]) -> Init:
@@ -107,10 +116,11 @@ def shipped_init(record: Mapping[str, str]) -> Init:
             asked=asked, found="no such tunnel is shipped", fix="Train it with `interp tunnel train ... --init PATH`."
         )
     folder = homes[record["tunnel"]]
-    if weights_digest(folder) != record["weights"]:
+    init = Init(folder, record["tunnel"], weights_fingerprint(folder))
+    if not init.is_named_by(record):
         raise ModelError(
             asked=asked,
             found="the weights shipped under that name are others now",
             fix="Train both again, the first one first.",
         )
-    return Init(folder, record["tunnel"], record["weights"])
+    return init

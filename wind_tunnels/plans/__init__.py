@@ -1,3 +1,3 @@
-"""Which networks are trained: the shipped ones, and sweeps over settings."""
+"""From settings to trained and evaluated networks: one, a sweep over settings, a shipped one again."""
 
-__all__ = ["plans", "read_sweep", "settings", "sweep"]
+__all__ = ["probe_sweep", "rebuild", "settings", "sweep", "train_tunnel"]

@@ -15,24 +15,21 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
 from interp.errors import InterpError, UsageError
-from interp.statistics.t_interval import t_half_width
+from interp.statistics.t_interval import t_mean
 from interp.system.whole_files import writing
 from interp.tunnel import Task
 
-from ..networks.architectures import architecture
-from .plans import Done, Keep, Plan, carry_out, configure
+from ..networks.architectures import NEEDED, architecture
+from ..training.plan import TrainingPlan
+from ..training.state import OnStep
+from .train_tunnel import FinishedTraining, Keep, make_plan, train_tunnel
 
 SWEEP_NAME = "sweep.json"
 SWEEP_FORMAT = 1
 FIGURES = ("kl_bits", "mae_per_sequence_bits")
 Settings = Mapping[str, Any]
 Design = Literal["one-at-a-time", "crossed"]
-
-_NEEDED = {"n_kv_heads": ("can_group_heads", "grouped heads"), "window": ("can_have_window", "a window")}
-"""Settings that only some architectures have: by which mark, and what that is in words."""
 
 
 @dataclass
@@ -45,19 +42,19 @@ class Cell:
     settings: Settings
     label: str = ""
     against: str = ""
-    plans: dict[int, Plan] = field(default_factory=dict)
-    done: dict[int, Done] = field(default_factory=dict)
+    plans: dict[int, TrainingPlan] = field(default_factory=dict)
+    finished: dict[int, FinishedTraining] = field(default_factory=dict)
     failures: dict[int, str] = field(default_factory=dict)
 
     def record(self) -> dict[str, Any]:
         """As `sweep.json` keeps it."""
-        cards = [done.card for done in self.done.values()]
+        cards = [training.card for training in self.finished.values()]
         return {
             "settings": dict(self.settings),
             "n_parameters": cards[0].n_parameters if cards else None,
-            "runs": [_run(seed, done) for seed, done in self.done.items()],
-            "figures": {name: over_seeds([card.figures[name].value for card in cards]) for name in FIGURES},
-            "core_seconds": over_seeds([card.core_seconds for card in cards]),
+            "runs": [_run(seed, training) for seed, training in self.finished.items()],
+            "figures": {name: _over_seeds([card.figures[name].value for card in cards]) for name in FIGURES},
+            "core_seconds": _over_seeds([card.core_seconds for card in cards]),
             "baselines": {name: dict(errors) for name, errors in cards[0].baselines.items()} if cards else {},
             "failures": {str(seed): words for seed, words in self.failures.items()},
         }
@@ -87,7 +84,7 @@ def cells(
         for seed in range(first_seed, first_seed + n_seeds):
             try:
                 settings = {**fixed, **cell.settings, "seed": seed}
-                cell.plans[seed] = configure(kind, settings, variant=_variant(cell.settings, seed), keep=keep)
+                cell.plans[seed] = make_plan(kind, settings, variant=_variant(cell.settings, seed), keep=keep)
             except InterpError as error:
                 cell.failures[seed] = str(error)
     return found
@@ -121,7 +118,7 @@ def _one_at_a_time(values: Mapping[str, Sequence[Any]], fixed: Settings) -> Iter
         if home is None:
             raise UsageError(
                 asked=f"a sweep over {name} with {', '.join(archs)}",
-                found=f"none of these has {_NEEDED[name][1]}",
+                found=f"of these none has {NEEDED[name][1]}",
                 fix="Name an architecture that has it among --arch, or leave this setting out.",
             )
         for value in values[name][1:]:
@@ -130,7 +127,7 @@ def _one_at_a_time(values: Mapping[str, Sequence[Any]], fixed: Settings) -> Iter
 
 
 def _has(arch: str, name: str) -> bool:
-    return name not in _NEEDED or bool(getattr(architecture(arch), _NEEDED[name][0]))
+    return name not in NEEDED or bool(getattr(architecture(arch), NEEDED[name][0]))
 
 
 def _label(settings: Settings, unsaid: Settings) -> str:
@@ -158,14 +155,14 @@ def run_sweep(
     task: str,
     swept: Sequence[Cell],
     out: Path,
-    begun: Callable[[Plan], Callable[..., None] | None],
+    on_begin: Callable[[TrainingPlan], OnStep | None],
 ) -> dict[str, Any]:
-    """Carry out every plan; the table is written after each. `begun` hears of a plan and may return its `on_step`."""
+    """Train every plan; the table is written after each. `on_begin` hears of a plan and may return its `on_step`."""
     out.mkdir(parents=True, exist_ok=True)
     for cell in swept:
         for seed, plan in cell.plans.items():
             try:
-                cell.done[seed] = carry_out(plan, out, begun(plan))
+                cell.finished[seed] = train_tunnel(plan, out, on_begin(plan))
             except InterpError as error:
                 cell.failures[seed] = str(error)
             except Exception:  # of any kind: it is told in full, and the others go on
@@ -174,33 +171,26 @@ def run_sweep(
     return _write(task, swept, out)
 
 
-def over_seeds(values: Sequence[float]) -> dict[str, Any]:
+def _over_seeds(values: Sequence[float]) -> dict[str, Any]:
     """Mean over seeds of what cannot be negative with its 95 % t interval, cut at 0, or why there is none."""
-    n = len(values)
-    if n == 0:
+    if not values:
         return {"mean": None, "interval": None, "interval_reason": "no training was finished", "n_seeds": 0}
-    mean = float(np.mean(values))
-    if n == 1:
-        return {"mean": mean, "interval": None, "interval_reason": "one seed", "n_seeds": 1}
-    half = float(t_half_width(np.asarray(values, dtype=np.float64)))
-    return {
-        "mean": mean,
-        "interval": [max(mean - half, 0.0), mean + half],
-        "interval_method": "t over seeds",
-        "n_seeds": n,
-    }
+    found = t_mean(values)
+    interval = {"interval": [max(found.low, 0.0), found.high], "interval_method": "t over seeds"}
+    none = {"interval": None, "interval_reason": "one seed"}
+    return {"mean": found.value, **(interval if len(values) > 1 else none), "n_seeds": len(values)}
 
 
-def _run(seed: int, done: Done) -> dict[str, Any]:
-    figures = {name: done.card.figures[name] for name in FIGURES}
+def _run(seed: int, training: FinishedTraining) -> dict[str, Any]:
+    figures = {name: training.card.figures[name] for name in FIGURES}
     return {
         "seed": seed,
-        "folder": done.folder.name,
+        "folder": training.folder.name,
         "figures": {name: {"value": f.value, "interval": [f.low, f.high]} for name, f in figures.items()},
-        "interval_method": f"bootstrap over {done.card.n_eval} sequences",
-        "core_seconds": done.card.core_seconds,
-        "stage": done.stage,
-        "n_stages": done.n_stages,
+        "interval_method": f"bootstrap over {training.card.n_eval} sequences",
+        "core_seconds": training.card.core_seconds,
+        "stage": training.stage,
+        "n_stages": training.n_stages,
     }
 
 

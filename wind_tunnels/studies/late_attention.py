@@ -14,10 +14,12 @@ from typing import ClassVar, Literal
 
 from interp.errors import UsageError
 from interp.findings import Findings, Null, Scalar
-from interp.records.tunnel_card import Figure as Measured
+from interp.records.tunnel_card import Figure
 from interp.study import Study
 from interp.system.progress import Report
 from interp.table import LABEL, Table
+
+from ..validation import check_distinct
 
 TASK = "hmm"
 _ARMS = ("whole", "off")
@@ -42,36 +44,34 @@ class LateAttention(Study):
     question: ClassVar[str] = "Is the attention of the upper layers needed to filter beyond the trained length?"
 
     def measure(self, work: Path, progress: Report) -> Findings:
-        from interp.loading.quiet_libraries import quiet_libraries
-
-        from ..evaluation.checkpoint import assess_longer
+        from ..evaluation.checkpoint import evaluate_longer
         from ..networks.weights import load_weights
-        from ..plans.plans import carry_out
+        from ..plans.train_tunnel import train_tunnels
         from .over_seeds import models_table
         from .primitives.plans import REFERENCE, plan_of
 
-        if not self.seeds or len(set(self.seeds)) < len(self.seeds) or not 0 < self.n_off < self.n_layers:
+        check_distinct(self.name, "seeds", self.seeds)
+        if not 0 < self.n_off < self.n_layers:
             raise UsageError(
-                asked=f"late_attention with the top {self.n_off} of {self.n_layers} layers, seeds {self.seeds}",
-                found="there is no layer to switch off or none that keeps its attention, or a seed is there twice",
-                fix="Choose n_off between 1 and n_layers - 1, and different seeds.",
+                asked=f"late_attention with the top {self.n_off} of {self.n_layers} layers",
+                found="there is no layer to switch off or none that keeps its attention",
+                fix="Choose n_off between 1 and n_layers - 1.",
             )
-        found: dict[tuple[str, int], Mapping[str, Measured]] = {}
-        folders = []
+        plans = {}
         for seed in self.seeds:
             plan = plan_of(TASK, REFERENCE, seed, self.size, self.n_steps)
             for arm in _ARMS:
                 kept = None if arm == "whole" else tuple(range(self.n_layers - self.n_off))
                 network = replace(plan.network, n_layers=self.n_layers, attention_layers=kept)
-                with quiet_libraries():
-                    done = carry_out(replace(plan, network=network, variant=f"{arm}-seed{seed}"), work)
-                longer = assess_longer(load_weights(done.folder), plan.task, self.length, n=self.n)
-                found[arm, seed] = longer.figures
-                folders.append((done.card.name, done.folder))
-                progress(len(found), len(_ARMS) * len(self.seeds))
-        return self._findings(found, models_table(folders))
+                plans[arm, seed] = replace(plan, network=network, variant=f"{arm}-seed{seed}")
+        trainings = train_tunnels(plans.values(), work, progress)
+        found = {
+            key: evaluate_longer(load_weights(training.folder), plan.task, self.length, n=self.n).figures
+            for (key, plan), training in zip(plans.items(), trainings, strict=True)
+        }
+        return self._findings(found, models_table(trainings))
 
-    def _findings(self, found: Mapping[tuple[str, int], Mapping[str, Measured]], models: Table) -> Findings:
+    def _findings(self, found: Mapping[tuple[str, int], Mapping[str, Figure]], models: Table) -> Findings:
         from .over_seeds import mean_scalar, ratio_scalar
 
         scalars: dict[str, Scalar] = {}

@@ -1,67 +1,66 @@
-"""Numbers over seeds of a training: a mean, and paired differences, with t intervals over the seeds; the weights."""
+"""Numbers over seeds of a training, with t intervals: means, and differences and ratios paired by seed."""
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import SupportsFloat
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
-from scipy import stats
 
-from interp.findings import Null, Scalar
-from interp.statistics.t_interval import t_half_width
+from interp.findings import Interval, Null, Scalar
+from interp.statistics.t_interval import TMean, t_mean
 from interp.table import LABEL, Table
 
-from ..networks.weights import weights_digest
-from ..plans.sweep import over_seeds
+from ..networks.weights import weights_fingerprint
+from ..plans.train_tunnel import FinishedTraining
 
 METHOD = "t over seeds of the training"
+ALIKE = "all seeds give the same"
 
 
-def models_table(trained: Sequence[tuple[str, Path]]) -> Table:
-    """The trained networks by name, each with the SHA-256 of its file of weights."""
-    columns = {
-        "model": np.array([name for name, _ in trained]),
-        "fingerprint": np.array([weights_digest(folder) for _, folder in trained]),
-    }
-    return Table(columns, dict.fromkeys(columns, LABEL), "Networks behind these numbers; SHA-256 of their weights.")
+def models_table(trainings: Iterable[FinishedTraining]) -> Table:
+    """The trained networks by name, each with the fingerprint of its weights."""
+    return fingerprint_table((each.card.name, weights_fingerprint(each.folder)) for each in trainings)
+
+
+def fingerprint_table(models: Iterable[tuple[str, str]]) -> Table:
+    """The table in which a study lists its models and their fingerprints."""
+    rows = [{"model": name, "fingerprint": fingerprint} for name, fingerprint in models]
+    caption = "Networks behind these numbers, with the fingerprints of their weights."
+    return Table.from_rows(rows, {"model": LABEL, "fingerprint": LABEL}, caption)
+
+
+def scalar_over_seeds(
+    found: TMean, unit: str, null: Null, n: int, meaning: str, *, method: str = METHOD, alike: str = ALIKE
+) -> Scalar:
+    """A number with its interval over `n` seeds; without one where there is one seed or, `alike`, no spread."""
+    reason = "one seed" if n == 1 else alike
+    interval = Interval(found.low, found.high, method) if found.low < found.high else reason
+    return Scalar.of(found.value, unit, interval, null, p=found.p, n=n, n_unit="seed", meaning=meaning)
 
 
 def mean_scalar(values: Sequence[float], unit: str, null: Null, meaning: str) -> Scalar:
     """The mean of what cannot be negative, one value a seed; its interval is cut at 0."""
-    found = over_seeds(list(values))
-    if len(values) > 1 and len(set(values)) == 1:
-        found |= {"interval": None, "interval_reason": "all seeds give the same"}
-    interval = found["interval"] and (found["interval"][0], found["interval"][1])
-    return Scalar(
-        found["mean"], unit, interval=interval, interval_method=METHOD if interval else "",
-        interval_reason="" if interval else found["interval_reason"], null=null,
-        n=len(values), n_unit="seed", meaning=meaning,
-    )  # fmt: skip
+    found = t_mean(values)
+    not_negative = replace(found, low=float(np.maximum(found.low, 0.0)), p=np.nan)
+    return scalar_over_seeds(not_negative, unit, null, len(values), meaning)
 
 
 def difference_scalar(first: Sequence[float], second: Sequence[float], unit: str, meaning: str) -> Scalar:
     """The mean of `first` minus `second`, paired by seed, with the p of the paired t test; null: no difference."""
-    return _paired(np.subtract(first, second), unit, meaning, Null("no difference", 0.0, (0.0, 0.0)), float)
+    found = t_mean(np.subtract(first, second))
+    return _paired(found, unit, Null("no difference", 0.0, (0.0, 0.0)), len(first), meaning)
 
 
 def ratio_scalar(first: Sequence[float], second: Sequence[float], meaning: str) -> Scalar:
     """The geometric mean of `first` over `second`, paired by seed; the interval and the test are of its logarithm."""
-    return _paired(np.log(np.divide(first, second)), "1", meaning, Null("no difference", 1.0, (1.0, 1.0)), np.exp)
+    found = geometric(t_mean(np.log(np.divide(first, second))))
+    return _paired(found, "1", Null("no difference", 1.0, (1.0, 1.0)), len(first), meaning)
 
 
-def _paired(values: np.ndarray, unit: str, meaning: str, null: Null, back: Callable[[float], SupportsFloat]) -> Scalar:
-    n, mean = len(values), float(np.mean(values))
-    spread = float(np.std(values, ddof=1)) if n > 1 else 0.0
-    if spread == 0.0:
-        reason = "one seed" if n == 1 else "all seeds give the same"
-        return Scalar(
-            float(back(mean)), unit, interval_reason=reason, null=null, n=n, n_unit="seed", meaning=meaning,
-            underpowered=True,
-        )  # fmt: skip
-    error = spread / np.sqrt(n)
-    half = float(t_half_width(values))
-    return Scalar(
-        float(back(mean)), unit, interval=(float(back(mean - half)), float(back(mean + half))),
-        interval_method=f"{METHOD}, paired", null=null, p=float(2 * stats.t.sf(abs(mean) / error, n - 1)),
-        n=n, n_unit="seed", meaning=meaning,
-    )  # fmt: skip
+def geometric(logs: TMean) -> TMean:
+    """A mean of logarithms as a geometric mean."""
+    return TMean(float(np.exp(logs.value)), float(np.exp(logs.low)), float(np.exp(logs.high)), logs.p)
+
+
+def _paired(found: TMean, unit: str, null: Null, n: int, meaning: str) -> Scalar:
+    scalar = scalar_over_seeds(found, unit, null, n, meaning, method=f"{METHOD}, paired")
+    return replace(scalar, underpowered=scalar.interval is None)

@@ -14,11 +14,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from interp.errors import UsageError
 from interp.findings import Findings, Scalar
 from interp.study import Study
 from interp.system.progress import Report
 from interp.table import LABEL, Table
+
+from ..validation import check_distinct
 
 PROBE = "dynamics"
 INDICES = ("dissociation_index", "dissociation_index_output", "dissociation_index_values")
@@ -43,42 +44,28 @@ class TrainingCourses(Study):
     question: ClassVar[str] = "Does attention settle before precision does, in one training as in another?"
 
     def measure(self, work: Path, progress: Report) -> Findings:
-        from interp.families import families
-        from interp.loading.quiet_libraries import quiet_libraries
         from interp.registry import load_entry
         from interp.running.run import run
 
-        from ..plans.plans import carry_out, configure
         from ..plans.settings import read_settings
+        from ..plans.train_tunnel import make_plan, train_tunnel
         from .over_seeds import models_table
 
-        if not self.seeds or len(set(self.seeds)) < len(self.seeds):
-            raise UsageError(
-                asked=f"training_courses.seeds = {','.join(map(str, self.seeds))}",
-                found="there is none, or one is there twice",
-                fix="Name each once.",
-            )
-        families()  # so that transformers knows the networks that are not its own
+        check_distinct(self.name, "seeds", self.seeds)
         kind, given = load_entry("tunnel", self.task), read_settings(self.settings)
-        plans = {
-            seed: configure(kind, {**given, "seed": seed}, variant=f"seed{seed}", keep="log") for seed in self.seeds
-        }
+        plans = [make_plan(kind, {**given, "seed": seed}, variant=f"seed{seed}", keep="log") for seed in self.seeds]
         asked = {PROBE: {"n_permutations": self.n_permutations, "n_bootstrap": self.n_bootstrap}}
-        found: dict[int, Findings] = {}
-        trained = []
-        for seed, plan in plans.items():
-            with quiet_libraries():
-                done = carry_out(plan, work)
-            trained.append((done.card.name, done.folder))
-            record = run(
-                str(done.folder), probes=[PROBE], settings=asked, n_pool=self.n_pool, out=None, quiet=True
-            )  # fmt: skip
-            found[seed] = record.findings[PROBE]
+        trainings, found = [], []
+        for plan in plans:
+            trainings.append(train_tunnel(plan, work))
+            folder = str(trainings[-1].folder)
+            record = run(folder, probes=[PROBE], settings=asked, n_pool=self.n_pool, out=None, quiet=True)
+            found.append(record.findings[PROBE])
             progress(len(found), len(plans))
         return Findings(
             self.name,
-            {name: over_seeds_of(name, list(found.values())) for name in INDICES},
-            {"seeds": _seeds_table(found), "models": models_table(trained)},
+            {name: index_over_seeds(name, found) for name in INDICES},
+            {"seeds": _seeds_table(dict(zip(self.seeds, found, strict=True))), "models": models_table(trainings)},
             notes=(
                 "Every training is read at its own checkpoints, and distances are from its own end. A course of which "
                 "a seed does not say between which checkpoints it settles leaves its index underpowered.",
@@ -87,7 +74,7 @@ class TrainingCourses(Study):
         )
 
 
-def over_seeds_of(name: str, found: Sequence[Findings]) -> Scalar:
+def index_over_seeds(name: str, found: Sequence[Findings]) -> Scalar:
     """The geometric mean of an index over trainings; underpowered where any of them leaves its own unresolved."""
     from .over_seeds import ratio_scalar
 

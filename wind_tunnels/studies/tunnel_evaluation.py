@@ -25,10 +25,10 @@ from interp.findings import Findings, Null, Scalar
 from interp.information import entropy_bits, total_variation
 from interp.study import Study
 from interp.system.progress import Report
-from interp.table import LABEL, Table
 from interp.tunnel import Sequences
 
-from ..evaluation.scalars import blind_nulls, figure_scalars, resampled_scalar
+from ..evaluation.scalars import figure_scalars, resampled_scalar, uniform_nulls
+from ..validation import check_sizes
 
 SYMMETRIC = ("bijection", "recall")
 """Tasks whose outcomes may be renamed: every name is as likely as every other."""
@@ -54,17 +54,13 @@ class TunnelEvaluation(Study):
     def measure(self, work: Path, progress: Report) -> Findings:
         import interp
 
-        from ..evaluation.checkpoint import assess_longer
-        from ..evaluation.evaluation import evaluate, resampled
+        from ..evaluation.checkpoint import evaluate_longer
+        from ..evaluation.evaluation import evaluate, primary_slice, resampled
         from ..networks.networks import predict
-        from ..training.stream import evaluation_generators
+        from ..training.sampling import evaluation_generators
+        from .over_seeds import fingerprint_table
 
-        if self.n < 20 or self.n_relabellings < 1:
-            raise UsageError(
-                asked=f"tunnel_evaluation with n = {self.n}, n_relabellings = {self.n_relabellings}",
-                found="too few to say anything of",
-                fix="Take 20 sequences or more, and one relabelling or more.",
-            )
+        check_sizes(self.name, vars(self), {"n": 20, "n_relabellings": 1})
         where = self.tunnel if Path(self.tunnel).is_dir() else f"tunnel:{self.tunnel.removeprefix('tunnel:')}"
         model = interp.load(where)
         task = model.task
@@ -79,13 +75,11 @@ class TunnelEvaluation(Study):
             log_probs = predict(model.module, sequences.tokens, sequences.scored)
             evaluation = evaluate(log_probs, sequences, resamples)
             progress(1, 3)
-            longer = self.length and assess_longer(model.module, task, self.length, n=self.n, seed=self.seed)
+            longer = self.length and evaluate_longer(model.module, task, self.length, n=self.n, seed=self.seed)
             progress(2, 3)
-            primary = sequences if sequences.scored_slice is None else sequences.only(sequences.slices[0])
-            if sequences.scored_slice is not None:
-                log_probs = log_probs[:, sequences.scored_slice == sequences.slices[0]]
+            log_probs, primary = primary_slice(log_probs, sequences)
             weights = resampled(self.n, evaluation_generators(self.seed)[1])
-            scalars = figure_scalars(evaluation.figures, blind_nulls(evaluation.baselines), self.n)
+            scalars = figure_scalars(evaluation.figures, uniform_nulls(evaluation.baselines), self.n)
             scalars |= _tracking(log_probs, primary, weights)
             notes = list(evaluation.notes)
             if task.name in SYMMETRIC:
@@ -97,11 +91,10 @@ class TunnelEvaluation(Study):
             else:
                 notes.append(f"relabelling: the outcomes of {task.name} cannot be renamed without changing the task.")
             progress(3, 3)
-        listed = {"model": np.array([model.info.name]), "fingerprint": np.array([model.fingerprint])}
         tables = {
             "by_position": evaluation.by_position,
             "baselines": evaluation.baselines,
-            "models": Table(listed, {"model": LABEL, "fingerprint": LABEL}),
+            "models": fingerprint_table([(model.info.name, model.fingerprint)]),
         }
         if longer:
             scalars |= figure_scalars(longer.figures, {}, self.n)
@@ -155,11 +148,11 @@ def _relabelling(
 ) -> dict[str, Scalar]:
     """Renamings of the outcomes, one a sequence and draw; everything is averaged over draws first."""
     ids, n = sequences.slice_ids, len(sequences)
-    own = _in_slice(log_probs, sequences)
+    own = _in_slice(log_probs, sequences)  # [sequence, scored, outcome]
     moved, kept, change, kept_change = (np.zeros(n) for _ in range(4))
     for _ in range(n_relabellings):
-        order = rng.permuted(np.tile(np.arange(len(ids)), (n, 1)), axis=1)
-        table = np.tile(np.arange(log_probs.shape[-1]), (n, 1))
+        order = rng.permuted(np.tile(np.arange(len(ids)), (n, 1)), axis=1)  # [sequence, outcome]
+        table = np.tile(np.arange(log_probs.shape[-1]), (n, 1))  # [sequence, token]
         table[:, ids] = ids[order]
         renamed = _in_slice(predict(np.take_along_axis(table, sequences.tokens, axis=1)), sequences)
         # Outcome i became order[i]: what was said of i has to be said of order[i] now.

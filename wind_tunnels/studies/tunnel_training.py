@@ -11,7 +11,7 @@ from interp.findings import Findings
 from interp.study import Study
 from interp.system.progress import Report
 
-from ..evaluation.scalars import blind_nulls, figure_scalars
+from ..evaluation.scalars import figure_scalars, uniform_nulls
 from ..plans.settings import read_settings
 
 
@@ -26,35 +26,31 @@ class TunnelTraining(Study):
     question: ClassVar[str] = "How close does a network of these sizes come to the exact posterior of this task?"
 
     def measure(self, work: Path, progress: Report) -> Findings:
-        from interp.families import families
-        from interp.loading.quiet_libraries import quiet_libraries
         from interp.registry import load_entry
 
-        from ..evaluation.checkpoint import EVAL_SEED, N_EVAL, assess
+        from ..evaluation.checkpoint import EVAL_SEED, N_EVAL, evaluate_model
         from ..networks.weights import load_weights
-        from ..plans.plans import carry_out, configure
-        from ..training.progress import Progress
+        from ..plans.train_tunnel import make_plan, train_tunnel
+        from ..training.state import TrainingState
         from .over_seeds import models_table
 
-        families()  # so that transformers knows the networks that are not its own
-        plan = configure(load_entry("tunnel", self.task), read_settings(self.settings))
+        plan = make_plan(load_entry("tunnel", self.task), read_settings(self.settings))
 
-        def on_step(training: Progress) -> None:
-            if training.step % 10 == 0:
-                progress(training.step, plan.recipe.n_steps)
+        def on_step(state: TrainingState) -> None:
+            if state.step % 10 == 0:
+                progress(state.step, plan.recipe.n_steps)
 
-        with quiet_libraries():
-            done = carry_out(plan, work, on_step)
-            evaluation = assess(load_weights(done.folder), plan.task)
-        card = done.card
+        training = train_tunnel(plan, work, on_step)
+        evaluation = evaluate_model(load_weights(training.folder), plan.task)
+        card = training.card
         sizes = f"{card.n_parameters:,} parameters, {card.step} steps"
         return Findings(
             self.name,
-            figure_scalars(evaluation.figures, blind_nulls(evaluation.baselines), N_EVAL),
+            figure_scalars(evaluation.figures, uniform_nulls(evaluation.baselines), N_EVAL),
             {
                 "by_position": evaluation.by_position,
                 "baselines": evaluation.baselines,
-                "models": models_table([(card.name, done.folder)]),
+                "models": models_table([training]),
             },
             notes=(*evaluation.notes, f"One training: {sizes}. Fresh sequences, seed {EVAL_SEED}."),
             headline=("kl_bits", "mae_per_sequence_bits"),

@@ -1,3 +1,3 @@
 """The generative processes, each with its exact posterior."""
 
-__all__ = ["filtering", "on_device"]
+__all__ = ["filtering"]

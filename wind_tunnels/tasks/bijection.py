@@ -14,24 +14,20 @@ key is read, one token before the value is shown; on the value's own position it
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from interp.errors import UsageError
-from interp.information import entropy_bits
-from interp.tunnel import REQUIRED_UNITS, Sequences, Task
+from interp.tunnel import REQUIRED_UNITS, Sequences
 
-if TYPE_CHECKING:
-    import torch
-
-    from .on_device import Drawn
+from ..validation import check_choice, check_sizes
+from .shipped_task import ShippedTask, required_columns
 
 
 @dataclass(frozen=True)
-class Bijection(Task):
+class Bijection(ShippedTask):
     """Elimination, and with replacement recall too, over a bijection of `V` symbols shown in `L` pairs.
 
     `layout` is `sepvocab` (keys 0 .. V−1, values V .. 2V−1; k1 v1 k2 v2 .. kL, scored at every key) or
@@ -49,7 +45,7 @@ class Bijection(Task):
     name: ClassVar[str] = "bijection"
     question: ClassVar[str] = "Does the network rule out the values that are taken, and recall those it has seen?"
     belief_meaning: ClassVar[str] = "which values no earlier pair has taken: an indicator for each value"
-    checkpoints: ClassVar[Path] = Path(__file__).parent.parent / "checkpoints"
+    length_field: ClassVar[str] = "L"
     units: ClassVar[Mapping[str, str]] = {
         **REQUIRED_UNITS,
         "evidence": "pairs",
@@ -58,30 +54,19 @@ class Bijection(Task):
     }
 
     def __post_init__(self) -> None:
-        sizes = {"V": self.V, "L": self.L, **({} if self.key_pool is None else {"key_pool": self.key_pool})}
-        strange = {name: size for name, size in sizes.items() if type(size) is not int}
-        if strange or type(self.replacement) is not bool:
-            raise self._refusal(
-                f"not whole numbers and a boolean: {strange or self.replacement!r}",
-                "For example V=10 L=12 replacement=True.",
-            )
-        if self.V < 2:
-            raise self._refusal(f"V = {self.V}: one symbol leaves nothing to infer", "Choose V of 2 or more.")
-        if self.L < 1:
-            raise self._refusal(f"L = {self.L}: there is no pair to predict", "Choose L of 1 or more.")
-        if self.layout not in ("sepvocab", "paired"):
-            raise self._refusal(f"there is no layout {self.layout!r}", "The layouts are sepvocab and paired.")
         n_keys = self.V if self.key_pool is None else self.key_pool
-        if not 1 <= n_keys <= self.V:
-            raise self._refusal(f"key_pool = {n_keys} of V = {self.V} keys", f"Choose key_pool from 1 to {self.V}.")
+        given = vars(self) | {"key_pool": n_keys}
+        check_sizes("the bijection task", given, {"V": 2, "L": 1, "key_pool": 1})
+        check_choice(given, {"layout": ("sepvocab", "paired")})
+        if type(self.replacement) is not bool:
+            raise self.refusal(f"replacement = {self.replacement!r}", "It is True or False.")
+        if n_keys > self.V:
+            raise self.refusal(f"key_pool = {n_keys} of V = {self.V} keys", f"Choose key_pool from 1 to {self.V}.")
         if not self.replacement and n_keys < self.L:
-            raise self._refusal(
+            raise self.refusal(
                 f"L = {self.L} distinct keys out of {n_keys}",
                 f"Choose L up to {n_keys}, or replacement=True.",
             )
-
-    def _refusal(self, found: str, fix: str) -> UsageError:
-        return UsageError(asked="the bijection task", found=found, fix=fix)
 
     @property
     def vocab_size(self) -> int:
@@ -106,21 +91,11 @@ class Bijection(Task):
         shifted = ((values[:, None, :] + shifts[None, :, None]) % self.V).reshape(-1, values.shape[1])
         return self.encode(np.repeat(keys, n_copies, axis=0)[:n], shifted[:n])
 
-    def sample_on(self, generator: "torch.Generator", n: int, n_copies: int) -> "Drawn":
-        """What `sample_orbits` draws, as tensors on the device of the generator."""
-        from .on_device import draw_bijection
-
-        return draw_bijection(self, generator, n, n_copies)
-
     def curriculum(self) -> tuple["Bijection", ...]:
         """With replacement from three keys to all V, so that recall pays at once; otherwise one stage."""
         if not self.replacement or self.key_pool is not None or self.V <= 3:
             return (self,)
         return (*(replace(self, key_pool=n_keys) for n_keys in range(3, self.V)), self)
-
-    def lengthened(self, n_observations: int) -> "Bijection":
-        """Over `n_observations` pairs; without replacement there are no more than the keys allow."""
-        return replace(self, L=n_observations)
 
     def with_copied_context(self, sequences: Sequences, n_shown: int, n_copies: int) -> Sequences:
         """The key after the first `n_shown` pairs, these shown `n_copies` times over: what is taken stays the same.
@@ -153,11 +128,9 @@ class Bijection(Task):
         tokens[:, 0::2] = keys
         tokens[:, 1::2] = values[:, :-1] + first_value
         posterior, is_repeat, n_distinct = exact_posterior(keys, values, self.V)
-        position = np.broadcast_to(2 * np.arange(n_asked), keys.shape)
+        n_before = np.arange(n_asked)
         columns = {
-            "position": position,
-            "evidence": position // 2,
-            "bayes_entropy_bits": entropy_bits(posterior),
+            **required_columns(2 * n_before, n_before, posterior),
             "n_distinct": n_distinct,
             "is_repeat": is_repeat,
         }
@@ -165,7 +138,7 @@ class Bijection(Task):
         domain = np.full(n, self.name)
         free = ~_before(values[..., None] == np.arange(self.V))
         return Sequences(
-            tokens, 2 * np.arange(n_asked), values + first_value, posterior, slice_ids, columns, domain,
+            tokens, 2 * n_before, values + first_value, posterior, slice_ids, columns, domain,
             belief=free.astype(np.float64),
         )  # fmt: skip
 
@@ -199,7 +172,7 @@ def exact_posterior(
     so the value of a new key is uniform over the values not taken.
     """
     symbols = np.arange(n_symbols)
-    taken = _before(values[..., None] == symbols)
+    taken = _before(values[..., None] == symbols)  # [sequence, asked, symbol]
     is_repeat = np.take_along_axis(_before(keys[..., None] == symbols), keys[..., None], axis=2)[..., 0]
     n_distinct = taken.sum(axis=2)
     free = ~taken / np.maximum(n_symbols - n_distinct, 1)[..., None]

@@ -15,22 +15,20 @@ predict the same next toss and differ in how soon another prediction would be be
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import asdict, dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from interp.errors import UsageError
-from interp.information import entropy_bits
-from interp.tunnel import REQUIRED_UNITS, Sequences, Task
+from interp.tunnel import REQUIRED_UNITS, Sequences
 
-from .size_checks import check_choice, check_positive, check_sizes
+from ..validation import check_choice, check_positive, check_sizes
+from .shipped_task import ShippedTask, required_columns
 
 
 @dataclass(frozen=True)
-class Coin(Task):
+class Coin(ShippedTask):
     """`n_tosses` tosses, each predicted before it is shown; `concentration` holds a_o, as many as there are outcomes.
 
     `layout` is `marked` (TOSS x1 TOSS x2 … TOSS, scored at every TOSS, where a bijection has its keys) or `plain`
@@ -43,7 +41,7 @@ class Coin(Task):
 
     name: ClassVar[str] = "coin"
     question: ClassVar[str] = "Does the network count, and let its doubt shrink with the evidence?"
-    checkpoints: ClassVar[Path] = Path(__file__).parent.parent / "checkpoints"
+    length_field: ClassVar[str] = "n_tosses"
     units: ClassVar[Mapping[str, str]] = {
         **REQUIRED_UNITS,
         "evidence": "tosses",
@@ -59,17 +57,14 @@ class Coin(Task):
         check_sizes("the coin task", asdict(self), {"n_tosses": 1})
         check_choice(asdict(self), {"layout": ("marked", "plain")})
         if isinstance(self.concentration, str) or not isinstance(self.concentration, Sequence):
-            raise self._refusal(f"concentration = {self.concentration!r}", "It is a list of numbers: [1, 1] is a coin.")
+            raise self.refusal(f"concentration = {self.concentration!r}", "It is a list of numbers: [1, 1] is a coin.")
         if len(self.concentration) < 2:
-            raise self._refusal(
+            raise self.refusal(
                 f"{len(self.concentration)} outcomes leave nothing to infer", "Give a concentration for two or more."
             )
         object.__setattr__(self, "concentration", tuple(self.concentration))  # as JSON gives it, a list
         named = {f"concentration[{i}]": a for i, a in enumerate(self.concentration)}
         check_positive("the coin task", named, tuple(named))
-
-    def _refusal(self, found: str, fix: str) -> UsageError:
-        return UsageError(asked="the coin task", found=found, fix=fix)
 
     @property
     def n_outcomes(self) -> int:
@@ -97,10 +92,6 @@ class Coin(Task):
         shifted_bias = np.take_along_axis(bias, (np.arange(self.n_outcomes) - shift) % self.n_outcomes, axis=1)
         return self.encode(shifted_bias, (tosses + shift) % self.n_outcomes)
 
-    def lengthened(self, n_observations: int) -> "Coin":
-        """Over `n_observations` tosses."""
-        return replace(self, n_tosses=n_observations)
-
     def encode(
         self, bias: Float[np.ndarray, "sequence outcome"], tosses: Int[np.ndarray, "sequence toss"]
     ) -> Sequences:
@@ -109,16 +100,14 @@ class Coin(Task):
         shown = slice(1, None, 2 if self.layout == "marked" else 1)
         tokens[:, shown] = tosses[:, :-1]
         scored = np.arange(0, self.n_positions, 2 if self.layout == "marked" else 1)
-        came = tosses[:, :, None] == np.arange(self.n_outcomes)
+        came = tosses[:, :, None] == np.arange(self.n_outcomes)  # [sequence, toss, outcome]
         counts = np.cumsum(came, axis=1) - came
         weight = counts + np.array(self.concentration, dtype=np.float64)
         total = weight.sum(axis=2)
         posterior = weight / total[..., None]
         first = posterior[..., 0]
         columns = {
-            "position": np.broadcast_to(scored, tosses.shape),
-            "evidence": np.broadcast_to(np.arange(self.n_tosses), tosses.shape),
-            "bayes_entropy_bits": entropy_bits(posterior),
+            **required_columns(scored, np.arange(self.n_tosses), posterior),
             "n_first": counts[..., 0],
             "bias": np.broadcast_to(bias[:, :1], tosses.shape),
             "bias_sd": np.sqrt(first * (1.0 - first) / (total + 1.0)),

@@ -35,11 +35,11 @@ def filter_states(
     """The forward recursion; `ValueError` where a symbol comes that the parameters rule out."""
     n, n_steps = symbols.shape
     rows = np.arange(n)[:, None] if len(emission) > 1 else np.zeros((1, 1), dtype=np.int64)
-    likelihood = emission.swapaxes(1, 2)[rows, symbols]
+    likelihood = emission.swapaxes(1, 2)[rows, symbols]  # [sequence, step, state]
     before, after = np.empty_like(likelihood), np.empty_like(likelihood)
     belief = np.broadcast_to(initial, likelihood[:, 0].shape)
     for step in range(n_steps):
-        before[:, step] = belief
+        before[:, step] = belief  # [sequence, state]
         joint = belief * likelihood[:, step]
         evidence = joint.sum(axis=1, keepdims=True)
         if not evidence.all():

@@ -9,19 +9,17 @@ decimals, uniform initial state, K = 20, tests at K = 30 and 50. There a head of
 ("distil" here); here the states are ids of the one vocabulary, and sampled states are the labels by default.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import gcd, lcm
-from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Int
 
-from interp.tunnel import Sequences, Task
+from interp.tunnel import Sequences
 
 from .filtering import draw_chains, filter_states
-from .hmm_layout import UNITS, ObservationLayout, Question, check_hidden_markov
+from .hmm_layout import HiddenMarkovTask, ObservationLayout, Question
 from .probability_grid import ProbabilityGrid
 
 
@@ -49,30 +47,22 @@ class Chains:
 
 
 @dataclass(frozen=True)
-class HMM(Task):
+class HMM(HiddenMarkovTask):
     """Hidden states filtered from `K` symbols, with `S` states and `O` symbols and the parameters in the header.
 
     `predict` is `state` (at every symbol: the papers), `symbol` (at every marker: the symbol to come) or `both`, in
     two named slices of which `state` is the primary one. Probabilities are multiples of `grid`, none below `floor`.
     """
 
-    S: int = 5
-    O: int = 5  # noqa: E741 (the papers' letter)
-    K: int = 20
     predict: Question = "state"
     floor: float = 0.05
     grid: float = 0.01
 
     name: ClassVar[str] = "hmm"
     question: ClassVar[str] = "Does the network filter hidden states by a recursion whose parameters it has only read?"
-    checkpoints: ClassVar[Path] = Path(__file__).parent.parent / "checkpoints"
-    units: ClassVar[Mapping[str, str]] = UNITS
-    belief_meaning: ClassVar[str] = (
-        "the distribution over hidden states: of the symbol just read, or of the one to come"
-    )
 
     def __post_init__(self) -> None:
-        check_hidden_markov("the hmm task", vars(self))
+        super().__post_init__()
         self.probability_grid.check("the hmm task", max(self.S, self.O))
 
     @property
@@ -84,14 +74,6 @@ class HMM(Task):
         """Probability tokens first, then TRANS, EMIT, SEP, and from OBS on what all hidden Markov tasks have."""
         n_header = 3 + self.S * (self.S + self.O)
         return ObservationLayout(self.S, self.O, self.K, self.predict, self.probability_grid.n_levels + 3, n_header)
-
-    @property
-    def vocab_size(self) -> int:
-        return self.layout.vocab_size
-
-    @property
-    def n_positions(self) -> int:
-        return self.layout.n_positions
 
     def sample(self, rng: np.random.Generator, n: int) -> Sequences:
         return self.encode(self.draw(rng, n))
@@ -110,16 +92,12 @@ class HMM(Task):
             repeated.relabelled((state_shift + np.arange(self.S)) % self.S, (symbol_shift + np.arange(self.O)) % self.O)
         )
 
-    def lengthened(self, n_observations: int) -> "HMM":
-        """Over `n_observations` symbols; header and vocabulary do not depend on it."""
-        return replace(self, K=n_observations)
-
     def draw(self, rng: np.random.Generator, n: int) -> Chains:
         """Parameters, states and symbols of `n` independent sequences."""
         grid = self.probability_grid
         transition, emission = (grid.draw(rng, (n, self.S, width)) for width in (self.S, self.O))
         states, symbols = draw_chains(
-            rng, self._initial, grid.probabilities(transition), grid.probabilities(emission), (n, self.K)
+            rng, self.initial, grid.probabilities(transition), grid.probabilities(emission), (n, self.K)
         )
         return Chains(transition, emission, states, symbols)
 
@@ -127,16 +105,12 @@ class HMM(Task):
         """The sequences that show these chains, with the exact beliefs."""
         grid, n = self.probability_grid, len(chains.states)
         filtered = filter_states(
-            self._initial, grid.probabilities(chains.transition), grid.probabilities(chains.emission), chains.symbols
+            self.initial, grid.probabilities(chains.transition), grid.probabilities(chains.emission), chains.symbols
         )
         trans, emit, sep = (np.full((n, 1), self.layout.marker - 3 + i) for i in range(3))
         shown = [(steps - grid.least).reshape(n, -1) for steps in (chains.transition, chains.emission)]
         header = np.concatenate([trans, shown[0], emit, shown[1], sep], axis=1)
         return self.layout.encode(header, chains.states, chains.symbols, filtered, self.name)
-
-    @property
-    def _initial(self) -> np.ndarray:
-        return np.full(self.S, 1.0 / self.S)
 
 
 def _shifts(n_states: int, n_symbols: int, n_copies: int) -> tuple[Int[np.ndarray, " copy"], Int[np.ndarray, " copy"]]:

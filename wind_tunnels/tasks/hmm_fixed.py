@@ -4,25 +4,22 @@ The easier relative of `hmm`: the recursion has to be carried out, and not for p
 `OBS, o_t` K times, without a header.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Float
 
-from interp.errors import UsageError
-from interp.tunnel import Sequences, Task
+from interp.tunnel import Sequences
 
+from ..validation import check_fraction, check_sizes
 from .filtering import draw_chains, filter_states
-from .hmm_layout import UNITS, ObservationLayout, Question, check_hidden_markov
+from .hmm_layout import HiddenMarkovTask, ObservationLayout, Question
 from .probability_grid import ProbabilityGrid
-from .size_checks import check_sizes
 
 
 @dataclass(frozen=True)
-class FixedHMM(Task):
+class FixedHMM(HiddenMarkovTask):
     """Hidden states filtered from `K` symbols of the process that `parameters_seed` draws, once and for all.
 
     Matrices are drawn as in the task `hmm`, on its grid, but for `stay`: that share of every transition row is moved to
@@ -31,9 +28,6 @@ class FixedHMM(Task):
     miss it by 0.15; seed 6 is the one of twelve where they miss most. `predict` as in `hmm`; by default both slices.
     """
 
-    S: int = 5
-    O: int = 5  # noqa: E741 (the papers' letter)
-    K: int = 20
     predict: Question = "both"
     parameters_seed: int = 6
     stay: float = 0.5
@@ -42,31 +36,17 @@ class FixedHMM(Task):
 
     name: ClassVar[str] = "hmm-fixed"
     question: ClassVar[str] = "Does the network filter the hidden states of a process it has learnt?"
-    checkpoints: ClassVar[Path] = Path(__file__).parent.parent / "checkpoints"
-    units: ClassVar[Mapping[str, str]] = UNITS
-    belief_meaning: ClassVar[str] = (
-        "the distribution over hidden states: of the symbol just read, or of the one to come"
-    )
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         asked = "the hmm-fixed task"
-        check_hidden_markov(asked, vars(self))
         check_sizes(asked, vars(self), {"parameters_seed": 0})
+        check_fraction(asked, "stay", self.stay)
         ProbabilityGrid(self.grid, self.floor).check(asked, max(self.S, self.O))
-        if isinstance(self.stay, bool) or not isinstance(self.stay, int | float) or not 0 <= self.stay < 1:
-            raise UsageError(asked=asked, found=f"stay = {self.stay!r}", fix="It is a number from 0 to below 1.")
 
     @property
     def layout(self) -> ObservationLayout:
         return ObservationLayout(self.S, self.O, self.K, self.predict, marker=0, n_header=0)
-
-    @property
-    def vocab_size(self) -> int:
-        return self.layout.vocab_size
-
-    @property
-    def n_positions(self) -> int:
-        return self.layout.n_positions
 
     @property
     def transition(self) -> Float[np.ndarray, "state state"]:
@@ -79,15 +59,10 @@ class FixedHMM(Task):
         return self._matrices()[1]
 
     def sample(self, rng: np.random.Generator, n: int) -> Sequences:
-        initial = np.full(self.S, 1.0 / self.S)
         transition, emission = (matrix[None] for matrix in self._matrices())
-        states, symbols = draw_chains(rng, initial, transition, emission, (n, self.K))
-        filtered = filter_states(initial, transition, emission, symbols)
+        states, symbols = draw_chains(rng, self.initial, transition, emission, (n, self.K))
+        filtered = filter_states(self.initial, transition, emission, symbols)
         return self.layout.encode(np.empty((n, 0), dtype=np.int64), states, symbols, filtered, self.name)
-
-    def lengthened(self, n_observations: int) -> "FixedHMM":
-        """Over `n_observations` symbols of the same process."""
-        return replace(self, K=n_observations)
 
     def _matrices(self) -> tuple[Float[np.ndarray, "state state"], Float[np.ndarray, "state symbol"]]:
         grid, rng = ProbabilityGrid(self.grid, self.floor), np.random.default_rng(self.parameters_seed)

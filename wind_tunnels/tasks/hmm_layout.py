@@ -5,22 +5,22 @@ next (slice `symbol`). One vocabulary serves both: what the header needs, the ma
 state, which is only ever an answer.
 """
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Float, Int
 
 from interp.information import entropy_bits
 from interp.tunnel import REQUIRED_UNITS, Sequences
 
+from ..validation import check_choice, check_sizes
 from .filtering import Filtered
-from .size_checks import check_choice, check_sizes
+from .shipped_task import ShippedTask, required_columns
 
 Question = Literal["state", "symbol", "both"]
-
-UNITS: Mapping[str, str] = {**REQUIRED_UNITS, "belief_entropy_bits": "bits"}
 
 
 @dataclass(frozen=True)
@@ -64,17 +64,14 @@ class ObservationLayout:
         """
         n, n_steps = symbols.shape
         n_states, ids = self.n_states, self.first_symbol + np.arange(self.n_symbols + self.n_states)
-        body = _interleave(np.full_like(symbols, self.marker), self.first_symbol + symbols)
+        body = _interleave(np.full_like(symbols, self.marker), self.first_symbol + symbols)  # [sequence, pos]
         scored = self.n_header + np.arange(2 * n_steps)
         posterior = np.zeros((n, 2 * n_steps, len(ids)))
         posterior[:, 0::2, n_states:] = filtered.symbol
         posterior[:, 1::2, :n_states] = filtered.after
-        belief = _interleave(filtered.before, filtered.after)
-        shape = (n, 2 * n_steps)
+        belief = _interleave(filtered.before, filtered.after)  # [sequence, scored, state]
         columns = {
-            "position": np.broadcast_to(scored, shape),
-            "evidence": np.broadcast_to((1 + np.arange(2 * n_steps)) // 2, shape),
-            "bayes_entropy_bits": entropy_bits(posterior),
+            **required_columns(scored, (1 + np.arange(2 * n_steps)) // 2, posterior),
             "belief_entropy_bits": entropy_bits(belief),
         }
         sequences = Sequences(
@@ -92,10 +89,41 @@ class ObservationLayout:
         return sequences if self.predict == "both" else sequences.only(self.predict)
 
 
-def check_hidden_markov(asked: str, given: Mapping[str, object]) -> None:
-    """Refuse sizes S, O, K at which there is nothing to infer, and a question that is not asked."""
-    check_sizes(asked, given, {"S": 2, "O": 2, "K": 1})
-    check_choice(given, {"predict": get_args(Question)})
+@dataclass(frozen=True)
+class HiddenMarkovTask(ShippedTask):
+    """What both hidden Markov tasks have in common: `S` states, `O` symbols, `K` observations, a uniform start."""
+
+    S: int = 5
+    O: int = 5  # noqa: E741 (the papers' letter)
+    K: int = 20
+
+    units: ClassVar[Mapping[str, str]] = {**REQUIRED_UNITS, "belief_entropy_bits": "bits"}
+    belief_meaning: ClassVar[str] = (
+        "the distribution over hidden states: of the symbol just read, or of the one to come"
+    )
+    length_field: ClassVar[str] = "K"
+
+    def __post_init__(self) -> None:
+        check_sizes(f"the {self.name} task", vars(self), {"S": 2, "O": 2, "K": 1})
+        check_choice(vars(self), {"predict": get_args(Question)})
+
+    @property
+    @abstractmethod
+    def layout(self) -> ObservationLayout:
+        """Token ids and positions."""
+
+    @property
+    def vocab_size(self) -> int:
+        return self.layout.vocab_size
+
+    @property
+    def n_positions(self) -> int:
+        return self.layout.n_positions
+
+    @property
+    def initial(self) -> Float[np.ndarray, " state"]:
+        """p(s_1)."""
+        return np.full(self.S, 1.0 / self.S)
 
 
 def _interleave(first: np.ndarray, second: np.ndarray) -> np.ndarray:

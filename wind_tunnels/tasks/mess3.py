@@ -12,18 +12,18 @@ T^(o)[s, s'] = p(s' | s) p(o | s') emit on arrival; from the stationary start th
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from interp.errors import UsageError
 from interp.information import entropy_bits
-from interp.tunnel import REQUIRED_UNITS, Sequences, Task
+from interp.tunnel import REQUIRED_UNITS, Sequences
 
+from ..validation import check_sizes
 from .filtering import draw_chains, filter_states
+from .shipped_task import ShippedTask, required_columns
 
 N = 3
 START = 3
@@ -33,7 +33,7 @@ RELABELLINGS = np.array([[0, 1, 2], [1, 2, 0], [2, 0, 1], [0, 2, 1], [2, 1, 0], 
 
 
 @dataclass(frozen=True)
-class Mess3(Task):
+class Mess3(ShippedTask):
     """Each of `K` symbols of Mess3 predicted from those before it; `x` and `a` as in the module."""
 
     K: int = 10
@@ -42,22 +42,18 @@ class Mess3(Task):
 
     name: ClassVar[str] = "mess3"
     question: ClassVar[str] = "Does the network carry a belief about the hidden state where only symbols are asked for?"
-    checkpoints: ClassVar[Path] = Path(__file__).parent.parent / "checkpoints"
+    length_field: ClassVar[str] = "K"
     units: ClassVar[Mapping[str, str]] = {**REQUIRED_UNITS, "belief_entropy_bits": "bits"}
     belief_meaning: ClassVar[str] = (
         "the distribution over the three hidden states: of the symbol just read, at START the stationary one"
     )
 
     def __post_init__(self) -> None:
-        if type(self.K) is not int or self.K < 1:
-            raise self._refusal(f"K = {self.K!r}: there is nothing to observe", "Choose a whole number of 1 or more.")
+        check_sizes("the mess3 task", vars(self), {"K": 1})
         numbers = {"x": (self.x, 0.5), "a": (self.a, 1.0)}
         for name, (value, most) in numbers.items():
             if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= most:
-                raise self._refusal(f"{name} = {value!r}", f"It is a number above 0 and at most {most:g}.")
-
-    def _refusal(self, found: str, fix: str) -> UsageError:
-        return UsageError(asked="the mess3 task", found=found, fix=fix)
+                raise self.refusal(f"{name} = {value!r}", f"It is a number above 0 and at most {most:g}.")
 
     @property
     def vocab_size(self) -> int:
@@ -86,26 +82,20 @@ class Mess3(Task):
         symbols = np.repeat(self._draw(rng, -(-n // n_copies)), n_copies, axis=0)[:n]
         return self.encode(RELABELLINGS[np.arange(n) % n_copies][np.arange(n)[:, None], symbols])
 
-    def lengthened(self, n_observations: int) -> "Mess3":
-        """Over `n_observations` symbols."""
-        return replace(self, K=n_observations)
-
     def encode(self, symbols: Int[np.ndarray, "sequence step"]) -> Sequences:
         """The sequences that show these symbols; the last is only asked for."""
         n = len(symbols)
         filtered = filter_states(STATIONARY, self.transition[None], self.emission[None], symbols)
         belief = np.concatenate([np.tile(STATIONARY, (n, 1, 1)), filtered.after[:, :-1]], axis=1)
-        position = np.broadcast_to(np.arange(self.K), (n, self.K))
+        steps = np.arange(self.K)
         return Sequences(
             tokens=np.concatenate([np.full((n, 1), START), symbols[:, :-1]], axis=1),
-            scored=np.arange(self.K),
+            scored=steps,
             targets=symbols,
             posterior=filtered.symbol,
             slice_ids=np.arange(N),
             columns={
-                "position": position,
-                "evidence": position,
-                "bayes_entropy_bits": entropy_bits(filtered.symbol),
+                **required_columns(steps, steps, filtered.symbol),
                 "belief_entropy_bits": entropy_bits(belief),
             },
             domain=np.full(n, self.name),

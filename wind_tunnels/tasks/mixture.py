@@ -25,17 +25,17 @@ share although neither domain is simpler than the other.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Int
 
-from interp.errors import UnknownName, UsageError
+from interp.errors import UnknownName
 from interp.registry import load_entry
 from interp.tunnel import Sequences, Task, make_task
 
-from .size_checks import check_choice
+from ..validation import check_choice
+from .shipped_task import ShippedTask
 
 Components = Sequence[Mapping[str, Any]]
 Symbols = Literal["disjoint", "shared"]
@@ -53,7 +53,7 @@ PRESETS: Mapping[str, tuple[Components, Symbols]] = {
 
 
 @dataclass(frozen=True)
-class Mixture(Task):
+class Mixture(ShippedTask):
     """Sequences of several tasks of equal length and equal scored positions, behind a domain token.
 
     `components` is a preset (`different`, `same`) or a list of settings, each the name of a task under `task` and its
@@ -66,7 +66,6 @@ class Mixture(Task):
 
     name: ClassVar[str] = "mixture"
     question: ClassVar[str] = "Does one network keep several posteriors apart, and does a domain alone look simpler?"
-    checkpoints: ClassVar[Path] = Path(__file__).parent.parent / "checkpoints"
     belief_meaning: ClassVar[str] = (
         "the belief of the sequence's own task in a block of its own, zero in the blocks of the others"
     )
@@ -84,12 +83,12 @@ class Mixture(Task):
 
     def _check_entries(self, entries: object) -> None:
         if not isinstance(entries, Sequence) or not all(isinstance(e, Mapping) and "task" in e for e in entries):
-            raise self._refusal(
+            raise self.refusal(
                 f"components = {entries!r}",
                 'Give a preset (different, same) or a list such as [{"task": "coin"}, {"task": "regression"}].',
             )
         if len(entries) < 2:
-            raise self._refusal(f"{len(entries)} component", "A mixture has two or more.")
+            raise self.refusal(f"{len(entries)} component", "A mixture has two or more.")
 
     def _check_alike(self) -> None:
         """One network reads all components at the same places."""
@@ -99,16 +98,13 @@ class Mixture(Task):
         }.items():
             if any(other != found[0] for other in found):
                 told = ", ".join(f"{name} {value}" for name, value in zip(self.domains, found, strict=True))
-                raise self._refusal(f"components of different {what}: {told}", "Choose sizes that make them equal.")
+                raise self.refusal(f"components of different {what}: {told}", "Choose sizes that make them equal.")
         sliced = [n for n, e in zip(self.domains, self._examples, strict=True) if e.outcome_slice is not None]
         if sliced:
-            raise self._refusal(
+            raise self.refusal(
                 f"{', '.join(sliced)} asks different questions at different positions",
                 "Have it predict one thing only.",
             )
-
-    def _refusal(self, found: str, fix: str) -> UsageError:
-        return UsageError(asked="a mixture of tasks", found=found, fix=fix)
 
     @cached_property
     def tasks(self) -> tuple[Task, ...]:

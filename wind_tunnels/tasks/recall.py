@@ -19,17 +19,15 @@ Source: Paper I v3 (arXiv 2512.22471), associative recall, in the layout of its 
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from interp.errors import UsageError
-from interp.information import entropy_bits
-from interp.tunnel import REQUIRED_UNITS, Sequences, Task
+from interp.tunnel import REQUIRED_UNITS, Sequences
 
-from .size_checks import check_choice, check_sizes
+from ..validation import check_choice, check_fraction, check_sizes
+from .shipped_task import ShippedTask, required_columns
 
 PAD, STORE, FILLER, QUERY, SEP = range(5)
 FIRST_KEY = 10
@@ -39,7 +37,7 @@ _QUERY = {"plain": [_CUE], "marked": [QUERY, _CUE, PAD]}
 
 
 @dataclass(frozen=True)
-class Recall(Task):
+class Recall(ShippedTask):
     """Recall of `n_pairs` pairs at `n_queries` cues, out of `n_keys` keys and `n_values` values.
 
     `layout` is `plain` (key value … key value, fillers, cue … cue) or `marked` (the papers': STORE key SEP value, and
@@ -60,7 +58,6 @@ class Recall(Task):
 
     name: ClassVar[str] = "recall"
     question: ClassVar[str] = "Does the network find the value that was stored with a key, and doubt a corrupted cue?"
-    checkpoints: ClassVar[Path] = Path(__file__).parent.parent / "checkpoints"
     units: ClassVar[Mapping[str, str]] = {
         **REQUIRED_UNITS,
         "evidence": "pairs",
@@ -75,17 +72,13 @@ class Recall(Task):
         check_choice(given, {"layout": ("plain", "marked"), "score": ("queries", "all")})
         for name in ("n_keys", "n_values"):
             if getattr(self, name) < self.n_pairs:
-                raise self._refusal(
+                raise self.refusal(
                     f"{self.n_pairs} pairs with distinct {name[2:]} out of {getattr(self, name)}",
                     f"Choose {name} of {self.n_pairs} or more, or fewer pairs.",
                 )
-        if isinstance(self.noise, bool) or not isinstance(self.noise, int | float) or not 0 <= self.noise < 1:
-            raise self._refusal(f"noise = {self.noise!r}", "It is a probability: 0 or more and below 1.")
+        check_fraction("the recall task", "noise", self.noise)
         if self.noise and self.n_keys < 2:
-            raise self._refusal("a noisy cue with one key: there is no other", "Choose n_keys of 2 or more.")
-
-    def _refusal(self, found: str, fix: str) -> UsageError:
-        return UsageError(asked="the recall task", found=found, fix=fix)
+            raise self.refusal("a noisy cue with one key: there is no other", "Choose n_keys of 2 or more.")
 
     @property
     def vocab_size(self) -> int:
@@ -132,9 +125,7 @@ class Recall(Task):
             is_stored = np.concatenate([np.zeros(keys.shape, dtype=bool), is_stored], axis=1)
             evidence = np.concatenate([np.arange(self.n_pairs), evidence])
         columns = {
-            "position": np.broadcast_to(scored, targets.shape),
-            "evidence": np.broadcast_to(evidence, targets.shape),
-            "bayes_entropy_bits": entropy_bits(posterior),
+            **required_columns(scored, evidence, posterior),
             "is_query": np.broadcast_to(template[scored] == _CUE, targets.shape),
             "is_stored": is_stored,
         }
@@ -184,7 +175,7 @@ def answer_posterior(
     """Bayes' rule for the item behind each cue under the symmetric channel, by the value of the item."""
     hit: Bool[np.ndarray, "sequence query pair"] = cues[:, :, None] == keys[:, None, :]
     likelihood = np.where(hit, 1.0 - noise, noise / max(n_keys - 1, 1))
-    posterior = np.zeros((*cues.shape, n_values))
+    posterior = np.zeros((*cues.shape, n_values))  # [sequence, query, value]
     by_item = likelihood / likelihood.sum(axis=2, keepdims=True)
     np.put_along_axis(posterior, np.broadcast_to(values[:, None, :], by_item.shape), by_item, axis=2)
     return posterior

@@ -17,26 +17,25 @@ The task is named by third parties in Paper I v3 and later (arXiv 2512.22471), w
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import ndtr
 
-from interp.information import entropy_bits
-from interp.tunnel import REQUIRED_UNITS, Sequences, Task
+from interp.tunnel import REQUIRED_UNITS, Sequences
 
-from .size_checks import check_positive, check_sizes
+from ..validation import check_positive, check_sizes
+from .shipped_task import ShippedTask, required_columns
 
 PRIOR_REACH = 3.0
 """The slopes reach so many prior standard deviations to either side."""
 
 
 @dataclass(frozen=True)
-class Regression(Task):
+class Regression(ShippedTask):
     """`L` pairs (x, y) of a line through the origin; tokens x1 y1 x2 y2 … xL, scored at every x.
 
     Inputs are the ids 0 … n_x − 1, outputs follow them. `noise` and `prior_sd` are standard deviations of y and of
@@ -53,7 +52,7 @@ class Regression(Task):
 
     name: ClassVar[str] = "regression"
     question: ClassVar[str] = "Does the network infer a slope from noisy pairs, and know how well it knows it?"
-    checkpoints: ClassVar[Path] = Path(__file__).parent.parent / "checkpoints"
+    length_field: ClassVar[str] = "L"
     units: ClassVar[Mapping[str, str]] = {
         **REQUIRED_UNITS,
         "evidence": "pairs",
@@ -95,10 +94,6 @@ class Regression(Task):
             np.where(in_y[:, None], self.n_y - 1 - y, y),
         )
 
-    def lengthened(self, n_observations: int) -> "Regression":
-        """Over `n_observations` pairs."""
-        return replace(self, L=n_observations)
-
     def encode(
         self,
         w: Int[np.ndarray, " sequence"],
@@ -112,31 +107,28 @@ class Regression(Task):
         tokens = np.empty((len(w), self.n_positions), dtype=np.int64)
         tokens[:, 0::2] = x
         tokens[:, 1::2] = y[:, :-1] + self.n_x
-        belief = self.slope_posterior(x, y)
+        belief = self.slope_posterior(x, y)  # [sequence, pair, slope]
         every_x = (belief @ self._cell_masses.reshape(-1, self.n_w).T).reshape(*x.shape, self.n_x, self.n_y)
-        posterior = np.take_along_axis(every_x, x[:, :, None, None], axis=2)[:, :, 0]
+        posterior = np.take_along_axis(every_x, x[:, :, None, None], axis=2)[:, :, 0]  # [sequence, pair, output]
         posterior /= posterior.sum(axis=2, keepdims=True)
-        position = np.broadcast_to(2 * np.arange(self.L), x.shape)
+        n_before = np.arange(self.L)
         mean = belief @ self.slopes
         columns = {
-            "position": position,
-            "evidence": position // 2,
-            "bayes_entropy_bits": entropy_bits(posterior),
+            **required_columns(2 * n_before, n_before, posterior),
             "x": self.inputs[x],
             "slope": np.broadcast_to(self.slopes[w][:, None], x.shape),
             "slope_mean": mean,
             "slope_sd": np.sqrt((belief * np.square(self.slopes - mean[..., None])).sum(axis=2)),
         }
         domain, slice_ids = np.full(len(w), self.name), self.n_x + np.arange(self.n_y)
-        scored = 2 * np.arange(self.L)
-        return Sequences(tokens, scored, y + self.n_x, posterior, slice_ids, columns, domain, belief)
+        return Sequences(tokens, 2 * n_before, y + self.n_x, posterior, slice_ids, columns, domain, belief)
 
     def slope_posterior(
         self, x: Int[np.ndarray, "sequence pair"], y: Int[np.ndarray, "sequence pair"]
     ) -> Float[np.ndarray, "sequence pair slope"]:
         """What is known of the slope before each output is shown."""
         with np.errstate(divide="ignore"):  # a cell out of a slope's reach has mass 0 in float64
-            log_mass = np.log(self._cell_masses)[x[:, :-1], y[:, :-1]]
+            log_mass = np.log(self._cell_masses)[x[:, :-1], y[:, :-1]]  # [sequence, pair, slope]
         log_weight = np.broadcast_to(np.log(self.prior), (*x.shape, self.n_w)).copy()
         log_weight[:, 1:] += np.cumsum(log_mass, axis=1)
         weight = np.exp(log_weight - log_weight.max(axis=2, keepdims=True))
@@ -163,7 +155,7 @@ class Regression(Task):
         """p(y | x, w): the mass of N(w x, noise²) in each cell."""
         edges = np.linspace(-self.y_max, self.y_max, self.n_y + 1)
         edges[[0, -1]] = -np.inf, np.inf
-        mean = self.inputs[:, None, None] * self.slopes
+        mean = self.inputs[:, None, None] * self.slopes  # [input, output, slope]
         low, high = ((edge[:, None] - mean) / self.noise for edge in (edges[:-1], edges[1:]))
         # Above the mean, from the other tail: a small difference of two numbers near 1 would be lost.
         return np.where(low > 0, ndtr(-low) - ndtr(-high), ndtr(high) - ndtr(low))
@@ -174,6 +166,6 @@ class Regression(Task):
         """Places of slope, inputs and outputs on their grids."""
         w = rng.choice(self.n_w, size=n, p=self.prior)
         x = rng.integers(self.n_x, size=(n, self.L))
-        cumulative = np.cumsum(self._cell_masses, axis=1)[x, :, w[:, None]]
+        cumulative = np.cumsum(self._cell_masses, axis=1)[x, :, w[:, None]]  # [sequence, pair, output]
         # The last cell takes what rounding leaves below 1.
         return w, x, (rng.random((n, self.L, 1)) > cumulative[..., :-1]).sum(axis=2)

@@ -27,7 +27,7 @@ class Muon(torch.optim.Optimizer):
     means the same for matrices of every shape.
     """
 
-    def __init__(self, params: Iterable[nn.Parameter], *, lr: float | torch.Tensor, momentum: float = 0.95) -> None:
+    def __init__(self, params: Iterable[nn.Parameter], *, lr: float, momentum: float = 0.95) -> None:
         super().__init__(list(params), {"lr": lr, "momentum": momentum})
 
     @torch.no_grad()
@@ -40,14 +40,11 @@ class Muon(torch.optim.Optimizer):
             for alike in by_shape.values():
                 self._step(alike, group["lr"], group["momentum"])
 
-    def _step(self, alike: list[nn.Parameter], lr: float | torch.Tensor, momentum: float) -> None:
+    def _step(self, alike: list[nn.Parameter], lr: float, momentum: float) -> None:
         ahead = torch.stack([self._nesterov(p, momentum) for p in alike])
         scale = 0.2 * max(ahead.shape[-2:]) ** 0.5
         for p, update in zip(alike, orthogonalise(ahead), strict=True):
-            if isinstance(lr, torch.Tensor):
-                p.sub_(update * (lr * scale))
-            else:
-                p.add_(update, alpha=-lr * scale)
+            p.add_(update, alpha=-lr * scale)
 
     def _nesterov(self, p: nn.Parameter, momentum: float) -> torch.Tensor:
         """The running mean of the gradients, one step on."""
@@ -79,30 +76,12 @@ def make_optimisers(model: PreTrainedModel, recipe: Recipe) -> tuple[torch.optim
     inside = {id(module.weight) for module in maps if recipe.optimiser == "muon"}
     matrices = [p for p in model.parameters() if id(p) in inside]
     rest = [p for p in model.parameters() if id(p) not in inside]
-    on_gpu = recipe.device == "cuda"
-    adamw = torch.optim.AdamW(
-        rest,
-        lr=_rate(recipe.lr_adamw, recipe),
-        betas=(0.9, 0.98),
-        weight_decay=0.0,
-        foreach=True,
-        capturable=on_gpu,
-    )
-    return (Muon(matrices, lr=_rate(recipe.lr_muon, recipe)), adamw) if matrices else (adamw,)
-
-
-def _rate(peak: float, recipe: Recipe) -> float | torch.Tensor:
-    """A rate that a captured graph reads anew at every step has to be a tensor."""
-    return peak if recipe.device == "cpu" else torch.tensor(peak, device=recipe.device)
+    adamw = torch.optim.AdamW(rest, lr=recipe.lr_adamw, betas=(0.9, 0.98), weight_decay=0.0, foreach=True)
+    return (Muon(matrices, lr=recipe.lr_muon), adamw) if matrices else (adamw,)
 
 
 def set_rates(optimisers: Iterable[torch.optim.Optimizer], factor: float) -> None:
     """Set every learning rate to `factor` of its peak, the rate that its optimiser was made with."""
     for optimiser in optimisers:
         for group in optimiser.param_groups:
-            rate = group["lr"]
-            peak = group.setdefault("peak", float(rate))
-            if isinstance(rate, torch.Tensor):
-                rate.fill_(peak * factor)
-            else:
-                group["lr"] = peak * factor
+            group["lr"] = group.setdefault("peak", group["lr"]) * factor

@@ -4,7 +4,9 @@ import math
 from dataclasses import dataclass
 from typing import Literal, get_args, get_type_hints
 
-from interp.errors import UnknownName, UsageError
+from interp.errors import UsageError
+
+from ..validation import check_choice, check_fraction, check_positive, check_sizes
 
 
 @dataclass(frozen=True)
@@ -20,7 +22,7 @@ class Recipe:
     `optimiser` is `muon` (hidden matrices by Muon at `lr_muon`, the rest by AdamW at `lr_adamw`) or `adamw` (all by
     AdamW). `n_distinct` trains on that many fixed sequences, drawn once with their answers, in place of fresh ones:
     what can then be learnt is those by heart. `fresh_share` of every batch is fresh all the same (the mixture regime).
-    `device` is `cpu` (float32, bit for bit repeatable) or `cuda` (bfloat16, the step captured as one graph).
+    Weights are float32 on either `device`: `cpu`, which repeats bit for bit, or `cuda`, to which batches are copied.
     """
 
     n_steps: int = 1200
@@ -44,32 +46,18 @@ class Recipe:
         least = {"n_steps": 1, "batch": 1, "n_copies": 1, "n_warmup": 1, "checkpoints_per_doubling": 0, "seed": 0}
         if self.n_distinct is not None:
             least["n_distinct"] = 1
-        for name, bound in least.items():
-            value = getattr(self, name)
-            if type(value) is not int or value < bound:
-                raise self._refusal(f"{name} = {value!r}", f"It is a whole number, {bound} or more.")
-        for name in ("gate_bits", "lr_muon", "lr_adamw", "clip"):
-            value = getattr(self, name)
-            if not isinstance(value, int | float) or not 0 < value < math.inf:
-                raise self._refusal(f"{name} = {value!r}", "It is a number above 0.")
-        for name in ("target", "curriculum", "optimiser", "device"):
-            known = get_args(get_type_hints(Recipe)[name])
-            if getattr(self, name) not in known:
-                raise UnknownName(name, getattr(self, name), known)
-        self._check_fixed_sequences()
-
-    def _check_fixed_sequences(self) -> None:
-        if not isinstance(self.fresh_share, int | float) or not 0 <= self.fresh_share < 1:
-            raise self._refusal(f"fresh_share = {self.fresh_share!r}", "It is a fraction from 0 to below 1.")
+        asked, hints = "a training recipe", get_type_hints(Recipe)
+        check_sizes(asked, vars(self), least)
+        check_positive(asked, vars(self), ("gate_bits", "lr_muon", "lr_adamw", "clip"))
+        check_fraction(asked, "fresh_share", self.fresh_share)
+        names = ("target", "curriculum", "optimiser", "device")
+        check_choice(vars(self), {name: get_args(hints[name]) for name in names})
         if self.fresh_share and self.n_distinct is None:
-            raise self._refusal(
-                "fresh_share without n_distinct: all sequences are fresh then", "Say how many are fixed: n_distinct."
+            raise UsageError(
+                asked=asked,
+                found="fresh_share without n_distinct: all sequences are fresh then",
+                fix="Say how many are fixed: n_distinct.",
             )
-        if self.n_distinct is not None and self.device == "cuda":
-            raise self._refusal("n_distinct on cuda, where every sequence is fresh", "Train it with device=cpu.")
-
-    def _refusal(self, found: str, fix: str) -> UsageError:
-        return UsageError(asked="a training recipe", found=found, fix=fix)
 
     def rate(self, step: int) -> float:
         """The factor on both learning rates at this step, between 0 and 1."""

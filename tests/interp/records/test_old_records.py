@@ -1,8 +1,8 @@
 """Files of every version ever written load today; edited, truncated and newer ones are refused in words.
 
 tests/records/ holds what was written when: `run-1` by the first version that ran from end to end, `ledger-1.json` and
-`tunnel-2.json` by the first that wrote ledgers, `tunnel-1.json` by the first that trained a tunnel. A format that
-changes in meaning leaves its last file here.
+`tunnel-2.json` by the first that wrote ledgers, `tunnel-1.json` by the first that trained a tunnel, `tunnel-3.json` by
+the first whose cards name weights by their fingerprint. A format that changes in meaning leaves its last file here.
 """
 
 import json

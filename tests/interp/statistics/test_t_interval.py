@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+from scipy import stats
 
-from interp.statistics.t_interval import t_half_width
+from interp.statistics.t_interval import t_half_width, t_mean
 
 
 def test_the_half_width_is_t_times_the_standard_error_along_the_last_axis():
@@ -17,3 +18,16 @@ def test_equal_repetitions_have_no_width_and_one_has_none():
     assert not t_half_width(np.full((4, 3), 0.5)).any()
     alone = t_half_width(np.ones((4, 1)))
     assert alone.shape == (4,) and np.isnan(alone).all() and np.isnan(t_half_width(np.ones((2, 0)))).all()
+
+
+def test_mean_of_repetitions_has_the_interval_and_the_p_of_the_t_test():
+    values = [0.010, 0.012, -0.011, 0.016]
+    found, test = t_mean(values), stats.ttest_1samp(values, 0.0)
+    assert (found.value, found.p) == pytest.approx((np.mean(values), test.pvalue))
+    assert (found.low, found.high) == pytest.approx(tuple(test.confidence_interval(0.95)))
+
+
+def test_mean_of_one_has_no_interval_and_of_equal_ones_no_width_and_no_p():
+    alone, alike = t_mean([3.0]), t_mean([0.1, 0.1, 0.1])
+    assert alone.value == 3.0 and np.isnan([alone.low, alone.high, alone.p]).all()
+    assert alike.low == alike.value == alike.high and np.isnan(alike.p)

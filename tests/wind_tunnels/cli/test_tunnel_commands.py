@@ -1,13 +1,16 @@
 """`interp tunnel`: train, eval, sweep, rebuild."""
 
+import hashlib
 import json
+import shutil
 
 import pytest
-from interp.wind_tunnels.plans import plans
+from interp.wind_tunnels.plans import train_tunnel
 from interp.wind_tunnels.training.loop import train
-from interp.wind_tunnels.training.progress import Progress
+from interp.wind_tunnels.training.state import TrainingState
 from typer.testing import CliRunner
 
+import interp
 from interp.cli.app import app
 from interp.errors import InterpError, ModelError, UnknownName, UsageError
 from interp.records.tunnel_card import read_card
@@ -61,15 +64,15 @@ def test_train_leaves_a_checkpoint_and_its_card_and_nothing_else(tmp_path):
 def test_train_goes_on_where_it_was_stopped(tmp_path, monkeypatch):
     steps: list[int] = []
 
-    def stopping(*plan, init, folder, on_step, keep):
-        def stop(progress: Progress) -> None:
-            steps.append(progress.step)
+    def stopping(plan, folder, on_step):
+        def stop(state: TrainingState) -> None:
+            steps.append(state.step)
             if len(steps) == 4:
                 raise KeyboardInterrupt
 
-        return train(*plan, init=init, folder=folder, on_step=stop, save_every=2, keep=keep)
+        return train(plan, folder=folder, on_step=stop, save_every=2)
 
-    monkeypatch.setattr(plans, "train", stopping)
+    monkeypatch.setattr(train_tunnel, "train", stopping)
     first = call("train", "bijection", *FLAT, "--out", str(tmp_path))
     assert first.exit_code != 0
     assert [path.name for path in tmp_path.iterdir()] == [".partial"]
@@ -111,7 +114,7 @@ def test_training_starts_from_a_checkpoint_and_its_card_says_so(runs, tmp_path):
     few = ["--set", "V=3", "--set", "L=3", "--set", "n_steps=3", "--set", "n_distinct=4"]
     call("train", "bijection", "--init", origin, *few, "--variant", "tuned", "--out", str(tmp_path), "-q")
     card = read_card(tmp_path / "bijection-gpt-neox-tuned")
-    assert card.init is not None and card.init["tunnel"] == "bijection-gpt-neox"
+    assert card.init == {"tunnel": "bijection-gpt-neox", "fingerprint": interp.load(origin, check=False).fingerprint}
     assert card.network == read_card(runs / "bijection-gpt-neox").network
     page = (tmp_path / "bijection-gpt-neox-tuned" / "README.md").read_text()
     assert "It started from the weights of bijection-gpt-neox" in page and "times one of 4 sequences" in page
@@ -121,6 +124,41 @@ def test_training_starts_from_a_checkpoint_and_its_card_says_so(runs, tmp_path):
         call("train", "bijection", "--init", origin, "--set", "V=5", "--out", str(tmp_path))
     with pytest.raises(InterpError, match="nothing-here"):
         call("train", "bijection", "--init", str(tmp_path / "nothing-here"), "--out", str(tmp_path))
+
+
+def test_card_that_names_its_origin_by_the_file_of_weights_still_stands_for_its_training(runs, tmp_path):
+    """Up to format 2 `init` had the SHA-256 of the file of weights."""
+    origin, folder = runs / "bijection-gpt-neox", tmp_path / "bijection-gpt-neox-tuned"
+    words = ["train", "bijection", "--init", str(origin), "--set", "V=3", "--set", "L=3", "--set", "n_steps=3",
+             "--variant", "tuned", "--out", str(tmp_path), "-q"]  # fmt: skip
+    call(*words)
+    content = json.loads((folder / "tunnel.json").read_text())
+    digest = hashlib.sha256((origin / "model.safetensors").read_bytes()).hexdigest()
+    old = {**content, "format": 2, "init": {"tunnel": "bijection-gpt-neox", "weights": digest}}
+    (folder / "tunnel.json").write_text(json.dumps(old))
+    assert read_card(folder).init == old["init"]
+    weights = (folder / "model.safetensors").stat()
+    assert call(*words).exit_code == 0
+    assert (folder / "model.safetensors").stat() == weights, "it is read, and not trained again"
+    (folder / "tunnel.json").write_text(json.dumps({**old, "init": {**old["init"], "weights": "0" * 64}}))
+    with pytest.raises(UsageError, match="there is something else already"):
+        call(*words)
+
+
+def test_rebuild_starts_from_the_checkpoint_that_the_card_names_and_from_no_other(runs, tmp_path, monkeypatch):
+    from interp.wind_tunnels.tasks.bijection import Bijection
+
+    home = shutil.copytree(runs, tmp_path / "home")
+    call("train", "bijection", "--init", str(home / "bijection-gpt-neox"), "--set", "V=3", "--set", "L=3", "--set",
+         "n_steps=3", "--variant", "tuned", "--out", str(home), "-q")  # fmt: skip
+    monkeypatch.setattr(Bijection, "checkpoints", home)
+    assert "bit for bit the same weights" in call("rebuild", "bijection-gpt-neox-tuned", "-q").stdout
+    card = json.loads((home / "bijection-gpt-neox-tuned" / "tunnel.json").read_text())
+    for init in ({"fingerprint": "0" * 64}, {"weights": "0" * 64}):
+        named = {**card, "init": {"tunnel": "bijection-gpt-neox", **init}}
+        (home / "bijection-gpt-neox-tuned" / "tunnel.json").write_text(json.dumps(named))
+        with pytest.raises(ModelError, match="the weights shipped under that name are others now"):
+            call("rebuild", "bijection-gpt-neox-tuned", "-q")
 
 
 def test_eval_measures_a_checkpoint_by_position_and_beyond_its_length(runs, tmp_path):
@@ -202,7 +240,7 @@ def test_unknown_names_list_the_nearest(words, told, tmp_path):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--set", "V=1"], "one symbol leaves nothing to infer"),
+        (["--set", "V=1"], "V is a whole number, 2 or more."),
         (["--set", "replacement=false", "--set", "L=11"], "L = 11 distinct keys out of 10"),
         (["--set", "n_heads=3"], "3 heads do not divide"),
         (["--set", "V"], "field=value"),

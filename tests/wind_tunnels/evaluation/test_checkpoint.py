@@ -10,11 +10,14 @@ from typing import ClassVar
 import numpy as np
 import pytest
 import torch
-from interp.wind_tunnels.evaluation.checkpoint import SEEN, Rebuild, assess, load_weights, read_curve, rebuild, save
+from interp.wind_tunnels.evaluation.checkpoint import SEEN, evaluate_model, read_curve, save
 from interp.wind_tunnels.networks.networks import Network, n_parameters, predict
+from interp.wind_tunnels.networks.weights import load_weights, weights_fingerprint
+from interp.wind_tunnels.plans.rebuild import Rebuild, rebuild
 from interp.wind_tunnels.tasks.bijection import Bijection
 from interp.wind_tunnels.tasks.conformance import check_task
 from interp.wind_tunnels.training.loop import Recipe, train
+from interp.wind_tunnels.training.plan import TrainingPlan
 from transformers import AutoModelForCausalLM
 
 from interp.errors import ModelError, UsageError
@@ -32,13 +35,14 @@ QUICK = ("bijection-gpt-neox", "recall-gpt-neox", "mess3-gpt-neox")
 TASK = Bijection(V=4, L=5)
 NETWORK = Network(n_layers=1, n_heads=2, d_model=16)
 RECIPE = Recipe(n_steps=5, batch=8, n_copies=4, n_warmup=2)
+PLAN = TrainingPlan(TASK, NETWORK, RECIPE, limits={"kl_bits": 5.0})
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
     """A finished training, too short to be any good."""
     folder = tmp_path_factory.mktemp("tunnel")
-    save(train(TASK, NETWORK, RECIPE), TASK, NETWORK, RECIPE, folder=folder, limits={"kl_bits": 5.0})
+    save(train(PLAN), PLAN, folder)
     return folder
 
 
@@ -52,7 +56,7 @@ def test_shipped_checkpoint_meets_its_card_on_fresh_sequences(shipped):
     task = make_task(load_entry("tunnel", card.task), card.parameters)
     model = AutoModelForCausalLM.from_pretrained(shipped)  # plainly, as anybody would
     assert {p.dtype for p in model.parameters()} == {torch.float32}
-    found = assess(model.eval(), task, n=2500, seed=card.eval_seed + 1)
+    found = evaluate_model(model.eval(), task, n=2500, seed=card.eval_seed + 1)
     for name, figure in card.figures.items():
         assert figure.is_met
         if name == SEEN:  # of the training, not of these sequences
@@ -95,7 +99,9 @@ def test_shipped_checkpoint_is_rebuilt_from_its_card(shipped, tmp_path):
 def test_figures_of_a_checkpoint_are_those_of_its_task(folder):
     check_task(make_task(Bijection, {**read_card(folder).parameters, "L": 3}), np.random.default_rng(0))
     card = read_card(folder)
-    found = assess(load_weights(folder), make_task(Bijection, card.parameters), n=card.n_eval, seed=card.eval_seed)
+    found = evaluate_model(
+        load_weights(folder), make_task(Bijection, card.parameters), n=card.n_eval, seed=card.eval_seed
+    )
     assert found.figures["kl_bits"].value == pytest.approx(card.figures["kl_bits"].value, abs=1e-12)
 
 
@@ -112,7 +118,7 @@ class Overheard(Bijection):
 def test_evaluation_draws_other_sequences_than_training_even_at_the_same_seed():
     task = Overheard(V=6, L=9)
     recipe = dataclasses.replace(RECIPE, n_steps=1, batch=50, n_copies=1, curriculum="none", seed=3)
-    assess(train(task, NETWORK, recipe).model, task, n=50, seed=3)
+    evaluate_model(train(TrainingPlan(task, NETWORK, recipe)).model, task, n=50, seed=3)
     trained, judged = ({tuple(row) for row in rows.tolist()} for rows in task.shown)
     assert len(trained) == len(judged) == 50
     assert not trained & judged
@@ -159,6 +165,12 @@ def test_card_of_the_first_format_is_read_as_one_without_what_came_later():
     assert Recipe(seed=card.seed, **card.recipe) == Recipe()
 
 
+@pytest.mark.parametrize("shipped", SHIPPED, ids=lambda path: path.name)
+def test_weights_of_a_shipped_tunnel_have_the_one_fingerprint_that_a_loaded_model_has(shipped):
+    assert weights_fingerprint(shipped) == load(shipped, check=False).fingerprint
+    assert read_card(shipped).init is None, "no shipped card names other weights"
+
+
 @pytest.mark.parametrize(
     ("variant", "name"),
     [("", "bijection-mistral"), ("short", "bijection-mistral-short"), ("a.b_2", "bijection-mistral-a.b_2")],
@@ -192,7 +204,7 @@ def test_tunnel_belongs_to_the_task_of_its_card_not_to_one_of_a_like_name(two_ta
 
 def test_step_of_a_tunnel_is_loaded_with_its_own_weights_and_none_of_the_final_figures(two_tasks, tmp_path):
     home = two_tasks / "bijection-gpt-neox"
-    steps = {step: train(TASK, NETWORK, RECIPE, folder=tmp_path / "again", keep=(0, 3)) for step in (0, 3)}
+    steps = {step: train(dataclasses.replace(PLAN, keep=(0, 3)), folder=tmp_path / "again") for step in (0, 3)}
     shutil.copytree(tmp_path / "again" / "steps", home / "steps")
     assert [*kept_steps(home)] == [*steps] == [0, 3]
     for name in ("tunnel:bijection-gpt-neox@3", str(home / "steps" / "3")):
@@ -209,7 +221,7 @@ def test_step_of_a_tunnel_is_loaded_with_its_own_weights_and_none_of_the_final_f
 def test_curve_that_is_left_behind_is_the_curve_of_the_training(folder):
     curve = read_curve(folder)
     assert [point[0] for point in curve] == [1, 2, 3, 4, 5]
-    assert [point[2] for point in curve] == pytest.approx([p[2] for p in train(TASK, NETWORK, RECIPE).curve], rel=1e-5)
+    assert [point[2] for point in curve] == pytest.approx([p[2] for p in train(PLAN).curve], rel=1e-5)
 
 
 def test_page_of_a_checkpoint_shows_its_figures_beside_the_no_skill_floor(folder):

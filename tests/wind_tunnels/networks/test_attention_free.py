@@ -7,6 +7,7 @@ from interp.wind_tunnels.networks.networks import Network, build
 from interp.wind_tunnels.tasks.bijection import Bijection
 from interp.wind_tunnels.training.loop import train
 from interp.wind_tunnels.training.optimisers import make_optimisers
+from interp.wind_tunnels.training.plan import TrainingPlan
 from interp.wind_tunnels.training.recipe import Recipe
 from torch import nn
 from torch.nn import functional as F
@@ -181,7 +182,7 @@ def test_nine_bare_layers_of_lstm_learn_far_less_than_nine_residual_ones():
     task, recipe = Bijection(V=5, L=4, replacement=False), Recipe(n_steps=300, n_copies=1, curriculum="none")
     sizes = {"arch": "lstm", "n_layers": 9, "d_model": 32}
     excess = {
-        has_residual: train(task, Network(**sizes, has_residual=has_residual), recipe).excess_bits
+        has_residual: train(TrainingPlan(task, Network(**sizes, has_residual=has_residual), recipe)).excess_bits
         for has_residual in (False, True)
     }
     assert excess[True] < 0.05 and excess[False] > 5 * excess[True], excess

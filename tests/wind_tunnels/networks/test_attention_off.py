@@ -9,6 +9,7 @@ from interp.wind_tunnels.networks.architectures import Network
 from interp.wind_tunnels.networks.networks import build, switch_off_attention
 from interp.wind_tunnels.tasks.bijection import Bijection
 from interp.wind_tunnels.training.loop import train
+from interp.wind_tunnels.training.plan import TrainingPlan
 from interp.wind_tunnels.training.recipe import Recipe
 from transformers import AutoModelForCausalLM
 
@@ -66,7 +67,7 @@ def test_the_other_weights_are_those_of_the_same_seed():
 def test_trained_zeros_stay_exact_zeros(arch, optimiser, tmp_path):
     network = Network(arch=arch, d_model=16, n_heads=2, attention_layers=(0, 2))
     recipe = Recipe(n_steps=4, batch=8, optimiser=optimiser, n_warmup=1)
-    model = train(TASK, network, recipe).model
+    model = train(TrainingPlan(TASK, network, recipe)).model
     start = fresh(network)
     assert [is_zero(p) for p in projections(model)] == [False, True, False]
     assert not torch.equal(projections(model)[0].weight, projections(start)[0].weight)
@@ -79,13 +80,16 @@ def test_trained_zeros_stay_exact_zeros(arch, optimiser, tmp_path):
 def test_a_training_that_is_resumed_keeps_the_zeros(tmp_path):
     network, recipe = Network(d_model=16, n_heads=2, attention_layers=[0]), Recipe(n_steps=6, batch=8)
 
-    def stop(progress):
-        if progress.step == 4:
+    def stop(state):
+        if state.step == 4:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        train(TASK, network, recipe, folder=tmp_path, on_step=stop, save_every=2)
-    resumed, whole = train(TASK, network, recipe, folder=tmp_path).model, train(TASK, network, recipe).model
+        train(TrainingPlan(TASK, network, recipe), folder=tmp_path, on_step=stop, save_every=2)
+    resumed, whole = (
+        train(TrainingPlan(TASK, network, recipe), folder=tmp_path).model,
+        train(TrainingPlan(TASK, network, recipe)).model,
+    )
     assert [is_zero(p) for p in projections(resumed)] == [False, True, True]
     assert all(torch.equal(x, whole.state_dict()[name]) for name, x in resumed.state_dict().items())
 

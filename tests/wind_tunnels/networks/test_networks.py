@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from interp.wind_tunnels.networks.architectures import ARCHITECTURES, Network
-from interp.wind_tunnels.networks.networks import FAMILIES, build, count_parameters, logits_at, n_parameters, predict
+from interp.wind_tunnels.networks.networks import BUILDERS, build, count_parameters, logits_at, n_parameters, predict
 from interp.wind_tunnels.tasks.bijection import Bijection
 from transformers import AutoModelForCausalLM
 
@@ -27,7 +27,7 @@ def tokens(n: int = 3) -> torch.Tensor:
     return torch.from_numpy(TASK.sample(np.random.default_rng(0), n).tokens)
 
 
-@pytest.mark.parametrize("arch", FAMILIES)
+@pytest.mark.parametrize("arch", BUILDERS)
 def test_family_is_a_causal_model_of_that_family(arch):
     model = fresh(Network(arch=arch))
     assert model.config.model_type == KINDS.get(arch, arch)
@@ -55,7 +55,7 @@ def test_parameter_counts_match_between_families_at_the_shipped_size(network, ex
     assert n_parameters(build(network, Bijection(), torch.Generator().manual_seed(0))) == expected
 
 
-@pytest.mark.parametrize("arch", FAMILIES)
+@pytest.mark.parametrize("arch", BUILDERS)
 def test_logits_at_scored_positions_are_those_of_the_whole_forward(arch):
     model, scored = fresh(Network(arch=arch)), torch.tensor([0, 4, 10])
     with torch.no_grad():
@@ -84,15 +84,15 @@ def test_weights_come_from_the_generator_alone():
 
 
 def test_every_architecture_can_be_built():
-    assert set(FAMILIES) == set(ARCHITECTURES)
+    assert set(BUILDERS) == set(ARCHITECTURES)
 
 
-@pytest.mark.parametrize("arch", FAMILIES)
+@pytest.mark.parametrize("arch", BUILDERS)
 def test_parameters_are_counted_without_making_weights(arch):
     assert count_parameters(Network(arch=arch), TASK) == n_parameters(fresh(Network(arch=arch)))
 
 
-@pytest.mark.parametrize("arch", FAMILIES)
+@pytest.mark.parametrize("arch", BUILDERS)
 def test_what_is_saved_is_what_is_read(arch, tmp_path):
     model = fresh(Network(arch=arch))
     model.save_pretrained(tmp_path)
@@ -128,8 +128,8 @@ def test_a_window_longer_than_a_sequence_is_still_one():
 def test_weights_start_at_their_spread(arch):
     model = fresh(Network(arch=arch, d_model=128, init_std=0.1, embedding_std=1.0, residual_scale=0.25))
     spread = {name: p.std().item() for name, p in model.named_parameters() if p.ndim == 2}
-    writers = [name for name in spread if FAMILIES[arch].residual_writers[0] in name]
-    writers += [name for name in spread if FAMILIES[arch].residual_writers[1] in name]
+    writers = [name for name in spread if BUILDERS[arch].residual_writers[0] in name]
+    writers += [name for name in spread if BUILDERS[arch].residual_writers[1] in name]
     assert len(writers) == 2 * 3
     for name, std in spread.items():
         expected = 1.0 if "embed" in name else 0.025 if name in writers else 0.1

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from interp.wind_tunnels.evaluation.checkpoint import CURVE_NAME
 from interp.wind_tunnels.plans import sweep as sweeps
-from interp.wind_tunnels.plans.plans import configure
-from interp.wind_tunnels.plans.sweep import SWEEP_NAME, cells, over_seeds, refuse_impossible, run_sweep
+from interp.wind_tunnels.plans.sweep import SWEEP_NAME, cells, refuse_impossible, run_sweep
+from interp.wind_tunnels.plans.train_tunnel import make_plan
 from interp.wind_tunnels.tasks.bijection import Bijection
 from scipy import stats
 from typer.testing import CliRunner
@@ -20,14 +20,14 @@ TINY = {"V": 3, "L": 4, "n_heads": 2, "d_model": 16, "n_steps": 6, "batch": 6, "
 
 
 def run(folder, varied, n_seeds=1, heard=None):
-    def begun(plan):
-        def on_step(progress):
+    def on_begin(plan):
+        def on_step(state):
             if heard is not None:
-                heard.append((plan.name, progress.step))
+                heard.append((plan.name, state.step))
 
         return on_step
 
-    return run_sweep("bijection", cells(Bijection, TINY, varied, n_seeds), folder, begun)
+    return run_sweep("bijection", cells(Bijection, TINY, varied, n_seeds), folder, on_begin)
 
 
 def test_sweep_trains_every_combination_with_every_seed_and_repeats_nothing(tmp_path):
@@ -40,7 +40,9 @@ def test_sweep_trains_every_combination_with_every_seed_and_repeats_nothing(tmp_
     assert len(heard) == 4 * 6
     for cell in table["cells"]:
         values = [run["figures"]["kl_bits"]["value"] for run in cell["runs"]]
+        low, high = stats.t.interval(0.95, 1, loc=np.mean(values), scale=stats.sem(values))
         assert len(set(values)) == 2 and cell["figures"]["kl_bits"]["mean"] == pytest.approx(np.mean(values))
+        assert cell["figures"]["kl_bits"]["interval"] == pytest.approx([max(low, 0.0), high])
         assert all(low < value < high for value, (low, high) in zip(
             values, (run["figures"]["kl_bits"]["interval"] for run in cell["runs"]), strict=True))  # fmt: skip
         assert cell["baselines"]["position"]["kl_bits"] > 0 and cell["n_parameters"] > 0
@@ -54,14 +56,14 @@ def test_sweep_trains_every_combination_with_every_seed_and_repeats_nothing(tmp_
 
 
 def test_what_cannot_be_trained_is_told_and_stops_nothing(tmp_path, monkeypatch):
-    carried = sweeps.carry_out
+    trained = sweeps.train_tunnel
 
     def failing(plan, *rest):
         if plan.network.d_model == 8:
             raise RuntimeError("out of luck")
-        return carried(plan, *rest)
+        return trained(plan, *rest)
 
-    monkeypatch.setattr(sweeps, "carry_out", failing)
+    monkeypatch.setattr(sweeps, "train_tunnel", failing)
     monkeypatch.delitem(TINY, "d_model")
     table = run(tmp_path, {"n_layers": [1], "d_model": [8, 6, 16]})
     unlucky, refused, fine = table["cells"]
@@ -70,14 +72,6 @@ def test_what_cannot_be_trained_is_told_and_stops_nothing(tmp_path, monkeypatch)
     assert refused["figures"]["kl_bits"]["interval_reason"] == "no training was finished"
     assert fine["failures"] == {} and len(fine["runs"]) == 1
     assert fine["figures"]["kl_bits"]["interval_reason"] == "one seed"
-
-
-def test_interval_over_seeds_is_that_of_students_t():
-    values = [0.010, 0.012, 0.011, 0.016]
-    found = over_seeds(values)
-    expected = stats.t.interval(0.95, 3, loc=np.mean(values), scale=stats.sem(values))
-    assert found["interval"] == pytest.approx(expected)
-    assert over_seeds([0.001, 0.1])["interval"][0] == 0.0
 
 
 def test_field_that_is_set_and_varied_is_refused():
@@ -129,7 +123,7 @@ def test_crossed_combinations_are_all_held_against_the_first():
 
 
 def test_what_no_architecture_has_is_refused_before_anything_is_trained():
-    with pytest.raises(UsageError, match="none of these has grouped heads"):
+    with pytest.raises(UsageError, match="of these none has grouped heads"):
         one_at_a_time({"arch": ["gpt-neox", "phi"], "n_kv_heads": [2, 1]})
     impossible = cells(Bijection, TINY, {"arch": ["phi", "llama"], "n_kv_heads": [2, 1]}, 1, design="crossed")
     with pytest.raises(UsageError) as refused:
@@ -141,7 +135,7 @@ def test_what_no_architecture_has_is_refused_before_anything_is_trained():
 
 
 def test_log_keeps_the_powers_of_two_before_the_end():
-    assert configure(Bijection, {"n_steps": 40}, keep="log").keep == (0, 1, 2, 4, 8, 16, 32)
+    assert make_plan(Bijection, {"n_steps": 40}, keep="log").keep == (0, 1, 2, 4, 8, 16, 32)
     (cell,) = cells(Bijection, TINY, {"arch": ["llama"]}, 1, keep="log")
     assert cell.plans[0].keep == (0, 1, 2, 4)
 

@@ -5,17 +5,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from interp.wind_tunnels.evaluation.checkpoint import assess, assess_longer
+from interp.wind_tunnels.evaluation.checkpoint import evaluate_longer, evaluate_model
 from interp.wind_tunnels.networks.networks import count_parameters, predict
 from interp.wind_tunnels.networks.weights import load_weights, open_tunnel
 from interp.wind_tunnels.studies.late_attention import LateAttention
 from interp.wind_tunnels.studies.over_seeds import difference_scalar, mean_scalar, ratio_scalar
 from interp.wind_tunnels.studies.primitives.plans import BARE, TASKS, is_tuned, plan_of
 from interp.wind_tunnels.studies.primitives.study import Primitives
-from interp.wind_tunnels.studies.training_courses import INDICES, TrainingCourses, over_seeds_of
+from interp.wind_tunnels.studies.training_courses import INDICES, TrainingCourses, index_over_seeds
 from interp.wind_tunnels.studies.tunnel_evaluation import TunnelEvaluation
 from interp.wind_tunnels.studies.tunnel_training import TunnelTraining
-from interp.wind_tunnels.training.stream import evaluation_generators
+from interp.wind_tunnels.training.sampling import evaluation_generators
 from scipy import stats
 
 import interp
@@ -47,7 +47,7 @@ def opened():
 
 def test_an_evaluation_has_the_figures_of_the_cards_own(evaluated, opened):
     task, network = opened
-    plain, longer = assess(network, task, n=N, seed=1), assess_longer(network, task, 16, n=N, seed=1)
+    plain, longer = evaluate_model(network, task, n=N, seed=1), evaluate_longer(network, task, 16, n=N, seed=1)
     for name, figure in {**plain.figures, **longer.figures}.items():
         found = evaluated[name]
         assert found.value == pytest.approx(figure.value, rel=1e-3), name
@@ -123,7 +123,7 @@ def test_outcomes_that_cannot_be_renamed_are_not(tmp_path):
 
 
 @pytest.mark.parametrize("study, words", [
-    (TunnelEvaluation(n=2), "too few"), (Primitives(seeds=(1, 1)), "one is there twice"),
+    (TunnelEvaluation(n=2), "n is a whole number, 20 or more"), (Primitives(seeds=(1, 1)), "one is there twice"),
     (Primitives(tasks=()), "there is none"), (LateAttention(n_off=3), "no layer"),
     (TunnelTraining(settings=("V",)), "field=value"), (TrainingCourses(settings=("V",)), "field=value"),
     (TrainingCourses(seeds=(1, 1)), "one is there twice"), (TrainingCourses(seeds=()), "there is none"),
@@ -180,7 +180,7 @@ def trained(tmp_path_factory):
     return work, QUICK.measure(work, nothing)
 
 
-def test_primitives_are_means_over_seeds_of_what_the_cards_say(trained):
+def test_primitives_are_means_index_over_seeds_what_the_cards_say(trained):
     work, found = trained
     cards = {name: [read_card(work / f"recall-{name}-seed{seed}") for seed in (1, 2)] for name in QUICK.networks}
     for name, mine in cards.items():
@@ -225,8 +225,9 @@ def test_a_training_is_an_ordinary_tunnel(tmp_path):
     record = run_study(make_study("tunnel_training", {"settings": ",".join(settings)}), out=tmp_path, quiet=True)
     study = TunnelTraining(settings=settings)
     folder = tmp_path / ".partial" / study.hash / "bijection-gpt-neox"
-    assert record.spec_hash == study.hash and interp.load(str(folder)).task.describe()["V"] == 4
-    found = record.findings["tunnel_training"]
+    model, found = interp.load(str(folder)), record.findings["tunnel_training"]
+    assert record.spec_hash == study.hash and model.task.describe()["V"] == 4
+    assert found.tables["models"]["fingerprint"].tolist() == [model.fingerprint]
     assert found["kl_bits"].null.value == pytest.approx(read_card(folder).baselines["uniform"]["kl_bits"])
 
 
@@ -243,15 +244,15 @@ def indexed(*values, unresolved=()):
 
 def test_an_index_over_trainings_is_their_geometric_mean():
     values = (2.0, 3.0, 4.5)
-    found = over_seeds_of("dissociation_index", indexed(*values))
+    found = index_over_seeds("dissociation_index", indexed(*values))
     test = stats.ttest_1samp(np.log(values), 0.0)
     assert found.value == pytest.approx(3.0) and found.p == pytest.approx(test.pvalue)
     assert found.interval == pytest.approx(np.exp(test.confidence_interval()))
     assert (found.null.value, found.n, found.n_unit) == (1.0, 3, "seed") and not found.underpowered
     assert found.meaning == "Geometric mean over seeds: A over B."
-    assert over_seeds_of("dissociation_index", indexed(*values, unresolved=(1,))).underpowered
-    assert over_seeds_of("dissociation_index", indexed(2.0)).interval_reason == "one seed"
-    undefined = over_seeds_of("dissociation_index", indexed(2.0, np.nan, 3.0))
+    assert index_over_seeds("dissociation_index", indexed(*values, unresolved=(1,))).underpowered
+    assert index_over_seeds("dissociation_index", indexed(2.0)).interval_reason == "one seed"
+    undefined = index_over_seeds("dissociation_index", indexed(2.0, np.nan, 3.0))
     assert np.isnan(undefined.value) and undefined.interval_reason == "in a training it does not settle"
 
 

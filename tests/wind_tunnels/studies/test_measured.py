@@ -13,8 +13,9 @@ from interp.wind_tunnels.networks.architectures import Network
 from interp.wind_tunnels.networks.equal_capacity import TOLERANCE
 from interp.wind_tunnels.networks.networks import count_parameters, predict
 from interp.wind_tunnels.training.loop import train
+from interp.wind_tunnels.training.plan import TrainingPlan
 from interp.wind_tunnels.training.recipe import Recipe
-from interp.wind_tunnels.training.stream import evaluation_generators
+from interp.wind_tunnels.training.sampling import evaluation_generators
 
 from interp.registry import load_entry
 from interp.tunnel import make_task
@@ -105,7 +106,7 @@ def test_a_run_can_be_done_again():
     """The quickest of them; another processor may round otherwise, hence the factor of two of the cards."""
     run = min((run for run in RUNS if run["arch"] == "lstm"), key=lambda run: float(run["core_seconds"]))
     task = task_of(run)
-    progress = train(task, network_of(run), recipe_of(run))
+    progress = train(TrainingPlan(task, network_of(run), recipe_of(run)))
     draws, resamples = evaluation_generators(20_000)
     sequences = task.sample(draws, int(run["n_eval"]))
     log_probs = predict(progress.model, sequences.tokens, sequences.scored)

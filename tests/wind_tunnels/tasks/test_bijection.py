@@ -148,8 +148,9 @@ def test_same_seed_gives_the_same_sequences():
 @pytest.mark.parametrize(
     ("sizes", "words"),
     [
-        ({"V": 1}, "V = 1: one symbol leaves nothing to infer"),
-        ({"L": 0}, "L = 0: there is no pair to predict"),
+        ({"V": 1}, "the bijection task: V = 1\n  V is a whole number, 2 or more."),
+        ({"L": 0}, "the bijection task: L = 0\n  L is a whole number, 1 or more."),
+        ({"key_pool": 0}, "the bijection task: key_pool = 0\n  key_pool is a whole number, 1 or more."),
         ({"V": 5, "L": 6, "replacement": False}, "L = 6 distinct keys out of 5"),
         ({"V": 5, "L": 4, "replacement": False, "key_pool": 3}, "L = 4 distinct keys out of 3"),
         ({"key_pool": 11}, "key_pool = 11 of V = 10 keys"),
@@ -164,10 +165,10 @@ def test_impossible_sizes_are_refused_in_words(sizes, words):
 @pytest.mark.parametrize(
     ("parameters", "words"),
     [
-        ({"layout": "with SEP"}, "there is no layout 'with SEP'"),
-        ({"V": "ten"}, "not whole numbers and a boolean: {'V': 'ten'}"),
-        ({"L": 2.5}, "not whole numbers and a boolean: {'L': 2.5}"),
-        ({"replacement": 1}, "not whole numbers and a boolean: 1"),
+        ({"layout": "with SEP"}, "layout 'with SEP': there is no layout of this name"),
+        ({"V": "ten"}, "V = 'ten'\n  V is a whole number, 2 or more."),
+        ({"L": 2.5}, "L = 2.5\n  L is a whole number, 1 or more."),
+        ({"replacement": 1}, "replacement = 1\n  It is True or False."),
     ],
 )
 def test_parameters_of_another_kind_are_refused_in_words(parameters, words, without_type_checks):

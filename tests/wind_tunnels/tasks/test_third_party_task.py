@@ -10,6 +10,7 @@ from interp.wind_tunnels.networks.networks import Network
 from interp.wind_tunnels.tasks.conformance import check_task
 from interp.wind_tunnels.tasks.mixture import Mixture
 from interp.wind_tunnels.training.loop import Recipe, train
+from interp.wind_tunnels.training.plan import TrainingPlan
 from typer.testing import CliRunner
 
 import interp
@@ -84,7 +85,8 @@ def their_package(tmp_path, monkeypatch):
 
 def trained(task: Task, folder: Path) -> None:
     network, recipe = Network(n_layers=1, n_heads=2, d_model=16), Recipe(n_steps=12, batch=20, n_warmup=2)
-    save(train(task, network, recipe), task, network, recipe, folder=folder, limits={})
+    plan = TrainingPlan(task, network, recipe)
+    save(train(plan), plan, folder)
 
 
 def test_a_task_of_another_package_is_found_trained_and_loaded(their_package):

@@ -8,13 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from interp.wind_tunnels.evaluation.checkpoint import assess, save
+from interp.wind_tunnels.evaluation.checkpoint import evaluate_model, save
 from interp.wind_tunnels.networks.networks import Network, build, predict
 from interp.wind_tunnels.networks.weights import init_from, load_weights, open_tunnel
 from interp.wind_tunnels.tasks.bijection import Bijection
-from interp.wind_tunnels.training.loop import STATE_NAME, Recipe, cross_entropy, start, train
-from interp.wind_tunnels.training.progress import Progress
-from interp.wind_tunnels.training.stream import stream_of
+from interp.wind_tunnels.training.loop import STATE_NAME, Recipe, cross_entropy, initial_state, train
+from interp.wind_tunnels.training.optimisers import make_optimisers
+from interp.wind_tunnels.training.plan import TrainingPlan
+from interp.wind_tunnels.training.sampling import make_sampler
+from interp.wind_tunnels.training.state import TrainingState
 
 from interp.errors import ModelError, UsageError
 from interp.information import entropy_bits, kl_bits
@@ -22,6 +24,7 @@ from interp.information import entropy_bits, kl_bits
 TASK = Bijection(V=4, L=5)
 SMALL = Network(n_layers=2, n_heads=2, d_model=16)
 SHORT = Recipe(n_steps=12, batch=16, n_copies=4, n_warmup=3)
+PLAN = TrainingPlan(TASK, SMALL, SHORT)
 
 
 class Stopped(Exception):
@@ -29,14 +32,14 @@ class Stopped(Exception):
 
 
 def stop_at(step: int):
-    def on_step(progress: Progress) -> None:
-        if progress.step == step:
+    def on_step(state: TrainingState) -> None:
+        if state.step == step:
             raise Stopped
 
     return on_step
 
 
-def same_weights(first: Progress, second: Progress) -> bool:
+def same_weights(first: TrainingState, second: TrainingState) -> bool:
     one, other = first.model.state_dict(), second.model.state_dict()
     return all(torch.equal(one[name], other[name]) for name in one)
 
@@ -44,11 +47,11 @@ def same_weights(first: Progress, second: Progress) -> bool:
 @pytest.mark.parametrize("arch", ["gpt-neox", "llama"])
 def test_resumed_training_equals_an_uninterrupted_one_bit_for_bit(arch, tmp_path):
     network, recipe = dataclasses.replace(SMALL, arch=arch), dataclasses.replace(SHORT, gate_bits=9.0)
-    whole = train(TASK, network, recipe)
+    whole = train(TrainingPlan(TASK, network, recipe))
     for step in (3, 8):
         with pytest.raises(Stopped):
-            train(TASK, network, recipe, folder=tmp_path, on_step=stop_at(step), save_every=2)
-    resumed = train(TASK, network, recipe, folder=tmp_path, save_every=2)
+            train(TrainingPlan(TASK, network, recipe), folder=tmp_path, on_step=stop_at(step), save_every=2)
+    resumed = train(TrainingPlan(TASK, network, recipe), folder=tmp_path, save_every=2)
     assert same_weights(whole, resumed)
     assert (resumed.stage, resumed.excess_bits) == (whole.stage, whole.excess_bits)
     assert whole.stage == 1  # the gate was open: what decides about it is resumed as well
@@ -60,26 +63,27 @@ def trained(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("trained") / "bijection-llama"
     network = dataclasses.replace(SMALL, arch="llama", attention_layers=(1,))
     small = Bijection(V=4, L=4)
-    save(train(small, network, SHORT), small, network, SHORT, folder=folder, limits={})
+    plan = TrainingPlan(small, network, SHORT)
+    save(train(plan), plan, folder)
     return folder
 
 
-def resumed_and_whole(network, recipe, init, folder) -> tuple[Progress, Progress]:
+def resumed_and_whole(network, recipe, init, folder) -> tuple[TrainingState, TrainingState]:
     for step in (3, 8, 11):
         with pytest.raises(Stopped):
-            train(TASK, network, recipe, init=init, folder=folder, on_step=stop_at(step), save_every=2)
-    resumed = train(TASK, network, recipe, init=init, folder=folder, save_every=2)
-    return resumed, train(TASK, network, recipe, init=init)
+            train(TrainingPlan(TASK, network, recipe, init=init), folder=folder, on_step=stop_at(step), save_every=2)
+    resumed = train(TrainingPlan(TASK, network, recipe, init=init), folder=folder, save_every=2)
+    return resumed, train(TrainingPlan(TASK, network, recipe, init=init))
 
 
-def silent_projection(progress: Progress, layer: int) -> torch.Tensor:
-    return progress.model.get_submodule(f"model.layers.{layer}.self_attn.o_proj").weight  # pyright: ignore
+def silent_projection(state: TrainingState, layer: int) -> torch.Tensor:
+    return state.model.get_submodule(f"model.layers.{layer}.self_attn.o_proj").weight  # pyright: ignore
 
 
 def test_training_from_a_checkpoint_begins_at_its_weights_and_resumes_bit_for_bit(trained, tmp_path):
     opened = open_tunnel(trained)
     init = init_from(opened, TASK)
-    first, weights = start(TASK, opened.network, SHORT, init), load_weights(trained)
+    first, weights = initial_state(TrainingPlan(TASK, opened.network, SHORT, init=init)), load_weights(trained)
     assert all(torch.equal(a, b) for a, b in zip(first.model.parameters(), weights.parameters(), strict=True))
     resumed, whole = resumed_and_whole(opened.network, SHORT, init, tmp_path)
     assert same_weights(resumed, whole)
@@ -92,10 +96,10 @@ def test_attention_that_is_switched_off_stays_off_through_resuming_and_starting_
     resumed, whole = resumed_and_whole(network, dataclasses.replace(SHORT, gate_bits=9.0), None, tmp_path)
     assert same_weights(resumed, whole)
     assert resumed.stage_ends == whole.stage_ends == [10]
-    tuned = train(TASK, network, SHORT, init=init_from(open_tunnel(trained), TASK))
-    for progress in (resumed, tuned):
-        assert (silent_projection(progress, 0) == 0).all()
-        assert (silent_projection(progress, 1) != 0).any()
+    tuned = train(TrainingPlan(TASK, network, SHORT, init=init_from(open_tunnel(trained), TASK)))
+    for state in (resumed, tuned):
+        assert (silent_projection(state, 0) == 0).all()
+        assert (silent_projection(state, 1) != 0).any()
 
 
 def test_training_on_fixed_sequences_resumes_bit_for_bit_and_learns_them_by_heart(tmp_path):
@@ -103,11 +107,11 @@ def test_training_on_fixed_sequences_resumes_bit_for_bit_and_learns_them_by_hear
     resumed, whole = resumed_and_whole(SMALL, recipe, None, tmp_path)
     assert same_weights(resumed, whole)
     by_heart = dataclasses.replace(SHORT, n_distinct=4, n_steps=150)
-    progress = train(TASK, SMALL, by_heart)
-    fixed = stream_of(TASK, by_heart).fixed
+    state = train(TrainingPlan(TASK, SMALL, by_heart))
+    fixed = make_sampler(TASK, by_heart).fixed
     assert fixed is not None
     fresh = TASK.sample(np.random.default_rng(5), 200)
-    on_fixed, on_fresh = (cross_entropy(progress.model, each, "labels").item() for each in (fixed, fresh))
+    on_fixed, on_fresh = (cross_entropy(state.model, each, "labels").item() for each in (fixed, fresh))
     assert on_fixed < 0.3 < 1.0 < on_fresh
 
 
@@ -119,43 +123,43 @@ def test_checkpoint_with_too_few_token_ids_is_refused(trained):
 
 def test_adamw_alone_moves_every_parameter():
     recipe = dataclasses.replace(SHORT, optimiser="adamw", n_steps=3)
-    before = start(TASK, SMALL, recipe)
+    before = initial_state(TrainingPlan(TASK, SMALL, recipe))
     assert [type(o).__name__ for o in before.optimisers] == ["AdamW"]
-    assert [type(o).__name__ for o in start(TASK, SMALL, SHORT).optimisers] == ["Muon", "AdamW"]
-    after = train(TASK, SMALL, recipe)
+    assert [type(o).__name__ for o in initial_state(PLAN).optimisers] == ["Muon", "AdamW"]
+    after = train(TrainingPlan(TASK, SMALL, recipe))
     pairs = zip(before.model.named_parameters(), after.model.parameters(), strict=True)
     assert all(not torch.equal(p, q) for (_, p), q in pairs)
 
 
 def test_steps_asked_for_are_kept_beside_the_log_spaced_ones(tmp_path):
-    train(TASK, SMALL, SHORT, folder=tmp_path, keep=(0, 7))
+    train(TrainingPlan(TASK, SMALL, SHORT, keep=(0, 7)), folder=tmp_path)
     assert sorted(int(path.name) for path in (tmp_path / "steps").iterdir()) == [0, 7]
 
 
 def test_resuming_takes_only_the_steps_that_are_left(tmp_path):
     steps: list[int] = []
     with pytest.raises(Stopped):
-        train(TASK, SMALL, SHORT, folder=tmp_path, on_step=stop_at(7), save_every=3)
-    train(TASK, SMALL, SHORT, folder=tmp_path, on_step=lambda p: steps.append(p.step), save_every=3)
+        train(PLAN, folder=tmp_path, on_step=stop_at(7), save_every=3)
+    train(PLAN, folder=tmp_path, on_step=lambda p: steps.append(p.step), save_every=3)
     assert steps == [7, 8, 9, 10, 11, 12]
 
 
 def test_seed_decides_weights_and_data():
-    assert same_weights(train(TASK, SMALL, SHORT), train(TASK, SMALL, SHORT))
-    assert not same_weights(train(TASK, SMALL, SHORT), train(TASK, SMALL, dataclasses.replace(SHORT, seed=1)))
+    assert same_weights(train(PLAN), train(PLAN))
+    assert not same_weights(train(PLAN), train(TrainingPlan(TASK, SMALL, dataclasses.replace(SHORT, seed=1))))
 
 
 def test_folder_with_another_training_is_refused(tmp_path):
     with pytest.raises(Stopped):
-        train(TASK, SMALL, SHORT, folder=tmp_path, on_step=stop_at(4), save_every=2)
+        train(PLAN, folder=tmp_path, on_step=stop_at(4), save_every=2)
     with pytest.raises(ModelError) as refusal:
-        train(TASK, SMALL, dataclasses.replace(SHORT, seed=1), folder=tmp_path)
+        train(TrainingPlan(TASK, SMALL, dataclasses.replace(SHORT, seed=1)), folder=tmp_path)
     assert "an unfinished training of another task, network or recipe lies there" in str(refusal.value)
 
 
 def test_state_is_never_left_half_written(tmp_path):
     with pytest.raises(Stopped):
-        train(TASK, SMALL, SHORT, folder=tmp_path, on_step=stop_at(5), save_every=2)
+        train(PLAN, folder=tmp_path, on_step=stop_at(5), save_every=2)
     assert [path.name for path in tmp_path.iterdir()] == [STATE_NAME]
     assert torch.load(tmp_path / STATE_NAME, weights_only=True)["step"] == 4
 
@@ -190,7 +194,7 @@ def test_labels_never_see_the_posterior():
 def test_excess_loss_is_the_kl_in_bits_smoothed_over_ten_batches():
     frozen = dataclasses.replace(SHORT, target="distil", n_steps=14, lr_muon=1e-12, lr_adamw=1e-12, n_copies=1)
     heard: list[float] = []
-    model = train(TASK, SMALL, frozen, on_step=lambda p: heard.append(p.excess_bits)).model
+    model = train(TrainingPlan(TASK, SMALL, frozen), on_step=lambda p: heard.append(p.excess_bits)).model
     rng = np.random.default_rng(np.random.SeedSequence(frozen.seed).spawn(2)[1])
     kls: list[float] = []
     for said in heard:
@@ -205,9 +209,9 @@ def test_excess_loss_is_the_kl_in_bits_smoothed_over_ten_batches():
 
 
 def test_curriculum_waits_for_success():
-    never = train(TASK, SMALL, dataclasses.replace(SHORT, n_steps=40, gate_bits=1e-9))
-    always = train(TASK, SMALL, dataclasses.replace(SHORT, n_steps=40, gate_bits=99.0))
-    off = train(TASK, SMALL, dataclasses.replace(SHORT, n_steps=40, gate_bits=99.0, curriculum="none"))
+    never = train(TrainingPlan(TASK, SMALL, dataclasses.replace(SHORT, n_steps=40, gate_bits=1e-9)))
+    always = train(TrainingPlan(TASK, SMALL, dataclasses.replace(SHORT, n_steps=40, gate_bits=99.0)))
+    off = train(TrainingPlan(TASK, SMALL, dataclasses.replace(SHORT, n_steps=40, gate_bits=99.0, curriculum="none")))
     assert len(TASK.curriculum()) == 2
     assert (never.stage, always.stage, off.stage) == (0, 1, 0)
     assert always.steps_in_stage == 30  # ten steps are the least a stage is judged on
@@ -216,7 +220,7 @@ def test_curriculum_waits_for_success():
 def test_log_spaced_checkpoints_hold_the_weights_of_their_steps(tmp_path):
     recipe = dataclasses.replace(SHORT, checkpoints_per_doubling=1)
     assert recipe.checkpoint_steps() == (0, 1, 2, 4, 8, 12)
-    final = train(TASK, SMALL, recipe, folder=tmp_path)
+    final = train(TrainingPlan(TASK, SMALL, recipe), folder=tmp_path)
     kept = sorted(int(path.name) for path in (tmp_path / "steps").iterdir())
     assert kept == [0, 1, 2, 4, 8, 12]
     last = type(final.model).from_pretrained(tmp_path / "steps" / "12")
@@ -268,7 +272,39 @@ def test_unknown_variants_are_refused_in_words(field, without_type_checks):
 def test_tunnel_trained_here_reaches_0_02_bits():
     task = Bijection(V=4, L=6)
     network = Network(n_layers=2, n_heads=4, d_model=32)
-    progress = train(task, network, Recipe(n_steps=400, batch=64, n_copies=4))
-    figures = assess(progress.model, task, n=2000).figures
+    state = train(TrainingPlan(task, network, Recipe(n_steps=400, batch=64, n_copies=4)))
+    figures = evaluate_model(state.model, task, n=2000).figures
     assert figures["kl_bits"].value < 0.02
     assert figures["mae_per_sequence_bits"].value < 0.05
+
+
+@pytest.mark.parametrize("target", ["labels", "distil"])
+def test_a_step_takes_place_wholly_on_the_device_of_the_network(target):
+    """The meta device computes nothing and refuses whatever lies elsewhere, so it stands in for a GPU."""
+    network = Network(arch="mlp-context", n_layers=2, d_model=16)  # transformers' masks cannot be made there
+    model = build(network, TASK, torch.Generator().manual_seed(0)).to("meta")
+    optimisers = make_optimisers(model, SHORT)
+    loss = cross_entropy(model, TASK.sample(np.random.default_rng(0), 20), target)
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), SHORT.clip)
+    for optimiser in optimisers:
+        optimiser.step()
+    moments = [x for o in optimisers for state in o.state.values() for name, x in state.items() if name != "step"]
+    assert {x.device.type for x in (loss, *model.parameters(), *moments)} == {"meta"}
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_training_on_a_gpu_that_is_not_there_is_refused():
+    with pytest.raises(UsageError) as refusal:
+        train(TrainingPlan(TASK, SMALL, dataclasses.replace(SHORT, device="cuda")))
+    assert "torch finds no GPU here" in str(refusal.value)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_training_on_a_gpu_goes_on_where_it_was_stopped_and_comes_to_what_a_cpu_comes_to(tmp_path):
+    recipe = dataclasses.replace(SHORT, device="cuda")
+    with pytest.raises(Stopped):
+        train(TrainingPlan(TASK, SMALL, recipe), folder=tmp_path, on_step=stop_at(7), save_every=3)
+    resumed, on_cpu = train(TrainingPlan(TASK, SMALL, recipe), folder=tmp_path), train(PLAN)
+    assert {p.device.type for p in resumed.model.parameters()} == {"cuda"}
+    assert resumed.excess_bits == pytest.approx(on_cpu.excess_bits, rel=1e-2)

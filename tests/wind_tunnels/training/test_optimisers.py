@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from interp.wind_tunnels.networks.networks import FAMILIES, Network, build
+from interp.wind_tunnels.networks.networks import BUILDERS, Network, build
 from interp.wind_tunnels.tasks.bijection import Bijection
 from interp.wind_tunnels.training.optimisers import Muon, make_optimisers, orthogonalise
 from interp.wind_tunnels.training.recipe import Recipe
@@ -64,7 +64,7 @@ MAPS = {
 }
 
 
-@pytest.mark.parametrize("arch", FAMILIES)
+@pytest.mark.parametrize("arch", BUILDERS)
 def test_maps_between_hidden_spaces_go_to_muon_and_everything_else_to_adamw(arch):
     model = build(Network(arch=arch), Bijection(), torch.Generator().manual_seed(0))
     *muon, adamw = make_optimisers(model, Recipe())

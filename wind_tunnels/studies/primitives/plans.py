@@ -20,9 +20,9 @@ from interp.registry import load_entry
 from interp.tunnel import Task, make_task
 
 from ...networks.architectures import ARCHITECTURES, Network
-from ...networks.equal_capacity import matched_to
+from ...networks.equal_capacity import matched_to, widest_not_above
 from ...networks.networks import count_parameters
-from ...plans.plans import Plan
+from ...training.plan import TrainingPlan
 from ...training.recipe import Recipe
 
 TASKS: Mapping[str, str] = {"bijection": "accumulation", "hmm": "transport", "recall": "binding"}
@@ -55,7 +55,7 @@ _PAPERS_RECIPE: Mapping[str, Any] = {
 }  # fmt: skip
 
 
-def plan_of(task: str, name: str, seed: int, size: str, n_steps: int | None) -> Plan:
+def plan_of(task: str, name: str, seed: int, size: str, n_steps: int | None) -> TrainingPlan:
     """The training of one network (an architecture, or `lstm-bare`) on one task; `n_steps` None is the recipe's own."""
     if task not in TASKS:
         raise UnknownName("task of the primitives", task, TASKS)
@@ -64,7 +64,7 @@ def plan_of(task: str, name: str, seed: int, size: str, n_steps: int | None) -> 
     posed, network, settings = _papers(task, name) if size == "papers" else _measured(task, name)
     settings |= {"seed": seed} | ({} if n_steps is None else {"n_steps": n_steps})
     variant = f"{'bare-' if name == BARE else ''}seed{seed}"
-    return Plan(posed, network, Recipe(**settings), variant=variant)
+    return TrainingPlan(posed, network, Recipe(**settings), variant=variant)
 
 
 def is_tuned(task: str, name: str, size: str) -> bool:
@@ -100,8 +100,9 @@ def _as_large(name: str, reference: Network, task: Task) -> Network:
     if name != BARE:
         return matched_to(Network(arch=name, n_layers=reference.n_layers), reference, task)
     target = count_parameters(reference, task)
-    widths = [replace(_PAPERS_LSTM, d_model=width) for width in range(4, 2 * reference.d_model)]
-    return min(widths, key=lambda network: abs(count_parameters(network, task) - target))
+    below = widest_not_above(_PAPERS_LSTM, task, target)
+    nearest = [replace(_PAPERS_LSTM, d_model=width) for width in (below, below + 1)]
+    return min(nearest, key=lambda network: abs(count_parameters(network, task) - target))
 
 
 def _without_bare(name: str) -> str:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from interp.errors import UsageError
 from interp.findings import Findings, Null, Scalar
 from interp.probe import Figure
 from interp.records.tunnel_card import TunnelCard
@@ -19,12 +18,29 @@ from interp.study import Study
 from interp.system.progress import Report
 from interp.table import LABEL, Table
 
+from ...validation import check_distinct
+
 Cards = Mapping[tuple[str, str], Sequence[TunnelCard]]
 """What became of the trainings, by task and network; a card a seed."""
 
-_UNIFORM = "uniform over the answers"
-_UNITS = {"kl_bits": "bits", "error_bits": "bits", "accuracy": "fraction"}
-_FIGURES = {"kl_bits": "kl_bits", "error_bits": "mae_per_sequence_bits"}
+
+@dataclass(frozen=True)
+class Measure:
+    """A number of the study: the figure of a card that it is a mean of, and what that is in words."""
+
+    figure: str
+    unit: str
+    meaning: str
+
+
+MEASURES: Mapping[str, Measure] = {
+    "kl_bits": Measure("kl_bits", "bits", "KL(exact posterior || prediction)"),
+    "error_bits": Measure(
+        "mae_per_sequence_bits", "bits", "mean distance of the predictive entropy from the exact one"
+    ),
+    "accuracy": Measure("accuracy_where_certain", "fraction", "share of cues answered with the stored value"),
+}
+"""Numbers by the ending of their names; the accuracy is that of recall alone."""
 
 
 @dataclass(frozen=True)
@@ -46,31 +62,23 @@ class Primitives(Study):
     question: ClassVar[str] = "Which architectures accumulate evidence, carry a belief along, and bind?"
 
     def measure(self, work: Path, progress: Report) -> Findings:
-        from interp.families import families
-        from interp.loading.quiet_libraries import quiet_libraries
-
-        from ...plans.plans import carry_out
+        from ...plans.train_tunnel import train_tunnels
         from ..over_seeds import models_table
         from .plans import plan_of
 
-        self._check_fields()
-        families()  # so that transformers knows the networks that are not its own
+        for name in ("tasks", "networks", "seeds"):
+            check_distinct(self.name, name, getattr(self, name))
         plans = {
-            (task, name): [plan_of(task, name, seed, self.size, self.n_steps) for seed in self.seeds]
+            (task, name, seed): plan_of(task, name, seed, self.size, self.n_steps)
             for task in self.tasks
             for name in self.networks
+            for seed in self.seeds
         }
-        n, done = sum(map(len, plans.values())), 0
+        trainings = train_tunnels(plans.values(), work, progress)
         found: dict[tuple[str, str], list[TunnelCard]] = {}
-        for key, mine in plans.items():
-            found[key] = []
-            for plan in mine:
-                with quiet_libraries():
-                    found[key].append(carry_out(plan, work).card)
-                done += 1
-                progress(done, n)
-        folders = [(card.name, work / card.name) for cards in found.values() for card in cards]
-        return self._findings(found, models_table(folders))
+        for (task, name, _), training in zip(plans, trainings, strict=True):
+            found.setdefault((task, name), []).append(training.card)
+        return self._findings(found, models_table(trainings))
 
     def figures(self, findings: Findings) -> tuple[Figure, ...]:
         from .figures import primitive_figures
@@ -82,33 +90,21 @@ class Primitives(Study):
         from .plans import REFERENCE, is_tuned
 
         scalars: dict[str, Scalar] = {}
+        beyond: dict[str, Scalar] = {}
         for (task, name), cards in found.items():
-            of = f"{name} on {task}"
-            for ending, figure in _FIGURES.items():
-                blind = cards[0].baselines["uniform"][figure]
-                scalars[_key(task, name, ending)] = mean_scalar(
-                    [card.figures[figure].value for card in cards], "bits",
-                    Null(_UNIFORM, blind, (blind, blind)), f"{_MEANINGS[ending]}: {of}",
-                )  # fmt: skip
-            if task == "recall":
-                n_pairs = int(cards[0].parameters["n_pairs"])
-                guess = Null("one of the stored values at random", 1 / n_pairs, (1 / n_pairs, 1 / n_pairs))
-                right = [card.figures["accuracy_where_certain"].value for card in cards]
-                scalars[_key(task, name, "accuracy")] = mean_scalar(
-                    right, "fraction", guess, f"{_MEANINGS['accuracy']}: {of}"
-                )
-        for task, name in found:
-            if name == REFERENCE or (task, REFERENCE) not in found:
-                continue
-            for ending in ("kl_bits", *(["accuracy"] if task == "recall" else [])):
-                figure = _FIGURES.get(ending, "accuracy_where_certain")
-                mine, theirs = ([card.figures[figure].value for card in found[task, n]] for n in (name, REFERENCE))
-                scalars[f"{_key(task, name, ending)}_beyond_{_word(REFERENCE)}"] = difference_scalar(
-                    mine, theirs, _UNITS[ending], f"{_MEANINGS[ending]}, {name} less {REFERENCE}, on {task}"
-                )
+            for ending, measure in MEASURES.items():
+                if ending == "accuracy" and task != "recall":
+                    continue
+                key, unit, values = _key(task, name, ending), measure.unit, _values(cards, measure)
+                meaning = f"{measure.meaning}: {name} on {task}"
+                scalars[key] = mean_scalar(values, unit, _null(cards[0], measure), meaning)
+                if ending != "error_bits" and name != REFERENCE and (task, REFERENCE) in found:
+                    meaning = f"{measure.meaning}, {name} less {REFERENCE}, on {task}"
+                    theirs = _values(found[task, REFERENCE], measure)
+                    beyond[f"{key}_beyond_{_word(REFERENCE)}"] = difference_scalar(values, theirs, unit, meaning)
         return Findings(
             self.name,
-            scalars,
+            scalars | beyond,
             {"runs": _runs(found), "models": models},
             notes=self._notes([key for key in found if not is_tuned(*key, self.size)]),
             headline=tuple(_key(task, name, "kl_bits") for task, name in found),
@@ -126,22 +122,18 @@ class Primitives(Study):
             notes.append(f"Trainings have {self.n_steps} steps; rates were chosen for the recipe's own number.")
         return tuple(notes)
 
-    def _check_fields(self) -> None:
-        for name in ("tasks", "networks", "seeds"):
-            given = getattr(self, name)
-            if not given or len(set(given)) < len(given):
-                raise UsageError(
-                    asked=f"primitives.{name} = {','.join(map(str, given))}",
-                    found="there is none, or one is there twice",
-                    fix="Name each once.",
-                )
+
+def _values(cards: Sequence[TunnelCard], measure: Measure) -> list[float]:
+    return [card.figures[measure.figure].value for card in cards]
 
 
-_MEANINGS = {
-    "kl_bits": "KL(exact posterior || prediction)",
-    "error_bits": "mean distance of the predictive entropy from the exact one",
-    "accuracy": "share of cues answered with the stored value",
-}
+def _null(card: TunnelCard, measure: Measure) -> Null:
+    """What a network gets that uses nothing of the sequence, or knows what was stored and not where."""
+    if measure is MEASURES["accuracy"]:
+        name, value = "one of the stored values at random", 1 / int(card.parameters["n_pairs"])
+    else:
+        name, value = "uniform over the answers", card.baselines["uniform"][measure.figure]
+    return Null(name, value, (value, value))
 
 
 def _key(task: str, name: str, ending: str) -> str:

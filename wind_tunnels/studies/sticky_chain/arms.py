@@ -21,8 +21,6 @@ from interp.system.threads import side_by_side
 from .process import StickyChain, Walk
 from .single_head import WEIGHTS, HeadPass, best_values, head_pass
 
-SEEDS = (42, 2024, 1337, 7777, 9999)
-
 _KEYS, _VALUES, _SPREAD = 10, 15, 0.1
 """Widths of keys and values and the standard deviation of fresh weights, as published."""
 
@@ -94,7 +92,7 @@ def _read(walks: Sequence[Walk]) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 @dataclass(frozen=True)
-class Curve:
+class LearningCurve:
     """Training of one arm: after so many steps, 0 to `n_steps`, on the training sequence; NaN once it diverged.
 
     `fresh_loss_nats` is the loss on the sequence that is not trained on, after the `kept_steps`.
@@ -106,18 +104,22 @@ class Curve:
     fresh_loss_nats: Float[np.ndarray, "kept seed"]
 
 
+Curves = Mapping[str, LearningCurve]
+"""The learning curves by the name of the arm."""
+
+
 def kept_steps(n_steps: int) -> Int[np.ndarray, " kept"]:
     """The steps whose numbers are tabulated: 0, then about evenly on a log scale to the last."""
     return np.unique(np.concatenate([[0], np.round(np.geomspace(1, n_steps, 40)).astype(np.int64)]))
 
 
-def train(arm: Arm, start: Start, n_steps: int, step_done: Callable[[], None]) -> Curve:
+def train_arm(arm: Arm, start: Start, n_steps: int, step_done: Callable[[], None]) -> LearningCurve:
     """Train every seed's head by one rule, the whole sequence in every step."""
     weights = {name: w.clone() for name, w in start.weights.items()}
     moments = {name: (torch.zeros_like(w), torch.zeros_like(w)) for name, w in weights.items()}
-    found = np.full((3, n_steps + 1, len(start.inputs)), np.nan)
+    found = np.full((3, n_steps + 1, len(start.inputs)), np.nan)  # [loss entropy accuracy, step, seed]
     kept = kept_steps(n_steps)
-    fresh = np.full((len(kept), len(start.inputs)), np.nan)
+    fresh = np.full((len(kept), len(start.inputs)), np.nan)  # [kept, seed]
     with torch.inference_mode(), _no_subnormals():
         for step in range(n_steps + 1):
             now = head_pass(start.inputs, start.targets, weights)
@@ -131,7 +133,7 @@ def train(arm: Arm, start: Start, n_steps: int, step_done: Callable[[], None]) -
             step_done()
     found[:, ~np.isfinite(found[0])] = np.nan
     fresh[~np.isfinite(found[0, kept])] = np.nan
-    return Curve(found[0], found[1], found[2], fresh)
+    return LearningCurve(found[0], found[1], found[2], fresh)
 
 
 @contextmanager
@@ -170,7 +172,7 @@ def _adam(gradient: torch.Tensor, moments: tuple[torch.Tensor, torch.Tensor], co
     return (first / (1 - _BETAS[0] ** count)) / ((second / (1 - _BETAS[1] ** count)).sqrt() + _EPSILON)
 
 
-def train_all(arms: Sequence[Arm], start: Start, n_steps: int, progress: Report) -> dict[str, Curve]:
+def train_all(arms: Sequence[Arm], start: Start, n_steps: int, progress: Report) -> dict[str, LearningCurve]:
     """Every arm from the same start: as many at once as torch may use threads, each on one, so that figures do not
     depend on how many there are."""
     total, done, counting = len(arms) * (n_steps + 1), 0, Lock()
@@ -181,5 +183,5 @@ def train_all(arms: Sequence[Arm], start: Start, n_steps: int, progress: Report)
             done += 1
             progress(done, total)
 
-    curves = side_by_side(lambda arm: train(arm, start, n_steps, step_done), arms, at_once=len(arms))
+    curves = side_by_side(lambda arm: train_arm(arm, start, n_steps, step_done), arms, at_once=len(arms))
     return {arm.name: curve for arm, curve in zip(arms, curves, strict=True)}

@@ -9,18 +9,19 @@ published script prints and calls bits.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
-from scipy import stats
 
 from interp.findings import Findings, Null, Scalar
 from interp.information import BITS_PER_NAT
-from interp.statistics.t_interval import t_half_width
+from interp.statistics.t_interval import TMean, t_half_width, t_mean
 from interp.table import LABEL, Table
 
-from .arms import Arm, Curve, Start, kept_steps
+from ..over_seeds import geometric, scalar_over_seeds
+from .arms import Arm, Curves, LearningCurve, Start, kept_steps
 
 BASE = "sgd"
 """The arm that the others are compared with."""
@@ -37,21 +38,15 @@ def steps_to(loss: Float[np.ndarray, "step seed"], threshold: Float[np.ndarray, 
     return np.where(below.any(axis=0), below.argmax(axis=0).astype(np.float64), np.nan)
 
 
-def log_t_interval(logs: Float[np.ndarray, " seed"]) -> tuple[float, float, float]:
-    """exp of the mean, and of its 95 % t interval; the interval is NaN for a single value."""
-    mean, half = float(logs.mean()), float(t_half_width(logs))
-    return float(np.exp(mean)), float(np.exp(mean - half)), float(np.exp(mean + half))
-
-
-def published_speedup(steps: Float[np.ndarray, " seed"], n_steps: int) -> tuple[float, float, float]:
+def published_speedup(steps: Float[np.ndarray, " seed"], n_steps: int) -> TMean:
     """n_steps / mean steps and its interval: the t interval of the mean, its relative error taken to the log scale."""
     mean = float(steps.mean())
-    half = float(t_half_width(steps)) / mean
-    return n_steps / mean, n_steps / mean * float(np.exp(-half)), n_steps / mean * float(np.exp(half))
+    half, value = float(t_half_width(steps)) / mean, n_steps / mean
+    return TMean(value, value * float(np.exp(-half)), value * float(np.exp(half)), p=np.nan)
 
 
 def findings_of(
-    name: str, arms: Sequence[Arm], curves: Mapping[str, Curve], start: Start, seeds: Sequence[int],
+    name: str, arms: Sequence[Arm], curves: Curves, start: Start, seeds: Sequence[int],
     least_bits: float, uniform_bits: float,
 ) -> Findings:  # fmt: skip
     """Scalars, the tables `arms`, `seeds` and `curves`, and what they mean."""
@@ -80,71 +75,49 @@ def findings_of(
     )  # fmt: skip
 
 
-def _counted(n: int, meaning: str) -> dict[str, Any]:
-    return {"n": n, "n_unit": "seed", "meaning": meaning}
+def _ratio(found: TMean, null: str, n: int, meaning: str) -> Scalar:
+    alike = "all seeds took the same number of steps"
+    return scalar_over_seeds(found, "1", Null(null, 1.0, (1.0, 1.0)), n, meaning, method=_METHOD, alike=alike)
 
 
-def _ratio(found: tuple[float, float, float], null: str, p: float | None, counted: dict[str, Any]) -> Scalar:
-    value, low, high = found
-    has_interval = low < high
-    reason = "all seeds took the same number of steps" if low == high else "one seed"
-    return Scalar(
-        value, "1", interval=(low, high) if has_interval else None, interval_method=_METHOD if has_interval else "",
-        interval_reason="" if has_interval else reason, null=Null(null, 1.0, (1.0, 1.0)), p=p, **counted,
-    )  # fmt: skip
-
-
-def _undefined(steps: np.ndarray, counted: dict[str, Any]) -> Scalar:
+def _undefined(steps: np.ndarray, meaning: str) -> Scalar:
     reason = f"{int(np.isnan(steps).sum())} of {len(steps)} seeds never reached the loss of plain descent"
-    return Scalar(
-        float("nan"), "1", interval_reason=reason, null_reason=reason, **counted,
-    )  # fmt: skip
+    return Scalar.undefined(reason, n=len(steps), n_unit="seed", meaning=meaning)
 
 
 def _speedup(arm: Arm, steps: np.ndarray, n_steps: int) -> Scalar:
-    counted = _counted(
-        len(steps),
+    meaning = (
         f"speed-up of {arm.meaning}: {n_steps} over the mean number of steps to plain descent's mean final loss, as "
-        "published",
+        "published"
     )
     if np.isnan(steps).any() or not steps.mean():
-        return _undefined(steps, counted)
-    return _ratio(published_speedup(steps, n_steps), "plain descent by definition", None, counted)
+        return _undefined(steps, meaning)
+    return _ratio(published_speedup(steps, n_steps), "plain descent by definition", len(steps), meaning)
 
 
 def _paired(arm: Arm, steps: np.ndarray, n_steps: int) -> Scalar:
-    counted = _counted(
-        len(steps),
+    meaning = (
         f"paired speed-up of {arm.meaning}: geometric mean over seeds of {n_steps} over the steps to plain descent's "
-        "final loss of the same seed",
+        "final loss of the same seed"
     )
-    if np.isnan(steps).any() or not steps.all():
-        return _undefined(steps, counted)
-    logs = np.log(n_steps / steps)
-    return _ratio(log_t_interval(logs), "plain descent, in every seed exactly", _t_test(logs), counted)
+    return _paired_ratio(np.full(len(steps), n_steps), steps, "plain descent, in every seed exactly", meaning)
 
 
 def _against(own: Mapping[str, np.ndarray], other: str, words: str) -> Scalar:
-    mine, theirs = own["w_v"], own[other]
-    counted = _counted(
-        len(mine),
-        f"speed-up of the larger rate on W_V over that of the same rate on {words}, same seeds; above 1 W_V gains more",
+    meaning = (
+        f"speed-up of the larger rate on W_V over that of the same rate on {words}, same seeds; above 1 W_V gains more"
     )
-    if np.isnan(mine + theirs).any() or not (mine * theirs).all():
-        return _undefined(mine + theirs, counted)
-    logs = np.log(theirs / mine)
-    return _ratio(log_t_interval(logs), "a larger rate helps equally wherever it acts", _t_test(logs), counted)
+    return _paired_ratio(own[other], own["w_v"], "a larger rate helps equally wherever it acts", meaning)
 
 
-def _t_test(logs: np.ndarray) -> float | None:
-    """Two-sided p of a one-sample t-test of the logs of paired ratios against 0; None for one seed or no spread."""
-    n, spread = len(logs), float(logs.std())
-    if n < 2 or not spread:
-        return None
-    return float(2 * stats.t.sf(abs(float(logs.mean())) / spread * (n - 1) ** 0.5, n - 1))
+def _paired_ratio(above: np.ndarray, below: np.ndarray, null: str, meaning: str) -> Scalar:
+    """The geometric mean over seeds of one number of steps over another."""
+    if np.isnan(above + below).any() or not (above * below).all():
+        return _undefined(above + below, meaning)
+    return _ratio(geometric(t_mean(np.log(above / below))), null, len(above), meaning)
 
 
-def _distances(arm: Arm, curve: Curve, start: Start, least: float, uniform: float) -> dict[str, Scalar]:
+def _distances(arm: Arm, curve: LearningCurve, start: Start, least: float, uniform: float) -> dict[str, Scalar]:
     """The final loss above what the true chain loses on the same symbols, and the predictive entropy above H_min."""
     excess = curve.loss_nats[-1] * BITS_PER_NAT - start.surprise_bits
     gap = curve.entropy_nats[-1] * BITS_PER_NAT - least
@@ -161,18 +134,10 @@ def _distances(arm: Arm, curve: Curve, start: Start, least: float, uniform: floa
 
 
 def _mean_scalar(values: np.ndarray, uniform: np.ndarray, meaning: str) -> Scalar:
-    n = len(values)
-    half = float(t_half_width(values))
-    mean = float(values.mean())
-    has_interval = bool(np.isfinite(half))
-    return Scalar(
-        mean, "bits", interval=(mean - half, mean + half) if has_interval else None,
-        interval_method="t over seeds" if has_interval else "",
-        interval_reason="" if has_interval else ("one seed" if n == 1 else "a seed diverged"),
-        null=Null("uniform prediction (range over seeds)", float(uniform.mean()),
-                  (float(uniform.min()), float(uniform.max()))),
-        **_counted(n, meaning),
-    )  # fmt: skip
+    band = float(uniform.min()), float(uniform.max())
+    null = Null("uniform prediction (range over seeds)", float(uniform.mean()), band)
+    found = replace(t_mean(values), p=np.nan)  # the null is another than 0
+    return scalar_over_seeds(found, "bits", null, len(values), meaning, method="t over seeds", alike="a seed diverged")
 
 
 _ARM_UNITS = {
@@ -185,7 +150,7 @@ _ARM_UNITS = {
 
 
 def _arms_table(
-    arms: Sequence[Arm], curves: Mapping[str, Curve], pooled: Mapping[str, np.ndarray], own: Mapping[str, np.ndarray],
+    arms: Sequence[Arm], curves: Curves, pooled: Mapping[str, np.ndarray], own: Mapping[str, np.ndarray],
     scalars: Mapping[str, Scalar], start: Start, least: float, n_steps: int,
 ) -> Table:  # fmt: skip
     rows = []
@@ -218,7 +183,7 @@ def _sd(values: np.ndarray) -> float:
     return float(values.std(ddof=1)) if len(values) > 1 else float("nan")
 
 
-def _curves_table(arms: Sequence[Arm], curves: Mapping[str, Curve], seeds: Sequence[int], n_steps: int) -> Table:
+def _curves_table(arms: Sequence[Arm], curves: Curves, seeds: Sequence[int], n_steps: int) -> Table:
     kept, n_seeds = kept_steps(n_steps), len(seeds)
     n_rows = len(kept) * n_seeds
     found = [curves[arm.name] for arm in arms]
@@ -253,7 +218,7 @@ def _verdict(scalars: Mapping[str, Scalar]) -> str:
 
 
 def _notes(
-    scalars: Mapping[str, Scalar], curves: Mapping[str, Curve], least: float, uniform: float, n_steps: int,
+    scalars: Mapping[str, Scalar], curves: Curves, least: float, uniform: float, n_steps: int,
 ) -> tuple[str, ...]:  # fmt: skip
     def times(arm: str) -> str:
         value = scalars[f"speedup_{arm}"].value

@@ -48,11 +48,11 @@ def head_pass(inputs: torch.Tensor, targets: torch.Tensor, weights: Mapping[str,
     n_heads, n_pos, n_features = inputs.shape
     w_q, w_k, w_v, w_o = (weights[name] for name in WEIGHTS)
     scale = w_q.shape[-1] ** -0.5
-    q, k = inputs @ w_q * scale, inputs @ w_k
+    q, k = inputs @ w_q * scale, inputs @ w_k  # [head, pos, d_key]
     ones = inputs.new_ones(n_heads, n_pos, 1)
-    keys = k.mT.contiguous()
-    values = torch.cat([inputs @ w_v, ones], dim=-1).mT.contiguous()
-    counted = torch.cat([inputs, ones], dim=-1)
+    keys = k.mT.contiguous()  # [head, d_key, pos]
+    values = torch.cat([inputs @ w_v, ones], dim=-1).mT.contiguous()  # [head, d_value + 1, pos]
+    counted = torch.cat([inputs, ones], dim=-1)  # [head, pos, feature + 1]
     is_large = bool((q.norm(dim=-1).amax(-1) * k.norm(dim=-1).amax(-1)).amax() > _SAFE_SCORE)
     q_bits = q * BITS_PER_NAT  # powers of two: the exponential is slow where the result is zero
     later = torch.full((_QUERIES, _QUERIES), -1e30, dtype=inputs.dtype).triu(1)
@@ -63,30 +63,30 @@ def head_pass(inputs: torch.Tensor, targets: torch.Tensor, weights: Mapping[str,
     w_o_back = w_o.mT.contiguous()
     for start in range(0, n_pos, _QUERIES):
         stop = min(start + _QUERIES, n_pos)
-        n, shape = stop - start, (n_heads, stop - start, stop)
+        n, shape = stop - start, (n_heads, stop - start, stop)  # [head, query, key]
         weight = rows[: n_heads * n * stop].view(shape)
         torch.bmm(q_bits[:, start:stop], keys[..., :stop], out=weight)
         weight[..., start:] += later[:n, :n]
         if is_large:
             weight -= weight.amax(dim=-1, keepdim=True)
         weight.exp2_()
-        sums = weight @ counted[:, :stop]
+        sums = weight @ counted[:, :stop]  # [head, query, feature + 1], the last one counts
         total = sums[..., -1:]
         mixed[:, start:stop] = sums[..., :-1] / total
-        g = mixed[:, start:stop] @ w_v
-        logits = g @ w_o
+        g = mixed[:, start:stop] @ w_v  # [head, query, d_value]
+        logits = g @ w_o  # [head, query, class]
         logits -= logits.amax(dim=-1, keepdim=True)
         p = logits.exp()
         normaliser = p.sum(dim=-1, keepdim=True)
         log_p[:, start:stop] = logits - normaliser.log()
         wrong = (p / normaliser - answers[:, start:stop]) / n_pos
         error[:, start:stop] = wrong
-        u = wrong @ w_o_back
+        u = wrong @ w_o_back  # [head, query, d_value]
         expected = (u * g).sum(dim=-1, keepdim=True)
         change = changes[: n_heads * n * stop].view(shape)
         torch.bmm(torch.cat([u, -expected], dim=-1) / total, values[..., :stop], out=change)
         change *= weight
-        outer += inputs[:, start:stop].mT @ (change @ inputs[:, :stop])
+        outer += inputs[:, start:stop].mT @ (change @ inputs[:, :stop])  # [head, feature, feature]
     u = error @ w_o_back
     gradients = {
         "w_q": outer @ w_k * scale,

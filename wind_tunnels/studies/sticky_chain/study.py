@@ -9,12 +9,12 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from interp.errors import UsageError
 from interp.findings import Findings
 from interp.probe import Figure
 from interp.study import Study
 from interp.system.progress import Report
 
+from ...validation import check_distinct, check_positive
 from .process import StickyChain
 
 
@@ -57,14 +57,6 @@ class StickyChainStudy(Study):
         return sticky_figures(findings)
 
     def _check_fields(self) -> None:
-        for name in ("n_steps", "n_positions", "rate", "factor"):
-            if not getattr(self, name) > 0:
-                raise self._refusal(name, "it has to be above 0", "Choose a larger one.")
-        for name in ("rates", "adam_rates"):
-            if any(not rate > 0 for rate in getattr(self, name)):
-                raise self._refusal(name, "a rate has to be above 0", "Leave it out.")
-        if not self.seeds or len(set(self.seeds)) < len(self.seeds):
-            raise self._refusal("seeds", "there is none, or one is there twice", "Name different seeds.")
-
-    def _refusal(self, field: str, found: str, fix: str) -> UsageError:
-        return UsageError(asked=f"sticky_chain.{field} = {getattr(self, field)}", found=found, fix=fix)
+        rates = {f"{name}[{i}]": r for name in ("rates", "adam_rates") for i, r in enumerate(getattr(self, name))}
+        check_positive(self.name, vars(self) | rates, ("n_steps", "n_positions", "rate", "factor", *rates))
+        check_distinct(self.name, "seeds", self.seeds)

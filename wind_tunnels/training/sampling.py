@@ -1,6 +1,6 @@
 """The sequences of a training, batch by batch: fresh ones, or a fixed set of them over and over.
 
-The stream is a function of the task, the recipe and a generator alone, so that what a training saw can be drawn again
+Batches are a function of the task, the recipe and a generator alone, so that what a training saw can be drawn again
 (`share_seen`) without having kept any of it.
 """
 
@@ -18,7 +18,7 @@ from interp.tunnel import Sequences, Task
 from .recipe import Recipe
 
 _WEIGHTS, _DATA, _EVALUATION, _RESAMPLES, _FIXED = range(5)
-"""Independent streams of one seed. Evaluation has two of its own, so that it never draws what training has drawn."""
+"""Independent streams of random numbers. Evaluation has two of its own, so that it never draws what training drew."""
 
 
 def generator(seed: int, stream: int) -> np.random.Generator:
@@ -29,13 +29,6 @@ def generator(seed: int, stream: int) -> np.random.Generator:
 def seed_of_weights(recipe: Recipe) -> int:
     """Where the weights of a network begin."""
     return int(np.random.SeedSequence(recipe.seed, spawn_key=(_WEIGHTS,)).generate_state(1)[0])
-
-
-def seed_of_step(recipe: Recipe, step: int) -> int:
-    """What the batch of one step is drawn with, where it is drawn by torch."""
-    return int(
-        np.random.SeedSequence(recipe.seed, spawn_key=(_DATA, step)).generate_state(1, np.uint64)[0] >> np.uint64(1)
-    )
 
 
 def training_generator(recipe: Recipe) -> np.random.Generator:
@@ -49,7 +42,7 @@ def evaluation_generators(seed: int) -> tuple[np.random.Generator, np.random.Gen
 
 
 @dataclass(frozen=True)
-class Stream:
+class BatchSampler:
     """The batches of a training; `stages` are those of its curriculum, `fixed` the sequences it repeats, if any."""
 
     stages: tuple[Task, ...]
@@ -57,20 +50,21 @@ class Stream:
     fixed: Sequences | None = None
 
     def batch(self, rng: np.random.Generator, stage: int) -> Sequences:
-        """The next batch."""
+        """The next batch: fresh sequences, or as many of the fixed ones as are not to be fresh."""
         recipe = self.recipe
         if self.fixed is None:
             return self.stages[stage].sample_orbits(rng, recipe.batch, recipe.n_copies)
         n_fresh = round(recipe.fresh_share * recipe.batch)
         again = self.fixed.take(rng.integers(len(self.fixed), size=recipe.batch - n_fresh))
-        return joined(again, self.stages[stage].sample_orbits(rng, n_fresh, recipe.n_copies)) if n_fresh else again
+        if not n_fresh:
+            return again
+        return concatenated(again, self.stages[stage].sample_orbits(rng, n_fresh, recipe.n_copies))
 
 
-def stream_of(task: Task, recipe: Recipe) -> Stream:
-    """The stream of a training."""
-    if recipe.n_distinct is None:
-        return Stream(stages_of(task, recipe), recipe)
-    return Stream(stages_of(task, recipe), recipe, task.sample(generator(recipe.seed, _FIXED), recipe.n_distinct))
+def make_sampler(task: Task, recipe: Recipe) -> BatchSampler:
+    """What the batches of a training are drawn by."""
+    fixed = None if recipe.n_distinct is None else task.sample(generator(recipe.seed, _FIXED), recipe.n_distinct)
+    return BatchSampler(stages_of(task, recipe), recipe, fixed)
 
 
 def stages_of(task: Task, recipe: Recipe) -> tuple[Task, ...]:
@@ -78,7 +72,7 @@ def stages_of(task: Task, recipe: Recipe) -> tuple[Task, ...]:
     return task.curriculum() if recipe.curriculum == "success" and recipe.n_distinct is None else (task,)
 
 
-def joined(first: Sequences, second: Sequences) -> Sequences:
+def concatenated(first: Sequences, second: Sequences) -> Sequences:
     """Two samples of one task, one after the other."""
 
     def both(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -104,12 +98,12 @@ def share_seen(
     count; at a share of 0 it says how rare seen sequences must be. Memorised sequences could explain that share of the
     predictions and no more.
     """
-    stream, rng = stream_of(task, recipe), training_generator(recipe)
+    sampler, rng = make_sampler(task, recipe), training_generator(recipe)
     wanted = _codes(evaluated)
     is_seen = np.zeros(len(wanted), dtype=bool)
     for step in range(n_steps):
         stage = sum(step >= end for end in stage_ends)
-        tokens = stream.batch(rng, stage).tokens
+        tokens = sampler.batch(rng, stage).tokens
         if tokens.shape[1] == evaluated.shape[1]:
             is_seen |= np.isin(wanted, _codes(tokens))
     k, n = int(is_seen.sum()), len(is_seen)

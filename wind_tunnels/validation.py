@@ -1,7 +1,8 @@
-"""Refusal, in words, of sizes that make no sense: before anything is drawn, let alone trained."""
+"""Refusal, in words, of settings that make no sense: before anything is drawn, let alone trained."""
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import TypeGuard
 
 from interp.errors import UnknownName, UsageError
 
@@ -18,8 +19,14 @@ def check_positive(asked: str, given: Mapping[str, object], names: Sequence[str]
     """Every one of these is a finite number above 0."""
     for name in names:
         value = given[name]
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+        if not (_is_number(value) and 0 < value < math.inf):
             raise UsageError(asked=asked, found=f"{name} = {value!r}", fix=f"{name} is a number above 0.")
+
+
+def check_fraction(asked: str, name: str, value: object) -> None:
+    """It is a number from 0 to below 1."""
+    if not (_is_number(value) and 0 <= value < 1):
+        raise UsageError(asked=asked, found=f"{name} = {value!r}", fix="It is a number from 0 to below 1.")
 
 
 def check_choice(given: Mapping[str, object], choices: Mapping[str, Sequence[str]]) -> None:
@@ -27,3 +34,17 @@ def check_choice(given: Mapping[str, object], choices: Mapping[str, Sequence[str
     for name, known in choices.items():
         if given[name] not in known:
             raise UnknownName(name, str(given[name]), known)
+
+
+def check_distinct(asked: str, name: str, values: Sequence[object]) -> None:
+    """There is at least one, and none is there twice."""
+    if not values or len(set(values)) < len(values):
+        raise UsageError(
+            asked=f"{asked}.{name} = {','.join(map(str, values))}",
+            found="there is none, or one is there twice",
+            fix="Name each once.",
+        )
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)

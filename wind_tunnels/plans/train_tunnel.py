@@ -1,0 +1,148 @@
+"""One training from its settings to the evaluated folder it ends in.
+
+A training that was begun is gone on with, and one that is finished is not done again: both are recognised by what the
+training depends on, never by a name alone.
+"""
+
+import dataclasses
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from interp.errors import UnknownName, UsageError
+from interp.loading.quiet_libraries import quiet_libraries
+from interp.loading.sources import kept_steps
+from interp.records.tunnel_card import CARD_NAME, TunnelCard, read_card
+from interp.records.unfinished import PARTIAL, refuse_unwritable
+from interp.system.progress import Report
+from interp.system.signals import remember
+from interp.system.threads import one_thread
+from interp.tunnel import Task, make_task
+
+from ..evaluation.checkpoint import check_limits, read_curve, save
+from ..networks.architectures import Network
+from ..networks.weights import Init, init_from, open_tunnel
+from ..training.loop import STATE_NAME, train
+from ..training.plan import TrainingPlan
+from ..training.recipe import Recipe
+from ..training.sampling import stages_of
+from ..training.state import OnStep
+
+Keep = Collection[int] | Literal["log"]
+"""Steps whose weights are kept; `log` are 0, 1, 2, 4, 8 ... up to the end, which the training leaves anyway."""
+
+
+@dataclass(frozen=True)
+class FinishedTraining:
+    """What a training left. In its last step its curriculum was in stage `stage` of `n_stages`, counted from 1."""
+
+    folder: Path
+    card: TunnelCard
+    stage: int
+    n_stages: int
+
+
+def make_plan(
+    kind: type[Task],
+    settings: Mapping[str, Any],
+    *,
+    init: str | Path | None = None,
+    variant: str = "",
+    limits: Mapping[str, float] | None = None,
+    keep: Keep = (),
+) -> TrainingPlan:
+    """The plan that these settings describe; each belongs to exactly one of task, network and recipe.
+
+    With `init` the network is that of the checkpoint, and settings of a network are refused.
+    """
+    owners = {f.name: owner for owner in (kind, Network, Recipe) for f in dataclasses.fields(owner)}
+    for name in settings:
+        if name not in owners:
+            raise UnknownName(f"field of {kind.name}, network or recipe", name, owners)
+    mine = {owner: {n: v for n, v in settings.items() if owners[n] is owner} for owner in (kind, Network, Recipe)}
+    task, recipe = kind(**mine[kind]), Recipe(**mine[Recipe])
+    check_limits(task, limits or {})
+    steps = _log_spaced(recipe) if isinstance(keep, str) else keep
+    if init is None:
+        return TrainingPlan(task, Network(**mine[Network]), recipe, None, variant, limits or {}, steps)
+    if mine[Network]:
+        raise UsageError(
+            asked=f"a network with {', '.join(sorted(mine[Network]))}, started from {init}",
+            found="the network is that of the checkpoint",
+            fix="Leave the settings of the network out.",
+        )
+    origin = open_tunnel(init)
+    return TrainingPlan(task, origin.network, recipe, init_from(origin, task), variant, limits or {}, steps)
+
+
+def _log_spaced(recipe: Recipe) -> tuple[int, ...]:
+    return dataclasses.replace(recipe, checkpoints_per_doubling=1).checkpoint_steps()[:-1]
+
+
+def train_and_evaluate(plan: TrainingPlan, folder: Path, on_step: OnStep | None = None) -> TunnelCard:
+    """Train into a folder, or go on with what was begun there, evaluate, and leave the checkpoint with its card.
+
+    On one thread: more gain nothing at these sizes, and sums would depend on their number. The state of the training
+    stays beside the checkpoint, for the caller to remove when both are where they belong.
+    """
+    with quiet_libraries(), one_thread():
+        return save(train(plan, folder=folder, on_step=on_step), plan, folder)
+
+
+def train_tunnel(plan: TrainingPlan, out: Path, on_step: OnStep | None = None) -> FinishedTraining:
+    """The training of a plan as `<out>/<name>`: done now, gone on with, or only read where it was finished before.
+
+    `UsageError` where that folder holds something else.
+    """
+    refuse_unwritable(out)
+    target = out / plan.name
+    if target.exists():
+        card = _finished_card(plan, target)
+    else:
+        work = out / PARTIAL / plan.digest
+        card = train_and_evaluate(plan, work, on_step)
+        work.rename(target)
+        (target / STATE_NAME).unlink()
+        remember("")
+        if not any(work.parent.iterdir()):
+            work.parent.rmdir()
+    return FinishedTraining(target, card, read_curve(target)[-1][1] + 1, len(stages_of(plan.task, plan.recipe)))
+
+
+def train_tunnels(plans: Iterable[TrainingPlan], out: Path, progress: Report) -> list[FinishedTraining]:
+    """The trainings of several plans, one after the other."""
+    plans, finished = tuple(plans), []
+    for plan in plans:
+        finished.append(train_tunnel(plan, out))
+        progress(len(finished), len(plans))
+    return finished
+
+
+def plan_from_card(card: TunnelCard, kind: type[Task], init: Init | None, keep: Collection[int] = ()) -> TrainingPlan:
+    """The training that a card tells of; fields that came later have the values they had then."""
+    limits = {name: figure.limit for name, figure in card.figures.items() if figure.limit is not None}
+    network, recipe = Network(arch=card.arch, **card.network), Recipe(seed=card.seed, **card.recipe)
+    return TrainingPlan(make_task(kind, card.parameters), network, recipe, init, card.variant, limits, keep)
+
+
+def _finished_card(plan: TrainingPlan, target: Path) -> TunnelCard:
+    """The card of a training of just this plan that was finished before."""
+    if (target / CARD_NAME).is_file():
+        card = read_card(target)
+        if _is_of(card, plan) and set(plan.keep) <= set(kept_steps(target)):
+            (target / STATE_NAME).unlink(missing_ok=True)  # of one that was stopped in its very last moment
+            return card
+    raise UsageError(
+        asked=f"training into {target}",
+        found="there is something else already",
+        fix="Choose another --out or --variant, or move it away.",
+    )
+
+
+def _is_of(card: TunnelCard, plan: TrainingPlan) -> bool:
+    if card.task != plan.task.name or (card.init is None) != (plan.init is None):
+        return False
+    if plan.init is not None and card.init is not None and not plan.init.is_named_by(card.init):
+        return False
+    return plan_from_card(card, type(plan.task), plan.init, plan.keep).digest == plan.digest
