@@ -13,13 +13,13 @@ demo: $(READY)
 test: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/pyright --threads 2
+	$(BIN)/pyrefly check --summary=none
 	$(PYTEST) -m "not slow and not stress" tests examples/first-look.ipynb
 
 test-all: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/pyright --threads 2
+	$(BIN)/pyrefly check --summary=none
 	$(PYTEST) -m "not stress" tests examples
 
 # Injected faults and many worlds: minutes of waiting for processes that are killed on purpose, so beside the others.

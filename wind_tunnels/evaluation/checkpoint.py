@@ -80,7 +80,7 @@ def save(
     init: Init | None = None,
 ) -> TunnelCard:
     """Measure a trained network and write its checkpoint folder; `limits` are upper bounds by the name of a figure."""
-    model = progress.model.to("cpu")  # pyright: ignore[reportArgumentType]
+    model = progress.model.to("cpu")  # pyrefly: ignore[bad-argument-type]
     evaluation = assess(model, task)
     figures = dict(evaluation.figures)
     if recipe.device == "cpu":  # what a GPU has drawn is not drawn again here

@@ -125,6 +125,6 @@ class DeviceUpdate:
         task = stream.stages[progress.stage]
         if recipe.target == "labels" and hasattr(task, "sample_on"):
             self.generator.manual_seed(seed_of_step(recipe, progress.step))
-            return task.sample_on(self.generator, recipe.batch, recipe.n_copies)  # pyright: ignore[reportAttributeAccessIssue]
+            return task.sample_on(self.generator, recipe.batch, recipe.n_copies)
         sequences = stream.batch(progress.rng, progress.stage)
         return copied(sequences, self.generator.device, with_posterior=recipe.target == "distil")

@@ -111,7 +111,7 @@ def start(task: Task, network: Network, recipe: Recipe, init: Init | None = None
     else:
         model = load_weights(init.folder)
         switch_off_attention(model, network)
-    model.to(recipe.device)  # pyright: ignore[reportArgumentType]
+    model.to(recipe.device)  # pyrefly: ignore[bad-argument-type]
     optimisers = make_optimisers(model, recipe)
     return Progress(model, optimisers, training_generator(recipe))
 
