@@ -1,11 +1,14 @@
 # Two commands matter: `make demo` and `make test`. Each makes .venv on first use; the rest is for maintainers.
 PYTHON ?= python3
 BIN := .venv/bin
-# Two test processes with one thread each: more threads gain nothing at these sizes and slow one another down.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile --nbmake
+# Two test processes with one thread each: more threads gain nothing at these sizes and slow one another down. Bytecode is
+# kept, whatever the shell says: the tests start many processes.
+PYTEST = OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n 2 --dist loadfile --nbmake
+FAST := -m "not slow and not stress" tests examples/first-look.ipynb
 READY := .venv/.ready
+TORCH ?= 2.13.0
 
-.PHONY: demo test test-all stress bench tunnels clean
+.PHONY: demo test test-all test-lowest test-package stress bench tunnels clean
 
 demo: $(READY)
 	$(BIN)/interp run
@@ -13,14 +16,30 @@ demo: $(READY)
 test: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/pyright --threads 2
-	$(PYTEST) -m "not slow and not stress" tests examples/first-look.ipynb
+	$(BIN)/pyrefly check --summary=none
+	$(PYTEST) $(FAST)
 
 test-all: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/pyright --threads 2
+	$(BIN)/pyrefly check --summary=none
 	$(PYTEST) -m "not stress" tests examples
+
+# Every library but torch at the oldest version that pyproject.toml allows; TORCH=2.8.0 where that can be had too.
+test-lowest: BIN := .venv-lowest/bin
+test-lowest: .venv-lowest/.ready
+	$(PYTEST) $(FAST)
+
+# What others install: the sdist, the wheel that is built from it, and a run of that wheel in an environment of its own.
+test-package:
+	rm -rf dist .venv-package
+	$(PYTHON) -m venv .venv-package
+	.venv-package/bin/pip install --quiet --disable-pip-version-check torch==$(TORCH)
+	.venv-package/bin/pip install --quiet --disable-pip-version-check -c constraints.txt hatchling
+	.venv-package/bin/hatchling build -t sdist
+	.venv-package/bin/pip wheel --quiet --disable-pip-version-check --no-deps -w dist dist/interp-*.tar.gz
+	.venv-package/bin/pip install --quiet --disable-pip-version-check -c constraints.txt dist/interp-*.whl
+	cd .venv-package && bin/interp list probes && bin/interp run --n-pool 100 --out runs
 
 # Injected faults and many worlds: minutes of waiting for processes that are killed on purpose, so beside the others.
 stress: $(READY)
@@ -37,18 +56,25 @@ tunnels: $(READY)
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "interp needs Python 3.11 or newer: make PYTHON=python3.11")'
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check torch==2.13.0
+	$(BIN)/pip install --quiet --disable-pip-version-check torch==$(TORCH)
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
 	touch $(READY)
 
 .venv-bench/.ready: pyproject.toml constraints.txt benchmarks/constraints.txt
 	$(PYTHON) -m venv .venv-bench
-	.venv-bench/bin/pip install --quiet --disable-pip-version-check torch==2.13.0
+	.venv-bench/bin/pip install --quiet --disable-pip-version-check torch==$(TORCH)
 	.venv-bench/bin/pip install --quiet --disable-pip-version-check -c constraints.txt -c benchmarks/constraints.txt \
 		-e ".[bench]"
 	.venv-bench/bin/pip install --quiet --disable-pip-version-check --no-deps --upgrade --target .venv-bench/nnterp \
 		nnterp==1.3.0 nnsight==0.6.3
 	touch .venv-bench/.ready
 
+.venv-lowest/.ready: pyproject.toml tests/lowest.py
+	$(PYTHON) -m venv .venv-lowest
+	$(PYTHON) tests/lowest.py > .venv-lowest/lowest.txt
+	.venv-lowest/bin/pip install --quiet --disable-pip-version-check torch==$(TORCH)
+	.venv-lowest/bin/pip install --quiet --disable-pip-version-check -c .venv-lowest/lowest.txt -e ".[dev]"
+	touch .venv-lowest/.ready
+
 clean:
-	rm -rf .venv .venv-bench .venv-fuzz runs dist .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-bench .venv-fuzz .venv-lowest .venv-package runs dist .pytest_cache .ruff_cache .hypothesis

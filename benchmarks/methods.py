@@ -185,7 +185,7 @@ def transformer_lens(is_filtered: bool, **options: Any) -> Callable[[Any, Path],
 
 def nnsight(module: Any, folder: Path) -> Run:
     """An nnsight trace that reduces inside it."""
-    from nnsight import LanguageModel  # pyright: ignore[reportMissingImports]
+    from nnsight import LanguageModel
     from transformers import AutoTokenizer
 
     module.set_attn_implementation("eager")
@@ -212,7 +212,7 @@ def nnsight(module: Any, folder: Path) -> Run:
 
 def nnterp(module: Any, folder: Path) -> Run:
     """nnterp's own accessor of attention probabilities, reduced inside its trace; it loads the folder itself."""
-    from nnterp import StandardizedTransformer  # pyright: ignore[reportMissingImports]
+    from nnterp import StandardizedTransformer
 
     first = next(module.parameters())
     device, dtype, config = str(first.device), first.dtype, module.config

@@ -299,5 +299,5 @@ def iterate_weights(
             if which == "W_O":
                 yield family.output_weight(attention, shape)[0]
             else:
-                letter: Projection = which[-1].lower()  # pyright: ignore[reportAssignmentType]
+                letter: Projection = which[-1].lower()  # pyrefly: ignore[bad-assignment]
                 yield family.projection_weight(attention, letter, shape)[0]

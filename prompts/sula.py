@@ -242,7 +242,7 @@ def _text(
 ) -> str:
     """The prompt; places that show nothing hold the neutral label, or are left out where there is none."""
     examples = [
-        f"{carrier}: {(labels[label] if label >= 0 else neutral).word}"  # pyright: ignore[reportOptionalMemberAccess]
+        f"{carrier}: {(labels[label] if label >= 0 else neutral).word}"  # pyrefly: ignore[missing-attribute]
         for carrier, label in zip(carriers.tolist(), shown.tolist(), strict=True)
         if label >= 0 or neutral is not None
     ]

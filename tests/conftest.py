@@ -1,5 +1,6 @@
 """Fixtures that several test files share. No test touches a network or the user's own cache of models."""
 
+import gc
 import os
 import shutil
 
@@ -13,11 +14,20 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests import type_checks
 from tests.paths import SHARED
+
+type_checks.install()
 
 # The same examples every time: a check of a change does not fail for another reason. `make stress` draws fresh ones.
 settings.register_profile("repeatable", derandomize=True)
 settings.load_profile("repeatable")
+
+
+def pytest_collection_finish() -> None:
+    """Modules and tests stay until the end: the collector need not look through a million objects again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ import pytest
 from tests.command_lines import command_lines, parsed
 from tests.paths import ROOT
 
-DOCUMENTS = [ROOT / "README.md", *sorted(ROOT.glob("*/README.md"))]
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("*/README.md"))]
 README = (ROOT / "README.md").read_text()
 LINES = [(path.relative_to(ROOT).as_posix(), line) for path in DOCUMENTS for line in command_lines(path.read_text())]
 PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)

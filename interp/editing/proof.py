@@ -121,7 +121,7 @@ def _run(bench: Bench, edits: Sequence[Edit], start: int):
         unedited = bench.logits()
     editor = bench.make_editor(edits)
     seen: list[_Seen] = []
-    editor.observer = lambda *what: seen.append(_Seen(*what))
+    editor.observer = lambda step, before, after, rows, others: seen.append(_Seen(step, before, after, rows, others))
     bench.begin(editor)
     with _witnessing(bench, editor) as (entering, leaving):
         edited = bench.logits()

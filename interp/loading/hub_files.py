@@ -19,7 +19,7 @@ from huggingface_hub.errors import (
     EntryNotFoundError,
     GatedRepoError,
     HfHubHTTPError,
-    HTTPError,  # pyright: ignore[reportPrivateImportUsage]  # of whichever HTTP library the hub's is built on
+    HTTPError,  # of whichever HTTP library the hub's is built on
     LocalEntryNotFoundError,
     OfflineModeIsEnabled,
     RepositoryNotFoundError,

@@ -28,7 +28,7 @@ def read_tokenizer(files: Files, *, trust_remote_code: bool = False) -> PreTrain
     files.fetch(files.names & (_VOCABULARIES | _COMPANIONS))
     try:
         with quiet_libraries():
-            return AutoTokenizer.from_pretrained(
+            return AutoTokenizer.from_pretrained(  # pyrefly: ignore[bad-return]
                 files.folder, trust_remote_code=trust_remote_code, local_files_only=True
             )
     except Exception as error:  # the tokenizers library raises plain `Exception` for a broken file

@@ -104,8 +104,7 @@ def _revision(where: HubName) -> str | None:
     from huggingface_hub.errors import (
         GatedRepoError,
         HfHubHTTPError,
-        HTTPError,  # pyright: ignore[reportPrivateImportUsage]  # of whichever HTTP library the hub's is built on
-        OfflineModeIsEnabled,
+        HTTPError,  # of whichever HTTP library the hub's is built on
         RepositoryNotFoundError,
     )
 
@@ -132,7 +131,7 @@ def _revision(where: HubName) -> str | None:
         raise where.refused(
             f"the hub answered with the error {error.response.status_code}", "Try again in some minutes."
         ) from error
-    except (HTTPError, OSError, OfflineModeIsEnabled):
+    except (HTTPError, OSError):  # offline mode is an `OSError` too
         return None
     return info.sha
 
@@ -199,7 +198,7 @@ def _told(where: HubName, passing: type[Exception] | tuple[()] = ()) -> Iterator
     """What `datasets` and the libraries below it raise, in words; `passing` goes through as it is."""
     import pyarrow
     from datasets.exceptions import DatasetsError
-    from huggingface_hub.errors import HTTPError  # pyright: ignore[reportPrivateImportUsage]
+    from huggingface_hub.errors import HTTPError
 
     # StopIteration: what `datasets` makes of an empty file
     plain = (OSError, ValueError, RuntimeError, ImportError, StopIteration)

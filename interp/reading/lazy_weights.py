@@ -26,7 +26,7 @@ class WeightStack(Mapping[str, np.ndarray]):
             raise KeyError(name)
         n_layers = self.model.info.n_layers
         wanted = list(range(n_layers)) if self.layers is None else [layer % n_layers for layer in self.layers]
-        weights = iterate_weights(self.model.module, self.model.family, self.need.site)  # pyright: ignore[reportArgumentType]
+        weights = iterate_weights(self.model.module, self.model.family, self.need.site)  # pyrefly: ignore[bad-argument-type]
         found: np.ndarray | None = None
         for layer, w in enumerate(weights):
             if layer in wanted:

@@ -232,8 +232,7 @@ def open_run(path: str | Path) -> RunRecord:
 
 
 def _read_findings(probe: str, content: FindingsFile, folder: Path) -> Findings:
-    import pandas
-    from pyarrow import ArrowException
+    from pyarrow import ArrowException, parquet
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
@@ -241,7 +240,7 @@ def _read_findings(probe: str, content: FindingsFile, folder: Path) -> Findings:
     for name, table in content.tables.items():
         try:
             # What pandas noted beside the columns says nothing about them that a damaged file could not get wrong.
-            frame = pandas.read_parquet(folder / table.path, to_pandas_kwargs={"ignore_metadata": True})
+            frame = parquet.read_table(folder / table.path).to_pandas(ignore_metadata=True)
             tables[name] = Table({c: frame[c].to_numpy() for c in frame.columns}, dict(table.units), table.caption)
         except (OSError, ValueError, ArrowException) as error:
             raise _spoilt(f"the table {table.path}", folder, error) from error

@@ -87,7 +87,7 @@ def run_many(
     could be asked, where a launcher has started several processes, and with `resume` where no run of them was begun.
     """
     _refuse_misuse(models, revisions, options or {})
-    given = {**(options or {}), "out": out, "quiet": quiet}
+    given: dict[str, Any] = {**(options or {}), "out": out, "quiet": quiet}
     chosen = choose_probes(given.get("probes", _default("probes")), given.get("settings") or {})
     outcomes = []
     asks = list(_asks(models, revisions, given, chosen))

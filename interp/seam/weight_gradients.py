@@ -41,5 +41,5 @@ def weight_gradients(model: Model, layer: int, sequence: ScoredSequence) -> dict
 
 
 def _of_layer(model: Model, layer: int, name: str) -> torch.Tensor:
-    weights = iterate_weights(model.module, model.family, name)  # pyright: ignore[reportArgumentType]
+    weights = iterate_weights(model.module, model.family, name)  # pyrefly: ignore[bad-argument-type]
     return next(islice(weights, layer, None)).detach()

@@ -87,7 +87,7 @@ def _about_mean(values: np.ndarray, subset: np.ndarray) -> np.ndarray:
 
 def _factor(shifted: np.ndarray) -> np.ndarray:
     """L of the Cholesky factorisation, which overwrites the lower triangle and leaves the upper one as it is."""
-    return linalg.cho_factor(shifted, lower=True, overwrite_a=True, check_finite=False)[0]
+    return np.asarray(linalg.cho_factor(shifted, lower=True, overwrite_a=True, check_finite=False)[0])
 
 
 def _solved(factor: np.ndarray, right: np.ndarray) -> np.ndarray:

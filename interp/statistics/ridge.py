@@ -194,4 +194,5 @@ def ridge_axis(
 
 def solve_positive(matrix: np.ndarray, right: np.ndarray) -> np.ndarray:
     """The solution for a positive definite matrix, which is overwritten."""
-    return linalg.cho_solve(linalg.cho_factor(matrix, overwrite_a=True, check_finite=False), right, check_finite=False)
+    factor = linalg.cho_factor(matrix, overwrite_a=True, check_finite=False)
+    return np.asarray(linalg.cho_solve(factor, right, check_finite=False))

@@ -140,8 +140,9 @@ class Components(Probe):
             )
         trend = depth_trend(curves, self.n_permutations, np.random.default_rng([self.seed, 3]))
         estimate = _estimate(trend.rho, units)
+        estimate["underpowered"] = estimate["underpowered"] or trend.is_underpowered
         return Scalar(
-            **{**estimate, "underpowered": estimate["underpowered"] or trend.is_underpowered}, unit="1",
+            **estimate, unit="1",
             null=null_from_permutations("depths in another order, the same for all rows", trend.shuffled),
             p=trend.p, meaning=TRENDS[name],
         )  # fmt: skip

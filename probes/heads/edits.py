@@ -98,7 +98,7 @@ class Plan:
         for head in heads:
             by_layer.setdefault(int(head) // self.n_heads, []).append(int(head) % self.n_heads)
         return tuple(
-            AblateHeads(layer=layer, heads=tuple(mine), by=how, seed=self.seed + draw)  # pyright: ignore[reportArgumentType]
+            AblateHeads(layer=layer, heads=tuple(mine), by=how, seed=self.seed + draw)  # pyrefly: ignore[bad-argument-type]
             for layer, mine in sorted(by_layer.items())
         )
 

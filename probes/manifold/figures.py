@@ -70,7 +70,7 @@ def figures(findings: Findings) -> tuple[Figure, ...]:
 
 def primary_layer(findings: Findings) -> int:
     """The layer the headline was read at: it was stored with the findings."""
-    return int(findings.arrays["primary_layer"])
+    return int(findings.arrays["primary_layer"].item())
 
 
 def _map(findings: Findings, primary: int) -> Figure:

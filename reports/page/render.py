@@ -83,7 +83,7 @@ def templates_of_pages() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(short=short, cell=cell, with_unit=with_unit, near_zero_as_zero=near_zero_as_zero)
-    environment.globals.update(dash=DASH)
+    environment.globals.update(dash=DASH)  # pyrefly: ignore[bad-argument-type]
     return environment
 
 

@@ -66,7 +66,7 @@ def check_limits(task: Task, limits: Mapping[str, float]) -> None:
 def save(state: TrainingState, plan: TrainingPlan, folder: Path) -> TunnelCard:
     """Evaluate a trained network and write its checkpoint folder."""
     task, network, recipe = plan.task, plan.network, plan.recipe
-    model = state.model.to("cpu")  # pyright: ignore[reportArgumentType]
+    model = state.model.to("cpu")  # pyrefly: ignore[bad-argument-type]
     evaluation = evaluate_model(model, task)
     figures = dict(evaluation.figures)
     evaluated = task.sample(evaluation_generators(EVAL_SEED)[0], N_EVAL).tokens

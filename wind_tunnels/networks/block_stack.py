@@ -28,7 +28,8 @@ class BlockStackConfig(PreTrainedConfig):
     ) -> None:
         self.vocab_size, self.hidden_size, self.num_hidden_layers = vocab_size, hidden_size, num_hidden_layers
         self.layer_norm_eps, self.initializer_range = layer_norm_eps, initializer_range
-        super().__init__(**{"tie_word_embeddings": False, **fields})
+        fields.setdefault("tie_word_embeddings", False)
+        super().__init__(**fields)
 
 
 class BlockStack(PreTrainedModel):

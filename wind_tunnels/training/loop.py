@@ -89,7 +89,7 @@ def initial_state(plan: TrainingPlan) -> TrainingState:
     else:
         model = load_weights(plan.init.folder)
         switch_off_attention(model, plan.network)
-    model.to(recipe.device)  # pyright: ignore[reportArgumentType]
+    model.to(recipe.device)  # pyrefly: ignore[bad-argument-type]
     optimisers = make_optimisers(model, recipe)
     return TrainingState(model, optimisers, training_generator(recipe))
 

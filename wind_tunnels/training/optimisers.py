@@ -31,7 +31,7 @@ class Muon(torch.optim.Optimizer):
         super().__init__(list(params), {"lr": lr, "momentum": momentum})
 
     @torch.no_grad()
-    def step(self, closure: None = None) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def step(self, closure: None = None) -> None:  # pyrefly: ignore[bad-override]
         for group in self.param_groups:
             by_shape: dict[torch.Size, list[nn.Parameter]] = {}
             for p in group["params"]:

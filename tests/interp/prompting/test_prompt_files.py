@@ -5,6 +5,7 @@ import io
 import json
 import math
 
+import numpy as np
 import pyarrow
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -198,7 +199,7 @@ def test_a_parquet_text_that_is_missing_is_refused_with_its_row(tmp_path):
 def test_parquet_dictionaries_and_half_floats_are_plain_values(tmp_path):
     table = pyarrow.table({
         "text": pyarrow.array(["a", "b", "a"]).dictionary_encode(),
-        "h": pyarrow.array([0.5, 1.5, 2.0], pyarrow.float16()),
+        "h": pyarrow.array(np.array([0.5, 1.5, 2.0], np.float16)),
     })  # fmt: skip
     parquet.write_table(table, tmp_path / "p.parquet")
     assert [(p.text, p.columns["h"]) for p in read_prompts(tmp_path / "p.parquet")] == [

@@ -97,7 +97,7 @@ def test_the_origin_of_every_vector_of_the_wrong_split_is_the_one_named():
     coded = {p: 100 * c + np.arange(n_heads)[:, None] for c, p in enumerate("qkv")}
     wrong = reference_qkv(coded["q"], coded["k"], coded["v"])
     for which, read in wrong._asdict().items():
-        told = fused_origin(n_heads, which)  # pyright: ignore[reportArgumentType]
+        told = fused_origin(n_heads, which)
         assert [100 * "qkv".index(o.projection) + o.head for o in told] == read[:, 0].tolist()
 
 

@@ -163,7 +163,7 @@ def test_several_processes_halve_each_for_itself_lent_keys_included(truth, at):
         assert_same(truth, parts)
 
 
-def readouts(model, tokens_per_pass=60):
+def readouts(model, tokens_per_pass):
     prompts, ids = sequences(6, seed=1)
     needs = (Need("next_kl"), Need("resid"), Need("edit_size"), Need("qk_cosine_null"))
 
@@ -178,10 +178,15 @@ def readouts(model, tokens_per_pass=60):
     return read_conditions(model, Run(prompts, ids), conditions, tokens_per_pass=tokens_per_pass)
 
 
-@pytest.mark.parametrize("tokens_per_pass", [60, 400])
+@pytest.fixture(scope="module", params=[60, 400])
+def whole(request):
+    """How many tokens pass at once, and what is read where memory suffices."""
+    return request.param, readouts(fresh_model("llama"), request.param)
+
+
 @pytest.mark.parametrize("at", quick([[0, 1], [4]], [[0], [0, 1], [2, 3], [4]]))
-def test_conditions_that_share_a_pass_are_halved_together(at, tokens_per_pass):
-    whole = readouts(fresh_model("llama"), tokens_per_pass)
+def test_conditions_that_share_a_pass_are_halved_together(at, whole):
+    tokens_per_pass, expected = whole
     model = fresh_model("llama")
     failing = Failing(at)
     fail_in_block(model, 2, failing)
@@ -192,6 +197,6 @@ def test_conditions_that_share_a_pass_are_halved_together(at, tokens_per_pass):
     except InterpError as error:
         raise AssertionError(f"a single prompt was tried: {error}") from error
     assert said or failing.n < min(at)
-    for name, arrays in whole.items():
+    for name, arrays in expected.items():
         for key, array in arrays.items():
             np.testing.assert_allclose(found[name][key], array, rtol=2e-4, atol=2e-5, err_msg=f"{name} {key}")

@@ -77,7 +77,7 @@ def resumed_and_whole(network, recipe, init, folder) -> tuple[TrainingState, Tra
 
 
 def silent_projection(state: TrainingState, layer: int) -> torch.Tensor:
-    return state.model.get_submodule(f"model.layers.{layer}.self_attn.o_proj").weight  # pyright: ignore
+    return state.model.get_submodule(f"model.layers.{layer}.self_attn.o_proj").weight
 
 
 def test_training_from_a_checkpoint_begins_at_its_weights_and_resumes_bit_for_bit(trained, tmp_path):
