@@ -49,7 +49,7 @@ def tasks(incomplete: str) -> list[str]:
 
 def probe_settings(ctx: typer.Context, incomplete: str) -> list[str]:
     """`PROBE.field=` of the probes that are named, else of all; behind it the words that the field takes."""
-    named = [name for part in ctx.params.get("probe") or () for name in part.split(",") if name in entries("probe")]
+    named = [name for part in ctx.params.get("probes") or () for name in part.split(",") if name in entries("probe")]
     asked = _before_break + incomplete
     probe, dot, _ = asked.partition(".")
     known = [name for name in named or entries("probe") if name == probe or not dot]

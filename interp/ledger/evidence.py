@@ -16,7 +16,7 @@ from interp.errors import InterpError
 from interp.findings import Findings, Null, Scalar
 from interp.ledger.claims import Claims, Read, Scale, Source, builds_on
 from interp.loading.aliases import ALIASES
-from interp.records.record import RunRecord, finished_record
+from interp.records.record import RunRecord
 from interp.records.unfinished import PARTIAL
 from interp.running.spec import make_study
 from interp.table import Table
@@ -126,7 +126,7 @@ def _studied(source: Source, settings: Mapping[str, Any], out: Path) -> Evidence
 
     try:
         study = make_study(source.study, {n: tuple(v) if isinstance(v, list) else v for n, v in settings.items()})
-        record = finished_record(study.hash, out) or run_study(study, out=out, quiet=True)
+        record = run_study(study, out=out, reuse=True, quiet=True)
     except InterpError as error:
         return Evidence(source, None, _reason(str(error)), failed=True)
     return Evidence(source, record, work=out / PARTIAL / study.hash)

@@ -5,16 +5,11 @@ shapes, for about a second. The weights are neither read nor fetched.
 """
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal
+from dataclasses import KW_ONLY, dataclass
 
 from interp.capture import ModelInfo
 from interp.loading.placement import free_bytes
-from interp.probe import Probe
-from interp.prompting.pools import Reading
-from interp.prompting.tokens import Prompts
+from interp.options import RunOptions, by_keyword
 from interp.running.checkpoints import checkpoints_of
 from interp.running.choose_probes import choose_probes, readable_probes
 from interp.running.memory import Memory, memory_of
@@ -98,42 +93,30 @@ class Plan:
         return (self.memory.peak if self.memory.is_on_cpu else self.memory.on_device) <= self.free
 
 
-def plan(
-    model: str | Path = "tunnel:bijection-gpt-neox",
-    *,
-    probes: Sequence[str | Probe] = ("manifold",),
-    prompts: Prompts | None = None,
-    settings: Mapping[str, Mapping[str, Any]] | None = None,
-    revision: str | None = None,
-    dtype: str | None = None,
-    device: str | None = None,
-    device_map: str | None = None,
-    n_pool: int | None = None,
-    window: int | None = None,
-    seed: int = 0,
-    text_column: str = "text",
-    bos: bool = True,
-    null: Literal["untrained"] | None = None,
-    checkpoints: Sequence[str] = (),
-    allow_quantised: bool = False,
-    is_timed: bool = True,
-    clock: Clock = time.perf_counter,
-) -> Plan:
-    """What `interp.run` with these arguments will cost; none of the weights is read.
+@dataclass(frozen=True)
+class PlanOptions(RunOptions):
+    """The options of the run, and how its time is told: `clock` measures passes on this machine if it `is_timed`."""
+
+    _: KW_ONLY
+    is_timed: bool = True
+    clock: Clock = time.perf_counter
+
+
+@by_keyword(PlanOptions)
+def plan(options: PlanOptions) -> Plan:
+    """What `interp.run` with these keywords will cost; none of the weights is read.
 
     Without `is_timed` nothing is measured and no time is given; `clock` measures it otherwise. Raises what the run
     would raise for the names and settings, but not where memory is short: `Plan.fits` says so.
     """
-    asked = choose_probes(probes, settings or {})
-    drawn = sketch(
-        model, revision=revision, dtype=dtype, device=device, device_map=device_map, allow_quantised=allow_quantised
-    )
+    asked = choose_probes(options.probes, options.settings or {})
+    drawn = sketch(options)
     chosen = readable_probes(drawn.model, asked)
-    knows_course = bool(checkpoints) or drawn.model.task is not None
-    n_earlier = len(checkpoints_of(drawn.model, chosen, checkpoints)) if knows_course else None
-    passes = passes_of(drawn.model, prompts, chosen, Reading(n_pool, seed, text_column, window, bos), n_earlier)
-    n_times = 2 if null == "untrained" else 1
-    speed = speeds(drawn, passes, clock) if is_timed else {}
+    knows_course = bool(options.checkpoints) or drawn.model.task is not None
+    n_earlier = len(checkpoints_of(drawn.model, chosen, options.checkpoints)) if knows_course else None
+    passes = passes_of(drawn.model, chosen, options, n_earlier)
+    n_times = 2 if options.null == "untrained" else 1
+    speed = speeds(drawn, passes, options.clock) if options.is_timed else {}
     return Plan(
         model=drawn.model.info,
         probes=tuple(probe.name for probe in chosen),

@@ -3,14 +3,12 @@
 Every parameter lies on PyTorch's `meta` device, which keeps shapes and no numbers.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import torch
 from transformers import AutoModelForCausalLM
 
-from interp.errors import ModelError
+from interp.errors import ModelError, UsageError
 from interp.families import family_of
 from interp.loading.admission import count_parameters, read_config
 from interp.loading.hub_files import Files
@@ -21,6 +19,7 @@ from interp.loading.sources import locate
 from interp.loading.tokenizer import has_tokenizer, read_tokenizer
 from interp.loading.weights import weight_files
 from interp.model import Model
+from interp.options import RunOptions
 
 
 @dataclass(frozen=True)
@@ -54,16 +53,21 @@ class Sketch:
         return f"the weights are quantised ({self.model.info.quantisation}): {size}; times are those of plain weights"
 
 
-def sketch(
-    name: str | Path, *, revision: str | None = None, dtype: str | None = None, device: str | None = None,
-    device_map: str | Mapping[str, int | str] | None = None, allow_quantised: bool = False,
-    trust_remote_code: bool = False,
-) -> Sketch:  # fmt: skip
+def sketch(options: RunOptions) -> Sketch:
     """What can be said of a model from its configuration; raises as `interp.load` does, but not for want of memory."""
-    source = locate(name, revision)
-    config = read_config(source.files, trust_remote_code=trust_remote_code, allow_quantised=allow_quantised)
+    if isinstance(options.model, Model):
+        raise UsageError(
+            asked=f"what can be said of {options.model.name} without its weights",
+            found="it is loaded already",
+            fix="Give the name or the folder of a model.",
+        )
+    trust_remote_code = options.trust_remote_code
+    source = locate(options.model, options.revision)
+    config = read_config(source.files, trust_remote_code=trust_remote_code, allow_quantised=options.allow_quantised)
     n_parameters = count_parameters(config, trust_remote_code=trust_remote_code)
-    placement = default_placement(config, n_parameters, dtype=dtype, device=device, device_map=device_map)
+    placement = default_placement(
+        config, n_parameters, dtype=options.dtype, device=options.device, device_map=options.device_map
+    )
     stored = str(config.dtype or torch.float32).removeprefix("torch.")
     wanted = getattr(torch, placement.dtype)
     with torch.device("meta"), quiet_libraries():

@@ -4,7 +4,7 @@ import gc
 import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -26,7 +26,6 @@ from interp.running.checkpoints import Followed, checkpoints_of, follow, follows
 from interp.running.collect import collect
 from interp.running.run import run
 from interp.running.spec import RunSpec
-from tests.hub_cache import lay_out
 from tests.interp.seam.test_seam import token_prompts
 from tests.tiny_models import fresh_model, tiny_model
 
@@ -158,9 +157,9 @@ def test_the_record_says_what_was_read_and_how_to_read_it_again(followed):
     assert known[-1]["fingerprint"] == followed.model["fingerprint"]
     assert known[2]["fingerprint"] == interp.load(f"{TUNNEL}@64", check=False).fingerprint
     assert followed.spec["checkpoints"] == ["0", "16", "64", "128", "256", "512"]
-    assert "--revisions 0,16,64,128,256,512" in followed.spec["command"]
+    assert "--checkpoints 0,16,64,128,256,512" in followed.spec["command"]
     spec = RunSpec.from_json(followed.spec)
-    assert spec.options["checkpoints"] == ("0", "16", "64", "128", "256", "512") and spec.hash == followed.spec_hash
+    assert spec.checkpoints == ("0", "16", "64", "128", "256", "512") and spec.hash == followed.spec_hash
     old = {key: value for key, value in followed.spec.items() if key != "checkpoints"}
     assert RunSpec.from_json(old).checkpoints == ()
 
@@ -222,39 +221,20 @@ def test_other_probes_run_beside_it_and_everything_leaves_it_out_where_there_is_
 
 
 def test_everything_on_a_model_without_checkpoints_is_everything_else(monkeypatch):
-    from interp.prompting.pools import Reading
+    from interp.options import RunOptions
     from interp.running.choose_probes import choose_probes
     from interp.running.run import specify
 
-    options: dict[str, Any] = dict.fromkeys(("revision", "dtype", "per_quintile", "attention_window", "null"))
     names = {}
     for name in ("tunnel:bijection-llama", TUNNEL):
         model = interp.load(name, check=False)
         asked = [c for c in choose_probes(["everything"], {}) if c.probe.name in ("dynamics", "manifold")]
-        spec, _ = specify(model, asked, None, Reading(10), **options, edits=())
+        spec, _ = specify(model, asked, (), RunOptions(name, n_pool=10))
         names[name] = sorted(spec.probes)
     assert names == {"tunnel:bijection-llama": ["manifold"], TUNNEL: ["dynamics", "manifold"]}
 
 
 # --- a hub model with revisions --------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def revisions(tmp_path_factory, word_tokenizer):
-    """A hub cache of one repository whose `main` is its last step."""
-    home = tmp_path_factory.mktemp("revisions")
-    for ref, seed in (("step1", 1), ("step64", 2), ("step1000", 3), ("main", 3), ("early-bird", 4)):
-        folder = home / f"files-{ref}"
-        model = fresh_model("gpt_neox")
-        torch.manual_seed(seed)
-        with torch.no_grad():
-            for p in model.module.parameters():
-                p.add_(0.1 * torch.randn_like(p))
-        with quiet_libraries():
-            model.module.save_pretrained(folder)
-            word_tokenizer.save_pretrained(folder)
-        lay_out(folder, "EleutherAI/pythia-70m", home / "hub", ref)
-    return home / "hub"
 
 
 TEXTS = tuple(" ".join(f"w{(7 * i + j * j) % 90 + 1}" for j in range(5 + i % 6)) for i in range(24))
@@ -273,7 +253,7 @@ def test_revisions_of_a_hub_model_are_read_on_the_drawn_prompts(revisions, use_c
     assert [(entry["name"], entry["step"]) for entry in known] == [("step1", 1), ("step64", 64), ("step1000", 1000)]
     assert known[-1]["fingerprint"] == record.model["fingerprint"], "main is the last step, and not read twice"
     assert len({entry["revision"] for entry in known}) == 3
-    assert "--revisions step1,step64,step1000" in record.spec["command"]
+    assert "--checkpoints step1,step64,step1000" in record.spec["command"]
 
 
 def test_dynamics_reads_a_hub_model_with_whole_rows_of_text(revisions, use_cache):

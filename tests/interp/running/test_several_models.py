@@ -222,8 +222,8 @@ def test_revisions_are_checkpoints_of_one_run_where_all_probes_follow_them(tmp_p
     "models, more, said",
     [
         ([], {}, "no model is named"),
-        (MODELS[:1], {"options": {"probs": ["manifold"]}}, "it is no keyword of interp.run"),
-        (MODELS[:1], {"options": {"out": "x"}}, "given beside the options"),
+        (MODELS[:1], {"options": {"probs": ["manifold"]}}, "Did you mean probes"),
+        (MODELS[:1], {"options": {"out": "x"}}, "interp.run_many takes it itself"),
         (MODELS[:1], {"options": {"probes": ["manifolt"]}}, "Did you mean manifold"),
         (MODELS[:1], {"revisions": ["a"], "options": {"revision": "b"}}, "both say which weights are read"),
     ],
