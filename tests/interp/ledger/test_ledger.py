@@ -307,8 +307,8 @@ def test_the_page_is_drawn_again_from_the_file_alone(tiny):
 
 @pytest.mark.parametrize("change, words", [
     (lambda raw: raw | {"format": 2}, "it has format 2"),
-    (lambda raw: {k: v for k, v in raw.items() if k != "scale"}, "scale: Field required"),
-    (lambda raw: raw | {"note": "x"}, "note: Extra inputs"),
+    (lambda raw: {k: v for k, v in raw.items() if k != "scale"}, "scale: field required"),
+    (lambda raw: raw | {"note": "x"}, "note: extra inputs"),
 ])  # fmt: skip
 def test_an_edited_or_newer_ledger_is_refused(tiny, tmp_path, change, words):
     raw = json.loads((tiny / LEDGER_NAME).read_text(encoding="utf-8"))
