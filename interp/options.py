@@ -150,7 +150,7 @@ OPTIONS: Mapping[str, Option] = {f.name: get_args(f.type)[1] for f in fields(Run
 """What is told of each option of a run, by its keyword."""
 
 
-def refuse_unknown(keywords: Iterable[str], known: Collection[str], of: str) -> None:
+def refuse_unknown_keywords(keywords: Iterable[str], known: Collection[str], of: str) -> None:
     """Raise `UnknownName`, which names the nearest, for a keyword that the function `of` does not take."""
     for name in keywords:
         if name not in known:
@@ -168,7 +168,7 @@ def by_keyword(kind: Callable[P, Options]) -> Callable[[Callable[[Options], Resu
 
         @wraps(function)
         def called(*args: P.args, **keywords: P.kwargs) -> Result:
-            refuse_unknown(keywords, taken.parameters, f"interp.{function.__name__}")
+            refuse_unknown_keywords(keywords, taken.parameters, f"interp.{function.__name__}")
             return function(kind(*args, **keywords))
 
         called.__doc__ = "\n".join([f"{function.__doc__}", *(f"    {n}: {each.help}" for n, each in OPTIONS.items())])

@@ -10,22 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from interp.cli import completion as completing
-from interp.cli.options import (
-    DeviceMapOption,
-    DeviceOption,
-    DtypeOption,
-    ModelOption,
-    OwnCodeOption,
-    PickleOption,
-    PromptsOption,
-    QuantisedOption,
-    QuietOption,
-    ResumeOption,
-    RevisionOption,
-    SeedOption,
-    told,
-    with_run_options,
-)
+from interp.cli.options import ALL, LEFT, MODEL, QuietOption, ResumeOption, told, with_run_options
 from interp.errors import InterpError, UnknownName
 from interp.options import OPTIONS, RunOptions
 from interp.settings import split_commas, split_settings
@@ -75,7 +60,7 @@ app = typer.Typer(
 
 
 @app.command(epilog="Example: interp run --model pythia-410m --probe manifold --set manifold.scaling=zscored")
-@with_run_options("report")
+@with_run_options(ALL)
 def run(
     asked: RunOptions,
     model: Annotated[
@@ -165,7 +150,7 @@ def _models(given: list[str]) -> list[str]:
 
 
 @app.command(epilog="Example: interp plan --model mistral-7b --probe causal")
-@with_run_options("out", "report", "resume", "quiet")
+@with_run_options([name for name in ALL if name not in LEFT])
 def plan(
     asked: RunOptions,
     time: Annotated[bool, typer.Option("--time/--no-time", help="Measure the speed of this machine.")] = True,
@@ -274,7 +259,7 @@ def diff(
 
 
 @app.command(epilog="Example: interp power --probe value_axis --model pythia-410m")
-@with_run_options("report")
+@with_run_options(ALL)
 def power(
     asked: RunOptions,
     run_: Annotated[Path | None, typer.Argument(metavar="RUN", help="Folder of a run; measured first without.")] = None,
@@ -308,30 +293,21 @@ def list_(
 
 
 @app.command(epilog="Example: interp check --model phi-2 --oracle transformer-lens")
+@with_run_options(MODEL)
 def check(
-    model: ModelOption = "tunnel:bijection-gpt-neox",
+    asked: RunOptions,
     oracle: Annotated[
         Literal["transformer-lens"] | None,
         typer.Option(help="Compare with this library on the same weights."),
     ] = None,
-    revision: RevisionOption = None,
-    dtype: DtypeOption = None,
-    device: DeviceOption = None,
-    device_map: DeviceMapOption = None,
-    trust_remote_code: OwnCodeOption = False,
-    allow_pickle: PickleOption = False,
-    allow_quantised: QuantisedOption = False,
 ) -> None:
     """Load a model and prove that what is captured from it is what it is called. Exit code 1 if it is not."""
     from interp.checking.selfcheck import run_checks
     from interp.cli.tables import print_checks, print_environment
-    from interp.loading.load import load
+    from interp.loading.load import load_as_asked
 
     print_environment()
-    loaded = load(
-        model, revision=revision, dtype=dtype, device=device, device_map=device_map, allow_quantised=allow_quantised,
-        allow_pickle=allow_pickle, trust_remote_code=trust_remote_code, check=False,
-    )  # fmt: skip
+    loaded = load_as_asked(asked, check=False)
     checks = list(run_checks(loaded))
     if oracle is not None:
         from interp.checking.transformer_lens import check_against_transformer_lens
@@ -352,26 +328,23 @@ def report(run: Annotated[Path, typer.Argument(help="Folder of a run, or of a le
 
 
 @app.command("reproduce-bug", epilog="Example: interp reproduce-bug fused-qkv --model pythia-410m")
+@with_run_options([*MODEL, "prompts", "n_pool", "seed"])
 def reproduce_bug_(
+    asked: RunOptions,
     bug: Annotated[
         Literal["fused-qkv", "gqa", "embedding-keys", "layer-minus-one"],
         typer.Argument(help="Which defect of the published code."),
     ],
-    model: ModelOption = "tunnel:bijection-gpt-neox",
-    prompts: PromptsOption = None,
-    n_pool: Annotated[int | None, told("n_pool", min=3)] = None,
-    revision: RevisionOption = None,
-    dtype: DtypeOption = None,
-    device: DeviceOption = None,
-    seed: SeedOption = 0,
 ) -> None:
     """Show what a published quantity is from the right tensor, and from the one the published code reads."""
     from interp.cli.tables import print_side_by_side
-    from interp.loading.load import load
+    from interp.loading.load import load_as_asked
     from interp.published.reproduce import reproduce_bug
 
-    loaded = load(model, revision=revision, dtype=dtype, device=device)
-    print_side_by_side(reproduce_bug(loaded, bug, prompts=prompts, n_pool=n_pool, seed=seed, quiet=False))
+    loaded = load_as_asked(asked)
+    print_side_by_side(
+        reproduce_bug(loaded, bug, prompts=asked.prompts, n_pool=asked.n_pool, seed=asked.seed, quiet=False)
+    )
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 """Options of commands: those of a run are made of `interp.options`, and some commands take a few of them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import Field, fields
 from functools import wraps
 from inspect import Parameter, Signature, signature
@@ -27,22 +27,23 @@ def told(name: str, **changes: Any) -> Any:
     return typer.Option(*filter(None, (option.flag, option.short)), **shown | changes)
 
 
-ModelOption = Annotated[str, told("model")]
-PromptsOption = Annotated[str | None, told("prompts")]
-RevisionOption = Annotated[str | None, told("revision")]
-DtypeOption = Annotated[str | None, told("dtype")]
-DeviceOption = Annotated[str | None, told("device")]
-DeviceMapOption = Annotated[str | None, told("device_map")]
-OwnCodeOption = Annotated[bool, told("trust_remote_code")]
-PickleOption = Annotated[bool, told("allow_pickle")]
-QuantisedOption = Annotated[bool, told("allow_quantised")]
-SeedOption = Annotated[int, told("seed")]
 ResumeOption = Annotated[bool, told("resume")]
 QuietOption = Annotated[bool, told("quiet")]
 
+LEFT = ("out", "resume", "quiet")
+"""What a run leaves and says."""
 
-def with_run_options(*left_out: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options of a run in the place of its first parameter, a `RunOptions`.
+ALL = tuple(name for name in OPTIONS if name != "report")
+"""Those of a run; its page is what a command ends with."""
+
+MODEL = (
+    "model", "revision", "dtype", "device", "device_map", "trust_remote_code", "allow_pickle", "allow_quantised"
+)  # fmt: skip
+"""Those of a model alone."""
+
+
+def with_run_options(names: Collection[str]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command these options of a run in the place of its first parameter, a `RunOptions`.
 
     A parameter of the command's own stands in the place of an option of its name.
     """
@@ -50,7 +51,7 @@ def with_run_options(*left_out: str) -> Callable[[Callable[..., None]], Callable
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         _, *given = signature(command).parameters.values()
         own = {each.name: each.replace(kind=Parameter.KEYWORD_ONLY) for each in given}
-        made = {field.name: _parameter(field) for field in fields(RunOptions) if field.name not in left_out}
+        made = {field.name: _parameter(field) for field in fields(RunOptions) if field.name in names}
 
         @wraps(command)
         def called(**words: Any) -> None:
@@ -73,10 +74,10 @@ def _parameter(field: Field[Any]) -> Parameter:
 
 
 def _read(words: Mapping[str, Any]) -> RunOptions:
-    from interp.running.choose_probes import probe_names
-
     given = {name: OPTIONS[name].read(word) for name, word in words.items() if word is not None}
     if "settings" in given:
+        from interp.running.choose_probes import probe_names
+
         probes = probe_names(given.get("probes", RunOptions.probes))
         given["settings"] = split_settings(given["settings"], list(probes))
     return RunOptions(**given)

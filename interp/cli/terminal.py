@@ -6,12 +6,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-Cell = str | Text
-"""A text, or one in a style of its own."""
-
 
 def show_table(
-    title: str | None, columns: Iterable[str], rows: Iterable[Iterable[Cell]], whole: slice = slice(1)
+    title: str | None, columns: Iterable[str], rows: Iterable[Iterable[str | Text]], whole: slice = slice(1)
 ) -> None:
     """Print a table whose cells are folded where the terminal is narrow, but for those of the columns kept `whole`.
 
@@ -33,7 +30,7 @@ def show_notes(notes: Iterable[str]) -> None:
         _print(Text(f"  {note}", style="dim"))
 
 
-def bold(cells: Iterable[str], is_bold: bool = True) -> list[Cell]:
+def bold(cells: Iterable[str], is_bold: bool = True) -> list[str | Text]:
     """The cells of a row that stands out, or of another one."""
     return [Text(cell, style="bold") if is_bold else cell for cell in cells]
 

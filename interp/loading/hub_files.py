@@ -39,7 +39,7 @@ _BROKEN_WIRE = (HTTPError, OSError, EntryNotFoundError)
 
 
 @dataclass(frozen=True)
-class Files:
+class ModelFiles:
     """The files of one model: `names` are those there are, and they lie in `folder` once fetched.
 
     `hub_id` and `revision` (the commit) are set for a model of the hub; `is_online` says that the hub answered.
@@ -83,7 +83,7 @@ class Files:
             raise _refusal(hub_id, None, error) from error
 
 
-def files_in_folder(folder: Path) -> Files:
+def files_in_folder(folder: Path) -> ModelFiles:
     """The files of a local folder; `ModelError` where it does not exist or holds no configuration."""
     asked = f"the model in {folder}"
     if not folder.is_dir():
@@ -97,10 +97,10 @@ def files_in_folder(folder: Path) -> Files:
             found=f"there is no {_CONFIG} in it ({shown})",
             fix="Give the folder that `save_pretrained` wrote, with config.json beside the weights.",
         )
-    return Files(folder, names)
+    return ModelFiles(folder, names)
 
 
-def files_on_hub(hub_id: str, revision: str | None = None) -> Files:
+def files_on_hub(hub_id: str, revision: str | None = None) -> ModelFiles:
     """The files of a hub repository at a revision (default `main`), from the hub or else from its local cache.
 
     Raises `ModelError`: no access, no such repository or revision, no network and not cached, no configuration.
@@ -124,17 +124,17 @@ def files_on_hub(hub_id: str, revision: str | None = None) -> Files:
         return cached
     folder = Path(config).parent
     names = _listing(folder) | {entry.rfilename for entry in info.siblings or ()}
-    return Files(folder, names, hub_id, folder.name, is_online=True)
+    return ModelFiles(folder, names, hub_id, folder.name, is_online=True)
 
 
-def cached_files(hub_id: str, revision: str | None = None) -> Files | None:
+def cached_files(hub_id: str, revision: str | None = None) -> ModelFiles | None:
     """What the hub's local cache holds of a repository; None where it holds no configuration of this revision."""
     try:
         config = hf_hub_download(hub_id, _CONFIG, revision=revision, local_files_only=True)
     except LocalEntryNotFoundError:
         return None
     folder = Path(config).parent
-    return Files(folder, _listing(folder), hub_id, folder.name)
+    return ModelFiles(folder, _listing(folder), hub_id, folder.name)
 
 
 def _persistently(ask: Callable[[], T]) -> T:

@@ -28,7 +28,7 @@ _CODE = re.compile(r"\x1b\[[0-9;]*m")
 
 
 @dataclass(frozen=True)
-class Stream:
+class RowStream:
     """The rows of one split; `described` names it, `left_out` are columns that no prompt can hold, with the reason."""
 
     rows: "IterableDataset"
@@ -37,7 +37,7 @@ class Stream:
     left_out: Mapping[str, str] = field(default_factory=dict)
 
 
-def open_stream(where: HubName) -> Stream:
+def open_stream(where: HubName) -> RowStream:
     """Find the data set, choose configuration and split; no row is read yet."""
     with _quiet():
         folder = _folder(where)
@@ -52,7 +52,7 @@ def open_stream(where: HubName) -> Stream:
         return _stream(where, where.path, f"revision {revision[:12]}")
 
 
-def read_rows(stream: Stream, where: HubName, column: str, n: int) -> list[dict[str, Any]]:
+def read_rows(stream: RowStream, where: HubName, column: str, n: int) -> list[dict[str, Any]]:
     """The first `n` rows; `PromptError` where there is none, where `column` is missing, or where reading fails."""
     if stream.columns is not None:
         _refuse_column(where, column, stream.columns, stream.left_out)
@@ -65,7 +65,7 @@ def read_rows(stream: Stream, where: HubName, column: str, n: int) -> list[dict[
     return rows
 
 
-def _stream(where: HubName, path: str, version: str, lost: Exception | None = None) -> Stream:
+def _stream(where: HubName, path: str, version: str, lost: Exception | None = None) -> RowStream:
     """The split asked for, reduced to columns of plain values: images and lists are not even fetched.
 
     `lost` is why the hub is not asked for it.
@@ -89,12 +89,12 @@ def _stream(where: HubName, path: str, version: str, lost: Exception | None = No
     parts = [builder.config.name, split, version]
     described = f"{where.path} ({', '.join(part for part in parts if part and part != 'default')})"
     if rows.features is None:
-        return Stream(rows, described, None)
+        return RowStream(rows, described, None)
     columns = tuple(name for name, kind in rows.features.items() if isinstance(kind, Value | ClassLabel))
     left_out = {
         name: f"values of the type {type(kind).__name__}" for name, kind in rows.features.items() if name not in columns
     }
-    return Stream(rows.select_columns(list(columns)), described, columns, left_out)
+    return RowStream(rows.select_columns(list(columns)), described, columns, left_out)
 
 
 def _split(where: HubName, splits: list[str]) -> str:

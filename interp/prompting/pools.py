@@ -23,7 +23,7 @@ DEFAULT_PROMPTS = "mixed"
 
 
 @dataclass(frozen=True)
-class Pool:
+class PromptPool:
     """One prompt set as the model reads it, and the probes that are read on it."""
 
     prompts: PromptSet
@@ -39,7 +39,7 @@ class Pool:
         }  # fmt: skip
 
 
-def pools_for(model: Model, probes: Sequence[Probe], options: RunOptions) -> tuple[Pool, ...]:
+def pools_for(model: Model, probes: Sequence[Probe], options: RunOptions) -> tuple[PromptPool, ...]:
     """The probes by prompt set, in the order of the first probe of each.
 
     Where the user names no prompts, a probe with a set of its own (`own_prompts`) is read on that; a wind tunnel is
@@ -55,7 +55,7 @@ def pools_for(model: Model, probes: Sequence[Probe], options: RunOptions) -> tup
         for probe in mine:
             probe.refuse(pool)
         needs = [need for probe in mine for need in probe.needs]
-        pools.append(Pool(pool, as_tokens(model, pool, needs, options.window, options.bos), tuple(mine)))
+        pools.append(PromptPool(pool, as_tokens(model, pool, needs, options.window, options.bos), tuple(mine)))
     return tuple(pools)
 
 
@@ -117,7 +117,7 @@ def prompts_for(
     return chosen
 
 
-def name_of(prompts: Prompts | None, pools: Sequence[Pool]) -> str | None:
+def name_of(prompts: Prompts | None, pools: Sequence[PromptPool]) -> str | None:
     """What finds the prompts again: a name or a path; `memory:` marks those that only Python could give.
 
     None where nothing was named and a wind tunnel sampled itself, or probes were read on sets of their own.

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 
 from interp.errors import RecordError
 from interp.findings import COLUMNS, Control, Findings
-from interp.records.versioned_json import KeptScalar, as_text, finite, read_versioned
+from interp.records.versioned_json import KeptScalar, as_text, plain_json, read_versioned
 from interp.table import Table
 from interp.words import html_table
 
@@ -187,7 +187,7 @@ class RunRecord:
             arrays = {name: np.require(a, requirements="C") for name, a in findings.arrays.items()}
             save_file(arrays, draft / f"arrays.{probe}.safetensors")
         return FindingsFile(
-            parameters=finite(dict(self.parameters[probe])),
+            parameters=plain_json(dict(self.parameters[probe])),
             scalars=dict(findings.scalars),
             tables=tables,
             notes=list(findings.notes),

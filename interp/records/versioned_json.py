@@ -41,14 +41,14 @@ def scalar_in(raw: Mapping[str, Any]) -> Scalar:
     return TypeAdapter(KeptScalar).validate_python(raw)
 
 
-def finite(value: Any) -> Any:
+def plain_json(value: Any) -> Any:
     """Plain JSON values: numpy numbers become Python's, tuples lists, NaN and infinity null."""
     if isinstance(value, Mapping):
-        return {str(k): finite(v) for k, v in value.items()}
+        return {str(k): plain_json(v) for k, v in value.items()}
     if isinstance(value, list | tuple | np.ndarray):
-        return [finite(v) for v in value]
+        return [plain_json(v) for v in value]
     if isinstance(value, np.generic):
-        return finite(value.item())
+        return plain_json(value.item())
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
@@ -56,7 +56,7 @@ def finite(value: Any) -> Any:
 
 def as_text(content: BaseModel) -> str:
     """The content as the file has it."""
-    return json.dumps(finite(content.model_dump()), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    return json.dumps(plain_json(content.model_dump()), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def read_versioned(

@@ -31,7 +31,7 @@ _CHARACTERS_A_TOKEN = 4
 
 
 @dataclass(frozen=True)
-class Text:
+class TokenisedSet:
     """A prompt set as it will be read; `note` says what was assumed of it."""
 
     prompts: PromptSet
@@ -57,7 +57,7 @@ class Passes:
     """`n` passes over the same text, of `n_tokens` tokens each, from the block `first_layer` on."""
 
     what: str
-    text: Text
+    text: TokenisedSet
     n: int
     n_prompts: int
     n_tokens: int
@@ -97,7 +97,9 @@ def passes_of(model: Model, probes: Sequence[Probe], options: RunOptions, n_earl
     return found
 
 
-def _checkpoints(probes: tuple[Probe, ...], text: Text, per_quintile: int | None, n_earlier: int | None) -> Passes:
+def _checkpoints(
+    probes: tuple[Probe, ...], text: TokenisedSet, per_quintile: int | None, n_earlier: int | None
+) -> Passes:
     """The drawn prompts at every checkpoint and at the end; once where it is not known how many there are."""
     names = ", ".join(probe.name for probe in probes)
     needs = tuple(dict.fromkeys(need for probe in probes for need in probe.needs))
@@ -108,7 +110,9 @@ def _checkpoints(probes: tuple[Probe, ...], text: Text, per_quintile: int | None
     return Passes(what, text, n, len(text.ids), text.n_padded(TOKENS_PER_BATCH), needs, probes=probes)
 
 
-def _conditions(probe: Probe, asked: Sequence[Planned], model: Model, base: Text, options: RunOptions) -> list[Passes]:
+def _conditions(
+    probe: Probe, asked: Sequence[Planned], model: Model, base: TokenisedSet, options: RunOptions
+) -> list[Passes]:
     """The conditions of one probe, and the pass without edits that each set of them starts from."""
     found = []
     for on in dict.fromkeys(each.on for each in asked):
@@ -125,25 +129,27 @@ def _conditions(probe: Probe, asked: Sequence[Planned], model: Model, base: Text
     return found
 
 
-def _share(text: Text, n_prompts: int) -> int:
+def _share(text: TokenisedSet, n_prompts: int) -> int:
     return round(text.n_padded(TOKENS_PER_PASS) * n_prompts / len(text.ids))
 
 
-def _texts(model: Model, probes: Sequence[Probe], options: RunOptions) -> list[tuple[tuple[Probe, ...], Text]]:
+def _texts(model: Model, probes: Sequence[Probe], options: RunOptions) -> list[tuple[tuple[Probe, ...], TokenisedSet]]:
     if model.task is not None or model.tokenizer is not None:
-        return [(pool.probes, Text(pool.prompts, pool.tokens.ids)) for pool in pools_for(model, probes, options)]
+        return [
+            (pool.probes, TokenisedSet(pool.prompts, pool.tokens.ids)) for pool in pools_for(model, probes, options)
+        ]
     by_set = grouped(probes, options.prompts is None)
     return [(tuple(mine), _estimated(name or options.prompts, options)) for name, mine in by_set.items()]
 
 
-def _text(model: Model, name: str, options: RunOptions) -> Text:
+def _text(model: Model, name: str, options: RunOptions) -> TokenisedSet:
     if model.task is None and model.tokenizer is None:
         return _estimated(name, options)
     prompts = prompts_for(model, name, options.n_pool, options.seed, options.text_column)
-    return Text(prompts, as_tokens(model, prompts, (), options.window, options.bos).ids)
+    return TokenisedSet(prompts, as_tokens(model, prompts, (), options.window, options.bos).ids)
 
 
-def _estimated(prompts: Prompts | None, options: RunOptions) -> Text:
+def _estimated(prompts: Prompts | None, options: RunOptions) -> TokenisedSet:
     """Tokens by the length of the texts, where no tokenizer can count them."""
     if isinstance(prompts, str) and prompts in entries("prompt") and needs_tokenizer(load_entry("prompt", prompts)):
         n = options.n_pool or ASSUMED_PROMPTS
@@ -151,13 +157,13 @@ def _estimated(prompts: Prompts | None, options: RunOptions) -> Text:
             f"{prompts} is made for a tokenizer, which is not at hand: taken as {n} prompts of {ASSUMED_TOKENS} tokens"
         )
         made = PromptSet(prompts, [Prompt(text="unknown")] * n)
-        return Text(made, [np.zeros(ASSUMED_TOKENS, dtype=np.int64)] * n, note)
+        return TokenisedSet(made, [np.zeros(ASSUMED_TOKENS, dtype=np.int64)] * n, note)
     made = resolve_prompts(prompts, options.n_pool, options.seed, text_column=options.text_column)
     window = (made.window if options.window is None else options.window) or None
     counts = [-(-len(p.text or "") // _CHARACTERS_A_TOKEN) for p in made]
     lengths = [max(1, n if window is None else min(n, window)) for n in counts]
     note = f"the tokenizer is not at hand: tokens of {made.name} by the length of its texts"
-    return Text(made, [np.zeros(n, dtype=np.int64) for n in lengths], note)
+    return TokenisedSet(made, [np.zeros(n, dtype=np.int64) for n in lengths], note)
 
 
 def readable_needs(needs: Sequence[Need], columns: Mapping[str, object]) -> tuple[Need, ...]:

@@ -1,7 +1,7 @@
 """One run: load, check, capture once for all probes, draw, analyse, record, render."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
@@ -17,27 +17,25 @@ from interp.editing.proof import merged
 from interp.edits import Edit
 from interp.errors import UsageError
 from interp.findings import Findings
-from interp.loading.load import DeviceMap, load
+from interp.loading.load import DeviceMap, load_as_asked
 from interp.loading.untrained import beside_untrained, untrained_twin
 from interp.model import Check, Model
 from interp.need import Need
 from interp.options import RunOptions, by_keyword
 from interp.probe import Probe, Readout
-from interp.prompting.pools import Pool, draw, name_of, pools_for, prompts_for
+from interp.prompting.pools import PromptPool, draw, name_of, pools_for, prompts_for
 from interp.prompting.tokens import as_tokens
 from interp.reading.forward import capture
 from interp.records.record import RunRecord, new_folder
 from interp.records.unfinished import PARTIAL, Unfinished, refuse_unwritable
 from interp.running.checkpoints import Checkpoint, Followed, checkpoints_of, follow, has_checkpoints, step_of
-from interp.running.choose_probes import Chosen, choose_probes, readable_probes
+from interp.running.choose_probes import ChosenProbe, choose_probes, readable_probes
 from interp.running.spec import RunSpec
 from interp.seam.window import AttentionWindow
 from interp.system.environment import environment
 from interp.system.processes import here, together
 from interp.system.progress import reporting
 from interp.system.threads import one_thread
-
-_TRUST = ("trust_remote_code", "allow_pickle", "allow_quantised")
 
 
 @by_keyword(RunOptions)
@@ -63,12 +61,8 @@ def run(options: RunOptions) -> RunRecord:
     if out is not None and ranks.is_first:
         refuse_unwritable(out)
     clock = _Clock()
-    trusted: dict[str, Any] = {name: getattr(options, name) for name in _TRUST}
     with clock("load"):
-        loaded = options.model if isinstance(options.model, Model) else load(
-            options.model, revision=options.revision, dtype=options.dtype, device=options.device,
-            device_map=options.device_map, **trusted,
-        )  # fmt: skip
+        loaded = load_as_asked(options)
     spec, pools = specify(loaded, asked, edits, options)
     chosen = [probe for pool in pools for probe in pool.probes]
     _refuse_misuse(edits, chosen, loaded, spec.null)
@@ -89,10 +83,10 @@ def run(options: RunOptions) -> RunRecord:
     info, checks = loaded.info, (*loaded.checks, *merged(session.checks))
     described = asdict(info) | {"fingerprint": loaded.fingerprint} | ({"card": loaded.card} if loaded.card else {})
     if followed:
-        own_step, placed, fingerprint = step_of(loaded), _placed(info, options.device_map), loaded.fingerprint
+        own_step, fingerprint = step_of(loaded), loaded.fingerprint
         del loaded  # one model in memory at a time
-        again = partial(load, dtype=info.dtype, **trusted, **placed)
-        courses, course = session.follow(followed, own_step, fingerprint, again)
+        alike = replace(options, model="", dtype=info.dtype, **_placed(info, options.device_map))
+        courses, course = session.follow(followed, own_step, fingerprint, alike)
         described |= course
         findings = {name: (findings | courses)[name] for name in spec.probes if name in findings | courses}
     record = RunRecord(
@@ -117,8 +111,8 @@ def run(options: RunOptions) -> RunRecord:
 
 
 def specify(
-    model: Model, asked: Sequence[Chosen], edits: Sequence[Edit], options: RunOptions
-) -> tuple[RunSpec, tuple[Pool, ...]]:
+    model: Model, asked: Sequence[ChosenProbe], edits: Sequence[Edit], options: RunOptions
+) -> tuple[RunSpec, tuple[PromptPool, ...]]:
     """What a run of a model is, and its prompts as the model reads them; a model without its weights will do."""
     is_course = has_checkpoints(model, options.checkpoints)
     probes = readable_probes(model, [c for c in asked if c.is_named or is_course or not c.probe.follows_checkpoints])
@@ -148,7 +142,7 @@ class _Session:
     followed: list[Followed] = field(default_factory=list)
 
     def measure(
-        self, model: Model, pools: Sequence[Pool], suffix: str
+        self, model: Model, pools: Sequence[PromptPool], suffix: str
     ) -> tuple[dict[str, Findings], list[dict[str, Any] | None]]:
         """One pass over every pool, the draw by the model's own entropies, and the probes of each on it.
 
@@ -180,7 +174,7 @@ class _Session:
     def listeners(self) -> list[AttentionWindow]:
         return [] if self.spec.attention_window is None else [AttentionWindow(self.spec.attention_window)]
 
-    def _capture(self, model: Model, pool: Pool, suffix: str) -> Capture:
+    def _capture(self, model: Model, pool: PromptPool, suffix: str) -> Capture:
         needs = [need for probe in pool.probes if not probe.follows_checkpoints for need in probe.needs]
         ids, seed = pool.tokens.ids, self.spec.seed
         with self.clock(f"capture{suffix}"), reporting(f"reading {model.name}", self.quiet) as progress:
@@ -210,13 +204,13 @@ class _Session:
         )  # fmt: skip
 
     def follow(
-        self, checkpoints: Sequence[Checkpoint], own_step: int | None, fingerprint: str, load: Callable[..., Model]
+        self, checkpoints: Sequence[Checkpoint], own_step: int | None, fingerprint: str, alike: RunOptions
     ) -> tuple[dict[str, Findings], dict[str, Any]]:
         """The findings of the probes that follow checkpoints, and what the checkpoints were, for the record."""
 
         def load_at(name: str, revision: str | None) -> Model:
             with self.clock(f"load {name}{f'@{revision}' if revision else ''}"):
-                return load(name, revision=revision)
+                return load_as_asked(replace(alike, model=name, revision=revision))
 
         heard = reporting("checkpoints", self.quiet)
         with self.clock("checkpoints"), heard as progress:
@@ -228,7 +222,9 @@ class _Session:
                 found[probe.name] = self._analysed(probe, part.final, part.under[probe.name], "")
         return found, {"checkpoints": known}
 
-    def _conditions(self, model: Model, pool: Pool, probe: Probe, base: Capture, suffix: str) -> Mapping[str, Readout]:
+    def _conditions(
+        self, model: Model, pool: PromptPool, probe: Probe, base: Capture, suffix: str
+    ) -> Mapping[str, Readout]:
         """What the probe's conditions read; edits that it asks for are proved first."""
         if not probe.edits_model:
             return {}
@@ -253,7 +249,7 @@ class _Session:
 def _placed(info: ModelInfo, device_map: DeviceMap) -> dict[str, Any]:
     """How checkpoints are put where the model was."""
     if device_map is not None or "," in info.device or "offloaded" in info.device:
-        return {"device_map": device_map or "auto"}
+        return {"device": None, "device_map": device_map or "auto"}
     return {"device": info.device}
 
 
@@ -278,7 +274,7 @@ def _refuse_misuse(edits: tuple[Edit, ...], probes: Sequence[Probe], model: Mode
         )
 
 
-def _described(pools: Sequence[Pool], drawn: Sequence[dict[str, Any] | None]) -> dict[str, Any]:
+def _described(pools: Sequence[PromptPool], drawn: Sequence[dict[str, Any] | None]) -> dict[str, Any]:
     """The first set; the others, where probes were read on sets of their own, under `others`."""
     first, *others = [pool.describe(draw) for pool, draw in zip(pools, drawn, strict=True)]
     return {**first, "others": others} if others else first

@@ -16,18 +16,16 @@ from interp.editing.edit_files import resolve_edits
 from interp.errors import InterpError, UsageError
 from interp.loading.sources import locate
 from interp.model import Model
-from interp.options import OPTIONS, RunOptions, refuse_unknown
-from interp.prompting.pools import Pool
+from interp.options import OPTIONS, RunOptions, refuse_unknown_keywords
+from interp.prompting.pools import PromptPool
 from interp.records.record import RunRecord, finished_record
 from interp.records.unfinished import is_begun, nothing_begun
-from interp.running.choose_probes import Chosen, choose_probes
+from interp.running.choose_probes import ChosenProbe, choose_probes
 from interp.running.compare import compare
+from interp.running.meta_model import meta_model
 from interp.running.run import run, specify
-from interp.running.sketch import sketch
 from interp.running.spec import RunSpec
 from interp.system.processes import n_started
-
-Heard = Callable[["RunOutcome"], None]
 
 
 @dataclass(frozen=True)
@@ -62,7 +60,7 @@ def run_many(
     revisions: Sequence[str] = (),
     options: RunOptions | Mapping[str, Any] | None = None,
     out: str | Path = "runs",
-    heard: Heard | None = None,
+    heard: Callable[[RunOutcome], None] | None = None,
     resume: bool = False,
     quiet: bool = False,
 ) -> ManyRuns:
@@ -91,7 +89,7 @@ def run_many(
 def _options(options: RunOptions | Mapping[str, Any]) -> RunOptions:
     if isinstance(options, RunOptions):
         return options
-    refuse_unknown(options, OPTIONS, "interp.run")
+    refuse_unknown_keywords(options, OPTIONS, "interp.run")
     beside = sorted({"model", "out", "quiet", "resume"} & set(options))
     if beside:
         raise UsageError(
@@ -103,7 +101,7 @@ def _options(options: RunOptions | Mapping[str, Any]) -> RunOptions:
 
 
 def _runs(
-    models: Sequence[str], revisions: Sequence[str], alike: RunOptions, chosen: Sequence[Chosen]
+    models: Sequence[str], revisions: Sequence[str], alike: RunOptions, chosen: Sequence[ChosenProbe]
 ) -> Iterator[RunOptions]:
     for model in dict.fromkeys(models):
         if revisions and all(each.probe.follows_checkpoints for each in chosen):
@@ -114,7 +112,7 @@ def _runs(
             yield replace(alike, model=model)
 
 
-def _outcome(asked: RunOptions, chosen: Sequence[Chosen], out: Path) -> RunOutcome:
+def _outcome(asked: RunOptions, chosen: Sequence[ChosenProbe], out: Path) -> RunOutcome:
     """One model, found or measured; of what goes wrong only words are kept, so that the model can be freed."""
     name = f"{asked.model}@{asked.revision}" if asked.revision else str(asked.model)
     try:
@@ -128,7 +126,7 @@ def _outcome(asked: RunOptions, chosen: Sequence[Chosen], out: Path) -> RunOutco
         return RunOutcome(name, None, False, traceback.format_exc())
 
 
-def _is_begun(asked: RunOptions, chosen: Sequence[Chosen], out: Path) -> bool:
+def _is_begun(asked: RunOptions, chosen: Sequence[ChosenProbe], out: Path) -> bool:
     try:
         spec, _, _ = _specified(asked, chosen)
         return is_begun(out, spec.hash) or _found(asked, chosen, out) is not None
@@ -136,13 +134,13 @@ def _is_begun(asked: RunOptions, chosen: Sequence[Chosen], out: Path) -> bool:
         return False
 
 
-def _specified(asked: RunOptions, chosen: Sequence[Chosen]) -> tuple[RunSpec, tuple[Pool, ...], Model]:
+def _specified(asked: RunOptions, chosen: Sequence[ChosenProbe]) -> tuple[RunSpec, tuple[PromptPool, ...], Model]:
     """What this run is, with its prompts and its model without weights."""
-    drawn = sketch(asked)
-    return *specify(drawn.model, chosen, resolve_edits(asked.edits), asked), drawn.model
+    meta = meta_model(asked)
+    return *specify(meta.model, chosen, resolve_edits(asked.edits), asked), meta.model
 
 
-def _found(asked: RunOptions, chosen: Sequence[Chosen], out: Path) -> RunRecord | None:
+def _found(asked: RunOptions, chosen: Sequence[ChosenProbe], out: Path) -> RunRecord | None:
     """The finished record of just this run: of this revision, of unchanged weights, on unchanged prompts."""
     spec, pools, model = _specified(asked, chosen)
 
@@ -153,7 +151,7 @@ def _found(asked: RunOptions, chosen: Sequence[Chosen], out: Path) -> RunRecord 
     return finished_record(spec.hash, out, is_same)
 
 
-def _same_prompts(record: RunRecord, pools: Sequence[Pool]) -> bool:
+def _same_prompts(record: RunRecord, pools: Sequence[PromptPool]) -> bool:
     """A file of prompts may have changed under its name."""
     read = [record.prompts, *record.prompts.get("others", ())]
     return [prompts.get("hash") for prompts in read] == [pool.prompts.content_hash for pool in pools]

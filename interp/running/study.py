@@ -25,14 +25,15 @@ def run_study(
     Unfinished work lies in `<out>/.partial/<hash of what was asked>`, so the same call goes on where it was stopped;
     with `resume` it is refused where nothing was begun. With `reuse` a finished record of it in `out` stands for it.
     """
-    found = finished_record(study.hash, Path(out)) if reuse and out is not None else None
+    home = Path(out or "runs")
+    found = finished_record(study.hash, home) if reuse and out is not None else None
     if found is not None:
         return found
     began = datetime.now(UTC)
-    refuse_unwritable(Path(out or "runs"))
-    if resume and not is_begun(Path(out or "runs"), study.hash):
-        raise nothing_begun(Path(out or "runs"))
-    work = Path(out or "runs") / PARTIAL / study.hash
+    refuse_unwritable(home)
+    if resume and not is_begun(home, study.hash):
+        raise nothing_begun(home)
+    work = home / PARTIAL / study.hash
     with reporting(study.name.replace("_", " "), quiet) as progress, one_thread():
         findings = study.measure(work, progress)
     record = RunRecord(
@@ -49,7 +50,7 @@ def run_study(
         parameters={study.name: study.parameters()},
     )
     if out is not None:
-        record = record.write(new_folder(Path(out), study.name))
+        record = record.write(new_folder(home, study.name))
         if report:
             record.show()
     return record

@@ -22,9 +22,9 @@ from interp.errors import UnknownName, UsageError
 from interp.options import OPTIONS, RunOptions
 from interp.records.record import RunRecord, open_run
 from interp.running.choose_probes import choose_probes
+from interp.running.meta_model import meta_model
 from interp.running.plan import PlanOptions
 from interp.running.run import specify
-from interp.running.sketch import sketch
 from interp.running.spec import RunSpec
 from tests.command_lines import all_commands
 from tests.hostile_files import RECORDS
@@ -77,7 +77,7 @@ EVERYTHING = {key: value for name in RECORDED for key, value in another(name).it
 def specified(options: RunOptions) -> RunSpec:
     """The specification of a run, as the run itself finds it; no weights are read."""
     chosen = choose_probes(options.probes, options.settings or {})
-    return specify(sketch(options).model, chosen, resolve_edits(options.edits), options)[0]
+    return specify(meta_model(options).model, chosen, resolve_edits(options.edits), options)[0]
 
 
 class Called(Exception):

@@ -12,7 +12,7 @@ import pytest
 import interp
 from interp.errors import RecordError, UnknownName, UsageError
 from interp.findings import Findings, Null, Scalar
-from interp.ledger.claims import Claims, Read, read_claims
+from interp.ledger.claims import Claims, Reference, read_claims
 from interp.ledger.evidence import Evidence, is_same_model, models_of, number_of
 from interp.ledger.ledger import LEDGER_NAME, read_ledger, show_ledger
 from interp.ledger.replicate import JOINT, judged_rows
@@ -195,8 +195,8 @@ def test_a_claim_that_is_not_asked_is_there_all_the_same(claims):
     assert unnamed.why == "no language model was named (--model)"
 
 
-def read(**fields) -> Read:
-    return Read(source="each", of="manifold", **fields)
+def read(**fields) -> Reference:
+    return Reference(source="each", of="manifold", **fields)
 
 
 def test_a_cell_of_a_table_comes_with_its_interval_null_and_p(claims):

@@ -11,8 +11,8 @@ from transformers import AutoModelForCausalLM
 from interp.errors import ModelError, UsageError
 from interp.families import family_of
 from interp.loading.admission import count_parameters, read_config
-from interp.loading.hub_files import Files
-from interp.loading.load import describe
+from interp.loading.hub_files import ModelFiles
+from interp.loading.load import info_from_config
 from interp.loading.placement import DTYPES, Placement, default_placement
 from interp.loading.quiet_libraries import quiet_libraries
 from interp.loading.sources import locate
@@ -23,7 +23,7 @@ from interp.options import RunOptions
 
 
 @dataclass(frozen=True)
-class Sketch:
+class MetaModel:
     """`model` has no weights; `placement` says where it would be put; `file_bytes` is the size of its weight files.
 
     `is_here` says that the files need no download; `stored` is the precision that they hold.
@@ -53,7 +53,7 @@ class Sketch:
         return f"the weights are quantised ({self.model.info.quantisation}): {size}; times are those of plain weights"
 
 
-def sketch(options: RunOptions) -> Sketch:
+def meta_model(options: RunOptions) -> MetaModel:
     """What can be said of a model from its configuration; raises as `interp.load` does, but not for want of memory."""
     if isinstance(options.model, Model):
         raise UsageError(
@@ -73,7 +73,7 @@ def sketch(options: RunOptions) -> Sketch:
     with torch.device("meta"), quiet_libraries():
         module = AutoModelForCausalLM.from_config(config, dtype=wanted, trust_remote_code=trust_remote_code)
     info = replace(
-        describe(config, source.name, source.origin, source.files.revision),
+        info_from_config(config, source.name, source.origin, source.files.revision),
         n_parameters=n_parameters,
         dtype=placement.dtype,
         device=placement.device,
@@ -84,10 +84,10 @@ def sketch(options: RunOptions) -> Sketch:
     model = Model(module, words, info, family_of(config), (), source.task, source.card)
     on_disk = _bytes_on_disk(source.files)
     file_bytes = n_parameters * DTYPES.get(stored, 4) if on_disk is None else on_disk
-    return Sketch(model, placement, file_bytes, on_disk is not None, stored)
+    return MetaModel(model, placement, file_bytes, on_disk is not None, stored)
 
 
-def _bytes_on_disk(files: Files) -> int | None:
+def _bytes_on_disk(files: ModelFiles) -> int | None:
     """The size of the weight files that are on this machine; None unless all are."""
     try:
         paths = [files.folder / name for name in weight_files(files)]
