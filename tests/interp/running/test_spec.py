@@ -1,5 +1,6 @@
 """Specifications: settings become typed fields, repeat themselves as a command, and refuse in words."""
 
+import shlex
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 from typing import Literal
@@ -25,6 +26,8 @@ class Toy(Probe):
     way: Literal["centred", "zscored"] = "centred"
     only: str | None = None
     on: bool = False
+    other: str | None = "x"
+    levels: tuple[float, ...] = (0.5, 1.0)
 
     @property
     def needs(self):
@@ -97,6 +100,17 @@ def test_the_command_of_a_spec_names_what_differs_from_the_defaults():
     assert spec.command == (
         "interp run --model 'my model' --probe toy --set toy.count=4 --prompts mixed --n-pool 90 --draw 0"
     )
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"other": None}, {"on": True}, {"levels": ()}, {"levels": (0.25,)}, {"other": "it's, = [x]"}, {"level": 1e-9}],
+)
+def test_the_command_of_a_spec_says_every_kind_of_value(changes):
+    asked = Toy(**changes)
+    words = shlex.split(RunSpec("m", ["toy"], {"toy": asked.parameters()}).command)
+    said = [words[i + 1] for i, word in enumerate(words) if word == "--set"]
+    assert len(said) == 1 and make_probe("toy", split_settings(said, ["toy"])["toy"]) == asked
 
 
 @pytest.mark.parametrize(("value", "said"), [("no_such_module:A", "No module named"), ("json:Nothing", "Nothing")])
