@@ -71,7 +71,7 @@ def run_many(
     the checkpoints of one run of each model. `heard` is called with each outcome. Raises `UsageError` for what no model
     could be asked, where a launcher has started several processes, and with `resume` where no run of them was begun.
     """
-    alike = replace(_options(options or {}), out=out, quiet=quiet)
+    alike = replace(_options(options or {}), out=out, quiet=quiet, resume=False)
     _refuse_misuse(models, revisions, alike)
     chosen = choose_probes(alike.probes, alike.settings or {})
     outcomes = []

@@ -308,18 +308,18 @@ def _read(model, run, needs):
 
 def test_one_model_is_in_memory_at_a_time(monkeypatch):
     """The run's own is gone before the first checkpoint is loaded, and each before the next."""
-    from interp.loading.load import load
+    from interp.loading.load import load_as_asked
     from interp.running import run as runner
 
     modules: list[weakref.ref[torch.nn.Module]] = []
 
     def watched(*args, **keywords):
         assert all(ref() is None for ref in modules), f"model {len(modules)} is still there"
-        model = load(*args, **keywords)
+        model = load_as_asked(*args, **keywords)
         modules.append(weakref.ref(model.module))
         return model
 
-    monkeypatch.setattr(runner, "load", watched)
+    monkeypatch.setattr(runner, "load_as_asked", watched)
     gc.disable()  # nothing may wait for the collector
     try:
         run(TUNNEL, probes=[Follower()], n_pool=4, checkpoints=["0", "64"], out=None, quiet=True)
