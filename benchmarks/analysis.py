@@ -3,9 +3,9 @@
 import json
 import time
 
+from interp.options import RunOptions
 from interp.prompting.pools import draw
 from interp.running.choose_probes import choose_probes
-from interp.running.spec import PER_QUINTILE
 from interp.system.heap import bound_heap
 from interp.system.threads import one_thread
 from interp.testing import Shape, synthetic_capture
@@ -23,7 +23,7 @@ def probe_seconds(shape: Shape = PYTHIA) -> dict[str, tuple[float, float]]:
     found = {}
     for chosen in choose_probes(["all"], {}):
         probe = chosen.probe
-        capture, _ = draw(synthetic_capture(probe.needs, shape), PER_QUINTILE, 0)
+        capture, _ = draw(synthetic_capture(probe.needs, shape), RunOptions.per_quintile, 0)
         with one_thread():
             began, spent = time.perf_counter(), time.process_time()
             probe.analyse(capture, {})

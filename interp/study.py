@@ -13,6 +13,7 @@ from typing import Any
 
 from interp.findings import Findings
 from interp.probe import Question
+from interp.settings import write_value
 from interp.system.digest import digest_of
 from interp.system.progress import Report
 
@@ -42,14 +43,5 @@ class Study(Question):
         defaults = type(self)().parameters()
         for name, value in self.parameters().items():
             if value != defaults[name]:
-                words += ["--set", f"{name}={_written(value)}"]
+                words += ["--set", f"{name}={write_value(value)}"]
         return shlex.join(words)
-
-
-def _written(value: Any) -> str:
-    """A value as `--set` reads it: tuples between commas where their entries have none, else as a JSON list."""
-    if not isinstance(value, tuple):
-        return json.dumps(value) if isinstance(value, bool) else "none" if value is None else str(value)
-    plain = ",".join(map(str, value))
-    is_plain = value and plain != "none" and not plain.startswith("[") and plain.count(",") == len(value) - 1
-    return plain if is_plain and all(map(str, value)) else json.dumps(value) if value else "none"

@@ -123,7 +123,7 @@ def _places(value: Any):
 
 def whole_record() -> RunRecord:
     """A small record with everything that one can have."""
-    spec = RunSpec("m", {"manifold": {"layer": -1}}, edits=({"kind": "bypass", "layer": 0},)).to_json()
+    spec = RunSpec("m", ["manifold"], {"manifold": {"layer": -1}}, edits=({"kind": "bypass", "layer": 0},)).to_json()
     return replace(
         small_record(), spec={**spec, "command": "interp run"}, model={"name": "m", "n_layers": 3},
         prompts={"n": 75, "name": "mixed"}, environment={"packages": {"interp": "0"}},

@@ -2,6 +2,7 @@
 
 import gc
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -9,20 +10,10 @@ import typer
 from typer.core import TyperGroup
 
 from interp.cli import completion as completing
-from interp.cli.options import (
-    DeviceMapOption,
-    DeviceOption,
-    DtypeOption,
-    ModelOption,
-    OwnCodeOption,
-    PickleOption,
-    ProbesOption,
-    PromptsOption,
-    QuantisedOption,
-    ResumeOption,
-    SettingsOption,
-)
+from interp.cli.options import ALL, LEFT, MODEL, QuietOption, ResumeOption, told, with_run_options
 from interp.errors import InterpError, UnknownName
+from interp.options import OPTIONS, RunOptions
+from interp.settings import split_commas, split_settings
 from interp.system.signals import listening
 
 if TYPE_CHECKING:
@@ -69,66 +60,17 @@ app = typer.Typer(
 
 
 @app.command(epilog="Example: interp run --model pythia-410m --probe manifold --set manifold.scaling=zscored")
+@with_run_options(ALL)
 def run(
+    asked: RunOptions,
     model: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--model",
-            "-m",
-            help="Alias, hub id (@revision), local folder, or tunnel:NAME (@step); repeat or use commas for several.",
-            autocompletion=completing.models,
-        ),
+        list[str] | None, told("model", help=f"{OPTIONS['model'].help} Repeat or use commas for several.")
     ] = None,
-    probe: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--probe",
-            "-p",
-            help="Probe to run; repeat or use commas; `all` for every observational one.",
-            autocompletion=completing.probes,
-        ),
-    ] = None,
-    prompts: Annotated[
-        str | None,
-        typer.Option(
-            help="Prompt set, .jsonl/.csv/.parquet/.txt file, hf:PATH:CONFIG:SPLIT:COLUMN. Not for tunnels.",
-            autocompletion=completing.prompts,
-        ),
-    ] = None,
-    set_: SettingsOption = None,
-    n_pool: Annotated[int | None, typer.Option(min=1, help="Prompts in the pool (sequences, for a tunnel).")] = None,
-    draw: Annotated[
-        int,
-        typer.Option(min=0, help="Prompts drawn from each fifth of next-token entropy; 0 takes the whole pool."),
-    ] = 15,
-    window: Annotated[
-        int | None, typer.Option(min=0, help="Read the last so many tokens of each text (0: all)")
-    ] = None,
-    text_column: Annotated[str, typer.Option(help="Column of the file or data set that holds the text.")] = "text",
-    bos: Annotated[
-        bool, typer.Option("--bos/--no-bos", help="Keep the token that the tokenizer puts in front of a text.")
-    ] = True,
-    attention_window: Annotated[int | None, typer.Option(min=1, help="Let every query see so many keys only.")] = None,
-    edit: Annotated[Path | None, typer.Option(help="Change the model by the edits of this JSON file.")] = None,
-    null: Annotated[
-        Literal["untrained"] | None, typer.Option(help="Repeat everything on untrained weights beside it.")
-    ] = None,
-    revision: Annotated[str | None, typer.Option(help="Revision of the hub model, such as step1000.")] = None,
     revisions: Annotated[
         str | None,
         typer.Option(help="Revisions with commas: a run of each; the checkpoints of one for a probe of the training."),
     ] = None,
-    dtype: DtypeOption = None,
-    device: DeviceOption = None,
-    device_map: DeviceMapOption = None,
-    seed: Annotated[int, typer.Option(help="Seed of draws, nulls and intervals.")] = 0,
-    out: Annotated[Path, typer.Option(help="Folder that receives the run.")] = Path("runs"),
     from_: Annotated[Path | None, typer.Option("--from", help="Repeat the run of this record.")] = None,
-    trust_remote_code: OwnCodeOption = False,
-    allow_pickle: PickleOption = False,
-    allow_quantised: QuantisedOption = False,
-    resume: ResumeOption = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the path of the report.")] = False,
 ) -> None:
     """Run probes on a model: one page and one record. Without a model, on the shipped wind tunnel.
 
@@ -136,53 +78,41 @@ def run(
     The same command goes on with a run that was stopped.
     """
     from interp.records.record import open_run
-    from interp.running.choose_probes import probe_names
-    from interp.running.run import DEFAULT_MODEL
+    from interp.running.choose_probes import choose_probes
     from interp.running.run import run as measure
-    from interp.running.spec import RunSpec, split_settings
+    from interp.running.spec import RunSpec
     from interp.system.processes import is_first_started
 
-    trusted: dict[str, Any] = {
-        "trust_remote_code": trust_remote_code, "allow_pickle": allow_pickle, "allow_quantised": allow_quantised
-    }  # fmt: skip
+    models, steps = _models(model or [str(RunOptions.model)]), split_commas(revisions)
+    asked = replace(asked, model=models[0])
     if from_ is not None:
-        spec = RunSpec.from_json(open_run(from_).spec)
-        record = measure(
-            spec.model, probes=list(spec.probes), settings=spec.probes, **spec.options, device=device,
-            device_map=device_map, out=out, resume=resume, quiet=quiet, **trusted,
-        )  # fmt: skip
-        return _finish(record, quiet)
-    probes = _words(probe or ["manifold"])
-    names = list(probe_names(probes))
-    models, steps = _models(model or [DEFAULT_MODEL]), _words([revisions or ""])
-    options: dict[str, Any] = {
-        "probes": probes, "settings": split_settings(set_ or [], names), "prompts": prompts, "revision": revision,
-        "dtype": dtype, "n_pool": n_pool, "per_quintile": draw or None, "window": window, "seed": seed,
-        "text_column": text_column, "bos": bos, "attention_window": attention_window, "null": null,
-        "edits": edit or (), "device": device, "device_map": device_map, **trusted,
-    }  # fmt: skip
+        again = RunSpec.from_json(open_run(from_).spec).on(replace(asked, checkpoints=(*asked.checkpoints, *steps)))
+        return _finish(measure(**vars(again)), asked.quiet)
     if len(models) > 1 or steps:
-        return _run_many(models, steps, options, out, resume, quiet)
-    record = measure(models[0], **options, out=out, resume=resume, quiet=quiet)
-    unread = [name for name in names if name not in record.findings]
-    if unread and not quiet and is_first_started():
+        return _run_many(models, steps, asked)
+    record = measure(**vars(asked))
+    chosen = [each.probe.name for each in choose_probes(asked.probes, asked.settings or {})]
+    unread = [name for name in chosen if name not in record.findings]
+    if unread and not asked.quiet and is_first_started():
         print(f"left out, as they read what this model does not have: {', '.join(unread)}", file=sys.stderr)
-    _finish(record, quiet)
+    _finish(record, asked.quiet)
 
 
-def _run_many(
-    models: list[str], revisions: list[str], options: dict[str, Any], out: Path, resume: bool, quiet: bool
-) -> None:
+def _run_many(models: list[str], revisions: list[str], asked: RunOptions) -> None:
     """Says what became of each model as it is done, then how they compare; exit code 1 where one failed."""
-    from interp.running.several_models import Outcome, run_many
+    from interp.running.several_models import RunOutcome, run_many
 
-    def say(outcome: Outcome) -> None:
+    quiet = asked.quiet
+
+    def say(outcome: RunOutcome) -> None:
         if outcome.record is None:
             print(f"FAILED: {outcome.model}: {outcome.failure}", file=sys.stderr, flush=True)
         elif not quiet:
             print(f"{outcome.model}: {'measured' if outcome.is_new else 'found'}, {outcome.record.path}", flush=True)
 
-    many = run_many(models, revisions=revisions, options=options, out=out, heard=say, resume=resume, quiet=quiet)
+    many = run_many(
+        models, revisions=revisions, options=asked, out=str(asked.out), heard=say, resume=asked.resume, quiet=quiet
+    )
     if many.comparison is not None:
         _finish_comparison(many.comparison, quiet)
     elif len(many.records) == 1:
@@ -214,50 +144,22 @@ def _finish_comparison(record: "RunRecord", quiet: bool) -> None:
     _finish(record, quiet)
 
 
-def _words(given: list[str]) -> list[str]:
-    return [part for words in given for part in words.split(",") if part]
-
-
 def _models(given: list[str]) -> list[str]:
     """Models with commas between them; a folder whose name has a comma is one model."""
-    return [part for words in given for part in ([words] if Path(words).is_dir() else _words([words]))]
+    return [part for words in given for part in ([words] if Path(words).is_dir() else split_commas(words))]
 
 
 @app.command(epilog="Example: interp plan --model mistral-7b --probe causal")
+@with_run_options([name for name in ALL if name not in LEFT])
 def plan(
-    model: ModelOption = "tunnel:bijection-gpt-neox",
-    probe: ProbesOption = None,
-    prompts: PromptsOption = None,
-    set_: SettingsOption = None,
-    n_pool: Annotated[int | None, typer.Option(min=1, help="Prompts in the pool (sequences, for a tunnel).")] = None,
-    window: Annotated[
-        int | None, typer.Option(min=0, help="Read the last so many tokens of each text (0: all)")
-    ] = None,
-    text_column: Annotated[str, typer.Option(help="Column of the file or data set that holds the text.")] = "text",
-    null: Annotated[Literal["untrained"] | None, typer.Option(help="Count the untrained weights too.")] = None,
-    revision: Annotated[str | None, typer.Option(help="Revision of the hub model.")] = None,
-    revisions: Annotated[
-        str | None, typer.Option(help="Checkpoints with commas, for a probe of the training (dynamics).")
-    ] = None,
-    dtype: DtypeOption = None,
-    device: DeviceOption = None,
-    device_map: DeviceMapOption = None,
-    allow_quantised: QuantisedOption = False,
+    asked: RunOptions,
     time: Annotated[bool, typer.Option("--time/--no-time", help="Measure the speed of this machine.")] = True,
 ) -> None:
     """Say what a run will cost before it starts: passes, memory, disk and time. No weights are needed."""
     from interp.cli.tables import print_plan
-    from interp.running.choose_probes import probe_names
     from interp.running.plan import plan as calculate
-    from interp.running.spec import split_settings
 
-    probes = [part for words in probe or ["manifold"] for part in words.split(",") if part]
-    settings = split_settings(set_ or [], list(probe_names(probes)))
-    print_plan(calculate(
-        model, probes=probes, settings=settings, prompts=prompts, revision=revision, dtype=dtype, device=device,
-        device_map=device_map, n_pool=n_pool, window=window, text_column=text_column, null=null,
-        checkpoints=_words([revisions or ""]), allow_quantised=allow_quantised, is_timed=time,
-    ))  # fmt: skip
+    print_plan(calculate(**vars(asked), is_timed=time))
 
 
 @app.command(epilog="Example: interp study sticky_chain --set n_steps=1000")
@@ -274,10 +176,10 @@ def study(
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder of the record; the same one again goes on.")] = Path("runs"),
     resume: ResumeOption = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the path of the report.")] = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Carry out a study, which trains or compares models of its own: one page and one record."""
-    from interp.running.spec import make_study, split_settings
+    from interp.running.spec import make_study
     from interp.running.study import run_study
 
     asked = make_study(name, split_settings(set_ or [], [name])[name])
@@ -302,7 +204,7 @@ def replicate(
     ] = "default",
     out: Annotated[Path, typer.Option(help="Folder of the ledger; the same one again goes on.")] = Path("runs"),
     resume: ResumeOption = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the path of the page.")] = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Measure the papers' claims again: a page with every claim, its numbers there and here, and an outcome."""
     from interp.cli.tables import print_ledger
@@ -329,7 +231,7 @@ def compare(
         list[str] | None, typer.Option(help="The group that each run's own is held against, if not the first.")
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder that receives the comparison.")] = Path("runs"),
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the path of the report.")] = False,
+    quiet: QuietOption = False,
 ) -> None:
     """Set several runs beside one another: what moved by more than the intervals, along the depth, and why it may."""
     from interp.running.compare import compare as set_beside
@@ -357,30 +259,19 @@ def diff(
 
 
 @app.command(epilog="Example: interp power --probe value_axis --model pythia-410m")
+@with_run_options(ALL)
 def power(
+    asked: RunOptions,
     run_: Annotated[Path | None, typer.Argument(metavar="RUN", help="Folder of a run; measured first without.")] = None,
-    model: ModelOption = "tunnel:bijection-gpt-neox",
-    probe: ProbesOption = None,
-    prompts: PromptsOption = None,
-    set_: SettingsOption = None,
-    n_pool: Annotated[int | None, typer.Option(min=1, help="Prompts in the pool (sequences, for a tunnel).")] = None,
-    out: Annotated[Path, typer.Option(help="Folder that receives the run.")] = Path("runs"),
     every: Annotated[bool, typer.Option("--every", help="All numbers, not the headlines alone.")] = False,
 ) -> None:
     """Say how small an effect can be and still be found at this n: 80 % power at the 5 % level, two-sided."""
     from interp.cli.tables import print_power
     from interp.records.power import power as smallest
     from interp.records.record import open_run
-    from interp.running.choose_probes import probe_names
     from interp.running.run import run as measure
-    from interp.running.spec import split_settings
 
-    if run_ is None:
-        probes = _words(probe or ["manifold"])
-        settings = split_settings(set_ or [], list(probe_names(probes)))
-        record = measure(model, probes=probes, settings=settings, prompts=prompts, n_pool=n_pool, out=out)
-    else:
-        record = open_run(run_)
+    record = measure(**vars(asked)) if run_ is None else open_run(run_)
     print_power(smallest(record), every)
     print(record.path)
 
@@ -402,30 +293,21 @@ def list_(
 
 
 @app.command(epilog="Example: interp check --model phi-2 --oracle transformer-lens")
+@with_run_options(MODEL)
 def check(
-    model: ModelOption = "tunnel:bijection-gpt-neox",
+    asked: RunOptions,
     oracle: Annotated[
         Literal["transformer-lens"] | None,
         typer.Option(help="Compare with this library on the same weights."),
     ] = None,
-    revision: Annotated[str | None, typer.Option(help="Revision of the hub model.")] = None,
-    dtype: DtypeOption = None,
-    device: DeviceOption = None,
-    device_map: DeviceMapOption = None,
-    trust_remote_code: OwnCodeOption = False,
-    allow_pickle: PickleOption = False,
-    allow_quantised: QuantisedOption = False,
 ) -> None:
     """Load a model and prove that what is captured from it is what it is called. Exit code 1 if it is not."""
     from interp.checking.selfcheck import run_checks
     from interp.cli.tables import print_checks, print_environment
-    from interp.loading.load import load
+    from interp.loading.load import load_as_asked
 
     print_environment()
-    loaded = load(
-        model, revision=revision, dtype=dtype, device=device, device_map=device_map, allow_quantised=allow_quantised,
-        allow_pickle=allow_pickle, trust_remote_code=trust_remote_code, check=False,
-    )  # fmt: skip
+    loaded = load_as_asked(asked, check=False)
     checks = list(run_checks(loaded))
     if oracle is not None:
         from interp.checking.transformer_lens import check_against_transformer_lens
@@ -446,29 +328,23 @@ def report(run: Annotated[Path, typer.Argument(help="Folder of a run, or of a le
 
 
 @app.command("reproduce-bug", epilog="Example: interp reproduce-bug fused-qkv --model pythia-410m")
+@with_run_options([*MODEL, "prompts", "n_pool", "seed"])
 def reproduce_bug_(
+    asked: RunOptions,
     bug: Annotated[
         Literal["fused-qkv", "gqa", "embedding-keys", "layer-minus-one"],
         typer.Argument(help="Which defect of the published code."),
     ],
-    model: ModelOption = "tunnel:bijection-gpt-neox",
-    prompts: Annotated[
-        str | None,
-        typer.Option(help="Prompt set or file. A tunnel samples itself.", autocompletion=completing.prompts),
-    ] = None,
-    n_pool: Annotated[int | None, typer.Option(min=3, help="Prompts in the pool (sequences, for a tunnel).")] = None,
-    revision: Annotated[str | None, typer.Option(help="Revision of the hub model.")] = None,
-    dtype: DtypeOption = None,
-    device: DeviceOption = None,
-    seed: Annotated[int, typer.Option(help="Seed of the pool, nulls and intervals.")] = 0,
 ) -> None:
     """Show what a published quantity is from the right tensor, and from the one the published code reads."""
     from interp.cli.tables import print_side_by_side
-    from interp.loading.load import load
+    from interp.loading.load import load_as_asked
     from interp.published.reproduce import reproduce_bug
 
-    loaded = load(model, revision=revision, dtype=dtype, device=device)
-    print_side_by_side(reproduce_bug(loaded, bug, prompts=prompts, n_pool=n_pool, seed=seed, quiet=False))
+    loaded = load_as_asked(asked)
+    print_side_by_side(
+        reproduce_bug(loaded, bug, prompts=asked.prompts, n_pool=asked.n_pool, seed=asked.seed, quiet=False)
+    )
 
 
 def main() -> None:

@@ -13,6 +13,7 @@ import typer
 
 from interp.cli.source_fields import source_fields
 from interp.registry import Kind, entries
+from interp.settings import split_commas
 
 _WORDS, _AT = "COMP_WORDS", "COMP_CWORD"
 _before_break = ""
@@ -49,7 +50,7 @@ def tasks(incomplete: str) -> list[str]:
 
 def probe_settings(ctx: typer.Context, incomplete: str) -> list[str]:
     """`PROBE.field=` of the probes that are named, else of all; behind it the words that the field takes."""
-    named = [name for part in ctx.params.get("probe") or () for name in part.split(",") if name in entries("probe")]
+    named = [name for name in split_commas(ctx.params.get("probes")) if name in entries("probe")]
     asked = _before_break + incomplete
     probe, dot, _ = asked.partition(".")
     known = [name for name in named or entries("probe") if name == probe or not dot]

@@ -1,55 +1,83 @@
-"""Options that several commands share."""
+"""Options of commands: those of a run are made of `interp.options`, and some commands take a few of them."""
 
-from typing import Annotated
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import Field, fields
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from typing import Annotated, Any, get_args
 
 import typer
 
 from interp.cli import completion as completing
+from interp.options import OPTIONS, RunOptions
+from interp.settings import split_settings
 
-ModelOption = Annotated[
-    str,
-    typer.Option(
-        "--model",
-        "-m",
-        help="Alias, hub id (@revision), local folder, or tunnel:NAME (@step).",
-        autocompletion=completing.models,
-    ),
-]
-DtypeOption = Annotated[str | None, typer.Option(help="float32, bfloat16 or float16.")]
-DeviceOption = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1 ...")]
-DeviceMapOption = Annotated[str | None, typer.Option(help="`auto` spreads a large model over devices.")]
-ResumeOption = Annotated[
-    bool, typer.Option("--resume", help="Only go on with what was stopped; the same command does so without it too.")
-]
-QuantisedOption = Annotated[
-    bool, typer.Option("--allow-quantised", help="Measure quantised weights, rounded as they are.")
-]
-PickleOption = Annotated[
-    bool,
-    typer.Option(
-        "--allow-pickle",
-        help="Read pickled weights. A pickle can run code hidden in it, with your rights: for sources you trust alone.",
-    ),
-]
-OwnCodeOption = Annotated[
-    bool,
-    typer.Option(
-        "--trust-remote-code",
-        help="Run the Python code that comes with the model, with your rights. Read it first, and name a @revision.",
-    ),
-]
-ProbesOption = Annotated[
-    list[str] | None,
-    typer.Option("--probe", "-p", help="Probes of the run, as for `interp run`.", autocompletion=completing.probes),
-]
-PromptsOption = Annotated[
-    str | None, typer.Option(help="Prompts of the run, as for `interp run`.", autocompletion=completing.prompts)
-]
-SettingsOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        help="Option of a probe: PROBE.field=value; repeat for more.",
-        autocompletion=completing.probe_settings,
-    ),
-]
+_COMPLETED: Mapping[str, Callable[..., list[str]]] = {
+    "model": completing.models,
+    "probes": completing.probes,
+    "settings": completing.probe_settings,
+    "prompts": completing.prompts,
+}
+
+
+def told(name: str, **changes: Any) -> Any:
+    """What the command line shows of an option of a run, for a command that reads it in its own way."""
+    option = OPTIONS[name]
+    shown = {"help": option.help, "min": option.least, "autocompletion": _COMPLETED.get(name)}
+    return typer.Option(*filter(None, (option.flag, option.short)), **shown | changes)
+
+
+ResumeOption = Annotated[bool, told("resume")]
+QuietOption = Annotated[bool, told("quiet")]
+
+LEFT = ("out", "resume", "quiet")
+"""What a run leaves and says."""
+
+ALL = tuple(name for name in OPTIONS if name != "report")
+"""Those of a run; its page is what a command ends with."""
+
+MODEL = (
+    "model", "revision", "dtype", "device", "device_map", "trust_remote_code", "allow_pickle", "allow_quantised"
+)  # fmt: skip
+"""Those of a model alone."""
+
+
+def with_run_options(names: Collection[str]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command these options of a run in the place of its first parameter, a `RunOptions`.
+
+    A parameter of the command's own stands in the place of an option of its name.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        _, *given = signature(command).parameters.values()
+        own = {each.name: each.replace(kind=Parameter.KEYWORD_ONLY) for each in given}
+        made = {field.name: _parameter(field) for field in fields(RunOptions) if field.name in names}
+
+        @wraps(command)
+        def called(**words: Any) -> None:
+            mine = {name: words.pop(name) for name in own}
+            command(_read(words), **mine)
+
+        called.__dict__["__signature__"] = Signature([*(made | own).values()])
+        return called
+
+    return decorate
+
+
+def _parameter(field: Field[Any]) -> Parameter:
+    """An option as typer reads it from a signature; None where no word says what the field has by default."""
+    kind = OPTIONS[field.name].kind or get_args(field.type)[0]
+    is_word = isinstance(field.default, str | int)
+    annotation = Annotated[kind if is_word else kind | None, told(field.name)]
+    default = field.default if is_word else None
+    return Parameter(field.name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _read(words: Mapping[str, Any]) -> RunOptions:
+    given = {name: OPTIONS[name].read(word) for name, word in words.items() if word is not None}
+    if "settings" in given:
+        from interp.running.choose_probes import probe_names
+
+        probes = probe_names(given.get("probes", RunOptions.probes))
+        given["settings"] = split_settings(given["settings"], list(probes))
+    return RunOptions(**given)

@@ -1,3 +1,3 @@
-"""The papers' claims, the runs that answer them, the rules that judge them, and the verdicts."""
+"""The papers' claims, the runs that answer them, the rules that judge them, and the outcomes."""
 
 __all__ = ["ledger", "replicate", "rules"]

@@ -36,7 +36,7 @@ class PaperValue(_Strict):
     where: str = ""
 
 
-class Read(_Strict):
+class Reference(_Strict):
     """Where a number stands: a scalar of a probe or study, or a cell of one of its tables.
 
     Of a table, `where` picks the row by the values of other columns (a negative number of a column of numbers counts
@@ -52,7 +52,7 @@ class Read(_Strict):
     unit: str = ""
 
 
-class Part(_Strict):
+class ClaimPart(_Strict):
     """One number of a claim with its rule, or several numbers that a rule compares; without a rule it is only shown.
 
     `beside` are further numbers of the same model, `models` those models whose numbers are compared, in this order;
@@ -61,16 +61,16 @@ class Part(_Strict):
     """
 
     label: str
-    read: Read
+    read: Reference
     rule: Rule | None = None
     rules: dict[str, Rule] = {}
-    beside: list[Read] = []
+    beside: list[Reference] = []
     models: list[str] = []
     only: list[str] = []
     absent: str = ""
 
     @model_validator(mode="after")
-    def _compares(self) -> "Part":
+    def _compares(self) -> "ClaimPart":
         for rule in (self.rule, *self.rules.values()):
             if rule is not None and (rule.kind in SEVERAL) != bool(self.beside or self.models):
                 raise ValueError(f"the rule {rule.kind} of {self.label!r} does not fit the number of its numbers")
@@ -79,14 +79,14 @@ class Part(_Strict):
         return self
 
     @property
-    def reads(self) -> tuple[Read, ...]:
+    def reads(self) -> tuple[Reference, ...]:
         return (self.read, *self.beside)
 
 
 class Premise(_Strict):
     """What has to hold before a claim can be asked at all; where it does not, `otherwise` says why."""
 
-    read: Read
+    read: Reference
     rule: Rule
     otherwise: str
 
@@ -103,7 +103,7 @@ class Claim(_Strict):
     paper: list[PaperValue] = []
     measure: str = ""
     here: str = ""
-    parts: list[Part] = Field(default=[], alias="part")
+    parts: list[ClaimPart] = Field(default=[], alias="part")
     premise: Premise | None = None
     reason: str = ""
     tiny: bool = False
@@ -121,7 +121,7 @@ class Claim(_Strict):
         return self
 
 
-class Change(_Strict):
+class ScaleChange(_Strict):
     """What a scale changes of a source; `probes` stand in place of the source's own."""
 
     settings: dict[str, Any] = {}
@@ -129,7 +129,7 @@ class Change(_Strict):
     probes: list[str] = []
 
 
-class Source(_Strict):
+class EvidenceSource(_Strict):
     """Where evidence comes from: a run of `probes` on a model, or a study.
 
     `model` of a run may name another source's work, `{primitives}/hmm-lstm-seed1`; left out, it is each model that was
@@ -147,11 +147,11 @@ class Source(_Strict):
     study: str = ""
     settings: dict[str, Any] = {}
     options: dict[str, Any] = {}
-    scales: dict[Scale, Change]
+    scales: dict[Scale, ScaleChange]
     absent: str = ""
 
     @model_validator(mode="after")
-    def _is_whole(self) -> "Source":
+    def _is_whole(self) -> "EvidenceSource":
         if self.kind == "run" and (not self.probes or self.study):
             raise ValueError(f"the run {self.name!r} has to name probes, and no study")
         if self.kind == "study" and (self.probes or self.model or self.options or not self.study):
@@ -164,7 +164,7 @@ class Source(_Strict):
         return self.kind == "run" and not self.model
 
 
-def builds_on(source: Source) -> set[str]:
+def builds_on(source: EvidenceSource) -> set[str]:
     """The sources whose work this one names, in the model or in a study's settings."""
     texts = [source.model, *(v for v in source.settings.values() if isinstance(v, str))]
     return {name for text in texts for name in _NAMED.findall(text)}
@@ -179,7 +179,7 @@ class Claims(_Strict):
     citation: str
     of_models: bool = False
     note: str = ""
-    source: list[Source] = Field(default=[])
+    source: list[EvidenceSource] = Field(default=[])
     claim: list[Claim]
 
     @model_validator(mode="after")
@@ -203,7 +203,7 @@ class Claims(_Strict):
             raise ValueError("a run without a model, in a paper that asks for none")
         return self
 
-    def sources(self) -> dict[str, Source]:
+    def sources(self) -> dict[str, EvidenceSource]:
         return {source.name: source for source in self.source}
 
 

@@ -14,9 +14,9 @@ import numpy as np
 
 from interp.errors import InterpError
 from interp.findings import Findings, Null, Scalar
-from interp.ledger.claims import Claims, Read, Scale, Source, builds_on
+from interp.ledger.claims import Claims, EvidenceSource, Reference, Scale, builds_on
 from interp.loading.aliases import ALIASES
-from interp.records.record import RunRecord, finished_record
+from interp.records.record import RunRecord
 from interp.records.unfinished import PARTIAL
 from interp.running.spec import make_study
 from interp.table import Table
@@ -26,14 +26,14 @@ from interp.table import Table
 class Evidence:
     """What became of a source: its record, or the reason why there is none. `failed` where it should have worked."""
 
-    source: Source
+    source: EvidenceSource
     record: RunRecord | None
     reason: str = ""
     work: Path | None = None
     failed: bool = False
 
 
-Gathered = Mapping[tuple[str, str], Evidence]
+EvidenceBySource = Mapping[tuple[str, str], Evidence]
 """Evidence by source and model; the model is empty where the source has one of its own."""
 
 
@@ -42,7 +42,7 @@ def is_same_model(one: str, other: str) -> bool:
     return _canonical(one) == _canonical(other)
 
 
-def gather(
+def gather_evidence(
     claims: Claims, wanted: Iterable[str], scale: Scale, models: Sequence[str], out: Path, quiet: bool
 ) -> dict[tuple[str, str], Evidence]:
     """Carry out the wanted sources, and those that they build on, in the order of the file."""
@@ -66,7 +66,7 @@ def gather(
     return found
 
 
-def number_of(read: Read, evidence: Evidence) -> Scalar | str:
+def number_of(read: Reference, evidence: Evidence) -> Scalar | str:
     """The number that `read` names, or in words why there is none."""
     if evidence.record is None:
         return evidence.reason
@@ -93,7 +93,7 @@ def models_of(record: RunRecord) -> list[tuple[str, str]]:
 
 
 def _carried_out(
-    source: Source, model: str, scale: Scale, found: Mapping[tuple[str, str], Evidence], out: Path
+    source: EvidenceSource, model: str, scale: Scale, found: Mapping[tuple[str, str], Evidence], out: Path
 ) -> Evidence:
     if source.only and not any(is_same_model(model, name) for name in source.only):
         return Evidence(source, None, f"this is asked of {', '.join(source.only)} alone")
@@ -114,19 +114,19 @@ def _carried_out(
     return _run(source, source.model.format(**works) or model, asked, out)
 
 
-def _run(source: Source, model: str, asked: Mapping[str, Any], out: Path) -> Evidence:
+def _run(source: EvidenceSource, model: str, asked: Mapping[str, Any], out: Path) -> Evidence:
     from interp.running.several_models import run_many
 
     outcome = run_many([model], options=asked, out=out, quiet=True).outcomes[0]
     return Evidence(source, outcome.record, _reason(outcome.failure), failed=outcome.record is None)
 
 
-def _studied(source: Source, settings: Mapping[str, Any], out: Path) -> Evidence:
+def _studied(source: EvidenceSource, settings: Mapping[str, Any], out: Path) -> Evidence:
     from interp.running.study import run_study
 
     try:
         study = make_study(source.study, {n: tuple(v) if isinstance(v, list) else v for n, v in settings.items()})
-        record = finished_record(study.hash, out) or run_study(study, out=out, quiet=True)
+        record = run_study(study, out=out, reuse=True, quiet=True)
     except InterpError as error:
         return Evidence(source, None, _reason(str(error)), failed=True)
     return Evidence(source, record, work=out / PARTIAL / study.hash)
@@ -149,7 +149,7 @@ def _canonical(name: str) -> str:
     return (ALIASES[plain].hub_id if plain in ALIASES else plain).rstrip("/").lower()
 
 
-def _cell(read: Read, findings: Findings, unit: str) -> Scalar | str:
+def _cell(read: Reference, findings: Findings, unit: str) -> Scalar | str:
     """One cell of a table with the columns that belong to it."""
     if read.table not in findings.tables:
         return f"{read.of} gives no table {read.table} here"

@@ -24,7 +24,7 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Number(_Strict):
+class MeasuredNumber(_Strict):
     """One measured number: where it stands, whose it is, and what it is; None where there is none."""
 
     source: str
@@ -40,7 +40,7 @@ class JudgedPart(_Strict):
     """A part of a claim: its numbers, the rule in words, and the outcome; None where it is only shown."""
 
     label: str
-    numbers: list[Number]
+    numbers: list[MeasuredNumber]
     kind: str = ""
     rule: str = ""
     p_corrected: float | None = None
@@ -48,7 +48,7 @@ class JudgedPart(_Strict):
     why: str = ""
 
 
-class Cell(_Strict):
+class ClaimOutcome(_Strict):
     """What came of a claim for one model; of none in particular where `model` is empty."""
 
     model: str = ""
@@ -57,7 +57,7 @@ class Cell(_Strict):
     parts: list[JudgedPart] = []
 
 
-class Row(_Strict):
+class ClaimRow(_Strict):
     """One claim."""
 
     number: int
@@ -66,7 +66,7 @@ class Row(_Strict):
     paper: list[PaperValue]
     measure: str
     here: str
-    cells: list[Cell]
+    cells: list[ClaimOutcome]
 
 
 class SourceFile(_Strict):
@@ -93,7 +93,7 @@ class PaperFile(_Strict):
     note: str = ""
     models: list[str] = []
     sources: list[SourceFile]
-    rows: list[Row]
+    rows: list[ClaimRow]
 
     @property
     def counts(self) -> dict[Outcome, int]:

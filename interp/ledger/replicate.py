@@ -11,10 +11,19 @@ from scipy.stats import false_discovery_control
 
 from interp.errors import UnknownName, UsageError
 from interp.findings import Scalar
-from interp.ledger.claims import SCALES, Claim, Claims, Part, Read, Scale, load_claims
-from interp.ledger.evidence import Evidence, Gathered, gather, is_same_model, models_of, number_of
-from interp.ledger.ledger import Cell, JudgedPart, LedgerFile, Number, PaperFile, Row, SourceFile, write_ledger
-from interp.ledger.rules import Outcome, Rule, Verdict, combine, in_words, judge
+from interp.ledger.claims import SCALES, Claim, ClaimPart, Claims, Reference, Scale, load_claims
+from interp.ledger.evidence import Evidence, EvidenceBySource, gather_evidence, is_same_model, models_of, number_of
+from interp.ledger.ledger import (
+    ClaimOutcome,
+    ClaimRow,
+    JudgedPart,
+    LedgerFile,
+    MeasuredNumber,
+    PaperFile,
+    SourceFile,
+    write_ledger,
+)
+from interp.ledger.rules import Judgement, Outcome, Rule, combine, judge, rule_in_words
 from interp.records.unfinished import PARTIAL, nothing_begun, refuse_unwritable
 from interp.registry import entries
 from interp.system.environment import environment
@@ -38,9 +47,9 @@ class Replication:
 class _Asked:
     """A part of a claim with the numbers it was given, or the reason why one of them is missing; judged later."""
 
-    part: Part
+    part: ClaimPart
     rule: Rule | None
-    numbers: tuple[Number, ...]
+    numbers: tuple[MeasuredNumber, ...]
     scalars: tuple[Scalar, ...]
     reason: str
     corrected: float | None = None
@@ -139,7 +148,7 @@ def _refuse_misuse(paper: str, papers: Sequence[Claims], models: Sequence[str]) 
 def _paper(claims: Claims, models: Sequence[str], scale: Scale, out: Path, folder: Path, quiet: bool) -> PaperFile:
     asked = [claim for claim in claims.claim if scale != "tiny" or claim.tiny]
     wanted = {read.source for claim in asked for read in _reads(claim)}
-    found = gather(claims, wanted, scale, models, out, quiet)
+    found = gather_evidence(claims, wanted, scale, models, out, quiet)
     return PaperFile(
         name=claims.paper, title=claims.title, citation=claims.citation, note=claims.note, models=list(models),
         sources=[_source(model, each, folder) for (_, model), each in found.items()],
@@ -147,12 +156,14 @@ def _paper(claims: Claims, models: Sequence[str], scale: Scale, out: Path, folde
     )  # fmt: skip
 
 
-def judged_rows(claims: Claims, asked: Collection[int], models: Sequence[str], found: Gathered) -> list[Row]:
+def judged_rows(
+    claims: Claims, asked: Collection[int], models: Sequence[str], found: EvidenceBySource
+) -> list[ClaimRow]:
     """All claims of a paper as rows, those whose number is `asked` judged by the evidence that was found."""
     put = {claim.number: _put(claims, claim, claim.number in asked, models, found) for claim in claims.claim}
     corrected = _corrected(put.values())
     return [
-        Row(
+        ClaimRow(
             number=claim.number, title=claim.title, says=claim.says, paper=claim.paper, measure=claim.measure,
             here=claim.here, cells=[_cell(question, corrected) for question in put[claim.number]],
         )
@@ -160,14 +171,16 @@ def judged_rows(claims: Claims, asked: Collection[int], models: Sequence[str], f
     ]  # fmt: skip
 
 
-def _reads(claim: Claim) -> Iterator[Read]:
+def _reads(claim: Claim) -> Iterator[Reference]:
     if claim.premise:
         yield claim.premise.read
     for part in claim.parts:
         yield from part.reads
 
 
-def _put(claims: Claims, claim: Claim, is_asked: bool, models: Sequence[str], found: Gathered) -> list[_Question]:
+def _put(
+    claims: Claims, claim: Claim, is_asked: bool, models: Sequence[str], found: EvidenceBySource
+) -> list[_Question]:
     """A claim put to every model, and to all together where it compares them."""
     if not is_asked or (claim.reason and not claim.parts):
         return [_Question("", (), claim.reason or _NOT_TINY)]
@@ -191,7 +204,7 @@ def _put(claims: Claims, claim: Claim, is_asked: bool, models: Sequence[str], fo
     return questions
 
 
-def _question(claim: Claim, parts: Sequence[Part], model: str, found: Gathered) -> _Question:
+def _question(claim: Claim, parts: Sequence[ClaimPart], model: str, found: EvidenceBySource) -> _Question:
     reason = claim.reason
     if claim.premise:
         evidence = _evidence(claim.premise.read, model, found)
@@ -204,13 +217,13 @@ def _question(claim: Claim, parts: Sequence[Part], model: str, found: Gathered) 
     return _Question(model, tuple(_asked(part, model, found) for part in parts), reason)
 
 
-def _asked(part: Part, model: str, found: Gathered) -> _Asked:
+def _asked(part: ClaimPart, model: str, found: EvidenceBySource) -> _Asked:
     own = next((rule for name, rule in part.rules.items() if is_same_model(model, name)), part.rule)
     given = [_number(read, _evidence(read, model, found)) for read in part.reads]
     return _with_numbers(part, own, given)
 
 
-def _joined(part: Part, models: Sequence[str], found: Gathered) -> _Asked:
+def _joined(part: ClaimPart, models: Sequence[str], found: EvidenceBySource) -> _Asked:
     named = {name: next((m for m in models if is_same_model(m, name)), None) for name in part.models}
     missing = [name for name, model in named.items() if model is None]
     if missing:
@@ -219,19 +232,19 @@ def _joined(part: Part, models: Sequence[str], found: Gathered) -> _Asked:
     return _with_numbers(part, part.rule, given)
 
 
-def _with_numbers(part: Part, rule: Rule | None, given: Sequence[tuple[Number, Scalar | str]]) -> _Asked:
+def _with_numbers(part: ClaimPart, rule: Rule | None, given: Sequence[tuple[MeasuredNumber, Scalar | str]]) -> _Asked:
     reasons = [part.absent or scalar for _, scalar in given if isinstance(scalar, str)]
     scalars = tuple(scalar for _, scalar in given if isinstance(scalar, Scalar))
     return _Asked(part, rule, tuple(number for number, _ in given), scalars, "; ".join(dict.fromkeys(reasons)))
 
 
-def _evidence(read: Read, model: str, found: Gathered) -> Evidence:
+def _evidence(read: Reference, model: str, found: EvidenceBySource) -> Evidence:
     return found[read.source, model] if (read.source, model) in found else found[read.source, ""]
 
 
-def _number(read: Read, evidence: Evidence) -> tuple[Number, Scalar | str]:
+def _number(read: Reference, evidence: Evidence) -> tuple[MeasuredNumber, Scalar | str]:
     scalar = number_of(read, evidence)
-    number = Number(
+    number = MeasuredNumber(
         source=read.source, of=read.of, field=read.field, table=read.table, where=read.where,
         models=models_of(evidence.record) if evidence.record else [],
         scalar=scalar if isinstance(scalar, Scalar) else None,
@@ -248,32 +261,32 @@ def _corrected(put: Iterable[list[_Question]]) -> dict[int, float]:
     return dict(zip((i for i, _ in tested), false_discovery_control([p for _, p in tested]).tolist(), strict=True))
 
 
-def _cell(question: _Question, corrected: dict[int, float]) -> Cell:
+def _cell(question: _Question, corrected: dict[int, float]) -> ClaimOutcome:
     given = [replace(part, corrected=corrected.get(id(part))) for part in question.parts]
     parts = [_judged(part, is_moot=bool(question.reason)) for part in given]
     if question.reason:
-        return Cell(model=question.model, outcome="not measurable here", why=question.reason, parts=parts)
+        return ClaimOutcome(model=question.model, outcome="not measurable here", why=question.reason, parts=parts)
     outcomes: list[Outcome] = [part.outcome for part in parts if part.outcome is not None]
     outcome = combine(outcomes)
     deciding = dict.fromkeys(part.why for part in parts if part.outcome == outcome)
     n_measured = sum(each != "not measurable here" for each in outcomes)
     of = f" ({n_measured} of {len(outcomes)} parts measured)" if 0 < n_measured < len(outcomes) else ""
-    return Cell(model=question.model, outcome=outcome, why="; ".join(deciding) + of, parts=parts)
+    return ClaimOutcome(model=question.model, outcome=outcome, why="; ".join(deciding) + of, parts=parts)
 
 
 def _judged(asked: _Asked, *, is_moot: bool) -> JudgedPart:
     rule = asked.rule
     units = [number.scalar.unit for number in asked.numbers if number.scalar]
-    verdict: Verdict | None = None
+    judgement: Judgement | None = None
     if rule is not None and not is_moot:
         if asked.reason:
-            verdict = Verdict("not measurable here", asked.reason)
+            judgement = Judgement("not measurable here", asked.reason)
         else:
-            verdict = judge(rule, asked.scalars, asked.corrected if asked.p is not None else None)
+            judgement = judge(rule, asked.scalars, asked.corrected if asked.p is not None else None)
     return JudgedPart(
         label=asked.part.label, numbers=list(asked.numbers), kind=rule.kind if rule else "",
-        rule=in_words(rule, units[0] if units else "") if rule else "", p_corrected=asked.corrected,
-        outcome=verdict.outcome if verdict else None, why=verdict.why if verdict else asked.reason,
+        rule=rule_in_words(rule, units[0] if units else "") if rule else "", p_corrected=asked.corrected,
+        outcome=judgement.outcome if judgement else None, why=judgement.why if judgement else asked.reason,
     )  # fmt: skip
 
 

@@ -26,14 +26,14 @@ from interp.findings import Scalar
 Outcome = Literal[
     "supported", "contradicted", "no different from the null", "underpowered", "not measurable here"
 ]  # fmt: skip
-Kind = Literal[
+RuleKind = Literal[
     "at_most", "at_least", "between", "near", "positive", "negative", "above_null", "below_null", "identity", "ratio",
     "falling", "rising", "differ",
 ]  # fmt: skip
 
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
-KINDS: tuple[Kind, ...] = get_args(Kind)
-SEVERAL: tuple[Kind, ...] = ("ratio", "falling", "rising", "differ")
+KINDS: tuple[RuleKind, ...] = get_args(RuleKind)
+SEVERAL: tuple[RuleKind, ...] = ("ratio", "falling", "rising", "differ")
 """Kinds that compare two numbers or more; they have no null of their own."""
 
 _DECIDING: tuple[Outcome, ...] = ("contradicted", "no different from the null", "underpowered")
@@ -45,7 +45,7 @@ ORDER_OF_A_ROW = (
     "some parts are supported and the others cannot be measured, the claim is left open."
 )
 
-_NEEDS: dict[Kind, tuple[str, ...]] = {
+_NEEDS: dict[RuleKind, tuple[str, ...]] = {
     "at_most": ("high",), "at_least": ("low",), "between": ("low", "high"), "near": ("value", "tolerance"),
     "positive": (), "negative": (), "above_null": (), "below_null": (), "identity": ("tolerance",), "falling": (),
     "rising": (), "differ": (),
@@ -63,7 +63,7 @@ class Rule:
     least two of the numbers do. Raises `ValueError` for a rule that says too little or too much.
     """
 
-    kind: Kind
+    kind: RuleKind
     low: float | None = None
     high: float | None = None
     value: float | None = None
@@ -95,14 +95,14 @@ class Rule:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Judgement:
     """An outcome and the sentence that says why."""
 
     outcome: Outcome
     why: str
 
 
-def judge(rule: Rule, numbers: Sequence[Scalar], p: float | None) -> Verdict:
+def judge(rule: Rule, numbers: Sequence[Scalar], p: float | None) -> Judgement:
     """The outcome of one part of a claim; `p` is the scalar's, corrected over the ledger, None where it has none."""
     several = rule.kind in SEVERAL
     if len(numbers) < (2 if several else 1) or (not several and len(numbers) > 1):
@@ -110,9 +110,9 @@ def judge(rule: Rule, numbers: Sequence[Scalar], p: float | None) -> Verdict:
     for number in numbers:
         if not np.isfinite(number.value):
             reason = number.interval_reason or number.null_reason or "the number is not finite"
-            return Verdict("not measurable here", reason)
+            return Judgement("not measurable here", reason)
     if any(number.underpowered for number in numbers):
-        return Verdict("underpowered", "too little to go on, says the probe (prompts, rows, seeds or checkpoints)")
+        return Judgement("underpowered", "too little to go on, says the probe (prompts, rows, seeds or checkpoints)")
     if several:
         return _compared(rule, numbers)
     return _single(rule, numbers[0], p)
@@ -128,7 +128,7 @@ def combine(outcomes: Sequence[Outcome]) -> Outcome:
     return "not measurable here"
 
 
-def in_words(rule: Rule, unit: str = "") -> str:
+def rule_in_words(rule: Rule, unit: str = "") -> str:
     """The rule as the page prints it."""
     of = " times the null" if rule.times_null else "" if unit in ("", "1") else f" {unit}"
 
@@ -159,12 +159,12 @@ def _bounds(rule: Rule) -> str:
     return f"from {rule.low:g} to {rule.high:g}"
 
 
-def _single(rule: Rule, number: Scalar, p: float | None) -> Verdict:
+def _single(rule: Rule, number: Scalar, p: float | None) -> Judgement:
     if rule.asks_null and number.standing(p) == "within":
         given = f"p = {p:.2g} after correction" if p is not None else "the interval reaches into the null's band"
-        return Verdict("no different from the null", given)
+        return Judgement("no different from the null", given)
     if (rule.times_null or rule.kind in ("above_null", "below_null")) and number.null is None:
-        return Verdict("not measurable here", number.null_reason or "it has no null")
+        return Judgement("not measurable here", number.null_reason or "it has no null")
     return _against(_interval(number), _region(rule, number))
 
 
@@ -189,33 +189,33 @@ def _interval(number: Scalar) -> tuple[float, float]:
     return min(number.interval[0], number.value), max(number.interval[1], number.value)
 
 
-def _against(interval: tuple[float, float], region: tuple[float, float]) -> Verdict:
+def _against(interval: tuple[float, float], region: tuple[float, float]) -> Judgement:
     (low, high), (first, last) = interval, region
     what = "the value" if low == high else "the interval"
     if first <= low and high <= last:
-        return Verdict("supported", f"{what} lies in the claimed region")
+        return Judgement("supported", f"{what} lies in the claimed region")
     if high < first or low > last:
-        return Verdict("contradicted", f"{what} lies outside the claimed region")
-    return Verdict("underpowered", "the interval reaches across the bound")
+        return Judgement("contradicted", f"{what} lies outside the claimed region")
+    return Judgement("underpowered", "the interval reaches across the bound")
 
 
-def _compared(rule: Rule, numbers: Sequence[Scalar]) -> Verdict:
+def _compared(rule: Rule, numbers: Sequence[Scalar]) -> Judgement:
     if rule.kind == "ratio":
         return _ratio(rule, numbers)
     spans = [_span(number) for number in numbers]
     if rule.kind == "differ":
         apart = any(one[1] < other[0] for one in spans for other in spans)
         if apart:
-            return Verdict("supported", "the intervals of at least two are apart")
-        return Verdict("underpowered", "all intervals overlap: no difference was seen")
+            return Judgement("supported", "the intervals of at least two are apart")
+        return Judgement("underpowered", "all intervals overlap: no difference was seen")
     steps = list(pairwise(spans))
     if rule.kind == "rising":
         steps = [(after, before) for before, after in steps]
     if all(before[0] > after[1] for before, after in steps):
-        return Verdict("supported", "every interval lies beyond the one before")
+        return Judgement("supported", "every interval lies beyond the one before")
     if any(before[1] < after[0] for before, after in steps):
-        return Verdict("contradicted", "at least one step goes the other way, by more than both intervals")
-    return Verdict("underpowered", "intervals of neighbours overlap")
+        return Judgement("contradicted", "at least one step goes the other way, by more than both intervals")
+    return Judgement("underpowered", "intervals of neighbours overlap")
 
 
 def _span(number: Scalar) -> tuple[float, float]:
@@ -226,17 +226,17 @@ def _span(number: Scalar) -> tuple[float, float]:
     return number.value - half, number.value + half
 
 
-def _ratio(rule: Rule, numbers: Sequence[Scalar]) -> Verdict:
+def _ratio(rule: Rule, numbers: Sequence[Scalar]) -> Judgement:
     """The interval of the ratio is that of a difference of logarithms, recovered from both (Zou and Donner 2008)."""
     if len(numbers) != 2:
         raise ValueError(f"the rule ratio was given {len(numbers)} numbers")
     (x, (a, b)), (y, (l, u)) = ((s.value, _span(s)) for s in numbers)  # noqa: E741 (the source's letters)
     if min(a, l) <= 0:
-        return Verdict("underpowered", "an interval reaches 0, and a ratio says nothing there")
+        return Judgement("underpowered", "an interval reaches 0, and a ratio says nothing there")
     d = np.log(x) - np.log(y)
     down = np.hypot(np.log(x) - np.log(a), np.log(u) - np.log(y))
     up = np.hypot(np.log(b) - np.log(x), np.log(y) - np.log(l))
     region = (-np.inf if rule.low is None else rule.low, np.inf if rule.high is None else rule.high)
     low, high = float(np.exp(d - down)), float(np.exp(d + up))
     verdict = _against((low, high), region)
-    return Verdict(verdict.outcome, f"ratio {np.exp(d):.3g} ({low:.3g} to {high:.3g}): {verdict.why}")
+    return Judgement(verdict.outcome, f"ratio {np.exp(d):.3g} ({low:.3g} to {high:.3g}): {verdict.why}")

@@ -3,6 +3,7 @@
 __all__ = [
     "admission",
     "aliases",
+    "hub_errors",
     "hub_files",
     "load",
     "placement",

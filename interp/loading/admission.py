@@ -13,7 +13,7 @@ from transformers.utils.quantization_config import QuantizationConfigMixin
 
 from interp.errors import ModelError
 from interp.families import families, family_of
-from interp.loading.hub_files import Files
+from interp.loading.hub_files import ModelFiles
 from interp.loading.quiet_libraries import quiet_libraries
 
 _IMPOSSIBLE = (
@@ -30,7 +30,9 @@ _KINDS = (("quantization_config", dict, "an object"), ("sliding_window", int, "a
 """What is looked at here although transformers does not check it in every family."""
 
 
-def read_config(files: Files, *, trust_remote_code: bool = False, allow_quantised: bool = False) -> PreTrainedConfig:
+def read_config(
+    files: ModelFiles, *, trust_remote_code: bool = False, allow_quantised: bool = False
+) -> PreTrainedConfig:
     """The configuration of a model that can be read.
 
     Raises `ModelError` for a broken configuration, code of the repository's own (unless trusted), quantised weights
@@ -117,7 +119,7 @@ def refuse_unless_causal(origin: str, config: PreTrainedConfig, named: Sequence[
     )
 
 
-def _refuse_own_code(content: dict[str, Any], files: Files, trust_remote_code: bool) -> None:
+def _refuse_own_code(content: dict[str, Any], files: ModelFiles, trust_remote_code: bool) -> None:
     """Code of a repository runs only if the user says so; a family that transformers has itself does not need it."""
     kind = content.get("model_type")
     if kind in CONFIG_MAPPING or trust_remote_code:
@@ -135,7 +137,7 @@ def _refuse_own_code(content: dict[str, Any], files: Files, trust_remote_code: b
     )
 
 
-def _read_json(files: Files) -> dict[str, Any]:
+def _read_json(files: ModelFiles) -> dict[str, Any]:
     """The fields of config.json; those that are looked at before transformers checks them are checked here."""
     try:
         content = json.loads((files.folder / "config.json").read_text(encoding="utf-8"))
@@ -170,7 +172,7 @@ def _not_a_number(value: Any, name: str = "") -> str | None:
     return next((part for part in found if part is not None), None)
 
 
-def _broken(files: Files, found: str) -> ModelError:
+def _broken(files: ModelFiles, found: str) -> ModelError:
     return ModelError(
         asked=f"the configuration of {files.origin}",
         found=f"config.json cannot be read: {found}",

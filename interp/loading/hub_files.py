@@ -5,9 +5,7 @@ cannot be reached, or refuses, the cache serves; where there is no cache and the
 was fetched is held against the checksum that the hub names: nothing damaged stays in the cache.
 """
 
-import errno
 import hashlib
-import os
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -17,16 +15,13 @@ from typing import TypeVar
 from huggingface_hub import HfApi, ModelInfo, constants, hf_hub_download, snapshot_download
 from huggingface_hub.errors import (
     EntryNotFoundError,
-    GatedRepoError,
     HfHubHTTPError,
     HTTPError,  # of whichever HTTP library the hub's is built on
     LocalEntryNotFoundError,
-    OfflineModeIsEnabled,
-    RepositoryNotFoundError,
-    RevisionNotFoundError,
 )
 
 from interp.errors import ModelError
+from interp.loading.hub_errors import Damaged, Repository, explain, is_damage
 from interp.loading.quiet_libraries import bars_on_terminals_only
 
 T = TypeVar("T")
@@ -44,7 +39,7 @@ _BROKEN_WIRE = (HTTPError, OSError, EntryNotFoundError)
 
 
 @dataclass(frozen=True)
-class Files:
+class ModelFiles:
     """The files of one model: `names` are those there are, and they lie in `folder` once fetched.
 
     `hub_id` and `revision` (the commit) are set for a model of the hub; `is_online` says that the hub answered.
@@ -88,7 +83,7 @@ class Files:
             raise _refusal(hub_id, None, error) from error
 
 
-def files_in_folder(folder: Path) -> Files:
+def files_in_folder(folder: Path) -> ModelFiles:
     """The files of a local folder; `ModelError` where it does not exist or holds no configuration."""
     asked = f"the model in {folder}"
     if not folder.is_dir():
@@ -102,10 +97,10 @@ def files_in_folder(folder: Path) -> Files:
             found=f"there is no {_CONFIG} in it ({shown})",
             fix="Give the folder that `save_pretrained` wrote, with config.json beside the weights.",
         )
-    return Files(folder, names)
+    return ModelFiles(folder, names)
 
 
-def files_on_hub(hub_id: str, revision: str | None = None) -> Files:
+def files_on_hub(hub_id: str, revision: str | None = None) -> ModelFiles:
     """The files of a hub repository at a revision (default `main`), from the hub or else from its local cache.
 
     Raises `ModelError`: no access, no such repository or revision, no network and not cached, no configuration.
@@ -129,21 +124,17 @@ def files_on_hub(hub_id: str, revision: str | None = None) -> Files:
         return cached
     folder = Path(config).parent
     names = _listing(folder) | {entry.rfilename for entry in info.siblings or ()}
-    return Files(folder, names, hub_id, folder.name, is_online=True)
+    return ModelFiles(folder, names, hub_id, folder.name, is_online=True)
 
 
-def cached_files(hub_id: str, revision: str | None = None) -> Files | None:
+def cached_files(hub_id: str, revision: str | None = None) -> ModelFiles | None:
     """What the hub's local cache holds of a repository; None where it holds no configuration of this revision."""
     try:
         config = hf_hub_download(hub_id, _CONFIG, revision=revision, local_files_only=True)
     except LocalEntryNotFoundError:
         return None
     folder = Path(config).parent
-    return Files(folder, _listing(folder), hub_id, folder.name)
-
-
-class _Damaged(OSError):
-    """A file that is not what the hub says it is."""
+    return ModelFiles(folder, _listing(folder), hub_id, folder.name)
 
 
 def _persistently(ask: Callable[[], T]) -> T:
@@ -166,20 +157,15 @@ def _seconds_to_wait(error: Exception, pause: float) -> float | None:
         if status == 429 and says.isdigit() and float(says) <= LONGEST_WAIT:
             return float(says)
         return pause if status >= 500 else None
-    is_broken = isinstance(error, _Damaged) or _is_incomplete(error) or type(error).__name__ in _BROKEN_OFF
-    return pause if is_broken else None
+    return pause if is_damage(error) or type(error).__name__ in _BROKEN_OFF else None
 
 
 _BROKEN_OFF = ("RemoteProtocolError", "ReadError")
 """What the HTTP library calls a connection that ends in the middle; a hub that is not there is another matter."""
 
 
-def _is_incomplete(error: Exception) -> bool:
-    return "Consistency check failed" in str(error)
-
-
 def _refuse_damaged(path: Path) -> None:
-    """Raise `_Damaged`, and take it out of the cache, where a file has not the checksum that the hub names it by.
+    """Raise `Damaged`, and take it out of the cache, where a file has not the checksum that the hub names it by.
 
     The cache keeps content under its checksum: SHA-256 for large files, the SHA-1 of git for small ones.
     """
@@ -196,7 +182,7 @@ def _refuse_damaged(path: Path) -> None:
     if digest.hexdigest() != blob.name:
         path.unlink()
         blob.unlink()
-        raise _Damaged(f"{path.name} has not the checksum that the hub names")
+        raise Damaged(f"{path.name} has not the checksum that the hub names")
 
 
 def _listing(folder: Path) -> frozenset[str]:
@@ -204,63 +190,9 @@ def _listing(folder: Path) -> frozenset[str]:
 
 
 def _refusal(hub_id: str, revision: str | None, error: Exception) -> ModelError:
-    """The hub library's error in our words; the order is from the special to the general."""
-    at = f"{hub_id}@{revision}" if revision else hub_id
-    found, fix = _explain(hub_id, error)
-    return ModelError(asked=f"the model {at}", found=found, fix=fix)
-
-
-def _explain(hub_id: str, error: Exception) -> tuple[str, str]:
-    if isinstance(error, GatedRepoError):
-        return (
-            "its repository is gated, and the hub does not let you read it",
-            f"Accept its conditions at https://huggingface.co/{hub_id}, then log in: `hf auth login` (or HF_TOKEN).",
-        )
-    if isinstance(error, RevisionNotFoundError):
-        return (
-            "the repository has no such revision",
-            f"Its branches are at https://huggingface.co/{hub_id}/tree/main (Pythia: step0, step1, ... step143000).",
-        )
-    if isinstance(error, RepositoryNotFoundError):
-        return (
-            "the hub has no public repository of this name, and there is no local folder of it either",
-            "Check the spelling (`interp list models` shows the short names); a private one needs `hf auth login`.",
-        )
-    if isinstance(error, HfHubHTTPError):
-        return _explain_status(error.response.status_code, error)
-    if isinstance(error, _Damaged) or _is_incomplete(error):
-        return (
-            f"a file arrived damaged, {1 + len(PAUSES)} times ({str(error).splitlines()[0]})",
-            "Try again later, or over another network; nothing damaged was kept.",
-        )
-    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-        return "the disk is full", f"Free some space, or set HF_HUB_CACHE (now {constants.HF_HUB_CACHE})."
-    if isinstance(error, PermissionError):
-        return f"the cache cannot be written ({error})", "Set HF_HUB_CACHE to a folder that is yours."
-    why = "HF_HUB_OFFLINE is set" if _is_offline(error) else f"the hub cannot be reached ({_innermost(error)})"
-    return (
-        f"{why}, and it is not in the cache {constants.HF_HUB_CACHE}",
-        "Load it once with a network, or copy the cache from a machine that has it and set HF_HUB_CACHE.",
-    )
-
-
-def _explain_status(status: int, error: HfHubHTTPError) -> tuple[str, str]:
-    if isinstance(error, EntryNotFoundError):
-        return f"the repository has no {_CONFIG}", "It does not hold a transformers model; name another one."
-    if status in (401, 403):
-        return f"the hub refused access ({status})", "Log in again with `hf auth login`, or renew HF_TOKEN."
-    if status == 429:
-        says = error.response.headers.get("Retry-After", "")
-        wait = f"Wait {says} seconds" if says.isdigit() else "Wait some minutes"
-        return "the hub answers only so many requests (429)", f"{wait}, or log in with `hf auth login`."
-    return f"the hub answered with the error {status}", "Try again in some minutes; what was fetched is kept."
-
-
-def _is_offline(error: Exception) -> bool:
-    return isinstance(error, OfflineModeIsEnabled) or isinstance(error.__cause__, OfflineModeIsEnabled)
-
-
-def _innermost(error: BaseException) -> str:
-    while error.__cause__ is not None:
-        error = error.__cause__
-    return f"{type(error).__name__}: {error}".splitlines()[0].rstrip(": " + os.linesep)
+    repository = Repository(
+        "repository", f"https://huggingface.co/{hub_id}", "`interp list models` shows the short names", "",
+        str(constants.HF_HUB_CACHE), "HF_HUB_CACHE",
+    )  # fmt: skip
+    found, fix = explain(error, repository)
+    return ModelError(asked=f"the model {f'{hub_id}@{revision}' if revision else hub_id}", found=found, fix=fix)

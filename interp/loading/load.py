@@ -16,10 +16,11 @@ from interp.families import family_of, rotary_size
 from interp.loading.admission import count_parameters, quantisation, read_config, refuse_quantised, refuse_unless_causal
 from interp.loading.bridge import bridge_check, is_bridge, plain_module
 from interp.loading.placement import choose_placement, refuse_precision
-from interp.loading.sources import MEMORY, Source, files_behind, locate
+from interp.loading.sources import MEMORY, ModelSource, files_behind, locate
 from interp.loading.tokenizer import has_tokenizer, read_tokenizer, refuse_foreign
 from interp.loading.weights import read_weights
 from interp.model import Model
+from interp.options import RunOptions
 
 Tokenizer = PreTrainedTokenizerBase | str | None
 DeviceMap = str | Mapping[str, int | str] | None
@@ -76,6 +77,17 @@ def load(
     return replace(model, checks=(*model.checks, *check_model(model))) if check else model
 
 
+def load_as_asked(options: RunOptions, *, check: bool = True) -> Model:
+    """The model of a run; one that is loaded already is itself."""
+    if isinstance(options.model, Model):
+        return options.model
+    return load(
+        options.model, revision=options.revision, dtype=options.dtype, device=options.device,
+        device_map=options.device_map, trust_remote_code=options.trust_remote_code, allow_pickle=options.allow_pickle,
+        allow_quantised=options.allow_quantised, check=check,
+    )  # fmt: skip
+
+
 def _wrap(module: PreTrainedModel, tokenizer: Tokenizer, allow_quantised: bool) -> Model:
     """A model in memory, nothing of it changed; its tokenizer is looked for where it was once loaded from."""
     config = module.config
@@ -111,7 +123,7 @@ def _refuse_changes(module: PreTrainedModel, asked: dict[str, object]) -> None:
 
 
 def _tokenizer(
-    source: Source, config: PreTrainedConfig, tokenizer: Tokenizer, trust_remote_code: bool
+    source: ModelSource, config: PreTrainedConfig, tokenizer: Tokenizer, trust_remote_code: bool
 ) -> PreTrainedTokenizerBase | None:
     """The tokenizer handed over or the one beside the weights; a wind tunnel has none."""
     if source.task is not None:
@@ -127,14 +139,14 @@ def _tokenizer(
 def _describe(module: PreTrainedModel, name: str, origin: str, revision: str | None) -> ModelInfo:
     devices = sorted({"offloaded" if p.is_meta else str(p.device) for p in module.parameters()})
     return replace(
-        describe(module.config, name, origin, revision),
+        info_from_config(module.config, name, origin, revision),
         n_parameters=sum(p.numel() for p in module.parameters()),
         dtype=str(module.dtype).removeprefix("torch."),
         device=", ".join(devices),
     )
 
 
-def describe(config: PreTrainedConfig, name: str, origin: str, revision: str | None) -> ModelInfo:
+def info_from_config(config: PreTrainedConfig, name: str, origin: str, revision: str | None) -> ModelInfo:
     """What the configuration alone says of a model: not how many parameters it has, nor where they are."""
     family = family_of(config)
     shape = family.head_shape(config)

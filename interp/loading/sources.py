@@ -9,7 +9,7 @@ from typing import Any
 
 from interp.errors import ModelError, UnknownName, UsageError
 from interp.loading.aliases import ALIASES
-from interp.loading.hub_files import Files, cached_files, files_in_folder, files_on_hub
+from interp.loading.hub_files import ModelFiles, cached_files, files_in_folder, files_on_hub
 from interp.records.tunnel_card import CARD_NAME, read_card
 from interp.registry import entries, load_entry
 from interp.tunnel import Task, make_task
@@ -20,17 +20,17 @@ _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 @dataclass(frozen=True)
-class Source:
+class ModelSource:
     """A model that was found: `name` loads it again, `origin` is where it comes from; a tunnel has task and card."""
 
     name: str
     origin: str
-    files: Files
+    files: ModelFiles
     task: Task | None = None
     card: Mapping[str, Any] | None = None
 
 
-def locate(name: str | Path, revision: str | None = None) -> Source:
+def locate(name: str | Path, revision: str | None = None) -> ModelSource:
     """Find the files a name stands for, without reading any weights.
 
     An alias goes before a folder of the same name (write `./name` for the folder). A revision can stand behind the
@@ -57,7 +57,7 @@ def locate(name: str | Path, revision: str | None = None) -> Source:
     raise UnknownName("model", text, [*ALIASES, *(TUNNEL + tunnel for tunnel in shipped_tunnels())])
 
 
-def files_behind(path: str) -> Files | None:
+def files_behind(path: str) -> ModelFiles | None:
     """The files that a model in memory was once loaded from, as far as they are on this machine."""
     if path and (Path(path) / "config.json").exists():
         return files_in_folder(Path(path))
@@ -88,29 +88,29 @@ def _is_path(name: str) -> bool:
     return name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name or Path(name).is_dir()
 
 
-def _hub(name: str, hub_id: str, revision: str | None) -> Source:
-    return Source(f"{name}@{revision}" if revision else name, hub_id, files_on_hub(hub_id, revision))
+def _hub(name: str, hub_id: str, revision: str | None) -> ModelSource:
+    return ModelSource(f"{name}@{revision}" if revision else name, hub_id, files_on_hub(hub_id, revision))
 
 
-def _folder(name: str) -> Source:
+def _folder(name: str) -> ModelSource:
     folder = Path(name).expanduser()
     files = files_in_folder(folder)
     if CARD_NAME in files.names:
-        return Source(name, name, files, *_read_tunnel(folder))
+        return ModelSource(name, name, files, *_read_tunnel(folder))
     home = folder.resolve().parent.parent
     if (home / CARD_NAME).is_file() and folder.resolve() in kept_steps(home).values():
-        return Source(name, name, files, *_read_step(home, int(folder.resolve().name)))
-    return Source(name, name, files)
+        return ModelSource(name, name, files, *_read_step(home, int(folder.resolve().name)))
+    return ModelSource(name, name, files)
 
 
-def _tunnel(name: str) -> Source:
+def _tunnel(name: str) -> ModelSource:
     wanted, _, step = name.removeprefix(TUNNEL).partition("@")
     homes = shipped_tunnels()
     if wanted not in homes:
         raise UnknownName("tunnel", wanted, homes)
     folder = homes[wanted]
     if not step:
-        return Source(name, name, files_in_folder(folder), *_read_tunnel(folder))
+        return ModelSource(name, name, files_in_folder(folder), *_read_tunnel(folder))
     steps = {str(number): path for number, path in kept_steps(folder).items()}
     if step not in steps:
         raise UsageError(
@@ -118,7 +118,7 @@ def _tunnel(name: str) -> Source:
             found=f"it has the steps {[*steps]}" if steps else "only its last step was kept",
             fix=f"Name one of them, or use {TUNNEL}{wanted}.",
         )
-    return Source(name, name, files_in_folder(steps[step]), *_read_step(folder, int(step)))
+    return ModelSource(name, name, files_in_folder(steps[step]), *_read_step(folder, int(step)))
 
 
 def shipped_tunnels() -> dict[str, Path]:

@@ -3,7 +3,7 @@
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from interp.errors import ModelError
-from interp.loading.hub_files import Files
+from interp.loading.hub_files import ModelFiles
 from interp.loading.quiet_libraries import quiet_libraries
 
 _VOCABULARIES = frozenset(
@@ -12,12 +12,12 @@ _VOCABULARIES = frozenset(
 _COMPANIONS = frozenset({"tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "merges.txt"})
 
 
-def has_tokenizer(files: Files) -> bool:
+def has_tokenizer(files: ModelFiles) -> bool:
     """Whether a vocabulary lies beside the weights."""
     return bool(files.names & _VOCABULARIES)
 
 
-def read_tokenizer(files: Files, *, trust_remote_code: bool = False) -> PreTrainedTokenizerBase:
+def read_tokenizer(files: ModelFiles, *, trust_remote_code: bool = False) -> PreTrainedTokenizerBase:
     """The tokenizer beside a model's weights; `ModelError` where there is none or it cannot be read."""
     if not has_tokenizer(files):
         raise ModelError(

@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
 
 from interp.errors import ModelError
 from interp.families import family_of
-from interp.loading.hub_files import Files
+from interp.loading.hub_files import ModelFiles
 from interp.loading.placement import Placement
 from interp.loading.quiet_libraries import quiet_libraries
 from interp.model import Check
@@ -23,7 +23,7 @@ _PICKLES = (".bin", ".pt", ".pth", ".ckpt")
 
 
 def read_weights(
-    files: Files,
+    files: ModelFiles,
     config: PreTrainedConfig,
     placement: Placement,
     *,
@@ -74,7 +74,7 @@ def read_weights(
     return module.eval().requires_grad_(False), _vouch(files, report, _two_heads(module))
 
 
-def weight_files(files: Files, *, allow_pickle: bool = False) -> list[str]:
+def weight_files(files: ModelFiles, *, allow_pickle: bool = False) -> list[str]:
     """The names of the files that hold the weights: safetensors, in one piece or in shards."""
     if _SINGLE in files.names:  # before the index, as transformers does: what is vouched for is what is read
         return [_SINGLE]
@@ -100,7 +100,7 @@ def weight_files(files: Files, *, allow_pickle: bool = False) -> list[str]:
     )
 
 
-def _refuse_adapter(files: Files) -> None:
+def _refuse_adapter(files: ModelFiles) -> None:
     """An adapter lying beside the weights would be put on them, or not, with the packages that are installed."""
     if _ADAPTER in files.names:
         raise ModelError(
@@ -118,7 +118,7 @@ def _two_heads(module: PreTrainedModel) -> str:
     return "config.json says that the head is the embedding, the files hold a head of its own: theirs is read"
 
 
-def _shards(files: Files, index: str) -> list[str]:
+def _shards(files: ModelFiles, index: str) -> list[str]:
     try:
         content = json.loads((files.folder / index).read_text(encoding="utf-8"))
         names = sorted(set(content["weight_map"].values()))
@@ -131,7 +131,7 @@ def _shards(files: Files, index: str) -> list[str]:
     return names
 
 
-def _refuse_corrupt(path: Path, files: Files) -> None:
+def _refuse_corrupt(path: Path, files: ModelFiles) -> None:
     """The header of a safetensors file says how long the file has to be; a short or broken one is refused."""
     try:
         with safe_open(path, framework="pt") as opened:
@@ -143,7 +143,7 @@ def _refuse_corrupt(path: Path, files: Files) -> None:
         raise _unreadable(files, f"{path.name} {found}") from error
 
 
-def _unreadable(files: Files, found: str) -> ModelError:
+def _unreadable(files: ModelFiles, found: str) -> ModelError:
     if files.hub_id is None:
         fix = "Copy the folder again (`git lfs pull` where it was cloned), or save the model again."
     else:
@@ -151,7 +151,7 @@ def _unreadable(files: Files, found: str) -> ModelError:
     return ModelError(asked=f"the weights of {files.origin}", found=found, fix=fix)
 
 
-def _vouch(files: Files, report: Mapping[str, Any], remark: str) -> Check:
+def _vouch(files: ModelFiles, report: Mapping[str, Any], remark: str) -> Check:
     """Every tensor of the model came from the files, in its shape; tensors the model has no place for are noted."""
     if report["mismatched_keys"]:
         name, theirs, ours = min(report["mismatched_keys"])

@@ -10,7 +10,14 @@ from logging import CRITICAL
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from huggingface_hub import HfApi
+from huggingface_hub.errors import (
+    HfHubHTTPError,
+    HTTPError,  # of whichever HTTP library the hub's is built on
+)
+
 from interp.errors import PromptError
+from interp.loading.hub_errors import Repository, explain
 from interp.prompting.hub_name import HubName
 
 if TYPE_CHECKING:
@@ -20,7 +27,7 @@ _CODE = re.compile(r"\x1b\[[0-9;]*m")
 
 
 @dataclass(frozen=True)
-class Stream:
+class RowStream:
     """The rows of one split; `described` names it, `left_out` are columns that no prompt can hold, with the reason."""
 
     rows: "IterableDataset"
@@ -29,21 +36,22 @@ class Stream:
     left_out: Mapping[str, str] = field(default_factory=dict)
 
 
-def open_stream(where: HubName) -> Stream:
+def open_stream(where: HubName) -> RowStream:
     """Find the data set, choose configuration and split; no row is read yet."""
     with _quiet():
         folder = _folder(where)
         if folder is not None:
             return _stream(where, folder, "")
         _refuse_name(where)
-        revision = _revision(where)
-        if revision is None:
+        try:
+            revision = _revision(where)
+        except (HTTPError, OSError) as lost:  # offline mode is an `OSError` too
             with _offline():
-                return _stream(where, where.path, "from the cache")
+                return _stream(where, where.path, "from the cache", lost)
         return _stream(where, where.path, f"revision {revision[:12]}")
 
 
-def read_rows(stream: Stream, where: HubName, column: str, n: int) -> list[dict[str, Any]]:
+def read_rows(stream: RowStream, where: HubName, column: str, n: int) -> list[dict[str, Any]]:
     """The first `n` rows; `PromptError` where there is none, where `column` is missing, or where reading fails."""
     if stream.columns is not None:
         _refuse_column(where, column, stream.columns, stream.left_out)
@@ -56,20 +64,23 @@ def read_rows(stream: Stream, where: HubName, column: str, n: int) -> list[dict[
     return rows
 
 
-def _stream(where: HubName, path: str, version: str) -> Stream:
-    """The split asked for, reduced to columns of plain values: images and lists are not even fetched."""
+def _stream(where: HubName, path: str, version: str, lost: Exception | None = None) -> RowStream:
+    """The split asked for, reduced to columns of plain values: images and lists are not even fetched.
+
+    `lost` is why the hub is not asked for it.
+    """
     from datasets import ClassLabel, Value, get_dataset_config_names, load_dataset_builder
 
     try:
-        with _told(where, passing=ValueError):
+        with _told(where, lost, passing=ValueError):
             builder = load_dataset_builder(path, where.config)
     except ValueError as error:
-        with _told(where):
+        with _told(where, lost):
             configs = get_dataset_config_names(path)
         if where.config in configs or (where.config is None and len(configs) < 2):
             raise _unreadable(where, error) from error
         raise _no_config(where, configs) from error
-    with _told(where):
+    with _told(where, lost):
         splits = builder.as_streaming_dataset()
     assert isinstance(splits, dict)
     split = _split(where, list(splits))
@@ -77,12 +88,12 @@ def _stream(where: HubName, path: str, version: str) -> Stream:
     parts = [builder.config.name, split, version]
     described = f"{where.path} ({', '.join(part for part in parts if part and part != 'default')})"
     if rows.features is None:
-        return Stream(rows, described, None)
+        return RowStream(rows, described, None)
     columns = tuple(name for name, kind in rows.features.items() if isinstance(kind, Value | ClassLabel))
     left_out = {
         name: f"values of the type {type(kind).__name__}" for name, kind in rows.features.items() if name not in columns
     }
-    return Stream(rows.select_columns(list(columns)), described, columns, left_out)
+    return RowStream(rows.select_columns(list(columns)), described, columns, left_out)
 
 
 def _split(where: HubName, splits: list[str]) -> str:
@@ -97,43 +108,30 @@ def _split(where: HubName, splits: list[str]) -> str:
     return where.split
 
 
-def _revision(where: HubName) -> str | None:
-    """The commit that the hub has of a data set; None where the hub cannot be reached, and only the cache is left."""
-    from datasets import config
-    from huggingface_hub import HfApi
-    from huggingface_hub.errors import (
-        GatedRepoError,
-        HfHubHTTPError,
-        HTTPError,  # of whichever HTTP library the hub's is built on
-        RepositoryNotFoundError,
-    )
-
+def _revision(where: HubName) -> str:
+    """The commit that the hub has of a data set; raises as the hub library does where the hub cannot be reached."""
     from interp.loading.hub_files import SECONDS_TO_ANSWER
 
-    if config.HF_HUB_OFFLINE:
-        return None
     try:
         info = HfApi().dataset_info(where.path, timeout=SECONDS_TO_ANSWER)
         if info.gated:
             HfApi().auth_check(info.id, repo_type="dataset")
-    except GatedRepoError as error:
-        page = f"https://huggingface.co/datasets/{where.path}"
-        raise where.refused(
-            "it is gated, and the hub does not let you read it",
-            f"Accept its conditions at {page}, then log in: `hf auth login` (or HF_TOKEN).",
-        ) from error
-    except RepositoryNotFoundError as error:
-        raise where.refused(
-            "the hub has no public data set of this name, and there is no local folder of it either",
-            "Check the spelling, with the owner (openai/gsm8k); a private one needs `hf auth login`.",
-        ) from error
     except HfHubHTTPError as error:
-        raise where.refused(
-            f"the hub answered with the error {error.response.status_code}", "Try again in some minutes."
-        ) from error
-    except (HTTPError, OSError):  # offline mode is an `OSError` too
-        return None
+        raise _refusal(where, error) from error
+    assert info.sha is not None
     return info.sha
+
+
+def _refusal(where: HubName, error: Exception) -> PromptError:
+    """What stands between us and a data set of the hub."""
+    from datasets import config
+
+    call = ", ".join(repr(part) for part in (where.path, where.config) if part)
+    repository = Repository(
+        "data set", f"https://huggingface.co/datasets/{where.path}", "with the owner: openai/gsm8k",
+        f" (`datasets.load_dataset({call})`)", str(config.HF_DATASETS_CACHE), "HF_DATASETS_CACHE",
+    )  # fmt: skip
+    return where.refused(*explain(error, repository))
 
 
 def _folder(where: HubName) -> str | None:
@@ -194,22 +192,20 @@ def _unreadable(where: HubName, error: BaseException) -> PromptError:
 
 
 @contextmanager
-def _told(where: HubName, passing: type[Exception] | tuple[()] = ()) -> Iterator[None]:
-    """What `datasets` and the libraries below it raise, in words; `passing` goes through as it is."""
+def _told(where: HubName, lost: Exception | None = None, passing: type[Exception] | tuple[()] = ()) -> Iterator[None]:
+    """What `datasets` and the libraries below it raise, in words; `passing` goes through as it is.
+
+    Where the hub was `lost` before and the cache was asked, that is what stands in the way.
+    """
     import pyarrow
     from datasets.exceptions import DatasetsError
-    from huggingface_hub.errors import HTTPError
 
     # StopIteration: what `datasets` makes of an empty file
     plain = (OSError, ValueError, RuntimeError, ImportError, StopIteration)
     try:
         yield
     except ConnectionError as error:
-        call = ", ".join(repr(part) for part in (where.path, where.config) if part)
-        raise where.refused(
-            "the hub cannot be reached (no network, or HF_HUB_OFFLINE is set), and the cache does not hold it",
-            f"Load it once with a network (`datasets.load_dataset({call})`), or give a local folder of it.",
-        ) from error
+        raise _refusal(where, lost or error) from error
     except passing:
         raise
     except (*plain, DatasetsError, pyarrow.ArrowException, HTTPError) as error:

@@ -10,31 +10,20 @@ import numpy as np
 from interp.capture import Capture
 from interp.errors import PromptError, UsageError
 from interp.model import Model
+from interp.options import RunOptions
 from interp.probe import Probe
 from interp.prompt import PromptSet
 from interp.prompting.files import resolve_prompts
 from interp.prompting.tokens import Prompts, Tokenised, as_tokens
-from interp.prompting.tunnel_sequences import copied_prompts, is_copied, sampled_prompts
+from interp.prompting.tunnel_sequences import N_SEQUENCES, copied_prompts, is_copied, sampled_prompts
 from interp.statistics.entropy_draw import entropy_quintiles
 from interp.table import LABEL
 
 DEFAULT_PROMPTS = "mixed"
-N_SEQUENCES = 500
 
 
 @dataclass(frozen=True)
-class Reading:
-    """How prompts are made and read, for all sets of a run: see `interp.running.spec.RunSpec`."""
-
-    n_pool: int | None = None
-    seed: int = 0
-    text_column: str = "text"
-    window: int | None = None
-    bos: bool = True
-
-
-@dataclass(frozen=True)
-class Pool:
+class PromptPool:
     """One prompt set as the model reads it, and the probes that are read on it."""
 
     prompts: PromptSet
@@ -50,22 +39,23 @@ class Pool:
         }  # fmt: skip
 
 
-def pools_for(model: Model, prompts: Prompts | None, probes: Sequence[Probe], reading: Reading) -> tuple[Pool, ...]:
+def pools_for(model: Model, probes: Sequence[Probe], options: RunOptions) -> tuple[PromptPool, ...]:
     """The probes by prompt set, in the order of the first probe of each.
 
     Where the user names no prompts, a probe with a set of its own (`own_prompts`) is read on that; a wind tunnel is
     always read on its own sequences, and prompts that are named serve all probes.
     """
-    is_free = prompts is None and model.task is None
+    is_free = options.prompts is None and model.task is None
     by_set = grouped(probes, is_free)
     pools = []
     for name, mine in by_set.items():
-        pool = prompts_for(model, name if is_free else prompts, reading.n_pool, reading.seed, reading.text_column)
+        asked = name if is_free else options.prompts
+        pool = prompts_for(model, asked, options.n_pool, options.seed, options.text_column)
         refuse_without_posterior(pool, mine)
         for probe in mine:
             probe.refuse(pool)
         needs = [need for probe in mine for need in probe.needs]
-        pools.append(Pool(pool, as_tokens(model, pool, needs, reading.window, reading.bos), tuple(mine)))
+        pools.append(PromptPool(pool, as_tokens(model, pool, needs, options.window, options.bos), tuple(mine)))
     return tuple(pools)
 
 
@@ -127,7 +117,7 @@ def prompts_for(
     return chosen
 
 
-def name_of(prompts: Prompts | None, pools: Sequence[Pool]) -> str | None:
+def name_of(prompts: Prompts | None, pools: Sequence[PromptPool]) -> str | None:
     """What finds the prompts again: a name or a path; `memory:` marks those that only Python could give.
 
     None where nothing was named and a wind tunnel sampled itself, or probes were read on sets of their own.

@@ -57,7 +57,7 @@ class Shift:
 
 
 @dataclass(frozen=True)
-class Setting:
+class SettingDifference:
     """Something that differs in how two runs came about, by its path in the record; None where one lacks it."""
 
     path: str
@@ -72,7 +72,7 @@ class Diff:
     shifts: tuple[Shift, ...]
     only_first: tuple[str, ...]
     only_second: tuple[str, ...]
-    settings: tuple[Setting, ...]
+    settings: tuple[SettingDifference, ...]
 
     @property
     def moved(self) -> tuple[Shift, ...]:
@@ -117,12 +117,12 @@ def difference_interval(first: Scalar, second: Scalar) -> tuple[float, float] | 
     return y - x - down, y - x + up
 
 
-def different_settings(first: RunRecord, second: RunRecord) -> Iterator[Setting]:
+def different_settings(first: RunRecord, second: RunRecord) -> Iterator[SettingDifference]:
     """Versions, weights, prompts, options, machine: whatever the records say of themselves and do not say alike."""
     one, two = flat_settings(first), flat_settings(second)
     for path in dict.fromkeys([*one, *two]):
         if one.get(path) != two.get(path):
-            yield Setting(path, one.get(path), two.get(path))
+            yield SettingDifference(path, one.get(path), two.get(path))
 
 
 def flat_settings(record: RunRecord) -> dict[str, Any]:

@@ -7,7 +7,7 @@ place. Numbers that JSON cannot hold (NaN, infinity) are written as null and com
 import json
 import math
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 
 from interp.errors import RecordError
 from interp.findings import COLUMNS, Control, Findings
-from interp.records.versioned_json import KeptScalar, as_text, finite, read_versioned
+from interp.records.versioned_json import KeptScalar, as_text, plain_json, read_versioned
 from interp.table import Table
 from interp.words import html_table
 
@@ -187,7 +187,7 @@ class RunRecord:
             arrays = {name: np.require(a, requirements="C") for name, a in findings.arrays.items()}
             save_file(arrays, draft / f"arrays.{probe}.safetensors")
         return FindingsFile(
-            parameters=finite(dict(self.parameters[probe])),
+            parameters=plain_json(dict(self.parameters[probe])),
             scalars=dict(findings.scalars),
             tables=tables,
             notes=list(findings.notes),
@@ -269,13 +269,25 @@ def _spoilt(what: str, folder: Path, error: Exception) -> RecordError:
     )
 
 
-def finished_record(spec_hash: str, out: Path) -> RunRecord | None:
-    """The newest record of this specification in a folder of records that is done and can be read to the end."""
+def finished_record(
+    spec_hash: str, out: Path, is_same: Callable[[RunRecord], bool] = lambda record: True
+) -> RunRecord | None:
+    """Whether this was done already: the newest record in `out` of this specification that is done and can be read.
+
+    `is_same` asks more of it, where a specification does not say everything.
+    """
     for file in sorted(out.glob("[!.]*/run.json"), reverse=True):
-        try:
-            content = json.loads(file.read_text(encoding="utf-8"))
-            if isinstance(content, dict) and content.get("spec_hash") == spec_hash and content.get("status") == "done":
-                return open_run(file)
-        except (OSError, ValueError, RecordError):
-            continue  # damaged or of another program: not a finished run, whatever it was
+        record = _if_finished(file, spec_hash)
+        if record is not None and is_same(record):
+            return record
+    return None
+
+
+def _if_finished(file: Path, spec_hash: str) -> RunRecord | None:
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+        if isinstance(content, dict) and content.get("spec_hash") == spec_hash and content.get("status") == "done":
+            return open_run(file)
+    except (OSError, ValueError, RecordError):
+        pass  # damaged or of another program: not a finished run, whatever it was
     return None

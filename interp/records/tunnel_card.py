@@ -11,7 +11,7 @@ from typing import Any
 from interp.errors import ModelError, UsageError
 
 CARD_FORMAT = 3
-_AS_WRITTEN: Mapping[str, Any] = {"extra": "forbid", "allow_inf_nan": False}
+_AS_WRITTEN: Mapping[str, Any] = {"extra": "forbid", "allow_inf_nan": False, "strict": True}
 """How a card is read: nothing that this version would not write."""
 CARD_NAME = "tunnel.json"
 _VARIANT = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
@@ -95,48 +95,16 @@ def write_card(card: TunnelCard, folder: Path) -> Path:
 
 def read_card(folder: Path) -> TunnelCard:
     """The card of a checkpoint folder; `ModelError` where it is missing, from a newer version, or broken."""
-    path = Path(folder) / CARD_NAME
-    if not path.is_file():
-        raise ModelError(
-            asked=f"the tunnel in {folder}",
-            found=f"there is no {CARD_NAME}",
-            fix="Give the folder that `interp tunnel train` wrote, the one with config.json in it.",
-        )
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise _broken(path, f"it cannot be read ({error.strerror})") from error
-    except (ValueError, RecursionError) as error:
-        raise _broken(path, f"it is not JSON ({error})") from error
-    return _parse(path, content)
+    from interp.records.versioned_json import read_versioned
+
+    return read_versioned(
+        Path(folder) / CARD_NAME, TunnelCard, CARD_FORMAT, asked=f"the tunnel in {folder}",
+        written_by="Give the folder that `interp tunnel train` wrote, the one with config.json in it.",
+        again="restore it, or train the tunnel again: `interp tunnel train`", error=ModelError, upgraded=_upgraded,
+    )  # fmt: skip
 
 
-def _parse(path: Path, content: Any) -> TunnelCard:
-    from pydantic import TypeAdapter, ValidationError
-
-    from interp.records.versioned_json import first_fault
-
-    if not isinstance(content, dict) or type(content.get("format")) is not int:
-        raise _broken(path, "it has no format number")
-    if content["format"] > CARD_FORMAT:
-        raise ModelError(
-            asked=f"the tunnel card {path}",
-            found=f"its format is {content['format']}, and this version reads up to {CARD_FORMAT}",
-            fix="Update interp, or train the tunnel again with this version.",
-        )
-    if content["format"] == 1:  # before variants, fine-tuning and baselines
-        content = {**content, "variant": "", "init": None, "baselines": {}}
-    content = {**content, "format": CARD_FORMAT}
-    try:
-        return TypeAdapter(TunnelCard).validate_json(json.dumps(content), strict=True)
-    except ValidationError as error:
-        where, words = first_fault(error, "the file")
-        raise _broken(path, f"{where}: {words.lower()}") from error
-
-
-def _broken(path: Path, found: str) -> ModelError:
-    return ModelError(
-        asked=f"the tunnel card {path}",
-        found=found,
-        fix="Restore the file, or train the tunnel again: `interp tunnel train`.",
-    )
+def _upgraded(content: dict[str, Any]) -> dict[str, Any]:
+    """Format 1 is of before variants, fine-tuning and baselines; what changed after it is how weights are hashed."""
+    added = {"variant": "", "init": None, "baselines": {}} if content.get("format") == 1 else {}
+    return {**content, **added, "format": CARD_FORMAT} if content.get("format") in (1, 2) else content

@@ -2,17 +2,17 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import numpy as np
 from pydantic import BaseModel, BeforeValidator, TypeAdapter, ValidationError
 
-from interp.errors import RecordError
+from interp.errors import InterpError, RecordError
 from interp.findings import Scalar
 
-Content = TypeVar("Content", bound=BaseModel)
+Content = TypeVar("Content")
 
 
 def _nan_for_null(raw: Any) -> Any:
@@ -41,14 +41,14 @@ def scalar_in(raw: Mapping[str, Any]) -> Scalar:
     return TypeAdapter(KeptScalar).validate_python(raw)
 
 
-def finite(value: Any) -> Any:
+def plain_json(value: Any) -> Any:
     """Plain JSON values: numpy numbers become Python's, tuples lists, NaN and infinity null."""
     if isinstance(value, Mapping):
-        return {str(k): finite(v) for k, v in value.items()}
+        return {str(k): plain_json(v) for k, v in value.items()}
     if isinstance(value, list | tuple | np.ndarray):
-        return [finite(v) for v in value]
+        return [plain_json(v) for v in value]
     if isinstance(value, np.generic):
-        return finite(value.item())
+        return plain_json(value.item())
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
@@ -56,34 +56,46 @@ def finite(value: Any) -> Any:
 
 def as_text(content: BaseModel) -> str:
     """The content as the file has it."""
-    return json.dumps(finite(content.model_dump()), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    return json.dumps(plain_json(content.model_dump()), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def read_versioned(path: Path, kind: type[Content], newest: int, *, asked: str, written_by: str, again: str) -> Content:
-    """The content of a file. Raises `RecordError` for a missing, damaged, edited or newer one, naming what is wrong.
+def read_versioned(
+    path: Path,
+    kind: type[Content],
+    newest: int,
+    *,
+    asked: str,
+    written_by: str,
+    again: str,
+    error: type[InterpError] = RecordError,
+    upgraded: Callable[[dict[str, Any]], dict[str, Any]] = lambda content: content,
+) -> Content:
+    """The content of a file. Raises `error` for a missing, damaged, edited or newer one, naming what is wrong.
 
-    `asked` names the file in words, `written_by` what to give instead of a missing one, `again` how to repeat it.
+    `asked` names the file in words, `written_by` what to give instead of a missing one, `again` how to repeat it;
+    `upgraded` makes an older content one of today.
     """
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
         json.dumps(raw, ensure_ascii=False).encode("utf-8")  # half a pair of surrogates can be written as an escape
-    except FileNotFoundError as error:
-        raise RecordError(asked=asked, found=f"there is no {path.name} in it", fix=written_by) from error
-    except (OSError, ValueError, RecursionError) as error:
+    except FileNotFoundError as missing:
+        raise error(asked=asked, found=f"there is no {path.name} in it", fix=written_by) from missing
+    except (OSError, ValueError, RecursionError) as fault:
         fix = f"The file is damaged or was edited; {again}."
-        raise RecordError(asked=asked, found=f"{path.name} cannot be read ({error})", fix=fix) from error
+        raise error(asked=asked, found=f"{path.name} cannot be read ({fault})", fix=fix) from fault
     version = raw.get("format") if isinstance(raw, dict) else None
     if isinstance(version, int) and version > newest:
         found = f"it has format {version}, this version reads up to {newest}"
-        raise RecordError(asked=asked, found=found, fix="Open it with a newer interp.")
+        raise error(asked=asked, found=found, fix="Open it with a newer interp.")
     try:
-        return kind.model_validate(raw)
-    except ValidationError as error:
+        content = upgraded(raw) if isinstance(raw, dict) else raw
+        return TypeAdapter(kind).validate_json(json.dumps(content))
+    except ValidationError as fault:
         fix = f"The file was edited or written by another program; {again}."
-        raise RecordError(asked=asked, found=": ".join(first_fault(error, path.name)), fix=fix) from error
+        raise error(asked=asked, found=": ".join(first_fault(fault, path.name)), fix=fix) from fault
 
 
 def first_fault(error: ValidationError, whole: str) -> tuple[str, str]:
     """Where the first thing that is wrong stands, and what it is; `whole` names the content as a whole."""
     first = error.errors()[0]
-    return ".".join(str(part) for part in first["loc"]) or whole, first["msg"]
+    return ".".join(str(part) for part in first["loc"]) or whole, first["msg"][:1].lower() + first["msg"][1:]

@@ -6,7 +6,7 @@ next one is loaded. In memory at once: one model, and of each probe three captur
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,6 @@ from interp.model import Model
 from interp.need import Need
 from interp.probe import Probe, Readout
 from interp.records.tunnel_card import CARD_NAME
-from interp.registry import load_entry
 from interp.system.progress import Report
 from interp.system.threads import one_thread
 
@@ -30,10 +29,10 @@ MIN_CHECKPOINTS = 3
 
 _STEP = re.compile(r"step[-_]?(\d+)|^(\d+)$")
 
-Load = Callable[[str, str | None], Model]
+LoadModel = Callable[[str, str | None], Model]
 """Loads a model by name and revision, as the run's own was."""
 
-Read = Callable[[Model, Run, Sequence[Need]], Capture]
+ReadModel = Callable[[Model, Run, Sequence[Need]], Capture]
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ class Followed:
     under: dict[str, dict[str, Readout]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, model: Model, run: Run, base: Capture, probes: Sequence[Probe], read: Read) -> "Followed":
+    def of(cls, model: Model, run: Run, base: Capture, probes: Sequence[Probe], read: ReadModel) -> "Followed":
         """The end of the training on the prompts that `base` has drawn, in the strata of the draw."""
         drawn = base.drawn.rows
         chosen = run.take(np.unique(drawn["prompt"]))
@@ -75,15 +74,9 @@ class Followed:
                 self.under.setdefault(probe.name, {})[str(step)] = read
         self.before = capture
 
-    def read(self, model: Model, step: int, read: Read) -> None:
+    def read(self, model: Model, step: int, read: ReadModel) -> None:
         needs = tuple(self.final.arrays)
         self.take(step, _in_strata(read(model, self.run, needs), self.final.rows["stratum"]))
-
-
-def follows_checkpoints(probes: Iterable[str | Probe]) -> bool:
-    """Whether every one of these probes, by name or configured, is read at checkpoints of the training."""
-    kinds = [load_entry("probe", p) if isinstance(p, str) else type(p) for p in probes]
-    return bool(kinds) and all(kind.follows_checkpoints for kind in kinds)
 
 
 def checkpoints_of(model: Model, probes: Sequence[Probe], asked: Sequence[str]) -> tuple[Checkpoint, ...]:
@@ -146,8 +139,8 @@ def follow(
     parts: Sequence[Followed],
     own_step: int | None,
     fingerprint: str,
-    load: Load,
-    read: Read,
+    load: LoadModel,
+    read: ReadModel,
     progress: Report | None = None,
 ) -> list[dict[str, Any]]:
     """Read every checkpoint for all parts, then the end; returns what each was (step, revision, fingerprint).

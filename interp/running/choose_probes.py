@@ -19,7 +19,7 @@ GROUPS = ("all", "everything")
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ChosenProbe:
     """A probe of a run, and whether the user named it or took it with a group."""
 
     probe: Probe
@@ -39,16 +39,16 @@ def probe_names(asked: Iterable[str]) -> dict[str, bool]:
     return found
 
 
-def choose_probes(asked: Sequence[str | Probe], settings: Mapping[str, Mapping[str, Any]]) -> tuple[Chosen, ...]:
+def choose_probes(asked: Sequence[str | Probe], settings: Mapping[str, Mapping[str, Any]]) -> tuple[ChosenProbe, ...]:
     """The probes of a run, with their settings; names, groups and configured probes may be mixed."""
-    chosen: dict[str, Chosen] = {}
+    chosen: dict[str, ChosenProbe] = {}
     for each in asked:
         if isinstance(each, Probe):
-            chosen[each.name] = Chosen(each, True)
+            chosen[each.name] = ChosenProbe(each, True)
             continue
         for name, is_named in probe_names([each]).items():
             probe = chosen[name].probe if name in chosen else make_probe(name, settings.get(name, {}))
-            chosen[name] = Chosen(probe, is_named or (name in chosen and chosen[name].is_named))
+            chosen[name] = ChosenProbe(probe, is_named or (name in chosen and chosen[name].is_named))
     if not chosen:
         raise UsageError(asked="a run", found="no probe is named", fix="Name at least one; `interp list probes`.")
     for each in chosen.values():
@@ -56,7 +56,7 @@ def choose_probes(asked: Sequence[str | Probe], settings: Mapping[str, Mapping[s
     return tuple(chosen.values())
 
 
-def readable_probes(model: Model, chosen: Sequence[Chosen]) -> tuple[Probe, ...]:
+def readable_probes(model: Model, chosen: Sequence[ChosenProbe]) -> tuple[Probe, ...]:
     """The probes whose needs the model meets. A named one that it does not meet is refused, and so is an empty rest."""
     kept, unmet = [], []
     for each in chosen:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from interp.errors import RecordError
-from interp.records.record import RunRecord, finished_record
+from interp.records.record import RunRecord
 from interp.running.spec import make_study
 from interp.running.study import run_study
 
@@ -28,11 +28,7 @@ def compare(
     paths = [str(_path(run)) for run in runs]
     asked = {"runs": paths, "labels": labels, "groups": groups, "against": against}
     study = make_study("comparison", {name: tuple(values) for name, values in asked.items()})
-    if reuse and out is not None:
-        found = finished_record(study.hash, Path(out))
-        if found is not None:
-            return found
-    return run_study(study, out=out, quiet=quiet)
+    return run_study(study, out=out, reuse=reuse, quiet=quiet)
 
 
 def _path(run: RunRecord | str | Path) -> Path:

@@ -15,8 +15,8 @@ from interp.loading.placement import DTYPES
 from interp.need import Need
 from interp.reading.collector import LOGITS_AT_ONCE
 from interp.reading.forward import TOKENS_PER_BATCH
-from interp.running.passes import Passes, Text
-from interp.running.sketch import Sketch
+from interp.running.meta_model import MetaModel
+from interp.running.passes import Passes, TokenisedSet
 
 MIB = 1 << 20
 
@@ -58,25 +58,25 @@ class Memory:
         return 0 if self.is_on_cpu else self.weights + self.activations
 
 
-def memory_of(sketch: Sketch, passes: list[Passes]) -> Memory:
+def memory_of(meta: MetaModel, passes: list[Passes]) -> Memory:
     """What the passes of a run take beside the weights."""
-    info = sketch.model.info
-    itemsize = DTYPES[sketch.placement.dtype]
+    info = meta.model.info
+    itemsize = DTYPES[meta.placement.dtype]
     base = [p for p in passes if not p.is_edited]
     kept = max(sum(kept_bytes(need, info, p.text) for need in p.needs) for p in base)
     edited = [p for p in passes if p.is_edited]
     kept += max((_beside_edits(p, info, itemsize) for p in edited), default=0)
     return Memory(
-        weights=sketch.memory_bytes,
-        loading=0 if sketch.stored == sketch.placement.dtype else sketch.file_bytes,
-        activations=_activations(sketch, passes),
+        weights=meta.memory_bytes,
+        loading=0 if meta.stored == meta.placement.dtype else meta.file_bytes,
+        activations=_activations(meta, passes),
         kept=kept,
         analysis=max(max(probe.cost.row_bytes for probe in p.probes) * p.text.n_rows("scored") for p in base),
-        is_on_cpu=sketch.placement.device == "cpu",
+        is_on_cpu=meta.placement.device == "cpu",
     )
 
 
-def kept_bytes(need: Need, info: ModelInfo, text: Text) -> int:
+def kept_bytes(need: Need, info: ModelInfo, text: TokenisedSet) -> int:
     """What a capture keeps of one need."""
     described = need.described
     sizes = {
@@ -100,7 +100,7 @@ def kept_bytes(need: Need, info: ModelInfo, text: Text) -> int:
     return n_layers * 4 * width * text.n_rows(need.at) * n_sampled // len(text.ids)
 
 
-def _n_outcomes(text: Text) -> int:
+def _n_outcomes(text: TokenisedSet) -> int:
     ids = text.prompts.outcome_ids
     return 0 if ids is None else ids.shape[-1]
 
@@ -112,12 +112,12 @@ def _beside_edits(p: Passes, info: ModelInfo, itemsize: int) -> int:
     return stream + (unedited if any(need.site == "next_kl" for need in p.needs) else 0)
 
 
-def _activations(sketch: Sketch, passes: list[Passes]) -> int:
+def _activations(meta: MetaModel, passes: list[Passes]) -> int:
     """One batch inside one block: the stream and its norms, queries to head outputs, the widened feed-forward."""
-    info, config = sketch.model.info, sketch.model.module.config
+    info, config = meta.model.info, meta.model.module.config
     widened = getattr(config, "intermediate_size", None) or 4 * info.d_model
     longest = max(int(p.text.lengths.max()) for p in passes)
     n_tokens = max(longest, min(max(TOKENS_PER_BATCH, TOKENS_PER_PASS), max(p.n_tokens for p in passes)))
     heads = (2 * info.n_heads + 2 * info.n_kv_heads) * info.d_head
     numbers = n_tokens * (6 * info.d_model + 2 * heads + 3 * widened)
-    return numbers * DTYPES[sketch.placement.dtype] + min(_LOGITS, 3 * 4 * n_tokens * info.vocab_size)
+    return numbers * DTYPES[meta.placement.dtype] + min(_LOGITS, 3 * 4 * n_tokens * info.vocab_size)

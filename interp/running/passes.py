@@ -14,16 +14,16 @@ from jaxtyping import Int
 from interp.editing.conditions import TOKENS_PER_PASS
 from interp.model import Model
 from interp.need import PLACES, Need
+from interp.options import RunOptions
 from interp.probe import Planned, Probe
 from interp.prompt import Prompt, PromptSet
 from interp.prompting.files import needs_tokenizer, resolve_prompts
-from interp.prompting.pools import Reading, grouped, pools_for, prompts_for
+from interp.prompting.pools import grouped, pools_for, prompts_for
 from interp.prompting.tokens import Prompts, as_tokens
 from interp.reading.batches import cut_batches, row_index
 from interp.reading.collector import OF_THE_END
 from interp.reading.forward import TOKENS_PER_BATCH
 from interp.registry import entries, load_entry
-from interp.running.spec import PER_QUINTILE
 
 ASSUMED_PROMPTS = 1008
 ASSUMED_TOKENS = 128
@@ -31,7 +31,7 @@ _CHARACTERS_A_TOKEN = 4
 
 
 @dataclass(frozen=True)
-class Text:
+class TokenisedSet:
     """A prompt set as it will be read; `note` says what was assumed of it."""
 
     prompts: PromptSet
@@ -57,7 +57,7 @@ class Passes:
     """`n` passes over the same text, of `n_tokens` tokens each, from the block `first_layer` on."""
 
     what: str
-    text: Text
+    text: TokenisedSet
     n: int
     n_prompts: int
     n_tokens: int
@@ -76,19 +76,13 @@ class Passes:
         return not self.probes
 
 
-def passes_of(
-    model: Model,
-    prompts: Prompts | None,
-    probes: Sequence[Probe],
-    reading: Reading,
-    n_earlier: int | None = None,
-) -> list[Passes]:
+def passes_of(model: Model, probes: Sequence[Probe], options: RunOptions, n_earlier: int | None = None) -> list[Passes]:
     """The base reading of every prompt set, each followed by the conditions of its probes, and by checkpoints.
 
     `n_earlier` checkpoints come before the model; None where it is not known how many.
     """
     found: list[Passes] = []
-    for every, text in _texts(model, prompts, probes, reading):
+    for every, text in _texts(model, probes, options):
         mine = tuple(probe for probe in every if not probe.follows_checkpoints)
         needs = tuple(dict.fromkeys(need for probe in mine for need in probe.needs))
         what = f"{text.prompts.name}: {', '.join(probe.name for probe in mine) or 'the draw'}"
@@ -96,29 +90,33 @@ def passes_of(
         found.append(Passes(what, text, 1, len(text.ids), n_tokens, needs, probes=mine))
         following = tuple(probe for probe in every if probe.follows_checkpoints)
         if following:
-            found.append(_checkpoints(following, text, n_earlier))
+            found.append(_checkpoints(following, text, options.per_quintile, n_earlier))
         for probe in mine:
             asked = probe.planned(model.info, len(text.ids), is_text=text.prompts.is_text)
-            found += _conditions(probe, list(asked), model, text, reading)
+            found += _conditions(probe, list(asked), model, text, options)
     return found
 
 
-def _checkpoints(probes: tuple[Probe, ...], text: Text, n_earlier: int | None) -> Passes:
+def _checkpoints(
+    probes: tuple[Probe, ...], text: TokenisedSet, per_quintile: int | None, n_earlier: int | None
+) -> Passes:
     """The drawn prompts at every checkpoint and at the end; once where it is not known how many there are."""
     names = ", ".join(probe.name for probe in probes)
     needs = tuple(dict.fromkeys(need for probe in probes for need in probe.needs))
     n, what = (1, f"each checkpoint of {names}") if n_earlier is None else (n_earlier + 1, f"checkpoints of {names}")
-    if text.prompts.is_text:
-        n_drawn = min(5 * PER_QUINTILE, len(text.ids))
+    if text.prompts.is_text and per_quintile is not None:
+        n_drawn = min(5 * per_quintile, len(text.ids))
         text = replace(text, prompts=text.prompts.take(range(n_drawn)), ids=text.ids[:n_drawn])
     return Passes(what, text, n, len(text.ids), text.n_padded(TOKENS_PER_BATCH), needs, probes=probes)
 
 
-def _conditions(probe: Probe, asked: Sequence[Planned], model: Model, base: Text, reading: Reading) -> list[Passes]:
+def _conditions(
+    probe: Probe, asked: Sequence[Planned], model: Model, base: TokenisedSet, options: RunOptions
+) -> list[Passes]:
     """The conditions of one probe, and the pass without edits that each set of them starts from."""
     found = []
     for on in dict.fromkeys(each.on for each in asked):
-        text = base if on is None else _text(model, on, reading)
+        text = base if on is None else _text(model, on, options)
         mine = [each for each in asked if each.on == on]
         n_prompts = max(min(each.n_prompts, len(text.ids)) for each in mine)
         all_needs = tuple(dict.fromkeys(need for each in mine for need in each.needs))
@@ -131,42 +129,41 @@ def _conditions(probe: Probe, asked: Sequence[Planned], model: Model, base: Text
     return found
 
 
-def _share(text: Text, n_prompts: int) -> int:
+def _share(text: TokenisedSet, n_prompts: int) -> int:
     return round(text.n_padded(TOKENS_PER_PASS) * n_prompts / len(text.ids))
 
 
-def _texts(
-    model: Model, prompts: Prompts | None, probes: Sequence[Probe], reading: Reading
-) -> list[tuple[tuple[Probe, ...], Text]]:
+def _texts(model: Model, probes: Sequence[Probe], options: RunOptions) -> list[tuple[tuple[Probe, ...], TokenisedSet]]:
     if model.task is not None or model.tokenizer is not None:
-        pools = pools_for(model, prompts, probes, reading)
-        return [(pool.probes, Text(pool.prompts, pool.tokens.ids)) for pool in pools]
-    by_set = grouped(probes, prompts is None)
-    return [(tuple(mine), _estimated(name or prompts, reading)) for name, mine in by_set.items()]
+        return [
+            (pool.probes, TokenisedSet(pool.prompts, pool.tokens.ids)) for pool in pools_for(model, probes, options)
+        ]
+    by_set = grouped(probes, options.prompts is None)
+    return [(tuple(mine), _estimated(name or options.prompts, options)) for name, mine in by_set.items()]
 
 
-def _text(model: Model, name: str, reading: Reading) -> Text:
+def _text(model: Model, name: str, options: RunOptions) -> TokenisedSet:
     if model.task is None and model.tokenizer is None:
-        return _estimated(name, reading)
-    prompts = prompts_for(model, name, reading.n_pool, reading.seed, reading.text_column)
-    return Text(prompts, as_tokens(model, prompts, (), reading.window, reading.bos).ids)
+        return _estimated(name, options)
+    prompts = prompts_for(model, name, options.n_pool, options.seed, options.text_column)
+    return TokenisedSet(prompts, as_tokens(model, prompts, (), options.window, options.bos).ids)
 
 
-def _estimated(prompts: Prompts | None, reading: Reading) -> Text:
+def _estimated(prompts: Prompts | None, options: RunOptions) -> TokenisedSet:
     """Tokens by the length of the texts, where no tokenizer can count them."""
     if isinstance(prompts, str) and prompts in entries("prompt") and needs_tokenizer(load_entry("prompt", prompts)):
-        n = reading.n_pool or ASSUMED_PROMPTS
+        n = options.n_pool or ASSUMED_PROMPTS
         note = (
             f"{prompts} is made for a tokenizer, which is not at hand: taken as {n} prompts of {ASSUMED_TOKENS} tokens"
         )
         made = PromptSet(prompts, [Prompt(text="unknown")] * n)
-        return Text(made, [np.zeros(ASSUMED_TOKENS, dtype=np.int64)] * n, note)
-    made = resolve_prompts(prompts, reading.n_pool, reading.seed, text_column=reading.text_column)
-    window = (made.window if reading.window is None else reading.window) or None
+        return TokenisedSet(made, [np.zeros(ASSUMED_TOKENS, dtype=np.int64)] * n, note)
+    made = resolve_prompts(prompts, options.n_pool, options.seed, text_column=options.text_column)
+    window = (made.window if options.window is None else options.window) or None
     counts = [-(-len(p.text or "") // _CHARACTERS_A_TOKEN) for p in made]
     lengths = [max(1, n if window is None else min(n, window)) for n in counts]
     note = f"the tokenizer is not at hand: tokens of {made.name} by the length of its texts"
-    return Text(made, [np.zeros(n, dtype=np.int64) for n in lengths], note)
+    return TokenisedSet(made, [np.zeros(n, dtype=np.int64) for n in lengths], note)
 
 
 def readable_needs(needs: Sequence[Need], columns: Mapping[str, object]) -> tuple[Need, ...]:

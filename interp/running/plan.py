@@ -5,21 +5,16 @@ shapes, for about a second. The weights are neither read nor fetched.
 """
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal
+from dataclasses import KW_ONLY, dataclass
 
 from interp.capture import ModelInfo
 from interp.loading.placement import free_bytes
-from interp.probe import Probe
-from interp.prompting.pools import Reading
-from interp.prompting.tokens import Prompts
+from interp.options import RunOptions, by_keyword
 from interp.running.checkpoints import checkpoints_of
 from interp.running.choose_probes import choose_probes, readable_probes
 from interp.running.memory import Memory, memory_of
+from interp.running.meta_model import MetaModel, meta_model
 from interp.running.passes import Passes, passes_of
-from interp.running.sketch import Sketch, sketch
 from interp.running.speed import Clock, Speeds, speeds
 
 SPREAD = 2**0.5
@@ -39,7 +34,7 @@ PAGE_BYTES, PROBE_BYTES = 2_100_000, 240_000
 
 
 @dataclass(frozen=True)
-class Step:
+class PassCost:
     """Passes of one kind: how many, over how many prompts and tokens each, through how many blocks, and how long.
 
     `analysis_seconds` is what the probes of a base reading then take on one core, by their own account.
@@ -60,7 +55,7 @@ class Plan:
 
     model: ModelInfo
     probes: tuple[str, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[PassCost, ...]
     memory: Memory
     free: int
     disk: int
@@ -98,68 +93,55 @@ class Plan:
         return (self.memory.peak if self.memory.is_on_cpu else self.memory.on_device) <= self.free
 
 
-def plan(
-    model: str | Path = "tunnel:bijection-gpt-neox",
-    *,
-    probes: Sequence[str | Probe] = ("manifold",),
-    prompts: Prompts | None = None,
-    settings: Mapping[str, Mapping[str, Any]] | None = None,
-    revision: str | None = None,
-    dtype: str | None = None,
-    device: str | None = None,
-    device_map: str | None = None,
-    n_pool: int | None = None,
-    window: int | None = None,
-    seed: int = 0,
-    text_column: str = "text",
-    bos: bool = True,
-    null: Literal["untrained"] | None = None,
-    checkpoints: Sequence[str] = (),
-    allow_quantised: bool = False,
-    is_timed: bool = True,
-    clock: Clock = time.perf_counter,
-) -> Plan:
-    """What `interp.run` with these arguments will cost; none of the weights is read.
+@dataclass(frozen=True)
+class PlanOptions(RunOptions):
+    """The options of the run, and how its time is told: `clock` measures passes on this machine if it `is_timed`."""
+
+    _: KW_ONLY
+    is_timed: bool = True
+    clock: Clock = time.perf_counter
+
+
+@by_keyword(PlanOptions)
+def plan(options: PlanOptions) -> Plan:
+    """What `interp.run` with these keywords will cost; none of the weights is read.
 
     Without `is_timed` nothing is measured and no time is given; `clock` measures it otherwise. Raises what the run
     would raise for the names and settings, but not where memory is short: `Plan.fits` says so.
     """
-    asked = choose_probes(probes, settings or {})
-    drawn = sketch(
-        model, revision=revision, dtype=dtype, device=device, device_map=device_map, allow_quantised=allow_quantised
-    )
-    chosen = readable_probes(drawn.model, asked)
-    knows_course = bool(checkpoints) or drawn.model.task is not None
-    n_earlier = len(checkpoints_of(drawn.model, chosen, checkpoints)) if knows_course else None
-    passes = passes_of(drawn.model, prompts, chosen, Reading(n_pool, seed, text_column, window, bos), n_earlier)
-    n_times = 2 if null == "untrained" else 1
-    speed = speeds(drawn, passes, clock) if is_timed else {}
+    asked = choose_probes(options.probes, options.settings or {})
+    meta = meta_model(options)
+    chosen = readable_probes(meta.model, asked)
+    knows_course = bool(options.checkpoints) or meta.model.task is not None
+    n_earlier = len(checkpoints_of(meta.model, chosen, options.checkpoints)) if knows_course else None
+    passes = passes_of(meta.model, chosen, options, n_earlier)
+    n_times = 2 if options.null == "untrained" else 1
+    speed = speeds(meta, passes, options.clock) if options.is_timed else {}
     return Plan(
-        model=drawn.model.info,
+        model=meta.model.info,
         probes=tuple(probe.name for probe in chosen),
-        steps=tuple(_step(p, drawn.model.info.n_layers, speed, n_times) for p in passes),
-        memory=memory_of(drawn, passes),
-        free=free_bytes(drawn.placement),
+        steps=tuple(_step(p, meta.model.info.n_layers, speed, n_times) for p in passes),
+        memory=memory_of(meta, passes),
+        free=free_bytes(meta.placement),
         disk=PAGE_BYTES + PROBE_BYTES * len(chosen),
-        download=drawn.file_bytes * (not drawn.is_here)
-        + (0 if drawn.model.task else (n_earlier or 0) * drawn.file_bytes),
-        loading_seconds=_loading(drawn, speed, 1 + (n_earlier or 0)),
-        notes=tuple(dict.fromkeys(note for note in (drawn.note, *(p.text.note for p in passes)) if note)),
+        download=meta.file_bytes * (not meta.is_here) + (0 if meta.model.task else (n_earlier or 0) * meta.file_bytes),
+        loading_seconds=_loading(meta, speed, 1 + (n_earlier or 0)),
+        notes=tuple(dict.fromkeys(note for note in (meta.note, *(p.text.note for p in passes)) if note)),
     )
 
 
-def _step(p: Passes, n_layers: int, speed: Speeds, n_times: int) -> Step:
+def _step(p: Passes, n_layers: int, speed: Speeds, n_times: int) -> PassCost:
     n_blocks = max(0, n_layers - p.first_layer)
     seconds = p.n * speed[p.kind].seconds(p.n_tokens, n_blocks) * n_times if speed else None
     n_rows = p.text.n_rows("scored") if p.probes else 0
     analysis = float(n_times) * sum((probe.cost.seconds + probe.cost.row_seconds * n_rows for probe in p.probes), 0.0)
-    return Step(p.what, p.n * n_times, p.n_prompts, p.n_tokens, n_blocks, seconds, analysis)
+    return PassCost(p.what, p.n * n_times, p.n_prompts, p.n_tokens, n_blocks, seconds, analysis)
 
 
-def _loading(drawn: Sketch, speed: Speeds, n_models: int) -> float | None:
+def _loading(meta: MetaModel, speed: Speeds, n_models: int) -> float | None:
     """Reading the weights, and the self-check, of the model and of its checkpoints."""
     if not speed:
         return None
     plain = min(speed.values(), key=lambda each: each.by_block)
-    checked = plain.seconds(CHECKED_TOKENS, drawn.model.info.n_layers)
-    return n_models * (drawn.memory_bytes / LOADED_PER_SECOND + checked)
+    checked = plain.seconds(CHECKED_TOKENS, meta.model.info.n_layers)
+    return n_models * (meta.memory_bytes / LOADED_PER_SECOND + checked)

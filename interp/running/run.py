@@ -1,83 +1,53 @@
 """One run: load, check, capture once for all probes, draw, analyse, record, render."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from interp.capture import Capture, ModelInfo
 from interp.editing.conditions import Run, capture_edited, read_conditions
-from interp.editing.edit_files import Edits, resolve_edits
+from interp.editing.edit_files import resolve_edits
 from interp.editing.editor import refuse_misfits
 from interp.editing.proof import merged
 from interp.edits import Edit
 from interp.errors import UsageError
 from interp.findings import Findings
-from interp.loading.load import load
+from interp.loading.load import DeviceMap, load_as_asked
 from interp.loading.untrained import beside_untrained, untrained_twin
 from interp.model import Check, Model
 from interp.need import Need
+from interp.options import RunOptions, by_keyword
 from interp.probe import Probe, Readout
-from interp.prompting.pools import Pool, Reading, draw, name_of, pools_for, prompts_for
-from interp.prompting.tokens import Prompts, as_tokens
+from interp.prompting.pools import PromptPool, draw, name_of, pools_for, prompts_for
+from interp.prompting.tokens import as_tokens
 from interp.reading.forward import capture
 from interp.records.record import RunRecord, new_folder
 from interp.records.unfinished import PARTIAL, Unfinished, refuse_unwritable
 from interp.running.checkpoints import Checkpoint, Followed, checkpoints_of, follow, has_checkpoints, step_of
-from interp.running.choose_probes import Chosen, choose_probes, readable_probes
-from interp.running.spec import PER_QUINTILE, RunSpec
+from interp.running.choose_probes import ChosenProbe, choose_probes, readable_probes
+from interp.running.spec import RunSpec
 from interp.seam.window import AttentionWindow
 from interp.system.environment import environment
 from interp.system.processes import here, together
 from interp.system.progress import reporting
 from interp.system.threads import one_thread
 
-DEFAULT_MODEL = "tunnel:bijection-gpt-neox"
-DEFAULT_PROBES = ("manifold",)
-DEFAULT_OUT = "runs"
 
-
+@by_keyword(RunOptions)
 @together
-def run(
-    model: Model | str = DEFAULT_MODEL,
-    *,
-    probes: Sequence[str | Probe] = DEFAULT_PROBES,
-    prompts: Prompts | None = None,
-    settings: Mapping[str, Mapping[str, Any]] | None = None,
-    revision: str | None = None,
-    dtype: str | None = None,
-    device: str | None = None,
-    device_map: str | None = None,
-    n_pool: int | None = None,
-    per_quintile: int | None = PER_QUINTILE,
-    window: int | None = None,
-    seed: int = 0,
-    text_column: str = "text",
-    bos: bool = True,
-    attention_window: int | None = None,
-    null: Literal["untrained"] | None = None,
-    edits: Edits = (),
-    checkpoints: Sequence[str] = (),
-    out: str | Path | None = DEFAULT_OUT,
-    report: bool = True,
-    trust_remote_code: bool = False,
-    allow_pickle: bool = False,
-    allow_quantised: bool = False,
-    resume: bool = False,
-    quiet: bool = False,
-) -> RunRecord:
+def run(options: RunOptions) -> RunRecord:
     """Measure `model` with `probes` on `prompts` and leave a record and its page under `out`.
 
     `model` is a name (see `interp.load`) or a loaded model; `probes` are names (`all`: every observational one that
     the model can be asked) or configured probes, with `settings` as `{probe: {field: value}}`; `prompts` a registered
     set, a file, texts or a `PromptSet` (a wind tunnel samples itself; a probe with prompts of its own is read on them);
     `edits` change the model for the whole run, or name the file that holds them; `checkpoints` are the revisions (steps
-    of a tunnel: all it kept, unless named) that probes of a training are read at. Everything else is described at
-    `interp.running.spec.RunSpec`, and what a model is trusted with at `interp.load`. `out=None` writes nothing.
+    of a tunnel: all it kept, unless named) that probes of a training are read at. `out=None` writes nothing.
     A run that was stopped is gone on with by the same call (see `interp.records`); with `resume` by nothing else.
     Returns the record: `record.findings["manifold"]`.
 
@@ -85,47 +55,38 @@ def run(
     this; the first one writes the record, which all return.
     """
     ranks = here()
-    quiet = quiet or not ranks.is_first
-    asked = choose_probes(probes, settings or {})
-    given = resolve_edits(edits)
+    out = None if options.out is None else Path(options.out)
+    asked = choose_probes(options.probes, options.settings or {})
+    edits = resolve_edits(options.edits)
     if out is not None and ranks.is_first:
-        refuse_unwritable(Path(out))
+        refuse_unwritable(out)
     clock = _Clock()
-    trusted: dict[str, Any] = {
-        "trust_remote_code": trust_remote_code, "allow_pickle": allow_pickle, "allow_quantised": allow_quantised
-    }  # fmt: skip
     with clock("load"):
-        loaded = model if isinstance(model, Model) else load(
-            model, revision=revision, dtype=dtype, device=device, device_map=device_map, **trusted,
-        )  # fmt: skip
-    reading = Reading(n_pool, seed, text_column, window, bos)
-    spec, pools = specify(
-        loaded, asked, prompts, reading, revision=revision, dtype=dtype, per_quintile=per_quintile,
-        attention_window=attention_window, null=null, edits=given, checkpoints=checkpoints,
-    )  # fmt: skip
+        loaded = load_as_asked(options)
+    spec, pools = specify(loaded, asked, edits, options)
     chosen = [probe for pool in pools for probe in pool.probes]
-    _refuse_misuse(given, chosen, loaded, null)
+    _refuse_misuse(edits, chosen, loaded, spec.null)
     followed = checkpoints_of(loaded, chosen, spec.checkpoints)
     if not ranks.is_alone:
         ranks.agree("what was asked", spec.hash)
         ranks.agree("the fingerprint of the weights", loaded.fingerprint)
         ranks.agree("the content of the prompts", " ".join(pool.prompts.content_hash for pool in pools))
-    folder = None if out is None or not ranks.is_alone else Path(out) / PARTIAL / spec.hash
-    unfinished = Unfinished(folder, spec.hash, insists=resume, began=clock.began)
-    session = _Session(spec, given, reading, clock, quiet, unfinished)
+    folder = None if out is None or not ranks.is_alone else out / PARTIAL / spec.hash
+    unfinished = Unfinished(folder, spec.hash, insists=options.resume, began=clock.began)
+    session = _Session(spec, edits, clock, options.quiet or not ranks.is_first, unfinished)
     findings, drawn = session.measure(loaded, pools, "")
-    if null == "untrained":
+    if spec.null == "untrained":
         with clock("load untrained"):
-            twin, label = untrained_twin(loaded, seed)
+            twin, label = untrained_twin(loaded, spec.seed)
         beside, _ = session.measure(twin, pools, " untrained")
         findings = {name: beside_untrained(found, beside[name], label) for name, found in findings.items()}
     info, checks = loaded.info, (*loaded.checks, *merged(session.checks))
     described = asdict(info) | {"fingerprint": loaded.fingerprint} | ({"card": loaded.card} if loaded.card else {})
     if followed:
-        own_step, placed, fingerprint = step_of(loaded), _placed(info, device_map), loaded.fingerprint
+        own_step, fingerprint = step_of(loaded), loaded.fingerprint
         del loaded  # one model in memory at a time
-        again = partial(load, dtype=info.dtype, **trusted, **placed)
-        courses, course = session.follow(followed, own_step, fingerprint, again)
+        alike = replace(options, model="", dtype=info.dtype, **_placed(info, options.device_map))
+        courses, course = session.follow(followed, own_step, fingerprint, alike)
         described |= course
         findings = {name: (findings | courses)[name] for name in spec.probes if name in findings | courses}
     record = RunRecord(
@@ -139,52 +100,33 @@ def run(
         selfcheck=tuple(asdict(c) for c in checks),
         timings=clock.seconds,
         findings=findings,
-        parameters=spec.probes,
+        parameters=spec.settings,
     )
     if out is not None and ranks.is_first:
-        record = record.write(new_folder(Path(out), info.name))
-        if report:
+        record = record.write(new_folder(out, info.name))
+        if options.report:
             record.show()
     unfinished.remove()
     return ranks.of_first(record)
 
 
 def specify(
-    model: Model,
-    asked: Sequence[Chosen],
-    prompts: Prompts | None,
-    reading: Reading,
-    *,
-    revision: str | None,
-    dtype: str | None,
-    per_quintile: int | None,
-    attention_window: int | None,
-    null: str | None,
-    edits: Sequence[Edit],
-    checkpoints: Sequence[str] = (),
-) -> tuple[RunSpec, tuple[Pool, ...]]:
+    model: Model, asked: Sequence[ChosenProbe], edits: Sequence[Edit], options: RunOptions
+) -> tuple[RunSpec, tuple[PromptPool, ...]]:
     """What a run of a model is, and its prompts as the model reads them; a model without its weights will do."""
-    is_course = has_checkpoints(model, checkpoints)
+    is_course = has_checkpoints(model, options.checkpoints)
     probes = readable_probes(model, [c for c in asked if c.is_named or is_course or not c.probe.follows_checkpoints])
-    pools = pools_for(model, prompts, probes, reading)
-    spec = RunSpec(
-        model=model.name,
-        probes={p.name: p.parameters() for p in probes},
-        prompts=name_of(prompts, pools),
-        revision=revision,
-        dtype=dtype,
-        n_pool=reading.n_pool,
-        per_quintile=per_quintile if pools[0].prompts.is_text else None,
-        window=reading.window,
-        seed=reading.seed,
-        text_column=reading.text_column,
-        bos=reading.bos,
-        attention_window=attention_window,
-        null=null,
-        edits=tuple(edit.to_json() for edit in edits),
-        checkpoints=tuple(c.name for c in checkpoints_of(model, probes, checkpoints)),
-    )
-    return spec, pools
+    pools = pools_for(model, probes, options)
+    found = {
+        "model": model.name,
+        "probes": tuple(p.name for p in probes),
+        "settings": {p.name: p.parameters() for p in probes},
+        "prompts": name_of(options.prompts, pools),
+        "per_quintile": options.per_quintile if pools[0].prompts.is_text else None,
+        "edits": tuple(edit.to_json() for edit in edits),
+        "checkpoints": tuple(c.name for c in checkpoints_of(model, probes, options.checkpoints)),
+    }
+    return RunSpec(**vars(options) | found), pools
 
 
 @dataclass
@@ -193,7 +135,6 @@ class _Session:
 
     spec: RunSpec
     edits: tuple[Edit, ...]
-    reading: Reading
     clock: "_Clock"
     quiet: bool
     unfinished: Unfinished
@@ -201,7 +142,7 @@ class _Session:
     followed: list[Followed] = field(default_factory=list)
 
     def measure(
-        self, model: Model, pools: Sequence[Pool], suffix: str
+        self, model: Model, pools: Sequence[PromptPool], suffix: str
     ) -> tuple[dict[str, Findings], list[dict[str, Any] | None]]:
         """One pass over every pool, the draw by the model's own entropies, and the probes of each on it.
 
@@ -233,7 +174,7 @@ class _Session:
     def listeners(self) -> list[AttentionWindow]:
         return [] if self.spec.attention_window is None else [AttentionWindow(self.spec.attention_window)]
 
-    def _capture(self, model: Model, pool: Pool, suffix: str) -> Capture:
+    def _capture(self, model: Model, pool: PromptPool, suffix: str) -> Capture:
         needs = [need for probe in pool.probes if not probe.follows_checkpoints for need in probe.needs]
         ids, seed = pool.tokens.ids, self.spec.seed
         with self.clock(f"capture{suffix}"), reporting(f"reading {model.name}", self.quiet) as progress:
@@ -263,13 +204,13 @@ class _Session:
         )  # fmt: skip
 
     def follow(
-        self, checkpoints: Sequence[Checkpoint], own_step: int | None, fingerprint: str, load: Callable[..., Model]
+        self, checkpoints: Sequence[Checkpoint], own_step: int | None, fingerprint: str, alike: RunOptions
     ) -> tuple[dict[str, Findings], dict[str, Any]]:
         """The findings of the probes that follow checkpoints, and what the checkpoints were, for the record."""
 
         def load_at(name: str, revision: str | None) -> Model:
             with self.clock(f"load {name}{f'@{revision}' if revision else ''}"):
-                return load(name, revision=revision)
+                return load_as_asked(replace(alike, model=name, revision=revision))
 
         heard = reporting("checkpoints", self.quiet)
         with self.clock("checkpoints"), heard as progress:
@@ -281,15 +222,17 @@ class _Session:
                 found[probe.name] = self._analysed(probe, part.final, part.under[probe.name], "")
         return found, {"checkpoints": known}
 
-    def _conditions(self, model: Model, pool: Pool, probe: Probe, base: Capture, suffix: str) -> Mapping[str, Readout]:
+    def _conditions(
+        self, model: Model, pool: PromptPool, probe: Probe, base: Capture, suffix: str
+    ) -> Mapping[str, Readout]:
         """What the probe's conditions read; edits that it asks for are proved first."""
         if not probe.edits_model:
             return {}
 
         def resolve(name: str, n_pool: int | None) -> Run:
-            reading = self.reading
-            prompts = prompts_for(model, name, n_pool or reading.n_pool, reading.seed, reading.text_column)
-            return Run(prompts, as_tokens(model, prompts, (), reading.window, reading.bos).ids)
+            spec = self.spec
+            prompts = prompts_for(model, name, n_pool or spec.n_pool, spec.seed, spec.text_column)
+            return Run(prompts, as_tokens(model, prompts, (), spec.window, spec.bos).ids)
 
         heard = reporting(f"conditions of {probe.name}", self.quiet)
         with self.clock(f"conditions {probe.name}{suffix}"), heard as progress:
@@ -303,10 +246,10 @@ class _Session:
             return found | read(further, unfinished=self.unfinished, name=f"further {name}")
 
 
-def _placed(info: ModelInfo, device_map: str | None) -> dict[str, str]:
+def _placed(info: ModelInfo, device_map: DeviceMap) -> dict[str, Any]:
     """How checkpoints are put where the model was."""
     if device_map is not None or "," in info.device or "offloaded" in info.device:
-        return {"device_map": device_map or "auto"}
+        return {"device": None, "device_map": device_map or "auto"}
     return {"device": info.device}
 
 
@@ -331,7 +274,7 @@ def _refuse_misuse(edits: tuple[Edit, ...], probes: Sequence[Probe], model: Mode
         )
 
 
-def _described(pools: Sequence[Pool], drawn: Sequence[dict[str, Any] | None]) -> dict[str, Any]:
+def _described(pools: Sequence[PromptPool], drawn: Sequence[dict[str, Any] | None]) -> dict[str, Any]:
     """The first set; the others, where probes were read on sets of their own, under `others`."""
     first, *others = [pool.describe(draw) for pool, draw in zip(pools, drawn, strict=True)]
     return {**first, "others": others} if others else first

@@ -5,10 +5,9 @@ reported and stops nothing.
 """
 
 import gc
-import inspect
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -17,21 +16,20 @@ from interp.editing.edit_files import resolve_edits
 from interp.errors import InterpError, UsageError
 from interp.loading.sources import locate
 from interp.model import Model
-from interp.prompting.pools import Pool, Reading
+from interp.options import OPTIONS, RunOptions, refuse_unknown_keywords
+from interp.prompting.pools import PromptPool
 from interp.records.record import RunRecord, finished_record
 from interp.records.unfinished import is_begun, nothing_begun
-from interp.running.choose_probes import Chosen, choose_probes
+from interp.running.choose_probes import ChosenProbe, choose_probes
 from interp.running.compare import compare
-from interp.running.run import DEFAULT_OUT, run, specify
-from interp.running.sketch import sketch
+from interp.running.meta_model import meta_model
+from interp.running.run import run, specify
 from interp.running.spec import RunSpec
 from interp.system.processes import n_started
 
-Heard = Callable[["Outcome"], None]
-
 
 @dataclass(frozen=True)
-class Outcome:
+class RunOutcome:
     """What became of one model: its record, measured now or found (`is_new` False), or in words why there is none."""
 
     model: str
@@ -44,7 +42,7 @@ class Outcome:
 class ManyRuns:
     """All outcomes in order, and the record that compares the runs; None where fewer than two came out."""
 
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[RunOutcome, ...]
     comparison: RunRecord | None
 
     @property
@@ -52,30 +50,17 @@ class ManyRuns:
         return tuple(outcome.record for outcome in self.outcomes if outcome.record is not None)
 
     @property
-    def failures(self) -> tuple[Outcome, ...]:
+    def failures(self) -> tuple[RunOutcome, ...]:
         return tuple(outcome for outcome in self.outcomes if outcome.record is None)
-
-
-@dataclass(frozen=True)
-class _Ask:
-    """One run of several: the model by name, and the keywords that `interp.run` takes."""
-
-    model: str
-    options: Mapping[str, Any]
-
-    @property
-    def name(self) -> str:
-        revision = self.options.get("revision")
-        return f"{self.model}@{revision}" if revision else self.model
 
 
 def run_many(
     models: Sequence[str],
     *,
     revisions: Sequence[str] = (),
-    options: Mapping[str, Any] | None = None,
-    out: str | Path = DEFAULT_OUT,
-    heard: Heard | None = None,
+    options: RunOptions | Mapping[str, Any] | None = None,
+    out: str | Path = "runs",
+    heard: Callable[[RunOutcome], None] | None = None,
     resume: bool = False,
     quiet: bool = False,
 ) -> ManyRuns:
@@ -86,95 +71,102 @@ def run_many(
     the checkpoints of one run of each model. `heard` is called with each outcome. Raises `UsageError` for what no model
     could be asked, where a launcher has started several processes, and with `resume` where no run of them was begun.
     """
-    _refuse_misuse(models, revisions, options or {})
-    given: dict[str, Any] = {**(options or {}), "out": out, "quiet": quiet}
-    chosen = choose_probes(given.get("probes", _default("probes")), given.get("settings") or {})
+    alike = replace(_options(options or {}), out=out, quiet=quiet, resume=False)
+    _refuse_misuse(models, revisions, alike)
+    chosen = choose_probes(alike.probes, alike.settings or {})
     outcomes = []
-    asks = list(_asks(models, revisions, given, chosen))
-    if resume and not any(_is_begun(ask, chosen, Path(out)) for ask in asks):
+    runs = list(_runs(models, revisions, alike, chosen))
+    if resume and not any(_is_begun(asked, chosen, Path(out)) for asked in runs):
         raise nothing_begun(Path(out))
-    for ask in asks:
-        outcomes.append(_outcome(ask, chosen, Path(out)))
+    for asked in runs:
+        outcomes.append(_outcome(asked, chosen, Path(out)))
         _free()
         if heard is not None:
             heard(outcomes[-1])
     return ManyRuns(tuple(outcomes), _comparison(outcomes, Path(out), quiet))
 
 
-def _asks(
-    models: Sequence[str], revisions: Sequence[str], given: Mapping[str, Any], chosen: Sequence[Chosen]
-) -> Iterator[_Ask]:
+def _options(options: RunOptions | Mapping[str, Any]) -> RunOptions:
+    if isinstance(options, RunOptions):
+        return options
+    refuse_unknown_keywords(options, OPTIONS, "interp.run")
+    beside = sorted({"model", "out", "quiet", "resume"} & set(options))
+    if beside:
+        raise UsageError(
+            asked=f"several runs with the options {', '.join(beside)}",
+            found="interp.run_many takes it itself",
+            fix="Give it beside the options.",
+        )
+    return RunOptions(**options)
+
+
+def _runs(
+    models: Sequence[str], revisions: Sequence[str], alike: RunOptions, chosen: Sequence[ChosenProbe]
+) -> Iterator[RunOptions]:
     for model in dict.fromkeys(models):
         if revisions and all(each.probe.follows_checkpoints for each in chosen):
-            yield _Ask(model, {**given, "checkpoints": tuple(revisions)})
+            yield replace(alike, model=model, checkpoints=tuple(revisions))
         elif revisions:
-            yield from (_Ask(model, {**given, "revision": revision}) for revision in dict.fromkeys(revisions))
+            yield from (replace(alike, model=model, revision=revision) for revision in dict.fromkeys(revisions))
         else:
-            yield _Ask(model, given)
+            yield replace(alike, model=model)
 
 
-def _outcome(ask: _Ask, chosen: Sequence[Chosen], out: Path) -> Outcome:
+def _outcome(asked: RunOptions, chosen: Sequence[ChosenProbe], out: Path) -> RunOutcome:
     """One model, found or measured; of what goes wrong only words are kept, so that the model can be freed."""
+    name = f"{asked.model}@{asked.revision}" if asked.revision else str(asked.model)
     try:
-        found = _found(ask, *_specified(ask, chosen), out)
+        found = _found(asked, chosen, out)
         if found is not None and found.path is not None and not (found.path / "report.html").is_file():
             found.show()  # it was stopped between its record and its page
-        return Outcome(ask.name, found or run(ask.model, **ask.options), is_new=found is None)
+        return RunOutcome(name, found or run(**vars(asked)), is_new=found is None)
     except InterpError as error:
-        return Outcome(ask.name, None, False, str(error))
+        return RunOutcome(name, None, False, str(error))
     except Exception:  # of any kind: it is told in full, and the other models go on
-        return Outcome(ask.name, None, False, traceback.format_exc())
+        return RunOutcome(name, None, False, traceback.format_exc())
 
 
-def _is_begun(ask: _Ask, chosen: Sequence[Chosen], out: Path) -> bool:
+def _is_begun(asked: RunOptions, chosen: Sequence[ChosenProbe], out: Path) -> bool:
     try:
-        specified = _specified(ask, chosen)
+        spec, _, _ = _specified(asked, chosen)
+        return is_begun(out, spec.hash) or _found(asked, chosen, out) is not None
     except InterpError:  # it is going to be told of this model
         return False
-    return is_begun(out, specified[0].hash) or _found(ask, *specified, out) is not None
 
 
-def _specified(ask: _Ask, chosen: Sequence[Chosen]) -> tuple[RunSpec, tuple[Pool, ...], Model]:
+def _specified(asked: RunOptions, chosen: Sequence[ChosenProbe]) -> tuple[RunSpec, tuple[PromptPool, ...], Model]:
     """What this run is, with its prompts and its model without weights."""
-    asked = inspect.signature(run).bind(ask.model, **ask.options)
-    asked.apply_defaults()
-    a = asked.arguments
-    placed = {name: a[name] for name in ("revision", "dtype", "device", "device_map")}
-    placed |= {name: a[name] for name in ("allow_quantised", "trust_remote_code")}
-    drawn = sketch(ask.model, **placed)
-    reading = Reading(a["n_pool"], a["seed"], a["text_column"], a["window"], a["bos"])
-    spec, pools = specify(
-        drawn.model, chosen, a["prompts"], reading, revision=a["revision"], dtype=a["dtype"],
-        per_quintile=a["per_quintile"], attention_window=a["attention_window"], null=a["null"],
-        edits=resolve_edits(a["edits"]), checkpoints=a["checkpoints"],
-    )  # fmt: skip
-    return spec, pools, drawn.model
+    meta = meta_model(asked)
+    return *specify(meta.model, chosen, resolve_edits(asked.edits), asked), meta.model
 
 
-def _found(ask: _Ask, spec: RunSpec, pools: Sequence[Pool], model: Model, out: Path) -> RunRecord | None:
-    """The finished record of just this run."""
-    record = finished_record(spec.hash, out)
-    if record is None or record.model.get("revision") != model.info.revision or not _same_prompts(record, pools):
-        return None
-    return None if _changed_since(ask, datetime.fromisoformat(record.created)) else record
+def _found(asked: RunOptions, chosen: Sequence[ChosenProbe], out: Path) -> RunRecord | None:
+    """The finished record of just this run: of this revision, of unchanged weights, on unchanged prompts."""
+    spec, pools, model = _specified(asked, chosen)
+
+    def is_same(record: RunRecord) -> bool:
+        is_of_model = record.model.get("revision") == model.info.revision
+        return is_of_model and _same_prompts(record, pools) and not _changed_since(asked, record)
+
+    return finished_record(spec.hash, out, is_same)
 
 
-def _same_prompts(record: RunRecord, pools: Sequence[Pool]) -> bool:
+def _same_prompts(record: RunRecord, pools: Sequence[PromptPool]) -> bool:
     """A file of prompts may have changed under its name."""
     read = [record.prompts, *record.prompts.get("others", ())]
     return [prompts.get("hash") for prompts in read] == [pool.prompts.content_hash for pool in pools]
 
 
-def _changed_since(ask: _Ask, created: datetime) -> bool:
+def _changed_since(asked: RunOptions, record: RunRecord) -> bool:
     """Whether a file of the model was written after the record: a folder may hold other weights under its name."""
-    files = locate(ask.model, ask.options.get("revision")).files
+    files = locate(str(asked.model), asked.revision).files
     if files.revision is not None:  # of the hub: a revision never changes
         return False
     times = [path.stat().st_mtime for name in files.names if (path := files.folder / name).is_file()]
-    return max(times, default=0.0) > created.timestamp() + 1  # it has whole seconds
+    return max(times, default=0.0) > datetime.fromisoformat(record.created).timestamp() + 1  # it has whole seconds
 
 
-def _comparison(outcomes: Sequence[Outcome], out: Path, quiet: bool) -> RunRecord | None:
+def _comparison(outcomes: Sequence[RunOutcome], out: Path, quiet: bool) -> RunRecord | None:
     paths = [outcome.record.path for outcome in outcomes if outcome.record and outcome.record.path]
     return compare(paths, out=out, quiet=quiet, reuse=True) if len(paths) > 1 else None
 
@@ -188,24 +180,12 @@ def _free() -> None:
         torch.cuda.empty_cache()
 
 
-def _default(name: str) -> Any:
-    return inspect.signature(run).parameters[name].default
-
-
-def _refuse_misuse(models: Sequence[str], revisions: Sequence[str], options: Mapping[str, Any]) -> None:
-    known = set(inspect.signature(run).parameters) - {"model", "out", "quiet", "resume"}
-    strange = sorted(set(options) - known)
-    if strange:
-        raise UsageError(
-            asked=f"several runs with {', '.join(strange)}",
-            found="it is no keyword of interp.run, or is given beside the options",
-            fix=f"Known: {', '.join(sorted(known))}.",
-        )
+def _refuse_misuse(models: Sequence[str], revisions: Sequence[str], options: RunOptions) -> None:
     if not models:
         raise UsageError(asked="several runs", found="no model is named", fix="Name one or more.")
-    if revisions and options.get("revision"):
+    if revisions and options.revision:
         raise UsageError(
-            asked=f"the revisions {', '.join(revisions)} and the revision {options['revision']}",
+            asked=f"the revisions {', '.join(revisions)} and the revision {options.revision}",
             found="both say which weights are read",
             fix="Keep one of them.",
         )

@@ -20,8 +20,8 @@ from interp.loading.quiet_libraries import quiet_libraries
 from interp.model import Model
 from interp.need import Need
 from interp.reading.forward import TOKENS_PER_BATCH, capture
-from interp.running.passes import Passes, Text, readable_needs
-from interp.running.sketch import Sketch
+from interp.running.meta_model import MetaModel
+from interp.running.passes import Passes, TokenisedSet, readable_needs
 
 Clock = Callable[[], float]
 
@@ -46,20 +46,22 @@ class Speed:
         return n_tokens * (self.outside + n_blocks * self.by_block)
 
 
-def measure_speed(sketch: Sketch, text: Text, needs: tuple[Need, ...], clock: Clock = time.perf_counter) -> Speed:
+def measure_speed(
+    meta: MetaModel, text: TokenisedSet, needs: tuple[Need, ...], clock: Clock = time.perf_counter
+) -> Speed:
     """Seconds a token while `needs` are read from texts of this length."""
     needs = tuple(need for need in needs if need.described.source not in ("weights", "edit"))
-    n_layers = sketch.model.info.n_layers
-    blocks = sketch.model.family.layer_modules(sketch.model.module)
+    n_layers = meta.model.info.n_layers
+    blocks = meta.model.family.layer_modules(meta.model.module)
     deep = max(2, min(n_layers, _PARAMETERS // sum(p.numel() for p in blocks[0].parameters())))
     if n_layers == 1:
-        return Speed(_seconds_per_token(_shallow(sketch, 1), text, needs, clock), 0.0)
-    shallow, deeper = (_seconds_per_token(_shallow(sketch, n), text, needs, clock) for n in (1, deep))
+        return Speed(_seconds_per_token(_shallow(meta, 1), text, needs, clock), 0.0)
+    shallow, deeper = (_seconds_per_token(_shallow(meta, n), text, needs, clock) for n in (1, deep))
     by_block = max(0.0, deeper - shallow) / (deep - 1)
     return Speed(by_block, max(0.0, shallow - by_block))
 
 
-def _seconds_per_token(model: Model, text: Text, needs: tuple[Need, ...], clock: Clock) -> float:
+def _seconds_per_token(model: Model, text: TokenisedSet, needs: tuple[Need, ...], clock: Clock) -> float:
     """Seconds a token in a full batch: passes of ever more prompts, and the line through the last two of them.
 
     A batch costs something whatever its size; a machine too slow for a full one is not asked for it.
@@ -83,25 +85,25 @@ def _seconds_per_token(model: Model, text: Text, needs: tuple[Need, ...], clock:
     return full / (most * float(np.median(text.lengths)))
 
 
-def _timed(model: Model, text: Text, chosen: np.ndarray, needs: tuple[Need, ...], clock: Clock) -> float:
+def _timed(model: Model, text: TokenisedSet, chosen: np.ndarray, needs: tuple[Need, ...], clock: Clock) -> float:
     prompts, ids = text.prompts.take(chosen), [text.ids[int(i)] for i in chosen]
     began = clock()
     capture(model, prompts, ids, readable_needs(needs, prompts.prompts[0].columns))
     return clock() - began
 
 
-def _shallow(sketch: Sketch, n_layers: int) -> Model:
+def _shallow(meta: MetaModel, n_layers: int) -> Model:
     """The model with so many blocks and weights of zero, where it would be put."""
-    config = _of_depth(sketch.model.module.config, n_layers)
-    info, placement = sketch.model.info, sketch.placement
+    config = _of_depth(meta.model.module.config, n_layers)
+    info, placement = meta.model.info, meta.placement
     with init_empty_weights(include_buffers=False), quiet_libraries():
         module = AutoModelForCausalLM.from_config(
             config, dtype=getattr(torch, placement.dtype),
-            attn_implementation="sdpa" if sketch.model.family.has_attention else None,
+            attn_implementation="sdpa" if meta.model.family.has_attention else None,
         )  # fmt: skip
     module = module._apply(lambda x: _zeros(x, placement.device) if x.is_meta else x.to(placement.device))
     module.tie_weights()
-    return replace(sketch.model, module=module.eval().requires_grad_(False), info=replace(info, n_layers=n_layers))
+    return replace(meta.model, module=module.eval().requires_grad_(False), info=replace(info, n_layers=n_layers))
 
 
 def _of_depth(config: PreTrainedConfig, n_layers: int) -> Any:
@@ -122,7 +124,7 @@ def _zeros(like: torch.Tensor, device: str) -> torch.Tensor:
     return torch.from_numpy(np.zeros(like.numel() * like.itemsize, dtype=np.uint8)).view(like.dtype).view(like.shape)
 
 
-def speeds(sketch: Sketch, passes: list[Passes], clock: Clock = time.perf_counter) -> "Speeds":
+def speeds(meta: MetaModel, passes: list[Passes], clock: Clock = time.perf_counter) -> "Speeds":
     """The speed of every kind of pass; those that are alike are measured once."""
     kinds = {p.kind: p for p in passes}
-    return {kind: measure_speed(sketch, p.text, p.needs, clock) for kind, p in kinds.items()}
+    return {kind: measure_speed(meta, p.text, p.needs, clock) for kind, p in kinds.items()}

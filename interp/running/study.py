@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from pathlib import Path
 
-from interp.records.record import RunRecord, new_folder
+from interp.records.record import RunRecord, finished_record, new_folder
 from interp.records.unfinished import PARTIAL, is_begun, nothing_begun, refuse_unwritable
 from interp.study import Study
 from interp.system.environment import environment
@@ -12,18 +12,28 @@ from interp.system.threads import one_thread
 
 
 def run_study(
-    study: Study, *, out: str | Path | None = "runs", report: bool = True, resume: bool = False, quiet: bool = False
+    study: Study,
+    *,
+    out: str | Path | None = "runs",
+    report: bool = True,
+    resume: bool = False,
+    reuse: bool = False,
+    quiet: bool = False,
 ) -> RunRecord:
     """Carry out a study and leave a record and its page under `out`; `None` writes nothing but unfinished work.
 
     Unfinished work lies in `<out>/.partial/<hash of what was asked>`, so the same call goes on where it was stopped;
-    with `resume` it is refused where nothing was begun.
+    with `resume` it is refused where nothing was begun. With `reuse` a finished record of it in `out` stands for it.
     """
+    home = Path(out or "runs")
+    found = finished_record(study.hash, home) if reuse and out is not None else None
+    if found is not None:
+        return found
     began = datetime.now(UTC)
-    refuse_unwritable(Path(out or "runs"))
-    if resume and not is_begun(Path(out or "runs"), study.hash):
-        raise nothing_begun(Path(out or "runs"))
-    work = Path(out or "runs") / PARTIAL / study.hash
+    refuse_unwritable(home)
+    if resume and not is_begun(home, study.hash):
+        raise nothing_begun(home)
+    work = home / PARTIAL / study.hash
     with reporting(study.name.replace("_", " "), quiet) as progress, one_thread():
         findings = study.measure(work, progress)
     record = RunRecord(
@@ -40,7 +50,7 @@ def run_study(
         parameters={study.name: study.parameters()},
     )
     if out is not None:
-        record = record.write(new_folder(Path(out), study.name))
+        record = record.write(new_folder(home, study.name))
         if report:
             record.show()
     return record

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from interp.findings import Scalar
-from interp.ledger.ledger import Cell, LedgerFile, Number, PaperFile
+from interp.ledger.ledger import ClaimOutcome, LedgerFile, MeasuredNumber, PaperFile
 from interp.ledger.replicate import JOINT
 from interp.ledger.rules import ORDER_OF_A_ROW, OUTCOMES, Outcome
 
@@ -105,7 +105,7 @@ def bibtex(ledger: LedgerFile) -> str:
     return software_entry(f"ledger-{names.replace('+', '-')}", ledger.environment, ledger.created, note)
 
 
-def judged(ledger: LedgerFile) -> Iterator[Number]:
+def judged(ledger: LedgerFile) -> Iterator[MeasuredNumber]:
     """Every number that an outcome rests on."""
     for paper in ledger.papers:
         for row in paper.rows:
@@ -115,7 +115,7 @@ def judged(ledger: LedgerFile) -> Iterator[Number]:
                         yield from part.numbers
 
 
-def _counted(cells: Sequence[Cell], n: int) -> str:
+def _counted(cells: Sequence[ClaimOutcome], n: int) -> str:
     counts: dict[Outcome, int] = {outcome: sum(cell.outcome == outcome for cell in cells) for outcome in OUTCOMES}
     return listed([f"{count} {outcome}" for outcome, count in counts.items() if count]) or f"{n} not asked"
 
@@ -138,6 +138,6 @@ def _counts(scalars: Sequence[Scalar]) -> list[str]:
     return [f"{s.n} {s.n_unit}s" for s in scalars if s.n is not None]
 
 
-def _weights(numbers: Sequence[Number]) -> list[str]:
+def _weights(numbers: Sequence[MeasuredNumber]) -> list[str]:
     few = [models for number in numbers if 0 < len(models := number.models) <= 3]
     return [f"{short_name(name)} {fingerprint[:16]}" for models in few for name, fingerprint in models]

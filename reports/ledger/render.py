@@ -7,12 +7,12 @@ stands in their place.
 from dataclasses import dataclass
 from pathlib import Path
 
-from interp.ledger.ledger import Cell, LedgerFile, Number, PaperFile
+from interp.ledger.ledger import ClaimOutcome, LedgerFile, MeasuredNumber, PaperFile
 from interp.system.whole_files import writing
 
 from ..page import about
 from ..page.render import static, style_sheet, templates_of_pages
-from ..page.sections import Number as Drawn
+from ..page.sections import Number
 from ..page.security import policy, script_json
 from ..page.strip import strip
 from . import in_words as ledger_words
@@ -25,7 +25,7 @@ class _Links:
     folder: Path
     paper: PaperFile
 
-    def page(self, number: Number, model: str) -> str:
+    def page(self, number: MeasuredNumber, model: str) -> str:
         """The relative address of the page that a number stands on; empty where it is not there."""
         for source in self.paper.sources:
             is_it = source.name == number.source and source.model in ("", model) and source.record
@@ -60,12 +60,12 @@ def html(ledger: LedgerFile, folder: Path) -> str:
     )  # fmt: skip
 
 
-def drawn(number: Number) -> Drawn:
+def drawn(number: MeasuredNumber) -> Number:
     """A number with its strip, as the macros of the record's page take it."""
     assert number.scalar is not None
-    return Drawn(number.of, number.field, number.scalar, strip(number.scalar))
+    return Number(number.of, number.field, number.scalar, strip(number.scalar))
 
 
-def cell_of(cells: list[Cell], model: str) -> Cell | None:
+def cell_of(cells: list[ClaimOutcome], model: str) -> ClaimOutcome | None:
     """The cell of a model in a row."""
     return next((cell for cell in cells if cell.model == model), None)

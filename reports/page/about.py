@@ -1,13 +1,11 @@
 """What a record says of itself in words: what was asked, how to repeat it, how to describe and cite it."""
 
-import pprint
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from interp.errors import InterpError, RecordError
+from interp.errors import RecordError
 from interp.findings import Scalar
 from interp.records.record import RunRecord
-from interp.registry import load_entry
 from interp.running.spec import RunSpec
 from interp.words import short, with_unit
 
@@ -76,35 +74,9 @@ def python(record: RunRecord) -> str | None:
     if is_study(record):
         return None
     try:
-        spec = RunSpec.from_json(record.spec)
+        return RunSpec.from_json(record.spec).python
     except (RecordError, TypeError):
         return None
-    arguments: dict[str, Any] = {"probes": list(spec.probes)}
-    settings = {name: _changed(name, parameters) for name, parameters in spec.probes.items()}
-    arguments["settings"] = {name: changed for name, changed in settings.items() if changed} or None
-    plain = RunSpec(spec.model, spec.probes)
-    for name in ("prompts", "revision", "dtype", "n_pool", "per_quintile", "window", "seed", "text_column"):
-        value = getattr(spec, name)
-        # A tunnel has no draw, which needs no saying.
-        if value != getattr(plain, name) and not (name == "per_quintile" and spec.prompts is None):
-            arguments[name] = value
-    arguments["edits"] = "edits.json" if spec.edits else None
-    shown = {name: value for name, value in arguments.items() if value is not None or name == "per_quintile"}
-    lines = [f"    {name}={_source(value)},\n" for name, value in shown.items()]
-    return f"import interp\n\nrecord = interp.run(\n    {spec.model!r},\n{''.join(lines)})\n"
-
-
-def _source(value: Any) -> str:
-    return pprint.pformat(value, width=80, sort_dicts=False).replace("\n", "\n    ")
-
-
-def _changed(probe: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters that differ from the probe's defaults; all of them where it is not installed."""
-    try:
-        defaults = load_entry("probe", probe)().parameters()
-    except (InterpError, ImportError):
-        return dict(parameters)
-    return {key: value for key, value in parameters.items() if key not in defaults or value != defaults[key]}
 
 
 def methods(record: RunRecord) -> str:

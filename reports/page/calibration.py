@@ -22,7 +22,7 @@ import numpy as np
 
 from interp.findings import Scalar
 from interp.records.record import RunRecord, open_run
-from interp.records.versioned_json import finite, scalar_in
+from interp.records.versioned_json import plain_json, scalar_in
 from interp.table import Table
 
 PATH = Path(__file__).parent.parent / "calibration.json"
@@ -69,7 +69,7 @@ def distilled(record: RunRecord) -> dict[str, Any]:
 
     table = courses(record)
     numbers = {
-        f"{probe}.{name}": finite(asdict(findings.scalars[name]))
+        f"{probe}.{name}": plain_json(asdict(findings.scalars[name]))
         for probe, findings in record.findings.items()
         for name in findings.headline
     }

@@ -6,7 +6,7 @@ import pytest
 
 from interp.ledger.claims import load_claims
 from interp.ledger.ledger import read_ledger
-from interp.ledger.rules import combine, in_words, judge
+from interp.ledger.rules import combine, judge, rule_in_words
 from tests.paths import ROOT
 
 HERE = ROOT / "examples" / "ledger"
@@ -38,7 +38,7 @@ def test_every_outcome_follows_from_its_numbers(paper):
             if judged.outcome is None or not scalars:
                 assert part.rule is None or claim.premise or judged.outcome == "not measurable here", claim.number
                 continue
-            assert part.rule is not None and judged.rule == in_words(part.rule, scalars[0].unit)
+            assert part.rule is not None and judged.rule == rule_in_words(part.rule, scalars[0].unit)
             assert judged.outcome == judge(part.rule, scalars, judged.p_corrected).outcome, claim.number
         outcomes = [judged.outcome for judged in cell.parts if judged.outcome]
         assert cell.outcome == (combine(outcomes) if outcomes else "not measurable here"), claim.number

@@ -10,6 +10,7 @@ import typer
 
 from interp.cli import completion as completing
 from interp.errors import UnknownName, UsageError
+from interp.settings import split_commas, split_settings
 
 from ..plans.settings import read_settings, read_value
 
@@ -144,7 +145,6 @@ def sweep_command(
     Every combination has the same seeds. The same command again goes on where it was stopped.
     """
     kind = _task(task)
-    from interp.running.spec import split_settings
     from interp.system.threads import one_thread
 
     from ..plans.probe_sweep import Probed, compare_cells, probe_options, probe_sweep
@@ -152,13 +152,13 @@ def sweep_command(
     from .tables import print_sweep
 
     named = {"arch": arch, "n_kv_heads": kv_heads, "window": window, "n_layers": depths, "d_model": d_model}
-    varied = {name: [read_value(part) for part in _parts(words)] for name, words in named.items() if words is not None}
+    varied = {name: [*map(read_value, split_commas(words))] for name, words in named.items() if words is not None}
     for name, value in read_settings(vary).items():
-        varied[name] = value if isinstance(value, list) else [read_value(part) for part in _parts(str(value))]
+        varied[name] = value if isinstance(value, list) else [*map(read_value, split_commas(str(value)))]
     design = "crossed" if crossed else "one-at-a-time"
     swept = cells(kind, read_settings(set_), varied, seeds, design=design, keep=_keep(keep))
     refuse_impossible(swept)
-    probes = [part for words in probe or [] for part in _parts(words)]
+    probes = split_commas(probe)
     options = probe_options(probes, split_settings(probe_set or [], probes), n_pool) if probes else None
 
     def on_begin(plan: "TrainingPlan") -> "OnStep | None":
@@ -229,10 +229,6 @@ def _print_finished(training: "FinishedTraining") -> None:
     print_card(training.card, training.folder)
 
 
-def _parts(words: str | None) -> list[str]:
-    return [part for part in (words or "").split(",") if part]
-
-
 def _number(what: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise UsageError(asked=f"the limit {what}={value}", found="it is not a number", fix="Write kl_bits=0.01.")
@@ -253,7 +249,7 @@ def _keep(words: str | None) -> "Keep":
 
 
 def _whole_numbers(option: str, words: str | None) -> list[int]:
-    parts = _parts(words)
+    parts = split_commas(words)
     if not all(part.strip().isdigit() for part in parts):
         raise UsageError(asked=f"{option} {words}", found="these are not whole numbers", fix=f"Write {option} 1,2,3.")
     return [int(part) for part in parts]

@@ -3,29 +3,26 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table as RichTable
-
+from interp.cli.terminal import show_table
 from interp.records.tunnel_card import Figure, TunnelCard
 from interp.table import Table
 
 
 def print_figures(figures: Mapping[str, Figure], title: str | None = None) -> None:
     """Value, interval and limit of every figure; the entropy error stands below the KL, never alone."""
-    table = _table(title, "figure", "value", "95 % interval", "unit", "limit")
+    rows = []
     for name, figure in figures.items():
         limit = "" if figure.limit is None else f"{figure.limit:g}{'' if figure.is_met else ' NOT MET'}"
         interval = f"{figure.low:.5f} to {figure.high:.5f}"
-        table.add_row(name, f"{figure.value:.5f}", interval, {"1": ""}.get(figure.unit, figure.unit), limit)
-    _print(table)
+        rows.append((name, f"{figure.value:.5f}", interval, {"1": ""}.get(figure.unit, figure.unit), limit))
+    show_table(title, ("figure", "value", "95 % interval", "unit", "limit"), rows)
 
 
 def print_baselines(baselines: Mapping[str, Mapping[str, float]]) -> None:
     """What can be had without looking at the sequence."""
-    table = _table("without looking at the sequence", "predictor", "KL, bits", "entropy error, bits")
-    for name, errors in baselines.items():
-        table.add_row(name, f"{errors['kl_bits']:.5f}", f"{errors['mae_per_sequence_bits']:.5f}")
-    _print(table)
+    errors = ("kl_bits", "mae_per_sequence_bits")
+    rows = ((name, *(f"{found[error]:.5f}" for error in errors)) for name, found in baselines.items())
+    show_table("without looking at the sequence", ("predictor", "KL, bits", "entropy error, bits"), rows)
 
 
 def print_card(card: TunnelCard, folder: object) -> None:
@@ -40,30 +37,30 @@ def print_table(table: Table, columns: Iterable[str] | None = None) -> None:
     chosen = [*(columns or table.columns)]
     units = {name: {"label": "", "1": ""}.get(unit, unit) for name, unit in table.units.items()}
     heads = (f"{name.removesuffix('_bits').replace('_bits', '').replace('_', ' ')}\n{units[name]}" for name in chosen)
-    shown = _table(table.caption, *heads)
-    for row in zip(*(table[name].tolist() for name in chosen), strict=True):
-        shown.add_row(*(f"{x:.5g}" if isinstance(x, float) else str(x) for x in row))
-    _print(shown)
+    rows = zip(*(table[name].tolist() for name in chosen), strict=True)
+    cells = ([f"{x:.5g}" if isinstance(x, float) else str(x) for x in row] for row in rows)
+    show_table(table.caption, heads, cells)
 
 
 def print_sweep(sweep: Mapping[str, Any]) -> None:
     """A row for each combination: means over seeds with both intervals, and the floor."""
     varied = [*dict.fromkeys(name for cell in sweep["cells"] for name in cell["settings"])]
-    table = _table(
-        f"{sweep['task']}: mean over seeds (95 % t interval over seeds; span of the intervals over sequences)",
-        *varied, "parameters", "seeds", "core-seconds", "KL, bits", "entropy error, bits", "KL of position alone",
-    )  # fmt: skip
+    rows = []
     for cell in sweep["cells"]:
         position = cell["baselines"].get("position", {}).get("kl_bits")
-        table.add_row(
+        rows.append((
             *(str(cell["settings"].get(name, "")) for name in varied),
             f"{cell['n_parameters']:,}" if cell["n_parameters"] else "",
             str(len(cell["runs"])),
             _mean(cell["core_seconds"], "{:.0f}"),
             *(_both(cell, name) for name in ("kl_bits", "mae_per_sequence_bits")),
             "" if position is None else f"{position:.4f}",
-        )
-    _print(table)
+        ))  # fmt: skip
+    show_table(
+        f"{sweep['task']}: mean over seeds (95 % t interval over seeds; span of the intervals over sequences)",
+        (*varied, "parameters", "seeds", "core-seconds", "KL, bits", "entropy error, bits", "KL of position alone"),
+        rows,
+    )
     for cell in sweep["cells"]:
         for seed, words in cell["failures"].items():
             print(f"FAILED: {_settings(cell)}, seed {seed}: {_short(words)}")
@@ -94,15 +91,3 @@ def _mean(figure: Mapping[str, Any], form: str) -> str:
 
 def _settings(cell: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} = {value}" for name, value in cell["settings"].items()) or "the only combination"
-
-
-def _table(title: str | None, *columns: str) -> RichTable:
-    table = RichTable(title=title, title_justify="left", box=None, header_style="bold", pad_edge=False)
-    for i, column in enumerate(columns):
-        table.add_column(column, overflow="fold", no_wrap=i == 0)
-    return table
-
-
-def _print(table: RichTable) -> None:
-    plain = Console(highlight=False)
-    (plain if plain.is_terminal else Console(width=180, highlight=False)).print(table, markup=False)

@@ -11,7 +11,7 @@ from typing import Any
 
 from interp.running.choose_probes import choose_probes
 from interp.running.compare import compare
-from interp.running.several_models import Outcome, run_many
+from interp.running.several_models import RunOutcome, run_many
 
 from .sweep import Cell
 
@@ -25,7 +25,7 @@ class Probed:
     name: str
     cell: Cell
     seed: int
-    outcome: Outcome
+    outcome: RunOutcome
 
 
 def probe_options(

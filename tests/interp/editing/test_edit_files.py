@@ -120,7 +120,7 @@ def test_a_run_with_edits_repeats_from_its_record(tmp_path):
     spec = RunSpec.from_json(open_run(first.path).spec)
     assert "--edit edits.json" in first.spec["command"]
     assert list(read_edits(first.path / "edits.json")) == [BypassLayer(layer=0)]
-    again = run(spec.model, probes=list(spec.probes), settings=spec.probes, **spec.options, out=None, quiet=True)
+    again = run(**vars(spec) | {"out": None, "quiet": True})
     plain = run(settings=fast, n_pool=40, out=None, quiet=True)
     name = "pc1_plus_pc2_share"
     value = first.findings["manifold"][name].value

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from interp.errors import UnknownName, UsageError
-from interp.ledger.claims import SCALES, Claims, Source, builds_on, load_claims, read_claims
+from interp.ledger.claims import SCALES, Claims, EvidenceSource, builds_on, load_claims, read_claims
 from interp.registry import entries, load_entry
 from tests.interp.ledger.ledger_names import known
 
@@ -137,7 +137,7 @@ def test_every_claim_is_measured_at_some_scale_or_says_why_not(all_claims):
             assert claim.reason or any("paper" in found for found in scales), claim.number
 
 
-def configured(source: Source, scale: str):
+def configured(source: EvidenceSource, scale: str):
     from interp.running.spec import make_probe, make_study
 
     changes = source.scales[scale]

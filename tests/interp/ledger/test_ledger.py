@@ -12,7 +12,7 @@ import pytest
 import interp
 from interp.errors import RecordError, UnknownName, UsageError
 from interp.findings import Findings, Null, Scalar
-from interp.ledger.claims import Claims, Read, read_claims
+from interp.ledger.claims import Claims, Reference, read_claims
 from interp.ledger.evidence import Evidence, is_same_model, models_of, number_of
 from interp.ledger.ledger import LEDGER_NAME, read_ledger, show_ledger
 from interp.ledger.replicate import JOINT, judged_rows
@@ -195,8 +195,8 @@ def test_a_claim_that_is_not_asked_is_there_all_the_same(claims):
     assert unnamed.why == "no language model was named (--model)"
 
 
-def read(**fields) -> Read:
-    return Read(source="each", of="manifold", **fields)
+def read(**fields) -> Reference:
+    return Reference(source="each", of="manifold", **fields)
 
 
 def test_a_cell_of_a_table_comes_with_its_interval_null_and_p(claims):
@@ -307,8 +307,8 @@ def test_the_page_is_drawn_again_from_the_file_alone(tiny):
 
 @pytest.mark.parametrize("change, words", [
     (lambda raw: raw | {"format": 2}, "it has format 2"),
-    (lambda raw: {k: v for k, v in raw.items() if k != "scale"}, "scale: Field required"),
-    (lambda raw: raw | {"note": "x"}, "note: Extra inputs"),
+    (lambda raw: {k: v for k, v in raw.items() if k != "scale"}, "scale: field required"),
+    (lambda raw: raw | {"note": "x"}, "note: extra inputs"),
 ])  # fmt: skip
 def test_an_edited_or_newer_ledger_is_refused(tiny, tmp_path, change, words):
     raw = json.loads((tiny / LEDGER_NAME).read_text(encoding="utf-8"))

@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 
 from interp.findings import Null, Scalar
-from interp.ledger.rules import KINDS, OUTCOMES, SEVERAL, Outcome, Rule, combine, in_words, judge
+from interp.ledger.rules import KINDS, OUTCOMES, SEVERAL, Outcome, Rule, combine, judge, rule_in_words
 
 SUPPORTED, CONTRADICTED, NULL, UNDERPOWERED, MISSING = OUTCOMES
 
@@ -189,9 +189,9 @@ def test_a_row_follows_from_its_parts(n):
     (Rule("identity", tolerance=1e-8), "0 within 1e-08 (an identity)"),
 ])  # fmt: skip
 def test_a_rule_is_told_in_words(rule, words):
-    assert in_words(rule, "bits") == words
+    assert rule_in_words(rule, "bits") == words
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_has_words(kind):
-    assert in_words(one_of(kind), "bits")
+    assert rule_in_words(one_of(kind), "bits")

@@ -57,11 +57,11 @@ def test_a_quantised_folder_is_refused_and_then_asks_for_its_package(tmp_path):
     with pytest.raises(ModelError, match=r"quantised \(bitsandbytes, 4 bits\)"):
         interp.load(tmp_path, tokenizer=None)
     from interp.loading.admission import read_config
-    from interp.loading.hub_files import Files
+    from interp.loading.hub_files import ModelFiles
     from interp.loading.placement import Placement
     from interp.loading.weights import read_weights
 
-    files = Files(tmp_path, frozenset(path.name for path in tmp_path.iterdir()))
+    files = ModelFiles(tmp_path, frozenset(path.name for path in tmp_path.iterdir()))
     allowed = read_config(files, allow_quantised=True)
     with pytest.raises(ModelError, match="takes a package that is not installed"):
         read_weights(files, allowed, Placement("float32", "cpu"))

@@ -53,7 +53,7 @@ def test_gated_repository_says_where_to_accept_and_how_to_log_in(use_hub):
     with serving({"meta-llama/Llama-3.2-1B": GATED}) as hub:
         use_hub(hub.url)
         assert refusal("llama-3.2-1b") == (
-            "the model meta-llama/Llama-3.2-1B: its repository is gated, and the hub does not let you read it\n"
+            "the model meta-llama/Llama-3.2-1B: it is gated, and the hub does not let you read it\n"
             "  Accept its conditions at https://huggingface.co/meta-llama/Llama-3.2-1B, then log in: "
             "`hf auth login` (or HF_TOKEN)."
         )

@@ -103,7 +103,7 @@ def test_a_newer_one_is_refused_with_both_versions(laid_out, kind):
     folder = laid_out(f"{kind}-{NEWEST[kind]}")
     content = json.loads((folder / file).read_text())
     (folder / file).write_text(json.dumps(content | {"format": 99, "a field of the future": 1}))
-    with pytest.raises(error, match=rf"99, (and )?this version reads up to {NEWEST[kind]}"):
+    with pytest.raises(error, match=rf"99, this version reads up to {NEWEST[kind]}"):
         read(folder)
 
 
@@ -114,7 +114,7 @@ def test_one_cut_off_anywhere_is_refused(laid_out, kind):
     whole = (folder / file).read_bytes().rstrip()
     for kept in range(0, len(whole), max(1, len(whole) // 40)):
         (folder / file).write_bytes(whole[:kept])
-        with pytest.raises(error, match=r"cannot be read|it is not JSON"):
+        with pytest.raises(error, match="cannot be read"):
             read(folder)
 
 

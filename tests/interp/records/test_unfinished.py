@@ -278,7 +278,7 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_work(tmp_path, mon
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(UsageError, match="is a file"):
         run("tunnel:bijection-gpt-neox", out=tmp_path / "file" / "runs")
-    monkeypatch.setattr("interp.running.run.load", None)  # nothing was loaded for it
+    monkeypatch.setattr("interp.running.run.load_as_asked", None)  # nothing was loaded for it
     for number in (errno.ENOSPC, errno.EROFS, errno.EACCES):
 
         def refuse(number=number, **_):

@@ -4,7 +4,7 @@ import gc
 import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -22,11 +22,10 @@ from interp.need import Need
 from interp.probe import Probe, Readout
 from interp.prompting.pools import prompts_for
 from interp.reading.forward import capture
-from interp.running.checkpoints import Followed, checkpoints_of, follow, follows_checkpoints, has_checkpoints, step_of
+from interp.running.checkpoints import Followed, checkpoints_of, follow, has_checkpoints, step_of
 from interp.running.collect import collect
 from interp.running.run import run
 from interp.running.spec import RunSpec
-from tests.hub_cache import lay_out
 from tests.interp.seam.test_seam import token_prompts
 from tests.tiny_models import fresh_model, tiny_model
 
@@ -136,8 +135,6 @@ def test_a_folder_and_a_model_in_memory_have_no_checkpoints(tiny_folders):
 def test_checkpoints_are_for_probes_of_a_training(tunnel):
     with pytest.raises(UsageError, match="no probe of this run follows a training"):
         run(tunnel, probes=["manifold"], checkpoints=["0", "16"], n_pool=10, out=None, quiet=True)
-    assert follows_checkpoints(["dynamics"]) and follows_checkpoints([Follower()])
-    assert not follows_checkpoints(["dynamics", "manifold"]) and not follows_checkpoints([])
 
 
 def test_what_changes_the_model_is_refused(tunnel):
@@ -158,9 +155,9 @@ def test_the_record_says_what_was_read_and_how_to_read_it_again(followed):
     assert known[-1]["fingerprint"] == followed.model["fingerprint"]
     assert known[2]["fingerprint"] == interp.load(f"{TUNNEL}@64", check=False).fingerprint
     assert followed.spec["checkpoints"] == ["0", "16", "64", "128", "256", "512"]
-    assert "--revisions 0,16,64,128,256,512" in followed.spec["command"]
+    assert "--checkpoints 0,16,64,128,256,512" in followed.spec["command"]
     spec = RunSpec.from_json(followed.spec)
-    assert spec.options["checkpoints"] == ("0", "16", "64", "128", "256", "512") and spec.hash == followed.spec_hash
+    assert spec.checkpoints == ("0", "16", "64", "128", "256", "512") and spec.hash == followed.spec_hash
     old = {key: value for key, value in followed.spec.items() if key != "checkpoints"}
     assert RunSpec.from_json(old).checkpoints == ()
 
@@ -222,39 +219,20 @@ def test_other_probes_run_beside_it_and_everything_leaves_it_out_where_there_is_
 
 
 def test_everything_on_a_model_without_checkpoints_is_everything_else(monkeypatch):
-    from interp.prompting.pools import Reading
+    from interp.options import RunOptions
     from interp.running.choose_probes import choose_probes
     from interp.running.run import specify
 
-    options: dict[str, Any] = dict.fromkeys(("revision", "dtype", "per_quintile", "attention_window", "null"))
     names = {}
     for name in ("tunnel:bijection-llama", TUNNEL):
         model = interp.load(name, check=False)
         asked = [c for c in choose_probes(["everything"], {}) if c.probe.name in ("dynamics", "manifold")]
-        spec, _ = specify(model, asked, None, Reading(10), **options, edits=())
+        spec, _ = specify(model, asked, (), RunOptions(name, n_pool=10))
         names[name] = sorted(spec.probes)
     assert names == {"tunnel:bijection-llama": ["manifold"], TUNNEL: ["dynamics", "manifold"]}
 
 
 # --- a hub model with revisions --------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def revisions(tmp_path_factory, word_tokenizer):
-    """A hub cache of one repository whose `main` is its last step."""
-    home = tmp_path_factory.mktemp("revisions")
-    for ref, seed in (("step1", 1), ("step64", 2), ("step1000", 3), ("main", 3), ("early-bird", 4)):
-        folder = home / f"files-{ref}"
-        model = fresh_model("gpt_neox")
-        torch.manual_seed(seed)
-        with torch.no_grad():
-            for p in model.module.parameters():
-                p.add_(0.1 * torch.randn_like(p))
-        with quiet_libraries():
-            model.module.save_pretrained(folder)
-            word_tokenizer.save_pretrained(folder)
-        lay_out(folder, "EleutherAI/pythia-70m", home / "hub", ref)
-    return home / "hub"
 
 
 TEXTS = tuple(" ".join(f"w{(7 * i + j * j) % 90 + 1}" for j in range(5 + i % 6)) for i in range(24))
@@ -273,7 +251,7 @@ def test_revisions_of_a_hub_model_are_read_on_the_drawn_prompts(revisions, use_c
     assert [(entry["name"], entry["step"]) for entry in known] == [("step1", 1), ("step64", 64), ("step1000", 1000)]
     assert known[-1]["fingerprint"] == record.model["fingerprint"], "main is the last step, and not read twice"
     assert len({entry["revision"] for entry in known}) == 3
-    assert "--revisions step1,step64,step1000" in record.spec["command"]
+    assert "--checkpoints step1,step64,step1000" in record.spec["command"]
 
 
 def test_dynamics_reads_a_hub_model_with_whole_rows_of_text(revisions, use_cache):
@@ -330,18 +308,18 @@ def _read(model, run, needs):
 
 def test_one_model_is_in_memory_at_a_time(monkeypatch):
     """The run's own is gone before the first checkpoint is loaded, and each before the next."""
-    from interp.loading.load import load
+    from interp.loading.load import load_as_asked
     from interp.running import run as runner
 
     modules: list[weakref.ref[torch.nn.Module]] = []
 
     def watched(*args, **keywords):
         assert all(ref() is None for ref in modules), f"model {len(modules)} is still there"
-        model = load(*args, **keywords)
+        model = load_as_asked(*args, **keywords)
         modules.append(weakref.ref(model.module))
         return model
 
-    monkeypatch.setattr(runner, "load", watched)
+    monkeypatch.setattr(runner, "load_as_asked", watched)
     gc.disable()  # nothing may wait for the collector
     try:
         run(TUNNEL, probes=[Follower()], n_pool=4, checkpoints=["0", "64"], out=None, quiet=True)

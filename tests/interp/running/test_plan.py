@@ -18,13 +18,14 @@ from interp.editing.conditions import Run, read_conditions
 from interp.editing.restart import first_layer
 from interp.errors import UsageError
 from interp.loading.load import load
-from interp.prompting.pools import Reading, pools_for
+from interp.options import RunOptions
+from interp.prompting.pools import pools_for
 from interp.reading.forward import capture
 from interp.running.choose_probes import choose_probes
 from interp.running.memory import kept_bytes
+from interp.running.meta_model import meta_model
 from interp.running.passes import ASSUMED_PROMPTS, ASSUMED_TOKENS, passes_of
 from interp.running.plan import Plan, plan
-from interp.running.sketch import sketch
 from interp.running.spec import make_probe
 from interp.running.speed import Speed, measure_speed
 
@@ -69,20 +70,20 @@ def test_checkpoints_are_counted_with_the_end_and_the_draw_before_them():
 
 def test_bytes_that_are_kept_equal_those_of_a_real_capture(tunnel):
     probes = [chosen.probe for chosen in choose_probes(["all", "belief"], {})]
-    reading = Reading(n_pool=12)
-    (pool,) = pools_for(tunnel, None, probes, reading)
-    drawn = sketch(TUNNEL)
-    base = passes_of(drawn.model, None, probes, reading)[0]
+    options = RunOptions(TUNNEL, n_pool=12)
+    (pool,) = pools_for(tunnel, probes, options)
+    meta = meta_model(options)
+    base = passes_of(meta.model, probes, options)[0]
     real = capture(tunnel, pool.prompts, pool.tokens.ids, base.needs)
     for need, arrays in real.arrays.items():
         counted = {name: a for name, a in arrays.items() if name not in ("count", "prompt")}
-        assert kept_bytes(need, drawn.model.info, base.text) == sum(a.nbytes for a in counted.values()), need
+        assert kept_bytes(need, meta.model.info, base.text) == sum(a.nbytes for a in counted.values()), need
 
 
 @pytest.mark.parametrize("name", SMALL)
 def test_planned_conditions_are_those_that_are_asked_for(name, tunnel):
     probe = make_probe(name, SMALL[name])
-    (pool,) = pools_for(tunnel, None, [probe], Reading(n_pool=30))
+    (pool,) = pools_for(tunnel, [probe], RunOptions(n_pool=30))
     base = capture(tunnel, pool.prompts, pool.tokens.ids, probe.needs)
     made = [c for c in probe.conditions(base) if c.edits]
     if name == "heads":
@@ -118,7 +119,7 @@ def test_configuration_is_enough(tiny_folders, tmp_path):
 def test_files_that_are_here_are_not_fetched(tiny_folders):
     folder = tiny_folders["llama"]
     assert untimed("manifold", model=str(folder)).download == 0
-    assert sketch(folder).file_bytes == (folder / "model.safetensors").stat().st_size
+    assert meta_model(RunOptions(folder)).file_bytes == (folder / "model.safetensors").stat().st_size
 
 
 def test_model_that_does_not_fit_is_told_and_not_refused(tmp_path):
@@ -151,11 +152,12 @@ def test_seconds_add_up():
 
 def test_twice_as_many_blocks_take_about_twice_as_long():
     """The clock counts the blocks that ran: a model of cost that is known exactly."""
-    drawn = sketch(TUNNEL)
+    options = RunOptions(TUNNEL, n_pool=40)
+    meta = meta_model(options)
     probe = make_probe("manifold", {})
-    base = passes_of(drawn.model, None, [probe], Reading(n_pool=40))[0]
+    base = passes_of(meta.model, [probe], options)[0]
     ticks = iter(range(10**6))
-    speed = measure_speed(drawn, base.text, probe.needs, lambda: float(next(ticks)))
+    speed = measure_speed(meta, base.text, probe.needs, lambda: float(next(ticks)))
     # Every pass takes one tick, whatever its depth: nothing is left for the blocks.
     assert speed.by_block == 0 and speed.outside > 0
 

@@ -45,8 +45,7 @@ def test_the_record_says_everything_that_was_asked_and_found(record):
 
 def test_a_run_repeats_from_its_record_to_the_last_digit(record, tunnel):
     spec = RunSpec.from_json(open_run(record.path).spec)
-    again = run(tunnel, probes=list(spec.probes), settings=spec.probes, n_pool=spec.n_pool, seed=spec.seed,
-                out=None, quiet=True)  # fmt: skip
+    again = run(**vars(spec) | {"model": tunnel, "out": None, "quiet": True})
     assert again.spec_hash == record.spec_hash
     for name, scalar in record.findings["manifold"].scalars.items():
         np.testing.assert_equal(again.findings["manifold"][name].value, scalar.value)

@@ -20,6 +20,7 @@ from interp.cli.app import app
 from interp.errors import UsageError
 from interp.findings import Findings
 from interp.need import Need
+from interp.options import RunOptions
 from interp.probe import Probe
 from interp.running.several_models import run_many
 
@@ -98,6 +99,14 @@ def test_a_record_each_and_one_page_and_nothing_is_done_twice(tmp_path):
     assert again.comparison.path == first.comparison.path
     other = run_many(MODELS[:1], options={**OPTIONS, "seed": 1}, out=tmp_path, quiet=True)
     assert other.outcomes[0].is_new and other.comparison is None
+
+
+def test_going_on_with_some_begins_those_that_were_not_begun(tmp_path):
+    with pytest.raises(UsageError, match="nothing to go on from"):
+        run_many(MODELS[:2], options=OPTIONS, out=tmp_path, resume=True, quiet=True)
+    run_many(MODELS[:1], options=OPTIONS, out=tmp_path, quiet=True)
+    many = run_many(MODELS[:2], options=RunOptions(**OPTIONS, resume=True), out=tmp_path, resume=True, quiet=True)
+    assert [(o.is_new, o.failure) for o in many.outcomes] == [(False, ""), (True, "")]
 
 
 @pytest.mark.slow
@@ -222,8 +231,8 @@ def test_revisions_are_checkpoints_of_one_run_where_all_probes_follow_them(tmp_p
     "models, more, said",
     [
         ([], {}, "no model is named"),
-        (MODELS[:1], {"options": {"probs": ["manifold"]}}, "it is no keyword of interp.run"),
-        (MODELS[:1], {"options": {"out": "x"}}, "given beside the options"),
+        (MODELS[:1], {"options": {"probs": ["manifold"]}}, "Did you mean probes"),
+        (MODELS[:1], {"options": {"out": "x"}}, "interp.run_many takes it itself"),
         (MODELS[:1], {"options": {"probes": ["manifolt"]}}, "Did you mean manifold"),
         (MODELS[:1], {"revisions": ["a"], "options": {"revision": "b"}}, "both say which weights are read"),
     ],

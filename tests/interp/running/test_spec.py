@@ -1,5 +1,6 @@
 """Specifications: settings become typed fields, repeat themselves as a command, and refuse in words."""
 
+import shlex
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 from typing import Literal
@@ -11,7 +12,8 @@ from interp.errors import InterpError, UnknownName, UsageError
 from interp.findings import Findings
 from interp.need import Need
 from interp.probe import Probe
-from interp.running.spec import RunSpec, make_probe, split_settings
+from interp.running.spec import RunSpec, make_probe
+from interp.settings import split_settings
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,8 @@ class Toy(Probe):
     way: Literal["centred", "zscored"] = "centred"
     only: str | None = None
     on: bool = False
+    other: str | None = "x"
+    levels: tuple[float, ...] = (0.5, 1.0)
 
     @property
     def needs(self):
@@ -83,17 +87,30 @@ def test_a_setting_for_a_probe_that_does_not_run_is_refused():
 
 
 def test_a_spec_reads_back_from_its_record_and_keeps_its_hash():
-    spec = RunSpec("m", {"toy": Toy(count=4).parameters()}, prompts="mixed", seed=3)
+    spec = RunSpec("m", ["toy"], {"toy": Toy(count=4).parameters()}, prompts="mixed", seed=3)
     again = RunSpec.from_json(spec.to_json() | {"command": spec.command})
     assert again.hash == spec.hash
-    assert RunSpec("m", {"toy": Toy(count=5).parameters()}, prompts="mixed", seed=3).hash != spec.hash
+    assert RunSpec("m", ["toy"], {"toy": Toy(count=5).parameters()}, prompts="mixed", seed=3).hash != spec.hash
 
 
 def test_the_command_of_a_spec_names_what_differs_from_the_defaults():
-    spec = RunSpec("my model", {"toy": Toy(count=4).parameters()}, prompts="mixed", n_pool=90, per_quintile=None)
+    spec = RunSpec(
+        "my model", ["toy"], {"toy": Toy(count=4).parameters()}, prompts="mixed", n_pool=90, per_quintile=None
+    )
     assert spec.command == (
         "interp run --model 'my model' --probe toy --set toy.count=4 --prompts mixed --n-pool 90 --draw 0"
     )
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"other": None}, {"on": True}, {"levels": ()}, {"levels": (0.25,)}, {"other": "it's, = [x]"}, {"level": 1e-9}],
+)
+def test_the_command_of_a_spec_says_every_kind_of_value(changes):
+    asked = Toy(**changes)
+    words = shlex.split(RunSpec("m", ["toy"], {"toy": asked.parameters()}).command)
+    said = [words[i + 1] for i, word in enumerate(words) if word == "--set"]
+    assert len(said) == 1 and make_probe("toy", split_settings(said, ["toy"])["toy"]) == asked
 
 
 @pytest.mark.parametrize(("value", "said"), [("no_such_module:A", "No module named"), ("json:Nothing", "Nothing")])

@@ -9,7 +9,7 @@ from interp.reports.ledger.in_words import MEANINGS, SIGNS, bibtex, headline, me
 from interp.reports.ledger.render import html, render
 
 from interp.findings import Null, Scalar
-from interp.ledger.ledger import Cell, JudgedPart, LedgerFile, Number, PaperFile, Row, SourceFile
+from interp.ledger.ledger import ClaimOutcome, ClaimRow, JudgedPart, LedgerFile, MeasuredNumber, PaperFile, SourceFile
 from interp.ledger.replicate import JOINT
 from interp.ledger.rules import OUTCOMES
 from interp.registry import load_entry
@@ -25,7 +25,7 @@ def number(source="probes", value=0.32, models=(("tiny", FINGERPRINT),)):
         null=Null("Gaussian columns", 0.14, (0.13, 0.15)), p=0.004, p_over="layers", n=75,
         meaning="Share of the plane.",
     )  # fmt: skip
-    return Number(source=source, of="manifold", field="pc1_share", models=list(models), scalar=scalar)
+    return MeasuredNumber(source=source, of="manifold", field="pc1_share", models=list(models), scalar=scalar)
 
 
 def cell(outcome="supported", model="", why="the interval lies in the claimed region", **more):
@@ -33,11 +33,11 @@ def cell(outcome="supported", model="", why="the interval lies in the claimed re
         label="share of the first axis", numbers=[number(**more)], kind="at_least", rule="at least 0.3 fraction",
         p_corrected=0.008, outcome=outcome, why=why,
     )  # fmt: skip
-    return Cell(model=model, outcome=outcome, why=why, parts=[part])
+    return ClaimOutcome(model=model, outcome=outcome, why=why, parts=[part])
 
 
 def row(n, *cells, says="It is."):
-    return Row(
+    return ClaimRow(
         number=n, title=f"Claim {n}", says=says, measure="The share.", here="Our size: small.", cells=list(cells),
         paper=[
             {"value": 0.8, "unit": "fraction", "model": "large", "where": "P9 Tab. 1"},
@@ -190,7 +190,7 @@ def test_the_methods_sentence_and_bibtex_pin_what_was_measured():
 
 def test_numbers_that_are_only_shown_are_not_cited():
     shown = JudgedPart(label="x", numbers=[number(models=[("shown", "f" * 32)])])
-    made = ledger(paper(row(1, Cell(outcome="not measurable here", parts=[shown]))))
+    made = ledger(paper(row(1, ClaimOutcome(outcome="not measurable here", parts=[shown]))))
     assert "shown" not in bibtex(made)
 
 

@@ -35,7 +35,7 @@ def test_the_python_snippet_repeats_the_specification():
     assert positional == ["pythia-410m"]
     assert named == {"probes": ["pictures"], "prompts": "mixed", "n_pool": 400, "seed": 7}
     spec = RunSpec.from_json(record.spec)
-    rebuilt = RunSpec(positional[0], {"pictures": {"kind": "flat"}}, **{k: named[k] for k in named if k != "probes"})
+    rebuilt = RunSpec(positional[0], settings={"pictures": {"kind": "flat"}}, **named)
     assert rebuilt.hash == spec.hash
 
 

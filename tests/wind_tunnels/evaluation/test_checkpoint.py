@@ -252,8 +252,8 @@ def changed(folder: Path, into: Path, **changes) -> Path:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"format": CARD_FORMAT + 1}, f"its format is {CARD_FORMAT + 1}, and this version reads up to {CARD_FORMAT}"),
-        ({"format": "one"}, "it has no format number"),
+        ({"format": CARD_FORMAT + 1}, f"it has format {CARD_FORMAT + 1}, this version reads up to {CARD_FORMAT}"),
+        ({"format": "one"}, "format: input should be a valid integer"),
         ({"n_parameters": None}, "n_parameters: input should be a valid integer"),
         ({"seed": True}, "seed: input should be a valid integer"),
         ({"colour": "blue"}, "colour: unexpected keyword argument"),

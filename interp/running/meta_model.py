@@ -3,28 +3,27 @@
 Every parameter lies on PyTorch's `meta` device, which keeps shapes and no numbers.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import torch
 from transformers import AutoModelForCausalLM
 
-from interp.errors import ModelError
+from interp.errors import ModelError, UsageError
 from interp.families import family_of
 from interp.loading.admission import count_parameters, read_config
-from interp.loading.hub_files import Files
-from interp.loading.load import describe
+from interp.loading.hub_files import ModelFiles
+from interp.loading.load import info_from_config
 from interp.loading.placement import DTYPES, Placement, default_placement
 from interp.loading.quiet_libraries import quiet_libraries
 from interp.loading.sources import locate
 from interp.loading.tokenizer import has_tokenizer, read_tokenizer
 from interp.loading.weights import weight_files
 from interp.model import Model
+from interp.options import RunOptions
 
 
 @dataclass(frozen=True)
-class Sketch:
+class MetaModel:
     """`model` has no weights; `placement` says where it would be put; `file_bytes` is the size of its weight files.
 
     `is_here` says that the files need no download; `stored` is the precision that they hold.
@@ -54,22 +53,27 @@ class Sketch:
         return f"the weights are quantised ({self.model.info.quantisation}): {size}; times are those of plain weights"
 
 
-def sketch(
-    name: str | Path, *, revision: str | None = None, dtype: str | None = None, device: str | None = None,
-    device_map: str | Mapping[str, int | str] | None = None, allow_quantised: bool = False,
-    trust_remote_code: bool = False,
-) -> Sketch:  # fmt: skip
+def meta_model(options: RunOptions) -> MetaModel:
     """What can be said of a model from its configuration; raises as `interp.load` does, but not for want of memory."""
-    source = locate(name, revision)
-    config = read_config(source.files, trust_remote_code=trust_remote_code, allow_quantised=allow_quantised)
+    if isinstance(options.model, Model):
+        raise UsageError(
+            asked=f"what can be said of {options.model.name} without its weights",
+            found="it is loaded already",
+            fix="Give the name or the folder of a model.",
+        )
+    trust_remote_code = options.trust_remote_code
+    source = locate(options.model, options.revision)
+    config = read_config(source.files, trust_remote_code=trust_remote_code, allow_quantised=options.allow_quantised)
     n_parameters = count_parameters(config, trust_remote_code=trust_remote_code)
-    placement = default_placement(config, n_parameters, dtype=dtype, device=device, device_map=device_map)
+    placement = default_placement(
+        config, n_parameters, dtype=options.dtype, device=options.device, device_map=options.device_map
+    )
     stored = str(config.dtype or torch.float32).removeprefix("torch.")
     wanted = getattr(torch, placement.dtype)
     with torch.device("meta"), quiet_libraries():
         module = AutoModelForCausalLM.from_config(config, dtype=wanted, trust_remote_code=trust_remote_code)
     info = replace(
-        describe(config, source.name, source.origin, source.files.revision),
+        info_from_config(config, source.name, source.origin, source.files.revision),
         n_parameters=n_parameters,
         dtype=placement.dtype,
         device=placement.device,
@@ -80,10 +84,10 @@ def sketch(
     model = Model(module, words, info, family_of(config), (), source.task, source.card)
     on_disk = _bytes_on_disk(source.files)
     file_bytes = n_parameters * DTYPES.get(stored, 4) if on_disk is None else on_disk
-    return Sketch(model, placement, file_bytes, on_disk is not None, stored)
+    return MetaModel(model, placement, file_bytes, on_disk is not None, stored)
 
 
-def _bytes_on_disk(files: Files) -> int | None:
+def _bytes_on_disk(files: ModelFiles) -> int | None:
     """The size of the weight files that are on this machine; None unless all are."""
     try:
         paths = [files.folder / name for name in weight_files(files)]

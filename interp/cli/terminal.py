@@ -1,0 +1,41 @@
+"""Tables and notes in a terminal: texts as they stand, in the style of the one table there is."""
+
+from collections.abc import Iterable
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+
+def show_table(
+    title: str | None, columns: Iterable[str], rows: Iterable[Iterable[str | Text]], whole: slice = slice(1)
+) -> None:
+    """Print a table whose cells are folded where the terminal is narrow, but for those of the columns kept `whole`.
+
+    It is as wide as the terminal, and wide enough for whole names where the output goes to a file.
+    """
+    names = [*columns]
+    table = Table(title=title, title_justify="left", box=None, header_style="bold", pad_edge=False)
+    kept = range(len(names))[whole]
+    for i, name in enumerate(names):
+        table.add_column(name, overflow="fold", no_wrap=i in kept)
+    for row in rows:
+        table.add_row(*row)
+    _print(table)
+
+
+def show_notes(notes: Iterable[str]) -> None:
+    """Print remarks below a table, a line each."""
+    for note in notes:
+        _print(Text(f"  {note}", style="dim"))
+
+
+def bold(cells: Iterable[str], is_bold: bool = True) -> list[str | Text]:
+    """The cells of a row that stands out, or of another one."""
+    return [Text(cell, style="bold") if is_bold else cell for cell in cells]
+
+
+def _print(what: Table | Text) -> None:
+    terminal = Console(highlight=False, markup=False, emoji=False)
+    console = terminal if terminal.is_terminal else Console(highlight=False, markup=False, emoji=False, width=180)
+    console.print(what)

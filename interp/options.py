@@ -1,0 +1,178 @@
+"""The options of a run, each declared once: its type, its default, what it means, and how the command line says it.
+
+`interp.run`, `interp.run_many` and `interp.plan` take the fields of `RunOptions` as keywords; the commands of the same
+names take them as words, records keep those that change the numbers, and pages print the call that repeats a run.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, fields
+from functools import wraps
+from inspect import signature
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, TypeVar, get_args
+
+from interp.errors import UnknownName
+from interp.settings import split_commas, write_settings
+
+if TYPE_CHECKING:
+    from interp.editing.edit_files import Edits
+    from interp.model import Model
+    from interp.probe import Probe
+    from interp.prompting.tokens import Prompts
+
+P = ParamSpec("P")
+Options = TypeVar("Options")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Option:
+    """What is told of an option: its meaning in a sentence, and how it stands on the command line.
+
+    `kind` is the type that is read there where it is not that of the field, `least` the smallest number; `read` makes
+    the value of what was read, and `write` makes words of a value, each to follow the flag. Options that change the
+    numbers are `recorded`.
+    """
+
+    flag: str
+    help: str
+    short: str = ""
+    kind: Any = None
+    least: int | None = None
+    read: Callable[[Any], Any] = lambda value: value
+    write: Callable[[Any], Iterable[str]] = lambda value: (str(value),)
+    recorded: bool = True
+
+    def words(self, value: Any) -> list[str]:
+        """The words of a command that ask for this value."""
+        if isinstance(value, bool):
+            return [self.flag.split("/")[not value]]
+        return [word for written in self.write(value) for word in (self.flag, written)]
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Everything that a run can be asked."""
+
+    model: Annotated[
+        "Model | str | Path",
+        Option("--model", "Alias, hub id (@revision), local folder, or tunnel:NAME (@step).", "-m", kind=str),
+    ] = "tunnel:bijection-gpt-neox"
+    _: KW_ONLY
+    probes: Annotated[
+        "Sequence[str | Probe]",
+        Option(
+            "--probe", "Probe to run; repeat or use commas; `all` for every observational one.", "-p", list[str],
+            read=split_commas, write=list,
+        ),
+    ] = ("manifold",)  # fmt: skip
+    settings: Annotated[
+        Mapping[str, Mapping[str, Any]] | None,
+        Option("--set", "Option of a probe: PROBE.field=value; repeat for more.", kind=list[str], write=write_settings),
+    ] = None
+    prompts: Annotated[
+        "Prompts | None",
+        Option(
+            "--prompts",
+            "Prompt set, .jsonl/.csv/.parquet/.txt file, hf:PATH:CONFIG:SPLIT:COLUMN. Not for tunnels.",
+            kind=str,
+        ),
+    ] = None
+    revision: Annotated[str | None, Option("--revision", "Revision of the hub model, such as step1000.")] = None
+    dtype: Annotated[str | None, Option("--dtype", "float32, bfloat16 or float16.")] = None
+    n_pool: Annotated[int | None, Option("--n-pool", "Prompts in the pool (sequences, for a tunnel).", least=1)] = None
+    per_quintile: Annotated[
+        int | None,
+        Option(
+            "--draw",
+            "Prompts drawn from each fifth of next-token entropy; 0 (None in Python) takes the whole pool.",
+            kind=int, least=0, read=lambda n: n or None, write=lambda n: (str(n or 0),),
+        ),
+    ] = 15  # fmt: skip
+    window: Annotated[
+        int | None, Option("--window", "Read the last so many tokens of each text (0: all).", least=0)
+    ] = None
+    seed: Annotated[int, Option("--seed", "Seed of draws, nulls and intervals.")] = 0
+    text_column: Annotated[str, Option("--text-column", "Column of the file or data set that holds the text.")] = "text"
+    bos: Annotated[bool, Option("--bos/--no-bos", "Keep the token that the tokenizer puts in front of a text.")] = True
+    attention_window: Annotated[
+        int | None, Option("--attention-window", "Let every query see so many keys only.", least=1)
+    ] = None
+    null: Annotated[
+        Literal["untrained"] | None, Option("--null", "Repeat everything on untrained weights beside it.")
+    ] = None
+    edits: Annotated["Edits", Option("--edit", "Change the model by the edits of this JSON file.", kind=Path)] = ()
+    checkpoints: Annotated[
+        Sequence[str],
+        Option(
+            "--checkpoints", "Steps or revisions with commas, at which probes of the training are read.",
+            kind=str, read=split_commas, write=lambda names: (",".join(names),),
+        ),
+    ] = ()  # fmt: skip
+    device: Annotated[str | None, Option("--device", "cpu, cuda, cuda:1 ...", recorded=False)] = None
+    device_map: Annotated[
+        str | Mapping[str, int | str] | None,
+        Option("--device-map", "`auto` spreads a large model over devices.", kind=str, recorded=False),
+    ] = None
+    trust_remote_code: Annotated[
+        bool,
+        Option(
+            "--trust-remote-code",
+            "Run the Python code that comes with the model, with your rights. Read it first, and name a @revision.",
+            recorded=False,
+        ),
+    ] = False
+    allow_pickle: Annotated[
+        bool,
+        Option(
+            "--allow-pickle",
+            "Read pickled weights. A pickle can run code hidden in it, with your rights: for sources you trust alone.",
+            recorded=False,
+        ),
+    ] = False
+    allow_quantised: Annotated[
+        bool, Option("--allow-quantised", "Measure quantised weights, rounded as they are.", recorded=False)
+    ] = False
+    out: Annotated[str | Path | None, Option("--out", "Folder that receives the run.", kind=Path, recorded=False)] = (
+        "runs"
+    )
+    report: Annotated[bool, Option("--report/--no-report", "Draw the page of the record.", recorded=False)] = True
+    resume: Annotated[
+        bool,
+        Option(
+            "--resume", "Only go on with what was stopped; the same command does so without it too.", recorded=False
+        ),
+    ] = False
+    quiet: Annotated[bool, Option("--quiet", "Only the path of the report.", "-q", recorded=False)] = False
+
+
+OPTIONS: Mapping[str, Option] = {f.name: get_args(f.type)[1] for f in fields(RunOptions)}
+"""What is told of each option of a run, by its keyword."""
+
+
+def refuse_unknown_keywords(keywords: Iterable[str], known: Collection[str], of: str) -> None:
+    """Raise `UnknownName`, which names the nearest, for a keyword that the function `of` does not take."""
+    for name in keywords:
+        if name not in known:
+            raise UnknownName(f"keyword of {of}", name, known)
+
+
+def by_keyword(kind: Callable[P, Options]) -> Callable[[Callable[[Options], Result]], Callable[P, Result]]:
+    """Let a function of an options object be called with the fields of the object instead.
+
+    Type checkers and `help` see the fields as its parameters; its docstring tells what each of them means.
+    """
+
+    def decorate(function: Callable[[Options], Result]) -> Callable[P, Result]:
+        taken = signature(kind)
+
+        @wraps(function)
+        def called(*args: P.args, **keywords: P.kwargs) -> Result:
+            refuse_unknown_keywords(keywords, taken.parameters, f"interp.{function.__name__}")
+            return function(kind(*args, **keywords))
+
+        called.__doc__ = "\n".join([f"{function.__doc__}", *(f"    {n}: {each.help}" for n, each in OPTIONS.items())])
+        called.__dict__["__signature__"] = taken.replace(return_annotation=signature(function).return_annotation)
+        return called
+
+    return decorate

@@ -1,0 +1,121 @@
+"""Settings in words: `field=value` as `--set` takes it, read as the type of the field, and written again."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
+from typing import Any, get_args, get_origin, get_type_hints
+
+from interp.errors import UnknownName, UsageError
+
+
+def split_commas(words: str | Iterable[str] | None) -> list[str]:
+    """The parts between commas, of one text or of several; empty parts are left out."""
+    texts = [words] if isinstance(words, str) else words or ()
+    return [part for text in texts for part in text.split(",") if part]
+
+
+def split_setting(setting: str) -> tuple[str, str]:
+    """What stands before the first `=`, and what behind it; `UsageError` where either is empty."""
+    left, _, value = setting.partition("=")
+    if not (left and value):
+        raise _malformed(setting, "field=value", "V=20, or of a study --set settings=V=20,L=19")
+    return left, value
+
+
+def split_settings(settings: Iterable[str], probes: Sequence[str]) -> dict[str, dict[str, str]]:
+    """`PROBE.field=value` (bare `field=value` with a single probe) as one mapping a probe."""
+    found: dict[str, dict[str, str]] = {name: {} for name in probes}
+    for setting in settings:
+        left, _, value = setting.partition("=")
+        probe, dot, field = left.partition(".")
+        if not dot and len(probes) == 1:
+            probe, field = probes[0], left
+        if not (field and value):
+            raise _malformed(setting, "PROBE.field=value", "--set manifold.scaling=zscored")
+        if probe not in found:
+            raise UsageError(
+                asked=f"the setting {setting!r}",
+                found=f"the probe {probe!r} is not part of this run ({', '.join(probes)})",
+                fix=f"Add --probe {probe}, or drop the setting.",
+            )
+        found[probe][field] = value
+    return found
+
+
+def _malformed(setting: str, form: str, example: str) -> UsageError:
+    return UsageError(asked=f"the setting {setting!r}", found=f"it is not of the form {form}", fix=f"Write {example}.")
+
+
+def read_fields(cls: Any, of: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of some fields of a dataclass: texts are read as the type of the field, other values have to fit it.
+
+    `of` is what messages call the owner. Raises `UnknownName` for a field that it has not, `UsageError` for a value
+    that does not fit.
+    """
+    known = {f.name for f in fields(cls)}
+    hints = get_type_hints(cls)
+    for field in settings:
+        if field not in known:
+            raise UnknownName(f"field of {of}", field, known)
+    return {field: _read(f"{of}.{field}", value, hints[field]) for field, value in settings.items()}
+
+
+def write_settings(settings: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Settings by probe as `split_settings` takes them."""
+    return [f"{probe}.{field}={write_value(v)}" for probe, values in settings.items() for field, v in values.items()]
+
+
+def write_value(value: Any) -> str:
+    """A value as `--set` reads it: lists between commas where their entries have none, else as JSON."""
+    if not isinstance(value, list | tuple):
+        return json.dumps(value) if isinstance(value, bool) else "none" if value is None else str(value)
+    plain = ",".join(map(str, value))
+    is_plain = plain != "none" and not plain.startswith("[") and plain.count(",") == len(value) - 1
+    return plain if is_plain and all(map(str, value)) else json.dumps(value) if value else "none"
+
+
+def _read(where: str, value: Any, hint: Any) -> Any:
+    """A value as its field's type."""
+    if get_origin(hint) is tuple:
+        return tuple(_read(where, part, get_args(hint)[0]) for part in _entries(where, value))
+    options = sorted(get_args(hint) or (hint,), key=lambda option: option is not type(None))
+    for option in options:
+        try:
+            return _fit(value, option)
+        except (TypeError, ValueError):
+            continue
+    shown = ", ".join("none" if o is type(None) else str(getattr(o, "__name__", o)) for o in options)
+    raise UsageError(asked=f"{where} = {value!r}", found="the value does not fit this field", fix=f"It takes: {shown}.")
+
+
+def _fit(value: Any, option: Any) -> Any:
+    """`value` as one alternative of a type (a class or a literal); `ValueError` where it does not fit."""
+    if option is type(None) and value in (None, "none"):
+        return None
+    if option is bool and value in (True, False, "true", "false"):
+        return value in (True, "true")
+    if option is int and not isinstance(value, bool) and int(value) == float(value):
+        return int(value)
+    if option is float and not isinstance(value, bool):
+        return float(value)
+    if isinstance(option, type) and option not in (bool, int, float) and isinstance(value, option):
+        return value
+    if not isinstance(option, type) and value == option:
+        return option
+    raise ValueError(value)
+
+
+def _entries(where: str, value: Any) -> Sequence[Any]:
+    """What a tuple holds: of a text its parts between commas, nothing of `none`, or the entries of a JSON list."""
+    if isinstance(value, list | tuple):
+        return value
+    try:
+        if isinstance(value, str):
+            return json.loads(value) if value.startswith("[") else [] if value == "none" else value.split(",")
+    except ValueError:
+        pass  # a list that is not JSON is refused like any other value
+    raise UsageError(
+        asked=f"{where} = {value!r}",
+        found="the value does not fit this field",
+        fix="It takes values separated by commas, `none` for no value, or a JSON list.",
+    )

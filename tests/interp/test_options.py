@@ -1,0 +1,209 @@
+"""Options of a run: each survives the command, the Python and the record that repeat it, whichever is added later."""
+
+import inspect
+import json
+import shlex
+import shutil
+from collections.abc import Callable
+from dataclasses import fields, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+import pytest
+from interp.reports.page.about import python
+from typer.testing import CliRunner
+
+import interp
+from interp.cli.app import app
+from interp.editing.edit_files import resolve_edits
+from interp.edits import BypassLayer
+from interp.errors import UnknownName, UsageError
+from interp.options import OPTIONS, RunOptions
+from interp.records.record import RunRecord, open_run
+from interp.running.choose_probes import choose_probes
+from interp.running.meta_model import meta_model
+from interp.running.plan import PlanOptions
+from interp.running.run import specify
+from interp.running.spec import RunSpec
+from tests.command_lines import all_commands
+from tests.hostile_files import RECORDS
+from tests.interp.records.test_record import small_record
+
+PLAIN: dict[str, Any] = {"model": "pythia-70m", "prompts": "texts.jsonl"}
+"""A run to start from; the prompts lie where the command is given."""
+
+CHANGES: dict[str, dict[str, Any]] = {
+    "model": {"model": "pythia-70m@step64"},
+    "probes": {"probes": ["orthogonality", "manifold"]},
+    "settings": {"settings": {"manifold": {"n_null": 20, "scaling": "zscored"}}},
+    "prompts": {"prompts": "sula"},
+    "revision": {"revision": "step64"},
+    "dtype": {"dtype": "bfloat16"},
+    "text_column": {"text_column": "backwards"},
+    "edits": {"edits": [BypassLayer(layer=0)]},
+    "checkpoints": {"probes": ["manifold", "dynamics"], "checkpoints": ("step1", "step64", "step1000")},
+}
+"""What asks for another value of an option whose values mean something; of the others it is made from the type."""
+
+RECORDED = [name for name, option in OPTIONS.items() if option.recorded]
+
+
+def another(name: str) -> dict[str, Any]:
+    """Keywords that ask for another value of this option than its default."""
+    if name in CHANGES:
+        return CHANGES[name]
+    (field,) = (f for f in fields(RunOptions) if f.name == name)
+    kind, _ = get_args(field.type)
+    for each in (kind, *get_args(kind)):
+        if each is bool:
+            return {name: not field.default}
+        if each is int:
+            return {name: 7}
+        if get_origin(each) is Literal:
+            return {name: get_args(each)[-1]}
+    raise AssertionError(f"say in CHANGES what asks for another value of {name}")
+
+
+EVERYTHING = {key: value for name in RECORDED for key, value in another(name).items()} | {
+    "model": "pythia-70m",
+    "prompts": "./texts.jsonl",
+    "revision": "step1000",
+    "probes": ["dynamics", "manifold"],
+}
+"""All options changed at once; those that exclude one another agree."""
+
+
+def specified(options: RunOptions) -> RunSpec:
+    """The specification of a run, as the run itself finds it; no weights are read."""
+    chosen = choose_probes(options.probes, options.settings or {})
+    return specify(meta_model(options).model, chosen, resolve_edits(options.edits), options)[0]
+
+
+class Called(Exception):
+    """Ends a command where it would begin to measure."""
+
+
+@pytest.fixture
+def calls(monkeypatch) -> list[RunOptions]:
+    """The options of each call of `interp.run`; nothing is measured."""
+    heard: list[RunOptions] = []
+
+    def run(*args: Any, **keywords: Any) -> None:
+        heard.append(RunOptions(*args, **keywords))
+        raise Called
+
+    monkeypatch.setattr(interp, "run", run)
+    monkeypatch.setattr("interp.running.run.run", run)
+    return heard
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch, revisions, use_cache) -> Path:
+    """A folder to work in, with texts of two columns, and a hub that has one model."""
+    use_cache(revisions)
+    monkeypatch.chdir(tmp_path)
+    words = [[f"w{(7 * i + j * j) % 90 + 1}" for j in range(12 + i % 6)] for i in range(24)]
+    lines = [json.dumps({"text": " ".join(each), "backwards": " ".join(each[::-1])}) for each in words]
+    (tmp_path / "texts.jsonl").write_text("\n".join(lines))
+    return tmp_path
+
+
+def ways_to_repeat(record: RunRecord) -> list[Callable[[], object]]:
+    """The command of a record, `--from` the record, and the Python on its page."""
+    commands = (record.spec["command"], f"interp run --from {record.path}")
+    invoke = partial(CliRunner().invoke, app, catch_exceptions=False)
+    return [*(partial(invoke, shlex.split(each)[1:]) for each in commands), partial(exec, python(record) or "", {})]
+
+
+def record_of(spec: RunSpec, folder: Path) -> RunRecord:
+    """A record with this specification; the edits of it lie where the commands of these tests are given."""
+    record = replace(small_record(), spec=spec.to_json() | {"command": spec.command}, spec_hash=spec.hash).write(folder)
+    if spec.edits:
+        shutil.copyfile(folder / "edits.json", "edits.json")
+    return open_run(record.path or folder)
+
+
+@pytest.mark.parametrize("changes", [*map(another, RECORDED), {"per_quintile": None}, EVERYTHING], ids=",".join)
+def test_what_is_asked_is_repeated_by_the_command_the_record_and_the_page(place, calls, changes):
+    asked = RunOptions(**PLAIN | changes)
+    spec = specified(asked)
+    assert spec.hash != specified(RunOptions(**PLAIN)).hash
+    for repeat in ways_to_repeat(record_of(spec, place / "record")):
+        with pytest.raises(Called):
+            repeat()
+    assert [specified(call).hash for call in calls] == [spec.hash] * 3
+
+
+def test_every_recorded_option_is_asked_for():
+    """The model, probes and settings apart, which are always said, nothing of `EVERYTHING` is at its default."""
+    plain = RunOptions()
+    everything = RunOptions(**PLAIN | EVERYTHING)
+    assert [name for name in RECORDED if getattr(everything, name) == getattr(plain, name)] == []
+
+
+def test_what_is_measured_is_the_same_however_it_is_repeated(place, monkeypatch):
+    changes = {
+        "settings": {"manifold": {"n_permutations": 19, "n_null": 20, "n_bootstrap": 20}}, "bos": False, "window": 9,
+        "text_column": "backwards", "edits": [BypassLayer(layer=0)], "attention_window": 5, "null": "untrained",
+        "seed": 3, "per_quintile": 3, "revision": "step64",
+    }  # fmt: skip
+    first = interp.run(**PLAIN | changes, out="runs", quiet=True)
+    assert first.path is not None
+    shutil.copyfile(first.path / "edits.json", "edits.json")
+    for repeat in ways_to_repeat(first):
+        repeat()
+    runs = [open_run(file) for file in sorted(Path("runs").glob("*/run.json"))]
+    assert [run.spec_hash for run in runs] == [first.spec_hash] * 4
+    assert len({str(run.findings["manifold"].scalars) for run in runs}) == 1
+
+
+def test_a_record_of_the_first_version_is_repeated(place, calls):
+    with pytest.raises(Called):
+        CliRunner().invoke(app, ["run", "--from", str(RECORDS / "run-1")], catch_exceptions=False)
+    old = RunSpec.from_json(open_run(RECORDS / "run-1").spec)
+    again = specified(calls[0])
+    assert old.settings["manifold"].items() <= again.settings["manifold"].items()  # the probe has more fields today
+    assert replace(again, settings=old.settings).hash == old.hash
+
+
+def test_a_record_is_repeated_elsewhere_but_not_otherwise(place, calls):
+    record = record_of(specified(RunOptions(**PLAIN)), place / "record")
+    again = ["run", "--from", str(record.path)]
+    with pytest.raises(Called):
+        CliRunner().invoke(app, [*again, "--device", "cpu", "--out", "elsewhere", "-q"], catch_exceptions=False)
+    assert (calls[0].device, calls[0].out, calls[0].quiet) == ("cpu", Path("elsewhere"), True)
+    for words in (["--n-pool", "7"], ["--no-bos"], ["--model", "phi-2"], ["--set", "layer=3"], ["--revisions", "a,b"]):
+        with pytest.raises(UsageError, match="the record says what is measured"):
+            CliRunner().invoke(app, [*again, *words], catch_exceptions=False)
+
+
+def test_a_mistyped_keyword_is_met_with_the_nearest():
+    with pytest.raises(UnknownName, match=r"keyword of interp\.run 'n_pol'.*\n.*Did you mean n_pool"):
+        interp.run(n_pol=3)
+    with pytest.raises(UnknownName, match=r"keyword of interp\.plan 'is_timd'.*\n.*Did you mean is_timed"):
+        interp.plan(is_timd=False)
+    with pytest.raises(UnknownName, match=r"keyword of interp\.run 'probs'.*\n.*Did you mean probes"):
+        interp.run_many(["m"], options={"probs": ["manifold"]})
+
+
+def test_keywords_and_what_they_mean_are_seen_from_outside():
+    assert list(inspect.signature(interp.run).parameters) == [f.name for f in fields(RunOptions)]
+    assert list(inspect.signature(interp.plan).parameters) == [f.name for f in fields(PlanOptions)]
+    for name, option in OPTIONS.items():
+        assert f"{name}: {option.help}" in (interp.run.__doc__ or "")
+
+
+@pytest.mark.parametrize("command", ["run", "plan", "power"])
+def test_every_recorded_option_is_one_of_the_command(command):
+    shown = {flag: each.help for each in all_commands()[f"interp {command}"].params for flag in each.opts}
+    for name in RECORDED:
+        flag = OPTIONS[name].flag.partition("/")[0]
+        assert (shown[flag] or "").startswith(OPTIONS[name].help)
+
+
+def test_an_option_of_another_type_has_to_be_told_of(monkeypatch):
+    """The guard of these tests can fail: what `another` cannot make is not passed over."""
+    monkeypatch.delitem(CHANGES, "dtype")
+    with pytest.raises(AssertionError, match="say in CHANGES what asks for another value of dtype"):
+        another("dtype")
