@@ -155,9 +155,9 @@ class _MomentsState(FoldState):
         total = self.count + count
         step = mean - self.mean
         between = np.multiply.outer(step, step) if self.full else np.square(step)
-        # All or nothing: memory may give out anywhere in this.
-        spread = self.spread + spread + between * (self.count * count / total)
-        self.mean, self.spread, self.count = self.mean + step * (count / total), spread, total
+        self.spread = self.spread + spread + between * (self.count * count / total)
+        self.mean = self.mean + step * (count / total)
+        self.count = total
 
     def result(self) -> dict[str, np.ndarray]:
         spread_name = "covariance" if self.full else "variance"
@@ -176,9 +176,9 @@ class _PromptMeanState(FoldState):
         self.counts: dict[int, int] = {}
 
     def add(self, rows: np.ndarray, prompts: np.ndarray) -> None:
-        parts = [(int(p), rows[prompts == p].astype(np.float64)) for p in np.unique(prompts)]
-        for prompt, total, count in [(p, np.asarray(mine.sum(axis=0)), len(mine)) for p, mine in parts]:
-            self._take(prompt, total, count)
+        for prompt in np.unique(prompts):
+            mine = rows[prompts == prompt].astype(np.float64)
+            self._take(int(prompt), np.asarray(mine.sum(axis=0)), len(mine))
 
     def merge(self, other: Any) -> None:
         for prompt, total in other.sums.items():

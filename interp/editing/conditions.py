@@ -222,15 +222,16 @@ class _Bench:
             share.lend([collector])
 
         def announce(batch: Batch) -> None:
-            self.outputs.begin(batch)
-            self.residuals.begin(batch)
+            self.outputs.kept.begin(batch)
+            self.residuals.kept.begin(batch)
 
         reading = collecting(self.model, [collector], heard, self.kept_depth)
         with torch.inference_mode(), self.residuals.keeping(), reading:
             for _ in share.run([collector], announce):
                 pass
-            for part in (collector, self.outputs, self.residuals):
-                part.join(here())
+            collector.join(here())
+            self.outputs.kept.join(here(), self.outputs.layers, share.prompts)
+            self.residuals.kept.join(here(), self.residuals.depths, share.prompts)
         return collector
 
     def _collector(self, needs: tuple[Need, ...], **edited: Any) -> Collector:
@@ -305,7 +306,7 @@ class _Bench:
         share = Share(model, self.run.ids, max(1, self.tokens_per_pass // n), ranks)
 
         def announce(batch: Batch) -> None:
-            self.residuals.begin(batch)
+            self.residuals.kept.begin(batch)
             editor.begin(batch)
 
         with (

@@ -56,7 +56,7 @@ class Bench:
         return torch.arange(self.batch.ids.shape[1])[None] < lengths[:, None]
 
     def begin(self, editor: Editor) -> None:
-        self.residuals.begin(self.batch)
+        self.residuals.kept.begin(self.batch)
         editor.begin(self.batch)
 
 

@@ -77,9 +77,9 @@ class Collector:
         self.order: dict[str, list[np.ndarray]] = {at: [] for at in self.index}
         self.rows: dict[str, BatchRows] = {}
         self.is_lending = False
-        self._n_before: dict[str, int] = {}
-        self._n_folded: dict[tuple[Need | None, int], int] = {}
         self.next_entropy: list[np.ndarray] = []
+        self._passing: dict[tuple[Need, int], FoldState] = {}
+        self._passing_entropy: list[np.ndarray] = []
         self.lens = Lens(model) if {"lens", "text"} & set(self.by_source) else None
         self.stream: dict[tuple[str, int], torch.Tensor] = {}
         self.lengths = np.array(lengths)
@@ -102,30 +102,29 @@ class Collector:
         """Whether the first prompt of a batch is to meet the keys of the last one of the batch before."""
         return any(need.site in NULL_SITES for need in self.by_source.get("pattern", ()))
 
-    def start(self) -> None:
-        """Announce a batch that may pass in parts: no row of it is folded yet."""
-        self._n_before = dict.fromkeys(self.index, 0)
-        self._n_folded = {}
-
     def begin(self, batch: Batch, start: int, is_lending: bool = False) -> None:
-        """Announce the batch of the next pass, whose items lie from `start` on; one that is lending only lends keys."""
+        """Announce the batch of the next pass, whose items lie from `start` on; one that is lending only lends keys.
+
+        What a pass has folded that did not come to its `end` is forgotten.
+        """
         self.items = slice(start, start + len(batch.prompts))
         self.is_lending = is_lending
-        self.other_keys.next_batch(self.lengths[batch.prompts])
+        self._passing, self._passing_entropy = {}, []
+        self.other_keys.begin(self.lengths[batch.prompts])
         if is_lending:
             return
         self.rows = {at: batch.rows(index) for at, index in self.index.items()}
         self.followers = batch.ids[:, 1:]
 
-    def undo(self) -> None:
-        """The pass that was announced has failed: the same rows come again, and what was folded of them stays."""
-        self.other_keys.undo()
-
     def end(self) -> None:
-        """The pass that was announced is over."""
-        for at, rows in self.rows.items() if not self.is_lending else ():
+        """Keep what the announced pass has folded."""
+        self.other_keys.end()
+        if self.is_lending:
+            return
+        for at, rows in self.rows.items():
             self.order[at].append(rows.row)
-            self._n_before[at] += len(rows.row)
+        self.next_entropy += self._passing_entropy
+        merge_states(self.states, self._passing)
 
     def _rows(self, at: str, device: torch.device) -> BatchRows:
         """The rows of the batch, to pick from a tensor on this device: layers may lie on several."""
@@ -215,10 +214,7 @@ class Collector:
                     found="the logits are not finite",
                     fix=f"Load the model in float32 (it was read in {self.model.info.dtype}), or check its weights.",
                 )
-            known = self._n_known(None, 0, start, len(entropy))
-            if known < len(entropy):
-                self.next_entropy.append(entropy[known:].double().cpu().numpy())
-                self._n_folded[None, 0] = self._n_before["scored"] + start + len(entropy)
+            self._passing_entropy.append(entropy.double().cpu().numpy())
             for need in self.by_source.get("output", ()):
                 self._fold(need, 0, self._output(need.site, log_p, start), start)
             if "lens" in self.by_source:
@@ -279,17 +275,8 @@ class Collector:
                         self._fold(need, depth, nats * BITS_PER_NAT, start)
 
     def _fold(self, need: Need, layer: int, rows: torch.Tensor, start: int = 0) -> None:
-        known = self._n_known(need, layer, start, len(rows))
-        if known and known == len(rows):
-            return
-        state = self.states.setdefault((need, layer), need.fold.start())
-        state.add(rows[known:].float().cpu().numpy(), self.rows[need.at].prompt[start + known : start + len(rows)])
-        self._n_folded[need, layer] = self._n_before[need.at] + start + len(rows)
-
-    def _n_known(self, need: Need | None, layer: int, start: int, n: int) -> int:
-        """How many of `n` rows from `start` on a pass that failed has folded already; no need is the entropy's."""
-        before = self._n_before["scored" if need is None else need.at] + start
-        return min(n, max(0, self._n_folded.get((need, layer), 0) - before))
+        state = self._passing.setdefault((need, layer), need.fold.start())
+        state.add(rows.float().cpu().numpy(), self.rows[need.at].prompt[start : start + len(rows)])
 
     def saved(self) -> Iterator[tuple[Name, np.ndarray]]:
         """All that was folded up to the end of a batch, by name, for `restore`."""
@@ -356,6 +343,15 @@ class Collector:
         if isinstance(need.fold, Rows):
             folded["rows"] = self._in_order(need.at, folded["rows"])
         return folded
+
+
+def merge_states(mine: dict[tuple[Need, int], FoldState], later: Mapping[tuple[Need, int], FoldState]) -> None:
+    """Take into `mine` what `later` has folded of further rows."""
+    for key, state in later.items():
+        if key in mine:
+            mine[key].merge(state)
+        else:
+            mine[key] = state
 
 
 def entropy_nats(log_p: torch.Tensor) -> torch.Tensor:

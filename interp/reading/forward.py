@@ -101,6 +101,11 @@ class Share:
         for n in self._mine[self.n_done :]:
             yield make_batch(self.ids, self._cuts[n], self.model.input_device)
 
+    @property
+    def prompts(self) -> Int[np.ndarray, " item"]:
+        """The prompts of its batches."""
+        return np.concatenate([np.empty(0, dtype=np.int64), *(self._cuts[n] for n in self._mine)])
+
     def skip(self, n_batches: int) -> None:
         """Leave out the first batches of the share: an earlier run of it has done them."""
         self.n_done, self.n_prompts_done = n_batches, sum(len(self._cuts[n]) for n in self._mine[:n_batches])
@@ -139,16 +144,14 @@ class Share:
             if announce is not None:
                 announce(part)
             run_batch(self.model, part, collectors, is_lending)
+
+        def keep() -> None:
+            for collector in collectors:
+                collector.end()
             if settle is not None:
                 settle()
 
-        def undo() -> None:
-            for collector in collectors:
-                collector.undo()
-
-        for collector in collectors:
-            collector.start()
-        self._in_halves(batch, attempt, undo)
+        self._in_halves(batch, attempt, keep)
 
     def lend(self, collectors: Sequence[Collector], announce: Callable[[Batch], object] | None = None) -> None:
         """Let the first prompt meet the keys of the one before it, which another process, or an earlier run, read."""
@@ -207,7 +210,7 @@ def collecting(
 def run_batch(model: Model, batch: Batch, collectors: Sequence[Collector], is_lending: bool = False) -> None:
     """One forward pass: the batch once for every collector, one after the other along its first axis.
 
-    One that is lending leaves nothing in the collectors but the keys that the next batch needs from it.
+    What was read of it counts once the collectors are told that it came to its `end`.
     """
     for n, collector in enumerate(collectors):
         collector.begin(batch, n * len(batch.prompts), is_lending)
@@ -218,8 +221,6 @@ def run_batch(model: Model, batch: Batch, collectors: Sequence[Collector], is_le
     for n, collector in enumerate(collectors):
         if logits is not None and not is_lending:
             collector.next_token(logits.chunk(len(collectors))[n])
-    for collector in collectors:
-        collector.end()
 
 
 def as_capture(

@@ -22,34 +22,21 @@ class OtherKeys:
         self._lengths: Int[np.ndarray, " item"] = np.empty(0, dtype=np.int64)
         self._lender_length = 0
         self._last: dict[int, torch.Tensor] = {}
-        self._before: tuple[int, Int[np.ndarray, " item"]] = (0, self._lengths)
-        self._replaced: tuple[int, torch.Tensor | None] | None = None
+        self._coming: dict[int, torch.Tensor] = {}
 
-    def next_batch(self, lengths: Int[np.ndarray, " item"]) -> None:
+    def begin(self, lengths: Int[np.ndarray, " item"]) -> None:
         """Announce the true lengths of the batch that is about to be read."""
-        self._before, self._replaced = (self._lender_length, self._lengths), None
-        self._lender_length = int(self._lengths[-1]) if len(self._lengths) else 0
-        self._lengths = lengths
+        self._lengths, self._coming = lengths, {}
 
-    def undo(self) -> None:
-        """Forget the batch whose pass has failed, which is going to be read again: its layers up to the failing one
-        have been folded, so that one alone still needs what it borrowed from.
-        """
-        self._lender_length, self._lengths = self._before
-        if self._replaced is not None:
-            layer, keys = self._replaced
-            if keys is None:
-                del self._last[layer]
-            else:
-                self._last[layer] = keys
-            self._replaced = None
+    def end(self) -> None:
+        """The announced batch was read: its last prompt lends to the first of the next."""
+        self._lender_length, self._last = int(self._lengths[-1]), self._coming
 
     def swapped(self, call: AttentionCall) -> tuple[AttentionCall, torch.Tensor]:
         """The call with lent keys, and which items of the batch had a lender. Once a layer and batch."""
         lengths = np.concatenate([[self._lender_length], self._lengths[:-1]])
         n_borrowed = torch.from_numpy(lengths).to(call.k.device)
         lender = self._last.get(call.layer)
-        mine = call.k[-1, :, : int(self._lengths[-1])].clone()
-        self._replaced, self._last[call.layer] = (call.layer, lender), mine
+        self._coming[call.layer] = call.k[-1, :, : int(self._lengths[-1])].clone()
         lent = LentKeys(lender, n_borrowed, int(lengths[1:].min(initial=call.k.shape[2])))
         return replace(call, lent=lent), n_borrowed > 0

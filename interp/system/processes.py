@@ -9,18 +9,15 @@ processors: what is exchanged is small beside the passes, and lies in main memor
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import wraps
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from interp.errors import InterpError, UsageError
-
-if TYPE_CHECKING:
-    import torch
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -30,9 +27,6 @@ TIMEOUT = "INTERP_RANK_TIMEOUT"
 
 A process that dies ends the run at once: its connections break. The time-out is for one that hangs.
 """
-
-
-_BYTES_AT_ONCE = 1 << 28
 
 
 @dataclass(frozen=True)
@@ -75,27 +69,6 @@ class Ranks:
         first = dist.get_global_rank(self.group, 0)
         self._together(lambda: dist.broadcast_object_list(held, src=first, group=self.group))
         return held[0]
-
-    def fill(self, kept: "dict[int, torch.Tensor]", keys: Iterable[int]) -> None:
-        """Complete the tensors of `keys`, in main memory: of each, a rank has some entries and zeros, or nothing."""
-        if self.is_alone:
-            return
-        import torch
-
-        for key in keys:
-            mine = kept.get(key)
-            known = self.union(None if mine is None else (tuple(mine.shape), mine.dtype))
-            shape, dtype = next(x for x in known if x is not None)
-            kept[key] = torch.zeros(shape, dtype=dtype) if mine is None else mine
-            # As bytes, of which all but one rank's are zero: the sum is exact whatever they stand for.
-            for part in kept[key].view(-1).view(torch.uint8).split(_BYTES_AT_ONCE):
-                self._add(part)
-
-    def _add(self, numbers: "torch.Tensor") -> None:
-        """Put the sum over all ranks in place of a tensor."""
-        import torch.distributed as dist
-
-        self._together(lambda: dist.all_reduce(numbers, group=self.group))
 
     def agree(self, what: str, mine: str) -> None:
         """Raise `UsageError` where the ranks do not have the same; all ranks have to ask."""
