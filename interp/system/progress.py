@@ -28,7 +28,9 @@ def reporting(what: str, quiet: bool = False) -> Iterator[Report]:
 
 
 def _in_notebook() -> bool:
-    return "ipykernel" in sys.modules and "IPython" in sys.modules
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    return getattr(shell, "kernel", None) is not None
 
 
 @contextmanager
