@@ -13,6 +13,7 @@ from .edits import ReplaceCoordinates as ReplaceCoordinates
 from .edits import RotateAxes as RotateAxes
 from .edits import ShiftAxis as ShiftAxis
 from .errors import InterpError as InterpError
+from .findings import Control as Control
 from .findings import Findings as Findings
 from .findings import Interval as Interval
 from .findings import Null as Null

@@ -59,8 +59,9 @@ class Scalar:
     """One number. Without an interval or a null it must say why: `Scalar.of` takes either, or the reason.
 
     `n` counts `n_unit`s (prompts, sequences); `n_distinct_rows` counts different rows, which is less where a site
-    depends on the last token alone. `p` is the probability of a value at least as extreme under the null, corrected
-    over `p_over` (`layers`, `domains` ...) where that is named.
+    depends on the last token alone; `underpowered` says that they are too few, and `enough` how many would do. `p` is
+    the probability of a value at least as extreme under the null, corrected over `p_over` (`layers`, `domains` ...)
+    where that is named.
     """
 
     value: float
@@ -76,6 +77,7 @@ class Scalar:
     n_unit: str = "prompt"
     n_distinct_rows: int | None = None
     underpowered: bool = False
+    enough: int | None = None
     meaning: str = ""
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 (read by pydantic where a file is checked)
@@ -143,7 +145,7 @@ class Scalar:
     @property
     def cells(self) -> tuple[str, str, str, str, str]:
         """Value, interval, null, p and n in words, as every table of numbers has them."""
-        weak = " (underpowered)" if self.underpowered else ""
+        weak = f" (underpowered{f': {self.enough:,} would do' if self.enough else ''})" if self.underpowered else ""
         value = with_unit(short(self.value), self.unit) + weak
         return value, self.interval_text, self.null_text, self.p_text, self.n_text
 
@@ -179,10 +181,27 @@ class Scalar:
 
 
 @dataclass(frozen=True)
+class Control:
+    """A headline number measured again without one thing that could make it: `without the first position`.
+
+    `scalar` names that number among the same findings. Where it is `essential` the headline stands out only if this
+    one does, on the same side of its null.
+    """
+
+    words: str
+    scalar: str
+    essential: bool = True
+
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 (read by pydantic where a file is checked)
+
+
+@dataclass(frozen=True)
 class Findings:
     """The result of one probe on one capture.
 
-    `headline` names the scalars that the page puts first, in order; `arrays` are kept for later use (an axis, say) and
+    `headline` names the scalars that the page puts first, in order; `controls` are those of a headline number, by its
+    name; `facts` says in words what a number is about, where other probes measure the same (`attention sharpens with
+    depth`): numbers of one fact that disagree are named on the page. `arrays` are kept for later use (an axis, say) and
     saved beside the tables.
     """
 
@@ -192,11 +211,30 @@ class Findings:
     arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     headline: tuple[str, ...] = ()
+    controls: Mapping[str, tuple[Control, ...]] = field(default_factory=dict)
+    facts: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        missing = set(self.headline) - set(self.scalars)
-        if missing:
-            raise ValueError(f"headline names no scalar: {sorted(missing)}")
+        named = {
+            "headline": self.headline,
+            "controls": (*self.controls, *(c.scalar for controls in self.controls.values() for c in controls)),
+            "facts": self.facts,
+        }
+        for what, names in named.items():
+            missing = set(names) - set(self.scalars)
+            if missing:
+                raise ValueError(f"{what} names no scalar: {sorted(missing)}")
+
+    def standing(self, name: str, p: float | None = None) -> Standing:
+        """Where a number stands to its null (see `Scalar.standing`), as far as its essential controls agree.
+
+        `within` where one of them does not stand out on the same side; `unjudged` where one cannot be judged.
+        """
+        own = self[name].standing(p)
+        others = [self[c.scalar].standing() for c in self.controls.get(name, ()) if c.essential]
+        if own not in ("above", "below") or all(other == own for other in others):
+            return own
+        return "unjudged" if all(other in (own, "unjudged") for other in others) else "within"
 
     def __getitem__(self, name: str) -> Scalar:
         if name not in self.scalars:

@@ -21,8 +21,9 @@ assert {prompts.MINE, wind_tunnels.MINE, probes.mine.MINE, reports.mine.MINE, te
 import interp
 from interp import Probe, Scalar, Table
 from interp.probes import Manifold
-from interp.prompts import sula_prompts
+from interp.prompts import mixed, sula_prompts
 from interp.wind_tunnels import Bijection
+assert len(mixed()) == 1008
 assert {each.__module__.split(".")[0] for each in (Probe, Manifold, Bijection, sula_prompts)} == {"interp"}
 record = interp.run(probes=[Manifold(n_null=20)], n_pool=12, out=None, quiet=True)
 assert record.findings["manifold"]["pc1_share"].value > 0

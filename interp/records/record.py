@@ -17,7 +17,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 
 from interp.errors import RecordError
-from interp.findings import COLUMNS, Findings
+from interp.findings import COLUMNS, Control, Findings
 from interp.records.versioned_json import KeptScalar, as_text, finite, read_versioned
 from interp.table import Table
 from interp.words import html_table
@@ -59,12 +59,17 @@ class FindingsFile(_Strict):
     tables: dict[str, TableFile]
     notes: list[str] = []
     headline: list[str] = []
+    controls: dict[str, list[Control]] = {}
+    facts: dict[str, str] = {}
 
     @model_validator(mode="after")
     def _heads_name_scalars(self) -> "FindingsFile":
-        strange = sorted(set(self.headline) - set(self.scalars))
-        if strange:
-            raise ValueError(f"`headline` names no scalar: {strange[0]!r}")
+        of_controls = [c.scalar for controls in self.controls.values() for c in controls]
+        named = {"headline": self.headline, "controls": [*self.controls, *of_controls], "facts": self.facts}
+        for what, names in named.items():
+            strange = sorted(set(names) - set(self.scalars))
+            if strange:
+                raise ValueError(f"`{what}` names no scalar: {strange[0]!r}")
         return self
 
 
@@ -187,6 +192,8 @@ class RunRecord:
             tables=tables,
             notes=list(findings.notes),
             headline=list(findings.headline),
+            controls={name: list(controls) for name, controls in findings.controls.items()},
+            facts=dict(findings.facts),
         )
 
 
@@ -250,6 +257,8 @@ def _read_findings(probe: str, content: FindingsFile, folder: Path) -> Findings:
         arrays=arrays,
         notes=tuple(content.notes),
         headline=tuple(content.headline),
+        controls={name: tuple(controls) for name, controls in content.controls.items()},
+        facts=dict(content.facts),
     )
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from interp.errors import RecordError
-from interp.findings import Findings, Null, Scalar
+from interp.findings import Control, Findings, Null, Scalar
 from interp.records.record import RunRecord, open_run
 from interp.table import Table
 
@@ -27,6 +27,8 @@ def small_record() -> RunRecord:
         arrays={"axis": np.arange(6.0).reshape(2, 3), "layer": np.array(2)},
         notes=("a note",),
         headline=("share",),
+        controls={"share": (Control("elsewhere", "lost", essential=False),)},
+        facts={"share": "a share is large"},
     )  # fmt: skip
     return RunRecord(
         status="done", created="2026-01-01T00:00:00+00:00", spec={"model": "m"}, spec_hash="0" * 16,
@@ -42,6 +44,7 @@ def test_a_record_reads_back_as_it_was_written(tmp_path):
     assert theirs["share"] == ours["share"]
     assert math.isnan(theirs["lost"].value)
     assert theirs.headline == ("share",) and theirs.notes == ("a note",)
+    assert theirs.controls == ours.controls and theirs.facts == ours.facts
     assert theirs.to_frame("by_layer").equals(ours.to_frame("by_layer"))
     assert theirs.tables["by_layer"].units == {"layer": "index", "name": "label"}
     for name in ("axis", "layer"):

@@ -1,0 +1,59 @@
+"""Numbers and their controls: a headline stands out only where its essential controls agree."""
+
+from dataclasses import replace
+
+import pytest
+
+from interp.findings import Control, Findings, Interval, Null, Scalar
+
+
+def scalar(value: float, p: float | None, **more) -> Scalar:
+    return Scalar.of(
+        value, "bits", Interval(value - 0.1, value + 0.1, "bootstrap"), Null("chance", 0.0, (-0.2, 0.2)), p=p, **more
+    )
+
+
+ABOVE, BELOW, WITHIN = scalar(1.0, 0.01), scalar(-1.0, 0.01), scalar(0.1, 0.6)
+WEAK = scalar(1.0, 0.01, underpowered=True)
+
+
+@pytest.mark.parametrize(
+    ("own", "others", "standing"),
+    [
+        (ABOVE, [], "above"),
+        (ABOVE, [ABOVE, ABOVE], "above"),
+        (ABOVE, [ABOVE, WITHIN], "within"),
+        (ABOVE, [BELOW], "within"),
+        (BELOW, [BELOW], "below"),
+        (ABOVE, [ABOVE, WEAK], "unjudged"),
+        (ABOVE, [WITHIN, WEAK], "within"),
+        (WITHIN, [ABOVE], "within"),
+        (WEAK, [ABOVE], "unjudged"),
+    ],
+)
+def test_a_number_stands_out_where_its_essential_controls_do_on_the_same_side(own, others, standing):
+    scalars = {"own": own} | {f"other_{i}": other for i, other in enumerate(others)}
+    controls = tuple(Control("without it", name) for name in scalars if name != "own")
+    found = Findings("p", scalars, headline=("own",), controls={"own": controls})
+    assert found.standing("own") == standing
+    optional = replace(found, controls={"own": tuple(replace(c, essential=False) for c in controls)})
+    assert optional.standing("own") == own.standing()
+
+
+def test_a_further_correction_takes_the_place_of_p():
+    found = Findings("p", {"own": ABOVE})
+    assert found.standing("own", 0.06) == "within" and found.standing("own", 0.04) == "above"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"headline": ("absent",)}, {"facts": {"absent": "a fact"}}, {"controls": {"own": (Control("so", "absent"),)}},
+     {"controls": {"absent": ()}}],
+)  # fmt: skip
+def test_what_names_no_number_is_refused(given):
+    with pytest.raises(ValueError, match=r"names no scalar: \['absent'\]"):
+        Findings("p", {"own": ABOVE}, **given)
+
+
+def test_too_few_prompts_say_how_many_would_do():
+    assert scalar(1.0, 0.01, underpowered=True, enough=200).cells[0] == "1 bits (underpowered: 200 would do)"
