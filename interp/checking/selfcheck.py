@@ -12,7 +12,7 @@ from typing import Literal
 import torch
 
 from interp.checking import attention_checks, stack_checks
-from interp.checking.two_sequences import Bench, Outcome
+from interp.checking.two_sequences import CheckResult, Observations
 from interp.errors import ModelError
 from interp.model import Check, Model
 from interp.seam.attention import claimed
@@ -38,21 +38,21 @@ def check_model(model: Model) -> tuple[Check, ...]:
 def run_checks(model: Model) -> Iterator[Check]:
     """The checks one after the other, passed or not."""
     with torch.inference_mode(), claimed(model):
-        bench = Bench(model)
-        _refuse_broken(bench)
+        seen = Observations(model)
+        _refuse_broken(seen)
         for name, meaning, run, _ in _applying(model):
-            value, bound, detail = run(bench)
+            value, bound, detail = run(seen)
             yield Check(name, meaning, bool(value <= bound), value, bound, detail=detail)
 
 
-def _refuse_broken(bench: Bench) -> None:
+def _refuse_broken(seen: Observations) -> None:
     """`ModelError` where the plain model fails before anything of ours has touched it."""
     try:
-        _ = bench.plain
+        _ = seen.plain
     except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
         raise ModelError(
-            asked=f"reading {bench.model.name} ({bench.model.info.family})",
-            found=f"it cannot read {bench.short} tokens: {type(error).__name__}: {error}",
+            asked=f"reading {seen.model.name} ({seen.model.info.family})",
+            found=f"it cannot read {seen.short} tokens: {type(error).__name__}: {error}",
             fix="Check its configuration, or copy config.json again.",
         ) from error
 
@@ -82,7 +82,7 @@ _About = Literal["model", "attention", "weights", "stack", "sums"]
 """What a check is about: any model; attention; the plain weights of attention, which a quantised model does not have;
 blocks without attention; parts added to the residual stream."""
 
-_Entry = tuple[str, str, Callable[[Bench], Outcome], _About]
+_Entry = tuple[str, str, Callable[[Observations], CheckResult], _About]
 
 _CHECKS: tuple[_Entry, ...] = (
     ("finite", "weights and logits are finite", stack_checks.finite, "model"),

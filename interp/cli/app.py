@@ -23,7 +23,7 @@ from interp.cli.options import (
     SettingsOption,
 )
 from interp.errors import InterpError, UnknownName
-from interp.system.signals import listening
+from interp.system.signals import handling_signals
 
 if TYPE_CHECKING:
     from interp.records.record import RunRecord
@@ -478,7 +478,7 @@ def main() -> None:
     """
     gc.set_threshold(*_SELDOM)
     try:
-        with listening():
+        with handling_signals():
             completing.mend_bash_words()
             app(standalone_mode=True)
     except InterpError as error:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from interp.editing.steps import Rows, Step
+from interp.editing.steps import EditedRows, Step
 from interp.reading.batches import Batch
 from interp.system.processes import Ranks
 
@@ -33,7 +33,7 @@ class _Sums:
             self.total[which] = more if mine is None else mine if more is None else mine + more
 
 
-class Sizes:
+class ChangeSizes:
     """The sizes of every step (an edit at a layer), in the order in which edits and layers are named."""
 
     def __init__(self, steps: Sequence[Step], n_variants: int, n_prompts: int) -> None:
@@ -54,7 +54,7 @@ class Sizes:
             self._sums[key].take_in(sums)
         self._passing = {}
 
-    def add(self, step: Step, before: torch.Tensor, after: torch.Tensor, rows: Rows) -> None:
+    def add(self, step: Step, before: torch.Tensor, after: torch.Tensor, rows: EditedRows) -> None:
         """Take in one pass of one step, `[variant, prompt, pos, feature]`."""
         key = step.index, step.layer
         sums = self._passing.setdefault(key, _Sums(np.zeros_like(self._sums[key].squares)))

@@ -16,11 +16,11 @@ import torch
 from jaxtyping import Int
 
 from interp.capture import Capture
-from interp.editing.change_size import Sizes
+from interp.editing.change_size import ChangeSizes
 from interp.editing.edited_rows import edited_rows
 from interp.editing.editor import Editor, editing, needs_outputs, refuse_misfits
 from interp.editing.head_outputs import HeadOutputs
-from interp.editing.proof import Bench, prove
+from interp.editing.proof import EditedBatch, prove
 from interp.editing.restart import Residuals, first_layer
 from interp.editing.steps import make_steps, signature
 from interp.edits import Edit
@@ -110,13 +110,13 @@ def read_conditions(
                 raise ValueError(f"{first.name!r} is on the prompts {first.on!r}, which nobody finds here")
             else:
                 source = resolve(first.on, first.n_pool)
-            bench = _Bench(
+            shared = _SharedPasses(
                 model, source.take(first.prompts), together, listeners, tokens_per_pass, restart, seed, layers,
                 with_entropy,
             )  # fmt: skip
             if checks is not None:
-                checks += bench.prove()
-            for condition, under in bench.captures(frozenset(found)):
+                checks += shared.prove()
+            for condition, under in shared.captures(frozenset(found)):
                 found[condition.name] = condition.read(under)
                 keep()
                 if progress is not None:
@@ -190,7 +190,7 @@ def _on_the_same_prompts(conditions: Sequence[Condition]) -> dict[tuple[object, 
     return found
 
 
-class _Bench:
+class _SharedPasses:
     """Conditions on the same prompts, and what one unedited pass gave for all of them."""
 
     def __init__(
@@ -219,7 +219,7 @@ class _Bench:
         heard = [*self.listeners, self.outputs] if self.model.family.has_attention else list(self.listeners)
         share = Share(self.model, self.run.ids, self.tokens_per_pass, here())
         with torch.inference_mode(), collecting(self.model, [collector], self.listeners):
-            share.lend([collector])
+            share.read_donor([collector])
 
         def announce(batch: Batch) -> None:
             self.outputs.kept.begin(batch)
@@ -274,14 +274,14 @@ class _Bench:
             rows = [edited_rows(edit, self.run.prompts, self.lengths) for edit in edits]
             return Editor(self.model, make_steps([edits], self.model.info), 1, rows, self.outputs)
 
-        bench = Bench(self.model, batch, make_editor, self.residuals, self.listeners)
+        tried = EditedBatch(self.model, batch, make_editor, self.residuals, self.listeners)
         kinds: dict[tuple[str, ...], Condition] = {}
         for c in self.conditions:
             if c.edits:
                 kinds.setdefault(tuple(sorted({f"{e.kind} {e.place} {e.at}" for e in c.edits})), c)
         found: list[Check] = []
         for c in kinds.values():
-            found += prove(bench, c.edits, self.residuals.start_of(first_layer(c.edits, self.model)))
+            found += prove(tried, c.edits, self.residuals.start_of(first_layer(c.edits, self.model)))
         return found
 
     def _edited(
@@ -299,7 +299,7 @@ class _Bench:
         ]
         steps = make_steps([c.edits for c in variants], model.info)
         is_sized = any(need.site == "edit_size" for need in needs)
-        sizes = Sizes(steps, n, len(self.lengths)) if is_sized else None
+        sizes = ChangeSizes(steps, n, len(self.lengths)) if is_sized else None
         edited = [layer + 1 for edit in variants[0].edits for layer in edit.layers(model.info)] if is_sized else [0]
         depth = None if max(edited) > model.info.n_layers else max(edited)
         editor = Editor(model, steps, n, rows, self.outputs)
@@ -315,7 +315,7 @@ class _Bench:
             editing(model, editor, *self.listeners),
             collecting(model, collectors, depth=depth),
         ):
-            share.lend(collectors, announce)
+            share.read_donor(collectors, announce)
             editor.sizes = sizes
             for _ in share.run(collectors, announce, None if sizes is None else sizes.settle):
                 pass

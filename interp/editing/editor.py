@@ -11,19 +11,19 @@ from typing import Any
 
 import torch
 
-from interp.editing.change_size import Sizes
+from interp.editing.change_size import ChangeSizes
 from interp.editing.edited_rows import rows_in_batch, rows_without_prompts
 from interp.editing.head_outputs import HeadOutputs
-from interp.editing.steps import Rows, Step, make_steps
+from interp.editing.steps import EditedRows, Step, make_steps
 from interp.edits import AblateHeads, Edit
 from interp.errors import UsageError
 from interp.model import Model
 from interp.reading.batches import Batch, RowIndex
 from interp.seam.attention import Listener, claimed, listening, of_this_thread
-from interp.seam.block_hooks import hidden_states, with_hidden_states
+from interp.seam.block_hooks import first_of, hidden_states, with_hidden_states
 from interp.seam.pattern import AttentionCall
 
-Observer = Callable[[Step, torch.Tensor, torch.Tensor, Rows, torch.Tensor | None], None]
+Observer = Callable[[Step, torch.Tensor, torch.Tensor, EditedRows, torch.Tensor | None], None]
 """Told of every step: the tensor before and after it, the edited rows, and what was put in its place."""
 
 HEARD = frozenset({"q", "k", "v", "z"})
@@ -44,14 +44,14 @@ class Editor(Listener):
         n_variants: int = 1,
         rows: Sequence[RowIndex] | None = None,
         outputs: HeadOutputs | None = None,
-        sizes: Sizes | None = None,
+        sizes: ChangeSizes | None = None,
     ) -> None:
         self.model, self.n_variants, self.rows, self.outputs, self.sizes = model, n_variants, rows, outputs, sizes
         self._steps: dict[tuple[str, int], list[Step]] = {}
         for step in steps:
             self._steps.setdefault((step.place, step.layer), []).append(step)
         self._batch: Batch | None = None
-        self._places: Mapping[int, Rows] = {}
+        self._places: Mapping[int, EditedRows] = {}
         self._entered: dict[int, torch.Tensor] = {}
         self.observer: Observer | None = None
 
@@ -111,7 +111,7 @@ class Editor(Listener):
 
     def _on_output(self, place: str, layer: int) -> Callable[..., Any]:
         def hook(module: torch.nn.Module, args: tuple[Any, ...], out: Any) -> Any:
-            x = out[0] if isinstance(out, tuple) else out
+            x = first_of(out)
             edited = self._apply(place, layer, x).view(x.shape)
             return (edited, *out[1:]) if isinstance(out, tuple) else edited
 

@@ -72,14 +72,14 @@ def _in_all_heads(edit: SubspaceEdit, vectors: np.ndarray, info: ModelInfo) -> n
 
 
 @dataclass(frozen=True)
-class Rows:
+class EditedRows:
     """The rows of a batch that an edit acts on: `mask` `[prompt, pos]`, and of each its number among them."""
 
     mask: torch.Tensor
     number: torch.Tensor
 
-    def to(self, device: torch.device) -> "Rows":
-        return self if self.mask.device == device else Rows(self.mask.to(device), self.number.to(device))
+    def to(self, device: torch.device) -> "EditedRows":
+        return self if self.mask.device == device else EditedRows(self.mask.to(device), self.number.to(device))
 
 
 @dataclass(frozen=True)
@@ -100,12 +100,12 @@ class Step:
     def acts(self) -> bool:
         return bool((self.dose != 0).any())
 
-    def edited(self, x: torch.Tensor, rows: Rows, others: torch.Tensor | None) -> torch.Tensor:
+    def edited(self, x: torch.Tensor, rows: EditedRows, others: torch.Tensor | None) -> torch.Tensor:
         """The edited tensor at dose 1, for `x` `[variant, prompt, pos, feature]` in float32 or better."""
         flat = x.flatten(1, 2)
         return _KINDS[self.edit.kind](self, flat, rows, others).view(x.shape)
 
-    def apply(self, x: torch.Tensor, rows: Rows, others: torch.Tensor | None = None) -> torch.Tensor:
+    def apply(self, x: torch.Tensor, rows: EditedRows, others: torch.Tensor | None = None) -> torch.Tensor:
         """`x` with the dose of the edit at its rows; everywhere else, and at dose 0, the same bits."""
         precise = x if x.dtype == torch.float64 else x.float()
         new = self.edited(precise, rows, others)
@@ -139,30 +139,30 @@ def _moved(step: Step, x: torch.Tensor, by: torch.Tensor) -> torch.Tensor:
     return x + by @ step.numbers["displacements"]
 
 
-def _remove(step: Step, x: torch.Tensor, rows: Rows, others: torch.Tensor | None) -> torch.Tensor:
+def _remove(step: Step, x: torch.Tensor, rows: EditedRows, others: torch.Tensor | None) -> torch.Tensor:
     return _moved(step, x, -_coordinates(step, x))
 
 
-def _keep(step: Step, x: torch.Tensor, rows: Rows, others: torch.Tensor | None) -> torch.Tensor:
+def _keep(step: Step, x: torch.Tensor, rows: EditedRows, others: torch.Tensor | None) -> torch.Tensor:
     return x * step.numbers["kept"] + _coordinates(step, x) @ step.numbers["displacements"]
 
 
-def _shift(step: Step, x: torch.Tensor, rows: Rows, others: torch.Tensor | None) -> torch.Tensor:
+def _shift(step: Step, x: torch.Tensor, rows: EditedRows, others: torch.Tensor | None) -> torch.Tensor:
     return _moved(step, x, step.numbers["shift"])
 
 
-def _rotate(step: Step, x: torch.Tensor, rows: Rows, others: torch.Tensor | None) -> torch.Tensor:
+def _rotate(step: Step, x: torch.Tensor, rows: EditedRows, others: torch.Tensor | None) -> torch.Tensor:
     c = _coordinates(step, x)
     return _moved(step, x, c @ step.numbers["rotation"].mT - c)
 
 
-def _replace(step: Step, x: torch.Tensor, rows: Rows, others: torch.Tensor | None) -> torch.Tensor:
+def _replace(step: Step, x: torch.Tensor, rows: EditedRows, others: torch.Tensor | None) -> torch.Tensor:
     values = step.numbers["values"]
     put = values[:, None] if values.ndim == 2 else values[:, rows.number.flatten()]
     return _moved(step, x, put - _coordinates(step, x))
 
 
-def _ablate(step: Step, x: torch.Tensor, rows: Rows, others: torch.Tensor | None) -> torch.Tensor:
+def _ablate(step: Step, x: torch.Tensor, rows: EditedRows, others: torch.Tensor | None) -> torch.Tensor:
     ablated = step.numbers["ablated"].bool()
     put = step.numbers.get("mean")
     if put is None:
@@ -170,12 +170,12 @@ def _ablate(step: Step, x: torch.Tensor, rows: Rows, others: torch.Tensor | None
     return torch.where(ablated, put, x)
 
 
-def _off(step: Step, x: torch.Tensor, rows: Rows, others: torch.Tensor | None) -> torch.Tensor:
+def _off(step: Step, x: torch.Tensor, rows: EditedRows, others: torch.Tensor | None) -> torch.Tensor:
     """What a layer or block adds is nothing: the tensor is what it adds to the residual stream, or `others` before."""
     return torch.zeros_like(x) if others is None else others.to(x).view(x.shape)
 
 
-_KINDS: Mapping[str, Callable[[Step, torch.Tensor, Rows, torch.Tensor | None], torch.Tensor]] = {
+_KINDS: Mapping[str, Callable[[Step, torch.Tensor, EditedRows, torch.Tensor | None], torch.Tensor]] = {
     "remove": _remove, "keep": _keep, "shift": _shift, "rotate": _rotate, "replace": _replace, "ablate": _ablate,
     "bypass": _off, "attention-off": _off, "feed-forward-off": _off,
 }  # fmt: skip

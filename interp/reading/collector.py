@@ -18,7 +18,7 @@ from interp.reading.batches import Batch, BatchRows, row_index
 from interp.reading.early_exit import deepest, depth_of, layers_of
 from interp.reading.lens import Lens
 from interp.records.unfinished import Name
-from interp.seam.borrowed_keys import OtherKeys
+from interp.seam.donor_keys import KeyDonors
 from interp.seam.pattern import AttentionCall
 from interp.seam.pattern_sites import NULL_SITES, PatternReader, kept_keys
 from interp.system.processes import Ranks
@@ -76,7 +76,7 @@ class Collector:
         self.states: dict[tuple[Need, int], FoldState] = {}
         self.order: dict[str, list[np.ndarray]] = {at: [] for at in self.index}
         self.rows: dict[str, BatchRows] = {}
-        self.is_lending = False
+        self.only_donates = False
         self.next_entropy: list[np.ndarray] = []
         self._passing: dict[tuple[Need, int], FoldState] = {}
         self._passing_entropy: list[np.ndarray] = []
@@ -85,7 +85,7 @@ class Collector:
         self.lengths = np.array(lengths)
         self.n_kept_keys = kept_keys(prompts, lengths)
         self.outcome_ids = prompts.outcome_ids if prompts.outcome_ids is not None else np.empty(0, dtype=np.int64)
-        self.other_keys = OtherKeys()
+        self.donors = KeyDonors()
         self.items = slice(0)
         self.followers = torch.empty(0)
 
@@ -98,28 +98,28 @@ class Collector:
         return sites
 
     @property
-    def borrows_keys(self) -> bool:
+    def needs_donor(self) -> bool:
         """Whether the first prompt of a batch is to meet the keys of the last one of the batch before."""
         return any(need.site in NULL_SITES for need in self.by_source.get("pattern", ()))
 
-    def begin(self, batch: Batch, start: int, is_lending: bool = False) -> None:
-        """Announce the batch of the next pass, whose items lie from `start` on; one that is lending only lends keys.
+    def begin(self, batch: Batch, start: int, only_donates: bool = False) -> None:
+        """Announce the batch of the next pass, whose items lie from `start` on; or of one that only donates keys.
 
         What a pass has folded that did not come to its `end` is forgotten.
         """
         self.items = slice(start, start + len(batch.prompts))
-        self.is_lending = is_lending
+        self.only_donates = only_donates
         self._passing, self._passing_entropy = {}, []
-        self.other_keys.begin(self.lengths[batch.prompts])
-        if is_lending:
+        self.donors.begin(self.lengths[batch.prompts])
+        if only_donates:
             return
         self.rows = {at: batch.rows(index) for at, index in self.index.items()}
         self.followers = batch.ids[:, 1:]
 
     def end(self) -> None:
         """Keep what the announced pass has folded."""
-        self.other_keys.end()
-        if self.is_lending:
+        self.donors.end()
+        if self.only_donates:
             return
         for at, rows in self.rows.items():
             self.order[at].append(rows.row)
@@ -136,8 +136,8 @@ class Collector:
         if call.layer < self.first_layer or call.layer not in self._heard:
             return
         mine = self._mine(call)
-        if self.is_lending:
-            self.other_keys.swapped(mine)
+        if self.only_donates:
+            self.donors.swapped(mine)
             return
         for need in self._at_layer("seam", call.layer):
             rows = self._rows(need.at, z.device)
@@ -146,7 +146,7 @@ class Collector:
             else:
                 self._fold(need, call.layer, getattr(mine, need.site)[rows.item, :, rows.position])
         wanted = self._at_layer("pattern", call.layer)
-        other = self.other_keys.swapped(mine) if any(need.site in NULL_SITES for need in wanted) else None
+        other = self.donors.swapped(mine) if any(need.site in NULL_SITES for need in wanted) else None
         for at in dict.fromkeys(need.at for need in wanted):
             rows = self._rows(at, z.device)
             reader = PatternReader(mine, rows.padded, other, self.n_kept_keys, int(self.lengths.max()))
@@ -165,7 +165,7 @@ class Collector:
 
     def block(self, site: str, layer: int, tensor: torch.Tensor) -> None:
         """A block site, of the whole batch."""
-        if layer < self.first_layer or self.is_lending:
+        if layer < self.first_layer or self.only_donates:
             return
         tensor = tensor[self.items]
         if "lens" in self.by_source:
@@ -183,7 +183,7 @@ class Collector:
         of a large vocabulary would not fit.
         """
         mine = normed[self.items]
-        if self.is_lending:
+        if self.only_donates:
             return mine[:0, 0]
         for need in self.by_source.get("text", ()):
             rows = self._rows(need.at, mine.device)

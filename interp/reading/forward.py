@@ -69,7 +69,7 @@ def capture(
         collector.restore(before.arrays)
         share.skip(before.n_done)
     with torch.inference_mode(), collecting(model, [collector], listeners), share.keeping(stage, collector) as keep:
-        share.lend([collector])
+        share.read_donor([collector])
         for _ in share.run([collector]):
             keep()
             if progress is not None:
@@ -138,12 +138,12 @@ class Share:
         collectors: Sequence[Collector],
         announce: Callable[[Batch], object] | None,
         settle: Callable[[], object] | None,
-        is_lending: bool = False,
+        only_donates: bool = False,
     ) -> None:
         def attempt(part: Batch) -> None:
             if announce is not None:
                 announce(part)
-            run_batch(self.model, part, collectors, is_lending)
+            run_batch(self.model, part, collectors, only_donates)
 
         def keep() -> None:
             for collector in collectors:
@@ -153,12 +153,12 @@ class Share:
 
         self._in_halves(batch, attempt, keep)
 
-    def lend(self, collectors: Sequence[Collector], announce: Callable[[Batch], object] | None = None) -> None:
+    def read_donor(self, collectors: Sequence[Collector], announce: Callable[[Batch], object] | None = None) -> None:
         """Let the first prompt meet the keys of the one before it, which another process, or an earlier run, read."""
         left = self._mine[self.n_done :]
-        if left and left.start and any(collector.borrows_keys for collector in collectors):
+        if left and left.start and any(collector.needs_donor for collector in collectors):
             before = make_batch(self.ids, self._cuts[left.start - 1], self.model.input_device)
-            self._pass(before, collectors, announce, None, is_lending=True)
+            self._pass(before, collectors, announce, None, only_donates=True)
 
     def scaled(self, done: int) -> int:
         """About how many prompts all processes have done when this one has done so many."""
@@ -207,19 +207,19 @@ def collecting(
             handle.remove()
 
 
-def run_batch(model: Model, batch: Batch, collectors: Sequence[Collector], is_lending: bool = False) -> None:
+def run_batch(model: Model, batch: Batch, collectors: Sequence[Collector], only_donates: bool = False) -> None:
     """One forward pass: the batch once for every collector, one after the other along its first axis.
 
     What was read of it counts once the collectors are told that it came to its `end`.
     """
     for n, collector in enumerate(collectors):
-        collector.begin(batch, n * len(batch.prompts), is_lending)
+        collector.begin(batch, n * len(batch.prompts), only_donates)
     try:
         logits = model.module(input_ids=batch.ids.repeat(len(collectors), 1), use_cache=False).logits[0]
     except EnoughRead:
         logits = None
     for n, collector in enumerate(collectors):
-        if logits is not None and not is_lending:
+        if logits is not None and not only_donates:
             collector.next_token(logits.chunk(len(collectors))[n])
 
 

@@ -4,7 +4,7 @@ Where the tokenizer is not at hand the tokens are estimated: English takes about
 made for a tokenizer cannot be made at all, and is taken to be `ASSUMED_PROMPTS` prompts of `ASSUMED_TOKENS` tokens.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -65,11 +65,6 @@ class Passes:
     first_layer: int = 0
     probes: tuple[Probe, ...] = ()
     """Whose base capture this is."""
-
-    @property
-    def kind(self) -> tuple[str, tuple[Need, ...]]:
-        """Passes of one kind take equally long a token: the name of the set, and what is read."""
-        return self.text.prompts.name, self.needs
 
     @property
     def is_edited(self) -> bool:
@@ -167,9 +162,3 @@ def _estimated(prompts: Prompts | None, reading: Reading) -> Text:
     lengths = [max(1, n if window is None else min(n, window)) for n in counts]
     note = f"the tokenizer is not at hand: tokens of {made.name} by the length of its texts"
     return Text(made, [np.zeros(n, dtype=np.int64) for n in lengths], note)
-
-
-def readable_needs(needs: Sequence[Need], columns: Mapping[str, object]) -> tuple[Need, ...]:
-    """The needs with positions that are not known here replaced by the last."""
-    known = {*PLACES, *columns}
-    return tuple(need if need.at in known else replace(need, at="last") for need in needs)

@@ -1,10 +1,9 @@
 """What a run will cost, told before it starts from the configuration of the model alone: `interp plan`.
 
-Counted: passes, tokens, memory and disk. Measured: the speed of this machine on one or two blocks of the model's own
-shapes, for about a second. The weights are neither read nor fetched.
+Counted: passes, tokens, arithmetic, memory and disk. Measured: the rate at which this machine computes, for less than a
+second. The weights are neither read nor fetched.
 """
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,7 @@ from interp.running.choose_probes import choose_probes, readable_probes
 from interp.running.memory import Memory, memory_of
 from interp.running.passes import Passes, passes_of
 from interp.running.sketch import Sketch, sketch
-from interp.running.speed import Clock, Speeds, speeds
+from interp.running.speed import PER_CONDITION, Rates, Work, measure_rates, work_of
 
 SPREAD = 2**0.5
 """The range of a time: so many times shorter and longer than what was calculated, a factor of two in all."""
@@ -39,7 +38,7 @@ PAGE_BYTES, PROBE_BYTES = 2_100_000, 240_000
 
 
 @dataclass(frozen=True)
-class Step:
+class PassCost:
     """Passes of one kind: how many, over how many prompts and tokens each, through how many blocks, and how long.
 
     `analysis_seconds` is what the probes of a base reading then take on one core, by their own account.
@@ -55,12 +54,12 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Plan:
+class RunCost:
     """The cost of a run. `disk` is what it writes, `download` what is fetched first, at most; all sizes in bytes."""
 
     model: ModelInfo
     probes: tuple[str, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[PassCost, ...]
     memory: Memory
     free: int
     disk: int
@@ -117,12 +116,11 @@ def plan(
     checkpoints: Sequence[str] = (),
     allow_quantised: bool = False,
     is_timed: bool = True,
-    clock: Clock = time.perf_counter,
-) -> Plan:
+) -> RunCost:
     """What `interp.run` with these arguments will cost; none of the weights is read.
 
-    Without `is_timed` nothing is measured and no time is given; `clock` measures it otherwise. Raises what the run
-    would raise for the names and settings, but not where memory is short: `Plan.fits` says so.
+    Without `is_timed` nothing is measured and no time is given. Raises what the run would raise for the names and
+    settings, but not where memory is short: `RunCost.fits` says so.
     """
     asked = choose_probes(probes, settings or {})
     drawn = sketch(
@@ -133,33 +131,32 @@ def plan(
     n_earlier = len(checkpoints_of(drawn.model, chosen, checkpoints)) if knows_course else None
     passes = passes_of(drawn.model, prompts, chosen, Reading(n_pool, seed, text_column, window, bos), n_earlier)
     n_times = 2 if null == "untrained" else 1
-    speed = speeds(drawn, passes, clock) if is_timed else {}
-    return Plan(
+    rates = measure_rates(drawn) if is_timed else None
+    return RunCost(
         model=drawn.model.info,
         probes=tuple(probe.name for probe in chosen),
-        steps=tuple(_step(p, drawn.model.info.n_layers, speed, n_times) for p in passes),
+        steps=tuple(_cost(p, drawn, rates, n_times) for p in passes),
         memory=memory_of(drawn, passes),
         free=free_bytes(drawn.placement),
         disk=PAGE_BYTES + PROBE_BYTES * len(chosen),
         download=drawn.file_bytes * (not drawn.is_here)
         + (0 if drawn.model.task else (n_earlier or 0) * drawn.file_bytes),
-        loading_seconds=_loading(drawn, speed, 1 + (n_earlier or 0)),
+        loading_seconds=None if rates is None else _loading(drawn, rates, 1 + (n_earlier or 0)),
         notes=tuple(dict.fromkeys(note for note in (drawn.note, *(p.text.note for p in passes)) if note)),
     )
 
 
-def _step(p: Passes, n_layers: int, speed: Speeds, n_times: int) -> Step:
-    n_blocks = max(0, n_layers - p.first_layer)
-    seconds = p.n * speed[p.kind].seconds(p.n_tokens, n_blocks) * n_times if speed else None
-    n_rows = p.text.n_rows("scored") if p.probes else 0
-    analysis = float(n_times) * sum((probe.cost.seconds + probe.cost.row_seconds * n_rows for probe in p.probes), 0.0)
-    return Step(p.what, p.n * n_times, p.n_prompts, p.n_tokens, n_blocks, seconds, analysis)
+def _cost(p: Passes, drawn: Sketch, rates: Rates | None, n_times: int) -> PassCost:
+    n, n_layers = p.n * n_times, drawn.model.info.n_layers
+    seconds = None
+    if rates is not None:
+        seconds = n * (work_of(p, drawn).seconds(rates) + (PER_CONDITION if p.is_edited else 0.0))
+    n_rows = p.text.n_rows("scored")
+    analysis = n_times * sum(probe.cost.analysis(n_layers, n_rows) for probe in p.probes)
+    return PassCost(p.what, n, p.n_prompts, p.n_tokens, max(0, n_layers - p.first_layer), seconds, float(analysis))
 
 
-def _loading(drawn: Sketch, speed: Speeds, n_models: int) -> float | None:
+def _loading(drawn: Sketch, rates: Rates, n_models: int) -> float:
     """Reading the weights, and the self-check, of the model and of its checkpoints."""
-    if not speed:
-        return None
-    plain = min(speed.values(), key=lambda each: each.by_block)
-    checked = plain.seconds(CHECKED_TOKENS, drawn.model.info.n_layers)
+    checked = Work(2.0 * CHECKED_TOKENS * drawn.model.info.n_parameters).seconds(rates)
     return n_models * (drawn.memory_bytes / LOADED_PER_SECOND + checked)

@@ -3,7 +3,7 @@
 The attended keys of a row are the fewest that hold half of its weight. Contrasts are means over the attended minus
 means over the other visible keys, of cos(q, k) and of the log2 weight (the score q·k in bits). Attended keys are
 chosen by their score, so both contrasts are positive where nothing was learned: they mean something beside the
-same number with the keys of another prompt (`interp.seam.borrowed_keys`).
+same number with the keys of another prompt (`interp.seam.donor_keys`).
 """
 
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ def _contrast_block(
 
 def _norms_of_keys(call: AttentionCall) -> torch.Tensor:
     """Lengths of the keys that each item meets, `[batch, kv_head, key_pos]`."""
-    return _norm(call.k) if call.lent is None else call.lent.apply(lambda items, keys: _norm(keys), call.k)
+    return _norm(call.k) if call.donor is None else call.donor.apply(lambda items, keys: _norm(keys), call.k)
 
 
 def _norm(x: torch.Tensor) -> torch.Tensor:

@@ -182,11 +182,9 @@ def _kernel(module: torch.nn.Module, call: AttentionCall, dropout: float) -> tor
 
 def _softcapped(call: AttentionCall) -> torch.Tensor:
     """Attention with soft-capped scores, which the fast kernel does not offer, in blocks of queries."""
-    batch, _, n_pos, _ = call.q.shape
-    positions = torch.arange(n_pos, device=call.q.device).expand(batch, -1)
     repeat = call.q.shape[1] // call.v.shape[1]
     v = call.v.repeat_interleave(repeat, dim=1)
-    parts = [pattern_rows(call, part).to(v.dtype) @ v for part in positions.split(BLOCK, dim=1)]
+    parts = [pattern_rows(call, part).to(v.dtype) @ v for part in call.positions.split(BLOCK, dim=1)]
     return torch.cat(parts, dim=2).transpose(1, 2).contiguous()
 
 

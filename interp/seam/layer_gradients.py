@@ -208,8 +208,7 @@ class _Layer(Listener):
 
 
 def _visible(call: AttentionCall) -> torch.Tensor:
-    positions = torch.arange(call.q.shape[2], device=call.q.device)[None]
-    return visible_keys(call, positions)[:, None]
+    return visible_keys(call, call.positions)[:, None]
 
 
 def capped(product: torch.Tensor, softcap: float | None) -> torch.Tensor:

@@ -25,7 +25,7 @@ _ROWS = {
     "mass_previous": "previous_mass",
     "pattern_max": "max_weight",
 }
-_CONTRASTS = {"qk_cosine": "cosine", "qk_logit": "logit_bits"}
+CONTRASTS = {"qk_cosine": "cosine", "qk_logit": "logit_bits"}
 
 
 def kept_keys(prompts: PromptSet, lengths: Sequence[int]) -> int:
@@ -64,8 +64,8 @@ class PatternReader:
             return self._own.read(site)
         if self._other is None:
             raise ValueError(f"{site} needs the keys of another prompt")
-        null, has_lender = self._other
-        return torch.where(has_lender[:, None, None], null.read(site.removesuffix("_null")), torch.nan)
+        null, has_donor = self._other
+        return torch.where(has_donor[:, None, None], null.read(site.removesuffix("_null")), torch.nan)
 
 
 class _Reductions:
@@ -84,7 +84,7 @@ class _Reductions:
         return contrast_rows(self.call, self.positions)
 
     def read(self, site: str) -> torch.Tensor:
-        reduced = getattr(self.contrast, _CONTRASTS[site]) if site in _CONTRASTS else getattr(self.rows, _ROWS[site])
+        reduced = getattr(self.contrast, CONTRASTS[site]) if site in CONTRASTS else getattr(self.rows, _ROWS[site])
         return reduced.transpose(1, 2)
 
     def whole_rows(self, n_keys: int) -> torch.Tensor:
