@@ -27,7 +27,7 @@ WIDEST = 1024
 PER_CONDITION = 0.01
 """Seconds in which edits are made ready and what a probe keeps of a condition is worked out."""
 
-PER_FEATURE, PER_LOGIT, PER_WEIGHT, PER_CONTRAST = 8, 8, 6, 45
+PER_FEATURE, PER_LOGIT, PER_WEIGHT, PER_CONTRAST = 8.0, 8.0, 6.0, 45.0
 """Exponentials that take as long as what is done with a feature of a token beside the arithmetic of a block (rotary
 embedding, listening), with a logit, with an attention weight that is summed up, and with one that is sorted."""
 
