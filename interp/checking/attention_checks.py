@@ -54,7 +54,7 @@ def output(seen: Observations) -> CheckResult:
         if call.v.shape[1] != shape.n_kv_heads or call.q.shape[1] != shape.n_heads:
             return float("inf"), seen.bound, "heads counted wrongly: error"
         v = call.v.float().repeat_interleave(shape.n_heads // shape.n_kv_heads, dim=1)
-        mixed = pattern_rows(call, call.positions) @ v
+        mixed = pattern_rows(call, call.positions) @ v  # [batch, head, pos, d_head]
         some = _some(call.layer, out.shape[-1])
         with brought_in(attention):
             weight, bias = model.family.output_weight(attention, shape)

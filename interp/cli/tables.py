@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from interp.ledger.ledger import LedgerFile
     from interp.records.diff import Diff
     from interp.records.tunnel_card import Figure
-    from interp.running.plan import RunCost
+    from interp.running.plan import Plan
     from interp.table import Table as Columns
 
 
@@ -122,7 +122,7 @@ def _short(x: float) -> str:
     return plain(short(x))
 
 
-def print_plan(plan: "RunCost") -> None:
+def print_plan(plan: "Plan") -> None:
     """What a run will cost: passes by kind, then memory, disk and time."""
     i = plan.model
     print(

@@ -28,7 +28,7 @@ from interp.model import Check, Model
 from interp.need import Need
 from interp.probe import Condition, Readout
 from interp.prompt import PromptSet
-from interp.reading.batches import Batch, RowIndex, cut_batches
+from interp.reading.batches import RowIndex, cut_batches
 from interp.reading.collector import OF_THE_END, Collector
 from interp.reading.forward import TOKENS_PER_BATCH, Share, as_capture, collecting
 from interp.reading.readable import refuse_unreadable
@@ -218,17 +218,9 @@ class _SharedPasses:
         collector = self._collector(tuple(needs))
         heard = [*self.listeners, self.outputs] if self.model.family.has_attention else list(self.listeners)
         share = Share(self.model, self.run.ids, self.tokens_per_pass, here())
-        with torch.inference_mode(), collecting(self.model, [collector], self.listeners):
-            share.read_donor([collector])
-
-        def announce(batch: Batch) -> None:
-            self.outputs.kept.begin(batch)
-            self.residuals.kept.begin(batch)
-
         reading = collecting(self.model, [collector], heard, self.kept_depth)
         with torch.inference_mode(), self.residuals.keeping(), reading:
-            for _ in share.run([collector], announce):
-                pass
+            share.run([collector], [self.outputs.kept, self.residuals.kept])
             collector.join(here())
             self.outputs.kept.join(here(), self.outputs.layers, share.prompts)
             self.residuals.kept.join(here(), self.residuals.depths, share.prompts)
@@ -299,15 +291,12 @@ class _SharedPasses:
         ]
         steps = make_steps([c.edits for c in variants], model.info)
         is_sized = any(need.site == "edit_size" for need in needs)
-        sizes = ChangeSizes(steps, n, len(self.lengths)) if is_sized else None
+        sizes = [ChangeSizes(steps, n, len(self.lengths))] if is_sized else []
         edited = [layer + 1 for edit in variants[0].edits for layer in edit.layers(model.info)] if is_sized else [0]
         depth = None if max(edited) > model.info.n_layers else max(edited)
         editor = Editor(model, steps, n, rows, self.outputs)
+        editor.observers = [each.see for each in sizes]
         share = Share(model, self.run.ids, max(1, self.tokens_per_pass // n), ranks)
-
-        def announce(batch: Batch) -> None:
-            self.residuals.kept.begin(batch)
-            editor.begin(batch)
 
         with (
             torch.inference_mode(),
@@ -315,22 +304,13 @@ class _SharedPasses:
             editing(model, editor, *self.listeners),
             collecting(model, collectors, depth=depth),
         ):
-            share.read_donor(collectors, announce)
-            editor.sizes = sizes
-            for _ in share.run(collectors, announce, None if sizes is None else sizes.settle):
-                pass
-        for collector in collectors:
-            collector.join(ranks)
-        if sizes is not None:
-            sizes.join(ranks)
+            share.run(collectors, [self.residuals.kept, editor, *sizes])
+        for part in (*collectors, *sizes):
+            part.join(ranks)
         for i, (condition, collector) in enumerate(zip(variants, collectors, strict=True)):
-            yield condition, self._capture(collector, condition, None if sizes is None else sizes.of(i))
+            under = self._capture(collector, condition)
+            sized = {need: each.of(i) for each in sizes for need in condition.needs if need.site == "edit_size"}
+            yield condition, replace(under, arrays={**under.arrays, **sized})
 
-    def _capture(
-        self, collector: Collector, condition: Condition, sizes: Mapping[str, np.ndarray] | None = None
-    ) -> Capture:
-        under = as_capture(collector, self.run.prompts, self.run.ids, condition.needs, self.seed)
-        if sizes is None:
-            return under
-        sized = {need: sizes for need in condition.needs if need.site == "edit_size"}
-        return replace(under, arrays={**under.arrays, **sized})
+    def _capture(self, collector: Collector, condition: Condition) -> Capture:
+        return as_capture(collector, self.run.prompts, self.run.ids, condition.needs, self.seed)

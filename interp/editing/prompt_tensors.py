@@ -22,6 +22,9 @@ class PromptTensors:
         """Announce the batch that passes next."""
         self._prompts = torch.from_numpy(batch.prompts)
 
+    def end(self) -> None:
+        """The batch was kept as it passed."""
+
     def put(self, layer: int, x: torch.Tensor) -> None:
         """Keep what the announced batch has, `[prompt, pos, feature]`."""
         self._write(layer, self._prompts, x.cpu())

@@ -15,7 +15,7 @@ import torch
 from interp.checking.two_sequences import BOUND, relative_error
 from interp.editing.editor import HEARD, Editor, editing
 from interp.editing.restart import Residuals, first_layer
-from interp.editing.steps import EditedRows, Step
+from interp.editing.steps import EditedRows, SeenStep, Step
 from interp.edits import Edit
 from interp.errors import ModelError
 from interp.model import Check, Model
@@ -72,17 +72,6 @@ class _Witness(Listener):
         return z
 
 
-@dataclass
-class _Seen:
-    """One step as it happened, `[1, prompt, pos, feature]`."""
-
-    step: Step
-    before: torch.Tensor
-    after: torch.Tensor
-    rows: EditedRows
-    others: torch.Tensor | None
-
-
 def prove(batch: EditedBatch, edits: Sequence[Edit], start: int) -> tuple[Check, ...]:
     """All checks of one list of edits; raises `ModelError` naming the first that fails."""
     with torch.inference_mode():
@@ -120,13 +109,14 @@ def _run(batch: EditedBatch, edits: Sequence[Edit], start: int):
     with _witnessing(batch) as (_, plain):
         unedited = batch.logits()
     editor = batch.make_editor(edits)
-    seen: list[_Seen] = []
-    editor.observer = lambda *what: seen.append(_Seen(*what))
+    seen: list[SeenStep] = []
+    editor.observers = [seen.append]
     batch.begin(editor)
     with _witnessing(batch, editor) as (entering, leaving):
         edited = batch.logits()
+    last_of_each = {(s.step.place, s.step.layer): s for s in seen if s.step.place in HEARD}
     yield "edit read-back", max((_read_back(s) for s in seen), default=0.0)
-    yield "edit reached", float(sum(not _reached(s, leaving) for s in _last_of_each(seen)))
+    yield "edit reached", float(sum(not _reached(s, leaving) for s in last_of_each.values()))
     if any(edit.place in ("v", "z") for edit in edits):
         yield "edit pattern", float(_patterns_moved(edits, model, plain, entering, leaving))
     nothing = batch.make_editor([replace(edit, dose=0.0) for edit in edits])
@@ -153,12 +143,12 @@ def _witnessing(batch: EditedBatch, editor: Editor | None = None):
             yield entering, leaving
 
 
-def _read_back(s: _Seen) -> float:
+def _read_back(s: SeenStep) -> float:
     """Largest error of the change against its formula, relative to the tensor, in float64."""
     mask = s.rows.mask
     if not torch.equal(s.after[:, ~mask], s.before[:, ~mask]):
         return float("inf")
-    before, after = s.before[:, mask].double(), s.after[:, mask].double()
+    before, after = s.before[:, mask].double(), s.after[:, mask].double()  # [1, row, feature]
     if not before.numel():
         return 0.0
     step = s.step.to(before.device, torch.float64)
@@ -169,7 +159,7 @@ def _read_back(s: _Seen) -> float:
         error = after - (before + dose * (put - before))
     else:
         covectors, displacements = step.numbers["covectors"], step.numbers["displacements"]
-        read = change @ covectors.mT
+        read = change @ covectors.mT  # [1, row, axis]
         wanted, rest = _coordinate_change(step, before @ covectors.mT, s.rows), change - read @ displacements
         if step.edit.kind == "keep":
             own = before * (1 - step.numbers["kept"]) - (before @ covectors.mT) @ displacements
@@ -194,12 +184,7 @@ def _coordinate_change(step: Step, c: torch.Tensor, rows: EditedRows) -> torch.T
     return put - c
 
 
-def _last_of_each(seen: Sequence[_Seen]) -> list[_Seen]:
-    """The last step at every place and layer that the seam passes."""
-    return list({(s.step.place, s.step.layer): s for s in seen if s.step.place in HEARD}.values())
-
-
-def _reached(s: _Seen, leaving: _Witness) -> bool:
+def _reached(s: SeenStep, leaving: _Witness) -> bool:
     layer = s.step.layer
     found = leaving.z[layer] if s.step.place == "z" else getattr(leaving.calls[layer], s.step.place).transpose(1, 2)
     return torch.equal(found.flatten(2)[None], s.after)

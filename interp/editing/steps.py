@@ -96,13 +96,9 @@ class Step:
     dose: torch.Tensor
     numbers: Mapping[str, torch.Tensor]
 
-    @property
-    def acts(self) -> bool:
-        return bool((self.dose != 0).any())
-
     def edited(self, x: torch.Tensor, rows: EditedRows, others: torch.Tensor | None) -> torch.Tensor:
         """The edited tensor at dose 1, for `x` `[variant, prompt, pos, feature]` in float32 or better."""
-        flat = x.flatten(1, 2)
+        flat = x.flatten(1, 2)  # [variant, row, feature]
         return _KINDS[self.edit.kind](self, flat, rows, others).view(x.shape)
 
     def apply(self, x: torch.Tensor, rows: EditedRows, others: torch.Tensor | None = None) -> torch.Tensor:
@@ -110,12 +106,23 @@ class Step:
         precise = x if x.dtype == torch.float64 else x.float()
         new = self.edited(precise, rows, others)
         dose = self.dose.to(precise)[:, None, None, None]
-        active = rows.mask[None, :, :, None] & (dose != 0)
+        active = rows.mask[None, :, :, None] & (dose != 0)  # [variant, prompt, pos, 1]
         return torch.where(active, torch.lerp(precise, new, dose).to(x.dtype), x)
 
     def to(self, device: torch.device, dtype: torch.dtype) -> "Step":
         moved = {name: value.to(device, dtype) for name, value in self.numbers.items()}
         return Step(self.index, self.edit, self.place, self.layer, self.dose.to(device, dtype), moved)
+
+
+@dataclass(frozen=True)
+class SeenStep:
+    """One step as it happened: the tensor before and after it, `[variant, prompt, pos, feature]`."""
+
+    step: Step
+    before: torch.Tensor
+    after: torch.Tensor
+    rows: EditedRows
+    others: torch.Tensor | None
 
 
 def make_steps(variants: Sequence[Sequence[Edit]], info: ModelInfo) -> list[Step]:

@@ -135,16 +135,14 @@ class Collector:
         """One layer's attention, of the whole batch."""
         if call.layer < self.first_layer or call.layer not in self._heard:
             return
-        mine = self._mine(call)
+        mine = call.of(self.items)
         if self.only_donates:
             self.donors.swapped(mine)
             return
         for need in self._at_layer("seam", call.layer):
             rows = self._rows(need.at, z.device)
-            if need.site == "z":
-                self._fold(need, call.layer, z[self.items][rows.item, rows.position])
-            else:
-                self._fold(need, call.layer, getattr(mine, need.site)[rows.item, :, rows.position])
+            by_position = z[self.items] if need.site == "z" else getattr(mine, need.site).transpose(1, 2)
+            self._fold(need, call.layer, by_position[rows.item, rows.position])  # [row, head, d_head]
         wanted = self._at_layer("pattern", call.layer)
         other = self.donors.swapped(mine) if any(need.site in NULL_SITES for need in wanted) else None
         for at in dict.fromkeys(need.at for need in wanted):
@@ -152,16 +150,10 @@ class Collector:
             reader = PatternReader(mine, rows.padded, other, self.n_kept_keys, int(self.lengths.max()))
             for need in wanted:
                 if need.at == at:
-                    self._fold(need, call.layer, reader.read(need.site)[rows.item, rows.slot])
+                    self._fold(need, call.layer, reader.read(need.site)[rows.item, rows.slot])  # [row, head, ...]
 
     def _at_layer(self, source: str, layer: int) -> list[Need]:
         return [need for need in self.by_source.get(source, ()) if layer in self.layers[need]]
-
-    def _mine(self, call: AttentionCall) -> AttentionCall:
-        """The call of this collector's items alone."""
-        if len(call.q) == self.items.stop - self.items.start:
-            return call
-        return call.of(self.items)
 
     def block(self, site: str, layer: int, tensor: torch.Tensor) -> None:
         """A block site, of the whole batch."""
@@ -170,7 +162,7 @@ class Collector:
         tensor = tensor[self.items]
         if "lens" in self.by_source:
             scored = self._rows("scored", tensor.device)
-            self.stream[site, layer] = tensor[scored.item, scored.position]
+            self.stream[site, layer] = tensor[scored.item, scored.position]  # [row, d_model]
         for need in self.by_source.get("block", ()):
             if need.site == site and layer in self.layers[need]:
                 rows = self._rows(need.at, tensor.device)
@@ -258,15 +250,16 @@ class Collector:
             direction = self.lens.direction(stream["resid", n_layers], final.argmax(dim=-1))
             for need in attributed:
                 for layer in self._read_here(need):
-                    part = stream[_ATTRIBUTED[need.site], layer].float()
-                    self._fold(need, layer, (part * direction).sum(dim=-1), start)
+                    part = stream[_ATTRIBUTED[need.site], layer].float()  # [row, d_model]
+                    self._fold(need, layer, (part * direction).sum(dim=-1), start)  # [row]
         decoding = [need for need in self.by_source["lens"] if need.site in _DECODED]
         wanted = [depth for depth in range(n_layers + 1) if any(depth in self._read_here(need) for need in decoding)]
         n_rows, vocab = final.shape
         keep = any(need.site == "lens_log_prob" and need.fold.keeps(vocab) for need in decoding)
         together = max(1, LOGITS_AT_ONCE // final.numel() if keep else _DECODED_AT_ONCE // n_rows)
         for depths in (wanted[first : first + together] for first in range(0, len(wanted), together)):
-            decoded = self.lens.decode(torch.stack([stream["resid", depth] for depth in depths]), final, keep=keep)
+            x = torch.stack([stream["resid", depth] for depth in depths])  # [depth, row, d_model]
+            decoded = self.lens.decode(x, final, keep=keep)
             for need in decoding:
                 read = getattr(decoded, _DECODED[need.site])
                 for i, depth in enumerate(depths):

@@ -3,12 +3,12 @@
 Of a pass that failed nothing is kept: folds, keys and sizes of a pass count once it has come to its end.
 """
 
-import gc
 import warnings
 from collections.abc import Callable
 
 import numpy as np
 import torch
+from accelerate.utils.memory import clear_device_cache
 from jaxtyping import Int
 
 from interp.errors import InterpError
@@ -48,7 +48,7 @@ class InHalves:
             if why is None:
                 keep()
             else:
-                _release()
+                clear_device_cache(garbage_collection=True)
                 self._make_smaller(part, why)
                 waiting.insert(0, part)
 
@@ -78,10 +78,3 @@ def _lack_of_memory(attempt: Callable[[Batch], None], batch: Batch) -> str | Non
             raise
         return (str(error).splitlines() or [type(error).__name__])[0]
     return None
-
-
-def _release() -> None:
-    """Give back what the failed pass left behind."""
-    gc.collect()
-    if torch.cuda.is_initialized():
-        torch.cuda.empty_cache()

@@ -73,8 +73,7 @@ def collect_stream(
         collector = Collector(model, pool, [len(x) for x in ids], needs, layers=layers, with_entropy=False)
         share = Share(model, ids, tokens_per_batch, here())
         with torch.inference_mode(), collecting(model, [collector]):
-            for _ in share.run([collector]):
-                pass
+            share.run([collector])
         collector.join(here())
         merge_states(states, collector.states)
         collector.states = states

@@ -54,7 +54,7 @@ class PassCost:
 
 
 @dataclass(frozen=True)
-class RunCost:
+class Plan:
     """The cost of a run. `disk` is what it writes, `download` what is fetched first, at most; all sizes in bytes."""
 
     model: ModelInfo
@@ -116,11 +116,11 @@ def plan(
     checkpoints: Sequence[str] = (),
     allow_quantised: bool = False,
     is_timed: bool = True,
-) -> RunCost:
+) -> Plan:
     """What `interp.run` with these arguments will cost; none of the weights is read.
 
     Without `is_timed` nothing is measured and no time is given. Raises what the run would raise for the names and
-    settings, but not where memory is short: `RunCost.fits` says so.
+    settings, but not where memory is short: `Plan.fits` says so.
     """
     asked = choose_probes(probes, settings or {})
     drawn = sketch(
@@ -132,7 +132,7 @@ def plan(
     passes = passes_of(drawn.model, prompts, chosen, Reading(n_pool, seed, text_column, window, bos), n_earlier)
     n_times = 2 if null == "untrained" else 1
     rates = measure_rates(drawn) if is_timed else None
-    return RunCost(
+    return Plan(
         model=drawn.model.info,
         probes=tuple(probe.name for probe in chosen),
         steps=tuple(_cost(p, drawn, rates, n_times) for p in passes),

@@ -40,14 +40,14 @@ def _contrast_block(
     call: AttentionCall, k_norm: torch.Tensor, positions: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
     visible = visible_keys(call, positions)
-    scaled = scaled_dots(call, positions, visible.shape[-1])
-    q_norm = _norm(queries(call, positions)).unflatten(1, (k_norm.shape[1], -1))
+    scaled = scaled_dots(call, positions, visible.shape[-1])  # [batch, kv_head, group, row, key_pos]
+    q_norm = _norm(queries(call, positions)).unflatten(1, (k_norm.shape[1], -1))  # [batch, kv_head, group, row]
     cosine = scaled / k_norm / (dot_factor(call) * q_norm[..., None])
     s = as_scores(call, scaled, visible)
     attended = attended_keys(torch.softmax(s / BITS_PER_NAT, dim=-1))
     unattended = visible[:, None, None] & ~attended
     differences = [_mean_over(x, attended) - _mean_over(x, unattended) for x in (cosine, s)]
-    return differences[0].flatten(1, 2), differences[1].flatten(1, 2)
+    return differences[0].flatten(1, 2), differences[1].flatten(1, 2)  # [batch, head, row]
 
 
 def _norms_of_keys(call: AttentionCall) -> torch.Tensor:

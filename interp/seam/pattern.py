@@ -147,8 +147,8 @@ def scaled_dots(
     Put into `room`, flat memory that is large enough, where there is some and the keys are the call's own.
     """
     k = call.k[:, :, :n_keys].float()
-    grouped = (queries(call, positions).float() * dot_factor(call)).unflatten(1, (k.shape[1], -1)).flatten(2, 3)
-
+    q = queries(call, positions).float() * dot_factor(call)  # [batch, head, row, d_head]
+    grouped = q.unflatten(1, (k.shape[1], -1)).flatten(2, 3)  # [batch, kv_head, group * row, d_head]
     if call.donor is not None:
         met = call.donor.apply(lambda items, keys: torch.matmul(grouped[items], keys.transpose(-1, -2)), k)
     else:
@@ -206,7 +206,7 @@ def reduce_rows(call: AttentionCall, positions: torch.Tensor, block: int = BLOCK
     call = replace(call, k=call.k.float())
     (batch, n_heads), (n_kv, n_keys) = call.q.shape[:2], call.k.shape[1:3]
     n_rows = positions.shape[1]
-    sums = call.k.new_empty(len(fields(_Sums)), batch, n_kv, n_heads // n_kv, n_rows)
+    sums = call.k.new_empty(len(fields(_Sums)), batch, n_kv, n_heads // n_kv, n_rows)  # as `_Sums`, heads grouped
     n_visible = positions.new_empty(batch, n_rows)
     counting = torch.arange(1, n_keys + 1, device=positions.device)
     budget, one_item = _AT_ONCE[call.k.device.type == "cpu"], n_heads * min(block, n_rows) * n_keys
@@ -215,15 +215,15 @@ def reduce_rows(call: AttentionCall, positions: torch.Tensor, block: int = BLOCK
     for start in range(0, n_rows, block):
         rows = slice(start, start + block)
         part = positions[:, rows]
-        visible = visible_keys(call, part)
+        visible = visible_keys(call, part)  # [batch or 1, row, key_pos]
         n_visible[:, rows] = visible.sum(dim=-1)
         # Keys that no row of the block sees are left out: half of them all where every position is wanted.
         visible = visible[..., : max(1, int((visible.any(dim=(0, 1)) * counting).max()))]
-        own = (part + n_keys - call.q.shape[2]).expand(batch, -1)
+        own = (part + n_keys - call.q.shape[2]).expand(batch, -1)  # [batch, row]
         at_once = max(1, budget // (n_heads * visible[0].numel()))
         for first in range(0, batch, at_once):
             items = slice(first, first + at_once)
-            s = scores(call.of(items), _of(part, items), _of(visible, items), rooms[0])
+            s = scores(call.of(items), _of(part, items), _of(visible, items), rooms[0])  # [item, kv, group, row, key]
             _add_up(s, own[items], sums[:, items, ..., rows], rooms[1])
     return _reduced(_Sums(*sums.flatten(2, 3)), n_visible)
 
@@ -256,7 +256,7 @@ def _add_up(s: torch.Tensor, own: torch.Tensor, out: torch.Tensor, room: torch.T
     """
     s -= s.amax(dim=-1, keepdim=True)
     e = torch.exp2(s, out=_within(room, tuple(s.shape)))
-    out[0] = e[..., 0]
+    out[0] = e[..., 0]  # [batch, kv_head, group, row], as all sums
     out[1] = s[..., 0] * e[..., 0]
     out[4] = _at_key(e, own)
     out[5] = _at_key(e, (own - 1).clamp_min(0)) * (own > 0)[:, None, None]

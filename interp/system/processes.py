@@ -56,19 +56,20 @@ class Ranks:
         import torch.distributed as dist
 
         everybodys: list[Any] = [None] * self.size
-        self._together(lambda: dist.all_gather_object(everybodys, mine, group=self.group))
+        try:
+            dist.all_gather_object(everybodys, mine, group=self.group)
+        except RuntimeError as error:
+            raise InterpError(
+                asked=f"process {self.rank + 1} of {self.size} joining what the others found",
+                found=f"another process ended or does not answer ({str(error).splitlines()[0]})",
+                fix=f"What it said last tells why. Slow ones may be given more time: {TIMEOUT}=SECONDS.",
+            ) from error
         return everybodys
 
     def of_first(self, mine: T) -> T:
         """What the first rank brings; all ranks have to ask."""
-        if self.is_alone:
-            return mine
-        import torch.distributed as dist
-
-        held: list[Any] = [mine if self.is_first else None]
-        first = dist.get_global_rank(self.group, 0)
-        self._together(lambda: dist.broadcast_object_list(held, src=first, group=self.group))
-        return held[0]
+        found: list[Any] = self.union(mine if self.is_first else None)
+        return found[0]
 
     def agree(self, what: str, mine: str) -> None:
         """Raise `UsageError` where the ranks do not have the same; all ranks have to ask."""
@@ -81,16 +82,6 @@ class Ranks:
                 f"in process {other + 1}",
                 fix="Give every machine the same files, or one folder that all of them see.",
             )
-
-    def _together(self, act: Callable[[], object]) -> None:
-        try:
-            act()
-        except RuntimeError as error:
-            raise InterpError(
-                asked=f"process {self.rank + 1} of {self.size} joining what the others found",
-                found=f"another process ended or does not answer ({str(error).splitlines()[0]})",
-                fix=f"What it said last tells why. Slow ones may be given more time: {TIMEOUT}=SECONDS.",
-            ) from error
 
 
 ALONE = Ranks()

@@ -29,7 +29,7 @@ from interp.running import speed
 from interp.running.choose_probes import choose_probes
 from interp.running.memory import kept_bytes
 from interp.running.passes import ASSUMED_PROMPTS, ASSUMED_TOKENS, passes_of
-from interp.running.plan import RunCost, plan
+from interp.running.plan import Plan, plan
 from interp.running.sketch import sketch
 from interp.running.spec import make_probe
 from interp.running.speed import Rates, Work, work_of
@@ -44,7 +44,7 @@ SMALL = {
 }
 
 
-def untimed(*probes, **options) -> RunCost:
+def untimed(*probes, **options) -> Plan:
     return plan(probes=list(probes), is_timed=False, **options)
 
 

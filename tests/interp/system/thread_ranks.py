@@ -28,9 +28,6 @@ class ThreadRanks(Ranks):
         self.meeting.barrier.wait()
         return found
 
-    def of_first(self, mine):
-        return self.union(mine)[0]
-
 
 def in_ranks(size: int, act) -> list[Any]:
     """What `act(ranks)` returns on each of `size` ranks; the first error of any is raised."""
