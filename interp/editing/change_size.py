@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from interp.editing.steps import SeenStep, Step
+from interp.editing.steps import EditStep, SeenStep
 from interp.reading.batches import Batch
 from interp.system.processes import Ranks
 
@@ -42,7 +42,7 @@ class _Sums:
 class ChangeSizes:
     """The sizes of every step (an edit at a layer), in the order in which edits and layers are named."""
 
-    def __init__(self, steps: Sequence[Step], n_variants: int, n_prompts: int) -> None:
+    def __init__(self, steps: Sequence[EditStep], n_variants: int, n_prompts: int) -> None:
         self._nothing = np.zeros((2, n_variants, n_prompts))
         self._sums = {(step.index, step.layer): _Sums(self._nothing) for step in steps}
         self._passing: dict[tuple[int, int], _Sums] = {}

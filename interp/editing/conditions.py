@@ -28,7 +28,7 @@ from interp.model import Check, Model
 from interp.need import Need
 from interp.probe import Condition, Readout
 from interp.prompt import PromptSet
-from interp.reading.batches import RowIndex, cut_batches
+from interp.reading.batches import RowIndex, make_batch
 from interp.reading.collector import OF_THE_END, Collector
 from interp.reading.forward import TOKENS_PER_BATCH, Share, as_capture, collecting
 from interp.reading.readable import refuse_unreadable
@@ -260,7 +260,8 @@ class _SharedPasses:
 
     def prove(self) -> list[Check]:
         """The proof of the first condition of every kind, on two prompts."""
-        batch = next(iter(cut_batches(self.run.ids[:2], 1 << 30, self.model.input_device)))
+        both = np.argsort(self.lengths[:2], kind="stable")
+        batch = make_batch(self.run.ids, both, self.model.input_device)
 
         def make_editor(edits: Sequence[Edit]) -> Editor:
             rows = [edited_rows(edit, self.run.prompts, self.lengths) for edit in edits]

@@ -13,7 +13,7 @@ import torch
 
 from interp.editing.edited_rows import rows_in_batch, rows_without_prompts
 from interp.editing.head_outputs import HeadOutputs
-from interp.editing.steps import EditedRows, SeenStep, Step, make_steps
+from interp.editing.steps import EditedRows, EditStep, SeenStep, make_steps
 from interp.edits import AblateHeads, Edit
 from interp.errors import UsageError
 from interp.model import Model
@@ -36,13 +36,13 @@ class Editor(Listener):
     def __init__(
         self,
         model: Model,
-        steps: Sequence[Step],
+        steps: Sequence[EditStep],
         n_variants: int = 1,
         rows: Sequence[RowIndex] | None = None,
         outputs: HeadOutputs | None = None,
     ) -> None:
         self.model, self.n_variants, self.rows, self.outputs = model, n_variants, rows, outputs
-        self._steps: dict[tuple[str, int], list[Step]] = {}
+        self._steps: dict[tuple[str, int], list[EditStep]] = {}
         for step in steps:
             self._steps.setdefault((step.place, step.layer), []).append(step)
         self._batch: Batch | None = None
@@ -128,7 +128,7 @@ class Editor(Listener):
             x = edited
         return x.flatten(0, 1)
 
-    def _others(self, step: Step) -> torch.Tensor | None:
+    def _others(self, step: EditStep) -> torch.Tensor | None:
         """What an edit puts in place of the tensor, where that comes from the model itself."""
         if step.place == "block":
             return self._entered[step.layer]

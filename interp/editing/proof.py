@@ -15,7 +15,7 @@ import torch
 from interp.checking.two_sequences import BOUND, relative_error
 from interp.editing.editor import HEARD, Editor, editing
 from interp.editing.restart import Residuals, first_layer
-from interp.editing.steps import EditedRows, SeenStep, Step
+from interp.editing.steps import EditedRows, EditStep, SeenStep
 from interp.edits import Edit
 from interp.errors import ModelError
 from interp.model import Check, Model
@@ -135,12 +135,10 @@ def _run(batch: EditedBatch, edits: Sequence[Edit], start: int):
 def _witnessing(batch: EditedBatch, editor: Editor | None = None):
     """Passes under the seam with a witness before and one behind the editor."""
     entering, leaving = _Witness(), _Witness()
-    if editor is None:
-        with listening(batch.model, *batch.listeners, entering, leaving):
-            yield entering, leaving
-    else:
-        with editing(batch.model, editor, *batch.listeners, entering), listening(batch.model, leaving):
-            yield entering, leaving
+    before = (*batch.listeners, entering)
+    edited = listening(batch.model, *before) if editor is None else editing(batch.model, editor, *before)
+    with edited, listening(batch.model, leaving):
+        yield entering, leaving
 
 
 def _read_back(s: SeenStep) -> float:
@@ -168,7 +166,7 @@ def _read_back(s: SeenStep) -> float:
     return float(error.abs().max() / before.abs().max().clamp_min(1e-30))
 
 
-def _coordinate_change(step: Step, c: torch.Tensor, rows: EditedRows) -> torch.Tensor:
+def _coordinate_change(step: EditStep, c: torch.Tensor, rows: EditedRows) -> torch.Tensor:
     """By how much the definition changes the coordinates `[1, row, axis]` at dose 1."""
     kind = step.edit.kind
     if kind == "remove":

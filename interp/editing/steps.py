@@ -83,7 +83,7 @@ class EditedRows:
 
 
 @dataclass(frozen=True)
-class Step:
+class EditStep:
     """One edit at one layer. `numbers` are float32 or better, `[variant, 1 or row, feature]`; `dose` `[variant]`.
 
     `others` gives, for ablations by mean and by resampling, what the unedited model has there: see `head_outputs`.
@@ -109,23 +109,23 @@ class Step:
         active = rows.mask[None, :, :, None] & (dose != 0)  # [variant, prompt, pos, 1]
         return torch.where(active, torch.lerp(precise, new, dose).to(x.dtype), x)
 
-    def to(self, device: torch.device, dtype: torch.dtype) -> "Step":
+    def to(self, device: torch.device, dtype: torch.dtype) -> "EditStep":
         moved = {name: value.to(device, dtype) for name, value in self.numbers.items()}
-        return Step(self.index, self.edit, self.place, self.layer, self.dose.to(device, dtype), moved)
+        return EditStep(self.index, self.edit, self.place, self.layer, self.dose.to(device, dtype), moved)
 
 
 @dataclass(frozen=True)
 class SeenStep:
     """One step as it happened: the tensor before and after it, `[variant, prompt, pos, feature]`."""
 
-    step: Step
+    step: EditStep
     before: torch.Tensor
     after: torch.Tensor
     rows: EditedRows
     others: torch.Tensor | None
 
 
-def make_steps(variants: Sequence[Sequence[Edit]], info: ModelInfo) -> list[Step]:
+def make_steps(variants: Sequence[Sequence[Edit]], info: ModelInfo) -> list[EditStep]:
     """The steps of edits that compose, in order, for variants of one signature `[variant][edit]`."""
     steps = []
     for index, of_edit in enumerate(zip(*variants, strict=True)):
@@ -133,43 +133,43 @@ def make_steps(variants: Sequence[Sequence[Edit]], info: ModelInfo) -> list[Step
         found = [numbers(edit, info) for edit in of_edit]
         stacked = {name: torch.from_numpy(np.stack([f[name] for f in found])) for name in found[0]}
         dose = stacked.pop("dose")
-        steps += [Step(index, first, first.place, layer, dose, stacked) for layer in first.layers(info)]
+        steps += [EditStep(index, first, first.place, layer, dose, stacked) for layer in first.layers(info)]
     return steps
 
 
-def _coordinates(step: Step, x: torch.Tensor) -> torch.Tensor:
+def _coordinates(step: EditStep, x: torch.Tensor) -> torch.Tensor:
     return x @ step.numbers["covectors"].mT
 
 
-def _moved(step: Step, x: torch.Tensor, by: torch.Tensor) -> torch.Tensor:
+def _moved(step: EditStep, x: torch.Tensor, by: torch.Tensor) -> torch.Tensor:
     """x with its coordinates changed `by` `[variant, row, axis]`."""
     return x + by @ step.numbers["displacements"]
 
 
-def _remove(step: Step, x: torch.Tensor, rows: EditedRows, others: torch.Tensor | None) -> torch.Tensor:
+def _remove(step: EditStep, x: torch.Tensor, rows: EditedRows, others: torch.Tensor | None) -> torch.Tensor:
     return _moved(step, x, -_coordinates(step, x))
 
 
-def _keep(step: Step, x: torch.Tensor, rows: EditedRows, others: torch.Tensor | None) -> torch.Tensor:
+def _keep(step: EditStep, x: torch.Tensor, rows: EditedRows, others: torch.Tensor | None) -> torch.Tensor:
     return x * step.numbers["kept"] + _coordinates(step, x) @ step.numbers["displacements"]
 
 
-def _shift(step: Step, x: torch.Tensor, rows: EditedRows, others: torch.Tensor | None) -> torch.Tensor:
+def _shift(step: EditStep, x: torch.Tensor, rows: EditedRows, others: torch.Tensor | None) -> torch.Tensor:
     return _moved(step, x, step.numbers["shift"])
 
 
-def _rotate(step: Step, x: torch.Tensor, rows: EditedRows, others: torch.Tensor | None) -> torch.Tensor:
+def _rotate(step: EditStep, x: torch.Tensor, rows: EditedRows, others: torch.Tensor | None) -> torch.Tensor:
     c = _coordinates(step, x)
     return _moved(step, x, c @ step.numbers["rotation"].mT - c)
 
 
-def _replace(step: Step, x: torch.Tensor, rows: EditedRows, others: torch.Tensor | None) -> torch.Tensor:
+def _replace(step: EditStep, x: torch.Tensor, rows: EditedRows, others: torch.Tensor | None) -> torch.Tensor:
     values = step.numbers["values"]
     put = values[:, None] if values.ndim == 2 else values[:, rows.number.flatten()]
     return _moved(step, x, put - _coordinates(step, x))
 
 
-def _ablate(step: Step, x: torch.Tensor, rows: EditedRows, others: torch.Tensor | None) -> torch.Tensor:
+def _ablate(step: EditStep, x: torch.Tensor, rows: EditedRows, others: torch.Tensor | None) -> torch.Tensor:
     ablated = step.numbers["ablated"].bool()
     put = step.numbers.get("mean")
     if put is None:
@@ -177,12 +177,12 @@ def _ablate(step: Step, x: torch.Tensor, rows: EditedRows, others: torch.Tensor 
     return torch.where(ablated, put, x)
 
 
-def _off(step: Step, x: torch.Tensor, rows: EditedRows, others: torch.Tensor | None) -> torch.Tensor:
+def _off(step: EditStep, x: torch.Tensor, rows: EditedRows, others: torch.Tensor | None) -> torch.Tensor:
     """What a layer or block adds is nothing: the tensor is what it adds to the residual stream, or `others` before."""
     return torch.zeros_like(x) if others is None else others.to(x).view(x.shape)
 
 
-_KINDS: Mapping[str, Callable[[Step, torch.Tensor, EditedRows, torch.Tensor | None], torch.Tensor]] = {
+_KINDS: Mapping[str, Callable[[EditStep, torch.Tensor, EditedRows, torch.Tensor | None], torch.Tensor]] = {
     "remove": _remove, "keep": _keep, "shift": _shift, "rotate": _rotate, "replace": _replace, "ablate": _ablate,
     "bypass": _off, "attention-off": _off, "feed-forward-off": _off,
 }  # fmt: skip

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import torch
 from jaxtyping import Int
 
 from interp.editing.conditions import TOKENS_PER_PASS
@@ -19,7 +18,7 @@ from interp.prompt import Prompt, PromptSet
 from interp.prompting.files import needs_tokenizer, resolve_prompts
 from interp.prompting.pools import Reading, grouped, pools_for, prompts_for
 from interp.prompting.tokens import Prompts, as_tokens
-from interp.reading.batches import cut_batches, row_index
+from interp.reading.batches import cut, row_index
 from interp.reading.collector import OF_THE_END
 from interp.reading.forward import TOKENS_PER_BATCH
 from interp.registry import entries, load_entry
@@ -49,7 +48,7 @@ class Text:
 
     def n_padded(self, tokens_per_batch: int) -> int:
         """Tokens that pass through the model, the padding of the batches included."""
-        return sum(batch.ids.numel() for batch in cut_batches(self.ids, tokens_per_batch, torch.device("meta")))
+        return int(sum(len(batch) * self.lengths[batch[-1]] for batch in cut(self.lengths, tokens_per_batch)))
 
 
 @dataclass(frozen=True)

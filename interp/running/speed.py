@@ -1,7 +1,8 @@
 """How long passes take: their arithmetic, counted from the configuration, over the rate at which this machine computes.
 
-The rate is that of a block of PyTorch's own of the model's width, and of an exponential. Both are measured in processor
-time over the threads, which other work on the machine leaves alone (on a GPU in the time that passes).
+The rate is that of a block of PyTorch's own of the model's width, and of an exponential. Both are measured in the
+processor time of one thread, which other work on the machine leaves alone, and all threads are taken to be as fast. On
+a GPU it is the time that passes.
 """
 
 import math
@@ -17,6 +18,7 @@ from interp.running.passes import Passes
 from interp.running.sketch import Sketch
 from interp.seam.pattern_sites import CONTRASTS, NULL_SITES
 from interp.system.heap import bound_heap
+from interp.system.threads import one_thread
 
 SECONDS = 0.1
 """How long each rate is measured."""
@@ -73,10 +75,11 @@ def measure_rates(sketch: Sketch) -> Rates:
     mask = torch.nn.Transformer.generate_square_subsequent_mask(length, device=device, dtype=dtype)
     numbers = torch.zeros(1 << 18, device=device)
     n_operations = TOKENS_PER_BATCH * (2 * (4 * width**2 + 2 * width * wider) + 4 * width * length)
-    with torch.inference_mode():
+    n_threads = torch.get_num_threads() if device.type == "cpu" else 1
+    with torch.inference_mode(), one_thread():
         return Rates(
-            _seconds(lambda: block(x, src_mask=mask, is_causal=True), device) / n_operations,
-            _seconds(lambda: torch.exp(numbers), device) / len(numbers),
+            _seconds(lambda: block(x, src_mask=mask, is_causal=True), device) / n_operations / n_threads,
+            _seconds(lambda: torch.exp(numbers), device) / len(numbers) / n_threads,
         )
 
 
@@ -93,7 +96,7 @@ def _seconds(act: Callable[[], object], device: torch.device) -> float:
 
 def _clock(device: torch.device) -> float:
     if device.type == "cpu":
-        return time.process_time() / torch.get_num_threads()
+        return time.process_time()
     torch.accelerator.synchronize(device)
     return time.perf_counter()
 
