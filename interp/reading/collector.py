@@ -144,12 +144,15 @@ class Collector:
             by_position = z[self.items] if need.site == "z" else getattr(mine, need.site).transpose(1, 2)
             self._fold(need, call.layer, by_position[rows.item, rows.position])  # [row, head, d_head]
         wanted = self._at_layer("pattern", call.layer)
-        other = self.donors.swapped(mine) if any(need.site in NULL_SITES for need in wanted) else None
+        swapped = self.donors.swapped(mine) if any(need.site in NULL_SITES for need in wanted) else mine
         for at in dict.fromkeys(need.at for need in wanted):
             rows = self._rows(at, z.device)
-            reader = PatternReader(mine, rows.padded, other, self.n_kept_keys, int(self.lengths.max()))
+            own, null = (
+                PatternReader(each, rows.padded, self.n_kept_keys, int(self.lengths.max())) for each in (mine, swapped)
+            )
             for need in wanted:
                 if need.at == at:
+                    reader = null if need.site in NULL_SITES else own
                     self._fold(need, call.layer, reader.read(need.site)[rows.item, rows.slot])  # [row, head, ...]
 
     def _at_layer(self, source: str, layer: int) -> list[Need]:

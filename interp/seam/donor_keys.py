@@ -32,10 +32,10 @@ class KeyDonors:
         """The announced batch was read: its last prompt is the donor of the first of the next."""
         self._donor_length, self._last = int(self._lengths[-1]), self._coming
 
-    def swapped(self, call: AttentionCall) -> tuple[AttentionCall, torch.Tensor]:
-        """The call with the keys of donors, and which items of the batch have one. Once a layer and batch."""
+    def swapped(self, call: AttentionCall) -> AttentionCall:
+        """The call with the keys of donors. Once a layer and batch."""
         lengths = np.concatenate([[self._donor_length], self._lengths[:-1]])
         n_donated = torch.from_numpy(lengths).to(call.k.device)
         self._coming[call.layer] = call.k[-1, :, : int(self._lengths[-1])].clone()
         n_least = int(lengths[1:].min(initial=call.k.shape[2]))
-        return replace(call, donor=DonorKeys(self._last.get(call.layer), n_donated, n_least)), n_donated > 0
+        return replace(call, donor=DonorKeys(self._last.get(call.layer), n_donated, n_least))
