@@ -50,6 +50,7 @@ class Edit(ABC):
     at: str | tuple[int, ...] = "all"
 
     kind: ClassVar[str]
+    part: ClassVar[str] = "z"
 
     def __post_init__(self) -> None:
         if not self._listed:
@@ -64,7 +65,7 @@ class Edit(ABC):
     @property
     def place(self) -> str:
         """The site that is edited, or the part of a layer."""
-        return "z"
+        return self.part
 
     @property
     def _listed(self) -> tuple[int, ...]:
@@ -314,10 +315,7 @@ class BypassLayer(Edit):
     """Let the residual stream pass a layer unchanged."""
 
     kind: ClassVar[str] = "bypass"
-
-    @property
-    def place(self) -> str:
-        return "block"
+    part: ClassVar[str] = "block"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -325,10 +323,7 @@ class AttentionOff(Edit):
     """Nothing of a layer's attention is added to the residual stream, biases included."""
 
     kind: ClassVar[str] = "attention-off"
-
-    @property
-    def place(self) -> str:
-        return "attn_out"
+    part: ClassVar[str] = "attn_out"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -336,10 +331,7 @@ class FeedForwardOff(Edit):
     """Nothing of a layer's feed-forward block is added to the residual stream, biases included."""
 
     kind: ClassVar[str] = "feed-forward-off"
-
-    @property
-    def place(self) -> str:
-        return "mlp_out"
+    part: ClassVar[str] = "mlp_out"
 
 
 KINDS: Mapping[str, type[Edit]] = {

@@ -152,12 +152,15 @@ class _MomentsState(FoldState):
             self._take(other.count, np.asarray(other.mean), np.asarray(other.spread))
 
     def _take(self, count: int, mean: np.ndarray, spread: np.ndarray) -> None:
+        if not self.count:
+            self.count, self.mean, self.spread = count, mean, spread
+            return
         total = self.count + count
         step = mean - self.mean
         between = np.multiply.outer(step, step) if self.full else np.square(step)
-        # All or nothing: memory may give out anywhere in this.
-        spread = self.spread + spread + between * (self.count * count / total)
-        self.mean, self.spread, self.count = self.mean + step * (count / total), spread, total
+        self.spread = self.spread + spread + between * (self.count * count / total)
+        self.mean = self.mean + step * (count / total)
+        self.count = total
 
     def result(self) -> dict[str, np.ndarray]:
         spread_name = "covariance" if self.full else "variance"
@@ -176,16 +179,16 @@ class _PromptMeanState(FoldState):
         self.counts: dict[int, int] = {}
 
     def add(self, rows: np.ndarray, prompts: np.ndarray) -> None:
-        parts = [(int(p), rows[prompts == p].astype(np.float64)) for p in np.unique(prompts)]
-        for prompt, total, count in [(p, np.asarray(mine.sum(axis=0)), len(mine)) for p, mine in parts]:
-            self._take(prompt, total, count)
+        starts = np.flatnonzero(np.diff(prompts, prepend=-1))  # rows of a prompt stand side by side
+        for prompt, mine in zip(prompts[starts].tolist(), np.split(rows.astype(np.float64), starts[1:]), strict=False):
+            self._take(prompt, np.asarray(mine.sum(axis=0)), len(mine))
 
     def merge(self, other: Any) -> None:
         for prompt, total in other.sums.items():
             self._take(prompt, total, other.counts[prompt])
 
     def _take(self, prompt: int, total: np.ndarray, count: int) -> None:
-        self.sums[prompt] = self.sums.get(prompt, 0.0) + total
+        self.sums[prompt] = self.sums[prompt] + total if prompt in self.sums else total
         self.counts[prompt] = self.counts.get(prompt, 0) + count
 
     def result(self) -> dict[str, np.ndarray]:

@@ -72,11 +72,19 @@ class Planned:
 
 @dataclass(frozen=True)
 class AnalysisCost:
-    """What the analysis of a probe takes on one core: for any capture, and more for every scored row; as measured."""
+    """What the analysis of a probe takes on one core, as measured: for any capture, for each layer, and each row of it.
 
-    seconds: float = 1.0
-    row_seconds: float = 0.0005
+    Rows are the scored ones; `row_bytes` are of all layers.
+    """
+
+    seconds: float = 0.3
+    layer_seconds: float = 0.0
+    row_seconds: float = 2e-5
     row_bytes: int = 20_000
+
+    def analysis(self, n_layers: int, n_rows: int) -> float:
+        """Seconds in all."""
+        return self.seconds + n_layers * (self.layer_seconds + self.row_seconds * n_rows)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from operator import attrgetter
 
 import torch
 
-from interp.checking.two_sequences import Bench, Outcome, relative_error
+from interp.checking.two_sequences import CheckResult, Observations, relative_error
 from interp.families import Projection
 from interp.seam.pattern import pattern_rows, visible_keys
 from interp.system.offload import brought_in
@@ -23,71 +23,68 @@ def _some(layer: int, size: int) -> slice:
     return slice(layer % step, None, step)
 
 
-def heard_once(bench: Bench) -> Outcome:
-    heard = [call.layer for call in bench.heard.calls]
-    wrong = sum(heard.count(layer) != 1 for layer in range(bench.model.info.n_layers))
+def heard_once(seen: Observations) -> CheckResult:
+    heard = [call.layer for call in seen.heard.calls]
+    wrong = sum(heard.count(layer) != 1 for layer in range(seen.model.info.n_layers))
     return float(wrong), 0.0, "layers not heard exactly once:"
 
 
-def equals_eager(bench: Bench) -> Outcome:
-    _ = bench.heard
-    return relative_error(bench.seam_logits, bench.eager), bench.bound, "relative error of the logits"
+def equals_eager(seen: Observations) -> CheckResult:
+    return relative_error(seen.heard.logits, seen.eager), seen.bound, "relative error of the logits"
 
 
-def causal(bench: Bench) -> Outcome:
+def causal(seen: Observations) -> CheckResult:
     worst = 0.0
-    for call in bench.heard.calls:
-        positions = torch.arange(call.q.shape[2], device=call.q.device).expand(call.q.shape[0], -1)
-        pattern = pattern_rows(call, positions)
-        unseen = ~visible_keys(call, positions)
+    for call in seen.heard.calls:
+        pattern = pattern_rows(call, call.positions)
+        unseen = ~visible_keys(call, call.positions)
         future = torch.ones_like(unseen[0]).triu(1 + call.k.shape[2] - call.q.shape[2])
         leaked = (pattern * (unseen | future)[:, None]).abs().max()
         worst = max(worst, float(leaked), float((pattern.sum(-1) - 1).abs().max()))
     return worst, 1e-5, "weight on the future, or rows off one, by"
 
 
-def output(bench: Bench) -> Outcome:
+def output(seen: Observations) -> CheckResult:
     """Captured values times the pattern, through W_O, is what the attention module returned."""
     worst = 0.0
-    model = bench.model
+    model = seen.model
     shape = model.family.head_shape(model.module.config)
     modules = model.family.attention_modules(model.module)
-    for call, z, attention, out in zip(bench.heard.calls, bench.heard.z, modules, bench.outputs, strict=True):
+    for call, z, attention, out in zip(seen.heard.calls, seen.heard.z, modules, seen.heard.outputs, strict=True):
         if call.v.shape[1] != shape.n_kv_heads or call.q.shape[1] != shape.n_heads:
-            return float("inf"), bench.bound, "heads counted wrongly: error"
-        positions = torch.arange(call.q.shape[2], device=call.q.device).expand(call.q.shape[0], -1)
+            return float("inf"), seen.bound, "heads counted wrongly: error"
         v = call.v.float().repeat_interleave(shape.n_heads // shape.n_kv_heads, dim=1)
-        mixed = pattern_rows(call, positions) @ v
+        mixed = pattern_rows(call, call.positions) @ v  # [batch, head, pos, d_head]
         some = _some(call.layer, out.shape[-1])
         with brought_in(attention):
             weight, bias = model.family.output_weight(attention, shape)
             ours = torch.einsum("bhpd,hdm->bpm", mixed, weight[..., some].float().to(mixed.device))
             ours = ours if bias is None else ours + bias[some].float().to(ours.device)
         worst = max(worst, relative_error(mixed.transpose(1, 2), z), relative_error(ours, out[..., some]))
-    return worst, bench.bound, "relative error of the attention output"
+    return worst, seen.bound, "relative error of the attention output"
 
 
-def projections(bench: Bench) -> Outcome:
+def projections(seen: Observations) -> CheckResult:
     """The attention's input times W_Q, W_K, W_V per head is what stands before rotary embedding, and v."""
     worst = 0.0
-    modules = bench.model.family.attention_modules(bench.model.module)
-    for layer, (call, attention, x) in enumerate(zip(bench.heard.calls, modules, bench.inputs, strict=True)):
+    modules = seen.model.family.attention_modules(seen.model.module)
+    for layer, (call, attention, x) in enumerate(zip(seen.heard.calls, modules, seen.heard.inputs, strict=True)):
         captured: dict[Projection, torch.Tensor] = {
-            "q": bench.sites["q_pre", layer],
-            "k": bench.sites["k_pre", layer],
+            "q": seen.heard.sites["q_pre", layer],
+            "k": seen.heard.sites["k_pre", layer],
             "v": call.v.transpose(1, 2),
         }
         for which, theirs in captured.items():
-            worst = max(worst, _projection_error(bench, layer, attention, which, x, theirs))
-    return worst, bench.bound, "relative error of a projection"
+            worst = max(worst, _projection_error(seen, layer, attention, which, x, theirs))
+    return worst, seen.bound, "relative error of a projection"
 
 
 def _projection_error(
-    bench: Bench, layer: int, attention: torch.nn.Module, which: Projection, x: torch.Tensor, theirs: torch.Tensor
+    seen: Observations, layer: int, attention: torch.nn.Module, which: Projection, x: torch.Tensor, theirs: torch.Tensor
 ) -> float:
     """Some features of every head; all where a norm mixes them before they are captured."""
-    family = bench.model.family
-    shape = family.head_shape(bench.model.module.config)
+    family = seen.model.family
+    shape = family.head_shape(seen.model.module.config)
     norm = family.qk_norm
     normalising = None if norm is None else norm.module(attention, which)
     some = _some(layer, shape.d_head) if normalising is None else slice(None)
@@ -100,51 +97,49 @@ def _projection_error(
     return relative_error(ours, theirs[..., some])
 
 
-def rotary(bench: Bench) -> Outcome:
+def rotary(seen: Observations) -> CheckResult:
     """Rotary embedding is the identity at position 0 and keeps lengths everywhere (up to one scale)."""
     worst = 0.0
-    root = bench.model.info.d_head**-0.5 if bench.model.family.scales_queries else 1.0
-    for layer, call in enumerate(bench.heard.calls):
+    root = seen.model.info.d_head**-0.5 if seen.model.family.scales_queries else 1.0
+    for layer, call in enumerate(seen.heard.calls):
         for site, after, scale in (("q_pre", call.q, root), ("k_pre", call.k, 1.0)):
-            before, after = bench.sites[site, layer].float() * scale, after.transpose(1, 2).float()
+            before, after = seen.heard.sites[site, layer].float() * scale, after.transpose(1, 2).float()
             if before.shape != after.shape:
-                return float("inf"), bench.bound, "heads counted wrongly: error"
+                return float("inf"), seen.bound, "heads counted wrongly: error"
             worst = max(
                 worst,
                 relative_error(after[:, 0], before[:, 0]),
                 relative_error(after.norm(dim=-1), before.norm(dim=-1)),
             )
-    return worst, bench.bound, "relative error before against after rotary embedding"
+    return worst, seen.bound, "relative error before against after rotary embedding"
 
 
-def edit_acts(bench: Bench) -> Outcome:
+def edit_acts(seen: Observations) -> CheckResult:
     """Removing the values of a layer (first, middle, last) moves the logits; not where attention is switched off."""
-    _ = bench.heard
-    scale = bench.seam_logits[0].abs().max()
+    scale = seen.heard.logits[0].abs().max()
     wrong = 0
-    for edit in bench.edits:
-        move = (bench.edited[edit] - bench.seam_logits[0]).abs().max()
-        if not _is_switched_off(bench, edit.layer):
+    for edit in seen.edits:
+        move = (seen.heard.edited[edit] - seen.heard.logits[0]).abs().max()
+        if not _is_switched_off(seen, edit.layer):
             wrong += float(move / scale) <= 1e-6
         elif move > 0:
             # Rows of one batch may be rounded unlike each other; passes of one shape are not.
-            wrong += not torch.equal(*bench.edited_alone(edit))
+            wrong += not torch.equal(*seen.edited_alone(edit))
     return float(wrong), 0.0, "layers whose edit moves nothing (or something, with attention switched off):"
 
 
-def _is_switched_off(bench: Bench, layer: int) -> bool:
+def _is_switched_off(seen: Observations, layer: int) -> bool:
     """Whether the output projection is exactly zero, so that attention adds nothing there."""
-    family = bench.model.family
+    family = seen.model.family
     assert family.out is not None
-    projection = attrgetter(family.out)(family.attention_modules(bench.model.module)[layer])
+    projection = attrgetter(family.out)(family.attention_modules(seen.model.module)[layer])
     with brought_in(projection):
         return not projection.weight.any()
 
 
-def dose_zero(bench: Bench) -> Outcome:
+def dose_zero(seen: Observations) -> CheckResult:
     """An edit of dose 0 changes no bit of the logits under the seam."""
-    _ = bench.heard
     # As above: a difference inside the batch is looked at again in passes of one shape.
-    same = torch.equal(bench.edited[bench.nothing], bench.seam_logits[0])
-    same = same or torch.equal(*bench.edited_alone(bench.nothing))
+    same = torch.equal(seen.heard.edited[seen.nothing], seen.heard.logits[0])
+    same = same or torch.equal(*seen.edited_alone(seen.nothing))
     return float(not same), 0.0, "differs from the unedited pass:"

@@ -11,8 +11,9 @@ from typing import Literal
 
 import torch
 
-from interp.checking import attention_checks, stack_checks
-from interp.checking.two_sequences import Bench, Outcome
+from interp.checking import attention_checks as attention
+from interp.checking import stack_checks as stack
+from interp.checking.two_sequences import CheckResult, Observations
 from interp.errors import ModelError
 from interp.model import Check, Model
 from interp.seam.attention import claimed
@@ -38,21 +39,21 @@ def check_model(model: Model) -> tuple[Check, ...]:
 def run_checks(model: Model) -> Iterator[Check]:
     """The checks one after the other, passed or not."""
     with torch.inference_mode(), claimed(model):
-        bench = Bench(model)
-        _refuse_broken(bench)
+        seen = Observations(model)
+        _refuse_broken(seen)
         for name, meaning, run, _ in _applying(model):
-            value, bound, detail = run(bench)
+            value, bound, detail = run(seen)
             yield Check(name, meaning, bool(value <= bound), value, bound, detail=detail)
 
 
-def _refuse_broken(bench: Bench) -> None:
+def _refuse_broken(seen: Observations) -> None:
     """`ModelError` where the plain model fails before anything of ours has touched it."""
     try:
-        _ = bench.plain
+        _ = seen.plain
     except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
         raise ModelError(
-            asked=f"reading {bench.model.name} ({bench.model.info.family})",
-            found=f"it cannot read {bench.short} tokens: {type(error).__name__}: {error}",
+            asked=f"reading {seen.model.name} ({seen.model.info.family})",
+            found=f"it cannot read {seen.short} tokens: {type(error).__name__}: {error}",
             fix="Check its configuration, or copy config.json again.",
         ) from error
 
@@ -82,39 +83,34 @@ _About = Literal["model", "attention", "weights", "stack", "sums"]
 """What a check is about: any model; attention; the plain weights of attention, which a quantised model does not have;
 blocks without attention; parts added to the residual stream."""
 
-_Entry = tuple[str, str, Callable[[Bench], Outcome], _About]
+_Entry = tuple[str, str, Callable[[Observations], CheckResult], _About]
 
 _CHECKS: tuple[_Entry, ...] = (
-    ("finite", "weights and logits are finite", stack_checks.finite, "model"),
-    ("heard", "every layer is heard exactly once", attention_checks.heard_once, "attention"),
-    ("blocks", "every block runs exactly once", stack_checks.blocks_once, "stack"),
-    ("eager", "logits under the seam equal eager attention", attention_checks.equals_eager, "attention"),
-    ("causal", "attention rows are distributions over the past", attention_checks.causal, "attention"),
-    ("blind ahead", "later tokens change no earlier logit", stack_checks.blind_ahead, "stack"),
+    ("finite", "weights and logits are finite", stack.finite, "model"),
+    ("heard", "every layer is heard exactly once", attention.heard_once, "attention"),
+    ("blocks", "every block runs exactly once", stack.blocks_once, "stack"),
+    ("eager", "logits under the seam equal eager attention", attention.equals_eager, "attention"),
+    ("causal", "attention rows are distributions over the past", attention.causal, "attention"),
+    ("blind ahead", "later tokens change no earlier logit", stack.blind_ahead, "stack"),
     (
         "output",
         "captured values times the pattern, through W_O, are the attention's output",
-        attention_checks.output,
+        attention.output,
         "weights",
     ),
     (
         "projections",
         "the attention's input times W_Q, W_K, W_V per head are the captured q, k, v",
-        attention_checks.projections,
+        attention.projections,
         "weights",
     ),
-    (
-        "rotary",
-        "keys and queries before and after rotary embedding belong together",
-        attention_checks.rotary,
-        "attention",
-    ),
-    ("stream", "what a block returns is what the next one receives", stack_checks.blocks_join, "stack"),
-    ("residual", "block outputs add up to the residual stream", stack_checks.residual, "sums"),
-    ("head", "the residual stream through final norm and head gives the logits", stack_checks.decoded, "model"),
-    ("batched", "right-padded in a batch equals alone", stack_checks.batched, "model"),
-    ("edit", "an edit of the values moves the logits", attention_checks.edit_acts, "attention"),
-    ("dose 0", "an edit of dose 0 changes nothing", attention_checks.dose_zero, "attention"),
-    ("reading", "reading changes no bit of the logits", stack_checks.reading_is_harmless, "stack"),
-    ("restored", "leaving restores the model bit for bit", stack_checks.restored, "model"),
+    ("rotary", "keys and queries before and after rotary embedding belong together", attention.rotary, "attention"),
+    ("stream", "what a block returns is what the next one receives", stack.blocks_join, "stack"),
+    ("residual", "block outputs add up to the residual stream", stack.residual, "sums"),
+    ("head", "the residual stream through final norm and head gives the logits", stack.decoded, "model"),
+    ("batched", "right-padded in a batch equals alone", stack.batched, "model"),
+    ("edit", "an edit of the values moves the logits", attention.edit_acts, "attention"),
+    ("dose 0", "an edit of dose 0 changes nothing", attention.dose_zero, "attention"),
+    ("reading", "reading changes no bit of the logits", stack.reading_is_harmless, "stack"),
+    ("restored", "leaving restores the model bit for bit", stack.restored, "model"),
 )

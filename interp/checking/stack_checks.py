@@ -2,17 +2,17 @@
 
 import torch
 
-from interp.checking.two_sequences import Bench, Outcome, relative_error
+from interp.checking.two_sequences import CheckResult, Observations, relative_error
 from interp.reading.lens import Lens
 from interp.system.fingerprint import each_parameter
 
 
-def finite(bench: Bench) -> Outcome:
+def finite(seen: Observations) -> CheckResult:
     """No weight is NaN or infinite, also where these few tokens do not reach it, and no logit."""
-    bad = sum(not _is_finite(tensor) for _, tensor in each_parameter(bench.model.module))
+    bad = sum(not _is_finite(tensor) for _, tensor in each_parameter(seen.model.module))
     if bad:
         return float(bad), 0.0, "tensors of weights that hold NaN or infinity:"
-    return float((~torch.isfinite(bench.plain)).sum()), 0.0, "logits that are not finite:"
+    return float((~torch.isfinite(seen.plain)).sum()), 0.0, "logits that are not finite:"
 
 
 def _is_finite(tensor: torch.Tensor) -> bool:
@@ -22,72 +22,58 @@ def _is_finite(tensor: torch.Tensor) -> bool:
     return bool(torch.isfinite(torch.stack(torch.aminmax(tensor))).all())
 
 
-def residual(bench: Bench) -> Outcome:
+def residual(seen: Observations) -> CheckResult:
     """Each block adds exactly its attention and its feed-forward output, as far as it has them, to its input."""
-    _ = bench.heard
     worst = 0.0
-    for layer in range(bench.model.info.n_layers):
-        sites = [site for site in ("resid", "attn_out", "mlp_out") if (site, layer) in bench.sites]
-        parts = [bench.sites[site, layer].float().to(bench.ids.device) for site in sites]
-        worst = max(worst, relative_error(sum(parts[1:], parts[0]), bench.sites["resid", layer + 1]))
-    return worst, bench.bound, "relative error of the sum"
+    for layer in range(seen.model.info.n_layers):
+        sites = [site for site in ("resid", "attn_out", "mlp_out") if (site, layer) in seen.heard.sites]
+        parts = [seen.heard.sites[site, layer].float().to(seen.ids.device) for site in sites]
+        worst = max(worst, relative_error(sum(parts[1:], parts[0]), seen.heard.sites["resid", layer + 1]))
+    return worst, seen.bound, "relative error of the sum"
 
 
-def decoded(bench: Bench) -> Outcome:
+def decoded(seen: Observations) -> CheckResult:
     """The last residual vectors through final norm and head are the logits."""
-    _ = bench.heard
-    last = bench.sites["resid", bench.model.info.n_layers]
-    ours = Lens(bench.model).logits(last.flatten(0, 1)).view(bench.seam_logits.shape)
-    return relative_error(ours, bench.seam_logits), bench.bound, "relative error of the logits"
+    last = seen.heard.sites["resid", seen.model.info.n_layers]
+    ours = Lens(seen.model).logits(last.flatten(0, 1)).view(seen.heard.logits.shape)
+    return relative_error(ours, seen.heard.logits), seen.bound, "relative error of the logits"
 
 
-def batched(bench: Bench) -> Outcome:
+def batched(seen: Observations) -> CheckResult:
     """A short sequence gives the same logits alone as padded on the right beside a longer one."""
-    _ = bench.heard
-    return (
-        relative_error(bench.seam_logits[1:, : bench.short], bench.plain),
-        bench.bound,
-        "relative error of the logits",
-    )
+    error = relative_error(seen.heard.logits[1:, : seen.short], seen.plain)
+    return error, seen.bound, "relative error of the logits"
 
 
-def restored(bench: Bench) -> Outcome:
+def restored(seen: Observations) -> CheckResult:
     """After listening and editing the model gives its first logits again, bit for bit."""
-    before = bench.plain
-    _ = bench.heard
-    return float(not torch.equal(bench.alone(), before)), 0.0, "differs from the first pass:"
+    _ = seen.heard  # it was listened to and edited
+    return float(not torch.equal(seen.alone(), seen.plain)), 0.0, "differs from the first pass:"
 
 
-def blocks_once(bench: Bench) -> Outcome:
-    _ = bench.heard
-    heard = [layer for layer, _ in bench.blocks]
-    wrong = sum(heard.count(layer) != 1 for layer in range(bench.model.info.n_layers))
+def blocks_once(seen: Observations) -> CheckResult:
+    heard = [layer for layer, _ in seen.heard.blocks]
+    wrong = sum(heard.count(layer) != 1 for layer in range(seen.model.info.n_layers))
     return float(wrong), 0.0, "blocks not run exactly once:"
 
 
-def blocks_join(bench: Bench) -> Outcome:
+def blocks_join(seen: Observations) -> CheckResult:
     """What a block returns is what the next block, or the final norm, receives."""
-    _ = bench.heard
-    worst = max(relative_error(out, bench.sites["resid", layer + 1]) for layer, out in bench.blocks)
+    worst = max(relative_error(out, seen.heard.sites["resid", layer + 1]) for layer, out in seen.heard.blocks)
     return worst, 0.0, "relative error"
 
 
-def blind_ahead(bench: Bench) -> Outcome:
+def blind_ahead(seen: Observations) -> CheckResult:
     """Other tokens in the second half change no logits in the first, and do change those in the second."""
-    _ = bench.heard
-    half = bench.ids.shape[1] // 2
-    changed = bench.ids.clone()
-    changed[:, half:] = (changed[:, half:] + 1) % bench.model.info.vocab_size
-    moved, unmoved = bench.logits(changed), bench.seam_logits
+    half = seen.ids.shape[1] // 2
+    changed = seen.ids.clone()
+    changed[:, half:] = (changed[:, half:] + 1) % seen.model.info.vocab_size
+    moved, unmoved = seen.logits(changed), seen.heard.logits
     if torch.equal(moved[:, half:], unmoved[:, half:]):
-        return float("inf"), bench.bound, "the tokens change nothing: error"
-    return relative_error(moved[:, :half], unmoved[:, :half]), bench.bound, "relative error of the earlier logits"
+        return float("inf"), seen.bound, "the tokens change nothing: error"
+    return relative_error(moved[:, :half], unmoved[:, :half]), seen.bound, "relative error of the earlier logits"
 
 
-def reading_is_harmless(bench: Bench) -> Outcome:
-    _ = bench.heard
-    return (
-        float(not torch.equal(bench.seam_logits, bench.logits(bench.ids))),
-        0.0,
-        "differs from a pass without reading:",
-    )
+def reading_is_harmless(seen: Observations) -> CheckResult:
+    same = torch.equal(seen.heard.logits, seen.logits(seen.ids))
+    return float(not same), 0.0, "differs from a pass without reading:"

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from interp.checking.two_sequences import Bench, relative_error
+from interp.checking.two_sequences import Observations, relative_error
 from interp.errors import ModelError
 from interp.model import Check, Model
 from interp.seam.pattern import pattern_rows
@@ -24,9 +24,9 @@ def check_against_transformer_lens(model: Model) -> tuple[Check, ...]:
     Raises `ModelError` where TransformerLens is not installed or cannot read the model.
     """
     with torch.inference_mode():
-        bench = Bench(model)
-        cache = _cache(model, bench.ids)
-        return tuple(_compare(bench, cache))
+        seen = Observations(model)
+        cache = _cache(model, seen.ids)
+        return tuple(_compare(seen, cache))
 
 
 def _cache(model: Model, ids: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -71,33 +71,32 @@ def _any_tokenizer() -> Any:
     )
 
 
-def _compare(bench: Bench, cache: Mapping[str, torch.Tensor]) -> Iterator[Check]:
+def _compare(seen: Observations, cache: Mapping[str, torch.Tensor]) -> Iterator[Check]:
     names = {
         "q_pre": "hook_q", "k_pre": "hook_k", "q": "hook_rot_q", "k": "hook_rot_k", "v": "hook_v", "z": "hook_z",
         "pattern": "hook_pattern",
     }  # fmt: skip
     for site, hook in names.items():
         errors = []
-        for layer, mine in enumerate(_ours(bench, site)):
+        for layer, mine in enumerate(_ours(seen, site)):
             key = f"blocks.{layer}.attn.{hook}"
             if key in cache:
                 errors.append(relative_error(mine, cache[key].reshape(mine.shape)))
         if errors:
             worst = max(errors)
             meaning = f"{site} equals TransformerLens's {hook} in {len(errors)} layers"
-            yield Check(f"transformer-lens {site}", meaning, worst <= bench.bound, worst, bench.bound)
+            yield Check(f"transformer-lens {site}", meaning, worst <= seen.bound, worst, seen.bound)
 
 
-def _ours(bench: Bench, site: str) -> Iterator[torch.Tensor]:
+def _ours(seen: Observations, site: str) -> Iterator[torch.Tensor]:
     """One site, layer by layer, with positions before heads as TransformerLens has them (patterns: heads first)."""
-    recorder = bench.heard
+    recorder = seen.heard
     for layer, (call, z) in enumerate(zip(recorder.calls, recorder.z, strict=True)):
         if site == "pattern":
-            positions = torch.arange(call.q.shape[2], device=call.q.device).expand(call.q.shape[0], -1)
-            yield pattern_rows(call, positions)
+            yield pattern_rows(call, call.positions)
         elif site == "z":
             yield z
         elif site in ("q_pre", "k_pre"):
-            yield bench.sites[site, layer]
+            yield seen.heard.sites[site, layer]
         else:
             yield getattr(call, site).transpose(1, 2)

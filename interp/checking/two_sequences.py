@@ -5,7 +5,8 @@ pass takes edited copies of the first sequence along as further rows, and four p
 model, the seam with its edits, eager attention, and the plain model again.
 """
 
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -15,7 +16,7 @@ import torch
 
 from interp.model import Model
 from interp.seam.attention import Listener, attention_function, listening
-from interp.seam.block_hooks import block_hooks, hidden_states
+from interp.seam.block_hooks import block_hooks, first_of, hidden_states
 from interp.seam.pattern import AttentionCall
 
 LENGTHS = (6, 4)
@@ -24,7 +25,7 @@ LENGTHS = (6, 4)
 BOUND = {"float64": 1e-5, "float32": 1e-4, "bfloat16": 6e-2, "float16": 1e-2}
 """Largest relative error allowed, by the precision the model computes in."""
 
-Outcome = tuple[float, float, str]
+CheckResult = tuple[float, float, str]
 """The largest error that a check saw, the bound it had to keep, and what the error is of."""
 
 
@@ -45,20 +46,53 @@ class ValueEdit:
     dose: float
 
 
-class _Recorder(Listener):
-    """Keeps every call of the first `n` rows whole, and their head outputs: for the few tokens of the check only."""
+@dataclass
+class SeamPass(Listener):
+    """One pass under the seam with all hooks: everything it gave of the first `n` rows, the two sequences.
 
-    def __init__(self, n: int) -> None:
-        self.n = n
-        self.calls: list[AttentionCall] = []
-        self.z: list[torch.Tensor] = []
+    `inputs` and `outputs` are those of every attention module, `blocks` what every block returned with its number,
+    `edited` the logits of the first sequence under each edit.
+    """
+
+    n: int
+    calls: list[AttentionCall] = field(default_factory=list)
+    z: list[torch.Tensor] = field(default_factory=list)
+    sites: dict[tuple[str, int], torch.Tensor] = field(default_factory=dict)
+    inputs: list[torch.Tensor] = field(default_factory=list)
+    outputs: list[torch.Tensor] = field(default_factory=list)
+    blocks: list[tuple[int, torch.Tensor]] = field(default_factory=list)
+    logits: torch.Tensor = field(default_factory=lambda: torch.empty(0))
+    edited: Mapping["ValueEdit", torch.Tensor] = field(default_factory=dict)
 
     def after(self, call: AttentionCall, z: torch.Tensor) -> torch.Tensor:
-        mask = None if call.mask is None else call.mask[: self.n]
-        q, k, v = (x[: self.n] for x in (call.q, call.k, call.v))
-        self.calls.append(AttentionCall(call.layer, q, k, v, call.scaling, mask, call.softcap))
+        self.calls.append(call.of(slice(self.n)))
         self.z.append(z[: self.n])
         return z
+
+    def block(self, site: str, layer: int, x: torch.Tensor) -> None:
+        self.sites[site, layer] = x[: self.n]
+
+    @contextmanager
+    def ends(self, model: Model) -> Iterator[None]:
+        """Hooks that keep the input and the output of every attention module, and what every block returns."""
+
+        def before(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            self.inputs.append(hidden_states(args, kwargs)[: self.n])
+
+        def after(module: torch.nn.Module, args: tuple[Any, ...], out: Any) -> None:
+            self.outputs.append(first_of(out)[: self.n])
+
+        with ExitStack() as stack:
+            for attention in model.family.attention_modules(model.module):
+                stack.callback(attention.register_forward_pre_hook(before, with_kwargs=True).remove)
+                stack.callback(attention.register_forward_hook(after).remove)
+            for layer, block in enumerate(model.family.layer_modules(model.module)):
+
+                def returned(module: torch.nn.Module, args: tuple[Any, ...], out: Any, layer: int = layer) -> None:
+                    self.blocks.append((layer, first_of(out)[: self.n]))
+
+                stack.callback(block.register_forward_hook(returned).remove)
+            yield
 
 
 @dataclass
@@ -77,18 +111,11 @@ class _EditRows(Listener):
 
 
 @dataclass
-class Bench:
-    """One model, two sequences, and what a pass over them gave; each pass is run once, when first asked for.
-
-    `sites`, `inputs`, `outputs` (of every attention module) and `blocks` are of the seam's pass over the sequences.
-    """
+class Observations:
+    """One model, two sequences, and what passes over them gave; each pass is run once, when first asked for."""
 
     model: Model
     ids: torch.Tensor = field(init=False)
-    sites: dict[tuple[str, int], torch.Tensor] = field(default_factory=dict)
-    inputs: list[torch.Tensor] = field(default_factory=list)
-    outputs: list[torch.Tensor] = field(default_factory=list)
-    blocks: list[tuple[int, torch.Tensor]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         rng = np.random.default_rng(0)
@@ -130,23 +157,21 @@ class Bench:
         return self.alone()
 
     @cached_property
-    def heard(self) -> _Recorder:
-        """One pass with the seam and all hooks; the edited copies of the first sequence are its last rows."""
+    def heard(self) -> SeamPass:
+        """The pass under the seam; the edited copies of the first sequence are its last rows."""
         _ = self.plain
         n, has_attention = len(self.ids), self.model.family.has_attention
         edits = (self.nothing, *self.edits) if has_attention else ()
-        recorder = _Recorder(n)
+        found = SeamPass(n)
         names = {"resid", "attn_out", "mlp_out"} | ({"q_pre", "k_pre"} if has_attention else set())
         with (
-            listening(self.model, _EditRows(n, edits), recorder),
-            block_hooks(self.model, names, lambda site, layer, x: self.sites.__setitem__((site, layer), x[:n])),
-            _attention_ends(self),
-            _block_ends(self),
+            listening(self.model, _EditRows(n, edits), found),
+            block_hooks(self.model, names, found.block),
+            found.ends(self.model),
         ):
-            found = self.logits(torch.cat([self.ids, self.ids[:1].repeat(len(edits), 1)]))
-        self.seam_logits, edited = found[:n], found[n:]
-        self.edited = dict(zip(edits, edited, strict=True))
-        return recorder
+            logits = self.logits(torch.cat([self.ids, self.ids[:1].repeat(len(edits), 1)]))
+        found.logits, found.edited = logits[:n], dict(zip(edits, logits[n:], strict=True))
+        return found
 
     def edited_alone(self, edit: ValueEdit) -> tuple[torch.Tensor, torch.Tensor]:
         """Logits of the first sequence under an edit and without, from two passes of one shape."""
@@ -160,31 +185,3 @@ class Bench:
         """Logits with transformers' eager attention."""
         with attention_function(self.model, "eager"):
             return self.logits(self.ids)
-
-
-def _attention_ends(bench: Bench) -> ExitStack:
-    """Hooks that keep the input and the output of every attention module."""
-    stack, n = ExitStack(), len(bench.ids)
-
-    def before(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        bench.inputs.append(hidden_states(args, kwargs)[:n])
-
-    def after(module: torch.nn.Module, args: tuple[Any, ...], out: Any) -> None:
-        bench.outputs.append((out[0] if isinstance(out, tuple) else out)[:n])
-
-    for attention in bench.model.family.attention_modules(bench.model.module):
-        stack.callback(attention.register_forward_pre_hook(before, with_kwargs=True).remove)
-        stack.callback(attention.register_forward_hook(after).remove)
-    return stack
-
-
-def _block_ends(bench: Bench) -> ExitStack:
-    """Hooks that keep what every block returns, with its number."""
-    stack, n = ExitStack(), len(bench.ids)
-    for layer, block in enumerate(bench.model.family.layer_modules(bench.model.module)):
-
-        def after(module: torch.nn.Module, args: tuple[Any, ...], out: Any, layer: int = layer) -> None:
-            bench.blocks.append((layer, (out[0] if isinstance(out, tuple) else out)[:n]))
-
-        stack.callback(block.register_forward_hook(after).remove)
-    return stack

@@ -14,7 +14,7 @@ from interp.cli.options import ALL, LEFT, MODEL, QuietOption, ResumeOption, told
 from interp.errors import InterpError, UnknownName
 from interp.options import OPTIONS, RunOptions
 from interp.settings import split_commas, split_settings
-from interp.system.signals import listening
+from interp.system.signals import handling_signals
 
 if TYPE_CHECKING:
     from interp.records.record import RunRecord
@@ -354,7 +354,7 @@ def main() -> None:
     """
     gc.set_threshold(*_SELDOM)
     try:
-        with listening():
+        with handling_signals():
             completing.mend_bash_words()
             app(standalone_mode=True)
     except InterpError as error:

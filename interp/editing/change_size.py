@@ -6,96 +6,84 @@ orthogonal subspace is removed, the share of variance that is gone. Sums run in 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float
 
-from interp.editing.steps import Rows, Step
+from interp.editing.steps import EditStep, SeenStep
 from interp.reading.batches import Batch
 from interp.system.processes import Ranks
 
 
 @dataclass
 class _Sums:
-    """Over the edited rows: how many, and of tensor and change the sums and squares, `[variant, ...]`."""
+    """Over the edited rows: how many, and the sums and squares of the tensor and of its change."""
 
-    squares: np.ndarray
+    squares: np.ndarray  # [2, variant, prompt]
     count: int = 0
-    total: list[torch.Tensor | None] = field(default_factory=lambda: [None, None])
+    total: Any = 0.0  # [2, variant, feature]
 
     def take_in(self, other: "_Sums") -> None:
-        self.squares += other.squares
+        self.squares = self.squares + other.squares
         self.count += other.count
-        for which, more in enumerate(other.total):
-            mine = self.total[which]
-            self.total[which] = more if mine is None else mine if more is None else mine + more
+        self.total = self.total + other.total
+
+    def variance_share(self, variant: int) -> float:
+        if not self.count:
+            return 0.0
+        mean_squares = np.square(self.total[:, variant]).sum(axis=1) / self.count
+        spread = np.maximum(0.0, self.squares[:, variant].sum(axis=1) - mean_squares)  # of tensor, of change
+        return float(_ratio(spread[1:], spread[:1])[0])
 
 
-class Sizes:
+class ChangeSizes:
     """The sizes of every step (an edit at a layer), in the order in which edits and layers are named."""
 
-    def __init__(self, steps: Sequence[Step], n_variants: int, n_prompts: int) -> None:
-        self._sums = {
-            (step.index, step.layer): _Sums(np.zeros((2, n_variants, n_prompts))) for step in steps
-        }  # squares: of tensor, of change
-        self._prompts: np.ndarray = np.empty(0, dtype=np.int64)
+    def __init__(self, steps: Sequence[EditStep], n_variants: int, n_prompts: int) -> None:
+        self._nothing = np.zeros((2, n_variants, n_prompts))
+        self._sums = {(step.index, step.layer): _Sums(self._nothing) for step in steps}
         self._passing: dict[tuple[int, int], _Sums] = {}
+        self._prompts: np.ndarray = np.empty(0, dtype=np.int64)
 
     def begin(self, batch: Batch) -> None:
-        """Announce the batch that passes next; what a pass has given that was not settled is forgotten."""
-        self._prompts = batch.prompts
-        self._passing = {}
+        """Announce the batch that passes next; what a pass has given that did not come to its end is forgotten."""
+        self._prompts, self._passing = batch.prompts, {}
 
-    def settle(self) -> None:
-        """Take in what the pass that was announced has given."""
+    def see(self, seen: SeenStep) -> None:
+        """Take in one pass of one step."""
+        before, mask = seen.before.double(), seen.rows.mask
+        both = torch.stack([before, seen.after.double() - before])
+        picked = torch.where(mask[:, :, None], both, 0.0)  # [2, variant, prompt, pos, feature]
+        sums = _Sums(self._nothing.copy(), int(mask.sum()), picked.sum(dim=(2, 3)).cpu().numpy())
+        sums.squares[:, :, self._prompts] = picked.square().sum(dim=(3, 4)).cpu().numpy()
+        self._passing[seen.step.index, seen.step.layer] = sums
+
+    def end(self) -> None:
+        """Keep what the announced pass has given."""
         for key, sums in self._passing.items():
             self._sums[key].take_in(sums)
-        self._passing = {}
-
-    def add(self, step: Step, before: torch.Tensor, after: torch.Tensor, rows: Rows) -> None:
-        """Take in one pass of one step, `[variant, prompt, pos, feature]`."""
-        key = step.index, step.layer
-        sums = self._passing.setdefault(key, _Sums(np.zeros_like(self._sums[key].squares)))
-        sums.count += int(rows.mask.sum())
-        for which, x in enumerate((before, after.double() - before.double())):
-            picked = torch.where(rows.mask[None, :, :, None], x.double(), 0.0)
-            sums.squares[which][:, self._prompts] += picked.square().sum(dim=(2, 3)).cpu().numpy()
-            total, more = sums.total[which], picked.sum(dim=(1, 2)).cpu()
-            sums.total[which] = more if total is None else total + more
 
     def join(self, ranks: Ranks) -> None:
         """Take in what the other ranks have seen."""
-        if ranks.is_alone:
-            return
-        everybodys = ranks.union(self._sums)
-        for key in self._sums:
-            first, *others = [theirs[key] for theirs in everybodys]
-            for other in others:
-                first.take_in(other)
-            self._sums[key] = first
+        first, *others = ranks.union(self._sums)
+        for theirs in others:
+            for key, sums in theirs.items():
+                first[key].take_in(sums)
+        self._sums = first
 
     def of(self, variant: int) -> dict[str, np.ndarray]:
         """`rows` `[step, prompt]`, `variance_share`, `layer` and `edit` `[step]`; 0/0 is 0: nothing was there."""
         squares = np.stack([s.squares[:, variant] for s in self._sums.values()], axis=1)
-        shares = np.array([_variance_share(s, variant) for s in self._sums.values()])
         keys = np.array(list(self._sums))
         return {
             "rows": np.sqrt(_ratio(squares[1], squares[0])),
-            "variance_share": shares,
+            "variance_share": np.array([s.variance_share(variant) for s in self._sums.values()]),
             "edit": keys[:, 0],
             "layer": keys[:, 1],
         }
-
-
-def _variance_share(sums: _Sums, variant: int) -> float:
-    spread = []
-    for which in range(2):
-        total = sums.total[which]
-        mean_square = 0.0 if total is None else float(total[variant].square().sum()) / max(1, sums.count)
-        spread.append(sums.squares[which, variant].sum() - mean_square)
-    return float(_ratio(np.array(max(0.0, spread[1])), np.array(max(0.0, spread[0]))))
 
 
 def _ratio(a: Float[np.ndarray, "*shape"], b: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:

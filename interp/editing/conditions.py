@@ -16,11 +16,11 @@ import torch
 from jaxtyping import Int
 
 from interp.capture import Capture
-from interp.editing.change_size import Sizes
+from interp.editing.change_size import ChangeSizes
 from interp.editing.edited_rows import edited_rows
 from interp.editing.editor import Editor, editing, needs_outputs, refuse_misfits
 from interp.editing.head_outputs import HeadOutputs
-from interp.editing.proof import Bench, prove
+from interp.editing.proof import EditedBatch, prove
 from interp.editing.restart import Residuals, first_layer
 from interp.editing.steps import make_steps, signature
 from interp.edits import Edit
@@ -28,7 +28,7 @@ from interp.model import Check, Model
 from interp.need import Need
 from interp.probe import Condition, Readout
 from interp.prompt import PromptSet
-from interp.reading.batches import Batch, RowIndex, cut_batches
+from interp.reading.batches import RowIndex, make_batch
 from interp.reading.collector import OF_THE_END, Collector
 from interp.reading.forward import TOKENS_PER_BATCH, Share, as_capture, collecting
 from interp.reading.readable import refuse_unreadable
@@ -110,13 +110,13 @@ def read_conditions(
                 raise ValueError(f"{first.name!r} is on the prompts {first.on!r}, which nobody finds here")
             else:
                 source = resolve(first.on, first.n_pool)
-            bench = _Bench(
+            shared = _SharedPasses(
                 model, source.take(first.prompts), together, listeners, tokens_per_pass, restart, seed, layers,
                 with_entropy,
             )  # fmt: skip
             if checks is not None:
-                checks += bench.prove()
-            for condition, under in bench.captures(frozenset(found)):
+                checks += shared.prove()
+            for condition, under in shared.captures(frozenset(found)):
                 found[condition.name] = condition.read(under)
                 keep()
                 if progress is not None:
@@ -190,7 +190,7 @@ def _on_the_same_prompts(conditions: Sequence[Condition]) -> dict[tuple[object, 
     return found
 
 
-class _Bench:
+class _SharedPasses:
     """Conditions on the same prompts, and what one unedited pass gave for all of them."""
 
     def __init__(
@@ -218,19 +218,12 @@ class _Bench:
         collector = self._collector(tuple(needs))
         heard = [*self.listeners, self.outputs] if self.model.family.has_attention else list(self.listeners)
         share = Share(self.model, self.run.ids, self.tokens_per_pass, here())
-        with torch.inference_mode(), collecting(self.model, [collector], self.listeners):
-            share.lend([collector])
-
-        def announce(batch: Batch) -> None:
-            self.outputs.begin(batch)
-            self.residuals.begin(batch)
-
         reading = collecting(self.model, [collector], heard, self.kept_depth)
         with torch.inference_mode(), self.residuals.keeping(), reading:
-            for _ in share.run([collector], announce):
-                pass
-            for part in (collector, self.outputs, self.residuals):
-                part.join(here())
+            share.run([collector], [self.outputs.kept, self.residuals.kept])
+            collector.join(here())
+            self.outputs.kept.join(here(), self.outputs.layers, share.prompts)
+            self.residuals.kept.join(here(), self.residuals.depths, share.prompts)
         return collector
 
     def _collector(self, needs: tuple[Need, ...], **edited: Any) -> Collector:
@@ -267,20 +260,21 @@ class _Bench:
 
     def prove(self) -> list[Check]:
         """The proof of the first condition of every kind, on two prompts."""
-        batch = next(iter(cut_batches(self.run.ids[:2], 1 << 30, self.model.input_device)))
+        both = np.argsort(self.lengths[:2], kind="stable")
+        batch = make_batch(self.run.ids, both, self.model.input_device)
 
         def make_editor(edits: Sequence[Edit]) -> Editor:
             rows = [edited_rows(edit, self.run.prompts, self.lengths) for edit in edits]
             return Editor(self.model, make_steps([edits], self.model.info), 1, rows, self.outputs)
 
-        bench = Bench(self.model, batch, make_editor, self.residuals, self.listeners)
+        tried = EditedBatch(self.model, batch, make_editor, self.residuals, self.listeners)
         kinds: dict[tuple[str, ...], Condition] = {}
         for c in self.conditions:
             if c.edits:
                 kinds.setdefault(tuple(sorted({f"{e.kind} {e.place} {e.at}" for e in c.edits})), c)
         found: list[Check] = []
         for c in kinds.values():
-            found += prove(bench, c.edits, self.residuals.start_of(first_layer(c.edits, self.model)))
+            found += prove(tried, c.edits, self.residuals.start_of(first_layer(c.edits, self.model)))
         return found
 
     def _edited(
@@ -298,15 +292,12 @@ class _Bench:
         ]
         steps = make_steps([c.edits for c in variants], model.info)
         is_sized = any(need.site == "edit_size" for need in needs)
-        sizes = Sizes(steps, n, len(self.lengths)) if is_sized else None
+        sizes = [ChangeSizes(steps, n, len(self.lengths))] if is_sized else []
         edited = [layer + 1 for edit in variants[0].edits for layer in edit.layers(model.info)] if is_sized else [0]
         depth = None if max(edited) > model.info.n_layers else max(edited)
         editor = Editor(model, steps, n, rows, self.outputs)
+        editor.observers = [each.see for each in sizes]
         share = Share(model, self.run.ids, max(1, self.tokens_per_pass // n), ranks)
-
-        def announce(batch: Batch) -> None:
-            self.residuals.begin(batch)
-            editor.begin(batch)
 
         with (
             torch.inference_mode(),
@@ -314,22 +305,13 @@ class _Bench:
             editing(model, editor, *self.listeners),
             collecting(model, collectors, depth=depth),
         ):
-            share.lend(collectors, announce)
-            editor.sizes = sizes
-            for _ in share.run(collectors, announce, None if sizes is None else sizes.settle):
-                pass
-        for collector in collectors:
-            collector.join(ranks)
-        if sizes is not None:
-            sizes.join(ranks)
+            share.run(collectors, [self.residuals.kept, editor, *sizes])
+        for part in (*collectors, *sizes):
+            part.join(ranks)
         for i, (condition, collector) in enumerate(zip(variants, collectors, strict=True)):
-            yield condition, self._capture(collector, condition, None if sizes is None else sizes.of(i))
+            under = self._capture(collector, condition)
+            sized = {need: each.of(i) for each in sizes for need in condition.needs if need.site == "edit_size"}
+            yield condition, replace(under, arrays={**under.arrays, **sized})
 
-    def _capture(
-        self, collector: Collector, condition: Condition, sizes: Mapping[str, np.ndarray] | None = None
-    ) -> Capture:
-        under = as_capture(collector, self.run.prompts, self.run.ids, condition.needs, self.seed)
-        if sizes is None:
-            return under
-        sized = {need: sizes for need in condition.needs if need.site == "edit_size"}
-        return replace(under, arrays={**under.arrays, **sized})
+    def _capture(self, collector: Collector, condition: Condition) -> Capture:
+        return as_capture(collector, self.run.prompts, self.run.ids, condition.needs, self.seed)

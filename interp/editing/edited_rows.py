@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from jaxtyping import Int
 
-from interp.editing.steps import Rows
+from interp.editing.steps import EditedRows
 from interp.edits import Edit, ReplaceCoordinates
 from interp.errors import PromptError, UsageError
 from interp.prompt import PromptSet
@@ -40,17 +40,17 @@ def edited_rows(edit: Edit, prompts: PromptSet, lengths: Int[np.ndarray, " promp
     return index
 
 
-def rows_in_batch(index: RowIndex, batch: Batch) -> Rows:
+def rows_in_batch(index: RowIndex, batch: Batch) -> EditedRows:
     """The edited rows of one batch."""
     rows = batch.rows(index)
     mask = torch.zeros(batch.ids.shape, dtype=torch.bool, device=batch.ids.device)
     number = torch.zeros(batch.ids.shape, dtype=torch.int64, device=batch.ids.device)
     mask[rows.item, rows.position] = True
     number[rows.item, rows.position] = torch.from_numpy(rows.row).to(batch.ids.device)
-    return Rows(mask, number)
+    return EditedRows(mask, number)
 
 
-def rows_without_prompts(edit: Edit, shape: Sequence[int], device: torch.device) -> Rows:
+def rows_without_prompts(edit: Edit, shape: Sequence[int], device: torch.device) -> EditedRows:
     """The edited rows of a pass `[batch, pos]` whose prompts are not known: all positions, or those counted."""
     mask = torch.zeros(tuple(shape), dtype=torch.bool, device=device)
     if isinstance(edit.at, tuple):
@@ -63,4 +63,4 @@ def rows_without_prompts(edit: Edit, shape: Sequence[int], device: torch.device)
         mask[:, list(edit.at)] = True
     else:
         mask[:] = True
-    return Rows(mask, torch.zeros_like(mask, dtype=torch.int64))
+    return EditedRows(mask, torch.zeros_like(mask, dtype=torch.int64))

@@ -11,20 +11,16 @@ from typing import Any
 
 import torch
 
-from interp.editing.change_size import Sizes
 from interp.editing.edited_rows import rows_in_batch, rows_without_prompts
 from interp.editing.head_outputs import HeadOutputs
-from interp.editing.steps import Rows, Step, make_steps
+from interp.editing.steps import EditedRows, EditStep, SeenStep, make_steps
 from interp.edits import AblateHeads, Edit
 from interp.errors import UsageError
 from interp.model import Model
 from interp.reading.batches import Batch, RowIndex
 from interp.seam.attention import Listener, claimed, listening, of_this_thread
-from interp.seam.block_hooks import hidden_states, with_hidden_states
+from interp.seam.block_hooks import first_of, hidden_states, with_hidden_states
 from interp.seam.pattern import AttentionCall
-
-Observer = Callable[[Step, torch.Tensor, torch.Tensor, Rows, torch.Tensor | None], None]
-"""Told of every step: the tensor before and after it, the edited rows, and what was put in its place."""
 
 HEARD = frozenset({"q", "k", "v", "z"})
 """Places that the seam passes; all others have hooks."""
@@ -40,28 +36,28 @@ class Editor(Listener):
     def __init__(
         self,
         model: Model,
-        steps: Sequence[Step],
+        steps: Sequence[EditStep],
         n_variants: int = 1,
         rows: Sequence[RowIndex] | None = None,
         outputs: HeadOutputs | None = None,
-        sizes: Sizes | None = None,
     ) -> None:
-        self.model, self.n_variants, self.rows, self.outputs, self.sizes = model, n_variants, rows, outputs, sizes
-        self._steps: dict[tuple[str, int], list[Step]] = {}
+        self.model, self.n_variants, self.rows, self.outputs = model, n_variants, rows, outputs
+        self._steps: dict[tuple[str, int], list[EditStep]] = {}
         for step in steps:
             self._steps.setdefault((step.place, step.layer), []).append(step)
         self._batch: Batch | None = None
-        self._places: Mapping[int, Rows] = {}
+        self._edited_rows: Mapping[int, EditedRows] = {}
         self._entered: dict[int, torch.Tensor] = {}
-        self.observer: Observer | None = None
+        self.observers: Sequence[Callable[[SeenStep], None]] = ()
 
     def begin(self, batch: Batch) -> None:
         """Announce the prompts of the next pass, which every variant runs."""
         assert self.rows is not None
         self._batch = batch
-        self._places = {index: rows_in_batch(rows, batch) for index, rows in enumerate(self.rows)}
-        if self.sizes is not None:
-            self.sizes.begin(batch)
+        self._edited_rows = {index: rows_in_batch(rows, batch) for index, rows in enumerate(self.rows)}
+
+    def end(self) -> None:
+        """The batch has passed."""
 
     def before(self, call: AttentionCall) -> None:
         for site in ("q", "k", "v"):
@@ -111,7 +107,7 @@ class Editor(Listener):
 
     def _on_output(self, place: str, layer: int) -> Callable[..., Any]:
         def hook(module: torch.nn.Module, args: tuple[Any, ...], out: Any) -> Any:
-            x = out[0] if isinstance(out, tuple) else out
+            x = first_of(out)
             edited = self._apply(place, layer, x).view(x.shape)
             return (edited, *out[1:]) if isinstance(out, tuple) else edited
 
@@ -120,21 +116,19 @@ class Editor(Listener):
     def _apply(self, place: str, layer: int, x: torch.Tensor) -> torch.Tensor:
         """The steps at one place of one layer, in order, on `[batch, pos, feature]`."""
         shape = x.shape[:2] if self._batch is None else self._batch.ids.shape
-        x = x.view(-1, *shape, x.shape[-1])
+        x = x.view(-1, *shape, x.shape[-1])  # [variant, prompt, pos, feature]
         for step in self._steps[place, layer]:
             step = step.to(x.device, torch.float64 if x.dtype == torch.float64 else torch.float32)
-            rows = self._places.get(step.index) if self._batch is not None else None
+            rows = self._edited_rows.get(step.index)
             rows = rows_without_prompts(step.edit, x.shape[1:3], x.device) if rows is None else rows.to(x.device)
             others = self._others(step)
             edited = step.apply(x, rows, others)
-            if self.observer is not None:
-                self.observer(step, x, edited, rows, others)
-            if self.sizes is not None:
-                self.sizes.add(step, x, edited, rows)
+            for observe in self.observers:
+                observe(SeenStep(step, x, edited, rows, others))
             x = edited
         return x.flatten(0, 1)
 
-    def _others(self, step: Step) -> torch.Tensor | None:
+    def _others(self, step: EditStep) -> torch.Tensor | None:
         """What an edit puts in place of the tensor, where that comes from the model itself."""
         if step.place == "block":
             return self._entered[step.layer]
@@ -145,7 +139,7 @@ class Editor(Listener):
             return self.outputs.mean(step.layer, self.rows[step.index])
         seeds = step.numbers["seed"].long().tolist()
         donated = [self.outputs.donated(step.layer, seed, self._batch) for seed in seeds]
-        return torch.stack(donated).flatten(1, 2)
+        return torch.stack(donated).flatten(1, 2)  # [variant, row, feature]
 
 
 def needs_outputs(edit: Edit) -> bool:

@@ -6,42 +6,29 @@ import numpy as np
 import torch
 from jaxtyping import Int
 
+from interp.editing.prompt_tensors import PromptTensors
 from interp.errors import PromptError
 from interp.reading.batches import Batch, RowIndex
 from interp.seam.attention import Listener
 from interp.seam.pattern import AttentionCall
-from interp.system.processes import Ranks
 
 
 class HeadOutputs(Listener):
-    """The head outputs of a few layers at every position of every prompt, `[prompt, pos, feature]`, on the CPU."""
+    """The head outputs of a few layers of every prompt, heads laid end to end."""
 
     def __init__(self, layers: Collection[int], lengths: Int[np.ndarray, " prompt"]) -> None:
-        self.lengths = lengths
-        self._wanted = frozenset(layers)
-        self._kept: dict[int, torch.Tensor] = {}
-        self._prompts: np.ndarray = np.empty(0, dtype=np.int64)
+        self.lengths, self.layers = lengths, sorted(set(layers))
+        self.kept = PromptTensors(lengths)
         self._donors: dict[int, np.ndarray] = {}
 
-    def begin(self, batch: Batch) -> None:
-        """Announce the batch that passes next."""
-        self._prompts = batch.prompts
-
     def after(self, call: AttentionCall, z: torch.Tensor) -> torch.Tensor:
-        if call.layer in self._wanted:
-            flat = z.flatten(2).cpu()
-            if call.layer not in self._kept:
-                self._kept[call.layer] = flat.new_zeros(len(self.lengths), int(self.lengths.max()), flat.shape[-1])
-            self._kept[call.layer][torch.from_numpy(self._prompts), : flat.shape[1]] = flat
+        if call.layer in self.layers:
+            self.kept.put(call.layer, z.flatten(2))
         return z
-
-    def join(self, ranks: Ranks) -> None:
-        """Take in the outputs of the prompts that other ranks have run."""
-        ranks.fill(self._kept, sorted(self._wanted))
 
     def mean(self, layer: int, rows: RowIndex) -> torch.Tensor:
         """The mean over the rows of `rows`, `[1, 1, feature]`, float64."""
-        picked = self._kept[layer][torch.from_numpy(rows.prompt), torch.from_numpy(rows.position)]
+        picked = self.kept[layer][torch.from_numpy(rows.prompt), torch.from_numpy(rows.position)]
         return picked.double().mean(dim=0)[None, None]
 
     def donated(self, layer: int, seed: int, batch: Batch) -> torch.Tensor:
@@ -49,7 +36,7 @@ class HeadOutputs(Listener):
         donor = self.donors(seed)[batch.prompts]
         last = torch.from_numpy(self.lengths[donor] - 1)[:, None]
         position = torch.minimum(torch.arange(batch.ids.shape[1])[None], last)
-        return self._kept[layer][torch.from_numpy(donor)[:, None], position]
+        return self.kept[layer][torch.from_numpy(donor)[:, None], position]
 
     def donors(self, seed: int) -> Int[np.ndarray, " prompt"]:
         """Another prompt for each, drawn among those at least as long.

@@ -15,7 +15,7 @@ import torch
 from interp.checking.two_sequences import BOUND, relative_error
 from interp.editing.editor import HEARD, Editor, editing
 from interp.editing.restart import Residuals, first_layer
-from interp.editing.steps import Rows, Step
+from interp.editing.steps import EditedRows, EditStep, SeenStep
 from interp.edits import Edit
 from interp.errors import ModelError
 from interp.model import Check, Model
@@ -34,7 +34,7 @@ MEANINGS = {
 
 
 @dataclass
-class Bench:
+class EditedBatch:
     """The model, one batch of the run's prompts, and how an editor of some edits is made for it."""
 
     model: Model
@@ -53,7 +53,7 @@ class Bench:
         return torch.arange(self.batch.ids.shape[1])[None] < lengths[:, None]
 
     def begin(self, editor: Editor) -> None:
-        self.residuals.begin(self.batch)
+        self.residuals.kept.begin(self.batch)
         editor.begin(self.batch)
 
 
@@ -72,23 +72,12 @@ class _Witness(Listener):
         return z
 
 
-@dataclass
-class _Seen:
-    """One step as it happened, `[1, prompt, pos, feature]`."""
-
-    step: Step
-    before: torch.Tensor
-    after: torch.Tensor
-    rows: Rows
-    others: torch.Tensor | None
-
-
-def prove(bench: Bench, edits: Sequence[Edit], start: int) -> tuple[Check, ...]:
+def prove(batch: EditedBatch, edits: Sequence[Edit], start: int) -> tuple[Check, ...]:
     """All checks of one list of edits; raises `ModelError` naming the first that fails."""
     with torch.inference_mode():
-        values = dict(_run(bench, edits, start))
+        values = dict(_run(batch, edits, start))
     words = "; ".join(dict.fromkeys(f"{edit.kind} {edit.place}" for edit in edits))
-    bound = BOUND[bench.model.info.dtype]
+    bound = BOUND[batch.model.info.dtype]
     exact = ("edit reached", "edit pattern", "edit dose 0", "edit restored")
     checks = []
     for name, value in values.items():
@@ -96,7 +85,7 @@ def prove(bench: Bench, edits: Sequence[Edit], start: int) -> tuple[Check, ...]:
         checks.append(Check(name, MEANINGS[name], bool(value <= allowed), value, allowed, detail=words))
         if not checks[-1].passed:
             raise ModelError(
-                asked=f"editing {bench.model.name} ({words})",
+                asked=f"editing {batch.model.name} ({words})",
                 found=f"the check {name!r} failed: {MEANINGS[name]}; {value:.3g}, at most {allowed:.3g} allowed",
                 fix="The effects of these edits could not be trusted, so the run stops. Please report it.",
             )
@@ -114,51 +103,50 @@ def merged(checks: Sequence[Check]) -> tuple[Check, ...]:
     return tuple(found)
 
 
-def _run(bench: Bench, edits: Sequence[Edit], start: int):
-    model = bench.model
+def _run(batch: EditedBatch, edits: Sequence[Edit], start: int):
+    model = batch.model
     hooks = _count_hooks(model)
-    with _witnessing(bench) as (_, plain):
-        unedited = bench.logits()
-    editor = bench.make_editor(edits)
-    seen: list[_Seen] = []
-    editor.observer = lambda step, before, after, rows, others: seen.append(_Seen(step, before, after, rows, others))
-    bench.begin(editor)
-    with _witnessing(bench, editor) as (entering, leaving):
-        edited = bench.logits()
+    with _witnessing(batch) as (_, plain):
+        unedited = batch.logits()
+    editor = batch.make_editor(edits)
+    seen: list[SeenStep] = []
+    editor.observers = [seen.append]
+    batch.begin(editor)
+    with _witnessing(batch, editor) as (entering, leaving):
+        edited = batch.logits()
+    last_of_each = {(s.step.place, s.step.layer): s for s in seen if s.step.place in HEARD}
     yield "edit read-back", max((_read_back(s) for s in seen), default=0.0)
-    yield "edit reached", float(sum(not _reached(s, leaving) for s in _last_of_each(seen)))
+    yield "edit reached", float(sum(not _reached(s, leaving) for s in last_of_each.values()))
     if any(edit.place in ("v", "z") for edit in edits):
         yield "edit pattern", float(_patterns_moved(edits, model, plain, entering, leaving))
-    nothing = bench.make_editor([replace(edit, dose=0.0) for edit in edits])
-    bench.begin(nothing)
-    with _witnessing(bench, nothing):
-        yield "edit dose 0", float(not torch.equal(bench.logits(), unedited))
-    yield "edit restored", float(_restored(bench, editor, unedited, hooks))
+    nothing = batch.make_editor([replace(edit, dose=0.0) for edit in edits])
+    batch.begin(nothing)
+    with _witnessing(batch, nothing):
+        yield "edit dose 0", float(not torch.equal(batch.logits(), unedited))
+    yield "edit restored", float(_restored(batch, editor, unedited, hooks))
     if start:
-        bench.begin(editor)
-        with bench.residuals.restarting(start), _witnessing(bench, editor):
+        batch.begin(editor)
+        with batch.residuals.restarting(start), _witnessing(batch, editor):
             # Padding is left out: no token sees it, and the stream was kept from batches padded to other lengths.
-            yield "edit restart", relative_error(bench.logits()[bench.is_token], edited[bench.is_token])
+            yield "edit restart", relative_error(batch.logits()[batch.is_token], edited[batch.is_token])
 
 
 @contextmanager
-def _witnessing(bench: Bench, editor: Editor | None = None):
+def _witnessing(batch: EditedBatch, editor: Editor | None = None):
     """Passes under the seam with a witness before and one behind the editor."""
     entering, leaving = _Witness(), _Witness()
-    if editor is None:
-        with listening(bench.model, *bench.listeners, entering, leaving):
-            yield entering, leaving
-    else:
-        with editing(bench.model, editor, *bench.listeners, entering), listening(bench.model, leaving):
-            yield entering, leaving
+    before = (*batch.listeners, entering)
+    edited = listening(batch.model, *before) if editor is None else editing(batch.model, editor, *before)
+    with edited, listening(batch.model, leaving):
+        yield entering, leaving
 
 
-def _read_back(s: _Seen) -> float:
+def _read_back(s: SeenStep) -> float:
     """Largest error of the change against its formula, relative to the tensor, in float64."""
     mask = s.rows.mask
     if not torch.equal(s.after[:, ~mask], s.before[:, ~mask]):
         return float("inf")
-    before, after = s.before[:, mask].double(), s.after[:, mask].double()
+    before, after = s.before[:, mask].double(), s.after[:, mask].double()  # [1, row, feature]
     if not before.numel():
         return 0.0
     step = s.step.to(before.device, torch.float64)
@@ -169,7 +157,7 @@ def _read_back(s: _Seen) -> float:
         error = after - (before + dose * (put - before))
     else:
         covectors, displacements = step.numbers["covectors"], step.numbers["displacements"]
-        read = change @ covectors.mT
+        read = change @ covectors.mT  # [1, row, axis]
         wanted, rest = _coordinate_change(step, before @ covectors.mT, s.rows), change - read @ displacements
         if step.edit.kind == "keep":
             own = before * (1 - step.numbers["kept"]) - (before @ covectors.mT) @ displacements
@@ -178,7 +166,7 @@ def _read_back(s: _Seen) -> float:
     return float(error.abs().max() / before.abs().max().clamp_min(1e-30))
 
 
-def _coordinate_change(step: Step, c: torch.Tensor, rows: Rows) -> torch.Tensor:
+def _coordinate_change(step: EditStep, c: torch.Tensor, rows: EditedRows) -> torch.Tensor:
     """By how much the definition changes the coordinates `[1, row, axis]` at dose 1."""
     kind = step.edit.kind
     if kind == "remove":
@@ -194,12 +182,7 @@ def _coordinate_change(step: Step, c: torch.Tensor, rows: Rows) -> torch.Tensor:
     return put - c
 
 
-def _last_of_each(seen: Sequence[_Seen]) -> list[_Seen]:
-    """The last step at every place and layer that the seam passes."""
-    return list({(s.step.place, s.step.layer): s for s in seen if s.step.place in HEARD}.values())
-
-
-def _reached(s: _Seen, leaving: _Witness) -> bool:
+def _reached(s: SeenStep, leaving: _Witness) -> bool:
     layer = s.step.layer
     found = leaving.z[layer] if s.step.place == "z" else getattr(leaving.calls[layer], s.step.place).transpose(1, 2)
     return torch.equal(found.flatten(2)[None], s.after)
@@ -219,25 +202,21 @@ def _patterns_moved(edits: Sequence[Edit], model: Model, plain: _Witness, enteri
     moved = 0
     for layer in {n for e in mixed for n in e.layers(model.info)} - compared:
         without = plain if layer == first and is_first else entering
-        moved += not torch.equal(_pattern(without.calls[layer]), _pattern(leaving.calls[layer]))
+        before, after = without.calls[layer], leaving.calls[layer]
+        moved += not torch.equal(pattern_rows(before, before.positions), pattern_rows(after, after.positions))
     return moved
 
 
-def _pattern(call: AttentionCall) -> torch.Tensor:
-    positions = torch.arange(call.q.shape[2], device=call.q.device).expand(len(call.q), -1)
-    return pattern_rows(call, positions)
-
-
-def _restored(bench: Bench, editor: Editor, unedited: torch.Tensor, hooks: int) -> int:
+def _restored(batch: EditedBatch, editor: Editor, unedited: torch.Tensor, hooks: int) -> int:
     """How many of three things went wrong: hooks left, an interruption that left some, logits that differ."""
-    wrong = int(_count_hooks(bench.model) != hooks)
+    wrong = int(_count_hooks(batch.model) != hooks)
     try:
-        with editing(bench.model, editor, *bench.listeners):
+        with editing(batch.model, editor, *batch.listeners):
             raise KeyboardInterrupt
     except KeyboardInterrupt:
-        wrong += int(_count_hooks(bench.model) != hooks)
-    with _witnessing(bench):
-        return wrong + int(not torch.equal(bench.logits(), unedited))
+        wrong += int(_count_hooks(batch.model) != hooks)
+    with _witnessing(batch):
+        return wrong + int(not torch.equal(batch.logits(), unedited))
 
 
 def _count_hooks(model: Model) -> int:

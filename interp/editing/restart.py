@@ -15,12 +15,11 @@ import numpy as np
 import torch
 from jaxtyping import Int
 
+from interp.editing.prompt_tensors import PromptTensors
 from interp.edits import Edit
 from interp.model import Model
-from interp.reading.batches import Batch
 from interp.seam.attention import of_this_thread
 from interp.seam.block_hooks import block_hooks, hidden_states, with_hidden_states
-from interp.system.processes import Ranks
 
 MEMORY = 2 << 30
 """Bytes of residual stream that are kept at most."""
@@ -32,7 +31,7 @@ def first_layer(edits: Collection[Edit], model: Model) -> int:
 
 
 class Residuals:
-    """The residual stream at a few depths at every position of every prompt, on the CPU.
+    """The residual stream of every prompt at a few depths.
 
     Where all depths asked for need more than `memory` bytes, only some are kept, spread evenly.
     """
@@ -45,34 +44,22 @@ class Residuals:
         size = len(lengths) * int(lengths.max()) * model.info.d_model * model.module.dtype.itemsize
         n_kept = min(len(wanted), memory // size)
         self.depths = [wanted[i] for i in np.linspace(0, len(wanted) - 1, n_kept).round().astype(int)] if n_kept else []
-        self._kept: dict[int, torch.Tensor] = {}
-        self._prompts = torch.empty(0, dtype=torch.int64)
+        self.kept = PromptTensors(lengths)
 
     def start_of(self, layer: int) -> int:
         """The deepest kept depth up to `layer`; 0 is a whole pass."""
         return max((depth for depth in self.depths if depth <= layer), default=0)
-
-    def begin(self, batch: Batch) -> None:
-        """Announce the batch that passes next."""
-        self._prompts = torch.from_numpy(batch.prompts)
 
     @contextmanager
     def keeping(self) -> Iterator[None]:
         """Keep the stream of every announced pass inside the block."""
 
         def heard(site: str, layer: int, x: torch.Tensor) -> None:
-            if layer not in self.depths:
-                return
-            if layer not in self._kept:
-                self._kept[layer] = x.new_zeros((len(self.lengths), int(self.lengths.max()), x.shape[-1]), device="cpu")
-            self._kept[layer][self._prompts, : x.shape[1]] = x.cpu()
+            if layer in self.depths:
+                self.kept.put(layer, x)
 
         with block_hooks(self.model, {"resid"} if self.depths else set(), heard):
             yield
-
-    def join(self, ranks: Ranks) -> None:
-        """Take in the stream of the prompts that other ranks have run."""
-        ranks.fill(self._kept, self.depths)
 
     @contextmanager
     def restarting(self, start: int) -> Iterator[None]:
@@ -83,7 +70,7 @@ class Residuals:
 
         def feed(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             entering = hidden_states(args, kwargs)
-            kept = self._kept[start][self._prompts, : entering.shape[1]].to(entering.device)
+            kept = self.kept.of_batch(start, entering.shape[1]).to(entering.device)
             return with_hidden_states(kept.repeat(len(entering) // len(kept), 1, 1), args, kwargs)
 
         blocks = self.model.family.layer_modules(self.model.module)

@@ -72,18 +72,18 @@ def _in_all_heads(edit: SubspaceEdit, vectors: np.ndarray, info: ModelInfo) -> n
 
 
 @dataclass(frozen=True)
-class Rows:
+class EditedRows:
     """The rows of a batch that an edit acts on: `mask` `[prompt, pos]`, and of each its number among them."""
 
     mask: torch.Tensor
     number: torch.Tensor
 
-    def to(self, device: torch.device) -> "Rows":
-        return self if self.mask.device == device else Rows(self.mask.to(device), self.number.to(device))
+    def to(self, device: torch.device) -> "EditedRows":
+        return self if self.mask.device == device else EditedRows(self.mask.to(device), self.number.to(device))
 
 
 @dataclass(frozen=True)
-class Step:
+class EditStep:
     """One edit at one layer. `numbers` are float32 or better, `[variant, 1 or row, feature]`; `dose` `[variant]`.
 
     `others` gives, for ablations by mean and by resampling, what the unedited model has there: see `head_outputs`.
@@ -96,29 +96,36 @@ class Step:
     dose: torch.Tensor
     numbers: Mapping[str, torch.Tensor]
 
-    @property
-    def acts(self) -> bool:
-        return bool((self.dose != 0).any())
-
-    def edited(self, x: torch.Tensor, rows: Rows, others: torch.Tensor | None) -> torch.Tensor:
+    def edited(self, x: torch.Tensor, rows: EditedRows, others: torch.Tensor | None) -> torch.Tensor:
         """The edited tensor at dose 1, for `x` `[variant, prompt, pos, feature]` in float32 or better."""
-        flat = x.flatten(1, 2)
+        flat = x.flatten(1, 2)  # [variant, row, feature]
         return _KINDS[self.edit.kind](self, flat, rows, others).view(x.shape)
 
-    def apply(self, x: torch.Tensor, rows: Rows, others: torch.Tensor | None = None) -> torch.Tensor:
+    def apply(self, x: torch.Tensor, rows: EditedRows, others: torch.Tensor | None = None) -> torch.Tensor:
         """`x` with the dose of the edit at its rows; everywhere else, and at dose 0, the same bits."""
         precise = x if x.dtype == torch.float64 else x.float()
         new = self.edited(precise, rows, others)
         dose = self.dose.to(precise)[:, None, None, None]
-        active = rows.mask[None, :, :, None] & (dose != 0)
+        active = rows.mask[None, :, :, None] & (dose != 0)  # [variant, prompt, pos, 1]
         return torch.where(active, torch.lerp(precise, new, dose).to(x.dtype), x)
 
-    def to(self, device: torch.device, dtype: torch.dtype) -> "Step":
+    def to(self, device: torch.device, dtype: torch.dtype) -> "EditStep":
         moved = {name: value.to(device, dtype) for name, value in self.numbers.items()}
-        return Step(self.index, self.edit, self.place, self.layer, self.dose.to(device, dtype), moved)
+        return EditStep(self.index, self.edit, self.place, self.layer, self.dose.to(device, dtype), moved)
 
 
-def make_steps(variants: Sequence[Sequence[Edit]], info: ModelInfo) -> list[Step]:
+@dataclass(frozen=True)
+class SeenStep:
+    """One step as it happened: the tensor before and after it, `[variant, prompt, pos, feature]`."""
+
+    step: EditStep
+    before: torch.Tensor
+    after: torch.Tensor
+    rows: EditedRows
+    others: torch.Tensor | None
+
+
+def make_steps(variants: Sequence[Sequence[Edit]], info: ModelInfo) -> list[EditStep]:
     """The steps of edits that compose, in order, for variants of one signature `[variant][edit]`."""
     steps = []
     for index, of_edit in enumerate(zip(*variants, strict=True)):
@@ -126,43 +133,43 @@ def make_steps(variants: Sequence[Sequence[Edit]], info: ModelInfo) -> list[Step
         found = [numbers(edit, info) for edit in of_edit]
         stacked = {name: torch.from_numpy(np.stack([f[name] for f in found])) for name in found[0]}
         dose = stacked.pop("dose")
-        steps += [Step(index, first, first.place, layer, dose, stacked) for layer in first.layers(info)]
+        steps += [EditStep(index, first, first.place, layer, dose, stacked) for layer in first.layers(info)]
     return steps
 
 
-def _coordinates(step: Step, x: torch.Tensor) -> torch.Tensor:
+def _coordinates(step: EditStep, x: torch.Tensor) -> torch.Tensor:
     return x @ step.numbers["covectors"].mT
 
 
-def _moved(step: Step, x: torch.Tensor, by: torch.Tensor) -> torch.Tensor:
+def _moved(step: EditStep, x: torch.Tensor, by: torch.Tensor) -> torch.Tensor:
     """x with its coordinates changed `by` `[variant, row, axis]`."""
     return x + by @ step.numbers["displacements"]
 
 
-def _remove(step: Step, x: torch.Tensor, rows: Rows, others: torch.Tensor | None) -> torch.Tensor:
+def _remove(step: EditStep, x: torch.Tensor, rows: EditedRows, others: torch.Tensor | None) -> torch.Tensor:
     return _moved(step, x, -_coordinates(step, x))
 
 
-def _keep(step: Step, x: torch.Tensor, rows: Rows, others: torch.Tensor | None) -> torch.Tensor:
+def _keep(step: EditStep, x: torch.Tensor, rows: EditedRows, others: torch.Tensor | None) -> torch.Tensor:
     return x * step.numbers["kept"] + _coordinates(step, x) @ step.numbers["displacements"]
 
 
-def _shift(step: Step, x: torch.Tensor, rows: Rows, others: torch.Tensor | None) -> torch.Tensor:
+def _shift(step: EditStep, x: torch.Tensor, rows: EditedRows, others: torch.Tensor | None) -> torch.Tensor:
     return _moved(step, x, step.numbers["shift"])
 
 
-def _rotate(step: Step, x: torch.Tensor, rows: Rows, others: torch.Tensor | None) -> torch.Tensor:
+def _rotate(step: EditStep, x: torch.Tensor, rows: EditedRows, others: torch.Tensor | None) -> torch.Tensor:
     c = _coordinates(step, x)
     return _moved(step, x, c @ step.numbers["rotation"].mT - c)
 
 
-def _replace(step: Step, x: torch.Tensor, rows: Rows, others: torch.Tensor | None) -> torch.Tensor:
+def _replace(step: EditStep, x: torch.Tensor, rows: EditedRows, others: torch.Tensor | None) -> torch.Tensor:
     values = step.numbers["values"]
     put = values[:, None] if values.ndim == 2 else values[:, rows.number.flatten()]
     return _moved(step, x, put - _coordinates(step, x))
 
 
-def _ablate(step: Step, x: torch.Tensor, rows: Rows, others: torch.Tensor | None) -> torch.Tensor:
+def _ablate(step: EditStep, x: torch.Tensor, rows: EditedRows, others: torch.Tensor | None) -> torch.Tensor:
     ablated = step.numbers["ablated"].bool()
     put = step.numbers.get("mean")
     if put is None:
@@ -170,12 +177,12 @@ def _ablate(step: Step, x: torch.Tensor, rows: Rows, others: torch.Tensor | None
     return torch.where(ablated, put, x)
 
 
-def _off(step: Step, x: torch.Tensor, rows: Rows, others: torch.Tensor | None) -> torch.Tensor:
+def _off(step: EditStep, x: torch.Tensor, rows: EditedRows, others: torch.Tensor | None) -> torch.Tensor:
     """What a layer or block adds is nothing: the tensor is what it adds to the residual stream, or `others` before."""
     return torch.zeros_like(x) if others is None else others.to(x).view(x.shape)
 
 
-_KINDS: Mapping[str, Callable[[Step, torch.Tensor, Rows, torch.Tensor | None], torch.Tensor]] = {
+_KINDS: Mapping[str, Callable[[EditStep, torch.Tensor, EditedRows, torch.Tensor | None], torch.Tensor]] = {
     "remove": _remove, "keep": _keep, "shift": _shift, "rotate": _rotate, "replace": _replace, "ablate": _ablate,
     "bypass": _off, "attention-off": _off, "feed-forward-off": _off,
 }  # fmt: skip

@@ -21,11 +21,6 @@ from interp.statistics.cosines import cosine_measures
 FEWEST_TOKENS = 3
 
 
-def refusal(model: Model) -> str | None:
-    """None: every model has embeddings that could be taken for keys."""
-    return None
-
-
 def measure(subject: Subject) -> Findings:
     """Mean |cos| between keys of tokens, between columns of W_K, and between what stands in their place."""
     base = subject.read(Need("k_pre"), Need("W_K"))
@@ -90,15 +85,11 @@ def embedding_rows(model: Model) -> Num[np.ndarray, "vocab d_model"]:
 def _of_weights(measured: Float[np.ndarray, "layer kv_head"], null: Null) -> Scalar:
     meaning = "How parallel the columns of one head's key projection are, on average over heads and layers."
     reason = "weights only: nothing to resample"
-    return Scalar(
-        float(measured.mean()), "1", interval_reason=reason, null=null, n=measured.size, n_unit="head",
-        meaning=meaning,
-    )  # fmt: skip
+    return Scalar.of(float(measured.mean()), "1", reason, null, n=measured.size, n_unit="head", meaning=meaning)
 
 
 def _range(values: Float[np.ndarray, " layer"]) -> Scalar:
-    return Scalar(
-        float(np.ptp(values)), "1", interval_reason="a range over layers",
-        null_reason="a range over layers: it says how flat the curve is", n=len(values), n_unit="layer",
-        meaning="How far the curve over depth moves.",
+    return Scalar.of(
+        float(np.ptp(values)), "1", "a range over layers", "a range over layers: it says how flat the curve is",
+        n=len(values), n_unit="layer", meaning="How far the curve over depth moves.",
     )  # fmt: skip

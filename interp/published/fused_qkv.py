@@ -7,10 +7,10 @@ Its "values" are then whatever lies in the last third of the heads, queries and 
 import numpy as np
 
 from interp.families import Projection
-from interp.findings import Findings, Null, Scalar
+from interp.findings import Findings, Scalar
 from interp.model import Model
 from interp.need import Need
-from interp.published.quantities import head_cosines, layer_table, mean_over_prompts, random_directions, variance_shares
+from interp.published.quantities import head_cosines, head_key_sides, layer_table, random_directions, variance_shares
 from interp.published.side_by_side import Sample, Sides, Subject, compared
 from interp.published.wrong_reads import fused_origin, reference_qkv
 from interp.statistics.spectra import Scaling
@@ -43,10 +43,9 @@ def measure(subject: Subject) -> Findings:
     n_heads, d_head = values.shape[2:]
     null = random_directions(n_heads, d_head, subject.rng(1))
     cosines = head_cosines(keys), head_cosines(wrong.k)
-    means = (_over_layers(of_heads, sample, null) for of_heads in cosines)
     sides = [
         *_value_shares(values[-1], wrong.v[-1], sample, subject.seed),
-        Sides("head_keys", "mean |cos| of head keys, all layers", *means),
+        head_key_sides(cosines, (null, null), sample),
         *(_values_that_are(which, n_heads) for which in _NAMES),
     ]
     by_layer = layer_table(
@@ -78,20 +77,13 @@ def _value_shares(right: np.ndarray, wrong: np.ndarray, sample: Sample, seed: in
     return sides
 
 
-def _over_layers(cosines: np.ndarray, sample: Sample, null: Null) -> Scalar:
-    meaning = "How parallel the keys are that the heads of a layer give to one token, on average over layers."
-    return mean_over_prompts(cosines.mean(axis=0), sample, null, unit="1", meaning=meaning)
-
-
 def _values_that_are(which: Projection, n_heads: int) -> Sides:
     n_wrong = sum(origin.projection == which for origin in fused_origin(n_heads, "v"))
+    meaning = f"How many of the heads that are called values hold {_NAMES[which]}."
     right, wrong = (
-        Scalar(
-            float(n), "heads", interval_reason=_COUNTED, null_reason=_COUNTED, n=n_heads, n_unit="head",
-            meaning=f"How many of the heads that are called values hold {_NAMES[which]}.",
-        )
+        Scalar.of(float(n), "heads", _COUNTED, _COUNTED, n=n_heads, n_unit="head", meaning=meaning)
         for n in (n_heads if which == "v" else 0, n_wrong)
-    )  # fmt: skip
+    )
     return Sides(f"values_that_are_{_NAMES[which]}", f"'values' that are {_NAMES[which]}", right, wrong)
 
 

@@ -9,8 +9,8 @@ import numpy as np
 from interp.findings import Findings
 from interp.model import Model
 from interp.need import Need
-from interp.published.quantities import head_cosines, layer_table, mean_over_prompts, random_directions
-from interp.published.side_by_side import Sample, Sides, Subject, compared
+from interp.published.quantities import head_cosines, head_key_sides, layer_table, random_directions
+from interp.published.side_by_side import Sample, Subject, compared
 from interp.published.wrong_reads import reference_heads
 
 
@@ -34,12 +34,7 @@ def measure(subject: Subject) -> Findings:
     sample = Sample.of(base, subject.rng(0))
     right, wrong = head_cosines(keys), head_cosines(pieces)
     right_null, wrong_null = (random_directions(*_sizes(heads), subject.rng(1)) for heads in (keys, pieces))
-    meaning = "How parallel the keys are that the heads of a layer give to one token, on average over layers."
-    sides = Sides(
-        "head_keys", "mean |cos| of head keys, all layers",
-        mean_over_prompts(right.mean(axis=0), sample, right_null, unit="1", meaning=meaning),
-        mean_over_prompts(wrong.mean(axis=0), sample, wrong_null, unit="1", meaning=meaning),
-    )  # fmt: skip
+    sides = head_key_sides((right, wrong), (right_null, wrong_null), sample)
     by_layer = layer_table(
         {
             "right": right.mean(axis=1), "right_null": right_null.value,

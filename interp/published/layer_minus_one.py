@@ -12,7 +12,6 @@ from jaxtyping import Float
 
 from interp.findings import Findings, Scalar
 from interp.information import BITS_PER_NAT, kl_bits
-from interp.model import Model
 from interp.need import Need
 from interp.published.quantities import mean_over_prompts
 from interp.published.side_by_side import Sample, Sides, Subject, compared
@@ -50,11 +49,6 @@ class Change:
 
     logit: Float[np.ndarray, " row"]
     kl_bits: Float[np.ndarray, " row"]
-
-
-def refusal(model: Model) -> str | None:
-    """None: every model has a last layer."""
-    return None
 
 
 def measure(subject: Subject) -> Findings:
@@ -95,7 +89,7 @@ def _edited(subject: Subject, edit: AxisCut) -> Change:
     found = []
     for start in range(0, len(subject.ids), N_AT_ONCE):
         part = slice(start, start + N_AT_ONCE)
-        prompts = replace(subject.prompts, prompts=subject.prompts.prompts[part], posterior=None, outcome_ids=None)
+        prompts = subject.prompts.take(range(len(subject.ids))[part])
         some = replace(subject, prompts=prompts, ids=subject.ids[part], progress=None)
         before, after = (some.read(need, listeners=heard)[need] for heard in ([], [edit]))
         found.append(change(before.astype(np.float64), after.astype(np.float64)))
@@ -103,8 +97,7 @@ def _edited(subject: Subject, edit: AxisCut) -> Change:
 
 
 def _largest(logit: Float[np.ndarray, " row"], sample: Sample, null_reason: str) -> Scalar:
-    return Scalar(
-        float(logit.max()), "logits", interval_reason=f"the largest of all {sample.unit}s and tokens",
-        null_reason=null_reason, n=sample.n, n_unit=sample.unit,
-        meaning="The largest change of any logit above the mean of the vocabulary.",
+    return Scalar.of(
+        float(logit.max()), "logits", f"the largest of all {sample.unit}s and tokens", null_reason,
+        n=sample.n, n_unit=sample.unit, meaning="The largest change of any logit above the mean of the vocabulary.",
     )  # fmt: skip

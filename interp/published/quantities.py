@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Num
 
-from interp.findings import Null, Scalar
-from interp.published.side_by_side import Sample
+from interp.findings import Interval, Null, Scalar
+from interp.published.side_by_side import Sample, Sides
 from interp.statistics.cosines import Reference, cosine_measures, expected_abs_cosine, gaussian_sets, mean_cosines
 from interp.statistics.jackknife import deletions, spectral_intervals, standard_error, t_quantile
 from interp.statistics.nulls import GaussianClouds, null_from_draws, null_spectra
@@ -27,31 +27,32 @@ _CLOUDS = {
 }
 _ALL_ALIKE = "every row is the same point: nothing varies"
 
+Cosines = Float[np.ndarray, "layer row"]
+
 
 def variance_shares(
     points: Num[np.ndarray, "row feature"], sample: Sample, scaling: Scaling, seed: int
 ) -> dict[str, Scalar]:
     """`pc1_share` and `pc1_plus_pc2_share` of a cloud, jackknifed over prompts, against Gaussian clouds."""
     statistics = spectral_statistics(eigenvalues(scaled(points, scaling)))
-    common: dict[str, Any] = {"unit": "fraction", "n": sample.n, "n_unit": sample.unit}
+    about: dict[str, Any] = {"n": sample.n, "n_unit": sample.unit}
     if np.isnan(statistics).any():
-        common |= {"interval_reason": _ALL_ALIKE, "null_reason": _ALL_ALIKE}
-        return {name: Scalar(float("nan"), meaning=meaning, **common) for name, meaning in _SHARES.items()}
+        return {name: Scalar.undefined(_ALL_ALIKE, "fraction", meaning=m, **about) for name, m in _SHARES.items()}
     deleted = deletions(points, scaling, sample.units)
     intervals = spectral_intervals(statistics, deleted)
     n_rows, n_features = points.shape
     clouds = GaussianClouds(n_rows, n_features, N_NULL, seed)
     draws = spectral_statistics(null_spectra(points, scaling, clouds))
     return {
-        name: Scalar(
-            float(statistics[i]), **_interval(intervals[i], f"{deleted.method}, logit scale"),
-            null=null_from_draws(_CLOUDS[scaling], draws[:, i]), meaning=meaning, **common,
+        name: Scalar.of(
+            float(statistics[i]), "fraction", _interval(intervals[i], f"{deleted.method}, logit scale"),
+            null_from_draws(_CLOUDS[scaling], draws[:, i]), meaning=meaning, **about,
         )
         for i, (name, meaning) in enumerate(_SHARES.items())
     }  # fmt: skip
 
 
-def head_cosines(keys: Num[np.ndarray, "layer row head d_head"]) -> Float[np.ndarray, "layer row"]:
+def head_cosines(keys: Num[np.ndarray, "layer row head d_head"]) -> Cosines:
     """Mean |cos| over pairs of heads at every row; NaN for a single head."""
     return np.array([cosine_measures(layer)[:, 0] for layer in keys])
 
@@ -64,11 +65,18 @@ def mean_over_prompts(
     if isinstance(null, Null) and np.isnan(value):
         null = "undefined, like the value"
     resampled = (sample.weights @ values) / sample.weights.sum(axis=1)
-    return Scalar(
-        value, unit, **_interval(np.quantile(resampled, [0.025, 0.975]), f"bootstrap over {sample.unit}s"),
-        null=null if isinstance(null, Null) else None, null_reason=null if isinstance(null, str) else "",
-        n=sample.n, n_unit=sample.unit, meaning=meaning,
-    )  # fmt: skip
+    interval = _interval(np.quantile(resampled, [0.025, 0.975]), f"bootstrap over {sample.unit}s")
+    return Scalar.of(value, unit, interval, null, n=sample.n, n_unit=sample.unit, meaning=meaning)
+
+
+def head_key_sides(cosines: tuple[Cosines, Cosines], nulls: tuple[Null, Null], sample: Sample) -> Sides:
+    """`head_cosines` of the right and of the wrong keys, averaged over layers."""
+    meaning = "How parallel the keys are that the heads of a layer give to one token, on average over layers."
+    right, wrong = (
+        mean_over_prompts(of_heads.mean(axis=0), sample, null, unit="1", meaning=meaning)
+        for of_heads, null in zip(cosines, nulls, strict=True)
+    )
+    return Sides("head_keys", "mean |cos| of head keys, all layers", right, wrong)
 
 
 def set_cosines(
@@ -92,11 +100,9 @@ def mean_over_layers(
     """Cosines of sets of tokens, averaged over layers; the interval leaves out one token at a time."""
     value, replicates = float(values.mean()), without.mean(axis=1)
     half = float(standard_error(replicates, len(replicates), 1)) * t_quantile(len(replicates))
-    return Scalar(
-        value, "1", **_interval(np.array([value - half, value + half]), "delete-one jackknife over tokens"),
-        null=null, n=len(replicates), n_unit="token",
-        meaning="How parallel the vectors of different tokens are, on average over layers.",
-    )  # fmt: skip
+    interval = _interval(np.array([value - half, value + half]), "delete-one jackknife over tokens")
+    meaning = "How parallel the vectors of different tokens are, on average over layers."
+    return Scalar.of(value, "1", interval, null, n=len(replicates), n_unit="token", meaning=meaning)
 
 
 def random_directions(
@@ -132,8 +138,6 @@ def layer_table(columns: dict[str, Float[np.ndarray, " layer"] | float], caption
     return Table({"layer": np.arange(n_layers), **filled}, units, caption)
 
 
-def _interval(bounds: np.ndarray, method: str) -> dict[str, Any]:
-    low, high = (float(bound) for bound in bounds)
-    if np.isfinite([low, high]).all():
-        return {"interval": (low, high), "interval_method": method}
-    return {"interval_reason": "undefined, or at a bound when some of the prompts are left out"}
+def _interval(bounds: np.ndarray, method: str) -> Interval | str:
+    interval = Interval(float(bounds[0]), float(bounds[1]), method)
+    return interval if interval.is_known else "undefined, or at a bound when some of the prompts are left out"

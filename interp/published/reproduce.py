@@ -23,37 +23,35 @@ FEWEST_PROMPTS = 3
 
 @dataclass(frozen=True)
 class Bug:
-    """`what` the published code does, why a model cannot have it (None: it can), and both reads of it."""
+    """`what` the published code does, both reads of it, and why a model cannot have it (None: it can)."""
 
     what: str
     suited: str
-    refusal: Callable[[Model], str | None]
     measure: Callable[[Subject], Findings]
+    refusal: Callable[[Model], str | None] = lambda model: None
 
 
 BUGS = {
     "fused-qkv": Bug(
         "a projection packed head by head is split in thirds",
         "a GPT-NeoX: any Pythia, or tunnel:bijection-gpt-neox",
-        fused_qkv.refusal,
         fused_qkv.measure,
+        fused_qkv.refusal,
     ),
     "gqa": Bug(
         "grouped KV heads are cut into one piece per query head",
         "a model with grouped heads, such as llama-3.2-1b or mistral-7b",
-        gqa.refusal,
         gqa.measure,
+        gqa.refusal,
     ),
     "embedding-keys": Bug(
         "token embeddings are compared in place of keys",
         "any model",
-        embedding_keys.refusal,
         embedding_keys.measure,
     ),
     "layer-minus-one": Bug(
         "the layer that is edited by default does not exist",
         "any model",
-        layer_minus_one.refusal,
         layer_minus_one.measure,
     ),
 }

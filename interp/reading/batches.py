@@ -1,6 +1,6 @@
 """Which rows are read, and in which batches the prompts pass through the model."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -79,16 +79,11 @@ class Batch:
         )
 
 
-def cut_batches(
-    ids: Sequence[Int[np.ndarray, " _pos"]], tokens_per_batch: int, device: torch.device
-) -> Iterator[Batch]:
-    """Batches of prompts sorted by length, each at most `tokens_per_batch` tokens with its padding (or one prompt)."""
-    for chosen in cut(np.array([len(x) for x in ids]), tokens_per_batch):
-        yield make_batch(ids, chosen, device)
-
-
 def cut(lengths: Int[np.ndarray, " prompt"], tokens_per_batch: int) -> list[Int[np.ndarray, " item"]]:
-    """The prompts of every batch, in the order in which they pass: see `cut_batches`."""
+    """The prompts of every batch, in the order in which they pass.
+
+    Sorted by length, each batch of at most `tokens_per_batch` tokens with its padding (or one prompt).
+    """
     found = []
     order = np.argsort(lengths, kind="stable")
     start = 0

@@ -18,7 +18,7 @@ from interp.reading.batches import Batch, BatchRows, row_index
 from interp.reading.early_exit import deepest, depth_of, layers_of
 from interp.reading.lens import Lens
 from interp.records.unfinished import Name
-from interp.seam.borrowed_keys import OtherKeys
+from interp.seam.donor_keys import KeyDonors
 from interp.seam.pattern import AttentionCall
 from interp.seam.pattern_sites import NULL_SITES, PatternReader, kept_keys
 from interp.system.processes import Ranks
@@ -76,16 +76,16 @@ class Collector:
         self.states: dict[tuple[Need, int], FoldState] = {}
         self.order: dict[str, list[np.ndarray]] = {at: [] for at in self.index}
         self.rows: dict[str, BatchRows] = {}
-        self.is_lending = False
-        self._n_before: dict[str, int] = {}
-        self._n_folded: dict[tuple[Need | None, int], int] = {}
+        self.only_donates = False
         self.next_entropy: list[np.ndarray] = []
+        self._passing: dict[tuple[Need, int], FoldState] = {}
+        self._passing_entropy: list[np.ndarray] = []
         self.lens = Lens(model) if {"lens", "text"} & set(self.by_source) else None
         self.stream: dict[tuple[str, int], torch.Tensor] = {}
         self.lengths = np.array(lengths)
         self.n_kept_keys = kept_keys(prompts, lengths)
         self.outcome_ids = prompts.outcome_ids if prompts.outcome_ids is not None else np.empty(0, dtype=np.int64)
-        self.other_keys = OtherKeys()
+        self.donors = KeyDonors()
         self.items = slice(0)
         self.followers = torch.empty(0)
 
@@ -98,34 +98,33 @@ class Collector:
         return sites
 
     @property
-    def borrows_keys(self) -> bool:
+    def needs_donor(self) -> bool:
         """Whether the first prompt of a batch is to meet the keys of the last one of the batch before."""
         return any(need.site in NULL_SITES for need in self.by_source.get("pattern", ()))
 
-    def start(self) -> None:
-        """Announce a batch that may pass in parts: no row of it is folded yet."""
-        self._n_before = dict.fromkeys(self.index, 0)
-        self._n_folded = {}
+    def begin(self, batch: Batch, start: int, only_donates: bool = False) -> None:
+        """Announce the batch of the next pass, whose items lie from `start` on; or of one that only donates keys.
 
-    def begin(self, batch: Batch, start: int, is_lending: bool = False) -> None:
-        """Announce the batch of the next pass, whose items lie from `start` on; one that is lending only lends keys."""
+        What a pass has folded that did not come to its `end` is forgotten.
+        """
         self.items = slice(start, start + len(batch.prompts))
-        self.is_lending = is_lending
-        self.other_keys.next_batch(self.lengths[batch.prompts])
-        if is_lending:
+        self.only_donates = only_donates
+        self._passing, self._passing_entropy = {}, []
+        self.donors.begin(self.lengths[batch.prompts])
+        if only_donates:
             return
         self.rows = {at: batch.rows(index) for at, index in self.index.items()}
         self.followers = batch.ids[:, 1:]
 
-    def undo(self) -> None:
-        """The pass that was announced has failed: the same rows come again, and what was folded of them stays."""
-        self.other_keys.undo()
-
     def end(self) -> None:
-        """The pass that was announced is over."""
-        for at, rows in self.rows.items() if not self.is_lending else ():
+        """Keep what the announced pass has folded."""
+        self.donors.end()
+        if self.only_donates:
+            return
+        for at, rows in self.rows.items():
             self.order[at].append(rows.row)
-            self._n_before[at] += len(rows.row)
+        self.next_entropy += self._passing_entropy
+        merge_states(self.states, self._passing)
 
     def _rows(self, at: str, device: torch.device) -> BatchRows:
         """The rows of the batch, to pick from a tensor on this device: layers may lie on several."""
@@ -136,42 +135,37 @@ class Collector:
         """One layer's attention, of the whole batch."""
         if call.layer < self.first_layer or call.layer not in self._heard:
             return
-        mine = self._mine(call)
-        if self.is_lending:
-            self.other_keys.swapped(mine)
+        mine = call.of(self.items)
+        if self.only_donates:
+            self.donors.swapped(mine)
             return
         for need in self._at_layer("seam", call.layer):
             rows = self._rows(need.at, z.device)
-            if need.site == "z":
-                self._fold(need, call.layer, z[self.items][rows.item, rows.position])
-            else:
-                self._fold(need, call.layer, getattr(mine, need.site)[rows.item, :, rows.position])
+            by_position = z[self.items] if need.site == "z" else getattr(mine, need.site).transpose(1, 2)
+            self._fold(need, call.layer, by_position[rows.item, rows.position])  # [row, head, d_head]
         wanted = self._at_layer("pattern", call.layer)
-        other = self.other_keys.swapped(mine) if any(need.site in NULL_SITES for need in wanted) else None
+        swapped = self.donors.swapped(mine) if any(need.site in NULL_SITES for need in wanted) else mine
         for at in dict.fromkeys(need.at for need in wanted):
             rows = self._rows(at, z.device)
-            reader = PatternReader(mine, rows.padded, other, self.n_kept_keys, int(self.lengths.max()))
+            own, null = (
+                PatternReader(each, rows.padded, self.n_kept_keys, int(self.lengths.max())) for each in (mine, swapped)
+            )
             for need in wanted:
                 if need.at == at:
-                    self._fold(need, call.layer, reader.read(need.site)[rows.item, rows.slot])
+                    reader = null if need.site in NULL_SITES else own
+                    self._fold(need, call.layer, reader.read(need.site)[rows.item, rows.slot])  # [row, head, ...]
 
     def _at_layer(self, source: str, layer: int) -> list[Need]:
         return [need for need in self.by_source.get(source, ()) if layer in self.layers[need]]
 
-    def _mine(self, call: AttentionCall) -> AttentionCall:
-        """The call of this collector's items alone."""
-        if len(call.q) == self.items.stop - self.items.start:
-            return call
-        return call.of(self.items)
-
     def block(self, site: str, layer: int, tensor: torch.Tensor) -> None:
         """A block site, of the whole batch."""
-        if layer < self.first_layer or self.is_lending:
+        if layer < self.first_layer or self.only_donates:
             return
         tensor = tensor[self.items]
         if "lens" in self.by_source:
             scored = self._rows("scored", tensor.device)
-            self.stream[site, layer] = tensor[scored.item, scored.position]
+            self.stream[site, layer] = tensor[scored.item, scored.position]  # [row, d_model]
         for need in self.by_source.get("block", ()):
             if need.site == site and layer in self.layers[need]:
                 rows = self._rows(need.at, tensor.device)
@@ -184,7 +178,7 @@ class Collector:
         of a large vocabulary would not fit.
         """
         mine = normed[self.items]
-        if self.is_lending:
+        if self.only_donates:
             return mine[:0, 0]
         for need in self.by_source.get("text", ()):
             rows = self._rows(need.at, mine.device)
@@ -215,10 +209,7 @@ class Collector:
                     found="the logits are not finite",
                     fix=f"Load the model in float32 (it was read in {self.model.info.dtype}), or check its weights.",
                 )
-            known = self._n_known(None, 0, start, len(entropy))
-            if known < len(entropy):
-                self.next_entropy.append(entropy[known:].double().cpu().numpy())
-                self._n_folded[None, 0] = self._n_before["scored"] + start + len(entropy)
+            self._passing_entropy.append(entropy.double().cpu().numpy())
             for need in self.by_source.get("output", ()):
                 self._fold(need, 0, self._output(need.site, log_p, start), start)
             if "lens" in self.by_source:
@@ -262,15 +253,16 @@ class Collector:
             direction = self.lens.direction(stream["resid", n_layers], final.argmax(dim=-1))
             for need in attributed:
                 for layer in self._read_here(need):
-                    part = stream[_ATTRIBUTED[need.site], layer].float()
-                    self._fold(need, layer, (part * direction).sum(dim=-1), start)
+                    part = stream[_ATTRIBUTED[need.site], layer].float()  # [row, d_model]
+                    self._fold(need, layer, (part * direction).sum(dim=-1), start)  # [row]
         decoding = [need for need in self.by_source["lens"] if need.site in _DECODED]
         wanted = [depth for depth in range(n_layers + 1) if any(depth in self._read_here(need) for need in decoding)]
         n_rows, vocab = final.shape
         keep = any(need.site == "lens_log_prob" and need.fold.keeps(vocab) for need in decoding)
         together = max(1, LOGITS_AT_ONCE // final.numel() if keep else _DECODED_AT_ONCE // n_rows)
         for depths in (wanted[first : first + together] for first in range(0, len(wanted), together)):
-            decoded = self.lens.decode(torch.stack([stream["resid", depth] for depth in depths]), final, keep=keep)
+            x = torch.stack([stream["resid", depth] for depth in depths])  # [depth, row, d_model]
+            decoded = self.lens.decode(x, final, keep=keep)
             for need in decoding:
                 read = getattr(decoded, _DECODED[need.site])
                 for i, depth in enumerate(depths):
@@ -279,17 +271,8 @@ class Collector:
                         self._fold(need, depth, nats * BITS_PER_NAT, start)
 
     def _fold(self, need: Need, layer: int, rows: torch.Tensor, start: int = 0) -> None:
-        known = self._n_known(need, layer, start, len(rows))
-        if known and known == len(rows):
-            return
-        state = self.states.setdefault((need, layer), need.fold.start())
-        state.add(rows[known:].float().cpu().numpy(), self.rows[need.at].prompt[start + known : start + len(rows)])
-        self._n_folded[need, layer] = self._n_before[need.at] + start + len(rows)
-
-    def _n_known(self, need: Need | None, layer: int, start: int, n: int) -> int:
-        """How many of `n` rows from `start` on a pass that failed has folded already; no need is the entropy's."""
-        before = self._n_before["scored" if need is None else need.at] + start
-        return min(n, max(0, self._n_folded.get((need, layer), 0) - before))
+        state = self._passing.setdefault((need, layer), need.fold.start())
+        state.add(rows.float().cpu().numpy(), self.rows[need.at].prompt[start : start + len(rows)])
 
     def saved(self) -> Iterator[tuple[Name, np.ndarray]]:
         """All that was folded up to the end of a batch, by name, for `restore`."""
@@ -356,6 +339,15 @@ class Collector:
         if isinstance(need.fold, Rows):
             folded["rows"] = self._in_order(need.at, folded["rows"])
         return folded
+
+
+def merge_states(mine: dict[tuple[Need, int], FoldState], later: Mapping[tuple[Need, int], FoldState]) -> None:
+    """Take into `mine` what `later` has folded of further rows."""
+    for key, state in later.items():
+        if key in mine:
+            mine[key].merge(state)
+        else:
+            mine[key] = state
 
 
 def entropy_nats(log_p: torch.Tensor) -> torch.Tensor:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -67,13 +67,15 @@ def capture(
     before = stage.load() if stage else None
     if before is not None:
         collector.restore(before.arrays)
-        share.skip(before.n_done)
+        share.n_done = before.n_done
     with torch.inference_mode(), collecting(model, [collector], listeners), share.keeping(stage, collector) as keep:
-        share.lend([collector])
-        for _ in share.run([collector]):
+
+        def passed() -> None:
             keep()
             if progress is not None:
-                progress(share.scaled(share.n_prompts_done), len(ids))
+                progress(share.n_prompts_done, len(ids))
+
+        share.run([collector], passed=passed)
     collector.join(here())
     return as_capture(collector, prompts, ids, needs, seed)
 
@@ -82,6 +84,15 @@ NO_EDITS: Mapping[str, np.ndarray] = {
     "rows": np.zeros((0, 0)), "variance_share": np.zeros(0), "edit": np.zeros(0, int), "layer": np.zeros(0, int)
 }  # fmt: skip
 """The sizes of no edits."""
+
+
+@runtime_checkable
+class OfPasses(Protocol):
+    """What has a part in every pass: it is told the batch before, and afterwards that the pass succeeded."""
+
+    def begin(self, batch: Batch) -> None: ...
+
+    def end(self) -> None: ...
 
 
 class Share:
@@ -95,15 +106,18 @@ class Share:
         self._cuts = cut(lengths, tokens_per_batch)
         self._in_halves = InHalves(model.name, lengths)
         self._mine = ranks.share(len(self._cuts))
-        self.n_done = self.n_prompts_done = 0
+        self.n_done = 0
 
-    def __iter__(self) -> Iterator[Batch]:
-        for n in self._mine[self.n_done :]:
-            yield make_batch(self.ids, self._cuts[n], self.model.input_device)
+    @property
+    def prompts(self) -> Int[np.ndarray, " item"]:
+        """The prompts of its batches."""
+        return np.concatenate([np.empty(0, dtype=np.int64), *(self._cuts[n] for n in self._mine)])
 
-    def skip(self, n_batches: int) -> None:
-        """Leave out the first batches of the share: an earlier run of it has done them."""
-        self.n_done, self.n_prompts_done = n_batches, sum(len(self._cuts[n]) for n in self._mine[:n_batches])
+    @property
+    def n_prompts_done(self) -> int:
+        """About how many prompts all processes have done when this one has done so many batches."""
+        done = sum(len(self._cuts[n]) for n in self._mine[: self.n_done])
+        return done * len(self.ids) // len(self.prompts)
 
     def keeping(self, stage: Stage | None, collector: Collector) -> AbstractContextManager[Callable[[], None]]:
         """While its batches are run, what the collector has folded may be kept after each: call what this gives."""
@@ -114,53 +128,37 @@ class Share:
     def run(
         self,
         collectors: Sequence[Collector],
-        announce: Callable[[Batch], object] | None = None,
-        settle: Callable[[], object] | None = None,
-    ) -> Iterator[Batch]:
-        """Pass one batch after the other, in halves where memory gives out, and give it once it has passed.
+        others: Sequence[OfPasses] = (),
+        passed: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Pass the batches that are not done one after the other, in halves where memory gives out.
 
-        Every pass is announced; what was announced is settled if the pass succeeded, and else announced again in parts.
+        Collectors and `others` are told where a pass begins, and that it came to its end only if it succeeded. `passed`
+        is called after every batch.
         """
-        for batch in self:
+        left = self._mine[self.n_done :]
+        if left and left.start and any(collector.needs_donor for collector in collectors):
+            # The donor of the first prompt was read by another process, or by an earlier run.
+            self._pass(left.start - 1, collectors, others, only_donates=True)
+        for n in left:
             with whole():
-                self._pass(batch, collectors, announce, settle)
-                self.n_done, self.n_prompts_done = self.n_done + 1, self.n_prompts_done + len(batch.prompts)
-            yield batch
+                self._pass(n, collectors, others)
+                self.n_done += 1
+            passed()
 
     def _pass(
-        self,
-        batch: Batch,
-        collectors: Sequence[Collector],
-        announce: Callable[[Batch], object] | None,
-        settle: Callable[[], object] | None,
-        is_lending: bool = False,
+        self, n: int, collectors: Sequence[Collector], others: Sequence[OfPasses], only_donates: bool = False
     ) -> None:
         def attempt(part: Batch) -> None:
-            if announce is not None:
-                announce(part)
-            run_batch(self.model, part, collectors, is_lending)
-            if settle is not None:
-                settle()
+            for each in others:
+                each.begin(part)
+            run_batch(self.model, part, collectors, only_donates)
 
-        def undo() -> None:
-            for collector in collectors:
-                collector.undo()
+        def keep() -> None:
+            for each in collectors if only_donates else (*collectors, *others):
+                each.end()
 
-        for collector in collectors:
-            collector.start()
-        self._in_halves(batch, attempt, undo)
-
-    def lend(self, collectors: Sequence[Collector], announce: Callable[[Batch], object] | None = None) -> None:
-        """Let the first prompt meet the keys of the one before it, which another process, or an earlier run, read."""
-        left = self._mine[self.n_done :]
-        if left and left.start and any(collector.borrows_keys for collector in collectors):
-            before = make_batch(self.ids, self._cuts[left.start - 1], self.model.input_device)
-            self._pass(before, collectors, announce, None, is_lending=True)
-
-    def scaled(self, done: int) -> int:
-        """About how many prompts all processes have done when this one has done so many."""
-        mine = sum(len(self._cuts[n]) for n in self._mine)
-        return done * len(self.ids) // mine
+        self._in_halves(make_batch(self.ids, self._cuts[n], self.model.input_device), attempt, keep)
 
 
 class _Hearing(Listener):
@@ -204,22 +202,20 @@ def collecting(
             handle.remove()
 
 
-def run_batch(model: Model, batch: Batch, collectors: Sequence[Collector], is_lending: bool = False) -> None:
+def run_batch(model: Model, batch: Batch, collectors: Sequence[Collector], only_donates: bool = False) -> None:
     """One forward pass: the batch once for every collector, one after the other along its first axis.
 
-    One that is lending leaves nothing in the collectors but the keys that the next batch needs from it.
+    What was read of it counts once the collectors are told that it came to its `end`.
     """
     for n, collector in enumerate(collectors):
-        collector.begin(batch, n * len(batch.prompts), is_lending)
+        collector.begin(batch, n * len(batch.prompts), only_donates)
     try:
         logits = model.module(input_ids=batch.ids.repeat(len(collectors), 1), use_cache=False).logits[0]
     except EnoughRead:
         logits = None
     for n, collector in enumerate(collectors):
-        if logits is not None and not is_lending:
+        if logits is not None and not only_donates:
             collector.next_token(logits.chunk(len(collectors))[n])
-    for collector in collectors:
-        collector.end()
 
 
 def as_capture(

@@ -1,15 +1,14 @@
 """What is done where memory gives out: the batch is read again in halves, which leave the same rows.
 
-A pass that ran out of memory has folded some layers and not others. Collectors know how many rows of the batch each
-fold has seen, so the halves, which hold the same rows in the same order, add what is missing and nothing twice.
+Of a pass that failed nothing is kept: folds, keys and sizes of a pass count once it has come to its end.
 """
 
-import gc
 import warnings
 from collections.abc import Callable
 
 import numpy as np
 import torch
+from accelerate.utils.memory import clear_device_cache
 from jaxtyping import Int
 
 from interp.errors import InterpError
@@ -33,37 +32,25 @@ class InHalves:
         self.name, self.lengths = name, lengths
         self.tokens_that_fit: int | None = None
 
-    def __call__(self, batch: Batch, attempt: Callable[[Batch], None], undo: Callable[[], None]) -> None:
-        """`attempt` the batch or its parts, one after the other; `undo` follows every attempt that failed.
+    def __call__(self, batch: Batch, attempt: Callable[[Batch], None], keep: Callable[[], None]) -> None:
+        """`attempt` the batch or its parts, one after the other; `keep` follows every attempt that succeeded.
 
         Raises `InterpError` where a single prompt does not fit.
         """
         waiting = [batch]
         while waiting:
             part = waiting.pop(0)
-            if self._is_too_large(part):
+            n = len(part.prompts)
+            if n > 1 and self.tokens_that_fit is not None and part.ids.numel() > self.tokens_that_fit:
                 waiting[:0] = halves(part, self.lengths)
                 continue
-            why = self._try(part, attempt)
+            why = _lack_of_memory(attempt, part)
             if why is None:
-                continue
-            undo()
-            _release()
-            self._make_smaller(part, why)
-            waiting.insert(0, part)
-
-    def _is_too_large(self, batch: Batch) -> bool:
-        return self.tokens_that_fit is not None and batch.ids.numel() > self.tokens_that_fit and len(batch.prompts) > 1
-
-    def _try(self, batch: Batch, attempt: Callable[[Batch], None]) -> str | None:
-        """None, or what was said where memory gave out; the error itself would keep the pass in memory."""
-        try:
-            attempt(batch)
-        except (MemoryError, RuntimeError) as error:
-            if not ran_out(error):
-                raise
-            return (str(error).splitlines() or [type(error).__name__])[0]
-        return None
+                keep()
+            else:
+                clear_device_cache(garbage_collection=True)
+                self._make_smaller(part, why)
+                waiting.insert(0, part)
 
     def _make_smaller(self, batch: Batch, why: str) -> None:
         n, width = batch.ids.shape
@@ -82,8 +69,12 @@ class InHalves:
         )
 
 
-def _release() -> None:
-    """Give back what the failed pass left behind."""
-    gc.collect()
-    if torch.cuda.is_initialized():
-        torch.cuda.empty_cache()
+def _lack_of_memory(attempt: Callable[[Batch], None], batch: Batch) -> str | None:
+    """What was said where memory gave out; None where it sufficed. The error itself would keep the pass in memory."""
+    try:
+        attempt(batch)
+    except (MemoryError, RuntimeError) as error:
+        if not ran_out(error):
+            raise
+        return (str(error).splitlines() or [type(error).__name__])[0]
+    return None

@@ -78,7 +78,7 @@ class Lens:
         In parts of the vocabulary, so that a part is still in the cache when it is summed up and the head's weights are
         read once; the logarithms of all are made only to `keep` them.
         """
-        normed = self._norm(x.flatten(0, 1))
+        normed = self._norm(x.flatten(0, 1))  # [depth * row, d_model]
         vocab = final.shape[-1]
         log_p = final.new_empty(*x.shape[:2], vocab) if keep else None
         sums, reference = _Sums(final.new_zeros(x.shape[:2])), None
@@ -86,7 +86,7 @@ class Lens:
         with brought_in(self._head):
             for start in range(0, vocab, step):
                 tokens = slice(start, start + step)
-                logits = self._logits(normed, tokens).unflatten(0, x.shape[:2])
+                logits = self._logits(normed, tokens).unflatten(0, x.shape[:2])  # [depth, row, token]
                 reference = logits.amax(dim=-1, keepdim=True) if reference is None else reference
                 logits -= reference
                 if log_p is not None:
@@ -104,7 +104,7 @@ class Lens:
         """
         with brought_in(self._head):
             weight = self._head.weight
-            unembedding = (weight[token.to(weight.device)].float() - self._mean_token).to(x.device)
+            unembedding = (weight[token.to(weight.device)].float() - self._mean_token).to(x.device)  # [row, d_model]
         return _FrozenNorm.of(self._norm, x.shape[-1], x).direction(x, unembedding)
 
 

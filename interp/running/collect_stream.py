@@ -12,12 +12,12 @@ import torch
 
 from interp.capture import ModelInfo
 from interp.errors import PromptError, UsageError
-from interp.folds import Mean, Moments
+from interp.folds import FoldState, Mean, Moments
 from interp.model import Model
 from interp.need import Need
 from interp.prompt import Prompt, PromptSet
 from interp.prompting.tokens import as_tokens
-from interp.reading.collector import Collector
+from interp.reading.collector import Collector, merge_states
 from interp.reading.forward import TOKENS_PER_BATCH, Share, collecting
 from interp.reading.readable import refuse_unreadable
 from interp.seam.pattern_sites import NULL_SITES
@@ -64,7 +64,8 @@ def collect_stream(
     needs = tuple(dict.fromkeys(needs))
     _refuse_growing(needs)
     refuse_unreadable(model, needs)
-    last: Collector | None = None
+    collector: Collector | None = None
+    states: dict[tuple[Need, int], FoldState] = {}
     n_prompts = n_tokens = 0
     for lot in _lots(prompts):
         pool = _as_set(lot)
@@ -72,23 +73,16 @@ def collect_stream(
         collector = Collector(model, pool, [len(x) for x in ids], needs, layers=layers, with_entropy=False)
         share = Share(model, ids, tokens_per_batch, here())
         with torch.inference_mode(), collecting(model, [collector]):
-            for _ in share.run([collector]):
-                pass
+            share.run([collector])
         collector.join(here())
-        last = collector if last is None else _merged(last, collector)
+        merge_states(states, collector.states)
+        collector.states = states
         n_prompts += len(pool)
         n_tokens += sum(len(x) for x in ids)
-    if last is None:
+    if collector is None:
         raise PromptError(asked="folding a stream of prompts", found="none came", fix="Give it at least one prompt.")
-    return Folded(model.info, {need: last.folded(need) for need in needs}, n_prompts, n_tokens, last.only_layers)
-
-
-def _merged(earlier: Collector, later: Collector) -> Collector:
-    """The later one, with what the earlier one has folded as well."""
-    for key, state in later.states.items():
-        earlier.states[key].merge(state)
-    later.states = earlier.states
-    return later
+    arrays = {need: collector.folded(need) for need in needs}
+    return Folded(model.info, arrays, n_prompts, n_tokens, collector.only_layers)
 
 
 def _refuse_growing(needs: Sequence[Need]) -> None:

@@ -114,10 +114,9 @@ def _beside_edits(p: Passes, info: ModelInfo, itemsize: int) -> int:
 
 def _activations(meta: MetaModel, passes: list[Passes]) -> int:
     """One batch inside one block: the stream and its norms, queries to head outputs, the widened feed-forward."""
-    info, config = meta.model.info, meta.model.module.config
-    widened = getattr(config, "intermediate_size", None) or 4 * info.d_model
+    info = meta.model.info
     longest = max(int(p.text.lengths.max()) for p in passes)
     n_tokens = max(longest, min(max(TOKENS_PER_BATCH, TOKENS_PER_PASS), max(p.n_tokens for p in passes)))
     heads = (2 * info.n_heads + 2 * info.n_kv_heads) * info.d_head
-    numbers = n_tokens * (6 * info.d_model + 2 * heads + 3 * widened)
+    numbers = n_tokens * (6 * info.d_model + 2 * heads + 3 * meta.feed_forward_width)
     return numbers * DTYPES[meta.placement.dtype] + min(_LOGITS, 3 * 4 * n_tokens * info.vocab_size)

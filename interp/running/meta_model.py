@@ -42,6 +42,11 @@ class MetaModel:
         return self.file_bytes if is_rounded else self.model.info.n_parameters * DTYPES[self.placement.dtype]
 
     @property
+    def feed_forward_width(self) -> int:
+        """Features inside a feed-forward block."""
+        return getattr(self.model.module.config, "intermediate_size", None) or 4 * self.model.info.d_model
+
+    @property
     def note(self) -> str:
         """What is not known of quantised weights, in words; empty for plain ones."""
         if self.model.info.quantisation is None:

@@ -4,11 +4,10 @@ Where the tokenizer is not at hand the tokens are estimated: English takes about
 made for a tokenizer cannot be made at all, and is taken to be `ASSUMED_PROMPTS` prompts of `ASSUMED_TOKENS` tokens.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import torch
 from jaxtyping import Int
 
 from interp.editing.conditions import TOKENS_PER_PASS
@@ -20,7 +19,7 @@ from interp.prompt import Prompt, PromptSet
 from interp.prompting.files import needs_tokenizer, resolve_prompts
 from interp.prompting.pools import grouped, pools_for, prompts_for
 from interp.prompting.tokens import Prompts, as_tokens
-from interp.reading.batches import cut_batches, row_index
+from interp.reading.batches import cut, row_index
 from interp.reading.collector import OF_THE_END
 from interp.reading.forward import TOKENS_PER_BATCH
 from interp.registry import entries, load_entry
@@ -49,7 +48,7 @@ class TokenisedSet:
 
     def n_padded(self, tokens_per_batch: int) -> int:
         """Tokens that pass through the model, the padding of the batches included."""
-        return sum(batch.ids.numel() for batch in cut_batches(self.ids, tokens_per_batch, torch.device("meta")))
+        return int(sum(len(batch) * self.lengths[batch[-1]] for batch in cut(self.lengths, tokens_per_batch)))
 
 
 @dataclass(frozen=True)
@@ -65,11 +64,6 @@ class Passes:
     first_layer: int = 0
     probes: tuple[Probe, ...] = ()
     """Whose base capture this is."""
-
-    @property
-    def kind(self) -> tuple[str, tuple[Need, ...]]:
-        """Passes of one kind take equally long a token: the name of the set, and what is read."""
-        return self.text.prompts.name, self.needs
 
     @property
     def is_edited(self) -> bool:
@@ -164,9 +158,3 @@ def _estimated(prompts: Prompts | None, options: RunOptions) -> TokenisedSet:
     lengths = [max(1, n if window is None else min(n, window)) for n in counts]
     note = f"the tokenizer is not at hand: tokens of {made.name} by the length of its texts"
     return TokenisedSet(made, [np.zeros(n, dtype=np.int64) for n in lengths], note)
-
-
-def readable_needs(needs: Sequence[Need], columns: Mapping[str, object]) -> tuple[Need, ...]:
-    """The needs with positions that are not known here replaced by the last."""
-    known = {*PLACES, *columns}
-    return tuple(need if need.at in known else replace(need, at="last") for need in needs)

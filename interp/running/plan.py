@@ -1,10 +1,9 @@
 """What a run will cost, told before it starts from the configuration of the model alone: `interp plan`.
 
-Counted: passes, tokens, memory and disk. Measured: the speed of this machine on one or two blocks of the model's own
-shapes, for about a second. The weights are neither read nor fetched.
+Counted: passes, tokens, arithmetic, memory and disk. Measured: the rate at which this machine computes, for less than a
+second. The weights are neither read nor fetched.
 """
 
-import time
 from dataclasses import KW_ONLY, dataclass
 
 from interp.capture import ModelInfo
@@ -15,7 +14,7 @@ from interp.running.choose_probes import choose_probes, readable_probes
 from interp.running.memory import Memory, memory_of
 from interp.running.meta_model import MetaModel, meta_model
 from interp.running.passes import Passes, passes_of
-from interp.running.speed import Clock, Speeds, speeds
+from interp.running.speed import PER_CONDITION, Rates, Work, measure_rates, work_of
 
 SPREAD = 2**0.5
 """The range of a time: so many times shorter and longer than what was calculated, a factor of two in all."""
@@ -95,19 +94,18 @@ class Plan:
 
 @dataclass(frozen=True)
 class PlanOptions(RunOptions):
-    """The options of the run, and how its time is told: `clock` measures passes on this machine if it `is_timed`."""
+    """The options of the run, and whether its time is told (`is_timed`)."""
 
     _: KW_ONLY
     is_timed: bool = True
-    clock: Clock = time.perf_counter
 
 
 @by_keyword(PlanOptions)
 def plan(options: PlanOptions) -> Plan:
     """What `interp.run` with these keywords will cost; none of the weights is read.
 
-    Without `is_timed` nothing is measured and no time is given; `clock` measures it otherwise. Raises what the run
-    would raise for the names and settings, but not where memory is short: `Plan.fits` says so.
+    Without `is_timed` nothing is measured and no time is given. Raises what the run would raise for the names and
+    settings, but not where memory is short: `Plan.fits` says so.
     """
     asked = choose_probes(options.probes, options.settings or {})
     meta = meta_model(options)
@@ -116,32 +114,31 @@ def plan(options: PlanOptions) -> Plan:
     n_earlier = len(checkpoints_of(meta.model, chosen, options.checkpoints)) if knows_course else None
     passes = passes_of(meta.model, chosen, options, n_earlier)
     n_times = 2 if options.null == "untrained" else 1
-    speed = speeds(meta, passes, options.clock) if options.is_timed else {}
+    rates = measure_rates(meta) if options.is_timed else None
     return Plan(
         model=meta.model.info,
         probes=tuple(probe.name for probe in chosen),
-        steps=tuple(_step(p, meta.model.info.n_layers, speed, n_times) for p in passes),
+        steps=tuple(_cost(p, meta, rates, n_times) for p in passes),
         memory=memory_of(meta, passes),
         free=free_bytes(meta.placement),
         disk=PAGE_BYTES + PROBE_BYTES * len(chosen),
         download=meta.file_bytes * (not meta.is_here) + (0 if meta.model.task else (n_earlier or 0) * meta.file_bytes),
-        loading_seconds=_loading(meta, speed, 1 + (n_earlier or 0)),
+        loading_seconds=None if rates is None else _loading(meta, rates, 1 + (n_earlier or 0)),
         notes=tuple(dict.fromkeys(note for note in (meta.note, *(p.text.note for p in passes)) if note)),
     )
 
 
-def _step(p: Passes, n_layers: int, speed: Speeds, n_times: int) -> PassCost:
-    n_blocks = max(0, n_layers - p.first_layer)
-    seconds = p.n * speed[p.kind].seconds(p.n_tokens, n_blocks) * n_times if speed else None
-    n_rows = p.text.n_rows("scored") if p.probes else 0
-    analysis = float(n_times) * sum((probe.cost.seconds + probe.cost.row_seconds * n_rows for probe in p.probes), 0.0)
-    return PassCost(p.what, p.n * n_times, p.n_prompts, p.n_tokens, n_blocks, seconds, analysis)
+def _cost(p: Passes, meta: MetaModel, rates: Rates | None, n_times: int) -> PassCost:
+    n, n_layers = p.n * n_times, meta.model.info.n_layers
+    seconds = None
+    if rates is not None:
+        seconds = n * (work_of(p, meta).seconds(rates) + (PER_CONDITION if p.is_edited else 0.0))
+    n_rows = p.text.n_rows("scored")
+    analysis = n_times * sum(probe.cost.analysis(n_layers, n_rows) for probe in p.probes)
+    return PassCost(p.what, n, p.n_prompts, p.n_tokens, max(0, n_layers - p.first_layer), seconds, float(analysis))
 
 
-def _loading(meta: MetaModel, speed: Speeds, n_models: int) -> float | None:
+def _loading(meta: MetaModel, rates: Rates, n_models: int) -> float:
     """Reading the weights, and the self-check, of the model and of its checkpoints."""
-    if not speed:
-        return None
-    plain = min(speed.values(), key=lambda each: each.by_block)
-    checked = plain.seconds(CHECKED_TOKENS, meta.model.info.n_layers)
+    checked = Work(2.0 * CHECKED_TOKENS * meta.model.info.n_parameters).seconds(rates)
     return n_models * (meta.memory_bytes / LOADED_PER_SECOND + checked)

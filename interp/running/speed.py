@@ -1,130 +1,141 @@
-"""How fast this machine reads this model: a second of real passes through one or two of its blocks, without weights.
+"""How long passes take: their arithmetic, counted from the configuration, over the rate at which this machine computes.
 
-The blocks have the shapes of the model and weights of zero, which take no memory until they are written and are
-multiplied as fast as any. What a pass costs grows by the same amount with every block; what is left is the embedding,
-the output head, and what is read at the end.
+The rate is that of a block of PyTorch's own of the model's width, and of an exponential. Both are measured in the
+processor time of one thread, which other work on the machine leaves alone, and all threads are taken to be as fast. On
+a GPU it is the time that passes.
 """
 
-import copy
+import math
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
 
 import numpy as np
 import torch
-from accelerate import init_empty_weights
-from transformers import AutoModelForCausalLM, PreTrainedConfig
 
-from interp.loading.quiet_libraries import quiet_libraries
-from interp.model import Model
-from interp.need import Need
-from interp.reading.forward import TOKENS_PER_BATCH, capture
+from interp.reading.forward import TOKENS_PER_BATCH
 from interp.running.meta_model import MetaModel
-from interp.running.passes import Passes, TokenisedSet, readable_needs
+from interp.running.passes import Passes
+from interp.seam.pattern_sites import CONTRASTS, NULL_SITES
+from interp.system.heap import bound_heap
+from interp.system.threads import one_thread
 
-Clock = Callable[[], float]
+SECONDS = 0.1
+"""How long each rate is measured."""
 
-Speeds = dict[tuple[str, tuple[Need, ...]], "Speed"]
-"""By the kind of a pass: see `interp.running.passes.Passes.kind`."""
+WIDEST = 1024
+"""Blocks are not measured wider: the rate grows no further."""
 
-SECONDS = 0.25
-"""How long each measured pass should take."""
+PER_CONDITION = 0.01
+"""Seconds in which edits are made ready and what a probe keeps of a condition is worked out."""
 
-_PARAMETERS = 60_000_000
-"""How many parameters the blocks of the deeper of the two measured stacks have, if it has more than two."""
+PER_FEATURE, PER_LOGIT, PER_WEIGHT, PER_CONTRAST = 8.0, 8.0, 6.0, 45.0
+"""Exponentials that take as long as what is done with a feature of a token beside the arithmetic of a block (rotary
+embedding, listening), with a logit, with an attention weight that is summed up, and with one that is sorted."""
+
+
+PER_READING = 0.0004
+"""Seconds that reading one thing in one layer takes in every batch, whatever its size."""
 
 
 @dataclass(frozen=True)
-class Speed:
-    """Seconds a token: `by_block` in every block, `outside` them."""
+class Rates:
+    """Seconds that an addition or multiplication inside a block takes, and an exponential."""
 
-    by_block: float
-    outside: float
-
-    def seconds(self, n_tokens: int, n_blocks: int) -> float:
-        return n_tokens * (self.outside + n_blocks * self.by_block)
+    operation: float
+    exponential: float
 
 
-def measure_speed(
-    meta: MetaModel, text: TokenisedSet, needs: tuple[Need, ...], clock: Clock = time.perf_counter
-) -> Speed:
-    """Seconds a token while `needs` are read from texts of this length."""
-    needs = tuple(need for need in needs if need.described.source not in ("weights", "edit"))
-    n_layers = meta.model.info.n_layers
-    blocks = meta.model.family.layer_modules(meta.model.module)
-    deep = max(2, min(n_layers, _PARAMETERS // sum(p.numel() for p in blocks[0].parameters())))
-    if n_layers == 1:
-        return Speed(_seconds_per_token(_shallow(meta, 1), text, needs, clock), 0.0)
-    shallow, deeper = (_seconds_per_token(_shallow(meta, n), text, needs, clock) for n in (1, deep))
-    by_block = max(0.0, deeper - shallow) / (deep - 1)
-    return Speed(by_block, max(0.0, shallow - by_block))
+@dataclass(frozen=True)
+class Work:
+    """What passes compute: additions and multiplications, exponentials or what takes as long, and how often is read."""
+
+    operations: float
+    exponentials: float = 0.0
+    readings: float = 0.0
+
+    def seconds(self, rates: Rates) -> float:
+        computing = self.operations * rates.operation + self.exponentials * rates.exponential
+        return computing + self.readings * PER_READING
 
 
-def _seconds_per_token(model: Model, text: TokenisedSet, needs: tuple[Need, ...], clock: Clock) -> float:
-    """Seconds a token in a full batch: passes of ever more prompts, and the line through the last two of them.
-
-    A batch costs something whatever its size; a machine too slow for a full one is not asked for it.
-    """
-    order = np.argsort(text.lengths, kind="stable")
-    most = max(1, min(TOKENS_PER_BATCH // int(np.median(text.lengths)), len(order)))
-    measured: list[tuple[int, float]] = []
-    n = 1
-    while True:
-        start = min(len(order) // 2, len(order) - n)
-        chosen = order[start : start + n]
-        seconds = min(_timed(model, text, chosen, needs, clock) for _ in range(2))
-        measured.append((n, seconds))
-        if n == most or (len(measured) > 1 and seconds > SECONDS / 2):
-            break
-        n = min(most, 4 * n)
-    full = seconds
-    if len(measured) > 1:
-        (fewer, before), (more, after) = measured[-2:]
-        full = after + (most - more) * max(0.0, after - before) / (more - fewer)
-    return full / (most * float(np.median(text.lengths)))
-
-
-def _timed(model: Model, text: TokenisedSet, chosen: np.ndarray, needs: tuple[Need, ...], clock: Clock) -> float:
-    prompts, ids = text.prompts.take(chosen), [text.ids[int(i)] for i in chosen]
-    began = clock()
-    capture(model, prompts, ids, readable_needs(needs, prompts.prompts[0].columns))
-    return clock() - began
+def measure_rates(meta: MetaModel) -> Rates:
+    """The rates of this machine at the width of the model, on the device where it would be put."""
+    bound_heap()  # as in a pass: large tensors take memory that is there already
+    info, place = meta.model.info, meta.placement
+    dtype, device = getattr(torch, place.dtype), torch.device(place.device)
+    width = min(info.d_model, WIDEST)
+    wider = round(meta.feed_forward_width * width / info.d_model)
+    n_heads = math.gcd(width, max(1, info.n_heads))
+    block = torch.nn.TransformerEncoderLayer(
+        width, n_heads, wider, dropout=0.0, batch_first=True, norm_first=True, dtype=dtype, device=device
+    ).eval()
+    length = 32
+    x = torch.randn(TOKENS_PER_BATCH // length, length, width, dtype=dtype, device=device)
+    mask = torch.nn.Transformer.generate_square_subsequent_mask(length, device=device, dtype=dtype)
+    numbers = torch.zeros(1 << 18, device=device)
+    n_operations = TOKENS_PER_BATCH * (2 * (4 * width**2 + 2 * width * wider) + 4 * width * length)
+    n_threads = torch.get_num_threads() if device.type == "cpu" else 1
+    with torch.inference_mode(), one_thread():
+        return Rates(
+            _seconds(lambda: block(x, src_mask=mask, is_causal=True), device) / n_operations / n_threads,
+            _seconds(lambda: torch.exp(numbers), device) / len(numbers) / n_threads,
+        )
 
 
-def _shallow(meta: MetaModel, n_layers: int) -> Model:
-    """The model with so many blocks and weights of zero, where it would be put."""
-    config = _of_depth(meta.model.module.config, n_layers)
-    info, placement = meta.model.info, meta.placement
-    with init_empty_weights(include_buffers=False), quiet_libraries():
-        module = AutoModelForCausalLM.from_config(
-            config, dtype=getattr(torch, placement.dtype),
-            attn_implementation="sdpa" if meta.model.family.has_attention else None,
-        )  # fmt: skip
-    module = module._apply(lambda x: _zeros(x, placement.device) if x.is_meta else x.to(placement.device))
-    module.tie_weights()
-    return replace(meta.model, module=module.eval().requires_grad_(False), info=replace(info, n_layers=n_layers))
+def _seconds(act: Callable[[], object], device: torch.device) -> float:
+    """The shortest time that it takes."""
+    found: list[float] = []
+    act()
+    while not found or sum(found) < SECONDS:
+        began = _clock(device)
+        act()
+        found.append(max(_clock(device) - began, 1e-9))
+    return min(found)
 
 
-def _of_depth(config: PreTrainedConfig, n_layers: int) -> Any:
-    """The configuration with so many layers; its lists of one entry a layer are cut with it."""
-    changed = copy.deepcopy(config)
-    n_before = config.num_hidden_layers
-    changed.num_hidden_layers = n_layers
-    for name, value in vars(changed).items():
-        if isinstance(value, list) and len(value) == n_before:
-            setattr(changed, name, value[:n_layers])
-    return changed
+def _clock(device: torch.device) -> float:
+    if device.type == "cpu":
+        return time.process_time()
+    torch.accelerator.synchronize(device)
+    return time.perf_counter()
 
 
-def _zeros(like: torch.Tensor, device: str) -> torch.Tensor:
-    if device != "cpu":
-        return torch.zeros(like.shape, dtype=like.dtype, device=device)
-    # torch.zeros writes every page; the system's own zeros lie nowhere until they are written.
-    return torch.from_numpy(np.zeros(like.numel() * like.itemsize, dtype=np.uint8)).view(like.dtype).view(like.shape)
+def work_of(p: Passes, meta: MetaModel) -> Work:
+    """What one of these passes computes: its blocks, the head at the scored rows, and what is read."""
+    info, family = meta.model.info, meta.model.family
+    blocks = family.layer_modules(meta.model.module)[p.first_layer :]
+    n_weights = sum(weight.numel() for block in blocks for weight in block.parameters())
+    length = float(np.square(p.text.lengths).sum() / p.text.lengths.sum())  # of the text that a token stands in
+    attending = 4 * info.n_heads * info.d_head * length * len(blocks)
+    n_features = len(blocks) * (info.d_model + 2 * info.n_heads * info.d_head)
+    parts = [
+        Work(
+            operations=p.n_tokens * (2 * n_weights + attending),
+            exponentials=p.n_tokens * n_features * PER_FEATURE,
+            readings=len(blocks) * len(p.needs) * p.n_tokens / TOKENS_PER_BATCH,
+        ),
+        *_reading(p, meta, length, len(blocks)),
+    ]
+    return Work(*(sum(getattr(part, f.name) for part in parts) for f in fields(Work)))
 
 
-def speeds(meta: MetaModel, passes: list[Passes], clock: Clock = time.perf_counter) -> "Speeds":
-    """The speed of every kind of pass; those that are alike are measured once."""
-    kinds = {p.kind: p for p in passes}
-    return {kind: measure_speed(meta, p.text, p.needs, clock) for kind, p in kinds.items()}
+def _reading(p: Passes, meta: MetaModel, length: float, n_blocks: int) -> Iterator[Work]:
+    """The output head, and what the needs ask for beyond the pass."""
+    info, share = meta.model.info, p.n_prompts / len(p.text.ids)
+
+    def decoded(at: str, times: int) -> Work:
+        n = p.text.n_rows(at) * share * info.vocab_size * times
+        return Work(2 * n * info.d_model, n * PER_LOGIT)
+
+    sources = {need.described.source for need in p.needs}
+    yield decoded("scored", 1)
+    if "lens" in sources:
+        yield decoded("scored", n_blocks + 1)
+    if "text" in sources:
+        yield decoded("followed", 1)
+    kinds = {(n.at, n.site in NULL_SITES, n.site.removesuffix("_null") in CONTRASTS) for n in p.needs
+             if n.described.source == "pattern"}  # fmt: skip
+    for at, _, is_contrast in kinds:
+        n = p.text.n_rows(at) * share * length * info.n_heads * n_blocks
+        yield Work(2 * n * info.d_head, n * (PER_CONTRAST if is_contrast else PER_WEIGHT))

@@ -3,7 +3,7 @@
 __all__ = [
     "attention",
     "block_hooks",
-    "borrowed_keys",
+    "donor_keys",
     "layer_gradients",
     "pattern",
     "pattern_sites",

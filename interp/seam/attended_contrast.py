@@ -3,7 +3,7 @@
 The attended keys of a row are the fewest that hold half of its weight. Contrasts are means over the attended minus
 means over the other visible keys, of cos(q, k) and of the log2 weight (the score q·k in bits). Attended keys are
 chosen by their score, so both contrasts are positive where nothing was learned: they mean something beside the
-same number with the keys of another prompt (`interp.seam.borrowed_keys`).
+same number with the keys of another prompt (`interp.seam.donor_keys`).
 """
 
 from dataclasses import dataclass
@@ -40,19 +40,19 @@ def _contrast_block(
     call: AttentionCall, k_norm: torch.Tensor, positions: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
     visible = visible_keys(call, positions)
-    scaled = scaled_dots(call, positions, visible.shape[-1])
-    q_norm = _norm(queries(call, positions)).unflatten(1, (k_norm.shape[1], -1))
+    scaled = scaled_dots(call, positions, visible.shape[-1])  # [batch, kv_head, group, row, key_pos]
+    q_norm = _norm(queries(call, positions)).unflatten(1, (k_norm.shape[1], -1))  # [batch, kv_head, group, row]
     cosine = scaled / k_norm / (dot_factor(call) * q_norm[..., None])
     s = as_scores(call, scaled, visible)
     attended = attended_keys(torch.softmax(s / BITS_PER_NAT, dim=-1))
     unattended = visible[:, None, None] & ~attended
     differences = [_mean_over(x, attended) - _mean_over(x, unattended) for x in (cosine, s)]
-    return differences[0].flatten(1, 2), differences[1].flatten(1, 2)
+    return differences[0].flatten(1, 2), differences[1].flatten(1, 2)  # [batch, head, row]
 
 
 def _norms_of_keys(call: AttentionCall) -> torch.Tensor:
     """Lengths of the keys that each item meets, `[batch, kv_head, key_pos]`."""
-    return _norm(call.k) if call.lent is None else call.lent.apply(lambda items, keys: _norm(keys), call.k)
+    return _norm(call.k) if call.donor is None else call.donor.apply(lambda items, keys: _norm(keys), call.k)
 
 
 def _norm(x: torch.Tensor) -> torch.Tensor:

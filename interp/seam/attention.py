@@ -182,12 +182,10 @@ def _kernel(module: torch.nn.Module, call: AttentionCall, dropout: float) -> tor
 
 def _softcapped(call: AttentionCall) -> torch.Tensor:
     """Attention with soft-capped scores, which the fast kernel does not offer, in blocks of queries."""
-    batch, _, n_pos, _ = call.q.shape
-    positions = torch.arange(n_pos, device=call.q.device).expand(batch, -1)
     repeat = call.q.shape[1] // call.v.shape[1]
-    v = call.v.repeat_interleave(repeat, dim=1)
-    parts = [pattern_rows(call, part).to(v.dtype) @ v for part in positions.split(BLOCK, dim=1)]
-    return torch.cat(parts, dim=2).transpose(1, 2).contiguous()
+    v = call.v.repeat_interleave(repeat, dim=1)  # [batch, head, key_pos, d_head]
+    parts = [pattern_rows(call, part).to(v.dtype) @ v for part in call.positions.split(BLOCK, dim=1)]
+    return torch.cat(parts, dim=2).transpose(1, 2).contiguous()  # [batch, pos, head, d_head]
 
 
 # Both are needed: without the mask function of the same name the seam would get no mask and padded or windowed rows

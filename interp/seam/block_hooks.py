@@ -63,6 +63,11 @@ def hidden_states(args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor
     return args[0] if args else kwargs["hidden_states"]
 
 
+def first_of(out: Any) -> torch.Tensor:
+    """What a module returns, or the first of several things."""
+    return out[0] if isinstance(out, tuple) else out
+
+
 def with_hidden_states(
     x: torch.Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -74,7 +79,7 @@ def _output(heard: Heard, site: str, layer: int, shape: list[torch.Size]) -> Cal
     """Some families flatten batch and position inside a block (OPT): `shape` is that of the stream."""
 
     def hook(module: torch.nn.Module, args: tuple[Any, ...], out: Any) -> None:
-        heard(site, layer, (out[0] if isinstance(out, tuple) else out).view(shape[0]))
+        heard(site, layer, first_of(out).view(shape[0]))
 
     return hook
 

@@ -186,7 +186,7 @@ class _Layer(Listener):
             return
         self.visible = _visible(call)
         call.q, call.k, call.v = (x.detach().requires_grad_() for x in (call.q, call.k, call.v))
-        shape = (*call.q.shape[:3], call.k.shape[2])
+        shape = (*call.q.shape[:3], call.k.shape[2])  # [batch, head, pos, key_pos]
         self.nudge = torch.zeros(shape, dtype=call.q.dtype, device=call.q.device).requires_grad_()
         if call.softcap is None:
             call.mask = self.nudge.masked_fill(~self.visible, -torch.inf)
@@ -202,14 +202,13 @@ class _Layer(Listener):
     def _capped(self, call: AttentionCall) -> torch.Tensor:
         n_shared = call.q.shape[1] // call.v.shape[1]
         k, v = (x.repeat_interleave(n_shared, dim=1) for x in (call.k, call.v))
-        s = capped(call.scaling * call.q @ k.mT, call.softcap)
+        s = capped(call.scaling * call.q @ k.mT, call.softcap)  # [batch, head, pos, key_pos]
         s = s + self.nudge if call is self.call else s
         return (s.masked_fill(~_visible(call), -torch.inf).softmax(dim=-1) @ v).transpose(1, 2)
 
 
 def _visible(call: AttentionCall) -> torch.Tensor:
-    positions = torch.arange(call.q.shape[2], device=call.q.device)[None]
-    return visible_keys(call, positions)[:, None]
+    return visible_keys(call, call.positions)[:, None]
 
 
 def capped(product: torch.Tensor, softcap: float | None) -> torch.Tensor:

@@ -24,15 +24,15 @@ _FAR_BELOW = -1e30
 
 
 @dataclass(frozen=True)
-class LentKeys:
-    """Which keys the queries of a batch meet instead of their own: every item those of the item before it.
+class DonorKeys:
+    """Which keys the queries of a batch meet instead of their own: every item those of its donor, the item before it.
 
-    The first item meets `first`, `[kv_head, key_pos, d_head]`, or its own where that is None. Keys from the
-    `n_borrowed[item]`-th on are its own; every item but the first borrows `n_least` or more.
+    The donor of the first item has the keys `first`, `[kv_head, key_pos, d_head]`; it has none where that is None. Keys
+    from the `n_donated[item]`-th on are the item's own; every item but the first is given `n_least` or more.
     """
 
     first: torch.Tensor | None
-    n_borrowed: torch.Tensor
+    n_donated: torch.Tensor
     n_least: int
 
     def apply(self, of: Callable[[slice, torch.Tensor], torch.Tensor], k: torch.Tensor) -> torch.Tensor:
@@ -42,20 +42,20 @@ class LentKeys:
         """
         met = of(slice(0, 1), k[:1])
         if self.first is not None:
-            lent = of(slice(0, 1), self.first[None, :, : k.shape[2]].to(k.dtype))
-            met[..., : lent.shape[-1]] = lent
+            donated = of(slice(0, 1), self.first[None, :, : k.shape[2]].to(k.dtype))
+            met[..., : donated.shape[-1]] = donated
         if len(k) > 1:
             met = torch.cat([met, of(slice(1, None), k[:-1])])
         if self.n_least >= k.shape[2] and (self.first is None or self.first.shape[1] >= k.shape[2]):
             return met
         keys = torch.arange(k.shape[2], device=k.device)
-        borrows = (keys < self.n_borrowed[:, None]).view(len(k), *[1] * (met.dim() - 2), -1)
-        return torch.where(borrows, met, of(slice(None), k))
+        is_donated = (keys < self.n_donated[:, None]).view(len(k), *[1] * (met.dim() - 2), -1)
+        return torch.where(is_donated, met, of(slice(None), k))
 
-    def of(self, items: slice, k: torch.Tensor) -> "LentKeys":
-        """What these items of the batch borrow, `k` being the batch's own keys."""
+    def of(self, items: slice, k: torch.Tensor) -> "DonorKeys":
+        """The same of these items of the batch, `k` being the batch's own keys."""
         first = self.first if items.start == 0 else k[items.start - 1]
-        return LentKeys(first, self.n_borrowed[items], self.n_least)
+        return DonorKeys(first, self.n_donated[items], self.n_least)
 
 
 @dataclass
@@ -64,8 +64,8 @@ class AttentionCall:
 
     `q` is `[batch, head, pos, d_head]`, `k` and `v` `[batch, kv_head, key_pos, d_head]`, after rotary embedding and
     before grouped heads are repeated. `mask` is True where a key is seen, `[batch or 1, 1, pos, key_pos]`; None means
-    causal. A listener may replace `q`, `k` and `v`. Attention rows of a call with `lent` keys are those that its
-    queries would have over these.
+    causal. A listener may replace `q`, `k` and `v`. Attention rows of a call with a `donor` are those that its
+    queries would have over the donor's keys.
     """
 
     layer: int
@@ -75,13 +75,18 @@ class AttentionCall:
     scaling: float
     mask: torch.Tensor | None = None
     softcap: float | None = None
-    lent: LentKeys | None = None
+    donor: DonorKeys | None = None
+
+    @property
+    def positions(self) -> torch.Tensor:
+        """All positions of the queries, `[1, pos]`: one row of them serves every item of the batch."""
+        return torch.arange(self.q.shape[2], device=self.q.device)[None]
 
     def of(self, items: slice) -> "AttentionCall":
         """The call of these items of the batch alone."""
         mask = self.mask if self.mask is None or len(self.mask) == 1 else self.mask[items]
-        lent = None if self.lent is None else self.lent.of(items, self.k)
-        return replace(self, q=self.q[items], k=self.k[items], v=self.v[items], mask=mask, lent=lent)
+        donor = None if self.donor is None else self.donor.of(items, self.k)
+        return replace(self, q=self.q[items], k=self.k[items], v=self.v[items], mask=mask, donor=donor)
 
 
 @dataclass(frozen=True)
@@ -142,10 +147,10 @@ def scaled_dots(
     Put into `room`, flat memory that is large enough, where there is some and the keys are the call's own.
     """
     k = call.k[:, :, :n_keys].float()
-    grouped = (queries(call, positions).float() * dot_factor(call)).unflatten(1, (k.shape[1], -1)).flatten(2, 3)
-
-    if call.lent is not None:
-        met = call.lent.apply(lambda items, keys: torch.matmul(grouped[items], keys.transpose(-1, -2)), k)
+    q = queries(call, positions).float() * dot_factor(call)  # [batch, head, row, d_head]
+    grouped = q.unflatten(1, (k.shape[1], -1)).flatten(2, 3)  # [batch, kv_head, group * row, d_head]
+    if call.donor is not None:
+        met = call.donor.apply(lambda items, keys: torch.matmul(grouped[items], keys.transpose(-1, -2)), k)
     else:
         out = None if room is None else _within(room, (*grouped.shape[:-1], n_keys))
         met = torch.matmul(grouped, k.transpose(-1, -2), out=out)
@@ -201,7 +206,7 @@ def reduce_rows(call: AttentionCall, positions: torch.Tensor, block: int = BLOCK
     call = replace(call, k=call.k.float())
     (batch, n_heads), (n_kv, n_keys) = call.q.shape[:2], call.k.shape[1:3]
     n_rows = positions.shape[1]
-    sums = call.k.new_empty(len(fields(_Sums)), batch, n_kv, n_heads // n_kv, n_rows)
+    sums = call.k.new_empty(len(fields(_Sums)), batch, n_kv, n_heads // n_kv, n_rows)  # as `_Sums`, heads grouped
     n_visible = positions.new_empty(batch, n_rows)
     counting = torch.arange(1, n_keys + 1, device=positions.device)
     budget, one_item = _AT_ONCE[call.k.device.type == "cpu"], n_heads * min(block, n_rows) * n_keys
@@ -210,15 +215,15 @@ def reduce_rows(call: AttentionCall, positions: torch.Tensor, block: int = BLOCK
     for start in range(0, n_rows, block):
         rows = slice(start, start + block)
         part = positions[:, rows]
-        visible = visible_keys(call, part)
+        visible = visible_keys(call, part)  # [batch or 1, row, key_pos]
         n_visible[:, rows] = visible.sum(dim=-1)
         # Keys that no row of the block sees are left out: half of them all where every position is wanted.
         visible = visible[..., : max(1, int((visible.any(dim=(0, 1)) * counting).max()))]
-        own = (part + n_keys - call.q.shape[2]).expand(batch, -1)
+        own = (part + n_keys - call.q.shape[2]).expand(batch, -1)  # [batch, row]
         at_once = max(1, budget // (n_heads * visible[0].numel()))
         for first in range(0, batch, at_once):
             items = slice(first, first + at_once)
-            s = scores(call.of(items), _of(part, items), _of(visible, items), rooms[0])
+            s = scores(call.of(items), _of(part, items), _of(visible, items), rooms[0])  # [item, kv, group, row, key]
             _add_up(s, own[items], sums[:, items, ..., rows], rooms[1])
     return _reduced(_Sums(*sums.flatten(2, 3)), n_visible)
 
@@ -251,7 +256,7 @@ def _add_up(s: torch.Tensor, own: torch.Tensor, out: torch.Tensor, room: torch.T
     """
     s -= s.amax(dim=-1, keepdim=True)
     e = torch.exp2(s, out=_within(room, tuple(s.shape)))
-    out[0] = e[..., 0]
+    out[0] = e[..., 0]  # [batch, kv_head, group, row], as all sums
     out[1] = s[..., 0] * e[..., 0]
     out[4] = _at_key(e, own)
     out[5] = _at_key(e, (own - 1).clamp_min(0)) * (own > 0)[:, None, None]

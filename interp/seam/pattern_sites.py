@@ -25,7 +25,7 @@ _ROWS = {
     "mass_previous": "previous_mass",
     "pattern_max": "max_weight",
 }
-_CONTRASTS = {"qk_cosine": "cosine", "qk_logit": "logit_bits"}
+CONTRASTS = {"qk_cosine": "cosine", "qk_logit": "logit_bits"}
 
 
 def kept_keys(prompts: PromptSet, lengths: Sequence[int]) -> int:
@@ -37,61 +37,40 @@ def kept_keys(prompts: PromptSet, lengths: Sequence[int]) -> int:
 class PatternReader:
     """The rows of one layer at `positions` `[batch or 1, row]`, by the name of a site.
 
-    `other` is the call with another prompt's keys, and which items of the batch have them. Whole rows are `n_kept_keys`
-    wide, or `n_longest` where they are wanted at any length.
+    Null sites are read from a call with donors; items that have none give NaN. Whole rows are `n_kept_keys` wide, or
+    `n_longest` where they are wanted at any length.
     """
 
-    def __init__(
-        self,
-        call: AttentionCall,
-        positions: torch.Tensor,
-        other: tuple[AttentionCall, torch.Tensor] | None,
-        n_kept_keys: int,
-        n_longest: int = 0,
-    ) -> None:
-        self._n_longest = n_longest
-        self._own = _Reductions(call, positions)
-        self._other = None if other is None else (_Reductions(other[0], positions), other[1])
-        self._n_kept_keys = n_kept_keys
-
-    def read(self, site: str) -> torch.Tensor:
-        """`[batch, row, head]`, or `[batch, row, head, key]` for whole rows."""
-        if site == "pattern_log_weight":
-            return self._own.whole_rows(self._n_kept_keys)
-        if site == "pattern_row":
-            return self._own.whole_rows(self._n_longest)
-        if site not in NULL_SITES:
-            return self._own.read(site)
-        if self._other is None:
-            raise ValueError(f"{site} needs the keys of another prompt")
-        null, has_lender = self._other
-        return torch.where(has_lender[:, None, None], null.read(site.removesuffix("_null")), torch.nan)
-
-
-class _Reductions:
-    """The reductions of one call's rows, each family of them computed once."""
-
-    def __init__(self, call: AttentionCall, positions: torch.Tensor) -> None:
-        self.call = call
-        self.positions = positions
+    def __init__(self, call: AttentionCall, positions: torch.Tensor, n_kept_keys: int, n_longest: int = 0) -> None:
+        self.call, self.positions = call, positions
+        self._widths = {"pattern_log_weight": n_kept_keys, "pattern_row": n_longest}
 
     @cached_property
-    def rows(self) -> PatternRows:
+    def _rows(self) -> PatternRows:
         return reduce_rows(self.call, self.positions)
 
     @cached_property
-    def contrast(self) -> Contrast:
+    def _contrast(self) -> Contrast:
         return contrast_rows(self.call, self.positions)
 
     def read(self, site: str) -> torch.Tensor:
-        reduced = getattr(self.contrast, _CONTRASTS[site]) if site in _CONTRASTS else getattr(self.rows, _ROWS[site])
+        """`[batch, row, head]`, or `[batch, row, head, key]` for whole rows."""
+        if site in self._widths:
+            return self._whole_rows(self._widths[site])
+        donor = self.call.donor
+        if (site in NULL_SITES) != (donor is not None):
+            raise ValueError(f"{site} is read {'with' if donor is None else 'without'} the keys of another prompt")
+        name = site.removesuffix("_null")
+        reduced = getattr(self._contrast, CONTRASTS[name]) if name in CONTRASTS else getattr(self._rows, _ROWS[name])
+        if donor is not None:
+            reduced = torch.where((donor.n_donated > 0)[:, None, None], reduced, torch.nan)  # [batch, head, row]
         return reduced.transpose(1, 2)
 
-    def whole_rows(self, n_keys: int) -> torch.Tensor:
+    def _whole_rows(self, n_keys: int) -> torch.Tensor:
         batch, n_heads = self.call.q.shape[:2]
         shape = (batch, self.positions.shape[1], n_heads, n_keys)
         kept = self.call.q.new_full(shape, torch.nan, dtype=torch.float32)
         if n_keys:
-            bits = log_pattern_rows(self.call, self.positions).transpose(1, 2)
+            bits = log_pattern_rows(self.call, self.positions).transpose(1, 2)  # [batch, row, head, key]
             kept[..., : bits.shape[-1]] = bits
         return kept

@@ -16,6 +16,6 @@ class AttentionWindow(Listener):
 
     def before(self, call: AttentionCall) -> None:
         n_pos, n_keys = call.q.shape[2], call.k.shape[2]
-        positions = torch.arange(n_pos, device=call.q.device).expand(call.q.shape[0], -1)
-        near = (positions[0] + n_keys - n_pos)[:, None] - torch.arange(n_keys, device=call.q.device) < self.size
-        call.mask = (visible_keys(call, positions) & near)[:, None]
+        own = call.positions[0] + n_keys - n_pos
+        near = own[:, None] - torch.arange(n_keys, device=call.q.device) < self.size
+        call.mask = (visible_keys(call, call.positions) & near)[:, None]

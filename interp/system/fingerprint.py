@@ -54,11 +54,11 @@ def _digest(tensor: torch.Tensor) -> str:
     return digest.hexdigest()
 
 
-def _condensed(blocks: torch.Tensor, places: np.ndarray) -> bytes:
-    """The sum over each block `[block, word]` of words times places."""
+def _condensed(blocks: torch.Tensor, multipliers: np.ndarray) -> bytes:
+    """The sum over each block `[block, word]` of words times multipliers."""
     if blocks.device.type == "cpu":
         # Half the time of a product and a sum, and no product in memory.
-        return np.einsum("bw,w->b", blocks.numpy(), places).tobytes()
-    on_device = torch.from_numpy(places).to(blocks.device)
+        return np.einsum("bw,w->b", blocks.numpy(), multipliers).tobytes()
+    on_device = torch.from_numpy(multipliers).to(blocks.device)
     parts = [(some * on_device).sum(dim=1) for some in blocks.split(_BLOCKS_AT_ONCE)]
     return torch.cat(parts).cpu().numpy().tobytes() if parts else b""

@@ -7,7 +7,7 @@ are fixed at the largest that it would choose by itself, and free pages are give
 """
 
 import ctypes
-import resource
+import mmap
 import sys
 from functools import cache
 from pathlib import Path
@@ -57,4 +57,4 @@ def _heap() -> _Heap | None:
 
 def _private_bytes() -> int:
     resident, shared = Path("/proc/self/statm").read_text().split()[1:3]
-    return (int(resident) - int(shared)) * resource.getpagesize()
+    return (int(resident) - int(shared)) * mmap.PAGESIZE

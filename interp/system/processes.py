@@ -9,18 +9,15 @@ processors: what is exchanged is small beside the passes, and lies in main memor
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import wraps
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from interp.errors import InterpError, UsageError
-
-if TYPE_CHECKING:
-    import torch
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -30,9 +27,6 @@ TIMEOUT = "INTERP_RANK_TIMEOUT"
 
 A process that dies ends the run at once: its connections break. The time-out is for one that hangs.
 """
-
-
-_BYTES_AT_ONCE = 1 << 28
 
 
 @dataclass(frozen=True)
@@ -62,40 +56,20 @@ class Ranks:
         import torch.distributed as dist
 
         everybodys: list[Any] = [None] * self.size
-        self._together(lambda: dist.all_gather_object(everybodys, mine, group=self.group))
+        try:
+            dist.all_gather_object(everybodys, mine, group=self.group)
+        except RuntimeError as error:
+            raise InterpError(
+                asked=f"process {self.rank + 1} of {self.size} joining what the others found",
+                found=f"another process ended or does not answer ({str(error).splitlines()[0]})",
+                fix=f"What it said last tells why. Slow ones may be given more time: {TIMEOUT}=SECONDS.",
+            ) from error
         return everybodys
 
     def of_first(self, mine: T) -> T:
         """What the first rank brings; all ranks have to ask."""
-        if self.is_alone:
-            return mine
-        import torch.distributed as dist
-
-        held: list[Any] = [mine if self.is_first else None]
-        first = dist.get_global_rank(self.group, 0)
-        self._together(lambda: dist.broadcast_object_list(held, src=first, group=self.group))
-        return held[0]
-
-    def fill(self, kept: "dict[int, torch.Tensor]", keys: Iterable[int]) -> None:
-        """Complete the tensors of `keys`, in main memory: of each, a rank has some entries and zeros, or nothing."""
-        if self.is_alone:
-            return
-        import torch
-
-        for key in keys:
-            mine = kept.get(key)
-            known = self.union(None if mine is None else (tuple(mine.shape), mine.dtype))
-            shape, dtype = next(x for x in known if x is not None)
-            kept[key] = torch.zeros(shape, dtype=dtype) if mine is None else mine
-            # As bytes, of which all but one rank's are zero: the sum is exact whatever they stand for.
-            for part in kept[key].view(-1).view(torch.uint8).split(_BYTES_AT_ONCE):
-                self._add(part)
-
-    def _add(self, numbers: "torch.Tensor") -> None:
-        """Put the sum over all ranks in place of a tensor."""
-        import torch.distributed as dist
-
-        self._together(lambda: dist.all_reduce(numbers, group=self.group))
+        found: list[Any] = self.union(mine if self.is_first else None)
+        return found[0]
 
     def agree(self, what: str, mine: str) -> None:
         """Raise `UsageError` where the ranks do not have the same; all ranks have to ask."""
@@ -108,16 +82,6 @@ class Ranks:
                 f"in process {other + 1}",
                 fix="Give every machine the same files, or one folder that all of them see.",
             )
-
-    def _together(self, act: Callable[[], object]) -> None:
-        try:
-            act()
-        except RuntimeError as error:
-            raise InterpError(
-                asked=f"process {self.rank + 1} of {self.size} joining what the others found",
-                found=f"another process ended or does not answer ({str(error).splitlines()[0]})",
-                fix=f"What it said last tells why. Slow ones may be given more time: {TIMEOUT}=SECONDS.",
-            ) from error
 
 
 ALONE = Ranks()

@@ -5,6 +5,7 @@ Everything goes to standard error, so that standard output stays what the caller
 
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -27,20 +28,26 @@ def reporting(what: str, quiet: bool = False) -> Iterator[Report]:
 
 
 def _in_notebook() -> bool:
-    kernel = sys.modules.get("ipykernel")
-    return kernel is not None and "IPython" in sys.modules
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    return getattr(shell, "kernel", None) is not None
 
 
 @contextmanager
 def _bar(what: str) -> Iterator[Report]:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from tqdm import TqdmWarning
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    console = None if _in_notebook() else Console(stderr=True)
-    with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task(what, total=None)
-        yield lambda done, total: progress.update(task, completed=done, total=total)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TqdmWarning)  # a notebook without ipywidgets shows a bar of text
+        from tqdm.auto import tqdm
+    with tqdm(desc=what, leave=_in_notebook()) as bar:
+
+        def report(done: int, total: int) -> None:
+            if bar.total != total:
+                bar.reset(total)
+            bar.update(done - bar.n)
+
+        yield report
 
 
 class _Lines:

@@ -60,7 +60,7 @@ def remember(kept: str) -> None:
 
 
 @contextmanager
-def listening() -> Iterator[None]:
+def handling_signals() -> Iterator[None]:
     """Inside the block SIGINT and SIGTERM end the program in the way described above; in the main thread alone.
 
     A signal that is ignored stays so (`nohup`). A block that was stopped is not left: the process ends with 128 plus

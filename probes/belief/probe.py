@@ -25,7 +25,7 @@ from interp.capture import Capture, ModelInfo
 from interp.errors import PromptError, UsageError
 from interp.findings import Findings, Scalar
 from interp.need import Need
-from interp.probe import Condition, Figure, Planned, Probe, Readout
+from interp.probe import AnalysisCost, Condition, Figure, Planned, Probe, Readout
 from interp.statistics.spectra import principal_axes, scaled
 from interp.table import Table
 
@@ -89,6 +89,7 @@ class Belief(Probe):
     seed: int = 0
 
     name: ClassVar[str] = "belief"
+    cost: ClassVar[AnalysisCost] = AnalysisCost(row_seconds=1.5e-4)
     question: ClassVar[str] = "Can the exact belief be read off the activations, beyond what position and token tell?"
     observational: ClassVar[bool] = False
     own_prompts: ClassVar[str | None] = "sula"

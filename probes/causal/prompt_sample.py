@@ -38,9 +38,9 @@ class _Sample(FoldState):
             self.kept.setdefault(prompt, []).append(rows[prompts == prompt])
 
     def merge(self, other: "_Sample") -> None:
-        for prompt, parts in other.kept.items():
-            for rows in parts:
-                self.add(rows, np.full(len(rows), prompt))
+        if other.kept:
+            found = other.result()
+            self.add(found["rows"], found["prompt"])
 
     def result(self) -> dict[str, np.ndarray]:
         parts = {prompt: np.concatenate(self.kept[prompt]) for prompt in sorted(self.kept)}

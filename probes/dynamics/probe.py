@@ -58,7 +58,7 @@ class Dynamics(Probe):
     question: ClassVar[str] = "Does the frame of attention settle before precision does, over the training?"
     observational: ClassVar[bool] = False
     follows_checkpoints: ClassVar[bool] = True
-    cost: ClassVar[AnalysisCost] = AnalysisCost(seconds=3.0, row_seconds=0.003, row_bytes=60_000)
+    cost: ClassVar[AnalysisCost] = AnalysisCost(row_seconds=3e-4, row_bytes=60_000)
 
     @property
     def needs(self) -> tuple[Need, ...]:

@@ -24,7 +24,7 @@ from interp.capture import Capture
 from interp.errors import UsageError
 from interp.findings import Findings, Scalar
 from interp.need import Need
-from interp.probe import Figure, Probe, Readout
+from interp.probe import AnalysisCost, Figure, Probe, Readout
 from interp.statistics.spectra import Scaling
 from interp.system.threads import side_by_side
 
@@ -77,6 +77,7 @@ class ValueAxis(Probe):
     seed: int = 0
 
     name: ClassVar[str] = "value_axis"
+    cost: ClassVar[AnalysisCost] = AnalysisCost(row_seconds=3e-4)
     question: ClassVar[str] = "Is there a direction that tells how uncertain the model is, and is it the loudest one?"
 
     @property

@@ -1,6 +1,5 @@
 """The passes of the self-check: shared, few, and exact where they have to be; what they must not miss."""
 
-from contextlib import ExitStack
 from dataclasses import replace
 
 import pytest
@@ -9,7 +8,7 @@ import torch
 from interp.checking import attention_checks
 from interp.checking.attention_checks import STEP, dose_zero, edit_acts
 from interp.checking.selfcheck import check_model, run_checks
-from interp.checking.two_sequences import LENGTHS, Bench, ValueEdit, relative_error
+from interp.checking.two_sequences import LENGTHS, Observations, SeamPass, ValueEdit, relative_error
 from interp.families import Layout
 from interp.reading.lens import Lens
 from interp.seam.attention import claimed
@@ -17,10 +16,10 @@ from tests.tiny_models import FAMILIES, fresh_model, tiny_model
 
 
 @pytest.fixture
-def bench():
+def seen():
     model = fresh_model("llama")
     with torch.inference_mode(), claimed(model):
-        yield Bench(model)
+        yield Observations(model)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -37,47 +36,44 @@ def test_four_passes_serve_all_checks(family):
     assert passes[1] == (2 + 1 + n_edits, longest)
 
 
-def test_rows_beside_edited_ones_are_those_of_an_unedited_pass(bench):
-    recorder = bench.heard
-    assert relative_error(bench.seam_logits, bench.logits(bench.ids)) < 1e-5
-    assert all(len(x) == 2 for x in (*recorder.z, *bench.inputs, *bench.outputs, *bench.sites.values()))
-    for edit, logits in bench.edited.items():
-        edited, unedited = bench.edited_alone(edit)
+def test_rows_beside_edited_ones_are_those_of_an_unedited_pass(seen):
+    recorder = seen.heard
+    assert relative_error(seen.heard.logits, seen.logits(seen.ids)) < 1e-5
+    assert all(len(x) == 2 for x in (*recorder.z, *recorder.inputs, *recorder.outputs, *recorder.sites.values()))
+    for edit, logits in recorder.edited.items():
+        edited, unedited = seen.edited_alone(edit)
         assert relative_error(logits, edited) < 1e-5
         assert torch.equal(edited, unedited) == (edit.dose == 0)
 
 
-def test_an_edit_acts_in_its_own_layer_only(bench):
+def test_an_edit_acts_in_its_own_layer_only(seen):
     """Llama's attention has no biases: without values it returns zero."""
-    _ = bench.heard
-    for edit in bench.edits:
-        attention = bench.model.module.model.layers[edit.layer].self_attn
+    under = seen.heard.edited
+    for edit in seen.edits:
+        attention = seen.model.module.model.layers[edit.layer].self_attn
         handle = attention.register_forward_hook(lambda module, args, out: (torch.zeros_like(out[0]), *out[1:]))
-        assert relative_error(bench.edited[edit], bench.logits(bench.ids[:1])[0]) < 1e-5
+        assert relative_error(under[edit], seen.logits(seen.ids[:1])[0]) < 1e-5
         handle.remove()
 
 
-def test_dose_zero_is_asked_again_alone_where_rows_of_a_batch_differ(bench, monkeypatch):
-    _ = bench.heard
-    bench.edited[bench.nothing] = bench.edited[bench.nothing] + 1e-6
-    assert dose_zero(bench)[0] == 0
-    monkeypatch.setattr(Bench, "nothing", ValueEdit(0, 1e-3))
-    bench.edited[bench.nothing] = bench.seam_logits[0] + 1e-6
-    assert dose_zero(bench)[0] == 1
+def test_dose_zero_is_asked_again_alone_where_rows_of_a_batch_differ(seen, monkeypatch):
+    seen.heard.edited[seen.nothing] = seen.heard.edited[seen.nothing] + 1e-6
+    assert dose_zero(seen)[0] == 0
+    monkeypatch.setattr(Observations, "nothing", ValueEdit(0, 1e-3))
+    seen.heard.edited[seen.nothing] = seen.heard.logits[0] + 1e-6
+    assert dose_zero(seen)[0] == 1
 
 
-def test_edits_that_move_nothing_are_counted(bench):
-    _ = bench.heard
-    assert edit_acts(bench)[0] == 0
-    for edit in bench.edits:
-        bench.edited[edit] = bench.seam_logits[0]
-    assert edit_acts(bench)[0] == len(bench.edits)
+def test_edits_that_move_nothing_are_counted(seen):
+    assert edit_acts(seen)[0] == 0
+    for edit in seen.edits:
+        seen.heard.edited[edit] = seen.heard.logits[0]
+    assert edit_acts(seen)[0] == len(seen.edits)
 
 
-def test_a_switched_off_layer_that_moves_is_counted(bench, monkeypatch):
-    _ = bench.heard
-    monkeypatch.setattr(attention_checks, "_is_switched_off", lambda bench, layer: True)
-    assert edit_acts(bench)[0] == len(bench.edits)
+def test_a_switched_off_layer_that_moves_is_counted(seen, monkeypatch):
+    monkeypatch.setattr(attention_checks, "_is_switched_off", lambda seen, layer: True)
+    assert edit_acts(seen)[0] == len(seen.edits)
 
 
 @pytest.mark.parametrize("size", [1, 4, STEP, 12, 64])
@@ -98,25 +94,24 @@ def test_features_of_a_head_in_another_order_are_refused(family):
 
     layout = Turned(model.family.layout.kind, model.family.layout.modules, model.family.layout.transposed)
     turned = replace(model, family=replace(model.family, layout=layout))
-    bench = Bench(turned)
+    seen = Observations(turned)
     with torch.inference_mode(), claimed(turned):
-        _ = bench.heard
-        for (site, layer), x in list(bench.sites.items()):
+        for (site, layer), x in list(seen.heard.sites.items()):
             if site in ("q_pre", "k_pre"):
-                bench.sites[site, layer] = x.roll(-1, dims=-1)
-        assert attention_checks.projections(bench)[0] > bench.bound
+                seen.heard.sites[site, layer] = x.roll(-1, dims=-1)
+        assert attention_checks.projections(seen)[0] > seen.bound
 
 
 def test_what_is_not_restored_is_named(monkeypatch):
     model = fresh_model("llama")
-    lasting = []
+    lasting, ends = [], SeamPass.ends
 
-    def leaves_a_hook(bench):
-        norm = bench.model.module.model.norm
+    def leaves_a_hook(heard, model):
+        norm = model.module.model.norm
         lasting.append(norm.register_forward_hook(lambda module, args, out: out * (1 + 1e-6)))
-        return ExitStack()
+        return ends(heard, model)
 
-    monkeypatch.setattr("interp.checking.two_sequences._block_ends", leaves_a_hook)
+    monkeypatch.setattr(SeamPass, "ends", leaves_a_hook)
     failed = [check.name for check in run_checks(model) if not check.passed]
     lasting[0].remove()
     assert failed == ["restored"]

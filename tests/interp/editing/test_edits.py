@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import interp
-from interp.editing.steps import Rows, make_steps
+from interp.editing.steps import EditedRows, make_steps
 from interp.edits import (
     AblateHeads,
     AttentionOff,
@@ -239,7 +239,7 @@ def test_removal_is_idempotent_and_half_a_dose_is_half_the_way(seed, k, oblique,
     how = {"metric": "z-scored", "sigma": np.exp(rng.normal(size=24))} if oblique else {}
     edit = RemoveAxis(layer=0, axis=rng.normal(size=(k, 24)), **how)
     x = torch.from_numpy(rng.normal(size=(1, 2, 3, 24)))
-    rows = Rows(torch.ones(2, 3, dtype=torch.bool), torch.zeros(2, 3, dtype=torch.int64))
+    rows = EditedRows(torch.ones(2, 3, dtype=torch.bool), torch.zeros(2, 3, dtype=torch.int64))
     (step,) = make_steps([[edit]], info)
     once = step.apply(x, rows)
     assert torch.allclose(step.apply(once, rows), once, atol=1e-8)
@@ -251,7 +251,7 @@ def test_removal_is_idempotent_and_half_a_dose_is_half_the_way(seed, k, oblique,
 def test_negative_zero_survives_dose_0():
     (step,) = make_steps([[RemoveAxis(layer=0, axis=np.ones(24), dose=0.0)]], tiny_model("llama").info)
     x = torch.full((1, 1, 2, 24), -0.0, dtype=torch.float64)
-    rows = Rows(torch.ones(1, 2, dtype=torch.bool), torch.zeros(1, 2, dtype=torch.int64))
+    rows = EditedRows(torch.ones(1, 2, dtype=torch.bool), torch.zeros(1, 2, dtype=torch.int64))
     assert torch.signbit(step.apply(x, rows)).all()
 
 

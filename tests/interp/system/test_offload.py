@@ -102,10 +102,11 @@ def test_blocks_may_lie_on_several_devices(monkeypatch):
 
 
 def _batch_rows(prompts, ids):
-    from interp.reading.batches import cut_batches, row_index
+    from interp.reading.batches import cut, make_batch, row_index
 
-    index = row_index(prompts, np.array([len(x) for x in ids]), "all")
-    return (batch.rows(index) for batch in cut_batches(ids, 100, CPU))
+    lengths = np.array([len(x) for x in ids])
+    index = row_index(prompts, lengths, "all")
+    return (make_batch(ids, chosen, CPU).rows(index) for chosen in cut(lengths, 100))
 
 
 def test_the_lens_of_an_offloaded_head_is_that_of_the_whole_one(tmp_path):

@@ -24,7 +24,7 @@ BUSY = {
 CODE = """
 import time
 from interp.system import signals as stopping
-with stopping.listening():
+with stopping.handling_signals():
     stopping.remember({kept!r})
     print("ready", flush=True)
     exec({busy!r})
@@ -93,10 +93,10 @@ def test_what_is_to_be_whole_is_whole_before_the_end_and_is_not_cut_twice(monkey
         raise ValueError("a fault in it does not hide the signal")
 
 
-def test_outside_of_a_listening_block_everything_is_as_before():
+def test_outside_of_the_block_everything_is_as_before():
     was = signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored where the tests run
     before = [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)]
-    with stopping.listening():
+    with stopping.handling_signals():
         assert signal.getsignal(signal.SIGINT) is stopping._on_signal
     assert [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)] == before
     assert signal.set_wakeup_fd(-1) == -1

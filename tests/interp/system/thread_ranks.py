@@ -8,8 +8,6 @@ import threading
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
-
 from interp.system.processes import _HERE, Ranks
 
 
@@ -29,14 +27,6 @@ class ThreadRanks(Ranks):
         found = [pickle.loads(each) for each in self.meeting.held]
         self.meeting.barrier.wait()
         return found
-
-    def of_first(self, mine):
-        return self.union(mine)[0]
-
-    def _add(self, numbers: torch.Tensor) -> None:
-        whole = sum(self.union(numbers.clone()))
-        assert isinstance(whole, torch.Tensor)
-        numbers.copy_(whole)
 
 
 def in_ranks(size: int, act) -> list[Any]:

@@ -1,0 +1,63 @@
+"""A bar on a terminal and in a notebook, plain lines in a log, nothing where quiet was asked for."""
+
+import io
+import sys
+
+import nbformat
+from nbclient import NotebookClient
+
+from interp.system import progress
+from interp.system.progress import reporting
+
+CELL = """
+import warnings
+from tqdm import TqdmWarning
+from interp.system.progress import reporting
+warnings.simplefilter("error", TqdmWarning)
+with reporting("reading a model") as report:
+    for done in range(1, 6):
+        report(done, 5)
+"""
+
+
+def test_a_notebook_shows_a_bar_and_keeps_it():
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(CELL)])
+    NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
+    shown = "".join(str(output) for output in notebook.cells[0].outputs)
+    assert "reading a model" in shown and ("5/5" in shown or "widget-view" in shown)
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_a_terminal_shows_a_bar_and_is_left_empty(monkeypatch):
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with reporting("reading a model") as report:
+        report(2, 8)
+        report(8, 8)
+    shown = terminal.getvalue()
+    assert "reading a model:   0%" in shown and "0/8" in shown
+    assert not shown.split("\r")[-1].strip()
+
+
+def test_a_log_has_a_line_at_the_start_and_at_the_end_and_few_between(capsys, monkeypatch):
+    now = iter([0.0, 10.0, 11.0, 12.0, 21.0, 22.0])
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
+    with reporting("reading a model") as report:
+        for done in range(5):
+            report(2 * done, 8)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == [
+        "reading a model: 0 of 8 after 10 s",
+        "reading a model: 6 of 8 after 21 s, about 7 s left",
+        "reading a model: 8 of 8 after 22 s",
+    ]
+
+
+def test_quiet_says_nothing(capsys):
+    with reporting("reading a model", quiet=True) as report:
+        report(1, 1)
+    assert capsys.readouterr() == ("", "")
