@@ -31,8 +31,8 @@ from interp.table import Table
 
 from ..measures.cloud import Cloud
 from ..measures.field_checks import refuse_too_few
-from ..measures.geometry import FEW_DISTINCT_ROWS
-from ..measures.places import Place, at_same_layer, places_of
+from ..measures.places import Counted, Place, at_same_layer, places_of
+from ..measures.sample_sizes import FEW_HALVES, MIN_FOLDS
 from .clusters import dimensions_for, gather, make_clusters
 from .interchange import (
     BASELINE,
@@ -47,7 +47,6 @@ from .interchange import (
 )
 from .readout import N_CONTROLS, Reading, Setting, make_setting, read_belief
 from .scalars import (
-    Counted,
     component_scalars,
     position_scalar,
     score_scalar,
@@ -62,11 +61,6 @@ from .target import ExactBelief
 
 SITES = ("resid", "v", "z")
 OUTPUT = Need("outcome_log_prob")
-
-MIN_UNITS = 5
-"""Sequences below which there are no folds to fit on, choose a penalty with, and judge on."""
-
-FEW_UNITS = 200
 
 FEW_DEPTHS = 6
 """Residual depths up to which each is swapped; of more, this many at equal distances."""
@@ -136,7 +130,7 @@ class Belief(Probe):
         everywhere = np.arange(pool.rows.n_rows)
         places = [p for site, cloud in clouds.items() for p in places_of(site, cloud, everywhere, "centred")]
         readings = [read_belief(place.points, setting, self._rng(1)) for place in places]
-        counted = _count(pool, places)
+        counted = Counted.of(places, pool.n_units, pool.unit, pool.n_units < FEW_HALVES)
         by_place = self._by_place(places, readings, pool, setting, counted)
         scored = [scores(setting, reading) for reading in readings]
         for name in scored[0]:
@@ -282,18 +276,12 @@ def counted_words(pool: Cloud) -> str:
 
 
 def _check_units(pool: Cloud) -> None:
-    if pool.n_units < MIN_UNITS:
+    if pool.n_units < MIN_FOLDS:
         raise PromptError(
             asked=f"a read-out of the belief cross-validated over {pool.n_units} {pool.unit}s",
-            found=f"fewer than {MIN_UNITS} leave nothing to fit, choose and judge on",
+            found=f"fewer than {MIN_FOLDS} leave nothing to fit, choose and judge on",
             fix="Give more (--n-pool); the statistics want two hundred or more.",
         )
-
-
-def _count(pool: Cloud, places: Sequence[Place]) -> Counted:
-    is_small = pool.n_units < FEW_UNITS
-    few = [is_small or place.n_distinct_rows < FEW_DISTINCT_ROWS for place in places]
-    return Counted(pool.n_units, pool.unit, is_small, few)
 
 
 def _scalars(places: Sequence[Place], primary: int, by_place: Mapping[str, Sequence[Scalar]]) -> dict[str, Scalar]:

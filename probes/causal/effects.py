@@ -103,7 +103,7 @@ class Effect:
     p_family: float = float("nan")
 
     @property
-    def interval(self) -> tuple[float, float] | None:
+    def bounds(self) -> tuple[float, float] | None:
         return _unless_still(interval(self.value, self.replicates))
 
     @property
@@ -112,7 +112,7 @@ class Effect:
         return self.value - float(self.controls.mean())
 
     @property
-    def beyond_interval(self) -> tuple[float, float] | None:
+    def beyond_bounds(self) -> tuple[float, float] | None:
         return _unless_still(interval(self.beyond, self.replicates - self.control_mean))
 
     @property
@@ -120,7 +120,7 @@ class Effect:
         return _over(self.beyond, float(self.controls.std(ddof=1)))
 
     @property
-    def z_interval(self) -> tuple[float, float] | None:
+    def z_bounds(self) -> tuple[float, float] | None:
         usable = self.control_sd > 0
         if not usable.any() or np.isnan(self.z):
             return None

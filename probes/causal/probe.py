@@ -33,6 +33,7 @@ from interp.table import Table
 from ..measures.answers import N_CONDITIONS
 from ..measures.cloud import Cloud
 from ..measures.field_checks import refuse_too_few
+from ..measures.sample_sizes import FEW_FITTED
 from .axis import KINDS, Axis, Kind, Split, fit_axes, held_out, saved, tautology
 from .edits import BASELINE, FILLS, Fill, Intervention, Name, Place, n_compared, n_conditions
 from .effects import Effect, effects
@@ -46,9 +47,6 @@ from .tables import conditions_table, controls_table, doses_table, effects_table
 SITES = ("v", "z", "resid")
 SCALINGS = ("centred", "zscored")
 AT = ("all", "scored", "last")
-FEW_FITTED = 100
-"""Prompts that the axis is fitted on below which everything is called underpowered (200 for two halves)."""
-
 N_CONTROLS = {"text": 100, "tunnel": 1000}
 SULA, MIXED = "sula", "mixed"
 MOST_SULA = 250

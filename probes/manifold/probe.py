@@ -29,9 +29,10 @@ from interp.system.threads import side_by_side
 from ..measures.cloud import Cloud
 from ..measures.entropy_correlation import Resampled, correlation_profile, within_position
 from ..measures.field_checks import refuse_too_few
-from ..measures.geometry import FEW_DISTINCT_ROWS, count_distinct, dimension_profile, spectral_profiles, spectrum_table
+from ..measures.geometry import count_distinct, dimension_profile, spectral_profiles, spectrum_table
 from ..measures.maps import MAX_POINTS, cloud_axes, null_points_table, points_table, umap_table
 from ..measures.profiles import Profile, profile_table
+from ..measures.sample_sizes import FEW_POINTS
 from .domains import Settings, restriction
 from .explained import explained_table
 from .robustness import dropped_profiles, dropped_table, influence, stability_profile, without_loudest
@@ -240,7 +241,7 @@ class Manifold(Probe):
 
 def _counted(scalar: Scalar, n_distinct_rows: int) -> Scalar:
     """The scalar with its number of different rows, which decides whether it is underpowered."""
-    few = n_distinct_rows < FEW_DISTINCT_ROWS
+    few = n_distinct_rows < FEW_POINTS
     return replace(scalar, n_distinct_rows=n_distinct_rows, underpowered=scalar.underpowered or few)
 
 

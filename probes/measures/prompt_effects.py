@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from interp.statistics.max_statistic import maximum_statistic_p
+from interp.table import number_columns
 
 from .prompt_means import Units, band, mean_of_units
 from .sign_flips import flip_p, flipped_means
@@ -30,6 +31,10 @@ class Estimates:
     low: Float[np.ndarray, " entry"]
     high: Float[np.ndarray, " entry"]
     p: Float[np.ndarray, " entry"] | None
+
+    def columns(self, name: str) -> dict[str, np.ndarray]:
+        """As columns of a table."""
+        return number_columns(name, self.value, (self.low, self.high), p=self.p)
 
 
 def estimates(

@@ -5,12 +5,16 @@ many rows it has. Every statistic of a probe meets the same resamples.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
 
+from interp.findings import Interval
 from interp.statistics.resampling import bootstrap_weights
-from interp.table import Table
+from interp.table import Table, number_columns
+
+from .sample_sizes import FEW_PROMPTS
 
 _TAILS = (0.025, 0.975)
 
@@ -38,6 +42,11 @@ class Units:
     def n(self) -> int:
         return len(self.index)
 
+    @property
+    def counted(self) -> dict[str, Any]:
+        """What a number over these units says of them, as fields of a scalar."""
+        return {"n": self.n, "n_unit": self.name, "underpowered": self.n < FEW_PROMPTS}
+
     def means(self, rows: Float[np.ndarray, "layer row *rest"]) -> Float[np.ndarray, "unit layer *rest"]:
         """The mean over the rows of every unit; NaN rows are left out, and a unit of nothing else is NaN."""
         order = np.argsort(self.code, kind="stable")
@@ -57,6 +66,14 @@ class Units:
         if present.all():
             return total / self.weights.sum(axis=1).reshape(-1, *([1] * (values.ndim - 1)))
         return _ratio(total, (self.weights @ present.reshape(self.n, -1)).reshape(shape))
+
+    def mean_interval(self, values: Float[np.ndarray, " unit"], method: str, otherwise: str) -> Interval | str:
+        """The interval of the mean over units; `otherwise` where it is undefined."""
+        return Interval.of(interval(float(mean_of_units(values)), self.resampled(values)), method, otherwise)
+
+    def mean_columns(self, name: str, values: Float[np.ndarray, "unit entry"]) -> dict[str, np.ndarray]:
+        """Means over units with their bands, as columns of a table."""
+        return number_columns(name, mean_of_units(values), band(self.resampled(values)))
 
 
 def mean_of_units(values: Float[np.ndarray, "unit *rest"]) -> Float[np.ndarray, "*rest"]:

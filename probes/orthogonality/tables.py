@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float
 
 from interp.statistics.cosines import MEASURES, Reference
-from interp.table import Table
+from interp.table import Table, number_columns
 
 from .query_key import SPECTRAL, UNITS, QueryKey
 
@@ -40,8 +40,7 @@ def token_table(measured: Float[np.ndarray, "layer kv_head measure"], references
     units = {"layer": "layer", "kv_head": "head"}
     for i, measure in enumerate(MEASURES):
         null = references[measure].compare(float("nan"), 1).null
-        bounds = {"": null.value, "_low": null.band[0], "_high": null.band[1]}
-        columns[measure] = measured[..., i].ravel()
-        columns |= {f"{measure}_null{end}": np.full(n_layers * n_heads, value) for end, value in bounds.items()}
-    units |= dict.fromkeys(list(columns)[2:], "1")
+        of_null = tuple(np.full(n_layers * n_heads, value) for value in (null.value, *null.band))
+        columns |= number_columns(measure, measured[..., i].ravel(), null=of_null)
+    units |= dict.fromkeys(MEASURES, "1")
     return Table(columns, units, "Keys of different tokens at equal positions, one KV head at a time.")

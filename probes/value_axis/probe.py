@@ -31,19 +31,16 @@ from interp.system.threads import side_by_side
 from ..measures.axis_stability import RandomPairs, Split, ridge_split_cosines
 from ..measures.cloud import Cloud
 from ..measures.field_checks import refuse_too_few
-from ..measures.geometry import FEW_DISTINCT_ROWS
 from ..measures.halves import Halves, halve, label_by_type, split_rows
 from ..measures.nuisances import Removal, all_nuisances, mean_alone
-from ..measures.places import Place, ScaledRows, at_same_layer, places_of
+from ..measures.places import Counted, Place, ScaledRows, at_same_layer, places_of
+from ..measures.sample_sizes import FEW_HALVES
 from .readout import AXES, Labels, Reading, make_labels, read
-from .scalars import MEANINGS, Counted, Judgement, nuisance_scalar, selectivity, stability_scalar, undefined
+from .scalars import MEANINGS, Judgement, nuisance_scalar, selectivity, stability_scalar
 from .tables import AxisRow, JudgedRow, axes_table, by_layer_table, held_out_table
 
 SITES = ("v", "z", "resid")
 TARGETS = ("next_entropy_bits", "bayes_entropy_bits")
-MIN_PROMPTS = 200
-"""Prompts below which an axis that is fitted and then judged is called underpowered."""
-
 N_CONTROLS = 20
 
 
@@ -137,9 +134,8 @@ class ValueAxis(Probe):
         nuisances = all_nuisances(pool.rows, halves.fitting)
         if nuisances.names and nuisances.leaves_something:
             removals["removed"] = nuisances
-        is_small = pool.n_units < MIN_PROMPTS
-        few = [is_small or place.n_distinct_rows < FEW_DISTINCT_ROWS for place in places]
-        counted = Counted(len(np.unique(pool.units[halves.judged])), pool.unit, is_small, few)
+        n_judged = len(np.unique(pool.units[halves.judged]))
+        counted = Counted.of(places, n_judged, pool.unit, pool.n_units < FEW_HALVES)
         labels = {
             name: make_labels(targets, controls if name == "kept" else controls[:, :0], halves, removal)
             for name, removal in removals.items()
@@ -184,7 +180,7 @@ class ValueAxis(Probe):
         pairs = RandomPairs.of(self._splits(setting.pool), self.n_null, self.seed)
         rows = []
         for i, (reading, found) in enumerate(zip(ridge.readings, split_cosines, strict=True)):
-            stable = _stability(reading, found, setting.counted, setting.counted.underpowered[i], pairs)
+            stable = _stability(reading, found, setting.counted, i, pairs)
             found = np.full(self.n_splits, np.nan) if found is None else found
             penalty = reading.penalty.get(TARGETS[0], float("nan"))
             rows.append(AxisRow(cosines[i], selective[i], float(controls[i]), stable, found, penalty))
@@ -218,13 +214,12 @@ class ValueAxis(Probe):
 
 
 def _stability(
-    reading: Reading, cosines: np.ndarray | None, counted: Counted, is_underpowered: bool, pairs: RandomPairs
+    reading: Reading, cosines: np.ndarray | None, counted: Counted, place: int, pairs: RandomPairs
 ) -> Scalar:
     if cosines is None:
         reason = "the entropy does not vary" if reading.penalty else "nothing varies in these activations"
-        return undefined("1", reason, MEANINGS["stability"], counted)
-    draws = pairs.mean_abs_cosine(reading.spectrum)
-    return stability_scalar(cosines, draws, counted, is_underpowered, MEANINGS["stability"])
+        return counted.undefined(reason, "1", MEANINGS["stability"])
+    return stability_scalar(cosines, pairs.mean_abs_cosine(reading.spectrum), counted, place)
 
 
 def _split_cosines(

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from interp.findings import Null, Scalar
+from interp.findings import Interval, Null, Scalar
 from interp.records.tunnel_card import Figure
 from interp.table import Table
 
@@ -31,9 +31,8 @@ def blind_nulls(baselines: Table) -> dict[str, Null]:
 def figure_scalars(figures: Mapping[str, Figure], nulls: Mapping[str, Null], n: int) -> dict[str, Scalar]:
     """Every figure, with its interval over `n` sequences."""
     return {
-        name: Scalar(
-            figure.value, figure.unit, interval=(figure.low, figure.high), interval_method=METHOD,
-            null=nulls.get(name), null_reason="" if name in nulls else _NO_NULL,
+        name: Scalar.of(
+            figure.value, figure.unit, Interval(figure.low, figure.high, METHOD), nulls.get(name, _NO_NULL),
             n=n, n_unit="sequence", meaning=name.replace("_", " ").replace(".", ": "),
         )
         for name, figure in figures.items()
@@ -43,7 +42,5 @@ def figure_scalars(figures: Mapping[str, Figure], nulls: Mapping[str, Null], n: 
 def resampled_scalar(values: np.ndarray, unit: str, null: Null, n: int, meaning: str) -> Scalar:
     """A scalar from its values under `resampled` weights."""
     figure = figure_of(values, unit)
-    return Scalar(
-        figure.value, unit, interval=(figure.low, figure.high), interval_method=METHOD, null=null, n=n,
-        n_unit="sequence", meaning=meaning,
-    )  # fmt: skip
+    interval = Interval(figure.low, figure.high, METHOD)
+    return Scalar.of(figure.value, unit, interval, null, n=n, n_unit="sequence", meaning=meaning)

@@ -7,7 +7,7 @@ from typing import SupportsFloat
 import numpy as np
 from scipy import stats
 
-from interp.findings import Null, Scalar
+from interp.findings import Interval, Null, Scalar
 from interp.statistics.t_interval import t_half_width
 from interp.table import LABEL, Table
 
@@ -31,12 +31,8 @@ def mean_scalar(values: Sequence[float], unit: str, null: Null, meaning: str) ->
     found = over_seeds(list(values))
     if len(values) > 1 and len(set(values)) == 1:
         found |= {"interval": None, "interval_reason": "all seeds give the same"}
-    interval = found["interval"] and (found["interval"][0], found["interval"][1])
-    return Scalar(
-        found["mean"], unit, interval=interval, interval_method=METHOD if interval else "",
-        interval_reason="" if interval else found["interval_reason"], null=null,
-        n=len(values), n_unit="seed", meaning=meaning,
-    )  # fmt: skip
+    interval = Interval.of(found["interval"], METHOD, found.get("interval_reason", ""))
+    return Scalar.of(found["mean"], unit, interval, null, n=len(values), n_unit="seed", meaning=meaning)
 
 
 def difference_scalar(first: Sequence[float], second: Sequence[float], unit: str, meaning: str) -> Scalar:
@@ -52,16 +48,12 @@ def ratio_scalar(first: Sequence[float], second: Sequence[float], meaning: str) 
 def _paired(values: np.ndarray, unit: str, meaning: str, null: Null, back: Callable[[float], SupportsFloat]) -> Scalar:
     n, mean = len(values), float(np.mean(values))
     spread = float(np.std(values, ddof=1)) if n > 1 else 0.0
+    about = {"n": n, "n_unit": "seed", "meaning": meaning}
     if spread == 0.0:
         reason = "one seed" if n == 1 else "all seeds give the same"
-        return Scalar(
-            float(back(mean)), unit, interval_reason=reason, null=null, n=n, n_unit="seed", meaning=meaning,
-            underpowered=True,
-        )  # fmt: skip
+        return Scalar.of(float(back(mean)), unit, reason, null, underpowered=True, **about)
     error = spread / np.sqrt(n)
     half = float(t_half_width(values))
-    return Scalar(
-        float(back(mean)), unit, interval=(float(back(mean - half)), float(back(mean + half))),
-        interval_method=f"{METHOD}, paired", null=null, p=float(2 * stats.t.sf(abs(mean) / error, n - 1)),
-        n=n, n_unit="seed", meaning=meaning,
-    )  # fmt: skip
+    interval = Interval(float(back(mean - half)), float(back(mean + half)), f"{METHOD}, paired")
+    p = float(2 * stats.t.sf(abs(mean) / error, n - 1))
+    return Scalar.of(float(back(mean)), unit, interval, null, p=p, **about)

@@ -10,7 +10,6 @@ from interp.probes.belief.interchange import BASELINE, N_RANDOM, make_pairs, out
 from interp.probes.belief.probe import Belief
 from interp.probes.belief.readout import N_CONTROLS, Reading, Shares, make_setting, random_subspace_r2, read_belief
 from interp.probes.belief.scalars import (
-    Counted,
     position_scalar,
     score_scalar,
     selectivity_scalar,
@@ -22,6 +21,7 @@ from interp.probes.belief.tables import decoded_table
 from interp.probes.belief.target import ExactBelief, nearest_on_simplex
 from interp.probes.measures.cloud import Cloud
 from interp.probes.measures.halves import share_interval
+from interp.probes.measures.places import Counted
 from scipy import stats
 from sklearn.linear_model import Ridge
 from sklearn.metrics import silhouette_samples

@@ -180,14 +180,14 @@ def test_effect_z_and_rank():
     assert kl.value == pytest.approx(9 * shift) and kl.unedited == 0
     assert kl.z == pytest.approx((9 - np.mean(values[1:])) / np.std(values[1:], ddof=1))
     assert kl.p == 1 / 20 and kl.beyond == pytest.approx(6 * shift)
-    low, high = kl.interval
+    low, high = kl.bounds
     assert low < kl.value < high and high - low == pytest.approx(4 * 9 * 0.1 / np.sqrt(12), rel=0.4)
     assert kl.positive["top"] == pytest.approx(7 * shift)
     for i, z in enumerate(kl.control_z):
         others = np.delete(kl.controls, i)
         assert z == pytest.approx((kl.controls[i] - others.mean()) / others.std(ddof=1))
     assert r2.value == pytest.approx(-0.9) and r2.unedited == pytest.approx(0.9), "1 − errors / totals, both layers"
-    assert r2.interval is None and np.isnan(kl.p_family) and r2.p_family == r2.p
+    assert r2.bounds is None and np.isnan(kl.p_family) and r2.p_family == r2.p
 
 
 @pytest.mark.parametrize(("place", "expected"), [(0, 2), (9, None), (19, 2)])

@@ -14,10 +14,10 @@ from interp.probes.measures.halves import (
     split_rows,
 )
 from interp.probes.measures.nuisances import all_nuisances, mean_alone
-from interp.probes.measures.places import ScaledRows
+from interp.probes.measures.places import Counted, ScaledRows
 from interp.probes.value_axis.probe import ValueAxis
 from interp.probes.value_axis.readout import Labels, Reading
-from interp.probes.value_axis.scalars import Counted, Judgement, nuisance_scalar, selectivity
+from interp.probes.value_axis.scalars import Judgement, nuisance_scalar, selectivity
 
 import interp
 from interp.errors import InterpError

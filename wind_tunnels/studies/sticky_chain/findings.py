@@ -15,10 +15,10 @@ import numpy as np
 from jaxtyping import Float
 from scipy import stats
 
-from interp.findings import Findings, Null, Scalar
+from interp.findings import Findings, Interval, Null, Scalar
 from interp.information import BITS_PER_NAT
 from interp.statistics.t_interval import t_half_width
-from interp.table import LABEL, Table
+from interp.table import LABEL, Table, number_columns
 
 from .arms import Arm, Curve, Start, kept_steps
 
@@ -86,19 +86,14 @@ def _counted(n: int, meaning: str) -> dict[str, Any]:
 
 def _ratio(found: tuple[float, float, float], null: str, p: float | None, counted: dict[str, Any]) -> Scalar:
     value, low, high = found
-    has_interval = low < high
     reason = "all seeds took the same number of steps" if low == high else "one seed"
-    return Scalar(
-        value, "1", interval=(low, high) if has_interval else None, interval_method=_METHOD if has_interval else "",
-        interval_reason="" if has_interval else reason, null=Null(null, 1.0, (1.0, 1.0)), p=p, **counted,
-    )  # fmt: skip
+    interval = Interval.of((low, high) if low < high else None, _METHOD, reason)
+    return Scalar.of(value, "1", interval, Null(null, 1.0, (1.0, 1.0)), p=p, **counted)
 
 
 def _undefined(steps: np.ndarray, counted: dict[str, Any]) -> Scalar:
     reason = f"{int(np.isnan(steps).sum())} of {len(steps)} seeds never reached the loss of plain descent"
-    return Scalar(
-        float("nan"), "1", interval_reason=reason, null_reason=reason, **counted,
-    )  # fmt: skip
+    return Scalar.undefined(reason, **counted)
 
 
 def _speedup(arm: Arm, steps: np.ndarray, n_steps: int) -> Scalar:
@@ -162,25 +157,18 @@ def _distances(arm: Arm, curve: Curve, start: Start, least: float, uniform: floa
 
 def _mean_scalar(values: np.ndarray, uniform: np.ndarray, meaning: str) -> Scalar:
     n = len(values)
-    half = float(t_half_width(values))
-    mean = float(values.mean())
-    has_interval = bool(np.isfinite(half))
-    return Scalar(
-        mean, "bits", interval=(mean - half, mean + half) if has_interval else None,
-        interval_method="t over seeds" if has_interval else "",
-        interval_reason="" if has_interval else ("one seed" if n == 1 else "a seed diverged"),
-        null=Null("uniform prediction (range over seeds)", float(uniform.mean()),
-                  (float(uniform.min()), float(uniform.max()))),
-        **_counted(n, meaning),
-    )  # fmt: skip
+    half, mean = float(t_half_width(values)), float(values.mean())
+    interval = Interval.of((mean - half, mean + half), "t over seeds", "one seed" if n == 1 else "a seed diverged")
+    low, high = float(uniform.min()), float(uniform.max())
+    null = Null("uniform prediction (range over seeds)", float(uniform.mean()), (low, high))
+    return Scalar.of(mean, "bits", interval, null, **_counted(n, meaning))
 
 
 _ARM_UNITS = {
     "arm": LABEL, "rate_w_q": "1", "rate_w_k": "1", "rate_w_v": "1", "rate_w_o": "1", "rule": LABEL,
     "loss_bits": "bits", "loss_nats": "nats", "loss_sd_nats": "nats", "fresh_loss_bits": "bits",
     "excess_bits": "bits", "entropy_bits": "bits", "entropy_nats": "nats", "accuracy": "fraction",
-    "steps": "steps", "steps_sd": "steps", "n_reached": "seeds", "speedup": "1", "speedup_low": "1",
-    "speedup_high": "1", "paired": "1", "paired_low": "1", "paired_high": "1",
+    "steps": "steps", "steps_sd": "steps", "n_reached": "seeds", "speedup": "1", "paired": "1",
 }  # fmt: skip
 
 
@@ -204,7 +192,7 @@ def _arms_table(
         for column, scalar in (("speedup", f"speedup_{arm.name}"), ("paired", f"paired_speedup_{arm.name}")):
             found = scalars.get(scalar)
             bounds = (found.interval if found else None) or (np.nan, np.nan)
-            row |= {column: found.value if found else 1.0, f"{column}_low": bounds[0], f"{column}_high": bounds[1]}
+            row |= number_columns(column, found.value if found else 1.0, bounds)
         rows.append(row)
     caption = (
         f"Arms after {n_steps} steps, means over seeds (sd: over seeds); the sequence has {start.inputs.shape[1]} "
