@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from interp.drawing import NULL, PALETTE, VALUE, add_band, add_null_band, blank, error_bars, faded
+from interp.drawing import NULL, PALETTE, VALUE, add_curve, add_null_band, blank, error_bars, faded
 from interp.findings import Findings
 from interp.probe import Figure
 
@@ -86,16 +86,13 @@ def _dose_curve(findings: Findings) -> Figure:
     table = findings.tables["doses"]
     mine = table.where(table["layers"] == _primary(findings))
     plot = blank("dose (1: the axis is removed)", "KL (bits)")
-    names = [name for name in dict.fromkeys(mine["subject"].tolist()) if name != "axis"]
-    for i, name in enumerate(names):
-        one = mine.where(mine["subject"] == name)
+    for i, (_, one) in enumerate(mine.where(mine["subject"] != "axis").groups("subject")):
         plot.add_scatter(
             x=one["dose"], y=one["kl"], mode="lines", line={"color": faded(NULL, 0.5), "width": 1},
             name="null: matched controls", legendgroup="controls", showlegend=i == 0,
         )  # fmt: skip
     axis = mine.where(mine["subject"] == "axis")
-    add_band(plot, axis["dose"], (axis["kl_low"], axis["kl_high"]), VALUE)
-    plot.add_scatter(x=axis["dose"], y=axis["kl"], name="axis", mode="lines+markers", line={"color": VALUE})
+    add_curve(plot, axis["dose"], axis, "kl", "axis", VALUE)
     reading = (
         "At dose 0 nothing is done: all curves start at exactly 0. Where the blue curve stays in the grey cloud, the "
         "axis matters as much as any direction of its variance."

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from interp.drawing import ENTROPY_SCALE, NULL, PALETTE, add_band, blank, places
+from interp.drawing import ENTROPY_SCALE, NULL, PALETTE, add_band, add_null_curve, blank, coloured, places
 from interp.findings import Findings
 from interp.probe import Figure
 from interp.table import Table
@@ -192,10 +192,8 @@ def _courses(findings: Findings) -> "go.Figure":
 
 def _by_layer(table: Table, overall: Table) -> "go.Figure":
     plot = _over_steps(table["step"], "total variation (fraction)")
-    layers = np.unique(table["layer"])
-    for i, layer in enumerate(layers):
-        mine = table.where(table["layer"] == layer)
-        _line(plot, mine["step"], mine, "frame_tv", f"layer {layer}", PALETTE[i % len(PALETTE)], "solid")
+    for layer, mine, colour in coloured(table, "layer"):
+        _line(plot, mine["step"], mine, "frame_tv", f"layer {layer}", colour, "solid")
     if not np.isnan(overall["frame_tv_exchanged"]).all():
         _line(plot, overall["step"], overall, "frame_tv_exchanged", "null: another sequence", NULL, "dash")
     plot.update_yaxes(rangemode="tozero")
@@ -208,10 +206,7 @@ def _refinement(table: Table) -> "go.Figure":
     plot = _over_steps(steps, _REFINED[names[0]])
     for name in names:
         _line(plot, steps, table, name, "measured", PALETTE[0], "solid")
-        add_band(plot, _along(steps), (table[f"{name}_null_low"], table[f"{name}_null_high"]), NULL)
-        plot.add_scatter(
-            x=_along(steps), y=table[f"{name}_null"], name="null", mode="lines", line={"color": NULL, "dash": "dash"}
-        )
+        add_null_curve(plot, _along(steps), table, name)
     traces: Any = plot.data
     per = len(traces) // len(names)
     shown = [[n == i for n in range(len(names)) for _ in range(per)] for i in range(len(names))]

@@ -11,9 +11,11 @@ from interp.drawing import (
     PALETTE,
     VALUE,
     add_band,
+    add_curve,
     add_profile,
     add_slider,
     blank,
+    coloured,
     error_bars,
     faded,
 )
@@ -165,17 +167,11 @@ def _spectrum(table: Table) -> Figure:
 
 def _explained(table: Table) -> Figure:
     plot = blank("layer", "share of PC1's variance (fraction)")
-    for i, factor in enumerate(dict.fromkeys(table["factor"].tolist())):
-        mine = table.where(table["factor"] == factor)
-        colour = PALETTE[i % len(PALETTE)]
+    for factor, mine, colour in coloured(table, "factor"):
         plot.add_scatter(
-            x=mine["layer"],
-            y=mine["share"],
-            name=factor,
-            mode="lines+markers",
-            legendgroup=factor,
+            x=mine["layer"], y=mine["share"], name=factor, mode="lines+markers", legendgroup=factor,
             line={"color": colour},
-        )
+        )  # fmt: skip
         plot.add_scatter(
             x=mine["layer"], y=mine["chance"], mode="lines", legendgroup=factor, showlegend=False, hoverinfo="skip",
             name=f"null, {factor}",
@@ -240,19 +236,11 @@ def _cross_projection(table: Table) -> Figure:
 
 def _rarefaction(table: Table) -> Figure:
     plot = blank("prompts", "PC1+PC2 share (fraction of variance)")
-    for i, name in enumerate(dict.fromkeys(table["set"].tolist())):
-        mine = table.where(table["set"] == name)
-        colour = NULL if name == NOISE else PALETTE[i % len(PALETTE)]
+    for name, mine, colour in coloured(table, "set"):
+        words, colour, dash = (f"null: {name}", NULL, "dash") if name == NOISE else (name, colour, "solid")
         if name in (NOISE, MIXED):
             add_band(plot, mine["n"], (mine["low"], mine["high"]), colour)
-        dash = "dash" if name == NOISE else "solid"
-        plot.add_scatter(
-            x=mine["n"],
-            y=mine["share"],
-            name=f"null: {name}" if name == NOISE else name,
-            mode="lines+markers",
-            line={"color": colour, "dash": dash},
-        )
+        add_curve(plot, mine["n"], mine, "share", words, colour, dash)
     plot.update_xaxes(type="log", tickvals=np.unique(table["n"]))
     reading = "Shares fall as prompts are added, in noise too: compare sets only at the same number, never across it."
     return Figure("rarefaction", "The share depends on how many prompts", reading, plot, "rarefaction")

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from interp.drawing import ENTROPY_SCALE, NULL, PALETTE, VALUE, add_band, add_null_band, blank
+from interp.drawing import ENTROPY_SCALE, NULL, PALETTE, add_curve, add_null_band, blank, coloured
 from interp.findings import Findings
 from interp.probe import Figure
 from interp.table import Table
@@ -34,23 +34,14 @@ def _amount(table: Table) -> str:
     return f"evidence ({table.units['evidence']})"
 
 
-def _conditions(table: Table) -> list[str]:
-    return list(dict.fromkeys(table["condition"].tolist()))
-
-
 def _trajectory(table: Table, axis: str) -> Figure:
     plot = blank(_amount(table), f"coordinate along the {_AXIS_WORDS[axis]} (deviations)")
     mine = table.where(table["axis"] == axis)
-    for i, condition in enumerate(_conditions(mine)):
-        curve = mine.where(mine["condition"] == condition)
+    for i, (condition, curve, colour) in enumerate(coloured(mine, "condition")):
         if i == 0:
             bounds = (curve["coordinate_null_low"], curve["coordinate_null_high"])
             add_null_band(plot, curve["evidence"], bounds)
-        colour = PALETTE[i % len(PALETTE)]
-        add_band(plot, curve["evidence"], (curve["coordinate_low"], curve["coordinate_high"]), colour)
-        plot.add_scatter(
-            x=curve["evidence"], y=curve["coordinate"], name=condition, mode="lines+markers", line={"color": colour}
-        )
+        add_curve(plot, curve["evidence"], curve, "coordinate", condition, colour)
     reading = (
         "Mean coordinate of prompts that the axis was not fitted on, with 95 % bands; inside the grey band the first "
         "condition does not move. A condition that moves without evidence to move it follows length or format."
@@ -61,20 +52,14 @@ def _trajectory(table: Table, axis: str) -> Figure:
 
 def _entropy(table: Table) -> Figure:
     plot = blank(_amount(table), "entropy over the outcomes (bits)")
-    for i, condition in enumerate(_conditions(table)):
-        curve = table.where(table["condition"] == condition)
-        colour = PALETTE[i % len(PALETTE)]
+    for i, (condition, curve, colour) in enumerate(coloured(table, "condition")):
         if i == 0:
             constant = float(curve["bayes_entropy"] @ curve["n"] / curve["n"].sum())
             ends = [float(curve["evidence"].min()), float(curve["evidence"].max())]
             plot.add_scatter(
                 x=ends, y=[constant, constant], name="null: no skill (mean)", mode="lines", line={"color": NULL}
             )
-        add_band(plot, curve["evidence"], (curve["model_entropy_low"], curve["model_entropy_high"]), colour)
-        plot.add_scatter(
-            x=curve["evidence"], y=curve["model_entropy"], name=condition, mode="lines+markers",
-            line={"color": colour},
-        )  # fmt: skip
+        add_curve(plot, curve["evidence"], curve, "model_entropy", condition, colour)
         plot.add_scatter(
             x=curve["evidence"], y=curve["bayes_entropy"], name=f"{condition}, exact", mode="lines",
             line={"color": colour, "dash": "dash"}, showlegend=i == 0,
@@ -152,10 +137,7 @@ def _by_layer(table: Table, main: str) -> Figure:
         mine = chosen.where(chosen["axis"] == axis)
         if i == 0:
             add_null_band(plot, mine["layer"], (mine["rho_null_low"], mine["rho_null_high"]))
-        add_band(plot, mine["layer"], (mine["rho_low"], mine["rho_high"]), PALETTE[i])
-        plot.add_scatter(
-            x=mine["layer"], y=mine["rho"], name=_AXIS_WORDS[axis], mode="lines+markers", line={"color": PALETTE[i]}
-        )
+        add_curve(plot, mine["layer"], mine, "rho", _AXIS_WORDS[axis], PALETTE[i])
     reading = (
         "Correlation of the value coordinate of prompts not fitted on with how much they show, by layer, with 95 % "
         "bands; grey, amounts exchanged. In this condition length grows with the amount."
@@ -165,15 +147,11 @@ def _by_layer(table: Table, main: str) -> Figure:
 
 def _attention(table: Table, main: str) -> Figure:
     plot = blank(_amount(table), "attention entropy (bits)")
-    last = table["layer"].max()
-    for i, condition in enumerate(c for c in _conditions(table) if c in (main, "padded", "filler", "shuffled")):
-        curve = table.where((table["condition"] == condition) & (table["layer"] == last))
-        colour = VALUE if i == 0 else PALETTE[i % len(PALETTE)]
-        add_band(plot, curve["evidence"], (curve["attention_entropy_low"], curve["attention_entropy_high"]), colour)
-        plot.add_scatter(
-            x=curve["evidence"], y=curve["attention_entropy"], name=condition, mode="lines+markers",
-            line={"color": colour},
-        )  # fmt: skip
+    shown = np.isin(table["condition"], (main, "padded", "filler", "shuffled"))
+    for condition, curve, colour in coloured(
+        table.where(shown & (table["layer"] == table["layer"].max())), "condition"
+    ):
+        add_curve(plot, curve["evidence"], curve, "attention_entropy", condition, colour)
     reading = (
         "Entropy of the attention row in the last layer, mean over heads, with 95 % bands. Longer prompts have more "
         "keys to attend to: a rise that is absent at equal length is length. No null is drawn: the padded and shuffled "
