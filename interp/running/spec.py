@@ -4,7 +4,7 @@ import json
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from interp.errors import RecordError, UnknownName, UsageError
 from interp.probe import Probe, Question
@@ -87,7 +87,7 @@ class RunSpec:
             words += ["--probe", name]
             defaults = _defaults(name)
             for key, value in parameters.items():
-                if key not in defaults or value != _plain(defaults[key]):
+                if key not in defaults or _plain(value) != _plain(defaults[key]):
                     words += [
                         "--set",
                         f"{name}.{key}={json.dumps(value) if not isinstance(value, str) else value}",
@@ -168,8 +168,12 @@ def split_settings(settings: Sequence[str], probes: Sequence[str]) -> dict[str, 
 def _read(where: str, value: Any, hint: Any) -> Any:
     """A value as its field's type: texts from the command line are parsed, others must fit."""
     if get_origin(hint) is tuple:
-        return tuple(_read(where, part, get_args(hint)[0]) for part in _parts(where, value))
-    options = sorted(get_args(hint) or (hint,), key=lambda option: option is not type(None))
+        entry = get_args(hint)[0]
+        separator = ";" if get_origin(entry) is tuple else ","
+        return tuple(_read(where, part, entry) for part in _parts(where, value, separator))
+    kinds = (hint,) if get_origin(hint) is Literal else get_args(hint) or (hint,)
+    options = [option for kind in kinds for option in (get_args(kind) or (kind,))]
+    options.sort(key=lambda option: option is not type(None))
     for option in options:
         try:
             return _fit(value, option)
@@ -196,13 +200,17 @@ def _fit(value: Any, option: Any) -> Any:
     raise ValueError(value)
 
 
-def _parts(where: str, value: Any) -> Sequence[Any]:
-    """What a tuple holds: of a text its parts between commas, nothing of `none`, or the entries of a JSON list."""
+def _parts(where: str, value: Any, separator: str) -> Sequence[Any]:
+    """What a tuple holds: of a text its parts between commas, nothing of `none`, or the entries of a JSON list.
+
+    A tuple of tuples has semicolons between these.
+    """
     if isinstance(value, list | tuple):
         return value
     try:
         if isinstance(value, str):
-            return json.loads(value) if value.startswith("[") else [] if value == "none" else value.split(",")
+            listed = [part.strip() for part in value.split(separator)]
+            return json.loads(value) if value.startswith("[") else [] if value == "none" else listed
     except ValueError:
         pass  # a list that is not JSON is refused like any other value
     raise UsageError(

@@ -30,7 +30,6 @@ from ..measures.sample_sizes import MIN_HALVES
 from .prompt_sample import first_by_key
 
 Kind = Literal["ridge", "pc1", "encoding"]
-KINDS = ("ridge", "pc1", "encoding")
 N_RANDOM = 100
 
 TAUTOLOGY = (

@@ -26,7 +26,6 @@ from .axis import Axis
 from .controls import Edited, Matched, gaussian_directions, matched_controls
 
 Fill = Literal["mean", "zero"]
-FILLS = ("mean", "zero")
 HOW = ("direction", "subspace", "dose")
 
 N_CLOUD = 20

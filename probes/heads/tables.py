@@ -10,7 +10,7 @@ from interp.table import LABEL, Table, number_columns
 from ..measures.harm import MEANINGS, SIGNED, Scores
 from ..measures.prompt_effects import Compounding, error_ratio, estimates
 from ..measures.prompt_means import mean_of_units
-from .edits import Plan
+from .edits import How, Plan
 
 Signs = Float[np.ndarray, "permutation unit"]
 
@@ -37,14 +37,14 @@ _UNITS = {
 
 
 def head_effects(
-    scores: Scores, plan: Plan, how: str, measure: str, prefix: str = ""
+    scores: Scores, plan: Plan, how: How, measure: str, prefix: str = ""
 ) -> Float[np.ndarray, "unit head"]:
     """Harm of every head, the mean over donors' draws."""
     return np.mean(by_draw(scores, plan, how, measure, prefix), axis=0)
 
 
 def by_draw(
-    scores: Scores, plan: Plan, how: str, measure: str, prefix: str = ""
+    scores: Scores, plan: Plan, how: How, measure: str, prefix: str = ""
 ) -> Float[np.ndarray, "draw unit head"]:
     """Harm of every head by draw; of another prompt set (`prefix`) there is one draw."""
     n_draws = 1 if prefix else plan.draws(how)
@@ -85,7 +85,7 @@ def range_of(draws: Float[np.ndarray, " draw"]) -> tuple[float, tuple[float, flo
     return float(draws.mean()), (float(draws.min()), float(draws.max()))
 
 
-def _null_columns(scores: Scores, plan: Plan, how: str, measure: str) -> dict[str, np.ndarray]:
+def _null_columns(scores: Scores, plan: Plan, how: How, measure: str) -> dict[str, np.ndarray]:
     """Of zero ablation, which is the removal of a subspace; of the others there is no such null."""
     bounds = np.full((plan.n_layers, 3), np.nan)
     if how == "zero" and plan.n_random and plan.n_heads > 1:

@@ -22,7 +22,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from interp.capture import Capture
-from interp.errors import PromptError, UsageError
+from interp.errors import PromptError
 from interp.findings import Findings, Interval, Null, Scalar
 from interp.need import Need
 from interp.probe import Figure, Probe, Readout
@@ -31,7 +31,7 @@ from interp.prompt import PromptSet
 from ..measures.answers import Answers
 from ..measures.calibration import Resamples, calibration
 from ..measures.cloud import Cloud
-from ..measures.field_checks import refuse_too_few
+from ..measures.field_checks import refuse_too_few, refuse_unknown
 from ..measures.finite import finite
 from ..measures.halves import split_rows
 from ..measures.sample_sizes import FEW_HALVES, FEW_PROMPTS, MIN_HALVES
@@ -135,11 +135,8 @@ class Sula(Probe):
         return sula_figures(findings)
 
     def _check_fields(self) -> None:
+        refuse_unknown(self)
         refuse_too_few(self, _LEAST, "too few to say what chance alone would give")
-        if self.axis not in AXES:
-            raise UsageError(
-                asked=f"sula.axis = {self.axis!r}", found="there is no such axis", fix=f"Choose {' or '.join(AXES)}."
-            )
 
     def _calibration(self, answers: Answers, index: int, vocab_size: int) -> dict[str, Scalar]:
         rng = np.random.default_rng([self.seed, 1, index])

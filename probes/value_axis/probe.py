@@ -16,12 +16,11 @@ Source: Paper III (arXiv 2512.23752), sections 4.5 and 6; Hewitt and Liang 2019 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from interp.capture import Capture
-from interp.errors import UsageError
 from interp.findings import Findings, Scalar
 from interp.need import Need
 from interp.probe import Figure, Probe, Readout
@@ -30,7 +29,7 @@ from interp.system.threads import side_by_side
 
 from ..measures.axis_stability import RandomPairs, Split, ridge_split_cosines
 from ..measures.cloud import Cloud
-from ..measures.field_checks import refuse_too_few
+from ..measures.field_checks import refuse_too_few, refuse_unknown
 from ..measures.halves import Halves, halve, label_by_type, split_rows
 from ..measures.nuisances import Removal, all_nuisances, mean_alone
 from ..measures.places import Counted, Place, ScaledRows, at_same_layer, places_of
@@ -39,7 +38,7 @@ from .readout import AXES, Labels, Reading, make_labels, read
 from .scalars import MEANINGS, Judgement, nuisance_scalar, selectivity, stability_scalar
 from .tables import AxisRow, JudgedRow, axes_table, by_layer_table, held_out_table
 
-SITES = ("v", "z", "resid")
+Site = Literal["v", "z", "resid"]
 TARGETS = ("next_entropy_bits", "bayes_entropy_bits")
 N_CONTROLS = 20
 
@@ -59,12 +58,12 @@ class Setting:
 class ValueAxis(Probe):
     """The direction of uncertainty by PC1 and by ridge, fitted and judged on different prompts.
 
-    `sites`: comma-separated, of v, z and resid; the first is primary. `layer`: the primary one. `scaling`: columns
+    `sites`: of v, z and resid; the first is primary. `layer`: the primary one. `scaling`: columns
     centred, or also divided by their deviation. `n_permutations` refits on exchanged entropies, `n_bootstrap`
     resamples of judged prompts, `n_splits` into halves for the stability, `n_null` draws of random directions.
     """
 
-    sites: str = "v,z,resid"
+    sites: tuple[Site, ...] = ("v", "z", "resid")
     layer: int = -1
     scaling: Scaling = "centred"
     n_permutations: int = 200
@@ -78,7 +77,8 @@ class ValueAxis(Probe):
 
     @property
     def needs(self) -> tuple[Need, ...]:
-        return tuple(Need(site) for site in self._sites())
+        refuse_unknown(self)
+        return tuple(Need(site) for site in dict.fromkeys(self.sites))
 
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
         self._check_sizes()
@@ -114,17 +114,6 @@ class ValueAxis(Probe):
         from .figures import axis_figures
 
         return axis_figures(findings)
-
-    def _sites(self) -> tuple[str, ...]:
-        chosen = tuple(dict.fromkeys(part.strip() for part in self.sites.split(",")))
-        unknown = [site for site in chosen if site not in SITES]
-        if unknown:
-            raise UsageError(
-                asked=f"value_axis.sites = {self.sites!r}",
-                found=f"{', '.join(map(repr, unknown))} is not a place where this axis is sought",
-                fix=f"Choose among {', '.join(SITES)}, separated by commas.",
-            )
-        return chosen
 
     def _setting(self, pool: Cloud, halves: Halves, places: Sequence[Place]) -> Setting:
         targets = {name: np.asarray(pool.rows[name], np.float64) for name in TARGETS if name in pool.rows}
@@ -195,7 +184,7 @@ class ValueAxis(Probe):
         nuisances = all_nuisances(pool.rows, halves.fitting)
         seen = np.isin(pool.rows["token"][halves.judged], pool.rows["token"][halves.fitting]).mean()
         notes = [
-            f"Primary place: {self._sites()[0]} at layer {primary}; the others are exploratory. In the residual "
+            f"Primary place: {self.sites[0]} at layer {primary}; the others are exploratory. In the residual "
             f"stream, layer means depth: 0 is the embedding, and its primary depth is the last.",
             f"The whole pool, {pool.n_units} {pool.unit}s, none chosen by its entropy: "
             f"{pool.n_units - setting.counted.n} to fit on, {setting.counted.n} others to judge on.",
