@@ -10,7 +10,7 @@ from interp.table import LABEL, Table
 
 from ..measures.cloud import Cloud
 from ..measures.maps import snippets
-from ..measures.places import Place
+from ..measures.places import PLACE_UNITS, Place, place_columns
 from ..measures.profiles import scalar_columns
 from .readout import Reading, Setting
 from .target import ExactBelief, nearest_on_simplex
@@ -34,10 +34,7 @@ DECODED = (
     "principal axes of the exact beliefs. Linear predictions of distributions are put on the simplex."
 )
 
-_UNITS = {
-    "site": LABEL, "layer": "layer", "n_distinct_rows": "rows", "control_r2": "fraction", "penalty": "1",
-    "n_dims_90": "dimensions", "n_dims_95": "dimensions",
-}  # fmt: skip
+_UNITS = {"control_r2": "fraction", "penalty": "1", "n_dims_90": "dimensions", "n_dims_95": "dimensions"}
 
 
 def by_layer_table(
@@ -46,15 +43,13 @@ def by_layer_table(
 ) -> Table:  # fmt: skip
     """One row for every place."""
     columns: dict[str, np.ndarray] = {
-        "site": np.array([place.site for place in places]),
-        "layer": np.array([place.layer for place in places]),
-        "n_distinct_rows": np.array([place.n_distinct_rows for place in places]),
+        **place_columns(places),
         "penalty": np.array([reading.penalty for reading in readings]),
         "control_r2": np.array([reading.control_r2.mean() for reading in readings]),
         "n_dims_90": np.array([first for first, _ in dimensions]),
         "n_dims_95": np.array([second for _, second in dimensions]),
     }
-    units = dict(_UNITS)
+    units = PLACE_UNITS | _UNITS
     for name, of_places in scalars.items():
         columns |= _columns(name, of_places)
         units[name] = of_places[0].unit

@@ -8,6 +8,7 @@ import numpy as np
 from interp.findings import Interval, Null, Scalar
 from interp.probe import Readout
 from interp.statistics.nulls import null_from_permutations
+from interp.statistics.ratio import ratio
 
 from ..measures.halves import share_interval
 from ..measures.prompt_means import interval
@@ -132,9 +133,7 @@ def _size_scalars(effect: Effect, under: Mapping[str, Readout], is_small: bool, 
 
 def measured_ratio(of_control: Readout, of_axis: Readout) -> np.ndarray:
     """Removed variance of a control over that of the axis, by edited layer."""
-    share = np.asarray(of_axis["variance_share"], np.float64)
-    mine = np.asarray(of_control["variance_share"], np.float64)
-    return np.divide(mine, share, out=np.full(len(share), np.nan), where=share > 0)
+    return ratio(of_control["variance_share"], of_axis["variance_share"])
 
 
 def logit_change(under: Mapping[str, Readout], key: str) -> float:

@@ -16,6 +16,7 @@ from jaxtyping import Bool, Float, Int, Shaped
 
 from interp.findings import Scalar
 from interp.statistics.nulls import null_from_permutations
+from interp.statistics.ratio import ratio
 from interp.statistics.spectra import Scaling, centred_gram, leading_vectors, scaled
 from interp.table import LABEL, Table, number_columns
 
@@ -60,8 +61,7 @@ def plane_shares(
     # weights sum to zero, so the plane's own mean drops out; the judged half's goes here
     scores = _products(gram, judged, fitted[:, None]) @ weights[:, None]
     variance = np.square(scores - scores.mean(axis=-2, keepdims=True)).sum(axis=(-2, -1))
-    shares = np.divide(variance, total, out=np.full_like(variance, np.nan), where=total > 0)
-    return PlaneShares(shares.mean(axis=-1))
+    return PlaneShares(ratio(variance, total).mean(axis=-1))
 
 
 def _products(gram: np.ndarray, rows: np.ndarray, others: np.ndarray) -> np.ndarray:

@@ -32,11 +32,9 @@ from .rarefaction import rarefaction_table
 METHOD = "delete-one jackknife of the difference, not adjusted for choosing the domain"
 
 CAPTION = (
-    "Mixed set against each domain at equal numbers in each fifth of the entropy, at the primary layer: the "
-    "statistics of each "
-    "set with jackknife intervals; the change from the mixed set with its interval, its null under exchanged "
-    "labels, and p "
-    "over all domains."
+    "Mixed set against each domain at equal numbers in each fifth of the entropy, at the primary layer: the statistics "
+    "of each set with jackknife intervals; the change from the mixed set with its interval, its null under exchanged "
+    "labels, and p over all domains."
 )
 
 _SHORT = {"pc1_plus_pc2_share": "share", "participation_ratio": "ratio"}
@@ -112,11 +110,9 @@ def _scalars(found: Collapse) -> dict[str, Scalar]:
     """The largest change over the domains, of each statistic, against the largest under exchanged labels."""
     meanings = {
         "collapse": "Rise of the PC1+PC2 share from prompts of all domains to the domain where it rises most, {}, "
-        "at equal "
-        "number and entropy; at its null, restricting the domain does nothing.",
+        "at equal number and entropy; at its null, restricting the domain does nothing.",
         "collapse_participation_ratio": "Fall (negative) of the participation ratio from prompts of all domains to "
-        "the domain "
-        "where it falls most, {}, at equal number and entropy.",
+        "the domain where it falls most, {}, at equal number and entropy.",
     }
     scalars = {}
     for i, (name, meaning) in enumerate(meanings.items()):

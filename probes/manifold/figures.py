@@ -31,9 +31,8 @@ if TYPE_CHECKING:
 
 _PROFILES = (
     ("pc1_plus_pc2_share", "Variance in the first plane, by depth", "PC1+PC2 share (fraction of variance)",
-     "Above the grey band the plane holds more than noise of the same size and column variances would; the shaded "
-     "band is "
-     "the 95 % interval over prompts."),
+     "Above the grey band the plane holds more than noise of the same size and column variances would; the shaded band "
+     "is the 95 % interval over prompts."),
     ("participation_ratio", "Directions in use, by depth", "participation ratio (dimensions)",
      "Lower is flatter: below the grey band, variance is shared by fewer directions than in noise of the same size."),
     ("axis_stability", "Would other prompts give the same axis?", "|cos| between PC1 of disjoint halves",

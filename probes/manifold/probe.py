@@ -39,8 +39,7 @@ from .robustness import dropped_profiles, dropped_table, influence, stability_pr
 
 BY_LAYER = (
     "Layer by layer, on the drawn rows: value, 95 % interval (_low, _high), null with its 95 % band, and p over all "
-    "layers. "
-    "One layer is primary and named beforehand; the others are exploratory."
+    "layers. One layer is primary and named beforehand; the others are exploratory."
 )
 
 MEANINGS = {
@@ -48,9 +47,8 @@ MEANINGS = {
     "bayes_entropy_bits": "How well the first axis orders the rows by the entropy of the exact posterior.",
     "pool": "The same on the whole pool, without choosing prompts by their entropy: the fairer of the two, since "
     "selecting on entropy inflates correlations with it.",
-    "within": "The same within each position of the sequence: what the first axis knows about uncertainty beyond "
-    "how far "
-    "the sequence has come.",
+    "within": "The same within each position of the sequence: what the first axis knows about uncertainty beyond how "
+    "far the sequence has come.",
     "curve": "How well the position along a curve through the points orders the prompts by the entropy of the next "
     "token.",
 }
@@ -210,8 +208,7 @@ class Manifold(Probe):
     def _notes(self, cloud: Cloud, small: Cloud, pool: Cloud, layer: int) -> list[str]:
         notes = [
             f"Primary layer: {layer} of 0 to {cloud.n_layers - 1}; columns {self.scaling}; {cloud.n_units} "
-            f"{cloud.unit}s, "
-            f"{cloud.rows.n_rows} rows.",
+            f"{cloud.unit}s, {cloud.rows.n_rows} rows.",
             "The sign of a principal axis is arbitrary, so correlations with it are given without one.",
             f"`_dropped`: without the {self.n_dropped} columns of largest variance of each layer.",
         ]
@@ -230,8 +227,7 @@ class Manifold(Probe):
         if not cloud.one_row_each:
             notes.append(
                 "Entropy goes with position here. Permutations exchange whole sequences, so the null holds what "
-                "position "
-                "alone explains; entropy_correlation_within_position takes position out of both sides."
+                "position alone explains; entropy_correlation_within_position takes position out of both sides."
             )
         notes.append(
             f"Curve: one-dimensional Isomap, {N_NEIGHBOURS} neighbours, pieces joined by their shortest links."

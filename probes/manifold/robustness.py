@@ -15,6 +15,7 @@ from jaxtyping import Float, Int
 from interp.findings import Scalar
 from interp.statistics.jackknife import without_each_group, without_each_row
 from interp.statistics.nulls import GaussianClouds, null_from_draws
+from interp.statistics.ratio import ratio
 from interp.statistics.spectra import SPECTRAL, Scaling, gram_statistics, scaled, smaller_gram
 from interp.table import Table
 
@@ -55,9 +56,8 @@ def without_loudest(cloud: Cloud, n_dropped: int) -> Loudest | None:
     order = np.argsort(-variance, axis=1, kind="stable")
     kept = np.sort(order[:, n_dropped:], axis=1)
     gone = np.take_along_axis(variance, order[:, :n_dropped], axis=1).sum(axis=1)
-    total = variance.sum(axis=1)
-    share = np.divide(gone, total, out=np.full(len(total), np.nan), where=total > 0)
-    return Loudest(replace(cloud, points=np.take_along_axis(cloud.points, kept[:, None, :], axis=2)), share)
+    points = np.take_along_axis(cloud.points, kept[:, None, :], axis=2)
+    return Loudest(replace(cloud, points=points), ratio(gone, variance.sum(axis=1)))
 
 
 def dropped_profiles(left: Loudest, n_dropped: int, scaling: Scaling, seed: int) -> dict[str, Profile]:

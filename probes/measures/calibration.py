@@ -147,7 +147,7 @@ class Slopes:
 
     def _slope(self, weights: Float[np.ndarray, "resample row"]) -> Float[np.ndarray, " resample"]:
         if not self.is_pair:
-            return _ratio(weights @ self.products, weights @ self.squares)
+            return _quotient(weights @ self.products, weights @ self.squares)
         shared, spread = np.zeros(len(weights)), np.zeros(len(weights))
         for group in np.unique(self.groups):
             mine = self.groups == group
@@ -155,7 +155,7 @@ class Slopes:
             total = np.maximum(w.sum(axis=1), 1.0)
             shared += w @ (x * y) - (w @ x) * (w @ y) / total
             spread += w @ (x * x) - np.square(w @ x) / total
-        return _ratio(shared, spread)
+        return _quotient(shared, spread)
 
 
 def kl_of_best_single(answers: Answers) -> Float[np.ndarray, " row"]:
@@ -181,7 +181,7 @@ def _from_row_mean(log: np.ndarray, possible: np.ndarray) -> np.ndarray:
     return np.where(np.abs(left) > 1e-9, left, 0.0)
 
 
-def _ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+def _quotient(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
     return np.divide(part, whole, out=np.full(len(part), np.nan), where=whole > 1e-9)
 
 

@@ -7,6 +7,7 @@ from interp.statistics.dimension import intrinsic_dimension
 from interp.statistics.jackknife import deletions, spectral_intervals
 from interp.statistics.neighbours import distinct_rows
 from interp.statistics.nulls import GaussianClouds, layer_null_statistics, null_from_draws, null_spectra
+from interp.statistics.ratio import ratio
 from interp.statistics.spectra import SPECTRAL, Scaling, eigenvalues, gram_statistics, scaled, smaller_gram
 from interp.table import Table, number_columns
 
@@ -21,15 +22,12 @@ UNITS = {"pc1_share": "fraction", "pc1_plus_pc2_share": "fraction", "participati
 
 MEANINGS = {
     "pc1_share": "Share of the variance between prompts that lies along one direction.",
-    "pc1_plus_pc2_share": "Share of the variance between prompts that lies in one plane: near 1, the prompts lie on "
-    "a flat "
-    "sheet; at the null, the plane is what noise of this size would give.",
+    "pc1_plus_pc2_share": "Share of the variance between prompts that lies in one plane: near 1, the prompts lie on a "
+    "flat sheet; at the null, the plane is what noise of this size would give.",
     "participation_ratio": "How many directions share the variance about equally: 1 on a line, near the number of "
-    "prompts "
-    "for noise.",
-    "intrinsic_dimension": "How many coordinates it takes to tell near neighbours apart (TwoNN); below its null, "
-    "the prompts "
-    "lie on something curved or clustered that a flat cloud of the same covariance does not have.",
+    "prompts for noise.",
+    "intrinsic_dimension": "How many coordinates it takes to tell near neighbours apart (TwoNN); below its null, the "
+    "prompts lie on something curved or clustered that a flat cloud of the same covariance does not have.",
 }
 
 ALL_ALIKE = "every row is the same point: nothing varies"
@@ -52,11 +50,6 @@ def spectral_profiles(cloud: Cloud, scaling: Scaling, clouds: GaussianClouds) ->
         for name, scalar in zip(SPECTRAL, _spectral_scalars(cloud, points, null, scaling), strict=True):
             profiles[name].append(scalar)
     return profiles
-
-
-def _shares(spectrum: np.ndarray) -> np.ndarray:
-    total = spectrum.sum(axis=-1, keepdims=True)
-    return np.divide(spectrum, total, out=np.full_like(spectrum, np.nan), where=total > 0)
 
 
 def _spectral_scalars(cloud: Cloud, points: np.ndarray, null: np.ndarray, scaling: Scaling) -> list[Scalar]:
@@ -83,7 +76,8 @@ def _spectral_scalars(cloud: Cloud, points: np.ndarray, null: np.ndarray, scalin
 
 def spectrum_table(points: np.ndarray, scaling: Scaling, clouds: GaussianClouds) -> Table:
     """The leading eigenvalue shares of one layer beside those of its null."""
-    shares, null_shares = _shares(eigenvalues(scaled(points, scaling))), _shares(null_spectra(points, scaling, clouds))
+    spectra = eigenvalues(scaled(points, scaling)), null_spectra(points, scaling, clouds)
+    shares, null_shares = (ratio(spectrum, spectrum.sum(axis=-1, keepdims=True)) for spectrum in spectra)
     n = min(N_SHOWN, len(shares), null_shares.shape[1])
     nulls = [null_from_draws("", null_shares[:, i]) for i in range(n)]
     null = number_columns("null", np.array([x.value for x in nulls]), np.array([x.band for x in nulls]).T)

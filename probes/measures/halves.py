@@ -8,6 +8,7 @@ from scipy import special
 
 from interp.errors import PromptError
 from interp.statistics.correlation import unit_length
+from interp.statistics.ratio import ratio
 from interp.statistics.resampling import bootstrap_weights, shuffles
 
 from .cloud import Cloud
@@ -64,9 +65,7 @@ def held_out_r2(
 
     At most 1; below 0 where the prediction is worse than having fitted nothing. NaN where the truth never varies.
     """
-    total = np.square(truth).sum(axis=0)
-    error = np.square(truth - predicted).sum(axis=0)
-    return 1 - np.divide(error, total, out=np.full(len(total), np.nan), where=total > 0)
+    return 1 - ratio(np.square(truth - predicted).sum(axis=0), np.square(truth).sum(axis=0))
 
 
 def exchanged_correlations(

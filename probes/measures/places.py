@@ -9,6 +9,7 @@ from jaxtyping import Float, Int
 
 from interp.findings import Scalar
 from interp.statistics.spectra import Scaling, constant_columns
+from interp.table import LABEL
 
 from .cloud import Cloud
 from .geometry import count_distinct
@@ -73,6 +74,14 @@ class Place:
     def scaled(self) -> ScaledRows:
         """Made anew at each call: the rows of all places at once would not fit in memory."""
         return ScaledRows.of(self.scale.apply(self.points))
+
+
+PLACE_UNITS = {"site": LABEL, "layer": "layer", "n_distinct_rows": "rows"}
+
+
+def place_columns(places: Sequence[Place]) -> dict[str, np.ndarray]:
+    """Where each place is and how many different rows it has, as columns of a table with the units `PLACE_UNITS`."""
+    return {name: np.array([getattr(place, name) for place in places]) for name in PLACE_UNITS}
 
 
 @dataclass(frozen=True)

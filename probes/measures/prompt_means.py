@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from interp.findings import Interval
+from interp.statistics.ratio import ratio
 from interp.statistics.resampling import bootstrap_weights
 from interp.table import Table, number_columns
 
@@ -55,7 +56,7 @@ class Units:
         missing = np.isnan(ordered)
         total = np.add.reduceat(np.where(missing, 0.0, ordered), starts, axis=1)
         count = np.add.reduceat(~missing, starts, axis=1, dtype=np.int64)
-        return np.moveaxis(_ratio(total, count), 1, 0)
+        return np.moveaxis(ratio(total, count), 1, 0)
 
     def resampled(self, values: Float[np.ndarray, "unit *rest"]) -> Float[np.ndarray, "resample *rest"]:
         """The mean over units in every resample; NaN units are left out."""
@@ -65,7 +66,7 @@ class Units:
         total = (self.weights @ flat).reshape(shape)
         if present.all():
             return total / self.weights.sum(axis=1).reshape(-1, *([1] * (values.ndim - 1)))
-        return _ratio(total, (self.weights @ present.reshape(self.n, -1)).reshape(shape))
+        return ratio(total, (self.weights @ present.reshape(self.n, -1)).reshape(shape))
 
     def mean_interval(self, values: Float[np.ndarray, " unit"], method: str, otherwise: str) -> Interval | str:
         """The interval of the mean over units; `otherwise` where it is undefined."""
@@ -79,12 +80,7 @@ class Units:
 def mean_of_units(values: Float[np.ndarray, "unit *rest"]) -> Float[np.ndarray, "*rest"]:
     """The mean over units; NaN units are left out, and where all are, it is NaN."""
     present = ~np.isnan(values)
-    return _ratio(np.where(present, values, 0.0).sum(axis=0), present.sum(axis=0))
-
-
-def _ratio(total: np.typing.ArrayLike, count: np.typing.ArrayLike) -> np.ndarray:
-    total, count = np.asarray(total), np.asarray(count)
-    return np.divide(total, count, out=np.full(total.shape, np.nan), where=count > 0)
+    return ratio(np.where(present, values, 0.0).sum(axis=0), present.sum(axis=0))
 
 
 def band(replicates: Float[np.ndarray, "resample *rest"]) -> Float[np.ndarray, "bound *rest"]:

@@ -16,6 +16,7 @@ from interp.findings import Interval, Scalar
 from interp.prompt import PromptSet
 from interp.statistics.cosines import MEASURES, Reference, cosine_measures
 from interp.statistics.jackknife import equal_groups, standard_error, t_quantile
+from interp.statistics.ratio import ratio
 
 from .cloud import Cloud
 from .key_cosines import meaning
@@ -72,8 +73,7 @@ def token_measures(
         found.append(cosine_measures(means, n_kept > 0))
     by_position = np.array(found)
     known = np.isfinite(by_position)
-    mean = np.where(known, by_position, 0.0).sum(axis=0)
-    mean = np.divide(mean, known.sum(axis=0), out=np.full_like(mean, np.nan), where=known.any(axis=0))
+    mean = ratio(np.where(known, by_position, 0.0).sum(axis=0), known.sum(axis=0))
     return mean[0], mean[1:]
 
 

@@ -20,6 +20,7 @@ from jaxtyping import Float
 from interp.findings import Scalar
 from interp.information import entropy_bits
 from interp.statistics.cosines import Reference, gaussian_sets
+from interp.statistics.ratio import ratio
 from interp.table import Table, number_columns
 
 from ..measures.profiles import Profile
@@ -79,8 +80,7 @@ def spectral(singular: Float[np.ndarray, "*batch axis"]) -> Float[np.ndarray, "*
 def squared_shares(singular: Float[np.ndarray, "*batch axis"]) -> Float[np.ndarray, "*batch axis"]:
     """σ² / Σσ²; NaN where all are zero."""
     squares = np.square(singular)
-    total = squares.sum(axis=-1, keepdims=True)
-    return np.divide(squares, total, out=np.full_like(squares, np.nan), where=total > 0)
+    return ratio(squares, squares.sum(axis=-1, keepdims=True))
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,8 @@ from interp.statistics.correlation import (
     unit_length,
 )
 from interp.statistics.max_statistic import excess, maximum_statistic_p
-from interp.statistics.resampling import bootstrap_weights, shuffles
-from interp.statistics.ridge import PrincipalForm, fit_ridge, members_of
+from interp.statistics.resampling import bootstrap_weights, members_of, shuffles
+from interp.statistics.ridge import PrincipalForm, fit_ridge
 from interp.system.threads import side_by_side
 
 from ..measures.answers import Answers

@@ -36,7 +36,7 @@ from ..measures.places import Counted, Place, ScaledRows, at_same_layer, places_
 from ..measures.sample_sizes import FEW_HALVES
 from .readout import AXES, Labels, Reading, make_labels, read
 from .scalars import MEANINGS, Judgement, nuisance_scalar, selectivity, stability_scalar
-from .tables import AxisRow, JudgedRow, axes_table, by_layer_table, held_out_table
+from .tables import AxisRow, Judged, axes_table, by_layer_table, held_out_table
 
 Site = Literal["v", "z", "resid"]
 TARGETS = ("next_entropy_bits", "bayes_entropy_bits")
@@ -101,7 +101,7 @@ class ValueAxis(Probe):
             probe=self.name,
             scalars=scalars,
             tables={
-                "by_layer": by_layer_table(places, _judged_rows(judged)),
+                "by_layer": by_layer_table(places, judged),
                 "axes": axes_table(places, axis_rows),
                 "held_out": held_out_table(pool, halves, judgements["kept", "ridge", TARGETS[0]], primary, base),
             },
@@ -220,17 +220,7 @@ def _split_cosines(
     return ridge_split_cosines(rows, entropy, reading.penalty[TARGETS[0]] * reading.scale, splits)
 
 
-def _judged_rows(judged: Mapping[tuple[str, str, str], tuple[list[Scalar], list[Scalar]]]) -> list[JudgedRow]:
-    return [
-        JudgedRow(nuisances, axis, target, r2, correlation)
-        for (nuisances, axis, target), (r2, correlation) in judged.items()
-    ]
-
-
-def _scalars(
-    places: Sequence[Place], primary: int, judged: Mapping[tuple[str, str, str], tuple[list[Scalar], list[Scalar]]],
-    axes: list[AxisRow],
-) -> dict[str, Scalar]:  # fmt: skip
+def _scalars(places: Sequence[Place], primary: int, judged: Judged, axes: list[AxisRow]) -> dict[str, Scalar]:
     """The numbers at the primary place: ridge bears no prefix, PC1 and the exact posterior's entropy do.
 
     Of the other sites R² alone, at the same layer (in the residual stream, after it).

@@ -1,6 +1,6 @@
 """The tables of the value axis: how each axis was judged, what is known of the ridge axis, and its predictions."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +13,7 @@ from interp.table import LABEL, Table
 from ..measures.cloud import Cloud
 from ..measures.halves import Halves
 from ..measures.maps import snippets
-from ..measures.places import Place
+from ..measures.places import PLACE_UNITS, Place, place_columns
 from ..measures.profiles import scalar_columns
 from .scalars import Judgement
 
@@ -27,19 +27,11 @@ AXES = (
     "other random labellings, and |cos| between disjoint halves (mean, lowest, highest split) beside random "
     "directions of the same covariance. `penalty` is relative to the mean squared singular value."
 )
-_UNITS = {"site": LABEL, "layer": "layer", "n_distinct_rows": "rows"}
 HELD_OUT = "The judged prompts at the primary place: their entropy, and what ridge fitted on the others predicts."
 
 
-@dataclass(frozen=True)
-class JudgedRow:
-    """One axis and target with nuisances kept or removed, at every place."""
-
-    nuisances: str
-    axis: str
-    target: str
-    r2: Sequence[Scalar]
-    correlation: Sequence[Scalar]
+Judged = Mapping[tuple[str, str, str], tuple[list[Scalar], list[Scalar]]]
+"""R² and correlation at every place by treatment of nuisances, axis and target."""
 
 
 @dataclass(frozen=True)
@@ -54,27 +46,25 @@ class AxisRow:
     penalty: float
 
 
-def by_layer_table(places: Sequence[Place], judged: Sequence[JudgedRow]) -> Table:
+def by_layer_table(places: Sequence[Place], judged: Judged) -> Table:
     """One row for every axis, target, treatment of nuisances and place."""
-    named = [
-        {"site": place.site, "layer": place.layer, "axis": row.axis, "target": row.target,
-         "nuisances": row.nuisances, "n_distinct_rows": place.n_distinct_rows}
-        for row in judged for place in places
-    ]  # fmt: skip
-    columns = {name: np.array([each[name] for each in named]) for name in named[0]}
-    columns |= scalar_columns("r2", [scalar for row in judged for scalar in row.r2], is_tested=True)
-    correlations = [scalar for row in judged for scalar in row.correlation]
-    columns |= scalar_columns("correlation", correlations, is_tested=True)
-    return Table(columns, _UNITS | {"axis": LABEL, "target": LABEL, "nuisances": LABEL, "r2": "fraction",
-                                    "correlation": "1"}, BY_LAYER)  # fmt: skip
+    parts = []
+    for (nuisances, axis, target), (r2, correlation) in judged.items():
+        where = place_columns(places)
+        parts.append({
+            "site": where["site"], "layer": where["layer"], "axis": np.full(len(places), axis),
+            "target": np.full(len(places), target), "nuisances": np.full(len(places), nuisances),
+            "n_distinct_rows": where["n_distinct_rows"], **scalar_columns("r2", r2, is_tested=True),
+            **scalar_columns("correlation", correlation, is_tested=True),
+        })  # fmt: skip
+    units = {"axis": LABEL, "target": LABEL, "nuisances": LABEL, "r2": "fraction", "correlation": "1"}
+    return Table.stacked(parts, PLACE_UNITS | units, BY_LAYER)
 
 
 def axes_table(places: Sequence[Place], rows: Sequence[AxisRow]) -> Table:
     """One row for every place."""
     columns = {
-        "site": np.array([place.site for place in places]),
-        "layer": np.array([place.layer for place in places]),
-        "n_distinct_rows": np.array([place.n_distinct_rows for place in places]),
+        **place_columns(places),
         **scalar_columns("cosine", [row.cosine for row in rows], is_tested=True),
         **scalar_columns("selectivity", [row.selectivity for row in rows], is_tested=False),
         "control_r2": np.array([row.control_r2 for row in rows]),
@@ -84,7 +74,7 @@ def axes_table(places: Sequence[Place], rows: Sequence[AxisRow]) -> Table:
         "penalty": np.array([row.penalty for row in rows]),
     }
     fractions, ones = ("selectivity", "control_r2"), ("cosine", "stability", "stability_lowest", "stability_highest")
-    units = _UNITS | dict.fromkeys(fractions, "fraction") | dict.fromkeys((*ones, "penalty"), "1")
+    units = PLACE_UNITS | dict.fromkeys(fractions, "fraction") | dict.fromkeys((*ones, "penalty"), "1")
     return Table(columns, units, AXES)
 
 
