@@ -67,6 +67,14 @@ def add_null_band(
     )
 
 
+def add_line(
+    plot: "go.Figure", x: Sequence[Any] | np.ndarray, y: Sequence[Any] | np.ndarray, name: str, dash: str = "dash",
+    colour: str = NULL,
+) -> None:  # fmt: skip
+    """A line to compare with: a null that is one number, the diagonal, another reader."""
+    plot.add_scatter(x=x, y=y, name=name, mode="lines", line={"color": colour, "dash": dash})
+
+
 def add_curve(
     plot: "go.Figure", x: np.ndarray, table: Table, column: str, name: str, colour: str, dash: str | None = None
 ) -> None:
@@ -82,7 +90,7 @@ def add_null_curve(
 ) -> None:
     """The null of a statistic of a table, with its band."""
     add_band(plot, x, (table[f"{column}_null_low"], table[f"{column}_null_high"]), NULL)
-    plot.add_scatter(x=x, y=table[f"{column}_null"], name=name, mode="lines", line={"color": NULL, "dash": dash})
+    add_line(plot, x, table[f"{column}_null"], name, dash)
 
 
 def add_profile(plot: "go.Figure", table: Table, x: str, column: str) -> None:
@@ -105,10 +113,9 @@ def places(points: Table) -> list[str]:
     return [f"sequence {p}, position {t}" for p, t in zip(points["prompt"], points["position"], strict=True)]
 
 
-def error_bars(
-    value: np.ndarray, low: np.ndarray, high: np.ndarray, colour: str, width: float = 1.5
-) -> dict[str, object]:
-    """Asymmetric bars from the bounds of an interval."""
+def error_bars(table: Table, column: str, colour: str, width: float = 1.5) -> dict[str, object]:
+    """The interval of a statistic of a table as bars."""
+    value, low, high = (table[column + end] for end in ("", "_low", "_high"))
     return {
         "type": "data", "symmetric": False, "array": high - value, "arrayminus": value - low, "thickness": width,
         "width": 0, "color": colour,

@@ -29,6 +29,7 @@ from interp.table import LABEL, Table
 
 from ..measures.depth_curve import DEPTH, DealtHeads, deal_heads, depth_statistics
 from ..measures.finite import finite_or_absent
+from ..measures.profiles import head_columns
 from ..measures.prompt_means import Units, band, interval, mean_of_units
 from ..measures.sign_flips import flip_p, flipped_means, random_signs
 from .figures import entropy_figures
@@ -206,26 +207,18 @@ def _layer_columns(
     units: Units, profiles: Mapping[str, Profile], dealt: DealtHeads, signs: np.ndarray, where: str
 ) -> dict[str, np.ndarray]:
     n_layers = profiles["entropy"].shape[1]
-    columns = {"positions": np.full(n_layers, where), "layer": np.arange(n_layers)}
-    for name, values in profiles.items():
-        columns |= units.mean_columns(name, values.mean(axis=2))
-    gain = profiles["sharpening"].mean(axis=2)
-    return columns | {"layer_p": dealt.layer_p, "sharpening_p": flip_p(gain, signs)}
+    by_layer = {name: values.mean(axis=2) for name, values in profiles.items()}
+    columns = {"positions": np.full(n_layers, where), "layer": np.arange(n_layers)} | units.mean_columns(by_layer)
+    return columns | {"layer_p": dealt.layer_p, "sharpening_p": flip_p(by_layer["sharpening"], signs)}
 
 
 def _head_columns(
     units: Units, profiles: Mapping[str, Profile], signs: np.ndarray, where: str
 ) -> dict[str, np.ndarray]:
     n_units, n_layers, n_heads = profiles["entropy"].shape
-    columns = {
-        "positions": np.full(n_layers * n_heads, where),
-        "layer": np.repeat(np.arange(n_layers), n_heads),
-        "head": np.tile(np.arange(n_heads), n_layers),
-    }
-    flat = {name: values.reshape(n_units, -1) for name, values in profiles.items()}
-    for name, values in flat.items():
-        columns |= units.mean_columns(name, values)
-    return columns | {"sharpening_p": flip_p(flat["sharpening"], signs)}
+    by_head = {name: values.reshape(n_units, -1) for name, values in profiles.items()}
+    columns = {"positions": np.full(n_layers * n_heads, where), **head_columns(n_layers, n_heads)}
+    return columns | units.mean_columns(by_head) | {"sharpening_p": flip_p(by_head["sharpening"], signs)}
 
 
 def _notes(base: Capture, units: Units) -> tuple[str, ...]:

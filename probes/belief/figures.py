@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from interp.drawing import NULL, PALETTE, VALUE, add_curve, add_null_band, blank, coloured, error_bars, places
+from interp.drawing import NULL, PALETTE, VALUE, add_curve, add_line, add_null_band, blank, coloured, error_bars, places
 from interp.findings import Findings
 from interp.probe import Figure
 from interp.table import Table
@@ -58,7 +58,7 @@ def _simplex(table: Table) -> Figure:
 def _one_dimension(table: Table) -> Figure:
     plot = blank("exact belief", "decoded belief")
     ends = [float(table["exact_x"].min()), float(table["exact_x"].max())]
-    plot.add_scatter(x=ends, y=ends, mode="lines", name="exact", line={"color": NULL, "dash": "dash"})
+    add_line(plot, ends, ends, "exact")
     for i, (name, points) in enumerate(_by_state(table)):
         plot.add_scatter(
             x=points["exact_x"], y=points["decoded_x"], mode="markers", name=name, customdata=places(points),
@@ -107,11 +107,8 @@ def _controls(table: Table, site: str, findings: Findings) -> Figure:
         plot.add_scatter(
             x=layer, y=table[column], name=words, mode="lines+markers", line={"color": colour, "dash": dash}
         )
-    position = findings["position_r2"].value
-    plot.add_scatter(
-        x=layer, y=np.full(len(layer), position), name="position alone", mode="lines",
-        line={"color": PALETTE[2], "dash": "longdash"},
-    )  # fmt: skip
+    position = np.full(len(layer), findings["position_r2"].value)
+    add_line(plot, layer, position, "position alone", "longdash", PALETTE[2])
     reading = (
         "What the R² of the belief has to be compared with. Near the line of random subspaces, any subspace would do; "
         "near the control task, telling tokens and positions apart is enough; near position alone, no evidence is read."
@@ -136,7 +133,7 @@ def _components(table: Table) -> Figure:
     add_null_band(plot, table["component"], (table["r2_null_low"], table["r2_null_high"]))
     plot.add_scatter(
         x=table["component"], y=table["r2"], mode="markers", name="read-out", marker={"color": VALUE, "size": 8},
-        error_y=error_bars(table["r2"], table["r2_low"], table["r2_high"], VALUE),
+        error_y=error_bars(table, "r2", VALUE),
     )  # fmt: skip
     reading = "How well each component is read at the primary place; bars are 95 %, grey are exchanged beliefs."
     return Figure("components", "Is every component read?", reading, plot, "components")

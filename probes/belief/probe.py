@@ -121,7 +121,7 @@ class Belief(Probe):
             yield from (Planned(n, -(-n_prompts // 5), depth, (OUTPUT,)) for depth in _spread(info.n_layers + 1))
 
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
-        self._check_sizes()
+        refuse_too_few(self, {"n_permutations": 19, "n_bootstrap": 20}, "too few to say what chance alone would give")
         belief = ExactBelief.of(base)
         clouds = {site: Cloud.of(base, Need(site)) for site in self.sites}
         pool = next(iter(clouds.values()))
@@ -168,9 +168,6 @@ class Belief(Probe):
 
     def _rng(self, stream: int) -> np.random.Generator:
         return np.random.default_rng([self.seed, stream])
-
-    def _check_sizes(self) -> None:
-        refuse_too_few(self, {"n_permutations": 19, "n_bootstrap": 20}, "too few to say what chance alone would give")
 
     def _by_place(
         self, places: Sequence[Place], readings: Sequence[Reading], pool: Cloud, setting: Setting, counted: Counted

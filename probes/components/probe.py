@@ -68,7 +68,7 @@ class Components(Probe):
         return (*(Need(site) for site in _SITES), DECODED)
 
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
-        self._check_sizes()
+        refuse_too_few(self, {"n_permutations": 24, "n_bootstrap": 20}, "too few to make a reference distribution from")
         drawn = base.drawn
         captured = {site: Cloud.of(drawn, Need(site)).points for site in _SITES}
         units = Units.of(drawn.rows, drawn.prompts.unit, self.n_bootstrap, np.random.default_rng([self.seed, 1]))
@@ -142,9 +142,6 @@ class Components(Probe):
         null = null_from_permutations("depths in another order, the same for all rows", trend.shuffled)
         return Scalar.of(*_mean(trend.rho, "1", units), null, p=trend.p, meaning=TRENDS[name], **about)
 
-    def _check_sizes(self) -> None:
-        refuse_too_few(self, {"n_permutations": 24, "n_bootstrap": 20}, "too few to make a reference distribution from")
-
     def _notes(self, drawn: Capture, shares: FinalShares) -> tuple[str, ...]:
         notes = [
             f"Embedding and updates add up to the final residual stream but for {shares.missing:.1e} of its length. "
@@ -200,5 +197,5 @@ def _posterior_scalar(depths: DepthCurves, units: Units) -> Scalar:
 
 
 def _embedding_table(shares: FinalShares, units: Units) -> Table:
-    columns = units.mean_columns("share", units.means(shares.share[:1]))
+    columns = units.mean_columns({"share": units.means(shares.share[:1])})
     return Table(columns, {"share": "fraction"}, "The embedding's share of the final residual stream.")

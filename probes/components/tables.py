@@ -9,7 +9,7 @@ from jaxtyping import Float
 from interp.statistics.cosines import largest_deviation_p
 from interp.table import Table, number_columns
 
-from ..measures.prompt_means import Units, band
+from ..measures.prompt_means import Units, mean_and_band
 from .depth_trend import falling_share
 from .updates import FinalShares, Sizes
 
@@ -48,10 +48,13 @@ def layer_values(
 def by_layer_table(values: Mapping[str, Float[np.ndarray, "layer row"]], shares: FinalShares, units: Units) -> Table:
     """One row a layer."""
     n_layers = len(values["attn_norm"])
-    columns = {"layer": np.arange(n_layers)} | _banded(values, units)
+    columns = {"layer": np.arange(n_layers)} | units.mean_columns(
+        {name: units.means(rows) for name, rows in values.items()}
+    )
     drawn = {"attn": shares.flipped[:, 1 : 1 + n_layers], "mlp": shares.flipped[:, 1 + n_layers :]}
-    for name, draws in drawn.items():
-        columns |= _with_null(columns, f"{name}_final_share", draws)
+    for block, draws in drawn.items():
+        name = f"{block}_final_share"
+        columns |= number_columns(name, columns[name], null=mean_and_band(draws))
     return Table(columns, _LAYER_UNITS, BY_LAYER)
 
 
@@ -73,20 +76,10 @@ def by_depth_table(depths: DepthCurves, units: Units) -> Table:
     """One row a depth."""
     values = {**depths.curves}
     values |= {f"{name}_falls": falling_share(rows) for name, rows in depths.curves.items()}
-    columns = {"depth": np.arange(len(values["lens_kl"]))} | _banded(values, units)
+    columns = {"depth": np.arange(len(values["lens_kl"]))} | units.mean_columns(
+        {name: units.means(rows) for name, rows in values.items()}
+    )
     if depths.exchanged is not None:
-        columns |= _with_null(columns, "posterior_kl", depths.exchanged) | {"posterior_kl_p": depths.exchange_p}
+        null = mean_and_band(depths.exchanged)
+        columns |= number_columns("posterior_kl", columns["posterior_kl"], null=null, p=depths.exchange_p)
     return Table(columns, {"depth": "depth"} | {n: "fraction" if "_falls" in n else "bits" for n in values}, BY_DEPTH)
-
-
-def _banded(values: Mapping[str, Float[np.ndarray, "place row"]], units: Units) -> dict[str, np.ndarray]:
-    columns: dict[str, np.ndarray] = {}
-    for name, rows in values.items():
-        columns |= units.mean_columns(name, units.means(rows))
-    return columns
-
-
-def _with_null(
-    columns: Mapping[str, np.ndarray], name: str, draws: Float[np.ndarray, "draw place"]
-) -> dict[str, np.ndarray]:
-    return number_columns(name, columns[name], null=(draws.mean(axis=0), *band(draws)))

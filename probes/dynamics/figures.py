@@ -179,13 +179,9 @@ def _courses(findings: Findings) -> "go.Figure":
             first, last = float(table[column][0]), float(table[column][-1])
             base = 0.0 if column in ("frame_tv", "value_distance", "output") else last
             if first != base:
-                scaled = [(table[f"{column}{suffix}"] - base) / (first - base) for suffix in ("", "_low", "_high")]
-                add_band(plot, _along(steps), (scaled[1], scaled[2]), colour)
-                plot.add_scatter(
-                    x=_along(steps), y=scaled[0], name=name, mode="lines+markers",
-                    line={"color": colour, "dash": dash}, customdata=steps,
-                    hovertemplate="step %{customdata}: %{y:.3g}<extra>%{fullData.name}</extra>",
-                )  # fmt: skip
+                ends = ("", "_low", "_high")
+                scaled = {column + end: (table[column + end] - base) / (first - base) for end in ends}
+                _line(plot, steps, Table(scaled, {column: "1"}), column, name, colour, dash)
     plot.add_hline(y=float(findings.arrays["epsilon"]), line={"color": NULL, "dash": "dot", "width": 1})
     return plot
 

@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from interp.findings import Interval, Null, Scalar
+from interp.findings import Interval, Scalar
+from interp.statistics.nulls import null_from_permutations
 from interp.table import LABEL, Table, number_columns
 
-from ..measures.prompt_means import band, interval
+from ..measures.prompt_means import band, interval, mean_and_band
 
 NAMES = {"W_Q": "queries", "W_K": "keys", "W_V": "values"}
 RANK = 4
@@ -94,11 +95,10 @@ def _scalar(words: str, shares: np.ndarray, random: np.ndarray, weights: np.ndar
         return Scalar.undefined(f"a head has no gradient in some {unit}s", "fraction", **about)
     value = float(np.sqrt(shares.mean(axis=0)).mean())
     bounds = interval(value, np.sqrt(np.einsum("rp,ph->rh", weights, shares)).mean(axis=1))
-    null = np.sqrt(random).mean(axis=1)
-    low, high = (float(x) for x in band(null))
+    null = null_from_permutations(f"{k} random directions", np.sqrt(random).mean(axis=1))
     return Scalar.of(
         value, "fraction", Interval.of(bounds, f"percentile bootstrap over {unit}s", "undefined in every resample"),
-        Null(f"{k} random directions", float(null.mean()), (low, high)), **about,
+        null, **about,
     )  # fmt: skip
 
 
@@ -106,10 +106,11 @@ def _rows(
     name: str, shares: np.ndarray, random: np.ndarray, weights: np.ndarray, energy: np.ndarray
 ) -> list[dict[str, Any]]:
     ranks = [2**i for i in range(shares.shape[2].bit_length()) if 2**i <= shares.shape[2]]
-    value, null = np.sqrt(shares.mean(axis=0)), np.sqrt(random)  # [head, rank], [draw, head, rank]
+    value = np.sqrt(shares.mean(axis=0))  # [head, rank]
+    null, *null_band = mean_and_band(np.sqrt(random))
     columns = {
         **number_columns("alignment", value, band(np.sqrt(np.einsum("rp,phk->rhk", weights, shares)))),
-        **number_columns("null", null.mean(axis=0), band(null)), "energy": energy,
+        **number_columns("null", null, null_band), "energy": energy,
     }  # fmt: skip
     return [
         {"matrix": name, "head": head, "k": k} | {column: float(v[head, k - 1]) for column, v in columns.items()}

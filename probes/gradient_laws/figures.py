@@ -51,11 +51,11 @@ def _by_head(table: Table) -> Figure:
         plot.add_scatter(
             x=x, y=mine["moved_null"], mode="markers", showlegend=i == 0, name="null: advantages permuted",
             marker={"color": NULL, "symbol": "line-ew-open", "size": 12},
-            error_y=error_bars(mine["moved_null"], mine["moved_null_low"], mine["moved_null_high"], NULL, 6.0),
+            error_y=error_bars(mine, "moved_null", NULL, 6.0),
         )  # fmt: skip
         plot.add_scatter(
             x=x, y=mine["moved"], mode="markers", name=_WORDS[step], marker={"color": colour, "size": 9},
-            error_y=error_bars(mine["moved"], mine["moved_low"], mine["moved_high"], colour),
+            error_y=error_bars(mine, "moved", colour),
         )  # fmt: skip
     plot.update_xaxes(dtick=1)
     plot.update_yaxes(range=[0, 1.02])
@@ -74,7 +74,7 @@ def _alignment(table: Table) -> Figure:
             plot.add_scatter(
                 x=one["k"], y=one["alignment"], mode="lines+markers", name=matrix, legendgroup=matrix,
                 showlegend=bool(head == 0), line={"color": colour, "width": 1.5}, marker={"size": 6},
-                error_y=error_bars(one["alignment"], one["alignment_low"], one["alignment_high"], colour),
+                error_y=error_bars(one, "alignment", colour),
                 text=[f"head {head}"] * one.n_rows, hovertemplate="%{text}: %{y:.3f}",
             )  # fmt: skip
     null = table.where((table["matrix"] == table["matrix"][0]) & (table["head"] == 0))

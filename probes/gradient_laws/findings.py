@@ -13,7 +13,7 @@ from interp.statistics.nulls import null_from_permutations
 from interp.statistics.resampling import bootstrap_weights
 from interp.table import LABEL, Table, number_columns
 
-from ..measures.prompt_means import band, interval
+from ..measures.prompt_means import band, interval, mean_and_band
 from .alignment import Aligned, alignment_findings
 from .routing import MEASURES, Pairs, Routed, sampled_pairs
 
@@ -103,11 +103,9 @@ def _residual(measured: Measured, law: str) -> Scalar:
 def _first_order(measured: Measured, weights: np.ndarray) -> Scalar:
     ratios, random = measured.first_order.T
     value, bounds = _mean(ratios, measured, weights)
-    low, high = (float(x) for x in band(random))
     return Scalar.of(
         value, "1", bounds,
-        Null(f"steps of the same length in a random direction, one a {measured.unit}", float(random.mean()),
-             (low, high)),
+        null_from_permutations(f"steps of the same length in a random direction, one a {measured.unit}", random),
         **_about(measured, "change of the loss over −η Σ_j ‖Σ_i α_ij u_i‖² when values move along their law; 1 is "
                            "the law"),
     )  # fmt: skip
@@ -150,7 +148,7 @@ def _by_head_table(measured: Measured, weights: np.ndarray) -> Table:
         means = routed.observed.mean(axis=0)
         p = np.stack([maximum_statistic_p(means[i], routed.permuted[:, i]) for i in range(len(MEASURES))])
         bounds = band(np.einsum("rn,nmh->rmh", weights, routed.observed))  # [bound, measure, head]
-        null = np.array([routed.permuted.mean(axis=0), *band(routed.permuted)])
+        null = mean_and_band(routed.permuted)  # [mean and bounds, measure, head]
         for place, head in enumerate(measured.heads):
             row: dict[str, Any] = {"step": step, "head": head}
             for i, measure in enumerate(MEASURES):

@@ -103,7 +103,7 @@ def _ranked(table: Table, most: int = 32) -> Figure:
         other = other.where(order)
         plot.add_scatter(
             x=place, y=other[measure], mode="markers", name=each, marker={"color": colour, "size": 8},
-            error_y=error_bars(other[measure], other[f"{measure}_low"], other[f"{measure}_high"], colour),
+            error_y=error_bars(other, measure, colour),
         )  # fmt: skip
     plot.update_xaxes(tickmode="array", tickvals=place, ticktext=names, tickangle=-90, tickfont={"size": 11})
     reading = (
@@ -127,7 +127,7 @@ def _layers(table: Table, name: str, title: str) -> Figure:
     for part, mine, colour in coloured(table, "part"):
         plot.add_bar(
             x=mine["layer"], y=mine[measure], name=part, marker={"color": colour},
-            error_y=error_bars(mine[measure], mine[f"{measure}_low"], mine[f"{measure}_high"], NULL),
+            error_y=error_bars(mine, measure, NULL),
         )  # fmt: skip
     plot.update_layout(barmode="group")
     plot.update_xaxes(dtick=1)

@@ -114,13 +114,11 @@ def bypass_scalar(scores: Scores, plan: Plan, measure: str, signs: Signs) -> Sca
     if np.isnan(found.ratio).any() or np.isnan(found.low).any():
         return Scalar.undefined("the unedited model makes no error to compare with", **_about(scores, meaning))
     layer = found.smallest
-    low, high = (float(x) for x in band(found.flipped[:, layer]))
-    null = f"signs of whole {scores.units.name}s' changes flipped"
+    null = null_from_permutations(f"signs of whole {scores.units.name}s' changes flipped", found.flipped[:, layer])
     return Scalar.of(
         found.ratio[layer], "1",
         Interval(float(found.low[layer]), float(found.high[layer]), _method(scores, ", the layer held fixed")),
-        Null(null, float(found.flipped[:, layer].mean()), (low, high)),
-        p=found.p_of_all, p_over="all layers needed (intersection-union)",
+        null, p=found.p_of_all, p_over="all layers needed (intersection-union)",
         **_about(scores, f"{meaning}, the smallest of all layers: {layer}"),
     )  # fmt: skip
 

@@ -8,6 +8,7 @@ from jaxtyping import Float
 from interp.table import LABEL, Table, number_columns
 
 from ..measures.harm import MEANINGS, SIGNED, Scores
+from ..measures.profiles import head_columns
 from ..measures.prompt_effects import Compounding, error_ratio, estimates
 from ..measures.prompt_means import mean_of_units
 from .edits import How, Plan
@@ -58,11 +59,7 @@ def by_head_table(
     """One row for every head and kind of ablation."""
     parts = []
     for how in plan.how[:1] if prefix else plan.how:
-        columns: dict[str, np.ndarray] = {
-            "how": np.full(plan.n_all, how),
-            "layer": np.repeat(np.arange(plan.n_layers), plan.n_heads),
-            "head": np.tile(np.arange(plan.n_heads), plan.n_layers),
-        }
+        columns = {"how": np.full(plan.n_all, how), **head_columns(plan.n_layers, plan.n_heads)}
         for measure in measures:
             columns |= _columns(measure, head_effects(scores, plan, how, measure, prefix), scores, signs)
         names = [prefix + plan.single(how, head) for head in range(plan.n_all)]

@@ -21,7 +21,7 @@ from interp.statistics.spectra import Scaling, centred_gram, leading_vectors, sc
 from interp.table import LABEL, Table, number_columns
 
 from ..measures.part import Part
-from ..measures.prompt_means import band
+from ..measures.prompt_means import mean_and_band
 from .collapse import MIXED, Pool
 
 N_SPLITS = 4
@@ -110,7 +110,7 @@ def _sets(pool: Pool, labels: Shaped[np.ndarray, " row"], per_fifth: int) -> np.
 
 
 def _table(domains: list[str], found: PlaneShares, null_shares: np.ndarray) -> Table:
-    n, null = len(domains), null_shares.reshape(len(null_shares), -1)
+    n, null = len(domains), mean_and_band(null_shares.reshape(len(null_shares), -1))
     columns = {"plane_of": np.repeat(domains, n), "of": np.tile(domains, n)}
-    columns |= number_columns("share", found.shares.ravel(), null=(null.mean(axis=0), *band(null)))
+    columns |= number_columns("share", found.shares.ravel(), null=null)
     return Table(columns, {"plane_of": LABEL, "of": LABEL, "share": "fraction"}, CAPTION)

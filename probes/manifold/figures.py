@@ -12,6 +12,7 @@ from interp.drawing import (
     VALUE,
     add_band,
     add_curve,
+    add_line,
     add_profile,
     add_slider,
     blank,
@@ -21,7 +22,7 @@ from interp.drawing import (
 )
 from interp.findings import Findings
 from interp.probe import Figure
-from interp.table import Table
+from interp.table import Table, number_columns
 
 from .collapse import MIXED
 from .rarefaction import NOISE
@@ -156,8 +157,8 @@ def _spectrum(table: Table) -> Figure:
     plot = blank("principal component", "share (fraction of variance)")
     across = table["component"]
     add_band(plot, across, (np.maximum(table["null_low"], 0), table["null_high"]), NULL)
-    plot.add_scatter(x=across, y=table["null"], name="null", mode="lines", line={"color": NULL, "dash": "dash"})
-    plot.add_scatter(x=across, y=table["share"], name="measured", mode="lines+markers", line={"color": VALUE})
+    add_line(plot, across, table["null"], "null")
+    add_curve(plot, across, table, "share", "measured", VALUE)
     reading = (
         "Components above the grey line carry more than noise of the same size; where the curves meet, structure ends."
     )
@@ -187,17 +188,18 @@ def _collapse(table: Table) -> Figure:
     plot = blank("PC1+PC2 share (fraction of variance)", "")
     mixed, domains = table.where(table["set"] == MIXED), table.where(table["set"] != MIXED)
     base = float(mixed["share"][0])
-    null_low, null_high = base + domains["share_change_null_low"], base + domains["share_change_null_high"]
+    low, high = base + domains["share_change_null_low"], base + domains["share_change_null_high"]
+    null = Table(number_columns("null", (low + high) / 2, (low, high)), {"null": "fraction"})
     plot.add_scatter(
-        x=(null_low + null_high) / 2, y=domains["set"], mode="markers", name="null (domain labels exchanged)",
+        x=null["null"], y=domains["set"], mode="markers", name="null (domain labels exchanged)",
         marker={"color": NULL, "symbol": "line-ns-open", "size": 10},
-        error_x=error_bars((null_low + null_high) / 2, null_low, null_high, faded(NULL, 0.4), 8.0),
+        error_x=error_bars(null, "null", faded(NULL, 0.4), 8.0),
     )  # fmt: skip
     for part, colour in ((mixed, PALETTE[1]), (domains, VALUE)):
         plot.add_scatter(
             x=part["share"], y=part["set"], mode="markers", name="mixed" if part is mixed else "one domain",
             marker={"color": colour, "size": 9},
-            error_x=error_bars(part["share"], part["share_low"], part["share_high"], colour),
+            error_x=error_bars(part, "share", colour),
         )  # fmt: skip
     plot.add_vline(x=base, line={"color": PALETTE[1], "dash": "dot", "width": 1})
     reading = (

@@ -24,6 +24,11 @@ def profile_table(profiles: Mapping[str, Profile], n_distinct_rows: Sequence[int
     return Table(columns, units, caption)
 
 
+def head_columns(n_layers: int, n_heads: int, of: str = "head") -> dict[str, np.ndarray]:
+    """Where each row of a table is that goes head by head, layer after layer."""
+    return {"layer": np.repeat(np.arange(n_layers), n_heads), of: np.tile(np.arange(n_heads), n_layers)}
+
+
 def scalar_columns(name: str, scalars: Sequence[Scalar], *, is_tested: bool) -> dict[str, np.ndarray]:
     """Value, interval and null of one scalar a row, of tested ones also p; NaN where there is none."""
     rows = [scalar.columns(name) for scalar in scalars]

@@ -4,6 +4,7 @@ Rows of one prompt (or of one sequence of a wind tunnel) are averaged first, so 
 many rows it has. Every statistic of a probe meets the same resamples.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,9 +73,12 @@ class Units:
         """The interval of the mean over units; `otherwise` where it is undefined."""
         return Interval.of(interval(float(mean_of_units(values)), self.resampled(values)), method, otherwise)
 
-    def mean_columns(self, name: str, values: Float[np.ndarray, "unit entry"]) -> dict[str, np.ndarray]:
+    def mean_columns(self, values: Mapping[str, Float[np.ndarray, "unit _entry"]]) -> dict[str, np.ndarray]:
         """Means over units with their bands, as columns of a table."""
-        return number_columns(name, mean_of_units(values), band(self.resampled(values)))
+        columns: dict[str, np.ndarray] = {}
+        for name, mine in values.items():
+            columns |= number_columns(name, mean_of_units(mine), band(self.resampled(mine)))
+        return columns
 
 
 def mean_of_units(values: Float[np.ndarray, "unit *rest"]) -> Float[np.ndarray, "*rest"]:
@@ -90,6 +94,11 @@ def band(replicates: Float[np.ndarray, "resample *rest"]) -> Float[np.ndarray, "
         return np.quantile(replicates, _TAILS, axis=0)
     nothing = undefined.all(axis=0)
     return np.where(nothing, np.nan, np.nanquantile(np.where(nothing, 0.0, replicates), _TAILS, axis=0))
+
+
+def mean_and_band(draws: Float[np.ndarray, "draw *rest"]) -> Float[np.ndarray, "mean_low_high *rest"]:
+    """The mean of draws and their central 95 %, as the null of a column has them."""
+    return np.stack([draws.mean(axis=0), *band(draws)])
 
 
 def interval(value: float, replicates: Float[np.ndarray, " resample"]) -> tuple[float, float] | None:

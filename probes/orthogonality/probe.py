@@ -77,7 +77,7 @@ class Orthogonality(Probe):
         return tuple(_NEEDS) if self.definition == "all" else (self.definition,)
 
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
-        self._check_sizes()
+        refuse_too_few(self, {"n_tokens": 2, "n_null": 20, "n_bootstrap": 20}, "too few to compare anything with")
         measured = {
             "wk_columns": self._wk_columns, "token_keys": self._token_keys,
             "head_keys": self._head_keys, "embedding_proxy": self._embedding_proxy,
@@ -227,9 +227,6 @@ class Orthogonality(Probe):
         reason = f"undefined ({why})"
         scalar = Scalar.undefined(reason, meaning=meaning(definition, "abs"))
         return Findings(self.name, scalars={definition: scalar}, notes=(f"{definition}: {reason}.",))
-
-    def _check_sizes(self) -> None:
-        refuse_too_few(self, {"n_tokens": 2, "n_null": 20, "n_bootstrap": 20}, "too few to compare anything with")
 
 
 def _after_rotary(cloud: Cloud, n_heads: int) -> np.ndarray:

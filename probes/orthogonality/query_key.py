@@ -24,7 +24,7 @@ from interp.statistics.ratio import ratio
 from interp.table import Table, number_columns
 
 from ..measures.profiles import Profile
-from ..measures.prompt_means import band
+from ..measures.prompt_means import mean_and_band
 
 SPECTRAL = ("effective_rank", "participation_ratio", "top_share")
 """The three statistics, in the order of the last axis of every array of them, and their units."""
@@ -143,7 +143,6 @@ class QueryKey:
         """Shares σ² / Σσ² along the spectrum: mean over the heads of each layer, their extremes, and the null."""
         shares, null = squared_shares(self.singular), squared_shares(self.null)
         n_layers, _, n_axes = shares.shape
-        of_null = (np.tile(each, n_layers) for each in (null.mean(axis=0), *band(null)))
         columns = {
             "layer": np.repeat(np.arange(n_layers), n_axes),
             "axis": np.tile(np.arange(n_axes), n_layers),
@@ -151,6 +150,6 @@ class QueryKey:
             "share_min": shares.min(axis=1).ravel(),
             "share_max": shares.max(axis=1).ravel(),
         }
-        columns |= number_columns("share", columns["share"], null=tuple(of_null))
+        columns |= number_columns("share", columns["share"], null=np.tile(mean_and_band(null), n_layers))
         units = {"layer": "layer", "axis": "index"} | dict.fromkeys(list(columns)[2:], "fraction")
         return Table(columns, units, "Shares of the singular directions of W_QK, strongest first; null of one head.")

@@ -8,7 +8,7 @@ from interp.statistics.nulls import null_from_permutations
 from interp.table import Table, number_columns
 
 from ..measures.part import Part
-from ..measures.prompt_means import band
+from ..measures.prompt_means import mean_and_band
 from ..measures.sample_sizes import FEW_PROMPTS
 from .binding import Binding, BoundKeys, bound_keys, measure_binding
 
@@ -52,11 +52,10 @@ def _scalars(bound: BoundKeys, binding: Binding) -> dict[str, Scalar]:
 
 
 def _table(bound: BoundKeys, binding: Binding) -> Table:
-    null, null_cosine = ((x.mean(axis=0), *band(x)) for x in (binding.permuted, binding.permuted_cosine))
     columns = {
         "layer": np.arange(len(binding.explained)),
-        **number_columns("binding", binding.explained, binding.interval.T, null, binding.p),
-        **number_columns("binding_cosine", binding.cosine, null=null_cosine),
+        **number_columns("binding", binding.explained, binding.interval.T, mean_and_band(binding.permuted), binding.p),
+        **number_columns("binding_cosine", binding.cosine, null=mean_and_band(binding.permuted_cosine)),
         "mass_on_bound_token": bound.mass_before.mean(axis=1).max(axis=1),
     }
     caption = (

@@ -11,7 +11,8 @@ from interp.statistics.nulls import null_from_permutations
 from interp.table import Table, number_columns
 
 from ..measures.part import Part
-from ..measures.prompt_means import Units, band, mean_of_units
+from ..measures.profiles import head_columns
+from ..measures.prompt_means import Units, band, mean_and_band, mean_of_units
 from .item_null import ItemTest, compare_with_relabelled
 from .items import ItemRows, attention_over_items, comparable_rows, outcome_positions
 
@@ -105,19 +106,16 @@ def _scalars(items: ItemRows, test: ItemTest, units: Units) -> dict[str, Scalar]
 
 def _table(items: ItemRows, test: ItemTest, units: Units) -> Table:
     n_layers, n_heads = test.p.shape
-    columns: dict[str, np.ndarray] = {
-        "layer": np.repeat(np.arange(n_layers), n_heads),
-        "head": np.tile(np.arange(n_heads), n_layers),
-    }
+    columns = head_columns(n_layers, n_heads)
     measured = (
         ("posterior_kl", "bits", test.kl_bits, test.relabelled_kl, items.uniform_kl_bits),
         ("feasible_mass", "fraction", test.feasible_mass, test.relabelled_mass, items.uniform_mass),
     )
     unit_of = {"layer": "layer", "head": "head"}
     for name, unit, values, relabelled, uniform in measured:
-        null = relabelled.reshape(len(relabelled), -1)  # [permutation, layer · head]
-        columns |= units.mean_columns(name, values.reshape(units.n, -1))
-        columns |= number_columns(name, columns[name], null=(null.mean(axis=0), *band(null)))
+        null = mean_and_band(relabelled.reshape(len(relabelled), -1))  # [mean and bounds, layer · head]
+        columns |= units.mean_columns({name: values.reshape(units.n, -1)})
+        columns |= number_columns(name, columns[name], null=null)
         columns[f"{name}_uniform"] = np.full(n_layers * n_heads, units.means(uniform[None]).mean())
         unit_of |= dict.fromkeys((name, f"{name}_uniform"), unit)
     columns["posterior_kl_p"] = test.p.ravel()

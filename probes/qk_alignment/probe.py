@@ -31,6 +31,7 @@ from interp.table import Table
 
 from ..measures.depth_curve import DEPTH, deal_heads, depth_statistics
 from ..measures.finite import finite_or_absent
+from ..measures.profiles import head_columns
 from ..measures.prompt_means import Units, interval, mean_of_units
 from ..measures.sign_flips import flip_p, random_signs
 from .binding import KEYS, MASS_BEFORE
@@ -130,18 +131,17 @@ class _HeadRows:
 
     def by_head(self) -> Table:
         _, n_layers, n_heads = self.own["logit"].shape
-        where = {"layer": np.repeat(np.arange(n_layers), n_heads), "head": np.tile(np.arange(n_heads), n_layers)}
-        columns = where | self._columns(lambda profile: profile.reshape(self.units.n, -1))
+        columns = head_columns(n_layers, n_heads) | self._columns(lambda profile: profile.reshape(self.units.n, -1))
         return self._table(columns, "Means over prompts, with 95 % bootstrap bands over prompts.")
 
     def _columns(self, shape: Callable[[Profile], np.ndarray]) -> dict[str, np.ndarray]:
         columns: dict[str, np.ndarray] = {}
         for name in self.own:
             own, null = shape(self.own[name]), shape(self.null[name])
-            columns |= self.units.mean_columns(name, own) | self.units.mean_columns(f"{name}_null", null)
+            columns |= self.units.mean_columns({name: own, f"{name}_null": null})
             columns[f"{name}_p"] = flip_p(own - null, self.signs)
         for name, mass in self.masses.items():
-            columns |= self.units.mean_columns(name, shape(mass))
+            columns |= self.units.mean_columns({name: shape(mass)})
             columns[f"{name}_uniform"] = mean_of_units(shape(self.uniform[name]))
         return columns
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from interp.drawing import ENTROPY_SCALE, NULL, PALETTE, add_curve, add_null_band, blank, coloured
+from interp.drawing import ENTROPY_SCALE, PALETTE, add_curve, add_line, add_null_band, blank, coloured
 from interp.findings import Findings
 from interp.probe import Figure
 from interp.table import Table
@@ -56,9 +56,7 @@ def _entropy(table: Table) -> Figure:
         if i == 0:
             constant = float(curve["bayes_entropy"] @ curve["n"] / curve["n"].sum())
             ends = [float(curve["evidence"].min()), float(curve["evidence"].max())]
-            plot.add_scatter(
-                x=ends, y=[constant, constant], name="null: no skill (mean)", mode="lines", line={"color": NULL}
-            )
+            add_line(plot, ends, [constant, constant], "null: no skill (mean)", "solid")
         add_curve(plot, curve["evidence"], curve, "model_entropy", condition, colour)
         plot.add_scatter(
             x=curve["evidence"], y=curve["bayes_entropy"], name=f"{condition}, exact", mode="lines",
@@ -75,11 +73,9 @@ def _calibration(table: Table) -> Figure:
     plot = blank("entropy of the exact posterior (bits)", "entropy of the model's posterior (bits)")
     _by_evidence(plot, table, "bayes_entropy", "model_entropy")
     end = float(max(table["bayes_entropy"].max(), table["model_entropy"].max()))
-    plot.add_scatter(x=[0.0, end], y=[0.0, end], name="Bayes", mode="lines", line={"color": NULL, "dash": "dash"})
+    add_line(plot, [0.0, end], [0.0, end], "Bayes")
     mean = float(table["bayes_entropy"].mean())
-    plot.add_scatter(
-        x=[0.0, end], y=[mean, mean], name="null: no skill (mean)", mode="lines", line={"color": NULL, "dash": "dot"}
-    )
+    add_line(plot, [0.0, end], [mean, mean], "null: no skill (mean)", "dot")
     reading = (
         "Each point is one answer of the first condition; on the dashed line its uncertainty is that of the exact "
         "posterior. A level cloud is a constant; dotted, the best one."
@@ -92,10 +88,8 @@ def _log_odds(table: Table, main: str) -> Figure:
     mine = table.where(table["condition"] == main)
     _by_evidence(plot, mine, "exact_log_odds", "model_log_odds")
     ends = np.array([mine["exact_log_odds"].min(), mine["exact_log_odds"].max()])
-    plot.add_scatter(x=ends, y=ends, name="Bayes", mode="lines", line={"color": NULL, "dash": "dash"})
-    plot.add_scatter(
-        x=ends, y=ends * 0, name="null: the evidence not read", mode="lines", line={"color": NULL, "dash": "dot"}
-    )
+    add_line(plot, ends, ends, "Bayes")
+    add_line(plot, ends, ends * 0, "null: the evidence not read", "dot")
     reading = (
         "Log-odds of one word over the other; the dashed line has slope 1, the weight that the evidence deserves. "
         "A shift up or down is a liking for one word, a flat cloud a reader who does not look."

@@ -109,12 +109,6 @@ class Moved:
     intervals: Sequence[tuple[float, float] | None]
     p: Float[np.ndarray, " place"]
 
-    @property
-    def null(self) -> Float[np.ndarray, "bound place"]:
-        """Mean, and the central 95 %, over permutations."""
-        low, high = np.quantile(self.permuted, [0.025, 0.975], axis=0)
-        return np.stack([self.permuted.mean(axis=0), low, high])
-
 
 def movement(
     coordinates: Float[np.ndarray, "place row"],

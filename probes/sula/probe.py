@@ -23,10 +23,11 @@ import numpy as np
 
 from interp.capture import Capture
 from interp.errors import PromptError
-from interp.findings import Findings, Interval, Null, Scalar
+from interp.findings import Findings, Interval, Scalar
 from interp.need import Need
 from interp.probe import Figure, Probe, Readout
 from interp.prompt import PromptSet
+from interp.statistics.nulls import null_from_permutations
 
 from ..measures.answers import Answers
 from ..measures.calibration import Resamples, calibration
@@ -219,11 +220,10 @@ def _movement_scalar(name: str, moved: Moved, variable: str, place: int, answers
     if np.isnan(moved.rho[place]):
         reason = "the coordinate never varies here, or what it is compared with does not"
         return Scalar.undefined(reason, underpowered=True, **about)
-    mean, low, high = (float(x) for x in moved.null[:, place])
     method = f"bootstrap over {answers.unit_name}s, the axis held fixed, Fisher z scale"
     return Scalar.of(
         moved.rho[place], "1", Interval.of(moved.intervals[place], method, "no resample differs"),
-        Null(_NULLS[variable].format(answers.unit_name), mean, (low, high)),
+        null_from_permutations(_NULLS[variable].format(answers.unit_name), moved.permuted[:, place]),
         p=moved.p[place], p_over="layers and axes" if is_fitted else "layers",
         underpowered=n < (FEW_HALVES if is_fitted else FEW_PROMPTS), **about,
     )  # fmt: skip

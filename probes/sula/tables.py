@@ -14,7 +14,7 @@ from ..measures.answers import Answers
 from ..measures.calibration import UNITS, Constants
 from ..measures.exchanges import mean_bands, rearranged_within
 from ..measures.maps import snippets
-from ..measures.prompt_means import band
+from ..measures.prompt_means import mean_and_band
 from .movement import VARIABLES, Moved
 
 ALONG_UNITS = {
@@ -121,7 +121,7 @@ def movement_table(tests: Sequence[Test]) -> Table:
     for test in tests:
         for variable in VARIABLES:
             moved = test.moved[variable]
-            null = np.where(np.isnan(moved.rho), np.nan, moved.null).T  # [place, value and bounds]
+            null = np.where(np.isnan(moved.rho), np.nan, mean_and_band(moved.permuted)).T  # [place, value and bounds]
             places = [(axis, layer) for axis in test.axes for layer in range(len(moved.rho) // len(test.axes))]
             for i, (axis, layer) in enumerate(places):
                 rows.append({
@@ -152,12 +152,11 @@ def trajectory_table(
             here = values[:, in_condition][:, at]
             bounds = mean_bands(here, of_condition.where(at).unit, n_bootstrap, rng)
             null = np.array([values[i, in_condition][shuffled][:, at].mean(axis=1) for i in range(len(names))])
-            null_bounds = band(null.T)
+            of_null = mean_and_band(null.T)
             for i, axis in enumerate(names):
-                of_null = (null[i].mean(), *null_bounds[:, i])
                 rows.append({
                     "condition": condition, "axis": axis, "evidence": amount, "n": int(at.sum()),
-                    **number_columns("coordinate", here[i].mean(), bounds[:, i], of_null),
+                    **number_columns("coordinate", here[i].mean(), bounds[:, i], of_null[:, i]),
                 })  # fmt: skip
     units = {"condition": LABEL, "axis": LABEL, "evidence": answers.evidence_unit, "n": "rows",
              "coordinate": "deviations"}  # fmt: skip

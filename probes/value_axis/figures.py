@@ -2,7 +2,18 @@
 
 import numpy as np
 
-from interp.drawing import NULL, PALETTE, VALUE, add_curve, add_null_band, add_profile, blank, coloured, places
+from interp.drawing import (
+    NULL,
+    PALETTE,
+    VALUE,
+    add_curve,
+    add_line,
+    add_null_band,
+    add_profile,
+    blank,
+    coloured,
+    places,
+)
 from interp.findings import Findings
 from interp.probe import Figure
 from interp.table import LABEL, Table
@@ -45,10 +56,8 @@ def _held_out(table: Table) -> Figure:
         )  # fmt: skip
     ends = [float(table["next_entropy_bits"].min()), float(table["next_entropy_bits"].max())]
     mean = float(table["next_entropy_bits"].mean())
-    plot.add_scatter(x=ends, y=ends, mode="lines", name="exact", line={"color": NULL, "dash": "dash"})
-    plot.add_scatter(
-        x=[mean, mean], y=ends, mode="lines", name="null: the mean alone", line={"color": NULL, "dash": "dot"}
-    )
+    add_line(plot, ends, ends, "exact")
+    add_line(plot, [mean, mean], ends, "null: the mean alone", "dot")
     reading = (
         "Each point is a prompt that the axis was not fitted on, at the primary layer; on the dashed line the "
         "prediction is exact, and a vertical cloud along the dotted one predicts nothing."

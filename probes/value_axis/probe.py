@@ -81,7 +81,8 @@ class ValueAxis(Probe):
         return tuple(Need(site) for site in dict.fromkeys(self.sites))
 
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
-        self._check_sizes()
+        least = {"n_permutations": 19, "n_bootstrap": 20, "n_splits": 2, "n_null": 20}
+        refuse_too_few(self, least, "too few to say what chance alone would give")
         clouds = {need.site: Cloud.of(base, need) for need in self.needs}
         pool = next(iter(clouds.values()))
         primary = pool.layer_index(self.layer)
@@ -174,10 +175,6 @@ class ValueAxis(Probe):
             penalty = reading.penalty.get(TARGETS[0], float("nan"))
             rows.append(AxisRow(cosines[i], selective[i], float(controls[i]), stable, found, penalty))
         return rows
-
-    def _check_sizes(self) -> None:
-        least = {"n_permutations": 19, "n_bootstrap": 20, "n_splits": 2, "n_null": 20}
-        refuse_too_few(self, least, "too few to say what chance alone would give")
 
     def _notes(self, pool: Cloud, setting: Setting, primary: int) -> tuple[str, ...]:
         halves = setting.halves
