@@ -3,7 +3,7 @@
 Backgrounds are transparent and text has no colour of its own, so that a page's theme shows through.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -67,18 +67,43 @@ def add_null_band(
     )
 
 
+def add_line(
+    plot: "go.Figure", x: Sequence[Any] | np.ndarray, y: Sequence[Any] | np.ndarray, name: str, dash: str = "dash",
+    colour: str = NULL,
+) -> None:  # fmt: skip
+    """A line to compare with: a null that is one number, the diagonal, another reader."""
+    plot.add_scatter(x=x, y=y, name=name, mode="lines", line={"color": colour, "dash": dash})
+
+
+def add_curve(
+    plot: "go.Figure", x: np.ndarray, table: Table, column: str, name: str, colour: str, dash: str | None = None
+) -> None:
+    """A statistic of a table, with its interval where the table has one."""
+    if f"{column}_low" in table:
+        add_band(plot, x, (table[f"{column}_low"], table[f"{column}_high"]), colour)
+    line = {"color": colour} | ({"dash": dash} if dash else {})
+    plot.add_scatter(x=x, y=table[column], name=name, mode="lines+markers", line=line)
+
+
+def add_null_curve(
+    plot: "go.Figure", x: np.ndarray, table: Table, column: str, name: str = "null", dash: str = "dash"
+) -> None:
+    """The null of a statistic of a table, with its band."""
+    add_band(plot, x, (table[f"{column}_null_low"], table[f"{column}_null_high"]), NULL)
+    add_line(plot, x, table[f"{column}_null"], name, dash)
+
+
 def add_profile(plot: "go.Figure", table: Table, x: str, column: str) -> None:
     """A statistic of a table with its interval, over its null with its band."""
-    across = table[x]
     if np.isfinite(table[f"{column}_null"]).any():
-        add_band(plot, across, (table[f"{column}_null_low"], table[f"{column}_null_high"]), NULL)
-        plot.add_scatter(
-            x=across, y=table[f"{column}_null"], name="null", mode="lines", line={"color": NULL, "dash": "dash"}
-        )
-    add_band(plot, across, (table[f"{column}_low"], table[f"{column}_high"]), VALUE)
-    plot.add_scatter(
-        x=across, y=table[column], name="measured", mode="lines+markers", line={"color": VALUE}, marker={"size": 6}
-    )
+        add_null_curve(plot, table[x], table, column)
+    add_curve(plot, table[x], table, column, "measured", VALUE)
+
+
+def coloured(table: Table, column: str) -> Iterator[tuple[Any, Table, str]]:
+    """Every value of a column with its rows and a colour of its own, in the order of appearance."""
+    for i, (value, rows) in enumerate(table.groups(column)):
+        yield value, rows, PALETTE[i % len(PALETTE)]
 
 
 def places(points: Table) -> list[str]:
@@ -88,10 +113,9 @@ def places(points: Table) -> list[str]:
     return [f"sequence {p}, position {t}" for p, t in zip(points["prompt"], points["position"], strict=True)]
 
 
-def error_bars(
-    value: np.ndarray, low: np.ndarray, high: np.ndarray, colour: str, width: float = 1.5
-) -> dict[str, object]:
-    """Asymmetric bars from the bounds of an interval."""
+def error_bars(table: Table, column: str, colour: str, width: float = 1.5) -> dict[str, object]:
+    """The interval of a statistic of a table as bars."""
+    value, low, high = (table[column + end] for end in ("", "_low", "_high"))
     return {
         "type": "data", "symmetric": False, "array": high - value, "arrayminus": value - low, "thickness": width,
         "width": 0, "color": colour,

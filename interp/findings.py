@@ -1,13 +1,13 @@
 """What a probe found: numbers with units, intervals and nulls; tables; notes."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, SupportsFloat
 
 import numpy as np
 
 from interp.errors import UnknownName
-from interp.table import Table
+from interp.table import Table, number_columns
 from interp.words import html_table, near_zero_as_zero, short, with_unit
 
 if TYPE_CHECKING:
@@ -49,9 +49,13 @@ class Interval:
     high: float
     method: str
 
-    @property
-    def is_known(self) -> bool:
-        return bool(np.isfinite([self.low, self.high]).all())
+    @classmethod
+    def of(cls, bounds: Sequence[float] | np.ndarray | None, method: str, otherwise: str) -> "Interval | str":
+        """The interval with these bounds; `otherwise`, the reason why there is none, without bounds that are finite."""
+        if bounds is None or not np.isfinite(bounds).all():
+            return otherwise
+        low, high = bounds
+        return cls(float(low), float(high), method)
 
 
 @dataclass(frozen=True)
@@ -93,7 +97,7 @@ class Scalar:
     @classmethod
     def of(
         cls,
-        value: float,
+        value: SupportsFloat,
         unit: str,
         interval: Interval | str,
         null: Null | str,
@@ -148,6 +152,11 @@ class Scalar:
         weak = f" (underpowered{f': {self.enough:,} would do' if self.enough else ''})" if self.underpowered else ""
         value = with_unit(short(self.value), self.unit) + weak
         return value, self.interval_text, self.null_text, self.p_text, self.n_text
+
+    def columns(self, name: str) -> dict[str, float]:
+        """Value, interval and null as columns of a table, by this name; NaN where there is none."""
+        null = (self.null.value, *self.null.band) if self.null else (np.nan,) * 3
+        return number_columns(name, self.value, self.interval or (np.nan, np.nan), null)
 
     @property
     def interval_text(self) -> str:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from interp.errors import UnknownName, UsageError
 
@@ -77,8 +77,12 @@ def write_value(value: Any) -> str:
 def _read(where: str, value: Any, hint: Any) -> Any:
     """A value as its field's type."""
     if get_origin(hint) is tuple:
-        return tuple(_read(where, part, get_args(hint)[0]) for part in _entries(where, value))
-    options = sorted(get_args(hint) or (hint,), key=lambda option: option is not type(None))
+        entry = get_args(hint)[0]
+        separator = ";" if get_origin(entry) is tuple else ","
+        return tuple(_read(where, part, entry) for part in _entries(where, value, separator))
+    kinds = (hint,) if get_origin(hint) is Literal else get_args(hint) or (hint,)
+    options = [option for kind in kinds for option in (get_args(kind) or (kind,))]
+    options.sort(key=lambda option: option is not type(None))
     for option in options:
         try:
             return _fit(value, option)
@@ -105,13 +109,17 @@ def _fit(value: Any, option: Any) -> Any:
     raise ValueError(value)
 
 
-def _entries(where: str, value: Any) -> Sequence[Any]:
-    """What a tuple holds: of a text its parts between commas, nothing of `none`, or the entries of a JSON list."""
+def _entries(where: str, value: Any, separator: str) -> Sequence[Any]:
+    """What a tuple holds: of a text its parts between commas, nothing of `none`, or the entries of a JSON list.
+
+    A tuple of tuples has semicolons between these.
+    """
     if isinstance(value, list | tuple):
         return value
     try:
         if isinstance(value, str):
-            return json.loads(value) if value.startswith("[") else [] if value == "none" else value.split(",")
+            parts = [part.strip() for part in value.split(separator)]
+            return json.loads(value) if value.startswith("[") else [] if value == "none" else parts
     except ValueError:
         pass  # a list that is not JSON is refused like any other value
     raise UsageError(

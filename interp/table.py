@@ -1,8 +1,8 @@
 """A table whose every column has a unit."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,12 +14,31 @@ _N_SHOWN = 10  # rows that a notebook shows
 LABEL = "label"
 """The unit of columns that name things."""
 
+ENDINGS = ("_low", "_high", "_null", "_null_low", "_null_high", "_p")
+"""What stands beside a number, by the ends of the columns' names: its interval, its null with its band, and its p."""
+
+
+def number_columns(
+    name: str, value: Any, interval: Iterable[Any] | None = None, null: Iterable[Any] | None = None, p: Any = None
+) -> dict[str, Any]:
+    """A number (or a column of them) by its name, and what is given of the rest by that name and `ENDINGS`.
+
+    `interval` has two bounds; `null` its value, then the two bounds of its band.
+    """
+    found = {name: value}
+    if interval is not None:
+        found |= zip((f"{name}_low", f"{name}_high"), interval, strict=True)
+    if null is not None:
+        found |= zip((f"{name}_null", f"{name}_null_low", f"{name}_null_high"), null, strict=True)
+    return found if p is None else found | {f"{name}_p": p}
+
 
 @dataclass(frozen=True)
 class Table:
     """Named columns of equal length with their units (`bits`, `1` for pure numbers, `label` for names ...).
 
-    Raises `ValueError` where a column has no unit or another length: that is a fault of the code that built it.
+    The columns of a number (`ENDINGS`) have its unit where none is given, its p is a `probability`. Raises `ValueError`
+    where a column has no unit or another length: that is a fault of the code that built it.
     """
 
     columns: Mapping[str, np.ndarray]
@@ -31,16 +50,28 @@ class Table:
         lengths = {name: len(column) for name, column in self.columns.items()}
         if len(set(lengths.values())) > 1:
             raise ValueError(f"columns of different lengths: {lengths}")
-        if set(self.columns) != set(self.units):
+        units = {name: _unit_of(name, self.units) for name in self.columns}
+        if None in units.values() or not set(self.units) <= set(units):
             raise ValueError(f"columns {sorted(self.columns)} but units for {sorted(self.units)}")
+        object.__setattr__(self, "units", units)
         object.__setattr__(self, "n_rows", next(iter(lengths.values()), 0))
 
     @classmethod
     def from_rows(cls, rows: Iterable[Mapping[str, object]], units: Mapping[str, str], caption: str = "") -> "Table":
-        """Build from one mapping a row; the keys of `units` name and order the columns."""
+        """Build from one mapping a row; the keys of `units` name and order the columns.
+
+        The columns of a number that the first row has beside it follow it.
+        """
         rows = list(rows)
-        columns = {name: np.array([row[name] for row in rows]) for name in units}
-        return cls(columns, dict(units), caption)
+        beside = {*rows[0]} - {*units} if rows else set()
+        names = [name + end for name in units for end in ("", *ENDINGS) if end == "" or name + end in beside]
+        return cls({name: np.array([row[name] for row in rows]) for name in names}, units, caption)
+
+    @classmethod
+    def stacked(cls, parts: Sequence[Mapping[str, np.ndarray]], units: Mapping[str, str], caption: str = "") -> "Table":
+        """Build from parts of the same columns, one under the other; `units` may know more columns than there are."""
+        columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        return cls(columns, {name: unit for name, unit in units.items() if name in columns}, caption)
 
     def __getitem__(self, name: str) -> np.ndarray:
         return self.columns[name]
@@ -51,6 +82,11 @@ class Table:
     def where(self, keep: np.ndarray) -> "Table":
         """The rows that a boolean mask or an index array picks."""
         return Table({name: column[keep] for name, column in self.columns.items()}, self.units, self.caption)
+
+    def groups(self, column: str) -> Iterator[tuple[Any, "Table"]]:
+        """Every value of a column with its rows, in the order of appearance."""
+        for value in dict.fromkeys(self[column].tolist()):
+            yield value, self.where(self[column] == value)
 
     def with_column(self, name: str, column: np.ndarray, unit: str) -> "Table":
         """A copy with one column more (or replaced)."""
@@ -67,3 +103,11 @@ class Table:
         frame = pandas.DataFrame(dict(self.columns))
         frame.attrs["units"] = dict(self.units)
         return frame
+
+
+def _unit_of(column: str, units: Mapping[str, str]) -> str | None:
+    """The unit of a column, else that of the number that it belongs to; None where neither is given."""
+    if column in units:
+        return units[column]
+    number = next((n for n in units if column in {n + end for end in ENDINGS}), None)
+    return None if number is None else "probability" if column == f"{number}_p" else units[number]

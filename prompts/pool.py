@@ -82,7 +82,7 @@ def _pool(domains: tuple[str, ...]) -> tuple[Prompt, ...]:
     """The prompts of the domains, in the order of their files."""
     found = []
     for domain in domains:
-        content = (files(__package__) / "data" / f"{domain}.jsonl").read_text(encoding="utf-8")
+        content = (files(__spec__.parent) / "data" / f"{domain}.jsonl").read_text(encoding="utf-8")
         for line in content.strip().split("\n"):
             row = json.loads(line)
             columns = {"domain": domain, "last_class": row["last"], "predictability": row["predictability"]}

@@ -15,7 +15,7 @@ from interp.findings import Findings, Scalar
 from interp.loading.load import load
 from interp.loading.quiet_libraries import quiet_libraries
 from interp.model import Model
-from interp.table import Table
+from interp.table import LABEL, Table, number_columns
 
 STEP_ZERO = "step0"
 
@@ -56,9 +56,7 @@ def beside_untrained(findings: Findings, untrained: Findings, label: str) -> Fin
         {"name": name, "unit": ours.unit, **_columns("trained", ours), **_columns("untrained", theirs)}
         for name, (ours, theirs) in zip(names, pairs, strict=True)
     ]
-    units = {"name": "label", "unit": "label"} | dict.fromkeys(
-        [f"{side}{part}" for side in ("trained", "untrained") for part in ("", "_low", "_high")], "as named"
-    )
+    units = {"name": LABEL, "unit": LABEL, "trained": "as named", "untrained": "as named"}
     table = Table.from_rows(rows, units, f"Beside untrained weights: {label}.")
     return replace(
         findings,
@@ -68,5 +66,4 @@ def beside_untrained(findings: Findings, untrained: Findings, label: str) -> Fin
 
 
 def _columns(side: str, scalar: Scalar) -> dict[str, float]:
-    low, high = scalar.interval or (float("nan"), float("nan"))
-    return {side: scalar.value, f"{side}_low": low, f"{side}_high": high}
+    return number_columns(side, scalar.value, scalar.interval or (float("nan"),) * 2)

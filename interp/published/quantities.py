@@ -139,5 +139,4 @@ def layer_table(columns: dict[str, Float[np.ndarray, " layer"] | float], caption
 
 
 def _interval(bounds: np.ndarray, method: str) -> Interval | str:
-    interval = Interval(float(bounds[0]), float(bounds[1]), method)
-    return interval if interval.is_known else "undefined, or at a bound when some of the prompts are left out"
+    return Interval.of(bounds, method, "undefined, or at a bound when some of the prompts are left out")

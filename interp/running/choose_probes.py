@@ -93,9 +93,10 @@ def _setting_that_works(probe: Probe) -> str | None:
     """`PROBE.field=resid`, where the probe has a field for the sites it reads."""
     hints = get_type_hints(type(probe))
     for name in {"site", "sites"} & {f.name for f in fields(probe)}:
-        is_text, is_literal = hints[name] is str, get_origin(hints[name]) is Literal
-        if is_text or (is_literal and EVERYWHERE in get_args(hints[name])):
-            changed = replace(probe, **{name: EVERYWHERE})
+        is_tuple = get_origin(hints[name]) is tuple
+        hint, value = (get_args(hints[name])[0], (EVERYWHERE,)) if is_tuple else (hints[name], EVERYWHERE)
+        if hint is str or (get_origin(hint) is Literal and EVERYWHERE in get_args(hint)):
+            changed = replace(probe, **{name: value})
             if {need.site for need in changed.needs if need.described.source != "output"} == {EVERYWHERE}:
                 return f"{probe.name}.{name}={EVERYWHERE}"
     return None

@@ -117,7 +117,7 @@ def specify(
     is_course = has_checkpoints(model, options.checkpoints)
     probes = readable_probes(model, [c for c in asked if c.is_named or is_course or not c.probe.follows_checkpoints])
     pools = pools_for(model, probes, options)
-    found = {
+    found: dict[str, Any] = {
         "model": model.name,
         "probes": tuple(p.name for p in probes),
         "settings": {p.name: p.parameters() for p in probes},

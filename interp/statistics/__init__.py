@@ -11,6 +11,7 @@ __all__ = [
     "max_statistic",
     "neighbours",
     "nulls",
+    "ratio",
     "resampling",
     "ridge",
     "spectra",

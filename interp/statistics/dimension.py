@@ -19,6 +19,7 @@ from jaxtyping import Float, Int
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import connected_components
 
+from interp.findings import Interval
 from interp.statistics.jackknife import standard_error, t_quantile
 from interp.statistics.neighbours import Nearest, distances, distinct_rows, nearest, principal_coordinates
 from interp.statistics.nulls import cloud_of_same_covariance
@@ -36,13 +37,11 @@ _CENSORED = 0.1
 
 @dataclass(frozen=True)
 class Dimension:
-    """An intrinsic dimension with its interval and draws from flat clouds; or NaN and the reason why not."""
+    """An intrinsic dimension with its interval (or why there is none) and draws from flat clouds; NaN without any."""
 
     value: float
-    interval: tuple[float, float] | None
+    interval: Interval | str
     null_draws: Float[np.ndarray, " draw"]
-    reason: str = ""
-    method: str = ""
 
 
 def intrinsic_dimension(
@@ -52,17 +51,14 @@ def intrinsic_dimension(
     kept = distinct_rows(rows)
     if len(kept) < MIN_POINTS:
         reason = f"{len(kept)} distinct points; TwoNN wants at least {MIN_POINTS}"
-        return Dimension(float("nan"), None, np.empty(0), reason)
+        return Dimension(float("nan"), reason, np.empty(0))
     centred = scaled(rows[kept], "centred")
     near = nearest(distances(principal_coordinates(centred)), 2)
     value = two_nn(near.distance)
     groups = _linked(near) if len(np.unique(units)) == len(units) else np.unique(units[kept], return_inverse=True)[1]
-    interval = _jackknife(value, near, groups)
     spectrum = eigenvalues(centred)
     draws = np.array([_flat_dimension(cloud_of_same_covariance(spectrum, len(centred), rng)) for _ in range(n_null)])
-    reason = "" if interval else f"fewer than {MIN_GROUPS} independent groups of neighbours"
-    method = f"jackknife over {groups.max() + 1} groups of neighbours, log scale"
-    return Dimension(value, interval, draws, reason, method)
+    return Dimension(value, _jackknife(value, near, groups), draws)
 
 
 def two_nn(nearest_distances: Float[np.ndarray, "row neighbour"]) -> float:
@@ -83,13 +79,15 @@ def _linked(near: Nearest) -> Int[np.ndarray, " row"]:
     return connected_components(links, directed=False)[1].astype(np.int64)
 
 
-def _jackknife(value: float, near: Nearest, groups: Int[np.ndarray, " row"]) -> tuple[float, float] | None:
+def _jackknife(value: float, near: Nearest, groups: Int[np.ndarray, " row"]) -> Interval | str:
     n_groups = int(groups.max()) + 1
-    if n_groups < MIN_GROUPS:
-        return None
-    replicates = np.log([two_nn(near.distance[groups != group]) for group in range(n_groups)])
-    half = t_quantile(n_groups) * float(standard_error(replicates, n_groups, 1))
-    return (float(value * np.exp(-half)), float(value * np.exp(half))) if half > 0 else None
+    half = 0.0
+    if n_groups >= MIN_GROUPS:
+        replicates = np.log([two_nn(near.distance[groups != group]) for group in range(n_groups)])
+        half = t_quantile(n_groups) * float(standard_error(replicates, n_groups, 1))
+    bounds = (value * np.exp(-half), value * np.exp(half)) if half > 0 else None
+    method = f"jackknife over {n_groups} groups of neighbours, log scale"
+    return Interval.of(bounds, method, f"fewer than {MIN_GROUPS} independent groups of neighbours")
 
 
 def _flat_dimension(cloud: np.ndarray) -> float:

@@ -13,17 +13,25 @@ def shuffles(units: Int[np.ndarray, " row"], n: int, rng: np.random.Generator) -
 
     Units exchange with units of as many rows. With one row a unit these are plain permutations.
     """
-    names, codes, counts = np.unique(units, return_inverse=True, return_counts=True)
-    if len(names) == len(units):
-        return rng.permuted(np.tile(np.arange(len(units)), (n, 1)), axis=1)
+    if len(np.unique(units)) == len(units):
+        return random_orders(len(units), n, rng)
+    orders = np.empty((n, len(units)), dtype=np.int64)
+    for rows in members_of(units):
+        orders[:, rows.ravel()] = rows[random_orders(len(rows), n, rng)].reshape(n, -1)  # [permutation, unit · member]
+    return orders
+
+
+def random_orders(n_items: int, n: int, rng: np.random.Generator) -> Int[np.ndarray, "permutation item"]:
+    """`n` random orders of so many items."""
+    return rng.permuted(np.tile(np.arange(n_items), (n, 1)), axis=1)
+
+
+def members_of(units: Int[np.ndarray, " row"]) -> list[Int[np.ndarray, "unit member"]]:
+    """The rows of every unit, one array for all units of the same number of rows."""
+    _, codes, counts = np.unique(units, return_inverse=True, return_counts=True)
     by_unit = np.argsort(codes, kind="stable")
     starts = np.cumsum(counts) - counts
-    orders = np.empty((n, len(units)), dtype=np.int64)
-    for count in np.unique(counts):
-        rows = by_unit[starts[counts == count][:, None] + np.arange(count)]
-        exchanged = rng.permuted(np.tile(np.arange(len(rows)), (n, 1)), axis=1)
-        orders[:, rows.ravel()] = rows[exchanged].reshape(n, -1)
-    return orders
+    return [by_unit[starts[counts == count][:, None] + np.arange(count)] for count in np.unique(counts)]
 
 
 def bootstrap_weights(

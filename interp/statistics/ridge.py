@@ -18,6 +18,8 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy import linalg
 
+from interp.statistics.resampling import members_of
+
 PENALTIES = 10.0 ** np.arange(-6, 4)
 """The grid, relative to the mean squared singular value."""
 
@@ -96,14 +98,6 @@ def fit_ridge(
     penalty = PENALTIES[_least_error(form.left, loads, outside, squared, nuisances, members_of(units))]
     shrunk = form.singular[:, None] / (squared[:, None] + penalty * scale)
     return RidgeFit(shrunk * loads, penalty, scale)
-
-
-def members_of(units: Int[np.ndarray, " row"]) -> list[Int[np.ndarray, "unit member"]]:
-    """The rows of every unit, one array for all units of the same number of rows."""
-    _, codes, counts = np.unique(units, return_inverse=True, return_counts=True)
-    by_unit = np.argsort(codes, kind="stable")
-    starts = np.cumsum(counts) - counts
-    return [by_unit[starts[counts == count][:, None] + np.arange(count)] for count in np.unique(counts)]
 
 
 def _least_error(

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from interp.drawing import NULL, PALETTE, VALUE, add_band, blank
+from interp.drawing import NULL, PALETTE, VALUE, add_curve, blank
 from interp.findings import Findings
 from interp.probe import Figure
 from interp.table import Table
@@ -30,12 +30,9 @@ _HEADS_READING = (
 def entropy_figures(findings: Findings) -> tuple[Figure, ...]:
     """For each kind of position the curve and the heads."""
     figures: list[Figure] = []
-    for where in dict.fromkeys(findings.tables["by_layer"]["positions"].tolist()):
+    by_place = (findings.tables[name].groups("positions") for name in ("by_layer", "by_head"))
+    for (where, layers), (_, heads) in zip(*by_place, strict=True):
         place = _PLACES[where]
-        layers, heads = (
-            table.where(table["positions"] == where)
-            for table in (findings.tables["by_layer"], findings.tables["by_head"])
-        )
         figures += [
             Figure(
                 f"entropy_{where}", f"Attention entropy over depth, {place}", _CURVE_READING, _curve(layers), "by_layer"
@@ -48,9 +45,7 @@ def entropy_figures(findings: Findings) -> tuple[Figure, ...]:
 def _curve(table: Table) -> "go.Figure":
     plot = blank("layer", "attention entropy (bits)")
     for name, label, colour, dash in _LINES:
-        add_band(plot, table["layer"], (table[f"{name}_low"], table[f"{name}_high"]), colour)
-        line = {"color": colour, "dash": dash}
-        plot.add_scatter(x=table["layer"], y=table[name], name=label, mode="lines+markers", line=line)
+        add_curve(plot, table["layer"], table, name, label, colour, dash)
     plot.update_yaxes(rangemode="tozero")
     return plot
 

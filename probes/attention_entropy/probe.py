@@ -12,7 +12,7 @@ content sharpening, is focusing on what this prompt holds; p by flipping the sig
 Source: Paper III (arXiv 2512.23752), sections 4.2 and 4.5; its reduction in per cent is `reduction` times 100.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Float
 
 from interp.capture import Capture
-from interp.findings import Findings, Null, Scalar
+from interp.findings import Findings, Interval, Null, Scalar
 from interp.folds import PromptMean
 from interp.need import Need
 from interp.probe import Figure, Probe, Readout
@@ -29,6 +29,7 @@ from interp.table import LABEL, Table
 
 from ..measures.depth_curve import DEPTH, DealtHeads, deal_heads, depth_statistics
 from ..measures.finite import finite_or_absent
+from ..measures.profiles import head_columns
 from ..measures.prompt_means import Units, band, interval, mean_of_units
 from ..measures.sign_flips import flip_p, flipped_means, random_signs
 from .figures import entropy_figures
@@ -57,10 +58,10 @@ _MEANINGS = {
     "largest_drop": "largest fall of {} from one layer to the next",
 }
 _HEADLINE = ("reduction", "correlation", "content_sharpening", "sink_mass")
-MIN_UNITS = 20
-"""Prompts below which every finding is called underpowered."""
-
+_BANDS = "with 95 % bootstrap bands over prompts"
 _SUFFIX = {"scored": "", "all": "_all_positions"}
+_UNITS = {"positions": LABEL, "layer": "layer", "head": "head", "layer_p": "probability", "sharpening": "bits"}
+_UNITS |= {name: unit for name, (_, unit) in SITES.items()}
 
 
 @dataclass(frozen=True)
@@ -108,8 +109,8 @@ class AttentionEntropy(Probe):
             self.name,
             scalars,
             {
-                "by_layer": _table(by_layer, "Means over heads and prompts, with 95 % bootstrap bands over prompts."),
-                "by_head": _table(by_head, "Means over prompts, with 95 % bootstrap bands over prompts."),
+                "by_layer": Table.stacked(by_layer, _UNITS, f"Means over heads and prompts, {_BANDS}."),
+                "by_head": Table.stacked(by_head, _UNITS, f"Means over prompts, {_BANDS}."),
             },
             notes=_notes(base, units),
             headline=tuple(name + _SUFFIX[self._places[0]] for name in _HEADLINE),
@@ -155,19 +156,18 @@ def _depth_scalar(
     units: Units, replicates: np.ndarray, dealt: DealtHeads, index: int, unit: str, meaning: str
 ) -> Scalar:
     value, chance = float(dealt.values[index]), dealt.dealt[:, index]
-    undefined = np.isnan(value) or np.isnan(chance).any()
-    reason = "undefined over a single layer, or where a first layer has no entropy"
-    bounds = None if undefined else interval(value, replicates)
-    return Scalar(
-        value, unit, interval=bounds,
-        interval_method=f"percentile bootstrap over {units.name}s within strata",
-        interval_reason="" if bounds else reason,
-        null=None if undefined else null_from_permutations("heads dealt to layers at random", chance),
-        null_reason=reason if undefined else "",
-        p=None if undefined else float(dealt.p[index]),
-        p_over="layers" if DEPTH[index] == "largest_drop" else "",
-        n=units.n, n_unit=units.name, underpowered=units.n < MIN_UNITS, meaning=meaning,
+    is_defined = not np.isnan([value, *chance]).any()
+    none = "undefined over a single layer, or where a first layer has no entropy"
+    return Scalar.of(
+        value, unit, Interval.of(interval(value, replicates) if is_defined else None, _method(units), none),
+        null_from_permutations("heads dealt to layers at random", chance) if is_defined else none,
+        p=dealt.p[index] if is_defined else None, p_over="layers" if DEPTH[index] == "largest_drop" else "",
+        meaning=meaning, **units.counted,
     )  # fmt: skip
+
+
+def _method(units: Units) -> str:
+    return f"percentile bootstrap over {units.name}s within strata"
 
 
 def _fixed_drop(curve: np.ndarray, replicates: np.ndarray) -> np.ndarray:
@@ -185,29 +185,21 @@ def _sharpening(units: Units, gain: Profile, signs: np.ndarray) -> Scalar:
         "bits by which a row is sharper than with the keys of another prompt at the same positions, mean over layers "
         "and heads; 0 where attention depends on position and token alone"
     )
-    common = {"n": int((~np.isnan(by_unit)).sum()), "n_unit": units.name, "meaning": meaning}
-    bounds = interval(value, units.resampled(by_unit[:, None])[:, 0])
-    if np.isnan(value) or bounds is None:
-        reason = "no prompt had another one to borrow keys from"
-        return Scalar(value, "bits", interval_reason=reason, null_reason=reason, underpowered=True, **common)
-    return Scalar(
-        value, "bits", interval=bounds, interval_method=f"percentile bootstrap over {units.name}s within strata",
-        null=null_from_permutations(f"gains of whole {units.name}s with random signs", flipped),
-        p=float(flip_p(by_unit[:, None], signs)[0]),
-        underpowered=units.n < MIN_UNITS, **common,
-    )  # fmt: skip
+    about = units.counted | {"n": int((~np.isnan(by_unit)).sum()), "meaning": meaning}
+    interval = units.mean_interval(by_unit, _method(units), "no prompt had another one to borrow keys from")
+    if isinstance(interval, str):
+        return Scalar.undefined(interval, "bits", **about | {"underpowered": True})
+    null = null_from_permutations(f"gains of whole {units.name}s with random signs", flipped)
+    return Scalar.of(value, "bits", interval, null, p=flip_p(by_unit[:, None], signs)[0], **about)
 
 
 def _sink_mass(units: Units, mass: Profile, uniform: Profile) -> Scalar:
     by_unit, chance = mass.mean(axis=(1, 2)), np.exp2(-uniform).mean(axis=(1, 2))
-    low, high = band(units.resampled(chance[:, None])[:, 0])
-    value = float(by_unit.mean())
-    return Scalar(
-        value, "fraction", interval=interval(value, units.resampled(by_unit[:, None])[:, 0]),
-        interval_method=f"percentile bootstrap over {units.name}s within strata",
-        null=Null("a uniform row over as many keys", float(chance.mean()), (float(low), float(high))),
-        n=units.n, n_unit=units.name, underpowered=units.n < MIN_UNITS,
-        meaning="attention weight on the first position, mean over layers and heads",
+    low, high = (float(x) for x in band(units.resampled(chance)))
+    return Scalar.of(
+        by_unit.mean(), "fraction", units.mean_interval(by_unit, _method(units), "no row has a weight"),
+        Null("a uniform row over as many keys", float(chance.mean()), (low, high)),
+        meaning="attention weight on the first position, mean over layers and heads", **units.counted,
     )  # fmt: skip
 
 
@@ -215,45 +207,18 @@ def _layer_columns(
     units: Units, profiles: Mapping[str, Profile], dealt: DealtHeads, signs: np.ndarray, where: str
 ) -> dict[str, np.ndarray]:
     n_layers = profiles["entropy"].shape[1]
-    columns = {"positions": np.full(n_layers, where), "layer": np.arange(n_layers)}
-    for name, values in profiles.items():
-        columns |= _with_band(units, name, values.mean(axis=2))
-    gain = profiles["sharpening"].mean(axis=2)
-    return columns | {"layer_p": dealt.layer_p, "sharpening_p": flip_p(gain, signs)}
+    by_layer = {name: values.mean(axis=2) for name, values in profiles.items()}
+    columns = {"positions": np.full(n_layers, where), "layer": np.arange(n_layers)} | units.mean_columns(by_layer)
+    return columns | {"layer_p": dealt.layer_p, "sharpening_p": flip_p(by_layer["sharpening"], signs)}
 
 
 def _head_columns(
     units: Units, profiles: Mapping[str, Profile], signs: np.ndarray, where: str
 ) -> dict[str, np.ndarray]:
     n_units, n_layers, n_heads = profiles["entropy"].shape
-    columns = {
-        "positions": np.full(n_layers * n_heads, where),
-        "layer": np.repeat(np.arange(n_layers), n_heads),
-        "head": np.tile(np.arange(n_heads), n_layers),
-    }
-    flat = {name: values.reshape(n_units, -1) for name, values in profiles.items()}
-    for name, values in flat.items():
-        columns |= _with_band(units, name, values)
-    return columns | {"sharpening_p": flip_p(flat["sharpening"], signs)}
-
-
-def _with_band(units: Units, name: str, values: Float[np.ndarray, "unit entry"]) -> dict[str, np.ndarray]:
-    low, high = band(units.resampled(values))
-    return {name: mean_of_units(values), f"{name}_low": low, f"{name}_high": high}
-
-
-def _table(parts: Sequence[Mapping[str, np.ndarray]], caption: str) -> Table:
-    columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    return Table(columns, {name: _unit(name) for name in columns}, caption)
-
-
-def _unit(column: str) -> str:
-    if column in ("positions", "layer", "head"):
-        return LABEL if column == "positions" else column
-    if column.endswith("_p"):
-        return "probability"
-    name = column.removesuffix("_low").removesuffix("_high")
-    return "bits" if name == "sharpening" else SITES[name][1]
+    by_head = {name: values.reshape(n_units, -1) for name, values in profiles.items()}
+    columns = {"positions": np.full(n_layers * n_heads, where), **head_columns(n_layers, n_heads)}
+    return columns | units.mean_columns(by_head) | {"sharpening_p": flip_p(by_head["sharpening"], signs)}
 
 
 def _notes(base: Capture, units: Units) -> tuple[str, ...]:

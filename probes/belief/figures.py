@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from interp.drawing import NULL, PALETTE, VALUE, add_band, add_null_band, blank, error_bars, places
+from interp.drawing import NULL, PALETTE, VALUE, add_curve, add_line, add_null_band, blank, coloured, error_bars, places
 from interp.findings import Findings
 from interp.probe import Figure
 from interp.table import Table
@@ -58,7 +58,7 @@ def _simplex(table: Table) -> Figure:
 def _one_dimension(table: Table) -> Figure:
     plot = blank("exact belief", "decoded belief")
     ends = [float(table["exact_x"].min()), float(table["exact_x"].max())]
-    plot.add_scatter(x=ends, y=ends, mode="lines", name="exact", line={"color": NULL, "dash": "dash"})
+    add_line(plot, ends, ends, "exact")
     for i, (name, points) in enumerate(_by_state(table)):
         plot.add_scatter(
             x=points["exact_x"], y=points["decoded_x"], mode="markers", name=name, customdata=places(points),
@@ -83,14 +83,10 @@ def _colour(i: int, name: str) -> str:
 
 def _by_site(table: Table) -> Figure:
     plot = blank(_DEPTH, "held-out R² (fraction)")
-    for i, (site, mine) in enumerate(_sites(table)):
+    for site, mine, colour in coloured(table, "site"):
         add_null_band(plot, mine["layer"], (mine["r2_null_low"], mine["r2_null_high"]))
         for column, dash, words in (("r2", "solid", ""), ("r2_beyond_position", "dot", ", beyond position")):
-            add_band(plot, mine["layer"], (mine[f"{column}_low"], mine[f"{column}_high"]), PALETTE[i])
-            plot.add_scatter(
-                x=mine["layer"], y=mine[column], name=_SITE_WORDS[site] + words, mode="lines+markers",
-                line={"color": PALETTE[i], "dash": dash},
-            )  # fmt: skip
+            add_curve(plot, mine["layer"], mine, column, _SITE_WORDS[site] + words, colour, dash)
     reading = (
         "Share of the exact belief's variance that a linear read-out predicts in sequences it was not fitted on, with "
         "95 % bands; dotted, once position is taken out of both; grey, refits on beliefs of other sequences."
@@ -101,8 +97,7 @@ def _by_site(table: Table) -> Figure:
 def _controls(table: Table, site: str, findings: Findings) -> Figure:
     plot = blank(_DEPTH, f"held-out R² (fraction, {_SITE_WORDS[site]})")
     layer = table["layer"]
-    add_band(plot, layer, (table["r2_low"], table["r2_high"]), VALUE)
-    plot.add_scatter(x=layer, y=table["r2"], name="belief", mode="lines+markers", line={"color": VALUE})
+    add_curve(plot, layer, table, "r2", "belief", VALUE)
     others = (
         ("random_subspace_r2", "from random subspaces of its rank", PALETTE[1], "dash"),
         ("control_r2", "control task", NULL, "dot"),
@@ -112,11 +107,8 @@ def _controls(table: Table, site: str, findings: Findings) -> Figure:
         plot.add_scatter(
             x=layer, y=table[column], name=words, mode="lines+markers", line={"color": colour, "dash": dash}
         )
-    position = findings["position_r2"].value
-    plot.add_scatter(
-        x=layer, y=np.full(len(layer), position), name="position alone", mode="lines",
-        line={"color": PALETTE[2], "dash": "longdash"},
-    )  # fmt: skip
+    position = np.full(len(layer), findings["position_r2"].value)
+    add_line(plot, layer, position, "position alone", "longdash", PALETTE[2])
     reading = (
         "What the R² of the belief has to be compared with. Near the line of random subspaces, any subspace would do; "
         "near the control task, telling tokens and positions apart is enough; near position alone, no evidence is read."
@@ -126,13 +118,9 @@ def _controls(table: Table, site: str, findings: Findings) -> Figure:
 
 def _silhouette(table: Table) -> Figure:
     plot = blank(_DEPTH, "mean silhouette by most likely state")
-    for i, (site, mine) in enumerate(_sites(table)):
+    for site, mine, colour in coloured(table, "site"):
         add_null_band(plot, mine["layer"], (mine["silhouette_null_low"], mine["silhouette_null_high"]))
-        add_band(plot, mine["layer"], (mine["silhouette_low"], mine["silhouette_high"]), PALETTE[i])
-        plot.add_scatter(
-            x=mine["layer"], y=mine["silhouette"], name=_SITE_WORDS[site], mode="lines+markers",
-            line={"color": PALETTE[i]},
-        )  # fmt: skip
+        add_curve(plot, mine["layer"], mine, "silhouette", _SITE_WORDS[site], colour)
     reading = (
         "Near 1 the activations fall into one tight group for each most likely state; at 0 the groups overlap. Grey: "
         "states of other sequences."
@@ -145,7 +133,7 @@ def _components(table: Table) -> Figure:
     add_null_band(plot, table["component"], (table["r2_null_low"], table["r2_null_high"]))
     plot.add_scatter(
         x=table["component"], y=table["r2"], mode="markers", name="read-out", marker={"color": VALUE, "size": 8},
-        error_y=error_bars(table["r2"], table["r2_low"], table["r2_high"], VALUE),
+        error_y=error_bars(table, "r2", VALUE),
     )  # fmt: skip
     reading = "How well each component is read at the primary place; bars are 95 %, grey are exchanged beliefs."
     return Figure("components", "Is every component read?", reading, plot, "components")
@@ -162,18 +150,10 @@ def _interchange(table: Table) -> Figure:
             null = (mine["redirected_bits_null_low"], mine["redirected_bits_null_high"])
             add_null_band(plot, mine["depth"], null, "null: random subspaces, 95 %")
         colour = NULL if name == "all" else PALETTE[i]
-        add_band(plot, mine["depth"], (mine["redirected_bits_low"], mine["redirected_bits_high"]), colour)
-        plot.add_scatter(
-            x=mine["depth"], y=mine["redirected_bits"], name=label, mode="lines+markers",
-            line={"color": colour, "dash": "dash" if name == "all" else "solid"},
-        )  # fmt: skip
+        add_curve(plot, mine["depth"], mine, "redirected_bits", label, colour, "dash" if name == "all" else "solid")
     reading = (
         "A sequence is given another one's coordinates in a few dimensions of the residual stream, and its prediction "
         "is held against the other's exact posterior. Near the dashed line those dimensions carry all that matters at "
         "that depth; in the grey band they carry no more than random ones."
     )
     return Figure("interchange", "Is the belief used where it can be read?", reading, plot, "interchange")
-
-
-def _sites(table: Table) -> "list[tuple[str, Table]]":
-    return [(site, table.where(table["site"] == site)) for site in dict.fromkeys(table["site"].tolist())]

@@ -22,19 +22,18 @@ from jaxtyping import Float, Int
 
 from interp.capture import Capture
 from interp.edits import ReplaceCoordinates
-from interp.findings import Scalar
+from interp.findings import Interval, Scalar
 from interp.information import cross_entropy_bits, entropy_bits, restricted
 from interp.need import Need
 from interp.probe import Condition, Readout
 from interp.statistics.nulls import null_from_draws
 from interp.statistics.resampling import bootstrap_weights, normal_interval
-from interp.table import LABEL, Table
+from interp.table import LABEL, Table, number_columns
+
+from ..measures.sample_sizes import FEW_PAIRS
 
 OUTPUT = Need("outcome_log_prob")
 N_RANDOM = 19
-FEW_UNITS = 50
-"""Pairs below which a swap is called underpowered."""
-
 BASELINE = "interchange: none"
 SUBSPACES = ("readout", "encoding", "principal", "all")
 
@@ -169,18 +168,16 @@ def swap_scalar(found: list[Swapped], subspace: str, depth: int, rank: int, n_bo
     """Bits redirected by a belief subspace at one depth. Null: random subspaces of the same dimension."""
     mine = next(s for s in found if (s.depth, s.subspace) == (depth, subspace))
     whole = next(s for s in found if (s.depth, s.subspace) == (depth, "all")).redirected
-    interval = _interval(mine.by_unit, n_bootstrap)
-    return Scalar(
-        mine.redirected, "bits", interval=interval,
-        interval_method=f"bootstrap over {unit}s, subspaces held fixed" if interval else "",
-        interval_reason="" if interval else "no resample differs",
-        null=null_from_draws("random subspaces of the same dimension", mine.random), p=mine.p,
-        n=len(mine.by_unit), n_unit=unit, underpowered=len(mine.by_unit) < FEW_UNITS,
+    method = f"bootstrap over {unit}s, subspaces held fixed"
+    return Scalar.of(
+        mine.redirected, "bits", Interval.of(_bounds(mine.by_unit, n_bootstrap), method, "no resample differs"),
+        null_from_draws("random subspaces of the same dimension", mine.random), p=mine.p,
+        n=len(mine.by_unit), n_unit=unit, underpowered=len(mine.by_unit) < FEW_PAIRS,
         meaning=MEANING.format(depth=depth, rank=rank, words=WORDS[subspace], whole=whole),
     )  # fmt: skip
 
 
-def _interval(by_unit: np.ndarray, n_bootstrap: int) -> tuple[float, float] | None:
+def _bounds(by_unit: np.ndarray, n_bootstrap: int) -> tuple[float, float] | None:
     n = len(by_unit)
     weights = bootstrap_weights(np.arange(n), np.zeros(n, dtype=np.int64), n_bootstrap, np.random.default_rng(n))
     return normal_interval(float(by_unit.mean()), weights @ by_unit / n)
@@ -190,13 +187,11 @@ def interchange_table(found: list[Swapped], n_bootstrap: int) -> Table:
     """One row for every depth and subspace."""
     rows = []
     for s in found:
-        low, high = _interval(s.by_unit, n_bootstrap) or (np.nan, np.nan)
+        bounds = _bounds(s.by_unit, n_bootstrap) or (np.nan, np.nan)
         null = null_from_draws("", s.random)
         rows.append({
-            "depth": s.depth, "subspace": s.subspace, "redirected_bits": s.redirected, "redirected_bits_low": low,
-            "redirected_bits_high": high, "redirected_bits_null": null.value, "redirected_bits_null_low": null.band[0],
-            "redirected_bits_null_high": null.band[1], "redirected_bits_p": s.p, "donor_kl": s.donor_kl,
-            "own_kl": s.own_kl,
+            "depth": s.depth, "subspace": s.subspace, "donor_kl": s.donor_kl, "own_kl": s.own_kl,
+            **number_columns("redirected_bits", s.redirected, bounds, (null.value, *null.band), s.p),
         })  # fmt: skip
-    units = dict.fromkeys(rows[0], "bits") | {"depth": "layer", "subspace": LABEL, "redirected_bits_p": "probability"}
+    units = {"depth": "layer", "subspace": LABEL, "redirected_bits": "bits", "donor_kl": "bits", "own_kl": "bits"}
     return Table.from_rows(rows, units, INTERCHANGE)

@@ -17,12 +17,12 @@ and Liang 2019 (arXiv 1909.03368) on control tasks. Formulas, nulls and failure 
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from interp.capture import Capture, ModelInfo
-from interp.errors import PromptError, UsageError
+from interp.errors import PromptError
 from interp.findings import Findings, Scalar
 from interp.need import Need
 from interp.probe import AnalysisCost, Condition, Figure, Planned, Probe, Readout
@@ -30,9 +30,9 @@ from interp.statistics.spectra import principal_axes, scaled
 from interp.table import Table
 
 from ..measures.cloud import Cloud
-from ..measures.field_checks import refuse_too_few
-from ..measures.geometry import FEW_DISTINCT_ROWS
-from ..measures.places import Place, at_same_layer, places_of
+from ..measures.field_checks import refuse_too_few, refuse_unknown
+from ..measures.places import Counted, Place, at_same_layer, places_of
+from ..measures.sample_sizes import FEW_HALVES, MIN_FOLDS
 from .clusters import dimensions_for, gather, make_clusters
 from .interchange import (
     BASELINE,
@@ -47,7 +47,6 @@ from .interchange import (
 )
 from .readout import N_CONTROLS, Reading, Setting, make_setting, read_belief
 from .scalars import (
-    Counted,
     component_scalars,
     position_scalar,
     score_scalar,
@@ -60,13 +59,8 @@ from .scores import MIXED_IN, output_distance, scores
 from .tables import by_layer_table, components_table, decoded_table
 from .target import ExactBelief
 
-SITES = ("resid", "v", "z")
+Site = Literal["resid", "v", "z"]
 OUTPUT = Need("outcome_log_prob")
-
-MIN_UNITS = 5
-"""Sequences below which there are no folds to fit on, choose a penalty with, and judge on."""
-
-FEW_UNITS = 200
 
 FEW_DEPTHS = 6
 """Residual depths up to which each is swapped; of more, this many at equal distances."""
@@ -76,12 +70,12 @@ FEW_DEPTHS = 6
 class Belief(Probe):
     """Linear read-out of the exact belief at every layer of residual stream, values and z, judged on other sequences.
 
-    `sites`: comma-separated, of resid, v and z; the first is primary (`resid` alone reads networks without attention).
+    `sites`: of resid, v and z; the first is primary (`resid` alone reads networks without attention).
     `layer`: the primary one, of the residual stream the depth. `interchange`: whether belief subspaces of the residual
     stream are swapped between sequences too. `n_permutations` refits on exchanged beliefs, `n_bootstrap` resamples.
     """
 
-    sites: str = "resid,v,z"
+    sites: tuple[Site, ...] = ("resid", "v", "z")
     layer: int = -1
     interchange: bool = True
     n_permutations: int = 100
@@ -97,11 +91,12 @@ class Belief(Probe):
 
     @property
     def needs(self) -> tuple[Need, ...]:
-        return (*(Need(site) for site in self._sites()), OUTPUT)
+        refuse_unknown(self)
+        return (*(Need(site) for site in dict.fromkeys(self.sites)), OUTPUT)
 
     def conditions(self, base: Capture) -> Iterable[Condition]:
         """Swaps of belief subspaces between the sequences that these were not fitted on, and their controls."""
-        if not self.interchange or "resid" not in self._sites():
+        if not self.interchange or "resid" not in self.sites:
             return ()
         belief, pool = ExactBelief.of(base), Cloud.of(base, Need("resid"))
         _check_units(pool)
@@ -122,14 +117,14 @@ class Belief(Probe):
 
     def planned(self, info: ModelInfo, n_prompts: int, *, is_text: bool) -> Iterable[Planned]:
         """Every subspace at every depth that is swapped; a fifth of the prompts is held out, give or take."""
-        if self.interchange and "resid" in self._sites():
+        if self.interchange and "resid" in self.sites:
             n = len(SUBSPACES) + N_RANDOM
             yield from (Planned(n, -(-n_prompts // 5), depth, (OUTPUT,)) for depth in _spread(info.n_layers + 1))
 
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
-        self._check_sizes()
+        refuse_too_few(self, {"n_permutations": 19, "n_bootstrap": 20}, "too few to say what chance alone would give")
         belief = ExactBelief.of(base)
-        clouds = {site: Cloud.of(base, Need(site)) for site in self._sites()}
+        clouds = {site: Cloud.of(base, Need(site)) for site in self.sites}
         pool = next(iter(clouds.values()))
         primary = pool.layer_index(self.layer)
         _check_units(pool)
@@ -137,7 +132,7 @@ class Belief(Probe):
         everywhere = np.arange(pool.rows.n_rows)
         places = [p for site, cloud in clouds.items() for p in places_of(site, cloud, everywhere, "centred")]
         readings = [read_belief(place.points, setting, self._rng(1)) for place in places]
-        counted = _count(pool, places)
+        counted = Counted.of(places, pool.n_units, pool.unit, pool.n_units < FEW_HALVES)
         by_place = self._by_place(places, readings, pool, setting, counted)
         scored = [scores(setting, reading) for reading in readings]
         for name in scored[0]:
@@ -175,21 +170,6 @@ class Belief(Probe):
     def _rng(self, stream: int) -> np.random.Generator:
         return np.random.default_rng([self.seed, stream])
 
-    def _sites(self) -> tuple[str, ...]:
-        chosen = tuple(dict.fromkeys(part.strip() for part in self.sites.split(",")))
-        unknown = [site for site in chosen if site not in SITES]
-        if unknown:
-            raise UsageError(
-                asked=f"belief.sites = {self.sites!r}",
-                found=f"{', '.join(map(repr, unknown))} is not a place where a belief is sought",
-                fix=f"Choose among {', '.join(SITES)}, separated by commas; networks without attention have resid "
-                "alone (--set belief.sites=resid).",
-            )
-        return chosen
-
-    def _check_sizes(self) -> None:
-        refuse_too_few(self, {"n_permutations": 19, "n_bootstrap": 20}, "too few to say what chance alone would give")
-
     def _by_place(
         self, places: Sequence[Place], readings: Sequence[Reading], pool: Cloud, setting: Setting, counted: Counted
     ) -> dict[str, list[Scalar]]:
@@ -218,7 +198,7 @@ class Belief(Probe):
         """Why nothing was interchanged: it was switched off, has no stream to swap in, or found nothing to swap."""
         if not self.interchange:
             return "Interchange was not run: it was switched off."
-        if "resid" not in self._sites():
+        if "resid" not in self.sites:
             return "Interchange was not run: it swaps parts of the residual stream, and resid is not among the sites."
         return (
             "Interchange was asked for and not possible: no held-out sequence has a donor at the same positions, "
@@ -258,7 +238,7 @@ class Belief(Probe):
         notes = [
             f"What is read: the {belief.source}, {n_components} components that fill {belief.rank} dimensions; it is "
             f"{kinds[belief.kind]}.",
-            f"Primary place: {self._sites()[0]} at layer {primary}; the others are exploratory. In the residual "
+            f"Primary place: {self.sites[0]} at layer {primary}; the others are exploratory. In the residual "
             "stream, layer means depth: 0 is the embedding, and its primary depth is the last.",
             f"{counted_words(pool)} in {setting.folds.n} folds; every number is from {pool.unit}s that the read-out "
             "was not fitted on, its penalty chosen among the others.",
@@ -283,18 +263,12 @@ def counted_words(pool: Cloud) -> str:
 
 
 def _check_units(pool: Cloud) -> None:
-    if pool.n_units < MIN_UNITS:
+    if pool.n_units < MIN_FOLDS:
         raise PromptError(
             asked=f"a read-out of the belief cross-validated over {pool.n_units} {pool.unit}s",
-            found=f"fewer than {MIN_UNITS} leave nothing to fit, choose and judge on",
+            found=f"fewer than {MIN_FOLDS} leave nothing to fit, choose and judge on",
             fix="Give more (--n-pool); the statistics want two hundred or more.",
         )
-
-
-def _count(pool: Cloud, places: Sequence[Place]) -> Counted:
-    is_small = pool.n_units < FEW_UNITS
-    few = [is_small or place.n_distinct_rows < FEW_DISTINCT_ROWS for place in places]
-    return Counted(pool.n_units, pool.unit, is_small, few)
 
 
 def _scalars(places: Sequence[Place], primary: int, by_place: Mapping[str, Sequence[Scalar]]) -> dict[str, Scalar]:

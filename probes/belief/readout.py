@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
+from interp.statistics.ratio import ratio
 from interp.statistics.resampling import bootstrap_weights, shuffles
 from interp.statistics.ridge import PrincipalForm
 from interp.table import Table
@@ -168,7 +169,7 @@ def read_belief(points: Float[np.ndarray, "row feature"], setting: Setting, rng:
         predicted=kept.predicted[:, :width],
         by_position=beyond.by_design,
         by_mean=kept.by_design[:, :width],
-        control_r2=_r2(*_grouped(kept, setting))[1:n_followed],
+        control_r2=1 - ratio(*_grouped(kept, setting))[1:n_followed],
         control_errors=errors[:, width:].reshape(by_control).sum(axis=2),
         control_totals=totals[:, width:].reshape(by_control).sum(axis=2),
         subspace_r2=random_subspace_r2(folds, parts, setting.belief.rank, width, rng),
@@ -191,10 +192,6 @@ def _grouped(found: CrossValidated, setting: Setting) -> tuple[np.ndarray, np.nd
     return found.error.reshape(setting.n_groups, -1).sum(axis=1), found.total.reshape(setting.n_groups, -1).sum(axis=1)
 
 
-def _r2(error: np.ndarray, total: np.ndarray) -> np.ndarray:
-    return 1 - np.divide(error, total, out=np.full(total.shape, np.nan), where=total > 0)
-
-
 def _shares(setting: Setting, found: CrossValidated, errors: np.ndarray, totals: np.ndarray) -> Shares:
     """Of the belief and its exchanges; what is left of a component that never varies is rounding."""
     size = np.square(setting.belief.values).sum()
@@ -204,8 +201,8 @@ def _shares(setting: Setting, found: CrossValidated, errors: np.ndarray, totals:
     kept = np.r_[0, 1 + N_CONTROLS : setting.n_groups]
     alive = told[0] > 0
     return Shares(
-        _r2(error.sum(axis=1), told.sum(axis=1))[kept],
-        _r2(error, told)[kept],
+        1 - ratio(error.sum(axis=1), told.sum(axis=1))[kept],
+        1 - ratio(error, told)[kept],
         np.where(alive, errors, 0.0),
         np.where(alive, totals, 0.0),
     )
@@ -247,7 +244,7 @@ def random_subspace_r2(
         for draw, subspace in enumerate(directions):
             coefficients = np.linalg.lstsq(points @ subspace, targets, rcond=None)[0]
             error[draw] += np.square(held_targets - held_points @ subspace @ coefficients).sum() + beyond
-    return _r2(error, total)
+    return 1 - ratio(error, total)
 
 
 def _encoding(raw: np.ndarray, setting: Setting) -> tuple[np.ndarray, np.ndarray]:

@@ -1,22 +1,24 @@
 """The numbers of the belief probe with their intervals and nulls, at every place (a site and a layer) at once."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from jaxtyping import Float
 
-from interp.findings import Scalar
+from interp.findings import Interval, Scalar
 from interp.statistics.max_statistic import excess, maximum_statistic_p
 from interp.statistics.nulls import null_from_draws, null_from_permutations
 from interp.statistics.resampling import normal_interval
 from interp.statistics.t_interval import t_half_width
 
 from ..measures.halves import share_interval
+from ..measures.places import Counted
 from .clusters import Clusters, Gathered
 from .readout import N_SUBSPACES, Reading, Setting, Shares
 from .scores import UNITS, Scores
 
 P_OVER = "layers and sites"
+_STILL = "no resample differs"
 
 MEANINGS = {
     "r2": "Share of the variance of the exact belief, all components together, that a linear read-out of the "
@@ -42,59 +44,53 @@ MEANINGS = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Counted:
-    """What every scalar counts: units, their name, whether they are few, and at which places rows are few too."""
-
-    n: int
-    unit: str
-    is_small: bool
-    underpowered: Sequence[bool]
-
-    def common(self, place: int | None = None) -> dict:
-        few = self.is_small if place is None else self.underpowered[place]
-        return {"n": self.n, "n_unit": self.unit, "underpowered": few}
-
-
 def share_scalars(name: str, shares: Sequence[Shares], setting: Setting, counted: Counted, reason: str) -> list[Scalar]:
     """R² at every place, p one-sided over all places; `reason` says why there would be none."""
-    values = np.array([share.r2 for share in shares])
-    p = maximum_statistic_p(*excess(values[:, 0], np.nan_to_num(values[:, 1:].T, nan=0.0)))
+    values = np.array([share.r2 for share in shares])  # [place, belief and exchanges]
+    p = _one_sided_p(values)
     meaning = MEANINGS[name].format(unit=counted.unit)
     made = []
     for i, share in enumerate(shares):
         if np.isnan(values[i, 0]):
-            made.append(undefined("fraction", reason, meaning, counted))
+            made.append(counted.undefined(reason, "fraction", meaning))
             continue
-        interval = share_interval(share.errors.sum(axis=1), share.totals.sum(axis=1), setting.weights)
+        interval = _r2_interval(share.errors.sum(axis=1), share.totals.sum(axis=1), setting, counted)
+        null = null_from_permutations(_exchange(counted), values[i, 1:])
         made.append(
-            Scalar(
-                float(values[i, 0]), "fraction", **_interval(interval, f"{_fixed(counted)}, scale of log(1 − R²)"),
-                null=null_from_permutations(_exchange(counted), values[i, 1:]), p=float(p[i]), p_over=P_OVER,
-                meaning=meaning, **counted.common(i),
+            Scalar.of(
+                values[i, 0], "fraction", interval, null, p=p[i], p_over=P_OVER, meaning=meaning, **counted.about(i)
             )
-        )  # fmt: skip
+        )
     return made
+
+
+def _one_sided_p(values: Float[np.ndarray, "place value_and_exchanges"]) -> Float[np.ndarray, " place"]:
+    """By the largest excess over each place's own exchanges; one without a value found nothing."""
+    return maximum_statistic_p(*excess(values[:, 0], np.nan_to_num(values[:, 1:].T, nan=0.0)))
+
+
+def _r2_interval(errors: np.ndarray, totals: np.ndarray, setting: Setting, counted: Counted) -> Interval | str:
+    bounds = share_interval(errors, totals, setting.weights)
+    return Interval.of(bounds, f"{_fixed(counted)}, scale of log(1 − R²)", _STILL)
 
 
 def component_scalars(share: Shares, setting: Setting, counted: Counted, place: int) -> list[Scalar]:
     """R² of every component at one place, p over components."""
     values = share.by_component
-    p = maximum_statistic_p(*excess(values[0], np.nan_to_num(values[1:], nan=0.0)))
+    p = _one_sided_p(values.T)
     made = []
     for i, value in enumerate(values[0]):
         meaning = f"Share of the variance of component {i} of the belief that the read-out predicts."
         if np.isnan(value):
-            made.append(undefined("fraction", "this component never varies", meaning, counted))
+            made.append(counted.undefined("this component never varies", "fraction", meaning))
             continue
-        interval = share_interval(share.errors[:, i], share.totals[:, i], setting.weights)
+        interval = _r2_interval(share.errors[:, i], share.totals[:, i], setting, counted)
+        null = null_from_permutations(_exchange(counted), values[1:, i])
         made.append(
-            Scalar(
-                float(value), "fraction", **_interval(interval, f"{_fixed(counted)}, scale of log(1 − R²)"),
-                null=null_from_permutations(_exchange(counted), values[1:, i]), p=float(p[i]), p_over="components",
-                meaning=meaning, **counted.common(place),
+            Scalar.of(
+                value, "fraction", interval, null, p=p[i], p_over="components", meaning=meaning, **counted.about(place)
             )
-        )  # fmt: skip
+        )
     return made
 
 
@@ -105,13 +101,10 @@ def position_scalar(reading: Reading, setting: Setting, counted: Counted) -> Sca
     errors, totals = reading.beyond.totals.sum(axis=1), reading.kept.totals.sum(axis=1)
     if not setting.position_names or totals.sum() == 0:
         reason = "the belief does not vary" if setting.position_names else "the position does not vary"
-        return undefined("fraction", reason, meaning, counted)
-    interval = share_interval(errors, totals, setting.weights)
-    return Scalar(
-        1 - float(errors.sum() / totals.sum()), "fraction",
-        **_interval(interval, f"{_fixed(counted)}, scale of log(1 − R²)"),
-        null_reason="a baseline for r2; the mean belief, fitted on other rows, has 0", meaning=meaning,
-        **counted.common(),
+        return counted.undefined(reason, "fraction", meaning)
+    return Scalar.of(
+        1 - errors.sum() / totals.sum(), "fraction", _r2_interval(errors, totals, setting, counted),
+        "a baseline for r2; the mean belief, fitted on other rows, has 0", meaning=meaning, **counted.about(),
     )  # fmt: skip
 
 
@@ -121,7 +114,7 @@ def selectivity_scalar(reading: Reading, setting: Setting, counted: Counted, pla
     task, controls = float(reading.kept.r2[0]), reading.control_r2
     if np.isnan(task) or np.isnan(controls).any():
         reason = "the belief does not vary" if np.isnan(task) else "a control task is the same at every row"
-        return undefined("fraction", reason, meaning, counted)
+        return counted.undefined(reason, "fraction", meaning)
     value = task - float(controls.mean())
     errors = np.column_stack([reading.kept.errors.sum(axis=1), reading.control_errors])
     totals = np.column_stack([reading.kept.totals.sum(axis=1), reading.control_totals])
@@ -130,10 +123,10 @@ def selectivity_scalar(reading: Reading, setting: Setting, counted: Counted, pla
     unexplained = (setting.weights @ errors)[usable] / resampled[usable]
     differences = unexplained[:, 1:].mean(axis=1) - unexplained[:, 0]
     others = (controls.sum() - controls) / (len(controls) - 1)
-    return Scalar(
-        value, "fraction", **_interval(normal_interval(value, differences), _fixed(counted)),
-        null=null_from_draws("another control task in place of the belief", controls - others), meaning=meaning,
-        **counted.common(place),
+    return Scalar.of(
+        value, "fraction", Interval.of(normal_interval(value, differences), _fixed(counted), _STILL),
+        null_from_draws("another control task in place of the belief", controls - others), meaning=meaning,
+        **counted.about(place),
     )  # fmt: skip
 
 
@@ -145,13 +138,13 @@ def subspace_scalar(reading: Reading, setting: Setting, counted: Counted, place:
         reason = "the belief does not vary" if rank == 0 else (
             f"{rank} random directions would be all of the activations, or more than the {counted.unit}s can fit"
         )  # fmt: skip
-        return undefined("fraction", reason, meaning, counted)
+        return counted.undefined(reason, "fraction", meaning)
     half = float(t_half_width(draws))
     value = float(draws.mean())
-    interval = (value - half, value + half) if half > 0 else None
-    return Scalar(
-        value, "fraction", **_interval(interval, f"t, mean of {N_SUBSPACES} random subspaces"),
-        null_reason="a control: read r2 beside it", meaning=meaning, **counted.common(place),
+    bounds = (value - half, value + half) if half > 0 else None
+    return Scalar.of(
+        value, "fraction", Interval.of(bounds, f"t, mean of {N_SUBSPACES} random subspaces", _STILL),
+        "a control: read r2 beside it", meaning=meaning, **counted.about(place),
     )  # fmt: skip
 
 
@@ -161,56 +154,38 @@ def score_scalar(name: str, score: Scores, setting: Setting, counted: Counted, p
     meaning = MEANINGS[name].format(position=float(score.by_position.mean()))
     if not np.isfinite(value) or not np.isfinite(score.exchanged).all():
         reason = "undefined: a state occurs that the sequences fitted on never held, and that was decoded as impossible"
-        return undefined(UNITS[name], reason, meaning, counted)
+        return counted.undefined(reason, UNITS[name], meaning)
     sums = np.bincount(setting.code, score.by_row)
     counts = np.bincount(setting.code)
     resampled = (setting.weights @ sums) / (setting.weights @ counts)
-    null = f"exact beliefs exchanged between {counted.unit}s, predictions kept"
-    return Scalar(
-        value, UNITS[name], **_interval(normal_interval(value, resampled), _fixed(counted)),
-        null=null_from_permutations(null, score.exchanged),
-        meaning=meaning, **counted.common(place),
-    )  # fmt: skip
+    interval = Interval.of(normal_interval(value, resampled), _fixed(counted), _STILL)
+    null = null_from_permutations(f"exact beliefs exchanged between {counted.unit}s, predictions kept", score.exchanged)
+    return Scalar.of(value, UNITS[name], interval, null, meaning=meaning, **counted.about(place))
 
 
 def silhouette_scalars(
     gathered: Sequence[Gathered], clusters: Clusters, setting: Setting, counted: Counted
 ) -> list[Scalar]:
     """Mean silhouette at every place, p one-sided over all places."""
-    values = np.array([found.values for found in gathered])
-    p = maximum_statistic_p(*excess(values[:, 0], np.nan_to_num(values[:, 1:].T, nan=0.0)))
+    values = np.array([found.values for found in gathered])  # [place, states and exchanges]
+    p = _one_sided_p(values)
     made = []
     for i, found in enumerate(gathered):
         if np.isnan(values[i, 0]):
             reason = clusters.reason or "nothing varies in these activations"
-            made.append(undefined("1", reason, MEANINGS["silhouette"], counted))
+            made.append(counted.undefined(reason, "1", MEANINGS["silhouette"]))
             continue
         counts = setting.weights @ found.counts
         resampled = (setting.weights @ found.sums)[counts > 0] / counts[counts > 0]
+        interval = Interval.of(normal_interval(float(values[i, 0]), resampled), _fixed(counted), _STILL)
+        null = null_from_permutations(f"states exchanged between {counted.unit}s", values[i, 1:])
         made.append(
-            Scalar(
-                float(values[i, 0]), "1",
-                **_interval(normal_interval(float(values[i, 0]), resampled), _fixed(counted)),
-                null=null_from_permutations(f"states exchanged between {counted.unit}s", values[i, 1:]),
-                p=float(p[i]), p_over=P_OVER, meaning=MEANINGS["silhouette"], n=int((found.counts > 0).sum()),
-                n_unit=counted.unit, underpowered=counted.underpowered[i],
+            Scalar.of(
+                values[i, 0], "1", interval, null, p=p[i], p_over=P_OVER, meaning=MEANINGS["silhouette"],
+                **counted.about(i) | {"n": int((found.counts > 0).sum())},
             )
         )  # fmt: skip
     return made
-
-
-def undefined(unit: str, reason: str, meaning: str, counted: Counted) -> Scalar:
-    """A number that does not exist here, and why."""
-    return Scalar(
-        float("nan"), unit, interval_reason=reason, null_reason=reason, n=counted.n, n_unit=counted.unit,
-        underpowered=True, meaning=meaning,
-    )  # fmt: skip
-
-
-def _interval(interval: tuple[float, float] | None, method: str) -> dict:
-    if interval is None:
-        return {"interval_reason": "no resample differs"}
-    return {"interval": interval, "interval_method": method}
 
 
 def _fixed(counted: Counted) -> str:

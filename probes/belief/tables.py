@@ -10,7 +10,8 @@ from interp.table import LABEL, Table
 
 from ..measures.cloud import Cloud
 from ..measures.maps import snippets
-from ..measures.places import Place
+from ..measures.places import PLACE_UNITS, Place, place_columns
+from ..measures.profiles import scalar_columns
 from .readout import Reading, Setting
 from .target import ExactBelief, nearest_on_simplex
 
@@ -33,10 +34,7 @@ DECODED = (
     "principal axes of the exact beliefs. Linear predictions of distributions are put on the simplex."
 )
 
-_UNITS = {
-    "layer": "layer", "n_distinct_rows": "rows", "control_r2": "fraction", "penalty": "1", "n_dims_90": "dimensions",
-    "n_dims_95": "dimensions",
-}  # fmt: skip
+_UNITS = {"control_r2": "fraction", "penalty": "1", "n_dims_90": "dimensions", "n_dims_95": "dimensions"}
 
 
 def by_layer_table(
@@ -44,44 +42,36 @@ def by_layer_table(
     by_position: Sequence[Mapping[str, float]], dimensions: Sequence[tuple[int, int]],
 ) -> Table:  # fmt: skip
     """One row for every place."""
-    units = dict(_UNITS) | {"site": LABEL}
-    rows = []
-    for i, (place, reading) in enumerate(zip(places, readings, strict=True)):
-        row: dict[str, object] = {
-            "site": place.site, "layer": place.layer, "n_distinct_rows": place.n_distinct_rows,
-            "penalty": reading.penalty, "control_r2": float(reading.control_r2.mean()),
-            "n_dims_90": dimensions[i][0], "n_dims_95": dimensions[i][1],
-        }  # fmt: skip
-        for name, of_place in scalars.items():
-            row |= _columns(name, of_place[i], units)
-        for name, value in by_position[i].items():
-            row[f"{name}_position"], units[f"{name}_position"] = value, units[name]
-        rows.append(row)
-    names = dict.fromkeys(name for row in rows for name in row)  # a number that one place lacks is NaN there
-    filled = [{name: row.get(name, np.nan) for name in names} for row in rows]
-    return Table.from_rows(filled, {name: units[name] for name in names}, BY_LAYER)
+    columns: dict[str, np.ndarray] = {
+        **place_columns(places),
+        "penalty": np.array([reading.penalty for reading in readings]),
+        "control_r2": np.array([reading.control_r2.mean() for reading in readings]),
+        "n_dims_90": np.array([first for first, _ in dimensions]),
+        "n_dims_95": np.array([second for _, second in dimensions]),
+    }
+    units = PLACE_UNITS | _UNITS
+    for name, of_places in scalars.items():
+        columns |= _columns(name, of_places)
+        units[name] = of_places[0].unit
+    for name in by_position[0]:
+        columns[f"{name}_position"] = np.array([of_place[name] for of_place in by_position])
+        units[f"{name}_position"] = units[name]
+    return Table(columns, units, BY_LAYER)
 
 
 def components_table(belief: ExactBelief, scalars: Sequence[Scalar]) -> Table:
     """One row for every component."""
-    units = {"component": "component", "mean": "1"}
-    rows = []
-    for i, scalar in enumerate(scalars):
-        rows.append({"component": i, "mean": float(belief.values[:, i].mean()), **_columns("r2", scalar, units)})
-    return Table.from_rows(rows, {name: units[name] for name in rows[0]}, COMPONENTS)
+    means = [belief.values[:, i].mean() for i in range(len(scalars))]
+    columns = {"component": np.arange(len(scalars)), "mean": np.array(means), **_columns("r2", scalars)}
+    return Table(columns, {"component": "component", "mean": "1", "r2": "fraction"}, COMPONENTS)
 
 
-def _columns(name: str, scalar: Scalar, units: dict[str, str]) -> dict[str, float]:
-    low, high = scalar.interval or (np.nan, np.nan)
-    null_low, null_high = scalar.null.band if scalar.null else (np.nan, np.nan)
-    found = {name: scalar.value, f"{name}_low": low, f"{name}_high": high}
-    if not scalar.null_reason or np.isnan(scalar.value):
-        found |= {f"{name}_null": scalar.null.value if scalar.null else np.nan,
-                  f"{name}_null_low": null_low, f"{name}_null_high": null_high}  # fmt: skip
-    units.update(dict.fromkeys(found, scalar.unit))
-    if name.startswith(("r2", "silhouette")):
-        found[f"{name}_p"], units[f"{name}_p"] = np.nan if scalar.p is None else scalar.p, "probability"
-    return found
+def _columns(name: str, scalars: Sequence[Scalar]) -> dict[str, np.ndarray]:
+    """As `scalar_columns`; a number that is a baseline has a value and no null at all."""
+    found = scalar_columns(name, scalars, is_tested=name.startswith(("r2", "silhouette")))
+    if any(scalar.null or np.isnan(scalar.value) for scalar in scalars):
+        return found
+    return {column: values for column, values in found.items() if not column.startswith(f"{name}_null")}
 
 
 def decoded_table(

@@ -26,13 +26,10 @@ from interp.table import LABEL, Table
 
 from ..measures.cloud import Cloud
 from ..measures.places import Scale
+from ..measures.sample_sizes import MIN_HALVES
 from .prompt_sample import first_by_key
 
 Kind = Literal["ridge", "pc1", "encoding"]
-KINDS = ("ridge", "pc1", "encoding")
-MIN_UNITS = 4
-"""Prompts below which there are none to fit on beside those that are run."""
-
 N_RANDOM = 100
 
 TAUTOLOGY = (
@@ -55,10 +52,10 @@ class Split:
     @classmethod
     def of(cls, cloud: Cloud, n_prompts: int, seed: int) -> "Split":
         """At most half of the prompts are run; `PromptError` where that leaves too few to fit on."""
-        if cloud.n_units < MIN_UNITS:
+        if cloud.n_units < MIN_HALVES:
             raise PromptError(
                 asked=f"an axis fitted on some of {cloud.n_units} {cloud.unit}s and cut in others",
-                found=f"fewer than {MIN_UNITS} leave none to fit on or none to run",
+                found=f"fewer than {MIN_HALVES} leave none to fit on or none to run",
                 fix="Give more (--n-pool); the statistics want two hundred or more.",
             )
         run = first_by_key(np.unique(cloud.units), min(n_prompts, cloud.n_units // 2), seed)

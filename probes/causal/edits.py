@@ -26,7 +26,6 @@ from .axis import Axis
 from .controls import Edited, Matched, gaussian_directions, matched_controls
 
 Fill = Literal["mean", "zero"]
-FILLS = ("mean", "zero")
 HOW = ("direction", "subspace", "dose")
 
 N_CLOUD = 20
@@ -116,21 +115,17 @@ class Intervention:
         """Every condition of this intervention on the prompts of the run."""
         for dose in doses:
             yield Name(self.layers, "axis", dose=dose), self._remove_axis(dose)
-        yield Name(self.layers, "axis", "kept"), self._keep([place.axis for place in self.places])
-        for sign, how in ((1.0, "+1 sd"), (-1.0, "−1 sd")):
-            yield Name(self.layers, "axis", how), self._shift(sign, None)
+        yield from self._kept_and_shifted("axis", [place.axis for place in self.places], is_control=False)
         yield from self.compared(n_controls)
         for i in range(min(N_CLOUD, n_controls)):
             for dose in doses:
                 if dose != 1:
                     yield Name(self.layers, control(i), dose=dose), self._remove_control(i, dose)
-            yield Name(self.layers, control(i), "kept"), self._keep([_as_axis(p.matched, i) for p in self.places])
-            for sign, how in ((1.0, "+1 sd"), (-1.0, "−1 sd")):
-                yield Name(self.layers, control(i), how), self._shift(sign, i)
-        for i in range(N_PRINCIPAL):
-            yield from self._frames(f"principal {i + 1}", [_principal(p, i + 1)[i : i + 1] for p in self.places])
-        for i in range(len(self.places[0].gaussian)):
-            yield from self._frames(f"gaussian {i}", [p.gaussian[i : i + 1] for p in self.places])
+            yield from self._kept_and_shifted(
+                control(i), [_as_axis(p.matched, i) for p in self.places], is_control=True
+            )
+        for subject, frames in self._others().items():
+            yield from self._frames(subject, frames)
 
     def compared(self, n_controls: int) -> Iterator[tuple[Name, tuple[Edit, ...]]]:
         """What every set of prompts is run with: controls at dose 1 and positive controls."""
@@ -152,16 +147,18 @@ class Intervention:
                 "ratio": np.array([m.ratio[i] for m in self._matched]),
                 "dose": np.array([m.dose[i] for m in self._matched]), "matching": how,
             }  # fmt: skip
-        named = {
-            f"principal {i + 1}": [_principal(p, i + 1)[i : i + 1] for p in self.places] for i in range(N_PRINCIPAL)
-        }
-        named |= {
-            f"gaussian {i}": [p.gaussian[i : i + 1] for p in self.places] for i in range(len(self.places[0].gaussian))
-        }
-        for name, frames in named.items():
+        for name, frames in self._others().items():
             near = [np.abs(f @ p.axis.covector) for f, p in zip(frames, self.places, strict=True)]
             found[name] = {"overlap": np.concatenate(near)}
         return found
+
+    def _others(self) -> dict[str, list[np.ndarray]]:
+        """Single directions that are no matched controls, one a place: principal axes, and some like the data."""
+        found = {
+            f"principal {i + 1}": [_principal(p, i + 1)[i : i + 1] for p in self.places] for i in range(N_PRINCIPAL)
+        }
+        n_gaussian = len(self.places[0].gaussian)
+        return found | {f"gaussian {i}": [p.gaussian[i : i + 1] for p in self.places] for i in range(n_gaussian)}
 
     @property
     def _matched(self) -> list[Matched]:
@@ -206,13 +203,19 @@ class Intervention:
                 )  # fmt: skip
         return tuple(edits)
 
-    def _shift(self, deviations: float, i: int | None) -> tuple[Edit, ...]:
+    def _kept_and_shifted(
+        self, subject: str, axes: Sequence[Axis], *, is_control: bool
+    ) -> Iterator[tuple[Name, tuple[Edit, ...]]]:
+        yield Name(self.layers, subject, "kept"), self._keep(axes)
+        for sign, how in ((1.0, "+1 sd"), (-1.0, "−1 sd")):
+            yield Name(self.layers, subject, how), self._shift(axes, sign, is_control)
+
+    def _shift(self, axes: Sequence[Axis], deviations: float, is_control: bool) -> tuple[Edit, ...]:
         """By one standard deviation of the axis' coordinate; controls are moved as far."""
         edits = []
-        for place in self.places:
+        for place, axis in zip(self.places, axes, strict=True):
             spread = float((place.rows @ place.axis.covector).std())
-            axis = place.axis if i is None else _as_axis(place.matched, i)
-            far = spread if i is None else spread * float(np.linalg.norm(place.axis.displacement))
+            far = spread * float(np.linalg.norm(place.axis.displacement)) if is_control else spread
             edits.append(
                 ShiftAxis(layer=place.layer, site=self.site, at=self.at, axis=axis.covector[None],
                           deviations=deviations, score_sigma=far, **_oblique(_displacement(axis)))

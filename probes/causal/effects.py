@@ -18,6 +18,7 @@ from jaxtyping import Float, Int
 
 from interp.probe import Readout
 from interp.statistics.max_statistic import excess, maximum_statistic_p
+from interp.statistics.ratio import ratio
 from interp.statistics.resampling import bootstrap_weights
 
 from ..measures.prompt_means import interval
@@ -72,11 +73,8 @@ class Values:
         return self._value(weights.astype(np.float64))
 
     def _value(self, weights: np.ndarray) -> np.ndarray:
-        total = weights @ self.of
-        ratio = np.divide(
-            self.sums @ weights.T, total, out=np.full((len(self.sums), len(weights)), np.nan), where=total > 0
-        )
-        return 1 - ratio if self.is_share else ratio
+        found = ratio(self.sums @ weights.T, weights @ self.of)
+        return 1 - found if self.is_share else found
 
 
 @dataclass(frozen=True)
@@ -103,7 +101,7 @@ class Effect:
     p_family: float = float("nan")
 
     @property
-    def interval(self) -> tuple[float, float] | None:
+    def bounds(self) -> tuple[float, float] | None:
         return _unless_still(interval(self.value, self.replicates))
 
     @property
@@ -112,15 +110,15 @@ class Effect:
         return self.value - float(self.controls.mean())
 
     @property
-    def beyond_interval(self) -> tuple[float, float] | None:
+    def beyond_bounds(self) -> tuple[float, float] | None:
         return _unless_still(interval(self.beyond, self.replicates - self.control_mean))
 
     @property
     def z(self) -> float:
-        return _over(self.beyond, float(self.controls.std(ddof=1)))
+        return float(ratio(self.beyond, self.controls.std(ddof=1)))
 
     @property
-    def z_interval(self) -> tuple[float, float] | None:
+    def z_bounds(self) -> tuple[float, float] | None:
         usable = self.control_sd > 0
         if not usable.any() or np.isnan(self.z):
             return None
@@ -207,10 +205,6 @@ def controls_of(under: Mapping[str, Readout], name: Name) -> list[str]:
 def _by_prompt(values: np.ndarray) -> Float[np.ndarray, " prompt"]:
     values = np.asarray(values, dtype=np.float64)
     return values if values.ndim == 1 else values.sum(axis=0)
-
-
-def _over(part: float, whole: float) -> float:
-    return part / whole if whole > 0 else float("nan")
 
 
 def _unless_still(bounds: tuple[float, float] | None) -> tuple[float, float] | None:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from interp.drawing import NULL, PALETTE, VALUE, add_band, add_null_band, blank, error_bars, faded
+from interp.drawing import NULL, PALETTE, VALUE, add_curve, add_null_band, blank, error_bars, faded
 from interp.findings import Findings
 from interp.probe import Figure
 
@@ -86,16 +86,13 @@ def _dose_curve(findings: Findings) -> Figure:
     table = findings.tables["doses"]
     mine = table.where(table["layers"] == _primary(findings))
     plot = blank("dose (1: the axis is removed)", "KL (bits)")
-    names = [name for name in dict.fromkeys(mine["subject"].tolist()) if name != "axis"]
-    for i, name in enumerate(names):
-        one = mine.where(mine["subject"] == name)
+    for i, (_, one) in enumerate(mine.where(mine["subject"] != "axis").groups("subject")):
         plot.add_scatter(
             x=one["dose"], y=one["kl"], mode="lines", line={"color": faded(NULL, 0.5), "width": 1},
             name="null: matched controls", legendgroup="controls", showlegend=i == 0,
         )  # fmt: skip
     axis = mine.where(mine["subject"] == "axis")
-    add_band(plot, axis["dose"], (axis["kl_low"], axis["kl_high"]), VALUE)
-    plot.add_scatter(x=axis["dose"], y=axis["kl"], name="axis", mode="lines+markers", line={"color": VALUE})
+    add_curve(plot, axis["dose"], axis, "kl", "axis", VALUE)
     reading = (
         "At dose 0 nothing is done: all curves start at exactly 0. Where the blue curve stays in the grey cloud, the "
         "axis matters as much as any direction of its variance."
@@ -114,7 +111,7 @@ def _by_readout(findings: Findings) -> Figure:
             x=z, y=[label] * len(z), mode="markers", marker={"color": faded(NULL, 0.25), "size": 6},
             name="null: matched controls", legendgroup="controls", showlegend=i == 0,
         )  # fmt: skip
-    bars = error_bars(effects["z"], effects["z_low"], effects["z_high"], VALUE)
+    bars = error_bars(effects, "z", VALUE)
     plot.add_scatter(
         x=effects["z"], y=labels, mode="markers", marker={"color": VALUE, "size": 10}, name="axis", error_x=bars,
         customdata=[READOUTS[name].meaning for name in effects["readout"]],
@@ -158,7 +155,7 @@ def _conditions(findings: Findings) -> Figure:
         plot.add_scatter(
             x=one["variance_share"], y=one["kl"], text=one["subject"], mode="markers", name=words.get(kind, kind),
             marker={"color": colour, "size": 8} | ({"size": 14, "symbol": "diamond"} if kind == "axis" else {}),
-            error_y=error_bars(one["kl"], one["kl_low"], one["kl_high"], colour),
+            error_y=error_bars(one, "kl", colour),
             hovertemplate="%{text}: %{y:.3g} bits<extra></extra>",
         )  # fmt: skip
     plot.update_xaxes(type="log")
@@ -175,7 +172,7 @@ def _later(findings: Findings) -> Figure:
     mine = table.where(table["layers"] == _primary(findings))
     plot = blank("later layer", "held-out R² of the unedited entropy")
     add_null_band(plot, mine["later_layer"], (mine["r2_null_low"], mine["r2_null_high"]))
-    bars = error_bars(mine["r2_null"], mine["r2_null_low"], mine["r2_null_high"], NULL)
+    bars = error_bars(mine, "r2_null", NULL)
     for column, name, colour, dash in (
         ("unedited", "unedited", PALETTE[2], "dot"), ("r2_null", "null: matched controls removed", NULL, "dash"),
         ("r2", "axis removed", VALUE, "solid"),

@@ -32,49 +32,50 @@ from interp.table import Table
 
 from ..measures.answers import N_CONDITIONS
 from ..measures.cloud import Cloud
-from ..measures.field_checks import refuse_too_few
-from .axis import KINDS, Axis, Kind, Split, fit_axes, held_out, saved, tautology
-from .edits import BASELINE, FILLS, Fill, Intervention, Name, Place, n_compared, n_conditions
+from ..measures.field_checks import refuse_too_few, refuse_unknown
+from ..measures.sample_sizes import FEW_FITTED
+from .axis import Axis, Kind, Split, fit_axes, held_out, saved, tautology
+from .edits import BASELINE, Fill, Intervention, Name, Place, n_compared, n_conditions
 from .effects import Effect, effects
-from .fields import parse_doses, parse_layers, refuse_unknown
 from .notes import notes
 from .prompt_sample import PromptSample, rows_of
 from .read import KL, LOSS, OUTCOME, SIZE, Later, Reader, read_labels, read_text, relative_axis
 from .scalars import MEANINGS, axis_scalar, scalars, undefined
 from .tables import conditions_table, controls_table, doses_table, effects_table, later_table, matching_table, words
 
-SITES = ("v", "z", "resid")
-SCALINGS = ("centred", "zscored")
-AT = ("all", "scored", "last")
-FEW_FITTED = 100
-"""Prompts that the axis is fitted on below which everything is called underpowered (200 for two halves)."""
-
 N_CONTROLS = {"text": 100, "tunnel": 1000}
 SULA, MIXED = "sula", "mixed"
 MOST_SULA = 250
 """Problems that the set has."""
 
+_LAYERS = (
+    "Write middle, all, or numbers (−1 is the last): 8,12 edits two together, 8;12 one after the other; in Python "
+    "((8, 12),) and ((8,), (12,))."
+)
+
 Where = Literal["", "sula", "mixed"]
+Layer = int | Literal["middle", "all"]
 
 
 @dataclass(frozen=True)
 class Causal(Probe):
     """The entropy axis is removed, and the effects ranked among controls matched in removed variance.
 
-    `site`: v, z or resid. `axis`: encoding (Cov(x, entropy)), ridge or pc1. `layers`: `middle`, `all`, or numbers; with
-    commas they are edited together, semicolons separate interventions, the first of which is primary. `at`: the edited
-    positions (all, scored, last). `fill`: what a removed coordinate becomes, its mean or zero. `doses` of the curve.
+    `site`: v, z or resid. `axis`: encoding (Cov(x, entropy)), ridge or pc1. `layers`: `middle`, `all`, or numbers; one
+    tuple (on the command line between commas) is edited together, each tuple (between semicolons) is an intervention,
+    the first of which is primary. `at`: the edited positions (all, scored, last). `fill`: what a removed coordinate
+    becomes, its mean or zero. `doses` of the curve; 0 and 1 are always run.
     `n_prompts` are run, at most half of the pool; `n_controls` (None: 100 on texts, 1,000 on tunnels); `n_sula`
     problems for the calibration of language models (0: none).
     """
 
-    site: str = "v"
+    site: Literal["v", "z", "resid"] = "v"
     axis: Kind = "encoding"
-    layers: str = "middle"
-    at: str = "all"
+    layers: tuple[tuple[Layer, ...], ...] = (("middle",),)
+    at: Literal["all", "scored", "last"] = "all"
     scaling: Scaling = "centred"
     fill: Fill = "mean"
-    doses: str = "0,0.25,0.5,0.75,1,1.5,2"
+    doses: tuple[float, ...] = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0)
     n_prompts: int = 40
     n_controls: int | None = None
     n_sula: int = 40
@@ -99,7 +100,6 @@ class Causal(Probe):
         """All edits, read on the prompts of the run; removals and controls on other sets too."""
         cloud, split = self._split(base)
         n = self._n_controls(base)
-        doses = parse_doses(self.doses)
         for layers in self._sets(cloud.n_layers):
             axes = {layer: axis for layer, axis in self._axes(cloud, split, layers).items() if axis is not None}
             if not axes:
@@ -109,14 +109,14 @@ class Causal(Probe):
                     fix="Choose another layer (--set causal.layers=...), or more varied prompts.",
                 )
             intervention = self._intervention(base, split, axes, n)
-            yield from self._on_the_run(base, cloud, split, intervention, doses, n)
+            yield from self._on_the_run(base, cloud, split, intervention, n)
             yield from self._elsewhere(base, intervention, n)
 
     def planned(self, info: ModelInfo, n_prompts: int, *, is_text: bool) -> Iterable[Planned]:
         """All edits of every intervention, and on texts the removals and controls again, on SULA."""
         self._check_fields()
         n = N_CONTROLS["text" if is_text else "tunnel"] if self.n_controls is None else self.n_controls
-        n_here = n_conditions(parse_doses(self.doses), n, info.n_heads > 0)
+        n_here = n_conditions(self._doses, n, info.n_heads > 0)
         n_run = min(self.n_prompts, n_prompts // 2)
         for layers in self._sets(info.n_layers + (self.site == "resid")):
             yield Planned(n_here, n_run, min(layers), (KL, SIZE, Need(self.site)))
@@ -169,7 +169,7 @@ class Causal(Probe):
         return causal_figures(findings)
 
     def _on_the_run(
-        self, base: Capture, cloud: Cloud, split: Split, intervention: Intervention, doses: Sequence[float], n: int
+        self, base: Capture, cloud: Cloud, split: Split, intervention: Intervention, n: int
     ) -> Iterable[Condition]:
         """Every condition, on the prompts that the axis was not fitted on."""
         reader = Reader(
@@ -181,7 +181,7 @@ class Causal(Probe):
         )
         facts = intervention.facts()
         yield Condition(str(Name(intervention.layers, BASELINE)), (), reader.needs, reader, split.run)
-        for name, edits in intervention.conditions(doses, n):
+        for name, edits in intervention.conditions(self._doses, n):
             read = _Beside(reader, facts.get(name.subject, {}))
             yield Condition(str(name), edits, reader.needs, read, split.run)
 
@@ -256,24 +256,36 @@ class Causal(Probe):
         }  # fmt: skip
         return {name: table for name, table in made.items() if table.n_rows}
 
+    @property
+    def _doses(self) -> tuple[float, ...]:
+        """Nothing and the whole edit among them, smallest first."""
+        return tuple(sorted({*map(float, self.doses), 0.0, 1.0}))
+
     def _sets(self, count: int) -> tuple[tuple[int, ...], ...]:
-        return parse_layers(self.layers, self.site, count)
+        """The layers of every intervention, counted from 0."""
+        words: dict[Layer, Iterable[int]] = {"middle": (count // 2,), "all": range(count)}
+        words |= {layer: (layer % count,) for layer in range(-count, count)}
+        if not {layer for each in self.layers for layer in each} <= set(words):
+            what = "depths" if self.site == "resid" else "layers"
+            raise self._refused("layers", f"the model has the {what} 0 to {count - 1}", _LAYERS)
+        sets = ({number for layer in each for number in words[layer]} for each in self.layers)
+        return tuple(dict.fromkeys(tuple(sorted(each)) for each in sets))
+
+    def _refused(self, field: str, found: str, fix: str) -> UsageError:
+        return UsageError(asked=f"causal.{field} = {getattr(self, field)!r}", found=found, fix=fix)
 
     def _check_fields(self) -> None:
-        parse_doses(self.doses)
-        parse_layers(self.layers, self.site, None)
-        allowed = {"site": SITES, "axis": KINDS, "scaling": SCALINGS, "fill": FILLS, "at": AT}
-        for field, options in allowed.items():
-            refuse_unknown(field, getattr(self, field), options)
+        refuse_unknown(self)
+        if not self.layers or not all(self.layers):
+            raise self._refused("layers", "an intervention edits one layer or several", _LAYERS)
+        if not np.isfinite(self.doses).all():
+            raise self._refused("doses", "not every dose is a finite number", "1 is the whole edit, 0 none.")
         least = {"n_prompts": 4, "n_controls": 19, "n_bootstrap": 20}
         few = "too few to fit on, or to say what chance alone would give"
         refuse_too_few(self, least, few)
         if not 0 <= self.n_sula <= MOST_SULA:
-            raise UsageError(
-                asked=f"causal.n_sula = {self.n_sula}",
-                found=few if self.n_sula < 0 else "there are not so many",
-                fix=f"Choose 0 or more, up to {MOST_SULA}.",
-            )
+            found = few if self.n_sula < 0 else "there are not so many"
+            raise self._refused("n_sula", found, f"Choose 0 or more, up to {MOST_SULA}.")
 
     def _notes(self, cloud: Cloud, split: Split, layers: tuple[int, ...]) -> tuple[str, ...]:
         what = "depth" if self.site == "resid" else "layer"

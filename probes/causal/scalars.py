@@ -5,19 +5,16 @@ from typing import Any
 
 import numpy as np
 
-from interp.findings import Null, Scalar
+from interp.findings import Interval, Null, Scalar
 from interp.probe import Readout
 from interp.statistics.nulls import null_from_permutations
+from interp.statistics.ratio import ratio
 
 from ..measures.halves import share_interval
+from ..measures.prompt_means import interval
+from ..measures.sample_sizes import FEW_PROMPTS, FEW_ROWS
 from .edits import Name
 from .effects import PRIMARY, READOUTS, Effect, baseline_of, controls_of
-
-FEW_RUN = 20
-"""Prompts run below which every effect is called underpowered."""
-
-FEW_ROWS = 200
-"""Rows below which a read-out that is refitted and then judged is called underpowered."""
 
 STILL = "no resample of the prompts differs"
 MEANINGS = {
@@ -50,13 +47,18 @@ def scalars(
     return made | _size_scalars(first, under, is_small, unit)
 
 
-def _common(effect: Effect, is_small: bool, unit: str) -> dict[str, Any]:
-    return {"n": effect.n, "n_unit": unit, "underpowered": is_small or effect.n < FEW_RUN}
+def _about(effect: Effect, is_small: bool, unit: str) -> dict[str, Any]:
+    return {"n": effect.n, "n_unit": unit, "underpowered": is_small or effect.n < FEW_PROMPTS}
 
 
-def _method(interval: tuple[float, float] | None, unit: str) -> dict[str, Any]:
-    words = f"percentile bootstrap over the {unit}s that were run, axis and controls held fixed"
-    return {"interval_method": words if interval else "", "interval_reason": "" if interval else STILL}
+def _interval(bounds: tuple[float, float] | None, unit: str) -> Interval | str:
+    method = f"percentile bootstrap over the {unit}s that were run, axis and controls held fixed"
+    return Interval.of(bounds, method, STILL)
+
+
+def _null(effect: Effect, values: np.ndarray) -> Null:
+    """Of what the matched controls do."""
+    return null_from_permutations(f"{len(effect.controls)} random controls matched in removed variance", values)
 
 
 def _effect_scalar(effect: Effect, p: float, p_over: str, is_small: bool, unit: str) -> Scalar:
@@ -64,65 +66,50 @@ def _effect_scalar(effect: Effect, p: float, p_over: str, is_small: bool, unit: 
     meaning = f"Removing the axis: {readout.meaning}."
     if np.isnan(effect.value) or np.isnan(effect.controls).any():
         return undefined(readout.unit, "this read-out does not vary here", meaning, effect.n, unit)
-    return Scalar(
-        effect.value, readout.unit, interval=effect.interval, **_method(effect.interval, unit),
-        null=null_from_permutations(_null(effect), effect.controls), p=p, p_over=p_over, meaning=meaning,
-        **_common(effect, is_small, unit),
+    return Scalar.of(
+        effect.value, readout.unit, _interval(effect.bounds, unit), _null(effect, effect.controls), p=p, p_over=p_over,
+        meaning=meaning, **_about(effect, is_small, unit),
     )  # fmt: skip
 
 
-def _null(effect: Effect) -> str:
-    return f"{len(effect.controls)} random controls matched in removed variance"
-
-
 def _primary_scalars(effect: Effect, is_small: bool, unit: str) -> dict[str, Scalar]:
-    common = _common(effect, is_small, unit)
-    n = len(effect.controls)
-    others = (effect.controls.sum() - effect.controls) / (n - 1)
+    about = _about(effect, is_small, unit)
+    others = (effect.controls.sum() - effect.controls) / (len(effect.controls) - 1)
+    among = "one control among the others"
     made = {
-        "kl_beyond_controls": Scalar(
-            effect.beyond, "bits", interval=effect.beyond_interval, **_method(effect.beyond_interval, unit),
-            null=null_from_permutations("one control among the others", effect.controls - others),
-            meaning=MEANINGS["beyond"], **common,
+        "kl_beyond_controls": Scalar.of(
+            effect.beyond, "bits", _interval(effect.beyond_bounds, unit),
+            null_from_permutations(among, effect.controls - others), meaning=MEANINGS["beyond"], **about,
         ),
     }  # fmt: skip
     if np.isnan(effect.z):
         made["kl_z"] = undefined("1", "all controls do the same", MEANINGS["z"], effect.n, unit)
     else:
-        made["kl_z"] = Scalar(
-            effect.z, "1", interval=effect.z_interval, **_method(effect.z_interval, unit),
-            null=null_from_permutations("one control among the others", effect.control_z), meaning=MEANINGS["z"],
-            **common,
-        )  # fmt: skip
+        null = null_from_permutations(among, effect.control_z)
+        made["kl_z"] = Scalar.of(effect.z, "1", _interval(effect.z_bounds, unit), null, meaning=MEANINGS["z"], **about)
     for subject, value in effect.positive.items():
-        replicates = effect.positive_replicates[subject]
-        bounds = _bounds(value, replicates)
-        made[f"{subject}_kl"] = Scalar(
-            value, "bits", interval=bounds, **_method(bounds, unit), meaning=MEANINGS[subject],
-            null=null_from_permutations(_null(effect), effect.controls), **common,
-        )  # fmt: skip
+        held = _interval(_bounds(value, effect.positive_replicates[subject]), unit)
+        null = _null(effect, effect.controls)
+        made[f"{subject}_kl"] = Scalar.of(value, "bits", held, null, meaning=MEANINGS[subject], **about)
     whole = effect.positive.get("resample", 0.0)
     if whole > 0:
         replicates = effect.positive_replicates["resample"]
         usable = replicates > 0
         bounds = _bounds(effect.value / whole, effect.replicates[usable] / replicates[usable])
-        made["kl_of_resample"] = Scalar(
-            effect.value / whole, "fraction", interval=bounds, **_method(bounds, unit), meaning=MEANINGS["share"],
-            null=null_from_permutations(_null(effect), effect.controls / whole), **common,
+        made["kl_of_resample"] = Scalar.of(
+            effect.value / whole, "fraction", _interval(bounds, unit), _null(effect, effect.controls / whole),
+            meaning=MEANINGS["share"], **about,
         )  # fmt: skip
     return made
 
 
 def _bounds(value: float, replicates: np.ndarray) -> tuple[float, float] | None:
-    if len(replicates) < 2 or np.ptp(replicates) == 0:
-        return None
-    low, high = np.quantile(replicates, [0.025, 0.975])
-    return min(value, float(low)), max(value, float(high))
+    return None if len(replicates) < 2 or np.ptp(replicates) == 0 else interval(value, replicates)
 
 
 def _size_scalars(effect: Effect, under: Mapping[str, Readout], is_small: bool, unit: str) -> dict[str, Scalar]:
     """How large the change was, in the edited tensor and in the logits, and how well the controls are matched."""
-    common = _common(effect, is_small, unit)
+    about = _about(effect, is_small, unit)
     name = Name(effect.layers, "axis")
     axis = under[str(name)]
     keys = controls_of(under, name)
@@ -132,26 +119,21 @@ def _size_scalars(effect: Effect, under: Mapping[str, Readout], is_small: bool, 
     by_table = "one axis and one set of prompts: `conditions` and `controls` give the others"
     spread = f"lowest {ratio.min():.3f}, highest {ratio.max():.3f} of {len(ratio)} controls"
     return {
-        "change_size": Scalar(
-            float(axis["size"].mean()), "fraction", interval_reason=by_table,
-            null=null_from_permutations(_null(effect), size), meaning=MEANINGS["size"], **common,
+        "change_size": Scalar.of(
+            axis["size"].mean(), "fraction", by_table, _null(effect, size), meaning=MEANINGS["size"], **about
         ),
-        "logit_change": Scalar(
-            logit_change(under, str(name)), "bits", interval_reason=by_table,
-            null=null_from_permutations(_null(effect), logits), meaning=MEANINGS["logits"], **common,
+        "logit_change": Scalar.of(
+            logit_change(under, str(name)), "bits", by_table, _null(effect, logits), meaning=MEANINGS["logits"], **about
         ),
-        "control_ratio": Scalar(
-            float(ratio.mean()), "1", interval_reason=spread, null=Null("the axis itself", 1.0, (0.9, 1.1)),
-            meaning=MEANINGS["ratio"], **common,
+        "control_ratio": Scalar.of(
+            ratio.mean(), "1", spread, Null("the axis itself", 1.0, (0.9, 1.1)), meaning=MEANINGS["ratio"], **about
         ),
     }  # fmt: skip
 
 
 def measured_ratio(of_control: Readout, of_axis: Readout) -> np.ndarray:
     """Removed variance of a control over that of the axis, by edited layer."""
-    share = np.asarray(of_axis["variance_share"], np.float64)
-    mine = np.asarray(of_control["variance_share"], np.float64)
-    return np.divide(mine, share, out=np.full(len(share), np.nan), where=share > 0)
+    return ratio(of_control["variance_share"], of_axis["variance_share"])
 
 
 def logit_change(under: Mapping[str, Readout], key: str) -> float:
@@ -165,20 +147,16 @@ def logit_change(under: Mapping[str, Readout], key: str) -> float:
 
 def axis_scalar(errors: np.ndarray, totals: np.ndarray, weights: np.ndarray, unit: str, is_small: bool) -> Scalar:
     """R² of the axis on prompts that it was not fitted on; sums by prompt."""
-    reason = "read `value_axis` for its nulls: here it is only what is cut"
     if not totals.sum() > 0:
         return undefined("fraction", "the entropy does not vary", MEANINGS["axis_r2"], len(errors), unit)
     bounds = share_interval(errors, totals, weights)
-    return Scalar(
-        1 - float(errors.sum() / totals.sum()), "fraction", interval=bounds,
-        interval_method=f"bootstrap over the {unit}s that were run, the fit held fixed" if bounds else "",
-        interval_reason="" if bounds else STILL, null_reason=reason, n=len(errors), n_unit=unit,
+    return Scalar.of(
+        1 - errors.sum() / totals.sum(), "fraction",
+        Interval.of(bounds, f"bootstrap over the {unit}s that were run, the fit held fixed", STILL),
+        "read `value_axis` for its nulls: here it is only what is cut", n=len(errors), n_unit=unit,
         underpowered=is_small, meaning=MEANINGS["axis_r2"],
     )  # fmt: skip
 
 
 def undefined(unit: str, reason: str, meaning: str, n: int, n_unit: str) -> Scalar:
-    return Scalar(
-        float("nan"), unit, interval_reason=reason, null_reason=reason, n=n, n_unit=n_unit, underpowered=True,
-        meaning=meaning,
-    )  # fmt: skip
+    return Scalar.undefined(reason, unit, n=n, n_unit=n_unit, underpowered=True, meaning=meaning)

@@ -6,7 +6,7 @@ import numpy as np
 
 from interp.probe import Readout
 from interp.statistics.nulls import null_from_permutations
-from interp.table import LABEL, Table
+from interp.table import LABEL, Table, number_columns
 
 from ..measures.prompt_means import interval
 from .edits import BASELINE, HOW, REMOVED, Name
@@ -43,21 +43,16 @@ def effects_table(found: Sequence[Effect]) -> Table:
     """One row for each read-out of each intervention."""
     rows = []
     for i, e in enumerate(found):
-        null = null_from_permutations("", e.controls)
-        low, high = e.interval or (np.nan, np.nan)
-        beyond_low, beyond_high = e.beyond_interval or (np.nan, np.nan)
-        z_low, z_high = e.z_interval or (np.nan, np.nan)
+        null, nothing = null_from_permutations("", e.controls), (np.nan, np.nan)
         rows.append({
             "layers": words(e.layers), "on": e.on or "the run's prompts", "readout": e.readout,
             "role": "primary" if i == 0 else "exploratory", "unit": READOUTS[e.readout].unit, "n_prompts": e.n,
-            "unedited": e.unedited, "effect": e.value, "effect_low": low, "effect_high": high,
-            "effect_null": null.value, "effect_null_low": null.band[0], "effect_null_high": null.band[1],
-            "beyond": e.beyond, "beyond_low": beyond_low, "beyond_high": beyond_high,
-            "z": e.z, "z_low": z_low, "z_high": z_high, "p": e.p, "p_family": e.p_family,
+            "unedited": e.unedited, **number_columns("effect", e.value, e.bounds or nothing, (null.value, *null.band)),
+            **number_columns("beyond", e.beyond, e.beyond_bounds or nothing),
+            **number_columns("z", e.z, e.z_bounds or nothing), "p": e.p, "p_family": e.p_family,
             "top_ten": e.positive.get("top", np.nan), "resample": e.positive.get("resample", np.nan),
         })  # fmt: skip
-    own = "as in unit"
-    units = dict.fromkeys(rows[0], own) | {
+    units = dict.fromkeys(rows[0], "as in unit") | {
         "layers": LABEL, "on": LABEL, "readout": LABEL, "role": LABEL, "unit": LABEL, "n_prompts": "prompts",
         "z": "1", "z_low": "1", "z_high": "1", "p": "probability", "p_family": "probability",
     }  # fmt: skip
@@ -71,11 +66,10 @@ def conditions_table(under: Mapping[str, Readout], weights: np.ndarray) -> Table
         name = Name.parse(key)
         if name.subject == BASELINE or name.on or name.subject.startswith("control "):
             continue
-        kl, bounds = _kl(under, key, weights)
         read = under[key]
         rows.append({
             "layers": words(name.layers), "subject": "top ten" if name.subject == "top" else name.subject,
-            "edit": name.how, "dose": name.dose, "kl": kl, "kl_low": bounds[0], "kl_high": bounds[1],
+            "edit": name.how, "dose": name.dose, **_kl(under, key, weights),
             "entropy_change": float(read["entropy_change"].sum() / read["entropy_change.of"].sum()),
             "change_size": float(read["size"].mean()), "variance_share": float(read["variance_share"].mean()),
             "logit_change": logit_change(under, key), "overlap": float(np.mean(read.get("overlap", np.nan))),
@@ -95,11 +89,10 @@ def doses_table(under: Mapping[str, Readout], weights: np.ndarray) -> Table:
         is_matched = name.subject == "axis" or name.subject.startswith("control ")
         if name.on or name.how != REMOVED or not is_matched or not _has_doses(under, name):
             continue
-        kl, bounds = _kl(under, key, weights)
         change = under[key]["entropy_change"].sum() / under[key]["entropy_change.of"].sum()
         rows.append({
-            "layers": words(name.layers), "subject": name.subject, "dose": name.dose, "kl": kl, "kl_low": bounds[0],
-            "kl_high": bounds[1], "entropy_change": float(change),
+            "layers": words(name.layers), "subject": name.subject, "dose": name.dose, **_kl(under, key, weights),
+            "entropy_change": float(change),
         })  # fmt: skip
     units = dict.fromkeys(rows[0], "bits") | {"layers": LABEL, "subject": LABEL, "dose": "1"}
     rows.sort(key=lambda row: (row["layers"], row["subject"] != "axis", row["subject"], row["dose"]))
@@ -161,14 +154,12 @@ def later_table(under: Mapping[str, Readout], found: Sequence[Effect]) -> Table:
             null = null_from_permutations("", controls[:, i])
             rows.append({
                 "layers": words(e.layers), "later_layer": layer, "unedited": float(_later_r2(baseline)[i]),
-                "r2": float(_later_r2(axis)[i]), "r2_null": null.value, "r2_null_low": null.band[0],
-                "r2_null_high": null.band[1], "p": float(p[i]),
+                **number_columns("r2", _later_r2(axis)[i], null=(null.value, *null.band)), "p": float(p[i]),
                 "axis_cosine": float(axis["later_axis"][i].mean()), "axis_cosine_null": float(cosines[i]),
             })  # fmt: skip
     units = {
-        "layers": LABEL, "later_layer": "layer", "unedited": "fraction", "r2": "fraction", "r2_null": "fraction",
-        "r2_null_low": "fraction", "r2_null_high": "fraction", "p": "probability", "axis_cosine": "1",
-        "axis_cosine_null": "1",
+        "layers": LABEL, "later_layer": "layer", "unedited": "fraction", "r2": "fraction", "p": "probability",
+        "axis_cosine": "1",
     }  # fmt: skip
     return Table.from_rows(rows, units, LATER)
 
@@ -187,7 +178,7 @@ def _has_doses(under: Mapping[str, Readout], name: Name) -> bool:
     return name.subject == "axis" or str(Name(name.layers, name.subject, dose=0.0)) in under
 
 
-def _kl(under: Mapping[str, Readout], key: str, weights: np.ndarray) -> tuple[float, tuple[float, float]]:
+def _kl(under: Mapping[str, Readout], key: str, weights: np.ndarray) -> dict[str, float]:
     values = Values.of_conditions(under, [key], "kl")
     kl = float(values.whole[0])
-    return kl, interval(kl, values.resampled(weights)[0]) or (np.nan, np.nan)
+    return number_columns("kl", kl, interval(kl, values.resampled(weights)[0]) or (np.nan, np.nan))

@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from interp.statistics.correlation import unit_ranks
+from interp.statistics.resampling import random_orders
 
 MIN_DEPTHS = 3
 MIN_ORDERS = 40
@@ -51,7 +52,7 @@ def depth_orders(n_depths: int, n_orders: int, rng: np.random.Generator) -> Int[
     """Every order of the depths where there are at most `n_orders`, else that many random ones."""
     if n_depths <= 12 and factorial(n_depths) <= n_orders:
         return np.array(list(permutations(range(n_depths))))
-    return rng.permuted(np.tile(np.arange(n_depths), (n_orders, 1)), axis=1)
+    return random_orders(n_depths, n_orders, rng)
 
 
 def falling_share(curves: Float[np.ndarray, "depth row"]) -> Float[np.ndarray, "depth row"]:

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from interp.drawing import NULL, PALETTE, VALUE, add_band, add_profile, blank
+from interp.drawing import PALETTE, VALUE, add_curve, add_null_curve, add_profile, blank
 from interp.findings import Findings
 from interp.probe import Figure
 from interp.table import Table
@@ -72,8 +72,7 @@ def figures(findings: Findings) -> tuple[Figure, ...]:
 
 def _curve(table: Table, column: str, title: str) -> "go.Figure":
     plot = blank("residual depth", title)
-    add_band(plot, table["depth"], (table[f"{column}_low"], table[f"{column}_high"]), VALUE)
-    plot.add_scatter(x=table["depth"], y=table[column], name="measured", mode="lines+markers", line={"color": VALUE})
+    add_curve(plot, table["depth"], table, column, "measured", VALUE)
     plot.update_yaxes(rangemode="tozero")
     return plot
 
@@ -85,11 +84,7 @@ def _blocks(table: Table, statistic: str, title: str) -> "go.Figure":
     for block, label, colour in _BLOCKS:
         column = f"{block}_{statistic}"
         if f"{column}_null" in table:
-            add_band(plot, layer, (table[f"{column}_null_low"], table[f"{column}_null_high"]), NULL)
-            grey = {"color": NULL, "dash": "dash" if block == "attn" else "dot"}
-            plot.add_scatter(
-                x=layer, y=table[f"{column}_null"], name=f"null: random signs, {label}", mode="lines", line=grey
-            )
-        add_band(plot, layer, (table[f"{column}_low"], table[f"{column}_high"]), colour)
-        plot.add_scatter(x=layer, y=table[column], name=label, mode="lines+markers", line={"color": colour})
+            dash = "dash" if block == "attn" else "dot"
+            add_null_curve(plot, layer, table, column, f"null: random signs, {label}", dash)
+        add_curve(plot, layer, table, column, label, colour)
     return plot

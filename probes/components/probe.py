@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Float
 
 from interp.capture import Capture
-from interp.findings import Findings, Scalar
+from interp.findings import Findings, Interval, Scalar
 from interp.folds import NarrowRows
 from interp.need import Need
 from interp.probe import Figure, Probe, Readout
@@ -27,7 +27,7 @@ from interp.table import Table
 
 from ..measures.cloud import Cloud
 from ..measures.field_checks import refuse_too_few
-from ..measures.prompt_means import Units, band, interval, mean_of_units
+from ..measures.prompt_means import Units, mean_of_units
 from ..measures.sign_flips import random_signs
 from .depth_trend import MIN_DEPTHS, depth_trend
 from .posterior import posterior_divergence
@@ -38,8 +38,7 @@ DECODED = Need("lens_log_prob", NarrowRows())
 """The whole distribution at every depth, where the vocabulary is a wind tunnel's."""
 
 _SITES = ("resid", "attn_out", "mlp_out", "attn_logit", "mlp_logit", "lens_entropy", "lens_kl")
-
-FEW_UNITS = 20
+_NO_LENGTH = "undefined: a residual stream without length"
 
 TRENDS = {
     "lens_kl": "Whether the residual stream comes closer to the final prediction from depth to depth (−1: always). "
@@ -69,7 +68,7 @@ class Components(Probe):
         return (*(Need(site) for site in _SITES), DECODED)
 
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
-        self._check_sizes()
+        refuse_too_few(self, {"n_permutations": 24, "n_bootstrap": 20}, "too few to make a reference distribution from")
         drawn = base.drawn
         captured = {site: Cloud.of(drawn, Need(site)).points for site in _SITES}
         units = Units.of(drawn.rows, drawn.prompts.unit, self.n_bootstrap, np.random.default_rng([self.seed, 1]))
@@ -121,10 +120,11 @@ class Components(Probe):
 
     def _logit_scalar(self, name: str, rows: Float[np.ndarray, "layer row"], units: Units) -> Scalar:
         block = "attention" if name == "attn_logit" else "feed-forward"
-        return Scalar(
-            **_estimate(rows.sum(axis=0), units), unit="logits",
-            null_reason="an exact decomposition: the parts add up to the logit, and none is expected to be zero",
+        return Scalar.of(
+            *_mean(rows.sum(axis=0), "logits", units),
+            "an exact decomposition: the parts add up to the logit, and none is expected to be zero",
             meaning=f"What {block} of all layers adds to the logit of the predicted token, above the mean token's.",
+            **units.counted,
         )  # fmt: skip
 
     def _trend_scalars(self, depths: DepthCurves, units: Units) -> dict[str, Scalar]:
@@ -135,20 +135,12 @@ class Components(Probe):
     def _trend(self, name: str, curves: Float[np.ndarray, "depth row"], units: Units) -> Scalar:
         if len(curves) < MIN_DEPTHS:
             reason = f"undefined (a trend over {len(curves)} depths)"
-            return Scalar(
-                float("nan"), "1", interval_reason=reason, null_reason=reason, underpowered=True, meaning=TRENDS[name]
-            )
+            return Scalar.undefined(reason, underpowered=True, meaning=TRENDS[name])
         trend = depth_trend(curves, self.n_permutations, np.random.default_rng([self.seed, 3]))
-        estimate = _estimate(trend.rho, units)
-        estimate["underpowered"] = estimate["underpowered"] or trend.is_underpowered
-        return Scalar(
-            **estimate, unit="1",
-            null=null_from_permutations("depths in another order, the same for all rows", trend.shuffled),
-            p=trend.p, meaning=TRENDS[name],
-        )  # fmt: skip
-
-    def _check_sizes(self) -> None:
-        refuse_too_few(self, {"n_permutations": 24, "n_bootstrap": 20}, "too few to make a reference distribution from")
+        about = units.counted
+        about["underpowered"] |= trend.is_underpowered
+        null = null_from_permutations("depths in another order, the same for all rows", trend.shuffled)
+        return Scalar.of(*_mean(trend.rho, "1", units), null, p=trend.p, meaning=TRENDS[name], **about)
 
     def _notes(self, drawn: Capture, shares: FinalShares) -> tuple[str, ...]:
         notes = [
@@ -172,47 +164,38 @@ class Components(Probe):
         return tuple(notes)
 
 
-def _estimate(rows: Float[np.ndarray, " row"], units: Units) -> dict:
-    """Mean over prompts with its bootstrap interval, as fields of a scalar."""
+def _mean(rows: Float[np.ndarray, " row"], unit: str, units: Units) -> tuple[float, str, Interval | str]:
+    """Mean over prompts, its unit and its bootstrap interval."""
     by_unit = units.means(rows[None])[:, 0]
-    value = float(mean_of_units(by_unit))
-    bounds = interval(value, units.resampled(by_unit))
-    return {
-        "value": value, "interval": bounds,
-        "interval_method": f"bootstrap over {units.name}s within strata" if bounds else "",
-        "interval_reason": "" if bounds else "undefined: a residual stream without length",
-        "n": units.n, "n_unit": units.name, "underpowered": units.n < FEW_UNITS,
-    }  # fmt: skip
+    method = f"bootstrap over {units.name}s within strata"
+    return float(mean_of_units(by_unit)), unit, units.mean_interval(by_unit, method, _NO_LENGTH)
 
 
 def _share_scalar(name: str, parts: slice, shares: FinalShares, units: Units) -> Scalar:
-    estimate = _estimate(shares.share[parts].sum(axis=0), units)
+    value, unit, interval = _mean(shares.share[parts].sum(axis=0), "fraction", units)
     drawn = shares.flipped[:, parts].sum(axis=1)
-    known = bool(np.isfinite(estimate["value"]) and np.isfinite(drawn).all())
-    reached = int((np.abs(drawn - drawn.mean()) >= abs(estimate["value"] - drawn.mean()) - 1e-12).sum())
+    known = bool(np.isfinite([value, *drawn]).all())
+    reached = int((np.abs(drawn - drawn.mean()) >= abs(value - drawn.mean()) - 1e-12).sum())
     block = name.removesuffix("_share").replace("_", "-")
-    return Scalar(
-        **estimate, unit="fraction",
-        null=null_from_permutations("every update with a random sign", drawn) if known else None,
-        null_reason="" if known else "undefined: a residual stream without length",
+    return Scalar.of(
+        value, unit, interval,
+        null_from_permutations("every update with a random sign", drawn) if known else _NO_LENGTH,
         p=(1 + reached) / (1 + len(drawn)) if known else None,
         meaning=f"The share of the final residual stream that {block} has written, over all layers; with the "
-        "embedding's, the shares of both blocks add up to 1.",
+        "embedding's, the shares of both blocks add up to 1.", **units.counted,
     )  # fmt: skip
 
 
 def _posterior_scalar(depths: DepthCurves, units: Units) -> Scalar:
     assert depths.exchanged is not None
-    return Scalar(
-        **_estimate(depths.curves["posterior_kl"][-1], units), unit="bits",
-        null=null_from_permutations(f"posteriors exchanged between {units.name}s", depths.exchanged[:, -1]),
-        p=float(depths.exchange_p[-1]), p_over="depths",
-        meaning="KL of the exact posterior from what the final residual stream decodes to.",
+    return Scalar.of(
+        *_mean(depths.curves["posterior_kl"][-1], "bits", units),
+        null_from_permutations(f"posteriors exchanged between {units.name}s", depths.exchanged[:, -1]),
+        p=depths.exchange_p[-1], p_over="depths",
+        meaning="KL of the exact posterior from what the final residual stream decodes to.", **units.counted,
     )  # fmt: skip
 
 
 def _embedding_table(shares: FinalShares, units: Units) -> Table:
-    by_unit = units.means(shares.share[:1])
-    low, high = band(units.resampled(by_unit))
-    columns = {"share": mean_of_units(by_unit), "share_low": low, "share_high": high}
-    return Table(columns, dict.fromkeys(columns, "fraction"), "The embedding's share of the final residual stream.")
+    columns = units.mean_columns({"share": units.means(shares.share[:1])})
+    return Table(columns, {"share": "fraction"}, "The embedding's share of the final residual stream.")

@@ -7,16 +7,16 @@ import numpy as np
 from jaxtyping import Float
 
 from interp.statistics.cosines import largest_deviation_p
-from interp.table import Table
+from interp.table import Table, number_columns
 
-from ..measures.prompt_means import Units, band, mean_of_units
+from ..measures.prompt_means import Units, mean_and_band
 from .depth_trend import falling_share
 from .updates import FinalShares, Sizes
 
 _LAYER_UNITS = {
-    "attn_norm": "activation", "mlp_norm": "activation", "stream_norm": "activation", "attn_relative": "1",
-    "mlp_relative": "1", "attn_size_share": "fraction", "attn_mlp_cosine": "1", "attn_final_share": "fraction",
-    "mlp_final_share": "fraction", "attn_logit": "logits", "mlp_logit": "logits",
+    "layer": "layer", "attn_norm": "activation", "mlp_norm": "activation", "stream_norm": "activation",
+    "attn_relative": "1", "mlp_relative": "1", "attn_size_share": "fraction", "attn_mlp_cosine": "1",
+    "attn_final_share": "fraction", "mlp_final_share": "fraction", "attn_logit": "logits", "mlp_logit": "logits",
 }  # fmt: skip
 
 BY_LAYER = (
@@ -48,11 +48,14 @@ def layer_values(
 def by_layer_table(values: Mapping[str, Float[np.ndarray, "layer row"]], shares: FinalShares, units: Units) -> Table:
     """One row a layer."""
     n_layers = len(values["attn_norm"])
-    columns = {"layer": np.arange(n_layers)} | _banded(values, units)
+    columns = {"layer": np.arange(n_layers)} | units.mean_columns(
+        {name: units.means(rows) for name, rows in values.items()}
+    )
     drawn = {"attn": shares.flipped[:, 1 : 1 + n_layers], "mlp": shares.flipped[:, 1 + n_layers :]}
-    for name, draws in drawn.items():
-        columns |= _null(f"{name}_final_share", draws)
-    return Table(columns, _units(columns, _LAYER_UNITS, {"layer": "layer"}), BY_LAYER)
+    for block, draws in drawn.items():
+        name = f"{block}_final_share"
+        columns |= number_columns(name, columns[name], null=mean_and_band(draws))
+    return Table(columns, _LAYER_UNITS, BY_LAYER)
 
 
 @dataclass(frozen=True)
@@ -73,29 +76,10 @@ def by_depth_table(depths: DepthCurves, units: Units) -> Table:
     """One row a depth."""
     values = {**depths.curves}
     values |= {f"{name}_falls": falling_share(rows) for name, rows in depths.curves.items()}
-    columns = {"depth": np.arange(len(values["lens_kl"]))} | _banded(values, units)
+    columns = {"depth": np.arange(len(values["lens_kl"]))} | units.mean_columns(
+        {name: units.means(rows) for name, rows in values.items()}
+    )
     if depths.exchanged is not None:
-        columns |= _null("posterior_kl", depths.exchanged) | {"posterior_kl_p": depths.exchange_p}
-    fixed = {"depth": "depth", "posterior_kl_p": "probability"}
-    fixed |= {name: "fraction" for name in columns if "_falls" in name}
-    return Table(columns, _units(columns, dict.fromkeys(depths.curves, "bits"), fixed), BY_DEPTH)
-
-
-def _banded(values: Mapping[str, Float[np.ndarray, "place row"]], units: Units) -> dict[str, np.ndarray]:
-    columns: dict[str, np.ndarray] = {}
-    for name, rows in values.items():
-        by_unit = units.means(rows)
-        low, high = band(units.resampled(by_unit))
-        columns |= {name: mean_of_units(by_unit), f"{name}_low": low, f"{name}_high": high}
-    return columns
-
-
-def _null(name: str, draws: Float[np.ndarray, "draw place"]) -> dict[str, np.ndarray]:
-    low, high = np.quantile(draws, [0.025, 0.975], axis=0)
-    return {f"{name}_null": draws.mean(axis=0), f"{name}_null_low": low, f"{name}_null_high": high}
-
-
-def _units(columns: Mapping[str, np.ndarray], known: Mapping[str, str], fixed: Mapping[str, str]) -> dict[str, str]:
-    """A band and a null have the unit of the column they belong to."""
-    owner = {c: max((n for n in known if c.startswith(n)), key=len, default="") for c in columns}
-    return {c: fixed[c] if c in fixed else known[owner[c]] for c in columns}
+        null = mean_and_band(depths.exchanged)
+        columns |= number_columns("posterior_kl", columns["posterior_kl"], null=null, p=depths.exchange_p)
+    return Table(columns, {"depth": "depth"} | {n: "fraction" if "_falls" in n else "bits" for n in values}, BY_DEPTH)

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Num
 
+from interp.statistics.ratio import ratio
+
 _ROWS_AT_ONCE = 128
 
 
@@ -44,9 +46,9 @@ def final_shares(
         rows = slice(start, start + _ROWS_AT_ONCE)
         parts = np.concatenate([resid[:1, rows], attention[:, rows], feed_forward[:, rows]]).astype(np.float64)
         final = resid[-1, rows].astype(np.float64)
-        share[:, rows] = _ratio(np.einsum("prd,rd->pr", parts, final), np.square(final).sum(axis=-1))
+        share[:, rows] = ratio(np.einsum("prd,rd->pr", parts, final), np.square(final).sum(axis=-1))
         left_out = np.linalg.norm(final - parts.sum(axis=0), axis=-1)
-        missing = max(missing, float(np.nanmax(_ratio(left_out, np.linalg.norm(final, axis=-1)), initial=0.0)))
+        missing = max(missing, float(np.nanmax(ratio(left_out, np.linalg.norm(final, axis=-1)), initial=0.0)))
         flipped += _flipped(np.moveaxis(parts, 1, 0), signs)
     return FinalShares(share, flipped / n_rows, missing)
 
@@ -57,7 +59,7 @@ def _flipped(
     """Sums over rows of the shares under every draw of signs."""
     gram = parts @ np.swapaxes(parts, 1, 2)
     along = signs * (signs @ gram)
-    return _ratio(along, along.sum(axis=-1, keepdims=True)).sum(axis=0)
+    return ratio(along, along.sum(axis=-1, keepdims=True)).sum(axis=0)
 
 
 @dataclass(frozen=True)
@@ -73,11 +75,11 @@ class Sizes:
     def attention_share(self) -> Float[np.ndarray, "layer row"]:
         """The attention's part of the squared lengths, ‖a‖² / (‖a‖² + ‖m‖²)."""
         squares = np.square(self.attention)
-        return _ratio(squares, squares + np.square(self.feed_forward))
+        return ratio(squares, squares + np.square(self.feed_forward))
 
     def relative(self) -> tuple[Float[np.ndarray, "layer row"], Float[np.ndarray, "layer row"]]:
         """Both lengths over that of the stream before the layer."""
-        return _ratio(self.attention, self.stream), _ratio(self.feed_forward, self.stream)
+        return ratio(self.attention, self.stream), ratio(self.feed_forward, self.stream)
 
 
 def sizes(
@@ -91,15 +93,8 @@ def sizes(
         np.einsum("rd,rd->r", x.astype(np.float64), y.astype(np.float64))
         for x, y in zip(attention, feed_forward, strict=True)
     ]
-    return Sizes(a, m, r, _ratio(np.array(products), a * m))
+    return Sizes(a, m, r, ratio(np.array(products), a * m))
 
 
 def _lengths(vectors: Num[np.ndarray, "row d_model"]) -> Float[np.ndarray, " row"]:
     return np.linalg.norm(vectors.astype(np.float64), axis=-1)
-
-
-def _ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    """Quotient, NaN over zero."""
-    shape = np.broadcast_shapes(part.shape, whole.shape)
-    whole = np.broadcast_to(whole, shape)
-    return np.divide(part, whole, out=np.full(shape, np.nan), where=whole != 0)

@@ -1,8 +1,6 @@
 """The figure of the probe `depth_use`, from its findings alone."""
 
-import numpy as np
-
-from interp.drawing import PALETTE, add_band, blank
+from interp.drawing import add_curve, blank, coloured
 from interp.findings import Findings
 from interp.probe import Figure
 from interp.table import Table
@@ -30,13 +28,10 @@ def _redundant(table: Table) -> str:
 
 def _figure(table: Table, measure: str) -> Figure:
     plot = blank("layers kept", _WORDS[measure])
-    for i, copies in enumerate(np.unique(table["copies"])):
-        mine = table.where(table["copies"] == copies)
+    for copies, mine, colour in coloured(table, "copies"):
         times = "once" if copies == 1 else f"{copies} times"
         shown = f"{mine['n_shown'][0]} observations shown {times}" if copies else "as drawn"
-        colour = PALETTE[i % len(PALETTE)]
-        add_band(plot, mine["depth"], (mine[f"{measure}_low"], mine[f"{measure}_high"]), colour)
-        plot.add_scatter(x=mine["depth"], y=mine[measure], mode="lines+markers", name=shown, line={"color": colour})
+        add_curve(plot, mine["depth"], mine, measure, shown, colour)
     plot.update_xaxes(dtick=1)
     is_positive = bool((table[measure] > 0).all() and (table[f"{measure}_low"] > 0).all())
     plot.update_yaxes(type="log" if is_positive else "linear")

@@ -43,11 +43,7 @@ from ..measures.harm import (
     units_of,
 )
 from ..measures.prompt_effects import estimates
-from ..measures.prompt_means import interval, mean_of_units
 from ..measures.sign_flips import flipped_means, random_signs
-
-MIN_UNITS = 20
-"""Prompts below which every number is called underpowered."""
 
 BY_DEPTH = (
     "Error with only the first layers (depth of them) kept, the others bypassed. copies: how often the first n_shown "
@@ -119,9 +115,8 @@ class DepthUse(Probe):
             for c in scores
             for row in _rows(scores[c], signs[c], c, self._n_shown(base) if c else 0, whole, measures)
         ]
-        units = dict.fromkeys(rows[0], "bits") | {
-            "copies": "1", "n_shown": "observations", "depth": "layers", "gain_p": "probability"
-        }  # fmt: skip
+        units = {"copies": "1", "n_shown": "observations", "depth": "layers"}
+        units |= dict.fromkeys((*measures, "gain"), "bits")
         return Findings(
             self.name, scalars, {"by_depth": Table.from_rows(rows, units, BY_DEPTH)},
             notes=self._notes(base, scores[0], copies), headline=tuple(scalars),
@@ -200,31 +195,22 @@ def _name(copies: int, depth: int) -> str:
 
 def _nothing_tried() -> Scalar:
     reason = "no edit was tried: the probe was given the unedited model alone"
-    return Scalar(
-        float("nan"), "bits", interval_reason=reason, null_reason=reason, underpowered=True,
-        meaning="bits of error that the last layer takes away",
-    )  # fmt: skip
+    meaning = "bits of error that the last layer takes away"
+    return Scalar.undefined(reason, "bits", underpowered=True, meaning=meaning)
 
 
 def _difference(scores: Scores, signs: np.ndarray, names: tuple[str, str], measure: str, words: str) -> Scalar:
     """Error under the first condition minus that under the second, paired by prompt. Null: signs flipped."""
     units = scores.units
     by_unit = scores.score(names[0], measure) - scores.score(names[1], measure)
-    bounds = interval(float(mean_of_units(by_unit)), units.resampled(by_unit[:, None])[:, 0])
     found = estimates(by_unit[:, None], units, signs if measure in SIGNED else None)
-    null = None
+    null = "a divergence from the unedited prediction: 0 without an edit, never below"
     if measure in SIGNED:
-        null = null_from_permutations(
-            f"signs of whole {units.name}s flipped", flipped_means(by_unit[:, None], signs)[:, 0]
-        )
-    return Scalar(
-        float(found.value[0]), "bits", interval=bounds,
-        interval_method=f"percentile bootstrap over {units.name}s" if bounds else "",
-        interval_reason="" if bounds else "no prompt has it", null=null,
-        null_reason="" if null else "a divergence from the unedited prediction: 0 without an edit, never below",
-        p=None if found.p is None else float(found.p[0]), n=units.n, n_unit=units.name,
-        underpowered=units.n < MIN_UNITS, meaning=words,
-    )  # fmt: skip
+        flipped = flipped_means(by_unit[:, None], signs)[:, 0]
+        null = null_from_permutations(f"signs of whole {units.name}s flipped", flipped)
+    interval = units.mean_interval(by_unit, f"percentile bootstrap over {units.name}s", "no prompt has it")
+    p = None if found.p is None else found.p[0]
+    return Scalar.of(found.value[0], "bits", interval, null, p=p, meaning=words, **units.counted)
 
 
 def _rows(
@@ -233,14 +219,10 @@ def _rows(
     """One row a depth, 0 layers first."""
     names = [_name(copies, depth) for depth in range(n_layers + 1)]
     rows: list[dict[str, object]] = [{"copies": copies, "n_shown": n_shown, "depth": d} for d in range(n_layers + 1)]
-    for measure in measures:
-        found = estimates(scores.scores(names, measure), scores.units, None)
-        for row, value, low, high in zip(rows, found.value, found.low, found.high, strict=True):
-            row |= {measure: value, f"{measure}_low": low, f"{measure}_high": high}
     errors = scores.scores(names, measures[0])
-    gain = estimates(errors[:, :-1] - errors[:, 1:], scores.units, signs)
-    assert gain.p is not None
-    columns = np.concatenate([np.full((4, 1), np.nan), [gain.value, gain.low, gain.high, gain.p]], axis=1)
-    for row, values in zip(rows, columns.T, strict=True):
-        row |= dict(zip(("gain", "gain_low", "gain_high", "gain_p"), values, strict=True))
-    return rows
+    columns: dict[str, np.ndarray] = {}
+    for measure in measures:
+        columns |= estimates(scores.scores(names, measure), scores.units, None).columns(measure)
+    gain = estimates(errors[:, :-1] - errors[:, 1:], scores.units, signs).columns("gain")
+    columns |= {name: np.r_[np.nan, values] for name, values in gain.items()}
+    return [row | {name: values[depth] for name, values in columns.items()} for depth, row in enumerate(rows)]

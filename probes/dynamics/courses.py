@@ -20,6 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
+from interp.statistics.ratio import ratio
+
 Curves = Float[np.ndarray, "*batch checkpoint"]
 
 
@@ -40,14 +42,13 @@ class Course:
 
 def settled(steps: Int[np.ndarray, " checkpoint"], curves: Curves, epsilon: float) -> Float[np.ndarray, "*batch"]:
     """The step from which on every curve stays within ε of its first value; NaN where it never does, or begins at 0."""
-    ratio = relative(curves)
-    last = _last_outside(ratio, epsilon)
+    left = relative(curves)
+    last = _last_outside(left, epsilon)
     after = np.asarray(np.minimum(last + 1, len(steps) - 1))
-    r0, r1 = (np.asarray(np.take_along_axis(ratio, i[..., None], axis=-1)[..., 0]) for i in (last, after))
+    r0, r1 = (np.asarray(np.take_along_axis(left, i[..., None], axis=-1)[..., 0]) for i in (last, after))
     x = np.log1p(steps.astype(np.float64))
-    fraction = np.divide(r0 - epsilon, r0 - r1, out=np.full_like(r0, np.nan), where=r0 > r1)
-    found = np.expm1(x[last] + fraction * (x[after] - x[last]))
-    return np.where((last + 1 < len(steps)) & np.isfinite(ratio).all(axis=-1), found, np.nan)
+    found = np.expm1(x[last] + ratio(r0 - epsilon, r0 - r1) * (x[after] - x[last]))
+    return np.where((last + 1 < len(steps)) & np.isfinite(left).all(axis=-1), found, np.nan)
 
 
 def interval_of(steps: Int[np.ndarray, " checkpoint"], curve: np.ndarray, epsilon: float) -> tuple[int, int] | None:
@@ -60,8 +61,7 @@ def interval_of(steps: Int[np.ndarray, " checkpoint"], curve: np.ndarray, epsilo
 
 def relative(curves: Curves) -> Curves:
     """|d(t)| / |d(0)|; NaN where the first is 0, as nothing is to be approached then."""
-    first = np.abs(curves[..., :1])
-    return np.divide(np.abs(curves), first, out=np.full(curves.shape, np.nan), where=first > 0)
+    return ratio(np.abs(curves), np.abs(curves[..., :1]))
 
 
 def value_at(steps: np.ndarray, curves: Curves, at: Float[np.ndarray, "*batch"]) -> Float[np.ndarray, "*batch"]:
@@ -72,9 +72,9 @@ def value_at(steps: np.ndarray, curves: Curves, at: Float[np.ndarray, "*batch"])
     return np.array(found).reshape(curves.shape[:-1])
 
 
-def _last_outside(ratio: Curves, epsilon: float) -> Int[np.ndarray, "*batch"]:
-    outside = ~(ratio <= epsilon)
-    return np.asarray(ratio.shape[-1] - 1 - np.argmax(outside[..., ::-1], axis=-1))
+def _last_outside(left: Curves, epsilon: float) -> Int[np.ndarray, "*batch"]:
+    outside = ~(left <= epsilon)
+    return np.asarray(left.shape[-1] - 1 - np.argmax(outside[..., ::-1], axis=-1))
 
 
 def resampled(course: Course, weights: Int[np.ndarray, "resample prompt"]) -> Float[np.ndarray, "resample checkpoint"]:

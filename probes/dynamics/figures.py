@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from interp.drawing import ENTROPY_SCALE, NULL, PALETTE, add_band, blank, places
+from interp.drawing import ENTROPY_SCALE, NULL, PALETTE, add_band, add_null_curve, blank, coloured, places
 from interp.findings import Findings
 from interp.probe import Figure
 from interp.table import Table
@@ -179,23 +179,17 @@ def _courses(findings: Findings) -> "go.Figure":
             first, last = float(table[column][0]), float(table[column][-1])
             base = 0.0 if column in ("frame_tv", "value_distance", "output") else last
             if first != base:
-                scaled = [(table[f"{column}{suffix}"] - base) / (first - base) for suffix in ("", "_low", "_high")]
-                add_band(plot, _along(steps), (scaled[1], scaled[2]), colour)
-                plot.add_scatter(
-                    x=_along(steps), y=scaled[0], name=name, mode="lines+markers",
-                    line={"color": colour, "dash": dash}, customdata=steps,
-                    hovertemplate="step %{customdata}: %{y:.3g}<extra>%{fullData.name}</extra>",
-                )  # fmt: skip
+                ends = ("", "_low", "_high")
+                scaled = {column + end: (table[column + end] - base) / (first - base) for end in ends}
+                _line(plot, steps, Table(scaled, {column: "1"}), column, name, colour, dash)
     plot.add_hline(y=float(findings.arrays["epsilon"]), line={"color": NULL, "dash": "dot", "width": 1})
     return plot
 
 
 def _by_layer(table: Table, overall: Table) -> "go.Figure":
     plot = _over_steps(table["step"], "total variation (fraction)")
-    layers = np.unique(table["layer"])
-    for i, layer in enumerate(layers):
-        mine = table.where(table["layer"] == layer)
-        _line(plot, mine["step"], mine, "frame_tv", f"layer {layer}", PALETTE[i % len(PALETTE)], "solid")
+    for layer, mine, colour in coloured(table, "layer"):
+        _line(plot, mine["step"], mine, "frame_tv", f"layer {layer}", colour, "solid")
     if not np.isnan(overall["frame_tv_exchanged"]).all():
         _line(plot, overall["step"], overall, "frame_tv_exchanged", "null: another sequence", NULL, "dash")
     plot.update_yaxes(rangemode="tozero")
@@ -208,10 +202,7 @@ def _refinement(table: Table) -> "go.Figure":
     plot = _over_steps(steps, _REFINED[names[0]])
     for name in names:
         _line(plot, steps, table, name, "measured", PALETTE[0], "solid")
-        add_band(plot, _along(steps), (table[f"{name}_null_low"], table[f"{name}_null_high"]), NULL)
-        plot.add_scatter(
-            x=_along(steps), y=table[f"{name}_null"], name="null", mode="lines", line={"color": NULL, "dash": "dash"}
-        )
+        add_null_curve(plot, _along(steps), table, name)
     traces: Any = plot.data
     per = len(traces) // len(names)
     shown = [[n == i for n in range(len(names)) for _ in range(per)] for i in range(len(names))]

@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Float
 
 from interp.information import entropy_bits
+from interp.statistics.ratio import ratio
 
 MATRICES = ("qk", "q", "k", "v")
 Weights = Mapping[str, Float[np.ndarray, "layer _head d_model d_head"]]
@@ -61,15 +62,12 @@ def of_another(
 def drift(now: Weights, end: Weights) -> Float[np.ndarray, "layer head"]:
     """1 − cos of W_QK with the end's, of every query head; NaN where one of them is nothing."""
     size = np.sqrt(_inner(now, now, "qk") * _inner(end, end, "qk"))
-    cosine = np.divide(_inner(now, end, "qk"), size, out=np.full_like(size, np.nan), where=size > 0)
-    return np.maximum(1 - cosine, 0.0)
+    return np.maximum(1 - ratio(_inner(now, end, "qk"), size), 0.0)
 
 
 def update(now: Weights, before: Weights, matrix: str) -> Float[np.ndarray, " layer"]:
     """‖now − before‖ / ‖before‖ of one of `MATRICES`, Frobenius norms over the heads of a layer."""
-    before_squared = _inner(before, before, matrix).sum(axis=1)
-    squared = distance_squared(now, before, matrix)
-    return np.sqrt(np.divide(squared, before_squared, out=np.full_like(squared, np.nan), where=before_squared > 0))
+    return np.sqrt(ratio(distance_squared(now, before, matrix), _inner(before, before, matrix).sum(axis=1)))
 
 
 def distance_squared(now: Weights, other: Weights, matrix: str) -> Float[np.ndarray, " layer"]:

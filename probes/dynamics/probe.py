@@ -30,6 +30,7 @@ from interp.findings import Findings
 from interp.need import Need
 from interp.probe import AnalysisCost, Figure, Probe, Readout
 
+from ..measures.field_checks import refuse_too_few
 from ..measures.prompt_means import Units
 from .read import NEEDS, Sizes, errors, read_checkpoint
 from .scalars import course_scalars, undefined_scalars
@@ -116,13 +117,7 @@ class Dynamics(Probe):
         return tuple(notes)
 
     def _check_fields(self) -> None:
-        for name, least in _LEAST.items():
-            if getattr(self, name) < least:
-                raise UsageError(
-                    asked=f"dynamics.{name} = {getattr(self, name)}",
-                    found="too few to make a reference distribution from",
-                    fix=f"Choose {least} or more.",
-                )
+        refuse_too_few(self, _LEAST, "too few to make a reference distribution from")
         if not 0 < self.epsilon < 1:
             raise UsageError(
                 asked=f"dynamics.epsilon = {self.epsilon}",

@@ -16,7 +16,6 @@ import numpy as np
 from jaxtyping import Float
 
 from interp.capture import Capture
-from interp.findings import Scalar
 from interp.folds import PromptMean
 from interp.information import entropy_bits, kl_bits
 from interp.need import Need
@@ -40,8 +39,8 @@ LOSS = Need("next_loss", PromptMean(), "followed")
 WEIGHTS = {"q": Need("W_Q"), "k": Need("W_K"), "v": Need("W_V")}
 NEEDS = (VALUES, ROWS, ENTROPY, KEYS, OUTCOMES, NEXT, LOSS, *WEIGHTS.values())
 
-ENTRIES = ("", "_low", "_high", "_null", "_null_low", "_null_high")
-"""What the six entries of a finished statistic are, as suffixes of columns."""
+N_ENTRIES = 6
+"""Of a finished statistic: value, interval, null and its band."""
 
 STATISTICS = {
     "pc1_share": "fraction", "pc1_plus_pc2_share": "fraction", "participation_ratio": "dimensions", **ORDERED,
@@ -183,12 +182,7 @@ def _keys(capture: Capture, cloud: Cloud, seed: int) -> dict[str, Profile]:
 def _entries(profile: "Profile | np.ndarray") -> Float[np.ndarray, "entry layer"]:
     if isinstance(profile, np.ndarray):
         return profile
-    return np.array([_of_scalar(scalar) for scalar in profile], dtype=np.float64).T
-
-
-def _of_scalar(s: Scalar) -> tuple[float, ...]:
-    nothing = (np.nan, np.nan)
-    return (s.value, *(s.interval or nothing), *((s.null.value, *s.null.band) if s.null else (np.nan, *nothing)))
+    return np.array([list(scalar.columns("").values()) for scalar in profile], dtype=np.float64).T
 
 
 def shown_rows(final: Capture) -> np.ndarray:

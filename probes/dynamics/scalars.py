@@ -1,21 +1,18 @@
 """The numbers of the dynamics probe: what settles when, and the frame against everything else."""
 
-from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
-from interp.findings import Null, Scalar
+from interp.findings import Interval, Null, Scalar
 from interp.statistics.nulls import null_from_permutations
 
-from ..measures.prompt_means import band
+from ..measures.prompt_means import Units, interval
 from .courses import Compared, Course, compare, interval_of, resampled, settled
 from .training import FRAME, VALUES, Training
 
-FEW = 20
-"""Prompts below which everything is called underpowered."""
-
 _MOST_UNDEFINED = 0.05
+_RESTLESS = "courses that are exchanged do not settle"
 _EXCHANGED = "frame and {} exchanged within prompts: one course under two names"
 MEANINGS = {
     "dissociation_index": "Step at which attention has settled over the step at which the error has; below 1 the frame "
@@ -36,15 +33,21 @@ MEANINGS = {
 
 def undefined_scalars(reason: str, unit: str) -> dict[str, Scalar]:
     """The headline where nothing can be compared."""
-    return {"dissociation_index": _undefined("dissociation_index", reason, 0, unit)}
+    meaning = MEANINGS["dissociation_index"]
+    return {"dissociation_index": Scalar.undefined(reason, underpowered=True, n=0, n_unit=unit, meaning=meaning)}
+
+
+def _undefined(name: str, reason: str, units: Units, unit: str = "1") -> Scalar:
+    about = units.counted | {"underpowered": True, "meaning": MEANINGS[name]}
+    return Scalar.undefined(reason, unit, **about)
 
 
 def course_scalars(training: Training, epsilon: float, n_exchanges: int, rng: np.random.Generator) -> dict[str, Scalar]:
     """Indices, steps, and what of the frame is left when the error has settled."""
     frame, courses = training.frame, training.courses()
-    unit, n = training.units.name, training.units.n
     if frame is None:
-        return undefined_scalars("no attention rows were kept of these prompts", unit) | _of_weights(training, epsilon)
+        reason = "no attention rows were kept of these prompts"
+        return undefined_scalars(reason, training.units.name) | _of_weights(training, epsilon)
     others = {
         "dissociation_index": training.error, "dissociation_index_kl": "kl",
         "dissociation_index_output": "output", "dissociation_index_values": VALUES,
@@ -56,7 +59,7 @@ def course_scalars(training: Training, epsilon: float, n_exchanges: int, rng: np
         compared = compare(training.steps, frame, courses[other], epsilon, training.units.weights, n_exchanges, rng)
         made[name] = _index(name, compared, training, frame, courses[other], epsilon)
         if other == training.error:
-            made["frame_left"] = _left(compared, epsilon, n, unit)
+            made["frame_left"] = _left(compared, epsilon, training.units)
     followed = {FRAME: frame, "error": courses[training.error], VALUES: courses.get(VALUES)}
     made |= {f"{name}_step": _step(f"{name}_step", c, training, epsilon) for name, c in followed.items() if c}
     return made | _of_weights(training, epsilon)
@@ -70,26 +73,26 @@ def why_unsettled(steps: np.ndarray, curve: np.ndarray, epsilon: float, what: st
 
 
 def _index(name: str, compared: Compared, training: Training, frame: Course, other: Course, epsilon: float) -> Scalar:
-    steps, n, unit = training.steps, training.units.n, training.units.name
+    steps, about = training.steps, training.units.counted
     means = [course.distance.mean(axis=0) for course in (frame, other)]
     between = [interval_of(steps, curve, epsilon) for curve in means]
     for curve, found, course in zip(means, between, (frame, other), strict=True):
         if found is None:
-            return _undefined(name, why_unsettled(steps, curve, epsilon, course.what), n, unit)
-    bounds = _interval(compared.index, compared.resampled)
+            return _undefined(name, why_unsettled(steps, curve, epsilon, course.what), training.units)
     known = compared.exchanged[np.isfinite(compared.exchanged)]
     has_null = len(known) >= (1 - _MOST_UNDEFINED) * len(compared.exchanged)
-    null = null_from_permutations(_EXCHANGED.format(_short(name)), known) if has_null else None
-    unresolved = between[0] == between[1]
     at_the_end = all(found is not None and found[1] == int(steps[-1]) for found in between)
-    return Scalar(
-        compared.index, "1", **_with(bounds, unit),
-        null=None if null is None else Null(null.name, 1.0, null.band),
-        null_reason="" if null else "courses that are exchanged do not settle",
-        p=compared.p if null else None, n=n, n_unit=unit,
-        underpowered=n < FEW or unresolved or at_the_end,
-        meaning=MEANINGS[name] + _where(between),
+    about["underpowered"] |= between[0] == between[1] or at_the_end
+    return Scalar.of(
+        compared.index, "1", _interval(compared.index, compared.resampled, training.units),
+        _null(_EXCHANGED.format(_short(name)), known, 1.0) if has_null else _RESTLESS,
+        p=compared.p if has_null else None, meaning=MEANINGS[name] + _where(between), **about,
     )  # fmt: skip
+
+
+def _null(name: str, known: np.ndarray, value: float) -> Null:
+    """The value that one course under two names has, with the band of the exchanges."""
+    return replace(null_from_permutations(name, known), value=value)
 
 
 def _where(between: "list[tuple[int, int] | None]") -> str:
@@ -104,32 +107,28 @@ def _short(name: str) -> str:
     return {"dissociation_index": "error", "dissociation_index_kl": "error"}.get(name, name.rpartition("_")[2])
 
 
-def _left(compared: Compared, epsilon: float, n: int, unit: str) -> Scalar:
+def _left(compared: Compared, epsilon: float, units: Units) -> Scalar:
     if np.isnan(compared.left):
-        return _undefined("frame_left", "the error does not settle", n, unit)
-    bounds = _interval(compared.left, compared.left_resampled)
+        return _undefined("frame_left", "the error does not settle", units)
     known = compared.left_exchanged[np.isfinite(compared.left_exchanged)]
-    null = null_from_permutations(_EXCHANGED.format("error"), known) if len(known) > 1 else None
-    return Scalar(
-        compared.left, "fraction", **_with(bounds, unit),
-        null=None if null is None else Null(null.name, epsilon, null.band),
-        null_reason="" if null else "courses that are exchanged do not settle",
-        n=n, n_unit=unit, underpowered=n < FEW, meaning=MEANINGS["frame_left"],
+    return Scalar.of(
+        compared.left, "fraction", _interval(compared.left, compared.left_resampled, units),
+        _null(_EXCHANGED.format("error"), known, epsilon) if len(known) > 1 else _RESTLESS,
+        meaning=MEANINGS["frame_left"], **units.counted,
     )  # fmt: skip
 
 
 def _step(name: str, course: Course, training: Training, epsilon: float) -> Scalar:
-    steps, n, unit = training.steps, training.units.n, training.units.name
+    steps, about = training.steps, training.units.counted
     curve = course.distance.mean(axis=0)
     value, between = float(settled(steps, curve, epsilon)), interval_of(steps, curve, epsilon)
     if between is None:
-        return _undefined(name, why_unsettled(steps, curve, epsilon, course.what), n, unit, "steps")
-    bounds = _interval(value, settled(steps, resampled(course, training.units.weights), epsilon))
-    return Scalar(
-        value, "steps", **_with(bounds, unit),
-        null_reason="a time, not an effect: the index compares it", n=n, n_unit=unit,
-        underpowered=n < FEW or between[1] == int(steps[-1]),
-        meaning=f"{MEANINGS[name]} ({course.what}). Between the checkpoints {between[0]} and {between[1]}.",
+        return _undefined(name, why_unsettled(steps, curve, epsilon, course.what), training.units, "steps")
+    replicates = settled(steps, resampled(course, training.units.weights), epsilon)
+    about["underpowered"] |= between[1] == int(steps[-1])
+    return Scalar.of(
+        value, "steps", _interval(value, replicates, training.units), "a time, not an effect: the index compares it",
+        meaning=f"{MEANINGS[name]} ({course.what}). Between the checkpoints {between[0]} and {between[1]}.", **about,
     )  # fmt: skip
 
 
@@ -140,39 +139,28 @@ def _of_weights(training: Training, epsilon: float) -> dict[str, Scalar]:
     at = {matrix: float(settled(steps, curve, epsilon)) for matrix, curve in curves.items()}
     n_heads = training.of_weights["drift"][0].size
     names = {"qk": "the distance of W_QK from its end", "v": "the distance of W_V from its end"}
+    about = {"n": n_heads, "n_unit": "head"}
     for matrix, step in at.items():
         if np.isnan(step):
-            reason = why_unsettled(steps, curves[matrix], epsilon, names[matrix])
-            return {"weights_index": _undefined("weights_index", reason, n_heads, "head")}
+            reason, meaning = why_unsettled(steps, curves[matrix], epsilon, names[matrix]), MEANINGS["weights_index"]
+            return {"weights_index": Scalar.undefined(reason, underpowered=True, meaning=meaning, **about)}
     between = [interval_of(steps, curve, epsilon) for curve in curves.values()]
     late = all(found is not None and found[1] == int(steps[-1]) for found in between)
     return {
-        "weights_index": Scalar(
-            at["qk"] / at["v"], "1", interval_reason="weights only: nothing to resample",
-            null_reason="weights only: 1 is where both come near together, and a product of two comes later than each",
-            n=n_heads, n_unit="head", underpowered=late or between[0] == between[1],
+        "weights_index": Scalar.of(
+            at["qk"] / at["v"], "1", "weights only: nothing to resample",
+            "weights only: 1 is where both come near together, and a product of two comes later than each",
+            underpowered=late or between[0] == between[1],
             meaning=MEANINGS["weights_index"] + _where(between).replace("Frame", "W_QK").replace("the other", "W_V"),
+            **about,
         )
     }  # fmt: skip
 
 
-def _interval(value: float, replicates: np.ndarray) -> tuple[float, float] | None:
-    """The central 95 % of the replicates; None where more than a few are undefined, or all are one number."""
+def _interval(value: float, replicates: np.ndarray, units: Units) -> Interval | str:
+    """The central 95 % of the replicates; none where more than a few are undefined, or all are one number."""
     known = replicates[np.isfinite(replicates)]
-    if len(known) < (1 - _MOST_UNDEFINED) * len(replicates) or len(known) == 0 or np.ptp(known) == 0:
-        return None
-    low, high = band(known)
-    return min(value, float(low)), max(value, float(high))
-
-
-def _with(bounds: tuple[float, float] | None, unit: str) -> Mapping[str, Any]:
-    if bounds is None:
-        return {"interval_reason": f"resamples of the {unit}s do not settle, or do not differ"}
-    return {"interval": bounds, "interval_method": f"percentile bootstrap over {unit}s, checkpoints held fixed"}
-
-
-def _undefined(name: str, reason: str, n: int, n_unit: str, unit: str = "1") -> Scalar:
-    return Scalar(
-        float("nan"), unit, interval_reason=reason, null_reason=reason, n=n, n_unit=n_unit, underpowered=True,
-        meaning=MEANINGS[name],
-    )  # fmt: skip
+    few = len(known) < (1 - _MOST_UNDEFINED) * len(replicates) or len(known) == 0
+    bounds = None if few or np.ptp(known) == 0 else interval(value, known)
+    method = f"percentile bootstrap over {units.name}s, checkpoints held fixed"
+    return Interval.of(bounds, method, f"resamples of the {units.name}s do not settle, or do not differ")

@@ -5,13 +5,13 @@ from collections.abc import Callable
 import numpy as np
 
 from interp.capture import Capture
-from interp.table import LABEL, Table
+from interp.table import LABEL, Table, number_columns
 
 from ..measures.maps import snippets
 from ..measures.prompt_means import band
 from .courses import epsilons, interval_of, resampled, settled
 from .frame import MATRICES, product_of_random
-from .read import ENTRIES, ERRORS, STATISTICS, reference_entropy, shown_rows
+from .read import ERRORS, N_ENTRIES, STATISTICS, reference_entropy, shown_rows
 from .training import FRAME, Training
 
 MEANS = {"frame_tv": ("tv", "fraction"), "frame_js": ("js", "bits"), "frame_tv_exchanged": ("tv_exchanged", "fraction"),
@@ -40,13 +40,11 @@ class _Columns:
     def mean(self, name: str, values: np.ndarray, unit: str) -> None:
         """The mean over prompts of `[checkpoint, prompt, ...]` with its bootstrap interval."""
         self.add(name, values.mean(axis=1), unit)
-        if np.isnan(values).any():
-            low = high = np.full_like(self.columns[name], np.nan)
-        else:
+        bounds = np.full((2, self.columns[name].size), np.nan)
+        if not np.isnan(values).any():
             flat = np.moveaxis(values, 1, 0).reshape(values.shape[1], -1)
-            low, high = band((self.weights @ flat) / self.weights.sum(axis=1, keepdims=True))
-        self.add(f"{name}_low", low, unit)
-        self.add(f"{name}_high", high, unit)
+            bounds = band((self.weights @ flat) / self.weights.sum(axis=1, keepdims=True))
+        self.columns |= number_columns(name, self.columns[name], bounds)
 
     def table(self, caption: str) -> Table:
         return Table(self.columns, self.units, caption)
@@ -89,8 +87,9 @@ def step_layer_table(training: Training) -> Table:
 
 def _finished(made: _Columns, training: Training, pick: Callable[[str, int], np.ndarray]) -> None:
     for name in training.finished:
-        for entry, suffix in enumerate(ENTRIES):
-            made.add(f"{name}{suffix}", pick(name, entry), STATISTICS[name])
+        value, low, high, *null = (pick(name, entry).ravel() for entry in range(N_ENTRIES))
+        made.columns |= number_columns(name, value, (low, high), null)
+        made.units[name] = STATISTICS[name]
 
 
 def settled_table(training: Training, epsilon: float) -> Table:
@@ -103,15 +102,13 @@ def settled_table(training: Training, epsilon: float) -> Table:
     for name, course in courses.items():
         curve, resamples = course.distance.mean(axis=0), resampled(course, training.units.weights)
         for fraction in sorted({*epsilons(courses), epsilon}, reverse=True):
-            low, high = band(settled(training.steps, resamples, fraction))
+            step, bounds = settled(training.steps, curve, fraction), band(settled(training.steps, resamples, fraction))
             after, until = interval_of(training.steps, curve, fraction) or (np.nan, np.nan)
             rows.append({
-                "course": name, "epsilon": fraction, "step": float(settled(training.steps, curve, fraction)),
-                "step_low": float(low), "step_high": float(high), "after": float(after), "until": float(until),
+                "course": name, "epsilon": fraction, **number_columns("step", float(step), bounds),
+                "after": float(after), "until": float(until),
             })  # fmt: skip
-    units = {"course": "label", "epsilon": "fraction"} | dict.fromkeys(
-        ("step", "step_low", "step_high", "after", "until"), "steps"
-    )
+    units = {"course": LABEL, "epsilon": "fraction", "step": "steps", "after": "steps", "until": "steps"}
     caption = (
         "Step from which on each course stays within a fraction of its first distance from the end, and the two "
         "checkpoints it lies between. Whether one course is early depends on the fraction: compare down the table."

@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from interp.findings import Null, Scalar
-from interp.table import LABEL, Table
+from interp.findings import Interval, Scalar
+from interp.statistics.nulls import null_from_permutations
+from interp.table import LABEL, Table, number_columns
 
-from ..measures.prompt_means import band, interval
+from ..measures.prompt_means import band, interval, mean_and_band
 
 NAMES = {"W_Q": "queries", "W_K": "keys", "W_V": "values"}
 RANK = 4
@@ -77,9 +78,8 @@ def alignment_findings(
         k = min(RANK, shares.shape[2])
         scalars[f"alignment_{words}"] = _scalar(words, shares[..., k - 1], random[..., k - 1], weights, k, unit)
         rows += _rows(name, shares, random, weights, aligned.energy[name])
-    units = {"matrix": LABEL, "head": "index", "k": "directions"} | dict.fromkeys(
-        ("alignment", "alignment_low", "alignment_high", "null", "null_low", "null_high", "energy"), "fraction"
-    )
+    units = {"matrix": LABEL, "head": "index", "k": "directions"}
+    units |= dict.fromkeys(("alignment", "null", "energy"), "fraction")
     caption = (
         "Alignment of the gradient at a projection with its k leading singular directions, by head (those of shared "
         "keys and values are key and value heads), beside k random directions; `energy`: the same directions' share of "
@@ -89,20 +89,16 @@ def alignment_findings(
 
 
 def _scalar(words: str, shares: np.ndarray, random: np.ndarray, weights: np.ndarray, k: int, unit: str) -> Scalar:
-    counted = {
-        "n": len(shares), "n_unit": unit,
-        "meaning": f"‖U_kᵀ G‖ / ‖G‖ of the gradient at the {words}' weights, k = {k}, mean over heads",
-    }  # fmt: skip
+    meaning = f"‖U_kᵀ G‖ / ‖G‖ of the gradient at the {words}' weights, k = {k}, mean over heads"
+    about = {"n": len(shares), "n_unit": unit, "meaning": meaning}
     if np.isnan(shares).any():
-        reason = f"a head has no gradient in some {unit}s"
-        return Scalar(float("nan"), "fraction", interval_reason=reason, null_reason=reason, **counted)
+        return Scalar.undefined(f"a head has no gradient in some {unit}s", "fraction", **about)
     value = float(np.sqrt(shares.mean(axis=0)).mean())
-    null = np.sqrt(random).mean(axis=1)
-    low, high = np.quantile(null, [0.025, 0.975])
-    return Scalar(
-        value, "fraction", interval=interval(value, np.sqrt(np.einsum("rp,ph->rh", weights, shares)).mean(axis=1)),
-        interval_method=f"percentile bootstrap over {unit}s",
-        null=Null(f"{k} random directions", float(null.mean()), (float(low), float(high))), **counted,
+    bounds = interval(value, np.sqrt(np.einsum("rp,ph->rh", weights, shares)).mean(axis=1))
+    null = null_from_permutations(f"{k} random directions", np.sqrt(random).mean(axis=1))
+    return Scalar.of(
+        value, "fraction", Interval.of(bounds, f"percentile bootstrap over {unit}s", "undefined in every resample"),
+        null, **about,
     )  # fmt: skip
 
 
@@ -110,13 +106,11 @@ def _rows(
     name: str, shares: np.ndarray, random: np.ndarray, weights: np.ndarray, energy: np.ndarray
 ) -> list[dict[str, Any]]:
     ranks = [2**i for i in range(shares.shape[2].bit_length()) if 2**i <= shares.shape[2]]
-    value = np.sqrt(shares.mean(axis=0))
-    low, high = band(np.sqrt(np.einsum("rp,phk->rhk", weights, shares)))
-    null = np.sqrt(random)
-    null_low, null_high = np.quantile(null, [0.025, 0.975], axis=0)
+    value = np.sqrt(shares.mean(axis=0))  # [head, rank]
+    null, *null_band = mean_and_band(np.sqrt(random))
     columns = {
-        "alignment": value, "alignment_low": low, "alignment_high": high, "null": null.mean(axis=0),
-        "null_low": null_low, "null_high": null_high, "energy": energy,
+        **number_columns("alignment", value, band(np.sqrt(np.einsum("rp,phk->rhk", weights, shares)))),
+        **number_columns("null", null, null_band), "energy": energy,
     }  # fmt: skip
     return [
         {"matrix": name, "head": head, "k": k} | {column: float(v[head, k - 1]) for column, v in columns.items()}

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from interp.drawing import NULL, PALETTE, VALUE, add_null_band, blank, error_bars, faded
+from interp.drawing import NULL, VALUE, add_null_band, blank, coloured, error_bars, faded
 from interp.findings import Findings
 from interp.probe import Figure
 from interp.table import Table
@@ -45,18 +45,17 @@ def _laws(table: Table) -> Figure:
 
 def _by_head(table: Table) -> Figure:
     plot = blank("head", "attention that moved to better values (fraction)")
-    steps = list(dict.fromkeys(table["step"].tolist()))
-    for i, step in enumerate(steps):
-        mine, colour = table.where(table["step"] == step), PALETTE[i % len(PALETTE)]
+    steps = list(coloured(table, "step"))
+    for i, (step, mine, colour) in enumerate(steps):
         x = mine["head"] + (i - (len(steps) - 1) / 2) * 0.2
         plot.add_scatter(
             x=x, y=mine["moved_null"], mode="markers", showlegend=i == 0, name="null: advantages permuted",
             marker={"color": NULL, "symbol": "line-ew-open", "size": 12},
-            error_y=error_bars(mine["moved_null"], mine["moved_null_low"], mine["moved_null_high"], NULL, 6.0),
+            error_y=error_bars(mine, "moved_null", NULL, 6.0),
         )  # fmt: skip
         plot.add_scatter(
             x=x, y=mine["moved"], mode="markers", name=_WORDS[step], marker={"color": colour, "size": 9},
-            error_y=error_bars(mine["moved"], mine["moved_low"], mine["moved_high"], colour),
+            error_y=error_bars(mine, "moved", colour),
         )  # fmt: skip
     plot.update_xaxes(dtick=1)
     plot.update_yaxes(range=[0, 1.02])
@@ -70,14 +69,12 @@ def _by_head(table: Table) -> Figure:
 
 def _alignment(table: Table) -> Figure:
     plot = blank("leading singular directions k", "alignment of the gradient (fraction)")
-    for i, matrix in enumerate(dict.fromkeys(table["matrix"].tolist())):
-        mine, colour = table.where(table["matrix"] == matrix), PALETTE[i % len(PALETTE)]
-        for head in np.unique(mine["head"]):
-            one = mine.where(mine["head"] == head)
+    for matrix, mine, colour in coloured(table, "matrix"):
+        for head, one in mine.groups("head"):
             plot.add_scatter(
                 x=one["k"], y=one["alignment"], mode="lines+markers", name=matrix, legendgroup=matrix,
                 showlegend=bool(head == 0), line={"color": colour, "width": 1.5}, marker={"size": 6},
-                error_y=error_bars(one["alignment"], one["alignment_low"], one["alignment_high"], colour),
+                error_y=error_bars(one, "alignment", colour),
                 text=[f"head {head}"] * one.n_rows, hovertemplate="%{text}: %{y:.3f}",
             )  # fmt: skip
     null = table.where((table["matrix"] == table["matrix"][0]) & (table["head"] == 0))
@@ -94,12 +91,11 @@ def _alignment(table: Table) -> Figure:
 
 def _pairs(table: Table) -> tuple[Figure, ...]:
     found = []
-    for i, step in enumerate(dict.fromkeys(table["step"].tolist())):
-        mine = table.where(table["step"] == step)
+    for step, mine, colour in coloured(table, "step"):
         plot = blank("advantage A (bits)", "change of attention (fraction)")
         plot.add_scatter(
             x=mine["advantage"], y=mine["change"], mode="markers", name=_WORDS[step],
-            marker={"color": faded(PALETTE[i], 0.5), "size": 5},
+            marker={"color": faded(colour, 0.5), "size": 5},
         )  # fmt: skip
         reading = (
             "Random pairs of a query and a key: right of 0 the value lowers the loss more than the average one, above "

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from interp.findings import Findings, Null, Scalar
+from interp.findings import Findings, Interval, Null, Scalar
 from interp.statistics.max_statistic import maximum_statistic_p
 from interp.statistics.nulls import null_from_permutations
 from interp.statistics.resampling import bootstrap_weights
-from interp.table import LABEL, Table
+from interp.table import LABEL, Table, number_columns
 
-from ..measures.prompt_means import band, interval
+from ..measures.prompt_means import band, interval, mean_and_band
 from .alignment import Aligned, alignment_findings
 from .routing import MEASURES, Pairs, Routed, sampled_pairs
 
@@ -79,33 +79,35 @@ def findings_of(measured: Measured, n_bootstrap: int, rng: np.random.Generator) 
     return Findings("gradient_laws", scalars, tables, notes=_notes(measured), headline=headline)
 
 
-def _counted(measured: Measured, meaning: str) -> dict[str, Any]:
+def _about(measured: Measured, meaning: str) -> dict[str, Any]:
     return {"n": len(measured.loss_bits), "n_unit": measured.unit, "meaning": meaning}
+
+
+def _mean(by_unit: np.ndarray, measured: Measured, weights: np.ndarray) -> tuple[float, Interval | str]:
+    """The mean over sequences with its interval."""
+    value, method = float(by_unit.mean()), f"percentile bootstrap over {measured.unit}s"
+    return value, Interval.of(interval(value, weights @ by_unit), method, "undefined in every resample")
 
 
 def _residual(measured: Measured, law: str) -> Scalar:
     wrong = np.array([each[law] for each in measured.wrong])
     words = _WRONG.get(law, "the law without centring b")
-    return Scalar(
+    return Scalar.of(
         max(each[law] for each in measured.residuals), "1",
-        interval_reason=f"an identity: the largest residual over all {measured.unit}s",
-        null=Null(f"{words}, range over {measured.unit}s", float(wrong.mean()),
-                  (float(wrong.min()), float(wrong.max()))),
-        **_counted(measured, f"largest |autograd − law| over the largest |autograd|, {LAWS[law]}"),
+        f"an identity: the largest residual over all {measured.unit}s",
+        Null(f"{words}, range over {measured.unit}s", float(wrong.mean()), (float(wrong.min()), float(wrong.max()))),
+        **_about(measured, f"largest |autograd − law| over the largest |autograd|, {LAWS[law]}"),
     )  # fmt: skip
 
 
 def _first_order(measured: Measured, weights: np.ndarray) -> Scalar:
     ratios, random = measured.first_order.T
-    value = float(ratios.mean())
-    low, high = np.quantile(random, [0.025, 0.975])
-    return Scalar(
-        value, "1", interval=interval(value, weights @ ratios),
-        interval_method=f"percentile bootstrap over {measured.unit}s",
-        null=Null(f"steps of the same length in a random direction, one a {measured.unit}", float(random.mean()),
-                  (float(low), float(high))),
-        **_counted(measured, "change of the loss over −η Σ_j ‖Σ_i α_ij u_i‖² when values move along their law; 1 is "
-                             "the law"),
+    value, bounds = _mean(ratios, measured, weights)
+    return Scalar.of(
+        value, "1", bounds,
+        null_from_permutations(f"steps of the same length in a random direction, one a {measured.unit}", random),
+        **_about(measured, "change of the loss over −η Σ_j ‖Σ_i α_ij u_i‖² when values move along their law; 1 is "
+                           "the law"),
     )  # fmt: skip
 
 
@@ -113,19 +115,13 @@ def _agreement(measured: Measured, step: str, routed: Routed, place: int, weight
     measure = MEASURES[place]
     by_unit = routed.observed[:, place].mean(axis=1)
     permuted = routed.permuted[:, place].mean(axis=1)
-    counted = _counted(measured, f"{_MEANINGS[measure]}, over {_STEPS[step]}; mean over heads")
+    about = _about(measured, f"{_MEANINGS[measure]}, over {_STEPS[step]}; mean over heads")
     if np.isnan(by_unit).any():
-        reason = f"in some {measured.unit}s no attention moved"
-        return Scalar(
-            float("nan"), _UNITS[measure], interval_reason=reason, null_reason=reason, **counted,
-        )  # fmt: skip
-    value = float(by_unit.mean())
-    p = maximum_statistic_p(np.array([value]), permuted[:, None])
-    return Scalar(
-        value, _UNITS[measure], interval=interval(value, weights @ by_unit),
-        interval_method=f"percentile bootstrap over {measured.unit}s",
-        null=null_from_permutations("advantages permuted within rows", permuted), p=float(p[0]), **counted,
-    )  # fmt: skip
+        return Scalar.undefined(f"in some {measured.unit}s no attention moved", _UNITS[measure], **about)
+    value, bounds = _mean(by_unit, measured, weights)
+    p = maximum_statistic_p(np.array([value]), permuted[:, None])[0]
+    null = null_from_permutations("advantages permuted within rows", permuted)
+    return Scalar.of(value, _UNITS[measure], bounds, null, p=p, **about)
 
 
 def _laws_table(measured: Measured) -> Table:
@@ -151,23 +147,15 @@ def _by_head_table(measured: Measured, weights: np.ndarray) -> Table:
     for step, routed in measured.routed.items():
         means = routed.observed.mean(axis=0)
         p = np.stack([maximum_statistic_p(means[i], routed.permuted[:, i]) for i in range(len(MEASURES))])
-        low, high = band(np.einsum("rn,nmh->rmh", weights, routed.observed))
-        null_low, null_high = np.quantile(routed.permuted, [0.025, 0.975], axis=0)
-        null = routed.permuted.mean(axis=0)
+        bounds = band(np.einsum("rn,nmh->rmh", weights, routed.observed))  # [bound, measure, head]
+        null = mean_and_band(routed.permuted)  # [mean and bounds, measure, head]
         for place, head in enumerate(measured.heads):
             row: dict[str, Any] = {"step": step, "head": head}
             for i, measure in enumerate(MEASURES):
-                found = (means, low, high, null, null_low, null_high, p)
-                row |= {f"{measure}{end}": each[i, place] for end, each in zip(_ENDS, found, strict=True)}
+                row |= number_columns(measure, means[i, place], bounds[:, i, place], null[:, i, place], p[i, place])
             rows.append(row)
-    units = {"step": LABEL, "head": "index"}
-    for measure in MEASURES:
-        units |= {f"{measure}{end}": "1" if end == "_p" else _UNITS[measure] for end in _ENDS}
     caption = f"Layer {measured.layer}, head by head; p corrected over the heads of a step (largest under permutation)."
-    return Table.from_rows(rows, units, caption)
-
-
-_ENDS = ("", "_low", "_high", "_null", "_null_low", "_null_high", "_p")
+    return Table.from_rows(rows, {"step": LABEL, "head": "index", **_UNITS}, caption)
 
 
 def _notes(measured: Measured) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from interp.statistics.correlation import unit_ranks
+from interp.statistics.ratio import ratio
 
 MEASURES = ("moved", "signs", "rho")
 
@@ -56,7 +57,7 @@ def _measures(up: np.ndarray, down: np.ndarray, ranks: np.ndarray, change: np.nd
     agrees = (up & (change > 0)) | (down & (change < 0))
     size = np.abs(change)
     total = size.sum(axis=1)
-    share = np.divide((size * agrees).sum(axis=1), total, out=np.full(len(total), np.nan), where=total > 0)
+    share = ratio((size * agrees).sum(axis=1), total)
     # Spearman's ρ is 0 for a head that nothing moved in; it is undefined
     rho = np.where(total > 0, (ranks * moved).sum(axis=1), np.nan)
     return np.stack([share, np.where(total > 0, agrees.mean(axis=1), np.nan), rho])

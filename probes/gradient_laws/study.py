@@ -23,6 +23,7 @@ from interp.probe import Figure
 from interp.study import Study
 from interp.system.progress import Report
 
+from ..measures.field_checks import refuse_too_few
 from .alignment import Aligned
 from .findings import Measured, findings_of
 from .routing import Pairs, Routed
@@ -184,9 +185,7 @@ class GradientLaws(Study):
         return self.layer % n_layers
 
     def _check_fields(self) -> None:
-        for name, least in _LEAST.items():
-            if getattr(self, name) < least:
-                raise self._refusal(name, "too few for what is made of them", f"Choose {least} or more.")
+        refuse_too_few(self, _LEAST, "too few for what is made of them")
         low, high = _LENGTH_OF_STEP
         if not low < self.step <= high:
             raise self._refusal(

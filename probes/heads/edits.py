@@ -6,6 +6,7 @@ head outputs, of as many dimensions: what their removal does owes nothing to whe
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from interp.edits import AblateHeads, AttentionOff, BypassLayer, Edit, FeedForwa
 UNEDITED = "unedited"
 LATE = "late attention off"
 PARTS = ("layer bypassed", "attention off", "feed-forward off")
-HOW = ("zero", "mean", "resample")
+How = Literal["zero", "mean", "resample"]
 
 _PART_EDITS: dict[str, type[Edit]] = dict(zip(PARTS, (BypassLayer, AttentionOff, FeedForwardOff), strict=True))
 
@@ -29,14 +30,15 @@ class Plan:
     n_layers: int
     n_heads: int
     d_head: int
-    how: tuple[str, ...]
+    how: tuple[How, ...]
     n_donors: int
     n_random: int
     n_sets: int
     seed: int
 
     @classmethod
-    def of(cls, model: ModelInfo, how: tuple[str, ...], n_donors: int, n_random: int, n_sets: int, seed: int) -> "Plan":
+    def of(cls, model: ModelInfo, how: tuple[How, ...], n_donors: int, n_random: int, n_sets: int, seed: int) -> "Plan":
+        how = tuple(dict.fromkeys(how))
         return cls(model.n_layers, model.n_heads, model.d_head, how, n_donors, n_random, n_sets, seed)
 
     @property
@@ -59,7 +61,7 @@ class Plan:
         """2, 4, 8 ... below the number of all heads."""
         return tuple(2**i for i in range(1, 32) if 2**i < self.n_all)
 
-    def draws(self, how: str) -> int:
+    def draws(self, how: How) -> int:
         """How many donors are drawn for each prompt; other ablations have nothing to draw."""
         return self.n_donors if how == "resample" else 1
 
@@ -92,17 +94,17 @@ class Plan:
         rng = np.random.default_rng([self.seed, 1, size])
         return [np.sort(rng.choice(self.n_all, size, replace=False)) for _ in range(self.n_sets)]
 
-    def ablated(self, how: str, heads: Sequence[int] | np.ndarray, draw: int = 0) -> tuple[Edit, ...]:
+    def ablated(self, how: How, heads: Sequence[int] | np.ndarray, draw: int = 0) -> tuple[Edit, ...]:
         """One edit a layer that has some of these heads; donors are the same in all layers."""
         by_layer: dict[int, list[int]] = {}
         for head in heads:
             by_layer.setdefault(int(head) // self.n_heads, []).append(int(head) % self.n_heads)
         return tuple(
-            AblateHeads(layer=layer, heads=tuple(mine), by=how, seed=self.seed + draw)  # pyrefly: ignore[bad-argument-type]
+            AblateHeads(layer=layer, heads=tuple(mine), by=how, seed=self.seed + draw)
             for layer, mine in sorted(by_layer.items())
         )
 
-    def heads(self, how: str, n_draws: int | None = None) -> Iterator[Named]:
+    def heads(self, how: How, n_draws: int | None = None) -> Iterator[Named]:
         """Every head by itself."""
         for draw in range(self.draws(how) if n_draws is None else n_draws):
             for head in range(self.n_all):

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from interp.drawing import NULL, PALETTE, add_band, blank, error_bars
+from interp.drawing import NULL, PALETTE, add_curve, blank, coloured, error_bars
 from interp.findings import Findings
 from interp.probe import Figure
 from interp.table import Table
@@ -23,7 +23,7 @@ def heads_figures(findings: Findings) -> tuple[Figure, ...]:
     """A map of heads for each ablation, heads in order, layers, and sets; on SULA prompts heads and layers again."""
     tables, figures = findings.tables, []
     if "by_head" in tables:
-        figures += [_map(tables["by_head"], str(how)) for how in dict.fromkeys(tables["by_head"]["how"].tolist())]
+        figures += [_map(tables["by_head"], str(how)) for how, _ in tables["by_head"].groups("how")]
         figures.append(_ranked(tables["by_head"]))
     if "by_layer" in tables:
         figures.append(_layers(tables["by_layer"], "by_layer", "Layers switched off"))
@@ -99,12 +99,11 @@ def _ranked(table: Table, most: int = 32) -> Figure:
     place = np.arange(len(names))
     plot = blank("layer.head, most harmful first", _WORDS[measure])
     _null_marks(plot, mine, place)
-    for i, each in enumerate(dict.fromkeys(table["how"].tolist())):
-        other = table.where(table["how"] == each).where(order)
-        colour = PALETTE[i % len(PALETTE)]
+    for each, other, colour in coloured(table, "how"):
+        other = other.where(order)
         plot.add_scatter(
             x=place, y=other[measure], mode="markers", name=each, marker={"color": colour, "size": 8},
-            error_y=error_bars(other[measure], other[f"{measure}_low"], other[f"{measure}_high"], colour),
+            error_y=error_bars(other, measure, colour),
         )  # fmt: skip
     plot.update_xaxes(tickmode="array", tickvals=place, ticktext=names, tickangle=-90, tickfont={"size": 11})
     reading = (
@@ -125,11 +124,10 @@ def _null_marks(plot: "go.Figure", table: Table, place: np.ndarray) -> None:
 def _layers(table: Table, name: str, title: str) -> Figure:
     measure = _measure(table)
     plot = blank("layer", _WORDS[measure])
-    for i, part in enumerate(dict.fromkeys(table["part"].tolist())):
-        mine = table.where(table["part"] == part)
+    for part, mine, colour in coloured(table, "part"):
         plot.add_bar(
-            x=mine["layer"], y=mine[measure], name=part, marker={"color": PALETTE[i % len(PALETTE)]},
-            error_y=error_bars(mine[measure], mine[f"{measure}_low"], mine[f"{measure}_high"], NULL),
+            x=mine["layer"], y=mine[measure], name=part, marker={"color": colour},
+            error_y=error_bars(mine, measure, NULL),
         )  # fmt: skip
     plot.update_layout(barmode="group")
     plot.update_xaxes(dtick=1)
@@ -147,8 +145,7 @@ def _sets(table: Table) -> Figure:
         ("random sets", "joint", PALETTE[0]), ("null: sum of their members", "summed", NULL),
         ("most harmful", "top", PALETTE[1]),
     ):  # fmt: skip
-        add_band(plot, x, (table[f"{column}_low"], table[f"{column}_high"]), colour)
-        plot.add_scatter(x=x, y=table[column], mode="lines+markers", name=name, line={"color": colour})
+        add_curve(plot, x, table, column, name, colour)
     plot.update_xaxes(type="log", tickvals=x, ticktext=[str(k) for k in x])
     reading = (
         "Random sets of heads above the grey sum of their members stand in for one another (each seems dispensable "

@@ -27,7 +27,7 @@ from interp.probe import Condition, Figure, Planned, Probe, Readout
 from interp.table import Table
 
 from ..measures.answers import N_CONDITIONS
-from ..measures.field_checks import refuse_too_few
+from ..measures.field_checks import refuse_too_few, refuse_unknown
 from ..measures.harm import (
     CHANGED,
     OUTCOME,
@@ -47,7 +47,7 @@ from ..measures.harm import (
 )
 from ..measures.prompt_effects import top_head
 from ..measures.sign_flips import random_signs
-from .edits import HOW, UNEDITED, Named, Plan
+from .edits import UNEDITED, How, Named, Plan
 from .scalars import (
     baseline_scalar,
     bypass_scalar,
@@ -72,12 +72,12 @@ _HEADLINE = (
 class Heads(Probe):
     """Harm of ablating heads, layers and sets of heads, on `n_prompts` prompts (none: 200 sequences or 40 texts).
 
-    `how`: comma-separated, of zero, mean and resample; the first is primary. `measure` is what heads are ranked by.
+    `how`: of zero, mean and resample; the first is primary. `measure` is what heads are ranked by.
     `n_donors` draws of the other prompts for resampling, `n_random` subspaces a layer, `n_sets` random sets of each
     size. `n_sula`: SULA problems on which a language model's calibration is read under every edit too.
     """
 
-    how: str = "zero,mean,resample"
+    how: tuple[How, ...] = ("zero", "mean", "resample")
     measure: Literal["auto", "posterior_kl", "entropy_error", "next_kl", "loss"] = "auto"
     n_prompts: int | None = None
     n_random: int = 39
@@ -113,7 +113,7 @@ class Heads(Probe):
     def planned(self, info: ModelInfo, n_prompts: int, *, is_text: bool) -> Iterable[Planned]:
         """The same edits, counted; random sets and those of the most harmful heads are taken to start at layer 0."""
         self._check_fields()
-        plan = Plan.of(info, self._how(), self.n_donors, self.n_random, self.n_sets, self.seed)
+        plan = Plan.of(info, self.how, self.n_donors, self.n_random, self.n_sets, self.seed)
         n = min(n_prompts, default_n_prompts(not is_text) if self.n_prompts is None else self.n_prompts)
         yield from (Planned(count, n, layer, needs_where(not is_text)) for layer, count in plan.counted().items())
         if self.n_sula:
@@ -180,7 +180,9 @@ class Heads(Probe):
     def _heads(self, scores: Scores, plan: Plan, primary: str, error: str, signs: Signs) -> dict[str, Scalar]:
         """The primary ablation by both measures, and the other ablations by the primary one."""
         found: dict[str, Scalar] = {}
-        asked = [(how, primary, "" if i == 0 else f"_{how}") for i, how in enumerate(plan.how)]
+        asked: list[tuple[How, str, str]] = [
+            (how, primary, "" if i == 0 else f"_{how}") for i, how in enumerate(plan.how)
+        ]
         if error != primary:
             asked.append((plan.how[0], error, f"_{error}"))
         for how, measure, suffix in asked:
@@ -219,7 +221,7 @@ class Heads(Probe):
         return scalars, tables
 
     def _plan(self, base: Capture) -> Plan:
-        return Plan.of(base.model, self._how(), self.n_donors, self.n_random, self.n_sets, self.seed)
+        return Plan.of(base.model, self.how, self.n_donors, self.n_random, self.n_sets, self.seed)
 
     def _chosen(self, base: Capture) -> np.ndarray:
         return choose_prompts(base, self.n_prompts, self.seed)
@@ -238,19 +240,8 @@ class Heads(Probe):
         judged[np.random.default_rng([self.seed, 8]).permutation(scores.units.n)[: scores.units.n // 2]] = True
         return judged
 
-    def _how(self) -> tuple[str, ...]:
-        chosen = tuple(dict.fromkeys(part.strip() for part in self.how.split(",")))
-        unknown = [how for how in chosen if how not in HOW]
-        if unknown:
-            raise UsageError(
-                asked=f"heads.how = {self.how!r}",
-                found=f"{', '.join(map(repr, unknown))} is no way to ablate a head",
-                fix=f"Choose among {', '.join(HOW)}, separated by commas.",
-            )
-        return chosen
-
     def _check_fields(self) -> None:
-        self._how()
+        refuse_unknown(self)
         refuse_too_few(self, _LEAST, "too few for what is made of them")
         if self.n_sula < 0:
             raise UsageError(asked=f"heads.n_sula = {self.n_sula}", found="it counts problems", fix="Choose 0 or more.")

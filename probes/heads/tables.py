@@ -1,16 +1,17 @@
 """The tables of the probe `heads`: effects by head, by layer, and of sets of heads."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Float
 
-from interp.table import LABEL, Table
+from interp.table import LABEL, Table, number_columns
 
-from ..measures.harm import SIGNED, Scores
-from ..measures.prompt_effects import Compounding, Estimates, error_ratio, estimates
+from ..measures.harm import MEANINGS, SIGNED, Scores
+from ..measures.profiles import head_columns
+from ..measures.prompt_effects import Compounding, error_ratio, estimates
 from ..measures.prompt_means import mean_of_units
-from .edits import Plan
+from .edits import How, Plan
 
 Signs = Float[np.ndarray, "permutation unit"]
 
@@ -30,16 +31,21 @@ SETS = (
     "for one another. top: the most harmful heads, ranked on one half of the prompts and judged on the other."
 )
 
+_UNITS = {
+    "how": LABEL, "part": LABEL, "layer": "layer", "head": "head", "ratio": "1", "size": "fraction",
+    "donor_sd": "bits", "null": "bits", **dict.fromkeys(MEANINGS, "bits"),
+}  # fmt: skip
+
 
 def head_effects(
-    scores: Scores, plan: Plan, how: str, measure: str, prefix: str = ""
+    scores: Scores, plan: Plan, how: How, measure: str, prefix: str = ""
 ) -> Float[np.ndarray, "unit head"]:
     """Harm of every head, the mean over donors' draws."""
     return np.mean(by_draw(scores, plan, how, measure, prefix), axis=0)
 
 
 def by_draw(
-    scores: Scores, plan: Plan, how: str, measure: str, prefix: str = ""
+    scores: Scores, plan: Plan, how: How, measure: str, prefix: str = ""
 ) -> Float[np.ndarray, "draw unit head"]:
     """Harm of every head by draw; of another prompt set (`prefix`) there is one draw."""
     n_draws = 1 if prefix else plan.draws(how)
@@ -53,11 +59,7 @@ def by_head_table(
     """One row for every head and kind of ablation."""
     parts = []
     for how in plan.how[:1] if prefix else plan.how:
-        columns: dict[str, np.ndarray] = {
-            "how": np.full(plan.n_all, how),
-            "layer": np.repeat(np.arange(plan.n_layers), plan.n_heads),
-            "head": np.tile(np.arange(plan.n_heads), plan.n_layers),
-        }
+        columns = {"how": np.full(plan.n_all, how), **head_columns(plan.n_layers, plan.n_heads)}
         for measure in measures:
             columns |= _columns(measure, head_effects(scores, plan, how, measure, prefix), scores, signs)
         names = [prefix + plan.single(how, head) for head in range(plan.n_all)]
@@ -67,7 +69,7 @@ def by_head_table(
             columns["donor_sd"] = draws.std(axis=0, ddof=1) if len(draws) > 1 else np.full(plan.n_all, np.nan)
             columns |= _null_columns(scores, plan, how, primary)
         parts.append(columns)
-    return _table(parts, BY_HEAD)
+    return Table.stacked(parts, _UNITS, BY_HEAD)
 
 
 def random_effects(scores: Scores, plan: Plan, layer: int, measure: str) -> Float[np.ndarray, " draw"]:
@@ -80,14 +82,15 @@ def range_of(draws: Float[np.ndarray, " draw"]) -> tuple[float, tuple[float, flo
     return float(draws.mean()), (float(draws.min()), float(draws.max()))
 
 
-def _null_columns(scores: Scores, plan: Plan, how: str, measure: str) -> dict[str, np.ndarray]:
+def _null_columns(scores: Scores, plan: Plan, how: How, measure: str) -> dict[str, np.ndarray]:
     """Of zero ablation, which is the removal of a subspace; of the others there is no such null."""
     bounds = np.full((plan.n_layers, 3), np.nan)
     if how == "zero" and plan.n_random and plan.n_heads > 1:
         for layer in range(plan.n_layers):
             mean, band = range_of(random_effects(scores, plan, layer, measure))
             bounds[layer] = [mean, *band]
-    return dict(zip(("null", "null_low", "null_high"), np.repeat(bounds, plan.n_heads, axis=0).T, strict=True))
+    value, *band = np.repeat(bounds, plan.n_heads, axis=0).T
+    return number_columns("null", value, band)
 
 
 def by_layer_table(
@@ -101,9 +104,9 @@ def by_layer_table(
         for measure in measures:
             columns |= _columns(measure, scores.changes(names, measure), scores, signs)
         found = error_ratio(scores.scores(names, error), scores.baseline(error), scores.units, signs)
-        columns |= {"ratio": found.ratio, "ratio_low": found.low, "ratio_high": found.high}
+        columns |= number_columns("ratio", found.ratio, (found.low, found.high))
         parts.append(columns | {"size": scores.sizes(names)})
-    return _table(parts, BY_LAYER)
+    return Table.stacked(parts, _UNITS, BY_LAYER)
 
 
 def compounding(scores: Scores, plan: Plan, size: int, measure: str) -> Compounding:
@@ -121,43 +124,23 @@ def sets_table(scores: Scores, plan: Plan, measure: str, judged: np.ndarray, sig
     for size in plan.set_sizes:
         found = compounding(scores, plan, size, measure)
         means = mean_of_units(found.joint)
-        excess = estimates(found.excess[:, None], scores.units, signs)
-        joint, summed = (estimates(x.mean(axis=1)[:, None], scores.units, None) for x in (found.joint, found.summed))
+        by_unit = {"joint": found.joint.mean(axis=1), "summed": found.summed.mean(axis=1), "excess": found.excess}
         row: dict[str, object] = {"n_heads": size, "joint_least": means.min(), "joint_most": means.max()}
-        row |= _entry("joint", joint) | _entry("summed", summed) | _entry("excess", excess)
-        row["excess_p"] = np.nan if excess.p is None else excess.p[0]
-        row |= _top(scores, plan, size, measure, judged)
-        rows.append(row)
-    units = dict.fromkeys(rows[0], "bits") | {"n_heads": "heads", "excess_p": "probability"}
-    return Table.from_rows(rows, units, SETS)
+        for name, values in by_unit.items():
+            entry = estimates(values[:, None], scores.units, signs if name == "excess" else None)
+            row |= {column: value[0] for column, value in entry.columns(name).items()}
+        rows.append(row | _top(scores, plan, size, measure, judged))
+    names = ("joint_least", "joint_most", "joint", "summed", "excess", "top")
+    return Table.from_rows(rows, {"n_heads": "heads"} | dict.fromkeys(names, "bits"), SETS)
 
 
 def _top(scores: Scores, plan: Plan, size: int, measure: str, judged: np.ndarray) -> dict[str, object]:
     if plan.top(size) not in scores.under:
-        return {"top": np.nan, "top_low": np.nan, "top_high": np.nan}
+        return number_columns("top", np.nan, (np.nan, np.nan))
     change = scores.changes([plan.top(size)], measure)
-    return _entry("top", estimates(np.where(judged[:, None], change, np.nan), scores.units, None))
-
-
-def _entry(name: str, found: Estimates) -> dict[str, object]:
-    return {name: found.value[0], f"{name}_low": found.low[0], f"{name}_high": found.high[0]}
+    found = estimates(np.where(judged[:, None], change, np.nan), scores.units, None)
+    return {column: value[0] for column, value in found.columns("top").items()}
 
 
 def _columns(name: str, effects: np.ndarray, scores: Scores, signs: Signs) -> dict[str, np.ndarray]:
-    found = estimates(effects, scores.units, signs if name in SIGNED else None)
-    columns = {name: found.value, f"{name}_low": found.low, f"{name}_high": found.high}
-    return columns if found.p is None else columns | {f"{name}_p": found.p}
-
-
-def _table(parts: Sequence[Mapping[str, np.ndarray]], caption: str) -> Table:
-    columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    return Table(columns, {name: _unit(name) for name in columns}, caption)
-
-
-def _unit(column: str) -> str:
-    named = {"how": LABEL, "part": LABEL, "layer": "layer", "head": "head", "size": "fraction"}
-    if column in named:
-        return named[column]
-    if column.endswith("_p"):
-        return "probability"
-    return "1" if column.startswith("ratio") else "bits"
+    return estimates(effects, scores.units, signs if name in SIGNED else None).columns(name)

@@ -16,10 +16,12 @@ from jaxtyping import Bool, Float, Int, Shaped
 
 from interp.findings import Scalar
 from interp.statistics.nulls import null_from_permutations
+from interp.statistics.ratio import ratio
 from interp.statistics.spectra import Scaling, centred_gram, leading_vectors, scaled
-from interp.table import Table
+from interp.table import LABEL, Table, number_columns
 
 from ..measures.part import Part
+from ..measures.prompt_means import mean_and_band
 from .collapse import MIXED, Pool
 
 N_SPLITS = 4
@@ -59,8 +61,7 @@ def plane_shares(
     # weights sum to zero, so the plane's own mean drops out; the judged half's goes here
     scores = _products(gram, judged, fitted[:, None]) @ weights[:, None]
     variance = np.square(scores - scores.mean(axis=-2, keepdims=True)).sum(axis=(-2, -1))
-    shares = np.divide(variance, total, out=np.full_like(variance, np.nan), where=total > 0)
-    return PlaneShares(shares.mean(axis=-1))
+    return PlaneShares(ratio(variance, total).mean(axis=-1))
 
 
 def _products(gram: np.ndarray, rows: np.ndarray, others: np.ndarray) -> np.ndarray:
@@ -94,10 +95,9 @@ def cross_projection(
     permuted = [plane_shares(gram, _sets(pool, pool.exchanged(rng), per_fifth), splits) for _ in range(n_permutations)]
     shared = np.array([p.shared for p in permuted])
     null_shares = np.array([p.shares for p in permuted])
-    scalar = Scalar(
-        found.shared, "1",
-        interval_reason=f"planes are refitted over {N_SPLITS} splits that share prompts",
-        null=null_from_permutations(NULL_NAME, shared),
+    scalar = Scalar.of(
+        found.shared, "1", f"planes are refitted over {N_SPLITS} splits that share prompts",
+        null_from_permutations(NULL_NAME, shared),
         p=float((1 + (shared <= found.shared + 1e-12).sum()) / (1 + n_permutations)), n=len(sets[0]),
         meaning="Variance that one domain's first plane holds of another domain, relative to other prompts of its own "
         "domain: 1 where domains vary along the same axes, near 0 where each has its own.",
@@ -110,13 +110,7 @@ def _sets(pool: Pool, labels: Shaped[np.ndarray, " row"], per_fifth: int) -> np.
 
 
 def _table(domains: list[str], found: PlaneShares, null_shares: np.ndarray) -> Table:
-    low, high = np.quantile(null_shares, [0.025, 0.975], axis=0)
-    rows = [
-        {
-            "plane_of": a, "of": b, "share": found.shares[i, j], "share_null": null_shares[:, i, j].mean(),
-            "share_null_low": low[i, j], "share_null_high": high[i, j],
-        }
-        for i, a in enumerate(domains) for j, b in enumerate(domains)
-    ]  # fmt: skip
-    units = {name: "label" if name in ("plane_of", "of") else "fraction" for name in rows[0]}
-    return Table.from_rows(rows, units, CAPTION)
+    n, null = len(domains), mean_and_band(null_shares.reshape(len(null_shares), -1))
+    columns = {"plane_of": np.repeat(domains, n), "of": np.tile(domains, n)}
+    columns |= number_columns("share", found.shares.ravel(), null=null)
+    return Table(columns, {"plane_of": LABEL, "of": LABEL, "share": "fraction"}, CAPTION)

@@ -1,18 +1,19 @@
 """The domain comparison as the manifold probe reports it: who takes part, the scalars, the two tables."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
-from interp.findings import Scalar
+from interp.findings import Interval, Scalar
 from interp.statistics.entropy_draw import N_STRATA
 from interp.statistics.jackknife import Deletions, spectral_intervals
 from interp.statistics.nulls import null_from_permutations
 from interp.statistics.spectra import SPECTRAL, Scaling
-from interp.table import Table
+from interp.table import LABEL, Table, number_columns
 
 from ..measures.cloud import Cloud
+from ..measures.geometry import UNITS
+from ..measures.part import Part
 from .collapse import (
     CHANGES,
     MIN_PER_FIFTH,
@@ -25,21 +26,18 @@ from .collapse import (
     fifth_of,
     third_of,
 )
-from .cross_projection import cross_projection
+from .cross_projection import NULL_NAME, cross_projection
 from .rarefaction import rarefaction_table
 
-NULL_NAME = "domain labels exchanged within entropy and length"
+METHOD = "delete-one jackknife of the difference, not adjusted for choosing the domain"
 
 CAPTION = (
-    "Mixed set against each domain at equal numbers in each fifth of the entropy, at the primary layer: the "
-    "statistics of each "
-    "set with jackknife intervals; the change from the mixed set with its interval, its null under exchanged "
-    "labels, and p "
-    "over all domains."
+    "Mixed set against each domain at equal numbers in each fifth of the entropy, at the primary layer: the statistics "
+    "of each set with jackknife intervals; the change from the mixed set with its interval, its null under exchanged "
+    "labels, and p over all domains."
 )
 
 _SHORT = {"pc1_plus_pc2_share": "share", "participation_ratio": "ratio"}
-_UNIT = {"pc1_plus_pc2_share": "fraction", "participation_ratio": "dimensions"}
 
 
 @dataclass(frozen=True)
@@ -53,23 +51,14 @@ class Settings:
     seed: int
 
 
-@dataclass(frozen=True)
-class Restriction:
-    """What the comparison adds to the findings; without a comparison, the note that says why."""
-
-    scalars: Mapping[str, Scalar] = field(default_factory=dict)
-    tables: Mapping[str, Table] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-
-
-def restriction(cloud: Cloud, layer: int, settings: Settings) -> Restriction:
+def restriction(cloud: Cloud, layer: int, settings: Settings) -> Part:
     """Compare the domains of a pool at one layer, or say why that cannot be done.
 
     Of a sequence one scored position takes part, drawn at random: rows of one sequence belong together.
     """
     refusal = _refusal(cloud)
     if refusal:
-        return Restriction(notes=(f"No domain comparison: {refusal}.",))
+        return Part(notes=(f"No domain comparison: {refusal}.",))
     is_one_each = cloud.one_row_each
     cloud = cloud.one_of_each(np.random.default_rng([settings.seed, 5]))
     pool, kept, left_out = _taking_part(cloud, np.random.default_rng(settings.seed))
@@ -79,12 +68,12 @@ def restriction(cloud: Cloud, layer: int, settings: Settings) -> Restriction:
             f"fewer than two domains have {MIN_PER_FIFTH} prompts in every fifth of the entropy and "
             f"{MIN_PROMPTS} in common"
         )
-        return Restriction(notes=(f"No domain comparison: {reason}.",))
+        return Part(notes=(f"No domain comparison: {reason}.",))
     spectra = Spectra(cloud.points[layer][kept], settings.scaling)
     rng = np.random.default_rng(settings.seed)
     found = domain_collapse(pool, spectra, settings.per_quintile, settings.n_permutations, rng)
     if not np.isfinite(found.permuted).all() or not np.isfinite(found.changes).all():
-        return Restriction(notes=("No domain comparison: in some set every row is the same point.",))
+        return Part(notes=("No domain comparison: in some set every row is the same point.",))
     tables = {
         "collapse": _table(found, spectra),
         "rarefaction": rarefaction_table(pool, spectra, settings.scaling, settings.n_null, rng),
@@ -95,7 +84,7 @@ def restriction(cloud: Cloud, layer: int, settings: Settings) -> Restriction:
     )  # fmt: skip
     drawn = () if is_one_each else (f"The domains are compared on one scored position of each {cloud.unit}.",)
     notes = (*drawn, *_notes(found, left_out), *crossed.notes)
-    return Restriction({**_scalars(found), **crossed.scalars}, {**tables, **crossed.tables}, notes)
+    return Part({**_scalars(found), **crossed.scalars}, {**tables, **crossed.tables}, notes)
 
 
 def _refusal(cloud: Cloud) -> str:
@@ -121,26 +110,20 @@ def _scalars(found: Collapse) -> dict[str, Scalar]:
     """The largest change over the domains, of each statistic, against the largest under exchanged labels."""
     meanings = {
         "collapse": "Rise of the PC1+PC2 share from prompts of all domains to the domain where it rises most, {}, "
-        "at equal "
-        "number and entropy; at its null, restricting the domain does nothing.",
+        "at equal number and entropy; at its null, restricting the domain does nothing.",
         "collapse_participation_ratio": "Fall (negative) of the participation ratio from prompts of all domains to "
-        "the domain "
-        "where it falls most, {}, at equal number and entropy.",
+        "the domain where it falls most, {}, at equal number and entropy.",
     }
     scalars = {}
     for i, (name, meaning) in enumerate(meanings.items()):
         sign = 1.0 if i == 0 else -1.0
         best = int((sign * found.changes[:, i]).argmax())
-        low, high = (float(bound) for bound in found.intervals[best, i])
         extreme = sign * (sign * found.permuted[:, :, i]).max(axis=1)
-        scalars[name] = Scalar(
-            float(found.changes[best, i]), _UNIT[CHANGES[i]],
-            interval=(low, high) if np.isfinite([low, high]).all() else None,
-            interval_method="delete-one jackknife of the difference, not adjusted for choosing the domain",
-            interval_reason="" if np.isfinite([low, high]).all() else "undefined when a prompt is left out",
-            null=null_from_permutations(f"{NULL_NAME}, largest over domains", extreme),
-            p=float(found.p[best, i]), p_over="domains", n=found.sets.n,
-            meaning=meaning.format(found.sets.domains[best]),
+        scalars[name] = Scalar.of(
+            found.changes[best, i], UNITS[CHANGES[i]],
+            Interval.of(found.intervals[best, i], METHOD, "undefined when a prompt is left out"),
+            null_from_permutations(f"{NULL_NAME}, largest over domains", extreme), p=found.p[best, i],
+            p_over="domains", n=found.sets.n, meaning=meaning.format(found.sets.domains[best]),
         )  # fmt: skip
     return scalars
 
@@ -154,30 +137,24 @@ def _table(found: Collapse, spectra: Spectra) -> Table:
         row: dict[str, object] = {"set": name, "n": found.sets.n}
         for i, statistic in enumerate(CHANGES):
             short = _SHORT[statistic]
-            row[short] = found.statistics[k, i]
-            row[f"{short}_low"], row[f"{short}_high"] = intervals[SPECTRAL.index(statistic)]
-            row |= _change_columns(short, found, k - 1, i) if name != MIXED else _no_change(short)
+            row |= number_columns(short, found.statistics[k, i], intervals[SPECTRAL.index(statistic)])
+            row |= _change_columns(f"{short}_change", found, name, i)
         rows.append(row)
-    units = {"set": "label", "n": "prompts"}
+    units = {"set": LABEL, "n": "prompts"}
     for statistic, short in _SHORT.items():
-        columns = [name for name in rows[0] if name.startswith(short)]
-        units |= {name: "probability" if name.endswith("_p") else _UNIT[statistic] for name in columns}
+        units |= dict.fromkeys((short, f"{short}_change"), UNITS[statistic])
     return Table.from_rows(rows, units, CAPTION)
 
 
-def _change_columns(short: str, found: Collapse, domain: int, i: int) -> dict[str, object]:
+def _change_columns(column: str, found: Collapse, name: str, i: int) -> dict[str, object]:
+    """The change from the mixed set; NaN for the mixed set itself."""
+    if name == MIXED:
+        return number_columns(column, np.nan, (np.nan,) * 2, (np.nan,) * 3, np.nan)
+    domain = found.sets.domains.index(name)
     null = null_from_permutations(NULL_NAME, found.permuted[:, domain, i])
-    low, high = found.intervals[domain, i]
-    return {
-        f"{short}_change": found.changes[domain, i], f"{short}_change_low": low, f"{short}_change_high": high,
-        f"{short}_change_null": null.value, f"{short}_change_null_low": null.band[0],
-        f"{short}_change_null_high": null.band[1], f"{short}_change_p": found.p[domain, i],
-    }  # fmt: skip
-
-
-def _no_change(short: str) -> dict[str, object]:
-    parts = ("", "_low", "_high", "_null", "_null_low", "_null_high", "_p")
-    return {f"{short}_change{part}": np.nan for part in parts}
+    return number_columns(
+        column, found.changes[domain, i], found.intervals[domain, i], (null.value, *null.band), found.p[domain, i]
+    )
 
 
 def _notes(found: Collapse, left_out: list[str]) -> tuple[str, ...]:

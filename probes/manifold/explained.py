@@ -21,8 +21,7 @@ UNITS = {"layer": "layer", "factor": "label", "share": "fraction", "chance": "fr
 
 CAPTION = (
     "Share of PC1's variance that one property of the rows accounts for (η² of groups, R² of a straight line for "
-    "numbers), "
-    "and what a property with as many values explains by chance."
+    "numbers), and what a property with as many values explains by chance."
 )
 
 

@@ -11,15 +11,18 @@ from interp.drawing import (
     PALETTE,
     VALUE,
     add_band,
+    add_curve,
+    add_line,
     add_profile,
     add_slider,
     blank,
+    coloured,
     error_bars,
     faded,
 )
 from interp.findings import Findings
 from interp.probe import Figure
-from interp.table import Table
+from interp.table import Table, number_columns
 
 from .collapse import MIXED
 from .rarefaction import NOISE
@@ -29,9 +32,8 @@ if TYPE_CHECKING:
 
 _PROFILES = (
     ("pc1_plus_pc2_share", "Variance in the first plane, by depth", "PC1+PC2 share (fraction of variance)",
-     "Above the grey band the plane holds more than noise of the same size and column variances would; the shaded "
-     "band is "
-     "the 95 % interval over prompts."),
+     "Above the grey band the plane holds more than noise of the same size and column variances would; the shaded band "
+     "is the 95 % interval over prompts."),
     ("participation_ratio", "Directions in use, by depth", "participation ratio (dimensions)",
      "Lower is flatter: below the grey band, variance is shared by fewer directions than in noise of the same size."),
     ("axis_stability", "Would other prompts give the same axis?", "|cos| between PC1 of disjoint halves",
@@ -155,8 +157,8 @@ def _spectrum(table: Table) -> Figure:
     plot = blank("principal component", "share (fraction of variance)")
     across = table["component"]
     add_band(plot, across, (np.maximum(table["null_low"], 0), table["null_high"]), NULL)
-    plot.add_scatter(x=across, y=table["null"], name="null", mode="lines", line={"color": NULL, "dash": "dash"})
-    plot.add_scatter(x=across, y=table["share"], name="measured", mode="lines+markers", line={"color": VALUE})
+    add_line(plot, across, table["null"], "null")
+    add_curve(plot, across, table, "share", "measured", VALUE)
     reading = (
         "Components above the grey line carry more than noise of the same size; where the curves meet, structure ends."
     )
@@ -165,17 +167,11 @@ def _spectrum(table: Table) -> Figure:
 
 def _explained(table: Table) -> Figure:
     plot = blank("layer", "share of PC1's variance (fraction)")
-    for i, factor in enumerate(dict.fromkeys(table["factor"].tolist())):
-        mine = table.where(table["factor"] == factor)
-        colour = PALETTE[i % len(PALETTE)]
+    for factor, mine, colour in coloured(table, "factor"):
         plot.add_scatter(
-            x=mine["layer"],
-            y=mine["share"],
-            name=factor,
-            mode="lines+markers",
-            legendgroup=factor,
+            x=mine["layer"], y=mine["share"], name=factor, mode="lines+markers", legendgroup=factor,
             line={"color": colour},
-        )
+        )  # fmt: skip
         plot.add_scatter(
             x=mine["layer"], y=mine["chance"], mode="lines", legendgroup=factor, showlegend=False, hoverinfo="skip",
             name=f"null, {factor}",
@@ -192,17 +188,18 @@ def _collapse(table: Table) -> Figure:
     plot = blank("PC1+PC2 share (fraction of variance)", "")
     mixed, domains = table.where(table["set"] == MIXED), table.where(table["set"] != MIXED)
     base = float(mixed["share"][0])
-    null_low, null_high = base + domains["share_change_null_low"], base + domains["share_change_null_high"]
+    low, high = base + domains["share_change_null_low"], base + domains["share_change_null_high"]
+    null = Table(number_columns("null", (low + high) / 2, (low, high)), {"null": "fraction"})
     plot.add_scatter(
-        x=(null_low + null_high) / 2, y=domains["set"], mode="markers", name="null (domain labels exchanged)",
+        x=null["null"], y=domains["set"], mode="markers", name="null (domain labels exchanged)",
         marker={"color": NULL, "symbol": "line-ns-open", "size": 10},
-        error_x=error_bars((null_low + null_high) / 2, null_low, null_high, faded(NULL, 0.4), 8.0),
+        error_x=error_bars(null, "null", faded(NULL, 0.4), 8.0),
     )  # fmt: skip
     for part, colour in ((mixed, PALETTE[1]), (domains, VALUE)):
         plot.add_scatter(
             x=part["share"], y=part["set"], mode="markers", name="mixed" if part is mixed else "one domain",
             marker={"color": colour, "size": 9},
-            error_x=error_bars(part["share"], part["share_low"], part["share_high"], colour),
+            error_x=error_bars(part, "share", colour),
         )  # fmt: skip
     plot.add_vline(x=base, line={"color": PALETTE[1], "dash": "dot", "width": 1})
     reading = (
@@ -240,19 +237,11 @@ def _cross_projection(table: Table) -> Figure:
 
 def _rarefaction(table: Table) -> Figure:
     plot = blank("prompts", "PC1+PC2 share (fraction of variance)")
-    for i, name in enumerate(dict.fromkeys(table["set"].tolist())):
-        mine = table.where(table["set"] == name)
-        colour = NULL if name == NOISE else PALETTE[i % len(PALETTE)]
+    for name, mine, colour in coloured(table, "set"):
+        words, colour, dash = (f"null: {name}", NULL, "dash") if name == NOISE else (name, colour, "solid")
         if name in (NOISE, MIXED):
             add_band(plot, mine["n"], (mine["low"], mine["high"]), colour)
-        dash = "dash" if name == NOISE else "solid"
-        plot.add_scatter(
-            x=mine["n"],
-            y=mine["share"],
-            name=f"null: {name}" if name == NOISE else name,
-            mode="lines+markers",
-            line={"color": colour, "dash": dash},
-        )
+        add_curve(plot, mine["n"], mine, "share", words, colour, dash)
     plot.update_xaxes(type="log", tickvals=np.unique(table["n"]))
     reading = "Shares fall as prompts are added, in noise too: compare sets only at the same number, never across it."
     return Figure("rarefaction", "The share depends on how many prompts", reading, plot, "rarefaction")

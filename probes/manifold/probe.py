@@ -29,17 +29,17 @@ from interp.system.threads import side_by_side
 from ..measures.cloud import Cloud
 from ..measures.entropy_correlation import Resampled, correlation_profile, within_position
 from ..measures.field_checks import refuse_too_few
-from ..measures.geometry import FEW_DISTINCT_ROWS, count_distinct, dimension_profile, spectral_profiles, spectrum_table
+from ..measures.geometry import count_distinct, dimension_profile, spectral_profiles, spectrum_table
 from ..measures.maps import MAX_POINTS, cloud_axes, null_points_table, points_table, umap_table
 from ..measures.profiles import Profile, profile_table
+from ..measures.sample_sizes import FEW_POINTS
 from .domains import Settings, restriction
 from .explained import explained_table
 from .robustness import dropped_profiles, dropped_table, influence, stability_profile, without_loudest
 
 BY_LAYER = (
     "Layer by layer, on the drawn rows: value, 95 % interval (_low, _high), null with its 95 % band, and p over all "
-    "layers. "
-    "One layer is primary and named beforehand; the others are exploratory."
+    "layers. One layer is primary and named beforehand; the others are exploratory."
 )
 
 MEANINGS = {
@@ -47,9 +47,8 @@ MEANINGS = {
     "bayes_entropy_bits": "How well the first axis orders the rows by the entropy of the exact posterior.",
     "pool": "The same on the whole pool, without choosing prompts by their entropy: the fairer of the two, since "
     "selecting on entropy inflates correlations with it.",
-    "within": "The same within each position of the sequence: what the first axis knows about uncertainty beyond "
-    "how far "
-    "the sequence has come.",
+    "within": "The same within each position of the sequence: what the first axis knows about uncertainty beyond how "
+    "far the sequence has come.",
     "curve": "How well the position along a curve through the points orders the prompts by the entropy of the next "
     "token.",
 }
@@ -209,8 +208,7 @@ class Manifold(Probe):
     def _notes(self, cloud: Cloud, small: Cloud, pool: Cloud, layer: int) -> list[str]:
         notes = [
             f"Primary layer: {layer} of 0 to {cloud.n_layers - 1}; columns {self.scaling}; {cloud.n_units} "
-            f"{cloud.unit}s, "
-            f"{cloud.rows.n_rows} rows.",
+            f"{cloud.unit}s, {cloud.rows.n_rows} rows.",
             "The sign of a principal axis is arbitrary, so correlations with it are given without one.",
             f"`_dropped`: without the {self.n_dropped} columns of largest variance of each layer.",
         ]
@@ -229,8 +227,7 @@ class Manifold(Probe):
         if not cloud.one_row_each:
             notes.append(
                 "Entropy goes with position here. Permutations exchange whole sequences, so the null holds what "
-                "position "
-                "alone explains; entropy_correlation_within_position takes position out of both sides."
+                "position alone explains; entropy_correlation_within_position takes position out of both sides."
             )
         notes.append(
             f"Curve: one-dimensional Isomap, {N_NEIGHBOURS} neighbours, pieces joined by their shortest links."
@@ -240,7 +237,7 @@ class Manifold(Probe):
 
 def _counted(scalar: Scalar, n_distinct_rows: int) -> Scalar:
     """The scalar with its number of different rows, which decides whether it is underpowered."""
-    few = n_distinct_rows < FEW_DISTINCT_ROWS
+    few = n_distinct_rows < FEW_POINTS
     return replace(scalar, n_distinct_rows=n_distinct_rows, underpowered=scalar.underpowered or few)
 
 

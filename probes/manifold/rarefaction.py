@@ -24,8 +24,7 @@ _SHARE = 1
 UNITS = {"set": "label", "n": "prompts", "share": "fraction", "low": "fraction", "high": "fraction"}
 CAPTION = (
     f"PC1+PC2 share of subsets of n prompts: mean of {N_ORDERS} draws and the range of 95 % of them. `noise` has "
-    f"independent "
-    "Gaussian columns with the variances of the mixed prompts (standard ones where columns are z-scored)."
+    "independent Gaussian columns with the variances of the mixed prompts (standard ones where columns are z-scored)."
 )
 
 

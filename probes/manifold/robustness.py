@@ -6,8 +6,9 @@ largest in Gaussian clouds of the same size and column deviations. Stability: |c
 halves of the prompts, beside that of such Gaussian clouds.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -15,15 +16,17 @@ from jaxtyping import Float, Int
 from interp.findings import Scalar
 from interp.statistics.jackknife import without_each_group, without_each_row
 from interp.statistics.nulls import GaussianClouds, null_from_draws
-from interp.statistics.spectra import Scaling, gram_statistics, scaled, smaller_gram
+from interp.statistics.ratio import ratio
+from interp.statistics.spectra import SPECTRAL, Scaling, gram_statistics, scaled, smaller_gram
 from interp.table import Table
 
 from ..measures.axis_stability import Split, first_axis_cosines
 from ..measures.cloud import Cloud
-from ..measures.geometry import NULL_NAMES, spectral_profiles
-from ..measures.halves import MIN_UNITS, split_rows
+from ..measures.geometry import ALL_ALIKE, NULL_NAMES, UNITS, spectral_profiles
+from ..measures.halves import split_rows
 from ..measures.part import Part
 from ..measures.profiles import Profile
+from ..measures.sample_sizes import MIN_HALVES
 
 DROPPED = (0, 1, 2, 4, 8, 16, 32)
 N_NULL = 20
@@ -54,9 +57,8 @@ def without_loudest(cloud: Cloud, n_dropped: int) -> Loudest | None:
     order = np.argsort(-variance, axis=1, kind="stable")
     kept = np.sort(order[:, n_dropped:], axis=1)
     gone = np.take_along_axis(variance, order[:, :n_dropped], axis=1).sum(axis=1)
-    total = variance.sum(axis=1)
-    share = np.divide(gone, total, out=np.full(len(total), np.nan), where=total > 0)
-    return Loudest(replace(cloud, points=np.take_along_axis(cloud.points, kept[:, None, :], axis=2)), share)
+    points = np.take_along_axis(cloud.points, kept[:, None, :], axis=2)
+    return Loudest(replace(cloud, points=points), ratio(gone, variance.sum(axis=1)))
 
 
 def dropped_profiles(left: Loudest, n_dropped: int, scaling: Scaling, seed: int) -> dict[str, Profile]:
@@ -77,31 +79,16 @@ def dropped_table(cloud: Cloud, layer: int, scaling: Scaling, seed: int) -> Tabl
         left = without_loudest(one, n_dropped)
         if left is None:
             break
-        profiles = spectral_profiles(left.cloud, scaling, _clouds(left.cloud, seed))
         row: dict[str, object] = {"n_dropped": n_dropped, "variance_dropped": left.variance_share[0]}
-        rows.append(row | _columns(profiles))
-    units = {name: _UNITS.get(name, "dimensions" if "ratio" in name else "fraction") for name in rows[0]}
+        for name, (scalar,) in spectral_profiles(left.cloud, scaling, _clouds(left.cloud, seed)).items():
+            row |= scalar.columns(name)
+        rows.append(row)
+    units = {"n_dropped": "columns", "variance_dropped": "fraction"} | {name: UNITS[name] for name in SPECTRAL[1:]}
     return Table.from_rows(rows, units, DROPPED_CAPTION)
-
-
-_UNITS = {"n_dropped": "columns", "variance_dropped": "fraction"}
 
 
 def _clouds(cloud: Cloud, seed: int) -> GaussianClouds:
     return GaussianClouds(cloud.rows.n_rows, cloud.points.shape[2], N_NULL, seed)
-
-
-def _columns(profiles: Mapping[str, Profile]) -> dict[str, float]:
-    found: dict[str, float] = {}
-    for name in ("pc1_plus_pc2_share", "participation_ratio"):
-        s = profiles[name][0]
-        low, high = s.interval or (np.nan, np.nan)
-        null_low, null_high = s.null.band if s.null else (np.nan, np.nan)
-        found |= {
-            name: s.value, f"{name}_low": low, f"{name}_high": high, f"{name}_null": s.null.value if s.null else np.nan,
-            f"{name}_null_low": null_low, f"{name}_null_high": null_high,
-        }  # fmt: skip
-    return found
 
 
 def without_each_unit(
@@ -125,20 +112,14 @@ def influence(cloud: Cloud, layer: int, scaling: Scaling, seed: int) -> Part:
         f"Largest change of the PC1+PC2 share when a single {cloud.unit} is left out; above its null, one "
         f"{cloud.unit} makes the plane."
     )
-    common = {"n": cloud.n_units, "n_unit": cloud.unit, "meaning": meaning}
+    about: dict[str, Any] = {"meaning": meaning, **cloud.counted}
     if np.isnan(whole).any():
-        reason = "every row is the same point: nothing varies"
-        nothing = Scalar(
-            float("nan"), "fraction", interval_reason=reason, null_reason=reason, underpowered=True, **common
-        )
-        return Part({"largest_influence": nothing})
+        return Part({"largest_influence": Scalar.undefined(ALL_ALIKE, "fraction", underpowered=True, **about)})
     left = without_each_unit(rows, cloud.units) - whole
     largest = float(np.nanmax(np.abs(left[:, _SHARE])))
-    draws = _null_influences(rows, cloud, seed)
-    scalar = Scalar(
-        largest, "fraction", interval_reason="the largest of all prompts: leaving one out is what it measures",
-        null=null_from_draws(NULL_NAMES[scaling], draws), **common,
-    )  # fmt: skip
+    null = null_from_draws(NULL_NAMES[scaling], _null_influences(rows, cloud, seed))
+    none = "the largest of all prompts: leaving one out is what it measures"
+    scalar = Scalar.of(largest, "fraction", none, null, **about)
     columns = {"prompt": np.unique(cloud.units), "share_change": left[:, _SHARE], "ratio_change": left[:, 2]}
     units = {"prompt": "index", "share_change": "fraction", "ratio_change": "dimensions"}
     return Part({"largest_influence": scalar}, {"influence": Table(columns, units, INFLUENCE_CAPTION)})
@@ -159,7 +140,7 @@ def _null_influences(rows: np.ndarray, cloud: Cloud, seed: int) -> np.ndarray:
 def stability_profile(cloud: Cloud, scaling: Scaling, n_splits: int, seed: int) -> list[Scalar]:
     """Mean |cos| between the first axes of disjoint halves, at every layer; the same splits and draws for all."""
     rng = np.random.default_rng(seed)
-    enough = cloud.n_units >= MIN_UNITS
+    enough = cloud.n_units >= MIN_HALVES
     splits = [split_rows(cloud.units, rng) for _ in range(n_splits)] if enough else []
     found, deviations = [], []
     for points in cloud.points:
@@ -178,19 +159,17 @@ def stability_profile(cloud: Cloud, scaling: Scaling, n_splits: int, seed: int) 
 def _stability(
     cloud: Cloud, value: float, draws: Float[np.ndarray, " draw"], scaling: Scaling, splits: Sequence[Split]
 ) -> Scalar:
-    common = {
-        "n": cloud.n_units, "n_unit": cloud.unit, "meaning": "Mean |cos| between the first principal axes of disjoint "
-        "halves of the prompts, over random splits: near 1, other prompts would give the same axis.",
-    }  # fmt: skip
+    meaning = (
+        "Mean |cos| between the first principal axes of disjoint halves of the prompts, over random splits: near 1, "
+        "other prompts would give the same axis."
+    )
     if np.isnan(value):
-        reason = f"fewer than {MIN_UNITS} {cloud.unit}s make no halves" if not splits else (
-            "every row is the same point: nothing varies"
-        )  # fmt: skip
-        return Scalar(value, "1", interval_reason=reason, null_reason=reason, underpowered=True, **common)
+        reason = ALL_ALIKE if splits else f"fewer than {MIN_HALVES} {cloud.unit}s make no halves"
+        return Scalar.undefined(reason, underpowered=True, meaning=meaning, **cloud.counted)
     null = null_from_draws(NULL_NAMES[scaling], draws)
     # a prediction interval knows no bounds, |cos| does
     low, high = np.clip(null.band, 0.0, 1.0)
-    return Scalar(
-        value, "1", interval_reason=f"the {len(splits)} splits share {cloud.unit}s",
-        null=replace(null, band=(float(low), float(high))), **common,
+    return Scalar.of(
+        value, "1", f"the {len(splits)} splits share {cloud.unit}s", replace(null, band=(float(low), float(high))),
+        meaning=meaning, **cloud.counted,
     )  # fmt: skip

@@ -21,6 +21,7 @@ __all__ = [
     "profiles",
     "prompt_effects",
     "prompt_means",
+    "sample_sizes",
     "sign_flips",
     "token_cosines",
 ]

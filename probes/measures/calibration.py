@@ -20,7 +20,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float, Int
 
-from interp.findings import Null, Scalar
+from interp.findings import Interval, Null, Scalar
 from interp.information import entropy_bits
 from interp.statistics.correlation import resampled_correlations, unit_length
 from interp.statistics.max_statistic import maximum_statistic_p
@@ -31,9 +31,7 @@ from .answers import Answers
 from .exchanges import exchange_within
 from .halves import share_interval
 from .prompt_means import interval
-
-MIN_UNITS = 20
-"""Prompts below which every number is called underpowered."""
+from .sample_sizes import FEW_PROMPTS
 
 UNITS = {
     "entropy_error": "bits", "skill": "1", "kl": "bits", "kl_skill": "1", "slope": "1", "label_bias": "bits",
@@ -149,7 +147,7 @@ class Slopes:
 
     def _slope(self, weights: Float[np.ndarray, "resample row"]) -> Float[np.ndarray, " resample"]:
         if not self.is_pair:
-            return _ratio(weights @ self.products, weights @ self.squares)
+            return _quotient(weights @ self.products, weights @ self.squares)
         shared, spread = np.zeros(len(weights)), np.zeros(len(weights))
         for group in np.unique(self.groups):
             mine = self.groups == group
@@ -157,7 +155,7 @@ class Slopes:
             total = np.maximum(w.sum(axis=1), 1.0)
             shared += w @ (x * y) - (w @ x) * (w @ y) / total
             spread += w @ (x * x) - np.square(w @ x) / total
-        return _ratio(shared, spread)
+        return _quotient(shared, spread)
 
 
 def kl_of_best_single(answers: Answers) -> Float[np.ndarray, " row"]:
@@ -183,7 +181,7 @@ def _from_row_mean(log: np.ndarray, possible: np.ndarray) -> np.ndarray:
     return np.where(np.abs(left) > 1e-9, left, 0.0)
 
 
-def _ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+def _quotient(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
     return np.divide(part, whole, out=np.full(len(part), np.nan), where=whole > 1e-9)
 
 
@@ -211,14 +209,13 @@ class _Maker:
         self.null_name = f"posteriors exchanged between {self.name}s of equal {answers.evidence_name.replace('_', ' ')}"
 
     def undefined(self, name: str, reason: str) -> Scalar:
-        return Scalar(
-            float("nan"), UNITS[name], interval_reason=reason, null_reason=reason, n=self.n, n_unit=self.name,
-            underpowered=True, meaning=MEANINGS[name],
-        )  # fmt: skip
+        return Scalar.undefined(
+            reason, UNITS[name], underpowered=True, n=self.n, n_unit=self.name, meaning=MEANINGS[name]
+        )
 
     def scalar(self, name: str, value: float, replicates: np.ndarray, null: np.ndarray | Null | str) -> Scalar:
         """With a percentile interval; `null` holds permuted values, or is the null itself, or the reason for none."""
-        return self._made(name, float(value), interval(float(value), replicates), "percentile bootstrap", null)
+        return self._made(name, value, interval(float(value), replicates), "percentile bootstrap", null)
 
     def share(
         self, name: str, errors: np.ndarray, totals: np.ndarray, permuted_errors: np.ndarray, weights: np.ndarray
@@ -236,11 +233,9 @@ class _Maker:
         p = None
         if isinstance(null, np.ndarray):
             sign = -1.0 if _SIDES[name] == "less" else 1.0
-            p = float(maximum_statistic_p(np.array([sign * value]), sign * null[:, None])[0])
+            p = maximum_statistic_p(np.array([sign * value]), sign * null[:, None])[0]
             null = null_from_permutations(self.null_name, null)
-        return Scalar(
-            value, UNITS[name], interval=bounds, interval_method=f"{method} over {self.name}s" if bounds else "",
-            interval_reason="" if bounds else "no resample differs",
-            null=null if isinstance(null, Null) else None, null_reason=null if isinstance(null, str) else "",
-            p=p, n=self.n, n_unit=self.name, underpowered=self.n < MIN_UNITS, meaning=MEANINGS[name],
+        return Scalar.of(
+            value, UNITS[name], Interval.of(bounds, f"{method} over {self.name}s", "no resample differs"), null, p=p,
+            n=self.n, n_unit=self.name, underpowered=self.n < FEW_PROMPTS, meaning=MEANINGS[name],
         )  # fmt: skip

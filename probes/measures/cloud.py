@@ -1,6 +1,7 @@
 """A cloud: the captured rows of one site, layer by layer, with the prompt that each belongs to."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Num
@@ -11,9 +12,7 @@ from interp.need import Need
 from interp.table import Table
 
 from .finite import finite
-
-MIN_UNITS = 3
-"""Prompts below which no statistic of a cloud is defined."""
+from .sample_sizes import MIN_CLOUD
 
 
 @dataclass(frozen=True)
@@ -35,10 +34,10 @@ class Cloud:
         """
         points = finite(capture, need)
         cloud = cls(points.reshape(*points.shape[:2], -1), capture.rows, capture.prompts.unit)
-        if cloud.n_units < MIN_UNITS:
+        if cloud.n_units < MIN_CLOUD:
             raise PromptError(
                 asked=f"the geometry of {cloud.n_units} {cloud.unit}{'s' if cloud.n_units > 1 else ''}",
-                found=f"fewer than {MIN_UNITS} points span no cloud",
+                found=f"fewer than {MIN_CLOUD} points span no cloud",
                 fix="Give more prompts; the statistics want a hundred or more.",
             )
         n_bad = int((~np.isfinite(cloud.rows["next_entropy_bits"])).sum()) if "next_entropy_bits" in cloud.rows else 0
@@ -66,6 +65,11 @@ class Cloud:
     def entropy_bits(self) -> Float[np.ndarray, " row"]:
         """The model's own next-token entropy at each row."""
         return self.rows["next_entropy_bits"]
+
+    @property
+    def counted(self) -> dict[str, Any]:
+        """What is counted, as fields of a scalar."""
+        return {"n": self.n_units, "n_unit": self.unit}
 
     @property
     def one_row_each(self) -> bool:

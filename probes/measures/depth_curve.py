@@ -19,6 +19,7 @@ from jaxtyping import Float
 
 from interp.statistics.correlation import unit_ranks
 from interp.statistics.max_statistic import maximum_statistic_p
+from interp.statistics.ratio import ratio
 
 DEPTH = ("reduction", "correlation", "area", "largest_drop")
 """The statistics, in the order of the last axis of every array of them."""
@@ -50,12 +51,9 @@ def depth_statistics(curves: Float[np.ndarray, "*batch layer"]) -> Float[np.ndar
     flat = curves.reshape(-1, n_layers)
     trend = unit_ranks(flat) @ unit_ranks(np.arange(n_layers)[None])[0]
     area = np.trapezoid(curves, dx=1 / (n_layers - 1), axis=-1)
-    relative = [
-        np.divide(part, first, out=np.full(np.shape(first), np.nan), where=first > 0) for part in (first - last, area)
-    ]
     trend = np.where(np.ptp(flat, axis=1) > 0, trend, np.nan).reshape(first.shape)
     drop = -np.diff(curves, axis=-1).min(axis=-1)
-    return np.stack([relative[0], trend, relative[1], drop], axis=-1)
+    return np.stack([ratio(first - last, first), trend, ratio(area, first), drop], axis=-1)
 
 
 def deal_heads(profile: Float[np.ndarray, "layer head"], n: int, rng: np.random.Generator) -> DealtHeads:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-from interp.findings import Scalar
+from interp.findings import Interval, Scalar
 from interp.statistics.correlation import correlation_interval, rank_test, ranks_within, resampled_rank_correlations
 from interp.statistics.nulls import null_from_permutations
 from interp.statistics.resampling import bootstrap_weights, shuffles
@@ -40,23 +40,18 @@ def correlation_profile(
     tested = rank_test(coordinates, variable, resampled.orders)
     replicates = resampled_rank_correlations(coordinates, variable, resampled.weights)
     scalars = []
-    for layer in range(len(coordinates)):
-        rho = float(tested.rho[layer])
-        common = {"n": cloud.n_units, "n_unit": cloud.unit, "meaning": meaning}
+    method = f"bootstrap over {cloud.unit}s within strata, the coordinate held fixed, Fisher z scale"
+    for layer, rho in enumerate(tested.rho):
         if np.isnan(rho):
             reason = f"the coordinate or {column} never varies"
-            scalars.append(Scalar(rho, "1", interval_reason=reason, null_reason=reason, underpowered=True, **common))
+            scalars.append(Scalar.undefined(reason, underpowered=True, meaning=meaning, **cloud.counted))
             continue
-        interval = correlation_interval(abs(rho), np.copysign(1.0, rho) * replicates[layer])
+        bounds = correlation_interval(abs(float(rho)), np.copysign(1.0, rho) * replicates[layer])
+        interval = Interval.of(bounds, method, "every resample gives the same value")
+        null = null_from_permutations(f"entropies exchanged between {cloud.unit}s", tested.permuted[:, layer])
         scalars.append(
-            Scalar(
-                abs(rho), "1", interval=interval,
-                interval_method=f"bootstrap over {cloud.unit}s within strata, the coordinate held fixed, Fisher z "
-                f"scale",
-                interval_reason="" if interval else "every resample gives the same value",
-                null=null_from_permutations(f"entropies exchanged between {cloud.unit}s", tested.permuted[:, layer]),
-                p=float(tested.p[layer]), p_over="layers", **common,
-            )
+            Scalar.of(abs(rho), "1", interval, null, p=tested.p[layer], p_over="layers", meaning=meaning,
+                      **cloud.counted)
         )  # fmt: skip
     return scalars
 

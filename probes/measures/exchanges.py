@@ -3,7 +3,7 @@
 import numpy as np
 from jaxtyping import Float, Int
 
-from interp.statistics.resampling import bootstrap_weights, shuffles
+from interp.statistics.resampling import bootstrap_weights, random_orders, shuffles
 
 from .prompt_means import band
 
@@ -32,7 +32,7 @@ def rearranged_within(
 ) -> Int[np.ndarray, "permutation row"]:
     """`n` orders of the rows: all of them where a unit has one row, else those of each unit among themselves."""
     if len(np.unique(unit)) == len(unit):
-        return rng.permuted(np.tile(np.arange(len(unit)), (n, 1)), axis=1)
+        return random_orders(len(unit), n, rng)
     orders = np.empty((n, len(unit)), dtype=np.int64)
     keys = rng.random((n, len(unit)))
     orders[:, np.argsort(unit, kind="stable")] = np.lexsort((keys, np.broadcast_to(unit, keys.shape)), axis=1)

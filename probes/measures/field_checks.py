@@ -1,12 +1,31 @@
-"""Refusing fields of a probe whose numbers are too small for what is made of them."""
+"""Refusing fields of a probe: words that it does not know, numbers too small for what is made of them."""
 
 from collections.abc import Mapping
+from dataclasses import fields
+from typing import Literal, get_args, get_origin, get_type_hints
 
 from interp.errors import UsageError
-from interp.probe import Probe
+from interp.probe import Question
 
 
-def refuse_too_few(probe: Probe, least: Mapping[str, int], found: str | Mapping[str, str]) -> None:
+def refuse_unknown(probe: Question) -> None:
+    """Raise `UsageError` for the first field of words (`Literal`, alone or in a tuple) with others, or with none."""
+    hints = get_type_hints(type(probe))
+    for name in (field.name for field in fields(probe)):
+        hint, value = hints[name], getattr(probe, name)
+        if get_origin(hint) is tuple:
+            hint = get_args(hint)[0]
+        else:
+            value = (value,)
+        if get_origin(hint) is Literal and not (value and set(value) <= set(get_args(hint))):
+            raise UsageError(
+                asked=f"{probe.name}.{name} = {getattr(probe, name)!r}",
+                found="this probe knows other words",
+                fix=f"Choose among {', '.join(map(str, get_args(hint)))}.",
+            )
+
+
+def refuse_too_few(probe: Question, least: Mapping[str, int], found: str | Mapping[str, str]) -> None:
     """Raise `UsageError` for the first field below its least value; a field that is None was not asked for.
 
     `found` says what is wrong with so few, in one sentence for all fields or one for each.

@@ -2,18 +2,16 @@
 
 import numpy as np
 
-from interp.findings import Scalar
+from interp.findings import Interval, Scalar
 from interp.statistics.dimension import intrinsic_dimension
 from interp.statistics.jackknife import deletions, spectral_intervals
 from interp.statistics.neighbours import distinct_rows
 from interp.statistics.nulls import GaussianClouds, layer_null_statistics, null_from_draws, null_spectra
+from interp.statistics.ratio import ratio
 from interp.statistics.spectra import SPECTRAL, Scaling, eigenvalues, gram_statistics, scaled, smaller_gram
-from interp.table import Table
+from interp.table import Table, number_columns
 
 from .cloud import Cloud
-
-FEW_DISTINCT_ROWS = 20
-"""Distinct rows below which a finding is called underpowered."""
 
 N_DIMENSION_NULLS = 20
 
@@ -24,16 +22,15 @@ UNITS = {"pc1_share": "fraction", "pc1_plus_pc2_share": "fraction", "participati
 
 MEANINGS = {
     "pc1_share": "Share of the variance between prompts that lies along one direction.",
-    "pc1_plus_pc2_share": "Share of the variance between prompts that lies in one plane: near 1, the prompts lie on "
-    "a flat "
-    "sheet; at the null, the plane is what noise of this size would give.",
+    "pc1_plus_pc2_share": "Share of the variance between prompts that lies in one plane: near 1, the prompts lie on a "
+    "flat sheet; at the null, the plane is what noise of this size would give.",
     "participation_ratio": "How many directions share the variance about equally: 1 on a line, near the number of "
-    "prompts "
-    "for noise.",
-    "intrinsic_dimension": "How many coordinates it takes to tell near neighbours apart (TwoNN); below its null, "
-    "the prompts "
-    "lie on something curved or clustered that a flat cloud of the same covariance does not have.",
+    "prompts for noise.",
+    "intrinsic_dimension": "How many coordinates it takes to tell near neighbours apart (TwoNN); below its null, the "
+    "prompts lie on something curved or clustered that a flat cloud of the same covariance does not have.",
 }
+
+ALL_ALIKE = "every row is the same point: nothing varies"
 
 NULL_NAMES = {
     "centred": "independent Gaussian columns, each with its own variance, at this size",
@@ -55,37 +52,23 @@ def spectral_profiles(cloud: Cloud, scaling: Scaling, clouds: GaussianClouds) ->
     return profiles
 
 
-def _shares(spectrum: np.ndarray) -> np.ndarray:
-    total = spectrum.sum(axis=-1, keepdims=True)
-    return np.divide(spectrum, total, out=np.full_like(spectrum, np.nan), where=total > 0)
-
-
 def _spectral_scalars(cloud: Cloud, points: np.ndarray, null: np.ndarray, scaling: Scaling) -> list[Scalar]:
     statistics = gram_statistics(smaller_gram(scaled(points, scaling)))
-    common = {"n": cloud.n_units, "n_unit": cloud.unit}
     if np.isnan(statistics).any():
-        reason = "every row is the same point: nothing varies"
         return [
-            Scalar(
-                float("nan"), UNITS[name], interval_reason=reason, null_reason=reason, underpowered=True,
-                meaning=MEANINGS[name], **common,
-            )
+            Scalar.undefined(ALL_ALIKE, UNITS[name], underpowered=True, meaning=MEANINGS[name], **cloud.counted)
             for name in SPECTRAL
-        ]  # fmt: skip
+        ]
     deleted = deletions(points, scaling, cloud.units)
-    intervals = spectral_intervals(statistics, deleted)
+    none = f"at a bound, or undefined, when a {cloud.unit} is left out"
     scalars = []
-    for i, name in enumerate(SPECTRAL):
-        low, high = (float(bound) for bound in intervals[i])
-        defined = np.isfinite([low, high]).all()
+    for i, (name, bounds) in enumerate(zip(SPECTRAL, spectral_intervals(statistics, deleted), strict=True)):
+        method = f"{deleted.method}, {'log' if name == 'participation_ratio' else 'logit'} scale"
+        null_of_name = null_from_draws(NULL_NAMES[scaling], null[:, i])
         scalars.append(
-            Scalar(
-                float(statistics[i]), UNITS[name],
-                interval=(low, high) if defined else None,
-                interval_method=f"{deleted.method}, {'log' if name == 'participation_ratio' else 'logit'} scale",
-                interval_reason="" if defined else f"at a bound, or undefined, when a {cloud.unit} is left out",
-                null=null_from_draws(NULL_NAMES[scaling], null[:, i]),
-                meaning=MEANINGS[name], **common,
+            Scalar.of(
+                statistics[i], UNITS[name], Interval.of(bounds, method, none), null_of_name, meaning=MEANINGS[name],
+                **cloud.counted,
             )
         )  # fmt: skip
     return scalars
@@ -93,17 +76,13 @@ def _spectral_scalars(cloud: Cloud, points: np.ndarray, null: np.ndarray, scalin
 
 def spectrum_table(points: np.ndarray, scaling: Scaling, clouds: GaussianClouds) -> Table:
     """The leading eigenvalue shares of one layer beside those of its null."""
-    shares, null_shares = _shares(eigenvalues(scaled(points, scaling))), _shares(null_spectra(points, scaling, clouds))
+    spectra = eigenvalues(scaled(points, scaling)), null_spectra(points, scaling, clouds)
+    shares, null_shares = (ratio(spectrum, spectrum.sum(axis=-1, keepdims=True)) for spectrum in spectra)
     n = min(N_SHOWN, len(shares), null_shares.shape[1])
     nulls = [null_from_draws("", null_shares[:, i]) for i in range(n)]
-    columns = {
-        "component": np.arange(1, n + 1),
-        "share": shares[:n],
-        "null": np.array([null.value for null in nulls]),
-        "null_low": np.array([null.band[0] for null in nulls]),
-        "null_high": np.array([null.band[1] for null in nulls]),
-    }
-    units = dict.fromkeys(columns, "fraction") | {"component": "component"}
+    null = number_columns("null", np.array([x.value for x in nulls]), np.array([x.band for x in nulls]).T)
+    columns = {"component": np.arange(1, n + 1), "share": shares[:n], **null}
+    units = {"component": "component", "share": "fraction", "null": "fraction"}
     return Table(columns, units, f"Variance shares of the first {n} principal components at the primary layer.")
 
 
@@ -115,12 +94,7 @@ def dimension_profile(cloud: Cloud, scaling: Scaling, seed: int) -> list[Scalar]
 
 def _dimension(cloud: Cloud, points: np.ndarray, rng: np.random.Generator) -> Scalar:
     found = intrinsic_dimension(points, cloud.units, N_DIMENSION_NULLS, rng)
-    has_null = len(found.null_draws) > 1
     name = "Gaussian cloud of the same sample covariance"
-    return Scalar(
-        found.value, "dimensions",
-        interval=found.interval, interval_method=found.method, interval_reason=found.reason,
-        null=null_from_draws(name, found.null_draws) if has_null else None,
-        null_reason="" if has_null else found.reason,
-        n=cloud.n_units, n_unit=cloud.unit, meaning=MEANINGS["intrinsic_dimension"],
-    )  # fmt: skip
+    null = null_from_draws(name, found.null_draws) if len(found.null_draws) else str(found.interval)
+    meaning = MEANINGS["intrinsic_dimension"]
+    return Scalar.of(found.value, "dimensions", found.interval, null, meaning=meaning, **cloud.counted)

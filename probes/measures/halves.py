@@ -8,12 +8,11 @@ from scipy import special
 
 from interp.errors import PromptError
 from interp.statistics.correlation import unit_length
+from interp.statistics.ratio import ratio
 from interp.statistics.resampling import bootstrap_weights, shuffles
 
 from .cloud import Cloud
-
-MIN_UNITS = 4
-"""Prompts below which there are no two halves."""
+from .sample_sizes import MIN_HALVES
 
 _QUANTILE = float(special.ndtri(0.975))
 
@@ -36,10 +35,10 @@ class Halves:
 
 def halve(cloud: Cloud, n_permutations: int, n_bootstrap: int, rng: np.random.Generator) -> Halves:
     """Split a pool at random into halves of whole prompts; the fitting half is the larger one of an odd number."""
-    if cloud.n_units < MIN_UNITS:
+    if cloud.n_units < MIN_HALVES:
         raise PromptError(
             asked=f"an axis fitted on one half of {cloud.n_units} {cloud.unit}s and judged on the other",
-            found=f"fewer than {MIN_UNITS} make no halves",
+            found=f"fewer than {MIN_HALVES} make no halves",
             fix="Give more prompts; the statistics want two hundred or more.",
         )
     fitting, judged = split_rows(cloud.units, rng)
@@ -66,9 +65,7 @@ def held_out_r2(
 
     At most 1; below 0 where the prediction is worse than having fitted nothing. NaN where the truth never varies.
     """
-    total = np.square(truth).sum(axis=0)
-    error = np.square(truth - predicted).sum(axis=0)
-    return 1 - np.divide(error, total, out=np.full(len(total), np.nan), where=total > 0)
+    return 1 - ratio(np.square(truth - predicted).sum(axis=0), np.square(truth).sum(axis=0))
 
 
 def exchanged_correlations(

@@ -19,6 +19,7 @@ from interp.errors import UsageError
 from interp.need import Need
 from interp.probe import Readout
 from interp.prompt import PromptSet
+from interp.statistics.ratio import ratio
 from interp.statistics.resampling import bootstrap_weights
 
 from .answers import MAIN, Answers
@@ -100,8 +101,7 @@ def read_scores(capture: Capture) -> Readout:
 def _by_prompt(values: np.ndarray, prompt: np.ndarray, n: int) -> Float[np.ndarray, " prompt"]:
     """The mean over the rows of every prompt; NaN where it has none."""
     count = np.bincount(prompt, minlength=n)
-    total = np.bincount(prompt, weights=np.asarray(values, dtype=np.float64), minlength=n)
-    return np.divide(total, count, out=np.full(n, np.nan), where=count > 0)
+    return ratio(np.bincount(prompt, weights=np.asarray(values, dtype=np.float64), minlength=n), count)
 
 
 def default_n_prompts(are_sequences: bool) -> int:

@@ -9,13 +9,13 @@ All are measured before rotary embedding, with which keys of equal positions kee
 gives one scalar for each layer and measure (`interp.statistics.cosines.MEASURES`), by the name of the measure.
 """
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float, Num
 
-from interp.findings import Scalar
+from interp.findings import Interval, Scalar
 from interp.statistics.cosines import (
     MEASURES,
     Reference,
@@ -29,9 +29,6 @@ from interp.statistics.nulls import null_from_permutations
 from .cloud import Cloud
 from .profiles import Profile
 from .prompt_means import Units, band, mean_of_units
-
-FEW_TOKENS = 20
-"""Vectors below which a mean over pairs says little."""
 
 _ROUNDING = 1e-5
 """Length, relative to what it was, below which a centred key is rounding: activations are float32."""
@@ -97,13 +94,10 @@ def wk_columns(measured: Float[np.ndarray, "layer kv_head measure"], references:
     def scalar(measure: str, heads: np.ndarray, n_tests: int) -> Scalar:
         value = float(heads.mean())
         compared = references[measure].compare(value, heads.size, n_tests)
-        known = bool(np.isfinite(value))
-        return Scalar(
-            value, "1",
-            interval_reason="weights only: nothing to resample; the table has the spread over heads",
-            null=compared.null if known else None, null_reason="" if known else "undefined: columns of zeros",
-            p=known_p(compared.p), p_over="layers" if n_tests > 1 else "",
-            n=heads.size, n_unit="head", meaning=meaning("wk_columns", measure),
+        return Scalar.of(
+            value, "1", "weights only: nothing to resample; the table has the spread over heads",
+            compared.null if np.isfinite(value) else "undefined: columns of zeros", p=compared.p,
+            p_over="layers" if n_tests > 1 else "", n=heads.size, n_unit="head", meaning=meaning("wk_columns", measure),
         )  # fmt: skip
 
     return Cosines(
@@ -130,35 +124,32 @@ def head_keys(cloud: Cloud, n_heads: int, units: Units, n_null: int, seed: int) 
     over: dict[str, Scalar] = {}
     for i, measure in enumerate(MEASURES):
         p = largest_deviation_p(mean[:, i], draws[..., i])
-        common: dict[str, Any] = {"n": units.n, "n_unit": units.name, "meaning": meaning("head_keys", measure)}
         profiles[measure] = [
-            _bootstrapped(mean[k, i], (low[k, i], high[k, i]), draws[:, k, i], p[k], {**common, "p_over": "layers"})
+            replace(_bootstrapped(measure, mean[k, i], (low[k, i], high[k, i]), draws[:, k, i], p[k], units),
+                    p_over="layers")
             for k in range(len(mean))
-        ]
+        ]  # fmt: skip
         defined = np.isfinite(mean[:, i])
         pooled, pooled_draws, pooled_resampled = (
             x[..., defined].mean(axis=-1) if defined.any() else np.full(x.shape[:-1], np.nan)
             for x in (mean[:, i], draws[..., i], resampled[..., i])
         )
         p_mean = largest_deviation_p(np.atleast_1d(pooled), pooled_draws[:, None])[0]
-        bounds = band(pooled_resampled)
-        over[measure] = _bootstrapped(float(pooled), (bounds[0], bounds[1]), pooled_draws, p_mean, common)
+        over[measure] = _bootstrapped(measure, float(pooled), band(pooled_resampled), pooled_draws, p_mean, units)
     return Cosines(profiles, over)
 
 
 def _bootstrapped(
-    value: float, interval: tuple[float, float], draws: np.ndarray, p: float, common: dict[str, Any]
+    measure: str, value: float, bounds: Sequence[float] | np.ndarray, draws: np.ndarray, p: float, units: Units
 ) -> Scalar:
-    known = bool(np.isfinite(value)) and bool(np.isfinite(interval).all())
-    has_null = known and bool(np.isfinite(draws).all())
-    bounds = float(min(value, interval[0])), float(max(value, interval[1]))  # where all rows agree, rounding is between
-    return Scalar(
-        float(value), "1", interval=bounds if known else None,
-        interval_method=f"bootstrap over {common['n_unit']}s within strata" if known else "",
-        interval_reason="" if known else _NO_DIRECTION,
-        null=null_from_permutations("every head's keys turned at random", draws) if has_null else None,
-        null_reason="" if has_null else _NO_DIRECTION,
-        p=known_p(p), underpowered=common["n"] < FEW_TOKENS, **common,
+    known = bool(np.isfinite([value, *bounds]).all())
+    # where all rows agree, rounding is between
+    held = (min(value, bounds[0]), max(value, bounds[1])) if known else None
+    return Scalar.of(
+        value, "1", Interval.of(held, f"bootstrap over {units.name}s within strata", _NO_DIRECTION),
+        null_from_permutations("every head's keys turned at random", draws)
+        if known and np.isfinite(draws).all() else _NO_DIRECTION,
+        p=p, meaning=meaning("head_keys", measure), **units.counted,
     )  # fmt: skip
 
 
@@ -204,8 +195,3 @@ def _directions(vectors: Num[np.ndarray, "*batch d_head"]) -> Float[np.ndarray, 
     vectors = vectors.astype(np.float64)
     length = np.linalg.norm(vectors, axis=-1, keepdims=True)
     return np.divide(vectors, length, out=np.full_like(vectors, np.nan), where=length > 0).astype(np.float32)
-
-
-def known_p(p: float) -> float | None:
-    """A p-value, or None where the test was undefined."""
-    return float(p) if np.isfinite(p) else None

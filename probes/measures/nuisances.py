@@ -11,8 +11,7 @@ from jaxtyping import Bool, Float, Int, Shaped
 
 from interp.table import Table
 
-MIN_UNITS = 5
-"""Prompts of the fitting half that must share a token, a domain or a position for it to count as a level."""
+from .sample_sizes import MIN_LEVEL
 
 _RANK = 1e-9
 
@@ -107,7 +106,7 @@ def _indicators(
     """One column for every level that enough units of the fitting half share; none where one level is all there is."""
     pairs = {(value, unit) for value, unit in zip(values[fitting].tolist(), units.tolist(), strict=True)}
     names, counts = np.unique(np.array([value for value, _ in pairs]), return_counts=True)
-    frequent = names[counts >= MIN_UNITS]
+    frequent = names[counts >= MIN_LEVEL]
     found: Bool[np.ndarray, "row level"] = values[:, None] == frequent
     varies = found[fitting].any(axis=0) & ~found[fitting].all(axis=0)
     return found[:, varies].astype(np.float64)

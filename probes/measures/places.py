@@ -2,14 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
 
+from interp.findings import Scalar
 from interp.statistics.spectra import Scaling, constant_columns
+from interp.table import LABEL
 
 from .cloud import Cloud
 from .geometry import count_distinct
+from .sample_sizes import FEW_POINTS
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,37 @@ class Place:
     def scaled(self) -> ScaledRows:
         """Made anew at each call: the rows of all places at once would not fit in memory."""
         return ScaledRows.of(self.scale.apply(self.points))
+
+
+PLACE_UNITS = {"site": LABEL, "layer": "layer", "n_distinct_rows": "rows"}
+
+
+def place_columns(places: Sequence[Place]) -> dict[str, np.ndarray]:
+    """Where each place is and how many different rows it has, as columns of a table with the units `PLACE_UNITS`."""
+    return {name: np.array([getattr(place, name) for place in places]) for name in PLACE_UNITS}
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What numbers about places count: units and their name, whether these are few, and where rows are few too."""
+
+    n: int
+    unit: str
+    is_small: bool
+    underpowered: Sequence[bool]
+
+    @classmethod
+    def of(cls, places: Sequence[Place], n: int, unit: str, is_small: bool) -> "Counted":
+        return cls(n, unit, is_small, [is_small or place.n_distinct_rows < FEW_POINTS for place in places])
+
+    def about(self, place: int | None = None) -> dict[str, Any]:
+        """The fields of a scalar of one place, or of all together."""
+        few = self.is_small if place is None else self.underpowered[place]
+        return {"n": self.n, "n_unit": self.unit, "underpowered": few}
+
+    def undefined(self, reason: str, unit: str, meaning: str) -> Scalar:
+        """A number that does not exist here, and why."""
+        return Scalar.undefined(reason, unit, underpowered=True, n=self.n, n_unit=self.unit, meaning=meaning)
 
 
 def places_of(site: str, cloud: Cloud, fitting: Int[np.ndarray, " fitted"], scaling: Scaling) -> list[Place]:

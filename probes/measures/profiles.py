@@ -19,17 +19,20 @@ def profile_table(profiles: Mapping[str, Profile], n_distinct_rows: Sequence[int
     }
     units = {"layer": "layer", "n_distinct_rows": "rows"}
     for name, profile in profiles.items():
-        found = {
-            name: [s.value for s in profile],
-            f"{name}_low": [s.interval[0] if s.interval else np.nan for s in profile],
-            f"{name}_high": [s.interval[1] if s.interval else np.nan for s in profile],
-            f"{name}_null": [s.null.value if s.null else np.nan for s in profile],
-            f"{name}_null_low": [s.null.band[0] if s.null else np.nan for s in profile],
-            f"{name}_null_high": [s.null.band[1] if s.null else np.nan for s in profile],
-        }
-        units |= dict.fromkeys(found, profile[0].unit)
-        if any(s.p is not None for s in profile):
-            found[f"{name}_p"] = [np.nan if s.p is None else s.p for s in profile]
-            units[f"{name}_p"] = "probability"
-        columns |= {key: np.array(values, dtype=np.float64) for key, values in found.items()}
+        columns |= scalar_columns(name, profile, is_tested=any(s.p is not None for s in profile))
+        units[name] = profile[0].unit
     return Table(columns, units, caption)
+
+
+def head_columns(n_layers: int, n_heads: int, of: str = "head") -> dict[str, np.ndarray]:
+    """Where each row of a table is that goes head by head, layer after layer."""
+    return {"layer": np.repeat(np.arange(n_layers), n_heads), of: np.tile(np.arange(n_heads), n_layers)}
+
+
+def scalar_columns(name: str, scalars: Sequence[Scalar], *, is_tested: bool) -> dict[str, np.ndarray]:
+    """Value, interval and null of one scalar a row, of tested ones also p; NaN where there is none."""
+    rows = [scalar.columns(name) for scalar in scalars]
+    found = {column: np.array([row[column] for row in rows]) for column in rows[0]}
+    if is_tested:
+        found[f"{name}_p"] = np.array([np.nan if s.p is None else s.p for s in scalars])
+    return found

@@ -17,6 +17,8 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from interp.statistics.max_statistic import maximum_statistic_p
+from interp.statistics.ratio import ratio
+from interp.table import number_columns
 
 from .prompt_means import Units, band, mean_of_units
 from .sign_flips import flip_p, flipped_means
@@ -30,6 +32,10 @@ class Estimates:
     low: Float[np.ndarray, " entry"]
     high: Float[np.ndarray, " entry"]
     p: Float[np.ndarray, " entry"] | None
+
+    def columns(self, name: str) -> dict[str, np.ndarray]:
+        """As columns of a table."""
+        return number_columns(name, self.value, (self.low, self.high), p=self.p)
 
 
 def estimates(
@@ -77,23 +83,17 @@ def top_head(
     again = units.resampled(effects)
     return TopHead(
         top, second, float(mean[top]),
-        ratio=float(_over(mean[top], mean[second])), share=float(_share(mean[None], top)[0]),
-        ratio_replicates=_over(again[:, top], again[:, second]), share_replicates=_share(again, top),
-        exchanged_ratio=_over(together + apart, together - apart),
+        ratio=float(ratio(mean[top], mean[second])), share=float(_share(mean[None], top)[0]),
+        ratio_replicates=ratio(again[:, top], again[:, second]), share_replicates=_share(again, top),
+        exchanged_ratio=ratio(together + apart, together - apart),
         p=float(maximum_statistic_p(np.array([gap]), exchanged)[0]),
     )  # fmt: skip
-
-
-def _over(first: np.ndarray | float, second: np.ndarray | float) -> np.ndarray:
-    """first / second, NaN where second is not above 0."""
-    first, second = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
-    return np.divide(first, second, out=np.full(second.shape, np.nan), where=second > 0)
 
 
 def _share(means: Float[np.ndarray, "many head"], head: int) -> Float[np.ndarray, " many"]:
     """Part of the summed harm of all harmful heads that one of them does."""
     harm = np.clip(means, 0, None)
-    return _over(harm[:, head], harm.sum(axis=1))
+    return ratio(harm[:, head], harm.sum(axis=1))
 
 
 @dataclass(frozen=True)
@@ -145,11 +145,8 @@ def error_ratio(
     """
     before = mean_of_units(baseline)
     change = errors - baseline[:, None]
-    low, high = band(_over(units.resampled(errors), np.broadcast_to(
-        units.resampled(baseline[:, None]), (len(units.weights), errors.shape[1])
-    )))  # fmt: skip
+    low, high = band(ratio(units.resampled(errors), units.resampled(baseline[:, None])))
     flipped = flipped_means(change, signs)
     observed = mean_of_units(change)
     p = [maximum_statistic_p(observed[[i]], flipped[:, [i]])[0] for i in range(errors.shape[1])]
-    ratio, flipped = (_over(x, np.broadcast_to(before, x.shape)) for x in (mean_of_units(errors), flipped))
-    return ErrorRatio(ratio, low, high, np.array(p), 1 + flipped)
+    return ErrorRatio(ratio(mean_of_units(errors), before), low, high, np.array(p), 1 + ratio(flipped, before))

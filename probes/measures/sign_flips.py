@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from interp.statistics.max_statistic import maximum_statistic_p
+from interp.statistics.ratio import ratio
 
 from .prompt_means import mean_of_units
 
@@ -21,9 +22,7 @@ def flipped_means(
 ) -> Float[np.ndarray, "permutation statistic"]:
     """The mean gain with every unit's sign as drawn; NaN units are left out."""
     present = ~np.isnan(gain)
-    n = present.sum(axis=0)
-    total = signs @ np.where(present, gain, 0.0)
-    return np.divide(total, n, out=np.full(total.shape, np.nan), where=n > 0)
+    return ratio(signs @ np.where(present, gain, 0.0), present.sum(axis=0))
 
 
 def flip_p(

@@ -12,14 +12,16 @@ import numpy as np
 from jaxtyping import Float, Int, Num
 
 from interp.capture import Capture
-from interp.findings import Scalar
+from interp.findings import Interval, Scalar
 from interp.prompt import PromptSet
 from interp.statistics.cosines import MEASURES, Reference, cosine_measures
 from interp.statistics.jackknife import equal_groups, standard_error, t_quantile
+from interp.statistics.ratio import ratio
 
 from .cloud import Cloud
-from .key_cosines import FEW_TOKENS, known_p, meaning
+from .key_cosines import meaning
 from .profiles import Profile
+from .sample_sizes import FEW_POINTS
 
 _ROUNDING = 1e-6
 """Half-width below which an interval is rounding: activations are float32."""
@@ -71,8 +73,7 @@ def token_measures(
         found.append(cosine_measures(means, n_kept > 0))
     by_position = np.array(found)
     known = np.isfinite(by_position)
-    mean = np.where(known, by_position, 0.0).sum(axis=0)
-    mean = np.divide(mean, known.sum(axis=0), out=np.full_like(mean, np.nan), where=known.any(axis=0))
+    mean = ratio(np.where(known, by_position, 0.0).sum(axis=0), known.sum(axis=0))
     return mean[0], mean[1:]
 
 
@@ -88,23 +89,20 @@ def token_cosines(
     size, members = equal_groups(len(names))
     groups = [names[group] for group in members]
     profiles = {measure: list[Scalar]() for measure in MEASURES}
+    method = f"delete-group jackknife over {cloud.unit}s, groups of {size}"
     for layer in points:
         value, replicates = token_measures(layer, sets, groups, cloud.units)
         error = standard_error(replicates, len(names), size) * t_quantile(len(groups))
         for i, measure in enumerate(MEASURES):
             compared = references[measure].compare(float(value[i]), 1, len(points))
-            interval = (float(value[i] - error[i]), float(value[i] + error[i]))
-            known = bool(np.isfinite(value[i]) and error[i] > _ROUNDING)
+            has_pair = bool(np.isfinite(value[i]))
+            bounds = (value[i] - error[i], value[i] + error[i]) if error[i] > _ROUNDING else None
             profiles[measure].append(
-                Scalar(
-                    float(value[i]), "1", interval=interval if known else None,
-                    interval_method=f"delete-group jackknife over {cloud.unit}s, groups of {size}" if known else "",
-                    interval_reason="" if known else _TOKEN_ALONE if np.isfinite(value[i]) else _NO_PAIR,
-                    null=compared.null if np.isfinite(value[i]) else None,
-                    null_reason="" if np.isfinite(value[i]) else _NO_PAIR,
-                    p=known_p(compared.p), p_over="layers" if len(points) > 1 else "",
+                Scalar.of(
+                    value[i], "1", Interval.of(bounds, method, _TOKEN_ALONE if has_pair else _NO_PAIR),
+                    compared.null if has_pair else _NO_PAIR, p=compared.p, p_over="layers" if len(points) > 1 else "",
                     n=len(names), n_unit=cloud.unit, n_distinct_rows=sets.n_tokens,
-                    underpowered=sets.n_tokens < FEW_TOKENS and cloud.unit == "prompt",
+                    underpowered=sets.n_tokens < FEW_POINTS and cloud.unit == "prompt",
                     meaning=meaning(definition, measure),
                 )
             )  # fmt: skip

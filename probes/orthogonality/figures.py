@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from interp.drawing import NULL, PALETTE, VALUE, add_band, add_slider, blank
+from interp.drawing import PALETTE, VALUE, add_band, add_curve, add_null_curve, add_slider, blank, coloured
 from interp.findings import Findings
 from interp.probe import Figure
 from interp.table import Table
@@ -65,15 +65,10 @@ def _cosines(table: Table):
     layer = table["layer"]
     series = (("abs", "raw", _BEFORE_CENTRING, "dash"), ("abs_centred", "centred", _AFTER_CENTRING, "dot"))
     for column, label, colour, dash in series:
-        add_band(plot, layer, (table[f"{column}_null_low"], table[f"{column}_null_high"]), NULL)
-        grey = {"color": NULL, "dash": dash}
-        plot.add_scatter(x=layer, y=table[f"{column}_null"], name=f"null, {label}", mode="lines", line=grey)
-        for low, high in ((f"{column}_low", f"{column}_high"), (f"{column}_heads_low", f"{column}_heads_high")):
-            if low in table:
-                add_band(plot, layer, (table[low], table[high]), colour)
-        plot.add_scatter(
-            x=layer, y=table[column], name=label, mode="lines+markers", line={"color": colour}, marker={"size": 6}
-        )
+        add_null_curve(plot, layer, table, column, f"null, {label}", dash)
+        if f"{column}_heads_low" in table:
+            add_band(plot, layer, (table[f"{column}_heads_low"], table[f"{column}_heads_high"]), colour)
+        add_curve(plot, layer, table, column, label, colour)
     plot.update_yaxes(rangemode="tozero")
     return plot
 
@@ -107,14 +102,10 @@ def _matrices(table: Table, of: str) -> "go.Figure":
 def _spectrum(table: Table) -> Figure:
     """One line a layer over the null of one head."""
     plot = blank("singular direction of W_QK", "share of Σσ²")
-    layers = np.unique(table["layer"])
-    null = table.where(table["layer"] == layers[0])
-    add_band(plot, null["axis"], (null["share_null_low"], null["share_null_high"]), NULL)
-    grey = {"color": NULL, "dash": "dash"}
-    plot.add_scatter(x=null["axis"], y=null["share_null"], name="null: Gaussian weights", mode="lines", line=grey)
-    for i, layer in enumerate(layers):
-        mine, line = table.where(table["layer"] == layer), {"color": PALETTE[i % len(PALETTE)]}
-        plot.add_scatter(x=mine["axis"], y=mine["share"], name=f"layer {layer}", mode="lines", line=line)
+    null = table.where(table["layer"] == table["layer"][0])
+    add_null_curve(plot, null["axis"], null, "share", "null: Gaussian weights")
+    for layer, mine, colour in coloured(table, "layer"):
+        plot.add_scatter(x=mine["axis"], y=mine["share"], name=f"layer {layer}", mode="lines", line={"color": colour})
     plot.update_yaxes(type="log")
     reading = (
         "Mean over the heads of a layer. A line that starts above the grey one and falls below it belongs to heads "

@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Float, Int, Num
 
 from interp.statistics.cosines import random_rotations
+from interp.statistics.ratio import ratio
 from interp.table import Table
 
 from ..measures.token_cosines import TokenSets
@@ -31,7 +32,7 @@ def token_matrix(
         held = np.bincount(sets.token[mine], minlength=n) > 0
         sums += np.where(np.outer(held, held), _cosines(means[None])[0], 0.0)
         n_pairs += np.outer(held, held)
-    mean = np.divide(sums, n_pairs, out=np.full_like(sums, np.nan), where=n_pairs > 0)
+    mean = ratio(sums, n_pairs)
     names = np.zeros(n, dtype=int)
     names[sets.token] = tokens[sets.row]
     columns = {

@@ -25,7 +25,6 @@ from ..measures.cloud import Cloud
 from ..measures.field_checks import refuse_too_few
 from ..measures.finite import finite
 from ..measures.key_cosines import (
-    FEW_TOKENS,
     column_measures,
     gaussian_references,
     head_keys,
@@ -35,6 +34,7 @@ from ..measures.key_cosines import (
 )
 from ..measures.profiles import profile_table
 from ..measures.prompt_means import Units
+from ..measures.sample_sizes import FEW_POINTS
 from ..measures.token_cosines import TokenSets, no_token_sets, token_cosines, token_measures
 from .matrices import head_matrix, token_matrix
 from .query_key import QueryKey
@@ -77,7 +77,7 @@ class Orthogonality(Probe):
         return tuple(_NEEDS) if self.definition == "all" else (self.definition,)
 
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
-        self._check_sizes()
+        refuse_too_few(self, {"n_tokens": 2, "n_null": 20, "n_bootstrap": 20}, "too few to compare anything with")
         measured = {
             "wk_columns": self._wk_columns, "token_keys": self._token_keys,
             "head_keys": self._head_keys, "embedding_proxy": self._embedding_proxy,
@@ -183,7 +183,7 @@ class Orthogonality(Probe):
         table = table.with_column("abs_after_rotary", after[:, 0], "1")
         table = table.with_column("signed_after_rotary", after[:, 1], "1")
         before = np.array([[table["abs"][i], table["signed"][i]] for i in range(cloud.n_layers)])
-        few = min(distinct) < FEW_TOKENS
+        few = min(distinct) < FEW_POINTS
         return Findings(
             self.name,
             scalars={
@@ -225,13 +225,8 @@ class Orthogonality(Probe):
 
     def _undefined(self, definition: str, why: str) -> Findings:
         reason = f"undefined ({why})"
-        scalar = Scalar(
-            float("nan"), "1", interval_reason=reason, null_reason=reason, meaning=meaning(definition, "abs")
-        )
+        scalar = Scalar.undefined(reason, meaning=meaning(definition, "abs"))
         return Findings(self.name, scalars={definition: scalar}, notes=(f"{definition}: {reason}.",))
-
-    def _check_sizes(self) -> None:
-        refuse_too_few(self, {"n_tokens": 2, "n_null": 20, "n_bootstrap": 20}, "too few to compare anything with")
 
 
 def _after_rotary(cloud: Cloud, n_heads: int) -> np.ndarray:

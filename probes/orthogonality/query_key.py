@@ -20,9 +20,11 @@ from jaxtyping import Float
 from interp.findings import Scalar
 from interp.information import entropy_bits
 from interp.statistics.cosines import Reference, gaussian_sets
-from interp.table import Table
+from interp.statistics.ratio import ratio
+from interp.table import Table, number_columns
 
 from ..measures.profiles import Profile
+from ..measures.prompt_means import mean_and_band
 
 SPECTRAL = ("effective_rank", "participation_ratio", "top_share")
 """The three statistics, in the order of the last axis of every array of them, and their units."""
@@ -78,8 +80,7 @@ def spectral(singular: Float[np.ndarray, "*batch axis"]) -> Float[np.ndarray, "*
 def squared_shares(singular: Float[np.ndarray, "*batch axis"]) -> Float[np.ndarray, "*batch axis"]:
     """σ² / Σσ²; NaN where all are zero."""
     squares = np.square(singular)
-    total = squares.sum(axis=-1, keepdims=True)
-    return np.divide(squares, total, out=np.full_like(squares, np.nan), where=total > 0)
+    return ratio(squares, squares.sum(axis=-1, keepdims=True))
 
 
 @dataclass(frozen=True)
@@ -132,29 +133,23 @@ class QueryKey:
         reference = Reference(f"Gaussian W_Q and W_K of the same shape (d_head = {d_head})", spectral(self.null)[:, i])
         value = float(heads.mean())
         compared = reference.compare(value, n_independent, n_tests)
-        known = bool(np.isfinite(value))
-        return Scalar(
-            value, UNITS[i],
-            interval_reason="weights only: nothing to resample; the table has every head",
-            null=compared.null if known else None, null_reason="" if known else "undefined: weights of zeros",
-            p=compared.p if np.isfinite(compared.p) else None, p_over="layers" if n_tests > 1 else "",
-            n=heads.size, n_unit="head", meaning=_MEANINGS[i],
+        return Scalar.of(
+            value, UNITS[i], "weights only: nothing to resample; the table has every head",
+            compared.null if np.isfinite(value) else "undefined: weights of zeros", p=compared.p,
+            p_over="layers" if n_tests > 1 else "", n=heads.size, n_unit="head", meaning=_MEANINGS[i],
         )  # fmt: skip
 
     def spectrum_table(self) -> Table:
         """Shares σ² / Σσ² along the spectrum: mean over the heads of each layer, their extremes, and the null."""
         shares, null = squared_shares(self.singular), squared_shares(self.null)
         n_layers, _, n_axes = shares.shape
-        low, high = np.quantile(null, [0.025, 0.975], axis=0)
         columns = {
             "layer": np.repeat(np.arange(n_layers), n_axes),
             "axis": np.tile(np.arange(n_axes), n_layers),
             "share": shares.mean(axis=1).ravel(),
             "share_min": shares.min(axis=1).ravel(),
             "share_max": shares.max(axis=1).ravel(),
-            "share_null": np.tile(null.mean(axis=0), n_layers),
-            "share_null_low": np.tile(low, n_layers),
-            "share_null_high": np.tile(high, n_layers),
         }
+        columns |= number_columns("share", columns["share"], null=np.tile(mean_and_band(null), n_layers))
         units = {"layer": "layer", "axis": "index"} | dict.fromkeys(list(columns)[2:], "fraction")
         return Table(columns, units, "Shares of the singular directions of W_QK, strongest first; null of one head.")

@@ -6,8 +6,9 @@ import numpy as np
 from jaxtyping import Float
 
 from interp.statistics.cosines import MEASURES, Reference
-from interp.table import Table
+from interp.table import Table, number_columns
 
+from ..measures.profiles import head_columns
 from .query_key import SPECTRAL, UNITS, QueryKey
 
 
@@ -23,8 +24,7 @@ def by_head_table(measured: np.ndarray, query_key: QueryKey) -> Table:
     n_layers, n_heads, _ = statistics.shape
     n_kv_heads = measured.shape[1]
     kv_head = np.arange(n_heads) // (n_heads // n_kv_heads)
-    columns = {"layer": np.repeat(np.arange(n_layers), n_heads), "head": np.tile(np.arange(n_heads), n_layers)}
-    columns["kv_head"] = np.tile(kv_head, n_layers)
+    columns = head_columns(n_layers, n_heads) | {"kv_head": np.tile(kv_head, n_layers)}
     units = {"layer": "layer", "head": "head", "kv_head": "head"}
     for i, measure in enumerate(MEASURES):
         columns[measure], units[measure] = measured[:, kv_head, i].ravel(), "1"
@@ -36,12 +36,11 @@ def by_head_table(measured: np.ndarray, query_key: QueryKey) -> Table:
 def token_table(measured: Float[np.ndarray, "layer kv_head measure"], references: Mapping[str, Reference]) -> Table:
     """Token keys of every KV head on its own, layer by layer."""
     n_layers, n_heads, _ = measured.shape
-    columns = {"layer": np.repeat(np.arange(n_layers), n_heads), "kv_head": np.tile(np.arange(n_heads), n_layers)}
+    columns = head_columns(n_layers, n_heads, "kv_head")
     units = {"layer": "layer", "kv_head": "head"}
     for i, measure in enumerate(MEASURES):
         null = references[measure].compare(float("nan"), 1).null
-        bounds = {"": null.value, "_low": null.band[0], "_high": null.band[1]}
-        columns[measure] = measured[..., i].ravel()
-        columns |= {f"{measure}_null{end}": np.full(n_layers * n_heads, value) for end, value in bounds.items()}
-    units |= dict.fromkeys(list(columns)[2:], "1")
+        of_null = tuple(np.full(n_layers * n_heads, value) for value in (null.value, *null.band))
+        columns |= number_columns(measure, measured[..., i].ravel(), null=of_null)
+    units |= dict.fromkeys(MEASURES, "1")
     return Table(columns, units, "Keys of different tokens at equal positions, one KV head at a time.")

@@ -22,6 +22,8 @@ from interp.capture import Capture
 from interp.need import Need
 from interp.statistics.jackknife import equal_groups, standard_error, t_quantile
 from interp.statistics.max_statistic import maximum_statistic_p
+from interp.statistics.ratio import ratio
+from interp.statistics.resampling import random_orders
 
 from ..measures.finite import finite, finite_or_absent
 
@@ -113,8 +115,7 @@ def _statistics(
     n = member.sum(axis=1)
     means = (member @ centred) / n[:, None]
     between = (np.square(means).sum(axis=2) * n).sum(axis=1)
-    explained = np.divide(between, total, out=np.full(len(total), np.nan), where=total > 0)
-    return explained, np.array([mean_cosine(m) for m in means + mean[:, None]])
+    return ratio(between, total), np.array([mean_cosine(m) for m in means + mean[:, None]])
 
 
 def mean_cosine(vectors: Float[np.ndarray, "vector feature"]) -> float:
@@ -152,5 +153,5 @@ def _without(bound: BoundKeys, left_out: np.ndarray) -> np.ndarray:
 def _renamed(bound: BoundKeys, rng: np.random.Generator) -> Int[np.ndarray, " row"]:
     """The bound tokens after a random renaming within every sequence."""
     _, sequence = np.unique(bound.sequence, return_inverse=True)
-    names = rng.permuted(np.tile(np.arange(bound.n_groups), (bound.n_sequences, 1)), axis=1)
+    names = random_orders(bound.n_groups, bound.n_sequences, rng)
     return names[sequence, bound.bound]

@@ -3,20 +3,17 @@
 import numpy as np
 
 from interp.capture import Capture
-from interp.findings import Scalar
+from interp.findings import Interval, Scalar
 from interp.statistics.nulls import null_from_permutations
-from interp.table import Table
+from interp.table import Table, number_columns
 
 from ..measures.part import Part
+from ..measures.prompt_means import mean_and_band
+from ..measures.sample_sizes import FEW_PROMPTS
 from .binding import Binding, BoundKeys, bound_keys, measure_binding
 
 _RENAMED = "bound tokens renamed at random in every sequence"
-_UNITS = {
-    "layer": "layer", "binding": "1", "binding_low": "1", "binding_high": "1", "binding_null": "1",
-    "binding_null_low": "1", "binding_null_high": "1", "binding_p": "probability", "binding_cosine": "1",
-    "binding_cosine_null": "1", "binding_cosine_null_low": "1", "binding_cosine_null_high": "1",
-    "mass_on_bound_token": "fraction",
-}  # fmt: skip
+_UNITS = {"layer": "layer", "binding": "1", "binding_cosine": "1", "mass_on_bound_token": "fraction"}
 
 
 def binding_findings(capture: Capture, n_permutations: int, rng: np.random.Generator) -> Part:
@@ -34,38 +31,35 @@ def binding_findings(capture: Capture, n_permutations: int, rng: np.random.Gener
 
 def _scalars(bound: BoundKeys, binding: Binding) -> dict[str, Scalar]:
     layer = int(np.nanargmax(binding.explained))
-    low, high = (float(x) for x in binding.interval[layer])
-    certain = np.isfinite(low) and np.isfinite(high)
-    common = {"n": bound.n_sequences, "n_unit": "sequence", "underpowered": bound.n_sequences < 20}
+    method = f"jackknife over {binding.n_groups} groups of sequences, logit scale"
+    counted = {"n": bound.n_sequences, "n_unit": "sequence", "underpowered": bound.n_sequences < FEW_PROMPTS}
     return {
-        "binding": Scalar(
-            float(binding.explained[layer]), "1", interval=(low, high) if certain else None,
-            interval_method=f"jackknife over {binding.n_groups} groups of sequences, logit scale",
-            interval_reason="" if certain else "the bound token explains all or nothing",
-            null=null_from_permutations(f"{_RENAMED}, the best layer each time", binding.permuted.max(axis=1)),
-            p=float(binding.p[layer]), p_over="layers",
+        "binding": Scalar.of(
+            binding.explained[layer], "1",
+            Interval.of(binding.interval[layer], method, "the bound token explains all or nothing"),
+            null_from_permutations(f"{_RENAMED}, the best layer each time", binding.permuted.max(axis=1)),
+            p=binding.p[layer], p_over="layers",
             meaning="share of the variance of keys at value positions that the key token just before explains, at the "
-            f"layer where it is largest ({layer})", **common,
+            f"layer where it is largest ({layer})", **counted,
         ),
-        "binding_cosine": Scalar(
-            float(binding.cosine[layer]), "1", interval_reason="an average over pairs of group means: see binding",
-            null=null_from_permutations(_RENAMED, binding.permuted_cosine[:, layer]),
+        "binding_cosine": Scalar.of(
+            binding.cosine[layer], "1", "an average over pairs of group means: see binding",
+            null_from_permutations(_RENAMED, binding.permuted_cosine[:, layer]),
             meaning=f"mean |cos| between the mean keys of different bound tokens, layer {layer}; random vectors of "
-            f"{bound.keys.shape[2]} dimensions have {bound.random_cosine:.3f}", **common,
+            f"{bound.keys.shape[2]} dimensions have {bound.random_cosine:.3f}", **counted,
         ),
     }  # fmt: skip
 
 
 def _table(bound: BoundKeys, binding: Binding) -> Table:
-    null, null_cosine = (
-        (x.mean(axis=0), *np.quantile(x, (0.025, 0.975), axis=0)) for x in (binding.permuted, binding.permuted_cosine)
-    )
-    columns = (
-        np.arange(len(binding.explained)), binding.explained, *binding.interval.T, *null, binding.p, binding.cosine,
-        *null_cosine, bound.mass_before.mean(axis=1).max(axis=1),
-    )  # fmt: skip
+    columns = {
+        "layer": np.arange(len(binding.explained)),
+        **number_columns("binding", binding.explained, binding.interval.T, mean_and_band(binding.permuted), binding.p),
+        **number_columns("binding_cosine", binding.cosine, null=mean_and_band(binding.permuted_cosine)),
+        "mass_on_bound_token": bound.mass_before.mean(axis=1).max(axis=1),
+    }
     caption = (
         "Share of key variance at value positions explained by the bound token, |cos| between the mean keys of bound "
         f"tokens (random vectors: {bound.random_cosine:.3f}), and the largest head's attention on the bound token."
     )
-    return Table(dict(zip(_UNITS, columns, strict=True)), _UNITS, caption)
+    return Table(columns, _UNITS, caption)

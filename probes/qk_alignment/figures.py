@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from interp.drawing import NULL, PALETTE, VALUE, add_profile, blank, error_bars
+from interp.drawing import NULL, PALETTE, VALUE, add_line, add_profile, blank, error_bars
 from interp.findings import Findings
 from interp.probe import Figure
 from interp.table import Table
@@ -71,12 +71,11 @@ def _items(table: Table) -> "go.Figure":
         ("posterior_kl_null", "null: items relabelled", NULL, "line-ew-open"),
         ("posterior_kl", "measured", VALUE, "circle"),
     ):
-        bars = error_bars(table[name], table[f"{name}_low"], table[f"{name}_high"], colour)
+        bars = error_bars(table, name, colour)
         plot.add_scatter(
             x=heads, y=table[name], error_y=bars, name=label, mode="markers",
             marker={"color": colour, "symbol": symbol, "size": 8},
         )  # fmt: skip
-    plot.add_scatter(x=heads, y=table["posterior_kl_uniform"], name="even attention", mode="lines",
-                     line={"color": PALETTE[1], "dash": "dash"})  # fmt: skip
+    add_line(plot, heads, table["posterior_kl_uniform"], "even attention", "dash", PALETTE[1])
     plot.update_xaxes(type="category")
     return plot

@@ -8,10 +8,11 @@ from interp.capture import Capture
 from interp.findings import Null, Scalar
 from interp.need import Need
 from interp.statistics.nulls import null_from_permutations
-from interp.table import Table
+from interp.table import Table, number_columns
 
 from ..measures.part import Part
-from ..measures.prompt_means import Units, band, interval, mean_of_units
+from ..measures.profiles import head_columns
+from ..measures.prompt_means import Units, band, mean_and_band, mean_of_units
 from .item_null import ItemTest, compare_with_relabelled
 from .items import ItemRows, attention_over_items, comparable_rows, outcome_positions
 
@@ -82,55 +83,40 @@ def _context(capture: Capture) -> tuple[np.ndarray, np.ndarray]:
 
 def _scalars(items: ItemRows, test: ItemTest, units: Units) -> dict[str, Scalar]:
     layer, head = test.best
-    n = len(test.relabelled_kl)
-    kl, mass = (_with_interval(x[:, layer, head], units) for x in (test.kl_bits, test.feasible_mass))
-    low, high = band(units.resampled(units.means(items.uniform_mass[None])))[:, 0]
-    common = {
-        "interval_method": f"percentile bootstrap over {units.name}s, the head held fixed",
-        "n": units.n, "n_unit": units.name, "underpowered": units.n < 20,
-    }  # fmt: skip
+    kl, mass = (x[:, layer, head] for x in (test.kl_bits, test.feasible_mass))
+    uniform = units.means(items.uniform_mass[None])
+    low, high = (float(x) for x in band(units.resampled(uniform))[:, 0])
+    method, none = f"percentile bootstrap over {units.name}s, the head held fixed", "no row can be compared"
     return {
-        "posterior_kl": Scalar(
-            kl[0], "bits", interval=kl[1],
-            null=null_from_permutations(_RELABELLED, test.relabelled_kl.reshape(n, -1).min(axis=1)),
-            p=float(test.p[layer, head]), p_over="layers and heads",
+        "posterior_kl": Scalar.of(
+            float(mean_of_units(kl)), "bits", units.mean_interval(kl, method, none),
+            null_from_permutations(_RELABELLED, test.relabelled_kl.min(axis=(1, 2))),
+            p=test.p[layer, head], p_over="layers and heads",
             meaning="KL from the exact posterior to attention over the items in the context, in the head where it is "
-            f"smallest (layer {layer}, head {head})", **common,
+            f"smallest (layer {layer}, head {head})", **units.counted,
         ),
-        "feasible_mass": Scalar(
-            mass[0], "fraction", interval=mass[1],
-            null=Null("a uniform row", float(units.means(items.uniform_mass[None]).mean()), (float(low), float(high))),
-            meaning=f"attention weight of layer {layer}, head {head} on outcomes that are still possible", **common,
+        "feasible_mass": Scalar.of(
+            float(mean_of_units(mass)), "fraction", units.mean_interval(mass, method, none),
+            Null("a uniform row", float(uniform.mean()), (low, high)),
+            meaning=f"attention weight of layer {layer}, head {head} on outcomes that are still possible",
+            **units.counted,
         ),
     }  # fmt: skip
-
-
-def _with_interval(values: np.ndarray, units: Units) -> tuple[float, tuple[float, float] | None]:
-    mean = float(mean_of_units(values))
-    return mean, interval(mean, units.resampled(values[:, None])[:, 0])
 
 
 def _table(items: ItemRows, test: ItemTest, units: Units) -> Table:
     n_layers, n_heads = test.p.shape
-    columns: dict[str, np.ndarray] = {
-        "layer": np.repeat(np.arange(n_layers), n_heads),
-        "head": np.tile(np.arange(n_heads), n_layers),
-    }
+    columns = head_columns(n_layers, n_heads)
     measured = (
         ("posterior_kl", "bits", test.kl_bits, test.relabelled_kl, items.uniform_kl_bits),
         ("feasible_mass", "fraction", test.feasible_mass, test.relabelled_mass, items.uniform_mass),
     )
     unit_of = {"layer": "layer", "head": "head"}
     for name, unit, values, relabelled, uniform in measured:
-        low, high = band(units.resampled(values.reshape(units.n, -1)))
-        null_low, null_high = np.quantile(relabelled.reshape(len(relabelled), -1), (0.025, 0.975), axis=0)
-        found = {
-            name: mean_of_units(values).ravel(), f"{name}_low": low, f"{name}_high": high,
-            f"{name}_null": relabelled.mean(axis=0).ravel(), f"{name}_null_low": null_low,
-            f"{name}_null_high": null_high,
-            f"{name}_uniform": np.full(n_layers * n_heads, units.means(uniform[None]).mean()),
-        }  # fmt: skip
-        columns |= found
-        unit_of |= dict.fromkeys(found, unit)
-    columns["posterior_kl_p"], unit_of["posterior_kl_p"] = test.p.ravel(), "probability"
+        null = mean_and_band(relabelled.reshape(len(relabelled), -1))  # [mean and bounds, layer · head]
+        columns |= units.mean_columns({name: values.reshape(units.n, -1)})
+        columns |= number_columns(name, columns[name], null=null)
+        columns[f"{name}_uniform"] = np.full(n_layers * n_heads, units.means(uniform[None]).mean())
+        unit_of |= dict.fromkeys((name, f"{name}_uniform"), unit)
+    columns["posterior_kl_p"] = test.p.ravel()
     return Table(columns, unit_of, _CAPTION)

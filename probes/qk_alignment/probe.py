@@ -17,13 +17,13 @@ among the keys of another prompt at the same positions (borrowed keys); p flips 
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float
 
 from interp.capture import Capture
-from interp.findings import Findings, Null, Scalar
+from interp.findings import Findings, Interval, Null, Scalar
 from interp.need import Need
 from interp.probe import Figure, Probe, Readout
 from interp.statistics.nulls import null_from_permutations
@@ -31,7 +31,8 @@ from interp.table import Table
 
 from ..measures.depth_curve import DEPTH, deal_heads, depth_statistics
 from ..measures.finite import finite_or_absent
-from ..measures.prompt_means import Units, band, interval, mean_of_units
+from ..measures.profiles import head_columns
+from ..measures.prompt_means import Units, interval, mean_of_units
 from ..measures.sign_flips import flip_p, random_signs
 from .binding import KEYS, MASS_BEFORE
 from .binding_findings import binding_findings
@@ -50,8 +51,6 @@ CONTRASTS = {
 
 MASSES = {"mass_self": "mass_self", "mass_previous": "mass_previous", "mass_first": "sink_mass"}
 UNIFORM = Need("pattern_entropy_uniform")
-MIN_UNITS = 20
-"""Prompts below which every finding is called underpowered."""
 
 _NULL = "the same choice among the keys of another prompt at the same positions"
 _HEADLINE = ("logit", "max_weight_correlation", "posterior_kl", "binding")
@@ -128,60 +127,44 @@ class _HeadRows:
     def by_layer(self) -> Table:
         n_layers = self.own["logit"].shape[1]
         columns = {"layer": np.arange(n_layers)} | self._columns(lambda profile: profile.mean(axis=2))
-        return _table(columns, "Means over heads and prompts, with 95 % bootstrap bands over prompts.")
+        return self._table(columns, "Means over heads and prompts, with 95 % bootstrap bands over prompts.")
 
     def by_head(self) -> Table:
         _, n_layers, n_heads = self.own["logit"].shape
-        where = {"layer": np.repeat(np.arange(n_layers), n_heads), "head": np.tile(np.arange(n_heads), n_layers)}
-        columns = where | self._columns(lambda profile: profile.reshape(self.units.n, -1))
-        return _table(columns, "Means over prompts, with 95 % bootstrap bands over prompts.")
+        columns = head_columns(n_layers, n_heads) | self._columns(lambda profile: profile.reshape(self.units.n, -1))
+        return self._table(columns, "Means over prompts, with 95 % bootstrap bands over prompts.")
 
     def _columns(self, shape: Callable[[Profile], np.ndarray]) -> dict[str, np.ndarray]:
         columns: dict[str, np.ndarray] = {}
         for name in self.own:
             own, null = shape(self.own[name]), shape(self.null[name])
-            columns |= self._with_band(name, own) | self._with_band(f"{name}_null", null)
+            columns |= self.units.mean_columns({name: own, f"{name}_null": null})
             columns[f"{name}_p"] = flip_p(own - null, self.signs)
         for name, mass in self.masses.items():
-            columns |= self._with_band(name, shape(mass))
+            columns |= self.units.mean_columns({name: shape(mass)})
             columns[f"{name}_uniform"] = mean_of_units(shape(self.uniform[name]))
         return columns
 
-    def _with_band(self, name: str, values: np.ndarray) -> dict[str, np.ndarray]:
-        low, high = band(self.units.resampled(values))
-        return {name: mean_of_units(values), f"{name}_low": low, f"{name}_high": high}
-
-
-def _table(columns: Mapping[str, np.ndarray], caption: str) -> Table:
-    return Table(columns, {name: _unit(name) for name in columns}, caption)
-
-
-def _unit(column: str) -> str:
-    if column in ("layer", "head"):
-        return column
-    if column.endswith("_p"):
-        return "probability"
-    kind = next((name for name in CONTRASTS if column.startswith(name)), None)
-    return "fraction" if kind is None else CONTRASTS[kind][1]
+    def _table(self, columns: Mapping[str, np.ndarray], caption: str) -> Table:
+        units = {name: name for name in ("layer", "head") if name in columns}
+        units |= {name: unit for name, (_, unit, _) in CONTRASTS.items()}
+        units |= {name + end: "fraction" for name in self.masses for end in ("", "_uniform")}
+        return Table(columns, units, caption)
 
 
 def _contrast(rows: _HeadRows, name: str) -> Scalar:
     _, unit, what = CONTRASTS[name]
     units = rows.units
-    own, null = (profile[name].mean(axis=(1, 2))[:, None] for profile in (rows.own, rows.null))
-    value, chance = float(mean_of_units(own)[0]), float(mean_of_units(null)[0])
-    bounds = interval(value, units.resampled(own)[:, 0])
-    chance_bounds = interval(chance, units.resampled(null)[:, 0])
-    p = float(flip_p(own - null, rows.signs)[0])
-    return Scalar(
-        value, unit, interval=bounds,
-        interval_method=f"percentile bootstrap over {units.name}s within strata",
-        interval_reason="" if bounds else "no row sees more than one key",
-        null=Null(_NULL, chance, chance_bounds) if chance_bounds else None,
-        null_reason="" if chance_bounds else "no prompt had another one to borrow keys from",
-        p=None if np.isnan(p) else p,
-        n=int((~np.isnan(own)).sum()), n_unit=units.name, underpowered=units.n < MIN_UNITS,
+    own, null = (profile[name].mean(axis=(1, 2)) for profile in (rows.own, rows.null))
+    chance = float(mean_of_units(null))
+    chance_bounds = interval(chance, units.resampled(null))
+    method = f"percentile bootstrap over {units.name}s within strata"
+    return Scalar.of(
+        float(mean_of_units(own)), unit, units.mean_interval(own, method, "no row sees more than one key"),
+        Null(_NULL, chance, chance_bounds) if chance_bounds else "no prompt had another one to borrow keys from",
+        p=flip_p((own - null)[:, None], rows.signs)[0],
         meaning=f"{what}, mean over layers and heads; only the distance from its null says that content decides",
+        **units.counted | {"n": int((~np.isnan(own)).sum())},
     )  # fmt: skip
 
 
@@ -189,15 +172,12 @@ def _matching_heads(rows: _HeadRows) -> Scalar:
     gain = rows.own["logit"] - rows.null["logit"]
     p = flip_p(gain.reshape(rows.units.n, -1), rows.signs)
     n_heads = int((~np.isnan(p)).sum())
-    common = {"n": rows.units.n, "n_unit": rows.units.name, "underpowered": rows.units.n < MIN_UNITS}
     meaning = (
         f"heads of {n_heads} whose logit contrast differs from that with another prompt's keys at p < {_ALPHA:.2f}, "
         "corrected over layers and heads"
     )
-    return Scalar(
-        float((p < _ALPHA).sum()), "heads", interval_reason="a count of tests",
-        null=Null("at most this many by chance, 95 % of the time", 0.0, (0.0, 0.0)), meaning=meaning, **common,
-    )  # fmt: skip
+    null = Null("at most this many by chance, 95 % of the time", 0.0, (0.0, 0.0))
+    return Scalar.of((p < _ALPHA).sum(), "heads", "a count of tests", null, meaning=meaning, **rows.units.counted)
 
 
 def _depth_correlation(rows: _HeadRows, name: str, n_permutations: int, rng: np.random.Generator) -> Scalar:
@@ -205,20 +185,15 @@ def _depth_correlation(rows: _HeadRows, name: str, n_permutations: int, rng: np.
     profile = mean_of_units(rows.own[name])
     replicates = depth_statistics(units.resampled(rows.own[name].mean(axis=2)))[:, which]
     dealt = None if np.isnan(profile).any() else deal_heads(profile, n_permutations, rng)
-    undefined = dealt is None or np.isnan(dealt.values[which]) or np.isnan(dealt.dealt[:, which]).any()
-    common = {
-        "n": units.n, "n_unit": units.name, "underpowered": units.n < MIN_UNITS,
+    about: dict[str, Any] = {
         "meaning": f"Spearman's ρ with depth of the {CONTRASTS[name][2]}, mean over heads",
-    }  # fmt: skip
-    if dealt is None or undefined:
-        reason = "undefined over a single layer, or where a layer has no value"
-        return Scalar(float("nan"), "1", interval_reason=reason, null_reason=reason, **common)
+        **units.counted,
+    }
+    if dealt is None or np.isnan([dealt.values[which], *dealt.dealt[:, which]]).any():
+        return Scalar.undefined("undefined over a single layer, or where a layer has no value", **about)
     value = float(dealt.values[which])
-    bounds = interval(value, replicates)
-    return Scalar(
-        value, "1", interval=bounds,
-        interval_method=f"percentile bootstrap over {units.name}s within strata",
-        interval_reason="" if bounds else "undefined in every resample",
-        null=null_from_permutations("heads dealt to layers at random", dealt.dealt[:, which]),
-        p=float(dealt.p[which]), **common,
+    method = f"percentile bootstrap over {units.name}s within strata"
+    return Scalar.of(
+        value, "1", Interval.of(interval(value, replicates), method, "undefined in every resample"),
+        null_from_permutations("heads dealt to layers at random", dealt.dealt[:, which]), p=dealt.p[which], **about,
     )  # fmt: skip

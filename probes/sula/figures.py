@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from interp.drawing import ENTROPY_SCALE, NULL, PALETTE, VALUE, add_band, add_null_band, blank
+from interp.drawing import ENTROPY_SCALE, PALETTE, add_curve, add_line, add_null_band, blank, coloured
 from interp.findings import Findings
 from interp.probe import Figure
 from interp.table import Table
@@ -34,23 +34,14 @@ def _amount(table: Table) -> str:
     return f"evidence ({table.units['evidence']})"
 
 
-def _conditions(table: Table) -> list[str]:
-    return list(dict.fromkeys(table["condition"].tolist()))
-
-
 def _trajectory(table: Table, axis: str) -> Figure:
     plot = blank(_amount(table), f"coordinate along the {_AXIS_WORDS[axis]} (deviations)")
     mine = table.where(table["axis"] == axis)
-    for i, condition in enumerate(_conditions(mine)):
-        curve = mine.where(mine["condition"] == condition)
+    for i, (condition, curve, colour) in enumerate(coloured(mine, "condition")):
         if i == 0:
             bounds = (curve["coordinate_null_low"], curve["coordinate_null_high"])
             add_null_band(plot, curve["evidence"], bounds)
-        colour = PALETTE[i % len(PALETTE)]
-        add_band(plot, curve["evidence"], (curve["coordinate_low"], curve["coordinate_high"]), colour)
-        plot.add_scatter(
-            x=curve["evidence"], y=curve["coordinate"], name=condition, mode="lines+markers", line={"color": colour}
-        )
+        add_curve(plot, curve["evidence"], curve, "coordinate", condition, colour)
     reading = (
         "Mean coordinate of prompts that the axis was not fitted on, with 95 % bands; inside the grey band the first "
         "condition does not move. A condition that moves without evidence to move it follows length or format."
@@ -61,20 +52,12 @@ def _trajectory(table: Table, axis: str) -> Figure:
 
 def _entropy(table: Table) -> Figure:
     plot = blank(_amount(table), "entropy over the outcomes (bits)")
-    for i, condition in enumerate(_conditions(table)):
-        curve = table.where(table["condition"] == condition)
-        colour = PALETTE[i % len(PALETTE)]
+    for i, (condition, curve, colour) in enumerate(coloured(table, "condition")):
         if i == 0:
             constant = float(curve["bayes_entropy"] @ curve["n"] / curve["n"].sum())
             ends = [float(curve["evidence"].min()), float(curve["evidence"].max())]
-            plot.add_scatter(
-                x=ends, y=[constant, constant], name="null: no skill (mean)", mode="lines", line={"color": NULL}
-            )
-        add_band(plot, curve["evidence"], (curve["model_entropy_low"], curve["model_entropy_high"]), colour)
-        plot.add_scatter(
-            x=curve["evidence"], y=curve["model_entropy"], name=condition, mode="lines+markers",
-            line={"color": colour},
-        )  # fmt: skip
+            add_line(plot, ends, [constant, constant], "null: no skill (mean)", "solid")
+        add_curve(plot, curve["evidence"], curve, "model_entropy", condition, colour)
         plot.add_scatter(
             x=curve["evidence"], y=curve["bayes_entropy"], name=f"{condition}, exact", mode="lines",
             line={"color": colour, "dash": "dash"}, showlegend=i == 0,
@@ -90,11 +73,9 @@ def _calibration(table: Table) -> Figure:
     plot = blank("entropy of the exact posterior (bits)", "entropy of the model's posterior (bits)")
     _by_evidence(plot, table, "bayes_entropy", "model_entropy")
     end = float(max(table["bayes_entropy"].max(), table["model_entropy"].max()))
-    plot.add_scatter(x=[0.0, end], y=[0.0, end], name="Bayes", mode="lines", line={"color": NULL, "dash": "dash"})
+    add_line(plot, [0.0, end], [0.0, end], "Bayes")
     mean = float(table["bayes_entropy"].mean())
-    plot.add_scatter(
-        x=[0.0, end], y=[mean, mean], name="null: no skill (mean)", mode="lines", line={"color": NULL, "dash": "dot"}
-    )
+    add_line(plot, [0.0, end], [mean, mean], "null: no skill (mean)", "dot")
     reading = (
         "Each point is one answer of the first condition; on the dashed line its uncertainty is that of the exact "
         "posterior. A level cloud is a constant; dotted, the best one."
@@ -107,10 +88,8 @@ def _log_odds(table: Table, main: str) -> Figure:
     mine = table.where(table["condition"] == main)
     _by_evidence(plot, mine, "exact_log_odds", "model_log_odds")
     ends = np.array([mine["exact_log_odds"].min(), mine["exact_log_odds"].max()])
-    plot.add_scatter(x=ends, y=ends, name="Bayes", mode="lines", line={"color": NULL, "dash": "dash"})
-    plot.add_scatter(
-        x=ends, y=ends * 0, name="null: the evidence not read", mode="lines", line={"color": NULL, "dash": "dot"}
-    )
+    add_line(plot, ends, ends, "Bayes")
+    add_line(plot, ends, ends * 0, "null: the evidence not read", "dot")
     reading = (
         "Log-odds of one word over the other; the dashed line has slope 1, the weight that the evidence deserves. "
         "A shift up or down is a liking for one word, a flat cloud a reader who does not look."
@@ -152,10 +131,7 @@ def _by_layer(table: Table, main: str) -> Figure:
         mine = chosen.where(chosen["axis"] == axis)
         if i == 0:
             add_null_band(plot, mine["layer"], (mine["rho_null_low"], mine["rho_null_high"]))
-        add_band(plot, mine["layer"], (mine["rho_low"], mine["rho_high"]), PALETTE[i])
-        plot.add_scatter(
-            x=mine["layer"], y=mine["rho"], name=_AXIS_WORDS[axis], mode="lines+markers", line={"color": PALETTE[i]}
-        )
+        add_curve(plot, mine["layer"], mine, "rho", _AXIS_WORDS[axis], PALETTE[i])
     reading = (
         "Correlation of the value coordinate of prompts not fitted on with how much they show, by layer, with 95 % "
         "bands; grey, amounts exchanged. In this condition length grows with the amount."
@@ -165,15 +141,11 @@ def _by_layer(table: Table, main: str) -> Figure:
 
 def _attention(table: Table, main: str) -> Figure:
     plot = blank(_amount(table), "attention entropy (bits)")
-    last = table["layer"].max()
-    for i, condition in enumerate(c for c in _conditions(table) if c in (main, "padded", "filler", "shuffled")):
-        curve = table.where((table["condition"] == condition) & (table["layer"] == last))
-        colour = VALUE if i == 0 else PALETTE[i % len(PALETTE)]
-        add_band(plot, curve["evidence"], (curve["attention_entropy_low"], curve["attention_entropy_high"]), colour)
-        plot.add_scatter(
-            x=curve["evidence"], y=curve["attention_entropy"], name=condition, mode="lines+markers",
-            line={"color": colour},
-        )  # fmt: skip
+    shown = np.isin(table["condition"], (main, "padded", "filler", "shuffled"))
+    for condition, curve, colour in coloured(
+        table.where(shown & (table["layer"] == table["layer"].max())), "condition"
+    ):
+        add_curve(plot, curve["evidence"], curve, "attention_entropy", condition, colour)
     reading = (
         "Entropy of the attention row in the last layer, mean over heads, with 95 % bands. Longer prompts have more "
         "keys to attend to: a rise that is absent at equal length is length. No null is drawn: the padded and shuffled "

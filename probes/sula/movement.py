@@ -25,8 +25,8 @@ from interp.statistics.correlation import (
     unit_length,
 )
 from interp.statistics.max_statistic import excess, maximum_statistic_p
-from interp.statistics.resampling import bootstrap_weights, shuffles
-from interp.statistics.ridge import PrincipalForm, fit_ridge, members_of
+from interp.statistics.resampling import bootstrap_weights, members_of, shuffles
+from interp.statistics.ridge import PrincipalForm, fit_ridge
 from interp.system.threads import side_by_side
 
 from ..measures.answers import Answers
@@ -108,12 +108,6 @@ class Moved:
     permuted: Float[np.ndarray, "permutation place"]
     intervals: Sequence[tuple[float, float] | None]
     p: Float[np.ndarray, " place"]
-
-    @property
-    def null(self) -> Float[np.ndarray, "bound place"]:
-        """Mean, and the central 95 %, over permutations."""
-        low, high = np.quantile(self.permuted, [0.025, 0.975], axis=0)
-        return np.stack([self.permuted.mean(axis=0), low, high])
 
 
 def movement(

@@ -22,19 +22,20 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from interp.capture import Capture
-from interp.errors import PromptError, UsageError
-from interp.findings import Findings, Null, Scalar
+from interp.errors import PromptError
+from interp.findings import Findings, Interval, Scalar
 from interp.need import Need
 from interp.probe import Figure, Probe, Readout
 from interp.prompt import PromptSet
+from interp.statistics.nulls import null_from_permutations
 
 from ..measures.answers import Answers
 from ..measures.calibration import Resamples, calibration
 from ..measures.cloud import Cloud
-from ..measures.field_checks import refuse_too_few
+from ..measures.field_checks import refuse_too_few, refuse_unknown
 from ..measures.finite import finite
-from ..measures.halves import MIN_UNITS as MIN_FOR_HALVES
 from ..measures.halves import split_rows
+from ..measures.sample_sizes import FEW_HALVES, FEW_PROMPTS, MIN_HALVES
 from .movement import AXES, Moved, fit_axes, movement
 from .tables import (
     Test,
@@ -45,9 +46,6 @@ from .tables import (
     movement_table,
     trajectory_table,
 )
-
-MIN_PROMPTS = 200
-"""Problems or sequences below which an axis that is fitted and then judged is called underpowered."""
 
 SAME_LENGTH = "padded"
 
@@ -138,11 +136,8 @@ class Sula(Probe):
         return sula_figures(findings)
 
     def _check_fields(self) -> None:
+        refuse_unknown(self)
         refuse_too_few(self, _LEAST, "too few to say what chance alone would give")
-        if self.axis not in AXES:
-            raise UsageError(
-                asked=f"sula.axis = {self.axis!r}", found="there is no such axis", fix=f"Choose {' or '.join(AXES)}."
-            )
 
     def _calibration(self, answers: Answers, index: int, vocab_size: int) -> dict[str, Scalar]:
         rng = np.random.default_rng([self.seed, 1, index])
@@ -221,28 +216,24 @@ class Sula(Probe):
 
 def _movement_scalar(name: str, moved: Moved, variable: str, place: int, answers: Answers, is_fitted: bool) -> Scalar:
     n = answers.where(answers.condition == answers.main).n_units
-    common = {"n": n - n // 2 if is_fitted else n, "n_unit": answers.unit_name, "meaning": _MEANINGS[name]}
-    rho = float(moved.rho[place])
-    if np.isnan(rho):
+    about = {"n": n - n // 2 if is_fitted else n, "n_unit": answers.unit_name, "meaning": _MEANINGS[name]}
+    if np.isnan(moved.rho[place]):
         reason = "the coordinate never varies here, or what it is compared with does not"
-        return Scalar(rho, "1", interval_reason=reason, null_reason=reason, underpowered=True, **common)
-    mean, low, high = moved.null[:, place]
-    interval = moved.intervals[place]
-    return Scalar(
-        rho, "1", interval=interval,
-        interval_method=f"bootstrap over {answers.unit_name}s, the axis held fixed, Fisher z scale" if interval else "",
-        interval_reason="" if interval else "no resample differs",
-        null=Null(_NULLS[variable].format(answers.unit_name), float(mean), (float(low), float(high))),
-        p=float(moved.p[place]), p_over="layers and axes" if is_fitted else "layers",
-        underpowered=n < (MIN_PROMPTS if is_fitted else 20), **common,
+        return Scalar.undefined(reason, underpowered=True, **about)
+    method = f"bootstrap over {answers.unit_name}s, the axis held fixed, Fisher z scale"
+    return Scalar.of(
+        moved.rho[place], "1", Interval.of(moved.intervals[place], method, "no resample differs"),
+        null_from_permutations(_NULLS[variable].format(answers.unit_name), moved.permuted[:, place]),
+        p=moved.p[place], p_over="layers and axes" if is_fitted else "layers",
+        underpowered=n < (FEW_HALVES if is_fitted else FEW_PROMPTS), **about,
     )  # fmt: skip
 
 
 def _refuse_few(n: int, unit: str) -> None:
     """Problems (sequences) are what is dealt to the two halves, in all their conditions."""
-    if n < MIN_FOR_HALVES:
+    if n < MIN_HALVES:
         raise PromptError(
             asked=f"an axis fitted on one half of {n} {unit}s and judged on the other",
-            found=f"fewer than {MIN_FOR_HALVES} make no halves",
+            found=f"fewer than {MIN_HALVES} make no halves",
             fix="Give more prompts (--n-pool): one problem is several of them, and statistics want two hundred.",
         )

@@ -8,30 +8,25 @@ from jaxtyping import Float
 
 from interp.capture import Capture
 from interp.findings import Scalar
-from interp.table import LABEL, Table
+from interp.table import LABEL, Table, number_columns
 
 from ..measures.answers import Answers
 from ..measures.calibration import UNITS, Constants
 from ..measures.exchanges import mean_bands, rearranged_within
 from ..measures.maps import snippets
-from ..measures.prompt_means import band
+from ..measures.prompt_means import mean_and_band
 from .movement import VARIABLES, Moved
 
 ALONG_UNITS = {
-    "condition": LABEL, "evidence": "observations", "n": "rows",
-    "bayes_entropy": "bits",
-    "model_entropy": "bits", "model_entropy_low": "bits", "model_entropy_high": "bits",
-    "residual": "bits", "residual_low": "bits", "residual_high": "bits",
-    "error": "bits", "error_low": "bits", "error_high": "bits",
-    "error_mean_constant": "bits", "error_best_constant": "bits", "error_always_open": "bits",
-    "kl": "bits", "kl_low": "bits", "kl_high": "bits", "excluded_mass": "fraction", "outcome_mass": "fraction",
+    "condition": LABEL, "evidence": "observations", "n": "rows", "bayes_entropy": "bits", "model_entropy": "bits",
+    "residual": "bits", "error": "bits", "error_mean_constant": "bits", "error_best_constant": "bits",
+    "error_always_open": "bits", "kl": "bits", "excluded_mass": "fraction", "outcome_mass": "fraction",
     "error_noise_reader": "bits", "kl_noise_reader": "bits",
 }  # fmt: skip
 
 MOVEMENT_UNITS = {
     "what": LABEL, "condition": LABEL, "first": LABEL, "axis": LABEL, "layer": "layer", "variable": LABEL,
-    "rho": "1", "rho_low": "1", "rho_high": "1", "rho_null": "1", "rho_null_low": "1", "rho_null_high": "1",
-    "p": "probability",
+    "rho": "1", "p": "probability",
 }  # fmt: skip
 
 
@@ -42,18 +37,15 @@ def by_condition_table(answers: Answers, found: Mapping[str, Mapping[str, Scalar
         mine = answers.where(answers.condition == condition)
         row: dict[str, object] = {"condition": condition, "n": mine.n_units}
         for name, scalar in scalars.items():
-            low, high = scalar.interval or (np.nan, np.nan)
-            row |= {name: scalar.value, f"{name}_low": low, f"{name}_high": high}
-            row |= {f"{name}_p": np.nan if scalar.p is None else scalar.p}
+            p = np.nan if scalar.p is None else scalar.p
+            row |= number_columns(name, scalar.value, scalar.interval or (np.nan, np.nan), p=p)
         errors = _no_skill(mine, Constants.of(mine))
         row |= {name: float(x.mean()) for name, x in errors.items()}
         row["kl_reverse"] = float(mine.kl_reverse.mean()) if np.isfinite(mine.kl_reverse).all() else np.nan
         row["excluded_mass"] = float(mine.excluded_mass.mean())
         row |= {name: float(x.mean()) for name, x in _noise_reader(mine).items()}
         rows.append(row)
-    units = {"condition": LABEL, "n": f"{answers.unit_name}s"}
-    for name, unit in UNITS.items():
-        units |= {name: unit, f"{name}_low": unit, f"{name}_high": unit, f"{name}_p": "probability"}
+    units = {"condition": LABEL, "n": f"{answers.unit_name}s", **UNITS}
     bits = ("error_mean_constant", "error_best_constant", "error_always_open", "kl_reverse")
     units |= dict.fromkeys(bits, "bits") | {"excluded_mass": "fraction"}
     units |= dict.fromkeys(("error_noise_reader", "kl_noise_reader"), "bits")
@@ -99,10 +91,10 @@ def along_table(answers: Answers, n_bootstrap: int, rng: np.random.Generator) ->
                 **_noise_reader(mine),
             }
             row: dict[str, object] = {"condition": condition, "evidence": amount, "n": len(mine)}
-            row |= {name: float(x.mean()) for name, x in {**banded, **plain}.items()}
+            row |= {name: float(x.mean()) for name, x in plain.items()}
             bounds = mean_bands(np.stack(list(banded.values())), mine.unit, n_bootstrap, rng)
-            for name, (low, high) in zip(banded, bounds.T, strict=True):
-                row |= {f"{name}_low": low, f"{name}_high": high}
+            for (name, values), interval in zip(banded.items(), bounds.T, strict=True):
+                row |= number_columns(name, float(values.mean()), interval)
             rows.append(row)
     units = ALONG_UNITS | {"evidence": answers.evidence_unit}
     return Table.from_rows(
@@ -125,32 +117,23 @@ class Test:
 
 def movement_table(tests: Sequence[Test]) -> Table:
     """One row for every correlation; places of a test run axis by axis, layer by layer."""
-    columns: dict[str, list[np.ndarray]] = {name: [] for name in MOVEMENT_UNITS}
+    rows = []
     for test in tests:
         for variable in VARIABLES:
             moved = test.moved[variable]
-            n = len(moved.rho)
-            n_layers = n // len(test.axes)
-            intervals = np.array([i or (np.nan, np.nan) for i in moved.intervals]).reshape(n, 2)
-            null = np.where(np.isnan(moved.rho), np.nan, moved.null)
-            named = (test.what, test.condition, test.first)
-            values = [np.full(n, x) for x in named]
-            values += [np.repeat(test.axes, n_layers), np.tile(np.arange(n_layers), len(test.axes))]
-            values += [np.full(n, variable), moved.rho, intervals[:, 0], intervals[:, 1], *null, moved.p]
-            for name, value in zip(MOVEMENT_UNITS, values, strict=True):
-                columns[name].append(value)
-    return Table(
-        {name: np.concatenate(parts) for name, parts in columns.items()}, MOVEMENT_UNITS,
+            null = np.where(np.isnan(moved.rho), np.nan, mean_and_band(moved.permuted)).T  # [place, value and bounds]
+            places = [(axis, layer) for axis in test.axes for layer in range(len(moved.rho) // len(test.axes))]
+            for i, (axis, layer) in enumerate(places):
+                rows.append({
+                    "what": test.what, "condition": test.condition, "first": test.first, "axis": axis, "layer": layer,
+                    "variable": variable, "p": moved.p[i],
+                    **number_columns("rho", moved.rho[i], moved.intervals[i] or (np.nan, np.nan), null[i]),
+                })  # fmt: skip
+    return Table.from_rows(
+        rows, MOVEMENT_UNITS,
         "Rank correlations with the amount of evidence, with the exact entropy, and with it at equal amounts; `first` "
         "says whether rows without evidence are in. Rows are missing a number where nothing varies.",
     )  # fmt: skip
-
-
-TRAJECTORY_UNITS = {
-    "condition": LABEL, "axis": LABEL, "evidence": "observations", "n": "rows", "coordinate": "deviations",
-    "coordinate_low": "deviations", "coordinate_high": "deviations", "coordinate_null": "deviations",
-    "coordinate_null_low": "deviations", "coordinate_null_high": "deviations",
-}  # fmt: skip
 
 
 def trajectory_table(
@@ -167,16 +150,16 @@ def trajectory_table(
         for amount in np.unique(of_condition.evidence):
             at = of_condition.evidence == amount
             here = values[:, in_condition][:, at]
-            low, high = mean_bands(here, of_condition.where(at).unit, n_bootstrap, rng)
+            bounds = mean_bands(here, of_condition.where(at).unit, n_bootstrap, rng)
             null = np.array([values[i, in_condition][shuffled][:, at].mean(axis=1) for i in range(len(names))])
-            null_low, null_high = band(null.T)
+            of_null = mean_and_band(null.T)
             for i, axis in enumerate(names):
-                numbers = (
-                    here[i].mean(), low[i], high[i], null[i].mean(), null_low[i], null_high[i]
-                )  # fmt: skip
-                row = dict(zip(list(TRAJECTORY_UNITS)[4:], map(float, numbers), strict=True))
-                rows.append({"condition": condition, "axis": axis, "evidence": amount, "n": int(at.sum()), **row})
-    units = TRAJECTORY_UNITS | {"evidence": answers.evidence_unit}
+                rows.append({
+                    "condition": condition, "axis": axis, "evidence": amount, "n": int(at.sum()),
+                    **number_columns("coordinate", here[i].mean(), bounds[:, i], of_null[:, i]),
+                })  # fmt: skip
+    units = {"condition": LABEL, "axis": LABEL, "evidence": answers.evidence_unit, "n": "rows",
+             "coordinate": "deviations"}  # fmt: skip
     return Table.from_rows(
         rows, units,
         "Mean coordinate at the primary layer, in deviations of the prompts that the axis was fitted on, for prompts "
@@ -192,16 +175,13 @@ def attention_table(
     for condition in answers.conditions:
         for amount in np.unique(answers.evidence[answers.condition == condition]):
             at = (answers.condition == condition) & (answers.evidence == amount)
-            low, high = mean_bands(entropy[:, at], answers.where(at).unit, n_bootstrap, rng)
+            bounds = mean_bands(entropy[:, at], answers.where(at).unit, n_bootstrap, rng)
             for layer, mean in enumerate(entropy[:, at].mean(axis=1)):
                 rows.append({
-                    "condition": condition, "layer": layer, "evidence": amount, "attention_entropy": mean,
-                    "attention_entropy_low": low[layer], "attention_entropy_high": high[layer],
+                    "condition": condition, "layer": layer, "evidence": amount,
+                    **number_columns("attention_entropy", mean, bounds[:, layer]),
                 })  # fmt: skip
-    units = {
-        "condition": LABEL, "layer": "layer", "evidence": answers.evidence_unit, "attention_entropy": "bits",
-        "attention_entropy_low": "bits", "attention_entropy_high": "bits",
-    }  # fmt: skip
+    units = {"condition": LABEL, "layer": "layer", "evidence": answers.evidence_unit, "attention_entropy": "bits"}
     return Table.from_rows(
         rows, units,
         "Entropy of the attention row at the scored position, mean over heads, with 95 % bootstrap bands. It grows "

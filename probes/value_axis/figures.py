@@ -2,10 +2,21 @@
 
 import numpy as np
 
-from interp.drawing import NULL, PALETTE, VALUE, add_band, add_null_band, add_profile, blank, places
+from interp.drawing import (
+    NULL,
+    PALETTE,
+    VALUE,
+    add_curve,
+    add_line,
+    add_null_band,
+    add_profile,
+    blank,
+    coloured,
+    places,
+)
 from interp.findings import Findings
 from interp.probe import Figure
-from interp.table import Table
+from interp.table import LABEL, Table
 
 _SITE_WORDS = {"v": "values", "z": "head outputs", "resid": "residual stream"}
 _DEPTH = "layer (residual stream: depth)"
@@ -36,20 +47,17 @@ def axis_figures(findings: Findings) -> tuple[Figure, ...]:
 
 def _held_out(table: Table) -> Figure:
     plot = blank("predicted entropy (bits)", "entropy (bits)")
-    groups = table["domain"] if "domain" in table else np.full(table.n_rows, "prompts")
-    for i, group in enumerate(dict.fromkeys(groups.tolist())):
-        mine = table.where(groups == group)
+    named = table if "domain" in table else table.with_column("domain", np.full(table.n_rows, "prompts"), LABEL)
+    for group, mine, colour in coloured(named, "domain"):
         plot.add_scatter(
             x=mine["predicted_bits"], y=mine["next_entropy_bits"], mode="markers", name=str(group),
             customdata=places(mine), hovertemplate="%{customdata}<br>%{y:.2f} bits, told %{x:.2f}<extra></extra>",
-            marker={"color": PALETTE[i % len(PALETTE)], "size": 6, "opacity": 0.6},
+            marker={"color": colour, "size": 6, "opacity": 0.6},
         )  # fmt: skip
     ends = [float(table["next_entropy_bits"].min()), float(table["next_entropy_bits"].max())]
     mean = float(table["next_entropy_bits"].mean())
-    plot.add_scatter(x=ends, y=ends, mode="lines", name="exact", line={"color": NULL, "dash": "dash"})
-    plot.add_scatter(
-        x=[mean, mean], y=ends, mode="lines", name="null: the mean alone", line={"color": NULL, "dash": "dot"}
-    )
+    add_line(plot, ends, ends, "exact")
+    add_line(plot, [mean, mean], ends, "null: the mean alone", "dot")
     reading = (
         "Each point is a prompt that the axis was not fitted on, at the primary layer; on the dashed line the "
         "prediction is exact, and a vertical cloud along the dotted one predicts nothing."
@@ -60,19 +68,16 @@ def _held_out(table: Table) -> Figure:
 def _by_site(table: Table) -> Figure:
     plot = blank(_DEPTH, "held-out R² (fraction)")
     chosen = table.where((table["axis"] == "ridge") & (table["target"] == "next_entropy_bits"))
-    for i, site in enumerate(dict.fromkeys(chosen["site"].tolist())):
-        for nuisances, dash in (("kept", "solid"), ("removed", "dot")):
-            mine = chosen.where((chosen["site"] == site) & (chosen["nuisances"] == nuisances))
-            if mine.n_rows == 0:
-                continue
+    for site, of_site, colour in coloured(chosen, "site"):
+        for nuisances, mine in of_site.groups("nuisances"):
             if nuisances == "kept":
                 add_null_band(plot, mine["layer"], (mine["r2_null_low"], mine["r2_null_high"]))
-                add_band(plot, mine["layer"], (mine["r2_low"], mine["r2_high"]), PALETTE[i])
-            words = _SITE_WORDS[site] + (", nuisances removed" if nuisances == "removed" else "")
-            plot.add_scatter(
-                x=mine["layer"], y=mine["r2"], name=words, mode="lines+markers",
-                line={"color": PALETTE[i], "dash": dash},
-            )  # fmt: skip
+                add_curve(plot, mine["layer"], mine, "r2", _SITE_WORDS[site], colour, "solid")
+            else:
+                plot.add_scatter(
+                    x=mine["layer"], y=mine["r2"], name=f"{_SITE_WORDS[site]}, nuisances removed",
+                    mode="lines+markers", line={"color": colour, "dash": "dot"},
+                )  # fmt: skip
     reading = (
         "Share of the entropy's variance that ridge predicts in prompts it was not fitted on, with 95 % bands; dotted, "
         "with position, length, last token and domain regressed out; grey, refits on exchanged entropies."
@@ -86,10 +91,7 @@ def _by_axis(table: Table, site: str) -> Figure:
     for i, (axis, words) in enumerate((("ridge", "ridge"), ("pc1", "PC1"))):
         mine = chosen.where(chosen["axis"] == axis)
         add_null_band(plot, mine["layer"], (mine["correlation_null_low"], mine["correlation_null_high"]))
-        add_band(plot, mine["layer"], (mine["correlation_low"], mine["correlation_high"]), PALETTE[i])
-        plot.add_scatter(
-            x=mine["layer"], y=mine["correlation"], name=words, mode="lines+markers", line={"color": PALETTE[i]}
-        )
+        add_curve(plot, mine["layer"], mine, "correlation", words, PALETTE[i])
     reading = (
         "Correlation of the entropy of unseen prompts with a trained readout and with the first principal axis; the "
         "distance between the two is what calling PC1 the entropy axis leaves out. Grey: refits on exchanged entropies."
@@ -104,12 +106,8 @@ def _control(by_layer: Table, axes: Table, site: str) -> Figure:
         & (by_layer["target"] == "next_entropy_bits")
     )  # fmt: skip
     control = axes.where(axes["site"] == site)
-    add_band(plot, task["layer"], (task["r2_low"], task["r2_high"]), VALUE)
-    plot.add_scatter(x=task["layer"], y=task["r2"], name="entropy", mode="lines+markers", line={"color": VALUE})
-    plot.add_scatter(
-        x=control["layer"], y=control["control_r2"], name="null: random labels of token types", mode="lines+markers",
-        line={"color": NULL, "dash": "dash"},
-    )  # fmt: skip
+    add_curve(plot, task["layer"], task, "r2", "entropy", VALUE)
+    add_curve(plot, control["layer"], control, "control_r2", "null: random labels of token types", NULL, "dash")
     reading = (
         "The same readout trained on random labels of token types: where the grey line comes near the blue one, "
         "telling tokens apart is all that is needed."

@@ -16,12 +16,11 @@ Source: Paper III (arXiv 2512.23752), sections 4.5 and 6; Hewitt and Liang 2019 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from interp.capture import Capture
-from interp.errors import UsageError
 from interp.findings import Findings, Scalar
 from interp.need import Need
 from interp.probe import AnalysisCost, Figure, Probe, Readout
@@ -30,20 +29,17 @@ from interp.system.threads import side_by_side
 
 from ..measures.axis_stability import RandomPairs, Split, ridge_split_cosines
 from ..measures.cloud import Cloud
-from ..measures.field_checks import refuse_too_few
-from ..measures.geometry import FEW_DISTINCT_ROWS
+from ..measures.field_checks import refuse_too_few, refuse_unknown
 from ..measures.halves import Halves, halve, label_by_type, split_rows
 from ..measures.nuisances import Removal, all_nuisances, mean_alone
-from ..measures.places import Place, ScaledRows, at_same_layer, places_of
+from ..measures.places import Counted, Place, ScaledRows, at_same_layer, places_of
+from ..measures.sample_sizes import FEW_HALVES
 from .readout import AXES, Labels, Reading, make_labels, read
-from .scalars import MEANINGS, Counted, Judgement, nuisance_scalar, selectivity, stability_scalar, undefined
-from .tables import AxisRow, JudgedRow, axes_table, by_layer_table, held_out_table
+from .scalars import MEANINGS, Judgement, nuisance_scalar, selectivity, stability_scalar
+from .tables import AxisRow, Judged, axes_table, by_layer_table, held_out_table
 
-SITES = ("v", "z", "resid")
+Site = Literal["v", "z", "resid"]
 TARGETS = ("next_entropy_bits", "bayes_entropy_bits")
-MIN_PROMPTS = 200
-"""Prompts below which an axis that is fitted and then judged is called underpowered."""
-
 N_CONTROLS = 20
 
 
@@ -62,12 +58,12 @@ class Setting:
 class ValueAxis(Probe):
     """The direction of uncertainty by PC1 and by ridge, fitted and judged on different prompts.
 
-    `sites`: comma-separated, of v, z and resid; the first is primary. `layer`: the primary one. `scaling`: columns
+    `sites`: of v, z and resid; the first is primary. `layer`: the primary one. `scaling`: columns
     centred, or also divided by their deviation. `n_permutations` refits on exchanged entropies, `n_bootstrap`
     resamples of judged prompts, `n_splits` into halves for the stability, `n_null` draws of random directions.
     """
 
-    sites: str = "v,z,resid"
+    sites: tuple[Site, ...] = ("v", "z", "resid")
     layer: int = -1
     scaling: Scaling = "centred"
     n_permutations: int = 200
@@ -82,10 +78,12 @@ class ValueAxis(Probe):
 
     @property
     def needs(self) -> tuple[Need, ...]:
-        return tuple(Need(site) for site in self._sites())
+        refuse_unknown(self)
+        return tuple(Need(site) for site in dict.fromkeys(self.sites))
 
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
-        self._check_sizes()
+        least = {"n_permutations": 19, "n_bootstrap": 20, "n_splits": 2, "n_null": 20}
+        refuse_too_few(self, least, "too few to say what chance alone would give")
         clouds = {need.site: Cloud.of(base, need) for need in self.needs}
         pool = next(iter(clouds.values()))
         primary = pool.layer_index(self.layer)
@@ -105,7 +103,7 @@ class ValueAxis(Probe):
             probe=self.name,
             scalars=scalars,
             tables={
-                "by_layer": by_layer_table(places, _judged_rows(judged)),
+                "by_layer": by_layer_table(places, judged),
                 "axes": axes_table(places, axis_rows),
                 "held_out": held_out_table(pool, halves, judgements["kept", "ridge", TARGETS[0]], primary, base),
             },
@@ -119,17 +117,6 @@ class ValueAxis(Probe):
 
         return axis_figures(findings)
 
-    def _sites(self) -> tuple[str, ...]:
-        chosen = tuple(dict.fromkeys(part.strip() for part in self.sites.split(",")))
-        unknown = [site for site in chosen if site not in SITES]
-        if unknown:
-            raise UsageError(
-                asked=f"value_axis.sites = {self.sites!r}",
-                found=f"{', '.join(map(repr, unknown))} is not a place where this axis is sought",
-                fix=f"Choose among {', '.join(SITES)}, separated by commas.",
-            )
-        return chosen
-
     def _setting(self, pool: Cloud, halves: Halves, places: Sequence[Place]) -> Setting:
         targets = {name: np.asarray(pool.rows[name], np.float64) for name in TARGETS if name in pool.rows}
         rng = np.random.default_rng([self.seed, 1])
@@ -138,9 +125,8 @@ class ValueAxis(Probe):
         nuisances = all_nuisances(pool.rows, halves.fitting)
         if nuisances.names and nuisances.leaves_something:
             removals["removed"] = nuisances
-        is_small = pool.n_units < MIN_PROMPTS
-        few = [is_small or place.n_distinct_rows < FEW_DISTINCT_ROWS for place in places]
-        counted = Counted(len(np.unique(pool.units[halves.judged])), pool.unit, is_small, few)
+        n_judged = len(np.unique(pool.units[halves.judged]))
+        counted = Counted.of(places, n_judged, pool.unit, pool.n_units < FEW_HALVES)
         labels = {
             name: make_labels(targets, controls if name == "kept" else controls[:, :0], halves, removal)
             for name, removal in removals.items()
@@ -185,22 +171,18 @@ class ValueAxis(Probe):
         pairs = RandomPairs.of(self._splits(setting.pool), self.n_null, self.seed)
         rows = []
         for i, (reading, found) in enumerate(zip(ridge.readings, split_cosines, strict=True)):
-            stable = _stability(reading, found, setting.counted, setting.counted.underpowered[i], pairs)
+            stable = _stability(reading, found, setting.counted, i, pairs)
             found = np.full(self.n_splits, np.nan) if found is None else found
             penalty = reading.penalty.get(TARGETS[0], float("nan"))
             rows.append(AxisRow(cosines[i], selective[i], float(controls[i]), stable, found, penalty))
         return rows
-
-    def _check_sizes(self) -> None:
-        least = {"n_permutations": 19, "n_bootstrap": 20, "n_splits": 2, "n_null": 20}
-        refuse_too_few(self, least, "too few to say what chance alone would give")
 
     def _notes(self, pool: Cloud, setting: Setting, primary: int) -> tuple[str, ...]:
         halves = setting.halves
         nuisances = all_nuisances(pool.rows, halves.fitting)
         seen = np.isin(pool.rows["token"][halves.judged], pool.rows["token"][halves.fitting]).mean()
         notes = [
-            f"Primary place: {self._sites()[0]} at layer {primary}; the others are exploratory. In the residual "
+            f"Primary place: {self.sites[0]} at layer {primary}; the others are exploratory. In the residual "
             f"stream, layer means depth: 0 is the embedding, and its primary depth is the last.",
             f"The whole pool, {pool.n_units} {pool.unit}s, none chosen by its entropy: "
             f"{pool.n_units - setting.counted.n} to fit on, {setting.counted.n} others to judge on.",
@@ -219,13 +201,12 @@ class ValueAxis(Probe):
 
 
 def _stability(
-    reading: Reading, cosines: np.ndarray | None, counted: Counted, is_underpowered: bool, pairs: RandomPairs
+    reading: Reading, cosines: np.ndarray | None, counted: Counted, place: int, pairs: RandomPairs
 ) -> Scalar:
     if cosines is None:
         reason = "the entropy does not vary" if reading.penalty else "nothing varies in these activations"
-        return undefined("1", reason, MEANINGS["stability"], counted)
-    draws = pairs.mean_abs_cosine(reading.spectrum)
-    return stability_scalar(cosines, draws, counted, is_underpowered, MEANINGS["stability"])
+        return counted.undefined(reason, "1", MEANINGS["stability"])
+    return stability_scalar(cosines, pairs.mean_abs_cosine(reading.spectrum), counted, place)
 
 
 def _split_cosines(
@@ -237,17 +218,7 @@ def _split_cosines(
     return ridge_split_cosines(rows, entropy, reading.penalty[TARGETS[0]] * reading.scale, splits)
 
 
-def _judged_rows(judged: Mapping[tuple[str, str, str], tuple[list[Scalar], list[Scalar]]]) -> list[JudgedRow]:
-    return [
-        JudgedRow(nuisances, axis, target, r2, correlation)
-        for (nuisances, axis, target), (r2, correlation) in judged.items()
-    ]
-
-
-def _scalars(
-    places: Sequence[Place], primary: int, judged: Mapping[tuple[str, str, str], tuple[list[Scalar], list[Scalar]]],
-    axes: list[AxisRow],
-) -> dict[str, Scalar]:  # fmt: skip
+def _scalars(places: Sequence[Place], primary: int, judged: Judged, axes: list[AxisRow]) -> dict[str, Scalar]:
     """The numbers at the primary place: ridge bears no prefix, PC1 and the exact posterior's entropy do.
 
     Of the other sites R² alone, at the same layer (in the residual stream, after it).

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from jaxtyping import Float
 
+from interp.statistics.ratio import ratio
 from interp.statistics.ridge import PrincipalForm, RidgeFit, RowAxes, fit_ridge
 
 from ..measures.halves import Halves, held_out_r2
@@ -148,11 +149,9 @@ def _on_rows(axes: RowAxes, coefficients: Float[np.ndarray, "axis label"]) -> Fl
 def _judge(
     coefficients: np.ndarray, predicted: np.ndarray, directions: Mapping[str, np.ndarray], labels: Labels
 ) -> Reading:
-    length = np.linalg.norm(coefficients, axis=0)
-    cosine = np.divide(np.abs(coefficients[0]), length, out=np.full(len(length), np.nan), where=length > 0)
     return Reading(
         held_out_r2(labels.judged, predicted),
-        cosine,
+        ratio(np.abs(coefficients[0]), np.linalg.norm(coefficients, axis=0)),
         {name: predicted[:, column] for name, column in labels.true.items()},
         directions,
         predicted[:, labels.columns["controls"]],

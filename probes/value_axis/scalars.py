@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from interp.findings import Null, Scalar
+from interp.findings import Interval, Scalar
 from interp.statistics.correlation import correlation_interval, resampled_correlations
 from interp.statistics.max_statistic import excess, maximum_statistic_p
 from interp.statistics.nulls import null_from_draws, null_from_permutations
@@ -15,6 +15,7 @@ from interp.statistics.resampling import normal_interval
 
 from ..measures.halves import Halves, exchanged_correlations, r2_intervals
 from ..measures.nuisances import Removal
+from ..measures.places import Counted
 from .readout import Labels, Reading
 
 P_OVER = "layers and sites"
@@ -44,16 +45,6 @@ BEYOND = " beyond what position, length, last token and domain tell"
 
 
 @dataclass(frozen=True)
-class Counted:
-    """What every scalar counts: prompts judged, their name, and whether a place has too few of them."""
-
-    n: int
-    n_unit: str
-    is_small: bool
-    underpowered: Sequence[bool]
-
-
-@dataclass(frozen=True)
 class Judgement:
     """One axis and one target, nuisances kept or removed, at every place."""
 
@@ -78,7 +69,7 @@ class Judgement:
     def r2(self, halves: Halves, counted: Counted) -> list[Scalar]:
         values = np.array([reading.r2[self.at] for reading in self.readings])
         intervals = self._where_predicted(r2_intervals(self.truth, self._predictions(), halves.weights))
-        method = f"bootstrap over judged {counted.n_unit}s, the fit held fixed, scale of log(1 − R²)"
+        method = f"bootstrap over judged {counted.unit}s, the fit held fixed, scale of log(1 − R²)"
         return self._scalars("r2", values, intervals, method, "fraction", counted)
 
     def correlation(self, halves: Halves, counted: Counted) -> list[Scalar]:
@@ -92,7 +83,7 @@ class Judgement:
             None if np.isnan(value) or drawn is None else correlation_interval(float(value), drawn)
             for value, drawn in zip(values[:, 0], replicates, strict=True)
         ]
-        method = f"bootstrap over judged {counted.n_unit}s, the fit held fixed, Fisher z scale"
+        method = f"bootstrap over judged {counted.unit}s, the fit held fixed, Fisher z scale"
         return self._scalars("correlation", values, intervals, method, "1", counted)
 
     def _predictions(self) -> Float[np.ndarray, "place row"]:
@@ -119,22 +110,19 @@ class Judgement:
         permuted = np.nan_to_num(values[:, 1:].T, nan=0.0)
         p = maximum_statistic_p(*excess(values[:, 0], permuted))
         meaning = self.meaning(kind) if kind != "cosine" else MEANINGS[kind].format(BEYOND if self.is_adjusted else "")
-        missing = "one axis, of the fitting half: `stability` says how much it depends on the prompts"
+        missing = "no resample differs" if kind != "cosine" else (
+            "one axis, of the fitting half: `stability` says how much it depends on the prompts"
+        )  # fmt: skip
         made = []
         for i, value in enumerate(values[:, 0]):
             if np.isnan(value):
-                made.append(undefined(unit, self.why_undefined(i), meaning, counted))
+                made.append(counted.undefined(self.why_undefined(i), unit, meaning))
                 continue
-            interval = intervals[i]
+            interval = Interval.of(intervals[i], method, missing)
+            null = null_from_permutations(NULLS[kind].format(counted.unit), permuted[:, i])
             made.append(
-                Scalar(
-                    float(value), unit, interval=interval, interval_method=method if interval else "",
-                    interval_reason="" if interval else missing if kind == "cosine" else "no resample differs",
-                    null=null_from_permutations(NULLS[kind].format(counted.n_unit), permuted[:, i]),
-                    p=float(p[i]), p_over=P_OVER, n=counted.n, n_unit=counted.n_unit,
-                    underpowered=counted.underpowered[i], meaning=meaning,
-                )
-            )  # fmt: skip
+                Scalar.of(value, unit, interval, null, p=p[i], p_over=P_OVER, meaning=meaning, **counted.about(i))
+            )
         return made
 
     def why_undefined(self, place: int) -> str:
@@ -147,14 +135,6 @@ class Judgement:
         return "the prediction, or the judged entropy, does not vary"
 
 
-def undefined(unit: str, reason: str, meaning: str, counted: Counted) -> Scalar:
-    """A number that does not exist here, and why."""
-    return Scalar(
-        float("nan"), unit, interval_reason=reason, null_reason=reason, n=counted.n, n_unit=counted.n_unit,
-        underpowered=True, meaning=meaning,
-    )  # fmt: skip
-
-
 def selectivity(judgement: Judgement, halves: Halves, counted: Counted) -> tuple[list[Scalar], np.ndarray]:
     """Task R² − mean control R² at every place, and the mean control R².
 
@@ -162,27 +142,20 @@ def selectivity(judgement: Judgement, halves: Halves, counted: Counted) -> tuple
     """
     at = judgement.labels.columns["controls"]
     made, means = [], []
+    method = f"bootstrap over judged {counted.unit}s, both fits held fixed"
     for i, reading in enumerate(judgement.readings):
         task, controls = reading.r2[judgement.at.start], reading.r2[at]
         means.append(float(controls.mean()))
         if np.isnan(task) or np.isnan(controls).any():
             one_type = "every judged token is of one type: there is no control task"
             reason = judgement.why_undefined(i) if np.isnan(task) else one_type
-            made.append(undefined("fraction", reason, MEANINGS["selectivity"], counted))
+            made.append(counted.undefined(reason, "fraction", MEANINGS["selectivity"]))
             continue
         value = float(task - controls.mean())
         others = (controls.sum() - controls) / (len(controls) - 1)
-        interval = _selectivity_interval(judgement, i, halves, value)
-        made.append(
-            Scalar(
-                value, "fraction", interval=interval,
-                interval_method=f"bootstrap over judged {counted.n_unit}s, both fits held fixed" if interval else "",
-                interval_reason="" if interval else "no resample differs",
-                null=null_from_draws("another random labelling of tokens in place of the entropy", controls - others),
-                n=counted.n, n_unit=counted.n_unit, underpowered=counted.underpowered[i],
-                meaning=MEANINGS["selectivity"],
-            )
-        )  # fmt: skip
+        interval = Interval.of(_selectivity_interval(judgement, i, halves, value), method, "no resample differs")
+        null = null_from_draws("another random labelling of tokens in place of the entropy", controls - others)
+        made.append(Scalar.of(value, "fraction", interval, null, meaning=MEANINGS["selectivity"], **counted.about(i)))
     return made, np.array(means)
 
 
@@ -196,15 +169,12 @@ def _selectivity_interval(judgement: Judgement, place: int, halves: Halves, valu
     return normal_interval(value, differences[np.isfinite(differences)])
 
 
-def stability_scalar(
-    cosines: np.ndarray, draws: np.ndarray, counted: Counted, is_underpowered: bool, meaning: str
-) -> Scalar:
+def stability_scalar(cosines: np.ndarray, draws: np.ndarray, counted: Counted, place: int) -> Scalar:
     """Mean |cos| over splits, beside that of random directions of the same covariance."""
-    return Scalar(
-        float(cosines.mean()), "1",
-        interval_reason=f"splits share {counted.n_unit}s; the table gives the lowest and highest of {len(cosines)}",
-        null=null_from_permutations("pairs of random directions with the covariance of the cloud", draws),
-        n=counted.n, n_unit=counted.n_unit, underpowered=is_underpowered, meaning=meaning,
+    return Scalar.of(
+        cosines.mean(), "1", f"splits share {counted.unit}s; the table gives the lowest and highest of {len(cosines)}",
+        null_from_permutations("pairs of random directions with the covariance of the cloud", draws),
+        meaning=MEANINGS["stability"], **counted.about(place),
     )  # fmt: skip
 
 
@@ -216,16 +186,14 @@ def nuisance_scalar(entropy: np.ndarray, target: str, removal: Removal, halves: 
     truth = entropy[halves.judged] - fitting.mean()
     if not removal.names or np.square(truth).sum() == 0 or np.ptp(entropy) == 0:
         reason = "no nuisance varies" if not removal.names else "the entropy does not vary"
-        return undefined("fraction", reason, meaning, counted)
+        return counted.undefined(reason, "fraction", meaning)
     labels = np.column_stack([fitting, fitting[halves.orders].T])
     predicted = removal.predict(labels)[halves.judged] - fitting.mean()
     r2 = 1 - np.square(truth[:, None] - predicted).sum(axis=0) / np.square(truth).sum()
-    interval = r2_intervals(truth, predicted[:, :1].T, halves.weights)[0]
-    null: Null = null_from_permutations(f"entropies exchanged between {counted.n_unit}s", r2[1:])
-    return Scalar(
-        float(r2[0]), "fraction", interval=interval,
-        interval_method=f"bootstrap over judged {counted.n_unit}s, the fit held fixed" if interval else "",
-        interval_reason="" if interval else "no resample differs",
-        null=null, p=float(maximum_statistic_p(r2[:1], r2[1:, None])[0]), n=counted.n, n_unit=counted.n_unit,
-        underpowered=counted.is_small, meaning=meaning,
+    bounds = r2_intervals(truth, predicted[:, :1].T, halves.weights)[0]
+    return Scalar.of(
+        r2[0], "fraction",
+        Interval.of(bounds, f"bootstrap over judged {counted.unit}s, the fit held fixed", "no resample differs"),
+        null_from_permutations(f"entropies exchanged between {counted.unit}s", r2[1:]),
+        p=maximum_statistic_p(r2[:1], r2[1:, None])[0], meaning=meaning, **counted.about(),
     )  # fmt: skip

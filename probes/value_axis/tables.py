@@ -1,6 +1,6 @@
 """The tables of the value axis: how each axis was judged, what is known of the ridge axis, and its predictions."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +13,8 @@ from interp.table import LABEL, Table
 from ..measures.cloud import Cloud
 from ..measures.halves import Halves
 from ..measures.maps import snippets
-from ..measures.places import Place
+from ..measures.places import PLACE_UNITS, Place, place_columns
+from ..measures.profiles import scalar_columns
 from .scalars import Judgement
 
 BY_LAYER = (
@@ -29,15 +30,8 @@ AXES = (
 HELD_OUT = "The judged prompts at the primary place: their entropy, and what ridge fitted on the others predicts."
 
 
-@dataclass(frozen=True)
-class JudgedRow:
-    """One axis and target with nuisances kept or removed, at every place."""
-
-    nuisances: str
-    axis: str
-    target: str
-    r2: Sequence[Scalar]
-    correlation: Sequence[Scalar]
+Judged = Mapping[tuple[str, str, str], tuple[list[Scalar], list[Scalar]]]
+"""R² and correlation at every place by treatment of nuisances, axis and target."""
 
 
 @dataclass(frozen=True)
@@ -52,32 +46,36 @@ class AxisRow:
     penalty: float
 
 
-def by_layer_table(places: Sequence[Place], judged: Sequence[JudgedRow]) -> Table:
+def by_layer_table(places: Sequence[Place], judged: Judged) -> Table:
     """One row for every axis, target, treatment of nuisances and place."""
-    rows = [
-        {
-            "site": place.site, "layer": place.layer, "axis": row.axis, "target": row.target,
-            "nuisances": row.nuisances, "n_distinct_rows": place.n_distinct_rows,
-            **_columns("r2", row.r2[i]), **_columns("correlation", row.correlation[i]),
-        }
-        for row in judged for i, place in enumerate(places)
-    ]  # fmt: skip
-    return Table.from_rows(rows, {name: _unit(name) for name in rows[0]}, BY_LAYER)
+    parts = []
+    for (nuisances, axis, target), (r2, correlation) in judged.items():
+        where = place_columns(places)
+        parts.append({
+            "site": where["site"], "layer": where["layer"], "axis": np.full(len(places), axis),
+            "target": np.full(len(places), target), "nuisances": np.full(len(places), nuisances),
+            "n_distinct_rows": where["n_distinct_rows"], **scalar_columns("r2", r2, is_tested=True),
+            **scalar_columns("correlation", correlation, is_tested=True),
+        })  # fmt: skip
+    units = {"axis": LABEL, "target": LABEL, "nuisances": LABEL, "r2": "fraction", "correlation": "1"}
+    return Table.stacked(parts, PLACE_UNITS | units, BY_LAYER)
 
 
 def axes_table(places: Sequence[Place], rows: Sequence[AxisRow]) -> Table:
     """One row for every place."""
-    made = [
-        {
-            "site": place.site, "layer": place.layer, "n_distinct_rows": place.n_distinct_rows,
-            **_columns("cosine", row.cosine), **_columns("selectivity", row.selectivity),
-            "control_r2": row.control_r2, **_columns("stability", row.stability),
-            "stability_lowest": float(row.split_cosines.min()), "stability_highest": float(row.split_cosines.max()),
-            "penalty": row.penalty,
-        }
-        for place, row in zip(places, rows, strict=True)
-    ]  # fmt: skip
-    return Table.from_rows(made, {name: _unit(name) for name in made[0]}, AXES)
+    columns = {
+        **place_columns(places),
+        **scalar_columns("cosine", [row.cosine for row in rows], is_tested=True),
+        **scalar_columns("selectivity", [row.selectivity for row in rows], is_tested=False),
+        "control_r2": np.array([row.control_r2 for row in rows]),
+        **scalar_columns("stability", [row.stability for row in rows], is_tested=False),
+        "stability_lowest": np.array([row.split_cosines.min() for row in rows]),
+        "stability_highest": np.array([row.split_cosines.max() for row in rows]),
+        "penalty": np.array([row.penalty for row in rows]),
+    }
+    fractions, ones = ("selectivity", "control_r2"), ("cosine", "stability", "stability_lowest", "stability_highest")
+    units = PLACE_UNITS | dict.fromkeys(fractions, "fraction") | dict.fromkeys((*ones, "penalty"), "1")
+    return Table(columns, units, AXES)
 
 
 def held_out_table(pool: Cloud, halves: Halves, judgement: Judgement, place: int, capture: Capture) -> Table:
@@ -93,23 +91,3 @@ def held_out_table(pool: Cloud, halves: Halves, judgement: Judgement, place: int
     if capture.prompts.is_text:
         columns["text"], units["text"] = snippets(rows, capture), LABEL
     return Table(columns, units, HELD_OUT)
-
-
-def _columns(name: str, scalar: Scalar) -> dict[str, float]:
-    low, high = scalar.interval or (np.nan, np.nan)
-    null_low, null_high = scalar.null.band if scalar.null else (np.nan, np.nan)
-    found = {name: scalar.value, f"{name}_low": low, f"{name}_high": high,
-             f"{name}_null": scalar.null.value if scalar.null else np.nan,
-             f"{name}_null_low": null_low, f"{name}_null_high": null_high}  # fmt: skip
-    if name in ("r2", "correlation", "cosine"):
-        found[f"{name}_p"] = np.nan if scalar.p is None else scalar.p
-    return found
-
-
-def _unit(column: str) -> str:
-    known = {"layer": "layer", "n_distinct_rows": "rows", "control_r2": "fraction"}
-    if column in ("site", "axis", "target", "nuisances"):
-        return LABEL
-    if column.endswith("_p"):
-        return "probability"
-    return known.get(column, "fraction" if column.startswith(("r2", "selectivity")) else "1")

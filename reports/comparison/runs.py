@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from interp.errors import UsageError
-from interp.findings import Scalar
+from interp.findings import Interval, Scalar
 from interp.records.diff import flat_settings, scalars_of
 from interp.records.record import RunRecord, open_run
 
@@ -126,10 +126,11 @@ def card_scalars(card: Mapping[str, Any] | None) -> dict[tuple[str, str], Scalar
         return {}
     position = card.get("baselines", {}).get("position", {})
     return {
-        (TUNNEL, name): Scalar(
-            float(figure["value"]), figure["unit"], interval=(float(figure["low"]), float(figure["high"])),
-            interval_method=f"bootstrap over {card['n_eval']} fresh sequences", n=card["n_eval"], n_unit="sequence",
-            null_reason=f"position alone gives {position[name]:.3g}" if name in position else "an error, least at 0",
+        (TUNNEL, name): Scalar.of(
+            figure["value"], figure["unit"],
+            Interval(figure["low"], figure["high"], f"bootstrap over {card['n_eval']} fresh sequences"),
+            f"position alone gives {position[name]:.3g}" if name in position else "an error, least at 0",
+            n=card["n_eval"], n_unit="sequence",
         )
         for name, figure in card.get("figures", {}).items()
         if math.isfinite(figure["value"])

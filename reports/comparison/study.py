@@ -80,10 +80,10 @@ def n_moved(differences: Table) -> Scalar:
     judged = differences.where(differences["is_headline"] & np.isin(differences["verdict"], JUDGED))
     n = judged.n_rows
     low, high = (float(stats.binom.ppf(q, n, 0.05)) for q in (0.025, 0.975)) if n else (math.nan, math.nan)
-    null = Null("intervals that leave out 0 by chance, were they independent", 0.05 * n, (low, high)) if n else None
-    return Scalar(
-        float(np.sum(judged["verdict"] == "moved")), "numbers", interval_reason="a count of intervals", null=null,
-        null_reason="" if null else "no difference of headline numbers has an interval", n=n, n_unit="difference",
+    null = Null("intervals that leave out 0 by chance, were they independent", 0.05 * n, (low, high))
+    return Scalar.of(
+        np.sum(judged["verdict"] == "moved"), "numbers", "a count of intervals",
+        null if n else "no difference of headline numbers has an interval", n=n, n_unit="difference",
         meaning="headline numbers that differ from their reference by more than the intervals",
     )  # fmt: skip
 

@@ -15,7 +15,7 @@ from scipy import stats
 from interp.findings import Scalar
 from interp.records.diff import shift
 from interp.statistics.t_interval import t_mean
-from interp.table import LABEL, Table
+from interp.table import LABEL, Table, number_columns
 from interp.words import cell
 
 from .runs import Compared, Run
@@ -200,7 +200,7 @@ def _mean_curve(runs: Sequence[_Curve]) -> Iterator[dict[str, object]]:
         if len(at) == 1:
             value = Estimate(at[0]["value"], at[0]["low"], at[0]["high"])
         else:
-            value = estimate([Scalar(p["value"], "", interval_reason="-", null_reason="-") for p in at])
+            value = estimate([Scalar.of(p["value"], "", "-", "-") for p in at])
         yield {"depth": float(depth), "value": value.value, "low": value.low, "high": value.high, "null": null,
                "n_runs": len(at)}  # fmt: skip
 
@@ -229,9 +229,9 @@ def _shown(s: Scalar) -> dict[str, object]:
 def _null_of(repetitions: Sequence[Scalar]) -> dict[str, object]:
     """The null and its band, means over runs."""
     nulls = [(s.null.value, *s.null.band) for s in repetitions if s.null is not None]
-    value, low, high = np.mean(nulls, axis=0).tolist() if nulls else (math.nan,) * 3
-    return {"null": value, "null_low": low, "null_high": high}
+    value, *band = np.mean(nulls, axis=0).tolist() if nulls else (math.nan,) * 3
+    return number_columns("null", value, band)
 
 
 def _bounds(name: str, found: Estimate) -> dict[str, object]:
-    return {name: found.value, f"{name}_low": found.low, f"{name}_high": found.high}
+    return number_columns(name, found.value, (found.low, found.high))

@@ -127,7 +127,7 @@ def _cloud(rng: np.random.Generator, seed: int, deviations: tuple[float, float],
 
 def _axis(rng: np.random.Generator, seed: int, n: int, told: float) -> Findings:
     small = {"n_permutations": 99, "n_bootstrap": 399, "n_splits": 10, "n_null": 100, "layer": 0}
-    probe = load_entry("probe", "value_axis")(sites="v", seed=seed, **small)
+    probe = load_entry("probe", "value_axis")(sites=("v",), seed=seed, **small)
     shape = Shape(n, n_layers=2)
     points, domain = rng.standard_normal((2, n, 16)), rng.choice(["code", "news"], n)
     points[0, :, 0] *= 2
@@ -144,7 +144,7 @@ def _axis(rng: np.random.Generator, seed: int, n: int, told: float) -> Findings:
 
 def _belief(rng: np.random.Generator, seed: int, n: int, told: float) -> Findings:
     small = {"interchange": False, "n_permutations": 49, "n_bootstrap": 399}
-    probe = load_entry("probe", "belief")(sites="resid", seed=seed, **small)
+    probe = load_entry("probe", "belief")(sites=("resid",), seed=seed, **small)
     image = np.random.default_rng(3).standard_normal((3, 8))
     belief = rng.dirichlet(np.ones(3), n)
     points = told * belief @ (image - image.mean(axis=0)) + 0.3 * rng.standard_normal((n, 8))

@@ -17,7 +17,7 @@ import numpy as np
 from interp.findings import Findings, Scalar
 from interp.study import Study
 from interp.system.progress import Report
-from interp.table import LABEL, Table
+from interp.table import LABEL, Table, number_columns
 
 from ..validation import check_distinct
 
@@ -95,10 +95,9 @@ def _seeds_table(found: Mapping[int, Findings]) -> Table:
         row: dict[str, object] = {"seed": seed}
         for name in (*INDICES, *_STEPS):
             s = findings.scalars.get(name)
-            low, high = (s.interval if s and s.interval else None) or (np.nan, np.nan)
-            row |= {name: s.value if s else np.nan, f"{name}_low": low, f"{name}_high": high}
+            row |= number_columns(name, s.value if s else np.nan, (s.interval if s else None) or (np.nan, np.nan))
         rows.append(row)
-    units = {"seed": LABEL} | {name: "steps" if name.startswith(_STEPS) else "1" for name in rows[0] if name != "seed"}
+    units = {"seed": LABEL} | dict.fromkeys(INDICES, "1") | dict.fromkeys(_STEPS, "steps")
     return Table.from_rows(
         rows, units, "Each training by itself; intervals are over sequences, checkpoints held fixed."
     )

@@ -93,7 +93,7 @@ def test_centred_geometry_and_ridge_axes_do_not_know_the_basis_of_the_values(see
     }  # fmt: skip
     small = {"n_permutations": 24, "n_bootstrap": 20, "n_null": 20, "n_splits": 2}
     for name, numbers in promised.items():
-        probe = load_entry("probe", name)(**small, **({"sites": "v"} if name == "value_axis" else {}))
+        probe = load_entry("probe", name)(**small, **({"sites": ("v",)} if name == "value_axis" else {}))
         found, again = (
             probe.analyse(
                 synthetic_capture(

@@ -28,6 +28,8 @@ class Toy(Probe):
     on: bool = False
     other: str | None = "x"
     levels: tuple[float, ...] = (0.5, 1.0)
+    ways: tuple[Literal["a", "b"], ...] = ("a",)
+    sets: tuple[tuple[int | Literal["all"], ...], ...] = (("all",),)
 
     @property
     def needs(self):
@@ -51,7 +53,25 @@ def test_texts_become_values_of_the_field():
     assert make_probe("toy", {"count": 7, "only": "x"}) == Toy(count=7, only="x")
 
 
-@pytest.mark.parametrize("key, value", [("count", "many"), ("way", "raw"), ("on", "perhaps"), ("count", 2.5)])
+def test_tuples_are_read_between_commas_and_tuples_of_tuples_between_semicolons():
+    assert make_probe("toy", {"levels": "0, .5,1", "ways": "b, a"}) == Toy(levels=(0.0, 0.5, 1.0), ways=("b", "a"))
+    for sets in ("-1; all, 2", '[[-1], ["all", 2]]', [[-1], ["all", 2]]):
+        assert make_probe("toy", {"sets": sets}) == Toy(sets=((-1,), ("all", 2)))
+    assert make_probe("toy", {"sets": "2,3", "levels": "none"}) == Toy(sets=((2, 3),), levels=())
+
+
+@pytest.mark.parametrize(
+    "key, value",
+    [
+        ("ways", "a,c"),
+        ("sets", "1;x"),
+        ("sets", "1;;2"),
+        ("count", "many"),
+        ("way", "raw"),
+        ("on", "perhaps"),
+        ("count", 2.5),
+    ],
+)
 def test_values_that_do_not_fit_are_refused(key, value):
     with pytest.raises(UsageError, match=f"toy.{key}"):
         make_probe("toy", {key: value})

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
 
+from interp.statistics.resampling import members_of
 from interp.statistics.ridge import (
     PENALTIES,
     PrincipalForm,
@@ -78,7 +79,7 @@ def test_the_penalty_is_the_one_whose_refits_without_each_prompt_err_least(n, d,
 
 
 def test_left_out_residuals_equal_refits_exactly():
-    from interp.statistics.ridge import _left_out_error, members_of
+    from interp.statistics.ridge import _left_out_error
 
     for n, d, units in [(14, 6, np.arange(14)), (24, 6, np.arange(24) // 4)]:
         rows, labels, nuisances = world(n, d, units, seed=5)
@@ -92,7 +93,7 @@ def test_left_out_residuals_equal_refits_exactly():
 
 @pytest.mark.parametrize(("n", "d"), [(60, 100), (80, 20)])
 def test_float32_chooses_the_penalties_of_float64(n, d):
-    from interp.statistics.ridge import _left_out_error, members_of
+    from interp.statistics.ridge import _left_out_error
 
     rng = np.random.default_rng(2)
     rows = rng.standard_normal((n, d)) * np.linspace(3, 0.1, d) ** 2
@@ -169,7 +170,7 @@ def test_no_rows_have_no_axes():
 
 
 def test_a_prompt_of_several_rows_that_decides_a_nuisance_is_passed_over():
-    from interp.statistics.ridge import _left_out_error, members_of
+    from interp.statistics.ridge import _left_out_error
 
     rng = np.random.default_rng(8)
     units, mine = np.repeat(np.arange(5), 3), np.repeat(np.arange(5), 3) == 2

@@ -10,7 +10,6 @@ from interp.probes.belief.interchange import BASELINE, N_RANDOM, make_pairs, out
 from interp.probes.belief.probe import Belief
 from interp.probes.belief.readout import N_CONTROLS, Reading, Shares, make_setting, random_subspace_r2, read_belief
 from interp.probes.belief.scalars import (
-    Counted,
     position_scalar,
     score_scalar,
     selectivity_scalar,
@@ -22,6 +21,7 @@ from interp.probes.belief.tables import decoded_table
 from interp.probes.belief.target import ExactBelief, nearest_on_simplex
 from interp.probes.measures.cloud import Cloud
 from interp.probes.measures.halves import share_interval
+from interp.probes.measures.places import Counted
 from scipy import stats
 from sklearn.linear_model import Ridge
 from sklearn.metrics import silhouette_samples
@@ -37,7 +37,7 @@ from interp.testing import Shape, check_probe, synthetic_capture
 from tests.quick import quick
 
 D = 12
-PROBE = Belief(sites="resid", n_permutations=39, n_bootstrap=99)
+PROBE = Belief(sites=("resid",), n_permutations=39, n_bootstrap=99)
 
 
 def world(points, belief, n_scored=1, seed=0, probe=PROBE, capture=None, **columns):
@@ -91,7 +91,7 @@ def test_conformance_on_sequences(kind):
         "set": rng.integers(0, 2, (240, 5)).astype(float),
         "vector": rng.standard_normal((240, 3)),
     }[kind]
-    probe = replace(PROBE, sites="resid,v,z", n_permutations=19)
+    probe = replace(PROBE, sites=("resid", "v", "z"), n_permutations=19)
     found = check_probe(probe, synthetic_capture(probe.needs, shape, belief=belief))
     assert ("tvd" in found.scalars, "accuracy" in found.scalars) == (kind == "distribution", kind == "set")
 
@@ -550,8 +550,8 @@ def test_four_sequences_are_refused():
 
 def test_unknown_sites_and_few_permutations_are_refused():
     with pytest.raises(UsageError, match=r"belief\.sites") as refusal:
-        _ = replace(PROBE, sites="resid,w").needs
-    assert "belief.sites=resid" in refusal.value.fix
+        _ = replace(PROBE, sites=()).needs
+    assert "Choose among resid, v, z" in refusal.value.fix
     points, belief, _ = planted(n=30)
     with pytest.raises(UsageError, match="n_permutations = 5"):
         world(points, belief, probe=replace(PROBE, n_permutations=5))
@@ -757,7 +757,7 @@ def test_swaps_give_the_donors_coordinates_in_orthonormal_subspaces():
     np.testing.assert_allclose(read["own_kl"], kl_bits(belief[held], np.exp2(log_q)))
 
 
-@pytest.mark.parametrize("change", [{"interchange": False}, {"sites": "v"}])
+@pytest.mark.parametrize("change", [{"interchange": False}, {"sites": ("v",)}])
 def test_swaps_can_be_left_out(change):
     _, belief, _ = planted(n=20)
     probe = replace(PROBE, **change)

@@ -18,10 +18,11 @@ import interp
 from interp.errors import PromptError, UsageError
 from interp.need import Need
 from interp.running.choose_probes import choose_probes
+from interp.running.spec import make_probe
 from interp.table import Table
 from interp.testing import Shape, check_probe, synthetic_capture
 
-PROBE = Causal(n_controls=19, n_bootstrap=40, n_prompts=10, doses="0.5,2", n_sula=0)
+PROBE = Causal(n_controls=19, n_bootstrap=40, n_prompts=10, doses=(0.5, 2.0), n_sula=0)
 
 
 def rng(seed=0):
@@ -180,14 +181,14 @@ def test_effect_z_and_rank():
     assert kl.value == pytest.approx(9 * shift) and kl.unedited == 0
     assert kl.z == pytest.approx((9 - np.mean(values[1:])) / np.std(values[1:], ddof=1))
     assert kl.p == 1 / 20 and kl.beyond == pytest.approx(6 * shift)
-    low, high = kl.interval
+    low, high = kl.bounds
     assert low < kl.value < high and high - low == pytest.approx(4 * 9 * 0.1 / np.sqrt(12), rel=0.4)
     assert kl.positive["top"] == pytest.approx(7 * shift)
     for i, z in enumerate(kl.control_z):
         others = np.delete(kl.controls, i)
         assert z == pytest.approx((kl.controls[i] - others.mean()) / others.std(ddof=1))
     assert r2.value == pytest.approx(-0.9) and r2.unedited == pytest.approx(0.9), "1 − errors / totals, both layers"
-    assert r2.interval is None and np.isnan(kl.p_family) and r2.p_family == r2.p
+    assert r2.bounds is None and np.isnan(kl.p_family) and r2.p_family == r2.p
 
 
 @pytest.mark.parametrize(("place", "expected"), [(0, 2), (9, None), (19, 2)])
@@ -252,12 +253,9 @@ def test_dose_zero_is_the_largest_kl_of_any_prompt():
 @pytest.mark.parametrize(
     ("field", "value", "words"),
     [
-        ("site", "k", "Choose among v, z, resid"),
-        ("layers", "top", "'top' names no layers"),
-        ("layers", "1;x", "'x' names no layers"),
-        ("doses", "0,nan", "not every dose is a finite number"),
-        ("doses", "half", "not every dose is a finite number"),
-        ("at", "first", "Choose among all, scored, last"),
+        ("layers", (), "one layer or several"),
+        ("layers", ((1,), ()), "one layer or several"),
+        ("doses", (0.0, np.nan), "not every dose is a finite number"),
         ("n_controls", 5, "Choose 19 or more"),
         ("n_prompts", 1, "Choose 4 or more"),
         ("n_sula", 251, "up to 250"),
@@ -269,14 +267,16 @@ def test_bad_fields_are_refused_before_a_model_is_loaded(field, value, words):
 
 
 def test_settings_of_the_command_line_are_refused_as_early():
-    for field, value, words in [("doses", "inf", "not every dose"), ("axis", "pc2", "ridge, pc1, encoding"),
-                                ("fill", "median", "mean, zero")]:  # fmt: skip
+    for field, value, words in [("doses", "inf", "not every dose"), ("doses", "half", "float"),
+                                ("axis", "pc2", "ridge, pc1, encoding"), ("fill", "median", "mean, zero"),
+                                ("layers", "1;x", "int, middle, all"), ("site", "k", "v, z, resid"),
+                                ("at", "first", "all, scored, last")]:  # fmt: skip
         with pytest.raises(UsageError, match=words):
             choose_probes(["causal"], {"causal": {field: value}})
     assert choose_probes(["causal"], {"causal": {"n_controls": "50"}})[0].probe.n_controls == 50
 
 
-@pytest.mark.parametrize("layers", ["3", "-4", "0,7"])
+@pytest.mark.parametrize("layers", [((3,),), ((-4,),), ((0, 7),)])
 def test_an_unknown_layer_is_refused(layers):
     probe = replace(PROBE, layers=layers)
     with pytest.raises(UsageError, match="layers 0 to 2"):
@@ -284,9 +284,12 @@ def test_an_unknown_layer_is_refused(layers):
 
 
 def test_layers_are_named_from_both_ends_and_together():
-    probe = replace(PROBE, layers="-1; 0,1;middle ;all")
+    probe = replace(PROBE, layers=((-1,), (1, 0), ("middle",), ("all",), ("middle", 1, -2)))
     assert probe._sets(3) == ((2,), (0, 1), (1,), (0, 1, 2))
-    conditions = list(replace(PROBE, layers="-1;0,1").conditions(capture_of(PROBE.needs)))
+    asked = make_probe("causal", {"layers": "-1; 0,1;middle ;all"})
+    assert asked == Causal(layers=((-1,), (0, 1), ("middle",), ("all",)))
+    assert make_probe("causal", {"layers": "0,2"}) == Causal(layers=((0, 2),)), "as records of version 0.1 have it"
+    conditions = list(replace(PROBE, layers=((-1,), (0, 1))).conditions(capture_of(PROBE.needs)))
     assert len({c.name for c in conditions}) == len(conditions)
     both = next(c for c in conditions if Name.parse(c.name) == Name((0, 1), "control 3"))
     assert [edit.layer for edit in both.edits] == [0, 1]
@@ -309,7 +312,7 @@ def test_language_models_are_also_read_on_evidence_and_sula_prompts_on_ordinary_
 
 
 def test_the_contract_holds_at_other_fields():
-    check_probe(replace(PROBE, site="resid", axis="ridge", layers="all", scaling="zscored", at="scored"))
+    check_probe(replace(PROBE, site="resid", axis="ridge", layers=(("all",),), scaling="zscored", at="scored"))
     found = PROBE.analyse(capture_of(PROBE.needs), {})
     assert np.isnan(found["kl"].value) and "not run under edits" in found["kl"].interval_reason
 
@@ -326,7 +329,7 @@ def test_an_entropy_that_never_varies_has_no_axis():
 
 @pytest.fixture(scope="module")
 def shipped(tmp_path_factory):
-    probe = Causal(n_controls=30, n_prompts=12, n_bootstrap=60, doses="0.5")
+    probe = Causal(n_controls=30, n_prompts=12, n_bootstrap=60, doses=(0.5,))
     return interp.run(probes=[probe], n_pool=120, out=tmp_path_factory.mktemp("runs"), quiet=True)
 
 
@@ -410,7 +413,8 @@ def test_figures_say_how_to_read_them(shipped):
 
 @pytest.mark.slow
 def test_a_language_model_is_read_on_text_and_on_evidence(stories, tmp_path):
-    probe = Causal(n_controls=19, n_prompts=12, n_sula=15, n_bootstrap=40, doses="1", layers="1;2,3", fill="zero")
+    layers = ((1,), (2, 3))
+    probe = Causal(n_controls=19, n_prompts=12, n_sula=15, n_bootstrap=40, doses=(1.0,), layers=layers, fill="zero")
     record = interp.run(str(stories), probes=[probe], n_pool=60, out=tmp_path, quiet=True)
     found = record.findings["causal"]
     assert {"kl", "loss", "slope", "sula_kl"} <= set(found.scalars)

@@ -164,9 +164,9 @@ def test_resamples_whose_controls_are_all_alike_have_no_z():
     z = [2.0, 2.5 / 1.5, 2.5]  # the fourth has no spread to be measured in
     assert found.z == pytest.approx(2.5 / np.std([1, 2, 3, 4], ddof=1))
     low, high = np.quantile(z, [0.025, 0.975])
-    assert found.z_interval == pytest.approx((min(low, found.z), max(high, found.z)))
-    assert effect(5.0, [1, 2, 3, 4], [1.0, 2.0], [0.0, 0.0], [0.0, 0.0]).z_interval is None
-    assert effect(5.0, [2, 2, 2, 2], [1.0, 2.0], [0.0, 0.0], [1.0, 1.0]).z_interval is None, "z is undefined"
+    assert found.z_bounds == pytest.approx((min(low, found.z), max(high, found.z)))
+    assert effect(5.0, [1, 2, 3, 4], [1.0, 2.0], [0.0, 0.0], [0.0, 0.0]).z_bounds is None
+    assert effect(5.0, [2, 2, 2, 2], [1.0, 2.0], [0.0, 0.0], [1.0, 1.0]).z_bounds is None, "z is undefined"
     assert np.isnan(effect(5.0, [2, 2, 2, 2], [1.0, 2.0], [0.0, 0.0], [1.0, 1.0]).z)
 
 
@@ -174,10 +174,10 @@ def test_what_is_beyond_the_controls_is_resampled_with_them():
     found = effect(5.0, [1, 2, 3, 4], [4.0, 5.0, 7.0], [2.0, 2.5, 3.0], [1.0, 1.0, 1.0])
     assert found.beyond == 2.5
     low, high = np.quantile([2.0, 2.5, 4.0], [0.025, 0.975])
-    assert found.beyond_interval == pytest.approx((low, high))
-    np.testing.assert_allclose(found.interval, np.quantile([4.0, 5.0, 7.0], [0.025, 0.975]))
+    assert found.beyond_bounds == pytest.approx((low, high))
+    np.testing.assert_allclose(found.bounds, np.quantile([4.0, 5.0, 7.0], [0.025, 0.975]))
     still = effect(5.0, [1, 2, 3, 4], [5.0, 5.0], [2.5, 2.5], [1.0, 1.0])
-    assert still.interval is None and still.beyond_interval is None
+    assert still.bounds is None and still.beyond_bounds is None
 
 
 def under_edits(moved, resample=None):

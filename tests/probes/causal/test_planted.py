@@ -20,7 +20,7 @@ N = 160
 HEAD, DIM = 1, 5
 """The one feature of the head outputs at layer 1 that is read, or of the values that is not."""
 
-PROBE = Causal(site="z", axis="ridge", n_prompts=40, n_controls=39, n_bootstrap=60, doses="0.5")
+PROBE = Causal(site="z", axis="ridge", n_prompts=40, n_controls=39, n_bootstrap=60, doses=(0.5,))
 
 
 def tokens(last):
@@ -132,7 +132,7 @@ def noise(base, probe, seed):
 
 @pytest.mark.slow
 def test_noise_is_called_at_the_nominal_rate():
-    probe = Causal(site="resid", layers="1", n_prompts=10, n_controls=39, n_bootstrap=20, n_sula=0)
+    probe = Causal(site="resid", layers=((1,),), n_prompts=10, n_controls=39, n_bootstrap=20, n_sula=0)
     base = synthetic_capture(probe.needs, Shape(n_prompts=24, n_layers=2, d_model=8))
     called, anything, covered = 0, 0, []
     for seed in range(200):

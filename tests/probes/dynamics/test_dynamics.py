@@ -17,7 +17,7 @@ from interp.probes.dynamics.frame import (
     update,
 )
 from interp.probes.dynamics.probe import Dynamics
-from interp.probes.dynamics.read import ENTRIES, MAX_POINTS, NEEDS, sharpest_head, shown_rows
+from interp.probes.dynamics.read import MAX_POINTS, N_ENTRIES, NEEDS, sharpest_head, shown_rows
 from interp.probes.dynamics.scalars import course_scalars
 from interp.probes.dynamics.training import Training
 from interp.probes.measures.prompt_means import Units
@@ -432,7 +432,7 @@ def test_an_ordered_curve_is_longer_than_its_null_and_noise_is_not():
 def test_points_that_are_all_one_have_no_curve():
     found = ordered_statistics(np.ones((20, 3)), EntropyOrder.of(np.arange(20.0), 20), np.arange(20), 20, 0)
     assert found[0, 0] == 0 and np.isnan(found[1:, 0]).all() and np.isnan(found[:, 1]).all()
-    assert len(ENTRIES) == found.shape[1]
+    assert found.shape[1] == N_ENTRIES
 
 
 # --- what is kept of a checkpoint, and the numbers made of it ---------------------------------------------------------

@@ -460,7 +460,7 @@ def test_fewer_than_twenty_prompts_are_underpowered(n, few):
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"how": "zero,noise"}, "'noise' is no way to ablate a head"),
+        ({"how": ()}, "Choose among zero, mean, resample"),
         ({"n_prompts": 1}, "Choose 2 or more"),
         ({"n_permutations": 3}, "Choose 19 or more"),
         ({"n_sula": -1}, "counts problems"),
@@ -508,7 +508,7 @@ def test_of_sula_prompts_the_main_condition_is_tried():
 
 @pytest.mark.slow
 def test_the_shipped_tunnel_hangs_on_one_head_of_its_first_layer(tmp_path):
-    probe = Heads(how="zero", n_prompts=40, n_random=5, n_sets=2, n_permutations=99, n_bootstrap=100)
+    probe = Heads(how=("zero",), n_prompts=40, n_random=5, n_sets=2, n_permutations=99, n_bootstrap=100)
     record = interp.run(probes=[probe], n_pool=60, out=tmp_path, quiet=True)
     found = record.findings["heads"]
     assert found["top_head_ratio"].interval[0] > 2 and "layer 0 head 1" in found["top_head_ratio"].meaning

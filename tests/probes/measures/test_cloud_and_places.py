@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from interp.probes.measures.cloud import MIN_UNITS, Cloud
+from interp.probes.measures.cloud import Cloud
 from interp.probes.measures.places import Place, Scale, at_same_layer, unit
+from interp.probes.measures.sample_sizes import MIN_CLOUD
 
 from interp.errors import ModelError, PromptError
 from interp.need import Need
@@ -21,7 +22,7 @@ def capture_of(n, **columns):
 
 def test_three_prompts_are_a_cloud_and_two_are_none():
     cloud = Cloud.of(capture_of(3), V)
-    assert cloud.n_units == MIN_UNITS == 3 and cloud.points.shape == (3, 3, 16)
+    assert cloud.n_units == MIN_CLOUD == 3 and cloud.points.shape == (3, 3, 16)
     with pytest.raises(PromptError, match="the geometry of 2 prompts"):
         Cloud.of(capture_of(2), V)
     with pytest.raises(PromptError, match="the geometry of 1 prompt:"):

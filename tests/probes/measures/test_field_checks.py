@@ -1,11 +1,11 @@
-"""Fields that are too small for what is made of them are refused in one form of words."""
+"""Fields that hold unknown words, or are too small for what is made of them, are refused in one form of words."""
 
 from dataclasses import replace
 
 import pytest
 from interp.probes.heads.probe import Heads
 from interp.probes.manifold.probe import Manifold
-from interp.probes.measures.field_checks import refuse_too_few
+from interp.probes.measures.field_checks import refuse_too_few, refuse_unknown
 
 from interp.errors import UsageError
 
@@ -17,6 +17,23 @@ def test_the_first_field_below_its_least_value_is_named():
     assert (caught.value.asked, caught.value.found, caught.value.fix) == (
         "manifold.n_null = 3", "too few", "Choose 20 or more.",
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "fix"),
+    [
+        ("how", ("zero", "noise"), "Choose among zero, mean, resample."),
+        ("how", (), "Choose among zero, mean, resample."),
+        ("measure", "harm", "Choose among auto, posterior_kl, entropy_error, next_kl, loss."),
+    ],
+)
+def test_words_that_the_type_of_a_field_does_not_name_are_refused(field, value, fix):
+    probe = Heads()
+    refuse_unknown(probe)
+    object.__setattr__(probe, field, value)  # types are checked while tests run, and not for users
+    with pytest.raises(UsageError) as caught:
+        refuse_unknown(probe)
+    assert (caught.value.asked, caught.value.fix) == (f"heads.{field} = {value!r}", fix)
 
 
 def test_each_field_may_have_words_of_its_own_and_the_least_value_is_enough():

@@ -15,7 +15,7 @@ N, D = 40, 60
 
 
 def halves_of(seed=0):
-    needs = ValueAxis(sites="v").needs
+    needs = ValueAxis(sites=("v",)).needs
     cloud = Cloud.of(synthetic_capture(needs, Shape(n_prompts=N)), needs[0])
     return halve(cloud, 19, 20, np.random.default_rng(seed))
 

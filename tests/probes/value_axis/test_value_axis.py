@@ -14,20 +14,21 @@ from interp.probes.measures.halves import (
     split_rows,
 )
 from interp.probes.measures.nuisances import all_nuisances, mean_alone
-from interp.probes.measures.places import ScaledRows
+from interp.probes.measures.places import Counted, ScaledRows
 from interp.probes.value_axis.probe import ValueAxis
 from interp.probes.value_axis.readout import Labels, Reading
-from interp.probes.value_axis.scalars import Counted, Judgement, nuisance_scalar, selectivity
+from interp.probes.value_axis.scalars import Judgement, nuisance_scalar, selectivity
 
 import interp
 from interp.errors import InterpError
 from interp.need import Need
 from interp.prompting.tunnel_sequences import sampled_prompts
 from interp.reading.forward import capture
+from interp.running.spec import make_probe
 from interp.table import Table
 from interp.testing import Shape, check_probe, synthetic_capture
 
-SMALL = ValueAxis(sites="v", n_permutations=99, n_bootstrap=99, n_splits=4, n_null=20)
+SMALL = ValueAxis(sites=("v",), n_permutations=99, n_bootstrap=99, n_splits=4, n_null=20)
 SHAPE = Shape(n_prompts=300)
 D = 16
 
@@ -67,11 +68,11 @@ def planted(seed=0, n=400, loud=10.0, noise=0.5):
 
 
 def test_conformance():
-    check_probe(replace(SMALL, sites="v,z,resid"))
+    check_probe(replace(SMALL, sites=("v", "z", "resid")))
 
 
 def test_conformance_on_sequences():
-    probe = replace(SMALL, sites="v,resid")
+    probe = replace(SMALL, sites=("v", "resid"))
     check_probe(probe, synthetic_capture(probe.needs, Shape(n_prompts=40, n_scored=6)))
 
 
@@ -279,16 +280,19 @@ def test_numbers_that_are_not_finite_are_refused_in_words():
 
 
 def test_unknown_sites_are_refused_in_words():
-    with pytest.raises(InterpError, match="'q' is not a place where this axis is sought"):
-        _ = ValueAxis(sites="v,q").needs
+    with pytest.raises(InterpError, match="It takes: v, z, resid"):
+        make_probe("value_axis", {"sites": "v,q"})
+    with pytest.raises(InterpError, match="Choose among v, z, resid"):
+        _ = ValueAxis(sites=()).needs
 
 
 def test_needs_follow_the_sites():
-    assert ValueAxis(sites="resid, v").needs == (Need("resid"), Need("v"))
+    assert ValueAxis(sites=("resid", "v")).needs == (Need("resid"), Need("v"))
+    assert make_probe("value_axis", {"sites": "resid, v"}) == ValueAxis(sites=("resid", "v"))
 
 
 def test_the_primary_layer_of_the_residual_stream_is_its_last_depth():
-    probe = replace(SMALL, sites="resid,v")
+    probe = replace(SMALL, sites=("resid", "v"))
     found = probe.analyse(synthetic_capture(probe.needs, SHAPE), {})
     table = found.tables["by_layer"]
     ridge = (table["axis"] == "ridge") & (table["nuisances"] == "kept")
@@ -408,12 +412,12 @@ def test_halves_of_unequal_sizes_keep_their_order():
 def tunnel():
     model = interp.load("tunnel:bijection-gpt-neox")
     prompts = sampled_prompts(model.task, 120, 0)
-    needs = replace(SMALL, sites="v,z,resid").needs
+    needs = replace(SMALL, sites=("v", "z", "resid")).needs
     return capture(model, prompts, [np.array(p.token_ids) for p in prompts], needs, seed=0)
 
 
 def test_the_shipped_tunnel_agrees_with_explicit_regressions_in_float64(tunnel):
-    probe = replace(SMALL, sites="z")
+    probe = replace(SMALL, sites=("z",))
     found = probe.analyse(tunnel, {})
     x = tunnel[Need("z")][-1].reshape(tunnel.rows.n_rows, -1).astype(np.float64)
     y, sequence, position = (tunnel.rows[name] for name in ("next_entropy_bits", "prompt", "position"))
@@ -441,7 +445,7 @@ def test_the_shipped_tunnel_agrees_with_explicit_regressions_in_float64(tunnel):
 
 
 def test_the_shipped_tunnel_knows_its_uncertainty_beyond_position(tunnel):
-    found = replace(SMALL, sites="z,v,resid").analyse(tunnel, {})
+    found = replace(SMALL, sites=("z", "v", "resid")).analyse(tunnel, {})
     assert found["bayes_r2_beyond_nuisances"].value > 0.9
     assert found["bayes_r2_beyond_nuisances"].p == 0.01
     # nothing but the token is in the first layer's values, and the token is a nuisance

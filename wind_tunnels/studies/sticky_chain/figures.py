@@ -88,7 +88,7 @@ def _speedups(arms: Table) -> Figure:
     for column, words, colour, shift in (
         ("paired", "paired by seed", VALUE, -0.12), ("speedup", "as published", PALETTE[1], 0.12)
     ):  # fmt: skip
-        bars = error_bars(mine[column], mine[f"{column}_low"], mine[f"{column}_high"], colour)
+        bars = error_bars(mine, column, colour)
         plot.add_scatter(
             x=mine[column], y=place + shift, mode="markers", name=words, marker={"color": colour, "size": 9},
             error_x=bars,

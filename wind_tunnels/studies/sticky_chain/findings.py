@@ -18,7 +18,7 @@ from jaxtyping import Float
 from interp.findings import Findings, Null, Scalar
 from interp.information import BITS_PER_NAT
 from interp.statistics.t_interval import TMean, t_half_width, t_mean
-from interp.table import LABEL, Table
+from interp.table import LABEL, Table, number_columns
 
 from ..over_seeds import geometric, scalar_over_seeds
 from .arms import Arm, Curves, LearningCurve, Start, kept_steps
@@ -144,8 +144,7 @@ _ARM_UNITS = {
     "arm": LABEL, "rate_w_q": "1", "rate_w_k": "1", "rate_w_v": "1", "rate_w_o": "1", "rule": LABEL,
     "loss_bits": "bits", "loss_nats": "nats", "loss_sd_nats": "nats", "fresh_loss_bits": "bits",
     "excess_bits": "bits", "entropy_bits": "bits", "entropy_nats": "nats", "accuracy": "fraction",
-    "steps": "steps", "steps_sd": "steps", "n_reached": "seeds", "speedup": "1", "speedup_low": "1",
-    "speedup_high": "1", "paired": "1", "paired_low": "1", "paired_high": "1",
+    "steps": "steps", "steps_sd": "steps", "n_reached": "seeds", "speedup": "1", "paired": "1",
 }  # fmt: skip
 
 
@@ -169,7 +168,7 @@ def _arms_table(
         for column, scalar in (("speedup", f"speedup_{arm.name}"), ("paired", f"paired_speedup_{arm.name}")):
             found = scalars.get(scalar)
             bounds = (found.interval if found else None) or (np.nan, np.nan)
-            row |= {column: found.value if found else 1.0, f"{column}_low": bounds[0], f"{column}_high": bounds[1]}
+            row |= number_columns(column, found.value if found else 1.0, bounds)
         rows.append(row)
     caption = (
         f"Arms after {n_steps} steps, means over seeds (sd: over seeds); the sequence has {start.inputs.shape[1]} "

@@ -1,0 +1,33 @@
+"""How many prompts a number wants. Below a `MIN_` there is no number; below a `FEW_` it is called underpowered."""
+
+MIN_CLOUD = 3
+"""Prompts of a cloud: two span a line, whatever they are."""
+
+MIN_HALVES = 4
+"""Prompts that are fitted on, and judged by, in halves: of fewer than two a half, nothing varies."""
+
+MIN_FOLDS = 5
+"""Prompts of a cross-validation: one for each of five folds."""
+
+MIN_LEVEL = 5
+"""Prompts that share a token, a domain or a position before a regression gives it a level of its own: fewer would be
+told by their own mean."""
+
+FEW_PROMPTS = 20
+"""Prompts of a mean: at 20 its percentile bootstrap is 9 % too narrow, √(19/20) · 1.96 / 2.09 (normal over t)."""
+
+FEW_POINTS = 20
+"""Different points of a cloud, or vectors that are compared in pairs: as for prompts, equal ones tell nothing new."""
+
+FEW_PAIRS = 50
+"""Pairs of prompts of which one is given what the other holds: the difference of two divergences is noisier."""
+
+FEW_FITTED = 100
+"""Prompts that an axis is fitted on: half of `FEW_HALVES`."""
+
+FEW_HALVES = 200
+"""Prompts that are fitted on and judged by in turn: intervals hold the fit fixed, and cover less than .9 of the time
+below about 200 (probes/README.md, `belief`)."""
+
+FEW_ROWS = 200
+"""Rows of a read-out that is refitted and then judged."""
