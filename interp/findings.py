@@ -19,9 +19,10 @@ ALPHA = 0.05
 """The p up to which a number stands out from its null."""
 
 RULE = (
-    "A number stands out from its null where its p is at most 0.05; where it has no p, its 95 % interval (the value "
-    "alone, where it has no interval) has to lie outside the 95 % band of the null. That it is not what the null gives "
-    "does not make it large, nor its cause known."
+    "A number stands out from its null where its p is at most 0.05, corrected over the headline numbers of the record "
+    "(Benjamini and Hochberg); where it has no p, its 95 % interval (the value alone, where it has no interval) has to "
+    "lie outside the 95 % band of the null. Its essential controls have to stand out on the same side. That it is not "
+    "what the null gives does not make it large, nor its cause known."
 )
 
 Standing = Literal["above", "below", "within", "unjudged"]

@@ -10,6 +10,7 @@ from rich.text import Text
 from interp.cli.terminal import bold, show_notes, show_table
 from interp.findings import COLUMNS, Findings
 from interp.model import Check, Model, heads_in_words
+from interp.records.headlines import contradictions, headlines, tried
 from interp.records.record import RunRecord
 from interp.registry import entries, load_entry
 from interp.system.environment import environment
@@ -30,7 +31,14 @@ def print_record(record: RunRecord) -> None:
         order = [*findings.headline, *(s for s in findings.scalars if s not in findings.headline)]
         rows = findings.rows_in_words(order)
         show_table(f"{name}{of}", COLUMNS, (bold(map(plain, row), row[0] in findings.headline) for row in rows))
-        show_notes(findings.notes)
+        show_notes([*_controls(record, name), *findings.notes])
+    show_notes([*contradictions(record.findings), str(tried(record.findings))])
+
+
+def _controls(record: RunRecord, probe: str) -> list[str]:
+    """What the controls of a probe's headline numbers say, a line a number."""
+    found = [h for h in headlines(record.findings) if h.probe == probe and h.controls]
+    return [f"{h.name}: {'; '.join(map(plain, h.controls_in_words))}" for h in found]
 
 
 def print_side_by_side(findings: Findings) -> None:

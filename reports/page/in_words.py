@@ -4,7 +4,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from interp.findings import ALPHA, Scalar
+from interp.findings import Scalar
+from interp.records.headlines import Headline, headlines, tried
 from interp.records.record import RunRecord
 from interp.words import near_zero_as_zero, short, with_unit
 
@@ -31,51 +32,46 @@ class Words:
 
 
 def summary(record: RunRecord) -> str:
-    """How many headline numbers stand out, and how many would by chance; empty where none can be judged."""
-    headline = [f.scalars[name] for f in record.findings.values() for name in f.headline]
-    n_out, n_judged = _counts(headline)
+    """How many headline numbers stand out, and out of how much; empty where none can be judged."""
+    judged = headlines(record.findings)
+    n_out, n_judged = _counts(judged)
     if not n_judged:
         return ""
-    left_out = len(headline) - n_judged
+    left_out = len(judged) - n_judged
     more = f" {left_out} more {_be(left_out)} not judged (no null, or underpowered)." if left_out else ""
     of = f"{n_judged} headline numbers that have" if n_judged != 1 else "1 headline number that has"
-    return (
-        f"Of {of} a null, {n_out} {_stand(n_out)} out from it; if none did, about {short(ALPHA * n_judged, 2)} "
-        f"would by chance.{more}"
-    )
+    return f"Of {of} a null, {n_out} {_stand(n_out)} out from it.{more} {tried(record.findings)}"
 
 
 def in_words(record: RunRecord) -> tuple[Words, ...]:
     """What every probe's headline says, in its order; a probe without headline numbers is left out."""
-    found = []
-    for probe, findings in record.findings.items():
-        headline = [(name, findings.scalars[name]) for name in findings.headline]
-        if headline:
-            found.append(Words(probe, _count(headline), _standing(headline), _sentences(headline)))
-    return tuple(found)
+    by_probe: dict[str, list[Headline]] = {}
+    for headline in headlines(record.findings):
+        by_probe.setdefault(headline.probe, []).append(headline)
+    return tuple(Words(probe, _count(mine), _standing(mine), _sentences(mine)) for probe, mine in by_probe.items())
 
 
-def _count(headline: Sequence[tuple[str, Scalar]]) -> str:
-    n_out, n_judged = _counts([s for _, s in headline])
+def _count(headline: Sequence[Headline]) -> str:
+    n_out, n_judged = _counts(headline)
     return f"{n_out} of {n_judged} {_stand(n_out)} out" if n_judged else "none can be judged"
 
 
-def _counts(headline: Sequence[Scalar]) -> tuple[int, int]:
+def _counts(headline: Sequence[Headline]) -> tuple[int, int]:
     """How many stand out, and how many can be judged."""
-    return sum(s.stands_out for s in headline), sum(s.standing() != "unjudged" for s in headline)
+    return sum(h.stands_out for h in headline), sum(h.standing != "unjudged" for h in headline)
 
 
-def _standing(headline: Sequence[tuple[str, Scalar]]) -> tuple[Noted, ...]:
+def _standing(headline: Sequence[Headline]) -> tuple[Noted, ...]:
     return tuple(
-        Noted(with_unit(short(s.value), s.unit), _null(s), _clause(name, s))
-        for name, s in headline if s.stands_out
+        Noted(with_unit(short(h.scalar.value), h.scalar.unit), _null(h.scalar), _clause(h.name, h.scalar))
+        for h in headline if h.stands_out
     )  # fmt: skip
 
 
-def _sentences(headline: Sequence[tuple[str, Scalar]]) -> tuple[str, ...]:
+def _sentences(headline: Sequence[Headline]) -> tuple[str, ...]:
     grouped: dict[str, list[str]] = {"out": [], "within": [], "unjudged": []}
-    for name, s in headline:
-        grouped["out" if s.stands_out else s.standing()].append(_phrase(name, s))
+    for h in headline:
+        grouped["out" if h.stands_out else h.standing].append(_phrase(h))
     openings = {"out": "Stands out", "within": "Does not stand out", "unjudged": "Not judged"}
     return tuple(f"{openings[kind]}: {'; '.join(said)}." for kind, said in grouped.items() if said)
 
@@ -85,18 +81,20 @@ def _null(s: Scalar) -> str:
     return short(near_zero_as_zero(s.null.value))
 
 
-def _phrase(name: str, s: Scalar) -> str:
+def _phrase(h: Headline) -> str:
     """A number with its interval and its null: `share of ..., 0.33 (95 % 0.32 to 0.33), above its null of 0.14`."""
+    s = h.scalar
     interval = f" (95 % {short(s.interval[0])} to {short(s.interval[1])})" if s.interval else " (no interval)"
-    judged = s.standing()
-    said = f"{_clause(name, s)}, {with_unit(short(s.value), s.unit)}{interval}"
-    if judged == "unjudged":
+    said = f"{_clause(h.name, s)}, {with_unit(short(s.value), s.unit)}{interval}"
+    alone = h.without_controls
+    if alone == "unjudged":
         reason = "underpowered" if s.underpowered else s.null_reason or "no number"
         return f"{said}: {reason}"
-    p = "" if s.p is None else f", p = {short(s.p, 2)}"
-    if judged == "within":
+    p = "" if h.p_together is None else f", p = {short(h.p_together, 2)}"
+    if alone == "within":
         return f"{said}, against {_null(s)} in its null{p}"
-    return f"{said}, {judged} the {_null(s)} of its null{p}"
+    objected = "".join(f", which {objection}" for objection in h.objections)
+    return f"{said}, {alone} the {_null(s)} of its null{p}{objected}"
 
 
 def _clause(name: str, s: Scalar) -> str:

@@ -12,6 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from interp.drawing import PALETTE
 from interp.errors import RecordError
 from interp.findings import RULE
+from interp.records.headlines import contradictions
 from interp.records.record import RunRecord
 from interp.system.whole_files import writing
 from interp.words import DASH, cell, near_zero_as_zero, short, with_unit
@@ -59,6 +60,7 @@ def html(record: RunRecord) -> str:
         summary=summary(record),
         words=in_words(record),
         many=len(record.findings) > 3,
+        contradictions=contradictions(record.findings),
         rule=RULE,
         calibration=calibration(),
         no_truth=NO_TRUTH,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from interp.errors import InterpError
 from interp.findings import Findings, Scalar
 from interp.probe import Figure, Question
+from interp.records.headlines import Headline, headlines
 from interp.records.record import RunRecord
 from interp.registry import load_entry
 
@@ -23,6 +24,8 @@ from .tabulate import Listing, listings
 class Number:
     """A scalar under its name, with its strip where one can be drawn, and the same on the shipped tunnel.
 
+    `judged` is how it stands among the headlines; other numbers are not judged together.
+
     On the page of the tunnel itself the strip holds the truth, and nothing stands beside it.
     """
 
@@ -30,6 +33,7 @@ class Number:
     name: str
     scalar: Scalar
     strip: Strip | None
+    judged: Headline | None = None
     calibrated: Calibrated | None = None
     calibrated_strip: Strip | None = None
 
@@ -79,12 +83,11 @@ def headline(record: RunRecord) -> tuple[Number, ...]:
     """The numbers that the page puts first."""
     is_own = is_the_tunnel(record)
     found = []
-    for probe, findings in record.findings.items():
-        for name in findings.headline:
-            known, scalar = calibration().numbers.get(f"{probe}.{name}"), findings.scalars[name]
-            truth = known.truth if known and is_own else math.nan
-            beside = strip(known.scalar, known.truth) if known and not is_own else None
-            found.append(Number(probe, name, scalar, strip(scalar, truth), known, beside))
+    for each in headlines(record.findings):
+        known = calibration().numbers.get(f"{each.probe}.{each.name}")
+        truth = known.truth if known and is_own else math.nan
+        beside = strip(known.scalar, known.truth) if known and not is_own else None
+        found.append(Number(each.probe, each.name, each.scalar, strip(each.scalar, truth), each, known, beside))
     return tuple(found)
 
 

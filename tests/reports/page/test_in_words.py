@@ -51,15 +51,15 @@ def test_what_stands_out_and_what_does_not_are_said_with_interval_and_null():
     (words,) = in_words(record)
     share = "share of the variance that lies in one plane, 0.5 (95 % 0.4 to 0.6)"
     assert words.sentences == (
-        f"Stands out: {share}, above the 0.1 of its null, p = 0.002.",
+        f"Stands out: {share}, above the 0.1 of its null, p = 0.004.",
         f"Does not stand out: {share}, against 0.1 in its null, p = 0.4.",
         f"Not judged: {share}: underpowered.",
     )
     assert words.count == "1 of 2 stands out"
     assert words.standing == (Noted("0.5", "0.1", "share of the variance that lies in one plane"),)
     assert summary(record) == (
-        "Of 2 headline numbers that have a null, 1 stands out from it; if none did, about 0.1 would by chance. "
-        "1 more is not judged (no null, or underpowered)."
+        "Of 2 headline numbers that have a null, 1 stands out from it. 1 more is not judged (no null, or "
+        "underpowered). The record holds 3 numbers, 2 of them with a p, and 5 p in its tables."
     )
 
 

@@ -1,0 +1,122 @@
+"""The headline numbers of a record, judged together: p corrected over all of them, and what their controls say.
+
+Correction: Benjamini and Hochberg, "Controlling the false discovery rate", J. R. Stat. Soc. B 57 (1995).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from interp.findings import Control, Findings, Scalar, Standing
+from interp.words import short, with_unit
+
+
+@dataclass(frozen=True)
+class Headline:
+    """A headline number; `p_together` is its p corrected over the headlines of the record, None where it has none."""
+
+    probe: str
+    name: str
+    scalar: Scalar
+    p_together: float | None
+    standing: Standing
+    controls: tuple[tuple[Control, Scalar], ...] = ()
+
+    @property
+    def stands_out(self) -> bool:
+        return self.standing in ("above", "below")
+
+    @property
+    def without_controls(self) -> Standing:
+        """Where the number would stand if nothing had to agree with it."""
+        return self.scalar.standing(self.p_together)
+
+    @property
+    def controls_in_words(self) -> tuple[str, ...]:
+        """`holds without the first position: no (0.22 bits, p = 0.06)`, one for every control."""
+        verdicts = {"yes": "yes", "no": "no", "open": "not judged"}
+        return tuple(f"holds {c.words}: {verdicts[self._answer(s)]} ({_briefly(s)})" for c, s in self.controls)
+
+    @property
+    def objections(self) -> tuple[str, ...]:
+        """`does not hold without the first position (0.22 bits, p = 0.06)`: essential controls that do not agree."""
+        verdicts = {"no": "does not hold", "open": "cannot be judged"}
+        against = [(c, s) for c, s in self.controls if c.essential and self._answer(s) != "yes"]
+        return tuple(f"{verdicts[self._answer(s)]} {c.words} ({_briefly(s)})" for c, s in against)
+
+    def _answer(self, control: Scalar) -> str:
+        standing = control.standing()
+        return "open" if standing == "unjudged" else "yes" if standing == self.without_controls else "no"
+
+
+@dataclass(frozen=True)
+class Tried:
+    """How much a record holds that could stand out by chance: numbers, p of them, p in the columns of its tables."""
+
+    n_numbers: int
+    n_p: int
+    n_p_in_tables: int
+
+    def __str__(self) -> str:
+        return (
+            f"The record holds {self.n_numbers:,} number{'s' * (self.n_numbers != 1)}, {self.n_p:,} of them with a p, "
+            f"and {self.n_p_in_tables:,} p in its tables."
+        )
+
+
+def headlines(findings: Mapping[str, Findings]) -> tuple[Headline, ...]:
+    """The headline numbers of several probes, in their order, judged together."""
+    named = [(probe, name) for probe, found in findings.items() for name in found.headline]
+    together = corrected([findings[probe][name].p for probe, name in named])
+    return tuple(
+        Headline(
+            probe, name, findings[probe][name], p, findings[probe].standing(name, p),
+            tuple((c, findings[probe][c.scalar]) for c in findings[probe].controls.get(name, ())),
+        )
+        for (probe, name), p in zip(named, together, strict=True)
+    )  # fmt: skip
+
+
+def corrected(p: Sequence[float | None]) -> list[float | None]:
+    """p-values as Benjamini and Hochberg correct them; None where there is none."""
+    from scipy.stats import false_discovery_control
+
+    known = [x for x in p if x is not None]
+    values = iter(false_discovery_control(known).tolist() if known else ())
+    return [None if x is None else next(values) for x in p]
+
+
+def tried(findings: Mapping[str, Findings]) -> Tried:
+    """How many numbers and p-values a record holds."""
+    scalars = [s for found in findings.values() for s in found.scalars.values()]
+    in_tables = sum(
+        int(np.isfinite(values).sum())
+        for found in findings.values() for table in found.tables.values()
+        for name, values in table.columns.items()
+        if (name == "p" or name.endswith("_p")) and values.dtype.kind == "f"
+    )  # fmt: skip
+    return Tried(len(scalars), sum(s.p is not None for s in scalars), in_tables)
+
+
+def contradictions(findings: Mapping[str, Findings]) -> tuple[str, ...]:
+    """Facts on which numbers of several probes disagree, each in a sentence that names the numbers."""
+    p_of = {(h.probe, h.name): h.p_together for h in headlines(findings)}
+    by_fact: dict[str, list[tuple[str, str, Standing]]] = {}
+    for probe, found in findings.items():
+        for name, fact in found.facts.items():
+            by_fact.setdefault(fact, []).append((probe, name, found.standing(name, p_of.get((probe, name)))))
+    sentences = []
+    for fact, numbers in by_fact.items():
+        yes = [f"{probe}.{name}" for probe, name, standing in numbers if standing in ("above", "below")]
+        no = [f"{probe}.{name}" for probe, name, standing in numbers if standing == "within"]
+        if yes and no:
+            says, do_not = ("says" if len(yes) == 1 else "say"), ("does not" if len(no) == 1 else "do not")
+            sentences.append(f"Probes disagree whether {fact}: {', '.join(yes)} {says} so, {', '.join(no)} {do_not}.")
+    return tuple(sentences)
+
+
+def _briefly(s: Scalar) -> str:
+    value = with_unit(short(s.value), s.unit)
+    reason = "underpowered" if s.underpowered else "" if s.p is None else f"p = {short(s.p, 2)}"
+    return f"{value}, {reason}" if reason else value

@@ -1,0 +1,85 @@
+"""Headline numbers of a record judged together: the correction, what controls say, and where probes disagree."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from interp.reports.page.in_words import in_words
+from interp.reports.page.render import html
+
+from interp.findings import Control, Findings, Null, Scalar
+from interp.records.headlines import contradictions, corrected, headlines, tried
+from interp.table import Table
+from tests.reports.parsed import parse
+from tests.reports.pictures import made_record
+
+NULL = Null("noise", 0.0, (-0.1, 0.1))
+
+
+def scalar(value: float = 1.0, p: float | None = None, **more) -> Scalar:
+    return Scalar(value, "bits", (value - 0.2, value + 0.2), "bootstrap", "", NULL, p=p, meaning="a number", **more)
+
+
+def findings(probe: str, *, fact: str = "", **scalars: Scalar) -> Findings:
+    first = next(iter(scalars))
+    controls = tuple(Control(f"without {name}", name) for name in scalars if name != first)
+    return Findings(probe, scalars, headline=(first,), controls={first: controls}, facts={first: fact} if fact else {})
+
+
+def test_the_correction_is_the_definition_of_benjamini_and_hochberg():
+    p = np.random.default_rng(0).random(12) ** 3
+    ranks = p.argsort().argsort() + 1
+    by_hand = [min(1.0, min(q * len(p) / k for q, k in zip(p, ranks, strict=True) if q >= mine)) for mine in p]
+    assert corrected([*p[:5], None, *p[5:]]) == pytest.approx([*by_hand[:5], None, *by_hand[5:]])
+    assert corrected([None]) == [None] and corrected([]) == []
+
+
+def test_a_number_that_stands_out_alone_does_not_among_many():
+    alone = {"a": findings("a", x=scalar(p=0.03))}
+    assert headlines(alone)[0].standing == "above"
+    among = alone | {f"b{i}": findings(f"b{i}", x=scalar(0.0, p=0.6)) for i in range(3)}
+    (first, *_) = headlines(among)
+    assert first.p_together == pytest.approx(0.12) and first.standing == "within"
+
+
+def test_controls_say_whether_the_number_holds_and_decide_where_they_are_essential():
+    found = findings("a", x=scalar(p=0.001), sink=scalar(0.22, p=0.06), token=scalar(0.9, p=0.001))
+    (judged,) = headlines({"a": found})
+    assert judged.controls_in_words == (
+        "holds without sink: no (0.22 bits, p = 0.06)",
+        "holds without token: yes (0.9 bits, p = 0.001)",
+    )
+    assert judged.without_controls == "above" and judged.standing == "within"
+    eased = replace(found, controls={"x": (replace(found.controls["x"][0], essential=False), found.controls["x"][1])})
+    assert headlines({"a": eased})[0].standing == "above"
+    record = made_record(found)
+    assert in_words(record)[0].sentences == (
+        "Does not stand out: a number, 1 bits (95 % 0.8 to 1.2), above the 0 of its null, p = 0.001, "
+        "which does not hold without sink (0.22 bits, p = 0.06).",
+    )
+    assert "holds without token: yes (0.9 bits, p = 0.001)" in parse(html(record)).text
+
+
+def test_a_control_that_cannot_be_judged_leaves_the_number_open():
+    found = findings("a", x=scalar(p=0.001), few=scalar(0.9, p=0.001, underpowered=True))
+    (judged,) = headlines({"a": found})
+    assert judged.standing == "unjudged"
+    assert judged.controls_in_words == ("holds without few: not judged (0.9 bits, underpowered)",)
+    assert judged.objections == ("cannot be judged without few (0.9 bits, underpowered)",)
+
+
+def test_probes_that_disagree_about_a_fact_are_named():
+    fact = "attention sharpens with depth"
+    both = {"a": findings("a", fact=fact, x=scalar(p=0.001)), "b": findings("b", fact=fact, y=scalar(0.1, p=0.9))}
+    assert contradictions(both) == (f"Probes disagree whether {fact}: a.x says so, b.y does not.",)
+    assert contradictions({"a": both["a"]}) == ()
+    open_one = {"a": both["a"], "b": findings("b", fact=fact, y=scalar(0.1, p=0.9, underpowered=True))}
+    assert contradictions(open_one) == ()
+
+
+def test_what_was_tried_is_counted_in_numbers_and_tables():
+    table = Table({"layer": np.arange(3), "layer_p": np.array([0.1, np.nan, 0.3])}, {"layer": "layer", "layer_p": "1"})
+    found = replace(findings("a", x=scalar(p=0.1), y=scalar()), tables={"by_layer": table})
+    counted = tried({"a": found})
+    assert (counted.n_numbers, counted.n_p, counted.n_p_in_tables) == (2, 1, 2)
+    assert "holds 2 numbers, 1 of them with a p, and 2 p in its tables" in parse(html(made_record(found))).text
