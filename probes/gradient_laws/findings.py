@@ -8,7 +8,6 @@ import numpy as np
 from jaxtyping import Float
 
 from interp.findings import Findings, Interval, Null, Scalar
-from interp.statistics.max_statistic import maximum_statistic_p
 from interp.statistics.nulls import null_from_permutations
 from interp.statistics.resampling import bootstrap_weights
 from interp.table import LABEL, Table, number_columns
@@ -113,15 +112,14 @@ def _first_order(measured: Measured, weights: np.ndarray) -> Scalar:
 
 def _agreement(measured: Measured, step: str, routed: Routed, place: int, weights: np.ndarray) -> Scalar:
     measure = MEASURES[place]
-    by_unit = routed.observed[:, place].mean(axis=1)
-    permuted = routed.permuted[:, place].mean(axis=1)
+    by_unit, expected = (each[:, place].mean(axis=1) for each in (routed.observed, routed.expected))
     about = _about(measured, f"{_MEANINGS[measure]}, over {_STEPS[step]}; mean over heads")
     if np.isnan(by_unit).any():
         return Scalar.undefined(f"in some {measured.unit}s no attention moved", _UNITS[measure], **about)
     value, bounds = _mean(by_unit, measured, weights)
-    p = maximum_statistic_p(np.array([value]), permuted[:, None])[0]
-    null = null_from_permutations("advantages permuted within rows", permuted)
-    return Scalar.of(value, _UNITS[measure], bounds, null, p=p, **about)
+    p, flipped = routed.test(by_unit[:, None], expected[:, None])
+    name = f"advantages permuted within rows; the excess of whole {measured.unit}s changes sign"
+    return Scalar.of(value, _UNITS[measure], bounds, null_from_permutations(name, flipped[:, 0]), p=p[0], **about)
 
 
 def _laws_table(measured: Measured) -> Table:
@@ -142,19 +140,22 @@ def _laws_table(measured: Measured) -> Table:
 
 
 def _by_head_table(measured: Measured, weights: np.ndarray) -> Table:
-    """Every measure by step and head; p over the largest of all heads of a step, under the same permutations."""
+    """Every measure by step and head; p over the largest of all heads of a step, under the same signs."""
     rows: list[dict[str, Any]] = []
     for step, routed in measured.routed.items():
         means = routed.observed.mean(axis=0)
-        p = np.stack([maximum_statistic_p(means[i], routed.permuted[:, i]) for i in range(len(MEASURES))])
+        tested = [routed.test(routed.observed[:, i], routed.expected[:, i]) for i in range(len(MEASURES))]
+        p = np.stack([each for each, _ in tested])
         bounds = band(np.einsum("rn,nmh->rmh", weights, routed.observed))  # [bound, measure, head]
-        null = mean_and_band(routed.permuted)  # [mean and bounds, measure, head]
+        null = mean_and_band(np.stack([flipped for _, flipped in tested], axis=1))  # [mean and bounds, measure, head]
         for place, head in enumerate(measured.heads):
             row: dict[str, Any] = {"step": step, "head": head}
             for i, measure in enumerate(MEASURES):
                 row |= number_columns(measure, means[i, place], bounds[:, i, place], null[:, i, place], p[i, place])
             rows.append(row)
-    caption = f"Layer {measured.layer}, head by head; p corrected over the heads of a step (largest under permutation)."
+    caption = (
+        f"Layer {measured.layer}, head by head; p corrected over the heads of a step (flipped signs)."
+    )
     return Table.from_rows(rows, {"step": LABEL, "head": "index", **_UNITS}, caption)
 
 

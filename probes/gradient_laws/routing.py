@@ -7,9 +7,10 @@ have no advantage at all). Three measures, each a number for every head:
     signs   the share of pairs with A_ij Δα_ij > 0
     rho     Spearman's correlation of A_ij and Δα_ij
 
-Under the null advantages are permuted within every row, among the keys that the query sees: rows keep what moved, and
-how unlike their advantages are. Advantages do not sum to zero over a row with weights that are alike, and so the null
-of `moved` is not one half.
+Advantages permuted within every row, among the keys that the query sees, say what agreement is expected of a sequence:
+rows keep what moved, and how unlike their advantages are. Advantages do not sum to zero over a row with weights that
+are alike, and so `moved` is not one half there. Rows of a sequence share their keys, and a key that is good for one is
+often good for all: the test is therefore over whole sequences, whose excess over what is expected changes sign.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,6 +21,8 @@ from jaxtyping import Bool, Float, Int
 
 from interp.statistics.correlation import unit_ranks
 from interp.statistics.ratio import ratio
+
+from ..measures.sign_flips import flip_p, flipped_means, random_signs
 
 MEASURES = ("moved", "signs", "rho")
 
@@ -76,19 +79,28 @@ def permuted_agreement(pairs: Pairs, n: int, rng: np.random.Generator) -> Float[
 
 @dataclass(frozen=True)
 class Routed:
-    """Agreement of every sequence and head over one kind of step, and under the permutations."""
+    """Agreement of every sequence and head over one kind of step, and what is expected where attention moves anyhow.
+
+    `signs` are those that the excess of whole sequences is given in the test.
+    """
 
     observed: Float[np.ndarray, "unit measure head"]
-    permuted: Float[np.ndarray, "permutation measure head"]
+    expected: Float[np.ndarray, "unit measure head"]
+    signs: Float[np.ndarray, "permutation unit"]
 
     @classmethod
     def of(cls, all_pairs: Sequence[Pairs], n: int, rng: np.random.Generator) -> "Routed":
-        """Permuted values are means over the sequences, as the observed ones are reported."""
+        """Expected is the mean over `n` permutations; as many draws of the signs are made."""
         observed = np.stack([agreement(pairs.advantage, pairs.change) for pairs in all_pairs])
-        permuted = np.zeros((n, *observed.shape[1:]))
-        for pairs in all_pairs:
-            permuted += permuted_agreement(pairs, n, rng) / len(all_pairs)
-        return cls(observed, permuted)
+        expected = np.stack([permuted_agreement(pairs, n, rng).mean(axis=0) for pairs in all_pairs])
+        return cls(observed, expected, random_signs(n, len(all_pairs), rng))
+
+    def test(
+        self, values: Float[np.ndarray, "unit entry"], expected: Float[np.ndarray, "unit entry"]
+    ) -> tuple[Float[np.ndarray, " entry"], Float[np.ndarray, "permutation entry"]]:
+        """p of the mean excess of every entry, corrected over them, and the means that chance alone would give."""
+        excess = values - expected
+        return flip_p(excess, self.signs), expected.mean(axis=0) + flipped_means(excess, self.signs)
 
 
 def sampled_pairs(steps: Mapping[str, Sequence[Pairs]], n: int, rng: np.random.Generator) -> dict[str, np.ndarray]:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from interp.probes.gradient_laws.alignment import NAMES, Aligned, alignment_findings
-from interp.probes.gradient_laws.routing import MEASURES, Pairs, Routed, agreement, permuted_agreement, sampled_pairs
+from interp.probes.gradient_laws.routing import Pairs, Routed, agreement, permuted_agreement, sampled_pairs
 from interp.probes.gradient_laws.study import GradientLaws
 from scipy import stats
 
@@ -82,10 +82,11 @@ def test_permutations_stay_within_rows():
 def test_noise_sits_on_the_null():
     rng = np.random.default_rng(3)
     routed = Routed.of([random_pairs(seed) for seed in range(20)], 200, rng)
-    mean, null = routed.observed.mean(axis=(0, 2)), routed.permuted.mean(axis=2)
-    assert (np.abs(mean - null.mean(axis=0)) < 4 * null.std(axis=0)).all()
-    assert null.mean(axis=0) == pytest.approx([0.5, 0.5, 0.0], abs=0.02)
-    assert routed.permuted.shape == (200, len(MEASURES), 2)
+    for i, expected in enumerate([0.5, 0.5, 0.0]):
+        p, null = routed.test(routed.observed[:, i], routed.expected[:, i])
+        assert null.shape == (200, 2) and null.mean() == pytest.approx(expected, abs=0.02)
+        assert (np.abs(routed.observed[:, i].mean(axis=0) - null.mean(axis=0)) < 4 * null.std(axis=0)).all()
+        assert (p > 0.01).all()
 
 
 def test_pairs_to_look_at_are_real_ones():

@@ -42,13 +42,29 @@ def test_permutations_are_of_the_advantages_of_each_row():
     assert (far.min(axis=1) < 1e-9).all() and (np.bincount(far.argmin(axis=1), minlength=8) > 60).all()
 
 
-def test_observed_is_by_sequence_and_permuted_the_mean_over_sequences():
+def test_observed_and_expected_are_by_sequence():
     rng = np.random.default_rng(1)
     several = [Pairs(np.repeat(np.arange(4), 3), *rng.standard_normal((2, 2, 12))) for _ in range(3)]
     routed = Routed.of(several, 30, np.random.default_rng(2))
-    assert routed.observed.shape == (3, 3, 2) and routed.permuted.shape == (30, 3, 2)
+    assert routed.observed.shape == routed.expected.shape == (3, 3, 2) and routed.signs.shape == (30, 3)
     for found, pairs in zip(routed.observed, several, strict=True):
         np.testing.assert_allclose(found, agreement(pairs.advantage, pairs.change))
     again = np.random.default_rng(2)
-    expected = np.mean([permuted_agreement(pairs, 30, again) for pairs in several], axis=0)
-    np.testing.assert_allclose(routed.permuted, expected)
+    for expected, pairs in zip(routed.expected, several, strict=True):
+        np.testing.assert_allclose(expected, permuted_agreement(pairs, 30, again).mean(axis=0))
+
+
+def test_keys_that_rows_share_do_not_make_attention_follow_the_advantage():
+    """Some keys are good for all rows, and some keys gain attention in all rows; which ones has nothing in common."""
+    rng = np.random.default_rng(3)
+    called = 0
+    for _ in range(100):
+        several = []
+        for _ in range(10):
+            row = np.repeat(np.arange(5), 6)
+            good, gaining = np.tile(rng.standard_normal((2, 1, 6)), 5)
+            several.append(Pairs(row, good + 0.1 * rng.standard_normal(30), gaining + 0.1 * rng.standard_normal(30)))
+        routed = Routed.of(several, 199, rng)
+        p, _ = routed.test(routed.observed[:, 0], routed.expected[:, 0])
+        called += p[0] <= 0.05
+    assert called <= 12  # 999 in 1,000 at a rate of 5 %
