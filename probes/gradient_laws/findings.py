@@ -153,9 +153,7 @@ def _by_head_table(measured: Measured, weights: np.ndarray) -> Table:
             for i, measure in enumerate(MEASURES):
                 row |= number_columns(measure, means[i, place], bounds[:, i, place], null[:, i, place], p[i, place])
             rows.append(row)
-    caption = (
-        f"Layer {measured.layer}, head by head; p corrected over the heads of a step (flipped signs)."
-    )
+    caption = f"Layer {measured.layer}, head by head; p corrected over the heads of a step (flipped signs)."
     return Table.from_rows(rows, {"step": LABEL, "head": "index", **_UNITS}, caption)
 
 

@@ -30,6 +30,8 @@ from interp.testing import Shape, synthetic_capture
 N_WORLDS = 200
 SIZES = (0.0, 1.0, 2.0, 3.0)
 """Sizes of a planted effect, in steps of the world's own; 0 is the null."""
+N_MODELS = 5
+"""Worlds share so many models in turn: an interval over prompts is to hold the value of its own model."""
 RATES = Path(__file__).with_name("hostile.json")
 
 Make = Callable[[np.random.Generator, int, float], Findings]
@@ -71,10 +73,10 @@ class Heads:
         own, common = rng.standard_normal((_LAYERS, _HEADS)), rng.standard_normal((_LAYERS, 1))
         return np.exp(0.4 * ((1 - self.alike) ** 0.5 * own + self.alike**0.5 * common))
 
-    def calls(self, rng: np.random.Generator, match: float) -> list[AttentionCall]:
+    def calls(self, rng: np.random.Generator, sharp: np.ndarray, match: float) -> list[AttentionCall]:
         """Queries of the last position over twelve keys, one of which they match by `match`."""
         found = []
-        sharp, scaling = self.sharpness(rng), _D**-0.5
+        scaling = _D**-0.5
         matched = rng.integers(1, _KEYS, _N)
         for layer in range(_LAYERS):
             k = _noise(rng, (_N, _HEADS, _KEYS, _D), self.heavy)
@@ -96,7 +98,7 @@ def _attention(probe: str, heads: Heads, step: float, rng: np.random.Generator, 
     small = {"n_bootstrap": 299, "n_permutations": 199}
     small |= {"positions": "scored"} if probe == "attention_entropy" else {}
     made = load_entry("probe", probe)(seed=seed, **small)
-    calls = heads.calls(rng, step * size)
+    calls = heads.calls(rng, heads.sharpness(_of_model(seed)), step * size)
     sites = [need.site for need in made.needs if need.described.source == "pattern" and need.at == "scored"]
     rows = {site: _read(calls, site) for site in dict.fromkeys(sites)}
     shape = Shape(_N, n_layers=_LAYERS, n_heads=_HEADS, n_keys=_KEYS)
@@ -131,7 +133,7 @@ class Text:
 
 def _cloud(probe: str, text: Text, step: float, n: int, rng: np.random.Generator, seed: int, size: float) -> Findings:
     tokens = np.minimum(rng.geometric(0.04, n), 80)  # common and rare ones, as in texts
-    embedding, level = rng.standard_normal((81, 32)), _noise(rng, (81,), False)
+    embedding, level = _of_model(seed).standard_normal((81, 32)), _of_model(seed + 1).standard_normal(81)
     points = 0.7 * embedding[tokens] + _noise(rng, (n, 32), text.heavy)
     length = rng.integers(8, 40, n)
     long = (length - length.mean()) / length.std()
@@ -209,7 +211,7 @@ def _components(walks: bool, heavy: bool, rng: np.random.Generator, seed: int, s
     attention += 0.2 * size * np.random.default_rng(1).standard_normal(12)
     steps = np.concatenate([_noise(rng, (1, 60, 12), heavy), attention + feed_forward])
     rows = {"resid": np.cumsum(steps, axis=0), "attn_out": attention, "mlp_out": feed_forward}
-    drift = np.cumsum(rng.standard_normal(7)) if walks else np.zeros(7)
+    drift = np.cumsum(_of_model(seed).standard_normal(7)) if walks else np.zeros(7)
     rows["lens_kl"] = 5 + drift[:, None] + _noise(rng, (7, 60), heavy)
     return made.analyse(synthetic_capture(made.needs, shape, planted=rows, seed=seed), {})
 
@@ -252,6 +254,11 @@ def _edited(probe: str, heavy: bool, alike: float, rng: np.random.Generator, see
     under = {c.name: read(c) for c in made.conditions(base)}
     under |= {c.name: read(c) for c in made.further_conditions(base, under)}
     return made.analyse(base, under)
+
+
+def _of_model(seed: int) -> np.random.Generator:
+    """What belongs to the model of a world, not to its prompts."""
+    return np.random.default_rng([7, seed % N_MODELS])
 
 
 def _noise(rng: np.random.Generator, size: tuple[int, ...], heavy: bool) -> np.ndarray:
@@ -301,7 +308,8 @@ def _worlds() -> tuple[World, ...]:
     for name, (heavy, by_problem) in {
         "as assumed": (False, 0.0), "heavy tails": (True, 0.0), "noise grows with the evidence": (False, 0.5),
     }.items():  # fmt: skip
-        found.append(World("sula", name, partial(_reader, heavy, by_problem), ("slope",)))
+        answers = ("slope", "skill", "kl_skill", "movement", "entropy_movement", "entropy_movement_within")
+        found.append(World("sula", name, partial(_reader, heavy, by_problem), answers))
     for name, (walks, heavy) in {
         "as assumed": (False, False), "layers walk at random": (True, False), "heavy tails": (False, True),
     }.items():  # fmt: skip
@@ -337,8 +345,8 @@ def measure(world: World, n_worlds: int = N_WORLDS) -> dict[str, dict[str, float
                 values = np.array([findings[number].value for findings in made])
                 bounds = [findings[number].interval for findings in made]
                 if any(bounds):
-                    truth = np.nanmean(values)
-                    held = [b is not None and b[0] <= truth <= b[1] for b in bounds]
+                    truths = [np.nanmean(values[model::N_MODELS]) for model in range(N_MODELS)]
+                    held = [b is not None and b[0] <= truths[i % N_MODELS] <= b[1] for i, b in enumerate(bounds)]
                     found[number]["covered"] = round(float(np.mean(held)), 3)
     return found
 

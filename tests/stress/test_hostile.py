@@ -1,0 +1,76 @@
+"""Worlds that break assumptions: what is called there too often is known and said, and every headline p is among them.
+
+The quick part holds the committed rates to the bound and to `probes/README.md`; `make stress` measures them.
+"""
+
+import json
+
+import numpy as np
+import pytest
+
+from interp.registry import entries, load_entry
+from tests.paths import ROOT
+from tests.stress.hostile import N_WORLDS, RATES, WORLDS, World, measure, table
+
+MOST_CALLED, LEAST_COVERED = 0.08, 0.90
+README = (ROOT / "probes" / "README.md").read_text()
+COMMITTED = json.loads(RATES.read_text())
+KNOWN: dict[str, str] = COMMITTED["known"]
+"""Numbers that break a bound, `probe.number, world`, each with the reason that the README states."""
+
+
+def misses(rates: dict[str, dict[str, dict[str, dict[str, float]]]]) -> list[str]:
+    """What is called in more than 8 % of the worlds, or whose interval misses in more than 10 %."""
+    return [
+        f"{probe}.{number}, {world}"
+        for probe, worlds in rates.items()
+        for world, numbers in worlds.items()
+        for number, found in numbers.items()
+        if found["called_0"] > MOST_CALLED or found.get("covered", 1.0) < LEAST_COVERED
+    ]
+
+
+def test_what_breaks_a_bound_is_known_and_the_readme_says_why():
+    assert sorted(misses(COMMITTED["rates"])) == sorted(KNOWN)
+    for reason in KNOWN.values():
+        assert reason in " ".join(README.split()), reason
+
+
+def test_the_readme_holds_the_committed_rates():
+    assert COMMITTED["n_worlds"] == N_WORLDS and table(COMMITTED["rates"]) in README
+
+
+def test_a_rate_beyond_a_bound_is_found():
+    rates = {"p": {"w": {"a": {"called_0": 0.09}, "b": {"called_0": 0.0, "covered": 0.89}, "c": {"called_0": 0.08}}}}
+    assert misses(rates) == ["p.a, w", "p.b, w"]
+
+
+@pytest.mark.parametrize("world", WORLDS, ids=lambda world: f"{world.probe}: {world.name}")
+def test_a_world_is_the_same_again_and_its_numbers_are_there(world: World):
+    committed = COMMITTED["rates"][world.probe][world.name]
+    assert committed.keys() == set(world.null)
+    first, again = (world.make(np.random.default_rng(5), 5, 1.0) for _ in range(2))
+    for number in world.null:
+        assert repr(first[number]) == repr(again[number]) and np.isfinite(first[number].value)
+
+
+def test_every_headline_with_a_p_has_worlds_that_break_its_assumptions():
+    listed: dict[str, set[str]] = {}
+    for world in WORLDS:
+        listed.setdefault(world.probe, set()).update(world.null)
+    for probe in {world.probe for world in WORLDS}:
+        made = next(world for world in WORLDS if world.probe == probe).make(np.random.default_rng(0), 0, 0.0)
+        assert {name for name in made.headline if made[name].p is not None} <= listed[probe], probe
+    without_p = {name for name in entries("probe") if name not in listed}
+    assert without_p == set(COMMITTED["no_p"]), "probes without a p among their headlines"
+    assert all(load_entry("probe", name).name in README for name in without_p)
+
+
+@pytest.mark.stress
+@pytest.mark.parametrize("world", WORLDS, ids=lambda world: f"{world.probe}: {world.name}")
+def test_rates_are_the_committed_ones(world: World):
+    for number, found in measure(world).items():
+        for kind, rate in found.items():
+            # other rounding may tip a world in a hundred
+            committed = COMMITTED["rates"][world.probe][world.name][number][kind]
+            assert rate == pytest.approx(committed, abs=0.015), (number, kind)
