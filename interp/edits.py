@@ -20,8 +20,9 @@ Source: Paper III (arXiv 2512.23752), sections 4.5 and 4.6.
 """
 
 from abc import ABC
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -385,3 +386,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return value.tolist()
     return list(value) if isinstance(value, tuple) else value
+
+
+Edits = Sequence[Edit | Mapping[str, Any]] | str | Path
+"""Edits themselves, as objects or plain values, or the file that holds them."""

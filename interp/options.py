@@ -15,10 +15,10 @@ from interp.errors import UnknownName
 from interp.settings import split_commas, write_settings
 
 if TYPE_CHECKING:
-    from interp.editing.edit_files import Edits
+    from interp.edits import Edits
     from interp.model import Model
     from interp.probe import Probe
-    from interp.prompting.tokens import Prompts
+    from interp.prompt import Prompts
 
 P = ParamSpec("P")
 Options = TypeVar("Options")

@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -135,3 +136,7 @@ class PromptSet:
             ]
             digest.update(json.dumps(content, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n")
         return digest.hexdigest()
+
+
+Prompts = PromptSet | str | Path | Sequence[str]
+"""What can be given as prompts: a set, a registered name, a file, or texts."""

@@ -64,13 +64,13 @@ def module_of(path: Path) -> str:
 MODULES = {module_of(p.relative_to(ROOT)): p for package in PACKAGES for p in (ROOT / package).rglob("*.py")}
 
 
-def imports_of(path: Path, source: str, known: Iterable[str] = MODULES) -> list[Import]:
-    """What a file imports from us, also inside functions; not what it names for a type checker alone."""
+def imports_of(path: Path, source: str, known: Iterable[str] = MODULES, *, with_types: bool = False) -> list[Import]:
+    """What a file imports from us, also inside functions; `with_types` also what it names for a type checker alone."""
     me, found = module_of(path), []
     package = me if path.name == "__init__.py" else me.rpartition(".")[0]
 
     def visit(node: ast.AST) -> None:
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+        if not with_types and isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             return
         if isinstance(node, ast.Import):
             found.extend(Import(me, alias.name, None) for alias in node.names)
@@ -99,6 +99,12 @@ def room_of(module: str) -> str | None:
     """The room a module lies in; none for one that lies flat in its package."""
     inside = module.split(".")[2 if package_of(module) in SIBLINGS else 1 :]
     return inside[0] if inside and inside[0] in LEVEL[package_of(module)] else None
+
+
+def place_of(module: str) -> str:
+    """The room a module lies in, or the module itself where it lies flat."""
+    room = room_of(module)
+    return f"{package_of(module)}/{room}" if room else module
 
 
 def faults_of(imports: Iterable[Import], exported: Mapping[tuple[str, str], Iterable[str]]) -> list[str]:
@@ -154,6 +160,23 @@ def test_imports_between_rooms_go_one_way_and_use_what_is_exported():
 def test_no_module_imports_itself_by_a_detour():
     assert len(IMPORTS) > 1000
     assert circle_in(IMPORTS) == []
+
+
+def test_rooms_and_flat_files_depend_on_one_another_one_way_also_in_their_types():
+    """The house as one sees it from outside: no circle of rooms, whatever the imports are for."""
+    with_types = [
+        each
+        for path in MODULES.values()
+        for each in imports_of(path.relative_to(ROOT), path.read_text(), with_types=True)
+    ]
+    assert len(with_types) > len(IMPORTS) and faults_of(with_types, exported_files()) == []
+    between = [Import(place_of(each.importer), place_of(each.module), None) for each in with_types]
+    assert (
+        circle_in(
+            each for each in between if each.importer != each.module and "interp" not in (each.importer, each.module)
+        )
+        == []
+    )
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ the first axis, a layer say.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -19,11 +19,8 @@ from typing import Any, get_type_hints
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
-from interp.edits import KINDS, Edit
+from interp.edits import KINDS, Edit, Edits
 from interp.errors import RecordError, UnknownName, UsageError
-
-Edits = Sequence[Edit | Mapping[str, Any]] | str | Path
-"""Edits themselves, as objects or plain values, or the file that holds them."""
 
 
 def resolve_edits(edits: Edits) -> tuple[Edit, ...]:

@@ -12,9 +12,9 @@ from interp.errors import PromptError, UsageError
 from interp.model import Model
 from interp.options import RunOptions
 from interp.probe import Probe
-from interp.prompt import PromptSet
+from interp.prompt import Prompts, PromptSet
 from interp.prompting.files import resolve_prompts
-from interp.prompting.tokens import Prompts, Tokenised, as_tokens
+from interp.prompting.tokens import Tokenised, as_tokens
 from interp.prompting.tunnel_sequences import N_SEQUENCES, copied_prompts, is_copied, sampled_prompts
 from interp.statistics.entropy_draw import entropy_quintiles
 from interp.table import LABEL

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from jaxtyping import Int
@@ -14,8 +13,6 @@ from interp.need import PLACES, Need
 from interp.prompt import PromptSet
 
 Ids = Int[np.ndarray, " _pos"]
-Prompts = PromptSet | str | Path | Sequence[str]
-"""What can be given as prompts: a set, a registered name, a file, or texts."""
 
 
 @dataclass(frozen=True)

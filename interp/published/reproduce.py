@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from interp.errors import PromptError, UnknownName, UsageError
 from interp.findings import Findings
 from interp.model import Model
+from interp.prompt import Prompts
 from interp.prompting.pools import prompts_for
-from interp.prompting.tokens import Prompts, as_tokens
+from interp.prompting.tokens import as_tokens
 from interp.published import embedding_keys, fused_qkv, gqa, layer_minus_one
 from interp.published.side_by_side import Subject
 from interp.system.progress import reporting

@@ -7,8 +7,9 @@ from interp.editing.conditions import capture_edited
 from interp.edits import Edit
 from interp.model import Model
 from interp.need import Need
+from interp.prompt import Prompts
 from interp.prompting.files import resolve_prompts
-from interp.prompting.tokens import Prompts, as_tokens
+from interp.prompting.tokens import as_tokens
 from interp.reading.forward import capture
 
 

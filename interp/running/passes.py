@@ -15,10 +15,10 @@ from interp.model import Model
 from interp.need import PLACES, Need
 from interp.options import RunOptions
 from interp.probe import Planned, Probe
-from interp.prompt import Prompt, PromptSet
+from interp.prompt import Prompt, Prompts, PromptSet
 from interp.prompting.files import needs_tokenizer, resolve_prompts
 from interp.prompting.pools import grouped, pools_for, prompts_for
-from interp.prompting.tokens import Prompts, as_tokens
+from interp.prompting.tokens import as_tokens
 from interp.reading.batches import cut, row_index
 from interp.reading.collector import OF_THE_END
 from interp.reading.forward import TOKENS_PER_BATCH
