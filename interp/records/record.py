@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 
 from interp.errors import RecordError
 from interp.findings import COLUMNS, Control, Findings
+from interp.records.headlines import contradictions, headlines, tried
 from interp.records.versioned_json import KeptScalar, as_text, plain_json, read_versioned
 from interp.table import Table
 from interp.words import html_table
@@ -129,7 +130,11 @@ class RunRecord:
         read = f", {n:,} {unit}s of {self.prompts.get('name', '')}" if n else ""
         rows = [(probe, *row) for probe, found in self.findings.items() for row in found.rows_in_words(found.headline)]
         where = f"Written to {self.path}; " if self.path else "Not written to a folder; "
-        further = where + "`record.show()` draws the page, `record.findings[probe]` holds all numbers and tables."
+        judged = [f"{h.name} {words}." for h in headlines(self.findings) for words in h.objections]
+        said = " ".join([*judged, *contradictions(self.findings), str(tried(self.findings))])
+        further = (
+            f"{said} {where}" + "`record.show()` draws the page, `record.findings[probe]` holds all numbers and tables."
+        )
         return html_table(f"{name}{read} ({self.status})", ("probe", *COLUMNS), rows, further)
 
     def to_frame(self) -> "pandas.DataFrame":

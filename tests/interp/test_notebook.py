@@ -52,7 +52,7 @@ def test_what_is_shown_is_escaped_small_and_takes_the_notebooks_colours(shown):
 def test_a_record_shows_what_was_read_and_every_probes_headline():
     shown = record()._repr_html_()
     assert "1,008 prompts of mixed (done)" in shown and "<td>p</td><td>share</td>" in shown
-    assert "Not written to a folder" in shown
+    assert "Not written to a folder" in shown and "The record holds 3 numbers" in shown
 
 
 def test_a_records_frame_holds_every_number_of_every_probe():
