@@ -1,4 +1,4 @@
-"""Measured figures in the READMEs are those of the shipped data: sentences and rows are written from it and looked up."""
+"""Measured figures in the READMEs are those of the shipped data: sentences and rows are made of it and looked up."""
 
 import csv
 import json
@@ -108,7 +108,9 @@ def test_the_row_of_an_architecture_is_its_best_rate_at_two_seeds(arch):
 
 COLUMNS_OF_COSTS = ("128 tokens", "512 tokens", "2,048 tokens", "Llama-3.2-1B, 128 tokens")
 COSTS = {
-    "`interp`, all observational probes, last position": ("interp, last position", ("128 tokens", "Llama-3.2-1B, 128 tokens")),
+    "`interp`, all observational probes, last position": (
+        "interp, last position", ("128 tokens", "Llama-3.2-1B, 128 tokens")
+    ),
     "the same, attention entropy at every position": (
         "interp, entropy everywhere", ("128 tokens", "512 tokens", "2,048 tokens", "Llama-3.2-1B, 128 tokens")
     ),
