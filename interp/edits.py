@@ -280,7 +280,8 @@ class AblateHeads(Edit):
 
     The mean is over the edited rows of the unedited model, unless `mean` `[head, d_head]` gives it, for the `heads` in
     their order. Resampling takes the unedited output of another prompt (the same one for all heads and layers, drawn
-    with `seed` among those at least as long) at the same position.
+    with `seed` among those at least as long) at the same position. A prompt longer than all others has its donor among
+    the longest of them; where that ends, outputs of other positions of the donor are drawn.
     """
 
     heads: tuple[int, ...]

@@ -74,7 +74,8 @@ class RunOptions:
         "Prompts | None",
         Option(
             "--prompts",
-            "Prompt set, .jsonl/.csv/.parquet/.txt file, hf:PATH:CONFIG:SPLIT:COLUMN. Not for tunnels.",
+            "Prompt set, .jsonl/.csv/.parquet/.txt file, hf:PATH:CONFIG:SPLIT:COLUMN. Not for tunnels. Several with "
+            "commas: a run on each, and the spread over them.",
             kind=str,
         ),
     ] = None
@@ -89,6 +90,13 @@ class RunOptions:
             kind=int, least=0, read=lambda n: n or None, write=lambda n: (str(n or 0),),
         ),
     ] = 15  # fmt: skip
+    splits: Annotated[
+        str | None,
+        Option(
+            "--splits",
+            "Repeat on so many disjoint parts of the prompts, and give the spread; 2/4 reads the second of four.",
+        ),
+    ] = None
     window: Annotated[
         int | None, Option("--window", "Read the last so many tokens of each text (0: all).", least=0)
     ] = None

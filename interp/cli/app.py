@@ -2,6 +2,7 @@
 
 import gc
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -74,9 +75,11 @@ def run(
 ) -> None:
     """Run probes on a model: one page and one record. Without a model, on the shipped wind tunnel.
 
-    Several models or revisions have a record each and one page that compares them; what is done is not done again.
+    Several models, revisions, sets of prompts or parts of one (`--splits`) have a record each and one page that
+    compares them, with the spread over prompts; what is done is not done again.
     The same command goes on with a run that was stopped.
     """
+    from interp.prompting.pools import parts
     from interp.records.record import open_run
     from interp.running.choose_probes import choose_probes
     from interp.running.run import run as measure
@@ -84,12 +87,16 @@ def run(
     from interp.system.processes import is_first_started
 
     models, steps = _models(model or [str(RunOptions.model)]), split_commas(revisions)
+    named = str(asked.prompts or "")
+    sets = () if Path(named).is_file() else split_commas(named)
     asked = replace(asked, model=models[0])
     if from_ is not None:
         again = RunSpec.from_json(open_run(from_).spec).on(replace(asked, checkpoints=(*asked.checkpoints, *steps)))
         return _finish(measure(**vars(again)), asked.quiet)
-    if len(models) > 1 or steps:
-        return _run_many(models, steps, asked)
+    if len(models) > 1 or steps or len(sets) > 1 or (asked.splits is not None and len(parts(asked.splits)) > 1):
+        return _run_many(
+            models, steps, sets if len(sets) > 1 else (), replace(asked, prompts=None) if len(sets) > 1 else asked
+        )
     record = measure(**vars(asked))
     chosen = [each.probe.name for each in choose_probes(asked.probes, asked.settings or {})]
     unread = [name for name in chosen if name not in record.findings]
@@ -98,7 +105,7 @@ def run(
     _finish(record, asked.quiet)
 
 
-def _run_many(models: list[str], revisions: list[str], asked: RunOptions) -> None:
+def _run_many(models: list[str], revisions: Sequence[str], prompts: Sequence[str], asked: RunOptions) -> None:
     """Says what became of each model as it is done, then how they compare; exit code 1 where one failed."""
     from interp.running.several_models import RunOutcome, run_many
 
@@ -111,8 +118,9 @@ def _run_many(models: list[str], revisions: list[str], asked: RunOptions) -> Non
             print(f"{outcome.model}: {'measured' if outcome.is_new else 'found'}, {outcome.record.path}", flush=True)
 
     many = run_many(
-        models, revisions=revisions, options=asked, out=str(asked.out), heard=say, resume=asked.resume, quiet=quiet
-    )
+        models, revisions=revisions, prompts=prompts, options=asked, out=str(asked.out), heard=say,
+        resume=asked.resume, quiet=quiet,
+    )  # fmt: skip
     if many.comparison is not None:
         _finish_comparison(many.comparison, quiet)
     elif len(many.records) == 1:
@@ -138,9 +146,12 @@ def _finish(record: "RunRecord", quiet: bool) -> None:
 def _finish_comparison(record: "RunRecord", quiet: bool) -> None:
     """The same of a comparison, whose table says more than its one number."""
     if not quiet:
-        from interp.cli.tables import print_differences
+        from interp.cli.tables import print_differences, print_sets
 
-        print_differences(record.findings["comparison"].tables["differences"])
+        tables = record.findings["comparison"].tables
+        print_differences(tables["differences"])
+        if "prompt_sets" in tables:
+            print_sets(tables["prompt_sets"])
     _finish(record, quiet)
 
 

@@ -62,7 +62,18 @@ def print_differences(found: "Columns") -> None:
                      _short(row["difference"]), _range(interval, "none"), row["verdict"])  # fmt: skip
             rows.append(bold(cells, row["verdict"] == "moved"))
     columns = ("number", "", "against", "value", "difference", "95 % interval", "")
-    show_table("against the reference", columns, rows)
+    if rows:
+        show_table("against the reference", columns, rows)
+
+
+def print_sets(found: "Columns") -> None:
+    """The headline numbers of a comparison over prompt sets: every value, their mean, and how far it may be off."""
+    rows = [
+        (f"{row['probe']}.{row['name']}", row["group"], row["values"], _measured(row["mean"], row["unit"]),
+         _range(None if math.isnan(row["low"]) else (row["low"], row["high"]), f"none: {row['reason']}"))
+        for row in _rows(found) if row["is_headline"]
+    ]  # fmt: skip
+    show_table("over prompt sets", ("number", "", "by set", "mean", "95 % interval over sets"), rows)
 
 
 def print_diff(found: "Diff") -> None:

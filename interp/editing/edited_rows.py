@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from jaxtyping import Int
 
+from interp.editing.call_positions import CallPositions
 from interp.editing.steps import EditedRows
 from interp.edits import Edit, ReplaceCoordinates
 from interp.errors import PromptError, UsageError
@@ -50,17 +51,18 @@ def rows_in_batch(index: RowIndex, batch: Batch) -> EditedRows:
     return EditedRows(mask, number)
 
 
-def rows_without_prompts(edit: Edit, shape: Sequence[int], device: torch.device) -> EditedRows:
-    """The edited rows of a pass `[batch, pos]` whose prompts are not known: all positions, or those counted."""
-    mask = torch.zeros(tuple(shape), dtype=torch.bool, device=device)
-    if isinstance(edit.at, tuple):
-        if max(edit.at) >= shape[1]:
-            raise PromptError(
-                asked=f"{edit} at position {max(edit.at)}",
-                found=f"the pass has {shape[1]} positions",
-                fix="Positions count tokens from 0.",
-            )
-        mask[:, list(edit.at)] = True
+def rows_without_prompts(
+    edit: Edit, shape: Sequence[int], device: torch.device, call: CallPositions | None
+) -> EditedRows:
+    """The edited rows of a pass `[batch, pos]` whose prompts are not known: all of them, or those its `call` tells."""
+    if not isinstance(edit.at, tuple):
+        mask = torch.ones(tuple(shape), dtype=torch.bool, device=device)
+    elif call is not None:
+        mask = call.mask(edit).to(device)
     else:
-        mask[:] = True
+        raise UsageError(
+            asked=f"{edit} at positions {list(edit.at)}",
+            found="a part of the model was called, which does not say what its positions are",
+            fix="Call the model itself (model.module(...), generate), or edit at all positions.",
+        )
     return EditedRows(mask, torch.zeros_like(mask, dtype=torch.int64))

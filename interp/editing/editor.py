@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from interp.editing.call_positions import CallPositions, positions_of_call
 from interp.editing.edited_rows import rows_in_batch, rows_without_prompts
 from interp.editing.head_outputs import HeadOutputs
 from interp.editing.steps import EditedRows, EditStep, SeenStep, make_steps
@@ -30,7 +31,7 @@ class Editor(Listener):
     """Applies steps, for `n_variants` variants of the edits whose rows follow one another in every batch.
 
     With `rows` (one index an edit) the positions of every batch are known, once `begin` has announced it; without,
-    edits act on whatever passes.
+    edits act on whatever passes, at the positions that each call tells.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class Editor(Listener):
         self._batch: Batch | None = None
         self._edited_rows: Mapping[int, EditedRows] = {}
         self._entered: dict[int, torch.Tensor] = {}
+        self._call: CallPositions | None = None
         self.observers: Sequence[Callable[[SeenStep], None]] = ()
 
     def begin(self, batch: Batch) -> None:
@@ -75,7 +77,12 @@ class Editor(Listener):
         """Forward hooks for what the seam does not pass."""
         blocks = self.model.family.layer_modules(self.model.module)
         norm = attrgetter(self.model.family.final_norm)(self.model.module)
+        counted = any(isinstance(step.edit.at, tuple) for steps in self._steps.values() for step in steps)
         with ExitStack() as stack:
+            if self.rows is None and counted:
+                tell, forget = of_this_thread(self._on_call), of_this_thread(self._after_call)
+                stack.callback(self.model.module.register_forward_pre_hook(tell, with_kwargs=True).remove)
+                stack.callback(self.model.module.register_forward_hook(forget, always_call=True).remove)
             for place, layer in self._steps:
                 if place == "resid":
                     module = blocks[layer] if layer < len(blocks) else norm
@@ -92,6 +99,12 @@ class Editor(Listener):
                     hook = of_this_thread(self._on_output(place, layer))
                     stack.callback(module.register_forward_hook(hook).remove)
             yield
+
+    def _on_call(self, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._call = positions_of_call(module, args, kwargs)
+
+    def _after_call(self, module: torch.nn.Module, args: tuple[Any, ...], out: Any) -> None:
+        self._call = None
 
     def _on_input(self, layer: int) -> Callable[..., tuple[tuple[Any, ...], dict[str, Any]]]:
         def hook(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -120,7 +133,9 @@ class Editor(Listener):
         for step in self._steps[place, layer]:
             step = step.to(x.device, torch.float64 if x.dtype == torch.float64 else torch.float32)
             rows = self._edited_rows.get(step.index)
-            rows = rows_without_prompts(step.edit, x.shape[1:3], x.device) if rows is None else rows.to(x.device)
+            if rows is None:
+                rows = rows_without_prompts(step.edit, x.shape[1:3], x.device, self._call)
+            rows = rows.to(x.device)
             others = self._others(step)
             edited = step.apply(x, rows, others)
             for observe in self.observers:
@@ -161,9 +176,10 @@ def applied(model: Model, *edits: Edit) -> Iterator[None]:
         with interp.applied(model, interp.RemoveAxis(layer=-1, axis=u)):
             logits = model.module(input_ids).logits
 
-    Batches are padded on the right. The prompts of a pass are not known here, so edits act at all positions or at
-    positions counted from 0; for the others, and for ablation by the model's own means or other prompts, use
-    `interp.collect(..., edits=[...])`. Raises `UsageError` before any pass.
+    Edits act at all positions or at positions counted from 0, which are tokens of each text: they are told by the
+    `position_ids` of the call, its attention mask (padding on either side is left alone) and its cache, so that
+    `generate` is edited as well. The prompts of a pass are not known here: for other positions, and for ablation by the
+    model's own means or other prompts, use `interp.collect(..., edits=[...])`. Raises `UsageError` before any pass.
     """
     refuse_misfits(edits, model)
     for edit in edits:

@@ -32,16 +32,22 @@ class HeadOutputs(Listener):
         return picked.double().mean(dim=0)[None, None]
 
     def donated(self, layer: int, seed: int, batch: Batch) -> torch.Tensor:
-        """For every prompt of the batch the outputs of its donor at the same positions, `[prompt, pos, feature]`."""
+        """For every prompt of the batch the outputs of its donor at the same positions, `[prompt, pos, feature]`.
+
+        Positions that a donor lacks (see `donors`) are given by others of the donor, drawn at random.
+        """
         donor = self.donors(seed)[batch.prompts]
-        last = torch.from_numpy(self.lengths[donor] - 1)[:, None]
-        position = torch.minimum(torch.arange(batch.ids.shape[1])[None], last)
-        return self.kept[layer][torch.from_numpy(donor)[:, None], position]
+        positions = np.zeros(batch.ids.shape, dtype=np.int64)  # padding takes the first, and is never read
+        for row, prompt in enumerate(batch.prompts.tolist()):
+            n, lent = int(self.lengths[prompt]), int(self.lengths[donor[row]])
+            drawn = np.random.default_rng([seed, 1, prompt]).integers(lent, size=max(0, n - lent))
+            positions[row, :n] = np.concatenate([np.arange(min(n, lent)), drawn])
+        return self.kept[layer][torch.from_numpy(donor)[:, None], torch.from_numpy(positions)]
 
     def donors(self, seed: int) -> Int[np.ndarray, " prompt"]:
         """Another prompt for each, drawn among those at least as long.
 
-        The longest have none: theirs is drawn among all, and its last position stands for what it lacks.
+        A prompt that is longer than all others has none: its donor is drawn among the longest of them.
         """
         if len(self.lengths) < 2:
             raise PromptError(
@@ -54,6 +60,7 @@ class HeadOutputs(Listener):
             for prompt in everybody:
                 others = everybody[everybody != prompt]
                 long = others[self.lengths[others] >= self.lengths[prompt]]
-                chosen.append(int(rng.choice(long if len(long) else others)))
+                longest = others[self.lengths[others] == self.lengths[others].max()]
+                chosen.append(int(rng.choice(long if len(long) else longest)))
             self._donors[seed] = np.array(chosen)
         return self._donors[seed]

@@ -1,5 +1,6 @@
 """The prompt sets of a run: which probe is read on which, tokenised once, and how each is described."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -51,6 +52,7 @@ def pools_for(model: Model, probes: Sequence[Probe], options: RunOptions) -> tup
     for name, mine in by_set.items():
         asked = name if is_free else options.prompts
         pool = prompts_for(model, asked, options.n_pool, options.seed, options.text_column)
+        pool = pool if options.splits is None else part_of(pool, options.splits, options.seed)
         refuse_without_posterior(pool, mine)
         for probe in mine:
             probe.refuse(pool)
@@ -115,6 +117,35 @@ def prompts_for(
             fix="Use a text set (`interp list prompts`) or your own file.",
         )
     return chosen
+
+
+def parts(splits: str) -> tuple[str, ...]:
+    """The parts that are asked for: `4` are `1/4` to `4/4`, and `2/4` is itself; anything else is a `UsageError`."""
+    found = re.fullmatch(r"(?:(\d+)/)?(\d+)", str(splits))
+    k = int(found[2]) if found else 0
+    if not found or k < 2 or not 1 <= int(found[1] or 1) <= k:
+        raise UsageError(
+            asked=f"--splits {splits}", found="it names no parts", fix="Give a number from 2 up, or a part such as 2/4."
+        )
+    return (splits,) if found[1] else tuple(f"{i}/{k}" for i in range(1, k + 1))
+
+
+def part_of(prompts: PromptSet, part: str, seed: int) -> PromptSet:
+    """One of several disjoint parts, dealt at random with the seed, in the order of the set."""
+    if parts(part) != (part,):
+        raise UsageError(
+            asked=f"one run of --splits {part}",
+            found=f"these are {part} runs",
+            fix="Use `interp run` or interp.run_many, or name one part, such as 1/" + part,
+        )
+    i, k = map(int, part.split("/"))
+    if len(prompts) < k:
+        raise PromptError(
+            asked=f"{k} parts of the {len(prompts)} prompts of {prompts.name!r}",
+            found="one of them would be empty",
+            fix="Give more prompts, or ask for fewer parts.",
+        )
+    return prompts.take(np.sort(np.random.default_rng([seed, 5]).permutation(len(prompts))[i - 1 :: k]))
 
 
 def name_of(prompts: Prompts | None, pools: Sequence[PromptPool]) -> str | None:

@@ -1,4 +1,4 @@
-"""Many models, or revisions of one, measured alike, one after the other: a record each and one page that compares them.
+"""Many models, revisions or prompt sets, measured alike, one after the other: a record each, a page that compares them.
 
 What was measured before is not measured again, so the same call goes on where it was stopped; a model that fails is
 reported and stops nothing.
@@ -17,7 +17,7 @@ from interp.errors import InterpError, UsageError
 from interp.loading.sources import locate
 from interp.model import Model
 from interp.options import OPTIONS, RunOptions, refuse_unknown_keywords
-from interp.prompting.pools import PromptPool
+from interp.prompting.pools import PromptPool, parts
 from interp.records.record import RunRecord, finished_record
 from interp.records.unfinished import is_begun, nothing_begun
 from interp.running.choose_probes import ChosenProbe, choose_probes
@@ -58,6 +58,7 @@ def run_many(
     models: Sequence[str],
     *,
     revisions: Sequence[str] = (),
+    prompts: Sequence[str] = (),
     options: RunOptions | Mapping[str, Any] | None = None,
     out: str | Path = "runs",
     heard: Callable[[RunOutcome], None] | None = None,
@@ -66,16 +67,18 @@ def run_many(
 ) -> ManyRuns:
     """Measure every model (every revision of every model) with the same `options`, the keywords of `interp.run`.
 
+    With several sets of `prompts`, or `splits` of one among the options, each model is measured on each of them; the
+    comparison then gives the mean over sets and its t interval.
     One model is in memory at a time. A run of the same specification in `out` that is done, can be read, and is of the
     same revision, prompts and unchanged weights stands for itself. Where all probes follow checkpoints, `revisions` are
     the checkpoints of one run of each model. `heard` is called with each outcome. Raises `UsageError` for what no model
     could be asked, where a launcher has started several processes, and with `resume` where no run of them was begun.
     """
     alike = replace(_options(options or {}), out=out, quiet=quiet, resume=False)
-    _refuse_misuse(models, revisions, alike)
+    _refuse_misuse(models, revisions, prompts, alike)
     chosen = choose_probes(alike.probes, alike.settings or {})
     outcomes = []
-    runs = list(_runs(models, revisions, alike, chosen))
+    runs = [on for asked in _runs(models, revisions, alike, chosen) for on in _on_sets(asked, prompts)]
     if resume and not any(_is_begun(asked, chosen, Path(out)) for asked in runs):
         raise nothing_begun(Path(out))
     for asked in runs:
@@ -83,7 +86,7 @@ def run_many(
         _free()
         if heard is not None:
             heard(outcomes[-1])
-    return ManyRuns(tuple(outcomes), _comparison(outcomes, Path(out), quiet))
+    return ManyRuns(tuple(outcomes), _comparison(outcomes, runs, Path(out), quiet))
 
 
 def _options(options: RunOptions | Mapping[str, Any]) -> RunOptions:
@@ -112,9 +115,26 @@ def _runs(
             yield replace(alike, model=model)
 
 
+def _on_sets(asked: RunOptions, prompts: Sequence[str]) -> Iterator[RunOptions]:
+    """The same run on every set of prompts and every part of each."""
+    for each in prompts or (asked.prompts,):
+        for part in parts(asked.splits) if asked.splits is not None else (None,):
+            yield replace(asked, prompts=each, splits=part)
+
+
+def _model_of(asked: RunOptions) -> str:
+    return f"{asked.model}@{asked.revision}" if asked.revision else str(asked.model)
+
+
+def _set_of(asked: RunOptions) -> str:
+    """What a run was measured on, in words."""
+    named = [asked.prompts] if isinstance(asked.prompts, str) else []
+    return ", ".join([*named, *([f"part {asked.splits}"] if asked.splits else [])])
+
+
 def _outcome(asked: RunOptions, chosen: Sequence[ChosenProbe], out: Path) -> RunOutcome:
     """One model, found or measured; of what goes wrong only words are kept, so that the model can be freed."""
-    name = f"{asked.model}@{asked.revision}" if asked.revision else str(asked.model)
+    name = f"{_model_of(asked)} on {words}" if (words := _set_of(asked)) else _model_of(asked)
     try:
         found = _found(asked, chosen, out)
         if found is not None and found.path is not None and not (found.path / "report.html").is_file():
@@ -166,9 +186,18 @@ def _changed_since(asked: RunOptions, record: RunRecord) -> bool:
     return max(times, default=0.0) > datetime.fromisoformat(record.created).timestamp() + 1  # it has whole seconds
 
 
-def _comparison(outcomes: Sequence[RunOutcome], out: Path, quiet: bool) -> RunRecord | None:
-    paths = [outcome.record.path for outcome in outcomes if outcome.record and outcome.record.path]
-    return compare(paths, out=out, quiet=quiet, reuse=True) if len(paths) > 1 else None
+def _comparison(outcomes: Sequence[RunOutcome], runs: Sequence[RunOptions], out: Path, quiet: bool) -> RunRecord | None:
+    """Several runs side by side; those of one model on several sets are repetitions of one thing."""
+    done = [(each.record.path, asked) for each, asked in zip(outcomes, runs, strict=True) if each.record]
+    paths = [path for path, _ in done if path]
+    if len(paths) < 2:
+        return None
+    sets = [_set_of(asked) for _, asked in done]
+    if len(set(sets)) < 2:
+        return compare(paths, out=out, quiet=quiet, reuse=True)
+    models = [_model_of(asked) for _, asked in done]
+    names = [f"{model} on {each}" if len(set(models)) > 1 else each for model, each in zip(models, sets, strict=True)]
+    return compare(paths, labels=names, groups=models, out=out, quiet=quiet, reuse=True)
 
 
 def _free() -> None:
@@ -180,13 +209,21 @@ def _free() -> None:
         torch.cuda.empty_cache()
 
 
-def _refuse_misuse(models: Sequence[str], revisions: Sequence[str], options: RunOptions) -> None:
+def _refuse_misuse(
+    models: Sequence[str], revisions: Sequence[str], prompts: Sequence[str], options: RunOptions
+) -> None:
     if not models:
         raise UsageError(asked="several runs", found="no model is named", fix="Name one or more.")
     if revisions and options.revision:
         raise UsageError(
             asked=f"the revisions {', '.join(revisions)} and the revision {options.revision}",
             found="both say which weights are read",
+            fix="Keep one of them.",
+        )
+    if prompts and options.prompts is not None:
+        raise UsageError(
+            asked=f"the prompt sets {', '.join(prompts)} and the option prompts",
+            found="both say what is read",
             fix="Keep one of them.",
         )
     if n_started() > 1:

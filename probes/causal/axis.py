@@ -25,6 +25,7 @@ from interp.statistics.spectra import Scaling
 from interp.table import LABEL, Table
 
 from ..measures.cloud import Cloud
+from ..measures.exchanges import exchange_within
 from ..measures.places import Scale
 from ..measures.sample_sizes import MIN_HALVES
 from .prompt_sample import first_by_key
@@ -80,23 +81,38 @@ def fit_axis(
     points: np.ndarray, entropy: Float[np.ndarray, " row"], units: Int[np.ndarray, " row"], kind: Kind, scaling: Scaling
 ) -> Axis | None:
     """The axis of one layer from its fitting rows; None where nothing varies."""
+    found = fit_together(points, entropy[:, None], units, kind, scaling)
+    return found[0] if found else None
+
+
+def fit_together(
+    points: np.ndarray,
+    entropies: Float[np.ndarray, "row target"],
+    units: Int[np.ndarray, " row"],
+    kind: Kind,
+    scaling: Scaling,
+) -> list[Axis]:
+    """The axis of every target, each with a penalty of its own; none where the rows or a target never vary."""
     scale = Scale.of(points, scaling)
-    x, y = scale.apply(points), entropy - entropy.mean()
+    x, y = scale.apply(points), entropies - entropies.mean(axis=0)
     form = PrincipalForm.of(x)
-    if len(form.singular) == 0 or form.singular[0] <= 1e-10 * np.linalg.norm(points) or np.ptp(entropy) == 0:
-        return None
-    ridge = fit_ridge(form, y[:, None], units, np.full((len(y), 1), len(y) ** -0.5))
+    if len(form.singular) == 0 or form.singular[0] <= 1e-10 * np.linalg.norm(points):
+        return []
+    ridge = fit_ridge(form, y, units, np.full((len(y), 1), len(y) ** -0.5))
     directions = {
-        "ridge": ridge.coefficients[:, 0] @ form.directions, "pc1": form.directions[0], "encoding": y @ x,
-    }  # fmt: skip
-    w = directions[kind]
-    if not np.linalg.norm(w) > 0:
-        return None
-    w = w * (1.0 if (x @ w) @ y >= 0 else -1.0)
-    a = w / scale.divisor
-    a = a / np.linalg.norm(a)
-    d = a if scaling == "centred" else w * scale.divisor / ((w * scale.divisor) @ a)
-    return Axis(a, d, float(ridge.penalty[0]))
+        "ridge": ridge.coefficients.T @ form.directions, "pc1": np.repeat(form.directions[:1], y.shape[1], axis=0),
+        "encoding": y.T @ x,
+    }[kind]  # [target, feature] # fmt: skip
+    if np.ptp(entropies, axis=0).min() == 0 or not np.linalg.norm(directions, axis=1).all():
+        return []
+    rises = np.einsum("rt,rt->t", x @ directions.T, y) >= 0
+    axes = []
+    for w, penalty in zip(np.where(rises, 1.0, -1.0)[:, None] * directions, ridge.penalty, strict=True):
+        a = w / scale.divisor
+        a = a / np.linalg.norm(a)
+        d = a if scaling == "centred" else w * scale.divisor / ((w * scale.divisor) @ a)
+        axes.append(Axis(a, d, float(penalty)))
+    return axes
 
 
 def fit_axes(cloud: Cloud, split: Split, layers: Sequence[int], kind: Kind, scaling: Scaling) -> dict[int, Axis | None]:
@@ -104,6 +120,26 @@ def fit_axes(cloud: Cloud, split: Split, layers: Sequence[int], kind: Kind, scal
     entropy = np.asarray(cloud.entropy_bits, np.float64)[split.fitting]
     units = cloud.units[split.fitting]
     return {layer: fit_axis(cloud.points[layer][split.fitting], entropy, units, kind, scaling) for layer in layers}
+
+
+def refit_axes(
+    cloud: Cloud, split: Split, layers: Sequence[int], kind: Kind, scaling: Scaling, n: int, seed: int
+) -> dict[int, list[Axis]]:
+    """At every one of these layers `n` axes fitted as the axis was, to entropies exchanged between prompts.
+
+    Whole prompts (trajectories of sequences) exchange within their domain, in the same `n` orders at all layers. None
+    where the axis does not depend on the entropies.
+    """
+    if kind == "pc1":
+        return {layer: [] for layer in layers}
+    rows = cloud.rows.where(np.isin(np.arange(cloud.rows.n_rows), split.fitting))
+    domain = np.unique(rows["domain"], return_inverse=True)[1] if "domain" in rows else np.zeros(rows.n_rows, np.int64)
+    units = cloud.units[split.fitting]
+    orders = exchange_within(domain, units, n, np.random.default_rng([seed, 4]))
+    exchanged = np.asarray(cloud.entropy_bits, np.float64)[split.fitting][orders].T  # [row, control]
+    return {
+        layer: fit_together(cloud.points[layer][split.fitting], exchanged, units, kind, scaling) for layer in layers
+    }
 
 
 def held_out(cloud: Cloud, split: Split, layer: int, axis: Axis) -> tuple[np.ndarray, np.ndarray]:

@@ -1,8 +1,11 @@
-"""Controls that take out as much as the axis does: random directions with the same removed variance.
+"""Controls that take out as much as the axis does, at the positions that are scored.
 
-Let C be the covariance of the edited rows (all edited positions of the prompts that are run, raw coordinates), seen
-from the complement of the axis, with eigenvalues λ and eigenvectors V. A random direction has 1/d of the variance and
-is no control for a loud axis (or a quiet one). So each Gaussian draw g is tilted,
+The first line are refits: axes fitted as the axis was, to entropies exchanged between prompts. Were the entropies
+noise, the axis would be one of them. Each is cut at the dose at which the change is as large as the axis' own.
+
+The second line are random directions. Let C be the covariance of the scored rows (of the prompts that are run, raw
+coordinates), seen from the complement of the axis, with eigenvalues λ and eigenvectors V. A random direction has 1/d of
+the variance and is no control for a loud axis (or a quiet one). So each Gaussian draw g is tilted,
 
     u ∝ V λ^γ Vᵀ g        γ = 0: any direction        γ = ½: as the data are distributed        γ → ∞: the loudest
 
@@ -12,6 +15,7 @@ or none is loud enough) k dimensions are removed at once; where no k up to 10 wi
 data, with the dose scaled until the norm of the change is equal. Which of the three it was is said.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -35,33 +39,45 @@ _FLOOR = 1e-12
 
 @dataclass(frozen=True)
 class Edited:
-    """What is edited at one layer: the mean of the rows there and their second moments about it (or about 0)."""
+    """What is edited at one layer: the mean of the rows there, and second moments about it (or about 0).
+
+    Moments are those of the rows that controls are matched at, the scored ones.
+    """
 
     mean: Float[np.ndarray, " feature"]
     moments: Float[np.ndarray, "feature feature"]
 
     @classmethod
-    def of(cls, rows: Float[np.ndarray, "row feature"], about: Literal["mean", "zero"]) -> "Edited":
+    def of(
+        cls,
+        rows: Float[np.ndarray, "row feature"],
+        about: Literal["mean", "zero"],
+        scored: Float[np.ndarray, "scored feature"] | None = None,
+    ) -> "Edited":
+        """From all edited rows and the `scored` ones among them (None: all)."""
         mean = rows.mean(axis=0)
-        moved = rows - mean if about == "mean" else rows
-        return cls(mean, moved.T @ moved / len(rows))
+        at = rows if scored is None else scored
+        moved = at - mean if about == "mean" else at
+        return cls(mean, moved.T @ moved / len(at))
 
     def removed(self, axis: Axis) -> float:
-        """Mean square of the change when the axis is removed: Var(x·a) ‖d‖²."""
+        """Mean square of the change when the axis is removed: ⟨(x·a)²⟩ ‖d‖²."""
         return float(axis.covector @ self.moments @ axis.covector * (axis.displacement @ axis.displacement))
 
 
 @dataclass(frozen=True)
 class Matched:
-    """Orthonormal `frames`, the `dose` of each, and the `ratio` of what they take out to what the axis does.
+    """`frames` that read coordinates and `displacements` along which these move, equal where a frame is orthonormal.
 
-    `how` is `direction`, `subspace` or `dose`; `alike` the mean squared cosine between two of them (1: all the same).
+    `dose` is that of each control and `ratio` what it takes out over what the axis does. `how`: a `refit`, or of random
+    ones `direction`, `subspace` or `dose`; `alike`: mean squared cosine between two of them (1: all the same).
     """
 
     frames: Float[np.ndarray, "control axis feature"]
+    displacements: Float[np.ndarray, "control axis feature"]
     dose: Float[np.ndarray, " control"]
     ratio: Float[np.ndarray, " control"]
-    how: Literal["direction", "subspace", "dose"]
+    how: Literal["direction", "subspace", "dose", "refit"]
     alike: float
     n_rejected: int
 
@@ -70,16 +86,31 @@ class Matched:
         return self.frames.shape[1]
 
 
-def matched_controls(edited: Edited, axis: Axis, n: int, rng: np.random.Generator) -> Matched:
-    """`n` controls for one axis at one layer, at right angles to it."""
+def refitted_controls(edited: Edited, axis: Axis, refits: Sequence[Axis]) -> Matched:
+    """Axes fitted to exchanged entropies, each at the dose at which it takes out what the axis does."""
+    target = edited.removed(axis)
+    taken = np.array([edited.removed(refit) for refit in refits])
+    if not target > 0 or not taken.min() > _FLOOR * target:
+        raise _unmatched("the axis" if not target > 0 else "an axis fitted to exchanged entropies")
+    frames = np.array([refit.covector for refit in refits])[:, None]
+    moved = np.array([refit.displacement for refit in refits])[:, None]
+    return Matched(frames, moved, np.sqrt(target / taken), np.ones(len(refits)), "refit", alikeness(frames), 0)
+
+
+def _unmatched(what: str) -> PromptError:
+    return PromptError(
+        asked="controls matched to the axis in removed variance",
+        found=f"{what} does not vary at the scored positions" if what else "nothing varies beside it",
+        fix="Choose another layer, or more varied prompts.",
+    )
+
+
+def random_controls(edited: Edited, axis: Axis, n: int, rng: np.random.Generator) -> Matched:
+    """`n` random controls for one axis at one layer, at right angles to it."""
     target = edited.removed(axis)
     values, vectors = _complement(edited, axis)
     if not target > 0 or not values[-1] > _FLOOR * target:
-        raise PromptError(
-            asked="controls matched to the axis in removed variance",
-            found="the axis does not vary at the edited positions" if not target > 0 else "nothing varies beside it",
-            fix="Choose another layer, or more varied prompts.",
-        )
+        raise _unmatched("the axis" if not target > 0 else "")
     for k in range(1, min(MOST_DIMENSIONS, len(values) - 1) + 1):
         if not values[:k].sum() < target < values[-k:].sum():
             continue
@@ -92,11 +123,12 @@ def matched_controls(edited: Edited, axis: Axis, n: int, rng: np.random.Generato
         ratio = _captured(coordinates, values) / target
         frames = coordinates @ vectors.T
         how = "direction" if k == 1 else "subspace"
-        return Matched(frames, np.ones(n), ratio, how, alikeness(coordinates), n_rejected)
+        return Matched(frames, frames, np.ones(n), ratio, how, alikeness(coordinates), n_rejected)
     coordinates = _frames(np.full(n, 0.5), rng.standard_normal((n, 1, len(values))), values)
     dose = np.sqrt(target / _captured(coordinates, values))
     ratio = np.square(dose) * _captured(coordinates, values) / target
-    return Matched(coordinates @ vectors.T, dose, ratio, "dose", alikeness(coordinates), 0)
+    frames = coordinates @ vectors.T
+    return Matched(frames, frames, dose, ratio, "dose", alikeness(coordinates), 0)
 
 
 def gaussian_directions(edited: Edited, n: int, rng: np.random.Generator) -> Float[np.ndarray, "control feature"]:

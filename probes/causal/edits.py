@@ -3,7 +3,9 @@
 One intervention edits one layer or several together, each along its own axis. Its conditions are
 
     axis        removed at every dose, kept alone, shifted by ±1 standard deviation
-    control i   matched in removed variance: removed at dose 1; the first few also at the other doses, kept and shifted
+    control i   fitted to exchanged entropies (random for `pc1`, which does not depend on them) and matched in removed
+                variance: removed at dose 1; the first few also at the other doses, kept and shifted
+    random i    random directions matched likewise, where controls are fitted: removed
     principal i, gaussian i     other principal axes, and directions distributed as the data: removed
     top n, resample             positive controls: the first n principal axes removed, and all head outputs of the
                                 layers replaced by another prompt's
@@ -23,13 +25,16 @@ from interp.edits import AblateHeads, Edit, KeepAxis, RemoveAxis, ReplaceCoordin
 from interp.statistics.spectra import principal_axes
 
 from .axis import Axis
-from .controls import Edited, Matched, gaussian_directions, matched_controls
+from .controls import Edited, Matched, gaussian_directions, random_controls, refitted_controls
 
 Fill = Literal["mean", "zero"]
-HOW = ("direction", "subspace", "dose")
+HOW = ("direction", "subspace", "dose", "refit")
 
 N_CLOUD = 20
 """Controls that are run at every dose, kept and shifted, too."""
+
+N_RANDOM = 40
+"""Random directions beside controls that are fitted."""
 
 N_PRINCIPAL = 5
 N_GAUSSIAN = 20
@@ -65,10 +70,10 @@ def n_compared(n_controls: int, has_heads: bool) -> int:
     return n_controls + 1 + has_heads
 
 
-def n_conditions(doses: Sequence[float], n_controls: int, has_heads: bool) -> int:
+def n_conditions(doses: Sequence[float], n_controls: int, has_heads: bool, is_refitted: bool) -> int:
     """How many conditions `Intervention.conditions` has, where nothing is left out."""
     of_control = sum(dose != 1 for dose in doses) + 3
-    others = N_PRINCIPAL + min(n_controls, N_GAUSSIAN)
+    others = N_PRINCIPAL + min(n_controls, N_GAUSSIAN) + is_refitted * min(n_controls, N_RANDOM)
     of_axis = len(doses) + 3
     return of_axis + n_compared(n_controls, has_heads) + min(N_CLOUD, n_controls) * of_control + others
 
@@ -77,23 +82,35 @@ def control(i: int) -> str:
     return f"control {i}"
 
 
+def random(i: int) -> str:
+    return f"random {i}"
+
+
 @dataclass(frozen=True)
 class Place:
-    """One edited layer: its axis, its edited rows and its controls."""
+    """One edited layer: its axis, its edited rows, its controls and, where these are fitted, random ones too."""
 
     layer: int
     axis: Axis
     rows: Float[np.ndarray, "row feature"]
     edited: Edited
     matched: Matched
+    random: Matched | None
     gaussian: Float[np.ndarray, "control feature"]
 
     @classmethod
-    def of(cls, layer: int, axis: Axis, rows: np.ndarray, fill: Fill, n: int, seed: int) -> "Place":
-        edited = Edited.of(rows, fill)
+    def of(
+        cls, layer: int, axis: Axis, rows: np.ndarray, scored: np.ndarray, refits: Sequence[Axis], fill: Fill, n: int,
+        seed: int,
+    ) -> "Place":  # fmt: skip
+        """`n` controls are the `refits`, or random ones where there is none; all are matched at the `scored` rows."""
+        edited = Edited.of(rows, fill, scored)
         rng = np.random.default_rng([seed, 1, layer])
-        matched = matched_controls(edited, axis, n, rng)
-        return cls(layer, axis, rows, edited, matched, gaussian_directions(edited, min(n, N_GAUSSIAN), rng))
+        drawn = random_controls(edited, axis, min(n, N_RANDOM) if refits else n, rng)
+        gaussian = gaussian_directions(edited, min(n, N_GAUSSIAN), rng)
+        if not refits:
+            return cls(layer, axis, rows, edited, drawn, None, gaussian)
+        return cls(layer, axis, rows, edited, refitted_controls(edited, axis, refits), drawn, gaussian)
 
 
 @dataclass(frozen=True)
@@ -124,6 +141,8 @@ class Intervention:
             yield from self._kept_and_shifted(
                 control(i), [_as_axis(p.matched, i) for p in self.places], is_control=True
             )
+        for subject, controls in self._random().items():
+            yield Name(self.layers, subject), self._remove_matched(controls, int(subject.split()[1]), 1.0)
         for subject, frames in self._others().items():
             yield from self._frames(subject, frames)
 
@@ -141,11 +160,14 @@ class Intervention:
     def facts(self) -> dict[str, dict[str, np.ndarray]]:
         """What is known of a subject before it is run: how a control was matched, how near others are to the axis."""
         found: dict[str, dict[str, np.ndarray]] = {}
-        how = np.array([[HOW.index(m.how), m.n_axes, m.alike, m.n_rejected] for m in self._matched], np.float64)
-        for i in range(len(self._matched[0].frames)):
-            found[control(i)] = {
-                "ratio": np.array([m.ratio[i] for m in self._matched]),
-                "dose": np.array([m.dose[i] for m in self._matched]), "matching": how,
+        subjects = {control(i): self._matched for i in range(len(self._matched[0].frames))} | self._random()
+        for subject, matched in subjects.items():
+            i = int(subject.split()[1])
+            found[subject] = {
+                "ratio": np.array([m.ratio[i] for m in matched]), "dose": np.array([m.dose[i] for m in matched]),
+                "matching": np.array(
+                    [[HOW.index(m.how), m.n_axes, m.alike, m.n_rejected] for m in matched], np.float64
+                ),
             }  # fmt: skip
         for name, frames in self._others().items():
             near = [np.abs(f @ p.axis.covector) for f, p in zip(frames, self.places, strict=True)]
@@ -164,6 +186,11 @@ class Intervention:
     def _matched(self) -> list[Matched]:
         return [place.matched for place in self.places]
 
+    def _random(self) -> dict[str, list[Matched]]:
+        """The random controls of all places beside fitted ones, by their names."""
+        drawn = [place.random for place in self.places if place.random is not None]
+        return {random(i): drawn for i in range(len(drawn[0].frames))} if drawn else {}
+
     def axis_removed(self) -> tuple[Name, tuple[Edit, ...]]:
         return Name(self.layers, "axis"), self._remove_axis(1.0)
 
@@ -176,7 +203,15 @@ class Intervention:
         return tuple(self._remove(p, p.axis.covector[None], dose, _displacement(p.axis)) for p in self.places)
 
     def _remove_control(self, i: int, dose: float) -> tuple[Edit, ...]:
-        return tuple(self._remove(p, p.matched.frames[i], dose * float(p.matched.dose[i])) for p in self.places)
+        return self._remove_matched(self._matched, i, dose)
+
+    def _remove_matched(self, controls: Sequence[Matched], i: int, dose: float) -> tuple[Edit, ...]:
+        edits = []
+        for place, matched in zip(self.places, controls, strict=True):
+            a, d = matched.frames[i], matched.displacements[i]
+            oblique = None if np.array_equal(a, d) else d
+            edits.append(self._remove(place, a, dose * float(matched.dose[i]), oblique))
+        return tuple(edits)
 
     def _remove(self, place: Place, axes: np.ndarray, dose: float, displacement: np.ndarray | None = None) -> Edit:
         """Coordinates read by the rows of `axes` are put to their mean, or to 0."""
@@ -215,7 +250,8 @@ class Intervention:
         edits = []
         for place, axis in zip(self.places, axes, strict=True):
             spread = float((place.rows @ place.axis.covector).std())
-            far = spread * float(np.linalg.norm(place.axis.displacement)) if is_control else spread
+            ratio = np.linalg.norm(place.axis.displacement) / np.linalg.norm(axis.displacement)
+            far = spread * float(ratio) if is_control else spread
             edits.append(
                 ShiftAxis(layer=place.layer, site=self.site, at=self.at, axis=axis.covector[None],
                           deviations=deviations, score_sigma=far, **_oblique(_displacement(axis)))
@@ -233,8 +269,7 @@ def _displacement(axis: Axis) -> np.ndarray | None:
 
 def _as_axis(matched: Matched, i: int) -> Axis:
     """The first dimension of a control."""
-    u = matched.frames[i, 0]
-    return Axis(u, u, 0.0)
+    return Axis(matched.frames[i, 0], matched.displacements[i, 0], 0.0)
 
 
 def _principal(place: Place, n: int) -> np.ndarray:

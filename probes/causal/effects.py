@@ -2,16 +2,18 @@
 
 A read-out of a condition is a ratio of sums over prompts (1 minus it for R²); its effect is edited minus unedited.
 
-    z   (effect − mean of the controls) / their standard deviation
-    p   (1 + #{controls as far from the centre}) / (1 + controls), two-sided; the centre is the mean of the axis and all
-        controls, so that under the null, where the axis is one more control, all are exchangeable
+    beyond  effect − mean of the controls: what the numbers are about, 0 where there is nothing
+    z       that over the standard deviation of the controls
+    p       (1 + #{controls as far from the centre}) / (1 + controls), two-sided; the centre is the mean of the axis and
+            all controls, so that under the null, where the axis is one more control, all are exchangeable. Of random
+            controls there is none: an axis that follows the data is no random direction, whatever it is used for
 
 Intervals resample prompts, of the axis and its controls alike. One read-out of one intervention is primary and judged
 alone; all others together, by the largest deviation of each control (Westfall and Young 1993).
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -22,7 +24,7 @@ from interp.statistics.ratio import ratio
 from interp.statistics.resampling import bootstrap_weights
 
 from ..measures.prompt_means import interval
-from .edits import BASELINE, REMOVED, Name, control
+from .edits import BASELINE, HOW, REMOVED, Name, control, random
 
 
 @dataclass(frozen=True)
@@ -81,8 +83,8 @@ class Values:
 class Effect:
     """The effect of one intervention on one read-out, and those of its controls.
 
-    `replicates` and `control_replicates` are over the same resamples of prompts; `p_family` is over everything but the
-    primary read-out.
+    `replicates` are over the same resamples of prompts throughout; `p_family` is over everything but the primary
+    read-out. `random` are the random directions beside fitted controls, if there are.
     """
 
     on: str
@@ -99,6 +101,8 @@ class Effect:
     p: float
     n: int
     p_family: float = float("nan")
+    random: Float[np.ndarray, " random"] = field(default_factory=lambda: np.empty(0))
+    random_mean: Float[np.ndarray, " random_resample"] = field(default_factory=lambda: np.empty(0))
 
     @property
     def bounds(self) -> tuple[float, float] | None:
@@ -112,6 +116,15 @@ class Effect:
     @property
     def beyond_bounds(self) -> tuple[float, float] | None:
         return _unless_still(interval(self.beyond, self.replicates - self.control_mean))
+
+    @property
+    def beyond_random(self) -> float:
+        """How much more the axis does than random directions do on average."""
+        return self.value - float(self.random.mean())
+
+    @property
+    def beyond_random_bounds(self) -> tuple[float, float] | None:
+        return _unless_still(interval(self.beyond_random, self.replicates - self.random_mean))
 
     @property
     def z(self) -> float:
@@ -145,19 +158,20 @@ def effects(under: Mapping[str, Readout], n_bootstrap: int, rng: np.random.Gener
         if name.on not in weights:
             n = len(_by_prompt(under[baseline][PRIMARY]))
             weights[name.on] = bootstrap_weights(np.arange(n), np.zeros(n, dtype=np.int64), n_bootstrap, rng)
-        names = [baseline, str(name), *controls_of(under, name)]
         for readout in READOUTS:
             if readout in under[baseline]:
-                found.append(_effect(under, name, names, readout, weights[name.on]))
-    return _judged_together(found)
+                found.append(_effect(under, name, readout, weights[name.on]))
+    is_refitted = all(is_refit(under, name) for name in axes)
+    return _judged_together(found) if is_refitted else [replace(e, p=float("nan")) for e in found]
 
 
-def _effect(
-    under: Mapping[str, Readout], name: Name, names: Sequence[str], readout: str, weights: np.ndarray
-) -> Effect:
-    values = Values.of_conditions(under, names, readout)
+def _effect(under: Mapping[str, Readout], name: Name, readout: str, weights: np.ndarray) -> Effect:
+    names = [baseline_of(name), str(name), *controls_of(under, name)]
+    drawn = randoms_of(under, name)
+    values = Values.of_conditions(under, [*names, *drawn], readout)
     whole, resampled = values.whole, values.resampled(weights)
-    moved, moved_replicates = whole[1:] - whole[0], resampled[1:] - resampled[0]
+    moved, moved_replicates = whole[1 : len(names)] - whole[0], resampled[1 : len(names)] - resampled[0]
+    random, random_replicates = whole[len(names) :] - whole[0], resampled[len(names) :] - resampled[0]
     positive, positive_replicates = {}, {}
     for subject in ("top", "resample"):
         key = str(replace(name, subject=subject))
@@ -169,7 +183,8 @@ def _effect(
     return Effect(
         name.on, name.layers, readout, float(whole[0]), float(moved[0]), moved_replicates[0], moved[1:],
         moved_replicates[1:].mean(axis=0), moved_replicates[1:].std(axis=0, ddof=1), positive, positive_replicates,
-        float(two_sided_p(moved[:1], moved[1:, None])[0]), len(values.of),
+        float(two_sided_p(moved[:1], moved[1:, None])[0]), len(values.of), random=random,
+        random_mean=random_replicates.mean(axis=0) if drawn else np.empty(0),
     )  # fmt: skip
 
 
@@ -196,10 +211,25 @@ def baseline_of(name: Name) -> str:
 
 def controls_of(under: Mapping[str, Readout], name: Name) -> list[str]:
     """The matched controls of a removal, in order."""
+    return _numbered(under, name, control)
+
+
+def randoms_of(under: Mapping[str, Readout], name: Name) -> list[str]:
+    """The random directions beside fitted controls, in order."""
+    return _numbered(under, name, random)
+
+
+def _numbered(under: Mapping[str, Readout], name: Name, subject: Callable[[int], str]) -> list[str]:
     keys: list[str] = []
-    while (key := str(replace(name, subject=control(len(keys))))) in under:
+    while (key := str(replace(name, subject=subject(len(keys))))) in under:
         keys.append(key)
     return keys
+
+
+def is_refit(under: Mapping[str, Readout], name: Name) -> bool:
+    """Whether the controls of a removal were fitted as the axis was, to exchanged entropies."""
+    matching = under[controls_of(under, replace(name, on=""))[0]]["matching"]
+    return all(HOW[int(how)] == "refit" for how in matching[:, 0])
 
 
 def _by_prompt(values: np.ndarray) -> Float[np.ndarray, " prompt"]:

@@ -57,9 +57,9 @@ def _among_controls(findings: Findings) -> Figure:
         elif scalar in findings.scalars:
             beyond.append(f"{name} at {findings[scalar].value:.3g} bits")
     reading = (
-        "Grey: random directions that take out as much variance as the axis. An axis that is used more than any such "
-        "direction lies to the right of all of them; one that is a trace lies among them or to the left."
-        + (f" Far to the right, off this scale: {' and '.join(beyond)}." if beyond else "")
+        "Grey: axes fitted in the same way to exchanged entropies (for `pc1` random directions), with a change of the "
+        "same size. An axis that is used for its entropy lies to the right of all of them; one that is a trace lies "
+        "among them or to the left." + (f" Far to the right, off this scale: {' and '.join(beyond)}." if beyond else "")
     )
     return Figure(
         "among_controls",

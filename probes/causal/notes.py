@@ -14,6 +14,8 @@ ALIKE = 0.2
 """Mean squared cosine between controls above which a note says how alike they are."""
 
 _MATCHED = {
+    "refit": "axes fitted as it was, to entropies exchanged between prompts, at a dose of {dose:.2g} on average for a "
+    "change of equal size at the scored positions",
     "direction": "single random directions tilted until they take out as much variance",
     "subspace": "random subspaces of {dimensions} dimensions (too few single ones beside the axis are loud enough)",
     "dose": "random directions distributed as the data at a dose of {dose:.2g} on average, for a change of equal norm "
@@ -47,7 +49,7 @@ def _matching(table: Table, i: int) -> str:
     row = {name: column[i] for name, column in table.columns.items()}
     how = _MATCHED[str(row["matched_by"])].format(dimensions=row["dimensions"], dose=row["dose"])
     text = (
-        f"Controls at layer {row['layer']} (of {row['layers']}): {how}; measured variance ratio "
+        f"Controls at layer {row['layer']} (of {row['layers']}): {how}; variance ratio over all edited positions "
         f"{row['measured_lowest']:.3f} to {row['measured_highest']:.3f}, {row['rejected']} draws rejected."
     )
     if row["alike"] > ALIKE:

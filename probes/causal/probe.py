@@ -5,9 +5,11 @@ read downstream of the cut, never in the edited tensor: how far the next-token p
 read-out) and its entropy with it, whether later layers still tell the entropy, and what it costs: distance from the
 exact posterior where there is one, surprise at ordinary text, calibration on evidence about a label.
 
-A cut does something in any direction. So the same is done to random directions that take out equal variance, at the
-same positions of the same prompts (`controls`), and the axis is ranked among them; to other
-principal axes; and to the ten loudest directions at once and to whole head outputs, which show what a cut can do here.
+A cut does something in any direction. So the same is done to axes fitted by the same procedure to entropies that were
+exchanged between prompts, at a dose that takes out as much at the scored positions (`controls`), and the axis is ranked
+among them; to random directions of equal variance and other principal axes; and to the ten loudest directions at once
+and to whole head outputs, which show what a cut can do here. The first principal axis does not depend on the entropies:
+its controls are random directions, and it has no p.
 
 Sources: Paper III (arXiv 2512.23752), sections 4.5, 6.2 and 7.1, whose comparison reads the edited tensor itself (table
 `tautology`) and whose random directions are not matched; Ravfogel et al. 2020 (arXiv 2004.07667) for removal; Marks and
@@ -23,7 +25,7 @@ import numpy as np
 from interp.capture import Capture, ModelInfo
 from interp.edits import Edit
 from interp.errors import UsageError
-from interp.findings import Findings, Scalar
+from interp.findings import Control, Findings, Scalar
 from interp.need import Need
 from interp.probe import Condition, Figure, Planned, Probe, Readout
 from interp.statistics.resampling import bootstrap_weights
@@ -34,7 +36,7 @@ from ..measures.answers import N_CONDITIONS
 from ..measures.cloud import Cloud
 from ..measures.field_checks import refuse_too_few, refuse_unknown
 from ..measures.sample_sizes import FEW_FITTED
-from .axis import Axis, Kind, Split, fit_axes, held_out, saved, tautology
+from .axis import Axis, Kind, Split, fit_axes, held_out, refit_axes, saved, tautology
 from .edits import BASELINE, Fill, Intervention, Name, Place, n_compared, n_conditions
 from .effects import Effect, effects
 from .notes import notes
@@ -59,19 +61,19 @@ Layer = int | Literal["middle", "all"]
 
 @dataclass(frozen=True)
 class Causal(Probe):
-    """The entropy axis is removed, and the effects ranked among controls matched in removed variance.
+    """The entropy axis is removed, and the effects ranked among controls fitted alike and matched in removed variance.
 
-    `site`: v, z or resid. `axis`: encoding (Cov(x, entropy)), ridge or pc1. `layers`: `middle`, `all`, or numbers; one
-    tuple (on the command line between commas) is edited together, each tuple (between semicolons) is an intervention,
-    the first of which is primary. `at`: the edited positions (all, scored, last). `fill`: what a removed coordinate
-    becomes, its mean or zero. `doses` of the curve; 0 and 1 are always run.
+    `site`: v, z or resid. `axis`: ridge (as in `value_axis`), encoding (Cov(x, entropy)) or pc1. `layers`: `middle`,
+    `all`, or numbers; one tuple (on the command line between commas) is edited together, each tuple (between
+    semicolons) is an intervention, the first of which is primary. `at`: the edited positions (all, scored, last).
+    `fill`: what a removed coordinate becomes, its mean or zero. `doses` of the curve; 0 and 1 are always run.
     `n_prompts` are run, at most half of the pool; `n_controls` (None: 100 on texts, 1,000 on tunnels); `n_sula`
     problems for the calibration of language models (0: none).
     """
 
     site: Literal["v", "z", "resid"] = "v"
-    axis: Kind = "encoding"
-    layers: tuple[tuple[Layer, ...], ...] = (("middle",),)
+    axis: Kind = "ridge"
+    layers: tuple[tuple[Layer, ...], ...] = ((-1,),)
     at: Literal["all", "scored", "last"] = "all"
     scaling: Scaling = "centred"
     fill: Fill = "mean"
@@ -108,7 +110,7 @@ class Causal(Probe):
                     found="nothing varies there, or the entropy is always the same",
                     fix="Choose another layer (--set causal.layers=...), or more varied prompts.",
                 )
-            intervention = self._intervention(base, split, axes, n)
+            intervention = self._intervention(base, cloud, split, axes, n)
             yield from self._on_the_run(base, cloud, split, intervention, n)
             yield from self._elsewhere(base, intervention, n)
 
@@ -116,7 +118,7 @@ class Causal(Probe):
         """All edits of every intervention, and on texts the removals and controls again, on SULA."""
         self._check_fields()
         n = N_CONTROLS["text" if is_text else "tunnel"] if self.n_controls is None else self.n_controls
-        n_here = n_conditions(self._doses, n, info.n_heads > 0)
+        n_here = n_conditions(self._doses, n, info.n_heads > 0, self.axis != "pc1")
         n_run = min(self.n_prompts, n_prompts // 2)
         for layers in self._sets(info.n_layers + (self.site == "resid")):
             yield Planned(n_here, n_run, min(layers), (KL, SIZE, Need(self.site)))
@@ -154,13 +156,18 @@ class Causal(Probe):
         if found:
             tables = self._tables(found, under, weights) | tables
         n_features = cloud.points.shape[2]
-        headline = ("kl", "kl_beyond_controls", "kl_z", "kl_of_resample", "entropy_moved", "later_r2", "posterior_kl",
-                    "loss", "slope")  # fmt: skip
+        judged = ("kl", "entropy_moved", "later_r2", "posterior_kl", "loss", "slope")
+        headline = [f"{name}_beyond_controls" for name in judged]
+        headline[1:1] = ["kl", "kl_of_resample"]
+        controls = {}
+        if "kl_beyond_random" in made:
+            words = "beyond random directions of its variance"
+            controls["kl_beyond_controls"] = (Control(words, "kl_beyond_random", essential=False),)
         return Findings(
             self.name, made, tables,
             arrays=saved(self.site, axes, self.axis, n_features, cloud.n_layers) | {"run": split.run},
             notes=(*self._notes(cloud, split, sets[0]), *notes(found, under, tables.get("matching"))),
-            headline=tuple(name for name in headline if name in made),
+            headline=tuple(name for name in headline if name in made), controls=controls,
         )  # fmt: skip
 
     def figures(self, findings: Findings) -> tuple[Figure, ...]:
@@ -205,12 +212,16 @@ class Causal(Probe):
         for name, edits in (intervention.axis_removed(), *intervention.compared(n)):
             yield condition(name, edits)
 
-    def _intervention(self, base: Capture, split: Split, axes: Mapping[int, Axis], n: int) -> Intervention:
+    def _intervention(
+        self, base: Capture, cloud: Cloud, split: Split, axes: Mapping[int, Axis], n: int
+    ) -> Intervention:
         folded = base.folded(self._edited)
-        places = [
-            Place.of(layer, axis, rows_of(folded, layer, split.run), self.fill, n, self.seed)
-            for layer, axis in axes.items()
-        ]
+        refits = refit_axes(cloud, split, tuple(axes), self.axis, self.scaling, n, self.seed)
+        places = []
+        for layer, axis in axes.items():
+            rows = rows_of(folded, layer, split.run)
+            scored = rows if self.at == "last" else cloud.points[layer][split.run_rows].astype(np.float64)
+            places.append(Place.of(layer, axis, rows, scored, refits[layer], self.fill, n, self.seed))
         return Intervention(
             places, self.site, self.at, self.fill, tuple(range(base.model.n_heads)), base.model.n_layers
         )

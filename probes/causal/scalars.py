@@ -17,8 +17,9 @@ from .edits import Name
 from .effects import PRIMARY, READOUTS, Effect, baseline_of, controls_of
 
 STILL = "no resample of the prompts differs"
+POSITIVE = "a positive control: it says how much a cut can do here at all"
 MEANINGS = {
-    "beyond": "How much more the axis changes the prediction (KL) than its matched controls do on average.",
+    "random": "How much more the axis changes the prediction (KL) than random directions of its variance do.",
     "z": "Distance of the axis' KL from the mean of its matched controls, in their standard deviations.",
     "share": "KL of removing the axis over the KL of giving the same layers another prompt's head outputs.",
     "top": "KL of removing the first ten principal axes instead: what a cut can do here at all.",
@@ -26,8 +27,8 @@ MEANINGS = {
     "axis_r2": "Share of the variance of the unedited next-token entropy that the axis tells on the run's prompts.",
     "size": "Length of the change relative to what is edited, at the edited positions, when the axis is removed.",
     "logits": "Standard deviation over the vocabulary of the change of the logits when the axis is removed.",
-    "ratio": "Variance that controls take out relative to the axis, as measured in the passes; as drawn, a control "
-    "outside 0.9 to 1.1 is drawn again.",
+    "ratio": "Variance that controls take out relative to the axis, over all edited positions, as measured in the "
+    "passes; at the scored positions it is 1 (`matching`).",
 }  # fmt: skip
 
 
@@ -38,12 +39,11 @@ def scalars(
     first = found[0]
     mine = [e for e in found if e.layers == first.layers]
     named = {e.readout: e for e in reversed(mine)}  # where two sets give one read-out, the run's own counts
-    made = {PRIMARY: _effect_scalar(first, first.p, "", is_small, unit)}
-    made |= _primary_scalars(first, is_small, unit)
+    made = _effect_scalars(first, first.p, "", is_small, unit) | _primary_scalars(first, is_small, unit)
     for readout, effect in reversed(named.items()):
         if readout != PRIMARY:
             is_few = is_small or (readout.startswith("later") and n_rows < FEW_ROWS)
-            made[readout] = _effect_scalar(effect, effect.p_family, "read-outs and interventions", is_few, unit)
+            made |= _effect_scalars(effect, effect.p_family, "read-outs and interventions", is_few, unit)
     return made | _size_scalars(first, under, is_small, unit)
 
 
@@ -58,30 +58,47 @@ def _interval(bounds: tuple[float, float] | None, unit: str) -> Interval | str:
 
 def _null(effect: Effect, values: np.ndarray) -> Null:
     """Of what the matched controls do."""
-    return null_from_permutations(f"{len(effect.controls)} random controls matched in removed variance", values)
+    return null_from_permutations(f"{len(effect.controls)} controls matched in removed variance", values)
 
 
-def _effect_scalar(effect: Effect, p: float, p_over: str, is_small: bool, unit: str) -> Scalar:
-    readout = READOUTS[effect.readout]
+def _beyond_null(values: np.ndarray) -> Null:
+    """Of the difference that stands for one control among the others: 0, with its band."""
+    others = (values.sum() - values) / (len(values) - 1)
+    low, high = null_from_permutations("", values - others).band
+    return Null(f"one of {len(values)} controls among the others", 0.0, (low, high))
+
+
+def _effect_scalars(effect: Effect, p: float, p_over: str, is_small: bool, unit: str) -> dict[str, Scalar]:
+    """The effect as it is, and what is judged: how far it goes beyond that of the controls."""
+    readout, name = READOUTS[effect.readout], effect.readout
     meaning = f"Removing the axis: {readout.meaning}."
+    beyond = f"{meaning[:-1]}, beyond what its matched controls do on average."
     if np.isnan(effect.value) or np.isnan(effect.controls).any():
-        return undefined(readout.unit, "this read-out does not vary here", meaning, effect.n, unit)
-    return Scalar.of(
-        effect.value, readout.unit, _interval(effect.bounds, unit), _null(effect, effect.controls), p=p, p_over=p_over,
-        meaning=meaning, **_about(effect, is_small, unit),
-    )  # fmt: skip
+        nothing = "this read-out does not vary here"
+        return {
+            name: undefined(readout.unit, nothing, meaning, effect.n, unit),
+            f"{name}_beyond_controls": undefined(readout.unit, nothing, beyond, effect.n, unit),
+        }
+    about = _about(effect, is_small, unit)
+    judged = f"a cut does something in any direction: {name}_beyond_controls is judged"
+    return {
+        name: Scalar.of(effect.value, readout.unit, _interval(effect.bounds, unit), judged, meaning=meaning, **about),
+        f"{name}_beyond_controls": Scalar.of(
+            effect.beyond, readout.unit, _interval(effect.beyond_bounds, unit), _beyond_null(effect.controls), p=p,
+            p_over=p_over, meaning=beyond, **about,
+        ),
+    }  # fmt: skip
 
 
 def _primary_scalars(effect: Effect, is_small: bool, unit: str) -> dict[str, Scalar]:
     about = _about(effect, is_small, unit)
-    others = (effect.controls.sum() - effect.controls) / (len(effect.controls) - 1)
     among = "one control among the others"
-    made = {
-        "kl_beyond_controls": Scalar.of(
-            effect.beyond, "bits", _interval(effect.beyond_bounds, unit),
-            null_from_permutations(among, effect.controls - others), meaning=MEANINGS["beyond"], **about,
-        ),
-    }  # fmt: skip
+    made: dict[str, Scalar] = {}
+    if len(effect.random):
+        made["kl_beyond_random"] = Scalar.of(
+            effect.beyond_random, "bits", _interval(effect.beyond_random_bounds, unit), _beyond_null(effect.random),
+            meaning=MEANINGS["random"], **about,
+        )  # fmt: skip
     if np.isnan(effect.z):
         made["kl_z"] = undefined("1", "all controls do the same", MEANINGS["z"], effect.n, unit)
     else:
@@ -89,16 +106,14 @@ def _primary_scalars(effect: Effect, is_small: bool, unit: str) -> dict[str, Sca
         made["kl_z"] = Scalar.of(effect.z, "1", _interval(effect.z_bounds, unit), null, meaning=MEANINGS["z"], **about)
     for subject, value in effect.positive.items():
         held = _interval(_bounds(value, effect.positive_replicates[subject]), unit)
-        null = _null(effect, effect.controls)
-        made[f"{subject}_kl"] = Scalar.of(value, "bits", held, null, meaning=MEANINGS[subject], **about)
+        made[f"{subject}_kl"] = Scalar.of(value, "bits", held, POSITIVE, meaning=MEANINGS[subject], **about)
     whole = effect.positive.get("resample", 0.0)
     if whole > 0:
         replicates = effect.positive_replicates["resample"]
         usable = replicates > 0
         bounds = _bounds(effect.value / whole, effect.replicates[usable] / replicates[usable])
         made["kl_of_resample"] = Scalar.of(
-            effect.value / whole, "fraction", _interval(bounds, unit), _null(effect, effect.controls / whole),
-            meaning=MEANINGS["share"], **about,
+            effect.value / whole, "fraction", _interval(bounds, unit), POSITIVE, meaning=MEANINGS["share"], **about,
         )  # fmt: skip
     return made
 
@@ -126,7 +141,8 @@ def _size_scalars(effect: Effect, under: Mapping[str, Readout], is_small: bool, 
             logit_change(under, str(name)), "bits", by_table, _null(effect, logits), meaning=MEANINGS["logits"], **about
         ),
         "control_ratio": Scalar.of(
-            ratio.mean(), "1", spread, Null("the axis itself", 1.0, (0.9, 1.1)), meaning=MEANINGS["ratio"], **about
+            ratio.mean(), "1", spread, "1 is the axis itself; controls are matched at scored positions alone",
+            meaning=MEANINGS["ratio"], **about,
         ),
     }  # fmt: skip
 

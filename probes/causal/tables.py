@@ -15,8 +15,9 @@ from .scalars import logit_change, measured_ratio
 
 EFFECTS = (
     "Removing the axis: effect (edited − unedited) on each read-out with its 95 % interval over prompts, beside its "
-    "matched controls (mean, central 95 %), z and two-sided rank p. Only the primary row was named beforehand; "
-    "`p_family` of the others is over all of them. `top_ten` and `resample` are positive controls."
+    "matched controls (mean, central 95 %), z and two-sided rank p (none where controls are random). Only the primary "
+    "row was named beforehand; `p_family` of the others is over all of them. `random` is the mean of random directions "
+    "of equal variance; `top_ten` and `resample` are positive controls."
 )
 CONDITIONS = (
     "Every edit but the matched controls: KL of the prediction from the unedited one with its 95 % interval over "
@@ -29,9 +30,10 @@ DOSES = (
 )
 CONTROLS = "Every matched control: its effect on each read-out, and its z among the others."
 MATCHING = (
-    "How controls were matched at each edited layer: by single directions, subspaces of k dimensions, or the dose; "
-    "removed variance over that of the axis as drawn (on the unedited activations of the run's prompts, outside 0.9 to "
-    "1.1 rejected) and as measured in the passes (where several layers are edited, the later ones are changed already)."
+    "How controls were matched at each edited layer: axes refitted to exchanged entropies at a dose of their own; of "
+    "random ones single directions, subspaces of k dimensions, or the dose. Change over that of the axis: mean square "
+    "as drawn (unedited activations at scored positions of the run's prompts, outside 0.9 to 1.1 rejected), variance "
+    "as measured in the passes, over all edited positions (of several layers the later ones are changed already)."
 )
 LATER = (
     "Later layers of the edited site: held-out R² with which refitted ridge tells the unedited entropy, without the "
@@ -50,6 +52,7 @@ def effects_table(found: Sequence[Effect]) -> Table:
             "unedited": e.unedited, **number_columns("effect", e.value, e.bounds or nothing, (null.value, *null.band)),
             **number_columns("beyond", e.beyond, e.beyond_bounds or nothing),
             **number_columns("z", e.z, e.z_bounds or nothing), "p": e.p, "p_family": e.p_family,
+            "random": float(e.random.mean()) if len(e.random) else np.nan,
             "top_ten": e.positive.get("top", np.nan), "resample": e.positive.get("resample", np.nan),
         })  # fmt: skip
     units = dict.fromkeys(rows[0], "as in unit") | {
@@ -64,7 +67,7 @@ def conditions_table(under: Mapping[str, Readout], weights: np.ndarray) -> Table
     rows = []
     for key in under:
         name = Name.parse(key)
-        if name.subject == BASELINE or name.on or name.subject.startswith("control "):
+        if name.subject == BASELINE or name.on or name.subject.startswith(("control ", "random ")):
             continue
         read = under[key]
         rows.append({

@@ -21,7 +21,7 @@ from interp.system.progress import Report
 from interp.table import Table
 
 from .runs import TUNNEL, Compared, open_compared
-from .tables import curves_table, differences_table, numbers_table, settings_table
+from .tables import curves_table, differences_table, numbers_table, sets_table, settings_table
 
 JUDGED = ("moved", "within")
 
@@ -48,6 +48,7 @@ class Comparison(Study):
         differences = differences_table(compared)
         tables = {
             "differences": differences,
+            "prompt_sets": sets_table(compared),
             "numbers": numbers_table(compared),
             "curves": curves_table(compared),
             "settings": settings_table(compared),
@@ -102,8 +103,13 @@ def _notes(compared: Compared, differences: Table) -> list[str]:
             "A difference has the interval recovered from both (for symmetric ones, half-widths in quadrature), as if "
             "the runs were independent; on the same prompts they mostly are not, and it is then too wide."
         )
+    for group, runs in compared.over_sets.items():
+        few = "two are too few for an interval over sets" if len(runs) == 2 else "its interval is over sets, by t"
+        notes.append(f"{group} was measured on {len(runs)} sets of prompts (table prompt_sets): {few}.")
     varies = [path.removeprefix("model.").removeprefix("spec.") for path in compared.what_varies()]
+    are_sets = len(compared.over_sets) == len(compared.groups)
     things = [path for path in varies if path not in ("card.seed", "card.recipe.seed")]
+    things = [path for path in things if not (are_sets and path.startswith(("prompts", "splits")))]
     if len(things) > 1:
         named = ", ".join(things[:12]) + (f" and {len(things) - 12} more" if len(things) > 12 else "")
         notes.append(

@@ -16,7 +16,7 @@ from interp.findings import Scalar
 from interp.records.diff import shift
 from interp.statistics.t_interval import t_mean
 from interp.table import LABEL, Table, number_columns
-from interp.words import cell
+from interp.words import cell, short
 
 from .runs import Compared, Run
 
@@ -29,6 +29,10 @@ _NUMBERS = {
     "run": LABEL, "group": LABEL, "probe": LABEL, "name": LABEL, "unit": LABEL, "is_headline": "boolean", "value": _OF,
     "low": _OF, "high": _OF, "null": _OF, "null_low": _OF, "null_high": _OF, "p": "probability", "n": "1",
     "difference": _OF, "difference_low": _OF, "difference_high": _OF, "verdict": LABEL,
+}  # fmt: skip
+_SETS = {
+    "group": LABEL, "probe": LABEL, "name": LABEL, "unit": LABEL, "is_headline": "boolean", "n_sets": "sets",
+    "sets": LABEL, "values": LABEL, "mean": _OF, "deviation": _OF, "low": _OF, "high": _OF, "reason": LABEL,
 }  # fmt: skip
 _DIFFERENCES = {
     "group": LABEL, "against": LABEL, "probe": LABEL, "name": LABEL, "unit": LABEL, "is_headline": "boolean",
@@ -94,6 +98,44 @@ def _difference_rows(compared: Compared) -> Iterator[dict[str, object]]:
                 "value": value.value, "low": value.low, "high": value.high,
                 **_bounds("difference", difference), "verdict": verdict, "method": method,
             }  # fmt: skip
+
+
+def sets_table(compared: Compared) -> Table:
+    """One row for each number of each model that was measured on several sets of prompts: its spread over them."""
+    caption = (
+        "One model on several sets of prompts: the values in the order of the runs, their mean, deviation and 95 % t "
+        "interval. The unit is the prompt set: that of a single run is over prompts of one set. No p: sets are chosen, "
+        "not drawn, and share the model."
+    )
+    return Table.from_rows(_set_rows(compared), _SETS, caption)
+
+
+def _set_rows(compared: Compared) -> Iterator[dict[str, object]]:
+    for key in compared.shared:
+        for group, runs in compared.over_sets.items():
+            mine = [run for run in runs if key in run.scalars]
+            values = np.array([run.scalars[key].value for run in mine])
+            if not len(values):
+                continue
+            reason = _no_interval(values)
+            found = t_mean(values)
+            low, high = (math.nan, math.nan) if reason else (found.low, found.high)
+            yield {
+                "group": group, "probe": key[0], "name": key[1], "unit": mine[0].scalars[key].unit,
+                "is_headline": key in compared.headline, "n_sets": len(mine), "sets": "; ".join(r.label for r in mine),
+                "values": ", ".join(short(value) for value in values), "mean": float(values.mean()),
+                "deviation": float(values.std(ddof=1)) if len(values) > 1 else math.nan, "low": low, "high": high,
+                "reason": reason,
+            }  # fmt: skip
+
+
+def _no_interval(values: np.ndarray) -> str:
+    """Why so many sets have no interval over them; empty where they have one."""
+    if not np.isfinite(values).all():
+        return "a set without the number"
+    if len(values) < 3:
+        return f"{len(values)} sets are too few to tell a spread"
+    return "" if np.ptp(values) else "the same on every set"
 
 
 def estimate(repetitions: Sequence[Scalar]) -> Estimate:

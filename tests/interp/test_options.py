@@ -40,6 +40,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "prompts": {"prompts": "sula"},
     "revision": {"revision": "step64"},
     "dtype": {"dtype": "bfloat16"},
+    "splits": {"splits": "2/4"},
     "text_column": {"text_column": "backwards"},
     "edits": {"edits": [BypassLayer(layer=0)]},
     "checkpoints": {"probes": ["manifold", "dynamics"], "checkpoints": ("step1", "step64", "step1000")},

@@ -186,13 +186,16 @@ def test_a_resampled_head_has_its_donors_outputs():
     prompt = plain.rows_at("all")["prompt"]
     for p in range(3):
         theirs = plain[need][1][prompt == donor[p]]
-        position = np.minimum(np.arange(source.lengths[p]), len(theirs) - 1)
+        n = min(source.lengths[p], len(theirs))
         mine = got[need][1][prompt == p]
-        assert np.abs(mine[:, 2] - theirs[position, 2]).max() < 1e-6
+        assert np.abs(mine[:n, 2] - theirs[:n, 2]).max() < 1e-6
+        for row in mine[n:, 2]:
+            assert np.abs(row - theirs[:, 2]).max(axis=1).min() < 1e-6, "of another position of its donor"
         assert np.abs(mine[:, [0, 1, 3]] - plain[need][1][prompt == p][:, [0, 1, 3]]).max() < 1e-6
     for seed in range(20):
         lent = bank.donors(seed)
         assert lent[0] in (1, 2) and lent[1] in (0, 2) and lent[2] in (0, 1)
+        assert HeadOutputs([1], np.array([3, 9, 5])).donors(seed)[1] == 2, "the longest of the others"
         assert HeadOutputs([1], np.array([3, 9, 5])).donors(seed)[2] == 1
     seeds = {f"{seed}": (AblateHeads(layer=1, heads=(2,), by="resample", seed=seed),) for seed in range(8)}
     conditions = [Condition(name, edits, (need,), lambda under: {"z": under[need]}) for name, edits in seeds.items()]
@@ -203,6 +206,24 @@ def test_a_resampled_head_has_its_donors_outputs():
     assert len({bank.donors(seed)[0] for seed in range(8)}) == 2
     with pytest.raises(PromptError, match="there is one prompt"):
         capture_edited(model, *one(source), [need], [AblateHeads(layer=1, heads=(2,), by="resample")])
+
+
+def test_the_longest_prompt_is_lent_many_positions_and_not_one_many_times():
+    model, source = tiny_model("llama"), token_run((6, 30))
+    need = Need("z", at="all")
+    plain = capture(model, source.prompts, source.ids, [need])
+    edit = AblateHeads(layer=1, heads=(2,), by="resample")
+    prompt = plain.rows_at("all")["prompt"]
+    theirs = plain[need][1][prompt == 0][:, 2]
+
+    def lacking():
+        mine = capture_edited(model, source.prompts, source.ids, [need], [edit])[need][1][prompt == 1][6:, 2]
+        return np.abs(mine[:, None] - theirs[None]).max(axis=2).argmin(axis=1)
+
+    lent = lacking()
+    assert set(lent) == set(range(6)), "all positions of the donor, of 24 draws"
+    assert max(np.bincount(lent)) < 12
+    np.testing.assert_array_equal(lacking(), lent, err_msg="drawn by the seed alone")
 
 
 def one(source):

@@ -373,7 +373,7 @@ def test_what_does_not_fit_is_refused_in_words_before_any_pass(case):
 
 
 def test_a_position_outside_the_pass_is_refused():
-    with pytest.raises(InterpError, match="the pass has 9 positions"):
+    with pytest.raises(InterpError, match="text 1 of the pass has 9 tokens"):
         edited_logits(tiny_model("llama"), RemoveAxis(layer=0, axis=np.ones(24), at=(9,)))
 
 

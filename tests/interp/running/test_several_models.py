@@ -12,16 +12,19 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from interp.wind_tunnels import Bijection
+from scipy import stats
 from transformers import PreTrainedModel
 from typer.testing import CliRunner
 
 import interp
 from interp.cli.app import app
-from interp.errors import UsageError
+from interp.errors import PromptError, UsageError
 from interp.findings import Findings
 from interp.need import Need
 from interp.options import RunOptions
 from interp.probe import Probe
+from interp.prompting.pools import part_of, parts
 from interp.running.several_models import run_many
 
 MODELS = ["tunnel:recall-gpt-neox", "tunnel:mess3-gpt-neox", "tunnel:hmm-fixed-gpt-neox"]
@@ -247,3 +250,79 @@ def test_several_processes_are_refused_in_words(tmp_path, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(UsageError, match="several models in 2 processes"):
         run_many(MODELS[:2], options=OPTIONS, out=tmp_path, quiet=True)
+
+
+# --- several sets of prompts ----------------------------------------------------------------------------------------
+
+
+def test_parts_are_disjoint_make_the_whole_set_and_are_the_same_again():
+    whole = interp.sampled_prompts(Bijection(), n=23)
+    dealt = [part_of(whole, part, seed=3) for part in parts("4")]
+    ids = [[prompt.token_ids for prompt in each.prompts] for each in dealt]
+    assert sorted(map(len, ids)) == [5, 6, 6, 6] and parts("4") == ("1/4", "2/4", "3/4", "4/4")
+    together = [one for each in ids for one in each]
+    assert sorted(together) == sorted(prompt.token_ids for prompt in whole.prompts)
+    assert ids[1] == [prompt.token_ids for prompt in part_of(whole, "2/4", seed=3).prompts]
+    assert ids[1] != [prompt.token_ids for prompt in part_of(whole, "2/4", seed=4).prompts]
+    rows = [each.posterior for each in dealt]
+    assert sum(map(len, rows)) == len(whole.posterior), "what is known exactly of each goes along"
+
+
+@pytest.mark.parametrize("splits", ["1", "0", "5/4", "0/3", "half", "2/1", "-2"])
+def test_splits_that_name_no_parts_are_refused(splits):
+    with pytest.raises(UsageError, match="it names no parts"):
+        parts(splits)
+
+
+def test_one_run_reads_one_part_and_several_are_not_one_run(tmp_path):
+    with pytest.raises(UsageError, match="one run of --splits 3: these are 3 runs"):
+        interp.run(probes=["manifold"], n_pool=25, splits="3", out=tmp_path, quiet=True)
+    with pytest.raises(PromptError, match="30 parts of the 25 prompts"):
+        interp.run(probes=["manifold"], n_pool=25, splits="1/30", out=tmp_path, quiet=True)
+    record = interp.run(probes=["manifold"], settings=FAST, n_pool=25, splits="2/3", out=tmp_path, quiet=True)
+    assert record.prompts["n"] == 8 and "--splits 2/3" in record.spec["command"]
+
+
+def test_splits_are_runs_of_one_model_with_their_spread_over_parts(tmp_path):
+    result = CliRunner().invoke(app, ["run", *WORDS, "--n-pool", "60", "--splits", "3", "--out", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    assert "over prompt sets" in result.output and "against the reference" not in result.output
+    folders = [path.parent for path in tmp_path.glob("[!.]*/run.json")]
+    records = {r.spec.get("splits"): r for r in map(interp.open_run, folders) if r.model}
+    assert set(records) == {"1/3", "2/3", "3/3"}
+    (comparison,) = (r for r in map(interp.open_run, folders) if not r.model)
+    table = comparison.findings["comparison"].tables["prompt_sets"]
+    row = table.where((table["probe"] == "manifold") & (table["name"] == "pc1_plus_pc2_share"))
+    values = [records[f"{i}/3"].findings["manifold"]["pc1_plus_pc2_share"].value for i in (1, 2, 3)]
+    half = stats.t.ppf(0.975, 2) * np.std(values, ddof=1) / np.sqrt(3)
+    assert row["mean"][0] == pytest.approx(np.mean(values)) and row["deviation"][0] == pytest.approx(
+        np.std(values, ddof=1)
+    )
+    assert (row["low"][0], row["high"][0]) == pytest.approx((np.mean(values) - half, np.mean(values) + half))
+    assert row["sets"][0] == "part 1/3; part 2/3; part 3/3" and row["n_sets"][0] == 3 and row["reason"][0] == ""
+    assert any("measured on 3 sets of prompts" in note for note in comparison.findings["comparison"].notes)
+    again = CliRunner().invoke(app, ["run", *WORDS, "--n-pool", "60", "--splits", "3", "--out", str(tmp_path)])
+    assert again.output.count("found, ") == 3 and "measured, " not in again.output
+
+
+def test_two_sets_have_no_interval_over_sets_and_say_why(tmp_path):
+    done = run_many([MODELS[0]], options={**OPTIONS, "splits": "2"}, out=tmp_path, quiet=True)
+    assert [outcome.model for outcome in done.outcomes] == [f"{MODELS[0]} on part {i}/2" for i in (1, 2)]
+    table = done.comparison.findings["comparison"].tables["prompt_sets"]
+    assert np.isnan(table["low"]).all() and "p" not in table.columns
+    assert set(table["reason"]) <= {"2 sets are too few to tell a spread", "a set without the number"}
+
+
+def test_sets_named_twice_are_refused():
+    with pytest.raises(UsageError, match="both say what is read"):
+        run_many([MODELS[0]], prompts=("mixed", "fiction"), options={"prompts": "mixed"})
+
+
+@pytest.mark.slow
+def test_named_sets_are_runs_of_their_own(stories, tmp_path):
+    words = ["run", "-m", str(stories), *WORDS, "--prompts", "fiction,code,prose", "--out", str(tmp_path)]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.output
+    (folder,) = tmp_path.glob("comparison-*")
+    table = interp.open_run(folder).findings["comparison"].tables["prompt_sets"]
+    assert set(table["sets"]) == {"fiction; code; prose"} and set(table["n_sets"]) == {3}

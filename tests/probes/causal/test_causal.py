@@ -4,13 +4,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from interp.probes.causal.axis import Split, fit_axis, tautology
-from interp.probes.causal.edits import BASELINE, Name
+from interp.probes.causal.axis import Split, fit_axis, fit_together, refit_axes, tautology
+from interp.probes.causal.controls import Edited, refitted_controls
+from interp.probes.causal.edits import BASELINE, HOW, Name
 from interp.probes.causal.effects import Values, effects, two_sided_p
 from interp.probes.causal.notes import ALIKE, dose_zero, notes
 from interp.probes.causal.probe import Causal
 from interp.probes.causal.read import KL, LOSS, OUTCOME, SIZE, Reader, crossed, read_labels, relative_axis
 from interp.probes.measures.cloud import Cloud
+from interp.probes.measures.exchanges import exchange_within
 from scipy import stats
 from sklearn.linear_model import Ridge
 
@@ -19,7 +21,7 @@ from interp.errors import PromptError, UsageError
 from interp.need import Need
 from interp.running.choose_probes import choose_probes
 from interp.running.spec import make_probe
-from interp.table import Table
+from interp.table import LABEL, Table
 from interp.testing import Shape, check_probe, synthetic_capture
 
 PROBE = Causal(n_controls=19, n_bootstrap=40, n_prompts=10, doses=(0.5, 2.0), n_sula=0)
@@ -71,6 +73,49 @@ def test_no_axis_where_nothing_varies():
     x, y = rng().normal(size=(20, 4)), rng(1).normal(size=20)
     assert fit_axis(np.ones((20, 4)), y, np.arange(20), "pc1", "centred") is None
     assert fit_axis(x, np.ones(20), np.arange(20), "ridge", "centred") is None
+
+
+def test_controls_are_axes_fitted_alike_to_entropies_exchanged_between_prompts():
+    """By hand: other entropies of the same domain, whole sequences at a time, and the same fit again."""
+    base = capture_of((Need("v"),), n_scored=3)
+    domain = np.repeat(["a", "b"], 45)
+    columns, units = base.rows.columns | {"domain": domain}, base.rows.units | {"domain": LABEL}
+    base = replace(base, tables={"scored": replace(base.rows, columns=columns, units=units)})
+    cloud = Cloud.of(base, Need("v"))
+    split = Split.of(cloud, 10, 0)
+    refits = refit_axes(cloud, split, (0, 2), "encoding", "centred", 25, 3)
+    entropy, units = np.asarray(cloud.entropy_bits, np.float64)[split.fitting], cloud.units[split.fitting]
+    mine = np.asarray(cloud.rows["domain"])[split.fitting]
+    orders = exchange_within(np.unique(mine, return_inverse=True)[1], units, 25, np.random.default_rng([3, 4]))
+    for i, order in enumerate(orders):
+        assert (mine[order] == mine).all()
+        donors = units[order].reshape(-1, 3)
+        assert (donors == donors[:, :1]).all(), "sequences stay whole"
+        for layer in (0, 2):
+            points = cloud.points[layer][split.fitting]
+            alone = fit_axis(points, entropy[order], units, "encoding", "centred")
+            np.testing.assert_allclose(refits[layer][i].covector, alone.covector, atol=1e-9)
+    assert refit_axes(cloud, split, (0,), "pc1", "centred", 25, 3) == {0: []}, "nothing to exchange"
+
+
+@pytest.mark.parametrize("scaling", ["centred", "zscored"])
+def test_refitted_controls_change_as_much_as_the_axis_at_scored_rows(scaling):
+    x = rng().normal(size=(80, 6)) * np.array([1, 2, 3, 4, 5, 6]) + 2
+    elsewhere = np.vstack([x, 7 * rng(1).normal(size=(200, 6))])
+    units = np.arange(80)
+    axis, *refits = fit_together(x, rng(2).normal(size=(80, 12)), units, "ridge", scaling)
+    edited = Edited.of(elsewhere, "mean", x)
+    matched = refitted_controls(edited, axis, refits)
+
+    def change(one, dose=1.0):
+        moved = dose * np.outer((x - elsewhere.mean(axis=0)) @ one.covector, one.displacement)
+        return np.square(moved).sum(axis=1).mean()
+
+    sizes = [change(one, dose) for one, dose in zip(refits, matched.dose, strict=True)]
+    np.testing.assert_allclose(sizes, change(axis), rtol=1e-9)
+    assert matched.how == "refit" and (matched.ratio == 1).all()
+    with pytest.raises(PromptError, match="the axis does not vary at the scored positions"):
+        refitted_controls(Edited.of(np.ones((5, 6)), "mean"), axis, refits)
 
 
 def test_prompts_that_are_run_are_not_fitted_on():
@@ -161,13 +206,13 @@ def test_the_slope_is_that_of_a_regression_with_an_intercept_for_each_pair_of_wo
 # --- effects ---------------------------------------------------------------------------------------------------------
 
 
-def made_up(values, n=12):
+def made_up(values, n=12, how="refit"):
     """Readouts of an axis and its controls, constant over prompts but for noise."""
     noise = rng(5).normal(size=n)
     names = [Name((1,), BASELINE), Name((1,), "axis"), *(Name((1,), f"control {i}") for i in range(len(values) - 1))]
     return {
         str(name): {"kl": (v + 0.1 * v * noise) * 2, "kl.of": np.full(n, 2.0), "later_r2": np.full((2, n), 1 + v),
-                    "later_r2.of": np.full((2, n), 10.0)}
+                    "later_r2.of": np.full((2, n), 10.0), "matching": np.array([[HOW.index(how), 1, 0.1, 0]])}
         for name, v in zip(names, [0.0, *values], strict=True)
     }  # fmt: skip
 
@@ -231,6 +276,7 @@ def test_a_note_says_how_controls_were_matched_and_when_they_are_alike(alike, is
     found = effects(under, 20, rng())
     said = notes(found, under, matching("subspace", alike))
     assert "random subspaces of 3 dimensions" in said[0] and "0.950 to 1.040, 4 draws rejected" in said[0]
+    assert "fitted as it was, to entropies exchanged" in notes(found, under, matching("refit", alike))[0]
     assert ("They resemble one another" in said[0]) == is_said
     assert said[1] == "Dose 0: the largest KL is nan bits in 0 conditions."
     assert len(said) == 2, "later_r2 was read, and neither SULA nor ordinary text"
@@ -329,14 +375,19 @@ def test_an_entropy_that_never_varies_has_no_axis():
 
 @pytest.fixture(scope="module")
 def shipped(tmp_path_factory):
-    probe = Causal(n_controls=30, n_prompts=12, n_bootstrap=60, doses=(0.5,))
+    layers = (("middle",),)
+    probe = Causal(axis="encoding", layers=layers, n_controls=30, n_prompts=12, n_bootstrap=60, doses=(0.5,))
     return interp.run(probes=[probe], n_pool=120, out=tmp_path_factory.mktemp("runs"), quiet=True)
 
 
 def test_the_shipped_tunnel_writes_its_page(shipped):
     found = shipped.findings["causal"]
     assert (shipped.path / "report.html").is_file()
-    assert found.headline[0] == "kl" and found["kl"].p_over == "" and found["later_r2"].p_over
+    assert found.headline[:2] == ("kl_beyond_controls", "kl")
+    assert found["kl_beyond_controls"].p_over == "" and found["later_r2_beyond_controls"].p_over
+    assert found["kl"].p is None and "kl_beyond_controls is judged" in found["kl"].null_reason
+    judged = [found[name] for name in found.scalars if name.endswith("_beyond_controls")]
+    assert all(s.null.value == 0 and s.null.band[0] < 0 < s.null.band[1] for s in judged)
     assert any("Primary, named beforehand" in note for note in found.notes)
     assert any(note.startswith("Dose 0: the largest KL is 0 bits") for note in found.notes)
     assert found["resample_kl"].value > 1 and found["top_kl"].value > 1, "the layer is used"
@@ -346,9 +397,8 @@ def test_the_shipped_tunnel_writes_its_page(shipped):
 
 def test_controls_take_out_as_much_as_the_axis_in_the_passes_themselves(shipped):
     matching = shipped.findings["causal"].tables["matching"]
-    assert matching["matched_by"].tolist() == ["direction"]
-    assert 0.99 < matching["measured_lowest"][0] <= matching["measured_highest"][0] < 1.01
-    assert shipped.findings["causal"]["control_ratio"].value == pytest.approx(1, abs=1e-3)
+    assert matching["matched_by"].tolist() == ["refit"] and matching["drawn"][0] == 1
+    assert matching["measured_lowest"][0] < matching["measured"][0] < matching["measured_highest"][0]
 
 
 def test_removal_costs_distance_from_the_exact_posterior(shipped):
@@ -364,10 +414,11 @@ def test_tables_say_what_every_row_was_read_on_and_hold_the_scalars(shipped):
     found = shipped.findings["causal"]
     table, controls = found.tables["effects"], found.tables["controls"]
     assert set(table["on"]) == set(controls["on"]) == {"the run's prompts"}
-    primary = table.where(table["role"] == "primary")
-    assert primary["effect"][0] == found["kl"].value and primary["p"][0] == found["kl"].p
+    primary, beyond = table.where(table["role"] == "primary"), found["kl_beyond_controls"]
+    assert primary["effect"][0] == found["kl"].value and primary["p"][0] == beyond.p
     assert (primary["effect_low"][0], primary["effect_high"][0]) == found["kl"].interval
-    assert (primary["effect_null_low"][0], primary["effect_null_high"][0]) == found["kl"].null.band
+    assert (primary["beyond_low"][0], primary["beyond_high"][0]) == beyond.interval
+    assert found["kl_beyond_random"].value == pytest.approx(found["kl"].value - primary["random"][0])
     assert (primary["z"][0], primary["beyond"][0]) == (found["kl_z"].value, found["kl_beyond_controls"].value)
     assert (primary["top_ten"][0], primary["resample"][0]) == (found["top_kl"].value, found["resample_kl"].value)
     for readout in table["readout"]:
@@ -417,8 +468,8 @@ def test_a_language_model_is_read_on_text_and_on_evidence(stories, tmp_path):
     probe = Causal(n_controls=19, n_prompts=12, n_sula=15, n_bootstrap=40, doses=(1.0,), layers=layers, fill="zero")
     record = interp.run(str(stories), probes=[probe], n_pool=60, out=tmp_path, quiet=True)
     found = record.findings["causal"]
-    assert {"kl", "loss", "slope", "sula_kl"} <= set(found.scalars)
-    assert found["kl"].null.value > 0 and found["kl"].underpowered
+    assert {"kl", "loss", "slope", "sula_kl_beyond_controls"} <= set(found.scalars)
+    assert found["kl_beyond_controls"].null.value == 0 and found["kl"].underpowered
     table = found.tables["effects"]
     assert set(table["layers"]) == {"1", "2, 3"} and set(table["on"]) == {"the run's prompts", "sula"}
     assert stats.rankdata(table["p_family"][1:]).size == table.n_rows - 1 and np.isnan(table["p_family"][0])

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from interp.probes.causal import controls as causal_controls
 from interp.probes.causal.axis import Axis, Split, held_out
-from interp.probes.causal.controls import Edited, alikeness, matched_controls
-from interp.probes.causal.edits import BASELINE, Intervention, Name, Place, n_conditions
+from interp.probes.causal.controls import Edited, alikeness, random_controls
+from interp.probes.causal.edits import BASELINE, HOW, Intervention, Name, Place, n_conditions
 from interp.probes.causal.effects import Effect, Values, effects
 from interp.probes.causal.prompt_sample import first_by_key, keys
 from interp.probes.causal.read import N_FOLDS, crossed
@@ -74,7 +74,7 @@ def test_draws_further_than_a_tenth_off_are_drawn_again(monkeypatch):
 def test_doses_make_the_change_as_large_as_that_of_the_axis():
     rows = rng(3).normal(size=(500, 6)) * np.array([50, 1, 0.5, 0.2, 0.1, 0.1])
     axis = Axis(np.eye(6)[0], np.eye(6)[0], 0.0)
-    matched = matched_controls(Edited.of(rows, "mean"), axis, 12, rng(4))
+    matched = random_controls(Edited.of(rows, "mean"), axis, 12, rng(4))
     assert matched.how == "dose" and matched.n_rejected == 0
     np.testing.assert_allclose(matched.ratio, 1)
     change = matched.dose * np.sqrt(((rows - rows.mean(axis=0)) @ matched.frames[:, 0].T).var(axis=0))
@@ -88,20 +88,23 @@ def test_alikeness_is_the_mean_squared_cosine_over_pairs():
     assert alikeness(frames[:1]) == 1 and alikeness(frames[[0, 0, 0]]) == pytest.approx(1)
 
 
-@pytest.mark.parametrize(("doses", "n_controls", "has_heads"), [((0.0, 1.0), 30, True), ((0.5, 1.0, 2.0), 19, False)])
-def test_conditions_are_counted_before_they_are_made(doses, n_controls, has_heads):
+@pytest.mark.parametrize("is_refitted", [True, False])
+@pytest.mark.parametrize(("doses", "n_controls", "has_heads"), [((0.0, 1.0), 50, True), ((0.5, 1.0, 2.0), 19, False)])
+def test_conditions_are_counted_before_they_are_made(doses, n_controls, has_heads, is_refitted):
     rows = rng(6).normal(size=(60, 12)) * np.linspace(0.5, 2, 12)
     a = np.ones(12) / np.sqrt(12)
-    place = Place.of(0, Axis(a, a, 0.0), rows, "mean", n_controls, 0)
+    refits = [Axis(u, u, 0.0) for u in np.linalg.qr(rng(7).normal(size=(n_controls, 12, 12)))[0][:, 0]]
+    refits = refits if is_refitted else []
+    place = Place.of(0, Axis(a, a, 0.0), rows, rows, refits, "mean", n_controls, 0)
     made = list(Intervention([place], "v", "all", "mean", (0, 1) if has_heads else (), 2).conditions(doses, n_controls))
-    assert len(made) == n_conditions(doses, n_controls, has_heads) == len({str(name) for name, _ in made})
+    assert len(made) == n_conditions(doses, n_controls, has_heads, is_refitted) == len({str(name) for name, _ in made})
 
 
 def test_where_the_axis_is_oblique_controls_are_shifted_as_far_as_it_moves():
     rows = rng(7).normal(size=(60, 8)) * np.linspace(0.5, 2, 8)
     a = np.eye(8)[0]
     axis = Axis(a, a + 3 * np.eye(8)[1], 0.0)  # ‖d‖ = √10
-    place = Place.of(0, axis, rows, "mean", 3, 0)
+    place = Place.of(0, axis, rows, rows, [], "mean", 3, 0)
     made = {str(name): edits for name, edits in Intervention([place], "v", "all", "mean", (), 1).conditions((1.0,), 3)}
     spread = rows[:, 0].std()
     for sign, how in ((1, "+1 sd"), (-1, "−1 sd")):
@@ -113,7 +116,7 @@ def test_where_the_axis_is_oblique_controls_are_shifted_as_far_as_it_moves():
 def test_how_near_other_directions_are_to_the_axis_is_known_before_they_are_run():
     rows = rng(13).normal(size=(60, 8)) * np.linspace(0.5, 4, 8)
     a = np.ones(8) / np.sqrt(8)
-    places = [Place.of(layer, Axis(a, a, 0.0), rows, "mean", 4, 0) for layer in (0, 1)]
+    places = [Place.of(layer, Axis(a, a, 0.0), rows, rows, [], "mean", 4, 0) for layer in (0, 1)]
     facts = Intervention(places, "v", "all", "mean", (), 2).facts()
     first = np.linalg.svd(rows - rows.mean(axis=0))[2]
     for i in range(5):
@@ -192,9 +195,11 @@ def under_edits(moved, resample=None):
             "loss.of": np.ones(10),
         }
     }
+    matching = np.array([[HOW.index("refit"), 1, 0.1, 0]])
     for subject, value in [*zip(subjects, moved, strict=True), *([("resample", resample)] if resample else [])]:
         both = 1 + value * noise
-        found[str(Name((0,), subject))] = {"kl": both, "kl.of": np.ones(10), "loss": both**2, "loss.of": np.ones(10)}
+        found[str(Name((0,), subject))] = {"kl": both, "kl.of": np.ones(10), "loss": both**2, "loss.of": np.ones(10),
+                                           "matching": matching}  # fmt: skip
     return found
 
 

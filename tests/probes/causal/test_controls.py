@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from interp.probes.causal.axis import Axis
-from interp.probes.causal.controls import Edited, alikeness, gaussian_directions, matched_controls
+from interp.probes.causal.controls import Edited, alikeness, gaussian_directions, random_controls
 from interp.probes.causal.edits import Intervention, Name, Place
 from interp.probes.causal.prompt_sample import PromptSample, first_by_key, rows_of
 
@@ -46,7 +46,7 @@ def removed_variance(rows, frame):
 def test_single_directions_take_out_what_the_axis_does(loud):
     rows, turn = cloud(np.r_[loud, 4, 3, 3, 2, 2, 1, 1, 0.5, 0.5, 0.1, 0.1, 0.05, 0.05, 0.01, 0.01])
     axis = axis_along(turn[0])
-    matched = matched_controls(Edited.of(rows, "mean"), axis, 50, rng(2))
+    matched = random_controls(Edited.of(rows, "mean"), axis, 50, rng(2))
     assert matched.how == "direction" and matched.n_axes == 1 and (matched.dose == 1).all()
     target = removed_variance(rows, axis.covector[None])
     ratios = [removed_variance(rows, frame) / target for frame in matched.frames]
@@ -68,7 +68,7 @@ def test_a_random_direction_without_matching_is_no_control():
 def test_subspaces_where_no_single_direction_is_loud_enough():
     rows, turn = cloud(np.r_[5.0, np.linspace(0.5, 2.4, D - 1)])
     axis = axis_along(turn[0])
-    matched = matched_controls(Edited.of(rows, "mean"), axis, 30, rng(2))
+    matched = random_controls(Edited.of(rows, "mean"), axis, 30, rng(2))
     assert matched.how == "subspace" and matched.n_axes == 3, "two hold at most 4.8, and then they are all the same"
     target = removed_variance(rows, axis.covector[None])
     np.testing.assert_allclose([removed_variance(rows, f) / target for f in matched.frames], 1, atol=1e-3)
@@ -80,14 +80,14 @@ def test_subspaces_where_no_single_direction_is_loud_enough():
 def test_matched_directions_that_are_all_the_same_are_refused_for_subspaces():
     """One other direction holds as much as the axis: single controls would all be that one."""
     rows, turn = cloud(np.r_[4.0, 4.2, np.linspace(0.3, 2, D - 2)])
-    matched = matched_controls(Edited.of(rows, "mean"), axis_along(turn[0]), 30, rng(2))
+    matched = random_controls(Edited.of(rows, "mean"), axis_along(turn[0]), 30, rng(2))
     assert matched.how == "subspace" and matched.alike <= 0.5
 
 
 def test_the_dose_is_scaled_where_nothing_else_is_loud():
     rows, turn = cloud(np.r_[1000.0, np.full(D - 1, 0.5)])
     axis = axis_along(turn[0])
-    matched = matched_controls(Edited.of(rows, "mean"), axis, 30, rng(2))
+    matched = random_controls(Edited.of(rows, "mean"), axis, 30, rng(2))
     assert matched.how == "dose" and (matched.dose > 10).all()
     centred = rows - rows.mean(axis=0)
     change = np.linalg.norm(centred @ axis.covector)
@@ -99,7 +99,7 @@ def test_oblique_axes_are_matched_in_the_variance_of_the_change():
     rows, _ = cloud(np.linspace(0.5, 3, D))
     a, d = rng(3).normal(size=(2, D))
     axis = axis_along(a, d)
-    matched = matched_controls(Edited.of(rows, "mean"), axis, 20, rng(2))
+    matched = random_controls(Edited.of(rows, "mean"), axis, 20, rng(2))
     change = np.outer((rows - rows.mean(axis=0)) @ axis.covector, axis.displacement)
     target = change.var(axis=0).sum()
     assert Edited.of(rows, "mean").removed(axis) == pytest.approx(target)
@@ -112,7 +112,7 @@ def test_oblique_axes_are_matched_in_the_variance_of_the_change():
 def test_with_removal_to_zero_the_mean_is_matched_too():
     rows, turn = cloud(np.linspace(0.5, 3, D))
     axis = axis_along(turn[5])
-    matched = matched_controls(Edited.of(rows, "zero"), axis, 20, rng(2))
+    matched = random_controls(Edited.of(rows, "zero"), axis, 20, rng(2))
     change = np.square(rows @ axis.covector).mean()
     np.testing.assert_allclose(
         matched.dose**2 * np.square(np.einsum("rf,ckf->crk", rows, matched.frames)).sum(axis=2).mean(axis=1), change,
@@ -123,9 +123,9 @@ def test_with_removal_to_zero_the_mean_is_matched_too():
 def test_where_nothing_varies_there_is_no_control():
     rows = np.outer(rng().normal(size=50), np.eye(D)[0])
     with pytest.raises(PromptError, match="nothing varies beside it"):
-        matched_controls(Edited.of(rows, "mean"), axis_along(np.eye(D)[0]), 20, rng())
+        random_controls(Edited.of(rows, "mean"), axis_along(np.eye(D)[0]), 20, rng())
     with pytest.raises(PromptError, match="the axis does not vary"):
-        matched_controls(Edited.of(rows, "mean"), axis_along(np.eye(D)[1]), 20, rng())
+        random_controls(Edited.of(rows, "mean"), axis_along(np.eye(D)[1]), 20, rng())
 
 
 def test_gaussian_directions_have_the_covariance_of_the_data():
@@ -187,7 +187,7 @@ def before(source):
 
 def edited(source, before, fill, axis, n=20):
     """The values at the edited layer, under every condition."""
-    place = Place.of(1, axis, before, fill, n, 0)
+    place = Place.of(1, axis, before, before, [], fill, n, 0)
     intervention = Intervention([place], "v", "all", fill, tuple(range(info().n_heads)), info().n_layers)
     need = Need("v", at="all")
     conditions = [
