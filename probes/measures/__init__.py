@@ -16,6 +16,7 @@ __all__ = [
     "key_cosines",
     "maps",
     "nuisances",
+    "paired_gains",
     "part",
     "places",
     "profiles",
@@ -23,5 +24,6 @@ __all__ = [
     "prompt_means",
     "sample_sizes",
     "sign_flips",
+    "sinks",
     "token_cosines",
 ]
