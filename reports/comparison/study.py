@@ -14,14 +14,15 @@ from typing import ClassVar
 import numpy as np
 from scipy import stats
 
-from interp.findings import Findings, Null, Scalar
+from interp.findings import ALPHA, Findings, Null, Scalar
 from interp.probe import Figure
+from interp.statistics.exact_sign_flips import smallest_p
 from interp.study import Study
 from interp.system.progress import Report
 from interp.table import Table
 
 from .runs import TUNNEL, Compared, open_compared
-from .tables import curves_table, differences_table, numbers_table, settings_table
+from .tables import MIN_MODELS, curves_table, differences_table, models_table, n_models, numbers_table, settings_table
 
 JUDGED = ("moved", "within")
 
@@ -48,6 +49,7 @@ class Comparison(Study):
         differences = differences_table(compared)
         tables = {
             "differences": differences,
+            "models": models_table(compared),
             "numbers": numbers_table(compared),
             "curves": curves_table(compared),
             "settings": settings_table(compared),
@@ -102,6 +104,7 @@ def _notes(compared: Compared, differences: Table) -> list[str]:
             "A difference has the interval recovered from both (for symmetric ones, half-widths in quadrature), as if "
             "the runs were independent; on the same prompts they mostly are not, and it is then too wide."
         )
+    notes.append(_over_models(n_models(compared.runs)))
     varies = [path.removeprefix("model.").removeprefix("spec.") for path in compared.what_varies()]
     things = [path for path in varies if path not in ("card.seed", "card.recipe.seed")]
     if len(things) > 1:
@@ -129,6 +132,21 @@ def _notes(compared: Compared, differences: Table) -> list[str]:
             f"{math.ceil(0.05 * n_judged)} of them leave out 0."
         )
     return notes
+
+
+def _over_models(n: int) -> str:
+    if n < MIN_MODELS:
+        counted = "Two models" if n == 2 else "One model"
+        return (
+            f"{counted}: no number has a p over models. Of two, chance puts both on one side of the null half of the "
+            f"time: compare {MIN_MODELS} or more, and six or more for a p of 0.05."
+        )
+    can = "can" if smallest_p(n) <= ALPHA else "cannot"
+    return (
+        f"The table models holds every number of {n} models against its null, with the model as the unit. No p there "
+        f"is below {smallest_p(n):.2g}, so that it {can} reach {ALPHA}. Models that share data or architecture are no "
+        "independent draws of all models."
+    )
 
 
 def _with_their_nulls(differences: Table) -> list[str]:
