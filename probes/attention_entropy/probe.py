@@ -110,9 +110,10 @@ class AttentionEntropy(Probe):
         scalars: dict[str, Scalar] = {}
         by_layer: list[Mapping[str, np.ndarray]] = []
         by_head: list[Mapping[str, np.ndarray]] = []
-        notes = _notes(base, units)
+        sinks: list[float] = []
         for where in self._places:
             profiles = _profiles(base, units, where)
+            sinks.append(_sink(profiles))
             signs = random_signs(self.n_permutations, units.n, rng)
             found = _depth_scalars(units, profiles) | {
                 "content_sharpening": _sharpening(units, profiles["sharpening"], signs, ""),
@@ -123,7 +124,7 @@ class AttentionEntropy(Probe):
             by_layer.append(_layer_columns(units, profiles, signs, where))
             by_head.append(_head_columns(units, profiles, signs, where))
         suffix = _SUFFIX[self._places[0]]
-        names, sink = [name + suffix for name in _TWINNED], scalars[f"sink_mass{suffix}"].value
+        names, sink = [name + suffix for name in _TWINNED], sinks[0]
         facts = zip(read_first([name + suffix for name in _FACTS], sink, suffix), _FACTS.values(), strict=True)
         return Findings(
             self.name,
@@ -132,7 +133,7 @@ class AttentionEntropy(Probe):
                 "by_layer": Table.stacked(by_layer, _UNITS, f"Means over heads and prompts, {_BANDS}."),
                 "by_head": Table.stacked(by_head, _UNITS, f"Means over prompts, {_BANDS}. {_TURNS}"),
             },
-            notes=(*notes, sink_note(sink), *_turned(by_head[0])),
+            notes=(*_notes(base, units), sink_note(sink), *_turned(by_head[0])),
             headline=(*read_first(names, sink, suffix), f"sink_mass{suffix}"),
             controls=sink_controls(names, sink, suffix),
             facts=dict(facts),
@@ -221,6 +222,11 @@ def _head_columns(
     columns = {"positions": np.full(n_layers * n_heads, where), **head_columns(n_layers, n_heads)}
     columns |= _means(units, by_head) | {f"{name}_p": flip_p(by_head[name], signs) for name in _SHARPENING}
     return columns | {"turns": turned(by_head["sharpening"], by_head["sharpening_no_first"])}
+
+
+def _sink(profiles: Mapping[str, Profile]) -> float:
+    """Weight on the first position beyond a uniform row's."""
+    return float(mean_of_units(profiles["sink_mass"] - np.exp2(-profiles["uniform"])).mean())
 
 
 def _means(units: Units, profiles: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

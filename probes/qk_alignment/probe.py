@@ -106,7 +106,8 @@ class QKAlignment(Probe):
         items = item_findings(drawn, (self.n_permutations, self.n_bootstrap), rng)
         binding = binding_findings(base, self.n_permutations, rng)
         scalars |= {**items.scalars, **binding.scalars}
-        by_head, sink = rows.by_head(), float(mean_of_units(rows.masses["mass_first"]).mean())
+        by_head = rows.by_head()
+        sink = float(mean_of_units(rows.masses["mass_first"] - rows.uniform["mass_first"]).mean())
         note = (
             "Attended keys are the fewest that hold half of a row's weight; rows over a single key have none that are "
             "unattended and are left out, and so is the first prompt in order of length, which borrows no keys."
