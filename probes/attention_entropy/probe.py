@@ -29,11 +29,10 @@ from interp.table import LABEL, Table
 
 from ..measures.depth_curve import DEPTH, depth_scalar, depth_statistics
 from ..measures.finite import finite_or_absent
-from ..measures.paired_gains import gain_scalar, turned, turned_heads_note
 from ..measures.profiles import head_columns
 from ..measures.prompt_means import Units, band, mean_of_units
-from ..measures.sign_flips import flip_p, random_signs
-from ..measures.sinks import read_first, sink_controls, sink_note
+from ..measures.sign_flips import flip_p, gain_scalar, random_signs
+from ..measures.sinks import read_first, sink_controls, sink_note, turned, turned_heads_note
 from .figures import entropy_figures
 
 Profile = Float[np.ndarray, "unit layer head"]

@@ -16,7 +16,6 @@ __all__ = [
     "key_cosines",
     "maps",
     "nuisances",
-    "paired_gains",
     "part",
     "places",
     "profiles",

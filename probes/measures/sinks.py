@@ -7,7 +7,12 @@ is small the number of whole rows is, and stands out only if its twin does so on
 
 from collections.abc import Iterable, Mapping
 
-from interp.findings import Control
+import numpy as np
+from jaxtyping import Bool, Float
+
+from interp.findings import ALPHA, Control
+
+from .prompt_means import mean_of_units
 
 SINK_LEVEL = 0.1
 """Mean weight on the first position, beyond what a uniform row would give it, above which it is a sink.
@@ -15,6 +20,8 @@ SINK_LEVEL = 0.1
 A uniform row's share is taken off since short rows have few keys: in a tunnel the first row has one. Below a tenth,
 what a sink hides or lends is a tenth of the row; a planted excess of a half turns the sign of every contrast.
 """
+
+_MOST_NAMED = 12
 
 
 def twin_of(name: str, suffix: str = "") -> str:
@@ -43,4 +50,24 @@ def sink_note(sink: float) -> str:
     return (
         f"Attention on the first position is {sink:.2g} beyond that of a uniform row, {side} {SINK_LEVEL}: {which} are "
         "read first."
+    )
+
+
+def turned(gain: Float[np.ndarray, "unit entry"], twin: Float[np.ndarray, "unit entry"]) -> Bool[np.ndarray, " entry"]:
+    """Where the mean gain and its twin without the first position have opposite signs."""
+    return mean_of_units(gain) * mean_of_units(twin) < 0
+
+
+def turned_heads_note(
+    what: str, turns: Bool[np.ndarray, " entry"], p: Float[np.ndarray, " entry"], twin_p: Float[np.ndarray, " entry"],
+    n_heads: int,
+) -> tuple[str, ...]:  # fmt: skip
+    """Names the heads (layer.head) where the sign turns and either of the two stands out; nothing where none does."""
+    named = [f"{i // n_heads}.{i % n_heads}" for i in np.flatnonzero(turns & (np.fmin(p, twin_p) <= ALPHA))]
+    if not named:
+        return ()
+    more = f" and {len(named) - _MOST_NAMED} more (by_head, column turns)" if len(named) > _MOST_NAMED else ""
+    return (
+        f"{what} changes its sign without the first position, and one of the two stands out, in {len(named)} heads: "
+        f"{', '.join(named[:_MOST_NAMED])}{more}.",
     )

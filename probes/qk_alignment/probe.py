@@ -26,18 +26,17 @@ import numpy as np
 from jaxtyping import Float
 
 from interp.capture import Capture
-from interp.findings import Findings, Null, Scalar
+from interp.findings import ALPHA, Findings, Null, Scalar
 from interp.need import Need
 from interp.probe import Figure, Probe, Readout
 from interp.table import Table
 
 from ..measures.depth_curve import DEPTH, depth_scalar, depth_statistics
 from ..measures.finite import finite_or_absent
-from ..measures.paired_gains import ALPHA, gain_scalar, turned, turned_heads_note
 from ..measures.profiles import head_columns
 from ..measures.prompt_means import Units, mean_of_units
-from ..measures.sign_flips import flip_p, random_signs
-from ..measures.sinks import read_first, sink_controls, sink_note, twin_of
+from ..measures.sign_flips import flip_p, gain_scalar, random_signs
+from ..measures.sinks import read_first, sink_controls, sink_note, turned, turned_heads_note, twin_of
 from .binding import KEYS, MASS_BEFORE
 from .binding_findings import binding_findings
 from .figures import alignment_figures

@@ -57,7 +57,7 @@ def test_a_contrast_that_turns_without_a_large_sink_is_read_there_and_its_heads_
     sites["qk_logit"] -= 1
     sites["qk_logit_no_first"][1, :, 2] += 3
     for sink, first, other, essential in (
-        (0.5, "logit_no_first", "logit", False),
+        (0.95, "logit_no_first", "logit", False),
         (0.05, "logit", "logit_no_first", True),
     ):
         rows = sites | {"sink_mass": np.full((3, 60, 4), sink)}
