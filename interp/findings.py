@@ -66,7 +66,8 @@ class Scalar:
     `n` counts `n_unit`s (prompts, sequences); `n_distinct_rows` counts different rows, which is less where a site
     depends on the last token alone; `underpowered` says that they are too few, and `enough` how many would do. `p` is
     the probability of a value at least as extreme under the null, corrected over `p_over` (`layers`, `domains` ...)
-    where that is named.
+    where that is named. `reference` is the value without an effect where one model has no null (a trend over its
+    depth): `interp compare` holds several models against it.
     """
 
     value: float
@@ -78,6 +79,7 @@ class Scalar:
     null_reason: str = ""
     p: float | None = None
     p_over: str = ""
+    reference: float | None = None
     n: int | None = None
     n_unit: str = "prompt"
     n_distinct_rows: int | None = None
@@ -108,8 +110,8 @@ class Scalar:
     ) -> "Scalar":
         """A number with its interval and its null, or in the place of either the reason why there is none.
 
-        `about` are the further fields (`p_over`, `n`, `n_unit`, `n_distinct_rows`, `underpowered`, `meaning`). A p that
-        is no number is none.
+        `about` are the further fields (`p_over`, `reference`, `n`, `n_unit`, `n_distinct_rows`, `underpowered`,
+        `meaning`). A p that is no number is none.
         """
         return cls(
             float(value), unit,

@@ -107,8 +107,11 @@ class RunOptions:
         int | None, Option("--attention-window", "Let every query see so many keys only.", least=1)
     ] = None
     null: Annotated[
-        Literal["untrained"] | None, Option("--null", "Repeat everything on untrained weights beside it.")
+        Literal["untrained"] | None, Option("--null", "Repeat everything on untrained weights, as the null.")
     ] = None
+    n_untrained: Annotated[
+        int, Option("--n-untrained", "Sets of untrained weights; of one there is no band.", least=1)
+    ] = 3
     edits: Annotated["Edits", Option("--edit", "Change the model by the edits of this JSON file.", kind=Path)] = ()
     checkpoints: Annotated[
         Sequence[str],

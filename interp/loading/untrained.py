@@ -1,28 +1,35 @@
 """The same model without its training: the plainest null, on request.
 
-Pythia publishes its weights before the first step; where they are in the cache they are used. Otherwise the weights
-are drawn anew as transformers initialises this architecture. The label says which.
+The weights are drawn anew as transformers initialises this architecture, from several seeds. Where one twin is asked
+for and the model is a Pythia, whose weights before the first step are published, these are used if they are in the
+cache. The label says which.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import torch
 from transformers import AutoModelForCausalLM
 
 from interp.checking.selfcheck import check_model
 from interp.errors import ModelError
-from interp.findings import Findings, Scalar
+from interp.findings import Findings, Null, Scalar
 from interp.loading.load import load
 from interp.loading.quiet_libraries import quiet_libraries
 from interp.model import Model
+from interp.statistics.nulls import null_from_draws
 from interp.table import LABEL, Table, number_columns
 
 STEP_ZERO = "step0"
 
 
-def untrained_twin(model: Model, seed: int = 0) -> tuple[Model, str]:
-    """An untrained model of the same architecture, checked like any other, and what its weights are."""
-    if "pythia" in model.info.source.lower():
+def untrained_twin(model: Model, seed: int = 0, *, is_one_of_several: bool = False) -> tuple[Model, str]:
+    """An untrained model of the same architecture, checked like any other, and what its weights are.
+
+    One of several is always drawn: a band needs draws of one kind.
+    """
+    if not is_one_of_several and "pythia" in model.info.source.lower():
         hub_id = model.info.source
         try:
             twin = load(hub_id, revision=STEP_ZERO, dtype=model.info.dtype)
@@ -48,22 +55,54 @@ def untrained_twin(model: Model, seed: int = 0) -> tuple[Model, str]:
     return replace(twin, checks=check_model(twin)), f"transformers' initialisation of {model.info.family}, seed {seed}"
 
 
-def beside_untrained(findings: Findings, untrained: Findings, label: str) -> Findings:
-    """The findings with a table that sets every number beside what the untrained weights give."""
-    names = [name for name in findings.scalars if name in untrained.scalars]
-    pairs = [(findings.scalars[name], untrained.scalars[name]) for name in names]
-    rows = [
-        {"name": name, "unit": ours.unit, **_columns("trained", ours), **_columns("untrained", theirs)}
-        for name, (ours, theirs) in zip(names, pairs, strict=True)
-    ]
-    units = {"name": LABEL, "unit": LABEL, "trained": "as named", "untrained": "as named"}
-    table = Table.from_rows(rows, units, f"Beside untrained weights: {label}.")
+def beside_untrained(findings: Findings, untrained: Sequence[Findings], labels: Sequence[str]) -> Findings:
+    """The findings with what untrained weights give as their null: the mean over the twins with a t prediction band.
+
+    Such a number has no p: its own was about another null, and a few twins give none. A table keeps the null and the p
+    that it had. Of one twin there is no band, and nulls stay as they are.
+    """
+    names = [name for name in findings.scalars if all(name in twin.scalars for twin in untrained)]
+    of_twins = {name: _of_twins([twin[name] for twin in untrained]) for name in names}
+    rows = [{"name": name, "unit": findings[name].unit, **_row(findings[name], of_twins[name])} for name in names]
+    units = {"name": LABEL, "unit": LABEL, "own_p": "probability"}
+    units |= dict.fromkeys(("trained", "untrained", "own_null"), "as named")
+    label = "; ".join(dict.fromkeys(labels))
+    held = {
+        name: replace(findings[name], null=null, null_reason="", p=None, p_over="")
+        for name, null in of_twins.items()
+        if isinstance(null, Null) and np.isfinite([findings[name].value, *null.band]).all()
+    }
     return replace(
         findings,
-        tables={**findings.tables, "against_untrained": table},
-        notes=(*findings.notes, f"Untrained weights: {label}."),
+        scalars={**findings.scalars, **held},
+        tables={
+            **findings.tables,
+            "against_untrained": Table.from_rows(rows, units, f"Beside untrained weights: {label}."),
+        },
+        notes=(*findings.notes, f"Untrained weights: {label}. {_SEVERAL if len(untrained) > 1 else _ALONE}"),
     )
 
 
-def _columns(side: str, scalar: Scalar) -> dict[str, float]:
-    return number_columns(side, scalar.value, scalar.interval or (float("nan"),) * 2)
+_SEVERAL = (
+    "Nulls are means over them with t prediction bands; those that they replace are in the table against_untrained."
+)
+_ALONE = "One set has no band: the nulls are those of the probe."
+
+
+def _of_twins(twins: Sequence[Scalar]) -> Null | Scalar:
+    """The null that several twins make; a single one as it is."""
+    if len(twins) == 1:
+        return twins[0]
+    return null_from_draws(f"untrained weights, {len(twins)} seeds", np.array([twin.value for twin in twins]))
+
+
+def _row(ours: Scalar, theirs: Null | Scalar) -> dict[str, float]:
+    nothing = (float("nan"),) * 2
+    bounds = theirs.band if isinstance(theirs, Null) else theirs.interval
+    null = (ours.null.value, ours.null.band) if ours.null else (float("nan"), nothing)
+    return {
+        **number_columns("trained", ours.value, ours.interval or nothing),
+        **number_columns("untrained", theirs.value, bounds or nothing),
+        **number_columns("own_null", *null),
+        "own_p": float("nan") if ours.p is None else ours.p,
+    }

@@ -113,7 +113,7 @@ def plan(options: PlanOptions) -> Plan:
     knows_course = bool(options.checkpoints) or meta.model.task is not None
     n_earlier = len(checkpoints_of(meta.model, chosen, options.checkpoints)) if knows_course else None
     passes = passes_of(meta.model, chosen, options, n_earlier)
-    n_times = 2 if options.null == "untrained" else 1
+    n_times = 1 + options.n_untrained if options.null == "untrained" else 1
     rates = measure_rates(meta) if options.is_timed else None
     return Plan(
         model=meta.model.info,

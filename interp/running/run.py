@@ -76,10 +76,8 @@ def run(options: RunOptions) -> RunRecord:
     session = _Session(spec, edits, clock, options.quiet or not ranks.is_first, unfinished)
     findings, drawn = session.measure(loaded, pools, "")
     if spec.null == "untrained":
-        with clock("load untrained"):
-            twin, label = untrained_twin(loaded, spec.seed)
-        beside, _ = session.measure(twin, pools, " untrained")
-        findings = {name: beside_untrained(found, beside[name], label) for name, found in findings.items()}
+        twins, labels = session.untrained(loaded, pools)
+        findings = {name: beside_untrained(found, [t[name] for t in twins], labels) for name, found in findings.items()}
     info, checks = loaded.info, (*loaded.checks, *merged(session.checks))
     described = asdict(info) | {"fingerprint": loaded.fingerprint} | ({"card": loaded.card} if loaded.card else {})
     if followed:
@@ -164,6 +162,16 @@ class _Session:
             for probe in at_once if here().is_first else ():
                 found[probe.name] = self._analysed(probe, base, under[probe.name], suffix)
         return {name: found[name] for name in self.spec.probes if name in found}, drawn
+
+    def untrained(self, model: Model, pools: Sequence[PromptPool]) -> tuple[list[dict[str, Findings]], list[str]]:
+        """What the same readings find in untrained twins of the model, one in memory at a time, and what these are."""
+        found, labels = [], []
+        for i in range(self.spec.n_untrained):
+            with self.clock(f"load untrained {i}"):
+                twin, label = untrained_twin(model, self.spec.seed + i, is_one_of_several=self.spec.n_untrained > 1)
+            found.append(self.measure(twin, pools, f" untrained {i}")[0])
+            labels.append(label)
+        return found, labels
 
     def _analysed(self, probe: Probe, base: Capture, under: Mapping[str, Readout], suffix: str) -> Findings:
         """The findings of one probe."""

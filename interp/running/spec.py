@@ -59,6 +59,8 @@ class RunSpec(RunOptions):
         from interp.records.versioned_json import first_fault
 
         values = {name: content[name] for name in RECORDED if name in content}
+        if values.get("null") and "n_untrained" not in content:
+            values["n_untrained"] = 1  # what records of earlier versions were made with
         if isinstance(probes := content.get("probes"), Mapping):
             values |= {"probes": list(probes), "settings": probes}
         try:

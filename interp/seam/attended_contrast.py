@@ -3,7 +3,8 @@
 The attended keys of a row are the fewest that hold half of its weight. Contrasts are means over the attended minus
 means over the other visible keys, of cos(q, k) and of the log2 weight (the score q·k in bits). Attended keys are
 chosen by their score, so both contrasts are positive where nothing was learned: they mean something beside the
-same number with the keys of another prompt (`interp.seam.donor_keys`).
+same number with the keys of another prompt (`interp.seam.donor_keys`). Where the first key is a sink it is the one that
+is attended, and what heads look for counts as unattended: hence the same contrasts with the first key left out.
 """
 
 from dataclasses import dataclass
@@ -11,7 +12,16 @@ from dataclasses import dataclass
 import torch
 
 from interp.information import BITS_PER_NAT
-from interp.seam.pattern import BLOCK, AttentionCall, as_scores, dot_factor, queries, scaled_dots, visible_keys
+from interp.seam.pattern import (
+    BLOCK,
+    FAR_BELOW,
+    AttentionCall,
+    as_scores,
+    dot_factor,
+    queries,
+    scaled_dots,
+    visible_keys,
+)
 
 ATTENDED = 0.5
 """The share of a row's weight that its attended keys hold, at least."""
@@ -22,32 +32,40 @@ _ROUNDING = 1e-6
 
 @dataclass(frozen=True)
 class Contrast:
-    """Attended minus unattended, each `[batch, head, row]`; NaN where a row sees a single key."""
+    """Attended minus unattended, each `[batch, head, row]`; NaN where there is a single key to choose from."""
 
     cosine: torch.Tensor
     logit_bits: torch.Tensor
+    cosine_no_first: torch.Tensor
+    logit_bits_no_first: torch.Tensor
 
 
 def contrast_rows(call: AttentionCall, positions: torch.Tensor, block: int = BLOCK) -> Contrast:
     """The contrasts of the attention rows at `positions` `[batch or 1, row]`, block by block."""
     k_norm = _norms_of_keys(call)[:, :, None, None]
     parts = [_contrast_block(call, k_norm, part) for part in positions.split(block, dim=1)]
-    cosine, logit = (torch.cat(columns, dim=-1) for columns in zip(*parts, strict=True))
-    return Contrast(cosine, logit)
+    return Contrast(*(torch.cat(columns, dim=-1) for columns in zip(*parts, strict=True)))
 
 
-def _contrast_block(
-    call: AttentionCall, k_norm: torch.Tensor, positions: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
+def _contrast_block(call: AttentionCall, k_norm: torch.Tensor, positions: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """The fields of `Contrast`."""
     visible = visible_keys(call, positions)
     scaled = scaled_dots(call, positions, visible.shape[-1])  # [batch, kv_head, group, row, key_pos]
     q_norm = _norm(queries(call, positions)).unflatten(1, (k_norm.shape[1], -1))  # [batch, kv_head, group, row]
     cosine = scaled / k_norm / (dot_factor(call) * q_norm[..., None])
     s = as_scores(call, scaled, visible)
+    whole = _differences(cosine, s, visible)
+    s[..., 0] = FAR_BELOW
+    is_first = torch.arange(visible.shape[-1], device=visible.device) == 0
+    return (*whole, *_differences(cosine, s, visible & ~is_first))
+
+
+def _differences(cosine: torch.Tensor, s: torch.Tensor, visible: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Of the cosines and of the scores: mean over the attended minus mean over the other visible keys."""
     attended = attended_keys(torch.softmax(s / BITS_PER_NAT, dim=-1))
     unattended = visible[:, None, None] & ~attended
-    differences = [_mean_over(x, attended) - _mean_over(x, unattended) for x in (cosine, s)]
-    return differences[0].flatten(1, 2), differences[1].flatten(1, 2)  # [batch, head, row]
+    cosine, s = (_mean_over(x, attended) - _mean_over(x, unattended) for x in (cosine, s))
+    return cosine.flatten(1, 2), s.flatten(1, 2)  # [batch, head, row]
 
 
 def _norms_of_keys(call: AttentionCall) -> torch.Tensor:

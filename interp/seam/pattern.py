@@ -19,7 +19,7 @@ BLOCK = 64
 _AT_ONCE = {True: 1 << 18, False: 1 << 26}
 """Scores that are worked on at once, on the processor (in its cache) and elsewhere."""
 
-_FAR_BELOW = -1e30
+FAR_BELOW = -1e30
 """Score of a key that cannot be seen: its exponential is exactly zero and, unlike −inf, times zero is zero."""
 
 
@@ -93,7 +93,8 @@ class AttentionCall:
 class PatternRows:
     """Reductions of attention rows, each `[batch, head, row]`.
 
-    A row over a single key has 0 bits, and so has one whose only key is the first once that is removed. The first
+    In those named `no_first` the first key is removed and the rest renormalised. A row over a single key has 0
+    bits, and so has one whose only key is the first once that is removed; weights of its empty rest are NaN. The first
     position has nothing before it: its mass on the previous one is 0.
     """
 
@@ -101,21 +102,38 @@ class PatternRows:
     entropy_bits_no_first: torch.Tensor
     sink_mass: torch.Tensor
     max_weight: torch.Tensor
+    max_weight_no_first: torch.Tensor
     self_mass: torch.Tensor
+    self_mass_no_first: torch.Tensor
     previous_mass: torch.Tensor
+    previous_mass_no_first: torch.Tensor
     n_visible: torch.Tensor
     """How many keys each row can see, `[batch, row]`."""
+    n_visible_no_first: torch.Tensor
 
     @property
     def entropy_normalised(self) -> torch.Tensor:
         """Entropy divided by log2 of the visible keys; 0 where only one is visible."""
-        most = torch.log2(self.n_visible.to(torch.float32))[:, None]
-        return torch.where(most > 0, self.entropy_bits / most.clamp_min(1e-30), 0.0)
+        return _normalised(self.entropy_bits, self.entropy_uniform)
+
+    @property
+    def entropy_normalised_no_first(self) -> torch.Tensor:
+        """The same without the first key."""
+        return _normalised(self.entropy_bits_no_first, self.entropy_uniform_no_first)
 
     @property
     def entropy_uniform(self) -> torch.Tensor:
         """log2 of the visible keys, `[batch, head, row]`: the entropy of a row that prefers none."""
         return torch.log2(self.n_visible.to(torch.float32))[:, None].expand_as(self.entropy_bits)
+
+    @property
+    def entropy_uniform_no_first(self) -> torch.Tensor:
+        """The same without the first key; 0 where no other is visible."""
+        return torch.log2(self.n_visible_no_first.clamp_min(1).to(torch.float32))[:, None].expand_as(self.entropy_bits)
+
+
+def _normalised(entropy: torch.Tensor, most: torch.Tensor) -> torch.Tensor:
+    return torch.where(most > 0, entropy / most.clamp_min(1e-30), 0.0)
 
 
 def visible_keys(call: AttentionCall, positions: torch.Tensor) -> torch.Tensor:
@@ -181,7 +199,7 @@ def as_scores(call: AttentionCall, scaled: torch.Tensor, visible: torch.Tensor) 
     """`scaled_dots` turned into scores, in place."""
     if call.softcap is not None:
         scaled.tanh_().mul_(call.softcap * BITS_PER_NAT)
-    scaled.add_(torch.where(visible, 0.0, _FAR_BELOW)[:, None, None])
+    scaled.add_(torch.where(visible, 0.0, FAR_BELOW)[:, None, None])
     return scaled
 
 
@@ -207,7 +225,7 @@ def reduce_rows(call: AttentionCall, positions: torch.Tensor, block: int = BLOCK
     (batch, n_heads), (n_kv, n_keys) = call.q.shape[:2], call.k.shape[1:3]
     n_rows = positions.shape[1]
     sums = call.k.new_empty(len(fields(_Sums)), batch, n_kv, n_heads // n_kv, n_rows)  # as `_Sums`, heads grouped
-    n_visible = positions.new_empty(batch, n_rows)
+    n_visible = positions.new_empty(2, batch, n_rows)  # of all keys, and of all but the first
     counting = torch.arange(1, n_keys + 1, device=positions.device)
     budget, one_item = _AT_ONCE[call.k.device.type == "cpu"], n_heads * min(block, n_rows) * n_keys
     # Fresh memory costs more than the arithmetic: its pages are first touched, and zeroed, by whoever writes to them.
@@ -216,7 +234,8 @@ def reduce_rows(call: AttentionCall, positions: torch.Tensor, block: int = BLOCK
         rows = slice(start, start + block)
         part = positions[:, rows]
         visible = visible_keys(call, part)  # [batch or 1, row, key_pos]
-        n_visible[:, rows] = visible.sum(dim=-1)
+        n_visible[0, :, rows] = visible.sum(dim=-1)
+        n_visible[1, :, rows] = n_visible[0, :, rows] - visible[..., 0].long()
         # Keys that no row of the block sees are left out: half of them all where every position is wanted.
         visible = visible[..., : max(1, int((visible.any(dim=(0, 1)) * counting).max()))]
         own = (part + n_keys - call.q.shape[2]).expand(batch, -1)  # [batch, row]
@@ -225,7 +244,8 @@ def reduce_rows(call: AttentionCall, positions: torch.Tensor, block: int = BLOCK
             items = slice(first, first + at_once)
             s = scores(call.of(items), _of(part, items), _of(visible, items), rooms[0])  # [item, kv, group, row, key]
             _add_up(s, own[items], sums[:, items, ..., rows], rooms[1])
-    return _reduced(_Sums(*sums.flatten(2, 3)), n_visible)
+    own = (positions + n_keys - call.q.shape[2])[:, None]  # [batch or 1, 1, row]
+    return _reduced(_Sums(*sums.flatten(2, 3)), own, n_visible)
 
 
 def _of(x: torch.Tensor, items: slice) -> torch.Tensor:
@@ -235,14 +255,14 @@ def _of(x: torch.Tensor, items: slice) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class _Sums:
-    """Of the exponentials of every row, the largest being 1, `[batch, head, row]`.
+    """Of every row without its first key, `[batch, head, row]`: sums of exponentials, the largest being 1.
 
-    The first key is kept out of `rest`: what is left beside a sink of 0.9999 keeps its precision. `_dot` are sums of
-    exponential times score, in bits below the largest score.
+    The first key stands apart by its score, in bits above the largest of the rest: what is left beside a sink of
+    0.9999 keeps its precision. `rest_dot` is the sum of exponential times score, `own` and `before` are the
+    exponentials at the row's own position and at the one before (0 where that is the first).
     """
 
-    first: torch.Tensor
-    first_dot: torch.Tensor
+    first_score: torch.Tensor
     rest: torch.Tensor
     rest_dot: torch.Tensor
     own: torch.Tensor
@@ -254,31 +274,47 @@ def _add_up(s: torch.Tensor, own: torch.Tensor, out: torch.Tensor, room: torch.T
 
     Powers of two, since the exponential is slow where the result is zero.
     """
-    s -= s.amax(dim=-1, keepdim=True)
+    first = s[..., 0].clone()  # [batch, kv_head, group, row], as all sums
+    s[..., 0] = FAR_BELOW  # whole rows are gone through faster than rows without their first key
+    largest = s.amax(dim=-1)
+    largest = torch.where(largest > FAR_BELOW / 2, largest, first)  # no other key is visible: `rest` becomes 0
+    s -= largest[..., None]
     e = torch.exp2(s, out=_within(room, tuple(s.shape)))
-    out[0] = e[..., 0]  # [batch, kv_head, group, row], as all sums
-    out[1] = s[..., 0] * e[..., 0]
-    out[4] = _at_key(e, own)
-    out[5] = _at_key(e, (own - 1).clamp_min(0)) * (own > 0)[:, None, None]
-    e[..., 0] = 0.0  # whole rows are summed faster than rows without their first key
-    out[2] = e.sum(dim=-1)
-    out[3] = s.mul_(e).sum(dim=-1)
+    out[0] = first - largest
+    out[1] = e.sum(dim=-1)
+    out[3] = _at_key(e, own)
+    out[4] = _at_key(e, (own - 1).clamp_min(0))
+    out[2] = s.mul_(e).sum(dim=-1)
 
 
-def _reduced(sums: _Sums, n_visible: torch.Tensor) -> PatternRows:
-    total = sums.rest + sums.first
-    entropy = total.log2() - (sums.rest_dot + sums.first_dot) / total
+def _reduced(sums: _Sums, own: torch.Tensor, n_visible: torch.Tensor) -> PatternRows:
     has_rest = sums.rest > 0
     safe = torch.where(has_rest, sums.rest, 1.0)
-    no_first = torch.where(has_rest, safe.log2() - sums.rest_dot / safe, 0.0)
+    odds = sums.first_score - safe.log2()  # log2 of the first key's weight over that of the rest
+    nothing = torch.zeros_like(odds)
+    log_sink = torch.where(has_rest, -torch.logaddexp2(nothing, -odds), 0.0)
+    log_rest = torch.where(has_rest, -torch.logaddexp2(nothing, odds), FAR_BELOW)
+    sink, rest = log_sink.exp2(), log_rest.exp2()
+    no_first = torch.where(has_rest, safe.log2() - sums.rest_dot / safe, 0.0).clamp_min_(0.0)
+    largest, self_mass, previous = (
+        torch.where(has_rest, x / safe, torch.nan) for x in (torch.ones_like(safe), sums.own, sums.before)
+    )
+
+    def whole(no_first: torch.Tensor, holds_first: torch.Tensor) -> torch.Tensor:
+        return torch.where(has_rest, rest * no_first, 0.0) + sink * holds_first
+
     return PatternRows(
-        entropy_bits=entropy.clamp_min_(0.0),
-        entropy_bits_no_first=no_first.clamp_min_(0.0),
-        sink_mass=sums.first / total,
-        max_weight=1.0 / total,
-        self_mass=sums.own / total,
-        previous_mass=sums.before / total,
-        n_visible=n_visible,
+        entropy_bits=(rest * (no_first - log_rest) - sink * log_sink).clamp_min_(0.0),
+        entropy_bits_no_first=no_first,
+        sink_mass=sink,
+        max_weight=torch.maximum(whole(largest, nothing), sink),
+        max_weight_no_first=largest,
+        self_mass=whole(self_mass, own == 0),
+        self_mass_no_first=self_mass,
+        previous_mass=whole(previous, own == 1),
+        previous_mass_no_first=previous,
+        n_visible=n_visible[0],
+        n_visible_no_first=n_visible[1],
     )
 
 

@@ -12,20 +12,32 @@ from interp.seam.pattern import AttentionCall, PatternRows, log_pattern_rows, re
 MAX_KEPT_KEYS = 128
 """Longest sequences whose attention rows are kept whole."""
 
-NULL_SITES = frozenset({"pattern_entropy_null", "pattern_max_null", "qk_cosine_null", "qk_logit_null"})
-"""Sites that are read with the keys of another prompt."""
-
 _ROWS = {
     "pattern_entropy": "entropy_bits",
     "pattern_entropy_normalised": "entropy_normalised",
     "pattern_entropy_no_first": "entropy_bits_no_first",
     "pattern_entropy_uniform": "entropy_uniform",
     "sink_mass": "sink_mass",
+    "pattern_entropy_normalised_no_first": "entropy_normalised_no_first",
+    "pattern_entropy_uniform_no_first": "entropy_uniform_no_first",
     "mass_self": "self_mass",
+    "mass_self_no_first": "self_mass_no_first",
     "mass_previous": "previous_mass",
+    "mass_previous_no_first": "previous_mass_no_first",
     "pattern_max": "max_weight",
+    "pattern_max_no_first": "max_weight_no_first",
 }
-CONTRASTS = {"qk_cosine": "cosine", "qk_logit": "logit_bits"}
+CONTRASTS = {
+    "qk_cosine": "cosine",
+    "qk_cosine_no_first": "cosine_no_first",
+    "qk_logit": "logit_bits",
+    "qk_logit_no_first": "logit_bits_no_first",
+}
+NULL_SITES = frozenset(
+    f"{name}{twin}_null" for name in ("pattern_entropy", "pattern_max", "qk_cosine", "qk_logit")
+    for twin in ("", "_no_first")
+)  # fmt: skip
+"""Sites that are read with the keys of another prompt."""
 
 
 def kept_keys(prompts: PromptSet, lengths: Sequence[int]) -> int:

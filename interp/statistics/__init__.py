@@ -5,6 +5,7 @@ __all__ = [
     "cosines",
     "dimension",
     "entropy_draw",
+    "exact_sign_flips",
     "isomap_curve",
     "jackknife",
     "kernel_ridge",

@@ -23,7 +23,7 @@ _CURVE_READING = (
 )
 _HEADS_READING = (
     "One square a head; dark heads look at a single key, and the scale ends, in yellow, at the null of a uniform row. "
-    "Depth means something only where layers differ more than the heads within them."
+    "Layers differ only where they do so by more than the heads within them."
 )
 
 

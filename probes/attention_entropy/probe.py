@@ -2,13 +2,14 @@
 
 For every head the entropy of its attention row, H = −Σ α log2 α, averaged over heads only after it was taken
 (averaging weights first would blur the heads into one another). Read at the scored rows (the last token of a text),
-and averaged over all positions of each prompt. Beside it: divided by log2 of the visible keys, and with the first
-position removed and the rest renormalised, since a sink there lowers the entropy whatever the evidence.
+and averaged over all positions of each prompt. Beside it: divided by log2 of the visible keys. Every number has a twin
+with the first position removed and the rest renormalised, since a sink there lowers the entropy whatever the evidence;
+where the sink is large the twin is the headline (`measures.sinks`).
 
-Three references stand beside the curve. A uniform row has log2 of the visible keys. Heads dealt to layers at random
-(`depth_curve`) say what end points and steps are worth. The keys of another prompt at the same positions
-(borrowed keys) keep position, temperature and sink and drop the content: what the row gains over them, the
-content sharpening, is focusing on what this prompt holds; p by flipping the sign of whole prompts' gains.
+Two references stand beside the curve. A uniform row has log2 of the visible keys. The keys of another prompt at the
+same positions (borrowed keys) keep position, temperature and sink and drop the content: what the row gains over them,
+the content sharpening, is focusing on what this prompt holds; p by flipping the sign of whole prompts' gains. What the
+curve does over depth has an interval over prompts and no p (`measures.depth_curve`).
 Source: Paper III (arXiv 2512.23752), sections 4.2 and 4.5; its reduction in per cent is `reduction` times 100.
 """
 
@@ -20,18 +21,18 @@ import numpy as np
 from jaxtyping import Float
 
 from interp.capture import Capture
-from interp.findings import Findings, Interval, Null, Scalar
+from interp.findings import Findings, Null, Scalar
 from interp.folds import PromptMean
 from interp.need import Need
 from interp.probe import Figure, Probe, Readout
-from interp.statistics.nulls import null_from_permutations
 from interp.table import LABEL, Table
 
-from ..measures.depth_curve import DEPTH, DealtHeads, deal_heads, depth_statistics
+from ..measures.depth_curve import DEPTH, depth_scalar, depth_statistics
 from ..measures.finite import finite_or_absent
 from ..measures.profiles import head_columns
-from ..measures.prompt_means import Units, band, interval, mean_of_units
-from ..measures.sign_flips import flip_p, flipped_means, random_signs
+from ..measures.prompt_means import Units, band, mean_of_units
+from ..measures.sign_flips import flip_p, gain_scalar, random_signs
+from ..measures.sinks import read_first, sink_controls, sink_note, turned, turned_heads_note
 from .figures import entropy_figures
 
 Profile = Float[np.ndarray, "unit layer head"]
@@ -39,9 +40,12 @@ Profile = Float[np.ndarray, "unit layer head"]
 SITES = {
     "entropy": ("pattern_entropy", "bits"),
     "normalised": ("pattern_entropy_normalised", "1"),
+    "normalised_no_first": ("pattern_entropy_normalised_no_first", "1"),
     "no_first": ("pattern_entropy_no_first", "bits"),
     "uniform": ("pattern_entropy_uniform", "bits"),
+    "uniform_no_first": ("pattern_entropy_uniform_no_first", "bits"),
     "other_keys": ("pattern_entropy_null", "bits"),
+    "other_keys_no_first": ("pattern_entropy_no_first_null", "bits"),
     "sink_mass": ("sink_mass", "fraction"),
 }
 """What is averaged: the site it is read at, and its unit."""
@@ -50,17 +54,28 @@ _CURVES = {
     "entropy": "attention entropy",
     "normalised": "attention entropy over log2 of the visible keys",
     "no_first": "attention entropy without the first position",
+    "normalised_no_first": "attention entropy over log2 of the visible keys, without the first position",
 }
+_SHARPENING = {"sharpening": ("other_keys", "entropy"), "sharpening_no_first": ("other_keys_no_first", "no_first")}
+"""What a row gains over another prompt's keys: the difference of these two."""
+
 _MEANINGS = {
     "reduction": "share of the first layer's {} that is gone in the last layer; negative where it grew",
     "correlation": "Spearman's ρ of {} with depth; −1 where every layer focuses more than the one before",
     "area": "area under the curve of {} over relative depth, relative to its first layer; 1 where it stays",
     "largest_drop": "largest fall of {} from one layer to the next",
 }
-_HEADLINE = ("reduction", "correlation", "content_sharpening", "sink_mass")
+_TWINNED = ("reduction", "correlation", "content_sharpening")
+_FACTS = {
+    "reduction": "attention sharpens with depth",
+    "content_sharpening": "attention depends on this prompt's content",
+}
+_REFERENCES = ("uniform", "uniform_no_first", "other_keys", "other_keys_no_first")
+_WITHOUT = ", without the first position in either"
+_TURNS = "turns: the sharpening has the other sign without the first position."
 _BANDS = "with 95 % bootstrap bands over prompts"
 _SUFFIX = {"scored": "", "all": "_all_positions"}
-_UNITS = {"positions": LABEL, "layer": "layer", "head": "head", "layer_p": "probability", "sharpening": "bits"}
+_UNITS = {"positions": LABEL, "layer": "layer", "head": "head", "turns": "boolean"} | dict.fromkeys(_SHARPENING, "bits")
 _UNITS |= {name: unit for name, (_, unit) in SITES.items()}
 
 
@@ -94,26 +109,33 @@ class AttentionEntropy(Probe):
         scalars: dict[str, Scalar] = {}
         by_layer: list[Mapping[str, np.ndarray]] = []
         by_head: list[Mapping[str, np.ndarray]] = []
+        sinks: list[float] = []
         for where in self._places:
             profiles = _profiles(base, units, where)
-            dealt = {name: deal_heads(mean_of_units(profiles[name]), self.n_permutations, rng) for name in _CURVES}
+            sinks.append(_sink(profiles))
             signs = random_signs(self.n_permutations, units.n, rng)
-            found = _depth_scalars(units, profiles, dealt) | {
-                "content_sharpening": _sharpening(units, profiles["sharpening"], signs),
+            found = _depth_scalars(units, profiles) | {
+                "content_sharpening": _sharpening(units, profiles["sharpening"], signs, ""),
+                "content_sharpening_no_first": _sharpening(units, profiles["sharpening_no_first"], signs, _WITHOUT),
                 "sink_mass": _sink_mass(units, profiles["sink_mass"], profiles["uniform"]),
             }
             scalars |= {name + _SUFFIX[where]: scalar for name, scalar in found.items()}
-            by_layer.append(_layer_columns(units, profiles, dealt["entropy"], signs, where))
+            by_layer.append(_layer_columns(units, profiles, signs, where))
             by_head.append(_head_columns(units, profiles, signs, where))
+        suffix = _SUFFIX[self._places[0]]
+        names, sink = [name + suffix for name in _TWINNED], sinks[0]
+        facts = zip(read_first([name + suffix for name in _FACTS], sink, suffix), _FACTS.values(), strict=True)
         return Findings(
             self.name,
             scalars,
             {
                 "by_layer": Table.stacked(by_layer, _UNITS, f"Means over heads and prompts, {_BANDS}."),
-                "by_head": Table.stacked(by_head, _UNITS, f"Means over prompts, {_BANDS}."),
+                "by_head": Table.stacked(by_head, _UNITS, f"Means over prompts, {_BANDS}. {_TURNS}"),
             },
-            notes=_notes(base, units),
-            headline=tuple(name + _SUFFIX[self._places[0]] for name in _HEADLINE),
+            notes=(*_notes(base, units), sink_note(sink), *_turned(by_head[0])),
+            headline=(*read_first(names, sink, suffix), f"sink_mass{suffix}"),
+            controls=sink_controls(names, sink, suffix),
+            facts=dict(facts),
         )
 
     def figures(self, findings: Findings) -> tuple[Figure, ...]:
@@ -134,36 +156,22 @@ def _profiles(base: Capture, units: Units, where: str) -> dict[str, Profile]:
     else:
         place = np.searchsorted(np.unique(base.rows["prompt"]), units.index)
         found = {name: np.moveaxis(read[name][:, place], 1, 0) for name in SITES}
-    return found | {"sharpening": found["other_keys"] - found["entropy"]}
+    return found | {name: found[other] - found[own] for name, (other, own) in _SHARPENING.items()}
 
 
-def _depth_scalars(units: Units, profiles: Mapping[str, Profile], dealt: Mapping[str, DealtHeads]) -> dict[str, Scalar]:
+def _depth_scalars(units: Units, profiles: Mapping[str, Profile]) -> dict[str, Scalar]:
     scalars: dict[str, Scalar] = {}
     for curve, what in _CURVES.items():
         replicates = units.resampled(profiles[curve].mean(axis=2))
         statistics = depth_statistics(replicates)
         measured = mean_of_units(profiles[curve]).mean(axis=1)
         statistics[:, DEPTH.index("largest_drop")] = _fixed_drop(measured, replicates)
-        for i, name in enumerate(DEPTH):
+        for i, (name, value) in enumerate(zip(DEPTH, depth_statistics(measured), strict=True)):
             unit = SITES[curve][1] if name == "largest_drop" else "1"
             full = name if curve == "entropy" else f"{name}_{curve}"
             meaning = _MEANINGS[name].format(what)
-            scalars[full] = _depth_scalar(units, statistics[:, i], dealt[curve], i, unit, meaning)
+            scalars[full] = depth_scalar(name, float(value), statistics[:, i], units, unit, meaning)
     return scalars
-
-
-def _depth_scalar(
-    units: Units, replicates: np.ndarray, dealt: DealtHeads, index: int, unit: str, meaning: str
-) -> Scalar:
-    value, chance = float(dealt.values[index]), dealt.dealt[:, index]
-    is_defined = not np.isnan([value, *chance]).any()
-    none = "undefined over a single layer, or where a first layer has no entropy"
-    return Scalar.of(
-        value, unit, Interval.of(interval(value, replicates) if is_defined else None, _method(units), none),
-        null_from_permutations("heads dealt to layers at random", chance) if is_defined else none,
-        p=dealt.p[index] if is_defined else None, p_over="layers" if DEPTH[index] == "largest_drop" else "",
-        meaning=meaning, **units.counted,
-    )  # fmt: skip
 
 
 def _method(units: Units) -> str:
@@ -178,19 +186,12 @@ def _fixed_drop(curve: np.ndarray, replicates: np.ndarray) -> np.ndarray:
     return replicates[:, step] - replicates[:, step + 1]
 
 
-def _sharpening(units: Units, gain: Profile, signs: np.ndarray) -> Scalar:
-    by_unit = gain.mean(axis=(1, 2))
-    value, flipped = float(mean_of_units(by_unit)), flipped_means(by_unit[:, None], signs)[:, 0]
+def _sharpening(units: Units, gain: Profile, signs: np.ndarray, without: str) -> Scalar:
     meaning = (
         "bits by which a row is sharper than with the keys of another prompt at the same positions, mean over layers "
-        "and heads; 0 where attention depends on position and token alone"
+        f"and heads{without}; 0 where attention depends on position and token alone"
     )
-    about = units.counted | {"n": int((~np.isnan(by_unit)).sum()), "meaning": meaning}
-    interval = units.mean_interval(by_unit, _method(units), "no prompt had another one to borrow keys from")
-    if isinstance(interval, str):
-        return Scalar.undefined(interval, "bits", **about | {"underpowered": True})
-    null = null_from_permutations(f"gains of whole {units.name}s with random signs", flipped)
-    return Scalar.of(value, "bits", interval, null, p=flip_p(by_unit[:, None], signs)[0], **about)
+    return gain_scalar(gain.mean(axis=(1, 2)), units, signs, "bits", meaning)
 
 
 def _sink_mass(units: Units, mass: Profile, uniform: Profile) -> Scalar:
@@ -204,12 +205,12 @@ def _sink_mass(units: Units, mass: Profile, uniform: Profile) -> Scalar:
 
 
 def _layer_columns(
-    units: Units, profiles: Mapping[str, Profile], dealt: DealtHeads, signs: np.ndarray, where: str
+    units: Units, profiles: Mapping[str, Profile], signs: np.ndarray, where: str
 ) -> dict[str, np.ndarray]:
     n_layers = profiles["entropy"].shape[1]
     by_layer = {name: values.mean(axis=2) for name, values in profiles.items()}
-    columns = {"positions": np.full(n_layers, where), "layer": np.arange(n_layers)} | units.mean_columns(by_layer)
-    return columns | {"layer_p": dealt.layer_p, "sharpening_p": flip_p(by_layer["sharpening"], signs)}
+    columns = {"positions": np.full(n_layers, where), "layer": np.arange(n_layers)} | _means(units, by_layer)
+    return columns | {f"{name}_p": flip_p(by_layer[name], signs) for name in _SHARPENING}
 
 
 def _head_columns(
@@ -218,7 +219,24 @@ def _head_columns(
     n_units, n_layers, n_heads = profiles["entropy"].shape
     by_head = {name: values.reshape(n_units, -1) for name, values in profiles.items()}
     columns = {"positions": np.full(n_layers * n_heads, where), **head_columns(n_layers, n_heads)}
-    return columns | units.mean_columns(by_head) | {"sharpening_p": flip_p(by_head["sharpening"], signs)}
+    columns |= _means(units, by_head) | {f"{name}_p": flip_p(by_head[name], signs) for name in _SHARPENING}
+    return columns | {"turns": turned(by_head["sharpening"], by_head["sharpening_no_first"])}
+
+
+def _sink(profiles: Mapping[str, Profile]) -> float:
+    """Weight on the first position beyond a uniform row's."""
+    return float(mean_of_units(profiles["sink_mass"] - np.exp2(-profiles["uniform"])).mean())
+
+
+def _means(units: Units, profiles: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Means over prompts, with bands but for the references: the gain over another prompt's keys has its own."""
+    references = {name: mean_of_units(profiles[name]) for name in _REFERENCES}
+    return units.mean_columns({name: x for name, x in profiles.items() if name not in references}) | references
+
+
+def _turned(by_head: Mapping[str, np.ndarray]) -> tuple[str, ...]:
+    p, twin_p = (by_head[f"{name}_p"] for name in _SHARPENING)
+    return turned_heads_note("content sharpening", by_head["turns"], p, twin_p, int(by_head["head"].max()) + 1)
 
 
 def _notes(base: Capture, units: Units) -> tuple[str, ...]:
@@ -228,7 +246,8 @@ def _notes(base: Capture, units: Units) -> tuple[str, ...]:
     notes = [
         f"{units.n} {units.name}s of {int(lengths.min())} to {longest} tokens; the longest row sees {longest} keys "
         "at most, and entropy grows with the keys that are seen: compare runs at equal lengths.",
-        "content_sharpening leaves out the first prompt in order of length, which has none to borrow keys from.",
+        "content_sharpening leaves out the first prompt in order of length, which has none to borrow keys from. What "
+        "the entropy does over depth has no p: one model is one draw of a depth profile.",
     ]
     if window is not None:
         held = "binds" if window < longest else "never binds on these prompts"

@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Float
 
 from interp.capture import Capture
-from interp.findings import Findings, Interval, Scalar
+from interp.findings import ALPHA, Findings, Interval, Scalar
 from interp.folds import NarrowRows
 from interp.need import Need
 from interp.probe import Figure, Probe, Readout
@@ -26,6 +26,7 @@ from interp.statistics.nulls import null_from_permutations
 from interp.table import Table
 
 from ..measures.cloud import Cloud
+from ..measures.depth_curve import ONE_DRAW
 from ..measures.field_checks import refuse_too_few
 from ..measures.prompt_means import Units, mean_of_units
 from ..measures.sign_flips import random_signs
@@ -52,8 +53,7 @@ TRENDS = {
 class Components(Probe):
     """Updates of attention and feed-forward, direct logit attribution, and the logit lens by depth.
 
-    `n_permutations`: random signs, orders of depth and exchanges of posteriors in the nulls; `n_bootstrap`: resamples
-    of the prompts.
+    `n_permutations`: random signs and exchanges of posteriors in the nulls; `n_bootstrap`: resamples of the prompts.
     """
 
     n_permutations: int = 500
@@ -84,7 +84,7 @@ class Components(Probe):
         scalars = {
             **self._share_scalars(shares, units),
             **{name: self._logit_scalar(name, rows, units) for name, rows in logits.items()},
-            **self._trend_scalars(depths, units),
+            **_trend_scalars(depths, units),
         }
         headline = ["attention_share", "lens_kl_trend"]
         if exchanged is not None:
@@ -127,21 +127,6 @@ class Components(Probe):
             **units.counted,
         )  # fmt: skip
 
-    def _trend_scalars(self, depths: DepthCurves, units: Units) -> dict[str, Scalar]:
-        # The last depth decodes to the final prediction itself: a KL of zero that no order of depths could move.
-        curves = {name: rows[:-1] if name == "lens_kl" else rows for name, rows in depths.curves.items()}
-        return {f"{name}_trend": self._trend(name, rows, units) for name, rows in curves.items()}
-
-    def _trend(self, name: str, curves: Float[np.ndarray, "depth row"], units: Units) -> Scalar:
-        if len(curves) < MIN_DEPTHS:
-            reason = f"undefined (a trend over {len(curves)} depths)"
-            return Scalar.undefined(reason, underpowered=True, meaning=TRENDS[name])
-        trend = depth_trend(curves, self.n_permutations, np.random.default_rng([self.seed, 3]))
-        about = units.counted
-        about["underpowered"] |= trend.is_underpowered
-        null = null_from_permutations("depths in another order, the same for all rows", trend.shuffled)
-        return Scalar.of(*_mean(trend.rho, "1", units), null, p=trend.p, meaning=TRENDS[name], **about)
-
     def _notes(self, drawn: Capture, shares: FinalShares) -> tuple[str, ...]:
         notes = [
             f"Embedding and updates add up to the final residual stream but for {shares.missing:.1e} of its length. "
@@ -177,13 +162,32 @@ def _share_scalar(name: str, parts: slice, shares: FinalShares, units: Units) ->
     known = bool(np.isfinite([value, *drawn]).all())
     reached = int((np.abs(drawn - drawn.mean()) >= abs(value - drawn.mean()) - 1e-12).sum())
     block = name.removesuffix("_share").replace("_", "-")
+    smallest = 0.5 ** (len(shares.share) - 1)  # all signs alike, of all patterns
+    is_out_of_reach = smallest > ALPHA
+    few = f"; {len(shares.share)} updates have too few patterns of sign for a p below {smallest:.2g}"
+    about = units.counted
+    about["underpowered"] |= is_out_of_reach
     return Scalar.of(
         value, unit, interval,
         null_from_permutations("every update with a random sign", drawn) if known else _NO_LENGTH,
         p=(1 + reached) / (1 + len(drawn)) if known else None,
         meaning=f"The share of the final residual stream that {block} has written, over all layers; with the "
-        "embedding's, the shares of both blocks add up to 1.", **units.counted,
+        f"embedding's, the shares of both blocks add up to 1{few if is_out_of_reach else ''}.", **about,
     )  # fmt: skip
+
+
+def _trend_scalars(depths: DepthCurves, units: Units) -> dict[str, Scalar]:
+    # The last depth decodes to the final prediction itself: a KL of zero in every model.
+    curves = {name: rows[:-1] if name == "lens_kl" else rows for name, rows in depths.curves.items()}
+    return {f"{name}_trend": _trend(name, rows, units) for name, rows in curves.items()}
+
+
+def _trend(name: str, curves: Float[np.ndarray, "depth row"], units: Units) -> Scalar:
+    if len(curves) < MIN_DEPTHS:
+        reason = f"undefined (a trend over {len(curves)} depths)"
+        return Scalar.undefined(reason, underpowered=True, meaning=TRENDS[name])
+    about = units.counted | {"meaning": TRENDS[name], "reference": 0.0}
+    return Scalar.of(*_mean(depth_trend(curves), "1", units), ONE_DRAW, **about)
 
 
 def _posterior_scalar(depths: DepthCurves, units: Units) -> Scalar:

@@ -23,5 +23,6 @@ __all__ = [
     "prompt_means",
     "sample_sizes",
     "sign_flips",
+    "sinks",
     "token_cosines",
 ]

@@ -6,10 +6,11 @@ Where a row owes nothing to what it is compared with, each prompt's difference i
 import numpy as np
 from jaxtyping import Float
 
+from interp.findings import Null, Scalar
 from interp.statistics.max_statistic import maximum_statistic_p
 from interp.statistics.ratio import ratio
 
-from .prompt_means import mean_of_units
+from .prompt_means import Units, mean_of_units
 
 
 def random_signs(n_permutations: int, n: int, rng: np.random.Generator) -> Float[np.ndarray, "permutation unit"]:
@@ -37,3 +38,21 @@ def flip_p(
     n = (~np.isnan(gain)).sum(axis=0)
     scale = np.divide(length, n, out=np.ones(length.shape), where=length > 0)
     return maximum_statistic_p(np.abs(mean_of_units(gain)) / scale, np.abs(flipped_means(gain, signs)) / scale)
+
+
+def gain_scalar(
+    gain: Float[np.ndarray, " unit"],
+    units: Units,
+    signs: Float[np.ndarray, "permutation unit"],
+    unit: str,
+    meaning: str,
+) -> Scalar:
+    """The mean difference over prompts; null and p by flipping the sign of whole prompts' differences."""
+    about = units.counted | {"n": int((~np.isnan(gain)).sum()), "meaning": meaning}
+    method = f"percentile bootstrap over {units.name}s within strata"
+    interval = units.mean_interval(gain, method, "no prompt had another one to borrow keys from")
+    if isinstance(interval, str):
+        return Scalar.undefined(interval, unit, **about | {"underpowered": True})
+    half = float(np.quantile(np.abs(flipped_means(gain[:, None], signs)), 0.95))
+    null = Null(f"differences of whole {units.name}s with random signs", 0.0, (-half, half))
+    return Scalar.of(mean_of_units(gain), unit, interval, null, p=flip_p(gain[:, None], signs)[0], **about)

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from interp.drawing import NULL, PALETTE, VALUE, add_line, add_profile, blank, error_bars
+from interp.drawing import NULL, PALETTE, VALUE, add_curve, add_line, add_profile, blank, error_bars
 from interp.findings import Findings
 from interp.probe import Figure
 from interp.table import Table
@@ -18,10 +18,10 @@ def alignment_figures(findings: Findings) -> tuple[Figure, ...]:
     tables = findings.tables
     figures = [
         Figure(
-            "contrast", "Attended against unattended keys, over depth",
-            "Blue lies above grey (the keys of another prompt) where the prompt's content decides which keys are "
-            "singled out, and by how much.",
-            _curve(tables["by_layer"], "logit", "attended minus unattended, log2 weight (bits)"), "by_layer",
+            "contrast", "What attended keys gain from this prompt's content, over depth",
+            "How much further attended keys stand above the others than with the keys of another prompt; on the line "
+            "of 0 the content does not decide which keys are singled out. Orange: the first position left out.",
+            _gains(tables["by_layer"]), "by_layer",
         ),
         Figure(
             "matching", "What each head gains from its own keys",
@@ -45,6 +45,16 @@ def alignment_figures(findings: Findings) -> tuple[Figure, ...]:
         title = "Binding: keys at value positions by the token bound to them"
         figures.append(Figure("binding", title, reading, plot, "binding"))
     return tuple(figures)
+
+
+def _gains(table: Table) -> "go.Figure":
+    if "logit_gain" not in table:  # records of earlier versions
+        return _curve(table, "logit", "attended minus unattended, log2 weight (bits)")
+    plot = blank("layer", "gain of the contrast in log2 weight (bits)")
+    add_line(plot, table["layer"], np.zeros(table.n_rows), "null: another prompt's keys")
+    add_curve(plot, table["layer"], table, "logit_no_first_gain", "without the first position", PALETTE[1], "dash")
+    add_curve(plot, table["layer"], table, "logit_gain", "measured", VALUE)
+    return plot
 
 
 def _curve(table: Table, name: str, title: str) -> "go.Figure":

@@ -8,6 +8,7 @@ from interp.capture import Capture
 from interp.findings import Null, Scalar
 from interp.need import Need
 from interp.statistics.nulls import null_from_permutations
+from interp.statistics.ratio import ratio
 from interp.table import Table, number_columns
 
 from ..measures.part import Part
@@ -66,9 +67,13 @@ def class_masses(capture: Capture) -> Iterator[tuple[str, np.ndarray, np.ndarray
     earlier = seen & (np.arange(seen.shape[1]) < position[:, None])
     is_value = stands.any(axis=2)
     weights = np.exp2(np.nan_to_num(capture[WHOLE_ROWS], nan=-np.inf))
+    not_first = np.arange(seen.shape[1]) > 0
+    rest = ratio(weights * not_first, (weights * not_first).sum(axis=-1, keepdims=True))  # NaN over the first key alone
     for name, mine in (("mass_values", earlier & is_value), ("mass_keys", earlier & ~is_value)):
-        share = mine.sum(axis=1) / seen.sum(axis=1)
-        yield name, np.einsum("lrhk,rk->lrh", weights, mine), np.broadcast_to(share[None, :, None], weights.shape[:3])
+        for end, rows, kept in (("", weights, seen), ("_no_first", rest, seen & not_first)):
+            share = ratio((mine & kept).sum(axis=1), kept.sum(axis=1))
+            mass = np.einsum("lrhk,rk->lrh", rows, mine & kept)
+            yield name + end, mass, np.broadcast_to(share[None, :, None], mass.shape)
 
 
 def _context(capture: Capture) -> tuple[np.ndarray, np.ndarray]:

@@ -4,36 +4,39 @@ Per layer and head, at the scored rows (Paper I, arXiv 2512.22471, shows heat ma
 number; these are ours):
 
     entropy, max_weight   how concentrated the row is
-    cosine, logit         attended minus unattended keys, of cos(q, k) and of the log2 weight (`attended_contrast`)
+    cosine, logit         attended minus other keys, of cos(q, k) and of the log2 weight (`attended_contrast`)
     mass_*                attention on the position itself, the one before, the first, and in wind tunnels on earlier
                           tokens that are outcomes (values) or not (keys); a uniform row's share beside each
     posterior_kl          KL(posterior || attention over the items in context), and the feasible mass, where the
                           hypotheses are items in the context (`measures.items`)
     binding               share of key variance at value positions that the bound token explains (`measures.binding`)
 
-Attended keys are chosen by their weight, so contrasts are positive for any weights. Their null is the same choice
-among the keys of another prompt at the same positions (borrowed keys); p flips the sign of whole prompts' gains.
+Attended keys are chosen by their weight, so contrasts are positive for any weights. What counts is what they gain over
+the same choice among the keys of another prompt at the same positions (borrowed keys): the scalars of the first two
+rows are these differences, within each prompt, with null 0 and a p that flips the sign of whole prompts' differences.
+The tables have both sides. Everything has a twin without the first position, in rows and null alike: heads that match
+take weight from a sink, and contrasts of whole rows then fall (`measures.sinks`).
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Float
 
 from interp.capture import Capture
-from interp.findings import Findings, Interval, Null, Scalar
+from interp.findings import ALPHA, Findings, Null, Scalar
 from interp.need import Need
 from interp.probe import Figure, Probe, Readout
-from interp.statistics.nulls import null_from_permutations
 from interp.table import Table
 
-from ..measures.depth_curve import DEPTH, deal_heads, depth_statistics
+from ..measures.depth_curve import DEPTH, depth_scalar, depth_statistics
 from ..measures.finite import finite_or_absent
 from ..measures.profiles import head_columns
-from ..measures.prompt_means import Units, interval, mean_of_units
-from ..measures.sign_flips import flip_p, random_signs
+from ..measures.prompt_means import Units, mean_of_units
+from ..measures.sign_flips import flip_p, gain_scalar, random_signs
+from ..measures.sinks import read_first, sink_controls, sink_note, turned, turned_heads_note, twin_of
 from .binding import KEYS, MASS_BEFORE
 from .binding_findings import binding_findings
 from .figures import alignment_figures
@@ -41,20 +44,37 @@ from .item_findings import WHOLE_ROWS, class_masses, item_findings
 
 Profile = Float[np.ndarray, "unit layer head"]
 
-CONTRASTS = {
+_CONTRASTS = {
     "logit": ("qk_logit", "bits", "log2 weight of attended minus unattended keys"),
     "cosine": ("qk_cosine", "1", "cosine of query and key, attended minus unattended keys"),
     "max_weight": ("pattern_max", "fraction", "largest attention weight"),
     "entropy": ("pattern_entropy", "bits", "attention entropy"),
 }
+CONTRASTS = _CONTRASTS | {
+    twin_of(name): (twin_of(site), unit, f"{what}, without the first position")
+    for name, (site, unit, what) in _CONTRASTS.items()
+}
 """What is compared with the keys of another prompt: the site, the unit, and what it is."""
 
-MASSES = {"mass_self": "mass_self", "mass_previous": "mass_previous", "mass_first": "sink_mass"}
-UNIFORM = Need("pattern_entropy_uniform")
+MASSES = {
+    "mass_self": "mass_self",
+    "mass_previous": "mass_previous",
+    "mass_first": "sink_mass",
+    "mass_self_no_first": "mass_self_no_first",
+    "mass_previous_no_first": "mass_previous_no_first",
+}
+UNIFORM = {"": Need("pattern_entropy_uniform"), "_no_first": Need("pattern_entropy_uniform_no_first")}
 
-_NULL = "the same choice among the keys of another prompt at the same positions"
-_HEADLINE = ("logit", "max_weight_correlation", "posterior_kl", "binding")
-_ALPHA = 0.05
+_TWINNED = (
+    *_CONTRASTS, *(f"{name}_correlation" for name in _CONTRASTS), "matching_heads", "avoiding_heads",
+)  # fmt: skip
+_HEADLINE = ("logit", "max_weight_correlation")
+_FACTS = {
+    "entropy_correlation": "attention sharpens with depth",
+    "logit": "attention depends on this prompt's content",
+}
+_SIDES = {"matching_heads": ("exceeds", 1), "avoiding_heads": ("falls below", -1)}
+_BANDS = "with 95 % bootstrap bands over prompts; gain: own keys minus another prompt's"
 
 
 @dataclass(frozen=True)
@@ -71,19 +91,22 @@ class QKAlignment(Probe):
     @property
     def needs(self) -> tuple[Need, ...]:
         contrasts = [Need(name) for site, *_ in CONTRASTS.values() for name in (site, f"{site}_null")]
-        return (*contrasts, *(Need(site) for site in MASSES.values()), UNIFORM, WHOLE_ROWS, KEYS, MASS_BEFORE)
+        return (*contrasts, *(Need(site) for site in MASSES.values()), *UNIFORM.values(), WHOLE_ROWS, KEYS, MASS_BEFORE)
 
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
         rng = np.random.default_rng(self.seed)
         drawn = base.drawn
         units = Units.of(drawn.rows, base.prompts.unit, self.n_bootstrap, rng)
         rows = _HeadRows.of(drawn, units, random_signs(self.n_permutations, units.n, rng))
-        scalars = {name: _contrast(rows, name) for name in CONTRASTS} | {"matching_heads": _matching_heads(rows)}
-        for name in CONTRASTS:
-            scalars[f"{name}_correlation"] = _depth_correlation(rows, name, self.n_permutations, rng)
+        scalars = {name: _contrast(rows, name) for name in CONTRASTS}
+        scalars |= {twin(name): _heads(rows, name, twin) for name in _SIDES for twin in (str, twin_of)}
+        scalars |= {twin(f"{name}_correlation"): _depth_correlation(rows, twin(name))
+                    for name in _CONTRASTS for twin in (str, twin_of)}  # fmt: skip
         items = item_findings(drawn, (self.n_permutations, self.n_bootstrap), rng)
         binding = binding_findings(base, self.n_permutations, rng)
         scalars |= {**items.scalars, **binding.scalars}
+        by_head = rows.by_head()
+        sink = float(mean_of_units(rows.masses["mass_first"] - rows.uniform["mass_first"]).mean())
         note = (
             "Attended keys are the fewest that hold half of a row's weight; rows over a single key have none that are "
             "unattended and are left out, and so is the first prompt in order of length, which borrows no keys."
@@ -91,9 +114,11 @@ class QKAlignment(Probe):
         return Findings(
             self.name,
             scalars,
-            {"by_layer": rows.by_layer(), "by_head": rows.by_head(), **items.tables, **binding.tables},
-            notes=(note, *items.notes, *binding.notes),
-            headline=tuple(name for name in _HEADLINE if name in scalars),
+            {"by_layer": rows.by_layer(), "by_head": by_head, **items.tables, **binding.tables},
+            notes=(note, sink_note(sink), *_turned(by_head), *items.notes, *binding.notes),
+            headline=(*read_first(_HEADLINE, sink), *(name for name in ("posterior_kl", "binding") if name in scalars)),
+            controls=sink_controls(_TWINNED, sink),
+            facts=dict(zip(read_first(_FACTS, sink), _FACTS.values(), strict=True)),
         )
 
     def figures(self, findings: Findings) -> tuple[Figure, ...]:
@@ -109,7 +134,7 @@ class _HeadRows:
     own: Mapping[str, Profile]
     null: Mapping[str, Profile]
     masses: Mapping[str, Profile]
-    uniform: Mapping[str, Profile] = field(default_factory=dict)
+    uniform: Mapping[str, Profile]
 
     @classmethod
     def of(cls, capture: Capture, units: Units, signs: np.ndarray) -> "_HeadRows":
@@ -119,7 +144,9 @@ class _HeadRows:
 
         own, null = ({name: means(site + suffix) for name, (site, *_) in CONTRASTS.items()} for suffix in ("", "_null"))
         masses = {name: means(site) for name, site in MASSES.items()}
-        uniform = dict.fromkeys(masses, units.means(np.exp2(-finite_or_absent(capture, UNIFORM).astype(np.float64))))
+        shares = {end: units.means(np.exp2(-finite_or_absent(capture, need).astype(np.float64)))
+                  for end, need in UNIFORM.items()}  # fmt: skip
+        uniform = {name: shares["_no_first" if name.endswith("_no_first") else ""] for name in masses}
         for name, mass, chance in class_masses(capture):
             masses[name], uniform[name] = units.means(mass), units.means(chance)
         return cls(units, signs, own, null, masses, uniform)
@@ -127,19 +154,27 @@ class _HeadRows:
     def by_layer(self) -> Table:
         n_layers = self.own["logit"].shape[1]
         columns = {"layer": np.arange(n_layers)} | self._columns(lambda profile: profile.mean(axis=2))
-        return self._table(columns, "Means over heads and prompts, with 95 % bootstrap bands over prompts.")
+        return self._table(columns, f"Means over heads and prompts, {_BANDS}.")
 
     def by_head(self) -> Table:
         _, n_layers, n_heads = self.own["logit"].shape
         columns = head_columns(n_layers, n_heads) | self._columns(lambda profile: profile.reshape(self.units.n, -1))
-        return self._table(columns, "Means over prompts, with 95 % bootstrap bands over prompts.")
+        gain, twin = (self.gain(name).reshape(self.units.n, -1) for name in ("logit", twin_of("logit")))
+        columns["turns"] = turned(gain, twin)
+        turns = "turns: the gain of logit has the other sign without the first position"
+        return self._table(columns, f"Means over prompts, {_BANDS}; {turns}.")
+
+    def gain(self, name: str) -> Profile:
+        """What a contrast gains over the keys of another prompt."""
+        return self.own[name] - self.null[name]
 
     def _columns(self, shape: Callable[[Profile], np.ndarray]) -> dict[str, np.ndarray]:
         columns: dict[str, np.ndarray] = {}
         for name in self.own:
-            own, null = shape(self.own[name]), shape(self.null[name])
-            columns |= self.units.mean_columns({name: own, f"{name}_null": null})
-            columns[f"{name}_p"] = flip_p(own - null, self.signs)
+            gain = shape(self.gain(name))
+            columns |= self.units.mean_columns({name: shape(self.own[name]), f"{name}_gain": gain})
+            columns[f"{name}_null"] = mean_of_units(shape(self.null[name]))
+            columns[f"{name}_gain_p"] = flip_p(gain, self.signs)
         for name, mass in self.masses.items():
             columns |= self.units.mean_columns({name: shape(mass)})
             columns[f"{name}_uniform"] = mean_of_units(shape(self.uniform[name]))
@@ -147,53 +182,41 @@ class _HeadRows:
 
     def _table(self, columns: Mapping[str, np.ndarray], caption: str) -> Table:
         units = {name: name for name in ("layer", "head") if name in columns}
-        units |= {name: unit for name, (_, unit, _) in CONTRASTS.items()}
+        units |= {f"{name}{end}": unit for name, (_, unit, _) in CONTRASTS.items() for end in ("", "_gain")}
         units |= {name + end: "fraction" for name in self.masses for end in ("", "_uniform")}
-        return Table(columns, units, caption)
+        return Table(columns, units | ({"turns": "boolean"} if "turns" in columns else {}), caption)
 
 
 def _contrast(rows: _HeadRows, name: str) -> Scalar:
     _, unit, what = CONTRASTS[name]
-    units = rows.units
-    own, null = (profile[name].mean(axis=(1, 2)) for profile in (rows.own, rows.null))
-    chance = float(mean_of_units(null))
-    chance_bounds = interval(chance, units.resampled(null))
-    method = f"percentile bootstrap over {units.name}s within strata"
-    return Scalar.of(
-        float(mean_of_units(own)), unit, units.mean_interval(own, method, "no row sees more than one key"),
-        Null(_NULL, chance, chance_bounds) if chance_bounds else "no prompt had another one to borrow keys from",
-        p=flip_p((own - null)[:, None], rows.signs)[0],
-        meaning=f"{what}, mean over layers and heads; only the distance from its null says that content decides",
-        **units.counted | {"n": int((~np.isnan(own)).sum())},
-    )  # fmt: skip
+    meaning = f"{what}: own keys minus those of another prompt at the same positions, mean over layers and heads"
+    return gain_scalar(rows.gain(name).mean(axis=(1, 2)), rows.units, rows.signs, unit, meaning)
 
 
-def _matching_heads(rows: _HeadRows) -> Scalar:
-    gain = rows.own["logit"] - rows.null["logit"]
+def _heads(rows: _HeadRows, name: str, twin: Callable[[str], str]) -> Scalar:
+    side, sign = _SIDES[name]
+    gain = rows.gain(twin("logit"))
     p = flip_p(gain.reshape(rows.units.n, -1), rows.signs)
+    mean = mean_of_units(gain).ravel()
     n_heads = int((~np.isnan(p)).sum())
     meaning = (
-        f"heads of {n_heads} whose logit contrast differs from that with another prompt's keys at p < {_ALPHA:.2f}, "
-        "corrected over layers and heads"
+        f"heads of {n_heads} whose {CONTRASTS[twin('logit')][2]} {side} that with another prompt's keys at "
+        f"p < {ALPHA:.2f}, corrected over layers and heads"
     )
     null = Null("at most this many by chance, 95 % of the time", 0.0, (0.0, 0.0))
-    return Scalar.of((p < _ALPHA).sum(), "heads", "a count of tests", null, meaning=meaning, **rows.units.counted)
+    n_found = ((p < ALPHA) & (sign * mean > 0)).sum()
+    return Scalar.of(n_found, "heads", "a count of tests", null, meaning=meaning, **rows.units.counted)
 
 
-def _depth_correlation(rows: _HeadRows, name: str, n_permutations: int, rng: np.random.Generator) -> Scalar:
-    units, which = rows.units, DEPTH.index("correlation")
-    profile = mean_of_units(rows.own[name])
-    replicates = depth_statistics(units.resampled(rows.own[name].mean(axis=2)))[:, which]
-    dealt = None if np.isnan(profile).any() else deal_heads(profile, n_permutations, rng)
-    about: dict[str, Any] = {
-        "meaning": f"Spearman's ρ with depth of the {CONTRASTS[name][2]}, mean over heads",
-        **units.counted,
-    }
-    if dealt is None or np.isnan([dealt.values[which], *dealt.dealt[:, which]]).any():
-        return Scalar.undefined("undefined over a single layer, or where a layer has no value", **about)
-    value = float(dealt.values[which])
-    method = f"percentile bootstrap over {units.name}s within strata"
-    return Scalar.of(
-        value, "1", Interval.of(interval(value, replicates), method, "undefined in every resample"),
-        null_from_permutations("heads dealt to layers at random", dealt.dealt[:, which]), p=dealt.p[which], **about,
-    )  # fmt: skip
+def _depth_correlation(rows: _HeadRows, name: str) -> Scalar:
+    which = DEPTH.index("correlation")
+    by_layer = rows.own[name].mean(axis=2)
+    value = float(depth_statistics(mean_of_units(by_layer))[which])
+    replicates = depth_statistics(rows.units.resampled(by_layer))[:, which]
+    meaning = f"Spearman's ρ with depth of the {CONTRASTS[name][2]}, mean over heads"
+    return depth_scalar("correlation", value, replicates, rows.units, "1", meaning)
+
+
+def _turned(by_head: Table) -> tuple[str, ...]:
+    p, twin_p = (by_head[f"{name}_gain_p"] for name in ("logit", twin_of("logit")))
+    return turned_heads_note("logit", by_head["turns"], p, twin_p, int(by_head["head"].max()) + 1)

@@ -14,14 +14,24 @@ from typing import ClassVar
 import numpy as np
 from scipy import stats
 
-from interp.findings import Findings, Null, Scalar
+from interp.findings import ALPHA, Findings, Null, Scalar
 from interp.probe import Figure
+from interp.statistics.exact_sign_flips import smallest_p
 from interp.study import Study
 from interp.system.progress import Report
 from interp.table import Table
 
 from .runs import TUNNEL, Compared, open_compared
-from .tables import curves_table, differences_table, numbers_table, sets_table, settings_table
+from .tables import (
+    MIN_MODELS,
+    curves_table,
+    differences_table,
+    models_table,
+    n_models,
+    numbers_table,
+    sets_table,
+    settings_table,
+)
 
 JUDGED = ("moved", "within")
 
@@ -49,6 +59,7 @@ class Comparison(Study):
         tables = {
             "differences": differences,
             "prompt_sets": sets_table(compared),
+            "models": models_table(compared),
             "numbers": numbers_table(compared),
             "curves": curves_table(compared),
             "settings": settings_table(compared),
@@ -106,6 +117,7 @@ def _notes(compared: Compared, differences: Table) -> list[str]:
     for group, runs in compared.over_sets.items():
         few = "two are too few for an interval over sets" if len(runs) == 2 else "its interval is over sets, by t"
         notes.append(f"{group} was measured on {len(runs)} sets of prompts (table prompt_sets): {few}.")
+    notes.append(_over_models(n_models(compared.runs)))
     varies = [path.removeprefix("model.").removeprefix("spec.") for path in compared.what_varies()]
     are_sets = len(compared.over_sets) == len(compared.groups)
     things = [path for path in varies if path not in ("card.seed", "card.recipe.seed")]
@@ -135,6 +147,21 @@ def _notes(compared: Compared, differences: Table) -> list[str]:
             f"{math.ceil(0.05 * n_judged)} of them leave out 0."
         )
     return notes
+
+
+def _over_models(n: int) -> str:
+    if n < MIN_MODELS:
+        counted = "Two models" if n == 2 else "One model"
+        return (
+            f"{counted}: no number has a p over models. Of two, chance puts both on one side of the null half of the "
+            f"time: compare {MIN_MODELS} or more, and six or more for a p of 0.05."
+        )
+    can = "can" if smallest_p(n) <= ALPHA else "cannot"
+    return (
+        f"The table models holds every number of {n} models against its null, with the model as the unit. No p there "
+        f"is below {smallest_p(n):.2g}, so that it {can} reach {ALPHA}. Models that share data or architecture are no "
+        "independent draws of all models."
+    )
 
 
 def _with_their_nulls(differences: Table) -> list[str]:

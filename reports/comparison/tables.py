@@ -1,5 +1,6 @@
 """The tables of a comparison: every number of every run, its distance from the reference, curves, and what differs.
 
+Where there are three models or more, every number is held against its null by exact sign flips, the model as the unit.
 Between single runs a difference has the interval recovered from theirs (`interp.records.diff`). Between groups of
 repetitions it is Welch's t interval for the difference of two means over runs: what is uncertain within a run then
 shows up, with the rest, in the spread between them.
@@ -14,6 +15,7 @@ from scipy import stats
 
 from interp.findings import Scalar
 from interp.records.diff import shift
+from interp.statistics.exact_sign_flips import sign_flip_p, smallest_p
 from interp.statistics.t_interval import t_mean
 from interp.table import LABEL, Table, number_columns
 from interp.words import cell, short
@@ -39,6 +41,15 @@ _DIFFERENCES = {
     "n_runs": "runs", "value": _OF, "low": _OF, "high": _OF, "null": _OF, "null_low": _OF, "null_high": _OF,
     "difference": _OF, "difference_low": _OF, "difference_high": _OF, "verdict": LABEL, "method": LABEL,
 }  # fmt: skip
+_MODELS = {
+    "models": LABEL, "probe": LABEL, "name": LABEL, "unit": LABEL, "is_headline": "boolean", "n_models": "models",
+    "value": _OF, "null": _OF, "difference": _OF, "difference_low": _OF, "difference_high": _OF, "p": "probability",
+    "smallest_p": "probability", "why": LABEL,
+}  # fmt: skip
+ALL = "all"
+MIN_MODELS = 3
+"""Models from which there is a p over them: of two, chance puts both on one side half of the time."""
+
 _CURVES = {
     "group": LABEL, "probe": LABEL, "table": LABEL, "measure": LABEL, "unit": LABEL, "depth": "fraction", "value": _OF,
     "low": _OF, "high": _OF, "null": _OF, "n_runs": "runs",
@@ -136,6 +147,61 @@ def _no_interval(values: np.ndarray) -> str:
     if len(values) < 3:
         return f"{len(values)} sets are too few to tell a spread"
     return "" if np.ptp(values) else "the same on every set"
+
+
+def models_table(compared: Compared) -> Table:
+    """One row for each number over all models, and over those of each group of repetitions, against its null.
+
+    The unit is the model: runs of one are averaged. Empty with fewer than three models.
+    """
+    caption = (
+        "Mean over models of value minus null (without a null: minus what it is without an effect), its t interval, "
+        "and p by flipping the signs of the models' differences in all ways; smallest_p is the smallest within reach."
+    )
+    return Table.from_rows(_model_rows(compared), _MODELS, caption)
+
+
+def _model_rows(compared: Compared) -> Iterator[dict[str, object]]:
+    sets = {ALL: list(compared.runs)} | (compared.groups if compared.is_pooled else {})
+    for said, runs in sets.items():
+        if n_models(runs) < MIN_MODELS:
+            continue
+        for key in compared.shared:
+            pairs = _of_models(runs, key)
+            if len(pairs):
+                first = next(run.scalars[key] for run in runs if key in run.scalars)
+                about = {"models": said, "probe": key[0], "name": key[1], "unit": first.unit}
+                yield about | {"is_headline": key in compared.headline, **_over_models(pairs)}
+
+
+def n_models(runs: Sequence[Run]) -> int:
+    """How many different models the runs are of."""
+    return len({run.model for run in runs})
+
+
+def _of_models(runs: Sequence[Run], key: tuple[str, str]) -> np.ndarray:
+    """Value and null of every model that has the number, `[model, 2]`."""
+    found: dict[str, list[tuple[float, float]]] = {}
+    for run in runs:
+        s = run.scalars.get(key)
+        if s is not None and np.isfinite(s.value):
+            null = s.null.value if s.null is not None else s.reference
+            found.setdefault(run.model, []).append((s.value, math.nan if null is None else null))
+    return np.array([np.mean(pairs, axis=0) for pairs in found.values()]).reshape(-1, 2)
+
+
+def _over_models(pairs: np.ndarray) -> dict[str, object]:
+    known = pairs[np.isfinite(pairs).all(axis=1)]
+    difference = known[:, 0] - known[:, 1]
+    value, null = (float(x) for x in (known.mean(axis=0) if len(known) else (pairs[:, 0].mean(), math.nan)))
+    found = {"n_models": len(known), "value": value, "null": null}
+    if len(known) < MIN_MODELS:
+        why = f"{len(known)} models have the number and a null: a p over models wants {MIN_MODELS}"
+        return found | _bounds("difference", Estimate(math.nan)) | {"p": math.nan, "smallest_p": math.nan, "why": why}
+    mean = t_mean(difference)
+    return found | _bounds("difference", Estimate(mean.value, mean.low, mean.high)) | {
+        "p": sign_flip_p(difference), "smallest_p": smallest_p(len(known)), "why": "",
+    }  # fmt: skip
 
 
 def estimate(repetitions: Sequence[Scalar]) -> Estimate:

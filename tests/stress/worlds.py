@@ -181,8 +181,8 @@ RECIPES: dict[str, Recipe] = {
         planted=lambda rng, seed: _entropies(rng, seed, CURVE, GAIN, 0.4),
         null=lambda rng, seed: _entropies(rng, seed, np.full(4, 2.0), 0.0, 0.25),
         covered=("reduction", "area", "largest_drop", "content_sharpening", "sink_mass"),
-        called=("reduction", "correlation", "area", "largest_drop", "content_sharpening"),
-        over=("by_layer layer_p", "by_layer sharpening_p", "by_head sharpening_p"),
+        called=("content_sharpening",),
+        over=("by_layer sharpening_p", "by_head sharpening_p"),
         truth={
             "reduction": 1 - CURVE[-1] / _SPAN, "area": float(np.trapezoid(CURVE) / 3 / _SPAN), "largest_drop": 1.0,
             "content_sharpening": GAIN, "sink_mass": 0.4,
@@ -199,7 +199,7 @@ RECIPES: dict[str, Recipe] = {
         planted=lambda rng, seed: _updates(rng, seed, 0.5, 0.4),
         null=lambda rng, seed: _updates(rng, seed, 0.0, 0.0),
         covered=("attention_share", "feed_forward_share", "attn_logit", "lens_kl_trend"),
-        called=("attention_share", "feed_forward_share", "lens_kl_trend", "lens_entropy_trend"),
+        called=("attention_share", "feed_forward_share"),
         truth={"attn_logit": 0.0},
     ),
     "manifold": Recipe(
@@ -219,9 +219,9 @@ RECIPES: dict[str, Recipe] = {
         planted=lambda rng, seed: _contrasts(rng, seed, 1.0, 0.02),
         null=lambda rng, seed: _contrasts(rng, seed, 0.0, 0.0),
         covered=("logit", "max_weight"),
-        called=("logit", "max_weight_correlation"),
-        over=("by_head logit_p",),
-        truth={"logit": 6.0, "max_weight": 0.55},
+        called=("logit",),
+        over=("by_head logit_gain_p",),
+        truth={"logit": 1.0, "max_weight": 0.05},
     ),
     "sula": Recipe(
         planted=lambda rng, seed: _reader(rng, seed, 0.6, 1.0),

@@ -59,7 +59,8 @@ def test_passes_and_tokens_are_those_of_the_run():
     (step,) = found.steps
     assert (step.n, step.n_prompts, step.n_tokens, step.n_blocks) == (1, 40, 40 * 23, 3)
     assert found.n_passes == 1 and found.n_tokens == 40 * 23 and found.seconds is None
-    assert untimed("manifold", model=TUNNEL, n_pool=40, null="untrained").n_passes == 2
+    assert untimed("manifold", model=TUNNEL, n_pool=40, null="untrained").n_passes == 4
+    assert untimed("manifold", model=TUNNEL, n_pool=40, null="untrained", n_untrained=1).n_passes == 2
 
 
 def test_checkpoints_are_counted_with_the_end_and_the_draw_before_them():

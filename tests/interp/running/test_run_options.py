@@ -1,14 +1,18 @@
 """Options of a run that change what is read: untrained weights beside it, no BOS, a binding window."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 
 import interp
 from interp.loading.untrained import untrained_twin
 from interp.need import Need
 from interp.reading.forward import capture
 from interp.running.run import run
+from interp.running.spec import RunSpec
 from interp.seam.window import AttentionWindow
 from tests.interp.reference import run_reference
 from tests.interp.seam.test_seam import token_prompts
@@ -57,7 +61,42 @@ def test_untrained_weights_stand_beside_every_number():
     assert table.loc["entropy_correlation", "trained"] == found["entropy_correlation"].value
     assert table.loc["entropy_correlation", "untrained"] != found["entropy_correlation"].value
     assert any("Untrained weights: transformers' initialisation" in note for note in found.notes)
-    assert "--null untrained" in record.spec["command"]
+    assert "--null untrained" in record.spec["command"] and "--n-untrained" not in record.spec["command"]
+
+
+def test_several_untrained_twins_are_the_null_of_every_number_with_a_t_band():
+    tunnel = "tunnel:bijection-gpt-neox"
+    asked = {"settings": FAST, "n_pool": 40, "out": None, "quiet": True}
+    record = run(tunnel, null="untrained", n_untrained=3, **asked)
+    found, plain = record.findings["manifold"], run(tunnel, **asked).findings["manifold"]
+    model = interp.load(tunnel)
+    made = [untrained_twin(model, seed)[0] for seed in range(3)]
+    twins = [run(replace(m, info=replace(m.info, name="twin")), **asked).findings["manifold"] for m in made]
+    table = found.to_frame("against_untrained").set_index("name")
+    for name in ("pc1_share", "entropy_correlation"):
+        values = np.array([twin[name].value for twin in twins])
+        half = stats.t.ppf(0.975, 2) * values.std(ddof=1) * np.sqrt(1 + 1 / 3)
+        null = found[name].null
+        assert null is not None and null.name == "untrained weights, 3 seeds" and found[name].p is None
+        assert [null.value, *null.band] == pytest.approx([values.mean(), values.mean() - half, values.mean() + half])
+        assert table.loc[name, "own_null"] == plain[name].null.value
+        assert table.loc[name, "own_p"] == pytest.approx(plain[name].p, nan_ok=True) or plain[name].p is None
+        assert found[name].interval == plain[name].interval
+
+
+def test_one_untrained_twin_stands_beside_and_changes_no_null():
+    asked = {"settings": FAST, "n_pool": 40, "out": None, "quiet": True}
+    record = run("tunnel:bijection-gpt-neox", null="untrained", n_untrained=1, **asked)
+    plain = run("tunnel:bijection-gpt-neox", **asked)
+    assert record.findings["manifold"].scalars == plain.findings["manifold"].scalars
+    assert "--n-untrained 1" in record.spec["command"]
+
+
+def test_a_record_of_one_twin_that_does_not_say_so_is_repeated_with_one():
+    spec = run("tunnel:bijection-gpt-neox", settings=FAST, n_pool=40, out=None, quiet=True).spec
+    old = {name: value for name, value in spec.items() if name != "n_untrained"}
+    assert RunSpec.from_json(old).n_untrained == 3, "nothing was asked of untrained weights"
+    assert RunSpec.from_json(old | {"null": "untrained"}).n_untrained == 1
 
 
 def test_without_bos_a_text_starts_with_its_own_first_token(stories):

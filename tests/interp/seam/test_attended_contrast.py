@@ -12,7 +12,7 @@ from interp.seam.pattern import AttentionCall
 from tests.interp.seam.test_pattern import all_positions, float64_pattern, random_call
 from tests.tiny_models import VOCAB, tiny_model
 
-NULLS = ("pattern_entropy_null", "pattern_max_null", "qk_cosine_null", "qk_logit_null")
+NULLS = ("pattern_entropy_null", "pattern_max_null", "qk_cosine_null", "qk_logit_null", "pattern_entropy_no_first_null")
 
 
 def token_prompts(lengths, seed=0, posterior=None):
@@ -31,23 +31,29 @@ def test_attended_keys_are_the_fewest_that_hold_half():
     assert attended_keys(weights).tolist() == expected
 
 
+@pytest.mark.parametrize("first", [0, 1])
 @pytest.mark.parametrize("block", [1, 4, 64])
-def test_contrasts_equal_the_float64_formula(block):
+def test_contrasts_equal_the_float64_formula(block, first):
+    """Of all keys, and of those from the second on with the weights renormalised."""
     call = random_call()
     a = float64_pattern(call)
+    if first:
+        a[..., 0] = 0
+        a /= np.maximum(a.sum(axis=-1, keepdims=True), 1e-300)
     q, k = call.q.double().numpy(), np.repeat(call.k.double().numpy(), 2, axis=1)
     dot = q @ k.transpose(0, 1, 3, 2)
     cosine = dot / np.linalg.norm(q, axis=-1)[..., None] / np.linalg.norm(k, axis=-1)[:, :, None]
     got = contrast_rows(call, all_positions(call), block)
+    both = (got.cosine_no_first, got.logit_bits_no_first) if first else (got.cosine, got.logit_bits)
     for item, head, row in np.ndindex(2, 4, 17):
-        order = np.argsort(-a[item, head, row, : row + 1])
+        order = first + np.argsort(-a[item, head, row, first : row + 1])
         n = int(np.searchsorted(np.cumsum(a[item, head, row][order]), 0.5)) + 1
-        if n > row:
-            assert torch.isnan(got.cosine[item, head, row])
+        if n > row - first:
+            assert torch.isnan(both[0][item, head, row])
             continue
-        for mine, x in ((got.cosine, cosine), (got.logit_bits, dot * call.scaling / np.log(2))):
+        for contrast, x in ((both[0], cosine), (both[1], dot * call.scaling / np.log(2))):
             x = x[item, head, row][order]
-            assert mine[item, head, row].item() == pytest.approx(x[:n].mean() - x[n:].mean(), abs=1e-4)
+            assert contrast[item, head, row].item() == pytest.approx(x[:n].mean() - x[n:].mean(), abs=1e-4)
 
 
 def test_a_row_over_one_key_has_no_contrast():
@@ -73,6 +79,9 @@ def test_null_sites_read_the_keys_of_the_prompt_before_in_order_of_length(tokens
         a /= a.sum(-1, keepdims=True)
         expected = -(a * np.log2(a)).sum(-1)
         assert np.abs(got[Need("pattern_entropy_null")][layer, borrower] - expected).max() < 1e-4
+        rest = a[:, 1:] / a[:, 1:].sum(-1, keepdims=True)
+        without = got[Need("pattern_entropy_no_first_null")][layer, borrower]
+        assert np.abs(without + (rest * np.log2(rest)).sum(-1)).max() < 1e-4
         assert np.abs(got[Need("pattern_max_null")][layer, borrower] - a.max(-1)).max() < 1e-4
 
 

@@ -41,6 +41,26 @@ def test_reductions_equal_the_float64_formula():
     assert np.abs(pattern_rows(call, all_positions(call)).numpy() - a).max() < 1e-6
 
 
+def test_reductions_without_the_first_key_equal_the_float64_formula():
+    call = random_call()
+    rest = float64_pattern(call)[..., 1:, 1:]  # the first position has no other key
+    rest = rest / rest.sum(axis=-1, keepdims=True)
+    entropy = -np.sum(rest * np.log2(rest, out=np.zeros_like(rest), where=rest > 0), axis=-1)
+    got = reduce_rows(call, all_positions(call))
+    n = np.arange(1, 17)
+    normalised = np.divide(entropy, np.log2(n), out=np.zeros_like(entropy), where=n > 1)
+    previous = np.concatenate([np.zeros((2, 4, 1)), np.diagonal(rest, -1, -2, -1)], axis=-1)
+    expected = {
+        "entropy_bits_no_first": entropy, "entropy_normalised_no_first": normalised,
+        "entropy_uniform_no_first": np.broadcast_to(np.log2(n), entropy.shape), "max_weight_no_first": rest.max(-1),
+        "self_mass_no_first": np.diagonal(rest, 0, -2, -1), "previous_mass_no_first": previous,
+    }  # fmt: skip
+    for name, values in expected.items():
+        assert np.abs(getattr(got, name)[..., 1:].numpy() - values).max() < 2e-6, name
+    for name in ("max_weight_no_first", "self_mass_no_first", "previous_mass_no_first"):
+        assert torch.isnan(getattr(got, name)[..., 0]).all(), "the first position sees nothing but the first key"
+
+
 def test_queries_after_a_cached_prefix_count_positions_from_the_right():
     long = random_call(n_query=17, n_key=17)
     short = AttentionCall(0, long.q[:, :, -3:], long.k, long.v, long.scaling)
@@ -66,6 +86,16 @@ def test_entropy_beside_a_sink_of_almost_one_keeps_its_precision():
     got = reduce_rows(call, torch.tensor([[3]]))
     assert got.sink_mass.item() > 0.999999
     assert abs(got.entropy_bits_no_first.item() - np.log2(3)) < 1e-5
+
+
+def test_what_is_left_beside_a_sink_that_outweighs_every_exponential_is_still_there():
+    k = torch.tensor([900.0, 1.0, 1.0, 0.0]).reshape(1, 1, 4, 1)
+    got = reduce_rows(AttentionCall(0, torch.ones(1, 1, 4, 1), k, k, scaling=1.0), torch.tensor([[3]]))
+    assert got.sink_mass.item() == 1 and got.entropy_bits.item() == 0
+    weights = np.exp([1.0, 1.0, 0.0]) / np.exp([1.0, 1.0, 0.0]).sum()
+    assert got.entropy_bits_no_first.item() == pytest.approx(-(weights * np.log2(weights)).sum(), abs=1e-5)
+    assert got.max_weight_no_first.item() == pytest.approx(weights[0], abs=1e-6)
+    assert got.self_mass_no_first.item() == pytest.approx(weights[2], abs=1e-6)
 
 
 def test_a_single_visible_key_has_no_entropy():

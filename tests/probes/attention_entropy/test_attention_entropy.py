@@ -92,7 +92,7 @@ def test_equal_heads_everywhere_have_no_trend_and_a_single_layer_none_either():
     flat = {"pattern_entropy": np.full((3, 60, 4), 2.0)}
     found = SCORED.analyse(synthetic_capture(SCORED.needs, Shape(60), planted=flat), {})
     assert found["reduction"].value == 0 and np.isnan(found["correlation"].value)
-    assert found["reduction"].p == 1
+    assert found["reduction"].interval == (0, 0)
     shallow = SCORED.analyse(synthetic_capture(SCORED.needs, Shape(60, n_layers=1)), {})
     assert np.isnan(shallow["reduction"].value)
 

@@ -1,8 +1,12 @@
-"""Curves over depth: exact values, and heads dealt at random called at the nominal rate."""
+"""Curves over depth: exact values, intervals over prompts, and no p."""
 
 import numpy as np
 import pytest
-from interp.probes.measures.depth_curve import DEPTH, deal_heads, depth_statistics
+from interp.probes.measures.depth_curve import DEPTH, depth_scalar, depth_statistics
+from interp.probes.measures.prompt_means import Units
+
+from interp.need import Need
+from interp.testing import Shape, synthetic_capture
 
 
 def named(curve):
@@ -36,38 +40,16 @@ def test_depth_statistics_of_a_batch_are_those_of_its_curves():
     assert np.allclose(depth_statistics(curves), [depth_statistics(c) for c in curves], rtol=0, atol=1e-12)
 
 
-def test_heads_that_differ_by_layer_stand_out_and_heads_that_do_not_are_called_at_the_nominal_rate():
+@pytest.mark.parametrize("name", DEPTH)
+def test_a_number_over_depth_has_an_interval_over_prompts_and_no_p(name):
     rng = np.random.default_rng(0)
-    falling = np.linspace(4, 1, 6)[:, None] + 0.1 * rng.standard_normal((6, 8))
-    found = deal_heads(falling, 499, rng)
-    assert found.p[:2].max() <= 0.01 and found.layer_p[[0, -1]].max() <= 0.01
-    called = np.zeros(len(DEPTH) + 1)
-    for seed in range(300):
-        rng = np.random.default_rng(seed)
-        noise = deal_heads(rng.uniform(1, 3, (5, 4)), 199, rng)
-        called += [*(noise.p <= 0.05), noise.layer_p.min() <= 0.05]
-    assert (called >= 5).all() and (called <= 27).all()  # 15 ± 3.3 standard deviations of Binomial(300, 0.05)
-
-
-def test_ties_count_as_reached():
-    """One head a layer, two layers: a dealing is the curve itself or its reverse."""
-    found = deal_heads(np.array([[4.0], [1.0]]), 400, np.random.default_rng(0))
-    assert found.values == pytest.approx([0.75, -1, 0.625, 3])
-    as_it_is = np.isclose(found.dealt[:, 0], 0.75).mean()
-    assert as_it_is == pytest.approx(0.5, abs=0.1) and np.isclose(found.dealt[:, 0], [[0.75], [-3]]).any(axis=0).all()
-    reached = (1 + 400 * as_it_is) / 401
-    assert found.p[:3] == pytest.approx([min(1, 2 * reached)] * 3) and found.p[3] == pytest.approx(reached)
-    assert found.layer_p == pytest.approx([1, 1]), "both layers are as far from their mean in every dealing"
-
-
-def test_the_layers_are_held_against_the_largest_distance_of_any():
-    rng = np.random.default_rng(1)
-    profile = rng.standard_normal((4, 3))
-    profile[2] += 3
-    found = deal_heads(profile, 199, np.random.default_rng(2))
-    dealt = (
-        np.random.default_rng(2).permuted(np.tile(profile.ravel(), (199, 1)), axis=1).reshape(199, 4, 3).mean(axis=2)
-    )
-    largest = np.abs(dealt - dealt.mean(axis=1, keepdims=True)).max(axis=1)
-    distance = np.abs(profile.mean(axis=1) - profile.mean())
-    np.testing.assert_allclose(found.layer_p, [(1 + (largest >= d - 1e-12).sum()) / 200 for d in distance])
+    rows = synthetic_capture([Need("v")], Shape(40)).rows
+    units = Units.of(rows, "prompt", 99, rng)
+    curves = np.linspace(3, 1, 4) + 0.1 * rng.standard_normal((40, 4))
+    which = DEPTH.index(name)
+    value = float(depth_statistics(curves.mean(axis=0))[which])
+    found = depth_scalar(name, value, depth_statistics(units.resampled(curves))[:, which], units, "1", "")
+    assert found.p is None and found.null is None and "one draw of a depth profile" in found.null_reason
+    assert found.standing() == "unjudged" and found.interval[0] <= value <= found.interval[1]
+    flat = dict(zip(DEPTH, depth_statistics(np.full(4, 2.0) + 1e-9 * np.array([1, -1, -1, 1])), strict=True))
+    assert found.reference is None or found.reference == pytest.approx(flat[name], abs=1e-6)

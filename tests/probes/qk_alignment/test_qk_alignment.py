@@ -29,7 +29,7 @@ def world(seed, gain=0.0, matching=()):
     for layer, head in matching:
         own[layer, :, head] += gain
     probe = replace(SMALL, seed=seed)
-    rows = {"qk_logit": own, "qk_logit_null": null}
+    rows = {"qk_logit": own, "qk_logit_null": null, "sink_mass": np.full((3, 60, 4), 0.05)}
     return probe.analyse(synthetic_capture(probe.needs, Shape(60), planted=rows, seed=seed), {})
 
 
@@ -40,18 +40,43 @@ def test_conformance():
 def test_planted_matching_heads_are_found_and_no_others():
     found = world(0, gain=2.0, matching=[(1, 0), (2, 3)])
     table = found.tables["by_head"]
-    heads = np.flatnonzero(table["logit_p"] <= 0.05)
+    heads = np.flatnonzero(table["logit_gain_p"] <= 0.05)
     assert list(zip(table["layer"][heads], table["head"][heads], strict=True)) == [(1, 0), (2, 3)]
-    assert found["matching_heads"].value == 2
+    assert found["matching_heads"].value == 2 and found["avoiding_heads"].value == 0
+    assert found["matching_heads_no_first"].value == 0, "planted in whole rows alone"
     assert (table["logit"] - table["logit_null"])[heads] == pytest.approx(2, abs=0.6)
-    assert found["logit"].value - found["logit"].null.value == pytest.approx(2 * 2 / 12, abs=0.2)
+    assert table["logit_gain"] == pytest.approx(table["logit"] - table["logit_null"])
+    assert found["logit"].value == pytest.approx(2 * 2 / 12, abs=0.2) and found["logit"].null.value == 0
+    assert found.standing("logit") == "within", "the twin without the first position does not agree"
+
+
+def test_a_contrast_that_turns_without_a_large_sink_is_read_there_and_its_heads_are_named():
+    rng = np.random.default_rng(0)
+    sites = {site: 5 + rng.standard_normal((3, 60, 4)) for site in ("qk_logit_null", "qk_logit_no_first_null")}
+    sites |= {f"qk_logit{twin}": 5 + rng.standard_normal((3, 60, 4)) for twin in ("", "_no_first")}
+    sites["qk_logit"] -= 1
+    sites["qk_logit_no_first"][1, :, 2] += 3
+    for sink, first, other, essential in (
+        (0.95, "logit_no_first", "logit", False),
+        (0.05, "logit", "logit_no_first", True),
+    ):
+        rows = sites | {"sink_mass": np.full((3, 60, 4), sink)}
+        found = SMALL.analyse(synthetic_capture(SMALL.needs, Shape(60), planted=rows), {})
+        assert found.headline[0] == first and found.controls[first][0].scalar == other
+        assert found.controls[first][0].essential == essential
+        assert found.facts[first] == "attention depends on this prompt's content"
+        assert found["avoiding_heads"].value == 12 and found["matching_heads"].value == 0
+        assert found["matching_heads_no_first"].value == 1 and found["avoiding_heads_no_first"].value == 0
+        assert "turns" in found.tables["by_head"] and found.tables["by_head"]["turns"][6]
+        assert any("logit changes its sign" in note and "1.2" in note for note in found.notes)
+        assert found.standing(first) == ("above" if first == "logit_no_first" else "within")
 
 
 @pytest.mark.slow
 def test_keys_that_do_not_match_are_called_at_the_nominal_rate():
     found = [world(seed) for seed in range(120)]
     one = sum(f["logit"].p <= 0.05 for f in found)
-    any_head = sum(f["matching_heads"].value > 0 for f in found)
+    any_head = sum(f["matching_heads"].value + f["avoiding_heads"].value > 0 for f in found)
     assert 1 <= one <= 14 and 1 <= any_head <= 14  # 6 ± 3.5 standard deviations of Binomial(120, 0.05)
 
 
@@ -182,6 +207,9 @@ def test_masses_on_the_shipped_tunnel_equal_an_independent_float64_computation(t
     for name, expected in (("mass_values", values), ("mass_keys", keys), ("mass_self", own),
                            ("max_weight", scored.max(-1).mean(axis=(1, 2, 3)))):  # fmt: skip
         assert np.abs(table[name] - expected).max() < 1e-5, name
+    rest = scored[:, :, :, 1:, 1:] / scored[:, :, :, 1:, 1:].sum(-1, keepdims=True)  # the first row has no other key
+    for name, expected in (("mass_values_no_first", rest[..., ::2].sum(-1)), ("max_weight_no_first", rest.max(-1))):
+        assert np.abs(table[name] - expected.mean(axis=(1, 2, 3))).max() < 1e-5, name
 
 
 def test_the_divergence_on_the_shipped_tunnel_equals_an_independent_float64_computation(tunnel, rows):
