@@ -121,7 +121,7 @@ def exchange_table(exchange: Exchange, error: str) -> Table:
     what = "KL(exact posterior || prediction)" if error == "kl" else "loss on the text"
     caption = (
         f"By checkpoint, {what}: of its own network, of the final network with its attention patterns, and of its "
-        "network with the final patterns; less that of the end: excess, patterns, network; lead: network less patterns. "
+        "network with the final patterns; less that of the end: excess, patterns, network; lead: network − patterns. "
         f"95 % intervals over {exchange.units.name}s, paired."
     )
     return Table(columns, {"step": "steps"} | dict.fromkeys((*shown, *PARTS), "bits"), caption)
