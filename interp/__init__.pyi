@@ -8,6 +8,7 @@ from .edits import BypassLayer as BypassLayer
 from .edits import Edit as Edit
 from .edits import FeedForwardOff as FeedForwardOff
 from .edits import KeepAxis as KeepAxis
+from .edits import PatternsOf as PatternsOf
 from .edits import RemoveAxis as RemoveAxis
 from .edits import ReplaceCoordinates as ReplaceCoordinates
 from .edits import RotateAxes as RotateAxes

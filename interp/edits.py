@@ -52,9 +52,11 @@ class Edit(ABC):
 
     kind: ClassVar[str]
     part: ClassVar[str] = "z"
+    is_whole: ClassVar[bool] = False
+    """Whether an edit that names no layer acts in all of them."""
 
     def __post_init__(self) -> None:
-        if not self._listed:
+        if not self._listed and not self.is_whole:
             raise self._refused("no layer is named", "Name one layer or several.")
         if not np.isfinite(self.dose):
             raise self._refused(f"the dose is {self.dose}", "A dose is a finite number: 1 is the edit, 0 no edit.")
@@ -73,18 +75,20 @@ class Edit(ABC):
         return (self.layer,) if isinstance(self.layer, int) else tuple(self.layer)
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.place} at layer {', '.join(map(str, self._listed))}"
+        where = f"layer {', '.join(map(str, self._listed))}" if self._listed else "all layers"
+        return f"{self.kind} {self.place} at {where}"
 
     def layers(self, info: ModelInfo) -> tuple[int, ...]:
         """The layers counted from 0 (depths, for the residual stream); an unknown one is a `UsageError`."""
         count = info.n_layers + (self.place == "resid")
-        unknown = [layer for layer in self._listed if not -count <= layer < count]
+        listed = self._listed or tuple(range(count))
+        unknown = [layer for layer in listed if not -count <= layer < count]
         if unknown:
             what = "depths" if self.place == "resid" else "layers"
             raise self._refused(
                 f"{info.name} has the {what} 0 to {count - 1}", f"Leave out {unknown[0]}; −1 is the last."
             )
-        resolved = tuple(layer % count for layer in self._listed)
+        resolved = tuple(layer % count for layer in listed)
         if len(set(resolved)) < len(resolved):
             raise self._refused("a layer is named twice", "Name each layer once, from the front or from the end.")
         return resolved
@@ -336,10 +340,65 @@ class FeedForwardOff(Edit):
     part: ClassVar[str] = "mlp_out"
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PatternsOf(Edit):
+    """Attend as another model of the same shape does: its queries and keys on the same tokens replace the model's own.
+
+    The `donor` (another step, seed or fine-tuning) runs by itself on whatever the model is given; values, and all that
+    is made of what was attended, stay the model's own. It is a loaded model, or for a run (and a file of edits) the
+    name or folder of one: `tunnel:bijection-gpt-neox@256`. Without a `layer` the patterns of all layers are replaced.
+    A `dose` between 0 and 1 takes queries and keys part of the way.
+    """
+
+    layer: int | tuple[int, ...] = ()
+    donor: Any
+
+    kind: ClassVar[str] = "patterns"
+    part: ClassVar[str] = "qk"
+    is_whole: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.donor_name:
+            raise self._refused(
+                f"the donor is {self.donor!r}",
+                "Give a model that interp.load returned, or for a run its name or folder.",
+            )
+        if self.at != "all":
+            raise self._refused(
+                f"the positions are {self.at!r}", "Keys serve all queries behind them: leave `at` out, which means all."
+            )
+
+    @property
+    def donor_name(self) -> str:
+        """The name that loads the donor; empty for what can be no model."""
+        name = self.donor if isinstance(self.donor, str) else getattr(self.donor, "name", "")
+        return name if isinstance(name, str) else ""
+
+    def __str__(self) -> str:
+        return f"{super().__str__()} from {self.donor_name}"
+
+    def refuse_misfit(self, info: ModelInfo) -> None:
+        if not info.n_heads:
+            raise self._refused(
+                f"{info.name} has no attention", "Edit resid, bypass a layer, or switch off a part of one."
+            )
+        super().refuse_misfit(info)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "kind": self.kind,
+            "layer": _plain(self.layer),
+            "dose": self.dose,
+            "at": self.at,
+            "donor": self.donor_name,
+        }
+
+
 KINDS: Mapping[str, type[Edit]] = {
     cls.kind: cls
     for cls in (RemoveAxis, KeepAxis, ShiftAxis, RotateAxes, ReplaceCoordinates, AblateHeads, BypassLayer, AttentionOff,
-                FeedForwardOff)
+                FeedForwardOff, PatternsOf)
 }  # fmt: skip
 
 

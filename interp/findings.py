@@ -66,8 +66,9 @@ class Scalar:
     `n` counts `n_unit`s (prompts, sequences); `n_distinct_rows` counts different rows, which is less where a site
     depends on the last token alone; `underpowered` says that they are too few, and `enough` how many would do. `p` is
     the probability of a value at least as extreme under the null, corrected over `p_over` (`layers`, `domains` ...)
-    where that is named. `reference` is the value without an effect where one model has no null (a trend over its
-    depth): `interp compare` holds several models against it.
+    where that is named, and `p_least` the smallest that the design can reach, where it is known. `reference` is the
+    value without an effect where one model has no null (a trend over its depth): `interp compare` holds several models
+    against it.
     """
 
     value: float
@@ -86,6 +87,7 @@ class Scalar:
     underpowered: bool = False
     enough: int | None = None
     meaning: str = ""
+    p_least: float | None = None
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 (read by pydantic where a file is checked)
 
@@ -178,10 +180,11 @@ class Scalar:
 
     @property
     def p_text(self) -> str:
-        """p with what it was corrected over; empty without one."""
+        """p with what it was corrected over, and the smallest of the design; empty without one."""
         if self.p is None:
             return ""
-        return short(self.p, 2) + (f" over {self.p_over}" if self.p_over else "")
+        least = "" if self.p_least is None else f" (smallest possible {short(self.p_least, 2)})"
+        return short(self.p, 2) + (f" over {self.p_over}" if self.p_over else "") + least
 
     @property
     def n_text(self) -> str:

@@ -153,6 +153,22 @@ class Probe(Question):
         """
         raise NotImplementedError(f"{self.name} follows checkpoints and does not say what it keeps of one")
 
+    @property
+    def exchange_needs(self) -> tuple[Need, ...]:
+        """What of its needs is read of networks with exchanged attention patterns; none: nothing is exchanged.
+
+        A probe that follows checkpoints is then handed, at each, two more captures: `read_exchanged`.
+        """
+        return ()
+
+    def read_exchanged(self, with_patterns: Capture, of_network: Capture, final: Capture) -> Readout:
+        """What is kept of an exchange at one checkpoint, beside `read_checkpoint`.
+
+        `with_patterns` is the final network with the attention patterns of the checkpoint, `of_network` the network
+        of the checkpoint with the final patterns. At the end of the training both are `final`.
+        """
+        raise NotImplementedError(f"{self.name} asks for an exchange and does not say what it keeps of one")
+
     @abstractmethod
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
         """Findings from the base capture, and from what was kept under every condition, by its name. Pure."""

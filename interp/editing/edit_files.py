@@ -3,11 +3,11 @@
     {"edits": [{"kind": "remove", "site": "v", "layer": -1, "dose": 1.0, "at": "all",
                 "axis": {"array": "runs/a-run:value_axis.v.pc1.axis", "row": -1}}]}
 
-`kind` is remove, keep, shift, rotate, replace, ablate, bypass, attention-off or feed-forward-off; the other keys are
-the fields of the edit of this kind (interp.edits). An array is written out as lists, or named: `FILE.safetensors:NAME`,
-or `RUN:PROBE.NAME` for what a run keeps in its folder; paths start at
-the folder of the file, or else where the command runs. `row` picks one entry of
-the first axis, a layer say.
+`kind` is remove, keep, shift, rotate, replace, ablate, bypass, attention-off, feed-forward-off or patterns; the other
+keys are the fields of the edit of this kind (interp.edits). The `donor` of patterns is the name of a model, or its
+folder. An array is written out as lists, or named: `FILE.safetensors:NAME`, or `RUN:PROBE.NAME` for what a run keeps in
+its folder. Paths start at the folder of the file, or else where the command runs. `row` picks one entry of the first
+axis, a layer say.
 """
 
 import json
@@ -19,7 +19,7 @@ from typing import Any, get_type_hints
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
-from interp.edits import KINDS, Edit, Edits
+from interp.edits import KINDS, Edit, Edits, PatternsOf
 from interp.errors import RecordError, UnknownName, UsageError
 
 
@@ -72,6 +72,8 @@ def edit_from_json(entry: Any, folder: Path = Path(), what: str = "an edit") -> 
             raise UnknownName(f"field of {kind}", key, known)
         values[key] = _read(f"{what}: {key}", value, hints[key], folder)
     missing = [f.name for f in known.values() if f.default is MISSING and f.name not in values]
+    if cls is PatternsOf and isinstance(values.get("donor"), str) and (folder / values["donor"]).is_dir():
+        values["donor"] = str(folder / values["donor"])
     if missing:
         raise UsageError(asked=what, found=f"{kind} lacks {', '.join(missing)}", fix="Name every field it needs.")
     return cls(**values)

@@ -12,10 +12,11 @@ from typing import Any
 import torch
 
 from interp.editing.call_positions import CallPositions, positions_of_call
+from interp.editing.donor_patterns import DonorPatterns, refuse_unlike
 from interp.editing.edited_rows import rows_in_batch, rows_without_prompts
 from interp.editing.head_outputs import HeadOutputs
 from interp.editing.steps import EditedRows, EditStep, SeenStep, make_steps
-from interp.edits import AblateHeads, Edit
+from interp.edits import AblateHeads, Edit, PatternsOf
 from interp.errors import UsageError
 from interp.model import Model
 from interp.reading.batches import Batch, RowIndex
@@ -46,6 +47,11 @@ class Editor(Listener):
         self._steps: dict[tuple[str, int], list[EditStep]] = {}
         for step in steps:
             self._steps.setdefault((step.place, step.layer), []).append(step)
+        self._donors = {
+            step.index: DonorPatterns(step.edit.donor, step.edit.layers(model.info))
+            for step in steps
+            if isinstance(step.edit, PatternsOf)
+        }
         self._batch: Batch | None = None
         self._edited_rows: Mapping[int, EditedRows] = {}
         self._entered: dict[int, torch.Tensor] = {}
@@ -73,8 +79,8 @@ class Editor(Listener):
         return self._apply("z", call.layer, z.flatten(2)).view(z.shape)
 
     @contextmanager
-    def hooks(self) -> Iterator[None]:
-        """Forward hooks for what the seam does not pass."""
+    def hooks(self, listeners: Sequence[Listener] = ()) -> Iterator[None]:
+        """Forward hooks for what the seam does not pass; donors of patterns run under the same `listeners`."""
         blocks = self.model.family.layer_modules(self.model.module)
         norm = attrgetter(self.model.family.final_norm)(self.model.module)
         counted = any(isinstance(step.edit.at, tuple) for steps in self._steps.values() for step in steps)
@@ -83,6 +89,8 @@ class Editor(Listener):
                 tell, forget = of_this_thread(self._on_call), of_this_thread(self._after_call)
                 stack.callback(self.model.module.register_forward_pre_hook(tell, with_kwargs=True).remove)
                 stack.callback(self.model.module.register_forward_hook(forget, always_call=True).remove)
+            for donor in self._donors.values():
+                stack.enter_context(donor.following(self.model, listeners))
             for place, layer in self._steps:
                 if place == "resid":
                     module = blocks[layer] if layer < len(blocks) else norm
@@ -147,6 +155,8 @@ class Editor(Listener):
         """What an edit puts in place of the tensor, where that comes from the model itself."""
         if step.place == "block":
             return self._entered[step.layer]
+        if step.index in self._donors:
+            return self._donors[step.index].take(step.place, step.layer)
         if not needs_outputs(step.edit):
             return None
         assert self.outputs is not None and self.rows is not None and self._batch is not None
@@ -165,7 +175,7 @@ def needs_outputs(edit: Edit) -> bool:
 @contextmanager
 def editing(model: Model, editor: Editor, *listeners: Listener) -> Iterator[None]:
     """Let the editor act on every pass inside the block, after `listeners`."""
-    with claimed(model), editor.hooks(), listening(model, *listeners, editor):
+    with claimed(model), editor.hooks(listeners), listening(model, *listeners, editor):
         yield
 
 
@@ -200,6 +210,8 @@ def refuse_misfits(edits: Sequence[Edit], model: Model) -> None:
     parts = model.family.summed_modules(model.family.layer_modules(model.module)[0])
     for edit in edits:
         edit.refuse_misfit(model.info)
+        if isinstance(edit, PatternsOf):
+            refuse_unlike(edit, model)
         if edit.place in ("attn_out", "mlp_out") and edit.place not in parts:
             raise UsageError(
                 asked=str(edit),

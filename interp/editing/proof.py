@@ -1,9 +1,10 @@
 """Proof, with every run that edits, that the edits did what they are called, and nothing else.
 
-Six checks on two of the run's own prompts. The component that was edited is read back and compared with the formula;
-attention received what the edit left; edits of values and head outputs leave the rows of attention of their layer as
-they are; dose 0 gives the unedited logits bit for bit, and so does the model after it was left, by success and by an
-interruption, with no hook on it; a pass that starts at the first edited layer gives the logits of a whole one.
+Seven checks on two of the run's own prompts. The component that was edited is read back and compared with the formula;
+attention received what the edit left; patterns of a donor are those of a pass of its own; edits of values and head
+outputs leave the rows of attention of their layer as they are; dose 0 gives the unedited logits bit for bit, so does
+the model after it was left, by success and by an interruption, with no hook on it; a pass that starts at the first
+edited layer gives the logits of a whole one.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +17,7 @@ from interp.checking.two_sequences import BOUND, relative_error
 from interp.editing.editor import HEARD, Editor, editing
 from interp.editing.restart import Residuals, first_layer
 from interp.editing.steps import EditedRows, EditStep, SeenStep
-from interp.edits import Edit
+from interp.edits import Edit, PatternsOf
 from interp.errors import ModelError
 from interp.model import Check, Model
 from interp.reading.batches import Batch
@@ -26,6 +27,7 @@ from interp.seam.pattern import AttentionCall, pattern_rows
 MEANINGS = {
     "edit read-back": "the edited component is what the edit says, and nothing else of the tensor changed",
     "edit reached": "attention received exactly what the edits left",
+    "edit donor": "attention rows are those that the donor has in a pass of its own on the same tokens",
     "edit pattern": "edits of values and head outputs leave the attention rows of their layer untouched",
     "edit dose 0": "edits of dose 0 change no bit of the logits",
     "edit restored": "after edits, and after an interruption, no hook is left and no bit of the logits changed",
@@ -76,9 +78,9 @@ def prove(batch: EditedBatch, edits: Sequence[Edit], start: int) -> tuple[Check,
     """All checks of one list of edits; raises `ModelError` naming the first that fails."""
     with torch.inference_mode():
         values = dict(_run(batch, edits, start))
-    words = "; ".join(dict.fromkeys(f"{edit.kind} {edit.place}" for edit in edits))
+    words = "; ".join(dict.fromkeys(_in_words(edit) for edit in edits))
     bound = BOUND[batch.model.info.dtype]
-    exact = ("edit reached", "edit pattern", "edit dose 0", "edit restored")
+    exact = ("edit reached", "edit donor", "edit pattern", "edit dose 0", "edit restored")
     checks = []
     for name, value in values.items():
         allowed = 0.0 if name in exact else bound
@@ -90,6 +92,12 @@ def prove(batch: EditedBatch, edits: Sequence[Edit], start: int) -> tuple[Check,
                 fix="The effects of these edits could not be trusted, so the run stops. Please report it.",
             )
     return tuple(checks)
+
+
+def _in_words(edit: Edit) -> str:
+    """The edit as checks name it; a donor with the fingerprint of its weights."""
+    of = f" of {edit.donor_name} (weights {edit.donor.fingerprint[:16]})" if isinstance(edit, PatternsOf) else ""
+    return f"{edit.kind} {edit.place}{of}"
 
 
 def merged(checks: Sequence[Check]) -> tuple[Check, ...]:
@@ -117,6 +125,8 @@ def _run(batch: EditedBatch, edits: Sequence[Edit], start: int):
     last_of_each = {(s.step.place, s.step.layer): s for s in seen if s.step.place in HEARD}
     yield "edit read-back", max((_read_back(s) for s in seen), default=0.0)
     yield "edit reached", float(sum(not _reached(s, leaving) for s in last_of_each.values()))
+    if any(isinstance(edit, PatternsOf) for edit in edits):
+        yield "edit donor", float(_patterns_not_donated(batch, edits, leaving))
     if any(edit.place in ("v", "z") for edit in edits):
         yield "edit pattern", float(_patterns_moved(edits, model, plain, entering, leaving))
     nothing = batch.make_editor([replace(edit, dose=0.0) for edit in edits])
@@ -196,7 +206,7 @@ def _patterns_moved(edits: Sequence[Edit], model: Model, plain: _Witness, enteri
     """
     mixed = [e for e in edits if e.place in ("v", "z")]
     others = [e for e in edits if e.place not in ("v", "z")]
-    compared = {n for e in others if e.place in ("q", "k") for n in e.layers(model.info)}
+    compared = {n for e in others if e.place in ("q", "k", "qk") for n in e.layers(model.info)}
     first = first_layer(mixed, model)
     is_first = not others or first_layer(others, model) > first
     moved = 0
@@ -205,6 +215,28 @@ def _patterns_moved(edits: Sequence[Edit], model: Model, plain: _Witness, enteri
         before, after = without.calls[layer], leaving.calls[layer]
         moved += not torch.equal(pattern_rows(before, before.positions), pattern_rows(after, after.positions))
     return moved
+
+
+def _patterns_not_donated(batch: EditedBatch, edits: Sequence[Edit], leaving: _Witness) -> int:
+    """Layers whose attention rows are not those of the donor alone, of edits at dose 1 that no other edit follows."""
+    info, wrong = batch.model.info, 0
+    for i, edit in enumerate(edits):
+        if not isinstance(edit, PatternsOf) or edit.dose != 1:
+            continue
+        later = {n for e in edits[i + 1 :] if e.place in ("q", "k", "qk") for n in e.layers(info)}
+        alone = _Witness()
+        with listening(edit.donor, *batch.listeners, alone):
+            edit.donor.module(input_ids=batch.batch.ids.to(edit.donor.input_device), use_cache=False)
+        for layer in set(edit.layers(info)) - later:
+            rows = (_rows_of(calls[layer], batch.is_token) for calls in (leaving.calls, alone.calls))
+            wrong += not torch.equal(*rows)
+    return wrong
+
+
+def _rows_of(call: AttentionCall, is_token: torch.Tensor) -> torch.Tensor:
+    """The attention rows of its tokens; from copies, since products are rounded as queries lie in memory."""
+    alike = replace(call, q=call.q.contiguous(), k=call.k.contiguous())
+    return pattern_rows(alike, call.positions).cpu().transpose(1, 2)[is_token]
 
 
 def _restored(batch: EditedBatch, editor: Editor, unedited: torch.Tensor, hooks: int) -> int:

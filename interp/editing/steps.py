@@ -16,6 +16,7 @@ from interp.edits import (
     AblateHeads,
     Edit,
     KeepAxis,
+    PatternsOf,
     ReplaceCoordinates,
     RotateAxes,
     ShiftAxis,
@@ -28,7 +29,7 @@ Numbers = Mapping[str, np.ndarray]
 def signature(edit: Edit, info: ModelInfo) -> tuple[object, ...]:
     """What two edits must share to be variants of one step: everything but the numbers."""
     shapes = tuple((name, value.shape) for name, value in numbers(edit, info).items())
-    by = edit.by if isinstance(edit, AblateHeads) else None
+    by = edit.by if isinstance(edit, AblateHeads) else id(edit.donor) if isinstance(edit, PatternsOf) else None
     return (edit.kind, edit.place, edit.layers(info), edit.at, by, shapes)
 
 
@@ -86,7 +87,8 @@ class EditedRows:
 class EditStep:
     """One edit at one layer. `numbers` are float32 or better, `[variant, 1 or row, feature]`; `dose` `[variant]`.
 
-    `others` gives, for ablations by mean and by resampling, what the unedited model has there: see `head_outputs`.
+    `others` gives, for ablations by mean and by resampling, what the unedited model has there (`head_outputs`), and for
+    the patterns of another model its queries or keys (`donor_patterns`).
     """
 
     index: int
@@ -133,7 +135,9 @@ def make_steps(variants: Sequence[Sequence[Edit]], info: ModelInfo) -> list[Edit
         found = [numbers(edit, info) for edit in of_edit]
         stacked = {name: torch.from_numpy(np.stack([f[name] for f in found])) for name in found[0]}
         dose = stacked.pop("dose")
-        steps += [EditStep(index, first, first.place, layer, dose, stacked) for layer in first.layers(info)]
+        places = ("q", "k") if isinstance(first, PatternsOf) else (first.place,)
+        layers = first.layers(info)
+        steps += [EditStep(index, first, place, layer, dose, stacked) for layer in layers for place in places]
     return steps
 
 
@@ -178,11 +182,11 @@ def _ablate(step: EditStep, x: torch.Tensor, rows: EditedRows, others: torch.Ten
 
 
 def _off(step: EditStep, x: torch.Tensor, rows: EditedRows, others: torch.Tensor | None) -> torch.Tensor:
-    """What a layer or block adds is nothing: the tensor is what it adds to the residual stream, or `others` before."""
+    """`others` in place of the tensor (the stream before a layer, a donor's queries); without any, nothing is added."""
     return torch.zeros_like(x) if others is None else others.to(x).view(x.shape)
 
 
 _KINDS: Mapping[str, Callable[[EditStep, torch.Tensor, EditedRows, torch.Tensor | None], torch.Tensor]] = {
     "remove": _remove, "keep": _keep, "shift": _shift, "rotate": _rotate, "replace": _replace, "ablate": _ablate,
-    "bypass": _off, "attention-off": _off, "feed-forward-off": _off,
+    "bypass": _off, "attention-off": _off, "feed-forward-off": _off, "patterns": _off,
 }  # fmt: skip

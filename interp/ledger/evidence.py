@@ -6,7 +6,7 @@ stopped. A source that fails is told in words and stops nothing: what rests on i
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +77,25 @@ def number_of(read: Reference, evidence: Evidence) -> Scalar | str:
         return _cell(read, findings, str(evidence.record.prompts.get("unit", "prompt")))
     if read.field not in findings.scalars:
         return f"{read.of} gives no {read.field} here"
-    return findings.scalars[read.field]
+    return _with_least_p(findings.scalars[read.field], read, evidence)
+
+
+def _with_least_p(scalar: Scalar, read: Reference, evidence: Evidence) -> Scalar:
+    """A p of a run with the smallest that its draws can give, where the probe does not say more."""
+    n_draws = evidence.record.parameters.get(read.of, {}).get("n_permutations") if evidence.record else None
+    if scalar.p is None or scalar.p_least is not None or evidence.source.kind != "run" or n_draws is None:
+        return scalar
+    return replace(scalar, p_least=1 / (1 + n_draws))
+
+
+def trainings_of(record: RunRecord, scalar: Scalar) -> int | None:
+    """How many trainings of a wind tunnel a number is over; None where it is about no tunnel.
+
+    Studies train, or read, wind tunnels; of a run the card says so. Units other than seeds are of one training.
+    """
+    if record.model and "card" not in record.model:
+        return None
+    return scalar.n if scalar.n_unit == "seed" and scalar.n is not None else 1
 
 
 def models_of(record: RunRecord) -> list[tuple[str, str]]:

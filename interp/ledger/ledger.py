@@ -25,7 +25,10 @@ class _Strict(BaseModel):
 
 
 class MeasuredNumber(_Strict):
-    """One measured number: where it stands, whose it is, and what it is; None where there is none."""
+    """One measured number: where it stands, whose it is, and what it is; None where there is none.
+
+    `trainings` counts those that its interval is over, of a wind tunnel; one, where it is over sequences.
+    """
 
     source: str
     of: str
@@ -34,6 +37,7 @@ class MeasuredNumber(_Strict):
     where: dict[str, str | int | float] = {}
     models: list[tuple[str, str]] = []
     scalar: KeptScalar | None = None
+    trainings: int | None = None
 
 
 class JudgedPart(_Strict):

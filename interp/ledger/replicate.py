@@ -12,7 +12,15 @@ from scipy.stats import false_discovery_control
 from interp.errors import UnknownName, UsageError
 from interp.findings import Scalar
 from interp.ledger.claims import SCALES, Claim, ClaimPart, Claims, Reference, Scale, load_claims
-from interp.ledger.evidence import Evidence, EvidenceBySource, gather_evidence, is_same_model, models_of, number_of
+from interp.ledger.evidence import (
+    Evidence,
+    EvidenceBySource,
+    gather_evidence,
+    is_same_model,
+    models_of,
+    number_of,
+    trainings_of,
+)
 from interp.ledger.ledger import (
     ClaimOutcome,
     ClaimRow,
@@ -32,6 +40,8 @@ from interp.system.processes import n_started
 ALL = "all"
 JOINT = "all models together"
 _NOT_TINY = "this claim is not part of the scale tiny, which asks one of each kind"
+ENOUGH_TRAININGS = 3
+"""Trainings that a verdict on wind tunnels rests on; with fewer it says so."""
 _NO_MODEL = "no language model was named (--model)"
 
 
@@ -248,6 +258,7 @@ def _number(read: Reference, evidence: Evidence) -> tuple[MeasuredNumber, Scalar
         source=read.source, of=read.of, field=read.field, table=read.table, where=read.where,
         models=models_of(evidence.record) if evidence.record else [],
         scalar=scalar if isinstance(scalar, Scalar) else None,
+        trainings=trainings_of(evidence.record, scalar) if evidence.record and isinstance(scalar, Scalar) else None,
     )  # fmt: skip
     return number, scalar
 
@@ -283,11 +294,20 @@ def _judged(asked: _Asked, *, is_moot: bool) -> JudgedPart:
             judgement = Judgement("not measurable here", asked.reason)
         else:
             judgement = judge(rule, asked.scalars, asked.corrected if asked.p is not None else None)
+            judgement = replace(judgement, why=judgement.why + _of_trainings(rule, asked.numbers))
     return JudgedPart(
         label=asked.part.label, numbers=list(asked.numbers), kind=rule.kind if rule else "",
         rule=rule_in_words(rule, units[0] if units else "") if rule else "", p_corrected=asked.corrected,
         outcome=judgement.outcome if judgement else None, why=judgement.why if judgement else asked.reason,
     )  # fmt: skip
+
+
+def _of_trainings(rule: Rule, numbers: Sequence[MeasuredNumber]) -> str:
+    """What a verdict on wind tunnels says where it rests on fewer than `ENOUGH_TRAININGS`; identities hold in each."""
+    counts = [number.trainings for number in numbers if number.trainings is not None]
+    if rule.kind == "identity" or not counts or min(counts) >= ENOUGH_TRAININGS:
+        return ""
+    return "; one training" if min(counts) == 1 else f"; {min(counts)} trainings"
 
 
 def _source(model: str, evidence: Evidence, folder: Path) -> SourceFile:

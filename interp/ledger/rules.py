@@ -4,11 +4,11 @@ In this order:
 
     not measurable here             there is no number, and why
     underpowered                    the probe says that it has too little to go on
-    no different from the null      the rule asks for a difference from the null, and there is none: p (corrected over
-                                    the rows of the ledger) is above .05, or, without a p, the interval reaches into the
-                                    band
+    contradicted                    the whole interval lies outside the claimed region
+    underpowered                    the rule asks for a difference from the null, and no p of the design can reach .05
+    no different from the null      it asks for one, and there is none: p (corrected over the rows of the ledger) is
+                                    above .05, or, without a p, the interval reaches into the band
     supported                       the whole interval lies in the claimed region
-    contradicted                    none of it does
     underpowered                    the interval reaches across the bound of the region
 
 A number without an interval (weights, identities) is its own interval. Pure: numbers in, words out.
@@ -21,7 +21,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from interp.findings import Scalar
+from interp.findings import ALPHA, Scalar
 
 Outcome = Literal[
     "supported", "contradicted", "no different from the null", "underpowered", "not measurable here"
@@ -90,7 +90,7 @@ class Rule:
 
     @property
     def asks_null(self) -> bool:
-        """Whether a number that is no different from its null is called that before anything else is said."""
+        """Whether a number that the claim allows has to differ from its null too."""
         return self.null and self.kind not in (*SEVERAL, "identity")
 
 
@@ -160,12 +160,17 @@ def _bounds(rule: Rule) -> str:
 
 
 def _single(rule: Rule, number: Scalar, p: float | None) -> Judgement:
-    if rule.asks_null and number.standing(p) == "within":
-        given = f"p = {p:.2g} after correction" if p is not None else "the interval reaches into the null's band"
-        return Judgement("no different from the null", given)
     if (rule.times_null or rule.kind in ("above_null", "below_null")) and number.null is None:
         return Judgement("not measurable here", number.null_reason or "it has no null")
-    return _against(_interval(number), _region(rule, number))
+    claimed = _against(_interval(number), _region(rule, number))
+    if claimed.outcome == "contradicted" or not rule.asks_null:
+        return claimed
+    if p is not None and number.p_least is not None and number.p_least > ALPHA:
+        return Judgement("underpowered", f"no p of this design can be below {number.p_least:.2g}")
+    if number.standing(p) == "within":
+        given = f"p = {p:.2g} after correction" if p is not None else "the interval reaches into the null's band"
+        return Judgement("no different from the null", given)
+    return claimed
 
 
 def _region(rule: Rule, number: Scalar) -> tuple[float, float]:

@@ -3,6 +3,7 @@
 The run's own model is the end of the training. It is captured on the drawn prompts first; then every checkpoint is
 loaded, checked like any model, captured on the same token ids and reduced to what the probes keep of it, before the
 next one is loaded. In memory at once: one model, and of each probe three captures (this one, the one before, the end).
+Where a probe exchanges attention patterns between the checkpoint and the end, the end's model stays in memory too.
 """
 
 import re
@@ -33,6 +34,9 @@ LoadModel = Callable[[str, str | None], Model]
 """Loads a model by name and revision, as the run's own was."""
 
 ReadModel = Callable[[Model, Run, Sequence[Need]], Capture]
+
+Exchange = Callable[[Model, Run, Sequence[Need]], tuple[Capture, Capture]]
+"""Reads the end with the attention patterns of a checkpoint's model, and the checkpoint with those of the end."""
 
 
 @dataclass(frozen=True)
@@ -66,17 +70,29 @@ class Followed:
         needs = tuple(dict.fromkeys(need for probe in probes for need in probe.needs))
         return cls(tuple(probes), chosen, _in_strata(read(model, chosen, needs), drawn["stratum"]))
 
-    def take(self, step: int, capture: Capture) -> None:
+    @property
+    def exchange_needs(self) -> tuple[Need, ...]:
+        """What its probes read of exchanged attention patterns."""
+        return tuple(dict.fromkeys(need for probe in self.probes for need in probe.exchange_needs))
+
+    def take(self, step: int, capture: Capture, exchanged: tuple[Capture, Capture] | None) -> None:
         """Keep what every probe reads of a checkpoint."""
         with one_thread():
             for probe in self.probes:
                 read = probe.read_checkpoint(capture, self.before, self.final)
+                if exchanged is not None and probe.exchange_needs:
+                    read = {**read, **probe.read_exchanged(*exchanged, self.final)}
                 self.under.setdefault(probe.name, {})[str(step)] = read
         self.before = capture
 
-    def read(self, model: Model, step: int, read: ReadModel) -> None:
-        needs = tuple(self.final.arrays)
-        self.take(step, _in_strata(read(model, self.run, needs), self.final.rows["stratum"]))
+    def read(self, model: Model, step: int, read: ReadModel, exchange: Exchange | None) -> None:
+        needs, wanted = tuple(self.final.arrays), self.exchange_needs
+        exchanged = exchange(model, self.run, wanted) if exchange and wanted else None
+        self.take(step, _in_strata(read(model, self.run, needs), self.final.rows["stratum"]), exchanged)
+
+    def end(self, step: int) -> None:
+        """Keep what every probe reads of the end, where an exchange changes nothing."""
+        self.take(step, self.final, (self.final, self.final))
 
 
 def checkpoints_of(model: Model, probes: Sequence[Probe], asked: Sequence[str]) -> tuple[Checkpoint, ...]:
@@ -142,6 +158,7 @@ def follow(
     load: LoadModel,
     read: ReadModel,
     progress: Report | None = None,
+    exchange: Exchange | None = None,
 ) -> list[dict[str, Any]]:
     """Read every checkpoint for all parts, then the end; returns what each was (step, revision, fingerprint).
 
@@ -159,13 +176,13 @@ def follow(
             own_step = checkpoint.step
         else:
             for part in parts:
-                part.read(model, checkpoint.step, read)
+                part.read(model, checkpoint.step, read, exchange)
         del model  # before the next one is loaded
         if progress is not None:
             progress(i + 1, len(checkpoints))
     if own_step is not None:
         for part in parts:
-            part.take(own_step, part.final)
+            part.end(own_step)
     if own_step not in [entry["step"] for entry in known]:
         known.append(_described(end.name, own_step, end.revision, fingerprint))
     return known

@@ -11,6 +11,7 @@ from interp.prompt import Prompts
 from interp.prompting.files import resolve_prompts
 from interp.prompting.tokens import as_tokens
 from interp.reading.forward import capture
+from interp.running.donors import with_donors
 
 
 def collect(
@@ -36,5 +37,5 @@ def collect(
     asked = [need if isinstance(need, Need) else Need(need) for need in needs]
     ids = as_tokens(model, pool, asked, window).ids
     if edits:
-        return capture_edited(model, pool, ids, asked, edits, layers=layers)
+        return capture_edited(model, pool, ids, asked, with_donors(edits, model.info), layers=layers)
     return capture(model, pool, ids, asked, layers=layers)

@@ -66,8 +66,9 @@ def memory_of(meta: MetaModel, passes: list[Passes]) -> Memory:
     kept = max(sum(kept_bytes(need, info, p.text) for need in p.needs) for p in base)
     edited = [p for p in passes if p.is_edited]
     kept += max((_beside_edits(p, info, itemsize) for p in edited), default=0)
+    n_models = 1 + any(probe.exchange_needs for p in base for probe in p.probes)
     return Memory(
-        weights=meta.memory_bytes,
+        weights=n_models * meta.memory_bytes,
         loading=0 if meta.stored == meta.placement.dtype else meta.file_bytes,
         activations=_activations(meta, passes),
         kept=kept,

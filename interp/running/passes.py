@@ -27,6 +27,8 @@ from interp.registry import entries, load_entry
 ASSUMED_PROMPTS = 1008
 ASSUMED_TOKENS = 128
 _CHARACTERS_A_TOKEN = 4
+_EXCHANGE = 6
+"""Passes of an exchange of attention patterns with a checkpoint: each way unedited, edited, and the donor's."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,8 @@ def _checkpoints(
     names = ", ".join(probe.name for probe in probes)
     needs = tuple(dict.fromkeys(need for probe in probes for need in probe.needs))
     n, what = (1, f"each checkpoint of {names}") if n_earlier is None else (n_earlier + 1, f"checkpoints of {names}")
+    if any(probe.exchange_needs for probe in probes):
+        n, what = n + _EXCHANGE * (n_earlier or 1), f"{what}, with exchanges"
     if text.prompts.is_text and per_quintile is not None:
         n_drawn = min(5 * per_quintile, len(text.ids))
         text = replace(text, prompts=text.prompts.take(range(n_drawn)), ids=text.ids[:n_drawn])

@@ -14,7 +14,7 @@ from interp.editing.conditions import Run, capture_edited, read_conditions
 from interp.editing.edit_files import resolve_edits
 from interp.editing.editor import refuse_misfits
 from interp.editing.proof import merged
-from interp.edits import Edit
+from interp.edits import Edit, PatternsOf
 from interp.errors import UsageError
 from interp.findings import Findings
 from interp.loading.load import DeviceMap, load_as_asked
@@ -30,6 +30,7 @@ from interp.records.record import RunRecord, new_folder
 from interp.records.unfinished import PARTIAL, Unfinished, refuse_unwritable
 from interp.running.checkpoints import Checkpoint, Followed, checkpoints_of, follow, has_checkpoints, step_of
 from interp.running.choose_probes import ChosenProbe, choose_probes, readable_probes
+from interp.running.donors import with_donors
 from interp.running.spec import RunSpec
 from interp.seam.window import AttentionWindow
 from interp.system.environment import environment
@@ -63,6 +64,7 @@ def run(options: RunOptions) -> RunRecord:
     clock = _Clock()
     with clock("load"):
         loaded = load_as_asked(options)
+        edits = with_donors(edits, loaded.info)
     spec, pools = specify(loaded, asked, edits, options)
     chosen = [probe for pool in pools for probe in pool.probes]
     _refuse_misuse(edits, chosen, loaded, spec.null)
@@ -78,13 +80,14 @@ def run(options: RunOptions) -> RunRecord:
     if spec.null == "untrained":
         twins, labels = session.untrained(loaded, pools)
         findings = {name: beside_untrained(found, [t[name] for t in twins], labels) for name, found in findings.items()}
-    info, checks = loaded.info, (*loaded.checks, *merged(session.checks))
+    info, own_checks = loaded.info, loaded.checks
     described = asdict(info) | {"fingerprint": loaded.fingerprint} | ({"card": loaded.card} if loaded.card else {})
     if followed:
         own_step, fingerprint = step_of(loaded), loaded.fingerprint
-        del loaded  # one model in memory at a time
+        end = loaded if any(part.exchange_needs for part in session.followed) else None
+        del loaded  # one model in memory at a time, unless the end is exchanged with
         alike = replace(options, model="", dtype=info.dtype, **_placed(info, options.device_map))
-        courses, course = session.follow(followed, own_step, fingerprint, alike)
+        courses, course = session.follow(followed, own_step, fingerprint, alike, end)
         described |= course
         findings = {name: (findings | courses)[name] for name in spec.probes if name in findings | courses}
     record = RunRecord(
@@ -95,7 +98,7 @@ def run(options: RunOptions) -> RunRecord:
         model=described,
         prompts=_described(pools, drawn),
         environment=environment() | ({} if ranks.is_alone else {"processes": ranks.size}),
-        selfcheck=tuple(asdict(c) for c in checks),
+        selfcheck=tuple(asdict(c) for c in (*own_checks, *merged(session.checks))),
         timings=clock.seconds,
         findings=findings,
         parameters=spec.settings,
@@ -211,18 +214,38 @@ class _Session:
             )
         )  # fmt: skip
 
+    def _with_patterns(self, model: Model, donor: Model, run: Run, needs: Sequence[Need]) -> Capture:
+        """A model that attends as the donor does, proved on the first donor."""
+        checks = None if any(check.name == "edit donor" for check in self.checks) else self.checks
+        return capture_edited(
+            model, run.prompts, run.ids, needs, [PatternsOf(donor=donor)], listeners=self.listeners, checks=checks,
+            seed=self.spec.seed,
+        )  # fmt: skip
+
     def follow(
-        self, checkpoints: Sequence[Checkpoint], own_step: int | None, fingerprint: str, alike: RunOptions
-    ) -> tuple[dict[str, Findings], dict[str, Any]]:
-        """The findings of the probes that follow checkpoints, and what the checkpoints were, for the record."""
+        self, checkpoints: Sequence[Checkpoint], own_step: int | None, fingerprint: str, alike: RunOptions,
+        end: Model | None,
+    ) -> tuple[dict[str, Findings], dict[str, Any]]:  # fmt: skip
+        """The findings of the probes that follow checkpoints, and what the checkpoints were, for the record.
+
+        With the model of the `end` attention patterns are exchanged with each of them.
+        """
 
         def load_at(name: str, revision: str | None) -> Model:
             with self.clock(f"load {name}{f'@{revision}' if revision else ''}"):
                 return load_as_asked(replace(alike, model=name, revision=revision))
 
+        def exchanged(model: Model, run: Run, needs: Sequence[Need]) -> tuple[Capture, Capture]:
+            assert end is not None
+            with self.clock(f"exchange with {model.name}"):
+                return self._with_patterns(end, model, run, needs), self._with_patterns(model, end, run, needs)
+
         heard = reporting("checkpoints", self.quiet)
         with self.clock("checkpoints"), heard as progress:
-            known = follow(checkpoints, self.followed, own_step, fingerprint, load_at, self._read, progress)
+            known = follow(
+                checkpoints, self.followed, own_step, fingerprint, load_at, self._read, progress,
+                None if end is None else exchanged,
+            )  # fmt: skip
         here().agree("the fingerprints of the checkpoints", " ".join(entry["fingerprint"] for entry in known))
         found: dict[str, Findings] = {}
         for part in self.followed if here().is_first else ():

@@ -40,6 +40,7 @@ def dynamics_figures(findings: Findings) -> tuple[Figure, ...]:
     if "by_step" not in findings.tables:
         return ()
     tables = findings.tables
+    exchanged = (_exchanged(tables["exchange"]),) if "exchange" in tables else ()
     return (
         Figure(
             "unfurling", "The manifold unfurling beside the attention map",
@@ -52,8 +53,8 @@ def dynamics_figures(findings: Findings) -> tuple[Figure, ...]:
             "courses", "What settles first",
             "Distance from the end of the training, relative to the first checkpoint, with 95 % bands over prompts. "
             "The line that stays below the dotted one first has settled first. Errors in bits fall as the square of a "
-            "distance: compare attention with the output, which is on its scale. No null is drawn: the numbers of "
-            "this probe test the order.",
+            "distance: compare attention with the output, which is on its scale. No null is drawn: the exchange "
+            "of patterns tests the order.",
             _courses(findings), "by_step",
         ),
         Figure(
@@ -80,7 +81,24 @@ def dynamics_figures(findings: Findings) -> tuple[Figure, ...]:
             "moves less than queries and keys would that move as far as the values: routing has come to rest first.",
             _updates(tables["updates"]), "updates",
         ),
+        *exchanged,
     )  # fmt: skip
+
+
+def _exchanged(table: Table) -> Figure:
+    plot = _over_steps(table["step"], "error (bits)")
+    lines = (("own", "the checkpoint's own", NULL, "dot"),
+             ("final_with_patterns", "end with the checkpoint's attention", PALETTE[0], "solid"),
+             ("with_final_patterns", "checkpoint with the end's attention", PALETTE[2], "solid"))  # fmt: skip
+    for column, name, colour, dash in lines:
+        _line(plot, table["step"], table, column, name, colour, dash)
+    plot.update_yaxes(type="log")
+    reading = (
+        "Attention patterns are exchanged between each checkpoint and the end. Where the line of the end with the "
+        "checkpoint's attention lies below the other one, attention is further than the rest; above it, the reverse. "
+        "The null is that both lie on one another: the table has the paired difference."
+    )
+    return Figure("exchange", "What the attention of a checkpoint does", reading, plot, "exchange")
 
 
 def _along(steps: np.ndarray) -> np.ndarray:

@@ -8,11 +8,15 @@ Read at checkpoints, each on the same tokens (`checkpoints`); the run's own mode
     error       of the prediction against the exact posterior, or the loss on the text; distance of the output from the
                 end's
     updates     ‖ΔW_QK‖/‖W_QK‖ against ‖ΔW_V‖/‖W_V‖ from checkpoint to checkpoint
+    exchange    error of the end with a checkpoint's attention patterns, and of the checkpoint with the end's
+
+Whether attention is done before precision is asked by exchange: where the end with the patterns of step t is nearly the
+end, and the network of t with the final patterns nearly as wrong as it was, attention was there and the rest was not.
 
 The dissociation index is the step at which the frame has settled over that at which the error has; below 1 the frame
-came first (`courses`, with its null). Whether a course looks early depends on its scale: an error in
-bits falls as the square of a distance, so the index against the output's total variation, which is on the frame's own
-scale, stands beside it, and every course is looked up at several fractions ε.
+came first (`courses`); it describes distances and is not tested. Whether a course looks early depends on its scale: an
+error in bits falls as the square of a distance, so the index against the output's total variation, which is on the
+frame's own scale, stands beside it, and every course is looked up at several fractions ε.
 
 Source: Paper II (arXiv 2512.22473) on checkpoints, which shows maps and gives no number: lengths, index and null
 are ours.
@@ -32,13 +36,14 @@ from interp.probe import AnalysisCost, Figure, Probe, Readout
 
 from ..measures.field_checks import refuse_too_few
 from ..measures.prompt_means import Units
-from .read import NEEDS, Sizes, errors, read_checkpoint
+from .exchange import exchange_scalars, exchange_table, unexchanged
+from .read import EXCHANGED, NEEDS, Sizes, errors, read_checkpoint, read_exchanged
 from .scalars import course_scalars, undefined_scalars
 from .tables import attention_table, points_table, settled_table, step_layer_table, step_table, updates_table
 from .training import Training
 
 _LEAST = {"n_permutations": 19, "n_bootstrap": 20}
-_HEADLINE = ("dissociation_index", "dissociation_index_output", "dissociation_index_values", "frame_step", "error_step")
+_HEADLINE = ("exchange_lead", "patterns_share", "network_share", "dissociation_index", "frame_step", "error_step")
 
 
 @dataclass(frozen=True)
@@ -46,7 +51,8 @@ class Dynamics(Probe):
     """The course of a training: frame, values, error and weights at every checkpoint, and what settles first.
 
     `layer`: whose values are followed. `epsilon`: the fraction of the first distance within which a course has settled.
-    `n_permutations`: exchanges and permutations of the nulls; `n_bootstrap`: resamples of the prompts.
+    `n_permutations`: permutations of the nulls; `n_bootstrap`: resamples of the prompts. `exchange`: whether attention
+    patterns are exchanged with the end, which takes two models in memory and about six passes a checkpoint.
     """
 
     layer: int = -1
@@ -54,6 +60,7 @@ class Dynamics(Probe):
     n_permutations: int = 200
     n_bootstrap: int = 500
     seed: int = 0
+    exchange: bool = True
 
     name: ClassVar[str] = "dynamics"
     question: ClassVar[str] = "Does the frame of attention settle before precision does, over the training?"
@@ -64,6 +71,13 @@ class Dynamics(Probe):
     @property
     def needs(self) -> tuple[Need, ...]:
         return NEEDS
+
+    @property
+    def exchange_needs(self) -> tuple[Need, ...]:
+        return EXCHANGED if self.exchange else ()
+
+    def read_exchanged(self, with_patterns: Capture, of_network: Capture, final: Capture) -> Readout:
+        return read_exchanged(with_patterns, of_network, final)
 
     def read_checkpoint(self, capture: Capture, before: Capture | None, final: Capture) -> Readout:
         self._check_fields()
@@ -79,12 +93,18 @@ class Dynamics(Probe):
             return Findings(self.name, made, headline=("dissociation_index",))
         units = Units.of(base.rows, unit, self.n_bootstrap, np.random.default_rng([self.seed, 1]))
         training = Training.of(under, errors(base, base), units, self.layer)
-        rng = np.random.default_rng([self.seed, 2])
-        made = course_scalars(training, self.epsilon, self.n_permutations, rng)
+        exchange = training.exchange
+        if exchange is None:
+            made = unexchanged("attention patterns were not exchanged (exchange = False)", units.counted)
+        else:
+            made = exchange_scalars(exchange, self.n_permutations, np.random.default_rng([self.seed, 2]))
+        made |= course_scalars(training, self.epsilon)
+        exchanged = {} if exchange is None else {"exchange": exchange_table(exchange, training.exchanged_error)}
         return Findings(
             self.name,
             made,
-            {
+            exchanged
+            | {
                 "by_step": step_table(training),
                 "by_step_layer": step_layer_table(training),
                 "settled": settled_table(training, self.epsilon),
@@ -108,6 +128,8 @@ class Dynamics(Probe):
         notes = [
             f"Checkpoints at the steps {steps}; {n} {training.units.name}s; values of layer {training.layer}. A course "
             f"has settled where it stays within {self.epsilon:g} of its first distance from the end.",
+            "Indices of settling describe distances: no p. What patterns do is asked by the exchange, whose p is by "
+            "flipping the signs of paired differences, and speaks for this training alone.",
             "Intervals are over prompts, checkpoints held fixed: between two checkpoints a step is interpolated along "
             "log(1 + step), and the table `settled` says between which. Other trainings differ by more: compare seeds.",
             "Distances are from the last checkpoint, so that a course which still moves there seems to settle last.",

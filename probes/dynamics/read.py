@@ -6,6 +6,7 @@ Layers and heads keep their axes; what is shown to the eye is of the primary lay
                   `error.<name>` [prompt]
     finished      `stat.<name>` [entry, layer]: value, interval, null and its band
     of weights    `drift` [layer, head]; `update.<matrix>`, `away.<matrix>` [layer]
+    exchanged     `exchange.patterns`, `exchange.network` [prompt]: errors with exchanged patterns (`exchange`)
     for the eye   `coordinates` [point, 2] in the first plane of the end's values; `map` [row, key] of attention
 """
 
@@ -38,6 +39,9 @@ OUTCOMES, NEXT = Need("outcome_log_prob"), Need("next_log_prob")
 LOSS = Need("next_loss", PromptMean(), "followed")
 WEIGHTS = {"q": Need("W_Q"), "k": Need("W_K"), "v": Need("W_V")}
 NEEDS = (VALUES, ROWS, ENTROPY, KEYS, OUTCOMES, NEXT, LOSS, *WEIGHTS.values())
+
+EXCHANGED = (OUTCOMES, LOSS)
+"""What an error is read from, of networks with exchanged attention patterns."""
 
 N_ENTRIES = 6
 """Of a finished statistic: value, interval, null and its band."""
@@ -92,13 +96,32 @@ def errors(capture: Capture, final: Capture) -> dict[str, Float[np.ndarray, " pr
         p = np.exp2(capture[OUTCOMES].astype(np.float64))
         restricted = p / p.sum(axis=1, keepdims=True)
         miss = np.abs(entropy_bits(restricted) - entropy_bits(capture.posterior))
-        found = {"entropy_error": miss, "kl": kl_bits(capture.posterior, p)}
+        found = {"entropy_error": miss, "kl": _kl(capture)}
     now, end = (np.exp2(x[NEXT].astype(np.float64)) for x in (capture, final))
     found["output"] = np.abs(now - end).sum(axis=1) / 2
     found = {name: units.means(rows[None])[:, 0] for name, rows in found.items()}
     if capture.prompts.is_text:
         found["loss"] = _losses(capture, units)
     return found
+
+
+def read_exchanged(with_patterns: Capture, of_network: Capture, final: Capture) -> dict[str, np.ndarray]:
+    """The error of both exchanges, by prompt."""
+    units = Units.of(final.rows, final.prompts.unit, 0, np.random.default_rng(0))
+    both = {"patterns": with_patterns, "network": of_network}
+    return {f"exchange.{name}": _exchanged_error(capture, units) for name, capture in both.items()}
+
+
+def _exchanged_error(capture: Capture, units: Units) -> Float[np.ndarray, " prompt"]:
+    if capture.posterior is None:
+        return _losses(capture, units)
+    return units.means(_kl(capture)[None])[:, 0]
+
+
+def _kl(capture: Capture) -> Float[np.ndarray, " row"]:
+    """KL(exact posterior || prediction); what the prediction gives to other tokens counts against it."""
+    assert capture.posterior is not None
+    return kl_bits(capture.posterior, np.exp2(capture[OUTCOMES].astype(np.float64)))
 
 
 def _losses(capture: Capture, units: Units) -> Float[np.ndarray, " prompt"]:

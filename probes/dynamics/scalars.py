@@ -1,19 +1,15 @@
 """The numbers of the dynamics probe: what settles when, and the frame against everything else."""
 
-from dataclasses import replace
-
 import numpy as np
 
-from interp.findings import Interval, Null, Scalar
-from interp.statistics.nulls import null_from_permutations
+from interp.findings import Interval, Scalar
 
 from ..measures.prompt_means import Units, interval
 from .courses import Compared, Course, compare, interval_of, resampled, settled
 from .training import FRAME, VALUES, Training
 
 _MOST_UNDEFINED = 0.05
-_RESTLESS = "courses that are exchanged do not settle"
-_EXCHANGED = "frame and {} exchanged within prompts: one course under two names"
+_DESCRIPTION = "a description: how far patterns moved says nothing of what they do, which exchange_lead asks"
 MEANINGS = {
     "dissociation_index": "Step at which attention has settled over the step at which the error has; below 1 the frame "
     "of attention was there before precision.",
@@ -26,7 +22,7 @@ MEANINGS = {
     "error_step": "Step from which on the error stays near the end's",
     "values_step": "Step from which on the values stay near the end's",
     "frame_left": "Total variation to the end's attention, relative to the first checkpoint, at the step at which the "
-    "error has settled; above its null attention still has way to go then.",
+    "error has settled: what way attention still has to go then.",
     "weights_index": "Step at which W_QK has come near its end over the step at which W_V has, from the weights alone.",
 }
 
@@ -42,7 +38,7 @@ def _undefined(name: str, reason: str, units: Units, unit: str = "1") -> Scalar:
     return Scalar.undefined(reason, unit, **about)
 
 
-def course_scalars(training: Training, epsilon: float, n_exchanges: int, rng: np.random.Generator) -> dict[str, Scalar]:
+def course_scalars(training: Training, epsilon: float) -> dict[str, Scalar]:
     """Indices, steps, and what of the frame is left when the error has settled."""
     frame, courses = training.frame, training.courses()
     if frame is None:
@@ -56,10 +52,10 @@ def course_scalars(training: Training, epsilon: float, n_exchanges: int, rng: np
     for name, other in others.items():
         if other not in courses or (name != "dissociation_index" and other == training.error):
             continue
-        compared = compare(training.steps, frame, courses[other], epsilon, training.units.weights, n_exchanges, rng)
+        compared = compare(training.steps, frame, courses[other], epsilon, training.units.weights)
         made[name] = _index(name, compared, training, frame, courses[other], epsilon)
         if other == training.error:
-            made["frame_left"] = _left(compared, epsilon, training.units)
+            made["frame_left"] = _left(compared, training.units)
     followed = {FRAME: frame, "error": courses[training.error], VALUES: courses.get(VALUES)}
     made |= {f"{name}_step": _step(f"{name}_step", c, training, epsilon) for name, c in followed.items() if c}
     return made | _of_weights(training, epsilon)
@@ -79,20 +75,12 @@ def _index(name: str, compared: Compared, training: Training, frame: Course, oth
     for curve, found, course in zip(means, between, (frame, other), strict=True):
         if found is None:
             return _undefined(name, why_unsettled(steps, curve, epsilon, course.what), training.units)
-    known = compared.exchanged[np.isfinite(compared.exchanged)]
-    has_null = len(known) >= (1 - _MOST_UNDEFINED) * len(compared.exchanged)
     at_the_end = all(found is not None and found[1] == int(steps[-1]) for found in between)
     about["underpowered"] |= between[0] == between[1] or at_the_end
     return Scalar.of(
-        compared.index, "1", _interval(compared.index, compared.resampled, training.units),
-        _null(_EXCHANGED.format(_short(name)), known, 1.0) if has_null else _RESTLESS,
-        p=compared.p if has_null else None, meaning=MEANINGS[name] + _where(between), **about,
+        compared.index, "1", _interval(compared.index, compared.resampled, training.units), _DESCRIPTION,
+        meaning=MEANINGS[name] + _where(between), **about,
     )  # fmt: skip
-
-
-def _null(name: str, known: np.ndarray, value: float) -> Null:
-    """The value that one course under two names has, with the band of the exchanges."""
-    return replace(null_from_permutations(name, known), value=value)
 
 
 def _where(between: "list[tuple[int, int] | None]") -> str:
@@ -103,19 +91,17 @@ def _where(between: "list[tuple[int, int] | None]") -> str:
     return said + (" The same two checkpoints: the order rests on interpolation." if (a, b) == (c, d) else "")
 
 
-def _short(name: str) -> str:
-    return {"dissociation_index": "error", "dissociation_index_kl": "error"}.get(name, name.rpartition("_")[2])
-
-
-def _left(compared: Compared, epsilon: float, units: Units) -> Scalar:
+def _left(compared: Compared, units: Units) -> Scalar:
     if np.isnan(compared.left):
         return _undefined("frame_left", "the error does not settle", units)
-    known = compared.left_exchanged[np.isfinite(compared.left_exchanged)]
     return Scalar.of(
-        compared.left, "fraction", _interval(compared.left, compared.left_resampled, units),
-        _null(_EXCHANGED.format("error"), known, epsilon) if len(known) > 1 else _RESTLESS,
-        meaning=MEANINGS["frame_left"], **units.counted,
-    )  # fmt: skip
+        compared.left,
+        "fraction",
+        _interval(compared.left, compared.left_resampled, units),
+        _DESCRIPTION,
+        meaning=MEANINGS["frame_left"],
+        **units.counted,
+    )
 
 
 def _step(name: str, course: Course, training: Training, epsilon: float) -> Scalar:

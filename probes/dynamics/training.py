@@ -10,6 +10,7 @@ from interp.probe import Readout
 
 from ..measures.prompt_means import Units
 from .courses import Course
+from .exchange import Exchange
 from .frame import MATRICES
 from .read import ERRORS, STATISTICS
 
@@ -22,7 +23,8 @@ class Training:
 
     `by_prompt` are read-outs that are averaged over prompts, `[checkpoint, prompt, ...]`; `finished` have their
     interval and null, `[checkpoint, entry, layer]`; `of_weights` `[checkpoint, layer, ...]`, NaN where there is none
-    before. `errors` are `[checkpoint, prompt]`, `end` the same of the end of the training.
+    before. `errors` are `[checkpoint, prompt]`, `end` the same of the end of the training; `exchanged` are the errors
+    with exchanged attention patterns, none where nothing was exchanged.
     """
 
     steps: Int[np.ndarray, " checkpoint"]
@@ -34,6 +36,7 @@ class Training:
     finished: Mapping[str, Float[np.ndarray, "checkpoint entry layer"]]
     of_weights: Mapping[str, np.ndarray]
     shown: Mapping[str, np.ndarray]
+    exchanged: Mapping[str, Float[np.ndarray, "checkpoint prompt"]]
 
     @classmethod
     def of(cls, under: Mapping[str, Readout], end: Mapping[str, np.ndarray], units: Units, layer: int) -> "Training":
@@ -42,6 +45,9 @@ class Training:
         n_layers = read[0]["drift"].shape[0]
         by_prompt = _stacked(read, ("tv", "js", "tv_exchanged", "entropy", "value_distance"))
         errors = {name: np.stack([r[f"error.{name}"] for r in read]) for name in ERRORS if f"error.{name}" in read[0]}
+        exchanged = {}
+        if "exchange.patterns" in read[0]:
+            exchanged = {name: np.stack([r[f"exchange.{name}"] for r in read]) for name in ("patterns", "network")}
         kept = ~np.isnan(np.concatenate([*errors.values(), *(e[None] for e in end.values())])).any(axis=0)
         units = replace(units, index=units.index[kept], weights=_alive(units.weights[:, kept]))
         finished = {
@@ -58,6 +64,7 @@ class Training:
             np.array([int(step) for step in under]), units, layer % n_layers,
             {name: x[:, kept] for name, x in by_prompt.items()}, {name: x[:, kept] for name, x in errors.items()},
             {name: x[kept] for name, x in end.items()}, finished, weights, _stacked(read, ("coordinates", "map")),
+            {name: x[:, kept] for name, x in exchanged.items()},
         )  # fmt: skip
 
     @property
@@ -68,6 +75,20 @@ class Training:
     def error(self) -> str:
         """The error that the headline is about."""
         return "entropy_error" if "entropy_error" in self.errors else "loss"
+
+    @property
+    def exchange(self) -> Exchange | None:
+        """What the patterns of every checkpoint do, and the rest of it; None where nothing was exchanged."""
+        if not self.exchanged:
+            return None
+        name = self.exchanged_error
+        with_patterns, of_network = self.exchanged["patterns"], self.exchanged["network"]
+        return Exchange(self.steps, self.errors[name], with_patterns, of_network, self.end[name], self.units)
+
+    @property
+    def exchanged_error(self) -> str:
+        """The error that exchanges are told in."""
+        return "kl" if "kl" in self.errors else "loss"
 
     @property
     def frame(self) -> Course | None:

@@ -29,7 +29,7 @@ def fingerprint_table(models: Iterable[tuple[str, str]]) -> Table:
 
 
 def scalar_over_seeds(
-    found: TMean, unit: str, null: Null, n: int, meaning: str, *, method: str = METHOD, alike: str = ALIKE
+    found: TMean, unit: str, null: Null | str, n: int, meaning: str, *, method: str = METHOD, alike: str = ALIKE
 ) -> Scalar:
     """A number with its interval over `n` seeds; without one where there is one seed or, `alike`, no spread."""
     reason = "one seed" if n == 1 else alike
@@ -42,6 +42,14 @@ def mean_scalar(values: Sequence[float], unit: str, null: Null, meaning: str) ->
     found = t_mean(values)
     not_negative = replace(found, low=float(np.maximum(found.low, 0.0)), p=np.nan)
     return scalar_over_seeds(not_negative, unit, null, len(values), meaning)
+
+
+def mean_over_seeds(values: Sequence[float], unit: str, null: Null | str, meaning: str) -> Scalar:
+    """The mean, one value a seed, with the p of the t test against 0 where there is a null."""
+    found = t_mean(values)
+    found = replace(found, p=np.nan) if isinstance(null, str) else found
+    scalar = scalar_over_seeds(found, unit, null, len(values), meaning)
+    return replace(scalar, underpowered=scalar.interval is None)
 
 
 def difference_scalar(first: Sequence[float], second: Sequence[float], unit: str, meaning: str) -> Scalar:
@@ -61,6 +69,6 @@ def geometric(logs: TMean) -> TMean:
     return TMean(float(np.exp(logs.value)), float(np.exp(logs.low)), float(np.exp(logs.high)), logs.p)
 
 
-def _paired(found: TMean, unit: str, null: Null, n: int, meaning: str) -> Scalar:
+def _paired(found: TMean, unit: str, null: Null | str, n: int, meaning: str) -> Scalar:
     scalar = scalar_over_seeds(found, unit, null, n, meaning, method=f"{METHOD}, paired")
     return replace(scalar, underpowered=scalar.interval is None)

@@ -1,8 +1,9 @@
 """The study `training_courses`: what settles first over a training, attention or precision, with its spread over seeds.
 
 One training for every seed, which keeps its weights after 0, 1, 2, 4, 8 ... steps; the probe `dynamics` reads each. The
-numbers are geometric means of the probe's indices over seeds, with t intervals of their logarithms: what one training's
-interval, which is over its sequences, says nothing of.
+numbers are means over seeds with t intervals (of the probe's indices, geometric means): what one training's interval,
+which is over its sequences, says nothing of. Of the exchange of attention patterns the lead is told as a share of the
+error still missing, since each training has its own step at which it is told.
 
 Source: Paper II (arXiv 2512.22473), which shows the course of one training.
 """
@@ -14,7 +15,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from interp.findings import Findings, Scalar
+from interp.findings import Findings, Null, Scalar
 from interp.study import Study
 from interp.system.progress import Report
 from interp.table import LABEL, Table, number_columns
@@ -22,7 +23,14 @@ from interp.table import LABEL, Table, number_columns
 from ..validation import check_distinct
 
 PROBE = "dynamics"
+EXCHANGED = {
+    "exchange_lead_share": "network_share less patterns_share: above 0 attention was there before the rest",
+    "patterns_share": "share of the error still missing that the attention patterns of a late step alone bring",
+    "network_share": "share of the error still missing that is missing with the final attention patterns too",
+}
 INDICES = ("dissociation_index", "dissociation_index_output", "dissociation_index_values")
+SHARE = "a share: it is read by 0 and 1"
+_SHARES = ("patterns_share", "network_share")
 _STEPS = ("frame_step", "error_step", "values_step")
 
 
@@ -64,13 +72,15 @@ class TrainingCourses(Study):
             progress(len(found), len(plans))
         return Findings(
             self.name,
-            {name: index_over_seeds(name, found) for name in INDICES},
+            {name: exchange_over_seeds(name, found) for name in EXCHANGED}
+            | {name: index_over_seeds(name, found) for name in INDICES},
             {"seeds": _seeds_table(dict(zip(self.seeds, found, strict=True))), "models": models_table(trainings)},
             notes=(
                 "Every training is read at its own checkpoints, and distances are from its own end. A course of which "
-                "a seed does not say between which checkpoints it settles leaves its index underpowered.",
+                "a seed does not say between which checkpoints it settles leaves its index underpowered. Indices "
+                "describe distances and have no p; what patterns do is asked by exchanging them with the end's.",
             ),
-            headline=INDICES,
+            headline=(*EXCHANGED, *INDICES),
         )
 
 
@@ -85,7 +95,26 @@ def index_over_seeds(name: str, found: Sequence[Findings]) -> Scalar:
         return replace(undefined, interval_reason=reason, null_reason=reason, n=len(given), n_unit="seed")
     meaning = f"Geometric mean over seeds: {given[0].meaning.partition(' Frame between')[0]}"
     pooled = ratio_scalar([s.value for s in given], [1.0] * len(given), meaning)
+    pooled = replace(pooled, null=None, null_reason=given[0].null_reason or "a description of distances", p=None)
     return replace(pooled, underpowered=pooled.underpowered or any(s.underpowered for s in given))
+
+
+def exchange_over_seeds(name: str, found: Sequence[Findings]) -> Scalar:
+    """The mean of a share over trainings with its t interval; the lead has the null 0, shares have none."""
+    from .over_seeds import mean_over_seeds
+
+    values = [_share(name, findings) for findings in found]
+    if not np.isfinite(values).all():
+        reason = "in a training no checkpoint is clearly worse than the end"
+        return Scalar.undefined(reason, underpowered=True, n=len(values), n_unit="seed", meaning=EXCHANGED[name])
+    null = Null("patterns and the rest equally far", 0.0, (0.0, 0.0)) if name == "exchange_lead_share" else SHARE
+    return mean_over_seeds(values, "1", null, EXCHANGED[name])
+
+
+def _share(name: str, findings: Findings) -> float:
+    if name != "exchange_lead_share":
+        return findings[name].value
+    return findings["network_share"].value - findings["patterns_share"].value
 
 
 def _seeds_table(found: Mapping[int, Findings]) -> Table:
@@ -93,11 +122,11 @@ def _seeds_table(found: Mapping[int, Findings]) -> Table:
     rows = []
     for seed, findings in found.items():
         row: dict[str, object] = {"seed": seed}
-        for name in (*INDICES, *_STEPS):
+        for name in (*_SHARES, *INDICES, *_STEPS):
             s = findings.scalars.get(name)
             row |= number_columns(name, s.value if s else np.nan, (s.interval if s else None) or (np.nan, np.nan))
         rows.append(row)
-    units = {"seed": LABEL} | dict.fromkeys(INDICES, "1") | dict.fromkeys(_STEPS, "steps")
+    units = {"seed": LABEL} | dict.fromkeys((*_SHARES, *INDICES), "1") | dict.fromkeys(_STEPS, "steps")
     return Table.from_rows(
         rows, units, "Each training by itself; intervals are over sequences, checkpoints held fixed."
     )

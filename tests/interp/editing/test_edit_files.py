@@ -14,6 +14,7 @@ from interp.edits import (
     BypassLayer,
     FeedForwardOff,
     KeepAxis,
+    PatternsOf,
     RemoveAxis,
     ReplaceCoordinates,
     RotateAxes,
@@ -36,6 +37,7 @@ ALL = [
     AblateHeads(layer=1, heads=(1,), by="resample", seed=3),
     BypassLayer(layer=1),
     AttentionOff(layer=0),
+    PatternsOf(donor="tunnel:bijection-gpt-neox@256", layer=(0, 1)),
     FeedForwardOff(layer=-1, dose=0.3),
 ]
 

@@ -1,12 +1,13 @@
 """Rules: every kind with a case for every outcome that it can give, and the outcome of a row."""
 
 import math
+from dataclasses import replace
 from itertools import product
 
 import pytest
 
 from interp.findings import Null, Scalar
-from interp.ledger.rules import KINDS, OUTCOMES, SEVERAL, Outcome, Rule, combine, judge, rule_in_words
+from interp.ledger.rules import KINDS, OUTCOMES, SEVERAL, Judgement, Outcome, Rule, combine, judge, rule_in_words
 
 SUPPORTED, CONTRADICTED, NULL, UNDERPOWERED, MISSING = OUTCOMES
 
@@ -118,14 +119,45 @@ def test_no_number_and_too_few_prompts_come_before_everything_else(kind):
     assert judge(one_of(kind), [FEW, *others], 1e-9).outcome == UNDERPOWERED
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in (*SEVERAL, "identity")])
-def test_what_the_null_gives_is_called_that_before_the_region_is_asked(kind):
-    rule = one_of(kind)
-    assert judge(rule, [CHANCE], None).outcome == NULL  # the value lies in the band
-    assert judge(rule, [scalar(9.0, (8.0, 10.0))], 0.051).outcome == NULL  # p decides where there is one
-    assert judge(rule, [CHANCE], 0.05).outcome != NULL
+ALLOWED = {
+    "at_most": 0.05, "at_least": 2.5, "between": 1.5, "near": 1.4, "positive": 0.05, "negative": -0.05,
+    "above_null": 0.05, "below_null": -0.05,
+}  # fmt: skip
+"""A value that each rule allows, its interval .04 to either side."""
+
+
+@pytest.mark.parametrize("kind", ALLOWED)
+def test_what_a_claim_allows_is_asked_for_its_null_and_what_it_forbids_is_not(kind):
+    rule, value = one_of(kind), ALLOWED[kind]
+    band = (0.0, value - 3, value + 3) if abs(value) > 0.1 else (0.0, -0.1, 0.1)
+    inside = scalar(value, (value - 0.04, value + 0.04), null=band)
+    assert judge(rule, [inside], None).outcome == NULL  # the value lies in the band
+    assert judge(rule, [inside], 0.051).outcome == NULL  # p decides where there is one
+    assert judge(rule, [inside], 0.05).outcome == SUPPORTED
     quiet = Rule(rule.kind, rule.low, rule.high, rule.value, rule.tolerance, null=False)
-    assert judge(quiet, [CHANCE], 0.9).outcome != NULL
+    assert judge(quiet, [inside], 0.9).outcome == SUPPORTED
+    far = -9.0 if kind in ("at_least", "between", "near", "positive", "above_null") else 9.0
+    for p in (None, 0.9):
+        assert judge(rule, [scalar(far, (far - 1, far + 1), null=(0.0, -20.0, 20.0))], p).outcome == CONTRADICTED
+
+
+@pytest.mark.parametrize(("rule", "low", "high", "p"), [
+    (Rule("at_least", low=2.0), 0.80, 1.74, 0.3), (Rule("at_least", low=2.0), 0.97, 1.11, 0.6),
+    (Rule("at_least", low=0.3), 0.0001, 0.034, 0.2), (Rule("at_most", high=0.1), 1.875, 1.941, None),
+])  # fmt: skip
+def test_intervals_wholly_outside_are_contradicted_whatever_the_null(rule, low, high, p):
+    """Rows 7, 14, 17 and 18 as they were measured, and called no different from the null."""
+    number = scalar((low + high) / 2, (low, high), null=(1.0, 0.0, 3.0), p=p)
+    assert judge(rule, [number], p).outcome == CONTRADICTED
+
+
+def test_a_design_whose_smallest_p_is_too_large_is_underpowered():
+    number = scalar(1.0, (0.5, 1.5), null=(0.0, -0.1, 0.1), p=0.25)
+    few = replace(number, p_least=0.25)
+    assert judge(Rule("positive"), [number], 0.25).outcome == NULL
+    assert judge(Rule("positive"), [few], 0.25) == Judgement("underpowered", "no p of this design can be below 0.25")
+    assert judge(Rule("negative"), [few], 0.25).outcome == CONTRADICTED
+    assert "smallest possible 0.25" in few.p_text
 
 
 def test_without_intervals_an_order_wants_more_than_the_band_of_the_null():

@@ -12,7 +12,7 @@ from interp.wind_tunnels.studies.late_attention import LateAttention
 from interp.wind_tunnels.studies.over_seeds import difference_scalar, mean_scalar, ratio_scalar
 from interp.wind_tunnels.studies.primitives.plans import BARE, TASKS, is_tuned, plan_of
 from interp.wind_tunnels.studies.primitives.study import Primitives
-from interp.wind_tunnels.studies.training_courses import INDICES, TrainingCourses, index_over_seeds
+from interp.wind_tunnels.studies.training_courses import INDICES, TrainingCourses, exchange_over_seeds, index_over_seeds
 from interp.wind_tunnels.studies.tunnel_evaluation import TunnelEvaluation
 from interp.wind_tunnels.studies.tunnel_training import TunnelTraining
 from interp.wind_tunnels.training.sampling import evaluation_generators
@@ -246,14 +246,34 @@ def test_an_index_over_trainings_is_their_geometric_mean():
     values = (2.0, 3.0, 4.5)
     found = index_over_seeds("dissociation_index", indexed(*values))
     test = stats.ttest_1samp(np.log(values), 0.0)
-    assert found.value == pytest.approx(3.0) and found.p == pytest.approx(test.pvalue)
+    assert found.value == pytest.approx(3.0) and found.p is None and found.null is None
     assert found.interval == pytest.approx(np.exp(test.confidence_interval()))
-    assert (found.null.value, found.n, found.n_unit) == (1.0, 3, "seed") and not found.underpowered
+    assert (found.null_reason, found.n, found.n_unit) == ("not asked", 3, "seed") and not found.underpowered
     assert found.meaning == "Geometric mean over seeds: A over B."
     assert index_over_seeds("dissociation_index", indexed(*values, unresolved=(1,))).underpowered
     assert index_over_seeds("dissociation_index", indexed(2.0)).interval_reason == "one seed"
     undefined = index_over_seeds("dissociation_index", indexed(2.0, np.nan, 3.0))
     assert np.isnan(undefined.value) and undefined.interval_reason == "in a training it does not settle"
+
+
+def test_the_lead_of_attention_over_trainings_is_the_mean_difference_of_both_shares():
+    shares = [(0.1, 1.0), (0.2, 0.9), (0.05, 1.1)]
+    found = [
+        Findings("dynamics", {
+            name: Scalar.of(value, "1", "not asked", "not asked")
+            for name, value in zip(("patterns_share", "network_share"), pair, strict=True)
+        })
+        for pair in shares
+    ]  # fmt: skip
+    test = stats.ttest_1samp([network - patterns for patterns, network in shares], 0.0)
+    lead = exchange_over_seeds("exchange_lead_share", found)
+    assert lead.value == pytest.approx(2.65 / 3) and lead.p == pytest.approx(test.pvalue)
+    assert lead.interval == pytest.approx(test.confidence_interval()) and lead.null.value == 0 and lead.n == 3
+    share = exchange_over_seeds("patterns_share", found)
+    assert share.value == pytest.approx(0.35 / 3) and share.p is None and share.null is None
+    assert exchange_over_seeds("patterns_share", found[:1]).underpowered
+    none = Findings("dynamics", {"patterns_share": Scalar.undefined("x"), "network_share": Scalar.undefined("x")})
+    assert "clearly worse" in exchange_over_seeds("exchange_lead_share", [*found, none]).null_reason
 
 
 def test_every_training_is_read_by_the_probe_at_its_own_checkpoints(tmp_path):

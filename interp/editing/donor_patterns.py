@@ -1,0 +1,126 @@
+"""The queries and keys of another model on the same tokens: what it attends to, for a model to attend to.
+
+The donor runs right before the model does, on the same input, under the same listeners (a window), as deep as its
+queries and keys are wanted. Both have to be of one shape and to mean the same by tokens and positions: `refuse_unlike`.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+
+from interp.edits import PatternsOf
+from interp.errors import UsageError
+from interp.model import Model
+from interp.reading.early_exit import EnoughRead, ending
+from interp.seam.attention import Listener, listening, of_this_thread
+from interp.seam.pattern import AttentionCall
+
+_OF_INPUT = ("input_ids", "attention_mask", "position_ids")
+
+
+class DonorPatterns(Listener):
+    """What a donor has at some layers in the pass that has just begun."""
+
+    def __init__(self, donor: Model, layers: Sequence[int]) -> None:
+        self.donor, self.layers = donor, frozenset(layers)
+        self._kept: dict[tuple[str, int], torch.Tensor] = {}
+
+    def before(self, call: AttentionCall) -> None:
+        if call.layer in self.layers:
+            for site, x in (("q", call.q), ("k", call.k)):
+                self._kept[site, call.layer] = x.transpose(1, 2).flatten(2)  # [batch, pos, feature]
+
+    def take(self, site: str, layer: int) -> torch.Tensor:
+        """Queries or keys of the pass, heads laid end to end; each is handed out once."""
+        if (site, layer) not in self._kept:
+            raise UsageError(
+                asked=f"attention patterns of {self.donor.name}",
+                found="a part of the model was run, so that the donor was given no tokens",
+                fix="Run the whole model: model.module(input_ids=...).",
+            )
+        return self._kept.pop((site, layer))
+
+    @contextmanager
+    def following(self, model: Model, listeners: Sequence[Listener]) -> Iterator[None]:
+        """Let the donor run on whatever `model` is given inside the block."""
+
+        def run(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            given = dict(zip(_OF_INPUT, args, strict=False)) | kwargs
+            if given.get("input_ids") is None or given.get("past_key_values") is not None:
+                raise UsageError(
+                    asked=f"attention patterns of {self.donor.name}",
+                    found="the model was given no token ids, or a cache of earlier ones",
+                    fix="Give whole sequences: model.module(input_ids=..., use_cache=False).",
+                )
+            place = self.donor.input_device
+            same = {name: given[name].to(place) for name in _OF_INPUT if given.get(name) is not None}
+            self._kept = {}
+            with torch.no_grad(), listening(self.donor, *listeners, self), ending(self.donor, max(self.layers) + 1):
+                try:
+                    self.donor.module(**same, use_cache=False)
+                except EnoughRead:
+                    return
+
+        with ExitStack() as stack:
+            stack.callback(model.module.register_forward_pre_hook(of_this_thread(run), with_kwargs=True).remove)
+            yield
+
+
+def refuse_unlike(edit: PatternsOf, model: Model) -> None:
+    """Raise `UsageError` where the donor's patterns would mean something else in this model, or it is not loaded."""
+    donor = edit.donor
+    if not isinstance(donor, Model):
+        raise UsageError(
+            asked=str(edit), found=f"{edit.donor_name} is a name here, and no loaded model",
+            fix="Give donor=interp.load(name); a run with --edit loads it by itself.",
+        )  # fmt: skip
+    if donor.module is model.module:
+        raise UsageError(
+            asked=str(edit),
+            found="donor and model are one and the same",
+            fix="Load another model, or it a second time.",
+        )
+    for what, of in _ALIKE.items():
+        theirs, own = of(donor), of(model)
+        if theirs != own:
+            raise UsageError(
+                asked=str(edit),
+                found=f"the {what} of {donor.name} and {model.name} are not the same: {_short(theirs)} there, "
+                f"{_short(own)} here",
+                fix="Choose a donor of the same shape on the same tokens: another step, seed or fine-tuning.",
+            )
+    words = [each.tokenizer.get_vocab() for each in (donor, model) if each.tokenizer is not None]
+    if len(words) == 2 and words[0] != words[1]:
+        raise UsageError(
+            asked=str(edit), found=f"the tokenizers of {donor.name} and {model.name} have other tokens",
+            fix="Choose a donor that reads the same tokens.",
+        )  # fmt: skip
+
+
+def _short(value: object) -> str:
+    words = str(value)
+    return words if len(words) < 120 else words[:117] + "..."
+
+
+def _settings(*names: str) -> Callable[[Model], object]:
+    return lambda model: {name: getattr(model.module.config, name, None) for name in names}
+
+
+def _scalings(model: Model) -> list[object]:
+    modules = model.family.attention_modules(model.module) if model.family.has_attention else []
+    return [getattr(module, "scaling", None) for module in modules]
+
+
+_ALIKE: dict[str, Callable[[Model], object]] = {
+    "layers": lambda model: model.info.n_layers,
+    "heads": lambda model: (model.info.n_heads, model.info.n_kv_heads),
+    "head sizes": lambda model: model.info.d_head,
+    "vocabularies": lambda model: model.info.vocab_size,
+    "tasks": lambda model: model.task.name if model.task is not None else None,
+    "attention windows": _settings("sliding_window", "use_sliding_window", "layer_types"),
+    "rotary settings": lambda model: (model.info.n_rotary, _settings("rope_parameters", "no_rope_layers")(model)),
+    "scales of scores": lambda model: (_scalings(model), _settings("attn_logit_softcapping")(model)),
+}
+"""What both have to have in common, in the order in which it is asked."""
