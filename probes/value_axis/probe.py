@@ -342,12 +342,12 @@ def _judgements(found: Sequence[PlaceRead], setting: Setting) -> dict[tuple[str,
 
 
 def _beyond_embedding(place: Place, embedding: np.ndarray | None, plain: Design, setting: Setting) -> Scalar:
-    """The weaker control, of all rows: leading directions of the embedding regressed out, an eighth of the rows."""
+    """The weaker control, of all rows: leading directions of the embedding are regressed out, few beside the tokens."""
     counted, meaning = setting.counted[KEPT], MEANINGS["embedding"]
     if embedding is None:
         return counted.undefined("the residual stream is not among `sites`", "fraction", meaning)
     centred = np.asarray(embedding, dtype=np.float64) - embedding.mean(axis=0, dtype=np.float64)
-    n_directions = min(len(centred) // 8, *centred.shape)
+    n_directions = min(len(centred) // 8, len(np.unique(setting.pool.rows["token"])) // 4, centred.shape[1])
     leading = principal_axes(centred, n_directions).scores if n_directions and centred.any() else centred[:, :0]
     leading = leading[:, leading.any(axis=0)] / leading.std(axis=0)[leading.any(axis=0)]
     labels = replace(setting.labels[KEPT], exchanged=np.empty((len(centred), 0), np.float32))
