@@ -238,7 +238,7 @@ class ValueAxis(Probe):
         )
         pool, counted, first = setting.pool, setting.counted[KEPT], setting.labels[KEPT]
         frequency = {"token frequency": np.log2(_counts(pool.rows["token"]))}
-        numbers = setting.surprisal | frequency
+        numbers = {**setting.surprisal, **frequency}
         design = nuisance_design(pool.rows, numbers=numbers, least=2 * MIN_LEVEL)
         exchanged = first.exchanged[:, : self.n_permutations].astype(np.float64)
         nuisance = nuisance_scalar(pool.entropy_bits, exchanged, TARGETS[0], design, setting.halvings, counted)

@@ -37,7 +37,7 @@ class Labels:
 
     targets: tuple[str, ...]
     true: Float[np.ndarray, "row label"]
-    exchanged: Float[np.ndarray, "row label"]
+    exchanged: Float[np.ndarray, "row exchange"]
 
     @property
     def n_permutations(self) -> int:
