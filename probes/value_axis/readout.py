@@ -20,8 +20,8 @@ from ..measures.halvings import Halving
 from ..measures.places import unit
 
 AXES = ("ridge", "pc1")
-KEPT, WITHIN_TOKEN = "kept", "within token"
-"""The two treatments: nothing is taken out but the mean; whatever the last token determines, and other nuisances."""
+KEPT, WITHIN_TOKEN = "kept", "token"
+"""The two treatments: nothing is taken out but the mean; all that the last token determines, and other nuisances."""
 
 _CANCELLED = 1e-5
 """Norm of what a treatment leaves of the rows, relative to their own, below which it is rounding of the model's."""

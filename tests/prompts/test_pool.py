@@ -253,7 +253,7 @@ def test_a_smaller_pool_prefers_last_words_that_recur(n):
         last = [re.findall(r"\w+|\S", p.text)[-1] for p in prompts]
         return sum(last.count(word) > 1 for word in last)
 
-    whole = everything()
+    whole = list(everything())
     at_random = [np.random.default_rng(seed).permutation(len(whole))[:n] for seed in range(8)]
     drawn = np.mean([n_recurring(resolve_prompts("mixed", n_pool=n, seed=seed)) for seed in range(8)])
     assert drawn > 1.04 * np.mean([n_recurring([whole[i] for i in rows]) for rows in at_random])
