@@ -218,10 +218,12 @@ def _ridge(
     """Ridge with the penalty of least generalised cross-validation error, Σe² / (n − edf)², of every label."""
     squared = np.square(singular)
     shrink = squared / (squared + PENALTIES[:, None] * squared.mean())  # [penalty, axis]
-    left_over = squares - (1 - np.square(1 - shrink)).astype(loads.dtype) @ np.square(loads)
-    free = n_free - shrink.sum(axis=1, keepdims=True)
-    error = np.divide(left_over.clip(0), np.square(free), where=free > 1e-6 * n_free,
-                      out=np.full(left_over.shape, np.inf))  # fmt: skip
+    n_outside = max(0, n_free - len(singular))
+    inside = np.square(loads)
+    # axes that span all that is free leave nothing outside but rounding, which small penalties would be chosen by
+    outside = (squares - inside.sum(axis=0)).clip(0) * (n_outside > 0)
+    left_over = outside + np.square(1 - shrink).astype(loads.dtype) @ inside
+    error = left_over / np.square(n_outside + (1 - shrink).sum(axis=1, keepdims=True))
     best = error.argmin(axis=0)
     fit = 1 - n_free**2 * ratio(error[best, np.arange(len(best))], squares)
     penalty = PENALTIES[best]

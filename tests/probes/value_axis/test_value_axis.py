@@ -522,7 +522,7 @@ def test_beyond_the_token_a_number_does_not_depend_on_what_the_token_makes_of_en
     # entropies are the same but for their scale once the token is out
     for name in ("r2_beyond_token", "correlation_beyond_token", "best_layer_r2_beyond_token"):
         assert much[name].value == pytest.approx(without[name].value, abs=1e-6) and much[name].p > 0.05
-    assert much["nuisance_r2"].value > 0.4 and "token frequency" in much["nuisance_r2"].meaning
+    assert much["nuisance_r2"].value > 0.2 and "token frequency" in much["nuisance_r2"].meaning
 
 
 @pytest.mark.slow
