@@ -7,7 +7,7 @@ from interp.sites import Site, site
 
 ROWS = Rows()
 
-PLACES = frozenset({"scored", "last", "all", "followed", "tunnel"})
+PLACES = frozenset({"scored", "last", "all", "followed", "before_last", "tunnel"})
 """Positions that have a name of their own; every other one is a column of the prompt set."""
 
 
@@ -16,9 +16,10 @@ class Need:
     """One thing a probe reads.
 
     `at` names the positions: `scored` (every prompt's own scored positions: the last token of a text, every scored
-    position of a wind tunnel), `last`, `all`, `followed` (all that a token follows), `tunnel` (every position of a wind
-    tunnel's sequences and no row of any other set, so that long texts are not kept whole), or a column of the prompt
-    set that holds one position a prompt.
+    position of a wind tunnel), `last`, `all`, `followed` (all that a token follows), `before_last` (the one that the
+    last token of a text follows; none of a sequence), `tunnel` (every position of a wind tunnel's sequences and no row
+    of any other set, so that long texts are not kept whole), or a column of the prompt set that holds one position a
+    prompt.
     Weights have no positions and no fold.
     """
 
@@ -32,8 +33,8 @@ class Need:
             raise ValueError(f"{self.site} is a weight: it has neither positions nor a fold")
         if described.source == "edit" and (self.at != "scored" or self.fold != ROWS):
             raise ValueError(f"{self.site} is taken at the edited positions: it has neither positions nor a fold")
-        if described.source == "text" and self.at != "followed":
-            raise ValueError(f"{self.site} is read at the positions that a token follows: at='followed'")
+        if described.source == "text" and self.at not in ("followed", "before_last"):
+            raise ValueError(f"{self.site} is read at positions that a token follows: at='followed' or 'before_last'")
         if described.source in ("output", "lens") and self.at != "scored":
             raise ValueError(f"{self.site} is read at the scored positions alone: logits exist nowhere else")
         if self.at == "tunnel" and self.fold != ROWS:

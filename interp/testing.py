@@ -139,14 +139,16 @@ def _unit_of(name: str, column: np.ndarray) -> str:
 
 
 def _other_table(scored: Table, shape: Shape, at: str) -> Table:
-    """Rows at `last` and a column's positions are one a prompt, `all` one a token, `tunnel` none."""
+    """Rows at `last`, `before_last` (of a text) and a column's positions are one a prompt, `all` one a token."""
     first = np.flatnonzero(np.diff(scored["prompt"], prepend=-1))
     length = scored["length"][first]
     if at in ("all", "followed"):
         counts = length - (at == "followed")
         prompt = np.repeat(np.arange(shape.n_prompts), counts)
         position = np.concatenate([np.arange(k) for k in counts])
-    elif at == "tunnel":
+    elif at == "before_last" and shape.n_scored == 1:
+        prompt, position = np.arange(shape.n_prompts), length - 2
+    elif at in ("tunnel", "before_last"):
         prompt = position = np.zeros(0, dtype=np.int64)
     else:
         prompt = np.arange(shape.n_prompts)

@@ -3,9 +3,14 @@
 Every domain holds as many prompts of each class of the last word (a determiner, a preposition, an auxiliary, a
 conjunction, a comma, a content word) and, within each class, of three levels of predictability of what follows. So
 neither the class of the last token nor its entropy tells the domains apart.
+
+A smaller pool prefers prompts that end in a word that many prompts of the set end in: what a model does beyond its last
+token is seen among prompts that share one. The word decides, not a tokenizer's token, so that all models read the same
+prompts.
 """
 
 import json
+import re
 from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
@@ -120,7 +125,9 @@ def balanced(prompts: Sequence[Prompt], n: int, rng: np.random.Generator) -> np.
     """Indices, ascending, of `n` prompts that keep the shares of domains and last classes.
 
     Every cell (domain, last class) gives its share of `n` by largest remainder, and within a cell the levels of
-    predictability take turns. With cells of equal size a smaller draw of the same seed is part of a larger one.
+    predictability take turns. Of a level, prompts are drawn with probabilities that go with the square of the number
+    of prompts that end in their last word. With cells of equal size a smaller draw of the same seed is part of a larger
+    one.
     """
     cells = _cells(prompts, rng)
     sizes = np.array([len(cell) for cell in cells])
@@ -130,7 +137,7 @@ def balanced(prompts: Sequence[Prompt], n: int, rng: np.random.Generator) -> np.
 
 
 def _cells(prompts: Sequence[Prompt], rng: np.random.Generator) -> list[np.ndarray]:
-    """The indices of every (domain, last class), shuffled, in the order in which equal remainders are served.
+    """The indices of every (domain, last class), drawn in order, in the order in which equal remainders are served.
 
     That order follows the diagonals of the grid, domains and classes themselves shuffled: any first few cells name
     all domains equally often, give or take one, and all classes, and so do the levels that come first in them.
@@ -140,13 +147,22 @@ def _cells(prompts: Sequence[Prompt], rng: np.random.Generator) -> list[np.ndarr
     )
     domains, classes, levels = (rng.permutation(np.unique(column)) for column in (domain, last_class, level))
     place = np.argmax(level[:, None] == levels, axis=1)
+    # the largest of log weights with Gumbel noise is a draw with these weights (Yellott 1977)
+    priority = rng.gumbel(size=len(prompts)) + 2 * np.log(_sharing(prompts))
     cells = []
     for diagonal in range(len(classes)):
         for row, name in enumerate(domains):
             cell = np.flatnonzero((domain == name) & (last_class == classes[(row + diagonal) % len(classes)]))
             first = (row - diagonal) % len(levels)
-            cells.append(_taking_turns(rng.permutation(cell), (place - first) % len(levels)))
+            cells.append(_taking_turns(cell[np.argsort(-priority[cell])], (place - first) % len(levels)))
     return cells
+
+
+def _sharing(prompts: Sequence[Prompt]) -> np.ndarray:
+    """How many prompts end in the last word, or sign, of each."""
+    last = [re.findall(r"\w+|\S", p.text or "")[-1] for p in prompts]
+    _, code, counts = np.unique(last, return_inverse=True, return_counts=True)
+    return counts[code]
 
 
 def _taking_turns(cell: np.ndarray, place: np.ndarray) -> np.ndarray:

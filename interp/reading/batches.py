@@ -126,6 +126,9 @@ def row_index(prompts: PromptSet, lengths: Int[np.ndarray, " prompt"], at: str) 
     if at == "followed":
         prompt = np.repeat(np.arange(len(lengths)), lengths - 1)
         return RowIndex(prompt, np.concatenate([np.arange(n - 1) for n in lengths]))
+    if at == "before_last":
+        prompt = np.flatnonzero(lengths > 1) if prompts.is_text else np.empty(0, dtype=np.int64)
+        return RowIndex(prompt, lengths[prompt] - 2)
     if at == "last" or (at == "scored" and prompts.is_text):
         return RowIndex(np.arange(len(lengths)), lengths - 1)
     if at == "scored":

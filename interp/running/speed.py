@@ -132,8 +132,8 @@ def _reading(p: Passes, meta: MetaModel, length: float, n_blocks: int) -> Iterat
     yield decoded("scored", 1)
     if "lens" in sources:
         yield decoded("scored", n_blocks + 1)
-    if "text" in sources:
-        yield decoded("followed", 1)
+    for at in {need.at for need in p.needs if need.described.source == "text"}:
+        yield decoded(at, 1)
     kinds = {(n.at, n.site in NULL_SITES, n.site.removesuffix("_null") in CONTRASTS) for n in p.needs
              if n.described.source == "pattern"}  # fmt: skip
     for at, _, is_contrast in kinds:

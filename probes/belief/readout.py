@@ -21,7 +21,7 @@ from interp.statistics.ridge import PrincipalForm
 from interp.table import Table
 
 from ..measures.cloud import Cloud
-from ..measures.nuisances import all_nuisances
+from ..measures.nuisances import nuisance_design
 from .folds import CrossValidated, Folds, Pressed, cross_validate, deal, press
 from .target import ExactBelief
 
@@ -73,8 +73,8 @@ def make_setting(
     known = pool.rows
     position = Table({c: known[c] for c in ("prompt", "position", "length")},
                      {c: known.units[c] for c in ("prompt", "position", "length")})  # fmt: skip
-    design = all_nuisances(position, np.arange(known.n_rows))
-    told = design.predict(belief.values)
+    design = nuisance_design(position)
+    told = design.told(belief.values)
     orders = shuffles(pool.units, n_permutations, rng)
     controls = _control_tasks(known, belief.values, bool(len(names) < known.n_rows), rng)
     followed = np.concatenate([belief.values[:, None], controls], axis=1).reshape(known.n_rows, -1)
@@ -84,7 +84,7 @@ def make_setting(
     )
     weights = bootstrap_weights(np.arange(len(names)), np.zeros(len(names), dtype=np.int64), n_bootstrap, rng)
     return Setting(
-        belief, folds, targets, followed, 1 + N_CONTROLS + n_permutations, design.design, design.names, orders, code,
+        belief, folds, targets, followed, 1 + N_CONTROLS + n_permutations, design.values, design.names, orders, code,
         weights,
     )  # fmt: skip
 

@@ -1,6 +1,6 @@
 """The domain comparison as the manifold probe reports it: who takes part, the scalars, the two tables."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from interp.table import LABEL, Table, number_columns
 
 from ..measures.cloud import Cloud
 from ..measures.geometry import UNITS
+from ..measures.halvings import Groups, recurs
 from ..measures.part import Part
 from .collapse import (
     CHANGES,
@@ -26,7 +27,7 @@ from .collapse import (
     fifth_of,
     third_of,
 )
-from .cross_projection import NULL_NAME, cross_projection
+from .cross_projection import MAX_PERMUTATIONS, NULL_NAME, cross_projection
 from .rarefaction import rarefaction_table
 
 METHOD = "delete-one jackknife of the difference, not adjusted for choosing the domain"
@@ -59,11 +60,10 @@ def restriction(cloud: Cloud, layer: int, settings: Settings) -> Part:
     refusal = _refusal(cloud)
     if refusal:
         return Part(notes=(f"No domain comparison: {refusal}.",))
-    is_one_each = cloud.one_row_each
+    whole, is_one_each = cloud, cloud.one_row_each
     cloud = cloud.one_of_each(np.random.default_rng([settings.seed, 5]))
     pool, kept, left_out = _taking_part(cloud, np.random.default_rng(settings.seed))
-    quota = np.minimum(pool.counts().min(axis=0), settings.per_quintile) if len(pool.domains) > 1 else np.zeros(1)
-    if quota.sum() < MIN_PROMPTS:
+    if not _is_enough(pool, settings):
         reason = (
             f"fewer than two domains have {MIN_PER_FIFTH} prompts in every fifth of the entropy and "
             f"{MIN_PROMPTS} in common"
@@ -84,7 +84,41 @@ def restriction(cloud: Cloud, layer: int, settings: Settings) -> Part:
     )  # fmt: skip
     drawn = () if is_one_each else (f"The domains are compared on one scored position of each {cloud.unit}.",)
     notes = (*drawn, *_notes(found, left_out), *crossed.notes)
-    return Part({**_scalars(found), **crossed.scalars}, {**tables, **crossed.tables}, notes)
+    scalars = {**_scalars(found), **within_token(whole, layer, settings), **crossed.scalars}
+    return Part(scalars, {**tables, **crossed.tables}, notes)
+
+
+def within_token(cloud: Cloud, layer: int, settings: Settings) -> dict[str, Scalar]:
+    """The collapse of what the last token leaves of the points; empty where the domains cannot be compared so.
+
+    Points are measured from the mean over the rows of their token, and stretched by √(m/(m − 1)) where m rows share
+    it, for the mean of few takes part of their own variance away.
+    """
+    if _refusal(cloud):
+        return {}
+    cloud = cloud.one_of_each(np.random.default_rng([settings.seed, 5]))
+    cloud = cloud.where(recurs(cloud.rows["token"]))
+    pool, kept, _ = _taking_part(cloud, np.random.default_rng(settings.seed))
+    if not _is_enough(pool, settings):
+        return {}
+    groups = Groups.of(cloud.rows["token"])
+    counts = (groups.member.T @ groups.counts).astype(np.float64)
+    points = groups.centred(np.asarray(cloud.points[layer], dtype=np.float64)) * np.sqrt(counts / (counts - 1))
+    spectra = Spectra(points[kept], settings.scaling)
+    rng = np.random.default_rng(settings.seed)
+    n_permutations = min(settings.n_permutations, MAX_PERMUTATIONS)
+    found = domain_collapse(pool, spectra, settings.per_quintile, n_permutations, rng)
+    if not np.isfinite(found.permuted).all() or not np.isfinite(found.changes).all():
+        return {}
+    words = " Of points measured from the mean of their last token."
+    scalars = _scalars(found)
+    return {f"{name}_within_token": replace(s, meaning=s.meaning + words) for name, s in scalars.items()}
+
+
+def _is_enough(pool: Pool, settings: Settings) -> bool:
+    if len(pool.domains) < 2:
+        return False
+    return bool(np.minimum(pool.counts().min(axis=0), settings.per_quintile).sum() >= MIN_PROMPTS)
 
 
 def _refusal(cloud: Cloud) -> str:

@@ -1,10 +1,12 @@
 """The value manifold: how few directions the values of a layer use, and whether they are ordered by uncertainty.
 
 Points are the values at the scored positions, heads concatenated, one cloud a layer. At every layer: PC1 and
-PC1+PC2 share, participation ratio and intrinsic dimension of the drawn prompts, each jackknifed over prompts and
-beside its null; how PC1, and the position along a curve through the cloud, follow the entropy of the next token;
-what else PC1 follows. At the primary layer: whether prompts of one domain lie in fewer directions than prompts of
-all (`collapse`). Formulas, nulls and failure modes are in probes/README.md.
+PC1+PC2 share, participation ratio and intrinsic dimension of the drawn prompts (they depend on how many there are),
+each jackknifed over prompts and beside its null; how PC1, and the position along a curve through the cloud, follow the
+entropy of the next token; what else PC1 follows. At the primary layer: whether prompts of one domain lie in fewer
+directions than prompts of all (`collapse`). What is held against entropies is read on all prompts, and again within the
+last token: PC1 and entropies both differ between classes of tokens. Formulas, nulls and failure modes are in
+probes/README.md.
 
 Source: Paper III (arXiv 2512.23752), sections 4.2 and 5, with the controls of its critics: nulls at the same size,
 all eigenvalues, centred rather than standardised, prompts left out rather than repeated.
@@ -17,7 +19,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from interp.capture import Capture
-from interp.findings import Findings, Scalar
+from interp.findings import Control, Findings, Scalar
 from interp.need import Need
 from interp.probe import AnalysisCost, Figure, Probe, Readout
 from interp.statistics.isomap_curve import N_NEIGHBOURS, curve_position
@@ -27,9 +29,10 @@ from interp.statistics.spectra import Axes, Scaling, readout_direction, scaled
 from interp.system.threads import side_by_side
 
 from ..measures.cloud import Cloud
-from ..measures.entropy_correlation import Resampled, correlation_profile, within_position
+from ..measures.entropy_correlation import Resampled, WithinToken, best_layer, correlation_profile, within_groups
 from ..measures.field_checks import refuse_too_few
 from ..measures.geometry import count_distinct, dimension_profile, spectral_profiles, spectrum_table
+from ..measures.halvings import recurs
 from ..measures.maps import MAX_POINTS, cloud_axes, null_points_table, points_table, umap_table
 from ..measures.profiles import Profile, profile_table
 from ..measures.sample_sizes import FEW_POINTS
@@ -38,19 +41,33 @@ from .explained import explained_table
 from .robustness import dropped_profiles, dropped_table, influence, stability_profile, without_loudest
 
 BY_LAYER = (
-    "Layer by layer, on the drawn rows: value, 95 % interval (_low, _high), null with its 95 % band, and p over all "
-    "layers. One layer is primary and named beforehand; the others are exploratory."
+    "Layer by layer: value, 95 % interval (_low, _high), null with its 95 % band, and p over all layers. Correlations "
+    "with entropies are of all rows, the rest of the drawn ones. One layer is primary and named beforehand; the others "
+    "are exploratory."
 )
 
 MEANINGS = {
     "next_entropy_bits": "How well the first axis orders the prompts by the entropy of the next token.",
     "bayes_entropy_bits": "How well the first axis orders the rows by the entropy of the exact posterior.",
-    "pool": "The same on the whole pool, without choosing prompts by their entropy: the fairer of the two, since "
-    "selecting on entropy inflates correlations with it.",
-    "within": "The same within each position of the sequence: what the first axis knows about uncertainty beyond how "
-    "far the sequence has come.",
+    "within_position": "The same within each position of the sequence: what the first axis knows about uncertainty "
+    "beyond how far the sequence has come.",
     "curve": "How well the position along a curve through the points orders the prompts by the entropy of the next "
     "token.",
+}
+DRAWN = " On the prompts drawn evenly by entropy, which inflates correlations with it."
+WITHIN_TOKEN = (
+    " Both as ranks among the prompts of the same last token: what there is beyond everything that token determines."
+)
+
+CONTROLS = {
+    "within_token": ("within the last token", True), "within_position": ("within each position", True),
+    "drawn": ("on prompts drawn evenly by entropy", False), "dropped": ("without the loudest columns", False),
+}  # fmt: skip
+"""Endings of the names of controls, their words, and whether a headline needs their agreement."""
+
+FACTS = {
+    "entropy_correlation": "the first principal axis follows the next-token entropy",
+    "entropy_correlation_within_token": "the entropy can be read beyond the last token",
 }
 
 
@@ -104,7 +121,8 @@ class Manifold(Probe):
         axes = cloud_axes(cloud, self.scaling)
         clouds = GaussianClouds(cloud.rows.n_rows, cloud.points.shape[2], self.n_null, self.seed)
         pool = Cloud.of(base, need)
-        profiles = self._profiles(cloud, small, pool, axes, clouds)
+        pool_axes = axes if pool.rows.n_rows == cloud.rows.n_rows else cloud_axes(pool, self.scaling, 1)
+        profiles = self._profiles(cloud, small, axes, clouds) | self._against_entropy(pool, cloud, pool_axes, axes)
         restricted = restriction(pool, layer, self._comparison())
         influenced = influence(small, layer, self.scaling, self.seed)
         headline = ["pc1_plus_pc2_share", "participation_ratio", "entropy_correlation", "curve_order"]
@@ -113,23 +131,31 @@ class Manifold(Probe):
             "points": points_table(small, _rows_of(axes, cloud, small), base),
             "null_points": null_points_table(small.points[layer], self.scaling, self.seed),
             "spectrum": spectrum_table(cloud.points[layer], self.scaling, clouds),
-            "explained": explained_table(np.array([a.scores[:, 0] for a in axes]), cloud),
+            "explained": explained_table(np.array([a.scores[:, 0] for a in pool_axes]), pool),
             "dropped": dropped_table(small, layer, self.scaling, self.seed),
             **influenced.tables,
             **restricted.tables,
         }
         if self.umap == "on":
             tables["umap"] = umap_table(small, layer, self.scaling, self.seed, base)
-        n_points = {"entropy_correlation_pool": len(distinct_rows(pool.points[layer]))}
-        scalars = {name: _counted(p[layer], n_points.get(name, distinct[layer])) for name, p in profiles.items()}
+        n_pool = len(distinct_rows(pool.points[layer]))
+        scalars = {
+            name: _counted(p[layer], n_pool if p[layer].n == pool.n_units else distinct[layer])
+            for name, p in profiles.items()
+        }
         scalars |= {name: _counted(scalar, distinct[layer]) for name, scalar in influenced.scalars.items()}
+        scalars |= self._best_layers(pool, pool_axes)
+        scalars |= restricted.scalars
+        headline += [name for name in ("best_layer_entropy_correlation", "collapse") if name in scalars]
         return Findings(
             probe=self.name,
-            scalars={**scalars, **restricted.scalars},
+            scalars=scalars,
             tables=tables,
-            arrays=_directions(cloud, axes, self.scaling) | {"primary_layer": np.array(layer)},
+            arrays=_directions(pool, pool_axes, self.scaling) | {"primary_layer": np.array(layer)},
             notes=(*self._notes(cloud, small, pool, layer), *restricted.notes),
-            headline=(*headline, *(["collapse"] if "collapse" in restricted.scalars else [])),
+            headline=tuple(headline),
+            controls=_controls(scalars),
+            facts={name: fact for name, fact in FACTS.items() if name in scalars},
         )
 
     def figures(self, findings: Findings) -> tuple[Figure, ...]:
@@ -137,65 +163,92 @@ class Manifold(Probe):
 
         return figures(findings)
 
-    def _profiles(
-        self, cloud: Cloud, small: Cloud, pool: Cloud, axes: list[Axes], clouds: GaussianClouds
-    ) -> dict[str, Profile]:
-        """Every number that is given layer by layer."""
+    def _profiles(self, cloud: Cloud, small: Cloud, axes: list[Axes], clouds: GaussianClouds) -> dict[str, Profile]:
+        """Every number that is given layer by layer and asks nothing about entropies, on the drawn prompts."""
         parts: list[Callable[[], Mapping[str, Profile]]] = [
             lambda: spectral_profiles(cloud, self.scaling, clouds),
             lambda: {"intrinsic_dimension": dimension_profile(small, self.scaling, self.seed)},
-            lambda: self._along_axis(cloud, axes),
-            lambda: {"curve_order": self._along_curve(small)},
             lambda: self._without_loudest(cloud),
             lambda: {"axis_stability": stability_profile(small, self.scaling, self.n_splits, self.seed)},
         ]
-        if pool.rows.n_rows > cloud.rows.n_rows:
-            parts.append(lambda: {"entropy_correlation_pool": self._in_pool(pool)})
-        return {name: profile for part in side_by_side(lambda part: part(), parts) for name, profile in part.items()}
+        return _joined(parts)
 
-    def _along_axis(self, cloud: Cloud, axes: list[Axes]) -> dict[str, Profile]:
-        """Correlations of PC1 with the entropies, for sequences also within position."""
-        first = np.array([a.scores[:, 0] for a in axes])
+    def _against_entropy(
+        self, pool: Cloud, cloud: Cloud, pool_axes: list[Axes], axes: list[Axes]
+    ) -> dict[str, Profile]:
+        """How PC1 and the position along a curve follow the entropies: of all prompts, and with the controls."""
+        is_drawn = pool.rows.n_rows > cloud.rows.n_rows
+        rows = np.random.default_rng(self.seed)
+        part = pool.thinned(MAX_POINTS, rows)
+        curve = np.array([self._curve(points) for points in part.points])
+        parts: list[Callable[[], Mapping[str, Profile]]] = [
+            lambda: self._along_axis(pool, pool_axes),
+            lambda: {"curve_order": self._correlation(curve, part, MEANINGS["curve"])},
+            lambda: {"curve_order_within_token": self._within_token(curve, part, MEANINGS["curve"])},
+            lambda: self._order_without_loudest(pool),
+        ]
+        if is_drawn:
+            drawn = np.array([self._curve(points) for points in cloud.points])
+            words = MEANINGS["next_entropy_bits"] + DRAWN, MEANINGS["curve"] + DRAWN
+            parts += [
+                lambda: {"entropy_correlation_drawn": self._correlation(_first(axes), cloud, words[0])},
+                lambda: {"curve_order_drawn": self._correlation(drawn, cloud, words[1])},
+            ]
+        return _joined(parts)
+
+    def _correlation(
+        self, coordinates: np.ndarray, cloud: Cloud, meaning: str, column: str = "next_entropy_bits"
+    ) -> list[Scalar]:
         resampled = Resampled.of(cloud, self.n_permutations, self.n_bootstrap, self.seed)
+        return correlation_profile(coordinates, column, cloud, resampled, meaning)
 
-        def profile(coordinates: np.ndarray, column: str, rows: Cloud, meaning: str) -> list[Scalar]:
-            return correlation_profile(coordinates, column, rows, resampled, MEANINGS[meaning])
+    def _within_token(self, coordinates: np.ndarray, cloud: Cloud, meaning: str) -> list[Scalar]:
+        within = WithinToken.of(cloud, coordinates)
+        return within.profile(self.n_permutations, self.n_bootstrap, self.seed, meaning + WITHIN_TOKEN)
 
+    def _curve(self, points: np.ndarray) -> np.ndarray:
+        return curve_position(scaled(points, self.scaling)).coordinate
+
+    def _along_axis(self, pool: Cloud, axes: list[Axes]) -> dict[str, Profile]:
+        """Correlations of PC1 with the entropies, also within the last token, for sequences also within position."""
+        first, meaning = _first(axes), MEANINGS["next_entropy_bits"]
         found: dict[str, Profile] = {
-            "entropy_correlation": profile(first, "next_entropy_bits", cloud, "next_entropy_bits")
+            "entropy_correlation": self._correlation(first, pool, meaning),
+            "entropy_correlation_within_token": self._within_token(first, pool, meaning),
         }
-        if "bayes_entropy_bits" in cloud.rows:
-            found["bayes_entropy_correlation"] = profile(first, "bayes_entropy_bits", cloud, "bayes_entropy_bits")
-        if not cloud.one_row_each:
-            residual, ranked = within_position(first, "next_entropy_bits", cloud)
-            found["entropy_correlation_within_position"] = profile(residual, "next_entropy_bits", ranked, "within")
+        if "bayes_entropy_bits" in pool.rows:
+            column = "bayes_entropy_bits"
+            found["bayes_entropy_correlation"] = self._correlation(first, pool, MEANINGS[column], column)
+        if not pool.one_row_each:
+            residual, ranked = within_groups(first, "next_entropy_bits", pool, pool.rows["position"])
+            meaning = MEANINGS["within_position"]
+            found["entropy_correlation_within_position"] = self._correlation(residual, ranked, meaning)
         return found
 
     def _without_loudest(self, cloud: Cloud) -> dict[str, Profile]:
-        """Spectral statistics and the order of PC1 without the loudest columns of each layer."""
+        """Spectral statistics without the loudest columns of each layer."""
         left = without_loudest(cloud, self.n_dropped)
+        return {} if left is None else dropped_profiles(left, self.n_dropped, self.scaling, self.seed)
+
+    def _order_without_loudest(self, pool: Cloud) -> dict[str, Profile]:
+        """The order of PC1 without the loudest columns of each layer."""
+        left = without_loudest(pool, self.n_dropped)
         if left is None:
             return {}
-        first = np.array([a.scores[:, 0] for a in cloud_axes(left.cloud, self.scaling, 1)])
-        resampled = Resampled.of(cloud, self.n_permutations, self.n_bootstrap, self.seed)
         meaning = f"{MEANINGS['next_entropy_bits']} Measured without the {self.n_dropped} columns of largest variance."
+        first = _first(cloud_axes(left.cloud, self.scaling, 1))
+        return {"entropy_correlation_dropped": self._correlation(first, pool, meaning)}
+
+    def _best_layers(self, pool: Cloud, axes: list[Axes]) -> dict[str, Scalar]:
+        """The order of PC1 at the layer that is best on one half of the prompts, judged on the other half."""
+        orders = Resampled.of(pool, self.n_permutations, 1, self.seed).orders
+        first, entropy, meaning = _first(axes), pool.entropy_bits, MEANINGS["next_entropy_bits"]
+        within = WithinToken.of(pool, first)
+        name, seed = "best_layer_entropy_correlation", self.seed
         return {
-            **dropped_profiles(left, self.n_dropped, self.scaling, self.seed),
-            "entropy_correlation_dropped": correlation_profile(first, "next_entropy_bits", cloud, resampled, meaning),
+            name: best_layer(first, entropy, pool, orders, seed, meaning),
+            f"{name}_within_token": within.best_layer(self.n_permutations, seed, meaning + WITHIN_TOKEN),
         }
-
-    def _along_curve(self, cloud: Cloud) -> list[Scalar]:
-        positions = [curve_position(scaled(points, self.scaling)).coordinate for points in cloud.points]
-        resampled = Resampled.of(cloud, self.n_permutations, self.n_bootstrap, self.seed)
-        return correlation_profile(np.array(positions), "next_entropy_bits", cloud, resampled, MEANINGS["curve"])
-
-    def _in_pool(self, pool: Cloud) -> list[Scalar]:
-        """The correlation on every captured prompt, none chosen by its entropy."""
-        strata = np.zeros(pool.rows.n_rows, dtype=np.int64)
-        pool = replace(pool, rows=pool.rows.with_column("stratum", strata, "label"))
-        first = np.array([a.scores[:, 0] for a in cloud_axes(pool, self.scaling, 1)])
-        resampled = Resampled.of(pool, self.n_permutations, self.n_bootstrap, self.seed)
-        return correlation_profile(first, "next_entropy_bits", pool, resampled, MEANINGS["pool"])
 
     def _comparison(self) -> Settings:
         return Settings(self.scaling, self.per_quintile, self.n_permutations, self.n_null, self.seed)
@@ -216,14 +269,22 @@ class Manifold(Probe):
             notes.append("Layers of the residual stream are depths: 0 is the embedding.")
         if pool.rows.n_rows > cloud.rows.n_rows:
             notes.append(
-                f"The drawn prompts were selected on entropy, which inflates correlations with it: "
-                f"entropy_correlation_pool is the figure on all {pool.n_units}."
+                f"Shares and dimensions are of the {cloud.n_units} drawn prompts: they depend on how many there are. "
+                f"What is held against entropies is of all {pool.n_units}: the drawn ones were selected on entropy, "
+                f"which inflates correlations with it (`_drawn`)."
             )
         if small.rows.n_rows < cloud.rows.n_rows:
             notes.append(
-                f"Intrinsic dimension, curve order and the maps use {small.rows.n_rows} of {cloud.rows.n_rows} rows "
+                f"Intrinsic dimension and the maps use {small.rows.n_rows} of {cloud.rows.n_rows} rows "
                 f"({small.n_units} whole {cloud.unit}s chosen at random)."
             )
+        if pool.rows.n_rows > MAX_POINTS:
+            notes.append(f"Curve order uses at most {MAX_POINTS} rows, whole {pool.unit}s chosen at random.")
+        tokens, n_recurring = pool.rows["token"], int(recurs(pool.rows["token"]).sum())
+        notes.append(
+            f"`_within_token`: of {pool.rows.n_rows} rows with {len(np.unique(tokens))} last tokens, {n_recurring} "
+            f"have one that another row has too."
+        )
         if not cloud.one_row_each:
             notes.append(
                 "Entropy goes with position here. Permutations exchange whole sequences, so the null holds what "
@@ -247,6 +308,28 @@ def _rows_of(axes: list[Axes], cloud: Cloud, small: Cloud) -> list[Axes]:
         return axes
     kept = np.isin(cloud.units, small.units)
     return [replace(a, scores=a.scores[kept]) for a in axes]
+
+
+def _first(axes: list[Axes]) -> np.ndarray:
+    """Where the rows lie along PC1, layer by layer."""
+    return np.array([a.scores[:, 0] for a in axes])
+
+
+def _joined(parts: list[Callable[[], Mapping[str, Profile]]]) -> dict[str, Profile]:
+    return {name: profile for part in side_by_side(lambda part: part(), parts) for name, profile in part.items()}
+
+
+def _controls(scalars: Mapping[str, Scalar]) -> dict[str, tuple[Control, ...]]:
+    """The controls of the headlines that were measured, by their names' endings."""
+    headlines = ("entropy_correlation", "curve_order", "best_layer_entropy_correlation", "collapse")
+    found = {
+        name: tuple(
+            Control(words, f"{name}_{ending}", essential)
+            for ending, (words, essential) in CONTROLS.items() if f"{name}_{ending}" in scalars
+        )
+        for name in headlines
+    }  # fmt: skip
+    return {name: controls for name, controls in found.items() if controls}
 
 
 def _directions(cloud: Cloud, axes: list[Axes], scaling: Scaling) -> dict[str, np.ndarray]:

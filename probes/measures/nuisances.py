@@ -1,13 +1,10 @@
-"""What must not pass for uncertainty: position, length, last token and domain, taken out by regression.
+"""What must not pass for uncertainty: length, position, domain, the last token and how expected it was."""
 
-The regression is fitted on one half of the prompts and applied to both, to activations and entropies alike, so that
-nothing of the judged half leaks into what it is judged by.
-"""
-
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Float, Int, Shaped
+from jaxtyping import Float, Shaped
 
 from interp.table import Table
 
@@ -17,96 +14,61 @@ _RANK = 1e-9
 
 
 @dataclass(frozen=True)
-class Removal:
-    """Columns of a design for all rows, and their regression as fitted on the `fitting` rows.
+class Design:
+    """Columns to regress on, a constant among them, one row for every row of a table; `names` says what they hold."""
 
-    `basis` is an orthonormal basis of the design there; `names` says in words what it holds.
-    """
-
-    design: Float[np.ndarray, "row column"]
-    fitting: Int[np.ndarray, " fitted"]
-    basis: Float[np.ndarray, "fitted nuisance"]
-    to_coefficients: Float[np.ndarray, "column nuisance"]
+    values: Float[np.ndarray, "row column"]
     names: tuple[str, ...]
 
-    @classmethod
-    def of(cls, design: np.ndarray, fitting: np.ndarray, names: tuple[str, ...]) -> "Removal":
-        basis, singular, right = np.linalg.svd(design[fitting], full_matrices=False)
-        kept = singular > _RANK * singular[0]
-        return cls(design, fitting, basis[:, kept], right[kept].T / singular[kept], names)
-
-    def apply(self, values: Float[np.ndarray, "row feature"]) -> Float[np.ndarray, "row feature"]:
-        """What the regression leaves of values of all rows."""
-        return values - self.predict(values[self.fitting])
-
-    def predict(self, fitted: Float[np.ndarray, "fitted target"]) -> Float[np.ndarray, "row target"]:
-        """What the design tells of all rows, from values at the fitting rows."""
-        return self.design @ (self.to_coefficients @ (self.basis.T @ fitted))
-
-    def apply_to_fitting(self, values: Float[np.ndarray, "fitted target"]) -> Float[np.ndarray, "fitted target"]:
-        """The same for values that exist at the fitting rows alone."""
-        return values - self.basis @ (self.basis.T @ values)
-
-    def apply_to_products(self, products: Float[np.ndarray, "row row"]) -> Float[np.ndarray, "row fitted"]:
-        """Inner products of all rows with the fitting ones after `apply`, from the inner products before it.
-
-        With what the design tells, M Bᵀ X, taken off rows X with products K: (1 − M Bᵀ) K (1 − B Mᵀ).
-        """
-        told = self.design @ self.to_coefficients
-        basis = np.zeros((len(products), self.basis.shape[1]))
-        basis[self.fitting] = self.basis
-        # products are symmetric: rows are picked and worked on, which lie side by side in memory
-        left = products[self.fitting]
-        left -= self.basis @ (self.basis.T @ left)
-        left -= (left @ basis) @ told.T
-        return left.T
-
-    @property
-    def leaves_something(self) -> bool:
-        """Whether at least half of the fitting rows' freedom is left."""
-        return 2 * self.basis.shape[1] < len(self.fitting)
+    def told(self, targets: Float[np.ndarray, "row target"]) -> Float[np.ndarray, "row target"]:
+        """What a regression on these columns tells of the targets."""
+        basis, _ = orthonormal(self.values)
+        return basis @ (basis.T @ targets)
 
 
-def mean_alone(n_rows: int, fitting: Int[np.ndarray, " fitted"]) -> Removal:
-    """The fitting half's mean taken off, and nothing else."""
-    return Removal.of(np.ones((n_rows, 1)), fitting, ())
+def orthonormal(
+    columns: Float[np.ndarray, "row column"],
+) -> tuple[Float[np.ndarray, "row axis"], Float[np.ndarray, "column axis"]]:
+    """An orthonormal basis of the columns, and what takes columns to it; both empty where there are none."""
+    basis, singular, right = np.linalg.svd(columns, full_matrices=False)
+    kept = singular > _RANK * singular.max(initial=0.0)
+    return basis[:, kept], right[kept].T / singular[kept]
 
 
-def all_nuisances(rows: Table, fitting: Int[np.ndarray, " fitted"]) -> Removal:
-    """Length, position, last token and domain, as far as they vary.
+def nuisance_design(
+    rows: Table,
+    levels: Sequence[str] = ("token", "domain"),
+    numbers: Mapping[str, Float[np.ndarray, " row"]] | None = None,
+    least: int = MIN_LEVEL,
+) -> Design:
+    """Length, position, the `levels` that rows have and further `numbers`, as far as they vary.
 
-    Tokens and domains are levels where enough prompts of the fitting half share them; what is rarer is one level
-    together. Positions are levels in sequences, where the same ones recur; in texts the position is the length.
+    Levels have a column where `least` prompts share them; what is rarer is one level together. Positions are levels
+    in sequences, where the same ones recur; in texts the position is the length.
     """
-    units = rows["prompt"][fitting]
     is_sequence = len(np.unique(rows["prompt"])) < rows.n_rows
+    plain = {"length": rows["length"]}
+    if not is_sequence and not (rows["position"] == rows["length"] - 1).all():
+        plain["position"] = rows["position"]
     columns, names = [np.ones((rows.n_rows, 1))], []
-    numbers = ["length"] if is_sequence else ["length", "position"]
-    levels = {"position": "position"} if is_sequence else {}
-    for column in numbers:
-        values = np.asarray(rows[column], dtype=np.float64)
-        same = column == "position" and bool((values == rows["length"] - 1).all())
-        if np.ptp(values[fitting]) > 0 and not same:
-            centre, spread = values[fitting].mean(), values[fitting].std()
-            columns.append(((values - centre) / spread)[:, None])
-            names.append(column)
-    for column, name in (levels | {"token": "last token", "domain": "domain"}).items():
-        if column not in rows:
-            continue
-        indicators = _indicators(rows[column], fitting, units)
-        if indicators.shape[1]:
-            columns.append(indicators)
-            names.append(f"{name} ({indicators.shape[1]} levels)")
-    return Removal.of(np.hstack(columns), fitting, tuple(names))
+    for name, values in (plain | dict(numbers or {})).items():
+        values = np.asarray(values, dtype=np.float64)
+        if np.ptp(values) > 0:
+            columns.append(((values - values.mean()) / values.std())[:, None])
+            names.append(name)
+    words = {"token": "last token"}
+    for column in (("position",) if is_sequence else ()) + tuple(levels):
+        if column in rows:
+            indicators = _indicators(rows[column], rows["prompt"], least)
+            if indicators.shape[1]:
+                columns.append(indicators)
+                names.append(f"{words.get(column, column)} ({indicators.shape[1]} levels)")
+    return Design(np.hstack(columns), tuple(names))
 
 
-def _indicators(
-    values: Shaped[np.ndarray, " row"], fitting: Int[np.ndarray, " fitted"], units: np.ndarray
-) -> Float[np.ndarray, "row level"]:
-    """One column for every level that enough units of the fitting half share; none where one level is all there is."""
-    pairs = {(value, unit) for value, unit in zip(values[fitting].tolist(), units.tolist(), strict=True)}
+def _indicators(values: Shaped[np.ndarray, " row"], units: np.ndarray, least: int) -> Float[np.ndarray, "row level"]:
+    """One column for every level that enough units share; none where one level is all there is."""
+    pairs = set(zip(values.tolist(), units.tolist(), strict=True))
     names, counts = np.unique(np.array([value for value, _ in pairs]), return_counts=True)
-    frequent = names[counts >= MIN_LEVEL]
-    found: Bool[np.ndarray, "row level"] = values[:, None] == frequent
-    varies = found[fitting].any(axis=0) & ~found[fitting].all(axis=0)
-    return found[:, varies].astype(np.float64)
+    found = values[:, None] == names[counts >= least]
+    return found[:, ~found.all(axis=0)].astype(np.float64)

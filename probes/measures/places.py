@@ -86,21 +86,26 @@ def place_columns(places: Sequence[Place]) -> dict[str, np.ndarray]:
 
 @dataclass(frozen=True)
 class Counted:
-    """What numbers about places count: units and their name, whether these are few, and where rows are few too."""
+    """What numbers about places count: units and their name, whether these are few, and where rows are few too.
+
+    `enough` says how many prompts would do, where these are too few.
+    """
 
     n: int
     unit: str
     is_small: bool
     underpowered: Sequence[bool]
+    enough: int | None = None
 
     @classmethod
-    def of(cls, places: Sequence[Place], n: int, unit: str, is_small: bool) -> "Counted":
-        return cls(n, unit, is_small, [is_small or place.n_distinct_rows < FEW_POINTS for place in places])
+    def of(cls, places: Sequence[Place], n: int, unit: str, is_small: bool, enough: int | None = None) -> "Counted":
+        few = [is_small or place.n_distinct_rows < FEW_POINTS for place in places]
+        return cls(n, unit, is_small, few, enough if is_small else None)
 
     def about(self, place: int | None = None) -> dict[str, Any]:
         """The fields of a scalar of one place, or of all together."""
         few = self.is_small if place is None else self.underpowered[place]
-        return {"n": self.n, "n_unit": self.unit, "underpowered": few}
+        return {"n": self.n, "n_unit": self.unit, "underpowered": few, "enough": self.enough}
 
     def undefined(self, reason: str, unit: str, meaning: str) -> Scalar:
         """A number that does not exist here, and why."""

@@ -34,8 +34,8 @@ def axis_figures(findings: Findings) -> tuple[Figure, ...]:
         _control(by_layer, axes, primary),
         _profile(
             mine, "cosine", "Is the loudest direction the one that tells?", f"|cos| of PC1 and ridge ({primary})",
-            "Above the grey band, the first principal axis points along the readout of entropy more than along "
-            "readouts of exchanged entropies.",
+            "Near 1, the loudest direction is the one that tells the entropy. A loud one draws any readout to itself: "
+            "the R² of both axes says more.",
         ),
         _profile(
             mine, "stability", "Would other prompts give the same axis?", f"|cos| between disjoint halves ({primary})",
@@ -75,12 +75,12 @@ def _by_site(table: Table) -> Figure:
                 add_curve(plot, mine["layer"], mine, "r2", _SITE_WORDS[site], colour, "solid")
             else:
                 plot.add_scatter(
-                    x=mine["layer"], y=mine["r2"], name=f"{_SITE_WORDS[site]}, nuisances removed",
+                    x=mine["layer"], y=mine["r2"], name=f"{_SITE_WORDS[site]}, within the last token",
                     mode="lines+markers", line={"color": colour, "dash": "dot"},
                 )  # fmt: skip
     reading = (
         "Share of the entropy's variance that ridge predicts in prompts it was not fitted on, with 95 % bands; dotted, "
-        "with position, length, last token and domain regressed out; grey, refits on exchanged entropies."
+        "beyond everything the last token determines; grey, refits on exchanged entropies."
     )
     return Figure("r2_by_site", "Where the entropy can be read", reading, plot, "by_layer")
 

@@ -1,57 +1,93 @@
 """The entropy axis: is there a direction that tells how uncertain the model is, and is it the loudest one?
 
-At every layer of every site (values, head outputs, residual stream) two axes are fitted on a random half of the whole
-pool and judged on the prompts of the other half: the first principal axis, which Paper III calls the entropy axis,
-and ridge, which is trained to tell the entropy. Each twice, as it is and with position, length, last token and domain
-regressed out. Beside them: control tasks (random labels of token types), and how well disjoint halves agree.
-Formulas, nulls and failure modes are in probes/README.md.
+At every layer of every site (values, head outputs, residual stream) two axes are fitted on a random half of all prompts
+and judged on the prompts of the other half: the first principal axis, which Paper III calls the entropy axis, and
+ridge, which is trained to tell the entropy. Each twice, as it is and within the last token, with length, position,
+domain and surprisal regressed out. Numbers are means over repeated halvings. Beside them: control tasks (random labels
+of token types), and how well disjoint halves agree. Formulas, nulls and failure modes are in probes/README.md.
 
-The axes are saved for interventions, from the fitting half alone. Where columns were divided by σ, a direction w of
-the scaled space is two vectors of the raw one: `<site>.<axis>.axis` is w/σ, the covector that reads the coordinate,
-and `<site>.<axis>.displacement` is σ∘w, the way activations move when the coordinate does. Both have length one and
-are the same vector where columns were only centred.
+The axes are saved for interventions, from the fitting half of the first halving alone. Where columns were divided by σ,
+a direction w of the scaled space is two vectors of the raw one: `<site>.<axis>.axis` is w/σ, the covector that reads
+the coordinate, and `<site>.<axis>.displacement` is σ∘w, the way activations move when the coordinate does. Both have
+length one and are the same vector where columns were only centred.
 
 Source: Paper III (arXiv 2512.23752), sections 4.5 and 6; Hewitt and Liang 2019 (arXiv 1909.03368) for selectivity.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import numpy as np
+from jaxtyping import Float, Int
 
 from interp.capture import Capture
-from interp.findings import Findings, Scalar
+from interp.errors import PromptError
+from interp.findings import Control, Findings, Interval, Scalar
 from interp.need import Need
 from interp.probe import AnalysisCost, Figure, Probe, Readout
-from interp.statistics.spectra import Scaling
+from interp.statistics.resampling import shuffles
+from interp.statistics.spectra import Scaling, principal_axes
 from interp.system.threads import side_by_side
 
-from ..measures.axis_stability import RandomPairs, Split, ridge_split_cosines
+from ..measures.axis_stability import RandomPairs, ridge_split_cosines
 from ..measures.cloud import Cloud
 from ..measures.field_checks import refuse_too_few, refuse_unknown
-from ..measures.halves import Halves, halve, label_by_type, split_rows
-from ..measures.nuisances import Removal, all_nuisances, mean_alone
+from ..measures.halves import label_by_type, split_rows
+from ..measures.halvings import N_HALVINGS, Halving, exchanges_within, r2_interval
+from ..measures.nuisances import Design, nuisance_design
 from ..measures.places import Counted, Place, ScaledRows, at_same_layer, places_of
-from ..measures.sample_sizes import FEW_HALVES
-from .readout import AXES, Labels, Reading, make_labels, read
-from .scalars import MEANINGS, Judgement, nuisance_scalar, selectivity, stability_scalar
+from ..measures.sample_sizes import FEW_HALVES, MIN_HALVES, MIN_LEVEL
+from .readout import AXES, KEPT, WITHIN_TOKEN, Labels, PlaceRead, Split, read_place
+from .scalars import (
+    FEW_RECUR,
+    MEANINGS,
+    METHOD,
+    NO_EMBEDDING_P,
+    Judgement,
+    cosine_scalar,
+    nuisance_scalar,
+    selectivity,
+    stability_scalar,
+)
 from .tables import AxisRow, Judged, axes_table, by_layer_table, held_out_table
 
 Site = Literal["v", "z", "resid"]
 TARGETS = ("next_entropy_bits", "bayes_entropy_bits")
 N_CONTROLS = 20
+SURPRISAL = Need("next_loss", at="before_last")
+
+CONTROLS = {
+    "r2": (
+        Control("beyond the last token", "r2_beyond_token"),
+        Control("beyond its embedding", "r2_beyond_embedding", essential=False),
+    ),
+    "best_layer_r2": (Control("beyond the last token", "best_layer_r2_beyond_token"),),
+    "pc1_correlation": (Control("within the last token", "pc1_correlation_beyond_token"),),
+    "pc1_r2": (Control("within the last token", "pc1_r2_beyond_token"),),
+}
+FACTS = {
+    "pc1_correlation": "the first principal axis follows the next-token entropy",
+    "r2_beyond_token": "the entropy can be read beyond the last token",
+}
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What all places share: rows, halves, and for nuisances kept and removed the regression and the labels."""
+    """What all places share: rows, halvings, nuisances, and for each treatment the split labels and what is counted."""
 
     pool: Cloud
-    halves: Halves
-    removals: Mapping[str, Removal]
+    halvings: Sequence[Halving]
+    surprisal: Mapping[str, Float[np.ndarray, " row"]]
+    nuisances: Design
     labels: Mapping[str, Labels]
-    counted: Counted
+    splits: Mapping[str, Sequence[Split]]
+    counted: Mapping[str, Counted]
+
+    @property
+    def reason(self) -> str:
+        """Why nothing can be read within tokens; empty where it can."""
+        return "" if all(split.halving.is_usable for split in self.splits[WITHIN_TOKEN]) else FEW_RECUR
 
 
 @dataclass(frozen=True)
@@ -59,15 +95,14 @@ class ValueAxis(Probe):
     """The direction of uncertainty by PC1 and by ridge, fitted and judged on different prompts.
 
     `sites`: of v, z and resid; the first is primary. `layer`: the primary one. `scaling`: columns
-    centred, or also divided by their deviation. `n_permutations` refits on exchanged entropies, `n_bootstrap`
-    resamples of judged prompts, `n_splits` into halves for the stability, `n_null` draws of random directions.
+    centred, or also divided by their deviation. `n_permutations` refits on exchanged entropies, `n_splits` into halves
+    for the stability, `n_null` draws of random directions.
     """
 
     sites: tuple[Site, ...] = ("v", "z", "resid")
     layer: int = -1
     scaling: Scaling = "centred"
     n_permutations: int = 200
-    n_bootstrap: int = 500
     n_splits: int = 10
     n_null: int = 100
     seed: int = 0
@@ -79,37 +114,40 @@ class ValueAxis(Probe):
     @property
     def needs(self) -> tuple[Need, ...]:
         refuse_unknown(self)
-        return tuple(Need(site) for site in dict.fromkeys(self.sites))
+        return (*(Need(site) for site in dict.fromkeys(self.sites)), SURPRISAL)
 
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
-        least = {"n_permutations": 19, "n_bootstrap": 20, "n_splits": 2, "n_null": 20}
-        refuse_too_few(self, least, "too few to say what chance alone would give")
-        clouds = {need.site: Cloud.of(base, need) for need in self.needs}
+        refuse_too_few(self, {"n_permutations": 19, "n_splits": 2, "n_null": 20},
+                       "too few to say what chance alone would give")  # fmt: skip
+        clouds = {need.site: Cloud.of(base, need) for need in self.needs if need != SURPRISAL}
         pool = next(iter(clouds.values()))
         primary = pool.layer_index(self.layer)
-        halves = halve(pool, self.n_permutations, self.n_bootstrap, np.random.default_rng(self.seed))
-        places = [p for site, cloud in clouds.items() for p in places_of(site, cloud, halves.fitting, self.scaling)]
-        setting = self._setting(pool, halves, places)
-        judgements, split_cosines = self._judge(places, setting)
-        judged = {key: (j.r2(halves, setting.counted), j.correlation(halves, setting.counted))
+        halvings = _halvings(pool, self.seed)
+        fitting = halvings[0].fitting
+        places = [p for site, cloud in clouds.items() for p in places_of(site, cloud, fitting, self.scaling)]
+        setting = self._setting(pool, halvings, places, surprisal_of(base))
+        found, split_cosines = self._read(places, setting)
+        judgements = _judgements(found, setting)
+        judged = {key: (j.r2(setting.counted[key[0]]), j.correlation(setting.counted[key[0]]))
                   for key, j in judgements.items()}  # fmt: skip
-        axis_rows = self._axis_rows(judgements, split_cosines, setting)
-        nuisance = nuisance_scalar(
-            pool.entropy_bits, TARGETS[0], all_nuisances(pool.rows, halves.fitting), halves, setting.counted
+        axis_rows = self._axis_rows(judgements[KEPT, "ridge", TARGETS[0]], found, split_cosines, setting)
+        scalars = _scalars(places, primary, judged, axis_rows) | self._beside(
+            judgements, judged, places, primary, clouds, setting
         )
-        scalars = _scalars(places, primary, judged, axis_rows) | {"nuisance_r2": nuisance}
-        headline = ["r2", "r2_beyond_nuisances", "pc1_r2", "axis_cosine", "selectivity", "stability"]
+        headline = ["r2", "r2_beyond_token", "best_layer_r2", "pc1_correlation", "selectivity", "stability"]
         return Findings(
             probe=self.name,
             scalars=scalars,
             tables={
                 "by_layer": by_layer_table(places, judged),
                 "axes": axes_table(places, axis_rows),
-                "held_out": held_out_table(pool, halves, judgements["kept", "ridge", TARGETS[0]], primary, base),
+                "held_out": held_out_table(pool, halvings[0], found[primary].axes.get("ridge"), base),
             },
-            arrays=_arrays(places, judgements) | {"primary_layer": np.array(primary)},
+            arrays=_arrays(places, found) | {"primary_layer": np.array(primary)},
             notes=self._notes(pool, setting, primary),
-            headline=tuple(name for name in headline if name in scalars),
+            headline=tuple(headline),
+            controls=CONTROLS,
+            facts=FACTS,
         )
 
     def figures(self, findings: Findings) -> tuple[Figure, ...]:
@@ -117,105 +155,227 @@ class ValueAxis(Probe):
 
         return axis_figures(findings)
 
-    def _setting(self, pool: Cloud, halves: Halves, places: Sequence[Place]) -> Setting:
+    def _setting(
+        self, pool: Cloud, halvings: Sequence[Halving], places: Sequence[Place],
+        surprisal: Mapping[str, Float[np.ndarray, " row"]],
+    ) -> Setting:  # fmt: skip
         targets = {name: np.asarray(pool.rows[name], np.float64) for name in TARGETS if name in pool.rows}
-        rng = np.random.default_rng([self.seed, 1])
-        controls = label_by_type(pool.rows["token"], pool.entropy_bits, N_CONTROLS, rng)
-        removals = {"kept": mean_alone(pool.rows.n_rows, halves.fitting)}
-        nuisances = all_nuisances(pool.rows, halves.fitting)
-        if nuisances.names and nuisances.leaves_something:
-            removals["removed"] = nuisances
-        n_judged = len(np.unique(pool.units[halves.judged]))
-        counted = Counted.of(places, n_judged, pool.unit, pool.n_units < FEW_HALVES)
+        rng, tokens = np.random.default_rng([self.seed, 1]), pool.rows["token"]
+        controls = label_by_type(tokens, pool.entropy_bits, N_CONTROLS, rng)
+        orders = shuffles(pool.units, self.n_permutations, rng)
+        within = exchanges_within(pool, tokens, self.n_permutations, rng)
+        nuisances = nuisance_design(pool.rows, ("domain",), surprisal, 2 * MIN_LEVEL)
+        everything = np.arange(pool.rows.n_rows)
+        whole = Halving.of(everything, everything, nuisances.values, tokens)
         labels = {
-            name: make_labels(targets, controls if name == "kept" else controls[:, :0], halves, removal)
-            for name, removal in removals.items()
+            KEPT: _labels(targets, controls, targets, orders),
+            WITHIN_TOKEN: _labels(targets, controls[:, :0], _left_by(whole, targets), within),
         }
-        return Setting(pool, halves, removals, labels, counted)
+        by_treatment = {
+            KEPT: halvings,
+            WITHIN_TOKEN: [Halving.of(h.fitting, h.judged, nuisances.values, tokens) for h in halvings],
+        }
+        splits = {name: [Split.of(h, labels[name]) for h in mine] for name, mine in by_treatment.items()}
+        n_recurring = _n_units(pool, by_treatment[WITHIN_TOKEN])
+        enough = -(-FEW_HALVES * pool.n_units // n_recurring) if n_recurring else None
+        counted = {
+            KEPT: Counted.of(places, pool.n_units, pool.unit, pool.n_units < FEW_HALVES, FEW_HALVES),
+            WITHIN_TOKEN: Counted.of(places, n_recurring, pool.unit, n_recurring < FEW_HALVES, enough),
+        }
+        return Setting(pool, halvings, surprisal, nuisances, labels, splits, counted)
 
-    def _judge(
+    def _read(
         self, places: Sequence[Place], setting: Setting
-    ) -> tuple[dict[tuple[str, str, str], Judgement], list[np.ndarray | None]]:
-        """Every axis and target, nuisances kept and removed, and the cosines between halves, at every place."""
-        splits = self._splits(setting.pool)
+    ) -> tuple[list[PlaceRead], list[Float[np.ndarray, " split"] | None]]:
+        """Every axis and label under every treatment, and the cosines between halves, at every place."""
+        pool, splits = setting.pool, self._splits(setting.pool)
 
-        def judge(place: Place) -> tuple[dict[str, dict[str, Reading]], np.ndarray | None]:
-            rows = place.scaled
-            read_by = {
-                name: read(rows, setting.labels[name], setting.halves, removal)
-                for name, removal in setting.removals.items()
-            }
-            return read_by, _split_cosines(rows, read_by["kept"]["ridge"], setting.pool.entropy_bits, splits)
+        def read(place: Place) -> tuple[PlaceRead, np.ndarray | None]:
+            points = place.scale.apply(place.points)
+            found = read_place(points, setting.splits)
+            if not found.axes or np.ptp(pool.entropy_bits) == 0:
+                return found, None
+            penalty = found.penalty * found.scale
+            return found, ridge_split_cosines(ScaledRows.of(points), pool.entropy_bits, penalty, splits)
 
-        readings, cosines = zip(*side_by_side(judge, places), strict=True)
-        found = {}
-        for name, labels in setting.labels.items():
-            for axis in AXES:
-                of_axis = [of_place[name][axis] for of_place in readings]
-                for target in labels.true:
-                    found[name, axis, target] = Judgement(axis, target, name == "removed", labels, of_axis)
-        return found, list(cosines)
+        found, cosines = zip(*side_by_side(read, places), strict=True)
+        return list(found), list(cosines)
 
-    def _splits(self, pool: Cloud) -> list[Split]:
+    def _splits(self, pool: Cloud) -> list[tuple[np.ndarray, np.ndarray]]:
         rng = np.random.default_rng([self.seed, 2])
         return [split_rows(pool.units, rng) for _ in range(self.n_splits)]
 
     def _axis_rows(
-        self, judgements: Mapping[tuple[str, str, str], Judgement], split_cosines: Sequence[np.ndarray | None],
+        self, ridge: Judgement, found: Sequence[PlaceRead], split_cosines: Sequence[np.ndarray | None],
         setting: Setting,
     ) -> list[AxisRow]:  # fmt: skip
         """Cosine with PC1, selectivity and stability of the ridge axis at every place."""
-        ridge = judgements["kept", "ridge", TARGETS[0]]
-        cosines = ridge.cosine(setting.counted)
-        selective, controls = selectivity(ridge, setting.halves, setting.counted)
+        counted = setting.counted[KEPT]
+        selective, controls = selectivity(ridge, counted)
         pairs = RandomPairs.of(self._splits(setting.pool), self.n_null, self.seed)
         rows = []
-        for i, (reading, found) in enumerate(zip(ridge.readings, split_cosines, strict=True)):
-            stable = _stability(reading, found, setting.counted, i, pairs)
-            found = np.full(self.n_splits, np.nan) if found is None else found
-            penalty = reading.penalty.get(TARGETS[0], float("nan"))
-            rows.append(AxisRow(cosines[i], selective[i], float(controls[i]), stable, found, penalty))
+        for i, (place, cosines) in enumerate(zip(found, split_cosines, strict=True)):
+            reason = ridge.why_undefined(i)
+            if cosines is None:
+                stable = counted.undefined(reason, "1", MEANINGS["stability"])
+                cosines = np.full(self.n_splits, np.nan)
+            else:
+                stable = stability_scalar(cosines, pairs.mean_abs_cosine(place.spectrum), counted, i)
+            cosine = cosine_scalar(place, reason, counted, i)
+            rows.append(AxisRow(cosine, selective[i], float(controls[i]), stable, cosines, place.penalty))
         return rows
 
+    def _beside(
+        self, judgements: Mapping[tuple[str, str, str], Judgement], judged: Judged, places: Sequence[Place],
+        primary: int, clouds: Mapping[str, Cloud], setting: Setting,
+    ) -> dict[str, Scalar]:  # fmt: skip
+        """The best layer, what nuisances alone tell, the weaker control by embeddings and the self-test."""
+        among = [i for i, place in enumerate(places) if place.site == places[0].site]
+        layers = [places[i].layer for i in among]
+        best, within = (
+            judgements[t, "ridge", TARGETS[0]].best_layer(among, layers, setting.counted[t])
+            for t in (KEPT, WITHIN_TOKEN)
+        )
+        pool, counted, first = setting.pool, setting.counted[KEPT], setting.labels[KEPT]
+        frequency = {"token frequency": np.log2(_counts(pool.rows["token"]))}
+        numbers = {**setting.surprisal, **frequency}
+        design = nuisance_design(pool.rows, numbers=numbers, least=2 * MIN_LEVEL)
+        exchanged = first.exchanged[:, : self.n_permutations].astype(np.float64)
+        nuisance = nuisance_scalar(pool.entropy_bits, exchanged, TARGETS[0], design, setting.halvings, counted)
+        depth_0 = next((i for i, place in enumerate(places) if (place.site, place.layer) == ("resid", 0)), None)
+        embedding = None if depth_0 is None else clouds["resid"].points[0]
+        plain = nuisance_design(pool.rows, ("domain",), numbers, 2 * MIN_LEVEL)
+        return {
+            "best_layer_r2": best, "best_layer_r2_beyond_token": within, "nuisance_r2": nuisance,
+            "r2_beyond_embedding": _beyond_embedding(places[primary], embedding, plain, setting),
+            "depth_0_r2_beyond_token": _self_test(
+                None if depth_0 is None else judged[WITHIN_TOKEN, "ridge", TARGETS[0]][0][depth_0], embedding, setting
+            ),
+        }  # fmt: skip
+
     def _notes(self, pool: Cloud, setting: Setting, primary: int) -> tuple[str, ...]:
-        halves = setting.halves
-        nuisances = all_nuisances(pool.rows, halves.fitting)
-        seen = np.isin(pool.rows["token"][halves.judged], pool.rows["token"][halves.fitting]).mean()
-        notes = [
+        first = setting.halvings[0]
+        seen = np.isin(pool.rows["token"][first.judged], pool.rows["token"][first.fitting]).mean()
+        within, nuisances = setting.splits[WITHIN_TOKEN], ", ".join(setting.nuisances.names) or "none that varies"
+        n_rows = round(np.mean([len(s.halving.fitting) + len(s.halving.judged) for s in within]))
+        n_tokens = len(np.unique(pool.rows["token"]))
+        return (
             f"Primary place: {self.sites[0]} at layer {primary}; the others are exploratory. In the residual "
             f"stream, layer means depth: 0 is the embedding, and its primary depth is the last.",
-            f"The whole pool, {pool.n_units} {pool.unit}s, none chosen by its entropy: "
-            f"{pool.n_units - setting.counted.n} to fit on, {setting.counted.n} others to judge on.",
-            f"Columns {self.scaling}. Axes are saved from the fitting half with nuisances kept; `_beyond_nuisances` "
-            f"ones with them removed.",
+            f"All {pool.n_units} {pool.unit}s, none chosen by its entropy: {N_HALVINGS} halvings, each fitted on one "
+            f"half and judged on the other; numbers are means over them.",
+            f"Columns {self.scaling}. Axes are saved from the fitting half of the first halving.",
+            f"`_beyond_token`: of {pool.rows.n_rows} rows with {n_tokens} last tokens, {n_rows} have one that recurs "
+            f"in their half (mean over the halvings). Both sides are measured from the mean of their token in their "
+            f"half, which takes out whatever the token determines, its frequency too; regressed out after: "
+            f"{nuisances}.",
             f"Control tasks: {N_CONTROLS} random labellings of the tokens at the scored positions; {seen:.0%} of the "
             f"judged rows have a token that the fitting half has too. Where tokens hardly recur the control cannot be "
             f"learned by anybody, and selectivity is R² itself.",
-        ]
-        if "removed" in setting.removals:
-            notes.append(f"Nuisances: {', '.join(nuisances.names)}.")
-        else:
-            why = "they have too many levels for the fitting half" if nuisances.names else "none of them varies"
-            notes.append(f"Nuisances were not removed: {why}.")
-        return tuple(notes)
+        )
 
 
-def _stability(
-    reading: Reading, cosines: np.ndarray | None, counted: Counted, place: int, pairs: RandomPairs
-) -> Scalar:
-    if cosines is None:
-        reason = "the entropy does not vary" if reading.penalty else "nothing varies in these activations"
-        return counted.undefined(reason, "1", MEANINGS["stability"])
-    return stability_scalar(cosines, pairs.mean_abs_cosine(reading.spectrum), counted, place)
+def surprisal_of(base: Capture) -> dict[str, Float[np.ndarray, " row"]]:
+    """How little expected the last token of each text was, in bits; a text of one token has the mean.
+
+    Empty where no row of the capture is the last token of a text, as in a wind tunnel: its symbols are drawn.
+    """
+    before, rows = base.rows_at(SURPRISAL.at), base.rows
+    if before.n_rows == 0 or len(np.unique(rows["prompt"])) < rows.n_rows:
+        return {}
+    known = np.asarray(base[SURPRISAL], dtype=np.float64)
+    of_prompt = np.full(1 + int(rows["prompt"].max()), known.mean())
+    of_prompt[before["prompt"]] = known
+    return {"surprisal of the last token": of_prompt[rows["prompt"]]}
 
 
-def _split_cosines(
-    rows: ScaledRows, reading: Reading, entropy: np.ndarray, splits: Sequence[Split]
-) -> np.ndarray | None:
-    """At the penalty that the fitting half chose, halves being of its size; None where there is no axis."""
-    if not reading.penalty or np.ptp(entropy) == 0:
-        return None
-    return ridge_split_cosines(rows, entropy, reading.penalty[TARGETS[0]] * reading.scale, splits)
+def _halvings(pool: Cloud, seed: int) -> list[Halving]:
+    if pool.n_units < MIN_HALVES:
+        raise PromptError(
+            asked=f"an axis fitted on one half of {pool.n_units} {pool.unit}s and judged on the other",
+            found=f"fewer than {MIN_HALVES} make no halves",
+            fix="Give more prompts; the statistics want two hundred or more.",
+        )
+    rng, nothing = np.random.default_rng(seed), np.empty((pool.rows.n_rows, 0))
+    return [Halving.of(*split_rows(pool.units, rng), nothing) for _ in range(N_HALVINGS)]
+
+
+def _labels(
+    targets: Mapping[str, np.ndarray], controls: np.ndarray, exchanged: Mapping[str, np.ndarray],
+    orders: Int[np.ndarray, "permutation row"],
+) -> Labels:  # fmt: skip
+    return Labels(
+        tuple(targets),
+        np.column_stack([*targets.values(), controls]),
+        np.column_stack([exchanged[name][orders].T for name in targets]).astype(np.float32),
+    )
+
+
+def _left_by(whole: Halving, targets: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """What token and nuisances leave of labels over all rows: what is exchanged. 0 where a token does not recur."""
+    found = {}
+    for name, values in targets.items():
+        found[name] = np.zeros(len(values))
+        if whole.is_usable:
+            found[name][whole.fitting] = whole.apply(values[:, None])[0][:, 0]
+    return found
+
+
+def _n_units(pool: Cloud, halvings: Sequence[Halving]) -> int:
+    """How many prompts take part, the mean over halvings."""
+    return round(np.mean([len(np.unique(pool.units[np.r_[h.fitting, h.judged]])) for h in halvings]))
+
+
+def _counts(tokens: np.ndarray) -> np.ndarray:
+    _, code, counts = np.unique(tokens, return_inverse=True, return_counts=True)
+    return counts[code]
+
+
+def _judgements(found: Sequence[PlaceRead], setting: Setting) -> dict[tuple[str, str, str], Judgement]:
+    return {
+        (treatment, axis, target): Judgement(
+            axis, target, treatment, labels, [place.read[treatment, axis] for place in found],
+            setting.reason if treatment == WITHIN_TOKEN else "",
+        )
+        for treatment, labels in setting.labels.items() for axis in AXES for target in labels.targets
+    }  # fmt: skip
+
+
+def _beyond_embedding(place: Place, embedding: np.ndarray | None, plain: Design, setting: Setting) -> Scalar:
+    """The weaker control, of all rows: leading directions of the embedding are regressed out, few beside the tokens."""
+    counted, meaning = setting.counted[KEPT], MEANINGS["embedding"]
+    if embedding is None:
+        return counted.undefined("the residual stream is not among `sites`", "fraction", meaning)
+    centred = np.asarray(embedding, dtype=np.float64) - embedding.mean(axis=0, dtype=np.float64)
+    n_directions = min(len(centred) // 8, len(np.unique(setting.pool.rows["token"])) // 4, centred.shape[1])
+    leading = principal_axes(centred, n_directions).scores if n_directions and centred.any() else centred[:, :0]
+    leading = leading[:, leading.any(axis=0)] / leading.std(axis=0)[leading.any(axis=0)]
+    labels = replace(setting.labels[KEPT], exchanged=np.empty((len(centred), 0), np.float32))
+    design = np.hstack([plain.values, leading])
+    splits = [Split.of(Halving.of(h.fitting, h.judged, design), labels) for h in setting.halvings]
+    r2 = read_place(place.scale.apply(place.points), {KEPT: splits}).read[KEPT, "ridge"].r2[:, 0]
+    if np.isnan(r2).any():
+        return counted.undefined("embedding and nuisances leave nothing to read", "fraction", meaning)
+    interval = Interval.of(r2_interval(r2), METHOD + "log(1 − R²)", "no halving differs")
+    return Scalar.of(r2.mean(), "fraction", interval, NO_EMBEDDING_P, meaning=meaning, **counted.about())
+
+
+def _self_test(read: Scalar | None, embedding: np.ndarray | None, setting: Setting) -> Scalar:
+    """What is read at depth 0 beyond the token; without a number where depth 0 holds more than the token."""
+    counted, meaning = setting.counted[WITHIN_TOKEN], MEANINGS["depth_0"]
+    if read is None or embedding is None:
+        return counted.undefined("the residual stream is not among `sites`", "fraction", meaning)
+    token, position = setting.pool.rows["token"], setting.pool.rows["position"]
+    if np.isnan(read.value) or _is_same_within(embedding, token):
+        return replace(read, meaning=meaning)
+    places = np.unique(np.stack([token, position]), axis=1, return_inverse=True)[1]
+    holds = "positions" if _is_same_within(embedding, places.ravel()) else "more than token and position"
+    return counted.undefined(f"depth 0 of this model holds {holds} beside the token", "fraction", meaning)
+
+
+def _is_same_within(rows: np.ndarray, groups: np.ndarray) -> bool:
+    _, first, code = np.unique(groups, return_index=True, return_inverse=True)
+    return bool(np.array_equal(rows, rows[first][code]))
 
 
 def _scalars(places: Sequence[Place], primary: int, judged: Judged, axes: list[AxisRow]) -> dict[str, Scalar]:
@@ -224,9 +384,9 @@ def _scalars(places: Sequence[Place], primary: int, judged: Judged, axes: list[A
     Of the other sites R² alone, at the same layer (in the residual stream, after it).
     """
     scalars = {}
-    for (nuisances, axis, target), (r2, correlation) in judged.items():
+    for (treatment, axis, target), (r2, correlation) in judged.items():
         prefix = ("bayes_" if target == "bayes_entropy_bits" else "") + ("pc1_" if axis == "pc1" else "")
-        suffix = "_beyond_nuisances" if nuisances == "removed" else ""
+        suffix = "_beyond_token" if treatment == WITHIN_TOKEN else ""
         scalars[f"{prefix}r2{suffix}"] = r2[primary]
         scalars[f"{prefix}correlation{suffix}"] = correlation[primary]
         if not prefix:
@@ -235,23 +395,18 @@ def _scalars(places: Sequence[Place], primary: int, judged: Judged, axes: list[A
     return scalars | {"axis_cosine": row.cosine, "selectivity": row.selectivity, "stability": row.stability}
 
 
-def _arrays(places: Sequence[Place], judgements: Mapping[tuple[str, str, str], Judgement]) -> dict[str, np.ndarray]:
+def _arrays(places: Sequence[Place], found: Sequence[PlaceRead]) -> dict[str, np.ndarray]:
     """Axes in raw coordinates, layer by layer, zero where there is none; means, deviations and score deviations."""
     arrays: dict[str, list[np.ndarray]] = {}
-    for i, place in enumerate(places):
+    for place, read in zip(places, found, strict=True):
         kept: dict[str, np.ndarray] = {"mean": place.scale.mean, "sigma": place.scale.sigma}
-        names = []
-        for (nuisances, axis, target), judgement in judgements.items():
-            if target != TARGETS[0]:
-                continue
-            scaled_axis = judgement.readings[i].axes.get(target, np.zeros(len(place.scale.mean)))
-            name = axis + ("_beyond_nuisances" if nuisances == "removed" else "")
-            names.append(name)
-            kept[f"{name}.axis"] = place.scale.readout(scaled_axis)
-            kept[f"{name}.displacement"] = place.scale.displacement(scaled_axis)
-        directions = np.array([kept[f"{name}.axis"] for name in names])
+        for name in AXES:
+            axis = read.axes[name].direction if read.axes else np.zeros(len(place.scale.mean))
+            kept[f"{name}.axis"] = place.scale.readout(axis)
+            kept[f"{name}.displacement"] = place.scale.displacement(axis)
+        directions = np.array([kept[f"{name}.axis"] for name in AXES])
         scores = np.asarray(place.points, np.float64) @ directions.T - directions @ place.scale.mean
-        kept |= {f"{name}.score_sigma": sigma for name, sigma in zip(names, scores.std(axis=0), strict=True)}
+        kept |= {f"{name}.score_sigma": sigma for name, sigma in zip(AXES, scores.std(axis=0), strict=True)}
         for name, value in kept.items():
             arrays.setdefault(f"{place.site}.{name}", []).append(value)
     return {name: np.array(values) for name, values in arrays.items()}

@@ -1,168 +1,252 @@
-"""How well one layer of one site tells the entropies of prompts that it was not fitted on.
+"""How well one layer of one site tells the entropies of prompts that it was not fitted on, over all halvings.
 
-On the fitting half, nuisances out, rows are X = U S Vᵀ. Two axes of X read a label y there: the first principal axis
-(chosen without y; only its slope and sign are fitted) and ridge. Both are applied to the judged half. The same is done
-for permuted labels, so that the null has every step of the fit in it, the choice of the penalty included.
+In each halving the fitting rows are X = U S Vᵀ, once from their mean and once within the last token. Two axes read a
+label y there: the first principal axis of X from its mean (chosen without y; only its slope is fitted) and ridge,
+whose penalty generalised cross-validation chooses (Golub, Heath and Wahba 1979). Exchanged labels go through the same
+fit, so that the null has every step of it. Rows enter as they are; what is taken out of them is the halving's matter.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float
 
 from interp.statistics.ratio import ratio
-from interp.statistics.ridge import PrincipalForm, RidgeFit, RowAxes, fit_ridge
+from interp.statistics.ridge import PENALTIES, PrincipalForm
 
-from ..measures.halves import Halves, held_out_r2
-from ..measures.nuisances import Removal
-from ..measures.places import ScaledRows, unit
+from ..measures.halvings import Halving
+from ..measures.places import unit
 
 AXES = ("ridge", "pc1")
+KEPT, WITHIN_TOKEN = "kept", "token"
+"""The two treatments: nothing is taken out but the mean; all that the last token determines, and other nuisances."""
 
-_CANCELLED = 1e-6
-"""Share of the fitting rows' squared length below which what nuisances leave is taken from the rows themselves."""
+_CANCELLED = 1e-5
+"""Norm of what a treatment leaves of the rows, relative to their own, below which it is rounding of the model's."""
 
 
 @dataclass(frozen=True)
 class Labels:
-    """What is read: for every target the label and its permutations, then control tasks; nuisances are out.
+    """What is read under one treatment, before anything is taken out: true labels, and after them exchanged ones.
 
-    `fitting` and `judged` have one column for each; `columns` says which are a target's, its true labels first, or
-    the `controls`.
+    `true` has the targets in the order of `targets` and then control tasks; `exchanged` has as many columns for each
+    target in turn, in single precision.
     """
 
-    fitting: Float[np.ndarray, "fitted label"]
-    judged: Float[np.ndarray, "judged label"]
-    columns: Mapping[str, slice]
+    targets: tuple[str, ...]
+    true: Float[np.ndarray, "row label"]
+    exchanged: Float[np.ndarray, "row exchange"]
 
     @property
-    def true(self) -> dict[str, int]:
-        """The column of every target's true labels."""
-        return {name: at.start for name, at in self.columns.items() if name != "controls"}
+    def n_permutations(self) -> int:
+        return self.exchanged.shape[1] // len(self.targets)
+
+    def of_target(self, target: str) -> np.ndarray:
+        """The columns of a target among all of `read`: the true one, then the exchanged ones."""
+        i, n_true, n = self.targets.index(target), self.true.shape[1], self.n_permutations
+        return np.r_[i, n_true + i * n : n_true + (i + 1) * n]
+
+    @property
+    def controls(self) -> slice:
+        return slice(len(self.targets), self.true.shape[1])
 
 
 @dataclass(frozen=True)
-class Reading:
-    """One axis as judged: of every label R²; of true labels and control tasks the predictions.
+class Part:
+    """Some labels in one halving under one treatment, at fitting and at judged rows, that being taken out."""
 
-    `axes` are the axes in scaled coordinates, one a target, of length one; `cosine` is |cos| with the first principal
-    axis in those coordinates, of every label. Of ridge alone, `penalty` is the one chosen for each target relative to
-    `scale`, and `spectrum` the squared singular values of the fitting rows. Where nothing varies all are NaN.
+    fitted: Float[np.ndarray, "fitted label"]
+    judged: Float[np.ndarray, "judged label"]
+
+    @cached_property
+    def squares(self) -> tuple[Float[np.ndarray, " label"], Float[np.ndarray, " label"]]:
+        """Sums of squares at fitting and at judged rows."""
+        return np.square(self.fitted).sum(axis=0), np.square(self.judged).sum(axis=0)
+
+    @cached_property
+    def judged_sum(self) -> Float[np.ndarray, " label"]:
+        return self.judged.sum(axis=0)
+
+
+@dataclass(frozen=True)
+class Split:
+    """One halving under one treatment, and the labels under it: the true ones, then the exchanged ones."""
+
+    halving: Halving
+    parts: tuple[Part, ...]
+
+    @classmethod
+    def of(cls, halving: Halving, labels: Labels) -> "Split":
+        if not halving.is_usable:
+            return cls(halving, tuple(Part(x[:0], x[:0]) for x in (labels.true, labels.exchanged)))
+        true = Part(*halving.apply(labels.true))
+        for left in (true.fitted, true.judged):
+            # what is left of a label that is taken out whole is rounding
+            left[:, np.linalg.norm(left, axis=0) <= 1e-10 * np.linalg.norm(labels.true, axis=0)] = 0.0
+        return cls(halving, (true, Part(*halving.apply(labels.exchanged))))
+
+
+@dataclass(frozen=True)
+class Read:
+    """Every label of one treatment as one axis reads it: R² and correlation on judged rows, one row a halving.
+
+    `fit` is the R² that cross-validation expects on the fitting rows: by it a layer can be chosen without the judged
+    ones. All are NaN where a halving cannot be read, or a treatment leaves nothing of the rows (`is_void`).
     """
+
+    r2: Float[np.ndarray, "halving label"]
+    correlation: Float[np.ndarray, "halving label"]
+    fit: Float[np.ndarray, "halving label"]
+    is_void: bool
+
+
+@dataclass(frozen=True)
+class Axis:
+    """An axis of the first halving, nothing taken out but the mean, at the first target.
+
+    `direction` is in scaled coordinates, of length one; `predicted` are the judged rows; `cosine` is |cos| with the
+    first principal axis.
+    """
+
+    direction: Float[np.ndarray, " feature"]
+    predicted: Float[np.ndarray, " judged"]
+    cosine: float
+
+
+@dataclass(frozen=True)
+class PlaceRead:
+    """What was read at one place, by treatment and axis, and the axes to keep; none where nothing varies.
+
+    The ridge axis has its `penalty`, relative to `scale`, the mean of the squared singular values in `spectrum`.
+    """
+
+    read: Mapping[tuple[str, str], Read]
+    axes: Mapping[str, Axis]
+    penalty: float
+    scale: float
+    spectrum: Float[np.ndarray, " axis"]
+
+
+def read_place(rows: Float[np.ndarray, "row feature"], splits: Mapping[str, Sequence[Split]]) -> PlaceRead:
+    """Both axes under every treatment, in all halvings."""
+    found: dict[tuple[str, str], list[_Scores]] = {(t, axis): [] for t in splits for axis in AXES}
+    first = None
+    for h, split in enumerate(splits[KEPT]):
+        whole = _Form.of(rows, split)
+        first = whole if h == 0 else first
+        found[KEPT, "ridge"].append(_scores(whole, split, "ridge"))
+        found[KEPT, "pc1"].append(_scores(whole, split, "pc1"))
+        if WITHIN_TOKEN in splits:
+            within = splits[WITHIN_TOKEN][h]
+            along = rows[:, :0] if whole is None else rows @ whole.principal.directions[:1].T
+            found[WITHIN_TOKEN, "ridge"].append(_scores(_Form.of(rows, within), within, "ridge"))
+            found[WITHIN_TOKEN, "pc1"].append(_scores(_Form.of(along, within), within, "pc1"))
+    read = {key: _together(scores) for key, scores in found.items()}
+    return _with_axes(read, first, splits[KEPT][0])
+
+
+@dataclass(frozen=True)
+class _Form:
+    """The principal form of the fitting rows of a halving, and the judged rows along its axes."""
+
+    principal: PrincipalForm
+    judged: Float[np.ndarray, "judged axis"]
+
+    @classmethod
+    def of(cls, rows: Float[np.ndarray, "row feature"], split: Split) -> "_Form | None":
+        """None where the halving cannot be read, or what is taken out leaves nothing of the rows but rounding."""
+        if not split.halving.is_usable:
+            return None
+        fitted, judged = split.halving.apply(rows)
+        if np.linalg.norm(fitted) <= _CANCELLED * np.linalg.norm(rows[split.halving.fitting]):
+            return None
+        principal = PrincipalForm.of(fitted)
+        return cls(principal, judged @ principal.directions.T)
+
+    def coefficients(self, axis: str, part: Part, n_free: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Coefficients on the first few axes, the R² that is expected of them, and the penalties."""
+        left = self.principal.left.astype(part.fitted.dtype)
+        if axis == "pc1":
+            loads = left[:, :1].T @ part.fitted
+            return _first(self.principal.singular, loads)
+        return _ridge(self.principal.singular, left.T @ part.fitted, part.squares[0], n_free)
+
+
+@dataclass(frozen=True)
+class _Scores:
+    """One halving of a `Read`."""
 
     r2: Float[np.ndarray, " label"]
-    cosine: Float[np.ndarray, " label"]
-    predicted: Mapping[str, Float[np.ndarray, " judged"]]
-    axes: Mapping[str, Float[np.ndarray, " feature"]]
-    controls: Float[np.ndarray, "judged control"]
-    penalty: Mapping[str, float] = field(default_factory=dict)
-    scale: float = 0.0
-    spectrum: Float[np.ndarray, " axis"] = field(default_factory=lambda: np.empty(0))
+    correlation: Float[np.ndarray, " label"]
+    fit: Float[np.ndarray, " label"]
+    is_void: bool
 
 
-def make_labels(
-    targets: Mapping[str, np.ndarray], controls: Float[np.ndarray, "row control"], halves: Halves, removal: Removal
-) -> Labels:
-    """The labels of both halves with nuisances taken out; permutations act on what the nuisances leave."""
-    fitting, judged, columns = [], [], {}
-    width = 1 + len(halves.orders)
-    for i, (name, values) in enumerate(targets.items()):
-        values = np.asarray(values, dtype=np.float64)[:, None]
-        left = removal.apply(values)
-        # what is left of a label that the nuisances tell exactly is rounding
-        left = np.where(np.linalg.norm(left) > 1e-10 * np.linalg.norm(values), left, 0.0)
-        true = left[halves.fitting]
-        # a permuted residual is no residual: what nuisances explain of it goes too
-        permuted = removal.apply_to_fitting(true[:, 0][halves.orders].T)
-        fitting += [true, permuted]
-        judged.append(np.repeat(left[halves.judged], width, axis=1))
-        columns[name] = slice(i * width, (i + 1) * width)
-    left = removal.apply(controls)
-    fitting.append(left[halves.fitting])
-    judged.append(left[halves.judged])
-    columns["controls"] = slice(len(targets) * width, len(targets) * width + controls.shape[1])
-    return Labels(np.hstack(fitting), np.hstack(judged), columns)
+def _scores(form: _Form | None, split: Split, axis: str) -> _Scores:
+    if form is None:
+        nothing = np.full(sum(part.fitted.shape[1] for part in split.parts), np.nan)
+        return _Scores(nothing, nothing, nothing, split.halving.is_usable)
+    found = [_score(form, part, axis, split.halving.n_free) for part in split.parts]
+    return _Scores(*(np.concatenate(x) for x in zip(*found, strict=True)), is_void=False)
 
 
-def read(rows: ScaledRows, labels: Labels, halves: Halves, removal: Removal) -> dict[str, Reading]:
-    """Both axes of one layer, fitted and judged."""
-    found = _split(rows, halves, removal)
-    fitted = rows.points[halves.fitting]
-    # a residual of rounding is no direction
-    if len(found.axes.singular) == 0 or found.axes.singular[0] <= 1e-10 * np.linalg.norm(fitted):
-        return {axis: _nothing(labels) for axis in AXES}
-    ridge = fit_ridge(found.axes, labels.fitting, halves.fitting_units, removal.basis)
-    first = found.axes.left[:, 0] @ labels.fitting / found.axes.singular[0]
-    fits = {"ridge": ridge.coefficients, "pc1": first[None]}
-    readings = {}
-    for axis, coefficients in fits.items():
-        columns = list(labels.true.values())
-        weights = removal.apply_to_fitting(_on_rows(found.axes, coefficients[:, columns]))
-        directions = dict(zip(labels.true, map(unit, weights.T @ fitted), strict=True))
-        readings[axis] = _judge(coefficients, found.predict(coefficients), directions, labels)
-    return readings | {"ridge": _with_penalties(readings["ridge"], ridge, found.axes, labels)}
+def _score(form: _Form, part: Part, axis: str, n_free: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """R² and correlation of predictions P = F c, from the moments of F and the labels: no P is made."""
+    coefficients, fit, _ = form.coefficients(axis, part, n_free)
+    along = form.judged[:, : len(coefficients)]
+    products = (coefficients * (along.T.astype(part.judged.dtype) @ part.judged)).sum(axis=0, dtype=np.float64)
+    squares = (coefficients * ((along.T @ along).astype(coefficients.dtype) @ coefficients)).sum(axis=0)
+    total, n = part.squares[1].astype(np.float64), len(along)
+    r2 = 1 - ratio(total - 2 * products + squares, total)
+    mean, label_mean = along.mean(axis=0) @ coefficients, part.judged_sum / n
+    spread = (squares - n * np.square(mean)).clip(0) * (total - n * np.square(label_mean)).clip(0)
+    correlation = ratio(products - n * mean * label_mean, np.sqrt(spread))
+    return r2, correlation, fit
 
 
-@dataclass(frozen=True)
-class _Split:
-    """The principal axes of the fitting rows, nuisances out, and the judged rows.
-
-    These are given by their features where the axes have directions, else by inner products with the fitting rows.
-    """
-
-    axes: RowAxes
-    judged: Float[np.ndarray, "judged any"]
-
-    def predict(self, coefficients: Float[np.ndarray, "axis label"]) -> Float[np.ndarray, "judged label"]:
-        """What coefficients on the first few axes predict at the judged rows."""
-        if len(coefficients) == 1:
-            return (self.judged @ self._lifted(np.ones((1, 1)))) * coefficients
-        return self.judged @ self._lifted(coefficients)
-
-    def _lifted(self, coefficients: np.ndarray) -> np.ndarray:
-        if isinstance(self.axes, PrincipalForm):
-            return self.axes.directions[: len(coefficients)].T @ coefficients
-        return _on_rows(self.axes, coefficients)
+def _first(singular: np.ndarray, loads: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The slope on the first axis alone; no layer is chosen by it."""
+    nothing = np.full(loads.shape[1], np.nan)
+    return loads / singular[0], nothing, nothing
 
 
-def _split(rows: ScaledRows, halves: Halves, removal: Removal) -> _Split:
-    """Read off the inner products of the rows where they are known and nuisances leave enough for their precision."""
-    fitting, judged = halves.fitting, halves.judged
-    if rows.products is not None:
-        left = removal.apply_to_products(rows.products)
-        axes = RowAxes.of_products(left[fitting])
-        whole = float(np.diagonal(rows.products)[fitting].sum())
-        if len(axes.singular) and np.square(axes.singular[0]) > _CANCELLED * whole:
-            return _Split(axes, left[judged])
-    points = removal.apply(rows.points)
-    form = PrincipalForm.of(points[fitting])
-    return _Split(form, points[judged])
+def _ridge(
+    singular: np.ndarray, loads: np.ndarray, squares: np.ndarray, n_free: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Ridge with the penalty of least generalised cross-validation error, Σe² / (n − edf)², of every label."""
+    squared = np.square(singular)
+    shrink = squared / (squared + PENALTIES[:, None] * squared.mean())  # [penalty, axis]
+    n_outside = max(0, n_free - len(singular))
+    inside = np.square(loads)
+    # axes that span all that is free leave nothing outside but rounding, which small penalties would be chosen by
+    outside = (squares - inside.sum(axis=0)).clip(0) * (n_outside > 0)
+    left_over = outside + np.square(1 - shrink).astype(loads.dtype) @ inside
+    error = left_over / np.square(n_outside + (1 - shrink).sum(axis=1, keepdims=True))
+    best = error.argmin(axis=0)
+    fit = 1 - n_free**2 * ratio(error[best, np.arange(len(best))], squares)
+    penalty = PENALTIES[best]
+    return (singular[:, None] / (squared[:, None] + penalty * squared.mean()) * loads).astype(loads.dtype), fit, penalty
 
 
-def _on_rows(axes: RowAxes, coefficients: Float[np.ndarray, "axis label"]) -> Float[np.ndarray, "fitted label"]:
-    """Weights of the fitting rows that amount to coefficients on the first few axes."""
-    n_axes = len(coefficients)
-    return axes.left[:, :n_axes] @ (coefficients / axes.singular[:n_axes, None])
+def _together(scores: Sequence[_Scores]) -> Read:
+    r2, correlation, fit = (np.array([getattr(s, name) for s in scores]) for name in ("r2", "correlation", "fit"))
+    return Read(r2, correlation, fit, any(s.is_void for s in scores))
 
 
-def _judge(
-    coefficients: np.ndarray, predicted: np.ndarray, directions: Mapping[str, np.ndarray], labels: Labels
-) -> Reading:
-    return Reading(
-        held_out_r2(labels.judged, predicted),
-        ratio(np.abs(coefficients[0]), np.linalg.norm(coefficients, axis=0)),
-        {name: predicted[:, column] for name, column in labels.true.items()},
-        directions,
-        predicted[:, labels.columns["controls"]],
-    )
-
-
-def _with_penalties(reading: Reading, ridge: RidgeFit, axes: RowAxes, labels: Labels) -> Reading:
-    penalty = {name: float(ridge.penalty[column]) for name, column in labels.true.items()}
-    return replace(reading, penalty=penalty, scale=ridge.scale, spectrum=np.square(axes.singular))
-
-
-def _nothing(labels: Labels) -> Reading:
-    undefined = np.full(labels.fitting.shape[1], np.nan)
-    return Reading(undefined, undefined, {}, {}, np.empty((len(labels.judged), 0)))
+def _with_axes(read: Mapping[tuple[str, str], Read], form: _Form | None, split: Split) -> PlaceRead:
+    """The axes of one form for the first label."""
+    if form is None:
+        return PlaceRead(read, {}, np.nan, 0.0, np.empty(0))
+    true = split.parts[0]
+    axes, penalties = {}, {}
+    for axis in AXES:
+        found, _, penalty = form.coefficients(axis, true, split.halving.n_free)
+        mine = found[:, 0]
+        predicted = form.judged[:, : len(mine)] @ mine
+        cosine = float(ratio(np.abs(mine[:1]), np.linalg.norm(mine)).item())
+        axes[axis] = Axis(unit(form.principal.directions[: len(mine)].T @ mine), predicted, cosine)
+        penalties[axis] = float(penalty[0])
+    squared = np.square(form.principal.singular)
+    return PlaceRead(read, axes, penalties["ridge"], float(squared.mean()), squared)

@@ -1,172 +1,186 @@
 """The numbers of the value axis with their intervals and nulls, at every place (a site and a layer) at once."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
-from interp.findings import Interval, Scalar
-from interp.statistics.correlation import correlation_interval, resampled_correlations
+from interp.findings import Interval, Null, Scalar
 from interp.statistics.max_statistic import excess, maximum_statistic_p
 from interp.statistics.nulls import null_from_draws, null_from_permutations
-from interp.statistics.resampling import normal_interval
 
-from ..measures.halves import Halves, exchanged_correlations, r2_intervals
-from ..measures.nuisances import Removal
+from ..measures.halvings import N_HALVINGS, Halving, correlation_bounds, difference_bounds, r2_interval
+from ..measures.nuisances import Design
 from ..measures.places import Counted
-from .readout import Labels, Reading
+from .readout import KEPT, WITHIN_TOKEN, Labels, PlaceRead, Read
 
 P_OVER = "layers and sites"
 
+METHOD = f"corrected resampled t over {N_HALVINGS} halvings, refitted in each, scale of "
+
 MEANINGS = {
     "r2": "Share of the variance of {} among prompts not fitted on that {} of the activations predicts{}; 0 is no "
-    "better than the mean of the fitting half, below 0 worse.",
+    "better than the mean, below 0 worse.",
     "correlation": "Correlation of {} with its prediction by {}{}, among prompts not fitted on.",
-    "cosine": "|cos| between the first principal axis and the ridge axis{}: near 1, the loudest direction is the one "
+    "cosine": "|cos| between the first principal axis and the ridge axis: near 1, the loudest direction is the one "
     "that tells the entropy; small, it is loud for another reason.",
     "selectivity": "How much better ridge predicts the entropy than it predicts random labels given to token types: "
     "what it finds beyond telling tokens apart.",
     "stability": "Mean |cos| between ridge axes of disjoint halves of the prompts, over random splits: near 1, other "
     "prompts would give the same axis.",
     "nuisance_r2": "Share of the variance of {} among prompts not fitted on that {} alone predict.",
+    "embedding": "Share of the variance of the next-token entropy among prompts not fitted on that a ridge readout of "
+    "the activations predicts beyond the embedding of the last token, how frequent and how expected it was, length, "
+    "position and domain: of all prompts, but weaker than `r2_beyond_token`.",
+    "depth_0": "Self-test: what a ridge readout of the embedding predicts beyond the last token, which is all that "
+    "the embedding knows. 0, or the control leaks.",
 }
 NULLS = {
-    "r2": "refitted on entropies exchanged between {}s",
-    "correlation": "judged entropies exchanged between {}s",
-    "cosine": "refitted on entropies exchanged between {}s",
-}
+    KEPT: "refitted on entropies exchanged between {}s", WITHIN_TOKEN: "refitted on entropies exchanged within tokens",
+}  # fmt: skip
+SEQUENCE_NULL = "refitted on what length, position and token leave of entropies, exchanged between sequences"
 AXIS_WORDS = {"ridge": "a ridge readout", "pc1": "the first principal axis"}
 TARGET_WORDS = {
     "next_entropy_bits": "the next-token entropy", "bayes_entropy_bits": "the entropy of the exact posterior",
 }  # fmt: skip
-BEYOND = " beyond what position, length, last token and domain tell"
+BEYOND = " beyond everything the last token determines, and beyond length, position, domain and how expected it was"
+
+NO_POWER = (
+    "no p: a loud first axis draws the readouts of exchanged entropies to itself as well, so that a planted cosine of "
+    ".94 was told from these in 3 of 40 worlds; compare pc1_r2 with r2"
+)
+NO_EMBEDDING_P = (
+    "no p: an embedding is regressed out along its leading directions alone, so that part of what the token determines "
+    "stays; `r2_beyond_token` has one"
+)
+VOID = "these activations depend on the last token alone: nothing is left to read"
+FEW_RECUR = "too few prompts share their last token with another one of their half"
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """One axis and one target, nuisances kept or removed, at every place."""
+    """One axis and one target under one treatment, at every place."""
 
     axis: str
     target: str
-    is_adjusted: bool
+    treatment: str
     labels: Labels
-    readings: Sequence[Reading]
+    reads: Sequence[Read]
+    reason: str = ""
+    """Why nothing can be read anywhere, where that is so."""
 
-    @property
-    def at(self) -> slice:
-        return self.labels.columns[self.target]
+    def r2(self, counted: Counted) -> list[Scalar]:
+        return self._scalars("r2", "fraction", r2_interval, "log(1 − R²)", counted)
 
-    @property
-    def truth(self) -> np.ndarray:
-        return self.labels.judged[:, self.at.start]
+    def correlation(self, counted: Counted) -> list[Scalar]:
+        return self._scalars("correlation", "1", correlation_bounds, "Fisher's z", counted)
 
-    def meaning(self, kind: str) -> str:
-        beyond = BEYOND if self.is_adjusted else ""
+    def best_layer(self, among: Sequence[int], layers: Sequence[int], counted: Counted) -> Scalar:
+        """R² at the place that the fitting half expects most of, chosen anew in every halving and exchange."""
+        at = self.labels.of_target(self.target)
+        fit = np.nan_to_num(np.array([self.reads[i].fit[:, at] for i in among]), nan=-np.inf)
+        r2 = np.array([self.reads[i].r2[:, at] for i in among])  # [place, halving, label]
+        best = fit.argmax(axis=0)
+        chosen = np.take_along_axis(r2, best[None], axis=0)[0]
+        layer = layers[int(np.bincount(best[:, 0]).argmax())]
+        share = float(np.mean([layers[i] == layer for i in best[:, 0]]))
+        meaning = (
+            f"{self._meaning('r2')} At the layer that the fitting half expects most of: layer {layer} in "
+            f"{share:.0%} of the halvings."
+        )
+        values = chosen.mean(axis=0)
+        if np.isnan(values[0]):
+            return counted.undefined(self.reason or FEW_RECUR, "fraction", meaning)
+        permuted = np.nan_to_num(values[1:], nan=0.0)
+        interval = Interval.of(r2_interval(chosen[:, 0]), METHOD + "log(1 − R²)", "no halving differs")
+        p = maximum_statistic_p(values[:1], permuted[:, None])[0]
+        null = null_from_permutations(f"{self._null(counted)}, the layer chosen anew", permuted)
+        return Scalar.of(values[0], "fraction", interval, null, p=p, meaning=meaning, **counted.about())
+
+    def _meaning(self, kind: str) -> str:
+        beyond = BEYOND if self.treatment == WITHIN_TOKEN else ""
         return MEANINGS[kind].format(TARGET_WORDS[self.target], AXIS_WORDS[self.axis], beyond)
 
-    def r2(self, halves: Halves, counted: Counted) -> list[Scalar]:
-        values = np.array([reading.r2[self.at] for reading in self.readings])
-        intervals = self._where_predicted(r2_intervals(self.truth, self._predictions(), halves.weights))
-        method = f"bootstrap over judged {counted.unit}s, the fit held fixed, scale of log(1 − R²)"
-        return self._scalars("r2", values, intervals, method, "fraction", counted)
-
-    def correlation(self, halves: Halves, counted: Counted) -> list[Scalar]:
-        values = np.array([
-            exchanged_correlations(self.truth, reading.predicted[self.target], halves.judged_orders)
-            if reading.predicted else np.full(1 + len(halves.judged_orders), np.nan)
-            for reading in self.readings
-        ])  # fmt: skip
-        replicates = self._where_predicted(resampled_correlations(self._predictions(), self.truth, halves.weights))
-        intervals = [
-            None if np.isnan(value) or drawn is None else correlation_interval(float(value), drawn)
-            for value, drawn in zip(values[:, 0], replicates, strict=True)
-        ]
-        method = f"bootstrap over judged {counted.unit}s, the fit held fixed, Fisher z scale"
-        return self._scalars("correlation", values, intervals, method, "1", counted)
-
-    def _predictions(self) -> Float[np.ndarray, "place row"]:
-        """Of the true labels, at the places that have an axis."""
-        found = [reading.predicted[self.target] for reading in self.readings if reading.predicted]
-        return np.array(found).reshape(len(found), len(self.truth))
-
-    def _where_predicted(self, found: Iterable[Any]) -> list[Any]:
-        """What belongs to the places that have an axis, None at the others."""
-        of_axes = iter(found)
-        return [next(of_axes) if reading.predicted else None for reading in self.readings]
-
-    def cosine(self, counted: Counted) -> list[Scalar]:
-        values = np.array([reading.cosine[self.at] for reading in self.readings])
-        none = [None] * len(values)
-        return self._scalars("cosine", values, none, "", "1", counted)
+    def _null(self, counted: Counted) -> str:
+        if self.treatment == WITHIN_TOKEN and counted.unit == "sequence":
+            return SEQUENCE_NULL
+        return NULLS[self.treatment].format(counted.unit)
 
     def _scalars(
-        self, kind: str, values: np.ndarray, intervals: Sequence[tuple[float, float] | None], method: str, unit: str,
+        self, kind: str, unit: str, bounds: Callable[[np.ndarray], tuple[float, float] | None], scale: str,
         counted: Counted,
     ) -> list[Scalar]:  # fmt: skip
-        """`values` `[place, 1 + permutation]`: the true labels' first. p is one-sided, over all places."""
-        # a permuted fit without a value (a constant prediction) found nothing
+        """Means over the halvings; p is one-sided, over all places."""
+        at = self.labels.of_target(self.target)
+        by_halving = [getattr(read, kind)[:, at] for read in self.reads]
+        values = np.array([found.mean(axis=0) for found in by_halving])  # [place, 1 + permutation]
+        # an exchanged fit without a value (a constant prediction) found nothing
         permuted = np.nan_to_num(values[:, 1:].T, nan=0.0)
         p = maximum_statistic_p(*excess(values[:, 0], permuted))
-        meaning = self.meaning(kind) if kind != "cosine" else MEANINGS[kind].format(BEYOND if self.is_adjusted else "")
-        missing = "no resample differs" if kind != "cosine" else (
-            "one axis, of the fitting half: `stability` says how much it depends on the prompts"
-        )  # fmt: skip
         made = []
         for i, value in enumerate(values[:, 0]):
+            meaning = self._meaning(kind)
             if np.isnan(value):
-                made.append(counted.undefined(self.why_undefined(i), unit, meaning))
+                made.append(self._nothing(i, kind, unit, meaning, counted))
                 continue
-            interval = Interval.of(intervals[i], method, missing)
-            null = null_from_permutations(NULLS[kind].format(counted.unit), permuted[:, i])
+            interval = Interval.of(bounds(by_halving[i][:, 0]), METHOD + scale, "no halving differs")
+            null = null_from_permutations(self._null(counted), permuted[:, i])
             made.append(
                 Scalar.of(value, unit, interval, null, p=p[i], p_over=P_OVER, meaning=meaning, **counted.about(i))
             )
         return made
 
+    def _nothing(self, place: int, kind: str, unit: str, meaning: str, counted: Counted) -> Scalar:
+        """Where there is no fit: what depends on the token alone predicts nothing beyond it, which is R² = 0."""
+        if self.treatment == WITHIN_TOKEN and kind == "r2" and self.reads[place].is_void:
+            return Scalar.of(0.0, unit, VOID, VOID, meaning=meaning, **counted.about(place))
+        return counted.undefined(self.why_undefined(place), unit, meaning)
+
     def why_undefined(self, place: int) -> str:
-        if np.square(self.truth).sum() == 0:
-            return "the entropy does not vary, or nuisances tell it exactly" if self.is_adjusted else (
-                "the entropy does not vary"
-            )  # fmt: skip
-        if not self.readings[place].predicted:
-            return "nothing varies in these activations" + (" but what nuisances tell" if self.is_adjusted else "")
-        return "the prediction, or the judged entropy, does not vary"
+        if self.reason:
+            return self.reason
+        within = self.treatment == WITHIN_TOKEN
+        if self.reads[place].is_void:
+            return VOID if within else "nothing varies in these activations"
+        return "the entropy does not vary" + (", or the token and the nuisances tell it exactly" if within else "")
 
 
-def selectivity(judgement: Judgement, halves: Halves, counted: Counted) -> tuple[list[Scalar], np.ndarray]:
+def selectivity(judgement: Judgement, counted: Counted) -> tuple[list[Scalar], Float[np.ndarray, " place"]]:
     """Task R² − mean control R² at every place, and the mean control R².
 
-    The interval resamples judged prompts. The null puts each control task in the place of the entropy.
+    The null puts each control task in the place of the entropy; its mean is 0 by definition.
     """
-    at = judgement.labels.columns["controls"]
+    target = judgement.labels.of_target(judgement.target)[0]
     made, means = [], []
-    method = f"bootstrap over judged {counted.unit}s, both fits held fixed"
-    for i, reading in enumerate(judgement.readings):
-        task, controls = reading.r2[judgement.at.start], reading.r2[at]
-        means.append(float(controls.mean()))
-        if np.isnan(task) or np.isnan(controls).any():
+    for i, read in enumerate(judgement.reads):
+        task, controls = read.r2[:, target], read.r2[:, judgement.labels.controls]
+        differences, of_tasks = task - controls.mean(axis=1), controls.mean(axis=0)
+        means.append(float(of_tasks.mean()))
+        if np.isnan(differences).any():
             one_type = "every judged token is of one type: there is no control task"
-            reason = judgement.why_undefined(i) if np.isnan(task) else one_type
+            reason = judgement.why_undefined(i) if np.isnan(task).any() else one_type
             made.append(counted.undefined(reason, "fraction", MEANINGS["selectivity"]))
             continue
-        value = float(task - controls.mean())
-        others = (controls.sum() - controls) / (len(controls) - 1)
-        interval = Interval.of(_selectivity_interval(judgement, i, halves, value), method, "no resample differs")
-        null = null_from_draws("another random labelling of tokens in place of the entropy", controls - others)
-        made.append(Scalar.of(value, "fraction", interval, null, meaning=MEANINGS["selectivity"], **counted.about(i)))
+        interval = Interval.of(difference_bounds(differences), METHOD + "R²", "no halving differs")
+        others = (of_tasks.sum() - of_tasks) / (len(of_tasks) - 1)
+        drawn = null_from_draws("another random labelling of tokens in place of the entropy", of_tasks - others)
+        null = Null(drawn.name, 0.0, drawn.band)
+        made.append(
+            Scalar.of(differences.mean(), "fraction", interval, null, meaning=MEANINGS["selectivity"],
+                      **counted.about(i))
+        )  # fmt: skip
     return made, np.array(means)
 
 
-def _selectivity_interval(judgement: Judgement, place: int, halves: Halves, value: float) -> tuple[float, float] | None:
-    reading, at = judgement.readings[place], judgement.labels.columns["controls"]
-    truth = np.column_stack([judgement.truth, judgement.labels.judged[:, at]])
-    predicted = np.column_stack([reading.predicted[judgement.target], reading.controls])
-    with np.errstate(divide="ignore", invalid="ignore"):
-        r2 = 1 - (halves.weights @ np.square(truth - predicted)) / (halves.weights @ np.square(truth))
-    differences = r2[:, 0] - r2[:, 1:].mean(axis=1)
-    return normal_interval(value, differences[np.isfinite(differences)])
+def cosine_scalar(found: PlaceRead, reason: str, counted: Counted, place: int) -> Scalar:
+    """|cos| of PC1 and the ridge axis of the first halving: a description, without a p (`NO_POWER`)."""
+    value = found.axes["ridge"].cosine if found.axes else np.nan
+    if np.isnan(value):
+        return counted.undefined(reason, "1", MEANINGS["cosine"])
+    one = "one axis, of the first halving: `stability` says how much it depends on the prompts"
+    about = counted.about(place) | {"underpowered": True}
+    return Scalar.of(value, "1", one, NO_POWER, meaning=MEANINGS["cosine"], **about)
 
 
 def stability_scalar(cosines: np.ndarray, draws: np.ndarray, counted: Counted, place: int) -> Scalar:
@@ -178,22 +192,31 @@ def stability_scalar(cosines: np.ndarray, draws: np.ndarray, counted: Counted, p
     )  # fmt: skip
 
 
-def nuisance_scalar(entropy: np.ndarray, target: str, removal: Removal, halves: Halves, counted: Counted) -> Scalar:
-    """Held-out R² of the entropy by position, length, last token and domain alone."""
-    words = ", ".join(removal.names) or "no nuisance that varies"
+def nuisance_scalar(
+    entropy: Float[np.ndarray, " row"], exchanged: Float[np.ndarray, "row permutation"], target: str, design: Design,
+    halvings: Sequence[Halving], counted: Counted,
+) -> Scalar:  # fmt: skip
+    """Held-out R² of the entropy by the nuisances and the last token's level alone."""
+    words = ", ".join(design.names) or "no nuisance that varies"
     meaning = MEANINGS["nuisance_r2"].format(TARGET_WORDS[target], words)
-    fitting = entropy[halves.fitting]
-    truth = entropy[halves.judged] - fitting.mean()
-    if not removal.names or np.square(truth).sum() == 0 or np.ptp(entropy) == 0:
-        reason = "no nuisance varies" if not removal.names else "the entropy does not vary"
+    if not design.names or np.ptp(entropy) == 0:
+        reason = "no nuisance varies" if not design.names else "the entropy does not vary"
         return counted.undefined(reason, "fraction", meaning)
-    labels = np.column_stack([fitting, fitting[halves.orders].T])
-    predicted = removal.predict(labels)[halves.judged] - fitting.mean()
-    r2 = 1 - np.square(truth[:, None] - predicted).sum(axis=0) / np.square(truth).sum()
-    bounds = r2_intervals(truth, predicted[:, :1].T, halves.weights)[0]
+    labels = np.column_stack([entropy, exchanged])
+    r2 = np.array([_told(labels, halving, design) for halving in halvings])
+    if np.isnan(r2).any():
+        return counted.undefined("the entropies of some half do not vary", "fraction", meaning)
+    values = r2.mean(axis=0)
     return Scalar.of(
-        r2[0], "fraction",
-        Interval.of(bounds, f"bootstrap over judged {counted.unit}s, the fit held fixed", "no resample differs"),
-        null_from_permutations(f"entropies exchanged between {counted.unit}s", r2[1:]),
-        p=maximum_statistic_p(r2[:1], r2[1:, None])[0], meaning=meaning, **counted.about(),
+        values[0], "fraction", Interval.of(r2_interval(r2[:, 0]), METHOD + "log(1 − R²)", "no halving differs"),
+        null_from_permutations(f"entropies exchanged between {counted.unit}s", values[1:]),
+        p=maximum_statistic_p(values[:1], values[1:, None])[0], meaning=meaning, **counted.about(),
     )  # fmt: skip
+
+
+def _told(labels: Float[np.ndarray, "row label"], halving: Halving, design: Design) -> Float[np.ndarray, " label"]:
+    """R² of every label by the design, fitted on one half and judged on the other."""
+    with_design = Halving.of(halving.fitting, halving.judged, design.values)
+    (_, left), (_, whole) = with_design.apply(labels), halving.apply(labels)
+    total = np.square(whole).sum(axis=0)
+    return 1 - np.divide(np.square(left).sum(axis=0), total, out=np.full(len(total), np.nan), where=total > 0)

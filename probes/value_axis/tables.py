@@ -11,20 +11,21 @@ from interp.findings import Scalar
 from interp.table import LABEL, Table
 
 from ..measures.cloud import Cloud
-from ..measures.halves import Halves
+from ..measures.halvings import Halving
 from ..measures.maps import snippets
 from ..measures.places import PLACE_UNITS, Place, place_columns
 from ..measures.profiles import scalar_columns
-from .scalars import Judgement
+from .readout import Axis
 
 BY_LAYER = (
     "Axes fitted on one half of the prompts and judged on the other, at every site and layer (in `resid`, depth): "
-    "held-out R² and correlation with 95 % intervals over judged prompts, what refits on exchanged entropies give, "
-    "and p over all layers and sites. One place is primary and named beforehand; the others are exploratory."
+    "held-out R² and correlation, means over repeated halvings with 95 % intervals, what refits on exchanged entropies "
+    "give, and p over all layers and sites; `nuisances`: kept, or out with all that the last "
+    "token determines. One place is primary and named beforehand; the others are exploratory."
 )
 AXES = (
-    "The ridge axis at every site and layer: |cos| with PC1 beside refits on exchanged entropies, selectivity beside "
-    "other random labellings, and |cos| between disjoint halves (mean, lowest, highest split) beside random "
+    "The ridge axis at every site and layer: |cos| with PC1, selectivity beside other random "
+    "labellings, and |cos| between disjoint halves (mean, lowest, highest split) beside random "
     "directions of the same covariance. `penalty` is relative to the mean squared singular value."
 )
 HELD_OUT = "The judged prompts at the primary place: their entropy, and what ridge fitted on the others predicts."
@@ -65,7 +66,7 @@ def axes_table(places: Sequence[Place], rows: Sequence[AxisRow]) -> Table:
     """One row for every place."""
     columns = {
         **place_columns(places),
-        **scalar_columns("cosine", [row.cosine for row in rows], is_tested=True),
+        **scalar_columns("cosine", [row.cosine for row in rows], is_tested=False),
         **scalar_columns("selectivity", [row.selectivity for row in rows], is_tested=False),
         "control_r2": np.array([row.control_r2 for row in rows]),
         **scalar_columns("stability", [row.stability for row in rows], is_tested=False),
@@ -78,11 +79,11 @@ def axes_table(places: Sequence[Place], rows: Sequence[AxisRow]) -> Table:
     return Table(columns, units, AXES)
 
 
-def held_out_table(pool: Cloud, halves: Halves, judgement: Judgement, place: int, capture: Capture) -> Table:
-    """Entropy and prediction of the judged rows, in bits; of text also the end of it."""
-    fitted_mean = float(pool.entropy_bits[halves.fitting].mean())
-    rows = pool.rows.where(halves.judged)
-    predicted = judgement.readings[place].predicted.get(judgement.target, np.full(rows.n_rows, np.nan))
+def held_out_table(pool: Cloud, halving: Halving, axis: Axis | None, capture: Capture) -> Table:
+    """Entropy and prediction of the judged rows of a halving, in bits; of text also the end of it."""
+    fitted_mean = float(pool.entropy_bits[halving.fitting].mean())
+    rows = pool.rows.where(halving.judged)
+    predicted = np.full(rows.n_rows, np.nan) if axis is None else axis.predicted
     columns = {name: rows[name] for name in ("prompt", "position", "next_entropy_bits")}
     units = {name: rows.units[name] for name in columns}
     if "domain" in rows:

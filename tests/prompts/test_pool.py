@@ -245,3 +245,15 @@ def test_a_window_of_real_tokens_lies_inside_every_prompt_and_ends_in_its_last_w
             assert last.strip() == re.split(r"[\s`]", prompt.text)[-1], prompt.text
     the = tokenise(load_entry("prompt", "same-last-token")(), tokenizer, window=32, max_positions=2048)
     assert len({int(ids[-1]) for ids in the.ids}) == 1
+
+
+@pytest.mark.parametrize("n", [60, 120, 240])
+def test_a_smaller_pool_prefers_last_words_that_recur(n):
+    def n_recurring(prompts):
+        last = [re.findall(r"\w+|\S", p.text)[-1] for p in prompts]
+        return sum(last.count(word) > 1 for word in last)
+
+    whole = list(everything())
+    at_random = [np.random.default_rng(seed).permutation(len(whole))[:n] for seed in range(8)]
+    drawn = np.mean([n_recurring(resolve_prompts("mixed", n_pool=n, seed=seed)) for seed in range(8)])
+    assert drawn > 1.04 * np.mean([n_recurring([whole[i] for i in rows]) for rows in at_random])

@@ -126,7 +126,7 @@ def _cloud(rng: np.random.Generator, seed: int, deviations: tuple[float, float],
 
 
 def _axis(rng: np.random.Generator, seed: int, n: int, told: float) -> Findings:
-    small = {"n_permutations": 99, "n_bootstrap": 399, "n_splits": 10, "n_null": 100, "layer": 0}
+    small = {"n_permutations": 99, "n_splits": 10, "n_null": 100, "layer": 0}
     probe = load_entry("probe", "value_axis")(sites=("v",), seed=seed, **small)
     shape = Shape(n, n_layers=2)
     points, domain = rng.standard_normal((2, n, 16)), rng.choice(["code", "news"], n)
@@ -233,10 +233,10 @@ RECIPES: dict[str, Recipe] = {
     "value_axis": Recipe(
         planted=lambda rng, seed: _axis(rng, seed, 240, 0.7),
         null=lambda rng, seed: _axis(rng, seed, 60, 0.0),
-        covered=("r2", "r2_beyond_nuisances", "pc1_r2", "correlation", "selectivity"),
-        called=("r2", "r2_beyond_nuisances", "pc1_r2", "correlation", "axis_cosine"),
+        covered=("r2", "r2_beyond_token", "pc1_r2", "correlation", "selectivity"),
+        called=("r2", "r2_beyond_token", "pc1_r2", "correlation", "best_layer_r2_beyond_token"),
         placed=("selectivity", "stability"),
-        over=("by_layer r2_p ridge kept", "by_layer r2_p ridge removed"),
+        over=("by_layer r2_p ridge kept", "by_layer r2_p ridge token"),
     ),
 }  # fmt: skip
 

@@ -107,7 +107,7 @@ def test_a_text_run_draws_after_one_capture_over_the_pool(tiny_text_model):
     assert record.prompts["draw"] == {"per_quintile": 10, "n_drawn": 50, "note": ""}
     found = record.findings["manifold"]
     assert found["pc1_plus_pc2_share"].n == 50
-    assert found["entropy_correlation_pool"].n == 120
+    assert found["entropy_correlation"].n == 120
 
 
 def test_a_single_prompt_and_identical_prompts_are_refused_in_words(tiny_text_model):

@@ -181,13 +181,16 @@ def test_the_values_of_a_mixture_tunnel_collapse_where_its_posteriors_do(preset:
         assert found["collapse"].value > 0.2 and "regression" in found["collapse"].meaning
 
 
-def test_the_drawn_prompts_are_measured_and_the_pool_stands_beside_them() -> None:
+def test_entropies_are_held_against_all_prompts_and_the_drawn_ones_stand_beside_them() -> None:
     capture = domain_capture(False, 1)
     found = QUICK.analyse(capture, {})
-    assert found["entropy_correlation"].n == 75 and found["entropy_correlation_pool"].n == 240
+    assert found["entropy_correlation"].n == 240 and found["entropy_correlation_drawn"].n == 75
+    assert found["pc1_share"].n == 75
     alone = QUICK.analyse(capture.drawn, {})
     assert alone["pc1_share"].value == found["pc1_share"].value
-    assert "entropy_correlation_pool" not in alone.scalars
+    assert alone["entropy_correlation"].value == found["entropy_correlation_drawn"].value
+    assert "entropy_correlation_drawn" not in alone.scalars
+    assert [c.scalar for c in found.controls["curve_order"]] == ["curve_order_within_token", "curve_order_drawn"]
     assert any("inflates" in note for note in found.notes)
 
 

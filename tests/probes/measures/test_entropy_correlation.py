@@ -3,7 +3,13 @@
 import numpy as np
 import pytest
 from interp.probes.measures.cloud import Cloud
-from interp.probes.measures.entropy_correlation import Resampled, correlation_profile, within_position
+from interp.probes.measures.entropy_correlation import (
+    Resampled,
+    WithinToken,
+    best_layer,
+    correlation_profile,
+    within_groups,
+)
 from scipy import stats
 
 from interp.need import Need
@@ -59,7 +65,7 @@ def test_within_positions_only_the_order_among_rows_of_one_position_is_left():
     coordinates = rng.standard_normal((2, 24))
     position = cloud.rows["position"]
     entropy = np.asarray(cloud.rows["next_entropy_bits"])
-    residual, ranked = within_position(coordinates, "next_entropy_bits", cloud)
+    residual, ranked = within_groups(coordinates, "next_entropy_bits", cloud, position)
     for place in np.unique(position):
         mine = position == place
         for layer in range(2):
@@ -67,3 +73,58 @@ def test_within_positions_only_the_order_among_rows_of_one_position_is_left():
         np.testing.assert_allclose(ranked.rows["next_entropy_bits"][mine], stats.rankdata(entropy[mine]) - 4.5)
     np.testing.assert_array_equal(ranked.points, cloud.points)
     assert ranked.unit == "sequence" and ranked.rows.units["next_entropy_bits"] == "rank"
+
+
+def test_within_the_token_ranks_of_recurring_rows_are_exchanged_within_it():
+    rng = np.random.default_rng(2)
+    token = np.r_[rng.integers(0, 5, 28), 90, 91]
+    cloud = cloud_of(token=token, next_entropy_bits=rng.uniform(0, 8, 30) + 10 * (token % 2))
+    coordinates = rng.standard_normal((2, 30)) + 10 * (token % 2)
+    within = WithinToken.of(cloud, coordinates)
+    (first, _) = within.profile(99, 40, 0, "said.")
+    mine, entropy = np.isin(token, np.arange(5)), cloud.rows["next_entropy_bits"]
+    ranks = [np.zeros(30), np.zeros(30)]
+    for t in range(5):
+        for into, values in zip(ranks, (coordinates[0], entropy), strict=True):
+            into[token == t] = stats.rankdata(values[token == t]) - ((token == t).sum() + 1) / 2
+    assert first.value == pytest.approx(abs(stats.spearmanr(ranks[0][mine], ranks[1][mine])[0]))
+    assert first.n == 28 and first.underpowered and first.enough == -(-100 * 30 // 28)
+    assert first.null.name == "entropies exchanged within tokens"
+    whole = correlation_profile(coordinates, "next_entropy_bits", cloud, Resampled.of(cloud, 99, 40, 0), "said.")[0]
+    assert whole.p == 0.01 and first.p > 0.05  # what the two share is the token's
+
+
+def test_tokens_that_never_recur_are_undefined_in_words():
+    within = WithinToken.of(cloud_of(token=np.arange(30)), np.zeros((2, 30)))
+    for scalar in (*within.profile(99, 40, 0, "x"), within.best_layer(99, 0, "x")):
+        assert np.isnan(scalar.value) and scalar.underpowered and "share their last token" in scalar.null_reason
+
+
+def test_the_best_layer_is_chosen_on_other_prompts_than_it_is_judged_on():
+    rng = np.random.default_rng(3)
+    cloud = cloud_of(n=200)
+    entropy = np.asarray(cloud.entropy_bits)
+    coordinates = rng.standard_normal((6, 200))
+    orders = Resampled.of(cloud, 99, 1, 0).orders
+    noise = best_layer(coordinates, entropy, cloud, orders, 0, "said.")
+    assert noise.p > 0.05 and abs(noise.null.value) < 0.01  # the best of six on the same prompts would lie far above 0
+    coordinates[4] -= entropy
+    found = best_layer(coordinates, entropy, cloud, orders, 0, "said.")
+    assert found.p == 0.01 and "layer 4 in 100%" in found.meaning
+    assert found.value == pytest.approx(abs(stats.spearmanr(coordinates[4], entropy)[0]), abs=0.03)
+    assert found.interval[0] < found.value < found.interval[1]
+
+
+def test_pc1_that_is_the_class_of_the_token_is_not_called_within_the_token():
+    """Entropy shifts by class too: over all prompts the correlation is called nearly always."""
+    called = {"all": 0, "within": 0}
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        token = rng.integers(0, 12, 150)
+        entropy = (token % 2) + rng.standard_normal(150)
+        cloud = cloud_of(n=150, token=token, next_entropy_bits=entropy)
+        coordinate = (3 * (token % 2) + rng.standard_normal(150))[None]
+        whole = correlation_profile(coordinate, "next_entropy_bits", cloud, Resampled.of(cloud, 99, 20, seed), "x")
+        called["all"] += whole[0].p <= 0.05
+        called["within"] += WithinToken.of(cloud, coordinate).profile(99, 20, seed, "x")[0].p <= 0.05
+    assert called["all"] > 30 and called["within"] <= 6  # 2 ± 1.4 expected

@@ -1,102 +1,129 @@
-"""Reading from inner products alone: the same as from the rows."""
+"""Readings of one place: against explicit regressions, with and without what the last token determines."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from interp.probes.measures.cloud import Cloud
-from interp.probes.measures.halves import halve
-from interp.probes.measures.nuisances import Removal, mean_alone
-from interp.probes.measures.places import Scale, ScaledRows
-from interp.probes.value_axis.probe import ValueAxis
-from interp.probes.value_axis.readout import make_labels, read
+from interp.probes.measures.halvings import Halving
+from interp.probes.value_axis.readout import KEPT, WITHIN_TOKEN, Labels, Split, read_place
+from sklearn.linear_model import LinearRegression, Ridge
 
-from interp.testing import Shape, synthetic_capture
-
-N, D = 40, 60
+N = 60
 
 
-def halves_of(seed=0):
-    needs = ValueAxis(sites=("v",)).needs
-    cloud = Cloud.of(synthetic_capture(needs, Shape(n_prompts=N)), needs[0])
-    return halve(cloud, 19, 20, np.random.default_rng(seed))
+def splits_of(label, tokens, nuisances=None, n_halvings=3, seed=0):
+    """Both treatments of a label with nine exchanges, in single precision, and two control tasks."""
+    rng = np.random.default_rng(seed)
+    exchanged = np.array([rng.permutation(label) for _ in range(9)]).T.astype(np.float32)
+    labels = Labels(("next_entropy_bits",), np.column_stack([label, rng.random((N, 2))]), exchanged)
+    none = np.empty((N, 0))
+    halves = [np.split(rng.permutation(N), 2) for _ in range(n_halvings)]
+    return {
+        KEPT: [Split.of(Halving.of(f, j, none), labels) for f, j in halves],
+        WITHIN_TOKEN: [Split.of(Halving.of(f, j, none if nuisances is None else nuisances, tokens), labels)
+                       for f, j in halves],
+    }  # fmt: skip
 
 
-def removal_of(halves, n_columns, seed=1):
-    design = np.random.default_rng(seed).standard_normal((N, n_columns))
-    return Removal.of(np.hstack([np.ones((N, 1)), design]), halves.fitting, ("something",))
-
-
-def both_ways(points, halves, removal):
-    """Readings of scaled rows with and without their products."""
-    rng = np.random.default_rng(2)
-    labels = make_labels(
-        {"next_entropy_bits": points[:, 0] + rng.standard_normal(N)}, rng.random((N, 3)), halves, removal
+def world(n_features=8, seed=1):
+    rng = np.random.default_rng(seed)
+    tokens = rng.integers(0, 8, N)
+    rows = (
+        rng.standard_normal((N, n_features)) * np.linspace(3, 1, n_features) + 2 * rng.standard_normal((8, 1))[tokens]
     )
-    scaled = Scale.of(points[halves.fitting], "centred").apply(points)
-    rows = ScaledRows.of(scaled)
-    assert rows.products is not None
-    return [read(one, labels, halves, removal) for one in (rows, ScaledRows(scaled, None))]
+    return rows, tokens, rows[:, :3].sum(axis=1) + rng.standard_normal(N), rng
 
 
-@pytest.mark.parametrize("n_columns", [1, 3])
-def test_products_after_removal_equal_those_of_what_is_left(n_columns):
-    halves = halves_of()
-    removal = removal_of(halves, n_columns)
-    points = np.random.default_rng(0).standard_normal((N, D))
-    left = removal.apply(points)
-    expected = left @ left[halves.fitting].T
-    assert removal.apply_to_products(points @ points.T) == pytest.approx(expected, abs=1e-10)
+def judged_by(predicted, truth):
+    return (1 - np.square(truth - predicted).sum() / np.square(truth).sum(), np.corrcoef(predicted, truth)[0, 1])
 
 
-@pytest.mark.parametrize("cancelled", [1.0, 1e3, 1e5])
-@pytest.mark.parametrize("is_removed", [False, True])
-def test_readings_from_products_equal_those_from_rows(is_removed, cancelled):
-    """Also where nuisances tell nearly all of what varies, so that products would cancel."""
-    halves = halves_of()
-    removal = removal_of(halves, 2) if is_removed else mean_alone(N, halves.fitting)
-    rng = np.random.default_rng(0)
-    points = rng.standard_normal((N, D)) + cancelled * np.outer(removal.design[:, -1], rng.standard_normal(D))
-    found, expected = both_ways(points, halves, removal)
-    for axis in ("ridge", "pc1"):
-        assert found[axis].r2 == pytest.approx(expected[axis].r2, abs=1e-6)
-        assert found[axis].cosine == pytest.approx(expected[axis].cosine, abs=1e-6)
-        mine, other = found[axis].axes["next_entropy_bits"], expected[axis].axes["next_entropy_bits"]
-        assert abs(mine @ other) == pytest.approx(1, abs=1e-6)
-        assert mine @ other > 0 and np.linalg.norm(mine) == pytest.approx(1)
-        assert found[axis].controls == pytest.approx(expected[axis].controls, abs=1e-6)
-    assert found["ridge"].penalty == expected["ridge"].penalty
-    assert found["ridge"].spectrum == pytest.approx(expected["ridge"].spectrum, rel=1e-6)
+@pytest.mark.parametrize("n_features", [8, 90])
+@pytest.mark.parametrize("treatment", [KEPT, WITHIN_TOKEN])
+def test_ridge_equals_an_explicit_fit_at_the_penalty_of_least_cross_validation_error(n_features, treatment):
+    rows, tokens, label, rng = world(n_features)
+    splits = splits_of(label, tokens, rng.standard_normal((N, 2)))
+    found = read_place(rows, splits).read[treatment, "ridge"]
+    for h, split in enumerate(splits[treatment]):
+        x, judged = split.halving.apply(rows)
+        scale = np.square(np.linalg.svd(x, compute_uv=False))
+        scale = scale[scale > 1e-10 * scale[0]].mean()
+        for part, offset in zip(split.parts, (0, 3), strict=True):
+            for i in range(part.fitted.shape[1]):
+                y = part.fitted[:, i].astype(float)
+                fits = [Ridge(alpha=a * scale, fit_intercept=False).fit(x, y) for a in 10.0 ** np.arange(-6, 4)]
+                hats = [x @ np.linalg.solve(x.T @ x + f.alpha * np.eye(x.shape[1]), x.T) for f in fits]
+                errors = [
+                    np.square(y - f.predict(x)).sum() / (split.halving.n_free - np.trace(hat)) ** 2
+                    for f, hat in zip(fits, hats, strict=True)
+                ]
+                # where the fit has all freedom the criterion is 0 / 0
+                best = int(np.argmin(np.where(np.array([split.halving.n_free - np.trace(h) for h in hats]) > 1e-3,
+                                              errors, np.inf)))  # fmt: skip
+                expected = judged_by(fits[best].predict(judged), part.judged[:, i])
+                if n_features < N / 2:
+                    assert found.r2[h, offset + i] == pytest.approx(expected[0], abs=1e-4)
+                    assert found.correlation[h, offset + i] == pytest.approx(expected[1], abs=1e-4)
+                else:
+                    assert found.r2[h, offset + i] <= 1
 
 
-def test_what_nuisances_tell_exactly_leaves_nothing_to_read():
-    halves = halves_of()
-    removal = removal_of(halves, 2)
-    points = removal.design @ np.random.default_rng(0).standard_normal((3, D))
-    for readings in both_ways(points, halves, removal):
-        assert np.isnan(readings["ridge"].r2).all() and not readings["pc1"].axes
+def test_the_first_axis_is_that_of_the_fitting_rows_and_reads_by_its_slope_alone():
+    rows, tokens, label, rng = world()
+    nuisances = rng.standard_normal((N, 2))
+    splits = splits_of(label, tokens, nuisances)
+    place = read_place(rows, splits)
+    for h, (kept, within) in enumerate(zip(splits[KEPT], splits[WITHIN_TOKEN], strict=True)):
+        fitted, judged = kept.halving.apply(rows)
+        first = np.linalg.svd(fitted)[2][0]
+        for split, x, z in (
+            (kept, fitted @ first, judged @ first),
+            (within, *(s[:, 0] for s in within.halving.apply(rows @ first[:, None]))),
+        ):  # fmt: skip
+            line = LinearRegression(fit_intercept=False).fit(x[:, None], split.parts[0].fitted[:, 0])
+            expected = judged_by(line.predict(z[:, None]), split.parts[0].judged[:, 0])
+            read = place.read[KEPT if split is kept else WITHIN_TOKEN, "pc1"]
+            assert (read.r2[h, 0], read.correlation[h, 0]) == pytest.approx(expected)
+    assert abs(place.axes["pc1"].direction @ np.linalg.svd(splits[KEPT][0].halving.apply(rows)[0])[2][0]) > 1 - 1e-9
+    assert place.axes["pc1"].cosine == pytest.approx(1)
 
 
-def test_rows_that_outnumber_features_twice_have_no_products():
-    assert ScaledRows.of(np.ones((9, 4))).products is None
-    assert ScaledRows.of(np.ones((8, 4))).products is not None
+def test_axes_are_of_the_first_halving_and_turned_so_that_entropy_rises():
+    rows, tokens, label, _ = world()
+    splits = splits_of(label, tokens)
+    place = read_place(rows, splits)
+    first = splits[KEPT][0]
+    x, judged = first.halving.apply(rows)
+    explicit = Ridge(alpha=place.penalty * place.scale, fit_intercept=False).fit(x, first.parts[0].fitted[:, 0])
+    axis = place.axes["ridge"]
+    assert axis.direction == pytest.approx(explicit.coef_ / np.linalg.norm(explicit.coef_))
+    assert axis.predicted == pytest.approx(explicit.predict(judged))
+    assert place.spectrum == pytest.approx(np.square(np.linalg.svd(x, compute_uv=False)))
+    changed = label.copy()
+    changed[first.halving.judged] += 5
+    again = read_place(rows, splits_of(changed, tokens))
+    assert again.axes["ridge"].direction == pytest.approx(axis.direction)
 
 
-def test_the_first_axis_reads_by_its_slope_alone_and_ridge_by_all():
-    """PC1: a line through the fitting rows; the judged ones are told by it."""
-    halves, rng = halves_of(), np.random.default_rng(3)
-    removal = mean_alone(N, halves.fitting)
-    points = rng.standard_normal((N, D)) + 4 * np.outer(rng.standard_normal(N), rng.standard_normal(D))
-    label, control = points[:, :3].sum(axis=1) + rng.standard_normal(N), rng.random((N, 1))
-    labels = make_labels({"next_entropy_bits": label}, control, halves, removal)
-    fitting, judged = halves.fitting, halves.judged
-    scaled = Scale.of(points[fitting], "centred").apply(points)
-    first = np.linalg.svd(scaled[fitting])[2][0]
-    slope = np.polyfit(scaled[fitting] @ first, label[fitting], 1)[0]
-    for rows in (ScaledRows.of(scaled), ScaledRows(scaled, None)):
-        found = read(rows, labels, halves, removal)["pc1"]
-        told = slope * (scaled[judged] @ first)
-        assert found.predicted["next_entropy_bits"] == pytest.approx(told)
-        truth = label[judged] - label[fitting].mean()
-        assert found.r2[0] == pytest.approx(1 - np.square(truth - told).sum() / np.square(truth).sum())
-        assert found.cosine == pytest.approx(1) and np.abs(found.axes["next_entropy_bits"] @ first) == pytest.approx(1)
-        other = np.polyfit(scaled[fitting] @ first, control[fitting, 0], 1)[0]
-        assert found.controls[:, 0] == pytest.approx(other * (scaled[judged] @ first))
+def test_rows_that_the_token_determines_are_void_within_it():
+    _, tokens, label, rng = world()
+    table = rng.standard_normal((8, 5))
+    place = read_place(table[tokens] - table[tokens].mean(axis=0), splits_of(label, tokens))
+    assert place.read[WITHIN_TOKEN, "ridge"].is_void and place.read[WITHIN_TOKEN, "pc1"].is_void
+    assert np.isnan(place.read[WITHIN_TOKEN, "ridge"].r2).all()
+    assert not place.read[KEPT, "ridge"].is_void
+    still = read_place(np.zeros((N, 5)), splits_of(label, tokens))
+    assert still.read[KEPT, "ridge"].is_void and still.axes == {}
+
+
+def test_halvings_in_which_no_token_recurs_cannot_be_read():
+    rows, _, label, _ = world()
+    read = read_place(rows, splits_of(label, np.arange(N))).read[WITHIN_TOKEN, "ridge"]
+    assert np.isnan(read.r2).all() and not read.is_void
+
+
+def test_columns_of_a_target_are_its_true_label_and_its_exchanges():
+    labels = Labels(("a", "b"), np.zeros((4, 2 + 3)), np.zeros((4, 2 * 6), np.float32))
+    assert labels.n_permutations == 6 and labels.controls == slice(2, 5)
+    assert labels.of_target("b").tolist() == [1, 11, 12, 13, 14, 15, 16]
+    assert replace(labels, true=np.zeros((4, 2))).of_target("a").tolist() == [0, 2, 3, 4, 5, 6, 7]

@@ -1,0 +1,97 @@
+"""Halvings: what is taken out of both halves, what is exchanged, and the intervals, by hand."""
+
+import numpy as np
+import pytest
+from interp.probes.measures.cloud import Cloud
+from interp.probes.measures.halvings import (
+    Groups,
+    Halving,
+    correlation_bounds,
+    difference_bounds,
+    exchanges_within,
+    r2_interval,
+    recurs,
+)
+from sklearn.linear_model import LinearRegression
+
+from interp.need import Need
+from interp.testing import Shape, synthetic_capture
+
+N = 60
+
+
+def drawn(seed=0, n_tokens=12):
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(N)
+    return np.sort(order[:30]), np.sort(order[30:]), rng.integers(0, n_tokens, N), rng
+
+
+def test_within_the_token_every_half_is_centred_by_itself_and_then_regressed_as_the_fitting_half_says():
+    fitting, judged, tokens, rng = drawn()
+    values, nuisances = rng.standard_normal((N, 3)), rng.standard_normal((N, 2))
+    halving = Halving.of(fitting, judged, nuisances, tokens)
+    kept = [rows[[np.sum(tokens[rows] == tokens[i]) > 1 for i in rows]] for rows in (fitting, judged)]
+    assert [list(halving.fitting), list(halving.judged)] == [list(rows) for rows in kept]
+
+    def centred(array, rows):
+        return np.array([array[i] - array[rows][tokens[rows] == tokens[i]].mean(axis=0) for i in rows])
+
+    x, y = centred(nuisances, kept[0]), centred(values, kept[0])
+    slopes = LinearRegression(fit_intercept=False).fit(x, y)
+    fitted, others = halving.apply(values)
+    assert fitted == pytest.approx(y - slopes.predict(x))
+    assert others == pytest.approx(centred(values, kept[1]) - slopes.predict(centred(nuisances, kept[1])))
+    assert halving.n_free == len(kept[0]) - len(np.unique(tokens[kept[0]])) - 2
+
+
+def test_what_the_token_determines_leaves_nothing():
+    fitting, judged, tokens, rng = drawn()
+    halving = Halving.of(fitting, judged, rng.standard_normal((N, 2)), tokens)
+    table = rng.standard_normal((12, 4)).astype(np.float32).astype(np.float64)
+    fitted, others = halving.apply(table[tokens])
+    assert np.abs(fitted).max() < 1e-14 and np.abs(others).max() < 1e-14
+
+
+def test_without_tokens_both_halves_are_measured_from_the_fitting_half():
+    fitting, judged, _, rng = drawn()
+    values = rng.standard_normal((N, 2))
+    fitted, others = Halving.of(fitting, judged, np.empty((N, 0))).apply(values)
+    assert fitted == pytest.approx(values[fitting] - values[fitting].mean(axis=0))
+    assert others == pytest.approx(values[judged] - values[fitting].mean(axis=0))
+
+
+def test_tokens_that_never_recur_leave_nothing_to_fit():
+    fitting, judged, _, _ = drawn()
+    assert not Halving.of(fitting, judged, np.ones((N, 1)), np.arange(N)).is_usable
+    assert recurs(np.array([3, 1, 3, 2])).tolist() == [True, False, True, False]
+
+
+def test_groups_take_their_own_means_off():
+    labels, values = np.array(["a", "b", "a"]), np.array([[1.0], [5.0], [3.0]])
+    assert Groups.of(labels).centred(values).ravel().tolist() == [-1, 0, 1]
+    assert Groups.of(labels).centred(values.astype(np.float32)).dtype == np.float32
+
+
+def test_prompts_are_exchanged_within_their_group_and_sequences_whole():
+    needs = (Need("v"),)
+    tokens = np.random.default_rng(0).integers(0, 4, 30)
+    texts = Cloud.of(synthetic_capture(needs, Shape(n_prompts=30)), needs[0])
+    orders = exchanges_within(texts, tokens, 50, np.random.default_rng(1))
+    assert (tokens[orders] == tokens).all() and (np.sort(orders, axis=1) == np.arange(30)).all()
+    assert len(np.unique(orders[:, 0])) == (tokens == tokens[0]).sum()
+    sequences = Cloud.of(synthetic_capture(needs, Shape(n_prompts=10, n_scored=3)), needs[0])
+    orders = exchanges_within(sequences, tokens, 20, np.random.default_rng(1))
+    assert (np.diff(orders.reshape(20, 10, 3), axis=2) == 1).all()
+
+
+def test_intervals_are_corrected_resampled_t_on_their_scales():
+    values = np.random.default_rng(0).uniform(0.2, 0.5, 10)
+    width = 2.2621572 * np.sqrt(1 / 10 + 1)
+    assert difference_bounds(values) == pytest.approx(values.mean() + width * values.std(ddof=1) * np.array([-1, 1]))
+    half = width * np.arctanh(values).std(ddof=1)
+    assert correlation_bounds(values) == pytest.approx(np.tanh(np.arctanh(values.mean()) + half * np.array([-1, 1])))
+    half, share = width * np.log(1 - values).std(ddof=1), 1 - values.mean()
+    assert r2_interval(values) == pytest.approx((1 - share * np.exp(half), 1 - share * np.exp(-half)))
+    for bounds in (difference_bounds, correlation_bounds, r2_interval):
+        assert bounds(np.full(10, 0.25)) is None
+    assert r2_interval(np.r_[np.ones(5), values[:5]]) is None and correlation_bounds(np.ones(10)) is None
