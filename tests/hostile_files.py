@@ -155,7 +155,7 @@ def _edits(folder: Path) -> None:
         {"kind": "replace", "layer": 0, "site": "q", "axis": axis, "values": [[1.0], [2.0]], "at": "scored"},
         {"kind": "ablate", "layer": 1, "heads": [0, 3], "by": "mean", "mean": [[1, 1], [1, 1]]},
         {"kind": "bypass", "layer": 1}, {"kind": "attention-off", "layer": 0},
-        {"kind": "feed-forward-off", "layer": -1},
+        {"kind": "feed-forward-off", "layer": -1}, {"kind": "patterns", "donor": "tunnel:bijection-gpt-neox@256"},
     ]  # fmt: skip
     assert {entry["kind"] for entry in entries} == set(KINDS) - {"keep"}
     (folder / "edits.json").write_text(json.dumps({"edits": entries}))

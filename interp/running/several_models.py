@@ -81,8 +81,10 @@ def run_many(
     runs = [on for asked in _runs(models, revisions, alike, chosen) for on in _on_sets(asked, prompts)]
     if resume and not any(_is_begun(asked, chosen, Path(out)) for asked in runs):
         raise nothing_begun(Path(out))
+    has_sets = len({_set_of(asked) for asked in runs}) > 1
     for asked in runs:
-        outcomes.append(_outcome(asked, chosen, Path(out)))
+        name = f"{_model_of(asked)} on {_set_of(asked)}" if has_sets else _model_of(asked)
+        outcomes.append(_outcome(name, asked, chosen, Path(out)))
         _free()
         if heard is not None:
             heard(outcomes[-1])
@@ -132,9 +134,8 @@ def _set_of(asked: RunOptions) -> str:
     return ", ".join([*named, *([f"part {asked.splits}"] if asked.splits else [])])
 
 
-def _outcome(asked: RunOptions, chosen: Sequence[ChosenProbe], out: Path) -> RunOutcome:
+def _outcome(name: str, asked: RunOptions, chosen: Sequence[ChosenProbe], out: Path) -> RunOutcome:
     """One model, found or measured; of what goes wrong only words are kept, so that the model can be freed."""
-    name = f"{_model_of(asked)} on {words}" if (words := _set_of(asked)) else _model_of(asked)
     try:
         found = _found(asked, chosen, out)
         if found is not None and found.path is not None and not (found.path / "report.html").is_file():

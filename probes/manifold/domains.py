@@ -13,7 +13,7 @@ from interp.table import LABEL, Table, number_columns
 
 from ..measures.cloud import Cloud
 from ..measures.geometry import UNITS
-from ..measures.halvings import Groups, recurs
+from ..measures.halves import Groups, recurs
 from ..measures.part import Part
 from .collapse import (
     CHANGES,

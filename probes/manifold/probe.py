@@ -32,7 +32,7 @@ from ..measures.cloud import Cloud
 from ..measures.entropy_correlation import Resampled, WithinToken, best_layer, correlation_profile, within_groups
 from ..measures.field_checks import refuse_too_few
 from ..measures.geometry import count_distinct, dimension_profile, spectral_profiles, spectrum_table
-from ..measures.halvings import recurs
+from ..measures.halves import recurs
 from ..measures.maps import MAX_POINTS, cloud_axes, null_points_table, points_table, umap_table
 from ..measures.profiles import Profile, profile_table
 from ..measures.sample_sizes import FEW_POINTS

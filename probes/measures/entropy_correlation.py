@@ -18,8 +18,7 @@ from interp.statistics.nulls import null_from_permutations
 from interp.statistics.resampling import bootstrap_weights, shuffles
 
 from .cloud import Cloud
-from .halves import split_rows
-from .halvings import N_HALVINGS, correlation_bounds, exchanges_within, recurs
+from .halves import N_HALVINGS, correlation_bounds, exchanges_within, recurs, split_rows
 from .sample_sizes import FEW_FITTED, MIN_CLOUD, MIN_HALVES
 
 

@@ -28,7 +28,7 @@ def finite_or_absent(capture: Capture, need: Need) -> np.ndarray:
 
 
 def _refuse(capture: Capture, need: Need, is_bad: np.ndarray) -> None:
-    for layer, bad in enumerate(is_bad):
+    for layer, bad in enumerate(is_bad[None] if need.described.layers == "once" else is_bad):
         n_bad = int(bad.sum())
         if n_bad:
             what = need.described.meaning.split(",")[0].removeprefix("the ")

@@ -33,8 +33,8 @@ from interp.system.threads import side_by_side
 from ..measures.axis_stability import RandomPairs, ridge_split_cosines
 from ..measures.cloud import Cloud
 from ..measures.field_checks import refuse_too_few, refuse_unknown
-from ..measures.halves import label_by_type, split_rows
-from ..measures.halvings import N_HALVINGS, Halving, exchanges_within, r2_interval
+from ..measures.finite import finite
+from ..measures.halves import N_HALVINGS, Halving, exchanges_within, label_by_type, r2_interval, split_rows
 from ..measures.nuisances import Design, nuisance_design
 from ..measures.places import Counted, Place, ScaledRows, at_same_layer, places_of
 from ..measures.sample_sizes import FEW_HALVES, MIN_HALVES, MIN_LEVEL
@@ -283,7 +283,7 @@ def surprisal_of(base: Capture) -> dict[str, Float[np.ndarray, " row"]]:
     before, rows = base.rows_at(SURPRISAL.at), base.rows
     if before.n_rows == 0 or len(np.unique(rows["prompt"])) < rows.n_rows:
         return {}
-    known = np.asarray(base[SURPRISAL], dtype=np.float64)
+    known = finite(base, SURPRISAL).astype(np.float64)
     of_prompt = np.full(1 + int(rows["prompt"].max()), known.mean())
     of_prompt[before["prompt"]] = known
     return {"surprisal of the last token": of_prompt[rows["prompt"]]}

@@ -16,7 +16,7 @@ from jaxtyping import Float
 from interp.statistics.ratio import ratio
 from interp.statistics.ridge import PENALTIES, PrincipalForm
 
-from ..measures.halvings import Halving
+from ..measures.halves import Halving
 from ..measures.places import unit
 
 AXES = ("ridge", "pc1")

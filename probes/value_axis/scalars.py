@@ -10,7 +10,7 @@ from interp.findings import Interval, Null, Scalar
 from interp.statistics.max_statistic import excess, maximum_statistic_p
 from interp.statistics.nulls import null_from_draws, null_from_permutations
 
-from ..measures.halvings import N_HALVINGS, Halving, correlation_bounds, difference_bounds, r2_interval
+from ..measures.halves import N_HALVINGS, Halving, correlation_bounds, difference_bounds, r2_interval
 from ..measures.nuisances import Design
 from ..measures.places import Counted
 from .readout import KEPT, WITHIN_TOKEN, Labels, PlaceRead, Read

@@ -11,7 +11,7 @@ from interp.findings import Scalar
 from interp.table import LABEL, Table
 
 from ..measures.cloud import Cloud
-from ..measures.halvings import Halving
+from ..measures.halves import Halving
 from ..measures.maps import snippets
 from ..measures.places import PLACE_UNITS, Place, place_columns
 from ..measures.profiles import scalar_columns

@@ -23,7 +23,8 @@ def test_the_tiny_ledger_of_all_papers_has_all_fifty_rows(tmp_path, stories):
     done = interp.replicate("all", models=[str(stories)], scale="tiny", out=tmp_path, quiet=True)
     found = outcomes(done.ledger)
     assert sorted(found) == list(range(1, 51)) and not done.ledger.failures
-    assert found[1] == ["supported"] and found[23] == ["supported"]  # a study, and an identity
+    assert found[1] == ["not measurable here"]  # what is trained on the paper's own task is left to larger scales
+    assert found[23] == ["supported"]  # an identity
     assert found[25] != ["not measurable here"]  # twenty steps say little, but there is a number
     judged = [
         cell for paper in done.ledger.papers for row in paper.rows for cell in row.cells if cell.model == str(stories)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from interp.probes.measures.halvings import Halving
+from interp.probes.measures.halves import Halving
 from interp.probes.value_axis.readout import KEPT, WITHIN_TOKEN, Labels, Split, read_place
 from sklearn.linear_model import LinearRegression, Ridge
 

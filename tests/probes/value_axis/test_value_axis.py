@@ -5,8 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from interp.probes.measures.axis_stability import RandomPairs, first_axis_cosines, ridge_split_cosines
-from interp.probes.measures.halves import label_by_type, split_rows
-from interp.probes.measures.halvings import Halving, r2_interval
+from interp.probes.measures.halves import Halving, label_by_type, r2_interval, split_rows
 from interp.probes.measures.nuisances import Design
 from interp.probes.measures.places import Counted, ScaledRows
 from interp.probes.value_axis.probe import ValueAxis, surprisal_of

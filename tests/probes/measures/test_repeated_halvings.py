@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from interp.probes.measures.cloud import Cloud
-from interp.probes.measures.halvings import (
+from interp.probes.measures.halves import (
     Groups,
     Halving,
     correlation_bounds,
