@@ -2,9 +2,8 @@
 
     python -m tests.stress.hostile [PROBE ...]     # measures again (half an hour for all) and prints the table
 
-A number is *called* where the page would say that it stands out: p at most .05 and its essential controls agree. Listed
-of a world are the numbers of which nothing is there: where the last token tells the entropy, that the entropy can be
-read is true and not listed, that it can be read beyond the token is false and listed.
+A number is *called* where the page would say that it stands out: p at most .05 and its essential controls agree. Where
+the last token tells the entropy, the entropy can be read; but not beyond the token, which the number declares.
 """
 
 import json
@@ -12,22 +11,32 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
 import torch
+from interp.probes.causal.edits import Name
+from interp.probes.dynamics.exchange import Exchange, exchange_scalars
+from interp.probes.measures.prompt_means import Units
 from interp.prompts.evidence import draw_problems, evidence_columns, posterior
+from interp.wind_tunnels.tasks.bijection import Bijection
 from scipy import signal
 
+import interp
+from interp.editing.conditions import Run, read_conditions
 from interp.findings import Findings
+from interp.model import Model
 from interp.prompt import Prompt
+from interp.prompting.tunnel_sequences import sampled_prompts
+from interp.reading.forward import capture
 from interp.registry import load_entry
 from interp.seam.pattern import AttentionCall, DonorKeys
 from interp.seam.pattern_sites import NULL_SITES, PatternReader
+from interp.table import LABEL, Table
 from interp.testing import Shape, synthetic_capture
 
-N_WORLDS = 200
+N_WORLDS, N_PLANTED = 200, 40
 SIZES = (0.0, 1.0, 2.0, 3.0)
 """Sizes of a planted effect, in steps of the world's own; 0 is the null."""
 N_MODELS = 5
@@ -39,16 +48,12 @@ Make = Callable[[np.random.Generator, int, float], Findings]
 
 @dataclass(frozen=True)
 class World:
-    """One way to break assumptions, for one probe. `null` are the headline numbers of which nothing is there at size 0.
-
-    `sides` are the sides of the null on which numbers lie where the effect is planted.
-    """
+    """One way to break assumptions, for one probe. Of the headline numbers in `null` nothing is there at size 0."""
 
     probe: str
     name: str
     make: Make
     null: tuple[str, ...]
-    side: str = "above"
 
 
 # --- attention rows: made of queries and keys, read as in a model ----------------------------------------------------
@@ -158,7 +163,7 @@ def _cloud(probe: str, text: Text, step: float, n: int, rng: np.random.Generator
     }
     small = {
         "manifold": {"n_permutations": 99, "n_null": 40, "n_bootstrap": 299, "n_splits": 2},
-        "value_axis": {"n_permutations": 99, "n_bootstrap": 299, "n_splits": 10, "n_null": 60, "sites": ("v",)},
+        "value_axis": {"n_permutations": 99, "n_splits": 10, "n_null": 60, "sites": ("v",)},
     }
     made = load_entry("probe", probe)(seed=seed, **small[probe])
     layers = np.stack([rng.standard_normal((n, 32)), points])
@@ -196,12 +201,12 @@ def _reader(heavy: bool, by_problem: float, rng: np.random.Generator, seed: int,
     noise = _noise(rng, (n,), heavy) + by_problem * known["log_odds_bits"] * _noise(rng, (n,), heavy)
     answered = posterior(0.15 * size * known["log_odds_bits"] + word + noise)
     columns = known | {"condition": np.full(n, "main"), "problem": np.arange(n)}
-    capture = synthetic_capture(
+    made_up = synthetic_capture(
         made.needs, Shape(n, n_layers=1), columns=columns, posterior=posterior(known["log_odds_bits"]), seed=seed,
         planted={"outcome_log_prob": np.log2(np.maximum(answered, 1e-12) * 0.25)},
         outcome_ids=np.where(problems.swapped[:, None], [[7, 3]], [[3, 7]]),
     )  # fmt: skip
-    return made.analyse(capture, {})
+    return made.analyse(made_up, {})
 
 
 def _components(walks: bool, heavy: bool, rng: np.random.Generator, seed: int, size: float) -> Findings:
@@ -225,9 +230,9 @@ def _keys(heavy: bool, rng: np.random.Generator, seed: int, size: float) -> Find
         for site, size_ in {"k_pre": (2, n, 4, 8), "k": (2, n, 4, 8), "resid": (3, n, 32)}.items()
     }
     columns = {"token": np.arange(n), "position": np.full(n, 5)}
-    capture = synthetic_capture(made.needs, shape, planted=rows, columns=columns, seed=seed)
+    made_up = synthetic_capture(made.needs, shape, planted=rows, columns=columns, seed=seed)
     frame = [Prompt(text=f"the word is w{i}") for i in range(n)]
-    return made.analyse(replace(capture, prompts=replace(capture.prompts, prompts=frame)), {})
+    return made.analyse(replace(made_up, prompts=replace(made_up.prompts, prompts=frame)), {})
 
 
 def _edited(probe: str, heavy: bool, alike: float, rng: np.random.Generator, seed: int, size: float) -> Findings:
@@ -256,6 +261,44 @@ def _edited(probe: str, heavy: bool, alike: float, rng: np.random.Generator, see
     return made.analyse(base, under)
 
 
+def _course(alike: float, heavy: bool, rng: np.random.Generator, seed: int, size: float) -> Findings:
+    """Errors of exchanged networks; patterns and the rest of a checkpoint lack as much, each on prompts of its own."""
+    n = 40
+    rows = Table({"prompt": np.arange(n), "stratum": np.zeros(n, dtype=int)}, {"prompt": "index", "stratum": LABEL})
+    common = rng.lognormal(0, 0.5, n) if not heavy else np.exp(np.minimum(0.5 * rng.standard_t(3, n), 4))
+    lacks = 0.05 * common * (alike + (1 - alike) * rng.lognormal(0, 0.7, (2, 3, n)))
+    end = 0.01 * common
+    patterns, network = end + lacks[0] * (1 - 0.1 * size), end + lacks[1]
+    own = patterns + network - end
+    units = Units.of(rows, "sequence", 299, rng)
+    exchange = Exchange(np.array([0, 64, 512]), own, patterns, network, end, units)
+    return Findings("dynamics", exchange_scalars(exchange, 199, rng), headline=("exchange_lead",))
+
+
+@cache
+def _tunnel() -> tuple[Model, Run]:
+    prompts = sampled_prompts(Bijection(), n=80)
+    ids = [np.array(prompt.token_ids) for prompt in prompts.prompts]
+    return interp.load("tunnel:bijection-gpt-neox"), Run(prompts, ids)
+
+
+def _axis(axis: str, rng: np.random.Generator, seed: int, size: float) -> Findings:
+    """Removing an axis of the shipped tunnel that was fitted to noise; the more `size`, the more to its entropies."""
+    model, run = _tunnel()
+    made = load_entry("probe", "causal")(seed=seed, axis=axis, n_prompts=24, n_controls=19, n_bootstrap=40, doses=(1.0,))
+    base = capture(model, run.prompts, run.ids, made.needs)
+    own = base.rows["next_entropy_bits"]
+    entropy = rng.standard_normal(base.rows.n_rows) + size * (own - own.mean()) / own.std()
+    columns = base.rows.columns | {"next_entropy_bits": entropy}
+    base = replace(base, tables={**base.tables, "scored": replace(base.rows, columns=columns)})
+    named = [(condition, Name.parse(condition.name)) for condition in made.conditions(base)]
+    wanted = [
+        condition for condition, name in named
+        if (name.how, name.dose) == ("removed", 1) and name.subject.split()[0] in ("baseline", "axis", "control")
+    ]  # fmt: skip
+    return made.analyse(base, read_conditions(model, run, wanted))
+
+
 def _of_model(seed: int) -> np.random.Generator:
     """What belongs to the model of a world, not to its prompts."""
     return np.random.default_rng([7, seed % N_MODELS])
@@ -282,12 +325,6 @@ _TEXT_WORLDS = {
     "length tells 30 % of the entropy": Text(length_tells=0.3), "heavy tails": Text(heavy=True),
     "domains of 80, 10 and 10 %": Text(unequal=True),
 }  # fmt: skip
-_TRUE_THERE = {
-    "r2": ("token tells", "first axis", "length tells"),
-    "pc1_r2": ("first axis", "length tells"),
-    "correlation": ("token tells", "first axis", "length tells"),
-}
-"""Numbers of `value_axis` that do find something in worlds whose names begin so: it is there."""
 
 
 def _worlds() -> tuple[World, ...]:
@@ -296,11 +333,10 @@ def _worlds() -> tuple[World, ...]:
         for probe, numbers in _CONTENT.items() for name, heads in _HEADS_WORLDS.items()
     ]  # fmt: skip
     for name, text in _TEXT_WORLDS.items():
-        axis = ("r2", "r2_beyond_token", "pc1_r2", "correlation", "axis_cosine")
-        kept = tuple(number for number in axis if not name.startswith(_TRUE_THERE.get(number, ("-",))))
-        found.append(World("value_axis", name, partial(_cloud, "value_axis", text, 0.35, 240), kept))
-        plane = ("entropy_correlation", "curve_order")
-        found.append(World("manifold", name, partial(_cloud, "manifold", text, 0.25, 240), plane))
+        axis = ("r2", "r2_beyond_token", "best_layer_r2", "pc1_correlation")
+        found.append(World("value_axis", name, partial(_cloud, "value_axis", text, 0.35, 240), axis))
+        plane = ("entropy_correlation", "curve_order", "best_layer_entropy_correlation", "collapse")
+        found.append(World("manifold", name, partial(_cloud, "manifold", text, 0.25, 150), plane))
     for name, (serial, heavy) in {
         "as assumed": (0.0, False), "rows of a sequence alike, .8": (0.8, False), "heavy tails": (0.0, True),
     }.items():  # fmt: skip
@@ -323,6 +359,13 @@ def _worlds() -> tuple[World, ...]:
         heads = ("top_head_ratio", "bypass_ratio_min", "late_attention_off", "compounding")
         found.append(World("heads", name, partial(_edited, "heads", heavy, alike), heads))
         found.append(World("depth_use", name, partial(_edited, "depth_use", heavy, alike), ("last_layer",)))
+    for name, (alike, heavy) in {
+        "as assumed": (0.0, False), "heavy tails": (0.0, True), "errors of a sequence alike, .8": (0.8, False),
+    }.items():  # fmt: skip
+        found.append(World("dynamics", name, partial(_course, alike, heavy), ("exchange_lead",)))
+    for axis in ("ridge", "encoding"):
+        name = f"{axis} axis fitted to noise, shipped tunnel"
+        found.append(World("causal", name, partial(_axis, axis), ("kl_beyond_controls",)))
     return tuple(found)
 
 
@@ -336,7 +379,8 @@ def measure(world: World, n_worlds: int = N_WORLDS) -> dict[str, dict[str, float
     """By number: the share of worlds that are called at each size, and the share of intervals that hold the mean."""
     found: dict[str, dict[str, float]] = {number: {} for number in world.null}
     for size in SIZES:
-        made = [world.make(np.random.default_rng([seed, int(size)]), seed, size) for seed in range(n_worlds)]
+        n = n_worlds if size == 0.0 else min(n_worlds, N_PLANTED)
+        made = [world.make(np.random.default_rng([seed, int(size)]), seed, size) for seed in range(n)]
         for number in world.null:
             called = [findings.standing(number) in ("above", "below") for findings in made]
             found[number][f"called_{size:g}"] = round(float(np.mean(called)), 3)
@@ -374,7 +418,8 @@ def _measured(i: int) -> dict[str, dict[str, float]]:
 
 def measure_all(probes: Sequence[str]) -> None:
     """Measure the worlds of these probes (of all where none is named) and write the rates beside this file."""
-    rates = json.loads(RATES.read_text())["rates"] if RATES.exists() and probes else {}
+    kept = json.loads(RATES.read_text())
+    rates = kept["rates"] if probes else {}
     chosen = [i for i, world in enumerate(WORLDS) if not probes or world.probe in probes]
     for i in chosen:
         rates.pop(WORLDS[i].probe, None)
@@ -383,7 +428,7 @@ def measure_all(probes: Sequence[str]) -> None:
             rates.setdefault(WORLDS[i].probe, {})[WORLDS[i].name] = found
             print(WORLDS[i].probe, WORLDS[i].name, found, flush=True)
     rates = {world.probe: rates[world.probe] for world in WORLDS if world.probe in rates}
-    RATES.write_text(json.dumps({"n_worlds": N_WORLDS, "rates": rates}, indent=1) + "\n")
+    RATES.write_text(json.dumps(kept | {"n_worlds": N_WORLDS, "rates": rates}, indent=1) + "\n")
     print(table(rates))
 
 

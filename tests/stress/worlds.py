@@ -358,9 +358,9 @@ def measure_all() -> None:
     """Measure every probe and write the rates beside this file."""
     observed = {name: observe(name) for name in RECIPES}
     rates = {name: rates_of(name, found) for name, found in observed.items()}
-    RATES.write_text(
-        json.dumps({"n_worlds": N_WORLDS, "rates": rates, "together": together(observed)}, indent=1) + "\n"
-    )
+    kept = json.loads(RATES.read_text())
+    kept |= {"n_worlds": N_WORLDS, "rates": rates, "together": together(observed)}
+    RATES.write_text(json.dumps(kept, indent=1) + "\n")
     print(table(rates), together(observed), sep="\n\n")
 
 
