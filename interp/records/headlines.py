@@ -11,6 +11,10 @@ import numpy as np
 from interp.findings import Control, Findings, Scalar, Standing
 from interp.words import short, with_unit
 
+_OF_CONTROL: Mapping[Standing, str] = {
+    "above": "stands out", "below": "stands out", "within": "does not stand out", "unjudged": "not judged",
+}  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Headline:
@@ -34,13 +38,23 @@ class Headline:
 
     @property
     def controls_in_words(self) -> tuple[str, ...]:
-        """`holds without the first position: no (0.22 bits, p = 0.06)`, one for every control."""
-        verdicts = {"yes": "yes", "no": "no", "open": "not judged"}
-        return tuple(f"holds {c.words}: {verdicts[self._answer(s)]} ({_briefly(s)})" for c, s in self.controls)
+        """`holds without the first position: no (0.22 bits, p = 0.06)`, one for every control.
+
+        Of a number that does not stand out, whether the control does: `without the first position: stands out (...)`.
+        """
+        if self.without_controls in ("above", "below"):
+            verdicts = {"yes": "yes", "no": "no", "open": "not judged"}
+            return tuple(f"holds {c.words}: {verdicts[self._answer(s)]} ({_briefly(s)})" for c, s in self.controls)
+        return tuple(f"{c.words}: {_OF_CONTROL[s.standing()]} ({_briefly(s)})" for c, s in self.controls)
 
     @property
     def objections(self) -> tuple[str, ...]:
-        """`does not hold without the first position (0.22 bits, p = 0.06)`: essential controls that do not agree."""
+        """`does not hold without the first position (0.22 bits, p = 0.06)`: essential controls that do not agree.
+
+        None of a number that does not stand out anyway.
+        """
+        if self.without_controls not in ("above", "below"):
+            return ()
         verdicts = {"no": "does not hold", "open": "cannot be judged"}
         against = [(c, s) for c, s in self.controls if c.essential and self._answer(s) != "yes"]
         return tuple(f"{verdicts[self._answer(s)]} {c.words} ({_briefly(s)})" for c, s in against)

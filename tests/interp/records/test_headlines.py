@@ -60,6 +60,17 @@ def test_controls_say_whether_the_number_holds_and_decide_where_they_are_essenti
     assert "holds without token: yes (0.9 bits, p = 0.001)" in parse(html(record)).text
 
 
+def test_of_a_number_that_does_not_stand_out_it_is_said_whether_its_controls_do():
+    (judged,) = headlines(
+        {"a": findings("a", x=scalar(0.1, p=0.8), sink=scalar(0.9, p=0.01), token=scalar(0.1, p=0.7))}
+    )
+    assert judged.controls_in_words == (
+        "without sink: stands out (0.9 bits, p = 0.01)",
+        "without token: does not stand out (0.1 bits, p = 0.7)",
+    )
+    assert judged.standing == "within"
+
+
 def test_a_control_that_cannot_be_judged_leaves_the_number_open():
     found = findings("a", x=scalar(p=0.001), few=scalar(0.9, p=0.001, underpowered=True))
     (judged,) = headlines({"a": found})
