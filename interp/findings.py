@@ -215,9 +215,9 @@ class Findings:
     """The result of one probe on one capture.
 
     `headline` names the scalars that the page puts first, in order; `controls` are those of a headline number, by its
-    name; `facts` says in words what a number is about, where other probes measure the same (`attention sharpens with
-    depth`): numbers of one fact that disagree are named on the page. `arrays` are kept for later use (an axis, say) and
-    saved beside the tables.
+    name; `facts` says in words what a number above its null says, where other probes measure the same (`attention
+    sharpens with depth`): numbers of one fact that disagree are named on the page. `arrays` are kept for later use (an
+    axis, say) and saved beside the tables.
     """
 
     probe: str

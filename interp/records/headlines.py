@@ -114,7 +114,10 @@ def tried(findings: Mapping[str, Findings]) -> Tried:
 
 
 def contradictions(findings: Mapping[str, Findings]) -> tuple[str, ...]:
-    """Facts on which numbers of several probes disagree, each in a sentence that names the numbers."""
+    """Facts on which numbers of several probes disagree, each in a sentence that names the numbers.
+
+    A number above its null says that its fact holds; within or below, that it does not.
+    """
     p_of = {(h.probe, h.name): h.p_together for h in headlines(findings)}
     by_fact: dict[str, list[tuple[str, str, Standing]]] = {}
     for probe, found in findings.items():
@@ -122,8 +125,8 @@ def contradictions(findings: Mapping[str, Findings]) -> tuple[str, ...]:
             by_fact.setdefault(fact, []).append((probe, name, found.standing(name, p_of.get((probe, name)))))
     sentences = []
     for fact, numbers in by_fact.items():
-        yes = [f"{probe}.{name}" for probe, name, standing in numbers if standing in ("above", "below")]
-        no = [f"{probe}.{name}" for probe, name, standing in numbers if standing == "within"]
+        yes = [f"{probe}.{name}" for probe, name, standing in numbers if standing == "above"]
+        no = [f"{probe}.{name}" for probe, name, standing in numbers if standing in ("within", "below")]
         if yes and no:
             says, do_not = ("says" if len(yes) == 1 else "say"), ("does not" if len(no) == 1 else "do not")
             sentences.append(f"Probes disagree whether {fact}: {', '.join(yes)} {says} so, {', '.join(no)} {do_not}.")

@@ -69,10 +69,7 @@ _TWINNED = (
     *_CONTRASTS, *(f"{name}_correlation" for name in _CONTRASTS), "matching_heads", "avoiding_heads",
 )  # fmt: skip
 _HEADLINE = ("logit", "max_weight_correlation")
-_FACTS = {
-    "entropy_correlation": "attention sharpens with depth",
-    "logit": "attention depends on this prompt's content",
-}
+_FACTS = {"logit": "attention depends on this prompt's content"}
 _SIDES = {"matching_heads": ("exceeds", 1), "avoiding_heads": ("falls below", -1)}
 _BANDS = "with 95 % bootstrap bands over prompts; gain: own keys minus another prompt's"
 

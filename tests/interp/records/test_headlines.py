@@ -94,3 +94,9 @@ def test_what_was_tried_is_counted_in_numbers_and_tables():
     counted = tried({"a": found})
     assert (counted.n_numbers, counted.n_p, counted.n_p_in_tables) == (2, 1, 2)
     assert "holds 2 numbers, 1 of them with a p, and 2 p in its tables" in parse(html(made_record(found))).text
+
+
+def test_numbers_of_one_fact_on_opposite_sides_contradict_one_another():
+    fact = "attention depends on this prompt's content"
+    both = {"a": findings("a", fact=fact, x=scalar(p=0.001)), "b": findings("b", fact=fact, y=scalar(-1.0, p=0.001))}
+    assert contradictions(both) == (f"Probes disagree whether {fact}: a.x says so, b.y does not.",)
