@@ -277,7 +277,7 @@ def _course(alike: float, heavy: bool, rng: np.random.Generator, seed: int, size
 
 @cache
 def _tunnel() -> tuple[Model, Run]:
-    prompts = sampled_prompts(Bijection(), n=80)
+    prompts = sampled_prompts(Bijection(), n=130)
     ids = [np.array(prompt.token_ids) for prompt in prompts.prompts]
     return interp.load("tunnel:bijection-gpt-neox"), Run(prompts, ids)
 
@@ -366,7 +366,8 @@ def _worlds() -> tuple[World, ...]:
         found.append(World("dynamics", name, partial(_course, alike, heavy), ("exchange_lead",)))
     for axis in ("ridge", "encoding"):
         name = f"{axis} axis fitted to noise, shipped tunnel"
-        found.append(World("causal", name, partial(_axis, axis), ("kl_beyond_controls",)))
+        read_outs = ("kl_beyond_controls", "entropy_moved_beyond_controls", "posterior_kl_beyond_controls")
+        found.append(World("causal", name, partial(_axis, axis), read_outs))
     return tuple(found)
 
 
