@@ -150,8 +150,8 @@ def best_layer(
     value, *permuted = by_halving.mean(axis=0)
     layer = int(np.bincount(chosen).argmax())
     words = (
-        f"{meaning} At the layer that is best on one half of the {cloud.unit}s, judged on the other half: layer "
-        f"{layer} in {np.mean(np.array(chosen) == layer):.0%} of the halvings."
+        f"At the layer best on the other half of the {cloud.unit}s, {meaning[0].lower()}{meaning[1:]} Layer {layer} in "
+        f"{np.mean(np.array(chosen) == layer):.0%} of the halvings."
     )
     method = "corrected resampled t over halvings, Fisher z scale"
     interval = Interval.of(correlation_bounds(by_halving[:, 0]), method, "no halving differs")

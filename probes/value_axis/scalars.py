@@ -85,8 +85,9 @@ class Judgement:
         chosen = np.take_along_axis(r2, best[None], axis=0)[0]
         layer = layers[int(np.bincount(best[:, 0]).argmax())]
         share = float(np.mean([layers[i] == layer for i in best[:, 0]]))
+        words = self._meaning("r2")
         meaning = (
-            f"{self._meaning('r2')} At the layer that the fitting half expects most of: layer {layer} in "
+            f"At the layer that the fitting half expects most of, {words[0].lower()}{words[1:]} Layer {layer} in "
             f"{share:.0%} of the halvings."
         )
         values = chosen.mean(axis=0)

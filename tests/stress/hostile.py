@@ -48,12 +48,16 @@ Make = Callable[[np.random.Generator, int, float], Findings]
 
 @dataclass(frozen=True)
 class World:
-    """One way to break assumptions, for one probe. Of the headline numbers in `null` nothing is there at size 0."""
+    """One way to break assumptions, for one probe. Of the headline numbers in `null` nothing is there at size 0.
+
+    Of those in `unplanted` nothing is there at any size.
+    """
 
     probe: str
     name: str
     make: Make
     null: tuple[str, ...]
+    unplanted: tuple[str, ...] = ()
 
 
 # --- attention rows: made of queries and keys, read as in a model ----------------------------------------------------
@@ -336,8 +340,9 @@ def _worlds() -> tuple[World, ...]:
     for name, text in _TEXT_WORLDS.items():
         axis = ("r2", "r2_beyond_token", "best_layer_r2", "pc1_correlation")
         found.append(World("value_axis", name, partial(_cloud, "value_axis", text, 0.35, 240), axis))
-        plane = ("entropy_correlation", "curve_order", "best_layer_entropy_correlation", "collapse")
-        found.append(World("manifold", name, partial(_cloud, "manifold", text, 0.25, 150), plane))
+        plane = ["entropy_correlation", "curve_order", "best_layer_entropy_correlation"]
+        plane += [] if text.unequal else ["collapse"]  # small domains are not compared
+        found.append(World("manifold", name, partial(_cloud, "manifold", text, 0.25, 150), tuple(plane), ("collapse",)))
     for name, (serial, heavy) in {
         "as assumed": (0.0, False), "rows of a sequence alike, .8": (0.8, False), "heavy tails": (0.0, True),
     }.items():  # fmt: skip
@@ -346,14 +351,14 @@ def _worlds() -> tuple[World, ...]:
         "as assumed": (False, 0.0), "heavy tails": (True, 0.0), "noise grows with the evidence": (False, 0.5),
     }.items():  # fmt: skip
         answers = ("slope", "skill", "kl_skill", "movement", "entropy_movement", "entropy_movement_within")
-        found.append(World("sula", name, partial(_reader, heavy, by_problem), answers))
+        found.append(World("sula", name, partial(_reader, heavy, by_problem), answers, answers[3:]))
     for name, (walks, heavy) in {
         "as assumed": (False, False), "layers walk at random": (True, False), "heavy tails": (False, True),
     }.items():  # fmt: skip
         found.append(World("components", name, partial(_components, walks, heavy), ("attention_share",)))
     for name, heavy in {"as assumed": False, "heavy tails": True}.items():
         keys = ("wk_columns", "w_qk_effective_rank", "token_keys", "head_keys", "embedding_proxy")
-        found.append(World("orthogonality", name, partial(_keys, heavy), keys))
+        found.append(World("orthogonality", name, partial(_keys, heavy), keys, keys[:2]))
     for name, (heavy, alike) in {
         "as assumed": (False, 0.0), "heavy tails": (True, 0.0), "edits of a prompt alike, .8": (False, 0.8),
     }.items():  # fmt: skip
@@ -367,7 +372,7 @@ def _worlds() -> tuple[World, ...]:
     for axis in ("ridge", "encoding"):
         name = f"{axis} axis fitted to noise, shipped tunnel"
         read_outs = ("kl_beyond_controls", "entropy_moved_beyond_controls", "posterior_kl_beyond_controls")
-        found.append(World("causal", name, partial(_axis, axis), read_outs))
+        found.append(World("causal", name, partial(_axis, axis), read_outs, read_outs))
     return tuple(found)
 
 
@@ -380,10 +385,10 @@ WORLDS = _worlds()
 def measure(world: World, n_worlds: int = N_WORLDS) -> dict[str, dict[str, float]]:
     """By number: the share of worlds that are called at each size, and the share of intervals that hold the mean."""
     found: dict[str, dict[str, float]] = {number: {} for number in world.null}
-    for size in SIZES:
+    for size in SIZES if set(world.null) > set(world.unplanted) else SIZES[:1]:
         n = n_worlds if size == 0.0 else min(n_worlds, N_PLANTED)
         made = [world.make(np.random.default_rng([seed, int(size)]), seed, size) for seed in range(n)]
-        for number in world.null:
+        for number in world.null if size == 0.0 else [name for name in world.null if name not in world.unplanted]:
             shown = [_as_headline(findings, number) for findings in made]
             called = [findings.standing(name) in ("above", "below") for findings, name in zip(made, shown, strict=True)]
             found[number][f"called_{size:g}"] = round(float(np.mean(called)), 3)
@@ -409,7 +414,7 @@ def table(rates: Mapping[str, Mapping[str, Mapping[str, Mapping[str, float]]]]) 
     for probe, worlds in rates.items():
         for world, numbers in worlds.items():
             for number, found in numbers.items():
-                power = " ".join(_short(found[f"called_{size:g}"]) for size in SIZES[1:])
+                power = " ".join(_short(found[key]) for size in SIZES[1:] if (key := f"called_{size:g}") in found)
                 covered = _short(found["covered"]) if "covered" in found else ""
                 lines.append(f"| `{probe}.{number}` | {world} | {_short(found['called_0'])} | {covered} | {power} |")
     return "\n".join(lines)
@@ -435,8 +440,8 @@ def measure_all(probes: Sequence[str]) -> None:
         for i, found in zip(chosen, workers.map(_measured, chosen), strict=True):
             rates.setdefault(WORLDS[i].probe, {})[WORLDS[i].name] = found
             print(WORLDS[i].probe, WORLDS[i].name, found, flush=True)
-    rates = {world.probe: rates[world.probe] for world in WORLDS if world.probe in rates}
-    RATES.write_text(json.dumps(kept | {"n_worlds": N_WORLDS, "rates": rates}, indent=1) + "\n")
+            rates = {world.probe: rates[world.probe] for world in WORLDS if world.probe in rates}
+            RATES.write_text(json.dumps(kept | {"n_worlds": N_WORLDS, "rates": rates}, indent=1) + "\n")
     print(table(rates))
 
 
