@@ -25,7 +25,7 @@ from scipy import signal
 
 import interp
 from interp.editing.conditions import Run, read_conditions
-from interp.findings import Findings
+from interp.findings import Findings, Scalar
 from interp.model import Model
 from interp.prompt import Prompt
 from interp.prompting.tunnel_sequences import sampled_prompts
@@ -181,7 +181,7 @@ def _cloud(probe: str, text: Text, step: float, n: int, rng: np.random.Generator
 
 def _belief(serial: float, heavy: bool, rng: np.random.Generator, seed: int, size: float) -> Findings:
     """Rows of a sequence depend on one another, in the belief and in the activations, but not on each other."""
-    n, n_scored = 24, 6
+    n, n_scored = 210, 3
     small = {"interchange": False, "n_permutations": 49, "n_bootstrap": 199}
     made = load_entry("probe", "belief")(sites=("resid",), seed=seed, **small)
 
@@ -389,15 +389,15 @@ def measure(world: World, n_worlds: int = N_WORLDS) -> dict[str, dict[str, float
         n = n_worlds if size == 0.0 else min(n_worlds, N_PLANTED)
         made = [world.make(np.random.default_rng([seed, int(size)]), seed, size) for seed in range(n)]
         for number in world.null if size == 0.0 else [name for name in world.null if name not in world.unplanted]:
-            shown = [_as_headline(findings, number) for findings in made]
-            called = [findings.standing(name) in ("above", "below") for findings, name in zip(made, shown, strict=True)]
+            shown = [(findings, _as_headline(findings, number)) for findings in made]
+            called = [name in f.scalars and f.standing(name) in ("above", "below") for f, name in shown]
             found[number][f"called_{size:g}"] = round(float(np.mean(called)), 3)
             if size == 0.0:
-                scalars = [findings[name] for findings, name in zip(made, shown, strict=True)]
+                scalars = [f.scalars.get(name, Scalar.undefined("not given here")) for f, name in shown]
                 values, bounds = np.array([s.value for s in scalars]), [s.interval for s in scalars]
                 if any(bounds):
                     truths = [np.nanmean(values[model::N_MODELS]) for model in range(N_MODELS)]
-                    held = [b is not None and b[0] <= truths[i % N_MODELS] <= b[1] for i, b in enumerate(bounds)]
+                    held = [b[0] <= truths[i % N_MODELS] <= b[1] for i, b in enumerate(bounds) if b is not None]
                     found[number]["covered"] = round(float(np.mean(held)), 3)
     return found
 
