@@ -45,6 +45,7 @@ def test_a_rate_beyond_a_bound_is_found():
     assert misses(rates) == ["p.a, w", "p.b, w"]
 
 
+@pytest.mark.stress
 @pytest.mark.parametrize("world", WORLDS, ids=lambda world: f"{world.probe}: {world.name}")
 def test_a_world_is_the_same_again_and_its_numbers_are_there(world: World):
     committed = COMMITTED["rates"][world.probe][world.name]
@@ -54,6 +55,7 @@ def test_a_world_is_the_same_again_and_its_numbers_are_there(world: World):
         assert repr(first[number]) == repr(again[number]) and np.isfinite(first[number].value)
 
 
+@pytest.mark.stress
 def test_every_headline_with_a_p_has_worlds_that_break_its_assumptions():
     listed: dict[str, set[str]] = {}
     for world in WORLDS:
