@@ -456,7 +456,7 @@ def test_the_best_layer_is_the_one_that_the_fitting_half_expects_most_of():
     better = Read(r2 + 0.05, r2, np.where(np.arange(10)[:, None] < 8, r2 + 1, r2 - 1), False)
     found = replace(judgement, reads=[*judgement.reads, better]).best_layer([0, 1, 2], [3, 4, 5], COUNTED)
     assert found.value == pytest.approx((r2[:, 0] + 0.05 * (np.arange(10) < 8)).mean())
-    assert "layer 5 in 80%" in found.meaning and found.p == 1 / 4 and not found.p_over
+    assert "Layer 5 in 80%" in found.meaning and found.p == 1 / 4 and not found.p_over
 
 
 def test_selectivity_is_above_control_tasks_and_its_null_is_zero():
