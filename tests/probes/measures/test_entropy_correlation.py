@@ -110,7 +110,7 @@ def test_the_best_layer_is_chosen_on_other_prompts_than_it_is_judged_on():
     assert noise.p > 0.05 and abs(noise.null.value) < 0.01  # the best of six on the same prompts would lie far above 0
     coordinates[4] -= entropy
     found = best_layer(coordinates, entropy, cloud, orders, 0, "said.")
-    assert found.p == 0.01 and "layer 4 in 100%" in found.meaning
+    assert found.p == 0.01 and "Layer 4 in 100%" in found.meaning
     assert found.value == pytest.approx(abs(stats.spearmanr(coordinates[4], entropy)[0]), abs=0.03)
     assert found.interval[0] < found.value < found.interval[1]
 
