@@ -10,7 +10,7 @@ name through the entry points of the group `interp.tunnels`
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -42,6 +42,8 @@ class Sequences:
     positions ask different questions, `outcome_slice` names the slice of the vocabulary that each outcome belongs to
     and `scored_slice` the one that each scored position asks for (the posterior is zero outside it); the first outcome
     belongs to the primary slice, the one that headline figures are about. Without names there is one slice.
+
+    `windows` are the answers of readers who see the last w observations alone, by w; empty where the task has none.
     """
 
     tokens: Int[np.ndarray, "sequence pos"]
@@ -54,6 +56,7 @@ class Sequences:
     belief: Float[np.ndarray, "sequence scored component"] | None = None
     outcome_slice: Shaped[np.ndarray, " outcome"] | None = None
     scored_slice: Shaped[np.ndarray, " scored"] | None = None
+    windows: Mapping[int, Float[np.ndarray, "sequence scored outcome"]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if (self.outcome_slice is None) != (self.scored_slice is None):
@@ -78,6 +81,7 @@ class Sequences:
             columns={name: column[rows] for name, column in self.columns.items()},
             domain=self.domain[rows],
             belief=None if self.belief is None else self.belief[rows],
+            windows={w: answer[rows] for w, answer in self.windows.items()},
         )
 
     @property
@@ -90,6 +94,7 @@ class Sequences:
             posterior=self.posterior[:, -1:],
             columns={name: column[:, -1:] for name, column in self.columns.items()},
             belief=None if self.belief is None else self.belief[:, -1:],
+            windows={w: answer[:, -1:] for w, answer in self.windows.items()},
             scored_slice=None if self.scored_slice is None else self.scored_slice[-1:],
         )
 
@@ -110,6 +115,7 @@ class Sequences:
             slice_ids=self.slice_ids[outcomes],
             columns={key: column[:, asked] for key, column in self.columns.items()},
             belief=None if self.belief is None else self.belief[:, asked],
+            windows={w: answer[:, asked][:, :, outcomes] for w, answer in self.windows.items()},
             outcome_slice=None,
             scored_slice=None,
         )

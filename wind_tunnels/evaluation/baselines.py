@@ -1,8 +1,9 @@
-"""What can be had without looking at the sequence: the floor that every error is held against.
+"""What can be had without inference over the whole sequence: the floor that every error is held against.
 
 `uniform` answers the uniform distribution over the slice; `constant` one fixed distribution (the mean posterior, best
 by KL) or entropy (the median, best by absolute error); `position` one for every position. The last two are fitted on
-the sequences they are judged on, which flatters them.
+the sequences they are judged on, which flatters them. `window-w`, where the task has such readers, sees the last w
+observations alone and infers what they allow: a network that does no better need not carry anything along.
 """
 
 from collections.abc import Mapping
@@ -16,7 +17,7 @@ from interp.tunnel import Sequences
 
 
 def baseline_kl(sequences: Sequences) -> dict[str, Float[np.ndarray, "sequence scored"]]:
-    """KL(posterior || predictor) in bits of every no-skill predictor at every scored position."""
+    """KL(posterior || predictor) in bits of every baseline at every scored position."""
     p = sequences.posterior
     n_outcomes = p.shape[-1]
     answers = {
@@ -24,16 +25,31 @@ def baseline_kl(sequences: Sequences) -> dict[str, Float[np.ndarray, "sequence s
         "constant": p.mean(axis=(0, 1)),
         "position": p.mean(axis=0),
     }
-    return {name: kl_bits(p, np.broadcast_to(answer, p.shape)) for name, answer in answers.items()}
+    blind = {name: kl_bits(p, np.broadcast_to(answer, p.shape)) for name, answer in answers.items()}
+    return blind | {_window_name(w): kl_bits(p, answer) for w, answer in sequences.windows.items()}
+
+
+def best_window_kl(
+    sequences: Sequences, weights: Float[np.ndarray, "resample sequence"]
+) -> Float[np.ndarray, " resample"]:
+    """The least mean KL of the readers of the last observations, under every resample of the sequences."""
+    p = sequences.posterior
+    means = [weights @ kl_bits(p, answer).mean(axis=1) for answer in sequences.windows.values()]
+    return np.min(means, axis=0)
+
+
+def _window_name(window: int) -> str:
+    return f"window-{window}"
 
 
 def baselines(sequences: Sequences) -> Table:
-    """Entropy error and KL of every no-skill predictor; each entry is the best of its kind by its own measure."""
+    """Entropy error and KL of every baseline; each blind entry is the best of its kind by its own measure."""
     bayes_bits = entropy_bits(sequences.posterior)
     entropies = {
         "uniform": np.log2(sequences.posterior.shape[-1]),
         "constant": np.median(bayes_bits),
         "position": np.median(bayes_bits, axis=0),
+        **{_window_name(w): entropy_bits(answer) for w, answer in sequences.windows.items()},
     }
     rows = [
         {
@@ -44,7 +60,7 @@ def baselines(sequences: Sequences) -> Table:
         for name, kl in baseline_kl(sequences).items()
     ]
     units: Mapping[str, str] = {"predictor": LABEL, "mae_per_sequence_bits": "bits", "kl_bits": "bits"}
-    return Table.from_rows(rows, units, "No-skill predictors on the same sequences.")
+    return Table.from_rows(rows, units, "No-skill predictors and window readers on the same sequences.")
 
 
 def by_predictor(baselines: Table) -> dict[str, dict[str, float]]:

@@ -28,7 +28,7 @@ def in_words(card: TunnelCard, task: Task, notes: Sequence[str] = ()) -> str:
         "",
         *(f"- {note}" for note in notes),
         *([""] if notes else []),
-        "Without looking at the sequence one gets:",
+        "Without inference over the whole sequence one gets:",
         "",
         "| predictor | entropy error, bits | KL, bits |",
         "|---|---|---|",

@@ -13,6 +13,7 @@ entropy, at every scored position of every sequence:
     leaked mass      q on what p calls impossible; outside mass: the part of it outside the slice
     accuracy         how often the most probable token is the answer, where p is a point mass
     skill            1 − KL / KL of the best constant distribution: 1 is the posterior, 0 is knowing nothing
+    beyond window    KL less the least KL of the readers of the last 1 to 3 observations; negative is better than these
 
 The entropy error is averaged in both ways in use: over sequences first (`mae_mean_first_bits`, where errors of
 opposite sign cancel) and last (`mae_per_sequence_bits`, never smaller). It never stands without the KL, since a wrong
@@ -34,12 +35,15 @@ from interp.records.tunnel_card import Figure
 from interp.table import LABEL, Table
 from interp.tunnel import Sequences
 
-from .baselines import baseline_kl, baselines
+from .baselines import baseline_kl, baselines, best_window_kl
 
 N_RESAMPLES = 1000
 
 Scores = Mapping[str, Float[np.ndarray, "sequence scored"]]
 Weights = Float[np.ndarray, "resample sequence"]
+
+BEYOND_WINDOW = "kl_bits_beyond_window"
+"""A figure of tasks that have readers of the last observations alone."""
 
 FIGURE_UNITS: Mapping[str, str] = {
     "kl_bits": "bits",
@@ -54,6 +58,7 @@ FIGURE_UNITS: Mapping[str, str] = {
     "outside_mass": "fraction",
     "accuracy_where_certain": "fraction",
     "skill": "1",
+    BEYOND_WINDOW: "bits",
 }
 _CERTAIN = 1.0 - 1e-9
 _NO_ERROR_BITS = 1e-9
@@ -144,6 +149,8 @@ def _evaluate_slice(
         values["skill"] = 1.0 - ratio(values["kl_bits"], constant)
     else:
         notes.append("skill: one constant answer is the posterior everywhere, so there is nothing to be skilled at")
+    if sequences.windows:
+        values[BEYOND_WINDOW] = values["kl_bits"] - best_window_kl(sequences, weights)
     figures = {name: figure_of(values[name], unit) for name, unit in FIGURE_UNITS.items() if name in values}
     if "accuracy_where_certain" in figures:
         figures["accuracy_where_certain"] = _never_exact(

@@ -9,12 +9,14 @@ from interp.records.tunnel_card import Figure
 from interp.table import Table
 
 from .baselines import by_predictor
-from .evaluation import figure_of
+from .evaluation import BEYOND_WINDOW, figure_of
 
 METHOD = "95 % percentile bootstrap over sequences"
 
 _UNIFORM = "uniform over the answers"
 _NO_NULL = "no baseline of this figure is measured"
+
+WINDOW_NULL = Null("the best reader of the last observations alone", 0.0, (0.0, 0.0))
 
 
 def uniform_nulls(baselines: Table) -> dict[str, Null]:
@@ -29,6 +31,7 @@ def uniform_nulls(baselines: Table) -> dict[str, Null]:
 
 def figure_scalars(figures: Mapping[str, Figure], nulls: Mapping[str, Null], n: int) -> dict[str, Scalar]:
     """Every figure, with its interval over `n` sequences."""
+    nulls = {name: WINDOW_NULL for name in figures if name.endswith(BEYOND_WINDOW)} | dict(nulls)
     return {
         name: _scalar(figure, nulls.get(name, _NO_NULL), n, name.replace("_", " ").replace(".", ": "))
         for name, figure in figures.items()

@@ -7,6 +7,9 @@ it. With the initial distribution π the forward recursion is exact:
     a_t(s) = b_t(s) E[s, o_t] / Σ_r b_t(r) E[r, o_t]          p(s_t | o_1 .. o_t), after it
     p(o_t | o_1 .. o_{t−1}) = Σ_s b_t(s) E[s, o_t]
 
+A window reader knows the parameters and sees the last w symbols alone: the same recursion, begun w symbols back with
+the stationary distribution, or with π where that is the start of the sequence.
+
 The first symbol is emitted before any transition. Everything runs over all sequences at once, in float64; matrices have
 a leading axis of one where all sequences share them.
 """
@@ -15,6 +18,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Int
+
+WINDOWS = (1, 2, 3)
+"""How many symbols the readers see that a network is compared with."""
 
 
 @dataclass(frozen=True)
@@ -33,9 +39,8 @@ def filter_states(
     symbols: Int[np.ndarray, "sequence step"],
 ) -> Filtered:
     """The forward recursion; `ValueError` where a symbol comes that the parameters rule out."""
-    n, n_steps = symbols.shape
-    rows = np.arange(n)[:, None] if len(emission) > 1 else np.zeros((1, 1), dtype=np.int64)
-    likelihood = emission.swapaxes(1, 2)[rows, symbols]  # [sequence, step, state]
+    n_steps = symbols.shape[1]
+    likelihood = _likelihood(emission, symbols)
     before, after = np.empty_like(likelihood), np.empty_like(likelihood)
     belief = np.broadcast_to(initial, likelihood[:, 0].shape)
     for step in range(n_steps):
@@ -47,6 +52,45 @@ def filter_states(
         after[:, step] = joint / evidence
         belief = (after[:, step, None, :] @ transition)[:, 0]
     return Filtered(before, after, before @ emission)
+
+
+def filter_window(
+    initial: Float[np.ndarray, " state"],
+    transition: Float[np.ndarray, "#sequence state state"],
+    emission: Float[np.ndarray, "#sequence state symbol"],
+    symbols: Int[np.ndarray, "sequence step"],
+    window: int,
+) -> Filtered:
+    """The beliefs of a reader who sees the last `window` symbols alone; every state has to be reached from every other.
+
+    All steps at once: `after[:, t]` takes in the symbols t − window + 1 to t, one a round.
+    """
+    n_steps = symbols.shape[1]
+    likelihood = _likelihood(emission, symbols)
+    after = np.broadcast_to(stationary(transition)[:, None], likelihood.shape)
+    for lag in reversed(range(min(window, n_steps))):
+        before = after @ transition  # the stationary distribution stays as it is
+        before[:, lag] = initial  # where the symbol taken in is the first of the sequence
+        joint = before[:, lag:] * likelihood[:, : n_steps - lag]
+        before[:, lag:] = joint / joint.sum(axis=2, keepdims=True)
+        after = before
+    before = np.empty_like(after)
+    before[:, 0], before[:, 1:] = initial, (after @ transition)[:, :-1]
+    return Filtered(before, after, before @ emission)
+
+
+def stationary(transition: Float[np.ndarray, "chain state state"]) -> Float[np.ndarray, "chain state"]:
+    """The distribution that a transition leaves as it is: π (I − T + 1) = (1 .. 1), all entries of the 1 being 1."""
+    n_states = transition.shape[-1]
+    matrix = np.eye(n_states) - transition.swapaxes(1, 2) + 1.0
+    return np.linalg.solve(matrix, np.ones((len(transition), n_states, 1)))[..., 0]
+
+
+def _likelihood(
+    emission: Float[np.ndarray, "#sequence state symbol"], symbols: Int[np.ndarray, "sequence step"]
+) -> Float[np.ndarray, "sequence step state"]:
+    rows = np.arange(len(symbols))[:, None] if len(emission) > 1 else np.zeros((1, 1), dtype=np.int64)
+    return emission.swapaxes(1, 2)[rows, symbols]
 
 
 def draw_chains(

@@ -104,13 +104,13 @@ class HMM(HiddenMarkovTask):
     def encode(self, chains: Chains) -> Sequences:
         """The sequences that show these chains, with the exact beliefs."""
         grid, n = self.probability_grid, len(chains.states)
-        filtered = filter_states(
-            self.initial, grid.probabilities(chains.transition), grid.probabilities(chains.emission), chains.symbols
-        )
+        process = grid.probabilities(chains.transition), grid.probabilities(chains.emission)
+        filtered = filter_states(self.initial, *process, chains.symbols)
+        windows = self.windowed(*process, chains.symbols)  # these readers know the whole header
         trans, emit, sep = (np.full((n, 1), self.layout.marker - 3 + i) for i in range(3))
         shown = [(steps - grid.least).reshape(n, -1) for steps in (chains.transition, chains.emission)]
         header = np.concatenate([trans, shown[0], emit, shown[1], sep], axis=1)
-        return self.layout.encode(header, chains.states, chains.symbols, filtered, self.name)
+        return self.layout.encode(header, chains.states, chains.symbols, filtered, windows, self.name)
 
 
 def _shifts(n_states: int, n_symbols: int, n_copies: int) -> tuple[Int[np.ndarray, " copy"], Int[np.ndarray, " copy"]]:

@@ -62,7 +62,8 @@ class FixedHMM(HiddenMarkovTask):
         transition, emission = (matrix[None] for matrix in self._matrices())
         states, symbols = draw_chains(rng, self.initial, transition, emission, (n, self.K))
         filtered = filter_states(self.initial, transition, emission, symbols)
-        return self.layout.encode(np.empty((n, 0), dtype=np.int64), states, symbols, filtered, self.name)
+        windows = self.windowed(transition, emission, symbols)
+        return self.layout.encode(np.empty((n, 0), dtype=np.int64), states, symbols, filtered, windows, self.name)
 
     def _matrices(self) -> tuple[Float[np.ndarray, "state state"], Float[np.ndarray, "state symbol"]]:
         grid, rng = ProbabilityGrid(self.grid, self.floor), np.random.default_rng(self.parameters_seed)

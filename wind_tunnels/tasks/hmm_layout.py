@@ -17,7 +17,7 @@ from interp.information import entropy_bits
 from interp.tunnel import REQUIRED_UNITS, Sequences
 
 from ..validation import check_choice, check_sizes
-from .filtering import Filtered
+from .filtering import WINDOWS, Filtered, filter_window
 from .shipped_task import ShippedTask, required_columns
 
 Question = Literal["state", "symbol", "both"]
@@ -56,19 +56,19 @@ class ObservationLayout:
         states: Int[np.ndarray, "sequence step"],
         symbols: Int[np.ndarray, "sequence step"],
         filtered: Filtered,
+        windows: Mapping[int, Filtered],
         domain: str,
     ) -> Sequences:
         """The sequences that show these symbols, and what is asked of them.
 
+        `windows` are the beliefs of readers who see the last symbols alone, by how many these are.
         `evidence` counts the observations that the posterior rests on: the symbol just read is one of them.
         """
         n, n_steps = symbols.shape
-        n_states, ids = self.n_states, self.first_symbol + np.arange(self.n_symbols + self.n_states)
+        ids = self.first_symbol + np.arange(self.n_symbols + self.n_states)
         body = _interleave(np.full_like(symbols, self.marker), self.first_symbol + symbols)  # [sequence, pos]
         scored = self.n_header + np.arange(2 * n_steps)
-        posterior = np.zeros((n, 2 * n_steps, len(ids)))
-        posterior[:, 0::2, n_states:] = filtered.symbol
-        posterior[:, 1::2, :n_states] = filtered.after
+        posterior = _answers(filtered)
         belief = _interleave(filtered.before, filtered.after)  # [sequence, scored, state]
         columns = {
             **required_columns(scored, (1 + np.arange(2 * n_steps)) // 2, posterior),
@@ -79,12 +79,13 @@ class ObservationLayout:
             scored=scored,
             targets=_interleave(self.first_symbol + symbols, self.first_state + states),
             posterior=posterior,
-            slice_ids=np.roll(ids, n_states),
+            slice_ids=np.roll(ids, self.n_states),
             columns=columns,
             domain=np.full(n, domain),
             belief=belief,
-            outcome_slice=np.repeat(["state", "symbol"], [n_states, self.n_symbols]),
+            outcome_slice=np.repeat(["state", "symbol"], [self.n_states, self.n_symbols]),
             scored_slice=np.tile(["symbol", "state"], n_steps),
+            windows={w: _answers(seen) for w, seen in windows.items()},
         )
         return sequences if self.predict == "both" else sequences.only(self.predict)
 
@@ -124,6 +125,29 @@ class HiddenMarkovTask(ShippedTask):
     def initial(self) -> Float[np.ndarray, " state"]:
         """p(s_1)."""
         return np.full(self.S, 1.0 / self.S)
+
+    def windowed(
+        self,
+        transition: Float[np.ndarray, "#sequence state state"],
+        emission: Float[np.ndarray, "#sequence state symbol"],
+        symbols: Int[np.ndarray, "sequence step"],
+    ) -> dict[int, Filtered]:
+        """The beliefs of readers of the last symbols; none where a transition is impossible.
+
+        There the chain may fall apart, and have no stationary distribution to begin with.
+        """
+        if not transition.all():
+            return {}
+        return {w: filter_window(self.initial, transition, emission, symbols, w) for w in WINDOWS}
+
+
+def _answers(filtered: Filtered) -> Float[np.ndarray, "sequence scored outcome"]:
+    """The symbol to come at every marker, the state behind it at every symbol; outcomes are states, then symbols."""
+    n, n_steps, n_states = filtered.after.shape
+    answers = np.zeros((n, 2 * n_steps, n_states + filtered.symbol.shape[2]))
+    answers[:, 0::2, n_states:] = filtered.symbol
+    answers[:, 1::2, :n_states] = filtered.after
+    return answers
 
 
 def _interleave(first: np.ndarray, second: np.ndarray) -> np.ndarray:

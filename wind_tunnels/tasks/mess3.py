@@ -22,7 +22,7 @@ from interp.information import entropy_bits
 from interp.tunnel import REQUIRED_UNITS, Sequences
 
 from ..validation import check_sizes
-from .filtering import draw_chains, filter_states
+from .filtering import WINDOWS, draw_chains, filter_states, filter_window
 from .shipped_task import ShippedTask, required_columns
 
 N = 3
@@ -85,7 +85,8 @@ class Mess3(ShippedTask):
     def encode(self, symbols: Int[np.ndarray, "sequence step"]) -> Sequences:
         """The sequences that show these symbols; the last is only asked for."""
         n = len(symbols)
-        filtered = filter_states(STATIONARY, self.transition[None], self.emission[None], symbols)
+        process = STATIONARY, self.transition[None], self.emission[None]
+        filtered = filter_states(*process, symbols)
         belief = np.concatenate([np.tile(STATIONARY, (n, 1, 1)), filtered.after[:, :-1]], axis=1)
         steps = np.arange(self.K)
         return Sequences(
@@ -100,6 +101,7 @@ class Mess3(ShippedTask):
             },
             domain=np.full(n, self.name),
             belief=belief,
+            windows={w: filter_window(*process, symbols, w).symbol for w in WINDOWS},
         )
 
     def _draw(self, rng: np.random.Generator, n: int) -> Int[np.ndarray, "sequence step"]:

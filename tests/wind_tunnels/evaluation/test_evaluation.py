@@ -3,8 +3,11 @@
 import numpy as np
 import pytest
 from interp.wind_tunnels.evaluation.evaluation import Evaluation, evaluate, score
+from interp.wind_tunnels.evaluation.scalars import figure_scalars
 from interp.wind_tunnels.tasks.bijection import Bijection
+from interp.wind_tunnels.tasks.hmm import HMM
 
+from interp.information import kl_bits
 from interp.tunnel import Sequences
 
 WITHOUT = Bijection(V=20, L=19, replacement=False)
@@ -262,3 +265,33 @@ def test_named_slices_are_measured_alone_and_the_primary_one_has_plain_names():
     with np.errstate(divide="ignore"):
         separately = evaluate(np.log(full[:, 1::2]), alone, np.random.default_rng(0))
     assert separately.figures["tvd"].value == pytest.approx(found.figures["die.tvd"].value)
+
+
+FILTER = HMM(S=2, O=2, K=8, floor=0.1, grid=0.1)
+
+
+def test_the_best_window_reader_is_not_beyond_itself_and_the_exact_posterior_beats_it():
+    sequences = FILTER.sample(np.random.default_rng(0), 500)
+    errors = {w: kl_bits(sequences.posterior, answer).mean() for w, answer in sequences.windows.items()}
+    best = min(errors, key=lambda w: errors[w])
+    for answer, expected in (
+        (sequences.windows[best], 0.0),
+        (sequences.windows[1], errors[1] - errors[best]),
+        (sequences.posterior, -errors[best]),
+    ):
+        found = judged(answer, sequences, FILTER.vocab_size)
+        assert found.figures["kl_bits_beyond_window"].value == pytest.approx(expected, abs=1e-9)
+    assert found.figures["kl_bits_beyond_window"].high < 0
+    scalar = figure_scalars(found.figures, {}, 500)["kl_bits_beyond_window"]
+    assert scalar.null.value == 0 and scalar.unit == "bits"
+
+
+def test_window_readers_are_baselines_of_the_tasks_that_have_them():
+    sequences = FILTER.sample(np.random.default_rng(0), 200)
+    table = judged(sequences.posterior, sequences, FILTER.vocab_size).baselines
+    errors = dict(zip(table["predictor"], table["kl_bits"], strict=True))
+    for w, answer in sequences.windows.items():
+        assert errors[f"window-{w}"] == pytest.approx(kl_bits(sequences.posterior, answer).mean())
+    others = WITH.sample(np.random.default_rng(0), 50)
+    found = judged(others.posterior, others, WITH.vocab_size)
+    assert "kl_bits_beyond_window" not in found.figures and found.baselines.n_rows == 3

@@ -199,6 +199,35 @@ def test_primitives_are_means_index_over_seeds_what_the_cards_say(trained):
     assert any("2 steps" in note for note in found.notes)
 
 
+def test_primitives_hold_filtering_against_the_best_window_reader(tmp_path):
+    study = Primitives(tasks=("hmm",), networks=("gpt-neox", "lstm"), seeds=(1, 2), n_steps=2)
+    found = study.measure(tmp_path, nothing)
+    for name in study.networks:
+        cards = [read_card(tmp_path / f"hmm-{name}-seed{seed}") for seed in (1, 2)]
+        values = [
+            card.figures["kl_bits"].value - min(card.baselines[f"window-{w}"]["kl_bits"] for w in (1, 2, 3))
+            for card in cards
+        ]
+        scalar = found[f"hmm_{name.replace('-', '_')}_kl_bits_beyond_window"]
+        assert scalar.value == pytest.approx(np.mean(values)) and scalar.null.value == 0
+        assert scalar.value > 0  # after two steps
+    assert "uniform_kl_bits" in found.tables["runs"] and "window-1_kl_bits" not in found.tables["runs"]
+
+
+def test_a_shipped_filter_is_held_against_the_best_window_reader(tmp_path):
+    found = TunnelEvaluation(tunnel="hmm-fixed-gpt-neox", n=N).measure(tmp_path, nothing)
+    table = found.tables["baselines"]
+    blind = {
+        str(name): float(kl)
+        for part, name, kl in zip(table["slice"], table["predictor"], table["kl_bits"], strict=True)
+        if part == "state"
+    }
+    best = min(blind[f"window-{w}"] for w in (1, 2, 3))
+    scalar = found["kl_bits_beyond_window"]
+    assert scalar.value == pytest.approx(found["kl_bits"].value - best) and scalar.null.value == 0
+    assert scalar.interval[0] < scalar.value < scalar.interval[1] < 0
+
+
 def test_what_is_trained_is_not_trained_again(trained):
     work, found = trained
     times = {path: path.stat().st_mtime_ns for path in work.glob("*/model.safetensors")}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from interp.wind_tunnels.tasks.filtering import draw_chains, filter_states
+from interp.wind_tunnels.tasks.filtering import WINDOWS, draw_chains, filter_states, filter_window, stationary
 
 from tests.wind_tunnels.all_paths import by_all_paths
 
@@ -58,6 +58,47 @@ def test_beliefs_stay_distributions_over_a_long_sequence():
     filtered = filter_states(*process, rng.integers(5, size=(2, 3000)))
     np.testing.assert_allclose(filtered.after.sum(axis=-1), 1.0, atol=1e-14)
     np.testing.assert_allclose(filtered.symbol.sum(axis=-1), 1.0, atol=1e-14)
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+def test_a_window_reader_equals_the_sum_over_all_paths_of_the_last_symbols(window):
+    rng = np.random.default_rng(1)
+    initial, transition, emission = random_process(rng, 3, 3, 2)
+    symbols = rng.integers(2, size=(3, 6))
+    found = filter_window(initial, transition, emission, symbols, window)
+    for row, shown in enumerate(symbols.tolist()):
+        settled = np.linalg.matrix_power(transition[row], 500)[0]
+        for step in range(6):
+            first = max(0, step + 1 - window)
+            process = (settled if first else initial), transition[row], emission[row]
+            behind, to_come = by_all_paths(*process, shown[first : step + 1])
+            np.testing.assert_allclose(found.after[row, step], behind, atol=1e-13)
+            if step < 5:
+                np.testing.assert_allclose(found.symbol[row, step + 1], to_come, atol=1e-13)
+                np.testing.assert_allclose(found.before[row, step + 1], behind @ transition[row], atol=1e-13)
+        np.testing.assert_allclose(found.before[row, 0], initial)
+        np.testing.assert_allclose(found.symbol[row, 0], initial @ emission[row])
+
+
+@pytest.mark.parametrize("window", [5, 9])
+@pytest.mark.parametrize("n_own", [1, 4])
+def test_a_window_as_long_as_the_sequence_is_the_whole_filter(window, n_own):
+    rng = np.random.default_rng(2)
+    initial, transition, emission = random_process(rng, n_own, 3, 4)
+    symbols = rng.integers(4, size=(4, 5))
+    whole = filter_states(initial, transition, emission, symbols)
+    found = filter_window(initial, transition, emission, symbols, window)
+    for one, other in zip(vars(found).values(), vars(whole).values(), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-14)
+
+
+def test_the_stationary_distribution_is_left_as_it_is_even_by_a_chain_that_goes_in_circles():
+    circle = np.roll(np.eye(3), 1, axis=1)[None]
+    np.testing.assert_allclose(stationary(circle), np.full((1, 3), 1 / 3), atol=1e-15)
+    transition = random_process(np.random.default_rng(3), 5, 4, 2)[1]
+    settled = stationary(transition)
+    np.testing.assert_allclose((settled[:, None] @ transition)[:, 0], settled, atol=1e-14)
+    np.testing.assert_allclose(settled.sum(axis=1), 1.0, atol=1e-14)
 
 
 def test_symbol_that_cannot_come_is_refused():

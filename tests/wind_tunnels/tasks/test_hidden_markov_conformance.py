@@ -191,6 +191,7 @@ def label_on_the_symbol_itself(sequences: Sequences) -> Sequences:
         posterior=sequences.posterior[:, 1:],
         columns={name: column[:, 1:] for name, column in sequences.columns.items()},
         belief=None,
+        windows={},
     )
 
 

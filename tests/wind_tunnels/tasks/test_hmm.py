@@ -50,6 +50,38 @@ def test_posteriors_equal_enumeration_from_the_tokens_alone(task):
             np.testing.assert_allclose(states.posterior[row, step], behind, atol=1e-13)
 
 
+@pytest.mark.parametrize("task", SMALLEST[:3], ids=str)
+def test_window_readers_know_the_header_and_the_last_symbols_alone(task):
+    sequences = task.sample(np.random.default_rng(0), 6)
+    states, symbols = sequences.only("state"), sequences.only("symbol")
+    first = 3 + task.S * (task.S + task.O)
+    assert set(sequences.windows) == {1, 2, 3}
+    for row, tokens in enumerate(sequences.tokens.tolist()):
+        transition, emission = read_header(task, tokens)
+        settled = np.linalg.matrix_power(transition, 1000)[0]
+        shown = [token - symbols.slice_ids[0] for token in tokens[first + 1 :: 2]]
+        for window in sequences.windows:
+            for step in range(task.K):
+                begin, before = max(0, step + 1 - window), max(0, step - window)
+                start, start_before = (settled if at else np.full(task.S, 1 / task.S) for at in (begin, before))
+                behind = by_all_paths(start, transition, emission, shown[begin : step + 1])[0]
+                to_come = by_all_paths(start_before, transition, emission, shown[before:step])[1]
+                np.testing.assert_allclose(states.windows[window][row, step], behind, atol=1e-12)
+                np.testing.assert_allclose(symbols.windows[window][row, step], to_come, atol=1e-12)
+
+
+def test_windows_are_taken_with_their_sequences():
+    sequences = SMALLEST[0].sample(np.random.default_rng(0), 6)
+    for window, answers in sequences.windows.items():
+        np.testing.assert_array_equal(sequences.take(slice(2, 4)).windows[window], answers[2:4])
+        np.testing.assert_array_equal(sequences.last.windows[window], answers[:, -1:])
+
+
+def test_there_is_no_window_reader_where_transitions_may_be_impossible():
+    task = HMM(S=3, O=3, K=4, floor=0.0, grid=0.2)
+    assert task.sample(np.random.default_rng(0), 50).windows == {}
+
+
 def test_papers_layout_has_105_ids_and_a_header_of_53_tokens():
     task = HMM()
     sequences = task.sample(np.random.default_rng(0), 20)

@@ -64,6 +64,12 @@ def test_the_default_process_needs_memory():
     assert np.argmax(gaps) == FixedHMM().parameters_seed
 
 
+def test_the_shortest_window_is_the_last_symbol_with_the_stationary_distribution():
+    sequences = FixedHMM().sample(np.random.default_rng(0), 2000).only("state")
+    kl = [float(kl_bits(sequences.posterior, sequences.windows[w])[:, 1:].mean()) for w in (1, 2, 3)]
+    assert kl[0] == pytest.approx(memoryless_gap(FixedHMM()), abs=0.01) and kl[0] > 2 * kl[1] > 4 * kl[2] > 0
+
+
 def test_longer_task_is_the_same_process():
     assert FixedHMM().lengthened(50) == FixedHMM(K=50)
     assert FixedHMM().lengthened(50).vocab_size == FixedHMM().vocab_size

@@ -45,6 +45,16 @@ def test_predictive_equals_the_products_of_the_source_for_every_sequence():
             np.testing.assert_allclose(sequences.posterior[row, step], expected, atol=1e-14)
 
 
+def test_window_readers_see_the_last_symbols_of_a_stationary_process():
+    """From the stationary start a short past is answered as that past at the start of a sequence."""
+    every = np.array(list(product(range(3), repeat=5)))
+    sequences = Mess3(K=5).encode(every)
+    for window in (1, 2, 3):
+        for step in range(window, 5):
+            short = Mess3(K=window + 1).encode(every[:, step - window : step + 1])
+            np.testing.assert_allclose(sequences.windows[window][:, step], short.posterior[:, -1], atol=1e-14)
+
+
 def test_belief_equals_the_sum_over_all_paths():
     task = Mess3(K=5)
     sequences = task.sample(np.random.default_rng(0), 15)

@@ -86,7 +86,9 @@ class Primitives(Study):
         return primitive_figures(findings)
 
     def _findings(self, found: Cards, models: Table) -> Findings:
-        from ..over_seeds import difference_scalar, mean_scalar
+        from ...evaluation.evaluation import BEYOND_WINDOW
+        from ...evaluation.scalars import WINDOW_NULL
+        from ..over_seeds import difference_scalar, mean_over_seeds, mean_scalar
         from .plans import REFERENCE, is_tuned
 
         scalars: dict[str, Scalar] = {}
@@ -102,6 +104,10 @@ class Primitives(Study):
                     meaning = f"{measure.meaning}, {name} less {REFERENCE}, on {task}"
                     theirs = _values(found[task, REFERENCE], measure)
                     beyond[f"{key}_beyond_{_word(REFERENCE)}"] = difference_scalar(values, theirs, unit, meaning)
+            if all(BEYOND_WINDOW in card.figures for card in cards):  # of hmm, but for cards of before this figure
+                values = [card.figures[BEYOND_WINDOW].value for card in cards]
+                meaning = f"KL less that of the best reader of the last observations alone: {name} on {task}"
+                beyond[_key(task, name, BEYOND_WINDOW)] = mean_over_seeds(values, "bits", WINDOW_NULL, meaning)
         return Findings(
             self.name,
             scalars | beyond,
@@ -151,7 +157,7 @@ def _runs(found: Cards) -> Table:
             "steps": card.step, "kl_bits": card.figures["kl_bits"].value,
             "kl_low": card.figures["kl_bits"].low, "kl_high": card.figures["kl_bits"].high,
             "error_bits": card.figures["mae_per_sequence_bits"].value,
-            **{f"{blind}_kl_bits": errors["kl_bits"] for blind, errors in card.baselines.items()},
+            **{f"{blind}_kl_bits": card.baselines[blind]["kl_bits"] for blind in ("uniform", "constant", "position")},
             "core_seconds": card.core_seconds, "folder": card.name,
         }
         for (task, name), cards in found.items()
