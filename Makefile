@@ -8,7 +8,7 @@ FAST := -m "not slow and not stress" tests examples/first-look.ipynb
 READY := .venv/.ready
 TORCH ?= 2.13.0
 
-.PHONY: demo test test-all test-lowest test-package stress bench tunnels clean
+.PHONY: demo docs test test-all test-lowest test-package stress bench tunnels clean
 
 demo: $(READY)
 	$(BIN)/interp run
@@ -19,11 +19,15 @@ test: $(READY)
 	$(BIN)/pyrefly check --summary=none
 	$(PYTEST) $(FAST)
 
-test-all: $(READY)
+test-all: $(READY) docs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyrefly check --summary=none
 	$(PYTEST) -m "not stress" tests examples
+
+# The site, in build/site. A broken link, name or mark is an error; nothing is fetched from other hosts.
+docs: .venv/.docs-ready
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --site-dir build/site
 
 # Every library but torch at the oldest version that pyproject.toml allows; TORCH=2.8.0 where that can be had too.
 test-lowest: BIN := .venv-lowest/bin
@@ -35,9 +39,9 @@ test-package:
 	rm -rf dist .venv-package
 	$(PYTHON) -m venv .venv-package
 	.venv-package/bin/pip install --quiet --disable-pip-version-check torch==$(TORCH)
-	.venv-package/bin/pip install --quiet --disable-pip-version-check -c constraints.txt hatchling
-	.venv-package/bin/hatchling build -t sdist
-	.venv-package/bin/pip wheel --quiet --disable-pip-version-check --no-deps -w dist dist/interp-*.tar.gz
+	.venv-package/bin/pip install --quiet --disable-pip-version-check -c constraints.txt build twine
+	.venv-package/bin/python -m build
+	.venv-package/bin/twine check --strict dist/*
 	.venv-package/bin/pip install --quiet --disable-pip-version-check -c constraints.txt dist/interp-*.whl
 	cd .venv-package && bin/interp list probes && bin/interp run --n-pool 100 --out runs
 
@@ -60,6 +64,10 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
 	touch $(READY)
 
+.venv/.docs-ready: $(READY)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[docs]"
+	touch .venv/.docs-ready
+
 .venv-bench/.ready: pyproject.toml constraints.txt benchmarks/constraints.txt
 	$(PYTHON) -m venv .venv-bench
 	.venv-bench/bin/pip install --quiet --disable-pip-version-check torch==$(TORCH)
@@ -77,4 +85,4 @@ $(READY): pyproject.toml constraints.txt
 	touch .venv-lowest/.ready
 
 clean:
-	rm -rf .venv .venv-bench .venv-fuzz .venv-lowest .venv-package runs dist .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-bench .venv-fuzz .venv-lowest .venv-package runs build dist .pytest_cache .ruff_cache .hypothesis

@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import textwrap
 
 import typer
 from typer._click.core import Command, Context
@@ -10,16 +11,18 @@ from interp.cli.app import app
 
 
 def command_lines(text: str) -> list[str]:
-    """Every line that calls `interp` in an indented or fenced block: without comment, prompt or launcher."""
+    """Every line that calls `interp`, indented or fenced as `bash`: without comment, prompt or launcher."""
+    fenced = re.findall(r"^ *```bash\n(.*?)^ *```", text, re.DOTALL | re.MULTILINE)
     found = []
-    for line in re.sub(r"\\\n\s*", "", text).splitlines():
-        called = re.match(r"(?:    |\$ )?(?:\S*/)?(interp (?:run|[a-z][a-z-]*)\b.*)$", line)
+    for line in re.sub(r"\\\n\s*", "", "\n".join([*map(_indented, fenced), text])).splitlines():
+        called = re.match(r"(?:    |\$ )(?:\S*/)?(interp (?:run|[a-z][a-z-]*)\b.*)$", line)
         launched = re.match(r"    (?:accelerate|torchrun) .* -m (interp .*)$", line)
-        if called and (line.startswith("    ") or line.startswith("$ ")):
-            found.append(called[1])
-        elif launched:
-            found.append(launched[1])
+        found += [match[1] for match in (called, launched) if match]
     return [re.split(r"\s+#\s", line)[0].strip() for line in found]
+
+
+def _indented(block: str) -> str:
+    return textwrap.indent(textwrap.dedent(block), "    ")
 
 
 def parsed(line: str) -> Context:

@@ -1,37 +1,37 @@
 """Documents run: their Python as it stands, their commands through the real parser; their links lead somewhere."""
 
 import re
+import textwrap
 import tomllib
+from pathlib import Path
 
 import pytest
 
 from tests.command_lines import command_lines, parsed
 from tests.paths import ROOT
 
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("*/README.md"))]
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("*/README.md")), *PAGES]
 README = (ROOT / "README.md").read_text()
 LINES = [(path.relative_to(ROOT).as_posix(), line) for path in DOCUMENTS for line in command_lines(path.read_text())]
-PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
+PYTHON = re.compile(r"^ *```python\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
+WITH_PYTHON = [path.relative_to(ROOT).as_posix() for path in DOCUMENTS if PYTHON.search(path.read_text())]
 
 
 @pytest.mark.slow
-def test_the_readmes_python_runs(capsys):
-    blocks = PYTHON.findall(README)
-    assert len(blocks) >= 3
-    exec(compile("\n".join(blocks), "README.md", "exec"), {})
-    printed = capsys.readouterr().out
-    assert "14 of 14 checks passed" in printed
-    assert "(3, 240, 4, 16)" in printed
+@pytest.mark.parametrize("document", WITH_PYTHON)
+def test_the_python_of_a_document_runs(document, tmp_path, monkeypatch, capsys):
+    """All blocks of a document one after the other, as a reader would; a block marked `py` is another library's."""
+    monkeypatch.chdir(tmp_path)
+    blocks = [textwrap.dedent(block) for block in PYTHON.findall((ROOT / document).read_text())]
+    exec(compile("\n".join(blocks), document, "exec"), {"__name__": "document"})
+    if document == "docs/start/first-run.md":
+        printed = capsys.readouterr().out
+        assert "14 of 14 checks passed" in printed and "(3, 240, 4, 16)" in printed
 
 
-@pytest.mark.parametrize("package", [p.parent.name for p in DOCUMENTS[1:] if PYTHON.search(p.read_text())])
-def test_the_python_of_a_packages_readme_runs(package):
-    blocks = PYTHON.findall((ROOT / package / "README.md").read_text())
-    exec(compile("\n".join(blocks), f"{package}/README.md", "exec"), {})
-
-
-def test_packages_have_python_that_runs():
-    assert PYTHON.search((ROOT / "interp" / "README.md").read_text())
+def test_documents_have_python():
+    assert {"README.md", "docs/coming-from.md", "docs/start/first-run.md"} <= set(WITH_PYTHON) and len(WITH_PYTHON) >= 8
 
 
 @pytest.mark.parametrize("document, line", LINES)
@@ -41,16 +41,17 @@ def test_every_command_in_the_documents_can_be_parsed(document, line):
 
 def test_the_documents_commands_are_found():
     """Those with a folder in front, a comment behind and a launcher before them too."""
-    found = {line for document, line in LINES if document == "README.md"}
-    assert len(found) >= 15
+    found = {line for _, line in LINES}
+    assert len(found) >= 50
     assert "interp compare RUN RUN ..." in found
     assert "interp run --model mistral-7b --probe all" in found
-    assert {document for document, _ in LINES} >= {"README.md", "wind_tunnels/README.md", "prompts/README.md"}
+    assert {document for document, _ in LINES} >= {"README.md", "docs/how-to/compare.md", "docs/reference/prompts.md"}
 
 
 @pytest.mark.parametrize(
     "document, link",
     [(path.relative_to(ROOT).as_posix(), link) for path in DOCUMENTS
+     if path not in PAGES  # mkdocs holds the links of pages to their targets
      for link in sorted(set(re.findall(r"\]\(([\w/.-]+)\)", path.read_text())))],
 )  # fmt: skip
 def test_links_lead_somewhere(document, link):
@@ -90,18 +91,55 @@ def test_every_room_and_every_flat_file_of_a_package_is_in_its_readme(package):
 
 
 def test_the_readme_is_short_and_its_picture_small():
-    assert len(README.splitlines()) < 250
+    assert len(README.splitlines()) <= 130 and len(README.split()) <= 900
     for picture in (ROOT / "examples" / "pictures").iterdir():
         assert picture.stat().st_size < 200_000
 
 
-def test_every_registered_probe_is_in_the_readme():
-    plugins = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
-    for probe in plugins["interp.probes"]:
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+URLS = PROJECT["project"]["urls"]
+RAW = URLS["Repository"].replace("github.com", "raw.githubusercontent.com") + "/main/"
+
+
+def leads_to(link: str) -> list[Path]:
+    """The files of this repository that an absolute link may stand for; none for a link to elsewhere."""
+    page = link.split("#")[0].removeprefix(URLS["Documentation"]).strip("/")
+    for start in (RAW, URLS["Repository"] + "/blob/main/"):
+        if link.startswith(start):
+            return [ROOT / link.removeprefix(start)]
+    made = [ROOT / "docs" / "_build" / "hooks.py"] if f'"{page}.md"' in HOOKS else []
+    return [ROOT / "docs" / f"{page}.md", ROOT / "docs" / page / "index.md", *made]
+
+
+HOOKS = (ROOT / "docs" / "_build" / "hooks.py").read_text()
+ABSOLUTE = [
+    (path.relative_to(ROOT).as_posix(), link) for path in [*DOCUMENTS, ROOT / "examples" / "ledger" / "README.md"]
+    for link in sorted(set(re.findall(r"\]\((https:[^)]+)\)", path.read_text())))
+    if "github" in link
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("document, link", ABSOLUTE)
+def test_an_absolute_link_begins_as_the_project_says_and_leads_to_what_exists(document, link):
+    assert link.startswith((RAW, URLS["Repository"], URLS["Documentation"]))
+    assert any(path.exists() for path in leads_to(link))
+
+
+def test_the_links_and_pictures_of_the_readme_are_absolute():
+    links = re.findall(r"\]\(([^)]+)\)", README)
+    assert len(links) >= 10 and all(link.startswith("https:") for link in links)
+
+
+def test_every_registered_probe_is_in_the_readme_and_has_a_page():
+    for probe in PROJECT["project"]["entry-points"]["interp.probes"]:
         assert f"`{probe}`" in README, probe
-        assert f"## `{probe}`" in (ROOT / "probes" / "README.md").read_text(), probe
+        assert (ROOT / "docs" / "reference" / "probes" / f"{probe}.md").exists(), probe
+        assert f"gallery/{probe}.md" in (ROOT / "mkdocs.yml").read_text(), probe
 
 
-def test_the_citation_names_this_version():
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
+def test_the_citation_names_the_version_that_comes_next_and_the_repository():
+    version = PROJECT["tool"]["hatch"]["version"]["fallback-version"].removesuffix(".dev0")
+    citation = (ROOT / "CITATION.cff").read_text()
+    assert f"\nversion: {version}\n" in citation
+    assert f"\n## {version}" in (ROOT / "CHANGELOG.md").read_text()
+    assert f'repository-code: "{URLS["Repository"]}"' in citation and f'url: "{URLS["Documentation"]}"' in citation

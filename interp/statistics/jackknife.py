@@ -15,7 +15,7 @@ piece off the scatter, S₍ᵢ₎ = S − n/(n − 1) yᵢ yᵢᵀ (y: centred r
 
     1 = n/(n − 1) · Σⱼ aᵢⱼ² / (λⱼ − μ),        λ₁ ≥ μ₁ ≥ λ₂ ≥ μ₂ ≥ λ₃,        aᵢⱼ: score of row i on axis j
 
-and nothing is refitted (Golub 1973, SIAM Review 15, 318). Measured coverage is in probes/README.md.
+and nothing is refitted (Golub 1973, SIAM Review 15, 318). Measured coverage is in docs/reference/probes/manifold.md.
 """
 
 from dataclasses import dataclass

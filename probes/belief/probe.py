@@ -12,7 +12,7 @@ Saved for every site, layer by layer, in raw coordinates, fitted without the uni
 `<site>.origin` and `belief_mean` (the means there): belief ≈ belief_mean + readout (x − origin).
 
 Sources: Paper I (arXiv 2512.22471) on belief clusters; Shai et al. 2024 (arXiv 2405.15943) on belief simplices; Hewitt
-and Liang 2019 (arXiv 1909.03368) on control tasks. Formulas, nulls and failure modes are in probes/README.md.
+and Liang 2019 (arXiv 1909.03368) on control tasks. Formulas, nulls and failure modes are in docs/reference/probes.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

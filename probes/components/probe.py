@@ -7,7 +7,7 @@ depth (measures.depth_trend): the residual stream as a store of belief that is r
 blocks from the same stream, neither comes after the other.
 
 Source: Paper I (arXiv 2512.22471), the roles of the components; nostalgebraist (2020) and Elhage et al. (2021) for
-lens and attribution. Formulas, nulls and failure modes are in probes/README.md.
+lens and attribution. Formulas, nulls and failure modes are in docs/reference/probes.
 """
 
 from collections.abc import Mapping

@@ -8,7 +8,7 @@ in its own distribution; their disagreement says how much of an effect is the sh
 
 Heads repair one another: a head without effect of its own may be needed once another is gone. So random sets of heads
 are removed beside the sum of their members' effects, and the most harmful ones together, ranked on one half of the
-prompts and judged on the other. Formulas, nulls and failure modes are in probes/README.md.
+prompts and judged on the other. Formulas, nulls and failure modes are in docs/reference/probes.
 
 Source: Paper I (arXiv 2512.22471), head ablation and layer bypass on wind tunnels.
 """

@@ -6,7 +6,7 @@ each jackknifed over prompts and beside its null; how PC1, and the position alon
 entropy of the next token; what else PC1 follows. At the primary layer: whether prompts of one domain lie in fewer
 directions than prompts of all (`collapse`). What is held against entropies is read on all prompts, and again within the
 last token: PC1 and entropies both differ between classes of tokens. Formulas, nulls and failure modes are in
-probes/README.md.
+docs/reference/probes.
 
 Source: Paper III (arXiv 2512.23752), sections 4.2 and 5, with the controls of its critics: nulls at the same size,
 all eigenvalues, centred rather than standardised, prompts left out rather than repeated.

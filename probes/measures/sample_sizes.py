@@ -27,7 +27,7 @@ FEW_FITTED = 100
 
 FEW_HALVES = 200
 """Prompts that are fitted on and judged by in turn: intervals hold the fit fixed, and cover less than .9 of the time
-below about 200 (probes/README.md, `belief`)."""
+below about 200 (docs/reference/probes/belief.md)."""
 
 FEW_ROWS = 200
 """Rows of a read-out that is refitted and then judged."""

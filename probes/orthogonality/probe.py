@@ -2,7 +2,7 @@
 
 The definitions (measures.key_cosines) differ in what the vectors are, so their values must not be compared with one
 another or with one baseline; the singular spectrum of W_QK per head (measures.query_key) is what none of them sees: it
-does not change with the basis of a head. Formulas, nulls and failure modes are in probes/README.md.
+does not change with the basis of a head. Formulas, nulls and failure modes are in docs/reference/probes.
 
 Source: Paper III (arXiv 2512.23752), section 4.2, and Paper I (arXiv 2512.22471) for keys of tokens; the published
 code for keys of heads and for the embedding proxy.

@@ -10,7 +10,7 @@ tunnel, and the probe treats them alike. Three questions:
 
 The headline is about the condition `main` (of worked steps, `worked`). There a prompt's length grows with k, so
 movement with k in equally long prompts (`padded`), and movement with H_Bayes among prompts of equal k, stand beside it.
-Formulas, nulls and failure modes are in probes/README.md.
+Formulas, nulls and failure modes are in docs/reference/probes.
 
 Source: Paper III (arXiv 2512.23752), sections 4.3 and 5.2.
 """

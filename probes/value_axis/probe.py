@@ -4,7 +4,7 @@ At every layer of every site (values, head outputs, residual stream) two axes ar
 and judged on the prompts of the other half: the first principal axis, which Paper III calls the entropy axis, and
 ridge, which is trained to tell the entropy. Each twice, as it is and within the last token, with length, position,
 domain and surprisal regressed out. Numbers are means over repeated halvings. Beside them: control tasks (random labels
-of token types), and how well disjoint halves agree. Formulas, nulls and failure modes are in probes/README.md.
+of token types), and how well disjoint halves agree. Formulas, nulls and failure modes are in docs/reference/probes.
 
 The axes are saved for interventions, from the fitting half of the first halving alone. Where columns were divided by σ,
 a direction w of the scaled space is two vectors of the raw one: `<site>.<axis>.axis` is w/σ, the covector that reads

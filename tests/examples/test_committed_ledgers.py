@@ -46,7 +46,7 @@ def test_every_outcome_follows_from_its_numbers(paper):
 
 def test_every_supported_and_every_contradicted_is_checked_by_hand():
     table = re.findall(
-        r"^\| ([\d, ]+) \| (supported|contradicted) \| .{20,} \|$", (HERE / "README.md").read_text(), re.M
+        r"^\| ([\d, ]+) \| (supported|contradicted) \| .{20,} \|$", (ROOT / "docs" / "ledger.md").read_text(), re.M
     )
     checked = {(int(n), outcome) for numbers, outcome in table for n in numbers.split(",")}
     judged = {(row.number, row.cells[0].outcome) for paper in PAPERS for row in rows_of(paper).values()}

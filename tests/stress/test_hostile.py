@@ -1,6 +1,6 @@
 """Worlds that break assumptions: what is called there too often is known and said, and every headline p is among them.
 
-The quick part holds the committed rates to the bound and to `probes/README.md`; `make stress` measures them.
+The quick part holds the committed rates to the bound and to the site; `make stress` measures them.
 """
 
 import json
@@ -13,10 +13,10 @@ from tests.paths import ROOT
 from tests.stress.hostile import N_WORLDS, RATES, WORLDS, World, measure, table
 
 MOST_CALLED, LEAST_COVERED = 0.08, 0.90
-README = (ROOT / "probes" / "README.md").read_text()
+PAGE = (ROOT / "docs" / "reference" / "probes" / "error-rates.md").read_text()
 COMMITTED = json.loads(RATES.read_text())
 KNOWN: dict[str, str] = COMMITTED["known"]
-"""Numbers that break a bound, `probe.number, world`, each with the reason that the README states."""
+"""Numbers that break a bound, `probe.number, world`, each with the reason that the page states."""
 
 
 def misses(rates: dict[str, dict[str, dict[str, dict[str, float]]]]) -> list[str]:
@@ -30,14 +30,14 @@ def misses(rates: dict[str, dict[str, dict[str, dict[str, float]]]]) -> list[str
     ]
 
 
-def test_what_breaks_a_bound_is_known_and_the_readme_says_why():
+def test_what_breaks_a_bound_is_known_and_the_page_says_why():
     assert sorted(misses(COMMITTED["rates"])) == sorted(KNOWN)
     for reason in KNOWN.values():
-        assert reason in " ".join(README.split()), reason
+        assert reason in " ".join(PAGE.split()), reason
 
 
-def test_the_readme_holds_the_committed_rates():
-    assert COMMITTED["n_worlds"] == N_WORLDS and table(COMMITTED["rates"]) in README
+def test_the_page_holds_the_committed_rates():
+    assert COMMITTED["n_worlds"] == N_WORLDS and table(COMMITTED["rates"]) in PAGE
 
 
 def test_a_rate_beyond_a_bound_is_found():

@@ -1,6 +1,6 @@
 """Statistics that keep their word: rates over 500 planted and 500 null worlds of every probe, and the table of them.
 
-The quick part holds the committed rates to the binomial band and to `probes/README.md`; `make stress` measures them.
+The quick part holds the committed rates to the binomial band and to the site; `make stress` measures them.
 """
 
 import json
@@ -25,9 +25,9 @@ from tests.stress.worlds import (
     together,
 )
 
-README = ROOT / "probes" / "README.md"
+PAGE = ROOT / "docs" / "reference" / "probes" / "error-rates.md"
 KNOWN = json.loads(RATES.read_text())["known"]
-"""Numbers outside the band, each with the reason that the README states."""
+"""Numbers outside the band, each with the reason that the page states."""
 
 Rates = dict[str, dict[str, dict[str, float]]]
 
@@ -59,8 +59,8 @@ def test_committed_rates_lie_in_the_band_or_are_known_limits() -> None:
     assert sorted(misses(committed())) == sorted(KNOWN)
 
 
-def test_the_readme_holds_the_committed_rates() -> None:
-    text = README.read_text()
+def test_the_page_holds_the_committed_rates() -> None:
+    text = PAGE.read_text()
     assert table(committed()) in text
     for reason in KNOWN.values():
         assert reason in " ".join(text.split()), reason

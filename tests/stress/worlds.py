@@ -1,6 +1,6 @@
 """Synthetic worlds of every observational probe: one with planted truth, one with nothing to find. Used by test_worlds.
 
-    python -m tests.stress.worlds        # measures all again (ten minutes) and prints the table of probes/README.md
+    python -m tests.stress.worlds        # measures all again (ten minutes) and prints the table of the site
 
 In a null world a p-value should be uniform, and a value without p should lie in the 95 % band of its null. In a planted
 world a 95 % interval should hold the truth: the planted value where it is known in closed form, else the expected value

@@ -186,7 +186,7 @@ def test_the_frame_of_the_shipped_tunnel_equals_eager_attention(followed):
 
 
 def test_the_shipped_tunnel_gives_what_its_trainings_table_says(followed):
-    """KL at its checkpoints: wind_tunnels/README.md, on other sequences."""
+    """KL at its checkpoints: docs/reference/measured-tunnels.md, on other sequences."""
     table = followed.findings["dynamics"].to_frame("by_step").set_index("step")
     assert table.kl[[0, 16, 64]].to_numpy() == pytest.approx([3.128, 1.811, 2.915], rel=0.06)
     assert table.kl[[128, 256]].to_numpy() == pytest.approx([0.373, 0.040], rel=0.3)

@@ -147,7 +147,7 @@ def test_intervals_of_spiked_worlds_cover_at_the_nominal_rate(d: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("d", [64, 256, 1024])
 def test_intervals_of_isotropic_worlds_cover_at_least_at_the_nominal_rate(d: int) -> None:
-    """Conservative there: the leading eigenvalues have no gap between them (probes/README.md)."""
+    """Conservative there: the leading eigenvalues have no gap between them (docs/reference/probes/manifold.md)."""
     low = stats.binom.ppf(0.0005, 200, 0.95)
     covered = coverage("isotropic", d, 200, seed=d) * 200
     assert (covered >= low).all(), covered / 200

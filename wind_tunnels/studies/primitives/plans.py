@@ -1,6 +1,6 @@
 """Trainings that compare architectures on accumulation, transport and binding, at equal budgets.
 
-The small ones are those of the table of primitives in the README: task, sizes, steps and rates are read from
+The small ones are those of the table of primitives of the site: task, sizes, steps and rates are read from
 `measured/primitives.csv`, of each network the rates that did best for the seed they were chosen on (`TUNED_ON`). A
 network that is not in that table has as many parameters as the transformer, and rates that nobody has tuned.
 

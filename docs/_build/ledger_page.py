@@ -1,0 +1,24 @@
+"""The claims of the shipped ledgers as tables."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+from reference import table
+
+ROOT = Path(__file__).parents[2]
+
+
+def claims(paper: str) -> str:
+    """Every claim of a paper with its outcome and the reason for it."""
+    ledger = json.loads((ROOT / "examples" / "ledger" / paper / "ledger.json").read_text())
+    (found,) = ledger["papers"]
+    rows, outcomes = [], Counter()
+    for row in found["rows"]:
+        (cell,) = row["cells"]
+        outcomes[cell["outcome"]] += 1
+        rows.append((row["number"], f"**{row['title']}.** {row['says']}", cell["outcome"], cell["why"]))
+    counted = ", ".join(f"{n} {outcome}" for outcome, n in outcomes.most_common())
+    return f"{found['citation']}. {found['note']}\n\nOutcomes: {counted}.\n\n" + table(
+        ("Claim", "What the paper says", "Outcome", "Why"), rows
+    )
