@@ -32,6 +32,8 @@ sys.meta_path.insert(0, Finder)
 
 class Layout(BuildHookInterface):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        if self.target_name == "sdist":
+            return  # as the repository lies
         if version != "editable":
             build_data["force_include"].update({name: f"interp/{name}" for name in SIBLINGS})
             return

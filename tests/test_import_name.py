@@ -4,9 +4,11 @@ Shown in a checkout, an editable install and a wheel; in a script, a notebook, b
 """
 
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
+import tomllib
 import venv
 import zipfile
 from pathlib import Path
@@ -105,13 +107,33 @@ def test_an_installed_package_gets_along_with_modules_of_a_users_own(installed, 
 
 
 @pytest.mark.slow
-def test_a_wheel_holds_every_file_of_the_packages_and_nothing_else(tmp_path):
-    how = ["--no-deps", "--no-build-isolation", "--no-index", "--quiet", "-w", str(tmp_path), str(ROOT)]
-    subprocess.run([sys.executable, "-m", "pip", "wheel", *how], check=True)
-    with zipfile.ZipFile(next(tmp_path.glob("interp-*.whl"))) as wheel:
+def test_the_sdist_and_the_wheel_made_of_it_hold_every_file_and_pass_the_index_checks(tmp_path):
+    """Nothing of the packages is missing, nothing is added; README and metadata are as an index wants them."""
+    building = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(tmp_path), str(ROOT)]
+    subprocess.run(building, check=True, capture_output=True)
+    made = sorted(map(str, tmp_path.iterdir()))
+    assert [Path(each).suffix for each in made] == [".whl", ".gz"]
+    checking = subprocess.run(
+        [sys.executable, "-m", "twine", "check", "--strict", *made], capture_output=True, text=True
+    )
+    assert checking.returncode == 0 and checking.stdout.count("PASSED") == 2, checking.stdout
+    with zipfile.ZipFile(made[0]) as wheel:
         held = {name for name in wheel.namelist() if ".dist-info/" not in name}
+        (metadata,) = (wheel.read(name).decode() for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
     tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
     siblings = ("probes/", "prompts/", "wind_tunnels/", "reports/")
     wanted = {name for name in tracked if name.startswith("interp/")}
     wanted |= {f"interp/{name}" for name in tracked if name.startswith(siblings)}
     assert held == wanted
+    assert "Project-URL: Repository, https://" in metadata and "Classifier: Typing :: Typed" in metadata
+
+
+def test_a_checkout_without_git_has_a_version(tmp_path):
+    """As a folder from an archive has: the fallback of `pyproject.toml`."""
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    code = (
+        "from hatchling.metadata.core import ProjectMetadata\nfrom hatchling.plugin.manager import PluginManager\n"
+        "print(ProjectMetadata('.', PluginManager()).version)"
+    )
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["version"]
+    assert printed([sys.executable, "-c", code], tmp_path).strip() == settings["fallback-version"]

@@ -107,11 +107,11 @@ def leads_to(link: str) -> list[Path]:
     for start in (RAW, URLS["Repository"] + "/blob/main/"):
         if link.startswith(start):
             return [ROOT / link.removeprefix(start)]
-    made = [ROOT / "docs" / "_build" / "hooks.py"] if f'"{page}.md"' in HOOKS else []
+    made = [ROOT / "docs" / "_hooks" / "hooks.py"] if f'"{page}.md"' in HOOKS else []
     return [ROOT / "docs" / f"{page}.md", ROOT / "docs" / page / "index.md", *made]
 
 
-HOOKS = (ROOT / "docs" / "_build" / "hooks.py").read_text()
+HOOKS = (ROOT / "docs" / "_hooks" / "hooks.py").read_text()
 ABSOLUTE = [
     (path.relative_to(ROOT).as_posix(), link) for path in [*DOCUMENTS, ROOT / "examples" / "ledger" / "README.md"]
     for link in sorted(set(re.findall(r"\]\((https:[^)]+)\)", path.read_text())))

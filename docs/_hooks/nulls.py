@@ -161,9 +161,9 @@ def _controls(rng: np.random.Generator) -> Picture:
 
     strengths = rng.gamma(6, 0.006, size=N_DRAWS)
     top = 0.1
+    frame = go.Scatter(x=[0, 0], y=[0, 0.11], mode="markers", marker_opacity=0)  # the same axis in both panels
     return Picture(
-        [line(curve(top), INK), go.Scatter(x=[0, 0], y=[0, 0.11], mode="markers", marker_opacity=0)],
-        [*(line(curve(s), GREY) for s in strengths[:19]), go.Scatter(x=[0, 0], y=[0, 0.11], mode="markers", marker_opacity=0)],
+        [line(curve(top), INK), frame], [*(line(curve(s), GREY) for s in strengths[:19]), frame],
         ("the axis removed", "19 matched control axes removed"), ("dose", "KL from the unedited model, bits"),
         "KL at dose 1, bits", top, list(strengths),
     )  # fmt: skip

@@ -51,7 +51,10 @@ COPIED = {
     "assets/page.png": ROOT / "examples" / "pictures" / "page.png",
     **{f"gallery/{book.name}": book for book in (ROOT / "examples").glob("*.ipynb")},
     **{f"gallery/pages/{page.name}": page for page in (ROOT / "examples" / "pages").glob("*.html")},
-    **{f"gallery/pages/{name}.html": ROOT / "examples" / "ledger" / name / "ledger.html" for name in ("paper1", "paper2")},
+    **{
+        f"gallery/pages/{name}.html": ROOT / "examples" / "ledger" / name / "ledger.html"
+        for name in ("paper1", "paper2")
+    },
     "contributing.md": ROOT / "CONTRIBUTING.md",
     "changelog.md": ROOT / "CHANGELOG.md",
 }

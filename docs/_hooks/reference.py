@@ -29,17 +29,26 @@ GROUPS = {
 def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
     """A table in Markdown."""
     head = list(head)
-    lines = [head, ["---"] * len(head), *([str(cell).replace("|", "\\|").replace("\n", " ") for cell in r] for r in rows)]
+    lines = [
+        head,
+        ["---"] * len(head),
+        *([str(cell).replace("|", "\\|").replace("\n", " ") for cell in r] for r in rows),
+    ]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
 
 def api() -> str:
     """Every public name of `interp`, with its docstring."""
     stub = ast.parse((resources("interp") / "__init__.pyi").read_text())
-    where = {name.name: f"interp.{s.module}.{name.name}" for s in stub.body if isinstance(s, ast.ImportFrom) for name in s.names}
+    where = {
+        name.name: f"interp.{s.module}.{name.name}"
+        for s in stub.body
+        if isinstance(s, ast.ImportFrom)
+        for name in s.names
+    }
     grouped = [name for names in GROUPS.values() for name in names]
     if sorted(grouped) != sorted(where):
-        raise ValueError(f"docs/_build/reference.py: GROUPS and the public names differ: {set(grouped) ^ set(where)}")
+        raise ValueError(f"docs/_hooks/reference.py: GROUPS and the public names differ: {set(grouped) ^ set(where)}")
     text = "# Python API\n\nAll public names are attributes of `interp`: `import interp`, then `interp.load(...)`.\n"
     for title, names in GROUPS.items():
         text += f"\n## {title}\n"
@@ -52,7 +61,9 @@ def command_line() -> str:
     from interp.cli.app import app
 
     text = "# Command line\n\n`interp COMMAND --help` prints the same in the terminal.\n"
-    return text + "".join(_command(words, command) for words, command in _commands(typer.main.get_command(app), "interp"))
+    return text + "".join(
+        _command(words, command) for words, command in _commands(typer.main.get_command(app), "interp")
+    )
 
 
 def _commands(command: Command, words: str, parent: Context | None = None) -> Iterator[tuple[str, Command]]:
@@ -148,12 +159,17 @@ def record() -> str:
         "# The record: run.json\n\nEvery run writes a folder `runs/<model>-<time>/`. `run.json` holds the numbers and "
         "everything that made them. Tables lie in `tables/*.parquet`, arrays in `arrays.<probe>.safetensors`, the page "
         "in `report.html`. The folder is written whole or not at all. Records of earlier versions still open.\n\n"
-        "```python\nimport interp\n\nrecord = interp.run(n_pool=40, out=None, quiet=True)  # or interp.open_run(\"runs/...\")\n"
+        "```python\nimport interp\n\n"
+        'record = interp.run(n_pool=40, out=None, quiet=True)  # or interp.open_run("runs/...")\n'
         "print(record.to_frame().head())  # every number, one a row\n```\n\n"
         "Numbers that JSON cannot hold (NaN, infinity) are written as null and come back as NaN.\n"
     )
     parts = {"run.json": schema, **schema["$defs"]}
-    return about + "".join(f"\n## {name}\n\n{_first(part)}{table(('Field', 'Type', 'Needed'), _properties(part))}" for name, part in parts.items() if "properties" in part)
+    return about + "".join(
+        f"\n## {name}\n\n{_first(part)}{table(('Field', 'Type', 'Needed'), _properties(part))}"
+        for name, part in parts.items()
+        if "properties" in part
+    )
 
 
 def _first(part: dict[str, Any]) -> str:

@@ -29,7 +29,9 @@ def measured() -> Any:
             code.update(file.read_bytes())
     folder = ROOT / "build" / f"gallery-{code.hexdigest()[:16]}"
     if not folder.exists():
-        interp.run(probes=PROBES, settings=SETTINGS, n_pool=N_POOL, per_quintile=None, out=None, quiet=True).write(folder)
+        interp.run(probes=PROBES, settings=SETTINGS, n_pool=N_POOL, per_quintile=None, out=None, quiet=True).write(
+            folder
+        )
     return interp.open_run(folder)
 
 
