@@ -289,13 +289,17 @@ def power(
 
 @app.command("list", epilog="Example: interp list models")
 def list_(
-    what: Annotated[Literal["models", "probes", "studies", "prompts", "tunnels"], typer.Argument(help="What to list.")],
+    what: Annotated[
+        Literal["models", "families", "probes", "studies", "prompts", "tunnels"],
+        typer.Argument(help="What to list."),
+    ],
 ):
-    """List what there is by name: models, probes, studies, prompt sets or wind tunnels."""
+    """List what there is by name: models, families of models, probes, studies, prompt sets or wind tunnels."""
     from interp.cli import tables as terminal
 
     {
         "models": terminal.print_models,
+        "families": terminal.print_families,
         "probes": terminal.print_probes,
         "studies": terminal.print_studies,
         "prompts": terminal.print_prompts,

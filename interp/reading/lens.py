@@ -44,7 +44,10 @@ class Lens:
         # `forward` rather than a call: the pass has hooks on these modules that must not hear the lens.
         self._forward_norm: Any = attrgetter(model.family.final_norm)(model.module).forward
         self._head: Any = model.module.get_output_embeddings()
-        self._softcap: float | None = getattr(model.module.config, "final_logit_softcapping", None)
+        config: Any = model.module.config
+        self._softcap: float | None = getattr(config, "final_logit_softcapping", None)
+        # Cohere multiplies logits, Granite divides them.
+        self._times: float = getattr(config, "logit_scale", 1.0) / getattr(config, "logits_scaling", 1.0)
 
     @cached_property
     def _mean_token(self) -> torch.Tensor:
@@ -70,6 +73,7 @@ class Lens:
         weight, bias = self._head.weight[tokens], self._head.bias
         bias = None if bias is None else bias[tokens]
         logits = torch.nn.functional.linear(normed.to(weight.device), weight, bias).float().to(normed.device)
+        logits = logits if self._times == 1.0 else logits * self._times
         return logits if self._softcap is None else torch.tanh(logits / self._softcap) * self._softcap
 
     def decode(self, x: torch.Tensor, final: torch.Tensor, *, keep: bool) -> Decoded:
@@ -104,7 +108,7 @@ class Lens:
         """
         with brought_in(self._head):
             weight = self._head.weight
-            unembedding = (weight[token.to(weight.device)].float() - self._mean_token).to(x.device)  # [row, d_model]
+            unembedding = (weight[token.to(weight.device)].float() - self._mean_token).to(x.device) * self._times
         return _FrozenNorm.of(self._norm, x.shape[-1], x).direction(x, unembedding)
 
 
