@@ -102,6 +102,9 @@ class RunOptions:
     ] = None
     seed: Annotated[int, Option("--seed", "Seed of draws, nulls and intervals.")] = 0
     text_column: Annotated[str, Option("--text-column", "Column of the file or data set that holds the text.")] = "text"
+    chat: Annotated[
+        bool, Option("--chat/--no-chat", "Read every text as a user's message, through the model's chat template.")
+    ] = False
     bos: Annotated[bool, Option("--bos/--no-bos", "Keep the token that the tokenizer puts in front of a text.")] = True
     attention_window: Annotated[
         int | None, Option("--attention-window", "Let every query see so many keys only.", least=1)
