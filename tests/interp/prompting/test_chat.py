@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
@@ -73,10 +74,7 @@ def test_files_of_messages_keep_their_other_columns(tmp_path, ending):
 
         parquet.write_table(pyarrow.Table.from_pylist(rows), path)
     prompts = resolve_prompts(str(path), tokenizer=chatty())
-    assert (
-        prompts == resolve_prompts(rows, tokenizer=chatty())
-        or prompts.prompts == resolve_prompts(rows, tokenizer=chatty()).prompts
-    )
+    assert prompts.prompts == resolve_prompts(rows, tokenizer=chatty()).prompts
     assert [p.columns["topic"] for p in prompts] == ["x", "y"]
     assert prompts.units == {"role": "label", "turn": "1", "topic": "label", "correct": "label"}
 
@@ -121,4 +119,5 @@ def test_prompts_with_an_exact_posterior_or_of_ids_are_no_chat():
     with pytest.raises(PromptError, match="they are token ids"):
         resolve_prompts(PromptSet("ids", [Prompt(token_ids=(1, 2))]), tokenizer=chatty(), chat=True)
     with pytest.raises(PromptError, match="exact posterior is that of the bare texts"):
-        resolve_prompts("sula", n_pool=20, tokenizer=chatty(), chat=True)
+        known = PromptSet("known", [Prompt(text="a")], posterior=np.array([[0.5, 0.5]]), outcome_ids=np.array([6, 7]))
+        resolve_prompts(known, tokenizer=chatty(), chat=True)
