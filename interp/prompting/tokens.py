@@ -49,7 +49,8 @@ def tokenise(
     """Turn texts into ids, or pass token ids through after checking them.
 
     A beginning-of-text token is added exactly where the tokenizer itself adds one, and nowhere without `bos` or in
-    front of a chat, whose template puts one where it wants one; a closing token (as T5 and some chat tokenizers append) is left off, because a text is read at its own last token.
+    front of a chat, whose template puts one where it wants one. A closing token (as T5 and some chat tokenizers append)
+    is left off, because a text is read at its own last token.
     `window` keeps the last tokens of a text, so the last token and its class stay; a beginning-of-text token stays in
     front and counts.
     `vocab_size` is the model's; without it the tokenizer's is taken.
