@@ -60,7 +60,7 @@ class RunOptions:
     ] = "tunnel:bijection-gpt-neox"
     _: KW_ONLY
     probes: Annotated[
-        "Sequence[str | Probe]",
+        "str | Sequence[str | Probe]",
         Option(
             "--probe", "Probe to run; repeat or use commas; `all` for every observational one.", "-p", list[str],
             read=split_commas, write=list,

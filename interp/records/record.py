@@ -144,6 +144,20 @@ class RunRecord:
         frames = [f.to_frame().assign(probe=probe) for probe, f in self.findings.items() if f.scalars]
         return pandas.concat(frames, ignore_index=True) if frames else pandas.DataFrame()
 
+    def metrics(self) -> dict[str, float]:
+        """Every finite number flat, as trackers take it: `PROBE.NUMBER`, with `.low`, `.high`, `.null` and `.p`.
+
+        wandb.log(record.metrics())
+        """
+        found: dict[str, float] = {}
+        for probe, findings in self.findings.items():
+            for name, s in findings.scalars.items():
+                low, high = s.interval or (math.nan, math.nan)
+                null = s.null.value if s.null else math.nan
+                told = {"": s.value, ".low": low, ".high": high, ".null": null, ".p": math.nan if s.p is None else s.p}
+                found |= {f"{probe}.{name}{end}": float(x) for end, x in told.items() if math.isfinite(x)}
+        return found
+
     def write(self, folder: Path) -> "RunRecord":
         """Write the record as `folder`, whole or not at all; returns the record with its path."""
         from dataclasses import replace
