@@ -4,6 +4,7 @@ A probe is a frozen dataclass in a package of its own, found by name through the
 sees the model: the runner captures the union of all needs in one pass and hands every probe the same `Capture`.
 """
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
@@ -161,11 +162,17 @@ class Probe(Question):
         """
         return ()
 
-    def read_exchanged(self, with_patterns: Capture, of_network: Capture, final: Capture) -> Readout:
+    @property
+    def n_exchanged(self) -> int:
+        """On how many of the prompts patterns are exchanged, at most; spread evenly over them."""
+        return sys.maxsize
+
+    def read_exchanged(self, with_patterns: Capture, of_network: Capture, prompts: np.ndarray) -> Readout:
         """What is kept of an exchange at one checkpoint, beside `read_checkpoint`.
 
         `with_patterns` is the final network with the attention patterns of the checkpoint, `of_network` the network
-        of the checkpoint with the final patterns. At the end of the training both are `final`.
+        of the checkpoint with the final patterns, both on these of the drawn `prompts`, by number. At the end of the
+        training both are the end, on all of them.
         """
         raise NotImplementedError(f"{self.name} asks for an exchange and does not say what it keeps of one")
 
