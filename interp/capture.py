@@ -38,6 +38,8 @@ class ModelInfo:
     parallel_blocks: bool = False
     max_positions: int | None = None
     quantisation: str | None = None
+    stored_as: str | None = None
+    """How its file rounds the weights, where they are plain numbers once read (GGUF)."""
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ class RunOptions:
 
     model: Annotated[
         "Model | str | Path",
-        Option("--model", "Alias, hub id (@revision), local folder, or tunnel:NAME (@step).", "-m", kind=str),
+        Option("--model", "Alias, hub id (@revision), folder, .gguf file, or tunnel:NAME (@step).", "-m", kind=str),
     ] = "tunnel:bijection-gpt-neox"
     _: KW_ONLY
     probes: Annotated[
@@ -80,6 +80,10 @@ class RunOptions:
         ),
     ] = None
     revision: Annotated[str | None, Option("--revision", "Revision of the hub model, such as step1000.")] = None
+    gguf: Annotated[
+        str | None,
+        Option("--gguf", "GGUF file in the model's folder or repository (--model FILE.gguf names one itself)."),
+    ] = None
     dtype: Annotated[str | None, Option("--dtype", "float32, bfloat16 or float16.")] = None
     n_pool: Annotated[int | None, Option("--n-pool", "Prompts in the pool (sequences, for a tunnel).", least=1)] = None
     per_quintile: Annotated[

@@ -178,7 +178,7 @@ def _size(n: int) -> str:
 def print_checks(model: Model, checks: Sequence[Check]) -> None:
     """The self-check as a table, passed or not."""
     from interp.checking.selfcheck import left_out
-    from interp.loading.placement import precision_hazard
+    from interp.loading.placement import precision_hazard, rounding_hazard
 
     marks = {True: Text("passed", style="green"), False: Text("FAILED", style="bold red")}
     rows = ((c.name, c.meaning, _short(c.value), _short(c.bound), marks[c.passed]) for c in checks)
@@ -192,8 +192,9 @@ def print_checks(model: Model, checks: Sequence[Check]) -> None:
         f"{i.n_parameters:,} parameters, {i.dtype} on {i.device}, weights {model.fingerprint[:12]}"
     )
     hazard = precision_hazard(i.dtype)
-    if hazard:
-        print(hazard)
+    for said in (hazard, rounding_hazard(i.stored_as)):
+        if said:
+            print(said)
 
 
 def print_environment() -> None:

@@ -13,8 +13,8 @@ _COMPANIONS = frozenset({"tokenizer_config.json", "special_tokens_map.json", "ad
 
 
 def has_tokenizer(files: ModelFiles) -> bool:
-    """Whether a vocabulary lies beside the weights."""
-    return bool(files.names & _VOCABULARIES)
+    """Whether a vocabulary lies beside the weights, or in their GGUF file."""
+    return files.gguf is not None or bool(files.names & _VOCABULARIES)
 
 
 def read_tokenizer(files: ModelFiles, *, trust_remote_code: bool = False) -> PreTrainedTokenizerBase:
@@ -25,11 +25,12 @@ def read_tokenizer(files: ModelFiles, *, trust_remote_code: bool = False) -> Pre
             found="there is none beside the weights",
             fix="Pass tokenizer= (an object, a folder or a hub id), or copy tokenizer.json beside config.json.",
         )
-    files.fetch(files.names & (_VOCABULARIES | _COMPANIONS))
+    files.fetch([files.gguf] if files.gguf else files.names & (_VOCABULARIES | _COMPANIONS))
+    source = {"gguf_file": files.gguf} if files.gguf else {}
     try:
         with quiet_libraries():
             return AutoTokenizer.from_pretrained(  # pyrefly: ignore[bad-return]
-                files.folder, trust_remote_code=trust_remote_code, local_files_only=True
+                files.folder, trust_remote_code=trust_remote_code, local_files_only=True, **source
             )
     except Exception as error:  # the tokenizers library raises plain `Exception` for a broken file
         raise ModelError(

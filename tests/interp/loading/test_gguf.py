@@ -1,0 +1,171 @@
+"""GGUF files: what is read from one is the model that was written; rounded, broken and lying ones are told."""
+
+import struct
+
+import numpy as np
+import pytest
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+import interp
+from interp.errors import ModelError, UsageError
+from interp.options import RunOptions
+
+gguf = pytest.importorskip("gguf")
+
+WORDS = ["<s>", "</s>", "<unk>", *(chr(i) for i in range(ord("a"), ord("z") + 1)), "Ġ", "ab", "Ġa"]
+LAYERS, HEADS, KV_HEADS, WIDTH, INNER = 2, 4, 2, 64, 96
+
+
+def original() -> LlamaForCausalLM:
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=len(WORDS), hidden_size=WIDTH, intermediate_size=INNER, num_hidden_layers=LAYERS,
+        num_attention_heads=HEADS, num_key_value_heads=KV_HEADS, max_position_embeddings=64, initializer_range=0.2,
+        tie_word_embeddings=False, bos_token_id=0, eos_token_id=1, rms_norm_eps=1e-6,
+    )  # fmt: skip
+    return LlamaForCausalLM(config).eval()
+
+
+def interleaved(weight: np.ndarray, n_heads: int) -> np.ndarray:
+    """The rows of a projection in the order of llama.cpp, whose rotary embedding turns neighbours."""
+    return weight.reshape(n_heads, 2, -1, weight.shape[1]).swapaxes(1, 2).reshape(weight.shape)
+
+
+def written(path, model, kind=None):
+    """The model as a GGUF file, its matrices in the quantisation `kind`."""
+    out = gguf.GGUFWriter(str(path), "llama")
+    out.add_block_count(LAYERS)
+    out.add_context_length(64)
+    out.add_embedding_length(WIDTH)
+    out.add_feed_forward_length(INNER)
+    out.add_head_count(HEADS)
+    out.add_head_count_kv(KV_HEADS)
+    out.add_layer_norm_rms_eps(1e-6)
+    out.add_rope_freq_base(10000.0)
+    out.add_vocab_size(len(WORDS))
+    out.add_tokenizer_model("gpt2")
+    out.add_token_list(WORDS)
+    out.add_token_merges(["a b", "Ġ a"])
+    out.add_bos_token_id(0)
+    out.add_eos_token_id(1)
+    out.add_unk_token_id(2)
+    out.add_chat_template("{% for m in messages %}{{ m['content'] }}{% endfor %}")
+    names = {"embed_tokens": "token_embd", "lm_head": "output", "norm": "output_norm"}
+    parts = {
+        "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
+        "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
+        "mlp.down_proj": "ffn_down", "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
+    }  # fmt: skip
+    names |= {f"layers.{i}.{ours}": f"blk.{i}.{theirs}" for i in range(LAYERS) for ours, theirs in parts.items()}
+    for name, tensor in model.state_dict().items():
+        weight = tensor.numpy().astype(np.float32)
+        if "q_proj" in name or "k_proj" in name:
+            weight = interleaved(weight, HEADS if "q_proj" in name else KV_HEADS)
+        place = names[name.removeprefix("model.").removesuffix(".weight")] + ".weight"
+        if kind is None or weight.ndim == 1:
+            out.add_tensor(place, weight)
+        else:
+            out.add_tensor(place, gguf.quants.quantize(weight, kind), raw_dtype=kind)
+    out.write_header_to_file()
+    out.write_kv_data_to_file()
+    out.write_tensors_to_file()
+    out.close()
+    return path
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    return written(tmp_path_factory.mktemp("gguf") / "tiny.gguf", original())
+
+
+@pytest.fixture(scope="module")
+def rounded_file(tmp_path_factory):
+    return written(tmp_path_factory.mktemp("gguf") / "rounded.gguf", original(), gguf.GGMLQuantizationType.Q8_0)
+
+
+IDS = torch.arange(3, 20)[None]
+
+
+def test_a_plain_file_is_the_model_that_was_written(file):
+    model = interp.load(file)
+    with torch.inference_mode():
+        torch.testing.assert_close(model.module(IDS).logits, original()(IDS).logits, rtol=1e-5, atol=1e-5)
+    assert model.info.stored_as is None and model.info.family == "llama" and all(c.passed for c in model.checks)
+    assert model.tokenizer.convert_ids_to_tokens(model.tokenizer("ab c")["input_ids"])[-3:] == ["ab", "Ġ", "c"]
+    assert "m['content']" in model.tokenizer.chat_template
+
+
+def test_a_file_is_named_by_its_path_or_within_its_folder(file):
+    by_folder = interp.load(file.parent, gguf=file.name)
+    assert by_folder.fingerprint == interp.load(str(file)).fingerprint
+    with pytest.raises(ModelError, match="a second file is named"):
+        interp.load(file, gguf=file.name)
+    with pytest.raises(ModelError, match=r"its GGUF files are: tiny\.gguf"):
+        interp.load(file.parent, gguf="other.gguf")
+    with pytest.raises(ModelError, match="there is no such file"):
+        interp.load(file.parent / "other.gguf")
+    with pytest.raises(UsageError, match="read as it is"):
+        interp.load(original(), gguf=file.name)
+
+
+def test_rounded_weights_are_refused_unless_allowed_and_then_told(rounded_file):
+    with pytest.raises(ModelError, match=r"quantised \(GGUF: 16 tensors Q8_0 \(8.5 bits\), 5 tensors F32") as caught:
+        interp.load(rounded_file)
+    assert "--allow-quantised" in str(caught.value)
+    model = interp.load(rounded_file, allow_quantised=True)
+    assert model.info.stored_as.startswith("GGUF: 16 tensors Q8_0") and model.info.quantisation is None
+    expected = original()
+    with torch.inference_mode():
+        for weight in (p for p in expected.parameters() if p.ndim == 2):
+            rounded = gguf.quants.quantize(weight.numpy(), gguf.GGMLQuantizationType.Q8_0)
+            weight.copy_(torch.from_numpy(gguf.quants.dequantize(rounded, gguf.GGMLQuantizationType.Q8_0)))
+        torch.testing.assert_close(model.module(IDS).logits, expected(IDS).logits, rtol=1e-5, atol=1e-5)
+        assert not torch.allclose(expected(IDS).logits, original()(IDS).logits, atol=1e-2)
+    assert {c.name for c in model.checks} >= {"output", "projections"}, (
+        "weights can be read once they are plain numbers"
+    )
+
+
+def test_a_run_of_a_file_records_how_it_is_stored_and_can_be_repeated(rounded_file, tmp_path):
+    asked = {"probes": "orthogonality", "prompts": ["ab", "ba c", "c d", "a b"], "out": None, "quiet": True}
+    record = interp.run(str(rounded_file), allow_quantised=True, **asked)
+    assert record.model["stored_as"].startswith("GGUF: 16 tensors Q8_0")
+    assert record.spec["model"] == str(rounded_file) and record.spec["gguf"] is None
+    inside = interp.run(str(rounded_file.parent), gguf=rounded_file.name, allow_quantised=True, **asked)
+    assert inside.spec["gguf"] == rounded_file.name and inside.model["fingerprint"] == record.model["fingerprint"]
+    assert RunOptions().gguf is None
+
+
+@pytest.mark.parametrize(
+    "spoil, found",
+    [
+        (lambda b: b[: len(b) // 2], "cut off or damaged"),
+        (lambda b: b[:300], "cut off or damaged|it says that"),
+        (lambda b: b[:10], "cut off in its first line"),
+        (lambda b: b"", "does not begin as"),
+        (lambda b: b"version https://git-lfs.github.com/spec/v1\n", "git-lfs pointer"),
+        (lambda b: b"PK\x03\x04" + b[4:], "does not begin as"),
+        (lambda b: b[:4] + struct.pack("<I", 9) + b[8:], "its version is 9"),
+        (lambda b: b[:8] + struct.pack("<Q", 2**60) + b[16:], "it says that it holds"),
+        (lambda b: b[:16] + struct.pack("<Q", 2**60) + b[24:], "it says that it holds"),
+        (lambda b: b.replace(b"blk.1.attn_k.weight", b"blk.1.attn_x.weight"), "lack"),
+        (lambda b: b.replace(b"general.architecture\x08\x00\x00\x00\x05\x00\x00\x00\x00\x00\x00\x00llama",
+                             b"general.architecture\x08\x00\x00\x00\x05\x00\x00\x00\x00\x00\x00\x00whale"),
+         "describes no model"),
+    ],
+)  # fmt: skip
+def test_a_broken_foreign_or_lying_file_is_refused_in_words(file, tmp_path, spoil, found):
+    path = tmp_path / "spoilt.gguf"
+    path.write_bytes(spoil(file.read_bytes()))
+    with pytest.raises(ModelError, match=found):
+        interp.load(path)
+
+
+def test_more_layers_than_any_model_has_are_refused_before_one_is_built(file, tmp_path):
+    content, key = file.read_bytes(), b"llama.block_count\x04\x00\x00\x00"
+    at = content.index(key) + len(key)
+    path = tmp_path / "tall.gguf"
+    path.write_bytes(content[:at] + struct.pack("<I", 2**31 - 1) + content[at + 4 :])
+    with pytest.raises(ModelError, match="num_hidden_layers is 2147483647"):
+        interp.load(path)
