@@ -140,7 +140,7 @@ class Probe(Question):
     def refuse(self, prompts: PromptSet) -> None:
         """Raise `PromptError` for prompts that could not be analysed; asked before a model reads them."""
 
-    def screen(self, base: Capture) -> Screen | None:
+    def screening(self, base: Capture) -> Screen | None:
         """Ablations to be estimated first; further rounds find their readouts by the names of its `edits`."""
         return None
 

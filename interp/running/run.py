@@ -283,7 +283,7 @@ class _Session:
 
     def _screened(self, model: Model, pool: PromptPool, probe: Probe, base: Capture) -> dict[str, Readout]:
         """What gradients say of the ablations that the probe wants estimated."""
-        screen = probe.screen(base)
+        screen = probe.screening(base)
         run = Run(pool.prompts, pool.tokens.ids)
         return {} if screen is None else read_screen(model, run, screen, listeners=self.listeners)
 
