@@ -83,5 +83,6 @@ class Choice:
         found = np.full(self.plan.n_all, "not measured", dtype=object)
         if self.is_primary(how):
             found[self.plan.sample] = "random"
-        found[self.ranked(how)] = "screen"
+        ranked = self.ranked(how)
+        found[ranked] = np.where(found[ranked] == "random", "screen and random", "screen")
         return found.astype(str)
