@@ -14,6 +14,7 @@ from interp.editing.conditions import Run, capture_edited, read_conditions
 from interp.editing.edit_files import resolve_edits
 from interp.editing.editor import refuse_misfits
 from interp.editing.proof import merged
+from interp.editing.screen import read_screen
 from interp.edits import Edit, PatternsOf
 from interp.errors import UsageError
 from interp.findings import Findings
@@ -272,9 +273,19 @@ class _Session:
                 checks=self.checks, progress=progress, seed=self.spec.seed,
             )  # fmt: skip
             name = f"conditions of {probe.name}{suffix}"
-            found = read(probe.conditions(base), unfinished=self.unfinished, name=name)
-            further = probe.further_conditions(base, found)
-            return found | read(further, unfinished=self.unfinished, name=f"further {name}")
+            found = self._screened(model, pool, probe, base) | read(
+                probe.conditions(base), unfinished=self.unfinished, name=name
+            )
+            while further := [c for c in probe.further_conditions(base, found) if c.name not in found]:
+                name = f"further {name}"
+                found |= read(further, unfinished=self.unfinished, name=name)
+            return found
+
+    def _screened(self, model: Model, pool: PromptPool, probe: Probe, base: Capture) -> dict[str, Readout]:
+        """What gradients say of the ablations that the probe wants estimated."""
+        screen = probe.screening(base)
+        run = Run(pool.prompts, pool.tokens.ids)
+        return {} if screen is None else read_screen(model, run, screen, listeners=self.listeners)
 
 
 def _placed(info: ModelInfo, device_map: DeviceMap) -> dict[str, Any]:
