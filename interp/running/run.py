@@ -37,7 +37,7 @@ from interp.seam.window import AttentionWindow
 from interp.system.environment import environment
 from interp.system.processes import here, together
 from interp.system.progress import reporting
-from interp.system.threads import one_thread
+from interp.system.threads import blas_on_one_thread, noting_threads, one_thread
 
 
 @by_keyword(RunOptions)
@@ -91,6 +91,7 @@ def run(options: RunOptions) -> RunRecord:
         courses, course = session.follow(followed, own_step, fingerprint, alike, end)
         described |= course
         findings = {name: (findings | courses)[name] for name in spec.probes if name in findings | courses}
+    processes = {} if ranks.is_alone else {"processes": ranks.size}
     record = RunRecord(
         status="done",
         created=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -98,7 +99,7 @@ def run(options: RunOptions) -> RunRecord:
         spec_hash=spec.hash,
         model=described,
         prompts=_described(pools, drawn),
-        environment=environment() | ({} if ranks.is_alone else {"processes": ranks.size}),
+        environment=environment() | {"threads_of_passes": sorted(clock.threads)} | processes,
         selfcheck=tuple(asdict(c) for c in (*own_checks, *merged(session.checks))),
         timings=clock.seconds,
         findings=findings,
@@ -267,7 +268,7 @@ class _Session:
             return Run(prompts, as_tokens(model, prompts, (), spec.window, spec.bos).ids)
 
         heard = reporting(f"conditions of {probe.name}", self.quiet)
-        with self.clock(f"conditions {probe.name}{suffix}"), heard as progress:
+        with self.clock(f"conditions {probe.name}{suffix}"), heard as progress, blas_on_one_thread():
             read = partial(
                 read_conditions, model, Run(pool.prompts, pool.tokens.ids), resolve=resolve, listeners=self.listeners,
                 checks=self.checks, progress=progress, seed=self.spec.seed,
@@ -323,14 +324,16 @@ def _described(pools: Sequence[PromptPool], drawn: Sequence[dict[str, Any] | Non
 
 
 class _Clock:
-    """Seconds spent in named parts."""
+    """Seconds spent in named parts, and the numbers of threads that their passes had."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
+        self.threads: set[int] = set()
         self.began = time.monotonic()
 
     @contextmanager
     def __call__(self, part: str):
         began = time.perf_counter()
-        yield
+        with noting_threads(self.threads):
+            yield
         self.seconds[part] = round(time.perf_counter() - began, 4)
