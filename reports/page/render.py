@@ -5,6 +5,7 @@ part of it.
 """
 
 from functools import cache
+from itertools import groupby
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -12,18 +13,20 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from interp.drawing import PALETTE
 from interp.errors import RecordError
 from interp.findings import RULE
-from interp.records.headlines import contradictions
+from interp.records.headlines import contradictions, tried
 from interp.records.record import RunRecord
 from interp.system.whole_files import writing
-from interp.words import DASH, cell, near_zero_as_zero, short, with_unit
+from interp.words import DASH, cell, near_zero_as_zero, p_value, short, with_unit
 
 from ..plotly.theme import DARK, LIGHT, SCHEMES, template
-from . import about
-from .calibration import NO_TRUTH, calibration, is_the_tunnel
-from .in_words import in_words, summary
+from . import about, in_words
+from .calibration import calibration, is_the_tunnel
 from .sections import headline, opening, sections
 from .security import policy, script_json
 from .tabulate import N_ROWS
+
+N_OPEN = 2
+"""Figures of a probe that are drawn at once; the others open on request."""
 
 HOME = Path(__file__).parent.parent
 PLOTLY = HOME / "vendor" / "plotly-cartesian-4.1.1.min.js"
@@ -48,7 +51,9 @@ def render(record: RunRecord) -> Path:
 
 def html(record: RunRecord) -> str:
     """The page as text."""
-    drawn, first = sections(record), opening(record)
+    drawn, numbers = sections(record), headline(record)
+    judged = [number.judged for number in numbers if number.judged]
+    first = opening(record, drawn)
     style = style_sheet()
     has_figures = first is not None or any(figure.plot for section in drawn for figure in section.figures)
     script = static("static/page.js")
@@ -56,18 +61,21 @@ def html(record: RunRecord) -> str:
     return templates_of_pages().get_template("page.html").render(
         record=record,
         about=about,
-        headline=headline(record),
-        summary=summary(record),
-        words=in_words(record),
-        many=len(record.findings) > 3,
+        words=in_words,
+        headline=[(probe, list(of)) for probe, of in groupby(numbers, key=lambda number: number.probe)],
+        leading=[numbers[i] for i in in_words.leading(judged)],
+        summary=in_words.summary(judged),
+        tried=tried(record.findings),
+        usual_n=in_words.usual_n([number.scalar for number in numbers]),
         contradictions=contradictions(record.findings),
         rule=RULE,
         calibration=calibration(),
-        no_truth=NO_TRUTH,
         is_the_tunnel=is_the_tunnel(record),
         opening=first,
         sections=drawn,
         n_rows=N_ROWS,
+        n_open=N_OPEN,
+        is_one=len(drawn) == 1,
         policy=policy(scripts, [style]),
         style=style,
         scripts=scripts,
@@ -84,7 +92,9 @@ def templates_of_pages() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(short=short, cell=cell, with_unit=with_unit, near_zero_as_zero=near_zero_as_zero)
+    environment.filters.update(
+        short=short, cell=cell, with_unit=with_unit, near_zero_as_zero=near_zero_as_zero, p_value=p_value
+    )
     environment.globals.update(dash=DASH)  # pyrefly: ignore[bad-argument-type]
     return environment
 
