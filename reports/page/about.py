@@ -25,7 +25,7 @@ PROMPT_FIELDS: Mapping[str, str] = {
 
 def asked(record: RunRecord) -> str:
     """The question of a record of several probes."""
-    probes = list(record.findings) or list(record.spec.get("probes", {}))
+    probes = [name.replace("_", " ") for name in record.findings or record.spec.get("probes", {})]
     asking = f"the probe{'s' * (len(probes) > 1)} {listed(probes)}" if probes else "no probe"
     return f"What {'do' if len(probes) > 1 else 'does'} {asking} find in {heading(record)}?"
 

@@ -30,8 +30,8 @@ def summary(judged: Sequence[Headline]) -> str:
 
 def leading(judged: Sequence[Headline]) -> list[int]:
     """Which headline numbers are said first: those that stand out, the first of every probe before its second."""
-    probes = [h.probe for h in judged]
-    order = [(not h.stands_out, h.standing == "unjudged", probes[:i].count(h.probe), i) for i, h in enumerate(judged)]
+    like = [(h.probe, h.stands_out) for h in judged]
+    order = [(not h.stands_out, h.standing == "unjudged", like[:i].count(like[i]), i) for i, h in enumerate(judged)]
     return sorted(i for *_, i in sorted(order)[:N_LEADING])
 
 
