@@ -53,6 +53,7 @@ def html(ledger: LedgerFile, folder: Path) -> str:
         links={paper.name: _Links(folder, paper) for paper in ledger.papers},
         drawn=drawn,
         cell_of=cell_of,
+        first_number=first_number,
         policy=policy([script], [style]),
         style=style,
         script=script,
@@ -69,3 +70,9 @@ def drawn(number: MeasuredNumber) -> Number:
 def cell_of(cells: list[ClaimOutcome], model: str) -> ClaimOutcome | None:
     """The cell of a model in a row."""
     return next((cell for cell in cells if cell.model == model), None)
+
+
+def first_number(cell: ClaimOutcome) -> MeasuredNumber | None:
+    """The number that a cell shows: the first of a part that came out as the cell did, else of another that is judged."""
+    parts = sorted(cell.parts, key=lambda part: (part.outcome != cell.outcome, part.outcome is None))
+    return next((number for part in parts for number in part.numbers if number.scalar is not None), None)

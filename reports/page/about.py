@@ -22,18 +22,30 @@ PROMPT_FIELDS: Mapping[str, str] = {
     "seed": "seed", "window": "token window", "n_truncated": "cut to the window",
 }  # fmt: skip
 
+_NAMED = 4
+"""Probes that the question names; of more it says how many."""
+
 
 def asked(record: RunRecord) -> str:
     """The question of a record of several probes."""
     probes = [name.replace("_", " ") for name in record.findings or record.spec.get("probes", {})]
-    asking = f"the probe{'s' * (len(probes) > 1)} {listed(probes)}" if probes else "no probe"
+    if not probes:
+        return f"What is there to find in {heading(record)}?"
+    asking = f"{len(probes)} probes" if len(probes) > _NAMED else f"the probe{'s' * (len(probes) > 1)} {listed(probes)}"
     return f"What {'do' if len(probes) > 1 else 'does'} {asking} find in {heading(record)}?"
 
 
 def read_on(record: RunRecord) -> list[str]:
-    """The model's family and sizes, and the prompts, in a few words each; nothing of a study."""
+    """The model's family and sizes, and the prompts, in a few words each; of a comparison, what was held against what.
+
+    Nothing of other studies.
+    """
     if is_study(record):
-        return []
+        found = record.findings.get("comparison")
+        held = found.tables.get("differences") if found else None
+        pairs = {} if held is None else dict.fromkeys(zip(held["group"], held["against"], strict=True))
+        against = {ref: [group for group, other in pairs if other == ref] for _, ref in pairs if ref}
+        return [f"{listed(groups)} against {ref}" for ref, groups in against.items()]
     model = record.model
     sizes = [str(model["family"])] if model.get("family") else []
     sizes += [f"{model['n_layers']} layers"] if model.get("n_layers") else []

@@ -56,9 +56,9 @@ def verdict(h: Headline) -> str:
 
 
 def usual_n(scalars: Sequence[Scalar]) -> str:
-    """The count that most numbers were measured on, in words; empty where nothing was counted."""
-    counts = Counter(s.n_text for s in scalars if s.n_text)
-    return counts.most_common(1)[0][0] if counts else ""
+    """The count that half of the numbers were measured on, in words; empty where there is none."""
+    text, n = Counter(s.n_text for s in scalars).most_common(1)[0] if scalars else ("", 0)
+    return text if 2 * n >= len(scalars) else ""
 
 
 def _null(s: Scalar) -> str:
@@ -72,4 +72,4 @@ def clause(name: str, s: Scalar) -> str:
     meaning = s.meaning or name.replace("_", " ")
     ends = [m.start() for m in re.finditer(r"[:;] |\.(?: |$)| \(", meaning)]
     end = next((e for e in ends if len(meaning[:e].split()) >= _SHORTEST), len(meaning.rstrip(".")))
-    return meaning[:1].upper() + meaning[1:end] if re.match(r"[a-z]+\b", meaning) else meaning[:end]
+    return meaning[:1].upper() + meaning[1:end] if re.match(r"[a-z]+[ ,]", meaning) else meaning[:end]

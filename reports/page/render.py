@@ -16,7 +16,7 @@ from interp.findings import RULE
 from interp.records.headlines import contradictions, tried
 from interp.records.record import RunRecord
 from interp.system.whole_files import writing
-from interp.words import DASH, cell, near_zero_as_zero, p_value, short, with_unit
+from interp.words import DASH, cell, near_zero_as_zero, p_equals, p_value, short, with_unit
 
 from ..plotly.theme import DARK, LIGHT, SCHEMES, template
 from . import about, in_words
@@ -66,6 +66,8 @@ def html(record: RunRecord) -> str:
         leading=[numbers[i] for i in in_words.leading(judged)],
         summary=in_words.summary(judged),
         tried=tried(record.findings),
+        with_controls=any(h.controls for h in judged),
+        with_p=any(h.p_together is not None for h in judged),
         usual_n=in_words.usual_n([number.scalar for number in numbers]),
         contradictions=contradictions(record.findings),
         rule=RULE,
@@ -93,7 +95,7 @@ def templates_of_pages() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(
-        short=short, cell=cell, with_unit=with_unit, near_zero_as_zero=near_zero_as_zero, p_value=p_value
+        short=short, cell=cell, with_unit=with_unit, near_zero_as_zero=near_zero_as_zero, p_equals=p_equals, p_value=p_value
     )
     environment.globals.update(dash=DASH)  # pyrefly: ignore[bad-argument-type]
     return environment

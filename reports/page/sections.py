@@ -89,13 +89,13 @@ def _differences(findings: Mapping[str, Findings]) -> Iterator[Headline]:
     rows = [] if table is None else table.to_frame().query("is_headline and against != ''").to_dict("records")
     for row in rows:
         held = math.isfinite(row["difference_low"] + row["difference_high"])
-        value = row["value"]
+        name, value = row["name"].replace("_", " "), row["value"]
+        meaning = f"“{name}”, {short(value)} in {row['group']} less {short(value - row['difference'])} in {row['against']}"
         s = Scalar.of(
             row["difference"], row["unit"],
-            Interval(row["difference_low"], row["difference_high"], row["method"]) if held else row["method"],
-            Null("no difference", 0.0, (0.0, 0.0)) if held else "the difference has no interval",
-            meaning=f"{row['group']} minus {row['against']}, {row['name'].replace('_', ' ')} "
-            f"({short(value)} and {short(value - row['difference'])})",
+            Interval(row["difference_low"], row["difference_high"], row["method"])
+            if held else row["method"] or "the difference has no interval",
+            Null("no difference", 0.0, (0.0, 0.0)) if held else "the difference has no interval", meaning=meaning,
         )  # fmt: skip
         yield Headline(row["probe"], f"{row['name']}, {row['group']}", s, None, s.standing())
 
