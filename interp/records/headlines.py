@@ -61,9 +61,9 @@ class Headline:
 
     @property
     def agreement(self) -> str:
-        """How many of the controls stand where the number does: `2 of 3`; empty without controls."""
+        """How many of the controls stand where the number does: `2 of 3`; empty without controls or a verdict."""
         n = sum(self._answer(s) == "yes" for _, s in self.controls)
-        return f"{n} of {len(self.controls)}" if self.controls else ""
+        return f"{n} of {len(self.controls)}" if self.controls and self.without_controls != "unjudged" else ""
 
     def _answer(self, control: Scalar) -> str:
         standing = control.standing()

@@ -2,6 +2,7 @@
 
 import base64
 import gzip
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -10,8 +11,6 @@ import numpy as np
 
 from interp.table import LABEL, Table
 from interp.words import cell
-
-from .security import script_json
 
 N_ROWS = 30
 """Rows that the page shows of a table."""
@@ -83,7 +82,8 @@ def _column(name: str, column: np.ndarray, unit: str) -> Column:
 
 
 def _packed(table: Table) -> str:
-    text = script_json({"names": list(table.columns), "values": [_values(c) for c in table.columns.values()]})
+    content = {"names": list(table.columns), "values": [_values(column) for column in table.columns.values()]}
+    text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
 
 
