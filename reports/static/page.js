@@ -160,7 +160,7 @@ function controlFor(plot, { kind, label, active, steps }) {
   const say = () => {
     const shown = steps[input.value].label;
     words.textContent = kind === "slider" ? `${label} ${shown}`.trim() : label;
-    input.setAttribute("aria-valuetext", shown);
+    if (kind === "slider") input.setAttribute("aria-valuetext", shown);
   };
   input.addEventListener("input", () => {
     const { method, args } = steps[input.value];
@@ -225,7 +225,7 @@ async function svgOf(figure) {
   const drawn = await Plotly.toImage(plot, { format: "svg", width, height, imageDataOnly: true });
   const inner = new DOMParser().parseFromString(drawn, "image/svg+xml").documentElement;
   const { color, backgroundColor, fontFamily } = getComputedStyle(document.body);
-  const title = figure.querySelector("h3").textContent;
+  const title = figure.querySelector(".title").textContent;
   const caption = wrapped(figure.querySelector(".reading").textContent, width / 6.5);
   const [above, line] = [32, 18];
   const whole = above + height + (caption.length + 1) * line;
