@@ -242,12 +242,12 @@ def _dropped(table: Table) -> Figure:
 
 def _cross_projection(table: Table) -> Figure:
     domains = list(dict.fromkeys(table["of"].tolist()))
+    cells = [f"{short(s, 2)}<br>({short(n, 2)})" for s, n in zip(table["share"], table["share_null"], strict=True)]
     plot = blank("variance of", "in the first plane of")
     plot.add_heatmap(
         x=domains, y=domains, z=table["share"].reshape(len(domains), len(domains)), colorscale=_PALE, zmin=0,
         textfont={"color": "#1b1d20"},
-        text=np.array([f"{short(s, 2)}<br>({short(n, 2)})" for s, n in zip(table["share"], table["share_null"], strict=True)])
-        .reshape(len(domains), len(domains)), texttemplate="%{text}", colorbar={"title": {"text": "share"}},
+        text=np.array(cells).reshape(len(domains), len(domains)), texttemplate="%{text}", colorbar={"title": {"text": "share"}},
     )  # fmt: skip
     reading = (
         "Share of one domain's variance in the plane of other prompts, and in brackets its null, under exchanged "

@@ -36,12 +36,13 @@ def leading(judged: Sequence[Headline]) -> list[int]:
 
 
 def evidence(h: Headline) -> str:
-    """`95 % interval 0.32 to 0.33; above its null, 0.14 (0.13 to 0.15), p = 0.004`, what controls object to after it."""
+    """`95 % interval 0.32 to 0.33; above its null, 0.14 (0.13 to 0.15), p = 0.004`, then what controls object to."""
     s = h.scalar
     interval = f"95 % interval {s.interval_text}" if s.interval else "no interval"
     alone = h.without_controls
     if s.null is None or alone == "unjudged":
-        return f"{interval}; {VERDICTS['unjudged']}: {'underpowered' if s.underpowered else s.null_reason or 'no number'}"
+        reason = "underpowered" if s.underpowered else s.null_reason or "no number"
+        return f"{interval}; {VERDICTS['unjudged']}: {reason}"
     p = "" if h.p_together is None else f", {p_equals(h.p_together)}"
     verdict = "no different from its null" if alone == "within" else VERDICTS[alone]
     objected = "".join(f"; {objection}" for objection in h.objections)
@@ -52,7 +53,7 @@ def verdict(h: Headline) -> str:
     """Where a number stands to its null, in a cell of a table."""
     if h.scalar.underpowered:
         return "underpowered" + (f": {h.scalar.enough:,} would do" if h.scalar.enough else "")
-    return "fails a control" if h.objections else VERDICTS[h.standing]
+    return "fails a control" if h.standing == "within" and h.objections else VERDICTS[h.standing]
 
 
 def usual_n(scalars: Sequence[Scalar]) -> str:

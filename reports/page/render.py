@@ -35,7 +35,7 @@ PLOTLY = HOME / "vendor" / "plotly-cartesian-4.1.1.min.js"
 def render(record: RunRecord) -> Path:
     """Write the page as `report.html` into the record's folder, whole or not at all; returns its path.
 
-    Raises `RecordError` for a record that is not on disk.
+    Raises `RecordError` for a record that is not on disk, and where the page cannot be written.
     """
     if record.path is None:
         raise RecordError(
@@ -43,9 +43,20 @@ def render(record: RunRecord) -> Path:
             found="the record was not written to a folder, so there is no place beside it",
             fix="Use record.write(folder) first, or run with out=FOLDER.",
         )
-    target = record.path / "report.html"
-    with writing(target) as draft:
-        draft.write_text(html(record), encoding="utf-8", errors="replace", newline="\n")
+    return write_page(record.path / "report.html", html(record))
+
+
+def write_page(target: Path, text: str) -> Path:
+    """Write a page, whole or not at all; `RecordError` where it cannot be written."""
+    try:
+        with writing(target) as draft:
+            draft.write_text(text, encoding="utf-8", errors="replace", newline="\n")
+    except OSError as error:
+        raise RecordError(
+            asked=f"writing the page {target}",
+            found=f"{error.strerror or error}; the record beside it is whole",
+            fix=f"Make room, then `interp report {target.parent}` draws the page.",
+        ) from error
     return target
 
 
@@ -95,7 +106,12 @@ def templates_of_pages() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(
-        short=short, cell=cell, with_unit=with_unit, near_zero_as_zero=near_zero_as_zero, p_equals=p_equals, p_value=p_value
+        short=short,
+        cell=cell,
+        with_unit=with_unit,
+        near_zero_as_zero=near_zero_as_zero,
+        p_equals=p_equals,
+        p_value=p_value,
     )
     environment.globals.update(dash=DASH)  # pyrefly: ignore[bad-argument-type]
     return environment

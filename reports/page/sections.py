@@ -90,7 +90,9 @@ def _differences(findings: Mapping[str, Findings]) -> Iterator[Headline]:
     for row in rows:
         held = math.isfinite(row["difference_low"] + row["difference_high"])
         name, value = row["name"].replace("_", " "), row["value"]
-        meaning = f"“{name}”, {short(value)} in {row['group']} less {short(value - row['difference'])} in {row['against']}"
+        meaning = (
+            f"“{name}”, {short(value)} in {row['group']} less {short(value - row['difference'])} in {row['against']}"
+        )
         s = Scalar.of(
             row["difference"], row["unit"],
             Interval(row["difference_low"], row["difference_high"], row["method"])
@@ -125,9 +127,7 @@ def _section(record: RunRecord, name: str, findings: Findings, tables: Mapping[s
         question=question,
         problem=problem,
         figures=tuple(drawn),
-        numbers=tuple(
-            Number(name, n, s, strip(s)) for n, s in findings.scalars.items() if n not in findings.headline
-        ),
+        numbers=tuple(Number(name, n, s, strip(s)) for n, s in findings.scalars.items() if n not in findings.headline),
         tables=tuple(listing for table, listing in tables.items() if table not in shown),
         notes=findings.notes,
     )

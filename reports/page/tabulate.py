@@ -1,4 +1,4 @@
-"""Tables of the page: the first rows as HTML, the whole, compressed, as columns that the page sorts and saves as CSV."""
+"""Tables of the page: the first rows as HTML; the whole, gzipped, as columns that the page sorts and saves as CSV."""
 
 import base64
 import gzip

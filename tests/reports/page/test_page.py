@@ -36,6 +36,16 @@ def test_a_record_that_is_nowhere_on_disk_is_refused_in_three_parts():
     assert "page" in caught.value.asked and "not written" in caught.value.found and "write(folder)" in caught.value.fix
 
 
+def test_a_page_that_cannot_be_written_is_told_in_three_parts_and_the_record_stays(tmp_path):
+    record = made_record().write(tmp_path / "run")
+    (tmp_path / "run" / "report.html").mkdir()
+    with pytest.raises(RecordError) as caught:
+        render(record)
+    assert "writing the page" in caught.value.asked and "Is a directory" in caught.value.found
+    assert f"interp report {record.path}" in caught.value.fix
+    assert open_run(tmp_path / "run").spec_hash == record.spec_hash
+
+
 def test_a_typical_page_stays_below_three_megabytes():
     assert len(html(made_record()).encode()) < 3_000_000
 

@@ -39,7 +39,9 @@ def test_a_long_table_shows_its_first_rows_and_embeds_all():
 
 def test_the_largest_tables_point_to_their_files_where_the_page_is_full():
     noise = np.random.default_rng(0).random
-    tables = {name: Table({"x": noise(n)}, {"x": "1"}) for name, n in (("small", 10), ("large", 9**5), ("larger", 10**5))}
+    tables = {
+        name: Table({"x": noise(n)}, {"x": "1"}) for name, n in (("small", 10), ("large", 9**5), ("larger", 10**5))
+    }
     found = listings({"p": tables})["p"]
     assert [bool(found[name].data) for name in tables] == [True, True, False]
     assert len(found["larger"].cells) == N_ROWS and found["larger"].file == "tables/p.larger.parquet"
