@@ -247,7 +247,8 @@ def _cross_projection(table: Table) -> Figure:
     plot.add_heatmap(
         x=domains, y=domains, z=table["share"].reshape(len(domains), len(domains)), colorscale=_PALE, zmin=0,
         textfont={"color": "#1b1d20"},
-        text=np.array(cells).reshape(len(domains), len(domains)), texttemplate="%{text}", colorbar={"title": {"text": "share"}},
+        text=np.array(cells).reshape(len(domains), len(domains)), texttemplate="%{text}",
+        colorbar={"title": {"text": "share"}},
     )  # fmt: skip
     reading = (
         "Share of one domain's variance in the plane of other prompts, and in brackets its null, under exchanged "
