@@ -1,4 +1,4 @@
-"""What figures share: intervals that stay in their range, axes of R², a colour scale that carries on both backgrounds."""
+"""What figures share: intervals in their range, axes of R², a colour scale that carries on both backgrounds."""
 
 import numpy as np
 import plotly.colors
