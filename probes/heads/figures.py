@@ -20,7 +20,7 @@ _WORDS = {
 
 
 def heads_figures(findings: Findings) -> tuple[Figure, ...]:
-    """Heads by each ablation, heads in order, their screen, layers, and sets; on SULA prompts heads and layers again."""
+    """Heads by each ablation and in order, their screen, layers, and sets; on SULA prompts heads and layers again."""
     tables, figures = findings.tables, []
     if "by_head" in tables:
         figures += [_map(tables["by_head"], str(how)) for how, _ in tables["by_head"].groups("how")]
