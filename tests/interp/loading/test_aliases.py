@@ -60,6 +60,22 @@ def llama(width: int, layers: int, heads: int) -> PreTrainedConfig:
     )
 
 
+SMOLLM2 = {"135m": (576, 30, 9, 3, 1536), "360m": (960, 32, 15, 5, 2560), "1.7b": (2048, 24, 32, 32, 8192)}
+"""Width, layers, heads, key and value heads, feed-forward width: the public configurations of HuggingFaceTB."""
+
+
+def smollm2(width: int, layers: int, heads: int, kv_heads: int, inner: int) -> PreTrainedConfig:
+    return LlamaConfig(
+        hidden_size=width,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=kv_heads,
+        intermediate_size=inner,
+        vocab_size=49152,
+        tie_word_embeddings=True,
+    )
+
+
 def from_public(kind: type[PreTrainedConfig], alias: str) -> PreTrainedConfig:
     return kind(**{k: v for k, v in public_config(alias).items() if k != "model_type"})
 
@@ -69,6 +85,7 @@ CONFIGS = {
     "phi-2": from_public(type(AutoConfig.for_model("phi")), "phi-2"),
     "llama-3.2-1b": llama(2048, 16, 32),
     "llama-3.2-3b": llama(3072, 28, 24),
+    **{f"smollm2-{size}": smollm2(*shape) for size, shape in SMOLLM2.items()},
     "mistral-7b": from_public(MistralConfig, "mistral-7b"),
     "mistral-7b-instruct": from_public(MistralConfig, "mistral-7b"),
     "mixtral-8x7b": MixtralConfig(

@@ -13,7 +13,7 @@ from interp.options import RunOptions
 
 gguf = pytest.importorskip("gguf")
 
-WORDS = ["<s>", "</s>", "<unk>", *(chr(i) for i in range(ord("a"), ord("z") + 1)), "Ġ", "ab", "Ġa"]
+WORDS = ["<s>", "</s>", "<unk>", *"abcdefghijklmnopqrstuvwxyz0123456789", "Ġ", "ab", "Ġa"]
 LAYERS, HEADS, KV_HEADS, WIDTH, INNER = 2, 4, 2, 64, 96
 
 
@@ -21,7 +21,7 @@ def original() -> LlamaForCausalLM:
     torch.manual_seed(0)
     config = LlamaConfig(
         vocab_size=len(WORDS), hidden_size=WIDTH, intermediate_size=INNER, num_hidden_layers=LAYERS,
-        num_attention_heads=HEADS, num_key_value_heads=KV_HEADS, max_position_embeddings=64, initializer_range=0.2,
+        num_attention_heads=HEADS, num_key_value_heads=KV_HEADS, max_position_embeddings=128, initializer_range=0.2,
         tie_word_embeddings=False, bos_token_id=0, eos_token_id=1, rms_norm_eps=1e-6,
     )  # fmt: skip
     return LlamaForCausalLM(config).eval()
@@ -36,7 +36,7 @@ def written(path, model, kind=None):
     """The model as a GGUF file, its matrices in the quantisation `kind`."""
     out = gguf.GGUFWriter(str(path), "llama")
     out.add_block_count(LAYERS)
-    out.add_context_length(64)
+    out.add_context_length(128)
     out.add_embedding_length(WIDTH)
     out.add_feed_forward_length(INNER)
     out.add_head_count(HEADS)
