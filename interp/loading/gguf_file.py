@@ -1,8 +1,8 @@
-"""GGUF files: a model in one file, most often with rounded weights; its header is read here before any library reads it.
+"""GGUF files: a model in one file, most often with rounded weights. Its header is read here before a library reads it.
 
-The libraries believe a header: a list that claims 2**60 entries keeps them busy for ever, and a block or a bias that they
-have no place for is left out without a word. So every count is held against the length of the file, and every number of
-it has to find a place in the model. Layout: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md.
+The libraries believe a header: a list that claims 2**60 entries keeps them busy for ever, and a block or a bias that
+they have no place for is left out without a word. So every count is held against the length of the file, and every
+number of it has to find a place in the model. Layout: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md.
 
 transformers turns the weights back into plain numbers, so whatever reads a model reads those: rounded, as the file
 stores them.

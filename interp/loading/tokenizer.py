@@ -2,6 +2,7 @@
 
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
@@ -48,9 +49,9 @@ def _tokenizer_in(file: Path) -> PreTrainedTokenizerBase:
     """The tokenizer of a GGUF file, read alone in a folder: transformers would mix it with files that lie beside it."""
     with tempfile.TemporaryDirectory() as alone, quiet_libraries():
         Path(alone, file.name).symlink_to(file.absolute())
-        words = AutoTokenizer.from_pretrained(alone, gguf_file=file.name, local_files_only=True)
+        words: Any = AutoTokenizer.from_pretrained(alone, gguf_file=file.name, local_files_only=True)
     words.name_or_path = str(file)
-    return words  # pyrefly: ignore[bad-return]
+    return words
 
 
 def refuse_foreign(tokenizer: PreTrainedTokenizerBase, vocab_size: int, origin: str) -> None:

@@ -7,6 +7,7 @@ place. Numbers that JSON cannot hold (NaN, infinity) are written as null and com
 import json
 import math
 import shutil
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -214,6 +215,25 @@ class RunRecord:
             controls={name: list(controls) for name, controls in findings.controls.items()},
             facts=dict(findings.facts),
         )
+
+
+def written(record: RunRecord, folder: Path) -> RunRecord:
+    """The record, written as `folder`.
+
+    Where that fails, what was measured is kept in the folder for temporary files, and the `RecordError` says where.
+    """
+    try:
+        return record.write(folder)
+    except RecordError as error:
+        try:
+            refuge = record.write(Path(tempfile.mkdtemp(prefix="interp-")) / folder.name).path
+        except (RecordError, OSError):
+            raise error from None
+        raise RecordError(
+            asked=error.asked,
+            found=f"{error.found}; what was measured is kept in {refuge}",
+            fix=f"Make room there and move it: `interp report {refuge}` draws its page.",
+        ) from error
 
 
 def new_folder(out: Path, what: str) -> Path:
