@@ -28,8 +28,8 @@ from interp.registry import entries, load_entry
 ASSUMED_PROMPTS = 1008
 ASSUMED_TOKENS = 128
 _CHARACTERS_A_TOKEN = 4
-_EXCHANGE = 6
-"""Passes of an exchange of attention patterns with a checkpoint: each way unedited, edited, and the donor's."""
+_EXCHANGE = 4
+"""Passes of an exchange of attention patterns with a checkpoint: each way edited, and the donor's."""
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ class Dynamics(Probe):
 
     `layer`: whose values are followed. `epsilon`: the fraction of the first distance within which a course has settled.
     `n_permutations`: permutations of the nulls; `n_bootstrap`: resamples of the prompts. `exchange`: whether attention
-    patterns are exchanged with the end, which takes two models in memory and about six passes a checkpoint over
+    patterns are exchanged with the end, which takes two models in memory and about four passes a checkpoint over
     `n_exchanged` prompts at most.
     """
 

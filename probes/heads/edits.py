@@ -16,6 +16,9 @@ from interp.edits import AblateHeads, AttentionOff, BypassLayer, Edit, FeedForwa
 UNEDITED = "unedited"
 LATE = "late attention off"
 PARTS = ("layer bypassed", "attention off", "feed-forward off")
+N_DOUBTED = 2
+"""Layers all of whose heads are ablated because a screen is most wrong about them."""
+
 How = Literal["zero", "mean", "resample"]
 
 _PART_EDITS: dict[str, type[Edit]] = dict(zip(PARTS, (BypassLayer, AttentionOff, FeedForwardOff), strict=True))
@@ -115,10 +118,9 @@ class Plan:
         Which heads a screen chooses is not known before: they are taken to be spread over the layers, none of them
         drawn too, and the random subspaces to be those of layer 0.
         """
-        n_draws = sum(self.draws(how) for how in self.how)
-        counts = self._counted(
-            self.n_screened * n_draws + len(self.sample) if self.is_screened else self.n_all * n_draws
-        )
+        n_draws, n_chosen = len(self.kinds), self.n_screened + N_DOUBTED * self.n_heads
+        singles = n_chosen * n_draws + len(self.sample) if self.is_screened else self.n_all * n_draws
+        counts = self._counted(singles)
         if self.n_heads > 1:
             for layer in range(1 if self.is_screened else self.n_layers):
                 counts[layer] += self.n_random
@@ -127,7 +129,9 @@ class Plan:
 
     def counted_on_sula(self) -> dict[int, int]:
         """The same of edits on SULA problems: parts of layers, and heads by the primary ablation."""
-        return self._counted(self.n_screened + len(self.sample) if self.is_screened else self.n_all)
+        return self._counted(
+            self.n_screened + N_DOUBTED * self.n_heads + len(self.sample) if self.is_screened else self.n_all
+        )
 
     def _counted(self, n_heads: int) -> dict[int, int]:
         """Parts of layers, and so many ablations of heads."""

@@ -20,7 +20,7 @@ _WORDS = {
 
 
 def heads_figures(findings: Findings) -> tuple[Figure, ...]:
-    """Heads by each ablation and in order, their screen, layers, and sets; on SULA prompts heads and layers again."""
+    """Maps of heads, heads in order, their screen, layers, and sets; on SULA prompts heads and layers again."""
     tables, figures = findings.tables, []
     if "by_head" in tables:
         figures += [_map(tables["by_head"], str(how)) for how, _ in tables["by_head"].groups("how")]
@@ -143,7 +143,7 @@ def _screen(table: Table) -> Figure:
         )  # fmt: skip
     reading = (
         f"What a screen by gradients estimates of each head ({how} ablation), and what ablating it does, with 95 % "
-        "intervals. Random heads speak for all heads that the screen did not choose; on the grey line it is exact."
+        "intervals. Random heads speak for all heads that were not chosen; on the grey line it is exact."
     )
     return Figure("screen", "How far can the screen be trusted?", reading, plot, "by_head")
 

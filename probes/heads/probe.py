@@ -92,7 +92,8 @@ class Heads(Probe):
     `how`: of zero, mean and resample; the first is primary. `measure` is what heads are ranked by.
     `n_donors` draws of the other prompts for resampling, `n_random` subspaces a layer, `n_sets` random sets of each
     size. `screen` (`auto`: where it leaves out more than half of the heads): the `n_screened` heads that it ranks
-    highest are ablated, and `n_sampled` random ones by the primary ablation; it draws `n_draws` outcomes for each row.
+    highest are ablated, those of the two layers that it is most wrong about, and `n_sampled` random ones by the primary
+    ablation; it draws `n_draws` outcomes for each row.
     `n_sula`: SULA problems on which a language model's calibration is read under every edit too.
     """
 
@@ -103,7 +104,7 @@ class Heads(Probe):
     n_sets: int = 10
     n_donors: int = 3
     screen: Literal["auto", "on", "off"] = "auto"
-    n_screened: int = 20
+    n_screened: int = 12
     n_sampled: int = 40
     n_draws: int = 8
     n_sula: int = 0
@@ -167,7 +168,8 @@ class Heads(Probe):
         With a screen random subspaces are those of the most harmful head's layer.
         """
         plan = self._plan(base)
-        choice = Choice.of(plan, under)
+        measure = chosen_measure(self.measure, base.prompts)
+        choice = Choice.of(plan, under, measure)
         heads = [one for how in plan.how for one in plan.heads(how, choice.measured(how))]
         if plan.is_screened:
             yield from self._conditions(base, heads)
@@ -177,7 +179,7 @@ class Heads(Probe):
         if not plan.set_sizes or any(name not in under for name, _ in heads):
             return
         scores, primary = self._scores(base, under), plan.how[0]
-        effects = head_effects(scores, choice, primary, chosen_measure(self.measure, base.prompts))
+        effects = head_effects(scores, choice, primary, measure)
         if plan.is_screened:
             top = int(choice.measured(primary)[mean_of_units(effects).argmax()])
             yield from self._conditions(base, plan.subspaces([top // plan.n_heads]))
@@ -196,14 +198,14 @@ class Heads(Probe):
         if UNEDITED not in under:
             return Findings(self.name, nothing_tried(), headline=("top_head_ratio",))
         plan, scores = self._plan(base), self._scores(base, under)
-        choice = Choice.of(plan, under)
         primary, error = chosen_measure(self.measure, base.prompts), error_of(base.prompts)
+        choice = Choice.of(plan, under, primary)
         measures = measures_of(base.prompts)
         signs = self._signs(scores)
         scalars = {measure: baseline_scalar(scores, measure) for measure in measures if measure in SIGNED}
         scalars |= self._layers(scores, plan, measures, error, signs)
         tables = {"by_layer": by_layer_table(scores, plan, measures, error, signs)}
-        notes = self._notes(base, plan, scores, primary)
+        notes = self._notes(base, choice, scores, primary)
         if plan.n_all > 1:
             scalars |= self._heads(scores, choice, primary, error, signs)
             tables["by_head"] = by_head_table(scores, choice, measures, primary, signs)
@@ -344,7 +346,8 @@ class Heads(Probe):
                 fix="Give at least 2; the statistics want twenty or more.",
             )
 
-    def _notes(self, base: Capture, plan: Plan, scores: Scores, primary: str) -> tuple[str, ...]:
+    def _notes(self, base: Capture, choice: Choice, scores: Scores, primary: str) -> tuple[str, ...]:
+        plan = choice.plan
         n_all = len(np.unique(base.rows["prompt"]))
         notes = [
             f"Edits were tried on {scores.units.n} of {n_all} {scores.units.name}s, at all their positions.",
@@ -359,7 +362,7 @@ class Heads(Probe):
                 "query head's output, and leaves the values that it shares as they are."
             )
         if plan.is_screened:
-            notes += self._notes_on_screen(plan)
+            notes += self._notes_on_screen(choice)
         if plan.set_sizes:
             notes.append(
                 f"Sets: {plan.n_sets} at random of each size, the same for all prompts. top: ranked on "
@@ -372,13 +375,16 @@ class Heads(Probe):
             )
         return tuple(notes)
 
-    def _notes_on_screen(self, plan: Plan) -> tuple[str, ...]:
+    def _notes_on_screen(self, choice: Choice) -> tuple[str, ...]:
         """What was measured of how many heads, and what a screen by gradients does not see."""
+        plan = choice.plan
         return (
             f"Of {plan.n_all} heads those were ablated that a screen by gradients ranks highest, {plan.n_screened} "
-            f"for each kind of ablation, and {len(plan.sample)} drawn at random, by {plan.how[0]}. Shares are of all "
-            "heads: a random head that the screen passed over stands for several. Ratios, layers and largest effects "
-            "are of measured heads. Random sets are made of random heads. screen=off measures all.",
+            f"for each kind of ablation, all of layers {choice.in_doubt}, where attention switched off does most more "
+            f"harm than the screen says of the heads together, and {len(plan.sample)} drawn at random, by "
+            f"{plan.how[0]}. Shares are of all heads: a random head that was passed over stands for several. Ratios, "
+            "layers and largest effects are of measured heads. Random sets are made of random heads. screen=off "
+            "measures all.",
             "The screen expands the harm to second order in one head's change, logits taken to be linear in it. It "
             "does not see what the change does to attention that is saturated further up, effects that cancel for "
             "small changes and not for large ones, or normalisation that a large change tips: heads that act so may "

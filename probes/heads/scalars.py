@@ -88,12 +88,11 @@ def _ratio(scores: Scores, found: TopHead, words: str) -> Scalar:
 def _share(scores: Scores, found: TopHead, choice: Choice, how: How, words: str) -> Scalar:
     about = _about(scores, f"part of the summed harm of all harmful heads that one does: {words}")
     plan, method = choice.plan, _method(scores, _HEAD_HELD)
+    if not choice.can_be_summed(how):
+        reason = "no head that was passed over was ablated so: there is no sum over all heads"
+        return Scalar.undefined(reason, "fraction", **about)
     if plan.is_screened:
-        if not choice.is_primary(how):
-            return Scalar.undefined(
-                "only heads that the screen chose were ablated so: no sum over all", "fraction", **about
-            )
-        about["meaning"] += "; the random heads stand in the sum for all that the screen passed over"
+        about["meaning"] += "; the random heads stand in the sum for all that were passed over"
         method += ", and over the random heads"
     if np.isnan(found.share):
         return Scalar.undefined("no head does any harm", "fraction", **about)
@@ -197,7 +196,7 @@ def agreement_scalar(scores: Scores, choice: Choice, effects: np.ndarray, measur
 
 
 def missed_scalar(scores: Scores, choice: Choice, effects: np.ndarray, measure: str) -> Scalar:
-    """How many heads that the screen passed over do more harm than the second of those that it chose."""
+    """How many of the heads that were passed over do more harm than the second of those that were chosen."""
     plan, mean = choice.plan, mean_of_units(effects)
     how = plan.how[0]
     is_other = np.isin(choice.measured(how), choice.passed_over)
@@ -207,11 +206,11 @@ def missed_scalar(scores: Scores, choice: Choice, effects: np.ndarray, measure: 
     return Scalar.of(
         found / n if n else 0.0, "fraction",
         Interval.of(
-            bounds, "Clopper and Pearson, over the random heads that the screen passed over",
-            "the screen passed over no random head",
+            bounds, "Clopper and Pearson, over the random heads that were passed over",
+            "no random head was passed over",
         ),
         "a screen that misses nothing has 0",
-        meaning=f"part of the heads passed over by the screen that do more harm ({how} ablation; {measure}) than the "
-        "second of those that it chose",
+        meaning=f"part of the heads passed over that do more harm ({how} ablation; {measure}) than the second of those "
+        "that were chosen",
         n=n, n_unit="head", underpowered=n < FEW_PROMPTS,
     )  # fmt: skip
