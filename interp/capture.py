@@ -40,6 +40,8 @@ class ModelInfo:
     quantisation: str | None = None
     stored_as: str | None = None
     """How its file rounds the weights, where they are plain numbers once read (GGUF)."""
+    tensor_kinds: Mapping[str, str] | None = None
+    """Kind and bits of each tensor of such a file."""
 
 
 @dataclass(frozen=True)

@@ -91,7 +91,7 @@ def run(
     sets = () if Path(named).is_file() else split_commas(named)
     asked = replace(asked, model=models[0])
     if from_ is not None:
-        again = RunSpec.from_json(open_run(from_).spec).on(replace(asked, checkpoints=(*asked.checkpoints, *steps)))
+        again = RunSpec.of(open_run(from_)).on(replace(asked, checkpoints=(*asked.checkpoints, *steps)))
         return _finish(measure(**vars(again)), asked.quiet)
     if len(models) > 1 or steps or len(sets) > 1 or (asked.splits is not None and len(parts(asked.splits)) > 1):
         return _run_many(

@@ -64,7 +64,18 @@ def _read_gguf(files: ModelFiles, name: str, allow_quantised: bool) -> PreTraine
     from interp.loading.gguf_file import read_header
 
     files.fetch([name])
-    refuse_quantised(files.origin, read_header(files.folder / name).rounded, allow_quantised)
+    content = read_header(files.folder / name)
+    refuse_quantised(files.origin, content.rounded, allow_quantised)
+    # Before transformers makes lists of that length.
+    sizes = {"num_hidden_layers": "block_count", "max_position_embeddings": "context_length"}
+    _refuse_sizes(files, {ours: content.of_family(theirs) for ours, theirs in sizes.items()})
+    if content.stretched is not None:
+        raise ModelError(
+            asked=f"reading {files.origin}",
+            found=f"its rotary embedding is stretched ({content.stretched}), which transformers leaves out when it "
+            "reads GGUF files: positions would be other ones than the model's",
+            fix="Name the repository of the original weights.",
+        )
     try:
         with quiet_libraries():
             config = AutoConfig.from_pretrained(files.folder, gguf_file=name, local_files_only=True)
@@ -74,8 +85,17 @@ def _read_gguf(files: ModelFiles, name: str, allow_quantised: bool) -> PreTraine
             found=f"its header describes no model that transformers has: {' '.join(str(error).split())[:200]}",
             fix="Copy or download the file again, or name the repository of the original weights.",
         ) from error
-    _refuse_sizes(files, config.to_dict())
-    return _admitted(files, config)
+    config = _admitted(files, config)
+    placed = count_parameters(config)
+    if placed != content.n_numbers:
+        raise ModelError(
+            asked=f"the weights of {files.origin}",
+            found=f"the file holds {content.n_numbers:,} numbers, and the model that transformers makes of its header "
+            f"has place for {placed:,}: some would be left out, or are not there",
+            fix="Copy or download the file again (all of it, where it comes in parts, merged into one), or name the "
+            "repository of the original weights.",
+        )
+    return config
 
 
 def _admitted(files: ModelFiles, config: PreTrainedConfig) -> PreTrainedConfig:

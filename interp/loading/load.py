@@ -6,6 +6,7 @@ Everything that can be refused is refused before the weights are read.
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
@@ -69,9 +70,7 @@ def load(
         module, whole = read_weights(
             source.files, config, placement, allow_pickle=allow_pickle, trust_remote_code=trust_remote_code
         )
-        info = replace(
-            _describe(module, source.name, source.origin, source.files.revision), stored_as=stored_as(source.files)
-        )
+        info = replace(_describe(module, source.name, source.origin, source.files.revision), **stored_as(source.files))
         model = Model(module, words, info, family_of(config), (whole,), source.task, source.card)
     else:
         raise UsageError(
@@ -118,13 +117,14 @@ def _wrap(module: PreTrainedModel, tokenizer: Tokenizer, allow_quantised: bool) 
     return Model(module, words, info, family)
 
 
-def stored_as(files: ModelFiles) -> str | None:
-    """How the files round the weights, in words, where they are plain numbers once read; None where they do not."""
+def stored_as(files: ModelFiles) -> dict[str, Any]:
+    """How a GGUF file stores the weights, which are plain numbers once read: fields of `ModelInfo`."""
     if files.gguf is None:
-        return None
+        return {}
     from interp.loading.gguf_file import read_header
 
-    return read_header(files.folder / files.gguf).rounded
+    content = read_header(files.folder / files.gguf)
+    return {"stored_as": content.rounded, "tensor_kinds": content.in_words}
 
 
 def _refuse_changes(module: PreTrainedModel, asked: dict[str, object]) -> None:

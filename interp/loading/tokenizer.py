@@ -1,5 +1,9 @@
 """The tokenizer that belongs to a model."""
 
+import tempfile
+from pathlib import Path
+from typing import Any
+
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from interp.errors import ModelError
@@ -26,11 +30,12 @@ def read_tokenizer(files: ModelFiles, *, trust_remote_code: bool = False) -> Pre
             fix="Pass tokenizer= (an object, a folder or a hub id), or copy tokenizer.json beside config.json.",
         )
     files.fetch([files.gguf] if files.gguf else files.names & (_VOCABULARIES | _COMPANIONS))
-    source = {"gguf_file": files.gguf} if files.gguf else {}
     try:
+        if files.gguf is not None:
+            return _tokenizer_in(files.folder / files.gguf)
         with quiet_libraries():
             return AutoTokenizer.from_pretrained(  # pyrefly: ignore[bad-return]
-                files.folder, trust_remote_code=trust_remote_code, local_files_only=True, **source
+                files.folder, trust_remote_code=trust_remote_code, local_files_only=True
             )
     except Exception as error:  # the tokenizers library raises plain `Exception` for a broken file
         raise ModelError(
@@ -38,6 +43,15 @@ def read_tokenizer(files: ModelFiles, *, trust_remote_code: bool = False) -> Pre
             found=f"it cannot be read: {str(error).strip()}",
             fix="Copy or download its files again, or pass tokenizer=.",
         ) from error
+
+
+def _tokenizer_in(file: Path) -> PreTrainedTokenizerBase:
+    """The tokenizer of a GGUF file, read alone in a folder: transformers would mix it with files that lie beside it."""
+    with tempfile.TemporaryDirectory() as alone, quiet_libraries():
+        Path(alone, file.name).symlink_to(file.absolute())
+        words: Any = AutoTokenizer.from_pretrained(alone, gguf_file=file.name, local_files_only=True)
+    words.name_or_path = str(file)
+    return words
 
 
 def refuse_foreign(tokenizer: PreTrainedTokenizerBase, vocab_size: int, origin: str) -> None:

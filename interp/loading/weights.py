@@ -39,8 +39,7 @@ def read_weights(
     names = weight_files(files, allow_pickle=allow_pickle)
     files.fetch(names)
     is_safe = names[0].endswith(".safetensors")
-    # Of a GGUF file transformers makes the configuration itself, with what turns its weights into plain numbers.
-    source: dict[str, Any] = {"gguf_file": files.gguf} if files.gguf else {"config": config, "use_safetensors": is_safe}
+    source: dict[str, Any] = {"gguf_file": files.gguf} if files.gguf else {"use_safetensors": is_safe}
     if is_safe:
         for name in names:
             _refuse_corrupt(files.folder / name, files)
@@ -48,6 +47,7 @@ def read_weights(
         with quiet_libraries():
             loaded: Any = AutoModelForCausalLM.from_pretrained(
                 files.folder,
+                config=config,
                 dtype=getattr(torch, placement.dtype),
                 attn_implementation="sdpa" if family_of(config).has_attention else None,
                 device_map=placement.device_map or (None if placement.device == "cpu" else {"": placement.device}),

@@ -88,9 +88,17 @@ def python(record: RunRecord) -> str | None:
     if is_study(record):
         return None
     try:
-        return RunSpec.from_json(record.spec).python
+        return RunSpec.of(record).python
     except (RecordError, TypeError):
         return None
+
+
+def rounding(record: RunRecord) -> str:
+    """What rounded weights do to every number of the record; empty for plain ones."""
+    kinds = record.model.get("stored_as") or record.model.get("quantisation")
+    if not kinds:
+        return ""
+    return f"Rounded weights ({kinds}): every number here is of the rounded model, not of the one that was trained."
 
 
 def methods(record: RunRecord) -> str:

@@ -28,7 +28,6 @@ from interp.running.run import specify
 from interp.running.spec import RunSpec
 from tests.command_lines import all_commands
 from tests.hostile_files import RECORDS
-from tests.interp.loading.test_gguf import original, written
 from tests.interp.records.test_record import small_record
 
 PLAIN: dict[str, Any] = {"model": "pythia-70m", "prompts": "texts.jsonl"}
@@ -40,7 +39,8 @@ CHANGES: dict[str, dict[str, Any]] = {
     "settings": {"settings": {"manifold": {"n_null": 20, "scaling": "zscored"}}},
     "prompts": {"prompts": "sula"},
     "revision": {"revision": "step64"},
-    "gguf": {"model": ".", "gguf": "tiny.gguf"},
+    "gguf": {"gguf": "tiny.gguf"},
+    "chat": {"chat": True, "gguf": "tiny.gguf"},  # which has a chat template
     "dtype": {"dtype": "bfloat16"},
     "splits": {"splits": "2/4"},
     "text_column": {"text_column": "backwards"},
@@ -73,7 +73,6 @@ EVERYTHING = {key: value for name in RECORDED for key, value in another(name).it
     "prompts": "./texts.jsonl",
     "revision": "step1000",
     "probes": ["dynamics", "manifold"],
-    "gguf": None,  # a file, and so no hub model with revisions
 }
 """All options changed at once; those that exclude one another agree."""
 
@@ -110,7 +109,6 @@ def place(tmp_path, monkeypatch, revisions, use_cache) -> Path:
     words = [[f"w{(7 * i + j * j) % 90 + 1}" for j in range(12 + i % 6)] for i in range(24)]
     lines = [json.dumps({"text": " ".join(each), "backwards": " ".join(each[::-1])}) for each in words]
     (tmp_path / "texts.jsonl").write_text("\n".join(lines))
-    written(tmp_path / "tiny.gguf", original())
     return tmp_path
 
 
@@ -144,7 +142,7 @@ def test_every_recorded_option_is_asked_for():
     """The model, probes and settings apart, which are always said, nothing of `EVERYTHING` is at its default."""
     plain = RunOptions()
     everything = RunOptions(**PLAIN | EVERYTHING)
-    assert [name for name in RECORDED if getattr(everything, name) == getattr(plain, name)] == ["gguf"]
+    assert [name for name in RECORDED if getattr(everything, name) == getattr(plain, name)] == []
 
 
 def test_what_is_measured_is_the_same_however_it_is_repeated(place, monkeypatch):

@@ -60,10 +60,6 @@ def llama(width: int, layers: int, heads: int) -> PreTrainedConfig:
     )
 
 
-SMOLLM2 = {"135m": (576, 30, 9, 3, 1536), "360m": (960, 32, 15, 5, 2560), "1.7b": (2048, 24, 32, 32, 8192)}
-"""Width, layers, heads, key and value heads, feed-forward width: the public configurations of HuggingFaceTB."""
-
-
 def smollm2(width: int, layers: int, heads: int, kv_heads: int, inner: int) -> PreTrainedConfig:
     return LlamaConfig(
         hidden_size=width,
@@ -85,7 +81,9 @@ CONFIGS = {
     "phi-2": from_public(type(AutoConfig.for_model("phi")), "phi-2"),
     "llama-3.2-1b": llama(2048, 16, 32),
     "llama-3.2-3b": llama(3072, 28, 24),
-    **{f"smollm2-{size}": smollm2(*shape) for size, shape in SMOLLM2.items()},
+    "smollm2-135m": smollm2(576, 30, 9, 3, 1536),
+    "smollm2-360m": smollm2(960, 32, 15, 5, 2560),
+    "smollm2-1.7b": smollm2(2048, 24, 32, 32, 8192),
     "mistral-7b": from_public(MistralConfig, "mistral-7b"),
     "mistral-7b-instruct": from_public(MistralConfig, "mistral-7b"),
     "mixtral-8x7b": MixtralConfig(
