@@ -191,7 +191,7 @@ def _on_the_same_prompts(conditions: Sequence[Condition]) -> dict[tuple[object, 
 
 
 class _SharedPasses:
-    """Conditions on the same prompts, and what one unedited pass gave for all of them (None where nothing asks)."""
+    """Conditions on the same prompts, and what one unedited pass gave for them all, where anything asks for it."""
 
     def __init__(
         self, model: Model, run: Run, conditions: Sequence[Condition], listeners: Sequence[Listener],
