@@ -38,6 +38,10 @@ class ModelInfo:
     parallel_blocks: bool = False
     max_positions: int | None = None
     quantisation: str | None = None
+    stored_as: str | None = None
+    """How its file rounds the weights, where they are plain numbers once read (GGUF)."""
+    tensor_kinds: Mapping[str, str] | None = None
+    """Kind and bits of each tensor of such a file."""
 
 
 @dataclass(frozen=True)
@@ -81,15 +85,27 @@ class Capture:
         title = f"{self.model.name} on {self.prompts.name}: {of}"
         return html_table(title, ("site", "fold", "at", "arrays"), rows, f"Columns: {', '.join(self.rows.columns)}.")
 
-    def __getitem__(self, need: Need) -> np.ndarray:
-        """The rows of a need (or the array of a weight). An absent one is an error, never zeros."""
-        return self.folded(need)["rows"]
+    def __getitem__(self, need: Need | str) -> np.ndarray:
+        """The rows of a need (or the array of a weight), or of the only need of a site that is named.
+
+        An absent one is a `KeyError`, never zeros.
+        """
+        return self.folded(self._need_of(need) if isinstance(need, str) else need)["rows"]
 
     def folded(self, need: Need) -> Mapping[str, np.ndarray]:
         """Everything a fold yields, by name (`count`, `mean`, `variance`, `covariance`, `rows`)."""
         if need not in self.arrays:
-            raise KeyError(f"{need} was not captured; there are {sorted(n.site for n in self.arrays)}")
+            raise KeyError(f"{need} was not captured; there are {', '.join(map(str, self.arrays))}")
         return self.arrays[need]
+
+    def _need_of(self, site: str) -> Need:
+        """The one need of a site; it has to be written out where there are several."""
+        of_site = [need for need in self.arrays if need.site == site]
+        if len(of_site) == 1:
+            return of_site[0]
+        if not of_site:
+            raise KeyError(f"{site!r} was not captured; there are {', '.join(map(str, self.arrays))}")
+        raise KeyError(f"{site!r} was captured in {len(of_site)} ways, name one: {', '.join(map(str, of_site))}")
 
     @property
     def outcomes(self) -> np.ndarray | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from interp.table import Table
+from interp.words import short
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -18,7 +19,11 @@ NULL = "#8C8C8C"
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#882255", "#44AA99")
 """Okabe and Ito's colours, then Tol's. Pages and notebooks show colours of their theme in their place."""
 
-ENTROPY_SCALE = "Viridis"
+ENTROPY_SCALE = ((0.0, "#3d6fd6"), (0.5, "#b2549e"), (1.0, "#d67200"))
+"""From certain to uncertain: blue to orange, all of it at least 3 to 1 against white and against black."""
+
+LEAST_R2 = -0.5
+BELOW_R2 = f" R² below {short(LEAST_R2)}, far worse than the mean alone, is off the axis."
 
 
 def blank(x: str, y: str) -> "go.Figure":
@@ -91,6 +96,20 @@ def add_null_curve(
     """The null of a statistic of a table, with its band."""
     add_band(plot, x, (table[f"{column}_null_low"], table[f"{column}_null_high"]), NULL)
     add_line(plot, x, table[f"{column}_null"], name, dash)
+
+
+def within(table: Table, column: str, low: float = 0.0, high: float = 1.0) -> Table:
+    """The table with the interval of a statistic cut to what it can be: |ρ| is never below 0 nor above 1."""
+    for name in (f"{column}_low", f"{column}_high"):
+        table = table.with_column(name, np.clip(table[name], low, high), table.units[name])
+    return table
+
+
+def r2_range(*columns: np.ndarray) -> list[float] | None:
+    """The range of an axis of R² where something lies below `LEAST_R2`; None where the whole axis can be shown."""
+    values = np.concatenate(columns)
+    values = values[np.isfinite(values)]
+    return [LEAST_R2, float(max(values.max(), 0)) + 0.05] if values.size and values.min() < LEAST_R2 else None
 
 
 def add_profile(plot: "go.Figure", table: Table, x: str, column: str) -> None:

@@ -288,29 +288,33 @@ class AblateHeads(Edit):
     the longest of them; where that ends, outputs of other positions of the donor are drawn.
     """
 
-    heads: tuple[int, ...]
+    heads: int | tuple[int, ...]
     by: Literal["zero", "mean", "resample"] = "zero"
     seed: int = 0
     mean: np.ndarray | None = None
 
     kind: ClassVar[str] = "ablate"
 
+    @property
+    def each_head(self) -> tuple[int, ...]:
+        return (self.heads,) if isinstance(self.heads, int) else self.heads
+
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.heads or len(set(self.heads)) < len(self.heads):
-            raise self._refused(f"the heads are {list(self.heads)}", "Name one or several heads, each once.")
+        if not self.each_head or len(set(self.each_head)) < len(self.each_head):
+            raise self._refused(f"the heads are {list(self.each_head)}", "Name one or several heads, each once.")
         if self.by not in ("zero", "mean", "resample"):
             raise self._refused(f"by = {self.by!r}", "Heads are ablated by zero, mean or resample.")
         if self.mean is not None:
             _refuse_array(self, "mean", self.mean, (2,))
-            if self.by != "mean" or len(self.mean) != len(self.heads):
+            if self.by != "mean" or len(self.mean) != len(self.each_head):
                 raise self._refused(
                     f"by = {self.by!r} with means of {len(self.mean)} heads", "Give means with by='mean', one a head."
                 )
 
     def refuse_misfit(self, info: ModelInfo) -> None:
         super().refuse_misfit(info)
-        for head in self.heads:
+        for head in self.each_head:
             _width(self, "z", head, info)
         if self.mean is not None and self.mean.shape[1] != info.d_head:
             raise self._refused(f"the means have {self.mean.shape[1]} features", f"A head has {info.d_head}.")

@@ -116,6 +116,14 @@ class Family:
     qk_norm: QkNorm | None = None
     scales_queries: bool = False
     """Queries are divided by the root of d_head before the seam instead of the scores behind it."""
+    added_times: str | None = None
+    """Field of the configuration that multiplies what both parts of a block add to the residual stream (Granite)."""
+    clip: str | None = None
+    """Field of the configuration that bounds queries, keys and values behind their projection (OLMo's `clip_qkv`)."""
+    note: str = ""
+    """What is special about the family, in a few words; `interp list families` shows it."""
+    refused: tuple[tuple[str, object, str], ...] = ()
+    """Shapes that cannot be read: field of the configuration, the value it has there, why."""
 
     def __post_init__(self) -> None:
         if len({self.attention is None, self.layout is None, self.out is None}) > 1:
@@ -133,6 +141,25 @@ class Family:
         n_kv_heads = getattr(config, "num_key_value_heads", None) or n_heads
         d_head = getattr(config, "head_dim", None) or config.hidden_size // n_heads
         return HeadShape(n_heads, n_kv_heads, d_head)
+
+    def summed_scale(self, config: "PretrainedConfig") -> float:
+        """What the outputs of both parts of a block are multiplied by before they are added to the stream."""
+        return 1.0 if self.added_times is None else float(getattr(config, self.added_times))
+
+    def clipped(self, x: "torch.Tensor", config: "PretrainedConfig") -> "torch.Tensor":
+        """Projections within the bounds that the configuration sets."""
+        bound = None if self.clip is None else getattr(config, self.clip, None)
+        return x if bound is None else x.clamp(-bound, bound)
+
+    def refuse_shape(self, config: "PretrainedConfig") -> None:
+        """Raise `ModelError` where a field of the configuration makes this a model that cannot be read."""
+        for field, value, reason in self.refused:
+            if getattr(config, field, None) == value:
+                raise ModelError(
+                    asked=f"reading a model of the family {self.name} with {field} = {value}",
+                    found=reason,
+                    fix="Other models of the family can be read.",
+                )
 
     def is_parallel(self, config: "PretrainedConfig") -> bool:
         return self.parallel if isinstance(self.parallel, bool) else bool(getattr(config, self.parallel))
@@ -192,6 +219,9 @@ def _like_llama(name: str, **changes: Any) -> Family:
 _SANDWICH = {"attention_sum": "post_attention_layernorm", "mlp_sum": "post_feedforward_layernorm"}
 """Both blocks are normalised once more before they are added to the residual stream."""
 
+_BY_HEAD = QkNorm("q_norm", "k_norm", "head_pos")
+_FLAT = QkNorm("q_norm", "k_norm", "flat")
+
 _TABLE = (
     Family(
         name="gpt_neox",
@@ -207,14 +237,36 @@ _TABLE = (
                 qk_norm=QkNorm("q_layernorm", "k_layernorm", "head_pos")),
     _LLAMA,
     _like_llama("mistral"),
-    _like_llama("mixtral"),
+    _like_llama("ministral", note="sliding window in some layers"),
+    _like_llama("mixtral", note="mixture of experts"),
+    _like_llama("arcee"),
+    _like_llama("helium"),
+    _like_llama("ernie4_5"),
+    _like_llama("seed_oss"),
+    _like_llama("nemotron"),
+    _like_llama("smollm3", note="no rotary embedding in every fourth layer"),
+    _like_llama("granite", added_times="residual_multiplier", note="scaled residual branches, embeddings and logits"),
+    _like_llama("phimoe", note="mixture of experts"),
+    _like_llama("cohere", parallel=True, note="interleaved rotary embedding, scaled logits",
+                qk_norm=QkNorm("q_norm", "k_norm", "pos_head")),
+    _like_llama("cohere2", parallel=True,
+                note="sliding window; no rotary embedding in every fourth layer; scaled logits"),
+    _like_llama("glm", note="interleaved, partial rotary embedding"),
+    _like_llama("glm4", attention_sum="post_self_attn_layernorm", mlp_sum="post_mlp_layernorm",
+                note="interleaved, partial rotary embedding; both branches normalised"),
+    _like_llama("exaone4", qk_norm=_BY_HEAD, **_SANDWICH, note="no rotary embedding in global layers"),
+    _like_llama("apertus", qk_norm=_BY_HEAD),
     _like_llama("qwen2"),
+    _like_llama("qwen2_moe", note="mixture of experts"),
     _like_llama("qwen3", qk_norm=QkNorm("q_norm", "k_norm", "pos_head")),
+    _like_llama("qwen3_moe", qk_norm=QkNorm("q_norm", "k_norm", "pos_head"), note="mixture of experts"),
     _like_llama("gemma"),
-    _like_llama("gemma2", **_SANDWICH),
-    _like_llama("gemma3_text", qk_norm=QkNorm("q_norm", "k_norm", "head_pos"), **_SANDWICH),
-    _like_llama("olmo"),
-    _like_llama("olmo2", qk_norm=QkNorm("q_norm", "k_norm", "flat"), **_SANDWICH),
+    _like_llama("gemma2", **_SANDWICH, note="soft-capped scores and logits; sliding window in every second layer"),
+    _like_llama("gemma3_text", qk_norm=_BY_HEAD, **_SANDWICH, note="sliding window in most layers"),
+    _like_llama("olmo", clip="clip_qkv", note="projections clipped in some models"),
+    _like_llama("olmo2", qk_norm=_FLAT, **_SANDWICH),
+    _like_llama("olmo3", qk_norm=_FLAT, **_SANDWICH, note="sliding window in most layers"),
+    _like_llama("olmoe", qk_norm=_FLAT, clip="clip_qkv", note="mixture of experts; projections clipped in some models"),
     _like_llama("starcoder2"),
     _like_llama("stablelm", parallel="use_parallel_residual",
                 qk_norm=QkNorm("q_layernorm", "k_layernorm", "head_pos")),
@@ -229,19 +281,43 @@ _TABLE = (
         out="c_proj",
         out_transposed=True,
     ),
+    Family(
+        name="gpt_bigcode",
+        layers="transformer.h",
+        final_norm="transformer.ln_f",
+        attention="attn",
+        mlp="mlp",
+        layout=Layout("blocks", ("c_attn",)),
+        out="c_proj",
+        note="one head of keys and values",
+        refused=(("multi_query", False, "its queries, keys and values lie in one module in an order of their own"),),
+    ),
     _like_llama("opt", layers="model.decoder.layers", final_norm="model.decoder.final_layer_norm", out="out_proj",
-                mlp="fc2", scales_queries=True),
+                mlp="fc2", scales_queries=True,
+                refused=(("do_layer_norm_before", False, "it normalises the residual stream itself behind every block, "
+                          "so what blocks add does not sum up to it (OPT-350m)"),)),
     Family(name="mamba", layers="backbone.layers", final_norm="backbone.norm_f"),
 )  # fmt: skip
 
-NOT_THROUGH_THE_INTERFACE = {
-    "gptj": "GPT-J",
-    "gpt_neo": "GPT-Neo",
-    "falcon": "Falcon",
-    "bloom": "Bloom",
-    "mpt": "MPT",
+_NO_INTERFACE = "its attention does not pass transformers' attention interface, so nothing could be captured"
+_LATENT = "its keys and values come from one latent vector, and part of each key is common to all heads"
+
+REFUSED = {
+    "gptj": ("GPT-J", _NO_INTERFACE),
+    "gpt_neo": ("GPT-Neo", _NO_INTERFACE),
+    "falcon": ("Falcon", _NO_INTERFACE),
+    "bloom": ("Bloom", _NO_INTERFACE),
+    "mpt": ("MPT", _NO_INTERFACE),
+    "deepseek_v2": ("DeepSeek-V2", _LATENT),
+    "deepseek_v3": ("DeepSeek-V3", _LATENT),
+    "gpt_oss": ("gpt-oss", "every head has a learnt sink in its softmax, so its rows over tokens do not sum to one"),
+    "llama4_text": (
+        "Llama 4",
+        "it normalises keys and rescales queries behind rotary embedding",
+    ),
+    "gemma4_text": ("Gemma 4", "its heads have another size in some layers, and some layers use the keys of others"),
 }
-"""Families whose attention does not pass transformers' interface: the seam would hear nothing."""
+"""Families known not to be readable, by `model_type`: what they are called, and why."""
 
 
 @cache
@@ -262,11 +338,13 @@ def family_of(config: "PretrainedConfig") -> Family:
     """
     kind = config.model_type
     if kind in families():
+        families()[kind].refuse_shape(config)
         return families()[kind]
-    if kind in NOT_THROUGH_THE_INTERFACE:
+    if kind in REFUSED:
+        name, reason = REFUSED[kind]
         raise ModelError(
-            asked=f"reading a model of the family {NOT_THROUGH_THE_INTERFACE[kind]} ({kind})",
-            found="its attention does not pass transformers' attention interface, so nothing could be captured",
+            asked=f"reading a model of the family {name} ({kind})",
+            found=reason,
             fix=f"Use a model of one of these families: {', '.join(families())}.",
         )
     raise ModelError(

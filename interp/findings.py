@@ -281,7 +281,11 @@ class Findings:
         return load_entry("report", "figure")(figures[name], theme)
 
     def to_frame(self, table: str | None = None) -> "pandas.DataFrame":
-        """A table by name as a pandas frame; without a name, the scalars, one a row."""
+        """A table by name as a pandas frame; without a name, the scalars, one a row with all that is known of each.
+
+        `low` and `high` bound the interval, `null_low` and `null_high` the null's band; `standing` is where the value
+        stands to its null, its essential controls included.
+        """
         if table is not None:
             if table not in self.tables:
                 raise UnknownName("table", table, self.tables)
@@ -292,8 +296,25 @@ class Findings:
             {
                 "name": name, "value": s.value, "unit": s.unit,
                 "low": s.interval[0] if s.interval else np.nan, "high": s.interval[1] if s.interval else np.nan,
-                "null": s.null.value if s.null else np.nan, "p": s.p if s.p is not None else np.nan, "n": s.n,
+                "interval_method": s.interval_method, "interval_reason": s.interval_reason,
+                "null": s.null.value if s.null else np.nan, "null_low": s.null.band[0] if s.null else np.nan,
+                "null_high": s.null.band[1] if s.null else np.nan,
+                "null_name": s.null.name if s.null else "", "null_reason": s.null_reason,
+                "p": np.nan if s.p is None else s.p, "p_over": s.p_over,
+                "p_least": np.nan if s.p_least is None else s.p_least,
+                "reference": np.nan if s.reference is None else s.reference,
+                "n": s.n, "n_unit": s.n_unit, "n_distinct_rows": s.n_distinct_rows,
+                "underpowered": s.underpowered, "enough": s.enough, "standing": self.standing(name),
+                "is_headline": name in self.headline, "meaning": s.meaning,
             }
             for name, s in self.scalars.items()
         ]  # fmt: skip
         return pandas.DataFrame(rows)
+
+    def to_latex(self, names: Iterable[str] | None = None) -> str:
+        r"""The headline numbers, or those named, as a LaTeX table (`\usepackage{booktabs}`), one a row."""
+        import pandas
+
+        chosen = tuple(names) if names is not None else self.headline or tuple(self.scalars)
+        frame = pandas.DataFrame([(name, *self[name].cells) for name in chosen], columns=list(COLUMNS))
+        return frame.to_latex(index=False, escape=True)

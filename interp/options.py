@@ -56,11 +56,11 @@ class RunOptions:
 
     model: Annotated[
         "Model | str | Path",
-        Option("--model", "Alias, hub id (@revision), local folder, or tunnel:NAME (@step).", "-m", kind=str),
+        Option("--model", "Alias, hub id (@revision), folder, .gguf file, or tunnel:NAME (@step).", "-m", kind=str),
     ] = "tunnel:bijection-gpt-neox"
     _: KW_ONLY
     probes: Annotated[
-        "Sequence[str | Probe]",
+        "str | Sequence[str | Probe]",
         Option(
             "--probe", "Probe to run; repeat or use commas; `all` for every observational one.", "-p", list[str],
             read=split_commas, write=list,
@@ -80,6 +80,10 @@ class RunOptions:
         ),
     ] = None
     revision: Annotated[str | None, Option("--revision", "Revision of the hub model, such as step1000.")] = None
+    gguf: Annotated[
+        str | None,
+        Option("--gguf", "GGUF file in the model's folder or repository (--model FILE.gguf names one itself)."),
+    ] = None
     dtype: Annotated[str | None, Option("--dtype", "float32, bfloat16 or float16.")] = None
     n_pool: Annotated[int | None, Option("--n-pool", "Prompts in the pool (sequences, for a tunnel).", least=1)] = None
     per_quintile: Annotated[
@@ -102,6 +106,9 @@ class RunOptions:
     ] = None
     seed: Annotated[int, Option("--seed", "Seed of draws, nulls and intervals.")] = 0
     text_column: Annotated[str, Option("--text-column", "Column of the file or data set that holds the text.")] = "text"
+    chat: Annotated[
+        bool, Option("--chat/--no-chat", "Read every text as a user's message, through the model's chat template.")
+    ] = False
     bos: Annotated[bool, Option("--bos/--no-bos", "Keep the token that the tokenizer puts in front of a text.")] = True
     attention_window: Annotated[
         int | None, Option("--attention-window", "Let every query see so many keys only.", least=1)

@@ -4,10 +4,11 @@ A probe is a frozen dataclass in a package of its own, found by name through the
 sees the model: the runner captures the union of all needs in one pass and hands every probe the same `Capture`.
 """
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from interp.prompt import PromptSet
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-    from interp.edits import Edit
+    from interp.edits import AblateHeads, Edit
 
 Readout = Mapping[str, np.ndarray]
 """What is kept of the model under one condition: small arrays by name."""
@@ -53,6 +54,22 @@ class Condition:
     prompts: np.ndarray | None = None
     on: str | None = None
     n_pool: int | None = None
+
+
+@dataclass(frozen=True)
+class Screen:
+    """Ablations of heads whose harm is estimated from gradients of the model as it is: none of them is carried out.
+
+    Each of `edits` ablates all heads of some layers; every head of it is judged by itself. `measure` is what they are
+    judged by: `posterior_kl` (scored rows, over the outcomes), `next_kl` (scored rows) or `loss` (the whole text).
+    `n_draws` predicted tokens are drawn for each row. See `interp.editing.screen`.
+    """
+
+    edits: "Mapping[str, tuple[AblateHeads, ...]]"
+    measure: Literal["posterior_kl", "next_kl", "loss"]
+    n_draws: int
+    prompts: np.ndarray
+    seed: int
 
 
 @dataclass(frozen=True)
@@ -124,6 +141,10 @@ class Probe(Question):
     def refuse(self, prompts: PromptSet) -> None:
         """Raise `PromptError` for prompts that could not be analysed; asked before a model reads them."""
 
+    def screening(self, base: Capture) -> Screen | None:
+        """Ablations to be estimated first; further rounds find their readouts by the names of its `edits`."""
+        return None
+
     def conditions(self, base: Capture) -> Iterable[Condition]:
         """The edits that a causal probe asks for, once the base capture is known; none for an observational one."""
         return ()
@@ -141,7 +162,7 @@ class Probe(Question):
         return ()
 
     def further_conditions(self, base: Capture, under: Mapping[str, Readout]) -> Iterable[Condition]:
-        """A second round of edits, chosen by what the first one read; its names must be new."""
+        """Further rounds of edits, chosen by what was read before: asked again until no name is new."""
         return ()
 
     def read_checkpoint(self, capture: Capture, before: Capture | None, final: Capture) -> Readout:
@@ -161,11 +182,17 @@ class Probe(Question):
         """
         return ()
 
-    def read_exchanged(self, with_patterns: Capture, of_network: Capture, final: Capture) -> Readout:
+    @property
+    def n_exchanged(self) -> int:
+        """On how many of the prompts patterns are exchanged, at most; spread evenly over them."""
+        return sys.maxsize
+
+    def read_exchanged(self, with_patterns: Capture, of_network: Capture, prompts: np.ndarray) -> Readout:
         """What is kept of an exchange at one checkpoint, beside `read_checkpoint`.
 
         `with_patterns` is the final network with the attention patterns of the checkpoint, `of_network` the network
-        of the checkpoint with the final patterns. At the end of the training both are `final`.
+        of the checkpoint with the final patterns, both on these of the drawn `prompts`, by number. At the end of the
+        training both are the end, on all of them.
         """
         raise NotImplementedError(f"{self.name} asks for an exchange and does not say what it keeps of one")
 

@@ -45,6 +45,7 @@ class PromptSet:
     `posterior` of every scored position is known (in their order, `[row, outcome]`), it is over the token ids
     `outcome_ids`: `[outcome]` for all alike (a wind tunnel), `[prompt, outcome]` where prompts differ (labels).
     `belief` `[row, component]` is the exact belief over the latent where that is more than the posterior.
+    `is_templated` says that the texts went through a chat template, which puts a tokenizer's special tokens itself.
     Raises `PromptError` for an empty set, for columns that not every prompt has, or for columns without a unit.
     """
 
@@ -55,6 +56,7 @@ class PromptSet:
     unit: str = "prompt"
     seed: int | None = None
     window: int | None = None
+    is_templated: bool = False
     posterior: np.ndarray | None = field(default=None, compare=False, repr=False)
     outcome_ids: np.ndarray | None = field(default=None, compare=False, repr=False)
     belief: np.ndarray | None = field(default=None, compare=False, repr=False)

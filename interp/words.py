@@ -1,6 +1,6 @@
 """Numbers as a reader sees them, on a page, in a terminal, in a notebook: the one place that writes them.
 
-Three digits in the text, four in tables, a dash where there is none.
+Three digits, a dash where there is none.
 """
 
 import html
@@ -12,6 +12,7 @@ DASH = "–"
 MINUS = "−"
 
 _ROUNDING = 1e-12
+_LEAST_P = 1e-6
 
 
 def short(x: float, digits: int = 3) -> str:
@@ -45,19 +46,29 @@ def _trimmed(text: str) -> str:
 
 
 def cell(value: Any) -> str:
-    """A value of a table: whole numbers whole, others to four digits, truth as yes and no, the rest as text."""
+    """A value of a table: whole numbers whole, others to three digits, truth as yes and no, the rest as text."""
     if value is None:
         return DASH
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
         return str(value).replace("-", MINUS)
-    return short(value, 4) if isinstance(value, float) else str(value)
+    return short(value) if isinstance(value, float) else str(value)
+
+
+def p_value(p: float) -> str:
+    """`0.002`; `< 1e−6` at the least p that is ever given."""
+    return f"< {short(_LEAST_P)}" if p <= _LEAST_P else short(p, 2)
+
+
+def p_equals(p: float) -> str:
+    """`p = 0.002`, `p < 1e−6`."""
+    return f"p {p_value(p)}" if p <= _LEAST_P else f"p = {p_value(p)}"
 
 
 def with_unit(text: str, unit: str) -> str:
-    """A number with its unit; pure numbers (`1`) have none."""
-    return text if unit in ("", "1", "label") else f"{text} {unit}"
+    """A number with its unit; pure numbers and fractions have none."""
+    return text if unit in ("", "1", "fraction", "label") else f"{text} {unit}"
 
 
 def plain(text: str) -> str:

@@ -50,7 +50,10 @@ def word_tokenizer():
     words = {"<unk>": 0, **{f"w{i}": i for i in range(1, VOCAB)}}
     inner = Tokenizer(models.WordLevel(words, unk_token="<unk>"))
     inner.pre_tokenizer = pre_tokenizers.Whitespace()
-    return PreTrainedTokenizerFast(tokenizer_object=inner, unk_token="<unk>", eos_token="<unk>")
+    return PreTrainedTokenizerFast(
+        tokenizer_object=inner, unk_token="<unk>", eos_token="<unk>",
+        chat_template="w0 {% for m in messages %}{{ m['content'] }}{% endfor %} w1",
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="session")

@@ -94,28 +94,42 @@ def _projection_error(
         ours = ours if bias is None else ours + bias[..., some].float()
     if norm is not None and normalising is not None:
         ours = norm.to_heads(normalising(norm.from_heads(ours.to(x.dtype))), shape.d_head)
-    return relative_error(ours, theirs[..., some])
+    return relative_error(family.clipped(ours, seen.model.module.config), theirs[..., some])
 
 
 def rotary(seen: Observations) -> CheckResult:
-    """Rotary embedding is the identity at position 0 and keeps lengths everywhere (up to one scale)."""
+    """Rotary embedding keeps lengths and is the identity at position 0, times the model's attention factor if any."""
     worst = 0.0
+    factors = _attention_factors(seen.model.module)
     root = seen.model.info.d_head**-0.5 if seen.model.family.scales_queries else 1.0
     for layer, call in enumerate(seen.heard.calls):
         for site, after, scale in (("q_pre", call.q, root), ("k_pre", call.k, 1.0)):
             before, after = seen.heard.sites[site, layer].float() * scale, after.transpose(1, 2).float()
             if before.shape != after.shape:
                 return float("inf"), seen.bound, "heads counted wrongly: error"
-            worst = max(
-                worst,
-                relative_error(after[:, 0], before[:, 0]),
-                relative_error(after.norm(dim=-1), before.norm(dim=-1)),
-            )
+            worst = max(worst, min(_rotary_error(_scaled(before, seen, factor), after) for factor in factors))
     return worst, seen.bound, "relative error before against after rotary embedding"
 
 
+def _rotary_error(before: torch.Tensor, after: torch.Tensor) -> float:
+    same = relative_error(after[:, 0], before[:, 0])
+    return max(same, relative_error(after.norm(dim=-1), before.norm(dim=-1)))
+
+
+def _scaled(x: torch.Tensor, seen: Observations, factor: float) -> torch.Tensor:
+    """The dimensions that are rotated times the factor; they come first."""
+    n_rotary = seen.model.info.n_rotary or 0
+    return torch.cat([x[..., :n_rotary] * factor, x[..., n_rotary:]], dim=-1)
+
+
+def _attention_factors(module: torch.nn.Module) -> set[float]:
+    """What rotary embeddings of this model multiply by besides rotating (yarn, longrope); 1 in layers without them."""
+    named = (vars(part).items() for part in module.modules())
+    return {1.0} | {float(value) for items in named for name, value in items if name.endswith("attention_scaling")}
+
+
 def edit_acts(seen: Observations) -> CheckResult:
-    """Removing the values of a layer (first, middle, last) moves the logits; not where attention is switched off."""
+    """Removing the values of a layer (first, middle, last) moves the logits; not where it adds nothing."""
     scale = seen.heard.logits[0].abs().max()
     wrong = 0
     for edit in seen.edits:
@@ -129,7 +143,9 @@ def edit_acts(seen: Observations) -> CheckResult:
 
 
 def _is_switched_off(seen: Observations, layer: int) -> bool:
-    """Whether the output projection is exactly zero, so that attention adds nothing there."""
+    """Whether values or output projection are exactly zero here, so that attention adds nothing to any token."""
+    if not any(call.v[:1].any() for call in seen.heard.calls if call.layer == layer):
+        return True
     family = seen.model.family
     assert family.out is not None
     projection = attrgetter(family.out)(family.attention_modules(seen.model.module)[layer])

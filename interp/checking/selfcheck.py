@@ -37,13 +37,16 @@ def check_model(model: Model) -> tuple[Check, ...]:
 
 
 def run_checks(model: Model) -> Iterator[Check]:
-    """The checks one after the other, passed or not."""
+    """The checks one after the other, passed or not; after one that the others rest on, where it fails, no more."""
     with torch.inference_mode(), claimed(model):
         seen = Observations(model)
         _refuse_broken(seen)
         for name, meaning, run, _ in _applying(model):
             value, bound, detail = run(seen)
-            yield Check(name, meaning, bool(value <= bound), value, bound, detail=detail)
+            passed = bool(value <= bound)
+            yield Check(name, meaning, passed, value, bound, detail=detail)
+            if name in _GROUND and not passed:
+                return
 
 
 def _refuse_broken(seen: Observations) -> None:
@@ -78,6 +81,9 @@ _FIXES = {
     "finite": "Load it in float32 (it was read in {dtype}), or copy its weights again: their files may be damaged.",
 }
 """What to do about a check that failed: `_FIX` unless another remedy is known."""
+
+_GROUND = frozenset({"heard", "blocks"})
+"""Checks that the others rest on: where a layer is not heard once, there is nothing to compare."""
 
 _About = Literal["model", "attention", "weights", "stack", "sums"]
 """What a check is about: any model; attention; the plain weights of attention, which a quantised model does not have;

@@ -50,13 +50,13 @@ def _cache(model: Model, ids: torch.Tensor) -> dict[str, torch.Tensor]:
                 hf_model=copy.deepcopy(model.module),
                 device=str(ids.device),
             )
-        except (ValueError, KeyError, NotImplementedError, AttributeError) as error:
+            return dict(bridge.run_with_cache(ids)[1].items())
+        except Exception as error:  # of another library, on a model that has passed our own checks
             raise ModelError(
                 asked=f"the oracle transformer-lens on {model.name}",
-                found=f"TransformerLens cannot read this model ({error})",
+                found=f"TransformerLens cannot read this model ({type(error).__name__}: {error})",
                 fix="The self-check stands without it: `interp check --model ...`.",
             ) from error
-        return dict(bridge.run_with_cache(ids)[1].items())
 
 
 def _any_tokenizer() -> Any:

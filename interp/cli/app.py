@@ -91,7 +91,7 @@ def run(
     sets = () if Path(named).is_file() else split_commas(named)
     asked = replace(asked, model=models[0])
     if from_ is not None:
-        again = RunSpec.from_json(open_run(from_).spec).on(replace(asked, checkpoints=(*asked.checkpoints, *steps)))
+        again = RunSpec.of(open_run(from_)).on(replace(asked, checkpoints=(*asked.checkpoints, *steps)))
         return _finish(measure(**vars(again)), asked.quiet)
     if len(models) > 1 or steps or len(sets) > 1 or (asked.splits is not None and len(parts(asked.splits)) > 1):
         return _run_many(
@@ -231,6 +231,24 @@ def replicate(
         raise typer.Exit(1)
 
 
+@app.command(epilog="Example: interp export runs/pythia-410m-20260101-120000 --figures pdf --tables latex --out paper")
+def export(
+    run: Annotated[Path, typer.Argument(help="Folder of a run.")],
+    figures: Annotated[
+        str, typer.Option(help="Formats of the figures with commas: pdf, svg, png; empty for none.")
+    ] = "svg",
+    tables: Annotated[str, typer.Option(help="Formats of the tables with commas: latex, csv; empty for none.")] = "csv",
+    columns: Annotated[int, typer.Option(help="Columns of a paper that a figure spans: 1 or 2.", min=1, max=2)] = 1,
+    out: Annotated[Path, typer.Option(help="Folder that receives the files.")] = Path("export"),
+) -> None:
+    """Write the figures of a run as PDF, SVG or PNG and its numbers as LaTeX or CSV, for a paper."""
+    from interp.records.record import open_run
+    from interp.registry import load_entry
+
+    written = load_entry("report", "export")(open_run(run), out, split_commas(figures), split_commas(tables), columns)
+    print(f"{len(written)} files in {out}")
+
+
 @app.command(epilog="Example: interp compare runs/pythia-70m-20260101-120000 runs/pythia-160m-20260101-120500")
 def compare(
     runs: Annotated[list[str], typer.Argument(help="Folders of runs; the others are held against the first.")],
@@ -289,13 +307,17 @@ def power(
 
 @app.command("list", epilog="Example: interp list models")
 def list_(
-    what: Annotated[Literal["models", "probes", "studies", "prompts", "tunnels"], typer.Argument(help="What to list.")],
+    what: Annotated[
+        Literal["models", "families", "probes", "studies", "prompts", "tunnels"],
+        typer.Argument(help="What to list."),
+    ],
 ):
-    """List what there is by name: models, probes, studies, prompt sets or wind tunnels."""
+    """List what there is by name: models, families of models, probes, studies, prompt sets or wind tunnels."""
     from interp.cli import tables as terminal
 
     {
         "models": terminal.print_models,
+        "families": terminal.print_families,
         "probes": terminal.print_probes,
         "studies": terminal.print_studies,
         "prompts": terminal.print_prompts,

@@ -17,6 +17,7 @@ from interp.system.environment import environment
 from interp.words import plain, short, with_unit
 
 if TYPE_CHECKING:
+    from interp.families import Family
     from interp.ledger.ledger import LedgerFile
     from interp.records.diff import Diff
     from interp.records.tunnel_card import Figure
@@ -177,7 +178,7 @@ def _size(n: int) -> str:
 def print_checks(model: Model, checks: Sequence[Check]) -> None:
     """The self-check as a table, passed or not."""
     from interp.checking.selfcheck import left_out
-    from interp.loading.placement import precision_hazard
+    from interp.loading.placement import precision_hazard, rounding_hazard
 
     marks = {True: Text("passed", style="green"), False: Text("FAILED", style="bold red")}
     rows = ((c.name, c.meaning, _short(c.value), _short(c.bound), marks[c.passed]) for c in checks)
@@ -191,8 +192,9 @@ def print_checks(model: Model, checks: Sequence[Check]) -> None:
         f"{i.n_parameters:,} parameters, {i.dtype} on {i.device}, weights {model.fingerprint[:12]}"
     )
     hazard = precision_hazard(i.dtype)
-    if hazard:
-        print(hazard)
+    for said in (hazard, rounding_hazard(i.stored_as)):
+        if said:
+            print(said)
 
 
 def print_environment() -> None:
@@ -227,6 +229,21 @@ def print_models() -> None:
     columns = ("alias", "hub id", "family", "layers", "heads", "KV heads", "head size", "parameters", "gated")
     show_table(None, columns, rows)
     print("Any other hub id, a local folder or a tunnel (`interp list tunnels`) works as well.")
+
+
+def print_families() -> None:
+    """The model families that can be read with what is special about each, and those that cannot be with the reason."""
+    from interp.families import REFUSED, families
+
+    known = ((kind, family.note or "", _not_read(family)) for kind, family in sorted(families().items()))
+    show_table("families that can be read", ("model_type", "special", "but not"), known)
+    refused = ((kind, name, reason) for kind, (name, reason) in REFUSED.items())
+    show_table("families that cannot be read", ("model_type", "called", "why"), refused)
+    print("Every model is checked when it is loaded, whatever its family: `interp check --model ...`.")
+
+
+def _not_read(family: "Family") -> str:
+    return "; ".join(f"{field} = {value}: {reason}" for field, value, reason in family.refused)
 
 
 def print_probes() -> None:

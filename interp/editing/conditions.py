@@ -191,7 +191,7 @@ def _on_the_same_prompts(conditions: Sequence[Condition]) -> dict[tuple[object, 
 
 
 class _SharedPasses:
-    """Conditions on the same prompts, and what one unedited pass gave for all of them."""
+    """Conditions on the same prompts, and what one unedited pass gave for them all, where anything asks for it."""
 
     def __init__(
         self, model: Model, run: Run, conditions: Sequence[Condition], listeners: Sequence[Listener],
@@ -208,7 +208,8 @@ class _SharedPasses:
         }
         self.outputs = HeadOutputs(mixed, self.lengths)
         self.kept_depth = max([0, *self.residuals.depths, *(layer + 1 for layer in mixed)])
-        self.plain = self._unedited()
+        is_read = any(not c.edits or any(need.site == "next_kl" for need in c.needs) for c in conditions)
+        self.plain = self._unedited() if is_read or self.kept_depth else None
 
     def _unedited(self) -> Collector:
         """The pass without edits: the residual stream, head outputs, and everything that any condition reads."""
@@ -245,6 +246,7 @@ class _SharedPasses:
         passes: list[tuple[Sequence[Condition], list[RowIndex]]] = []
         for variants in alike.values():
             if not variants[0].edits:
+                assert self.plain is not None
                 yield from ((c, self._capture(self.plain, c)) for c in variants)
                 continue
             rows = [edited_rows(edit, self.run.prompts, self.lengths) for edit in variants[0].edits]
@@ -286,7 +288,10 @@ class _SharedPasses:
         start = self.residuals.start_of(first_layer(variants[0].edits, model))
         if any(need.site in OF_THE_END for need in needs):
             start = 0
-        unedited = self.plain.folded(_LOG_P)["rows"] if any(need.site == "next_kl" for need in needs) else None
+        unedited = None
+        if any(need.site == "next_kl" for need in needs):
+            assert self.plain is not None
+            unedited = self.plain.folded(_LOG_P)["rows"]
         collectors = [
             self._collector(needs, unedited=unedited, first_layer=start, earlier=self.plain) for _ in variants
         ]

@@ -139,17 +139,21 @@ class Editor(Listener):
         shape = x.shape[:2] if self._batch is None else self._batch.ids.shape
         x = x.view(-1, *shape, x.shape[-1])  # [variant, prompt, pos, feature]
         for step in self._steps[place, layer]:
-            step = step.to(x.device, torch.float64 if x.dtype == torch.float64 else torch.float32)
-            rows = self._edited_rows.get(step.index)
-            if rows is None:
-                rows = rows_without_prompts(step.edit, x.shape[1:3], x.device, self._call)
-            rows = rows.to(x.device)
-            others = self._others(step)
-            edited = step.apply(x, rows, others)
+            seen = self.step(step, x)
             for observe in self.observers:
-                observe(SeenStep(step, x, edited, rows, others))
-            x = edited
+                observe(seen)
+            x = seen.after
         return x.flatten(0, 1)
+
+    def step(self, step: EditStep, x: torch.Tensor) -> SeenStep:
+        """What one step makes of `x` `[variant, prompt, pos, feature]` of the announced batch."""
+        step = step.to(x.device, torch.float64 if x.dtype == torch.float64 else torch.float32)
+        rows = self._edited_rows.get(step.index)
+        if rows is None:
+            rows = rows_without_prompts(step.edit, x.shape[1:3], x.device, self._call)
+        rows = rows.to(x.device)
+        others = self._others(step)
+        return SeenStep(step, x, step.apply(x, rows, others), rows, others)
 
     def _others(self, step: EditStep) -> torch.Tensor | None:
         """What an edit puts in place of the tensor, where that comes from the model itself."""

@@ -21,6 +21,7 @@ from interp.edits import Edit, PatternsOf
 from interp.errors import ModelError
 from interp.model import Check, Model
 from interp.reading.batches import Batch
+from interp.reading.forward import threads_of_pass
 from interp.seam.attention import Listener, listening
 from interp.seam.pattern import AttentionCall, pattern_rows
 
@@ -46,7 +47,8 @@ class EditedBatch:
     listeners: Sequence[Listener] = ()
 
     def logits(self) -> torch.Tensor:
-        return self.model.module(input_ids=self.batch.ids, use_cache=False).logits
+        with threads_of_pass(self.model, self.batch.ids):
+            return self.model.module(input_ids=self.batch.ids, use_cache=False).logits
 
     @property
     def is_token(self) -> torch.Tensor:

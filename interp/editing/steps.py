@@ -51,11 +51,11 @@ def numbers(edit: Edit, info: ModelInfo) -> Numbers:
         found["values"] = np.asarray(edit.values, dtype=np.float64)
     if isinstance(edit, AblateHeads):
         is_ablated = np.zeros((info.n_heads, info.d_head))
-        is_ablated[list(edit.heads)] = 1.0
+        is_ablated[list(edit.each_head)] = 1.0
         found["ablated"] = is_ablated.reshape(1, -1)
         if edit.mean is not None:
             mean = np.zeros_like(is_ablated)
-            mean[list(edit.heads)] = edit.mean
+            mean[list(edit.each_head)] = edit.mean
             found["mean"] = mean.reshape(1, -1)
         if edit.by == "resample":
             found["seed"] = np.array(edit.seed)

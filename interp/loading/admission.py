@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -35,9 +35,13 @@ def read_config(
 ) -> PreTrainedConfig:
     """The configuration of a model that can be read.
 
+    Of a GGUF file it is what its header describes.
+
     Raises `ModelError` for a broken configuration, code of the repository's own (unless trusted), quantised weights
     (unless allowed), anything but a causal language model, and families that cannot be read.
     """
+    if files.gguf is not None:
+        return _read_gguf(files, files.gguf, allow_quantised)
     files.fetch(["config.json"])
     content = _read_json(files)
     families()  # before transformers is asked: a registered family may bring its own configuration class
@@ -52,6 +56,49 @@ def read_config(
             )
     except _IMPOSSIBLE as error:
         raise _broken(files, str(error)) from error
+    return _admitted(files, config)
+
+
+def _read_gguf(files: ModelFiles, name: str, allow_quantised: bool) -> PreTrainedConfig:
+    """What the header of a GGUF file describes, as a configuration; rounded weights are refused unless allowed."""
+    from interp.loading.gguf_file import read_header
+
+    files.fetch([name])
+    content = read_header(files.folder / name)
+    refuse_quantised(files.origin, content.rounded, allow_quantised)
+    # Before transformers makes lists of that length.
+    sizes = {"num_hidden_layers": "block_count", "max_position_embeddings": "context_length"}
+    _refuse_sizes(files, {ours: content.of_family(theirs) for ours, theirs in sizes.items()})
+    if content.stretched is not None:
+        raise ModelError(
+            asked=f"reading {files.origin}",
+            found=f"its rotary embedding is stretched ({content.stretched}), which transformers leaves out when it "
+            "reads GGUF files: positions would be other ones than the model's",
+            fix="Name the repository of the original weights.",
+        )
+    try:
+        with quiet_libraries():
+            config = AutoConfig.from_pretrained(files.folder, gguf_file=name, local_files_only=True)
+    except _IMPOSSIBLE as error:
+        raise ModelError(
+            asked=f"the configuration of {files.origin}",
+            found=f"its header describes no model that transformers has: {' '.join(str(error).split())[:200]}",
+            fix="Copy or download the file again, or name the repository of the original weights.",
+        ) from error
+    config = _admitted(files, config)
+    placed = count_parameters(config)
+    if placed != content.n_numbers:
+        raise ModelError(
+            asked=f"the weights of {files.origin}",
+            found=f"the file holds {content.n_numbers:,} numbers, and the model that transformers makes of its header "
+            f"has place for {placed:,}: some would be left out, or are not there",
+            fix="Copy or download the file again (all of it, where it comes in parts, merged into one), or name the "
+            "repository of the original weights.",
+        )
+    return config
+
+
+def _admitted(files: ModelFiles, config: PreTrainedConfig) -> PreTrainedConfig:
     refuse_unless_causal(files.origin, config, config.architectures or [])
     family_of(config)
     # Which kernel computes attention is ours to choose: a file could name one of the hub, which is code.
@@ -78,8 +125,8 @@ def count_parameters(config: PreTrainedConfig, *, trust_remote_code: bool = Fals
 
 def quantisation(stated: Any) -> str | None:
     """The quantisation that a configuration states, in words (`gptq, 4 bits`); None for plain weights."""
-    if not stated:
-        return None
+    if not stated or isinstance(stated, str):
+        return stated or None
     fields = stated.to_dict() if isinstance(stated, QuantizationConfigMixin) else dict(stated)
     method = fields.get("quant_method") or "of an unnamed kind"
     loaded = next((n for n in (4, 8) if fields.get(f"load_in_{n}bit")), None)
@@ -93,8 +140,8 @@ def refuse_quantised(origin: str, stated: Any, allow_quantised: bool) -> None:
     if found is not None and not allow_quantised:
         raise ModelError(
             asked=f"reading {origin}",
-            found=f"its weights are quantised ({found}): directions and angles would be those of rounded weights, and "
-            "the projections per head cannot be read from them",
+            found=f"its weights are quantised ({found}): directions and angles would be those of rounded weights"
+            + ("" if isinstance(stated, str) else ", and the projections per head cannot be read from them"),
             fix="Name the repository of the original weights, or measure the rounded model as it is with "
             "allow_quantised=True (--allow-quantised).",
         )
@@ -156,11 +203,15 @@ def _read_json(files: ModelFiles) -> dict[str, Any]:
     named = content.get("architectures") or []
     if not isinstance(named, list) or not all(isinstance(name, str) for name in named):
         raise _broken(files, f"architectures are {named!r}")
+    _refuse_sizes(files, content)
+    return content
+
+
+def _refuse_sizes(files: ModelFiles, content: Mapping[str, Any]) -> None:
     for name, most in _MOST.items():
         size = content.get(name)
         if isinstance(size, int) and not 1 <= size <= most:
             raise _broken(files, f"{name} is {size}")
-    return content
 
 
 def _not_a_number(value: Any, name: str = "") -> str | None:
@@ -175,6 +226,6 @@ def _not_a_number(value: Any, name: str = "") -> str | None:
 def _broken(files: ModelFiles, found: str) -> ModelError:
     return ModelError(
         asked=f"the configuration of {files.origin}",
-        found=f"config.json cannot be read: {found}",
+        found=f"{'its header' if files.gguf else 'config.json'} cannot be read: {found}",
         fix="Copy or download the file again.",
     )

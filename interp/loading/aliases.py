@@ -51,6 +51,9 @@ ALIASES: dict[str, Alias] = {
     "phi-2": Alias("microsoft/phi-2", "phi", 32, 32, 32, 80, 2_779_683_840),
     "llama-3.2-1b": Alias("meta-llama/Llama-3.2-1B", "llama", 16, 32, 8, 64, 1_235_814_400, gated=True),
     "llama-3.2-3b": Alias("meta-llama/Llama-3.2-3B", "llama", 28, 24, 8, 128, 3_212_749_824, gated=True),
+    "smollm2-135m": Alias("HuggingFaceTB/SmolLM2-135M", "llama", 30, 9, 3, 64, 134_515_008),
+    "smollm2-360m": Alias("HuggingFaceTB/SmolLM2-360M", "llama", 32, 15, 5, 64, 361_821_120),
+    "smollm2-1.7b": Alias("HuggingFaceTB/SmolLM2-1.7B", "llama", 24, 32, 32, 64, 1_711_376_384),
     "mistral-7b": Alias("mistralai/Mistral-7B-v0.1", "mistral", 32, 32, 8, 128, 7_241_732_096, gated=True),
     "mistral-7b-instruct": Alias(
         "mistralai/Mistral-7B-Instruct-v0.1", "mistral", 32, 32, 8, 128, 7_241_732_096, gated=True

@@ -42,7 +42,8 @@ _BROKEN_WIRE = (HTTPError, OSError, EntryNotFoundError)
 class ModelFiles:
     """The files of one model: `names` are those there are, and they lie in `folder` once fetched.
 
-    `hub_id` and `revision` (the commit) are set for a model of the hub; `is_online` says that the hub answered.
+    `hub_id` and `revision` (the commit) are set for a model of the hub; `is_online` says that the hub answered. `gguf`
+    names the one file that holds configuration, weights and tokenizer, where it is one of that kind.
     """
 
     folder: Path
@@ -50,11 +51,12 @@ class ModelFiles:
     hub_id: str | None = None
     revision: str | None = None
     is_online: bool = False
+    gguf: str | None = None
 
     @property
     def origin(self) -> str:
         """What to call them in a message."""
-        return self.hub_id or str(self.folder)
+        return self.hub_id or str(self.folder / self.gguf if self.gguf else self.folder)
 
     def fetch(self, names: Iterable[str]) -> None:
         """See to it that the named files lie in `folder`; what is there already costs nothing."""
@@ -83,58 +85,65 @@ class ModelFiles:
             raise _refusal(hub_id, None, error) from error
 
 
-def files_in_folder(folder: Path) -> ModelFiles:
-    """The files of a local folder; `ModelError` where it does not exist or holds no configuration."""
+def files_in_folder(folder: Path, gguf: str | None = None) -> ModelFiles:
+    """The files of a local folder; `ModelError` where it does not exist, or has no configuration or GGUF file."""
     asked = f"the model in {folder}"
     if not folder.is_dir():
         found = "it is a file" if folder.exists() else "there is no such folder"
         raise ModelError(asked=asked, found=found, fix="Give the folder that `save_pretrained` wrote.")
     names = _listing(folder)
-    if _CONFIG not in names:
+    if gguf is not None and gguf not in names:
+        held = ", ".join(sorted(name for name in names if name.endswith(".gguf"))) or "none"
+        raise ModelError(
+            asked=f"the file {gguf} in {folder}", found=f"its GGUF files are: {held}", fix="Name one of them."
+        )
+    if gguf is None and _CONFIG not in names:
         shown = ", ".join(sorted(names)[:5]) or "no files"
         raise ModelError(
             asked=asked,
             found=f"there is no {_CONFIG} in it ({shown})",
-            fix="Give the folder that `save_pretrained` wrote, with config.json beside the weights.",
+            fix="Give the folder that `save_pretrained` wrote, with config.json in it, or name a GGUF file.",
         )
-    return ModelFiles(folder, names)
+    return ModelFiles(folder, names, gguf=gguf)
 
 
-def files_on_hub(hub_id: str, revision: str | None = None) -> ModelFiles:
+def files_on_hub(hub_id: str, revision: str | None = None, gguf: str | None = None) -> ModelFiles:
     """The files of a hub repository at a revision (default `main`), from the hub or else from its local cache.
 
-    Raises `ModelError`: no access, no such repository or revision, no network and not cached, no configuration.
+    Raises `ModelError`: no access, no such repository or revision, no network and not cached, no configuration (or no
+    such GGUF file, which takes its place).
     """
+    first = gguf or _CONFIG
 
     def ask() -> tuple[ModelInfo, str]:
         info = HfApi().model_info(hub_id, revision=revision, timeout=SECONDS_TO_ANSWER)
         # By the revision's name, not its commit: this also notes which commit it is, for the next load offline.
         with bars_on_terminals_only():
-            config = hf_hub_download(hub_id, _CONFIG, revision=revision)
+            config = hf_hub_download(hub_id, first, revision=revision)
         _refuse_damaged(Path(config))
         return info, config
 
-    is_cached = cached_files(hub_id, revision) is not None
+    is_cached = cached_files(hub_id, revision, gguf) is not None
     try:
         info, config = ask() if is_cached else _persistently(ask)
     except _BROKEN_WIRE as error:
-        cached = cached_files(hub_id, revision)
+        cached = cached_files(hub_id, revision, gguf)
         if cached is None:
             raise _refusal(hub_id, revision, error) from error
         return cached
     folder = Path(config).parent
     names = _listing(folder) | {entry.rfilename for entry in info.siblings or ()}
-    return ModelFiles(folder, names, hub_id, folder.name, is_online=True)
+    return ModelFiles(folder, names, hub_id, folder.name, is_online=True, gguf=gguf)
 
 
-def cached_files(hub_id: str, revision: str | None = None) -> ModelFiles | None:
+def cached_files(hub_id: str, revision: str | None = None, gguf: str | None = None) -> ModelFiles | None:
     """What the hub's local cache holds of a repository; None where it holds no configuration of this revision."""
     try:
-        config = hf_hub_download(hub_id, _CONFIG, revision=revision, local_files_only=True)
+        config = hf_hub_download(hub_id, gguf or _CONFIG, revision=revision, local_files_only=True)
     except LocalEntryNotFoundError:
         return None
     folder = Path(config).parent
-    return ModelFiles(folder, _listing(folder), hub_id, folder.name)
+    return ModelFiles(folder, _listing(folder), hub_id, folder.name, gguf=gguf)
 
 
 def _persistently(ask: Callable[[], T]) -> T:

@@ -6,6 +6,7 @@ Everything that can be refused is refused before the weights are read.
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
@@ -15,6 +16,7 @@ from interp.errors import UsageError
 from interp.families import family_of, rotary_size
 from interp.loading.admission import count_parameters, quantisation, read_config, refuse_quantised, refuse_unless_causal
 from interp.loading.bridge import bridge_check, is_bridge, plain_module
+from interp.loading.hub_files import ModelFiles
 from interp.loading.placement import choose_placement, refuse_precision
 from interp.loading.sources import MEMORY, ModelSource, files_behind, locate
 from interp.loading.tokenizer import has_tokenizer, read_tokenizer, refuse_foreign
@@ -30,6 +32,7 @@ def load(
     name_or_object: object = "tunnel:bijection-gpt-neox",
     *,
     revision: str | None = None,
+    gguf: str | None = None,
     dtype: str | None = None,
     device: str | None = None,
     device_map: DeviceMap = None,
@@ -41,8 +44,9 @@ def load(
 ) -> Model:
     """A model that is ready to be read, and that has been shown to be what it is called.
 
-    The name is an alias (`pythia-410m`) or a hub id, either with `@revision`, a local folder, or
-    `tunnel:<task>-<arch>`; or it is a transformers model or a TransformerLens bridge in memory, left as it is.
+    The name is an alias (`pythia-410m`) or a hub id, either with `@revision`, a local folder, a GGUF file, or
+    `tunnel:<task>-<arch>`; `gguf` names such a file in a folder or repository. Or it is a transformers model or a
+    TransformerLens bridge in memory, left as it is.
     `dtype` is float32 unless only bfloat16 fits on the GPU; `device_map="auto"` spreads a large model over devices.
     Code of a repository's own, pickled and quantised weights are used only with `trust_remote_code`, `allow_pickle` and
     `allow_quantised`. Without `check` the self-check is left out.
@@ -51,14 +55,14 @@ def load(
     each says what to do.
     """
     if isinstance(name_or_object, PreTrainedModel):
-        asked = {"revision": revision, "dtype": dtype, "device": device, "device_map": device_map}
+        asked = {"revision": revision, "gguf": gguf, "dtype": dtype, "device": device, "device_map": device_map}
         _refuse_changes(name_or_object, {key: value for key, value in asked.items() if value is not None})
         model = _wrap(name_or_object, tokenizer, allow_quantised)
     elif is_bridge(name_or_object):
         model = _wrap(plain_module(name_or_object), tokenizer, allow_quantised)
         model = replace(model, checks=(bridge_check(name_or_object, model),))
     elif isinstance(name_or_object, str | Path):
-        source = locate(name_or_object, revision)
+        source = locate(name_or_object, revision, gguf)
         config = read_config(source.files, trust_remote_code=trust_remote_code, allow_quantised=allow_quantised)
         n_parameters = count_parameters(config, trust_remote_code=trust_remote_code)
         placement = choose_placement(config, n_parameters, dtype=dtype, device=device, device_map=device_map)
@@ -66,7 +70,7 @@ def load(
         module, whole = read_weights(
             source.files, config, placement, allow_pickle=allow_pickle, trust_remote_code=trust_remote_code
         )
-        info = _describe(module, source.name, source.origin, source.files.revision)
+        info = replace(_describe(module, source.name, source.origin, source.files.revision), **stored_as(source.files))
         model = Model(module, words, info, family_of(config), (whole,), source.task, source.card)
     else:
         raise UsageError(
@@ -82,7 +86,7 @@ def load_as_asked(options: RunOptions, *, check: bool = True) -> Model:
     if isinstance(options.model, Model):
         return options.model
     return load(
-        options.model, revision=options.revision, dtype=options.dtype, device=options.device,
+        options.model, revision=options.revision, gguf=options.gguf, dtype=options.dtype, device=options.device,
         device_map=options.device_map, trust_remote_code=options.trust_remote_code, allow_pickle=options.allow_pickle,
         allow_quantised=options.allow_quantised, check=check,
     )  # fmt: skip
@@ -111,6 +115,16 @@ def _wrap(module: PreTrainedModel, tokenizer: Tokenizer, allow_quantised: bool) 
     else:
         words = read_tokenizer(locate(tokenizer).files) if isinstance(tokenizer, str) else tokenizer
     return Model(module, words, info, family)
+
+
+def stored_as(files: ModelFiles) -> dict[str, Any]:
+    """How a GGUF file stores the weights, which are plain numbers once read: fields of `ModelInfo`."""
+    if files.gguf is None:
+        return {}
+    from interp.loading.gguf_file import read_header
+
+    content = read_header(files.folder / files.gguf)
+    return {"stored_as": content.rounded, "tensor_kinds": content.in_words}
 
 
 def _refuse_changes(module: PreTrainedModel, asked: dict[str, object]) -> None:

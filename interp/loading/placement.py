@@ -42,6 +42,13 @@ def precision_hazard(dtype: str) -> str | None:
     return _HAZARDS.get(dtype)
 
 
+def rounding_hazard(stored_as: str | None) -> str | None:
+    """What rounded weights do to the numbers read from a model, in words; None for plain weights."""
+    if stored_as is None:
+        return None
+    return f"rounded weights ({stored_as}): directions, angles and predictions are those of the rounded model"
+
+
 def choose_placement(
     config: PreTrainedConfig,
     n_parameters: int,

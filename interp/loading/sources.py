@@ -30,8 +30,13 @@ class ModelSource:
     card: Mapping[str, Any] | None = None
 
 
-def locate(name: str | Path, revision: str | None = None) -> ModelSource:
+GGUF = ".gguf"
+
+
+def locate(name: str | Path, revision: str | None = None, gguf: str | None = None) -> ModelSource:
     """Find the files a name stands for, without reading any weights.
+
+    A name that ends in `.gguf` is such a file; `gguf` names one in a folder or a repository of the hub.
 
     An alias goes before a folder of the same name (write `./name` for the folder). A revision can stand behind the
     name (`pythia-410m@step1000`) or beside it. Unknown aliases and tunnels list the nearest.
@@ -46,14 +51,16 @@ def locate(name: str | Path, revision: str | None = None) -> ModelSource:
             found="it was a model in memory, which a name cannot bring back",
             fix="Make it again and hand the object to `interp.load`.",
         )
+    if text.endswith(GGUF):
+        return _gguf_file(text, revision, gguf)
     base, at = _split(text, revision)
     if isinstance(name, str) and base in ALIASES:
-        return _hub(base, ALIASES[base].hub_id, at)
+        return _hub(base, ALIASES[base].hub_id, at, gguf)
     if isinstance(name, Path) or _is_path(text):
         _refuse_revision(text, revision)
-        return _folder(text)
+        return _folder(text) if gguf is None else ModelSource(text, text, _files_of_gguf(Path(text), gguf))
     if _HUB_ID.fullmatch(base):
-        return _hub(base, base, at)
+        return _hub(base, base, at, gguf)
     raise UnknownName("model", text, [*ALIASES, *(TUNNEL + tunnel for tunnel in shipped_tunnels())])
 
 
@@ -88,8 +95,24 @@ def _is_path(name: str) -> bool:
     return name.startswith((".", "/", "~")) or name.count("/") > 1 or "\\" in name or Path(name).is_dir()
 
 
-def _hub(name: str, hub_id: str, revision: str | None) -> ModelSource:
-    return ModelSource(f"{name}@{revision}" if revision else name, hub_id, files_on_hub(hub_id, revision))
+def _hub(name: str, hub_id: str, revision: str | None, gguf: str | None) -> ModelSource:
+    return ModelSource(f"{name}@{revision}" if revision else name, hub_id, files_on_hub(hub_id, revision, gguf))
+
+
+def _gguf_file(name: str, revision: str | None, gguf: str | None) -> ModelSource:
+    _refuse_revision(name, revision)
+    path = Path(name).expanduser()
+    if gguf is not None or not path.is_file():
+        raise ModelError(
+            asked=f"the model {name}" + (f" with --gguf {gguf}" if gguf else ""),
+            found="a second file is named" if gguf else "there is no such file",
+            fix="Give the path of one GGUF file; of a repository on the hub, its id and --gguf FILE.",
+        )
+    return ModelSource(name, name, _files_of_gguf(path.parent, path.name))
+
+
+def _files_of_gguf(folder: Path, name: str) -> ModelFiles:
+    return files_in_folder(folder.expanduser(), name)
 
 
 def _folder(name: str) -> ModelSource:

@@ -1,5 +1,9 @@
 """The tokenizer that belongs to a model."""
 
+import tempfile
+from pathlib import Path
+from typing import Any
+
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from interp.errors import ModelError
@@ -13,8 +17,8 @@ _COMPANIONS = frozenset({"tokenizer_config.json", "special_tokens_map.json", "ad
 
 
 def has_tokenizer(files: ModelFiles) -> bool:
-    """Whether a vocabulary lies beside the weights."""
-    return bool(files.names & _VOCABULARIES)
+    """Whether a vocabulary lies beside the weights, or in their GGUF file."""
+    return files.gguf is not None or bool(files.names & _VOCABULARIES)
 
 
 def read_tokenizer(files: ModelFiles, *, trust_remote_code: bool = False) -> PreTrainedTokenizerBase:
@@ -25,8 +29,10 @@ def read_tokenizer(files: ModelFiles, *, trust_remote_code: bool = False) -> Pre
             found="there is none beside the weights",
             fix="Pass tokenizer= (an object, a folder or a hub id), or copy tokenizer.json beside config.json.",
         )
-    files.fetch(files.names & (_VOCABULARIES | _COMPANIONS))
+    files.fetch([files.gguf] if files.gguf else files.names & (_VOCABULARIES | _COMPANIONS))
     try:
+        if files.gguf is not None:
+            return _tokenizer_in(files.folder / files.gguf)
         with quiet_libraries():
             return AutoTokenizer.from_pretrained(  # pyrefly: ignore[bad-return]
                 files.folder, trust_remote_code=trust_remote_code, local_files_only=True
@@ -37,6 +43,15 @@ def read_tokenizer(files: ModelFiles, *, trust_remote_code: bool = False) -> Pre
             found=f"it cannot be read: {str(error).strip()}",
             fix="Copy or download its files again, or pass tokenizer=.",
         ) from error
+
+
+def _tokenizer_in(file: Path) -> PreTrainedTokenizerBase:
+    """The tokenizer of a GGUF file, read alone in a folder: transformers would mix it with files that lie beside it."""
+    with tempfile.TemporaryDirectory() as alone, quiet_libraries():
+        Path(alone, file.name).symlink_to(file.absolute())
+        words: Any = AutoTokenizer.from_pretrained(alone, gguf_file=file.name, local_files_only=True)
+    words.name_or_path = str(file)
+    return words
 
 
 def refuse_foreign(tokenizer: PreTrainedTokenizerBase, vocab_size: int, origin: str) -> None:

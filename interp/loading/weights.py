@@ -39,6 +39,7 @@ def read_weights(
     names = weight_files(files, allow_pickle=allow_pickle)
     files.fetch(names)
     is_safe = names[0].endswith(".safetensors")
+    source: dict[str, Any] = {"gguf_file": files.gguf} if files.gguf else {"use_safetensors": is_safe}
     if is_safe:
         for name in names:
             _refuse_corrupt(files.folder / name, files)
@@ -50,11 +51,11 @@ def read_weights(
                 dtype=getattr(torch, placement.dtype),
                 attn_implementation="sdpa" if family_of(config).has_attention else None,
                 device_map=placement.device_map or (None if placement.device == "cpu" else {"": placement.device}),
-                use_safetensors=is_safe,
                 local_files_only=True,
                 trust_remote_code=trust_remote_code,
                 ignore_mismatched_sizes=True,  # they are refused below, with their shapes
                 output_loading_info=True,
+                **source,
             )
     except (MemoryError, torch.OutOfMemoryError) as error:
         raise ModelError(
@@ -71,11 +72,15 @@ def read_weights(
     except (OSError, ValueError, RuntimeError, LookupError, EOFError, pickle.PickleError, SafetensorError) as error:
         raise _unreadable(files, f"transformers cannot read them: {str(error).strip()}") from error
     module, report = loaded
+    if files.gguf:
+        module.config.quantization_config = None  # they are plain numbers by now
     return module.eval().requires_grad_(False), _vouch(files, report, _two_heads(module))
 
 
 def weight_files(files: ModelFiles, *, allow_pickle: bool = False) -> list[str]:
-    """The names of the files that hold the weights: safetensors, in one piece or in shards."""
+    """The names of the files that hold the weights: safetensors, in one piece or in shards, or one GGUF file."""
+    if files.gguf is not None:
+        return [files.gguf]
     if _SINGLE in files.names:  # before the index, as transformers does: what is vouched for is what is read
         return [_SINGLE]
     if _INDEX in files.names:

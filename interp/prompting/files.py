@@ -1,7 +1,7 @@
 """Prompts from where users keep them: files, lists, data sets of `datasets`, and the registered sets by name."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from inspect import signature
 from pathlib import Path
@@ -11,6 +11,7 @@ import numpy as np
 
 from interp.errors import PromptError, UnknownName
 from interp.prompt import PromptSet
+from interp.prompting.chat import MESSAGES, as_chat, is_message, rendered_rows
 from interp.prompting.formats import READERS
 from interp.prompting.hub import hub_prompts
 from interp.prompting.hub_name import HUB
@@ -31,16 +32,27 @@ def resolve_prompts(
     *,
     text_column: str = "text",
     tokenizer: "PreTrainedTokenizerBase | None" = None,
+    chat: bool = False,
 ) -> PromptSet:
     """The prompt set that `prompts` stands for.
 
     A registered name (which wins over a file of that name: write `./name` for the file), a path, `hf:` and whatever
-    `datasets` loads (see interp.prompting.hub), a `PromptSet`, a list of texts, or a `datasets.Dataset`. `n_pool` takes
+    `datasets` loads (see interp.prompting.hub), a `PromptSet`, a list of texts, of conversations (each a list of
+    `{"role", "content"}`) or of rows (dictionaries of columns), or a `datasets.Dataset`. A column `messages` holds
+    conversations: they go through the tokenizer's chat template; with `chat`, so does every text, as a user's message.
+    `n_pool` takes
     that many, drawn with `seed`; a built-in set keeps its domains and last classes balanced, anything else is drawn at
     random; their order stays. Where prompts have a column `document`, one of each document is kept: prompts of one
     document are no independent observations. A set that is made for one tokenizer (`needs_tokenizer`) is given
     `tokenizer`. Raises `PromptError` for a name that is neither, with the nearest names.
     """
+    found = _resolved(prompts, n_pool, seed, text_column, tokenizer)
+    return as_chat(found, tokenizer) if chat else found
+
+
+def _resolved(
+    prompts: Any, n_pool: int | None, seed: int, text_column: str, tokenizer: "PreTrainedTokenizerBase | None"
+) -> PromptSet:
     if isinstance(prompts, str) and prompts in entries("prompt"):
         make = load_entry("prompt", prompts)
         if not needs_tokenizer(make):
@@ -54,7 +66,7 @@ def resolve_prompts(
         return make(n_pool=n_pool, seed=seed, tokenizer=tokenizer)
     if isinstance(prompts, str) and prompts.startswith(HUB):
         return hub_prompts(prompts, n_pool, seed, text_column=text_column)
-    found = _one_a_document(_given(prompts, text_column), seed)
+    found = _one_a_document(_given(prompts, text_column, tokenizer), seed)
     return found if n_pool is None else _subset(found, n_pool, seed)
 
 
@@ -63,8 +75,12 @@ def needs_tokenizer(make: Callable[..., PromptSet]) -> bool:
     return "tokenizer" in signature(make).parameters
 
 
-def read_prompts(path: str | Path, text_column: str = "text") -> PromptSet:
+def read_prompts(
+    path: str | Path, text_column: str = "text", tokenizer: "PreTrainedTokenizerBase | None" = None
+) -> PromptSet:
     """The prompts of a .jsonl, .csv, .parquet or .txt file (one prompt a line), every other column kept.
+
+    A column `messages` in place of the texts holds conversations, which `tokenizer` writes out.
 
     Text is UTF-8, with or without a byte-order mark. In a CSV a column is numbers where every cell is one.
     Raises `PromptError` with the line, or the row of a Parquet file, for whatever cannot be used.
@@ -78,10 +94,24 @@ def read_prompts(path: str | Path, text_column: str = "text") -> PromptSet:
             fix=f"Known endings: {', '.join(READERS)}.",
         )
     rows = read(path, _content(path), text_column)
-    return prompt_set(str(path), rows, text_column, f"{len(rows)} prompts from {path.name}")
+    return _of_rows(str(path), rows, text_column, f"{len(rows)} prompts from {path.name}", tokenizer)
 
 
-def _given(prompts: Any, text_column: str) -> PromptSet:
+def _of_rows(
+    name: str,
+    rows: Sequence[PromptRow],
+    text_column: str,
+    source: str,
+    tokenizer: "PreTrainedTokenizerBase | None",
+) -> PromptSet:
+    """Rows of texts, or of messages where the first row has such a column."""
+    if not rows or MESSAGES not in rows[0].values or text_column == MESSAGES:
+        return prompt_set(name, rows, text_column, source)
+    texts = rendered_rows(rows, text_column, tokenizer, name)
+    return replace(prompt_set(name, texts, text_column, f"{source}, through the chat template"), is_templated=True)
+
+
+def _given(prompts: Any, text_column: str, tokenizer: "PreTrainedTokenizerBase | None") -> PromptSet:
     """Whatever is not a registered name, as a prompt set."""
     if isinstance(prompts, PromptSet):
         return prompts
@@ -89,17 +119,30 @@ def _given(prompts: Any, text_column: str) -> PromptSet:
         path = Path(prompts)
         if isinstance(prompts, str) and not _is_file(path) and path.suffix.lower() not in READERS:
             raise _unknown(prompts)
-        return read_prompts(path, text_column)
+        return read_prompts(path, text_column, tokenizer)
     if type(prompts).__module__.partition(".")[0] == "datasets":
-        return _from_dataset(prompts, text_column)
+        return _from_dataset(prompts, text_column, tokenizer)
     if isinstance(prompts, Sequence) and not isinstance(prompts, bytes):
-        rows = [PromptRow(f"text {i + 1}", {"text": text}) for i, text in enumerate(prompts)]
-        return prompt_set("texts", rows, "text", f"{len(rows)} texts given in the call")
+        rows = _rows_of_list(prompts, text_column)
+        what = "texts" if text_column in (rows[0].values if rows else {}) else "prompts"
+        return _of_rows("texts", rows, text_column, f"{len(rows)} {what} given in the call", tokenizer)
     raise PromptError(
         asked="the prompts of a run",
         found=f"they are a {type(prompts).__name__}",
         fix="Give a registered name, a path, a list of texts, a PromptSet or a datasets.Dataset.",
     )
+
+
+def _rows_of_list(prompts: Sequence[Any], text_column: str) -> list[PromptRow]:
+    """A list of texts, of conversations, or of rows; a list of messages is one conversation."""
+    given = [list(prompts)] if prompts and all(is_message(each) for each in prompts) else prompts
+    return [
+        PromptRow(
+            f"text {i + 1}",
+            dict(each) if isinstance(each, Mapping) else {MESSAGES if isinstance(each, list) else text_column: each},
+        )
+        for i, each in enumerate(given)
+    ]
 
 
 def _unknown(name: str) -> PromptError:
@@ -150,7 +193,7 @@ def _subset(prompts: PromptSet, n_pool: int, seed: int) -> PromptSet:
     return replace(prompts.take(chosen), source=source, seed=seed)
 
 
-def _from_dataset(dataset: Any, text_column: str) -> PromptSet:
+def _from_dataset(dataset: Any, text_column: str, tokenizer: "PreTrainedTokenizerBase | None") -> PromptSet:
     """The rows of a `datasets.Dataset`, whatever format it is set to, all columns kept."""
     from datasets import Dataset
 
@@ -163,7 +206,7 @@ def _from_dataset(dataset: Any, text_column: str) -> PromptSet:
     plain: Any = dataset.with_format(None)
     rows = [PromptRow(f"row {i + 1}", row) for i, row in enumerate(plain)]
     name = dataset.info.dataset_name or "dataset"
-    return prompt_set(name, rows, text_column, f"{len(rows)} prompts from the data set {name}")
+    return _of_rows(name, rows, text_column, f"{len(rows)} prompts from the data set {name}", tokenizer)
 
 
 def _content(path: Path) -> bytes:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from interp.errors import PromptError
+from interp.prompting.chat import MESSAGES
 from interp.prompting.rows import PromptRow
 
 if TYPE_CHECKING:
@@ -149,6 +150,8 @@ def _plain(path: Path, name: str, column: "pyarrow.ChunkedArray") -> list[object
     kind = column.type.value_type if types.is_dictionary(column.type) else column.type
     if types.is_floating(kind):
         return column.cast(pyarrow.float64()).to_pylist()
+    if name == MESSAGES and types.is_list(kind) and types.is_struct(kind.value_type):
+        return column.to_pylist()
     known = (types.is_string, types.is_large_string, types.is_integer, types.is_boolean, types.is_null)
     if any(is_kind(kind) for is_kind in known):
         return column.to_pylist()

@@ -51,7 +51,7 @@ def pools_for(model: Model, probes: Sequence[Probe], options: RunOptions) -> tup
     pools = []
     for name, mine in by_set.items():
         asked = name if is_free else options.prompts
-        pool = prompts_for(model, asked, options.n_pool, options.seed, options.text_column)
+        pool = prompts_for(model, asked, options.n_pool, options.seed, options.text_column, options.chat)
         pool = pool if options.splits is None else part_of(pool, options.splits, options.seed)
         refuse_without_posterior(pool, mine)
         for probe in mine:
@@ -89,6 +89,7 @@ def prompts_for(
     n_pool: int | None,
     seed: int,
     text_column: str,
+    chat: bool = False,
 ) -> PromptSet:
     """The prompts of a run; texts on a tunnel and a tunnel's sequences on a text model are refused."""
     if model.task is not None and prompts is None:
@@ -102,7 +103,12 @@ def prompts_for(
             fix="Repeat the run in Python, or put the prompts in a file.",
         )
     chosen = resolve_prompts(
-        prompts or DEFAULT_PROMPTS, n_pool=n_pool, seed=seed, text_column=text_column, tokenizer=model.tokenizer
+        prompts or DEFAULT_PROMPTS,
+        n_pool=n_pool,
+        seed=seed,
+        text_column=text_column,
+        tokenizer=model.tokenizer,
+        chat=chat,
     )
     if model.task is not None and chosen.is_text:
         raise UsageError(

@@ -48,8 +48,9 @@ def tokenise(
 ) -> Tokenised:
     """Turn texts into ids, or pass token ids through after checking them.
 
-    A beginning-of-text token is added exactly where the tokenizer itself adds one, and nowhere without `bos`; a
-    closing token (as T5 and some chat tokenizers append) is left off, because a text is read at its own last token.
+    A beginning-of-text token is added exactly where the tokenizer itself adds one, and nowhere without `bos` or in
+    front of a chat, whose template puts one where it wants one. A closing token (as T5 and some chat tokenizers append)
+    is left off, because a text is read at its own last token.
     `window` keeps the last tokens of a text, so the last token and its class stay; a beginning-of-text token stays in
     front and counts.
     `vocab_size` is the model's; without it the tokenizer's is taken.
@@ -74,7 +75,7 @@ def _from_texts(
             fix="Load it with `interp.load(..., tokenizer=...)`, or give prompts of token ids.",
         )
     texts = [p.text or "" for p in prompts]
-    before, after = _added_around(tokenizer, texts[0])
+    before, after = ([], []) if prompts.is_templated else _added_around(tokenizer, texts[0])
     before = before if bos else []
     if window is not None and window <= len(before):
         raise PromptError(
@@ -96,7 +97,7 @@ def _from_texts(
         ids=[np.array([*before, *ids[cut:]], dtype=np.int64) for ids, cut in zip(own, dropped, strict=True)],
         n_truncated=int(np.count_nonzero(dropped)),
         n_dropped=int(dropped.sum()),
-        has_bos=bool(before),
+        has_bos=bool(before) or (prompts.is_templated and {ids[0] for ids in own} == {tokenizer.bos_token_id}),
         window=window,
         notes=(*_notes(tokenizer, own, before, after), *_merged(texts, own)),
     )

@@ -174,8 +174,8 @@ class Collector:
     def scored_rows(self, normed: torch.Tensor) -> torch.Tensor:
         """The rows that logits are wanted for, from what enters the output head `[batch, pos, d_model]`.
 
-        Where the surprise at the text itself is wanted, it is taken here, some rows at a time: logits of all positions
-        of a large vocabulary would not fit.
+        Where the surprise at the text itself is wanted, it is taken here, in parts: logits of all positions of a
+        large vocabulary would not fit.
         """
         mine = normed[self.items]
         if self.only_donates:
@@ -183,19 +183,11 @@ class Collector:
         for need in self.by_source.get("text", ()):
             rows = self._rows(need.at, mine.device)
             followers = self.followers.to(mine.device)[rows.item, rows.position]
-            self._fold(need, 0, self._next_loss(mine[rows.item, rows.position], followers))
+            assert self.lens is not None
+            surprise = self.lens.surprise(mine[rows.item, rows.position], followers)
+            self._fold(need, 0, surprise * BITS_PER_NAT)
         rows = self._rows("scored", mine.device)
         return mine[rows.item, rows.position]
-
-    def _next_loss(self, normed: torch.Tensor, follower: torch.Tensor) -> torch.Tensor:
-        """−log2 of the probability of the token that follows each row."""
-        assert self.lens is not None
-        step = max(1, LOGITS_AT_ONCE // self.model.info.vocab_size)
-        parts = [
-            torch.nn.functional.cross_entropy(self.lens.head(x), y, reduction="none") * BITS_PER_NAT
-            for x, y in zip(normed.split(step), follower.split(step), strict=True)
-        ]
-        return torch.cat(parts) if parts else normed.new_zeros(0)
 
     def next_token(self, logits: torch.Tensor) -> None:
         """The logits of this collector's scored rows, `[row, vocab]`."""

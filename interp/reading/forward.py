@@ -26,6 +26,7 @@ from interp.system.heap import bound_heap
 from interp.system.processes import Ranks, here
 from interp.system.progress import Report
 from interp.system.signals import whole
+from interp.system.threads import threads_by_work
 from interp.table import LABEL, Table
 
 TOKENS_PER_BATCH = 2048
@@ -209,13 +210,23 @@ def run_batch(model: Model, batch: Batch, collectors: Sequence[Collector], only_
     """
     for n, collector in enumerate(collectors):
         collector.begin(batch, n * len(batch.prompts), only_donates)
-    try:
-        logits = model.module(input_ids=batch.ids.repeat(len(collectors), 1), use_cache=False).logits[0]
-    except EnoughRead:
-        logits = None
-    for n, collector in enumerate(collectors):
-        if logits is not None and not only_donates:
-            collector.next_token(logits.chunk(len(collectors))[n])
+    ids = batch.ids.repeat(len(collectors), 1)
+    with threads_of_pass(model, ids):
+        try:
+            logits = model.module(input_ids=ids, use_cache=False).logits[0]
+        except EnoughRead:
+            logits = None
+        for n, collector in enumerate(collectors):
+            if logits is not None and not only_donates:
+                collector.next_token(logits.chunk(len(collectors))[n])
+
+
+def threads_of_pass(model: Model, ids: torch.Tensor) -> AbstractContextManager[None]:
+    """The threads that a pass of these tokens is worth, by the weights of a block; on a GPU as they are."""
+    if ids.device.type != "cpu":
+        return nullcontext()
+    block = model.family.layer_modules(model.module)[0]
+    return threads_by_work(2 * ids.numel() * sum(weight.numel() for weight in block.parameters()))
 
 
 def as_capture(

@@ -44,7 +44,10 @@ class Lens:
         # `forward` rather than a call: the pass has hooks on these modules that must not hear the lens.
         self._forward_norm: Any = attrgetter(model.family.final_norm)(model.module).forward
         self._head: Any = model.module.get_output_embeddings()
-        self._softcap: float | None = getattr(model.module.config, "final_logit_softcapping", None)
+        config: Any = model.module.config
+        self._softcap: float | None = getattr(config, "final_logit_softcapping", None)
+        # Cohere multiplies logits, Granite divides them.
+        self._times: float = getattr(config, "logit_scale", 1.0) / getattr(config, "logits_scaling", 1.0)
 
     @cached_property
     def _mean_token(self) -> torch.Tensor:
@@ -56,20 +59,17 @@ class Lens:
 
     def logits(self, x: torch.Tensor) -> torch.Tensor:
         """Logits `[row, vocab]`, float32, of residual vectors, on their device."""
-        return self.head(self._norm(x))
+        with brought_in(self._head):
+            return self._logits(self._norm(x), slice(None))
 
     def _norm(self, x: torch.Tensor) -> torch.Tensor:
         return self._forward_norm(x).to(x.device)
-
-    def head(self, normed: torch.Tensor) -> torch.Tensor:
-        """Logits `[row, vocab]`, float32, of residual vectors that have passed the final norm."""
-        with brought_in(self._head):
-            return self._logits(normed, slice(None))
 
     def _logits(self, normed: torch.Tensor, tokens: slice) -> torch.Tensor:
         weight, bias = self._head.weight[tokens], self._head.bias
         bias = None if bias is None else bias[tokens]
         logits = torch.nn.functional.linear(normed.to(weight.device), weight, bias).float().to(normed.device)
+        logits = logits if self._times == 1.0 else logits * self._times
         return logits if self._softcap is None else torch.tanh(logits / self._softcap) * self._softcap
 
     def decode(self, x: torch.Tensor, final: torch.Tensor, *, keep: bool) -> Decoded:
@@ -79,13 +79,10 @@ class Lens:
         read once; the logarithms of all are made only to `keep` them.
         """
         normed = self._norm(x.flatten(0, 1))  # [depth * row, d_model]
-        vocab = final.shape[-1]
-        log_p = final.new_empty(*x.shape[:2], vocab) if keep else None
+        log_p = final.new_empty(*x.shape[:2], final.shape[-1]) if keep else None
         sums, reference = _Sums(final.new_zeros(x.shape[:2])), None
-        step = max(_FEWEST_COLUMNS, _AT_ONCE[x.device.type == "cpu"] // len(normed))
         with brought_in(self._head):
-            for start in range(0, vocab, step):
-                tokens = slice(start, start + step)
+            for tokens in self._parts(normed):
                 logits = self._logits(normed, tokens).unflatten(0, x.shape[:2])  # [depth, row, token]
                 reference = logits.amax(dim=-1, keepdim=True) if reference is None else reference
                 logits -= reference
@@ -96,6 +93,22 @@ class Lens:
             log_p -= sums.log_total[..., None]
         return Decoded(sums.entropy, sums.kl, log_p)
 
+    def surprise(self, normed: torch.Tensor, token: torch.Tensor) -> torch.Tensor:
+        """−log p(token) in nats `[row]` of vectors that have passed the final norm, in parts of the vocabulary."""
+        totals, own = [], torch.zeros(len(normed), device=normed.device)
+        with brought_in(self._head):
+            for tokens in self._parts(normed):
+                logits = self._logits(normed, tokens)  # [row, token]
+                totals.append(logits.logsumexp(dim=-1))
+                row = ((token >= tokens.start) & (token < tokens.stop)).nonzero()[:, 0]
+                own[row] = logits[row, token[row] - tokens.start]
+        return torch.stack(totals).logsumexp(dim=0) - own
+
+    def _parts(self, normed: torch.Tensor) -> list[slice]:
+        """The vocabulary in parts whose logits of these rows are worked on at once."""
+        step = max(_FEWEST_COLUMNS, _AT_ONCE[normed.device.type == "cpu"] // max(1, len(normed)))
+        return [slice(start, start + step) for start in range(0, len(self._head.weight), step)]
+
     def direction(self, x: torch.Tensor, token: torch.Tensor) -> torch.Tensor:
         """Residual directions `[row, d_model]` whose product with a part of `x` is that part's share of the logit.
 
@@ -104,7 +117,7 @@ class Lens:
         """
         with brought_in(self._head):
             weight = self._head.weight
-            unembedding = (weight[token.to(weight.device)].float() - self._mean_token).to(x.device)  # [row, d_model]
+            unembedding = (weight[token.to(weight.device)].float() - self._mean_token).to(x.device) * self._times
         return _FrozenNorm.of(self._norm, x.shape[-1], x).direction(x, unembedding)
 
 

@@ -26,7 +26,7 @@ or, up to rounding, `same`. Two numbers that are alike to the last bit are the `
 ROUNDING = 1e-6
 """Relative difference up to which numbers without intervals are the same: single precision sums in another order."""
 
-_NOT_COMPARED = {"created", "command", "timings", "path", "figures", "baselines", "core_seconds"}
+_NOT_COMPARED = {"created", "command", "timings", "path", "figures", "baselines", "core_seconds", "tensor_kinds"}
 """Times, places, and what came of the training of a tunnel: its card's settings say how it came about."""
 
 

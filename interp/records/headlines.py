@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from interp.findings import Control, Findings, Scalar, Standing
-from interp.words import short, with_unit
+from interp.words import p_equals, short, with_unit
 
 _OF_CONTROL: Mapping[Standing, str] = {
     "above": "stands out", "below": "stands out", "within": "does not stand out", "unjudged": "not judged",
@@ -58,6 +58,12 @@ class Headline:
         verdicts = {"no": "does not hold", "open": "cannot be judged"}
         against = [(c, s) for c, s in self.controls if c.essential and self._answer(s) != "yes"]
         return tuple(f"{verdicts[self._answer(s)]} {c.words} ({_briefly(s)})" for c, s in against)
+
+    @property
+    def agreement(self) -> str:
+        """How many of the controls stand where the number does: `2 of 3`; empty without controls or a verdict."""
+        n = sum(self._answer(s) == "yes" for _, s in self.controls)
+        return f"{n} of {len(self.controls)}" if self.controls and self.without_controls != "unjudged" else ""
 
     def _answer(self, control: Scalar) -> str:
         standing = control.standing()
@@ -135,5 +141,5 @@ def contradictions(findings: Mapping[str, Findings]) -> tuple[str, ...]:
 
 def _briefly(s: Scalar) -> str:
     value = with_unit(short(s.value), s.unit)
-    reason = "underpowered" if s.underpowered else "" if s.p is None else f"p = {short(s.p, 2)}"
+    reason = "underpowered" if s.underpowered else "" if s.p is None else p_equals(s.p)
     return f"{value}, {reason}" if reason else value

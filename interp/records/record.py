@@ -7,6 +7,7 @@ place. Numbers that JSON cannot hold (NaN, infinity) are written as null and com
 import json
 import math
 import shutil
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -144,6 +145,20 @@ class RunRecord:
         frames = [f.to_frame().assign(probe=probe) for probe, f in self.findings.items() if f.scalars]
         return pandas.concat(frames, ignore_index=True) if frames else pandas.DataFrame()
 
+    def metrics(self) -> dict[str, float]:
+        """Every finite number flat, as trackers take it: `PROBE.NUMBER`, with `.low`, `.high`, `.null` and `.p`.
+
+        wandb.log(record.metrics())
+        """
+        found: dict[str, float] = {}
+        for probe, findings in self.findings.items():
+            for name, s in findings.scalars.items():
+                low, high = s.interval or (math.nan, math.nan)
+                null = s.null.value if s.null else math.nan
+                told = {"": s.value, ".low": low, ".high": high, ".null": null, ".p": math.nan if s.p is None else s.p}
+                found |= {f"{probe}.{name}{end}": float(x) for end, x in told.items() if math.isfinite(x)}
+        return found
+
     def write(self, folder: Path) -> "RunRecord":
         """Write the record as `folder`, whole or not at all; returns the record with its path."""
         from dataclasses import replace
@@ -200,6 +215,25 @@ class RunRecord:
             controls={name: list(controls) for name, controls in findings.controls.items()},
             facts=dict(findings.facts),
         )
+
+
+def written(record: RunRecord, folder: Path) -> RunRecord:
+    """The record, written as `folder`.
+
+    Where that fails, what was measured is kept in the folder for temporary files, and the `RecordError` says where.
+    """
+    try:
+        return record.write(folder)
+    except RecordError as error:
+        try:
+            refuge = record.write(Path(tempfile.mkdtemp(prefix="interp-")) / folder.name).path
+        except (RecordError, OSError):
+            raise error from None
+        raise RecordError(
+            asked=error.asked,
+            found=f"{error.found}; what was measured is kept in {refuge}",
+            fix=f"Make room there and move it: `interp report {refuge}` draws its page.",
+        ) from error
 
 
 def new_folder(out: Path, what: str) -> Path:

@@ -54,6 +54,7 @@ class Followed:
     """The probes of one prompt set that follow checkpoints, and what they were given so far.
 
     `run` are the drawn prompts, `final` the end of the training on them, `before` the checkpoint read last.
+    Patterns are exchanged on some of the prompts where that is all the probes ask for.
     """
 
     probes: tuple[Probe, ...]
@@ -75,19 +76,27 @@ class Followed:
         """What its probes read of exchanged attention patterns."""
         return tuple(dict.fromkeys(need for probe in self.probes for need in probe.exchange_needs))
 
+    @property
+    def _exchanged_prompts(self) -> np.ndarray:
+        """The prompts of the run that patterns are exchanged on, spread evenly over it."""
+        n = len(self.run.ids)
+        most = max((probe.n_exchanged for probe in self.probes if probe.exchange_needs), default=0)
+        return np.linspace(0, n - 1, min(n, most)).round().astype(int)
+
     def take(self, step: int, capture: Capture, exchanged: tuple[Capture, Capture] | None) -> None:
         """Keep what every probe reads of a checkpoint."""
+        prompts = np.arange(len(self.run.ids)) if capture is self.final else self._exchanged_prompts
         with one_thread():
             for probe in self.probes:
                 read = probe.read_checkpoint(capture, self.before, self.final)
                 if exchanged is not None and probe.exchange_needs:
-                    read = {**read, **probe.read_exchanged(*exchanged, self.final)}
+                    read = {**read, **probe.read_exchanged(*exchanged, prompts)}
                 self.under.setdefault(probe.name, {})[str(step)] = read
         self.before = capture
 
     def read(self, model: Model, step: int, read: ReadModel, exchange: Exchange | None) -> None:
         needs, wanted = tuple(self.final.arrays), self.exchange_needs
-        exchanged = exchange(model, self.run, wanted) if exchange and wanted else None
+        exchanged = exchange(model, self.run.take(self._exchanged_prompts), wanted) if exchange and wanted else None
         self.take(step, _in_strata(read(model, self.run, needs), self.final.rows["stratum"]), exchanged)
 
     def end(self, step: int) -> None:

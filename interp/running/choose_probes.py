@@ -13,6 +13,7 @@ from interp.probe import Probe
 from interp.reading.readable import EVERYWHERE, first_lacking
 from interp.registry import entries, load_entry
 from interp.running.spec import make_probe
+from interp.settings import split_commas
 
 GROUPS = ("all", "everything")
 """`all`: every observational probe whose needs the model meets; `everything`: the causal ones too."""
@@ -39,10 +40,12 @@ def probe_names(asked: Iterable[str]) -> dict[str, bool]:
     return found
 
 
-def choose_probes(asked: Sequence[str | Probe], settings: Mapping[str, Mapping[str, Any]]) -> tuple[ChosenProbe, ...]:
+def choose_probes(
+    asked: str | Sequence[str | Probe], settings: Mapping[str, Mapping[str, Any]]
+) -> tuple[ChosenProbe, ...]:
     """The probes of a run, with their settings; names, groups and configured probes may be mixed."""
     chosen: dict[str, ChosenProbe] = {}
-    for each in asked:
+    for each in split_commas([asked]) if isinstance(asked, str) else asked:
         if isinstance(each, Probe):
             chosen[each.name] = ChosenProbe(each, True)
             continue

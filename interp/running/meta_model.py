@@ -67,7 +67,7 @@ def meta_model(options: RunOptions) -> MetaModel:
             fix="Give the name or the folder of a model.",
         )
     trust_remote_code = options.trust_remote_code
-    source = locate(options.model, options.revision)
+    source = locate(options.model, options.revision, options.gguf)
     config = read_config(source.files, trust_remote_code=trust_remote_code, allow_quantised=options.allow_quantised)
     n_parameters = count_parameters(config, trust_remote_code=trust_remote_code)
     placement = default_placement(

@@ -4,6 +4,7 @@ Where the tokenizer is not at hand the tokens are estimated: English takes about
 made for a tokenizer cannot be made at all, and is taken to be `ASSUMED_PROMPTS` prompts of `ASSUMED_TOKENS` tokens.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -27,8 +28,8 @@ from interp.registry import entries, load_entry
 ASSUMED_PROMPTS = 1008
 ASSUMED_TOKENS = 128
 _CHARACTERS_A_TOKEN = 4
-_EXCHANGE = 6
-"""Passes of an exchange of attention patterns with a checkpoint: each way unedited, edited, and the donor's."""
+_EXCHANGE = 4
+"""Passes of an exchange of attention patterns with a checkpoint: each way edited, and the donor's."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,8 @@ def _checkpoints(
     needs = tuple(dict.fromkeys(need for probe in probes for need in probe.needs))
     n, what = (1, f"each checkpoint of {names}") if n_earlier is None else (n_earlier + 1, f"checkpoints of {names}")
     if any(probe.exchange_needs for probe in probes):
-        n, what = n + _EXCHANGE * (n_earlier or 1), f"{what}, with exchanges"
+        share = min(1.0, max(p.n_exchanged for p in probes if p.exchange_needs) / len(text.ids))
+        n, what = n + math.ceil(_EXCHANGE * (n_earlier or 1) * share), f"{what}, with exchanges"
     if text.prompts.is_text and per_quintile is not None:
         n_drawn = min(5 * per_quintile, len(text.ids))
         text = replace(text, prompts=text.prompts.take(range(n_drawn)), ids=text.ids[:n_drawn])

@@ -14,6 +14,7 @@ from interp.editing.conditions import Run, capture_edited, read_conditions
 from interp.editing.edit_files import resolve_edits
 from interp.editing.editor import refuse_misfits
 from interp.editing.proof import merged
+from interp.editing.screen import read_screen
 from interp.edits import Edit, PatternsOf
 from interp.errors import UsageError
 from interp.findings import Findings
@@ -26,7 +27,7 @@ from interp.probe import Probe, Readout
 from interp.prompting.pools import PromptPool, draw, name_of, pools_for, prompts_for
 from interp.prompting.tokens import as_tokens
 from interp.reading.forward import capture
-from interp.records.record import RunRecord, new_folder
+from interp.records.record import RunRecord, new_folder, written
 from interp.records.unfinished import PARTIAL, Unfinished, refuse_unwritable
 from interp.running.checkpoints import Checkpoint, Followed, checkpoints_of, follow, has_checkpoints, step_of
 from interp.running.choose_probes import ChosenProbe, choose_probes, readable_probes
@@ -36,7 +37,7 @@ from interp.seam.window import AttentionWindow
 from interp.system.environment import environment
 from interp.system.processes import here, together
 from interp.system.progress import reporting
-from interp.system.threads import one_thread
+from interp.system.threads import blas_on_one_thread, noting_threads, one_thread
 
 
 @by_keyword(RunOptions)
@@ -90,6 +91,7 @@ def run(options: RunOptions) -> RunRecord:
         courses, course = session.follow(followed, own_step, fingerprint, alike, end)
         described |= course
         findings = {name: (findings | courses)[name] for name in spec.probes if name in findings | courses}
+    processes = {} if ranks.is_alone else {"processes": ranks.size}
     record = RunRecord(
         status="done",
         created=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -97,17 +99,17 @@ def run(options: RunOptions) -> RunRecord:
         spec_hash=spec.hash,
         model=described,
         prompts=_described(pools, drawn),
-        environment=environment() | ({} if ranks.is_alone else {"processes": ranks.size}),
+        environment=environment() | {"threads_of_passes": sorted(clock.threads)} | processes,
         selfcheck=tuple(asdict(c) for c in (*own_checks, *merged(session.checks))),
         timings=clock.seconds,
         findings=findings,
         parameters=spec.settings,
     )
     if out is not None and ranks.is_first:
-        record = record.write(new_folder(out, info.name))
-        if options.report:
-            record.show()
+        record = written(record, new_folder(out, info.name))
     unfinished.remove()
+    if record.path is not None and options.report:
+        record.show()
     return ranks.of_first(record)
 
 
@@ -266,15 +268,25 @@ class _Session:
             return Run(prompts, as_tokens(model, prompts, (), spec.window, spec.bos).ids)
 
         heard = reporting(f"conditions of {probe.name}", self.quiet)
-        with self.clock(f"conditions {probe.name}{suffix}"), heard as progress:
+        with self.clock(f"conditions {probe.name}{suffix}"), heard as progress, blas_on_one_thread():
             read = partial(
                 read_conditions, model, Run(pool.prompts, pool.tokens.ids), resolve=resolve, listeners=self.listeners,
                 checks=self.checks, progress=progress, seed=self.spec.seed,
             )  # fmt: skip
             name = f"conditions of {probe.name}{suffix}"
-            found = read(probe.conditions(base), unfinished=self.unfinished, name=name)
-            further = probe.further_conditions(base, found)
-            return found | read(further, unfinished=self.unfinished, name=f"further {name}")
+            found = self._screened(model, pool, probe, base) | read(
+                probe.conditions(base), unfinished=self.unfinished, name=name
+            )
+            while further := [c for c in probe.further_conditions(base, found) if c.name not in found]:
+                name = f"further {name}"
+                found |= read(further, unfinished=self.unfinished, name=name)
+            return found
+
+    def _screened(self, model: Model, pool: PromptPool, probe: Probe, base: Capture) -> dict[str, Readout]:
+        """What gradients say of the ablations that the probe wants estimated."""
+        screen = probe.screening(base)
+        run = Run(pool.prompts, pool.tokens.ids)
+        return {} if screen is None else read_screen(model, run, screen, listeners=self.listeners)
 
 
 def _placed(info: ModelInfo, device_map: DeviceMap) -> dict[str, Any]:
@@ -312,14 +324,16 @@ def _described(pools: Sequence[PromptPool], drawn: Sequence[dict[str, Any] | Non
 
 
 class _Clock:
-    """Seconds spent in named parts."""
+    """Seconds spent in named parts, and the numbers of threads that their passes had."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
+        self.threads: set[int] = set()
         self.began = time.monotonic()
 
     @contextmanager
     def __call__(self, part: str):
         began = time.perf_counter()
-        yield
+        with noting_threads(self.threads):
+            yield
         self.seconds[part] = round(time.perf_counter() - began, 4)

@@ -180,7 +180,7 @@ def _same_prompts(record: RunRecord, pools: Sequence[PromptPool]) -> bool:
 
 def _changed_since(asked: RunOptions, record: RunRecord) -> bool:
     """Whether a file of the model was written after the record: a folder may hold other weights under its name."""
-    files = locate(str(asked.model), asked.revision).files
+    files = locate(str(asked.model), asked.revision, asked.gguf).files
     if files.revision is not None:  # of the hub: a revision never changes
         return False
     times = [path.stat().st_mtime for name in files.names if (path := files.folder / name).is_file()]

@@ -10,6 +10,7 @@ from typing import Any
 from interp.errors import InterpError, RecordError, UsageError
 from interp.options import OPTIONS, RunOptions
 from interp.probe import Probe
+from interp.records.record import RunRecord
 from interp.registry import load_entry
 from interp.settings import read_fields
 from interp.study import Study
@@ -46,6 +47,8 @@ class RunSpec(RunOptions):
         """What a record keeps; the settings stand under their probes."""
         kept = {name: getattr(self, name) for name in RECORDED} | {"probes": self.settings}
         del kept["settings"]
+        if self.gguf is None:  # records from before there was this option keep their hash
+            del kept["gguf"]
         return json.loads(json.dumps(kept))
 
     @classmethod
@@ -74,6 +77,12 @@ class RunSpec(RunOptions):
             ) from error
         return replace(spec, edits=tuple(spec.edits), checkpoints=tuple(spec.checkpoints))
 
+    @classmethod
+    def of(cls, record: RunRecord) -> "RunSpec":
+        """The specification of a record; what was measured on rounded weights is repeated on them."""
+        is_rounded = bool(record.model.get("stored_as") or record.model.get("quantisation"))
+        return replace(cls.from_json(record.spec), allow_quantised=is_rounded)
+
     def on(self, asked: RunOptions) -> "RunSpec":
         """The same run where and how `asked` says: on its device, into its folder, trusting what it trusts.
 
@@ -86,7 +95,8 @@ class RunSpec(RunOptions):
                 found="the record says what is measured",
                 fix="Leave it out, or write out the command that the record names, and change that.",
             )
-        return replace(self, **{name: getattr(asked, name) for name in OPTIONS if name not in RECORDED})
+        elsewhere = {name: getattr(asked, name) for name in OPTIONS if name not in RECORDED}
+        return replace(self, **elsewhere | {"allow_quantised": self.allow_quantised or asked.allow_quantised})
 
     @property
     def changed(self) -> dict[str, Any]:
@@ -99,6 +109,7 @@ class RunSpec(RunOptions):
             "probes": list(self.probes),
             "settings": {name: changed for name, changed in settings.items() if changed} or None,
             "edits": EDITS_FILE if self.edits else (),
+            "allow_quantised": self.allow_quantised,
         }
         always = ("model", "probes")
         return {name: value for name, value in told.items() if name in always or value != getattr(RunOptions, name)}

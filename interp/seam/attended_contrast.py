@@ -75,7 +75,7 @@ def _norms_of_keys(call: AttentionCall) -> torch.Tensor:
 
 def _norm(x: torch.Tensor) -> torch.Tensor:
     """Length along the last axis in float32, and nearly 0 rather than 0: the cosine with nothing is 0."""
-    return torch.linalg.vector_norm(x, dim=-1, dtype=torch.float32).clamp_min_(1e-12)
+    return torch.linalg.vector_norm(x.float(), dim=-1).clamp_min_(1e-12)
 
 
 def attended_keys(weights: torch.Tensor) -> torch.Tensor:

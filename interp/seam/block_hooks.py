@@ -32,14 +32,14 @@ def block_hooks(model: Model, sites: Collection[str], heard: Heard) -> Iterator[
         def add(handle: Any) -> None:
             stack.callback(handle.remove)
 
-        blocks = model.family.layer_modules(model.module)
+        blocks, scale = model.family.layer_modules(model.module), model.family.summed_scale(model.module.config)
         add(blocks[0].register_forward_pre_hook(of_this_thread(keep_shape), with_kwargs=True))
         for layer, block in enumerate(blocks):
             if "resid" in sites:
                 add(block.register_forward_pre_hook(of_this_thread(_input(heard, "resid", layer)), with_kwargs=True))
             for site, module in model.family.summed_modules(block).items():
                 if site in sites:
-                    add(module.register_forward_hook(of_this_thread(_output(heard, site, layer, shape))))
+                    add(module.register_forward_hook(of_this_thread(_output(heard, site, layer, shape, scale))))
             for site in ("q_pre", "k_pre"):
                 if site in sites:
                     source, hook = _projection(model, block, site, layer, heard)
@@ -75,11 +75,12 @@ def with_hidden_states(
     return ((x, *args[1:]), kwargs) if args else (args, kwargs | {"hidden_states": x})
 
 
-def _output(heard: Heard, site: str, layer: int, shape: list[torch.Size]) -> Callable[..., None]:
+def _output(heard: Heard, site: str, layer: int, shape: list[torch.Size], scale: float) -> Callable[..., None]:
     """Some families flatten batch and position inside a block (OPT): `shape` is that of the stream."""
 
     def hook(module: torch.nn.Module, args: tuple[Any, ...], out: Any) -> None:
-        heard(site, layer, first_of(out).view(shape[0]))
+        added = first_of(out).view(shape[0])
+        heard(site, layer, added if scale == 1.0 else added * scale)
 
     return hook
 
@@ -95,17 +96,18 @@ def _projection(
     which: Projection = "q" if site == "q_pre" else "k"
     assert family.attention is not None and family.layout is not None
     layout, attention = family.layout, attrgetter(family.attention)(block)
-    shape = family.head_shape(model.module.config)
+    config = model.module.config
+    shape = family.head_shape(config)
     norm = family.qk_norm
     normalising = None if norm is None else norm.module(attention, which)
 
     def from_linear(module: torch.nn.Module, args: tuple[Any, ...], out: torch.Tensor) -> None:
-        heard(site, layer, layout.pick(out, which, shape))
+        heard(site, layer, family.clipped(layout.pick(out, which, shape), config))
 
     if norm is None or normalising is None:
         return attrgetter(layout.module_of(which))(attention), from_linear
 
     def from_norm(module: torch.nn.Module, args: tuple[Any, ...], out: torch.Tensor) -> None:
-        heard(site, layer, norm.to_heads(out, shape.d_head))
+        heard(site, layer, family.clipped(norm.to_heads(out, shape.d_head), config))
 
     return normalising, from_norm

@@ -1,8 +1,12 @@
-"""Work of many small steps goes on one thread: more would wait for one another. Separate pieces go side by side."""
+"""Work of many small steps goes on one thread: more would wait for one another. Separate pieces go side by side.
 
+Passes take as many threads as a block of theirs is worth; the numbers change by rounding alone.
+"""
+
+import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import TypeVar
 
@@ -14,7 +18,53 @@ Found = TypeVar("Found")
 AT_ONCE = 4
 """Pieces of an analysis that go side by side at most: each holds copies of its rows, and their Python takes turns."""
 
+PER_THREAD = 10**9
+"""Operations of a block of a pass (multiplications and additions) that are worth a thread: some 20 ms of one core.
+
+Threads meet several times in a block. Where a core is busy with other work, each time costs milliseconds.
+"""
+
+OWN_SETTING = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
+"""Where a user says in the environment how many threads there are to be; that stands, whatever the work."""
+
+_USED: ContextVar[set[int] | None] = ContextVar("numbers of threads that passes had", default=None)
 _OUTSIDE: ContextVar[int | None] = ContextVar("threads outside of one_thread", default=None)
+
+
+@contextmanager
+def threads_by_work(n_operations: int) -> Iterator[None]:
+    """torch on the threads that a block of so many operations is worth, of those that it may use outside."""
+    import torch
+
+    allowed = torch.get_num_threads()
+    is_set = any(name in os.environ for name in OWN_SETTING)
+    n = allowed if is_set else min(allowed, max(1, n_operations // PER_THREAD))
+    used = _USED.get()
+    if used is not None:
+        used.add(n)
+    if n == allowed:
+        yield
+        return
+    torch.set_num_threads(n)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(allowed)
+
+
+@contextmanager
+def noting_threads(used: set[int]) -> Iterator[None]:
+    """Add to `used` the numbers of threads that passes inside the block have, by `threads_by_work`."""
+    token = _USED.set(used)
+    try:
+        yield
+    finally:
+        _USED.reset(token)
+
+
+def blas_on_one_thread() -> AbstractContextManager[object]:
+    """The linear algebra of numpy on one thread for the length of the block; torch is left as it is."""
+    return threadpool_limits(1, user_api="blas")
 
 
 @contextmanager
@@ -26,7 +76,7 @@ def one_thread() -> Iterator[None]:
     token = _OUTSIDE.set(n_workers())
     torch.set_num_threads(1)
     try:
-        with threadpool_limits(1, user_api="blas"):
+        with blas_on_one_thread():
             yield
     finally:
         torch.set_num_threads(before)

@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.spatial.distance import cdist
 
+from interp.statistics.jackknife import equal_groups
 from interp.statistics.resampling import shuffles
 from interp.statistics.spectra import eigenvalues, principal_axes, scaled
 
@@ -29,14 +30,17 @@ _SHARES = (0.90, 0.95)
 
 @dataclass(frozen=True)
 class Clusters:
-    """The rows whose distances are taken, their states (−1: none), and the states of every exchange.
+    """The rows whose distances are taken and their labellings, one row each; a state of −1 is none.
 
-    `code` is the unit of each kept row; `reason` says why there is nothing to measure, and is empty where there is.
+    `states` are the true ones and those of every exchange; `without` the true ones but for `n_deleted` units in turn,
+    of the `n_units` that have any. `reason` says why there is nothing to measure, and is empty where there is.
     """
 
     rows: Int[np.ndarray, " kept"]
-    code: Int[np.ndarray, " kept"]
     states: Int[np.ndarray, "state_and_exchanges kept"]
+    without: Int[np.ndarray, "group kept"]
+    n_units: int
+    n_deleted: int
     reason: str
 
     @property
@@ -47,7 +51,7 @@ class Clusters:
 def make_clusters(
     pool: Cloud, most_likely: Int[np.ndarray, " row"], n_permutations: int, rng: np.random.Generator
 ) -> Clusters:
-    """The states of whole sequences up to `MAX_ROWS` rows, and their exchanges."""
+    """The states of whole sequences up to `MAX_ROWS` rows, their exchanges, and those without some sequences."""
     units = pool.units
     names, codes, counts = np.unique(units, return_inverse=True, return_counts=True)
     order = rng.permutation(len(names))
@@ -55,40 +59,40 @@ def make_clusters(
     rows = np.flatnonzero(np.isin(codes, chosen))
     states = most_likely[rows]
     orders = shuffles(units[rows], n_permutations, rng)
-    labelled = states[states >= 0]
+    labelled = states >= 0
     reason = ""
-    if len(np.unique(labelled)) < 2:
+    if len(np.unique(states[labelled])) < 2:
         reason = "fewer than two states are ever the most likely one alone"
-    elif len(labelled) < MIN_ROWS:
-        reason = f"a single state is most likely at {len(labelled)} rows alone, fewer than {MIN_ROWS}"
-    return Clusters(rows, codes[rows], np.vstack([states, states[orders]]), reason)
+    elif labelled.sum() < MIN_ROWS:
+        reason = f"a single state is most likely at {labelled.sum()} rows alone, fewer than {MIN_ROWS}"
+    holding = np.unique(codes[rows][labelled])
+    n_deleted, groups = equal_groups(len(holding) if len(holding) > 2 else 0)
+    without = [np.where(np.isin(codes[rows], holding[group]), -1, states) for group in groups]
+    return Clusters(
+        rows, np.vstack([states, states[orders]]), np.array(without).reshape(-1, len(rows)), len(holding), n_deleted,
+        reason,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Gathered:
-    """Mean silhouette by the true states and by each exchange, and sums and counts of the true one by unit."""
+    """Mean silhouette by the true states and by each exchange, and by the true ones without each group of units."""
 
     values: Float[np.ndarray, " state_and_exchanges"]
-    sums: Float[np.ndarray, " unit"]
-    counts: Float[np.ndarray, " unit"]
+    without: Float[np.ndarray, " group"]
 
 
-def gather(points: np.ndarray, clusters: Clusters, n_units: int) -> Gathered:
-    """Silhouettes of one place; NaN where nothing varies."""
+def gather(points: np.ndarray, clusters: Clusters) -> Gathered:
+    """Silhouettes of one place; NaN where nothing varies. Axes are those of all rows."""
     kept = scaled(points[clusters.rows], "centred")
+    n = len(clusters.states)
     if clusters.reason or not kept.any():
-        nothing = np.zeros(n_units)
-        return Gathered(np.full(len(clusters.states), np.nan), nothing, nothing)
+        return Gathered(np.full(n, np.nan), np.full(len(clusters.without), np.nan))
     scores = principal_axes(kept, min(N_AXES, *kept.shape)).scores
-    by_row = silhouettes(cdist(scores, scores), clusters.states)
-    known = clusters.states >= 0
-    means = np.where(known, by_row, 0.0).sum(axis=1) / known.sum(axis=1)
-    first = known[0]
-    return Gathered(
-        means,
-        np.bincount(clusters.code[first], by_row[0][first], n_units),
-        np.bincount(clusters.code[first], minlength=n_units).astype(np.float64),
-    )
+    labellings = np.vstack([clusters.states, clusters.without])
+    known = labellings >= 0
+    means = (silhouettes(cdist(scores, scores), labellings) * known).sum(axis=1) / known.sum(axis=1)
+    return Gathered(means[:n], means[n:])
 
 
 def silhouettes(

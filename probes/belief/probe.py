@@ -175,7 +175,7 @@ class Belief(Probe):
     ) -> dict[str, list[Scalar]]:
         """Every number that all places have."""
         clusters = make_clusters(pool, setting.belief.most_likely, self.n_permutations, self._rng(3))
-        gathered = [gather(place.points, clusters, counted.n) for place in places]
+        gathered = [gather(place.points, clusters) for place in places]
         still = "the belief does not vary" if setting.belief.rank == 0 else "position tells the belief exactly"
         if not setting.position_names:
             still = "the belief does not vary"
@@ -186,7 +186,7 @@ class Belief(Probe):
             ),
             "selectivity": [selectivity_scalar(r, setting, counted, i) for i, r in enumerate(readings)],
             "random_subspace_r2": [subspace_scalar(r, setting, counted, i) for i, r in enumerate(readings)],
-            "silhouette": silhouette_scalars(gathered, clusters, setting, counted),
+            "silhouette": silhouette_scalars(gathered, clusters, counted),
         }
 
     def _output(self, base: Capture, setting: Setting, counted: Counted) -> Scalar:

@@ -6,12 +6,13 @@ import numpy as np
 from jaxtyping import Float
 
 from interp.findings import Interval, Scalar
+from interp.statistics.jackknife import standard_error, t_quantile
 from interp.statistics.max_statistic import excess, maximum_statistic_p
 from interp.statistics.nulls import null_from_draws, null_from_permutations
 from interp.statistics.resampling import normal_interval
 from interp.statistics.t_interval import t_half_width
 
-from ..measures.halves import share_interval
+from ..measures.halves import chance_half_width, share_interval
 from ..measures.places import Counted
 from .clusters import Clusters, Gathered
 from .readout import N_SUBSPACES, Reading, Setting, Shares
@@ -19,6 +20,7 @@ from .scores import UNITS, Scores
 
 P_OVER = "layers and sites"
 _STILL = "no resample differs"
+_R2_SCALE = "scale of log(1 − R²), at least the scatter of exchanged beliefs"
 
 MEANINGS = {
     "r2": "Share of the variance of the exact belief, all components together, that a linear read-out of the "
@@ -54,7 +56,10 @@ def share_scalars(name: str, shares: Sequence[Shares], setting: Setting, counted
         if np.isnan(values[i, 0]):
             made.append(counted.undefined(reason, "fraction", meaning))
             continue
-        interval = _r2_interval(share.errors.sum(axis=1), share.totals.sum(axis=1), setting, counted)
+        bounds = share_interval(
+            share.errors.sum(axis=1), share.totals.sum(axis=1), setting.weights, chance_half_width(values[i, 1:])
+        )
+        interval = Interval.of(bounds, f"{_fixed(counted)}, {_R2_SCALE}", _STILL)
         null = null_from_permutations(_exchange(counted), values[i, 1:])
         made.append(
             Scalar.of(
@@ -69,11 +74,6 @@ def _one_sided_p(values: Float[np.ndarray, "place value_and_exchanges"]) -> Floa
     return maximum_statistic_p(*excess(values[:, 0], np.nan_to_num(values[:, 1:].T, nan=0.0)))
 
 
-def _r2_interval(errors: np.ndarray, totals: np.ndarray, setting: Setting, counted: Counted) -> Interval | str:
-    bounds = share_interval(errors, totals, setting.weights)
-    return Interval.of(bounds, f"{_fixed(counted)}, scale of log(1 − R²)", _STILL)
-
-
 def component_scalars(share: Shares, setting: Setting, counted: Counted, place: int) -> list[Scalar]:
     """R² of every component at one place, p over components."""
     values = share.by_component
@@ -84,7 +84,9 @@ def component_scalars(share: Shares, setting: Setting, counted: Counted, place: 
         if np.isnan(value):
             made.append(counted.undefined("this component never varies", "fraction", meaning))
             continue
-        interval = _r2_interval(share.errors[:, i], share.totals[:, i], setting, counted)
+        least = chance_half_width(values[1:, i])
+        bounds = share_interval(share.errors[:, i], share.totals[:, i], setting.weights, least)
+        interval = Interval.of(bounds, f"{_fixed(counted)}, {_R2_SCALE}", _STILL)
         null = null_from_permutations(_exchange(counted), values[1:, i])
         made.append(
             Scalar.of(
@@ -102,8 +104,11 @@ def position_scalar(reading: Reading, setting: Setting, counted: Counted) -> Sca
     if not setting.position_names or totals.sum() == 0:
         reason = "the belief does not vary" if setting.position_names else "the position does not vary"
         return counted.undefined(reason, "fraction", meaning)
+    interval = Interval.of(
+        share_interval(errors, totals, setting.weights), f"{_fixed(counted)}, scale of log(1 − R²)", _STILL
+    )
     return Scalar.of(
-        1 - errors.sum() / totals.sum(), "fraction", _r2_interval(errors, totals, setting, counted),
+        1 - errors.sum() / totals.sum(), "fraction", interval,
         "a baseline for r2; the mean belief, fitted on other rows, has 0", meaning=meaning, **counted.about(),
     )  # fmt: skip
 
@@ -163,9 +168,7 @@ def score_scalar(name: str, score: Scores, setting: Setting, counted: Counted, p
     return Scalar.of(value, UNITS[name], interval, null, meaning=meaning, **counted.about(place))
 
 
-def silhouette_scalars(
-    gathered: Sequence[Gathered], clusters: Clusters, setting: Setting, counted: Counted
-) -> list[Scalar]:
+def silhouette_scalars(gathered: Sequence[Gathered], clusters: Clusters, counted: Counted) -> list[Scalar]:
     """Mean silhouette at every place, p one-sided over all places."""
     values = np.array([found.values for found in gathered])  # [place, states and exchanges]
     p = _one_sided_p(values)
@@ -175,14 +178,17 @@ def silhouette_scalars(
             reason = clusters.reason or "nothing varies in these activations"
             made.append(counted.undefined(reason, "1", MEANINGS["silhouette"]))
             continue
-        counts = setting.weights @ found.counts
-        resampled = (setting.weights @ found.sums)[counts > 0] / counts[counts > 0]
-        interval = Interval.of(normal_interval(float(values[i, 0]), resampled), _fixed(counted), _STILL)
+        bounds, n_groups = None, len(found.without)
+        if n_groups and np.ptp(found.without) > 0:
+            half = t_quantile(n_groups) * float(standard_error(found.without, clusters.n_units, clusters.n_deleted))
+            bounds = values[i, 0] - half, values[i, 0] + half
+        method = f"jackknife over {counted.unit}s, {n_groups} groups"
+        interval = Interval.of(bounds, method, "no group differs")
         null = null_from_permutations(f"states exchanged between {counted.unit}s", values[i, 1:])
         made.append(
             Scalar.of(
                 values[i, 0], "1", interval, null, p=p[i], p_over=P_OVER, meaning=MEANINGS["silhouette"],
-                **counted.about(i) | {"n": int((found.counts > 0).sum())},
+                **counted.about(i) | {"n": clusters.n_units},
             )
         )  # fmt: skip
     return made

@@ -61,8 +61,16 @@ class Name:
         on, layers, subject, how, dose = text.split("|")
         return cls(tuple(int(x) for x in layers.split(",") if x), subject, how, float(dose), on)
 
+    @property
+    def is_compared(self) -> bool:
+        """One of those whose effects on every read-out are compared: the axis removed, controls, positive controls."""
+        return (self.how, self.dose) == (REMOVED, 1.0) and self.subject.split()[0] in _COMPARED
+
 
 BASELINE = "baseline"
+
+_COMPARED = {BASELINE, "axis", "control", "random", "top", "resample"}
+"""First words of the subjects of which every read-out is shown; of others the change of the prediction alone."""
 
 
 def n_compared(n_controls: int, has_heads: bool) -> int:
@@ -70,12 +78,16 @@ def n_compared(n_controls: int, has_heads: bool) -> int:
     return n_controls + 1 + has_heads
 
 
+def n_whole(n_controls: int, has_heads: bool, is_refitted: bool) -> int:
+    """How many conditions of an intervention are compared on every read-out: the axis, controls, random directions."""
+    return 1 + n_compared(n_controls, has_heads) + is_refitted * min(n_controls, N_RANDOM)
+
+
 def n_conditions(doses: Sequence[float], n_controls: int, has_heads: bool, is_refitted: bool) -> int:
     """How many conditions `Intervention.conditions` has, where nothing is left out."""
     of_control = sum(dose != 1 for dose in doses) + 3
-    others = N_PRINCIPAL + min(n_controls, N_GAUSSIAN) + is_refitted * min(n_controls, N_RANDOM)
-    of_axis = len(doses) + 3
-    return of_axis + n_compared(n_controls, has_heads) + min(N_CLOUD, n_controls) * of_control + others
+    others = N_PRINCIPAL + min(n_controls, N_GAUSSIAN) + len(doses) - 1 + 3
+    return n_whole(n_controls, has_heads, is_refitted) + min(N_CLOUD, n_controls) * of_control + others
 
 
 def control(i: int) -> str:

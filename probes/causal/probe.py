@@ -37,7 +37,7 @@ from ..measures.cloud import Cloud
 from ..measures.field_checks import refuse_too_few, refuse_unknown
 from ..measures.sample_sizes import FEW_FITTED
 from .axis import Axis, Kind, Split, fit_axes, held_out, refit_axes, saved, tautology
-from .edits import BASELINE, Fill, Intervention, Name, Place, n_compared, n_conditions
+from .edits import BASELINE, Fill, Intervention, Name, Place, n_compared, n_conditions, n_whole
 from .effects import Effect, effects
 from .notes import notes
 from .prompt_sample import PromptSample, rows_of
@@ -119,9 +119,12 @@ class Causal(Probe):
         self._check_fields()
         n = N_CONTROLS["text" if is_text else "tunnel"] if self.n_controls is None else self.n_controls
         n_here = n_conditions(self._doses, n, info.n_heads > 0, self.axis != "pc1")
+        whole = n_whole(n, info.n_heads > 0, self.axis != "pc1")
         n_run = min(self.n_prompts, n_prompts // 2)
+        text = (LOSS,) if is_text else ()
         for layers in self._sets(info.n_layers + (self.site == "resid")):
-            yield Planned(n_here, n_run, min(layers), (KL, SIZE, Need(self.site)))
+            yield Planned(whole, n_run, min(layers), (KL, SIZE, Need(self.site), *text))
+            yield Planned(n_here - whole, n_run, min(layers), (KL, SIZE))
             if is_text and self.n_sula:
                 n_there = 1 + n_compared(n, info.n_heads > 0)
                 yield Planned(n_there, self.n_sula, min(layers), (KL, SIZE, OUTCOME), SULA)
@@ -189,8 +192,8 @@ class Causal(Probe):
         facts = intervention.facts()
         yield Condition(str(Name(intervention.layers, BASELINE)), (), reader.needs, reader, split.run)
         for name, edits in intervention.conditions(self._doses, n):
-            read = _Beside(reader, facts.get(name.subject, {}))
-            yield Condition(str(name), edits, reader.needs, read, split.run)
+            own = reader if name.is_compared else reader.of_the_prediction
+            yield Condition(str(name), edits, own.needs, _Beside(own, facts.get(name.subject, {})), split.run)
 
     def _elsewhere(self, base: Capture, intervention: Intervention, n: int) -> Iterable[Condition]:
         """Calibration on evidence about a label, of language models; ordinary text where the run's own is none."""

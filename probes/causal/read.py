@@ -14,7 +14,7 @@ each prompt, `<name>.of` what it is divided by.
     slope            of the model's log-odds on the exact ones, intercepts of the unedited prompts' word pairs
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -79,6 +79,11 @@ class Reader:
     has_loss: bool
     later: Later | None
     vocab_size: int
+
+    @property
+    def of_the_prediction(self) -> "Reader":
+        """One that reads how far the prediction moves, and nothing else."""
+        return replace(self, has_posterior=False, has_loss=False, later=None)
 
     @property
     def needs(self) -> tuple[Need, ...]:

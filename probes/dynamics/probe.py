@@ -52,7 +52,8 @@ class Dynamics(Probe):
 
     `layer`: whose values are followed. `epsilon`: the fraction of the first distance within which a course has settled.
     `n_permutations`: permutations of the nulls; `n_bootstrap`: resamples of the prompts. `exchange`: whether attention
-    patterns are exchanged with the end, which takes two models in memory and about six passes a checkpoint.
+    patterns are exchanged with the end, which takes two models in memory and about four passes a checkpoint over
+    `n_exchanged` prompts at most.
     """
 
     layer: int = -1
@@ -61,6 +62,7 @@ class Dynamics(Probe):
     n_bootstrap: int = 500
     seed: int = 0
     exchange: bool = True
+    n_exchanged: int = 200
 
     name: ClassVar[str] = "dynamics"
     question: ClassVar[str] = "Does the frame of attention settle before precision does, over the training?"
@@ -76,8 +78,8 @@ class Dynamics(Probe):
     def exchange_needs(self) -> tuple[Need, ...]:
         return EXCHANGED if self.exchange else ()
 
-    def read_exchanged(self, with_patterns: Capture, of_network: Capture, final: Capture) -> Readout:
-        return read_exchanged(with_patterns, of_network, final)
+    def read_exchanged(self, with_patterns: Capture, of_network: Capture, prompts: np.ndarray) -> Readout:
+        return read_exchanged(with_patterns, of_network, prompts)
 
     def read_checkpoint(self, capture: Capture, before: Capture | None, final: Capture) -> Readout:
         self._check_fields()

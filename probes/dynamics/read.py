@@ -6,7 +6,8 @@ Layers and heads keep their axes; what is shown to the eye is of the primary lay
                   `error.<name>` [prompt]
     finished      `stat.<name>` [entry, layer]: value, interval, null and its band
     of weights    `drift` [layer, head]; `update.<matrix>`, `away.<matrix>` [layer]
-    exchanged     `exchange.patterns`, `exchange.network` [prompt]: errors with exchanged patterns (`exchange`)
+    exchanged     `exchange.patterns`, `exchange.network` [prompt]: errors with exchanged patterns (`exchange`) on the
+                  prompts `exchange.prompts`
     for the eye   `coordinates` [point, 2] in the first plane of the end's values; `map` [row, key] of attention
 """
 
@@ -105,14 +106,15 @@ def errors(capture: Capture, final: Capture) -> dict[str, Float[np.ndarray, " pr
     return found
 
 
-def read_exchanged(with_patterns: Capture, of_network: Capture, final: Capture) -> dict[str, np.ndarray]:
-    """The error of both exchanges, by prompt."""
-    units = Units.of(final.rows, final.prompts.unit, 0, np.random.default_rng(0))
+def read_exchanged(with_patterns: Capture, of_network: Capture, prompts: np.ndarray) -> dict[str, np.ndarray]:
+    """The error of both exchanges, by prompt, and the numbers of these prompts among those that are followed."""
     both = {"patterns": with_patterns, "network": of_network}
-    return {f"exchange.{name}": _exchanged_error(capture, units) for name, capture in both.items()}
+    errors = {f"exchange.{name}": _exchanged_error(capture) for name, capture in both.items()}
+    return errors | {"exchange.prompts": prompts}
 
 
-def _exchanged_error(capture: Capture, units: Units) -> Float[np.ndarray, " prompt"]:
+def _exchanged_error(capture: Capture) -> Float[np.ndarray, " prompt"]:
+    units = Units.of(capture.rows, capture.prompts.unit, 0, np.random.default_rng(0))
     if capture.posterior is None:
         return _losses(capture, units)
     return units.means(_kl(capture)[None])[:, 0]

@@ -24,7 +24,7 @@ class Training:
     `by_prompt` are read-outs that are averaged over prompts, `[checkpoint, prompt, ...]`; `finished` have their
     interval and null, `[checkpoint, entry, layer]`; `of_weights` `[checkpoint, layer, ...]`, NaN where there is none
     before. `errors` are `[checkpoint, prompt]`, `end` the same of the end of the training; `exchanged` are the errors
-    with exchanged attention patterns, none where nothing was exchanged.
+    with exchanged attention patterns, NaN on prompts where there was no exchange, none where nothing was exchanged.
     """
 
     steps: Int[np.ndarray, " checkpoint"]
@@ -47,7 +47,7 @@ class Training:
         errors = {name: np.stack([r[f"error.{name}"] for r in read]) for name in ERRORS if f"error.{name}" in read[0]}
         exchanged = {}
         if "exchange.patterns" in read[0]:
-            exchanged = {name: np.stack([r[f"exchange.{name}"] for r in read]) for name in ("patterns", "network")}
+            exchanged = {name: _exchanged(read, name, units.n) for name in ("patterns", "network")}
         kept = ~np.isnan(np.concatenate([*errors.values(), *(e[None] for e in end.values())])).any(axis=0)
         units = replace(units, index=units.index[kept], weights=_alive(units.weights[:, kept]))
         finished = {
@@ -83,7 +83,11 @@ class Training:
             return None
         name = self.exchanged_error
         with_patterns, of_network = self.exchanged["patterns"], self.exchanged["network"]
-        return Exchange(self.steps, self.errors[name], with_patterns, of_network, self.end[name], self.units)
+        has = ~np.isnan(np.concatenate([with_patterns, of_network])).any(axis=0)
+        units = replace(self.units, index=self.units.index[has], weights=_alive(self.units.weights[:, has]))
+        return Exchange(
+            self.steps, self.errors[name][:, has], with_patterns[:, has], of_network[:, has], self.end[name][has], units
+        )
 
     @property
     def exchanged_error(self) -> str:
@@ -117,6 +121,13 @@ class Training:
         if not np.isnan(moved).any():
             found[VALUES] = Course(moved.T, f"distance of the values of layer {self.layer} from the end's", "1")
         return found
+
+
+def _exchanged(read: list[Readout], name: str, n_prompts: int) -> Float[np.ndarray, "checkpoint prompt"]:
+    found = np.full((len(read), n_prompts), np.nan)
+    for row, each in zip(found, read, strict=True):
+        row[each["exchange.prompts"]] = each[f"exchange.{name}"]
+    return found
 
 
 def _stacked(read: list[Readout], names: tuple[str, ...]) -> dict[str, np.ndarray]:

@@ -16,6 +16,9 @@ from interp.edits import AblateHeads, AttentionOff, BypassLayer, Edit, FeedForwa
 UNEDITED = "unedited"
 LATE = "late attention off"
 PARTS = ("layer bypassed", "attention off", "feed-forward off")
+N_DOUBTED = 2
+"""Layers all of whose heads are ablated because a screen is most wrong about them."""
+
 How = Literal["zero", "mean", "resample"]
 
 _PART_EDITS: dict[str, type[Edit]] = dict(zip(PARTS, (BypassLayer, AttentionOff, FeedForwardOff), strict=True))
@@ -25,7 +28,10 @@ Named = tuple[str, tuple[Edit, ...]]
 
 @dataclass(frozen=True)
 class Plan:
-    """The edits of one run, from the shape of the model and the fields of the probe; nothing is drawn twice."""
+    """The edits of one run, from the shape of the model and the fields of the probe; nothing is drawn twice.
+
+    With `n_screened` and `n_sampled` above 0 single heads are chosen by a screen (see `choice`), else all are ablated.
+    """
 
     n_layers: int
     n_heads: int
@@ -35,16 +41,34 @@ class Plan:
     n_random: int
     n_sets: int
     seed: int
+    n_screened: int = 0
+    n_sampled: int = 0
 
     @classmethod
-    def of(cls, model: ModelInfo, how: tuple[How, ...], n_donors: int, n_random: int, n_sets: int, seed: int) -> "Plan":
+    def of(
+        cls, model: ModelInfo, how: tuple[How, ...], n_donors: int, n_random: int, n_sets: int, seed: int,
+        n_screened: int = 0, n_sampled: int = 0,
+    ) -> "Plan":  # fmt: skip
         how = tuple(dict.fromkeys(how))
-        return cls(model.n_layers, model.n_heads, model.d_head, how, n_donors, n_random, n_sets, seed)
+        shape = (model.n_layers, model.n_heads, model.d_head)
+        return cls(*shape, how, n_donors, n_random, n_sets, seed, n_screened, n_sampled)
 
     @property
     def n_all(self) -> int:
         """How many heads there are; 0 in a model without attention."""
         return self.n_layers * self.n_heads
+
+    @property
+    def is_screened(self) -> bool:
+        return self.n_sampled > 0
+
+    @property
+    def sample(self) -> np.ndarray:
+        """The heads drawn at random before anything is known of them; without a screen all heads."""
+        if not self.is_screened:
+            return np.arange(self.n_all)
+        rng = np.random.default_rng([self.seed, 9])
+        return np.sort(rng.choice(self.n_all, min(self.n_sampled, self.n_all), replace=False))
 
     @property
     def late_layers(self) -> tuple[int, ...]:
@@ -58,12 +82,20 @@ class Plan:
 
     @property
     def set_sizes(self) -> tuple[int, ...]:
-        """2, 4, 8 ... below the number of all heads."""
-        return tuple(2**i for i in range(1, 32) if 2**i < self.n_all)
+        """2, 4, 8 ... below the number of all heads, and no more than the sample, which random sets are drawn from."""
+        return tuple(2**i for i in range(1, 32) if 2**i < self.n_all and 2**i <= len(self.sample))
 
     def draws(self, how: How) -> int:
         """How many donors are drawn for each prompt; other ablations have nothing to draw."""
         return self.n_donors if how == "resample" else 1
+
+    @property
+    def kinds(self) -> list[tuple[How, int]]:
+        """Every kind of ablation with the number of every draw of donors."""
+        return [(how, draw) for how in self.how for draw in range(self.draws(how))]
+
+    def screened(self, how: str, draw: int = 0) -> str:
+        return f"screen of {how} draw {draw}"
 
     def single(self, how: str, head: int, draw: int = 0) -> str:
         return f"{how} {head // self.n_heads}.{head % self.n_heads} draw {draw}"
@@ -81,20 +113,41 @@ class Plan:
         return f"{part} {layer}"
 
     def counted(self) -> dict[int, int]:
-        """How many edits there are by the first layer that they change, those of `cumulative` included."""
-        each = len(self.parts) + self.n_heads * sum(self.draws(how) for how in self.how)
-        counts = dict.fromkeys(range(self.n_layers), each + (self.n_random if self.n_heads > 1 else 0))
-        if self.n_heads:
-            counts[self.late_layers[0]] += 1
+        """How many edits there are by the first layer that they change, those of `cumulative` included.
+
+        Which heads a screen chooses is not known before: they are taken to be spread over the layers, none of them
+        drawn too, and the random subspaces to be those of layer 0.
+        """
+        n_draws, n_chosen = len(self.kinds), self.n_screened + N_DOUBTED * self.n_heads
+        singles = n_chosen * n_draws + len(self.sample) if self.is_screened else self.n_all * n_draws
+        counts = self._counted(singles)
+        if self.n_heads > 1:
+            for layer in range(1 if self.is_screened else self.n_layers):
+                counts[layer] += self.n_random
         counts[0] += len(self.set_sizes) * (self.n_sets + 1)
         return counts
 
-    def sets(self, size: int) -> list[np.ndarray]:
-        """Random sets of so many different heads."""
-        rng = np.random.default_rng([self.seed, 1, size])
-        return [np.sort(rng.choice(self.n_all, size, replace=False)) for _ in range(self.n_sets)]
+    def counted_on_sula(self) -> dict[int, int]:
+        """The same of edits on SULA problems: parts of layers, and heads by the primary ablation."""
+        return self._counted(
+            self.n_screened + N_DOUBTED * self.n_heads + len(self.sample) if self.is_screened else self.n_all
+        )
 
-    def ablated(self, how: How, heads: Sequence[int] | np.ndarray, draw: int = 0) -> tuple[Edit, ...]:
+    def _counted(self, n_heads: int) -> dict[int, int]:
+        """Parts of layers, and so many ablations of heads."""
+        counts = {layer: len(self.parts) + n_heads // self.n_layers for layer in range(self.n_layers)}
+        for layer in range(n_heads % self.n_layers):
+            counts[layer] += 1
+        if self.n_heads:
+            counts[self.late_layers[0]] += 1
+        return counts
+
+    def sets(self, size: int) -> list[np.ndarray]:
+        """Random sets of so many different heads, of those that are measured by themselves whatever a screen says."""
+        rng = np.random.default_rng([self.seed, 1, size])
+        return [np.sort(rng.choice(self.sample, size, replace=False)) for _ in range(self.n_sets)]
+
+    def ablated(self, how: How, heads: Sequence[int] | np.ndarray, draw: int = 0) -> tuple[AblateHeads, ...]:
         """One edit a layer that has some of these heads; donors are the same in all layers."""
         by_layer: dict[int, list[int]] = {}
         for head in heads:
@@ -104,10 +157,10 @@ class Plan:
             for layer, mine in sorted(by_layer.items())
         )
 
-    def heads(self, how: How, n_draws: int | None = None) -> Iterator[Named]:
-        """Every head by itself."""
+    def heads(self, how: How, heads: Sequence[int] | np.ndarray, n_draws: int | None = None) -> Iterator[Named]:
+        """Each of these heads by itself."""
         for draw in range(self.draws(how) if n_draws is None else n_draws):
-            for head in range(self.n_all):
+            for head in map(int, heads):
                 yield self.single(how, head, draw), self.ablated(how, [head], draw)
 
     def layers(self) -> Iterator[Named]:
@@ -118,13 +171,16 @@ class Plan:
         if self.n_heads:
             yield LATE, (AttentionOff(layer=self.late_layers),)
 
-    def controls(self) -> Iterator[Named]:
-        """Random subspaces taken out of the head outputs, and random sets of heads by the primary ablation."""
-        for layer in range(self.n_layers if self.n_heads > 1 else 0):
+    def subspaces(self, layers: Sequence[int]) -> Iterator[Named]:
+        """Random subspaces taken out of the head outputs of these layers."""
+        for layer in layers if self.n_heads > 1 else ():
             for i, name in enumerate(self.random(layer)):
                 rng = np.random.default_rng([self.seed, 2, layer, i])
                 frame = np.linalg.qr(rng.standard_normal((self.n_heads * self.d_head, self.d_head)))[0].T
                 yield name, (RemoveAxis(layer=layer, site="z", axis=frame),)
+
+    def random_sets(self) -> Iterator[Named]:
+        """Random sets of heads, by the primary ablation."""
         for size in self.set_sizes:
             for i, chosen in enumerate(self.sets(size)):
                 yield self.set_of(size, i), self.ablated(self.how[0], chosen)

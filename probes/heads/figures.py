@@ -20,11 +20,13 @@ _WORDS = {
 
 
 def heads_figures(findings: Findings) -> tuple[Figure, ...]:
-    """A map of heads for each ablation, heads in order, layers, and sets; on SULA prompts heads and layers again."""
+    """Maps of heads, heads in order, their screen, layers, and sets; on SULA prompts heads and layers again."""
     tables, figures = findings.tables, []
     if "by_head" in tables:
         figures += [_map(tables["by_head"], str(how)) for how, _ in tables["by_head"].groups("how")]
         figures.append(_ranked(tables["by_head"]))
+        if "screened" in tables["by_head"]:
+            figures.append(_screen(tables["by_head"]))
     if "by_layer" in tables:
         figures.append(_layers(tables["by_layer"], "by_layer", "Layers switched off"))
     if "sets" in tables:
@@ -47,13 +49,16 @@ def _map(table: Table, how: str, name: str = "by_head") -> Figure:
     layers, heads = np.unique(mine["layer"]), np.unique(mine["head"])
     harm = mine[measure].reshape(len(layers), len(heads))
     words = [
-        [f"{value:.3g} bits [{low:.3g}, {high:.3g}]" for value, low, high in zip(*row, strict=True)]
+        [
+            "not measured" if np.isnan(value) else f"{value:.3g} bits [{low:.3g}, {high:.3g}]"
+            for value, low, high in zip(*row, strict=True)
+        ]
         for row in zip(
             *(mine[column].reshape(harm.shape) for column in (measure, f"{measure}_low", f"{measure}_high")),
             strict=True,
         )
     ]
-    most = float(np.abs(harm).max()) or 1.0
+    most = float(np.nanmax(np.abs(harm), initial=0.0)) or 1.0
     plot = blank("head", "layer")
     plot.add_trace(
         go.Heatmap(
@@ -73,15 +78,23 @@ def _map(table: Table, how: str, name: str = "by_head") -> Figure:
     on_sula = name != "by_head"
     reading = (
         f"Each square is one head; red is harm when its output is replaced ({how}): {_WORDS[measure]}. Blue heads do "
-        f"better without; white ones are not needed while all others are there. {_null_in_words(has_null, table)}"
+        f"better without; white ones are not needed while all others are there. {_null_in_words(has_null, mine, table)}"
+        f"{_gaps_in_words(harm)}"
     )
     title = f"Head by head: {how} ablation" + (", calibration on SULA" if on_sula else "")
     return Figure(f"{'sula_' if on_sula else ''}map_{how}", title, reading, plot, name)
 
 
-def _null_in_words(is_drawn: bool, table: Table) -> str:
+def _gaps_in_words(harm: np.ndarray) -> str:
+    n_gaps = int(np.isnan(harm).sum())
+    return f" {n_gaps} heads were not measured: gaps." if n_gaps else ""
+
+
+def _null_in_words(is_drawn: bool, mine: Table, table: Table) -> str:
     if is_drawn:
-        return "A ring marks heads beyond the null (random subspaces of their layer), above it or below."
+        has_null = np.isfinite(mine["null"])
+        where = "" if has_null.all() else f", measured in layer {mine['layer'][has_null][0]} alone"
+        return f"A ring marks heads beyond the null (random subspaces of their layer{where}), above it or below."
     other = "the map of the first ablation has it" if _has_null(table) else "none was measured"
     return f"No null is drawn: {other}."
 
@@ -93,7 +106,7 @@ def _has_null(table: Table) -> bool:
 def _ranked(table: Table, most: int = 32) -> Figure:
     measure, how = _measure(table), str(table["how"][0])
     mine = table.where(table["how"] == how)
-    order = np.argsort(-mine[measure], kind="stable")[:most]
+    order = np.argsort(-mine[measure], kind="stable")[: min(most, int(np.isfinite(mine[measure]).sum()))]
     mine = mine.where(order)
     names = [f"{layer}.{head}" for layer, head in zip(mine["layer"], mine["head"], strict=True)]
     place = np.arange(len(names))
@@ -111,6 +124,28 @@ def _ranked(table: Table, most: int = 32) -> Figure:
         "dimension from the same layer's head outputs. A head inside its grey bar carries no more than any such part."
     )
     return Figure("ranked", "Does one head stand out?", reading, plot, "by_head")
+
+
+def _screen(table: Table) -> Figure:
+    measure, how = _measure(table), str(table["how"][0])
+    mine = table.where((table["how"] == how) & np.isfinite(table[measure]))
+    ends = [
+        float(min(mine["screened"].min(), mine[measure].min())),
+        float(max(mine["screened"].max(), mine[measure].max())),
+    ]
+    plot = blank("estimated harm (bits)", _WORDS[measure])
+    plot.add_scatter(x=ends, y=ends, mode="lines", name="estimate = harm", line={"color": NULL}, hoverinfo="skip")
+    for chosen, heads, colour in coloured(mine, "chosen"):
+        names = [f"layer {layer} head {head}" for layer, head in zip(heads["layer"], heads["head"], strict=True)]
+        plot.add_scatter(
+            x=heads["screened"], y=heads[measure], mode="markers", name=chosen, text=names,
+            marker={"color": colour, "size": 7}, error_y=error_bars(heads, measure, colour),
+        )  # fmt: skip
+    reading = (
+        f"What a screen by gradients estimates of each head ({how} ablation), and what ablating it does, with 95 % "
+        "intervals. Random heads speak for all heads that were not chosen; on the grey line it is exact."
+    )
+    return Figure("screen", "How far can the screen be trusted?", reading, plot, "by_head")
 
 
 def _null_marks(plot: "go.Figure", table: Table, place: np.ndarray) -> None:

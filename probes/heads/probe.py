@@ -10,6 +10,9 @@ Heads repair one another: a head without effect of its own may be needed once an
 are removed beside the sum of their members' effects, and the most harmful ones together, ranked on one half of the
 prompts and judged on the other. Formulas, nulls and failure modes are in docs/reference/probes.
 
+In a model of many heads single ones are first screened by gradients, and ablated where the screen ranks them highest,
+beside a random sample that says how far it can be trusted (`screen`, see `choice`).
+
 Source: Paper I (arXiv 2512.22471), head ablation and layer bypass on wind tunnels.
 """
 
@@ -23,7 +26,7 @@ from interp.capture import Capture, ModelInfo
 from interp.errors import PromptError, UsageError
 from interp.findings import Findings, Scalar
 from interp.need import Need
-from interp.probe import Condition, Figure, Planned, Probe, Readout
+from interp.probe import Condition, Figure, Planned, Probe, Readout, Screen
 from interp.table import Table
 
 from ..measures.answers import N_CONDITIONS
@@ -46,13 +49,17 @@ from ..measures.harm import (
     units_of,
 )
 from ..measures.prompt_effects import top_head
+from ..measures.prompt_means import mean_of_units
 from ..measures.sign_flips import random_signs
+from .choice import Choice
 from .edits import UNEDITED, How, Named, Plan
 from .scalars import (
+    agreement_scalar,
     baseline_scalar,
     bypass_scalar,
     compounding_scalar,
     late_scalar,
+    missed_scalar,
     nothing_tried,
     top_effect_scalar,
     top_head_scalars,
@@ -62,9 +69,19 @@ from .tables import Signs, by_head_table, by_layer_table, head_effects, sets_tab
 SULA = "sula: "
 """What the names of conditions on SULA prompts begin with."""
 
-_LEAST = {"n_prompts": 2, "n_random": 2, "n_sets": 1, "n_donors": 1, "n_permutations": 19, "n_bootstrap": 20}
+_LEAST = {
+    "n_prompts": 2,
+    "n_random": 2,
+    "n_sets": 1,
+    "n_donors": 1,
+    "n_screened": 2,
+    "n_draws": 1,
+    "n_permutations": 19,
+    "n_bootstrap": 20,
+}
 _HEADLINE = (
-    "top_head_ratio", "top_head_share", "top_head_effect", "bypass_ratio_min", "late_attention_off", "compounding",
+    "top_head_ratio", "top_head_share", "top_head_effect", "screen_agreement", "bypass_ratio_min", "late_attention_off",
+    "compounding",
 )  # fmt: skip
 
 
@@ -74,7 +91,10 @@ class Heads(Probe):
 
     `how`: of zero, mean and resample; the first is primary. `measure` is what heads are ranked by.
     `n_donors` draws of the other prompts for resampling, `n_random` subspaces a layer, `n_sets` random sets of each
-    size. `n_sula`: SULA problems on which a language model's calibration is read under every edit too.
+    size. `screen` (`auto`: where it leaves out more than half of the heads): the `n_screened` heads that it ranks
+    highest are ablated, those of the two layers that it is most wrong about, and `n_sampled` random ones by the primary
+    ablation; it draws `n_draws` outcomes for each row.
+    `n_sula`: SULA problems on which a language model's calibration is read under every edit too.
     """
 
     how: tuple[How, ...] = ("zero", "mean", "resample")
@@ -83,6 +103,10 @@ class Heads(Probe):
     n_random: int = 39
     n_sets: int = 10
     n_donors: int = 3
+    screen: Literal["auto", "on", "off"] = "auto"
+    n_screened: int = 12
+    n_sampled: int = 40
+    n_draws: int = 8
     n_sula: int = 0
     n_permutations: int = 1000
     n_bootstrap: int = 1000
@@ -96,44 +120,78 @@ class Heads(Probe):
     def needs(self) -> tuple[Need, ...]:
         return (OUTCOME,)
 
+    def screening(self, base: Capture) -> Screen | None:
+        """All heads by every kind of ablation, where the heads that are ablated are to be chosen."""
+        plan = self._plan(base)
+        if not plan.is_screened:
+            return None
+        heads = range(plan.n_all)
+        edits = {plan.screened(how, draw): plan.ablated(how, heads, draw) for how, draw in plan.kinds}
+        return Screen(edits, self._screened_by(base), self.n_draws, self._chosen(base), self.seed)
+
     def conditions(self, base: Capture) -> Iterable[Condition]:
-        """The unedited model, single heads, layers, random subspaces and sets; on SULA heads and layers again."""
+        """The unedited model, layers and sets; single heads and random subspaces where no screen chooses them."""
         self._check_fields()
         chosen_measure(self.measure, base.prompts)
         plan, chosen = self._plan(base), self._chosen(base)
         self._refuse_lonely(chosen)
-        needs = needs_of(base.prompts)
         edits: list[Named] = [(UNEDITED, ()), *plan.layers()]
-        edits += [one for how in plan.how for one in plan.heads(how)]
-        edits += plan.controls()
-        yield from (Condition(name, edit, needs, read_scores, chosen) for name, edit in edits)
+        if not plan.is_screened:
+            edits += [one for how in plan.how for one in plan.heads(how, range(plan.n_all))]
+            edits += plan.subspaces(range(plan.n_layers))
+        edits += plan.random_sets()
+        yield from self._conditions(base, edits)
         if self.n_sula:
-            yield from self._on_sula(base, plan)
+            yield from self._on_sula(base, [(UNEDITED, ()), *plan.layers()])
+            if not plan.is_screened:
+                yield from self._on_sula(base, plan.heads(plan.how[0], range(plan.n_all), 1))
 
     def planned(self, info: ModelInfo, n_prompts: int, *, is_text: bool) -> Iterable[Planned]:
-        """The same edits, counted; random sets and those of the most harmful heads are taken to start at layer 0."""
+        """The same edits, counted; random sets and those of the most harmful heads are taken to start at layer 0.
+
+        A pass back through the model takes as long as one forward.
+        """
         self._check_fields()
-        plan = Plan.of(info, self.how, self.n_donors, self.n_random, self.n_sets, self.seed)
+        plan = self._plan_of(info)
         n = min(n_prompts, default_n_prompts(not is_text) if self.n_prompts is None else self.n_prompts)
-        yield from (Planned(count, n, layer, needs_where(not is_text)) for layer, count in plan.counted().items())
+        needs = needs_where(not is_text)
+        if plan.is_screened:
+            yield Planned(2 + self.n_draws + (self.measure not in ("auto", "next_kl") or not is_text), n, 0, needs)
+        yield from (Planned(count, n, layer, needs) for layer, count in plan.counted().items())
         if self.n_sula:
-            each = len(plan.parts) + plan.n_heads
-            for layer in range(info.n_layers):
-                is_late = bool(plan.n_heads) and layer == plan.late_layers[0]
-                yield Planned(each + is_late, self.n_sula, layer, needs_where(True), "sula")
+            for layer, count in plan.counted_on_sula().items():
+                yield Planned(count, self.n_sula, layer, needs_where(True), "sula")
 
     def further_conditions(self, base: Capture, under: Mapping[str, Readout]) -> Iterable[Condition]:
-        """The most harmful heads of one half of the prompts, removed together."""
-        plan, chosen = self._plan(base), self._chosen(base)
-        if not plan.set_sizes:
+        """First the heads that a screen chooses, then the most harmful of one half of the prompts, removed together.
+
+        With a screen random subspaces are those of the most harmful head's layer.
+        """
+        plan = self._plan(base)
+        measure = chosen_measure(self.measure, base.prompts)
+        choice = Choice.of(plan, under, measure)
+        heads = [one for how in plan.how for one in plan.heads(how, choice.measured(how))]
+        if plan.is_screened:
+            yield from self._conditions(base, heads)
+            if self.n_sula:
+                how = plan.how[0]
+                yield from self._on_sula(base, plan.heads(how, choice.measured(how), 1))
+        if not plan.set_sizes or any(name not in under for name, _ in heads):
             return
-        scores = self._scores(base, under)
-        effects = head_effects(scores, plan, plan.how[0], chosen_measure(self.measure, base.prompts))
-        ranked = effects[~self._judged(scores)]
+        scores, primary = self._scores(base, under), plan.how[0]
+        effects = head_effects(scores, choice, primary, measure)
+        if plan.is_screened:
+            top = int(choice.measured(primary)[mean_of_units(effects).argmax()])
+            yield from self._conditions(base, plan.subspaces([top // plan.n_heads]))
+        all_heads = choice.estimates[primary].copy() if plan.is_screened else np.empty_like(effects)
+        all_heads[:, choice.measured(primary)] = effects
+        ranked = all_heads[~self._judged(scores)]
         order = np.argsort(-np.nan_to_num(ranked).mean(axis=0), kind="stable")
-        needs = needs_of(base.prompts)
-        for name, edit in plan.cumulative(order):
-            yield Condition(name, edit, needs, read_scores, chosen)
+        yield from self._conditions(base, plan.cumulative(order))
+
+    def _conditions(self, base: Capture, edits: Iterable[Named]) -> Iterable[Condition]:
+        needs, chosen = needs_of(base.prompts), self._chosen(base)
+        return (Condition(name, edit, needs, read_scores, chosen) for name, edit in edits)
 
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
         self._check_fields()
@@ -141,20 +199,21 @@ class Heads(Probe):
             return Findings(self.name, nothing_tried(), headline=("top_head_ratio",))
         plan, scores = self._plan(base), self._scores(base, under)
         primary, error = chosen_measure(self.measure, base.prompts), error_of(base.prompts)
+        choice = Choice.of(plan, under, primary)
         measures = measures_of(base.prompts)
         signs = self._signs(scores)
         scalars = {measure: baseline_scalar(scores, measure) for measure in measures if measure in SIGNED}
         scalars |= self._layers(scores, plan, measures, error, signs)
         tables = {"by_layer": by_layer_table(scores, plan, measures, error, signs)}
-        notes = self._notes(base, plan, scores, primary)
+        notes = self._notes(base, choice, scores, primary)
         if plan.n_all > 1:
-            scalars |= self._heads(scores, plan, primary, error, signs)
-            tables["by_head"] = by_head_table(scores, plan, measures, primary, signs)
+            scalars |= self._heads(scores, choice, primary, error, signs)
+            tables["by_head"] = by_head_table(scores, choice, measures, primary, signs)
         if plan.set_sizes:
-            scalars["compounding"] = compounding_scalar(scores, plan, primary, signs)
-            tables["sets"] = sets_table(scores, plan, primary, self._judged(scores), signs)
+            scalars["compounding"] = compounding_scalar(scores, choice, primary, signs)
+            tables["sets"] = sets_table(scores, choice, primary, self._judged(scores), signs)
         if SULA + UNEDITED in under:
-            of_sula, more = self._sula_findings(base, plan, under)
+            of_sula, more = self._sula_findings(choice, under)
             scalars, tables = scalars | of_sula, tables | more
         return Findings(
             self.name, scalars, tables, notes=notes, headline=tuple(name for name in _HEADLINE if name in scalars)
@@ -177,51 +236,78 @@ class Heads(Probe):
                 found[f"late_attention_off{suffix}"] = late_scalar(scores, plan, measure, signs)
         return found
 
-    def _heads(self, scores: Scores, plan: Plan, primary: str, error: str, signs: Signs) -> dict[str, Scalar]:
+    def _heads(self, scores: Scores, choice: Choice, primary: str, error: str, signs: Signs) -> dict[str, Scalar]:
         """The primary ablation by both measures, and the other ablations by the primary one."""
         found: dict[str, Scalar] = {}
+        plan = choice.plan
+        stands_for = choice.stands_for(self.n_bootstrap, np.random.default_rng([self.seed, 10]))
         asked: list[tuple[How, str, str]] = [
             (how, primary, "" if i == 0 else f"_{how}") for i, how in enumerate(plan.how)
         ]
         if error != primary:
             asked.append((plan.how[0], error, f"_{error}"))
         for how, measure, suffix in asked:
-            effects = head_effects(scores, plan, how, measure)
-            top = top_head(effects, scores.units, signs)
-            named = top_head_scalars(scores, plan, top, how, measure)
+            effects = head_effects(scores, choice, how, measure)
+            top = top_head(effects, scores.units, signs, stands_for if choice.is_primary(how) else None)
+            named = top_head_scalars(scores, choice, top, how, measure)
             found |= {f"top_head_{name}{suffix}": scalar for name, scalar in named.items()}
             if not suffix:
-                found["top_head_effect"] = top_effect_scalar(scores, plan, top, effects, measure)
+                found["top_head_effect"] = top_effect_scalar(scores, choice, top, effects, measure)
+                if plan.is_screened:
+                    n = len(plan.sample)
+                    rng = np.random.default_rng([self.seed, 11])
+                    counts = rng.multinomial(n, np.full(n, 1 / n), size=self.n_bootstrap)
+                    found["screen_agreement"] = agreement_scalar(scores, choice, effects, measure, counts)
+                    found["screen_missed"] = missed_scalar(scores, choice, effects, measure)
         return found
 
-    def _on_sula(self, base: Capture, plan: Plan) -> Iterable[Condition]:
+    def _on_sula(self, base: Capture, edits: Iterable[Named]) -> Iterable[Condition]:
         if base.prompts.unit == "sequence":
             raise UsageError(
                 asked=f"heads.n_sula = {self.n_sula} on {base.model.name}",
                 found="a wind tunnel reads no texts, and is scored by its own exact posterior",
                 fix="Leave n_sula out.",
             )
-        edits: list[Named] = [(UNEDITED, ()), *plan.layers(), *(plan.heads(plan.how[0], 1) if plan.n_all else ())]
         needs, kept = (OUTCOME, CHANGED, SIZE), np.arange(self.n_sula)
         n_pool = self.n_sula * N_CONDITIONS
         for name, edit in edits:
             yield Condition(SULA + name, edit, needs, read_scores, kept, on="sula", n_pool=n_pool)
 
     def _sula_findings(
-        self, base: Capture, plan: Plan, under: Mapping[str, Readout]
+        self, choice: Choice, under: Mapping[str, Readout]
     ) -> tuple[dict[str, Scalar], dict[str, Table]]:
         rng = np.random.default_rng([self.seed, 7])
         units = other_units(under[SULA + UNEDITED], "problem", self.n_bootstrap, rng)
         scores = Scores(under, SULA + UNEDITED, units)
         signs, measures = self._signs(scores), ("posterior_kl", "entropy_error", "next_kl")
         scalars = {f"sula_{measure}": baseline_scalar(scores, measure) for measure in measures[:2]}
-        tables = {"sula_by_layer": by_layer_table(scores, plan, measures, "entropy_error", signs, SULA)}
-        if plan.n_all:
-            tables["sula_by_head"] = by_head_table(scores, plan, measures, measures[0], signs, SULA)
+        tables = {"sula_by_layer": by_layer_table(scores, choice.plan, measures, "entropy_error", signs, SULA)}
+        if choice.plan.n_all:
+            tables["sula_by_head"] = by_head_table(scores, choice, measures, measures[0], signs, SULA)
         return scalars, tables
 
     def _plan(self, base: Capture) -> Plan:
-        return Plan.of(base.model, self.how, self.n_donors, self.n_random, self.n_sets, self.seed)
+        return self._plan_of(base.model)
+
+    def _plan_of(self, info: ModelInfo) -> Plan:
+        drawn = (self.n_donors, self.n_random, self.n_sets, self.seed)
+        n_all = info.n_layers * info.n_heads
+        can = self.measure != "entropy_error" and "offloaded" not in info.device
+        saves = n_all > 2 * (self.n_screened + self.n_sampled) and can
+        if n_all > 1 and (self.screen == "on" or (self.screen == "auto" and saves)):
+            return Plan.of(info, self.how, *drawn, self.n_screened, self.n_sampled)
+        return Plan.of(info, self.how, *drawn)
+
+    def _screened_by(self, base: Capture) -> Literal["posterior_kl", "next_kl", "loss"]:
+        """The measure that the screen estimates; a distance of entropies has none."""
+        measure = chosen_measure(self.measure, base.prompts)
+        if measure == "posterior_kl" or measure == "next_kl" or measure == "loss":
+            return measure
+        raise UsageError(
+            asked=f"a screen of heads by {measure}",
+            found="a distance has a kink where it is small, and no slope there",
+            fix="Screen by another measure, or measure all heads (--set heads.screen=off).",
+        )
 
     def _chosen(self, base: Capture) -> np.ndarray:
         return choose_prompts(base, self.n_prompts, self.seed)
@@ -243,6 +329,12 @@ class Heads(Probe):
     def _check_fields(self) -> None:
         refuse_unknown(self)
         refuse_too_few(self, _LEAST, "too few for what is made of them")
+        if self.n_sampled <= self.n_screened:
+            raise UsageError(
+                asked=f"heads.n_sampled = {self.n_sampled} with n_screened = {self.n_screened}",
+                found="the random heads may all be among those that the screen chooses, and then say nothing of others",
+                fix="Draw more heads than the screen chooses.",
+            )
         if self.n_sula < 0:
             raise UsageError(asked=f"heads.n_sula = {self.n_sula}", found="it counts problems", fix="Choose 0 or more.")
 
@@ -254,7 +346,8 @@ class Heads(Probe):
                 fix="Give at least 2; the statistics want twenty or more.",
             )
 
-    def _notes(self, base: Capture, plan: Plan, scores: Scores, primary: str) -> tuple[str, ...]:
+    def _notes(self, base: Capture, choice: Choice, scores: Scores, primary: str) -> tuple[str, ...]:
+        plan = choice.plan
         n_all = len(np.unique(base.rows["prompt"]))
         notes = [
             f"Edits were tried on {scores.units.n} of {n_all} {scores.units.name}s, at all their positions.",
@@ -268,6 +361,8 @@ class Heads(Probe):
                 f"{base.model.n_heads} query heads share {base.model.n_kv_heads} KV heads: an ablation acts on one "
                 "query head's output, and leaves the values that it shares as they are."
             )
+        if plan.is_screened:
+            notes += self._notes_on_screen(choice)
         if plan.set_sizes:
             notes.append(
                 f"Sets: {plan.n_sets} at random of each size, the same for all prompts. top: ranked on "
@@ -279,3 +374,20 @@ class Heads(Probe):
                 "heads; effects are means over draws."
             )
         return tuple(notes)
+
+    def _notes_on_screen(self, choice: Choice) -> tuple[str, ...]:
+        """What was measured of how many heads, and what a screen by gradients does not see."""
+        plan = choice.plan
+        return (
+            f"Of {plan.n_all} heads those were ablated that a screen by gradients ranks highest, {plan.n_screened} "
+            f"for each kind of ablation, all of layers {choice.in_doubt}, where attention switched off does most more "
+            f"harm than the screen says of the heads together, and {len(plan.sample)} drawn at random, by "
+            f"{plan.how[0]}. Shares are of all heads: a random head that was passed over stands for several. Ratios, "
+            "layers and largest effects are of measured heads. Random sets are made of random heads. screen=off "
+            "measures all.",
+            "The screen expands the harm to second order in one head's change, logits taken to be linear in it. It "
+            "does not see what the change does to attention that is saturated further up, effects that cancel for "
+            "small changes and not for large ones, or normalisation that a large change tips: heads that act so may "
+            "be passed over. screen_agreement says how well it orders all heads; screen_missed how many large ones it "
+            "misses.",
+        )

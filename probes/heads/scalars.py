@@ -3,14 +3,18 @@
 from typing import Any
 
 import numpy as np
+from scipy import stats
 
 from interp.findings import Interval, Null, Scalar
+from interp.statistics.correlation import correlation_interval, resampled_rank_correlations
 from interp.statistics.nulls import null_from_permutations
 
 from ..measures.harm import MEANINGS, Scores
 from ..measures.prompt_effects import TopHead, error_ratio, estimates
 from ..measures.prompt_means import band, interval, mean_of_units
-from .edits import LATE, PARTS, Plan
+from ..measures.sample_sizes import FEW_PROMPTS
+from .choice import Choice
+from .edits import LATE, PARTS, How, Plan
 from .tables import Signs, compounding, random_effects, range_of
 
 NO_EDIT = "no edit was tried: the probe was given the unedited model alone"
@@ -42,14 +46,16 @@ def baseline_scalar(scores: Scores, measure: str) -> Scalar:
     )  # fmt: skip
 
 
-def top_head_scalars(scores: Scores, plan: Plan, found: TopHead, how: str, measure: str) -> dict[str, Scalar]:
+def top_head_scalars(scores: Scores, choice: Choice, found: TopHead, how: How, measure: str) -> dict[str, Scalar]:
     """Ratio to the second, share of all harm, and the layer it is in."""
-    words = f"{_named(plan, found.top)} ({how} ablation; {measure}; the second is {_named(plan, found.second)})"
+    plan, heads = choice.plan, choice.measured(how)
+    top, second = _named(plan, int(heads[found.top])), _named(plan, int(heads[found.second]))
+    words = f"{top} ({how} ablation; {measure}; the second is {second}){choice.in_words(how)}"
     return {
         "ratio": _ratio(scores, found, words),
-        "share": _share(scores, found, plan, words),
+        "share": _share(scores, found, choice, how, words),
         "layer": Scalar.of(
-            found.top // plan.n_heads, "layer", "a place: top_head_ratio says how clear it is",
+            int(heads[found.top]) // plan.n_heads, "layer", "a place: top_head_ratio says how clear it is",
             "a place: a head is as likely in one layer as in another",
             **_about(scores, f"layer of the most harmful head, counted from 0: {words}"),
         ),
@@ -79,30 +85,41 @@ def _ratio(scores: Scores, found: TopHead, words: str) -> Scalar:
     )  # fmt: skip
 
 
-def _share(scores: Scores, found: TopHead, plan: Plan, words: str) -> Scalar:
+def _share(scores: Scores, found: TopHead, choice: Choice, how: How, words: str) -> Scalar:
     about = _about(scores, f"part of the summed harm of all harmful heads that one does: {words}")
+    plan, method = choice.plan, _method(scores, _HEAD_HELD)
+    if not choice.can_be_summed(how):
+        reason = "no head that was passed over was ablated so: there is no sum over all heads"
+        return Scalar.undefined(reason, "fraction", **about)
+    if plan.is_screened:
+        about["meaning"] += "; the random heads stand in the sum for all that were passed over"
+        method += ", and over the random heads"
     if np.isnan(found.share):
         return Scalar.undefined("no head does any harm", "fraction", **about)
     bounds = None if np.isnan(found.share_replicates).any() else interval(found.share, found.share_replicates)
     equal = 1 / plan.n_all
     return Scalar.of(
         found.share, "fraction",
-        Interval.of(bounds, _method(scores, _HEAD_HELD), "in some resamples no head does harm"),
+        Interval.of(bounds, method, "in some resamples no head does harm"),
         Null(f"equal shares of all {plan.n_all} heads", equal, (equal, equal)), **about,
     )  # fmt: skip
 
 
-def top_effect_scalar(scores: Scores, plan: Plan, found: TopHead, effects: np.ndarray, measure: str) -> Scalar:
+def top_effect_scalar(scores: Scores, choice: Choice, found: TopHead, effects: np.ndarray, measure: str) -> Scalar:
     """Harm of the most harmful head beside random subspaces of its layer."""
+    plan, how = choice.plan, choice.plan.how[0]
+    top = int(choice.measured(how)[found.top])
     null = "random subspaces match zero ablation alone, in layers of several heads"
-    if plan.how[0] == "zero" and plan.n_random and plan.n_heads > 1:
-        layer = found.top // plan.n_heads
+    if how == "zero" and plan.n_random and plan.n_heads > 1:
+        layer = top // plan.n_heads
         name = f"removing a random subspace of as many dimensions from layer {layer}'s z (range of {plan.n_random})"
         null = Null(name, *range_of(random_effects(scores, plan, layer, measure)))
     return Scalar.of(
         found.effect, "bits",
         scores.units.mean_interval(effects[:, found.top], _method(scores, _HEAD_HELD), _NOBODY), null,
-        **_about(scores, f"harm ({measure}) of {plan.how[0]} ablation of the worst: {_named(plan, found.top)}"),
+        **_about(
+            scores, f"harm ({measure}) of {how} ablation of the worst: {_named(plan, top)}{choice.in_words(how)}"
+        ),
     )  # fmt: skip
 
 
@@ -136,10 +153,12 @@ def late_scalar(scores: Scores, plan: Plan, measure: str, signs: Signs) -> Scala
     )  # fmt: skip
 
 
-def compounding_scalar(scores: Scores, plan: Plan, measure: str, signs: Signs) -> Scalar:
+def compounding_scalar(scores: Scores, choice: Choice, measure: str, signs: Signs) -> Scalar:
     """Excess of the largest random sets over the sum of their members."""
+    plan = choice.plan
     size = plan.set_sizes[-1]
-    found = compounding(scores, plan, size, measure)
+    among = f" among the {len(plan.sample)} random ones" if plan.is_screened else ""
+    found = compounding(scores, choice, size, measure)
     estimate = estimates(found.excess[:, None], scores.units, signs)
     flipped = signs @ np.nan_to_num(found.excess) / scores.units.n
     return Scalar.of(
@@ -149,7 +168,49 @@ def compounding_scalar(scores: Scores, plan: Plan, measure: str, signs: Signs) -
         p=None if estimate.p is None else estimate.p[0],
         **_about(
             scores,
-            f"harm ({measure}) of {plan.n_sets} random sets of {size} heads minus the sum of their members' own harm; "
+            f"harm ({measure}) of {plan.n_sets} random sets of {size} heads{among} minus the sum of their members' own "
+            "harm; "
             "above 0 heads stand in for one another",
         ),
+    )  # fmt: skip
+
+
+def agreement_scalar(scores: Scores, choice: Choice, effects: np.ndarray, measure: str, counts: np.ndarray) -> Scalar:
+    """Rank correlation of the screen with the ablations, over the random heads; `counts` resample these."""
+    plan = choice.plan
+    how, n = plan.how[0], len(plan.sample)
+    screened = mean_of_units(choice.estimates[how])[plan.sample]
+    harm = mean_of_units(effects)[np.isin(choice.measured(how), plan.sample)]
+    once = np.ones((1, n), dtype=np.int64)
+    rho = float(resampled_rank_correlations(screened[None], harm, once)[0, 0])
+    bounds = correlation_interval(rho, resampled_rank_correlations(screened[None], harm, counts)[0])
+    edge = 1.96 / (n - 1) ** 0.5
+    return Scalar.of(
+        rho, "1",
+        Interval.of(bounds, "bootstrap over the random heads, prompts held fixed; Fisher's z", "no head differs"),
+        Null("estimates and harm paired at random", 0.0, (-edge, edge)),
+        meaning=f"Spearman's rank correlation of the screen's estimate and the measured harm ({how} ablation; "
+        f"{measure}) of heads drawn at random from all {plan.n_all}, on the same {scores.units.n} {scores.units.name}s",
+        n=n, n_unit="head", underpowered=n < FEW_PROMPTS,
+    )  # fmt: skip
+
+
+def missed_scalar(scores: Scores, choice: Choice, effects: np.ndarray, measure: str) -> Scalar:
+    """How many of the heads that were passed over do more harm than the second of those that were chosen."""
+    plan, mean = choice.plan, mean_of_units(effects)
+    how = plan.how[0]
+    is_other = np.isin(choice.measured(how), choice.passed_over)
+    second = np.sort(mean[~is_other])[-2:][0]
+    n, found = int(is_other.sum()), int((mean[is_other] > second).sum())
+    bounds = stats.binomtest(found, n).proportion_ci(0.95, "exact") if n else None
+    return Scalar.of(
+        found / n if n else 0.0, "fraction",
+        Interval.of(
+            bounds, "Clopper and Pearson, over the random heads that were passed over",
+            "no random head was passed over",
+        ),
+        "a screen that misses nothing has 0",
+        meaning=f"part of the heads passed over that do more harm ({how} ablation; {measure}) than the second of those "
+        "that were chosen",
+        n=n, n_unit="head", underpowered=n < FEW_PROMPTS,
     )  # fmt: skip

@@ -11,6 +11,7 @@ from ..measures.harm import MEANINGS, SIGNED, Scores
 from ..measures.profiles import head_columns
 from ..measures.prompt_effects import Compounding, error_ratio, estimates
 from ..measures.prompt_means import mean_of_units
+from .choice import Choice
 from .edits import How, Plan
 
 Signs = Float[np.ndarray, "permutation unit"]
@@ -20,6 +21,10 @@ BY_HEAD = (
     "bands over prompts; p by flipping signs of whole prompts, corrected over all heads. null: removing a random "
     "subspace of as many dimensions from the layer's head outputs (mean and range of the draws). size: norm of the "
     "change over norm of the head outputs. donor_sd: standard deviation between draws of the donors."
+)
+SCREENED = (
+    " chosen: by the screen or at random; heads that are not measured have the screen's estimate alone (screened). p "
+    "is  corrected over the measured heads, and from them to all (Šidák)."
 )
 BY_LAYER = (
     "Bits of harm when a layer is bypassed or half of it adds nothing, with 95 % bootstrap bands over prompts; p by "
@@ -33,43 +38,60 @@ SETS = (
 
 _UNITS = {
     "how": LABEL, "part": LABEL, "layer": "layer", "head": "head", "ratio": "1", "size": "fraction",
-    "donor_sd": "bits", "null": "bits", **dict.fromkeys(MEANINGS, "bits"),
+    "donor_sd": "bits", "null": "bits", "chosen": LABEL, "screened": "bits", **dict.fromkeys(MEANINGS, "bits"),
 }  # fmt: skip
 
 
 def head_effects(
-    scores: Scores, plan: Plan, how: How, measure: str, prefix: str = ""
-) -> Float[np.ndarray, "unit head"]:
-    """Harm of every head, the mean over donors' draws."""
-    return np.mean(by_draw(scores, plan, how, measure, prefix), axis=0)
+    scores: Scores, choice: Choice, how: How, measure: str, prefix: str = ""
+) -> Float[np.ndarray, "unit measured"]:
+    """Harm of every measured head, the mean over donors' draws."""
+    return np.mean(by_draw(scores, choice, how, measure, prefix), axis=0)
 
 
 def by_draw(
-    scores: Scores, plan: Plan, how: How, measure: str, prefix: str = ""
-) -> Float[np.ndarray, "draw unit head"]:
-    """Harm of every head by draw; of another prompt set (`prefix`) there is one draw."""
+    scores: Scores, choice: Choice, how: How, measure: str, prefix: str = ""
+) -> Float[np.ndarray, "draw unit measured"]:
+    """Harm of every measured head by draw; of another prompt set (`prefix`) there is one draw."""
+    plan, heads = choice.plan, choice.measured(how)
     n_draws = 1 if prefix else plan.draws(how)
-    names = [[prefix + plan.single(how, head, draw) for head in range(plan.n_all)] for draw in range(n_draws)]
+    names = [[prefix + plan.single(how, head, draw) for head in heads.tolist()] for draw in range(n_draws)]
     return np.stack([scores.changes(of_draw, measure) for of_draw in names])
 
 
 def by_head_table(
-    scores: Scores, plan: Plan, measures: Sequence[str], primary: str, signs: Signs, prefix: str = ""
+    scores: Scores, choice: Choice, measures: Sequence[str], primary: str, signs: Signs, prefix: str = ""
 ) -> Table:
-    """One row for every head and kind of ablation."""
-    parts = []
+    """One row for every head and kind of ablation, NaN for heads that were not measured."""
+    plan, parts = choice.plan, []
     for how in plan.how[:1] if prefix else plan.how:
-        columns = {"how": np.full(plan.n_all, how), **head_columns(plan.n_layers, plan.n_heads)}
+        heads, found = choice.measured(how), {}
         for measure in measures:
-            columns |= _columns(measure, head_effects(scores, plan, how, measure, prefix), scores, signs)
-        names = [prefix + plan.single(how, head) for head in range(plan.n_all)]
-        columns["size"] = scores.sizes(names)
+            found |= _columns(measure, head_effects(scores, choice, how, measure, prefix), scores, signs)
+        found |= {name: _for_all(p, plan.n_all) for name, p in found.items() if name.endswith("_p")}
+        found["size"] = scores.sizes([prefix + plan.single(how, head) for head in heads.tolist()])
         if not prefix:
-            draws = by_draw(scores, plan, how, primary).mean(axis=1)
-            columns["donor_sd"] = draws.std(axis=0, ddof=1) if len(draws) > 1 else np.full(plan.n_all, np.nan)
+            draws = by_draw(scores, choice, how, primary).mean(axis=1)
+            found["donor_sd"] = draws.std(axis=0, ddof=1) if len(draws) > 1 else np.full(len(heads), np.nan)
+        columns = {"how": np.full(plan.n_all, how), **head_columns(plan.n_layers, plan.n_heads)}
+        columns |= {name: _among_all(column, heads, plan.n_all) for name, column in found.items()}
+        if not prefix:
             columns |= _null_columns(scores, plan, how, primary)
+        if plan.is_screened and not prefix:
+            columns |= {"chosen": choice.labels(how), "screened": mean_of_units(choice.estimates[how])}
         parts.append(columns)
-    return Table.stacked(parts, _UNITS, BY_HEAD)
+    return Table.stacked(parts, _UNITS, BY_HEAD + (SCREENED if plan.is_screened else ""))
+
+
+def _among_all(column: np.ndarray, heads: np.ndarray, n_all: int) -> np.ndarray:
+    found = np.full(n_all, np.nan)
+    found[heads] = column
+    return found
+
+
+def _for_all(p: np.ndarray, n_all: int) -> np.ndarray:
+    """p that is corrected over some heads, corrected over all: the others were left out for doing less."""
+    return p if len(p) == n_all else 1 - (1 - p) ** (n_all / len(p))
 
 
 def random_effects(scores: Scores, plan: Plan, layer: int, measure: str) -> Float[np.ndarray, " draw"]:
@@ -86,7 +108,7 @@ def _null_columns(scores: Scores, plan: Plan, how: How, measure: str) -> dict[st
     """Of zero ablation, which is the removal of a subspace; of the others there is no such null."""
     bounds = np.full((plan.n_layers, 3), np.nan)
     if how == "zero" and plan.n_random and plan.n_heads > 1:
-        for layer in range(plan.n_layers):
+        for layer in (each for each in range(plan.n_layers) if plan.random(each)[0] in scores.under):
             mean, band = range_of(random_effects(scores, plan, layer, measure))
             bounds[layer] = [mean, *band]
     value, *band = np.repeat(bounds, plan.n_heads, axis=0).T
@@ -109,20 +131,20 @@ def by_layer_table(
     return Table.stacked(parts, _UNITS, BY_LAYER)
 
 
-def compounding(scores: Scores, plan: Plan, size: int, measure: str) -> Compounding:
+def compounding(scores: Scores, choice: Choice, size: int, measure: str) -> Compounding:
     """Random sets of one size beside their members, all by the primary ablation with the same donors."""
+    plan = choice.plan
+    how = plan.how[0]
     joint = scores.changes([plan.set_of(size, i) for i in range(plan.n_sets)], measure)
-    members = np.zeros((plan.n_sets, plan.n_all), dtype=bool)
-    for mine, chosen in zip(members, plan.sets(size), strict=True):
-        mine[chosen] = True
-    return Compounding.of(joint, by_draw(scores, plan, plan.how[0], measure)[0], members)
+    members = np.stack([np.isin(choice.measured(how), chosen) for chosen in plan.sets(size)])
+    return Compounding.of(joint, by_draw(scores, choice, how, measure)[0], members)
 
 
-def sets_table(scores: Scores, plan: Plan, measure: str, judged: np.ndarray, signs: Signs) -> Table:
+def sets_table(scores: Scores, choice: Choice, measure: str, judged: np.ndarray, signs: Signs) -> Table:
     """One row for every size of set; `judged` are the units that the order of `top` was not found on."""
-    rows = []
+    plan, rows = choice.plan, []
     for size in plan.set_sizes:
-        found = compounding(scores, plan, size, measure)
+        found = compounding(scores, choice, size, measure)
         means = mean_of_units(found.joint)
         by_unit = {"joint": found.joint.mean(axis=1), "summed": found.summed.mean(axis=1), "excess": found.excess}
         row: dict[str, object] = {"n_heads": size, "joint_least": means.min(), "joint_most": means.max()}

@@ -19,10 +19,12 @@ from interp.drawing import (
     coloured,
     error_bars,
     faded,
+    within,
 )
 from interp.findings import Findings
 from interp.probe import Figure
 from interp.table import Table, number_columns
+from interp.words import short
 
 from .collapse import MIXED
 from .rarefaction import NOISE
@@ -49,6 +51,10 @@ _PROFILES = (
      "lacks."),
 )  # fmt: skip
 
+
+_MAGNITUDES = ("axis_stability", "entropy_correlation", "curve_order")
+_LOUD = 0.25
+"""Share of PC1's variance from which the map names the one prompt that makes it."""
 
 _PALE = ((0.0, "#f4f8fb"), (1.0, "#6fa8d6"))
 """A scale on all of which dark text can be read."""
@@ -85,10 +91,11 @@ def _map(findings: Findings, primary: int) -> Figure:
         "the same size",
         marker={"color": NULL, "size": 5, "opacity": 0.45}, hoverinfo="skip",
     )  # fmt: skip
-    layers = np.unique(points["layer"])
+    layer_of = points["layer"]
+    layers = np.unique(layer_of)
     entropy = points["next_entropy_bits"]
     for layer in layers:
-        mine = points.where(points["layer"] == layer)
+        mine = points.where(layer_of == layer)
         texts, said = _hover(mine)
         plot.add_scatter(
             x=mine["pc1"], y=mine["pc2"] if second else mine["pc1"] * 0, mode="markers", name=f"layer {layer}",
@@ -98,7 +105,7 @@ def _map(findings: Findings, primary: int) -> Figure:
                 "cmax": float(entropy.max()), "size": 8, "colorbar": {"title": {"text": "entropy<br>(bits)"}},
             },
         )  # fmt: skip
-    with_axis = [one for one in layers if _add_entropy_axis(plot, points.where(points["layer"] == one), axes)]
+    with_axis = [one for one in layers if _add_entropy_axis(plot, points.where(layer_of == one), axes)]
     of = [-1, *layers, *with_axis]
     shown = [[bool(layer == (primary if other < 0 else other)) for other in of] for layer in layers]
     add_slider(plot, [str(layer) for layer in layers], shown, int(np.flatnonzero(layers == primary)[0]))
@@ -107,9 +114,23 @@ def _map(findings: Findings, primary: int) -> Figure:
         "Each point is a prompt on the first two principal axes of a layer; the slider moves through the layers. A "
         "curve whose colour runs from one end to the other is a manifold ordered by uncertainty; the arrow is the "
         "entropy axis, the direction in this plane along which entropy rises fastest (hover says how much of it the "
-        "plane tells); the grey cloud, at the primary layer, is noise.",
+        "plane tells); the grey cloud, at the primary layer, is noise." + _loudest(points.where(layer_of == primary)),
         plot, "points",
     )  # fmt: skip
+
+
+def _loudest(points: Table) -> str:
+    """A sentence where one prompt makes much of PC1's variance; empty where none does."""
+    _, prompt = np.unique(points["prompt"], return_inverse=True)
+    shares = np.bincount(prompt, weights=points["pc1"] ** 2)
+    total, most = shares.sum(), int(shares.argmax())
+    if not total > 0 or shares[most] < _LOUD * total:
+        return ""
+    text = str(points["text"][np.flatnonzero(prompt == most)[0]])
+    return (
+        f" One prompt alone, “{text}”, makes {100 * shares[most] / total:.0f} % of PC1's variance here: "
+        "this axis sets that prompt apart from the others."
+    )
 
 
 def _add_entropy_axis(plot: "go.Figure", points: Table, coordinates: tuple[str, ...]) -> bool:
@@ -129,9 +150,9 @@ def _add_entropy_axis(plot: "go.Figure", points: Table, coordinates: tuple[str, 
     ends = plane.mean(axis=0) + np.outer([-2, 2], direction) * (centred @ direction).std()
     plot.add_scatter(
         x=ends[:, 0], y=ends[:, 1] if len(coordinates) > 1 else np.zeros(2), mode="lines+markers",
-        name="entropy axis", line={"color": PALETTE[1], "width": 3},
+        name="entropy axis", line={"color": PALETTE[2], "width": 3},
         marker={
-            "symbol": ["circle", "arrow"], "size": [1, 16], "angleref": "previous", "color": PALETTE[1], "opacity": 1,
+            "symbol": ["circle", "arrow"], "size": [1, 16], "angleref": "previous", "color": PALETTE[2], "opacity": 1,
             "line": {"width": 0},
         },
         hovertemplate=f"entropy axis: this plane tells {told:.2f} of the entropy's variance<extra></extra>",
@@ -149,7 +170,7 @@ def _hover(points: Table) -> tuple[list[str], str]:
 
 def _profile(table: Table, column: str, title: str, axis: str, reading: str) -> Figure:
     plot = blank("layer", axis)
-    add_profile(plot, table, "layer", column)
+    add_profile(plot, within(table, column) if column in _MAGNITUDES else table, "layer", column)
     return Figure(column, title, reading, plot, "by_layer")
 
 
@@ -221,12 +242,13 @@ def _dropped(table: Table) -> Figure:
 
 def _cross_projection(table: Table) -> Figure:
     domains = list(dict.fromkeys(table["of"].tolist()))
+    cells = [f"{short(s, 2)}<br>({short(n, 2)})" for s, n in zip(table["share"], table["share_null"], strict=True)]
     plot = blank("variance of", "in the first plane of")
     plot.add_heatmap(
         x=domains, y=domains, z=table["share"].reshape(len(domains), len(domains)), colorscale=_PALE, zmin=0,
         textfont={"color": "#1b1d20"},
-        text=np.array([f"{s:.2f}<br>({n:.2f})" for s, n in zip(table["share"], table["share_null"], strict=True)])
-        .reshape(len(domains), len(domains)), texttemplate="%{text}", colorbar={"title": {"text": "share"}},
+        text=np.array(cells).reshape(len(domains), len(domains)), texttemplate="%{text}",
+        colorbar={"title": {"text": "share"}},
     )  # fmt: skip
     reading = (
         "Share of one domain's variance in the plane of other prompts, and in brackets its null, under exchanged "

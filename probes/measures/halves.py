@@ -37,23 +37,36 @@ def split_rows(
 
 
 def share_interval(
-    errors: Float[np.ndarray, " unit"], totals: Float[np.ndarray, " unit"], weights: Int[np.ndarray, "resample unit"]
-) -> tuple[float, float] | None:
+    errors: Float[np.ndarray, " unit"], totals: Float[np.ndarray, " unit"], weights: Int[np.ndarray, "resample unit"],
+    least: float = 0.0,
+) -> tuple[float, float] | None:  # fmt: skip
     """95 % interval of R² = 1 − Σ errors / Σ totals: ± normal quantile × bootstrap error of log(1 − R²).
 
-    None where no resample differs.
+    Never less to either side than `least`, a `chance_half_width`; None where no resample differs.
     """
-    return _interval_of(weights @ errors, weights @ totals, float(errors.sum()), float(totals.sum()))
-
-
-def _interval_of(unexplained: np.ndarray, total: np.ndarray, error: float, whole: float) -> tuple[float, float] | None:
+    unexplained, total = weights @ errors, weights @ totals
     usable = (unexplained > 0) & (total > 0)
     if usable.sum() < 2:
         return None
     half = _QUANTILE * float(np.log(unexplained[usable] / total[usable]).std(ddof=1))
-    share = error / whole
+    return _about(float(errors.sum()) / float(totals.sum()), half, least)
+
+
+def chance_half_width(exchanged: Float[np.ndarray, " exchange"]) -> float:
+    """Half of the 95 % interval that log(1 − R²) has over exchanged labels, refitted.
+
+    Where there is nothing to read a fit predicts nearly the mean in most samples and something in a few: one sample by
+    itself looks more certain than it is. Refits on exchanged labels show the scatter.
+    """
+    unexplained = 1 - exchanged[exchanged < 1]
+    return _QUANTILE * float(np.log(unexplained).std(ddof=1)) if len(unexplained) > 1 else 0.0
+
+
+def _about(share: float, half: float, least: float) -> tuple[float, float] | None:
+    """R² of an unexplained share, ± the larger half width of its logarithm; None where `half` is 0."""
     if half == 0 or share == 0:
         return None
+    half = max(half, least)
     return 1 - share * float(np.exp(half)), 1 - share * float(np.exp(-half))
 
 
@@ -173,14 +186,15 @@ def mean_over_halvings(values: Float[np.ndarray, "halving *any"]) -> Float[np.nd
     return values.mean(axis=0)
 
 
-def r2_interval(values: Float[np.ndarray, " halving"]) -> tuple[float, float] | None:
-    """95 % interval of a mean R² over halvings, symmetric on the scale of log(1 − R²); None without scatter."""
+def r2_interval(values: Float[np.ndarray, " halving"], least: float = 0.0) -> tuple[float, float] | None:
+    """95 % interval of a mean R² over halvings, symmetric on the scale of log(1 − R²); None without scatter.
+
+    Never less to either side than `least`, a `chance_half_width`.
+    """
     unexplained = 1 - values
     if not (unexplained > 0).all():
         return None
-    half = half_width(np.log(unexplained))
-    share = float(unexplained.mean())
-    return (1 - share * float(np.exp(half)), 1 - share * float(np.exp(-half))) if half > 0 else None
+    return _about(float(unexplained.mean()), half_width(np.log(unexplained)), least)
 
 
 def correlation_bounds(values: Float[np.ndarray, " halving"]) -> tuple[float, float] | None:

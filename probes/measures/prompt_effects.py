@@ -71,10 +71,25 @@ class TopHead:
     p: float
 
 
+@dataclass(frozen=True)
+class StandsFor:
+    """How many heads each measured one stands for in a sum over all heads, and in every resample of a random sample."""
+
+    value: Float[np.ndarray, " head"]
+    replicates: Float[np.ndarray, "resample head"]
+
+    @classmethod
+    def themselves(cls, n_heads: int, n_resamples: int) -> "StandsFor":
+        """All heads are measured."""
+        return cls(np.ones(n_heads), np.ones((n_resamples, n_heads)))
+
+
 def top_head(
-    effects: Float[np.ndarray, "unit head"], units: Units, signs: Float[np.ndarray, "permutation unit"]
-) -> TopHead:
+    effects: Float[np.ndarray, "unit head"], units: Units, signs: Float[np.ndarray, "permutation unit"],
+    stands_for: StandsFor | None = None,
+) -> TopHead:  # fmt: skip
     """Whether one head stands out. Resamples hold the two heads fixed."""
+    stands_for = stands_for or StandsFor.themselves(effects.shape[1], len(units.weights))
     mean = mean_of_units(effects)
     second, top = (int(i) for i in np.argsort(mean, kind="stable")[-2:])
     gap = mean[top] - mean[second]
@@ -83,17 +98,20 @@ def top_head(
     again = units.resampled(effects)
     return TopHead(
         top, second, float(mean[top]),
-        ratio=float(ratio(mean[top], mean[second])), share=float(_share(mean[None], top)[0]),
-        ratio_replicates=ratio(again[:, top], again[:, second]), share_replicates=_share(again, top),
+        ratio=float(ratio(mean[top], mean[second])), share=float(_share(mean[None], top, stands_for.value[None])[0]),
+        ratio_replicates=ratio(again[:, top], again[:, second]),
+        share_replicates=_share(again, top, stands_for.replicates),
         exchanged_ratio=ratio(together + apart, together - apart),
         p=float(maximum_statistic_p(np.array([gap]), exchanged)[0]),
     )  # fmt: skip
 
 
-def _share(means: Float[np.ndarray, "many head"], head: int) -> Float[np.ndarray, " many"]:
+def _share(
+    means: Float[np.ndarray, "many head"], head: int, stands_for: Float[np.ndarray, "many head"]
+) -> Float[np.ndarray, " many"]:
     """Part of the summed harm of all harmful heads that one of them does."""
     harm = np.clip(means, 0, None)
-    return ratio(harm[:, head], harm.sum(axis=1))
+    return ratio(harm[:, head], (harm * stands_for).sum(axis=1))
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 import numpy as np
 
 from interp.drawing import (
+    BELOW_R2,
     NULL,
     PALETTE,
     VALUE,
@@ -13,6 +14,8 @@ from interp.drawing import (
     blank,
     coloured,
     places,
+    r2_range,
+    within,
 )
 from interp.findings import Findings
 from interp.probe import Figure
@@ -68,19 +71,25 @@ def _held_out(table: Table) -> Figure:
 def _by_site(table: Table) -> Figure:
     plot = blank(_DEPTH, "held-out R² (fraction)")
     chosen = table.where((table["axis"] == "ridge") & (table["target"] == "next_entropy_bits"))
+    primary = str(chosen["site"][0])
     for site, of_site, colour in coloured(chosen, "site"):
         for nuisances, mine in of_site.groups("nuisances"):
             if nuisances == "kept":
                 add_null_band(plot, mine["layer"], (mine["r2_null_low"], mine["r2_null_high"]))
+            if nuisances == "kept" and site == primary:  # three bands over one another could not be told apart
                 add_curve(plot, mine["layer"], mine, "r2", _SITE_WORDS[site], colour, "solid")
             else:
+                words, dash = ("", "solid") if nuisances == "kept" else (", within the last token", "dot")
                 plot.add_scatter(
-                    x=mine["layer"], y=mine["r2"], name=f"{_SITE_WORDS[site]}, within the last token",
-                    mode="lines+markers", line={"color": colour, "dash": "dot"},
+                    x=mine["layer"], y=mine["r2"], name=f"{_SITE_WORDS[site]}{words}",
+                    mode="lines+markers", line={"color": colour, "dash": dash},
                 )  # fmt: skip
+    shown = r2_range(chosen["r2"], chosen["r2_low"])
+    plot.update_yaxes(range=shown)
     reading = (
-        "Share of the entropy's variance that ridge predicts in prompts it was not fitted on, with 95 % bands; dotted, "
-        "beyond everything the last token determines; grey, refits on exchanged entropies."
+        "Share of the entropy's variance that ridge predicts in prompts it was not fitted on, with the 95 % band of "
+        f"the {_SITE_WORDS[primary]} (the table has the others'); dotted, beyond everything the last token determines; "
+        f"grey, refits on exchanged entropies.{BELOW_R2 if shown else ''}"
     )
     return Figure("r2_by_site", "Where the entropy can be read", reading, plot, "by_layer")
 
@@ -108,14 +117,16 @@ def _control(by_layer: Table, axes: Table, site: str) -> Figure:
     control = axes.where(axes["site"] == site)
     add_curve(plot, task["layer"], task, "r2", "entropy", VALUE)
     add_curve(plot, control["layer"], control, "control_r2", "null: random labels of token types", NULL, "dash")
+    shown = r2_range(task["r2"], task["r2_low"], control["control_r2"])
+    plot.update_yaxes(range=shown)
     reading = (
         "The same readout trained on random labels of token types: where the grey line comes near the blue one, "
-        "telling tokens apart is all that is needed."
+        f"telling tokens apart is all that is needed.{BELOW_R2 if shown else ''}"
     )
     return Figure("selectivity", "Uncertainty, or the token?", reading, plot, "axes")
 
 
 def _profile(table: Table, column: str, title: str, axis: str, reading: str) -> Figure:
     plot = blank(_DEPTH, axis)
-    add_profile(plot, table, "layer", column)
+    add_profile(plot, within(table, column) if f"{column}_low" in table else table, "layer", column)
     return Figure(column, title, reading, plot, "axes")

@@ -10,7 +10,14 @@ from interp.findings import Interval, Null, Scalar
 from interp.statistics.max_statistic import excess, maximum_statistic_p
 from interp.statistics.nulls import null_from_draws, null_from_permutations
 
-from ..measures.halves import N_HALVINGS, Halving, correlation_bounds, difference_bounds, r2_interval
+from ..measures.halves import (
+    N_HALVINGS,
+    Halving,
+    chance_half_width,
+    correlation_bounds,
+    difference_bounds,
+    r2_interval,
+)
 from ..measures.nuisances import Design
 from ..measures.places import Counted
 from .readout import KEPT, WITHIN_TOKEN, Labels, PlaceRead, Read
@@ -18,6 +25,7 @@ from .readout import KEPT, WITHIN_TOKEN, Labels, PlaceRead, Read
 P_OVER = "layers and sites"
 
 METHOD = f"corrected resampled t over {N_HALVINGS} halvings, refitted in each, scale of "
+R2_SCALE = "log(1 − R²), at least the scatter of exchanged entropies"
 
 MEANINGS = {
     "r2": "Share of the variance of {} among prompts not fitted on that {} of the activations predicts{}; 0 is no "
@@ -71,10 +79,10 @@ class Judgement:
     """Why nothing can be read anywhere, where that is so."""
 
     def r2(self, counted: Counted) -> list[Scalar]:
-        return self._scalars("r2", "fraction", r2_interval, "log(1 − R²)", counted)
+        return self._scalars("r2", "fraction", _r2_bounds, R2_SCALE, counted)
 
     def correlation(self, counted: Counted) -> list[Scalar]:
-        return self._scalars("correlation", "1", correlation_bounds, "Fisher's z", counted)
+        return self._scalars("correlation", "1", lambda values, _: correlation_bounds(values), "Fisher's z", counted)
 
     def best_layer(self, among: Sequence[int], layers: Sequence[int], counted: Counted) -> Scalar:
         """R² at the place that the fitting half expects most of, chosen anew in every halving and exchange."""
@@ -94,7 +102,7 @@ class Judgement:
         if np.isnan(values[0]):
             return counted.undefined(self.reason or FEW_RECUR, "fraction", meaning)
         permuted = np.nan_to_num(values[1:], nan=0.0)
-        interval = Interval.of(r2_interval(chosen[:, 0]), METHOD + "log(1 − R²)", "no halving differs")
+        interval = Interval.of(_r2_bounds(chosen[:, 0], permuted), METHOD + R2_SCALE, "no halving differs")
         p = maximum_statistic_p(values[:1], permuted[:, None])[0]
         null = null_from_permutations(f"{self._null(counted)}, the layer chosen anew", permuted)
         return Scalar.of(values[0], "fraction", interval, null, p=p, meaning=meaning, **counted.about())
@@ -109,8 +117,8 @@ class Judgement:
         return NULLS[self.treatment].format(counted.unit)
 
     def _scalars(
-        self, kind: str, unit: str, bounds: Callable[[np.ndarray], tuple[float, float] | None], scale: str,
-        counted: Counted,
+        self, kind: str, unit: str, bounds: Callable[[np.ndarray, np.ndarray], tuple[float, float] | None],
+        scale: str, counted: Counted,
     ) -> list[Scalar]:  # fmt: skip
         """Means over the halvings; p is one-sided, over all places."""
         at = self.labels.of_target(self.target)
@@ -125,7 +133,7 @@ class Judgement:
             if np.isnan(value):
                 made.append(self._nothing(i, kind, unit, meaning, counted))
                 continue
-            interval = Interval.of(bounds(by_halving[i][:, 0]), METHOD + scale, "no halving differs")
+            interval = Interval.of(bounds(by_halving[i][:, 0], permuted[:, i]), METHOD + scale, "no halving differs")
             null = null_from_permutations(self._null(counted), permuted[:, i])
             made.append(
                 Scalar.of(value, unit, interval, null, p=p[i], p_over=P_OVER, meaning=meaning, **counted.about(i))
@@ -145,6 +153,11 @@ class Judgement:
         if self.reads[place].is_void:
             return VOID if within else "nothing varies in these activations"
         return "the entropy does not vary" + (", or the token and the nuisances tell it exactly" if within else "")
+
+
+def _r2_bounds(by_halving: np.ndarray, exchanged: np.ndarray) -> tuple[float, float] | None:
+    """The interval of a mean R², from halvings and from the means of exchanged labels."""
+    return r2_interval(by_halving, chance_half_width(exchanged))
 
 
 def selectivity(judgement: Judgement, counted: Counted) -> tuple[list[Scalar], Float[np.ndarray, " place"]]:
@@ -209,7 +222,7 @@ def nuisance_scalar(
         return counted.undefined("the entropies of some half do not vary", "fraction", meaning)
     values = r2.mean(axis=0)
     return Scalar.of(
-        values[0], "fraction", Interval.of(r2_interval(r2[:, 0]), METHOD + "log(1 − R²)", "no halving differs"),
+        values[0], "fraction", Interval.of(_r2_bounds(r2[:, 0], values[1:]), METHOD + R2_SCALE, "no halving differs"),
         null_from_permutations(f"entropies exchanged between {counted.unit}s", values[1:]),
         p=maximum_statistic_p(values[:1], values[1:, None])[0], meaning=meaning, **counted.about(),
     )  # fmt: skip

@@ -76,7 +76,7 @@ def _map(table: Table) -> Figure:
     ))  # fmt: skip
     plot.update_layout(height=160 + _ROW * len(names))
     plot.update_yaxes(autorange="reversed", showgrid=False)
-    plot.update_xaxes(showgrid=False, tickangle=-40 if any(len(group) > _SHORT for group in groups) else 0)
+    plot.update_xaxes(showgrid=False, tickangle=-40 if len(groups) > 1 and max(map(len, groups)) > _SHORT else 0)
     reading = (
         "Each column is one group (or run), each row a headline number; the colour is its difference from the "
         "reference over the half-width of that difference's 95 % interval: red is higher, blue is lower. A dot marks "

@@ -50,8 +50,9 @@ def headline(paper: PaperFile) -> str:
 
 
 def columns(paper: PaperFile) -> list[str]:
-    """The models side by side, in the order they were named; one nameless column where there are none."""
-    return paper.models or [""]
+    """The models side by side, then what is said of all together; one nameless column where there are none."""
+    is_joint = any(cell.model == JOINT for row in paper.rows for cell in row.cells)
+    return [*paper.models, *([JOINT] if is_joint else [])] or [""]
 
 
 def short_name(model: str) -> str:

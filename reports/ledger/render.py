@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from interp.ledger.ledger import ClaimOutcome, LedgerFile, MeasuredNumber, PaperFile
-from interp.system.whole_files import writing
 
 from ..page import about
-from ..page.render import static, style_sheet, templates_of_pages
+from ..page.render import static, style_sheet, templates_of_pages, write_page
 from ..page.sections import Number
 from ..page.security import policy, script_json
 from ..page.strip import strip
@@ -36,10 +35,7 @@ class _Links:
 
 def render(ledger: LedgerFile, folder: Path) -> Path:
     """Write the page as `ledger.html` into a folder, whole or not at all; returns its path."""
-    target = folder / "ledger.html"
-    with writing(target) as draft:
-        draft.write_text(html(ledger, folder), encoding="utf-8", errors="replace", newline="\n")
-    return target
+    return write_page(folder / "ledger.html", html(ledger, folder))
 
 
 def html(ledger: LedgerFile, folder: Path) -> str:
@@ -53,6 +49,7 @@ def html(ledger: LedgerFile, folder: Path) -> str:
         links={paper.name: _Links(folder, paper) for paper in ledger.papers},
         drawn=drawn,
         cell_of=cell_of,
+        first_number=first_number,
         policy=policy([script], [style]),
         style=style,
         script=script,
@@ -69,3 +66,9 @@ def drawn(number: MeasuredNumber) -> Number:
 def cell_of(cells: list[ClaimOutcome], model: str) -> ClaimOutcome | None:
     """The cell of a model in a row."""
     return next((cell for cell in cells if cell.model == model), None)
+
+
+def first_number(cell: ClaimOutcome) -> MeasuredNumber | None:
+    """The number that a cell shows: of a part that came out as the cell did, else of another that is judged."""
+    parts = sorted(cell.parts, key=lambda part: (part.outcome != cell.outcome, part.outcome is None))
+    return next((number for part in parts for number in part.numbers if number.scalar is not None), None)

@@ -7,7 +7,7 @@ from interp.errors import RecordError
 from interp.findings import Scalar
 from interp.records.record import RunRecord
 from interp.running.spec import RunSpec
-from interp.words import short, with_unit
+from interp.words import p_equals, short
 
 MODEL_FIELDS: Mapping[str, str] = {
     "name": "name", "source": "loaded from", "revision": "revision", "fingerprint": "weight fingerprint",
@@ -15,28 +15,42 @@ MODEL_FIELDS: Mapping[str, str] = {
     "n_kv_heads": "key and value heads", "d_head": "head size", "d_model": "width", "vocab_size": "vocabulary",
     "n_rotary": "rotated dimensions of a head", "window": "attention window", "parallel_blocks": "parallel blocks",
     "max_positions": "longest input", "dtype": "precision", "device": "device",
-    "attention_kernel": "attention kernel",
+    "quantisation": "quantisation", "stored_as": "rounded weights", "attention_kernel": "attention kernel",
 }  # fmt: skip
 PROMPT_FIELDS: Mapping[str, str] = {
     "name": "set", "source": "where from", "n": "in the pool", "unit": "resampled unit", "hash": "content hash",
     "seed": "seed", "window": "token window", "n_truncated": "cut to the window",
 }  # fmt: skip
 
+_NAMED = 4
+"""Probes that the question names; of more it says how many."""
+
 
 def asked(record: RunRecord) -> str:
-    """What was asked, in one sentence."""
+    """The question of a record of several probes."""
+    probes = [name.replace("_", " ") for name in record.findings or record.spec.get("probes", {})]
+    if not probes:
+        return f"What is there to find in {heading(record)}?"
+    asking = f"{len(probes)} probes" if len(probes) > _NAMED else f"the probe{'s' * (len(probes) > 1)} {listed(probes)}"
+    return f"What {'do' if len(probes) > 1 else 'does'} {asking} find in {heading(record)}?"
+
+
+def read_on(record: RunRecord) -> list[str]:
+    """The model's family and sizes, and the prompts, in a few words each; of a comparison, what was held against what.
+
+    Nothing of other studies.
+    """
     if is_study(record):
-        return f"What the study {model_name(record)} found."
+        found = record.findings.get("comparison")
+        held = found.tables.get("differences") if found else None
+        pairs = {} if held is None else dict.fromkeys(zip(held["group"], held["against"], strict=True))
+        against = {ref: [group for group, other in pairs if other == ref] for _, ref in pairs if ref}
+        return [f"{listed(groups)} against {ref}" for ref, groups in against.items()]
     model = record.model
     sizes = [str(model["family"])] if model.get("family") else []
-    if model.get("n_layers"):
-        sizes.append(f"{model['n_layers']} layers")
-    if model.get("n_parameters"):
-        sizes.append(f"{_count(model['n_parameters'])} parameters")
-    name = heading(record) + (f" ({', '.join(sizes)})" if sizes else "")
-    probes = list(record.findings) or list(record.spec.get("probes", {}))
-    asking = f"the probe{'s' * (len(probes) > 1)} {listed(probes)}" if probes else "no probe"
-    return f"What {asking} found in {name}, read on {prompts_in_words(record)}."
+    sizes += [f"{model['n_layers']} layers"] if model.get("n_layers") else []
+    sizes += [f"{_count(model['n_parameters'])} parameters"] if model.get("n_parameters") else []
+    return [*([", ".join(sizes)] if sizes else []), prompts_in_words(record)]
 
 
 def is_study(record: RunRecord) -> bool:
@@ -74,13 +88,23 @@ def python(record: RunRecord) -> str | None:
     if is_study(record):
         return None
     try:
-        return RunSpec.from_json(record.spec).python
+        return RunSpec.of(record).python
     except (RecordError, TypeError):
         return None
 
 
+def rounding(record: RunRecord) -> str:
+    """What rounded weights do to every number of the record; empty for plain ones."""
+    kinds = record.model.get("stored_as") or record.model.get("quantisation")
+    if not kinds:
+        return ""
+    return f"Rounded weights ({kinds}): every number here is of the rounded model, not of the one that was trained."
+
+
 def methods(record: RunRecord) -> str:
-    """The sentences for a methods section: model and weights, prompts, then every headline with interval and null."""
+    """The sentences for a methods section: model and weights, prompts, and how the numbers were judged."""
+    if is_study(record):
+        return f"We carried out the study {model_name(record)} of {tool(record.environment)}."
     model = record.model
     identity = [
         f"{label} {model[key]}"
@@ -88,16 +112,11 @@ def methods(record: RunRecord) -> str:
         if model.get(key)
     ]
     hashed = f" (content hash {str(record.prompts['hash'])[:16]})" if record.prompts.get("hash") else ""
-    sentences = (
-        [f"We carried out the study {model_name(record)} of {tool(record.environment)}."]
-        if is_study(record)
-        else [
-            f"Using {tool(record.environment)}, we read {model_name(record)} ({', '.join(identity)}) on "
-            f"{prompts_in_words(record)}{hashed}, seed {record.spec.get('seed', 0)}."
-        ]
+    return (
+        f"Using {tool(record.environment)}, we read {model_name(record)} ({', '.join(identity)}) on "
+        f"{prompts_in_words(record)}{hashed}, seed {record.spec.get('seed', 0)}. Intervals are 95 %. p is corrected by "
+        f"Benjamini and Hochberg over the {len(list(headlines(record)))} headline numbers of the record."
     )
-    sentences += [f"{name.replace('_', ' ')}: {_measured(scalar)}." for name, scalar in headlines(record)]
-    return " ".join(sentences)
 
 
 def headlines(record: RunRecord) -> Iterator[tuple[str, Scalar]]:
@@ -107,29 +126,11 @@ def headlines(record: RunRecord) -> Iterator[tuple[str, Scalar]]:
             yield name, findings.scalars[name]
 
 
-def _measured(s: Scalar) -> str:
-    parts = [with_unit(short(s.value), s.unit)]
-    if s.interval:
-        parts.append(f"95 % interval {short(s.interval[0])} to {short(s.interval[1])} by {s.interval_method}")
-    else:
-        parts.append(f"no interval ({s.interval_reason})")
-    if s.null:
-        band = f"{short(s.null.band[0])} to {short(s.null.band[1])}"
-        parts.append(f"null ({s.null.name}) {short(s.null.value)}, 95 % band {band}")
-    else:
-        parts.append(f"no null ({s.null_reason})")
-    if s.p is not None:
-        parts.append(p_value(s))
-    if s.n is not None:
-        parts.append(f"n = {s.n} {s.n_unit}s")
-    return ", ".join(parts) + (" (underpowered)" if s.underpowered else "")
-
-
-def p_value(s: Scalar) -> str:
+def corrected(s: Scalar) -> str:
     """A scalar's p with what it was corrected over; empty without one."""
     if s.p is None:
         return ""
-    return f"p = {short(s.p, 2)}, " + (f"corrected over {s.p_over}" if s.p_over else "not corrected")
+    return p_equals(s.p) + (f", corrected over {s.p_over}" if s.p_over else "")
 
 
 def bibtex(record: RunRecord) -> str:

@@ -27,9 +27,6 @@ from interp.table import Table
 
 PATH = Path(__file__).parent.parent / "calibration.json"
 
-NO_TRUTH = "the task fixes what has to be predicted, not how it is held inside"
-"""Why most headline numbers have no truth on a tunnel either."""
-
 TRUTHS: Mapping[str, tuple[float, str]] = {
     "components.posterior_kl": (0.0, "the ideal observer's own prediction"),
     "sula.skill": (1.0, "Bayes"),
@@ -99,7 +96,7 @@ def calibration(path: Path = PATH) -> Calibration:
     content = json.loads(path.read_text(encoding="utf-8"))
     numbers = {}
     for name, kept in content["numbers"].items():
-        truth, words = TRUTHS.get(name, (np.nan, NO_TRUTH))
+        truth, words = TRUTHS.get(name, (np.nan, ""))
         numbers[name] = Calibrated(scalar_in(kept), truth, words)
     columns = {
         name: np.array([np.nan if x is None else x for x in values]) for name, values in content["courses"].items()

@@ -5,6 +5,7 @@ part of it.
 """
 
 from functools import cache
+from itertools import groupby
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -12,18 +13,20 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from interp.drawing import PALETTE
 from interp.errors import RecordError
 from interp.findings import RULE
-from interp.records.headlines import contradictions
+from interp.records.headlines import contradictions, tried
 from interp.records.record import RunRecord
 from interp.system.whole_files import writing
-from interp.words import DASH, cell, near_zero_as_zero, short, with_unit
+from interp.words import DASH, cell, near_zero_as_zero, p_equals, p_value, short, with_unit
 
 from ..plotly.theme import DARK, LIGHT, SCHEMES, template
-from . import about
-from .calibration import NO_TRUTH, calibration, is_the_tunnel
-from .in_words import in_words, summary
+from . import about, in_words
+from .calibration import calibration, is_the_tunnel
 from .sections import headline, opening, sections
 from .security import policy, script_json
 from .tabulate import N_ROWS
+
+N_OPEN = 2
+"""Figures of a probe that are drawn at once; the others open on request."""
 
 HOME = Path(__file__).parent.parent
 PLOTLY = HOME / "vendor" / "plotly-cartesian-4.1.1.min.js"
@@ -32,7 +35,7 @@ PLOTLY = HOME / "vendor" / "plotly-cartesian-4.1.1.min.js"
 def render(record: RunRecord) -> Path:
     """Write the page as `report.html` into the record's folder, whole or not at all; returns its path.
 
-    Raises `RecordError` for a record that is not on disk.
+    Raises `RecordError` for a record that is not on disk, and where the page cannot be written.
     """
     if record.path is None:
         raise RecordError(
@@ -40,15 +43,28 @@ def render(record: RunRecord) -> Path:
             found="the record was not written to a folder, so there is no place beside it",
             fix="Use record.write(folder) first, or run with out=FOLDER.",
         )
-    target = record.path / "report.html"
-    with writing(target) as draft:
-        draft.write_text(html(record), encoding="utf-8", errors="replace", newline="\n")
+    return write_page(record.path / "report.html", html(record))
+
+
+def write_page(target: Path, text: str) -> Path:
+    """Write a page, whole or not at all; `RecordError` where it cannot be written."""
+    try:
+        with writing(target) as draft:
+            draft.write_text(text, encoding="utf-8", errors="replace", newline="\n")
+    except OSError as error:
+        raise RecordError(
+            asked=f"writing the page {target}",
+            found=f"{error.strerror or error}; the record beside it is whole",
+            fix=f"Make room, then `interp report {target.parent}` draws the page.",
+        ) from error
     return target
 
 
 def html(record: RunRecord) -> str:
     """The page as text."""
-    drawn, first = sections(record), opening(record)
+    drawn, numbers = sections(record), headline(record)
+    judged = [number.judged for number in numbers if number.judged]
+    first = opening(record, drawn)
     style = style_sheet()
     has_figures = first is not None or any(figure.plot for section in drawn for figure in section.figures)
     script = static("static/page.js")
@@ -56,18 +72,23 @@ def html(record: RunRecord) -> str:
     return templates_of_pages().get_template("page.html").render(
         record=record,
         about=about,
-        headline=headline(record),
-        summary=summary(record),
-        words=in_words(record),
-        many=len(record.findings) > 3,
+        words=in_words,
+        headline=[(probe, list(of)) for probe, of in groupby(numbers, key=lambda number: number.probe)],
+        leading=[numbers[i] for i in in_words.leading(judged)],
+        summary=in_words.summary(judged),
+        tried=tried(record.findings),
+        with_controls=any(h.controls for h in judged),
+        with_p=any(h.p_together is not None for h in judged),
+        usual_n=in_words.usual_n([number.scalar for number in numbers]),
         contradictions=contradictions(record.findings),
         rule=RULE,
         calibration=calibration(),
-        no_truth=NO_TRUTH,
         is_the_tunnel=is_the_tunnel(record),
         opening=first,
         sections=drawn,
         n_rows=N_ROWS,
+        n_open=N_OPEN,
+        is_one=len(drawn) == 1,
         policy=policy(scripts, [style]),
         style=style,
         scripts=scripts,
@@ -84,7 +105,14 @@ def templates_of_pages() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(short=short, cell=cell, with_unit=with_unit, near_zero_as_zero=near_zero_as_zero)
+    environment.filters.update(
+        short=short,
+        cell=cell,
+        with_unit=with_unit,
+        near_zero_as_zero=near_zero_as_zero,
+        p_equals=p_equals,
+        p_value=p_value,
+    )
     environment.globals.update(dash=DASH)  # pyrefly: ignore[bad-argument-type]
     return environment
 

@@ -1,20 +1,20 @@
 """What the page says of each probe: its question, its drawn figures, its tables and its numbers."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from interp.errors import InterpError
-from interp.findings import Findings, Scalar
+from interp.findings import Findings, Interval, Null, Scalar
 from interp.probe import Figure, Question
 from interp.records.headlines import Headline, headlines
 from interp.records.record import RunRecord
 from interp.registry import load_entry
+from interp.words import short
 
 from ..plotly.prepare import Plot, prepare, undrawable
 from . import about, story
 from .calibration import Calibrated, calibration, is_the_tunnel
-from .in_words import in_words
 from .security import script_json
 from .strip import Strip, strip
 from .tabulate import Listing, listings
@@ -24,9 +24,8 @@ from .tabulate import Listing, listings
 class Number:
     """A scalar under its name, with its strip where one can be drawn, and the same on the shipped tunnel.
 
-    `judged` is how it stands among the headlines; other numbers are not judged together.
-
-    On the page of the tunnel itself the strip holds the truth, and nothing stands beside it.
+    `judged` is how it stands among the headlines; other numbers are not judged together. On the page of the tunnel
+    itself the strip holds the truth, where it is known.
     """
 
     probe: str
@@ -35,7 +34,6 @@ class Number:
     strip: Strip | None
     judged: Headline | None = None
     calibrated: Calibrated | None = None
-    calibrated_strip: Strip | None = None
 
 
 @dataclass(frozen=True)
@@ -62,7 +60,6 @@ class Section:
     probe: str
     question: str
     problem: str | None
-    sentences: tuple[str, ...]
     figures: tuple[Drawn, ...]
     numbers: tuple[Number, ...]
     tables: tuple[Listing, ...]
@@ -71,31 +68,45 @@ class Section:
 
 def sections(record: RunRecord) -> tuple[Section, ...]:
     """One section a probe, in the order of the record."""
-    said = {words.probe: words.sentences for words in in_words(record)}
     tables = listings({name: findings.tables for name, findings in record.findings.items()})
-    return tuple(
-        replace(_section(record, name, findings, tables[name]), sentences=said.get(name, ()))
-        for name, findings in record.findings.items()
-    )
+    return tuple(_section(record, name, findings, tables[name]) for name, findings in record.findings.items())
 
 
 def headline(record: RunRecord) -> tuple[Number, ...]:
     """The numbers that the page puts first."""
     is_own = is_the_tunnel(record)
     found = []
-    for each in headlines(record.findings):
+    for each in (*headlines(record.findings), *_differences(record.findings)):
         known = calibration().numbers.get(f"{each.probe}.{each.name}")
         truth = known.truth if known and is_own else math.nan
-        beside = strip(known.scalar, known.truth) if known and not is_own else None
-        found.append(Number(each.probe, each.name, each.scalar, strip(each.scalar, truth), each, known, beside))
+        found.append(Number(each.probe, each.name, each.scalar, strip(each.scalar, truth), each, known))
     return tuple(found)
 
 
-def opening(record: RunRecord) -> Drawn | None:
-    """The figure "binding, elimination, refinement"; None where the record lacks one of its probes."""
+def _differences(findings: Mapping[str, Findings]) -> Iterator[Headline]:
+    """What the study `comparison` puts first: every headline number of a group, less that of its reference."""
+    table = findings["comparison"].tables.get("differences") if "comparison" in findings else None
+    rows = [] if table is None else table.to_frame().query("is_headline and against != ''").to_dict("records")
+    for row in rows:
+        held = math.isfinite(row["difference_low"] + row["difference_high"])
+        name, value = row["name"].replace("_", " "), row["value"]
+        meaning = (
+            f"“{name}”, {short(value)} in {row['group']} less {short(value - row['difference'])} in {row['against']}"
+        )
+        s = Scalar.of(
+            row["difference"], row["unit"],
+            Interval(row["difference_low"], row["difference_high"], row["method"])
+            if held else row["method"] or "the difference has no interval",
+            Null("no difference", 0.0, (0.0, 0.0)) if held else "the difference has no interval", meaning=meaning,
+        )  # fmt: skip
+        yield Headline(row["probe"], f"{row['name']}, {row['group']}", s, None, s.standing())
+
+
+def opening(record: RunRecord, drawn: Sequence[Section]) -> Drawn | None:
+    """The figure above the fold: "binding, elimination, refinement" where the record has its probes, else the first."""
     own = story.courses(record)
     if own is None:
-        return None
+        return next((figure for section in drawn for figure in section.figures if figure.plot), None)
     known = calibration()
     tunnel = None if is_the_tunnel(record) or known.courses.n_rows == 0 else known.courses
     model = about.heading(record)
@@ -115,9 +126,8 @@ def _section(record: RunRecord, name: str, findings: Findings, tables: Mapping[s
         probe=name,
         question=question,
         problem=problem,
-        sentences=(),
         figures=tuple(drawn),
-        numbers=tuple(Number(name, n, s, None) for n, s in findings.scalars.items() if n not in findings.headline),
+        numbers=tuple(Number(name, n, s, strip(s)) for n, s in findings.scalars.items() if n not in findings.headline),
         tables=tuple(listing for table, listing in tables.items() if table not in shown),
         notes=findings.notes,
     )

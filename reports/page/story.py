@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from interp.drawing import NULL, PALETTE, VALUE, add_band, add_null_band, faded
+from interp.drawing import BELOW_R2, NULL, PALETTE, VALUE, add_band, add_null_band, faded, r2_range
 from interp.findings import Findings
 from interp.probe import Figure
 from interp.records.record import RunRecord
@@ -126,12 +126,16 @@ def story_figure(own: Table, model: str, tunnel: Table | None) -> Figure:
         axes = {"xaxis": f"x{i + 1 if i else ''}", "yaxis": f"y{i + 1 if i else ''}"}
         for trace in _traces(plot)[n_before:]:
             trace.update(axes)
-    plot.update_layout(template="none", height=820, hovermode="closest")
+    plot.update_layout(template="none", height=560, hovermode="closest")
     plot.update_xaxes(showgrid=False, zeroline=False, range=[-0.03, 1.03])
     plot.update_xaxes(title_text="depth (0: first layer, 1: last)", row=len(names), col=1)
     plot.update_yaxes(gridcolor="rgba(128,128,128,0.2)", zeroline=False, nticks=5)
+    told = own["measure"] == names[-1]
+    shown = r2_range(own["value"][told], own["low"][told])
+    plot.update_yaxes(range=shown, row=len(names), col=1)
     plot.update_annotations(x=0, xanchor="left", font={"size": 12})
-    return Figure(NAME, TITLE, READING.format(model=model, tunnel="" if tunnel is None else OTHER), plot, NAME)
+    reading = READING.format(model=model, tunnel="" if tunnel is None else OTHER) + (BELOW_R2 if shown else "")
+    return Figure(NAME, TITLE, reading, plot, NAME)
 
 
 def _traces(plot: "go.Figure") -> tuple[Any, ...]:

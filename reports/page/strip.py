@@ -4,22 +4,9 @@ import math
 from dataclasses import dataclass
 
 from interp.findings import Scalar
-from interp.words import short
 
-WIDTH, PAD = 320, 14
+WIDTH, PAD = 160, 6
 """Width of the drawing and what is left free on either side, in SVG units."""
-
-_DIGIT = 8
-"""Room that a character of a tick takes, in SVG units."""
-
-
-@dataclass(frozen=True)
-class Tick:
-    """A round number and where it stands, written with as many digits as tell it from its neighbours."""
-
-    x: float
-    label: float
-    text: str
 
 
 @dataclass(frozen=True)
@@ -30,7 +17,6 @@ class Strip:
     interval: tuple[float, float] | None
     null: float | None
     band: tuple[float, float] | None
-    ticks: tuple[Tick, ...]
     truth: float | None = None
 
 
@@ -54,32 +40,7 @@ def strip(scalar: Scalar, truth: float = math.nan) -> Strip | None:
         null=None if null is None else place(null),
         band=band and (place(band[0]), place(band[1])),
         truth=place(truth) if _finite(truth) else None,
-        ticks=_apart([Tick(place(x), x, text) for x, text in _written(round_numbers(low, high))]),
     )
-
-
-def _apart(ticks: list[Tick]) -> tuple[Tick, ...]:
-    """As many of them, evenly, as can be written side by side."""
-    wide = _DIGIT * max((len(tick.text) + 1 for tick in ticks), default=1)
-    step = next(n for n in range(1, len(ticks) + 2) if n >= len(ticks) or ticks[n].x - ticks[0].x >= wide)
-    return tuple(ticks[::step])
-
-
-def _written(numbers: list[float]) -> list[tuple[float, str]]:
-    texts = ([short(x, digits) for x in numbers] for digits in range(3, 13))
-    return list(
-        zip(numbers, next((t for t in texts if len(set(t)) == len(t)), [short(x) for x in numbers]), strict=True)
-    )
-
-
-def round_numbers(low: float, high: float) -> list[float]:
-    """Two to seven multiples of 1, 2 or 5 times a power of ten between `low` and `high`."""
-    rough = (high - low) / 2.5
-    power = 10.0 ** math.floor(math.log10(rough))
-    step = next(m * power for m in (5, 2, 1) if m * power <= rough)
-    # A hair more on either side: 0.6 / 0.2 falls short of 3.
-    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
-    return [round(i * step, 12 - math.floor(math.log10(step))) for i in range(first, last + 1)]
 
 
 def _finite(*numbers: float) -> bool:

@@ -1,5 +1,8 @@
-"""Tables of the page: the first rows as HTML, the whole as columns that the page sorts and saves as CSV."""
+"""Tables of the page: the first rows as HTML; the whole, gzipped, as columns that the page sorts and saves as CSV."""
 
+import base64
+import gzip
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -9,12 +12,10 @@ import numpy as np
 from interp.table import LABEL, Table
 from interp.words import cell
 
-from .security import script_json
-
 N_ROWS = 30
 """Rows that the page shows of a table."""
 
-EMBEDDED_BYTES = 250_000
+EMBEDDED_BYTES = 900_000
 """What all embedded tables of a page may take together; the largest ones then point to their Parquet files."""
 
 _LONG = 24  # characters of a text that wants a wide column
@@ -31,7 +32,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Listing:
-    """A table as the page shows it. `data` are its columns as JSON, whole or (`is_whole` false) the shown rows."""
+    """A table as the page shows it. `data` are all its columns as JSON, gzipped, in base 64; empty on a full page."""
 
     probe: str
     name: str
@@ -40,13 +41,12 @@ class Listing:
     cells: tuple[tuple[str, ...], ...]
     n_rows: int
     data: str
-    is_whole: bool
     file: str
 
 
 def listings(tables: Mapping[str, Mapping[str, Table]]) -> dict[str, dict[str, Listing]]:
     """Every table of every probe, the smallest embedded whole until the page has no more room for them."""
-    whole = {(p, t): _columns_json(table, table.n_rows) for p, named in tables.items() for t, table in named.items()}
+    whole = {(p, t): _packed(table) for p, named in tables.items() for t, table in named.items()}
     room, fits = EMBEDDED_BYTES, set()
     for key in sorted(whole, key=lambda k: (len(whole[k]), k)):
         room -= len(whole[key])
@@ -54,13 +54,13 @@ def listings(tables: Mapping[str, Mapping[str, Table]]) -> dict[str, dict[str, L
             break
         fits.add(key)
     return {
-        probe: {name: _listing(probe, name, table, whole[probe, name] if (probe, name) in fits else None)
+        probe: {name: _listing(probe, name, table, whole[probe, name] if (probe, name) in fits else "")
                 for name, table in named.items()}
         for probe, named in tables.items()
     }  # fmt: skip
 
 
-def _listing(probe: str, name: str, table: Table, whole: str | None) -> Listing:
+def _listing(probe: str, name: str, table: Table, data: str) -> Listing:
     shown = min(table.n_rows, N_ROWS)
     columns = [_values(column[:shown]) for column in table.columns.values()]
     return Listing(
@@ -70,8 +70,7 @@ def _listing(probe: str, name: str, table: Table, whole: str | None) -> Listing:
         columns=tuple(_column(n, c, table.units[n]) for n, c in table.columns.items()),
         cells=tuple(tuple(cell(v) for v in row) for row in zip(*columns, strict=True)),
         n_rows=table.n_rows,
-        data=whole if whole is not None else _columns_json(table, shown),
-        is_whole=whole is not None or shown == table.n_rows,
+        data=data,
         file=f"tables/{probe}.{name}.parquet",
     )
 
@@ -82,8 +81,10 @@ def _column(name: str, column: np.ndarray, unit: str) -> Column:
     return Column(name, "" if unit in (LABEL, "1", "", name) else unit, kind)
 
 
-def _columns_json(table: Table, n_rows: int) -> str:
-    return script_json({"names": list(table.columns), "values": [_values(c[:n_rows]) for c in table.columns.values()]})
+def _packed(table: Table) -> str:
+    content = {"names": list(table.columns), "values": [_values(column) for column in table.columns.values()]}
+    text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
 
 
 def _values(column: np.ndarray) -> Sequence[Any]:

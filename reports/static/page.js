@@ -41,7 +41,7 @@ if (["light", "dark"].includes(remembered())) root.dataset.theme = remembered();
 
 // ---- figures ---------------------------------------------------------------------------------------------------
 
-const DEFAULT_HEIGHT = 420;
+const DEFAULT_HEIGHT = 380;
 const NARROW = 520;
 const COLOUR_BAR_BELOW = { orientation: "h", x: 0.5, xanchor: "center", yref: "container", y: 0, yanchor: "bottom", title: { side: "bottom" } };
 const CALLS = ["animate", "relayout", "restyle", "update"];
@@ -96,6 +96,15 @@ function legendHeight(plot, data) {
   return LEGEND_ROW * Math.max(0, new Set(shown.map((trace) => trace.name)).size - 2);
 }
 
+function wrapped(text, length) {
+  const lines = [""];
+  for (const word of text.trim().split(/\s+/)) {
+    if (lines.at(-1) && (lines.at(-1) + word).length >= length) lines.push("");
+    lines.push(`${lines.pop()} ${word}`.trim());
+  }
+  return lines;
+}
+
 const TITLE_LINE = 32; // characters of an axis title below a narrow plot
 
 // Plotly does not break the titles of axes.
@@ -103,12 +112,7 @@ function breakTitles(plot, layout) {
   if (!isNarrow(plot)) return;
   for (const [name, axis] of Object.entries(layout)) {
     if (!/^xaxis\d*$/.test(name) || !axis.title?.text) continue;
-    const lines = [""];
-    for (const word of axis.title.text.replaceAll("<br>", " ").split(" ")) {
-      if (lines.at(-1) && (lines.at(-1) + word).length >= TITLE_LINE) lines.push("");
-      lines.push(`${lines.pop()} ${word}`.trim());
-    }
-    axis.title.text = lines.join("<br>");
+    axis.title.text = wrapped(axis.title.text.replaceAll("<br>", " "), TITLE_LINE).join("<br>");
   }
 }
 
@@ -119,8 +123,7 @@ function place(plot) {
     displaylogo: false,
     showSendToCloud: false, // plotly's default button would send the data away
     plotlyServerURL: "",
-    modeBarButtonsToRemove: ["lasso2d", "select2d", "autoScale2d"],
-    toImageButtonOptions: { format: "svg", filename: plot.closest("figure").id },
+    modeBarButtonsToRemove: ["toImage", "lasso2d", "select2d", "autoScale2d"],
   };
   const framed = { ...layout, autosize: true, width: undefined, height: (layout.height || DEFAULT_HEIGHT) + legendHeight(plot, data), template: templateFor(plot) };
   breakTitles(plot, framed);
@@ -157,7 +160,7 @@ function controlFor(plot, { kind, label, active, steps }) {
   const say = () => {
     const shown = steps[input.value].label;
     words.textContent = kind === "slider" ? `${label} ${shown}`.trim() : label;
-    input.setAttribute("aria-valuetext", shown);
+    if (kind === "slider") input.setAttribute("aria-valuetext", shown);
   };
   input.addEventListener("input", () => {
     const { method, args } = steps[input.value];
@@ -181,8 +184,10 @@ const nearView = new IntersectionObserver(
 plots.forEach((plot) => nearView.observe(plot));
 addEventListener("resize", () => document.querySelectorAll(".js-plotly-plot").forEach(fit));
 
-// Paper is white and of another width, and two figures fit on a sheet.
+// Paper is white and of another width, and all figures are on it.
+const folded = () => document.querySelectorAll("details.more:not([open])");
 addEventListener("beforeprint", () => {
+  folded().forEach((details) => Object.assign(details, { open: true }).classList.add("unfolded"));
   plots.forEach(draw);
   root.dataset.printed = root.dataset.theme || "";
   root.dataset.theme = "light";
@@ -193,32 +198,57 @@ addEventListener("afterprint", () => {
   root.dataset.theme = root.dataset.printed;
   if (!root.dataset.theme) delete root.dataset.theme;
   showTheme(); // draws all anew, at their size on the screen
+  document.querySelectorAll("details.unfolded").forEach((details) => (details.open = false));
 });
 
-// ---- tables ----------------------------------------------------------------------------------------------------
+// ---- figures and tables as files --------------------------------------------------------------------------------
 
-// The same rule as reports/formatting.py: four digits, no trailing zeros, powers of ten beyond 0.0001 and a million.
-function cellText(value) {
-  if (value === null) return "–";
-  if (typeof value === "boolean") return value ? "yes" : "no";
-  if (typeof value !== "number") return value;
-  const size = Math.abs(value);
-  const trimmed = (text) => (text.includes(".") ? text.replace(/0+$/, "").replace(/\.$/, "") : text);
-  let text = "0";
-  if (size !== 0 && (size < 1e-4 || (size >= 1e6 && !Number.isInteger(value)))) {
-    const [mantissa, power] = size.toExponential(3).split("e");
-    text = `${trimmed(mantissa)}e${power.replace("+", "").replace("-", "−")}`;
-  } else if (Number.isInteger(value)) {
-    text = String(size);
-  } else {
-    text = trimmed(size.toFixed(Math.max(0, 3 - Math.floor(Math.log10(size)))));
-  }
-  return value < 0 ? `−${text}` : text;
+function save(text, name, type) {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([text], { type }));
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
 
-function compared(a, b) {
-  if (a === null || b === null) return (a === null) - (b === null);
-  return typeof a === "string" || typeof b === "string" ? String(a).localeCompare(String(b)) : a - b;
+function svgElement(name, attributes, text = "") {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", name);
+  Object.entries(attributes).forEach(([key, value]) => element.setAttribute(key, value));
+  element.textContent = text;
+  return element;
+}
+
+// A figure as it is seen, under its title and above its caption.
+async function svgOf(figure) {
+  const plot = figure.querySelector(".plot");
+  const { width, height } = plot._fullLayout;
+  const drawn = await Plotly.toImage(plot, { format: "svg", width, height, imageDataOnly: true });
+  const inner = new DOMParser().parseFromString(drawn, "image/svg+xml").documentElement;
+  const { color, backgroundColor, fontFamily } = getComputedStyle(document.body);
+  const title = figure.querySelector(".title").textContent;
+  const caption = wrapped(figure.querySelector(".reading").textContent, width / 6.5);
+  const [above, line] = [32, 18];
+  const whole = above + height + (caption.length + 1) * line;
+  inner.setAttribute("y", above);
+  const page = svgElement("svg", { width, height: whole, viewBox: `0 0 ${width} ${whole}`, fill: color, "font-family": fontFamily });
+  page.append(
+    svgElement("title", {}, title),
+    svgElement("rect", { width, height: whole, fill: backgroundColor }),
+    svgElement("text", { x: 8, y: 22, "font-size": 15, "font-weight": 600 }, title),
+    inner,
+    ...caption.map((text, i) => svgElement("text", { x: 8, y: above + height + (i + 1) * line, "font-size": 13 }, text)),
+  );
+  return new XMLSerializer().serializeToString(page);
+}
+
+// What a figure without a table of its own draws.
+function drawnTable(plot) {
+  const rows = plot._fullData.filter((trace) => trace.visible === true).flatMap(({ name, x, y, z }) => {
+    if (z) return [...z].flatMap((row, i) => [...row].map((value, j) => [name, x?.[j] ?? j, y?.[i] ?? i, value]));
+    return Array.from({ length: Math.max(x?.length ?? 0, y?.length ?? 0) }, (_, i) => [name, x?.[i], y?.[i], null]);
+  });
+  const names = ["trace", "x", "y", "z"];
+  return { names, values: names.map((_, i) => rows.map((row) => row[i] ?? null)) };
 }
 
 function csv({ names, values }) {
@@ -227,12 +257,60 @@ function csv({ names, values }) {
   return [names.map(field).join(","), ...rows, ""].join("\r\n");
 }
 
-function save(text, name) {
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
-  link.download = name;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+const unpacked = new Map(); // tables that were asked for, by their element
+
+// All columns of a table: they lie gzipped in the page.
+function tableOf(listing) {
+  if (!unpacked.has(listing)) {
+    const bytes = Uint8Array.from(atob(listing.querySelector("script").textContent), (c) => c.charCodeAt(0));
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+    unpacked.set(listing, new Response(stream).json());
+  }
+  return unpacked.get(listing);
+}
+
+const saveTable = async (listing) => save(csv(await tableOf(listing)), `${listing.querySelector("table").dataset.name}.csv`, "text/csv");
+
+for (const figure of document.querySelectorAll("figure:has(.plot)")) {
+  const tools = figure.querySelector("figcaption .tools");
+  const plot = figure.querySelector(".plot");
+  tools.hidden = false;
+  tools.querySelector("[data-do=svg]").addEventListener("click", async () => {
+    draw(plot);
+    save(await svgOf(figure), `${figure.id}.svg`, "image/svg+xml");
+  });
+  tools.querySelector("[data-do=csv]").addEventListener("click", ({ currentTarget }) => {
+    const listing = document.getElementById(currentTarget.dataset.table);
+    if (listing?.querySelector("script")) return saveTable(listing);
+    draw(plot);
+    return save(csv(drawnTable(plot)), `${figure.id}.csv`, "text/csv");
+  });
+}
+
+// ---- tables ----------------------------------------------------------------------------------------------------
+
+// The same rule as interp/words.py: three digits, no trailing zeros, powers of ten beyond 0.0001 and a million.
+function cellText(value) {
+  if (value === null) return "–";
+  if (typeof value === "boolean") return value ? "yes" : "no";
+  if (typeof value !== "number") return value;
+  const size = Math.abs(value);
+  const trimmed = (text) => (text.includes(".") ? text.replace(/0+$/, "").replace(/\.$/, "") : text);
+  let text = "0";
+  if (size !== 0 && (size < 1e-4 || (size >= 1e6 && !Number.isInteger(value)))) {
+    const [mantissa, power] = size.toExponential(2).split("e");
+    text = `${trimmed(mantissa)}e${power.replace("+", "").replace("-", "−")}`;
+  } else if (Number.isInteger(value)) {
+    text = String(size);
+  } else {
+    text = trimmed(size.toFixed(Math.max(0, 2 - Math.floor(Math.log10(size)))));
+  }
+  return value < 0 ? `−${text}` : text;
+}
+
+function compared(a, b) {
+  if (a === null || b === null) return (a === null) - (b === null);
+  return typeof a === "string" || typeof b === "string" ? String(a).localeCompare(String(b)) : a - b;
 }
 
 // The clipboard of a page opened from disk may be closed; a selected text field still copies.
@@ -255,13 +333,11 @@ async function copy(text) {
 function enliven(listing) {
   const table = listing.querySelector("table");
   const heads = [...table.tHead.rows[0].cells];
-  let parsed = null;
-  const content = () => (parsed ??= JSON.parse(listing.querySelector("script").textContent));
 
-  function sort(by) {
+  async function sort(by) {
     const ascending = heads[by].getAttribute("aria-sort") !== "ascending";
     heads.forEach((head, i) => head.setAttribute("aria-sort", i !== by ? "none" : ascending ? "ascending" : "descending"));
-    const { values } = content();
+    const { values } = await tableOf(listing);
     const column = values[by];
     const order = column.map((_, i) => i).sort((i, j) => {
       const missing = (column[i] === null) - (column[j] === null);
@@ -281,18 +357,14 @@ function enliven(listing) {
 
   heads.forEach((head, i) => head.querySelector("button").addEventListener("click", () => sort(i)));
   const tools = listing.querySelector(".tools");
-  const said = tools.querySelector(".said");
   tools.hidden = false;
   tools.querySelector("[data-do=copy]").addEventListener("click", async () => {
-    said.textContent = await copy(csv(content()));
+    tools.querySelector(".said").textContent = await copy(csv(await tableOf(listing)));
   });
-  tools.querySelector("[data-do=download]").addEventListener("click", () => save(csv(content()), `${table.dataset.name}.csv`));
+  tools.querySelector("[data-do=csv]").addEventListener("click", () => saveTable(listing));
 }
 
-document.querySelectorAll(".listing").forEach(enliven);
-for (const link of document.querySelectorAll("a.opens")) {
-  link.addEventListener("click", () => (document.getElementById(link.hash.slice(1)).open = true));
-}
+document.querySelectorAll(".listing:has(script)").forEach(enliven);
 for (const button of document.querySelectorAll(".code .copy")) {
   button.hidden = false;
   button.addEventListener("click", async () => {
@@ -300,4 +372,14 @@ for (const button of document.querySelectorAll(".code .copy")) {
     setTimeout(() => (button.textContent = "Copy"), 2000);
   });
 }
+
+// A link opens what it leads to, and what that lies in.
+function reveal(hash) {
+  const target = document.getElementById(decodeURIComponent(hash.slice(1)));
+  for (let at = target; at; at = at.parentElement) if (at.tagName === "DETAILS") at.open = true;
+  return target;
+}
+
+document.querySelectorAll("a[href^='#']").forEach((link) => link.addEventListener("click", () => reveal(link.hash)));
+if (location.hash) reveal(location.hash)?.scrollIntoView();
 showTheme();

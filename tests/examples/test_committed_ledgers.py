@@ -10,7 +10,7 @@ from interp.ledger.rules import combine, judge, rule_in_words
 from tests.paths import ROOT
 
 HERE = ROOT / "examples" / "ledger"
-PAPERS = ("paper1", "paper2")
+PAPERS = ("paper1", "paper2", "paper3-smollm2-135m")
 
 
 def rows_of(paper):
@@ -20,20 +20,22 @@ def rows_of(paper):
 
 @pytest.mark.parametrize("paper", PAPERS)
 def test_every_row_says_what_its_claim_says(paper):
-    rows, claims = rows_of(paper), load_claims(paper).claim
+    rows, claims = rows_of(paper), load_claims(paper.partition("-")[0]).claim
     assert list(rows) == [claim.number for claim in claims]
     for claim in claims:
         row = rows[claim.number]
         assert (row.title, row.says, row.measure, row.here) == (claim.title, claim.says, claim.measure, claim.here)
-        (cell,) = row.cells
-        assert [part.label for part in cell.parts] == [part.label for part in claim.parts], claim.number
+        told = [part.label for cell in row.cells for part in cell.parts]  # about each model, then all of them together
+        is_of_another = not told and row.cells[0].outcome == "not measurable here"
+        assert is_of_another or sorted(set(told)) == sorted({part.label for part in claim.parts}), claim.number
 
 
 @pytest.mark.parametrize("paper", PAPERS)
 def test_every_outcome_follows_from_its_numbers(paper):
-    for claim in load_claims(paper).claim:
-        (cell,) = rows_of(paper)[claim.number].cells
-        for part, judged in zip(claim.parts, cell.parts, strict=True):
+    for claim in load_claims(paper.partition("-")[0]).claim:
+        cell, parts = rows_of(paper)[claim.number].cells[0], {part.label: part for part in claim.parts}
+        for judged in cell.parts:
+            part = parts[judged.label]
             scalars = [number.scalar for number in judged.numbers if number.scalar]
             if judged.outcome is None or not scalars:
                 assert part.rule is None or claim.premise or judged.outcome == "not measurable here", claim.number

@@ -28,6 +28,7 @@ def revisions(tmp_path_factory, word_tokenizer):
     import torch
 
     from interp.loading.quiet_libraries import quiet_libraries
+    from tests.gguf_files import original, written
     from tests.hub_cache import lay_out
     from tests.tiny_models import fresh_model
 
@@ -42,5 +43,6 @@ def revisions(tmp_path_factory, word_tokenizer):
         with quiet_libraries():
             model.module.save_pretrained(folder)
             word_tokenizer.save_pretrained(folder)
+        written(folder / "tiny.gguf", original())
         lay_out(folder, "EleutherAI/pythia-70m", home / "hub", ref)
     return home / "hub"

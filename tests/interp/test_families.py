@@ -6,7 +6,8 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from interp.checking.selfcheck import check_model, run_checks
-from interp.families import QkNorm
+from interp.errors import ModelError
+from interp.families import REFUSED, QkNorm, family_of
 from interp.need import Need
 from interp.prompt import Prompt, PromptSet
 from interp.reading.forward import capture
@@ -30,16 +31,47 @@ CONFIGS = {
     "stablelm": {"qk_layernorm": True, "partial_rotary_factor": 0.5},
     "phi3": {"original_max_position_embeddings": 64, "max_position_embeddings": 64},
     "gpt2": {"n_embd": 48, "n_layer": 2, "n_head": 4},
+    "granite": {"residual_multiplier": 0.3, "logits_scaling": 4.0, "attention_multiplier": 0.2},
+    "seed_oss": {},
+    "arcee": {},
+    "helium": {},
+    "ministral": {"sliding_window": 4},
+    "nemotron": {},
+    "ernie4_5": {},
+    "phimoe": {"num_local_experts": 4},
+    "smollm3": {"num_hidden_layers": 4, "no_rope_layer_interval": 2},
+    "olmo3": {"num_hidden_layers": 4, "sliding_window": 4},
+    "olmoe": {"num_experts": 4, "num_experts_per_tok": 2, "clip_qkv": 0.3},
+    "qwen2_moe": {"num_experts": 4, "moe_intermediate_size": 16, "shared_expert_intermediate_size": 32},
+    "qwen3_moe": {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16},
+    "exaone4": {"num_hidden_layers": 4, "sliding_window": 4},
+    "apertus": {},
+    "glm": {},
+    "glm4": {},
+    "cohere": {"use_qk_norm": True},
+    "cohere2": {"num_hidden_layers": 4, "sliding_window": 4},
+    "gpt_bigcode": {"n_embd": 48, "n_layer": 2, "n_head": 4, "n_positions": 64},
     "opt": {"ffn_dim": 64, "word_embed_proj_dim": 48, "max_position_embeddings": 64},
 }
 
 
-def tiny(kind):
+OTHER_SHAPES = {
+    "olmo": {"clip_qkv": 0.3},
+    "llama": {"max_position_embeddings": 256, "rope_parameters": {
+        "rope_type": "yarn", "rope_theta": 1e4, "factor": 8.0, "original_max_position_embeddings": 32}},
+    "phi3": {"max_position_embeddings": 256, "original_max_position_embeddings": 32, "rope_parameters": {
+        "rope_type": "longrope", "rope_theta": 1e4, "partial_rotary_factor": 1.0,
+        "original_max_position_embeddings": 32, "short_factor": [1.0] * 6, "long_factor": [2.0] * 6}},
+}  # fmt: skip
+"""Shapes of some models of a family: clipped projections, rotary embedding with an attention factor."""
+
+
+def tiny(kind, **changes):
     torch.manual_seed(0)
-    own = {"vocab_size": 101} if kind == "gpt2" else dict(_COMMON)
+    own = {"vocab_size": 101} if kind in ("gpt2", "gpt_bigcode") else dict(_COMMON)
     if kind == "opt":
         del own["num_key_value_heads"], own["head_dim"]
-    config = AutoConfig.for_model(kind, **{**own, **CONFIGS[kind]})
+    config = AutoConfig.for_model(kind, **{**own, **CONFIGS.get(kind, {}), **changes})
     kernel = "eager" if getattr(config, "attn_logit_softcapping", None) else "sdpa"
     return wrap(AutoModelForCausalLM.from_config(config, attn_implementation=kernel).eval())
 
@@ -64,6 +96,84 @@ def test_pattern_entropy_equals_the_familys_own_eager_attention(kind):
         assert np.abs(got[layer] - entropy).max() < 5e-6
 
 
+@pytest.mark.parametrize("kind", OTHER_SHAPES)
+def test_another_shape_of_a_family_passes_the_self_check(kind):
+    for c in check_model(tiny(kind, **OTHER_SHAPES[kind])):
+        assert c.value <= c.bound / 10 or c.bound == 0, (c.name, c.value)
+
+
+@pytest.mark.parametrize("kind", ["llama", "phi3"])
+def test_an_attention_factor_is_really_there_and_a_wrong_one_is_refused(kind):
+    model = tiny(kind, **OTHER_SHAPES[kind])
+    rotary = model.module.model.rotary_emb
+    assert rotary.attention_scaling > 1.05
+    true = rotary.forward
+    rotary.forward = lambda *given, **named: tuple(1.01 * part for part in true(*given, **named))
+    assert not next(c for c in run_checks(model) if c.name == "rotary").passed
+
+
+def test_clipped_projections_are_captured_as_attention_gets_them():
+    model, ids = tiny("olmo", clip_qkv=0.3), np.arange(3, 14)
+    prompts = PromptSet("p", [Prompt(token_ids=tuple(ids.tolist()))])
+    needs = [Need(site, at="all") for site in ("q_pre", "k_pre", "v")]
+    got = capture(model, prompts, [ids], needs)
+    for need in needs:
+        assert np.abs(got[need]).max() == pytest.approx(0.3)
+
+
+def test_the_blocks_of_granite_add_up_with_its_own_multiplier():
+    model, ids = tiny("granite"), np.arange(3, 14)
+    prompts = PromptSet("p", [Prompt(token_ids=tuple(ids.tolist()))])
+    heard = []
+    module = model.module.model.layers[0].self_attn
+    handle = module.register_forward_hook(lambda m, a, out: heard.append(out[0].detach()))
+    got = capture(model, prompts, [ids], [Need("attn_out", at="all")])[Need("attn_out", at="all")]
+    handle.remove()
+    np.testing.assert_allclose(got[0], 0.3 * heard[-1][0].numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_a_shape_that_cannot_be_read_is_refused_by_its_field():
+    with pytest.raises(ModelError, match="do_layer_norm_before = False") as caught:
+        tiny("opt", do_layer_norm_before=False)
+    assert "normalises the residual stream" in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_a_family_that_cannot_be_read_is_refused_with_its_reason(kind):
+    name, reason = REFUSED[kind]
+    with pytest.raises(ModelError) as caught:
+        family_of(AutoConfig.for_model(kind))
+    assert name in str(caught.value) and reason in str(caught.value)
+
+
+def test_cosines_of_queries_and_keys_are_read_in_float64():
+    from dataclasses import replace
+
+    model = tiny("qwen2")
+    ids = [np.arange(3, 14)] * 3
+    prompts = PromptSet("p", [Prompt(token_ids=tuple(ids[0].tolist()))] * 3)
+    single = capture(model, prompts, ids, [Need("qk_cosine")])[Need("qk_cosine")]
+    model.module.double()
+    double = replace(model, info=replace(model.info, dtype="float64"))
+    np.testing.assert_allclose(capture(double, prompts, ids, [Need("qk_cosine")])[Need("qk_cosine")], single, atol=1e-5)
+
+
+def test_a_layer_that_is_not_heard_is_refused_by_the_check_of_that_name():
+    model = tiny("qwen2")
+    attention = model.module.model.layers[1].self_attn
+    attention.forward = lambda hidden_states, *args, **kwargs: (hidden_states, None)
+    with pytest.raises(ModelError, match="every layer is heard exactly once"):
+        check_model(model)
+
+
+def test_values_that_are_zero_make_no_edit_that_moves_nothing():
+    model = tiny("qwen2")
+    with torch.no_grad():
+        model.module.model.layers[1].self_attn.v_proj.weight.zero_()
+        model.module.model.layers[1].self_attn.v_proj.bias.zero_()
+    assert all(c.passed for c in run_checks(model))
+
+
 def test_a_norm_read_in_the_wrong_order_is_caught():
     from dataclasses import replace
 
@@ -77,19 +187,18 @@ def test_a_norm_read_in_the_wrong_order_is_caught():
 
 def test_another_package_adds_a_family_by_entry_point(tmp_path, monkeypatch):
     from interp import registry
-    from interp.errors import ModelError
-    from interp.families import families, family_of
+    from interp.families import families
 
     (tmp_path / "their_family.py").write_text(
         "from interp.families import Family, Layout\n"
-        "FAMILY = Family(name='seed_oss', layers='model.layers', final_norm='model.norm', attention='self_attn',\n"
+        "FAMILY = Family(name='jais2', layers='model.layers', final_norm='model.norm', attention='self_attn',\n"
         "    mlp='mlp', layout=Layout('separate', ('q_proj', 'k_proj', 'v_proj')), out='o_proj')\n"
     )
     info = tmp_path / "their_family-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: their-family\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[interp.families]\nseed_oss = their_family:FAMILY\n")
-    config = AutoConfig.for_model("seed_oss", **_COMMON)
+    (info / "entry_points.txt").write_text("[interp.families]\njais2 = their_family:FAMILY\n")
+    config = AutoConfig.for_model("jais2", **_COMMON)
     with pytest.raises(ModelError, match="no entry for this family"):
         family_of(config)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -98,7 +207,7 @@ def test_another_package_adds_a_family_by_entry_point(tmp_path, monkeypatch):
     try:
         torch.manual_seed(0)
         model = wrap(AutoModelForCausalLM.from_config(config, attn_implementation="sdpa").eval())
-        assert model.family.name == "seed_oss"
+        assert model.family.name == "jais2"
         assert all(c.passed for c in check_model(model))
     finally:
         registry.entries.cache_clear()

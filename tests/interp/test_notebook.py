@@ -60,6 +60,32 @@ def test_a_records_frame_holds_every_number_of_every_probe():
     assert frame["probe"].tolist() == ["p"] * 3 and frame["name"].tolist() == ["share", "bare", "further"]
     assert frame["null"].iloc[0] == 0.1 and np.isnan(frame["null"].iloc[1])
     assert replace(record(), findings={}).to_frame().empty
+    share = frame.iloc[0]
+    assert (share["low"], share["high"], share["null_low"], share["null_high"]) == (0.2, 0.3, 0.05, 0.15)
+    assert share["standing"] == "above" and share["is_headline"] and share["interval_method"] == "bootstrap"
+    assert frame["null_reason"].iloc[1] == "a control" and frame["underpowered"].tolist() == [False, True, True]
+
+
+def test_metrics_are_flat_finite_and_named_by_probe_and_number():
+    told = {name: value for name, value in record().metrics().items() if name.startswith("p.share")}
+    assert told == {"p.share": 0.25, "p.share.low": 0.2, "p.share.high": 0.3, "p.share.null": 0.1, "p.share.p": 0.01}
+    assert record().metrics()["p.bare"] == 3.0 and "p.bare.low" not in record().metrics()
+
+
+def test_headline_numbers_as_latex_are_escaped():
+    told = replace(findings(), probe="p").to_latex()
+    assert "share & 0.25 & 0.2 to 0.3 & 0.1 (0.05 to 0.15) & 0.01 & 75 prompts" in told and "further" not in told
+    assert r"95 \% interval" in told and r"\toprule" in told
+    assert "further" in findings().to_latex(["further"])
+
+
+def test_a_site_that_was_read_in_one_way_is_found_by_its_name():
+    one = Need("v")
+    capture = synthetic_capture((one, Need("z"), Need("z", at="all")), Shape(n_prompts=3))
+    assert capture["v"] is capture[one]
+    for name, words in (("z", "captured in 2 ways"), ("k", "was not captured; there are")):
+        with pytest.raises(KeyError, match=words):
+            _ = capture[name]
 
 
 def test_a_capture_shows_its_sites_with_their_shapes():

@@ -39,6 +39,8 @@ CHANGES: dict[str, dict[str, Any]] = {
     "settings": {"settings": {"manifold": {"n_null": 20, "scaling": "zscored"}}},
     "prompts": {"prompts": "sula"},
     "revision": {"revision": "step64"},
+    "gguf": {"gguf": "tiny.gguf"},
+    "chat": {"chat": True, "gguf": "tiny.gguf"},  # which has a chat template
     "dtype": {"dtype": "bfloat16"},
     "splits": {"splits": "2/4"},
     "text_column": {"text_column": "backwards"},

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from interp.findings import Interval, Null, Scalar
-from interp.words import cell, short, with_unit
+from interp.words import cell, p_equals, p_value, short, with_unit
 
 
 @pytest.mark.parametrize(
@@ -29,12 +29,17 @@ def test_no_number_loses_more_than_half_of_its_third_digit(number):
 
 def test_cells_write_whole_numbers_whole_and_truth_in_words():
     assert [cell(v) for v in (12345678, -3, 0.123456, True, None, "x", math.nan)] == [
-        "12345678", "−3", "0.1235", "yes", "–", "x", "–",
+        "12345678", "−3", "0.123", "yes", "–", "x", "–",
     ]  # fmt: skip
 
 
 def test_pure_numbers_have_no_unit():
-    assert [with_unit("2", unit) for unit in ("bits", "1", "label", "")] == ["2 bits", "2", "2", "2"]
+    assert [with_unit("2", unit) for unit in ("bits", "1", "fraction", "label", "")] == ["2 bits", "2", "2", "2", "2"]
+
+
+def test_the_least_p_is_a_bound():
+    assert [p_value(p) for p in (0.0312, 0.002, 1e-5, 1e-6)] == ["0.031", "0.002", "1e−5", "< 1e−6"]
+    assert [p_equals(p) for p in (0.002, 1e-6)] == ["p = 0.002", "p < 1e−6"]
 
 
 def test_a_scalar_is_made_of_an_interval_and_a_null_or_of_the_reasons_for_none():

@@ -35,6 +35,7 @@ from interp.seam.pattern import AttentionCall, DonorKeys
 from interp.seam.pattern_sites import NULL_SITES, PatternReader
 from interp.table import LABEL, Table
 from interp.testing import Shape, synthetic_capture
+from tests.probes.causal.test_planted import one_feature_tells, tokens
 
 N_WORLDS, N_PLANTED = 200, 20
 SIZES = (0.0, 1.0, 2.0, 3.0)
@@ -176,6 +177,20 @@ def _cloud(probe: str, text: Text, step: float, n: int, rng: np.random.Generator
     return made.analyse(synthetic_capture(made.needs, shape, planted=planted, columns=columns, seed=seed), {})
 
 
+def _domains(rng: np.random.Generator, seed: int, size: float) -> Findings:
+    """Prompts of one domain spread along two directions more than the others do."""
+    n, tokens = 150, 20
+    made = load_entry("probe", "manifold")(seed=seed, n_permutations=99, n_null=40, n_bootstrap=99, n_splits=2)
+    domain = rng.choice(["code", "news", "poems"], n)
+    points = rng.standard_normal((n, 32))
+    points[:, :2] *= np.where(domain == "code", 1 + 0.6 * size, 1)[:, None]
+    columns = {"next_entropy_bits": 6 + rng.standard_normal(n), "domain": domain, "token": rng.integers(0, tokens, n)}
+    columns |= {"length": np.full(n, 20), "position": np.full(n, 19)}
+    layers = np.stack([rng.standard_normal((n, 32)), points]).reshape(2, n, 2, 16)
+    shape = Shape(n, n_layers=2, d_head=16, vocab_size=tokens)
+    return made.analyse(synthetic_capture(made.needs, shape, planted={"v": layers}, columns=columns, seed=seed), {})
+
+
 # --- belief, sula, components, orthogonality, edits ------------------------------------------------------------------
 
 
@@ -286,14 +301,21 @@ def _tunnel() -> tuple[Model, Run]:
     return interp.load("tunnel:bijection-gpt-neox"), Run(prompts, ids)
 
 
-def _axis(axis: str, rng: np.random.Generator, seed: int, size: float) -> Findings:
-    """Removing an axis of the shipped tunnel that was fitted to noise; the more `size`, the more to its entropies."""
-    model, run = _tunnel()
+@cache
+def _one_feature() -> tuple[Model, Run]:
+    """A model that hears of the other tokens through a single feature of the head outputs of its middle layer."""
+    return one_feature_tells(2.0), tokens(last=3)
+
+
+def _axis(of: Callable[[], tuple[Model, Run]], axis: str, rng: np.random.Generator, seed: int, size: float) -> Findings:
+    """Removing an axis that was fitted to noise; the more `size`, the more to the entropies of the model."""
+    model, run = of()
     small = {"n_prompts": 24, "n_controls": 19, "n_bootstrap": 40, "doses": (1.0,)}
+    small |= {"site": "z", "layers": (("middle",),), "n_prompts": 40, "n_controls": 39} if of is _one_feature else {}
     made = load_entry("probe", "causal")(seed=seed, axis=axis, **small)
     base = capture(model, run.prompts, run.ids, made.needs)
     own = base.rows["next_entropy_bits"]
-    entropy = rng.standard_normal(base.rows.n_rows) + size * (own - own.mean()) / own.std()
+    entropy = rng.standard_normal(base.rows.n_rows) + 0.3 * size * (own - own.mean()) / own.std()
     columns = base.rows.columns | {"next_entropy_bits": entropy}
     base = replace(base, tables={**base.tables, "scored": replace(base.rows, columns=columns)})
     named = [(condition, Name.parse(condition.name)) for condition in made.conditions(base)]
@@ -343,6 +365,7 @@ def _worlds() -> tuple[World, ...]:
         plane = ["entropy_correlation", "curve_order", "best_layer_entropy_correlation"]
         plane += [] if text.unequal else ["collapse"]  # small domains are not compared
         found.append(World("manifold", name, partial(_cloud, "manifold", text, 0.25, 150), tuple(plane), ("collapse",)))
+    found.append(World("manifold", "one domain on a plane", _domains, ("collapse",)))
     for name, (serial, heavy) in {
         "as assumed": (0.0, False), "rows of a sequence alike, .8": (0.8, False), "heavy tails": (0.0, True),
     }.items():  # fmt: skip
@@ -371,9 +394,10 @@ def _worlds() -> tuple[World, ...]:
     }.items():  # fmt: skip
         found.append(World("dynamics", name, partial(_course, alike, heavy), ("exchange_lead",)))
     for axis in ("ridge", "encoding"):
-        name = f"{axis} axis fitted to noise, shipped tunnel"
+        fitted = f"{axis} axis fitted to noise"
         read_outs = ("kl_beyond_controls", "entropy_moved_beyond_controls", "posterior_kl_beyond_controls")
-        found.append(World("causal", name, partial(_axis, axis), read_outs, read_outs))
+        found.append(World("causal", f"{fitted}, shipped tunnel", partial(_axis, _tunnel, axis), read_outs, read_outs))
+        found.append(World("causal", f"{fitted}, one feature tells", partial(_axis, _one_feature, axis), read_outs[:2]))
     return tuple(found)
 
 
@@ -383,12 +407,15 @@ WORLDS = _worlds()
 # --- what came out of them -------------------------------------------------------------------------------------------
 
 
-def measure(world: World, n_worlds: int = N_WORLDS) -> dict[str, dict[str, float]]:
-    """By number: the share of worlds that are called at each size, and the share of intervals that hold the mean."""
+def measure(world: World, n_worlds: int = N_WORLDS, first: int = 0) -> dict[str, dict[str, float]]:
+    """By number: the share of worlds that are called at each size, and the share of intervals that hold the mean.
+
+    Of a planted size `N_PLANTED` of 200 worlds are made, and half as many of fewer.
+    """
     found: dict[str, dict[str, float]] = {number: {} for number in world.null}
-    for size in SIZES if set(world.null) > set(world.unplanted) else SIZES[:1]:
-        n = n_worlds if size == 0.0 else min(n_worlds, N_PLANTED)
-        made = [world.make(np.random.default_rng([seed, int(size)]), seed, size) for seed in range(n)]
+    for size in SIZES if set(world.null) - set(world.unplanted) else SIZES[:1]:
+        n = n_worlds if size == 0.0 else N_PLANTED if n_worlds == N_WORLDS else N_PLANTED // 2
+        made = [world.make(np.random.default_rng([seed, int(size)]), seed, size) for seed in range(first, first + n)]
         for number in world.null if size == 0.0 else [name for name in world.null if name not in world.unplanted]:
             shown = [(findings, _as_headline(findings, number)) for findings in made]
             called = [name in f.scalars and f.standing(name) in ("above", "below") for f, name in shown]

@@ -1,6 +1,7 @@
 """Worlds that break assumptions: what is called there too often is known and said, and every headline p is among them.
 
-The quick part holds the committed rates to the bound and to the site; `make stress` measures them.
+The quick part holds the committed rates to the bound and to the site; `make stress` holds fresh worlds to
+them.
 """
 
 import json
@@ -10,7 +11,12 @@ import pytest
 
 from interp.registry import entries, load_entry
 from tests.paths import ROOT
-from tests.stress.hostile import N_WORLDS, RATES, WORLDS, World, measure, table
+from tests.stress.hostile import N_PLANTED, N_WORLDS, RATES, SIZES, WORLDS, World, measure, table
+from tests.stress.rates import agree
+
+N_FRESH = 40
+"""Worlds that no one has seen yet; of a planted size half as many as were measured."""
+PLANTED = {f"called_{size:g}" for size in SIZES[1:]}
 
 MOST_CALLED, LEAST_COVERED = 0.08, 0.90
 PAGE = (ROOT / "docs" / "reference" / "probes" / "error-rates.md").read_text()
@@ -65,14 +71,20 @@ def test_every_headline_with_a_p_has_worlds_that_break_its_assumptions():
         assert {name for name in made.headline if made[name].p is not None} <= listed[probe], probe
     without_p = {name for name in entries("probe") if name not in listed}
     assert without_p == set(COMMITTED["no_p"]), "probes without a p among their headlines"
-    assert all(load_entry("probe", name).name in README for name in without_p)
+    assert all(load_entry("probe", name).name in PAGE for name in without_p)
 
 
 @pytest.mark.stress
+@pytest.mark.usefixtures("without_type_checks")
 @pytest.mark.parametrize("world", WORLDS, ids=lambda world: f"{world.probe}: {world.name}")
-def test_rates_are_the_committed_ones(world: World):
-    for number, found in measure(world).items():
+def test_rates_of_fresh_worlds_agree_with_the_committed_ones(world: World):
+    for number, found in measure(world, N_FRESH, first=N_WORLDS).items():
         for kind, rate in found.items():
-            # other rounding may tip a world in a hundred
+            n, n_fresh = (N_PLANTED, N_PLANTED // 2) if kind in PLANTED else (N_WORLDS, N_FRESH)
             committed = COMMITTED["rates"][world.probe][world.name][number][kind]
-            assert rate == pytest.approx(committed, abs=0.015), (number, kind)
+            assert agree(rate, n_fresh, committed, n), (number, kind, rate, committed)
+
+
+def test_rates_agree_within_their_binomial_scatter_and_no_further():
+    assert agree(0.1, 40, 0.05, 200) and agree(0.2, 40, 0.05, 200) and agree(1.0, 40, 0.95, 200)
+    assert not agree(0.3, 40, 0.05, 200) and not agree(0.7, 40, 0.95, 200) and not agree(0.0, 10, 0.9, 20)

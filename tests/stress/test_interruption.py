@@ -19,7 +19,8 @@ pytestmark = pytest.mark.stress
 
 MAIN = """
 import sys
-from interp import cli, unfinished
+from interp import cli
+from interp.records import unfinished
 unfinished.SECONDS, unfinished.SHARE = 0.0, float("inf")  # short runs keep what is done as long ones do
 sys.argv = ["interp", *sys.argv[1:]]
 cli.main()

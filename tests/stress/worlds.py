@@ -259,11 +259,12 @@ class Observed:
     smallest_p: np.ndarray
 
 
-def observe(name: str, n_worlds: int = N_WORLDS) -> Observed:
+def observe(name: str, n_worlds: int = N_WORLDS, first: int = 0) -> Observed:
     """Run the planted and the null worlds of a probe."""
     recipe = RECIPES[name]
-    planted = [recipe.planted(np.random.default_rng([seed, 1]), seed) for seed in range(n_worlds)]
-    null = [recipe.null(np.random.default_rng([seed, 2]), seed) for seed in range(n_worlds)]
+    seeds = range(first, first + n_worlds)
+    planted = [recipe.planted(np.random.default_rng([seed, 1]), seed) for seed in seeds]
+    null = [recipe.null(np.random.default_rng([seed, 2]), seed) for seed in seeds]
     return Observed(
         np.array([_covered(planted, number, recipe.truth.get(number)) for number in recipe.covered]),
         np.array([[found[number].p for number in recipe.called] for found in null], dtype=float),

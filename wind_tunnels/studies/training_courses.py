@@ -62,7 +62,8 @@ class TrainingCourses(Study):
         check_distinct(self.name, "seeds", self.seeds)
         kind, given = load_entry("tunnel", self.task), read_settings(self.settings)
         plans = [make_plan(kind, {**given, "seed": seed}, variant=f"seed{seed}", keep="log") for seed in self.seeds]
-        asked = {PROBE: {"n_permutations": self.n_permutations, "n_bootstrap": self.n_bootstrap}}
+        asked = {PROBE: {"n_permutations": self.n_permutations, "n_bootstrap": self.n_bootstrap,
+                         "n_exchanged": self.n_pool}}  # fmt: skip
         trainings, found = [], []
         for plan in plans:
             trainings.append(train_tunnel(plan, work))

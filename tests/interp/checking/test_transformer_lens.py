@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from interp.checking.transformer_lens import check_against_transformer_lens
+from interp.errors import ModelError
 from tests.tiny_models import FAMILIES, fresh_model, tiny_model
 
 
@@ -24,3 +25,14 @@ def test_the_oracle_leaves_the_model_as_it_was():
         check_against_transformer_lens(model)
         assert torch.equal(model.module(ids).logits, before)
     assert model.module.config._attn_implementation == "sdpa"
+
+
+def test_what_fails_inside_transformer_lens_is_told_as_such(monkeypatch):
+    from transformer_lens.model_bridge import TransformerBridge
+
+    def broken(*args, **kwargs):
+        raise AssertionError("no adapter")
+
+    monkeypatch.setattr(TransformerBridge, "boot_transformers", broken)
+    with pytest.raises(ModelError, match=r"TransformerLens cannot read this model \(AssertionError: no adapter\)"):
+        check_against_transformer_lens(tiny_model("llama"))

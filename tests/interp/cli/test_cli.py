@@ -57,6 +57,7 @@ def test_report_renders_again_from_the_record(tmp_path):
 
 
 @pytest.mark.parametrize("what, shown", [("models", "pythia-410m"), ("probes", "manifold"), ("prompts", "mixed"),
+                                         ("families", "residual branches"),
                                          ("tunnels", "tunnel:bijection-gpt-neox")])  # fmt: skip
 def test_list_shows_what_there_is(what, shown):
     result = invoke("list", what)

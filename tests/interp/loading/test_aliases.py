@@ -60,6 +60,18 @@ def llama(width: int, layers: int, heads: int) -> PreTrainedConfig:
     )
 
 
+def smollm2(width: int, layers: int, heads: int, kv_heads: int, inner: int) -> PreTrainedConfig:
+    return LlamaConfig(
+        hidden_size=width,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=kv_heads,
+        intermediate_size=inner,
+        vocab_size=49152,
+        tie_word_embeddings=True,
+    )
+
+
 def from_public(kind: type[PreTrainedConfig], alias: str) -> PreTrainedConfig:
     return kind(**{k: v for k, v in public_config(alias).items() if k != "model_type"})
 
@@ -69,6 +81,9 @@ CONFIGS = {
     "phi-2": from_public(type(AutoConfig.for_model("phi")), "phi-2"),
     "llama-3.2-1b": llama(2048, 16, 32),
     "llama-3.2-3b": llama(3072, 28, 24),
+    "smollm2-135m": smollm2(576, 30, 9, 3, 1536),
+    "smollm2-360m": smollm2(960, 32, 15, 5, 2560),
+    "smollm2-1.7b": smollm2(2048, 24, 32, 32, 8192),
     "mistral-7b": from_public(MistralConfig, "mistral-7b"),
     "mistral-7b-instruct": from_public(MistralConfig, "mistral-7b"),
     "mixtral-8x7b": MixtralConfig(

@@ -9,7 +9,7 @@ import pytest
 
 import interp
 from interp.errors import ModelError, RecordError
-from interp.records.record import new_folder
+from interp.records.record import new_folder, open_run, written
 from tests.wind_tunnels.cli.test_tunnel_commands import FLAT, call
 
 LIMITED = """
@@ -46,6 +46,20 @@ def test_a_record_that_cannot_be_written_is_told_and_leaves_no_half_one(tmp_path
     assert not any(tmp_path.iterdir())
     assert measured.write(folder).path == folder  # once there is space
     assert json.loads((folder / "run.json").read_text())["status"] == "done"
+
+
+def test_what_was_measured_is_kept_elsewhere_where_its_folder_cannot_be_written(tmp_path, monkeypatch, measured):
+    (tmp_path / "out").write_text("a file where the folder should be", encoding="utf-8")
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    with pytest.raises(RecordError, match=r"what was measured is kept in .*\n.*interp report") as caught:
+        written(measured, tmp_path / "out" / "model")
+    (kept,) = (tmp_path / "temporary").glob("interp-*/model")
+    assert str(kept) in caught.value.found and open_run(kept).spec_hash == measured.spec_hash
+    assert open_run(kept).findings.keys() == measured.findings.keys()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))
+    with pytest.raises(RecordError, match="Check free space and permissions"):
+        written(measured, tmp_path / "out" / "model")
 
 
 def test_arrays_that_cannot_be_written_are_told_alike(tmp_path, monkeypatch, measured):

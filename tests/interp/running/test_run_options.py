@@ -10,6 +10,7 @@ from scipy import stats
 import interp
 from interp.loading.untrained import untrained_twin
 from interp.need import Need
+from interp.prompt import Prompt, PromptSet
 from interp.reading.forward import capture
 from interp.running.run import run
 from interp.running.spec import RunSpec
@@ -121,3 +122,29 @@ def test_the_window_in_force_is_what_probes_see():
     assert record.spec["attention_window"] == 4
     whole = run("tunnel:bijection-gpt-neox", settings=FAST, n_pool=40, out=None, quiet=True)
     assert record.findings["manifold"]["entropy_correlation"] != whole.findings["manifold"]["entropy_correlation"]
+
+
+def test_a_collected_row_says_its_text_and_its_token(stories):
+    stories = interp.load(stories)
+    texts = ["Once upon a time", "The big dog"]
+    capture = interp.collect(stories, texts, ["v"])
+    rows = capture.rows
+    assert rows["text"].tolist() == texts
+    assert rows["token_string"].tolist() == stories.tokenizer.convert_ids_to_tokens(rows["token"].tolist())
+    own = PromptSet("own", [Prompt(text=t, columns={"text": "mine"}) for t in texts], units={"text": "label"})
+    assert interp.collect(stories, own, ["v"]).rows["text"].tolist() == ["mine", "mine"]
+
+
+def test_one_probe_or_several_with_commas_are_named_in_one_text():
+    one, two = (interp.run(probes=p, n_pool=30, out=None, quiet=True) for p in ("orthogonality", "orthogonality,sula"))
+    assert list(one.findings) == ["orthogonality"] and list(two.findings) == ["orthogonality", "sula"]
+
+
+def test_a_single_head_is_ablated_by_its_number():
+    model = tiny_model("llama")
+    ids = torch.arange(3, 9)[None]
+    read = []
+    for heads in (1, (1,), (0,)):
+        with torch.inference_mode(), interp.applied(model, interp.AblateHeads(layer=0, heads=heads)):
+            read.append(model.module(ids).logits)
+    assert torch.equal(read[0], read[1]) and not torch.equal(read[0], read[2])

@@ -14,7 +14,15 @@ from interp.findings import Findings, Scalar
 from interp.need import Need
 from interp.probe import Probe
 from interp.running.choose_probes import choose_probes
-from interp.system.threads import AT_ONCE, n_workers, one_thread, side_by_side
+from interp.system.threads import (
+    AT_ONCE,
+    OWN_SETTING,
+    PER_THREAD,
+    n_workers,
+    one_thread,
+    side_by_side,
+    threads_by_work,
+)
 from interp.testing import Shape, synthetic_capture
 
 
@@ -105,3 +113,39 @@ def test_findings_do_not_depend_on_the_number_of_threads(name):
         assert list(table.columns) == list(other.columns)
         for column, same in zip(table.columns.values(), other.columns.values(), strict=True):
             np.testing.assert_array_equal(column, same)
+
+
+def threads_in(n_operations):
+    with threads_by_work(n_operations):
+        return torch.get_num_threads()
+
+
+def test_passes_take_the_threads_that_their_work_is_worth_and_no_more_than_torch_may_use(monkeypatch):
+    for name in OWN_SETTING:
+        monkeypatch.delenv(name, raising=False)
+    with threads_of_torch(3):
+        assert [threads_in(n * PER_THREAD // 10) for n in (0, 9, 19, 20, 35, 1000)] == [1, 1, 1, 2, 3, 3]
+        with pytest.raises(ZeroDivisionError), threads_by_work(0):
+            1 / 0  # noqa: B018
+        assert torch.get_num_threads() == 3
+    with threads_of_torch(3), one_thread():
+        assert threads_in(100 * PER_THREAD) == 1
+
+
+@pytest.mark.parametrize("name", OWN_SETTING)
+def test_a_number_of_threads_that_the_environment_names_stands(name, monkeypatch):
+    monkeypatch.setenv(name, "2")
+    with threads_of_torch(2):
+        assert threads_in(0) == 2
+
+
+def test_a_run_of_a_tunnel_passes_on_one_thread_and_its_record_says_so(monkeypatch):
+    for name in OWN_SETTING:
+        monkeypatch.delenv(name, raising=False)
+    fast = {"causal": {"n_controls": 19, "doses": (0.0, 1.0), "n_bootstrap": 20}}
+    with threads_of_torch(2):
+        environment = interp.run(
+            "tunnel:bijection-gpt-neox", probes=["causal"], settings=fast, n_pool=30, out=None, quiet=True
+        ).environment
+        assert torch.get_num_threads() == 2
+    assert (environment["threads"], environment["threads_of_passes"]) == (2, [1])

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from interp.probes.belief.clusters import Clusters, Gathered, dimensions_for, silhouettes
+from interp.probes.belief.clusters import Clusters, Gathered, dimensions_for, gather, make_clusters, silhouettes
 from interp.probes.belief.folds import Fit, Pressed, cross_validate, deal, press
 from interp.probes.belief.interchange import BASELINE, N_RANDOM, make_pairs, outcomes
 from interp.probes.belief.probe import Belief
@@ -697,16 +697,31 @@ def test_a_score_is_a_mean_over_rows_with_sequences_resampled():
     assert np.isnan(score_scalar("tvd", infinite, setting, COUNTED, None).value)
 
 
-def test_a_silhouette_is_a_mean_over_labelled_rows_with_sequences_resampled():
-    setting = made_setting()
-    clusters = Clusters(np.arange(7), setting.code, np.zeros((3, 7), dtype=np.int64), "")
-    one = Gathered(np.array([0.5, 0.1, 0.2]), np.array([1.0, 0.5, 2.0, 0.0]), np.array([1.0, 2.0, 3.0, 0.0]))
-    none = Gathered(np.full(3, np.nan), np.zeros(4), np.zeros(4))
-    found, undefined = silhouette_scalars([one, none], clusters, setting, COUNTED)
-    # the last resample holds only a unit without a labelled row
-    assert found.interval == normal(0.5, [3.5 / 6, 4.0 / 5]) and found.n == 3
+def test_a_silhouette_has_the_jackknife_interval_of_what_is_left_without_each_group():
+    states = np.zeros((3, 7), dtype=np.int64)
+    clusters = Clusters(np.arange(7), states, np.zeros((4, 7), dtype=np.int64), 9, 2, "")
+    one = Gathered(np.array([0.5, 0.1, 0.2]), np.array([0.4, 0.5, 0.7, 0.6]))
+    none = Gathered(np.full(3, np.nan), np.full(4, np.nan))
+    found, undefined = silhouette_scalars([one, none], clusters, COUNTED)
+    half = stats.t.ppf(0.975, 3) * np.sqrt(7**2 / (9 * 2 * 3) * 0.05)
+    assert found.interval == pytest.approx((0.5 - half, 0.5 + half)) and found.n == 9
     assert found.null.band == pytest.approx((0.1025, 0.1975)) and found.p == 1 / 3
     assert np.isnan(undefined.value) and undefined.null_reason == "nothing varies in these activations"
+
+
+def test_a_silhouette_without_some_sequences_is_that_of_the_others():
+    rng = np.random.default_rng(4)
+    n, per = 130, 2
+    pool, _ = setting_of(rng.standard_normal((n * per, 5)), rng.dirichlet(np.ones(3), n * per), n_scored=per)
+    states = rng.integers(-1, 3, n * per)
+    clusters = make_clusters(pool, states, 19, rng)
+    found = gather(pool.points[0], clusters)
+    assert clusters.n_deleted > 1 and len(found.without) == clusters.n_units // clusters.n_deleted
+    for group, without in zip(clusters.without, found.without, strict=True):
+        gone = np.unique(pool.units[(group < 0) & (states >= 0)])
+        assert len(gone) == clusters.n_deleted
+        left = ~np.isin(pool.units, gone) & (states >= 0)
+        assert without == pytest.approx(silhouette_samples(pool.points[0][left], states[left]).mean())
 
 
 # --- interchange -----------------------------------------------------------------------------------------------------

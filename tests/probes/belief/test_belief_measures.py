@@ -1,5 +1,7 @@
 """The parts of the belief probe on a few rows: states, folds, encodings, decoding, and tables."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from interp.probes.belief.clusters import MAX_ROWS, MIN_ROWS, dimensions_for, gather, make_clusters
@@ -73,12 +75,19 @@ def test_silhouettes_are_averaged_over_the_rows_that_have_a_state():
     states = np.array([0, 0, 1, 1, -1])
     clusters = make_clusters(pool, states, 7, rng(2))
     assert clusters.reason == f"a single state is most likely at 4 rows alone, fewer than {MIN_ROWS}"
-    found = gather(points, clusters.__class__(clusters.rows, clusters.code, clusters.states, ""), 5)
+    found = gather(points, replace(clusters, reason=""))
     # (b − a) / max(a, b) with a to the own state and b to the other one
     by_row = [1 - 1 / 5, 1 - 1 / 4, 1 - 2 / 3.5, 1 - 2 / 5.5]
     assert found.values[0] == pytest.approx(np.mean(by_row)) and len(found.values) == 8
-    np.testing.assert_allclose(found.sums, [*by_row, 0])
-    assert found.counts.tolist() == [1, 1, 1, 1, 0]
+    # a row alone in its state has 0
+    by_left_out = [
+        [0, 1 - 2 / 3, 1 - 2 / 5],
+        [0, 1 - 2 / 4, 1 - 2 / 6],
+        [1 - 1 / 6, 1 - 1 / 5, 0],
+        [1 - 1 / 4, 1 - 1 / 3, 0],
+    ]
+    assert clusters.n_units == 4 and clusters.n_deleted == 1
+    np.testing.assert_allclose(found.without, np.mean(by_left_out, axis=1))
 
 
 def test_states_are_taken_from_whole_sequences_up_to_a_limit_and_exchanged_whole():
@@ -87,10 +96,8 @@ def test_states_are_taken_from_whole_sequences_up_to_a_limit_and_exchanged_whole
     pool = pool_of(rng(3).standard_normal((n * per, 2)), n_scored=per)
     states = rng(4).integers(0, 3, n * per)
     clusters = make_clusters(pool, states, 3, rng(5))
-    assert (
-        MAX_ROWS - per < len(clusters.rows) <= MAX_ROWS
-        and (np.bincount(clusters.code)[np.unique(clusters.code)] == per).all()
-    )
+    code = pool.units[clusters.rows]
+    assert MAX_ROWS - per < len(clusters.rows) <= MAX_ROWS and (np.bincount(code)[np.unique(code)] == per).all()
     np.testing.assert_array_equal(clusters.states[0], states[clusters.rows])
     whole = {tuple(x) for x in clusters.states[0].reshape(-1, per).tolist()}
     assert all(tuple(x) in whole for x in clusters.states[1:].reshape(-1, per).tolist())

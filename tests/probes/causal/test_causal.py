@@ -168,6 +168,12 @@ def test_sums_by_prompt_are_ratios_of_definitions():
     np.testing.assert_allclose(read["loss"] / read["loss.of"], [loss[prompt == i].mean() for i in range(30)])
     np.testing.assert_allclose(read["size"], under[SIZE].mean(axis=1))
     assert read["log_p"].shape == (90, 32)
+    brief = reader.of_the_prediction(under)
+    assert set(read) - set(brief) == {f"{name}{of}" for name in ("posterior_kl", "entropy_error", "loss") for of in
+                                      ("", ".of")}  # fmt: skip
+    for name, value in brief.items():
+        np.testing.assert_array_equal(value, read[name])
+    assert set(reader.needs) - set(reader.of_the_prediction.needs) == {OUTCOME, LOSS}
 
 
 def test_r2_at_later_layers_is_that_of_ridge_told_from_other_prompts():

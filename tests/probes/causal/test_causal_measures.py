@@ -7,7 +7,7 @@ import pytest
 from interp.probes.causal import controls as causal_controls
 from interp.probes.causal.axis import Axis, Split, held_out
 from interp.probes.causal.controls import Edited, alikeness, random_controls
-from interp.probes.causal.edits import BASELINE, HOW, Intervention, Name, Place, n_conditions
+from interp.probes.causal.edits import BASELINE, HOW, Intervention, Name, Place, n_conditions, n_whole
 from interp.probes.causal.effects import Effect, Values, effects
 from interp.probes.causal.prompt_sample import first_by_key, keys
 from interp.probes.causal.read import N_FOLDS, crossed
@@ -98,6 +98,7 @@ def test_conditions_are_counted_before_they_are_made(doses, n_controls, has_head
     place = Place.of(0, Axis(a, a, 0.0), rows, rows, refits, "mean", n_controls, 0)
     made = list(Intervention([place], "v", "all", "mean", (0, 1) if has_heads else (), 2).conditions(doses, n_controls))
     assert len(made) == n_conditions(doses, n_controls, has_heads, is_refitted) == len({str(name) for name, _ in made})
+    assert sum(name.is_compared for name, _ in made) == n_whole(n_controls, has_heads, is_refitted)
 
 
 def test_where_the_axis_is_oblique_controls_are_shifted_as_far_as_it_moves():

@@ -94,7 +94,9 @@ def train(probe, *, frame, error, moved, steps=STEPS):
     final, before, under = captures[-1], None, {}
     for i, (step, capture) in enumerate(zip(steps, captures, strict=True)):
         exchanged = [checkpoint(0.0, left, 0.0) for left in (frame[i], moved[i])]
-        under[str(step)] = probe.read_checkpoint(capture, before, final) | probe.read_exchanged(*exchanged, final)
+        under[str(step)] = probe.read_checkpoint(capture, before, final) | probe.read_exchanged(
+            *exchanged, np.arange(30)
+        )
         before = capture
     return probe.analyse(final, under)
 
@@ -596,3 +598,15 @@ def test_the_interval_covers_the_index_of_the_population():
         low, high = np.nanquantile(found.resampled, [0.025, 0.975])
         covered += low <= truth <= high
     assert 175 <= covered <= 199, covered
+
+
+def test_an_exchange_on_some_prompts_is_told_of_these():
+    captures = [checkpoint(*left) for left in zip(EARLY, LATE, LATE, strict=True)]
+    some, under, before = np.array([0, 7, 8, 20, 29]), {}, None
+    for i, (step, capture) in enumerate(zip(STEPS, captures, strict=True)):
+        mine = [checkpoint(0.0, left, 0.0) for left in (EARLY[i], LATE[i])]
+        part = [one.where(np.isin(one.rows["prompt"], some)) for one in mine]
+        under[str(step)] = PROBE.read_checkpoint(capture, before, captures[-1]) | PROBE.read_exchanged(*part, some)
+        before = capture
+    found = PROBE.analyse(captures[-1], under)["exchange_lead"]
+    assert found.n == 5 and found.value == pytest.approx((kl_of(0.6) - kl_of(0.02))[some].mean(), abs=1e-5)

@@ -378,10 +378,11 @@ def test_the_share_of_harm_leaves_heads_that_help_out():
 def test_the_plan_names_every_edit_once_and_draws_the_same_sets_again():
     plan = Plan(3, 4, 6, ("zero", "resample"), n_donors=2, n_random=3, n_sets=5, seed=1)
     named = [
-        *plan.heads("zero"),
-        *plan.heads("resample"),
+        *plan.heads("zero", range(12)),
+        *plan.heads("resample", range(12)),
         *plan.layers(),
-        *plan.controls(),
+        *plan.subspaces(range(3)),
+        *plan.random_sets(),
         *plan.cumulative(range(12)),
     ]
     assert len({name for name, _ in named}) == len(named) == 12 + 24 + 10 + 9 + 15 + 3
@@ -390,7 +391,7 @@ def test_the_plan_names_every_edit_once_and_draws_the_same_sets_again():
     for chosen, again in zip(plan.sets(4), plan.sets(4), strict=True):
         np.testing.assert_array_equal(chosen, again)
         assert len(set(chosen.tolist())) == 4
-    (edit,) = dict(plan.controls())["random subspace 2.1"]
+    (edit,) = dict(plan.subspaces([2]))["random subspace 2.1"]
     assert edit.layer == 2 and edit.site == "z"
     np.testing.assert_allclose(edit.axis @ edit.axis.T, np.eye(6), atol=1e-12)
 

@@ -345,6 +345,19 @@ def test_the_entropy_axis_of_the_map_points_where_entropy_rises_in_its_plane() -
     assert not _add_entropy_axis(plot, Table(level, dict.fromkeys(level, "1")), ("pc1", "pc2"))
 
 
+def test_the_map_names_a_prompt_that_is_the_first_axis_by_itself() -> None:
+    from interp.probes.manifold.figures import _loudest
+
+    from interp.table import Table
+
+    def words(loud: float) -> str:
+        pc1 = np.array([loud, *np.ones(20), *-np.ones(20)])
+        columns = {"pc1": pc1, "prompt": np.arange(41), "text": np.array([f"text {i}" for i in range(41)])}
+        return _loudest(Table(columns, dict.fromkeys(columns, "1")))
+
+    assert "“text 0”, makes 71 % of PC1's variance" in words(10.0) and words(1.0) == ""
+
+
 def test_the_slider_of_the_map_shows_one_layer_with_its_axis_and_the_null_at_the_primary_one() -> None:
     found = curve_findings()
     plot = next(figure for figure in QUICK.figures(found) if figure.name == "map").plot

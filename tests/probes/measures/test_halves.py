@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from interp.probes.measures.halves import share_interval, split_rows
+from interp.probes.measures.halves import chance_half_width, share_interval, split_rows
 
 WEIGHTS = np.array([[1, 1, 1], [2, 1, 0], [0, 0, 3], [0, 3, 0]])
 
@@ -13,6 +13,13 @@ def test_the_interval_of_a_share_is_normal_on_the_scale_of_the_logarithm():
     half = 1.959964 * logs.std(ddof=1)
     expected = (1 - 3.5 / 12 * np.exp(half), 1 - 3.5 / 12 * np.exp(-half))
     assert share_interval(errors, totals, WEIGHTS) == pytest.approx(expected, rel=1e-6)
+    assert share_interval(errors, totals, WEIGHTS, half / 2) == share_interval(errors, totals, WEIGHTS)
+    exchanged = np.array([-0.5, -0.1, 0.0, 0.1, 0.4, 1.0])  # nothing is left unexplained of the last
+    chance = 1.959964 * np.std([np.log(1.5), np.log(1.1), 0, np.log(0.9), np.log(0.6)], ddof=1)
+    expected = (1 - 3.5 / 12 * np.exp(2 * chance), 1 - 3.5 / 12 * np.exp(-2 * chance))
+    least = 2 * chance_half_width(exchanged)
+    assert chance_half_width(np.array([1.0, 1.0, 0.5])) == 0
+    assert least > half and share_interval(errors, totals, WEIGHTS, least) == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.parametrize("errors, totals", [([1.0, 2.0, 0.0], [4.0, 5.0, 3.0]), ([1.0, 2.0, 0.5], [4.0, 5.0, 0.0])])

@@ -92,6 +92,8 @@ def test_intervals_are_corrected_resampled_t_on_their_scales():
     assert correlation_bounds(values) == pytest.approx(np.tanh(np.arctanh(values.mean()) + half * np.array([-1, 1])))
     half, share = width * np.log(1 - values).std(ddof=1), 1 - values.mean()
     assert r2_interval(values) == pytest.approx((1 - share * np.exp(half), 1 - share * np.exp(-half)))
+    assert r2_interval(values, half / 2) == r2_interval(values)
+    assert r2_interval(values, 2 * half) == pytest.approx((1 - share * np.exp(2 * half), 1 - share * np.exp(-2 * half)))
     for bounds in (difference_bounds, correlation_bounds, r2_interval):
         assert bounds(np.full(10, 0.25)) is None
     assert r2_interval(np.r_[np.ones(5), values[:5]]) is None and correlation_bounds(np.ones(10)) is None

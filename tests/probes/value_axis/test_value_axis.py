@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from interp.probes.measures.axis_stability import RandomPairs, first_axis_cosines, ridge_split_cosines
-from interp.probes.measures.halves import Halving, label_by_type, r2_interval, split_rows
+from interp.probes.measures.halves import Halving, chance_half_width, label_by_type, r2_interval, split_rows
 from interp.probes.measures.nuisances import Design
 from interp.probes.measures.places import Counted, ScaledRows
 from interp.probes.value_axis.probe import ValueAxis, surprisal_of
@@ -429,7 +429,7 @@ def test_r2_is_the_mean_over_halvings_with_its_exchanges_for_a_null():
     assert found.value == pytest.approx(means[0]) and found.p == 1 / 4
     assert found.null.value == pytest.approx(means[3:].mean())
     assert found.null.band == pytest.approx(tuple(np.quantile(means[3:], [0.025, 0.975])))
-    assert found.interval == pytest.approx(r2_interval(r2[:, 0]))
+    assert found.interval == pytest.approx(r2_interval(r2[:, 0], chance_half_width(means[3:])))
     assert np.isnan(undefined.value) and undefined.null_reason == "nothing varies in these activations"
     assert undefined.underpowered and not found.underpowered
 

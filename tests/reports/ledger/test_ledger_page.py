@@ -6,7 +6,7 @@ import re
 
 import pytest
 from interp.reports.ledger.in_words import MEANINGS, SIGNS, bibtex, headline, methods, short_name
-from interp.reports.ledger.render import html, render
+from interp.reports.ledger.render import first_number, html, render
 
 from interp.findings import Null, Scalar
 from interp.ledger.ledger import ClaimOutcome, ClaimRow, JudgedPart, LedgerFile, MeasuredNumber, PaperFile, SourceFile
@@ -72,37 +72,48 @@ ALL_OUTCOMES = paper(*(row(i, cell(outcome)) for i, outcome in enumerate(OUTCOME
 def test_a_row_says_what_the_paper_says_what_was_measured_and_by_which_rule(tmp_path):
     text = parse(html(ledger(paper(row(1, cell()))), tmp_path)).text
     for words in (
-        "1Claim 1 It is.", "0.8 fraction large (P9 Tab. 1)", "84 to 90 % (P9 §2)", "Our size: small.", "The share.",
-        "0.32 fraction", "interval 0.27 to 0.37", "null 0.14 (0.13 to 0.15)", "n = 75 prompts", "tiny 01234567",
+        "1Claim 1 It is.", "0.8 large (P9 Tab. 1)", "84 to 90 % (P9 §2)", "Our size: small.", "The share.",
+        "0.32", "interval 0.27 to 0.37", "null 0.14 (0.13 to 0.15)", "n = 75 prompts", "tiny 01234567",
         "Claimed: at least 0.3 fraction.", "p = 0.008, corrected over the paper's rows.", "✓ supported",
         "Interval: jackknife over prompts.", "Null: Gaussian columns.", "p = 0.004, corrected over layers.",
     ):  # fmt: skip
         assert words in text, words
 
 
-def test_every_outcome_has_a_sign_and_a_word_and_is_counted_and_explained(tmp_path):
+def test_every_outcome_has_a_sign_and_a_word_in_its_row_and_is_counted_and_explained(tmp_path):
     page = parse(html(ledger(ALL_OUTCOMES), tmp_path))
     assert len(set(SIGNS.values())) == len(OUTCOMES) == len(MEANINGS)
     for outcome in OUTCOMES:
         assert f"{SIGNS[outcome]} {outcome} {MEANINGS[outcome]}" in page.text
-        assert f"1{SIGNS[outcome]} {outcome}" in page.text.replace("1 ", "1")
+        assert f"Claim {OUTCOMES.index(outcome) + 1} It is." in page.text
+        assert page.text.count(f"{SIGNS[outcome]} {outcome}") == 4  # its meaning, its row, its cell and its part
     assert headline(ALL_OUTCOMES) == (
         "5 claims: 1 supported, 1 contradicted, 1 no different from the null, 1 underpowered and 1 not measurable here."
     )
 
 
-def test_models_stand_side_by_side_and_comparisons_below_them(tmp_path):
+def test_models_stand_side_by_side_and_what_is_said_of_all_beside_them(tmp_path):
     asked = paper(
         row(1, cell(model="a/one"), cell("contradicted", model="./models/two"), cell("underpowered", model=JOINT)),
         row(2, cell("not measurable here", why="nobody can")), models=["a/one", "./models/two"],
     )  # fmt: skip
     text = html(ledger(asked), tmp_path)
     heads = re.findall(r'<th scope="col"[^>]*>([^<]*)</th>', text)
-    assert heads[:3] == ["claim, and the paper's numbers", "a/one", "two"]
+    assert heads[:4] == ["claim", "a/one", "two", JOINT]
     body = text[text.index('<tr id="claim-1"') : text.index('<tr id="claim-2"')]
-    assert re.findall(r'<td[^>]*data-label="([^"]*)"', body) == ["a/one", "two"]
-    assert 'class="joint"' in body and body.count('colspan="2"') == 1
+    assert re.findall(r'<td[^>]*data-label="([^"]*)"', body) == ["a/one", "two", JOINT]
+    assert re.findall(r"<h4>([^<]*)</h4>", body) == ["a/one", "two", JOINT]
     assert headline(asked) == "2 claims. a/one: 1 supported. two: 1 contradicted. all models together: 1 underpowered."
+
+
+def test_a_row_shows_a_number_that_decided():
+    odd = JudgedPart(label="x", numbers=[number(value=0.9)], outcome="supported", rule="r")
+    deciding = JudgedPart(label="y", numbers=[number(value=0.1)], outcome="contradicted", rule="r")
+    shown = JudgedPart(label="z", numbers=[number(value=0.5)])
+    both = ClaimOutcome(outcome="contradicted", parts=[shown, odd, deciding])
+    assert first_number(both).scalar.value == 0.1
+    assert first_number(ClaimOutcome(outcome="not measurable here", parts=[shown, odd])).scalar.value == 0.9
+    assert first_number(ClaimOutcome(outcome="not measurable here", parts=[])) is None
 
 
 def test_a_number_leads_to_its_record_only_where_that_lies(tmp_path):

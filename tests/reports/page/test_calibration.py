@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from interp.reports.page.calibration import NO_TRUTH, TRUTHS, calibration, distilled, is_the_tunnel
+from interp.reports.page.calibration import TRUTHS, calibration, distilled, is_the_tunnel
 from interp.reports.page.render import html
 from interp.reports.page.sections import headline
 from interp.reports.page.story import courses
@@ -30,12 +30,12 @@ def test_the_file_is_of_the_weights_that_are_shipped_today():
     assert len(made["spec_hash"]) == 16 and made["version"] and "--draw 0" in made["command"]
 
 
-def test_every_truth_belongs_to_a_number_of_the_file_and_every_other_says_there_is_none():
+def test_every_truth_belongs_to_a_number_of_the_file_and_no_other_has_one():
     numbers = calibration().numbers
     assert set(TRUTHS) <= set(numbers)
     for name, number in numbers.items():
         assert np.isfinite(number.truth) == (name in TRUTHS)
-        assert number.truth_words == (TRUTHS[name][1] if name in TRUTHS else NO_TRUTH)
+        assert number.truth_words == (TRUTHS[name][1] if name in TRUTHS else "")
     assert {name.split(".")[0] for name in numbers} == set(PROBES)
     assert calibration().courses.n_rows == 5 * 3
 
@@ -62,22 +62,17 @@ def as_manifold():
     return replace(made_record(), findings={"manifold": found}, parameters={"manifold": probe.parameters()})
 
 
-def test_a_number_stands_beside_that_of_the_tunnel_and_one_not_measured_there_says_so(as_manifold):
-    page = parse(html(as_manifold))
-    text = page.text
-    assert "tunnel 0.327 fraction" in text and "truth none known" in text
-    assert text.count("Not measured on the shipped tunnel.") == 1
-    assert NO_TRUTH in text and calibration().made["spec_hash"] in text
-    assert len([e for e in page.elements if "on the shipped tunnel:" in e.attributes.get("aria-label", "")]) == 1
+def test_a_number_stands_beside_that_of_the_tunnel_where_it_was_measured_there(as_manifold):
+    text = parse(html(as_manifold)).text
+    assert text.count("on tunnel:bijection-gpt-neox, whose exact posterior is known") == 1
+    assert "tunnel 0.327 (" in text and "truth" not in text
 
 
 def test_the_tunnel_itself_is_not_set_beside_itself(as_manifold):
     fingerprint = calibration().made["fingerprint"]
     own = replace(as_manifold, model={**as_manifold.model, "fingerprint": fingerprint})
     assert is_the_tunnel(own) and not is_the_tunnel(as_manifold)
-    text = parse(html(own)).text
-    assert "This is the shipped tunnel itself" in text and "Not measured on the shipped tunnel" not in text
-    assert "truth none known" not in text
+    assert "whose exact posterior is known" not in parse(html(own)).text
 
 
 def test_the_tunnels_own_page_shows_the_truth_where_there_is_one(as_manifold):
@@ -89,8 +84,9 @@ def test_the_tunnels_own_page_shows_the_truth_where_there_is_one(as_manifold):
     model = {**as_manifold.model, "fingerprint": calibration().made["fingerprint"]}
     own = replace(as_manifold, model=model, findings={"components": findings}, parameters={"components": {}})
     (number,) = headline(own)
-    assert number.strip.truth is not None and number.calibrated_strip is None
+    assert number.strip.truth is not None
     assert number.strip.truth < number.strip.value  # the truth is 0
-    assert "truth 0 bits · the ideal observer's own prediction" in parse(html(own)).text
-    (of_another,) = headline(replace(own, model=as_manifold.model))
-    assert of_another.strip.truth is None and of_another.calibrated_strip.truth is not None
+    assert "truth 0 bits on the tunnel: the ideal observer's own prediction" in parse(html(own)).text
+    of_another = replace(own, model=as_manifold.model)
+    assert headline(of_another)[0].strip.truth is None
+    assert "truth 0 bits on the tunnel: the ideal observer's own prediction" in parse(html(of_another)).text

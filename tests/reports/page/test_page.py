@@ -36,26 +36,54 @@ def test_a_record_that_is_nowhere_on_disk_is_refused_in_three_parts():
     assert "page" in caught.value.asked and "not written" in caught.value.found and "write(folder)" in caught.value.fix
 
 
+def test_a_page_that_cannot_be_written_is_told_in_three_parts_and_the_record_stays(tmp_path):
+    record = made_record().write(tmp_path / "run")
+    (tmp_path / "run" / "report.html").mkdir()
+    with pytest.raises(RecordError) as caught:
+        render(record)
+    assert "writing the page" in caught.value.asked and "Is a directory" in caught.value.found
+    assert f"interp report {record.path}" in caught.value.fix
+    assert open_run(tmp_path / "run").spec_hash == record.spec_hash
+
+
 def test_a_typical_page_stays_below_three_megabytes():
     assert len(html(made_record()).encode()) < 3_000_000
 
 
 def test_the_headline_gives_value_unit_interval_null_and_p():
     text = parse(html(made_record())).text
-    assert "0.471 Share of the values' variance that lies in their first two directions." in text
-    assert "interval 0.43 to 0.52 · jackknife over prompts, logit scale" in text
-    assert "null 0.042 (0.0404 to 0.0441) · Gaussian, own variances" in text
-    assert "6.82 dimensions" in text
-    assert "p = 0.002, corrected over layers" in text
+    row = text[text.index("Number by number") :]
+    assert "share Share of the values' variance that lies in their first two directions" in row
+    assert "interval jackknife over prompts, logit scale null Gaussian, own variances" in row
+    assert "0.471 0.43 to 0.52" in row.replace("0.4710", "0.471 0")
+    assert "p p = 0.002, corrected over layers" in row and "6.82 dimensions" in row
 
 
 def test_what_is_missing_shows_its_reason_and_what_is_weak_says_so():
     text = parse(html(made_record())).text
-    collapse = text[text.index("Extra share") : text.index("value, 95 % interval")]
-    assert collapse.count("none: too few prompts of one domain") == 2
-    assert "underpowered" in collapse and "p = 0.21, not corrected" in collapse
-    assert "12 prompts, 9 distinct rows" in collapse
-    assert text.count("underpowered") == 4  # beside the number, in both sentences on top, in the methods sentence
+    table = text[text.index("Number by number") :]
+    collapse = table[table.index("collapse 12 prompts, 9 distinct rows") : table.index("pictures.collapse")]
+    assert collapse.count("none: too few prompts of one domain") == 2 and "p p = 0.21 " in collapse
+    assert text.count("underpowered") == 3  # in its sentence, beside the summary, in its row
+
+
+def test_a_page_opens_with_the_question_five_sentences_at_most_and_one_figure():
+    page = parse(html(made_record()))
+    before = page.text[: page.text.index("Number by number")]
+    assert "Do the values lie near a curve" in before and "How many directions the values use" in before
+    order = [e.attributes.get("id") for e in page.elements]
+    assert order.index("pictures-map") < order.index("numbers") < order.index("pictures-depth")
+    found = made_findings()
+    scalars = {f"n{i}": found.scalars["share"] for i in range(9)}
+    many = parse(html(made_record(replace(found, scalars=scalars, headline=tuple(scalars)))))
+    assert sum(e.attributes.get("class") == "value" and e.tag == "p" for e in many.elements) == 5
+
+
+def test_figures_beyond_the_first_two_of_a_probe_are_folded():
+    page = parse(html(made_record()))
+    order = [e.attributes.get("id") or e.attributes.get("class") for e in page.elements]
+    assert order.index("pictures-matrix") < order.index("more") < order.index("pictures-panels")
+    assert "1 more figure: Three domains" in page.text
 
 
 def test_numbers_beyond_the_headline_are_called_exploration():
@@ -168,11 +196,10 @@ def test_a_figure_beyond_the_bundle_is_refused_in_words_and_the_others_are_drawn
 
 def test_a_table_of_several_figures_is_shown_once_and_linked_from_the_others():
     page = parse(html(made_record()))
-    shown = [e.attributes["id"] for e in page.all("details")]
+    shown = [e.attributes["id"] for e in page.all("details") if "id" in e.attributes]
     assert shown == ["table-pictures-points", "table-pictures-by_layer", "table-pictures-loose"]
-    assert [e.attributes["href"] for e in page.all("a") if e.attributes.get("class") == "opens"] == [
-        "#table-pictures-points"
-    ]
+    links = [e.attributes["href"] for e in page.all("a") if e.attributes["href"].startswith("#table")]
+    assert links == ["#table-pictures-points"]
 
 
 @pytest.mark.parametrize(

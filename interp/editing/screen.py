@@ -1,0 +1,203 @@
+"""What ablating each head would do, estimated from gradients: a few backward passes instead of a pass for every head.
+
+The measures are mean cross-entropies −Σ_o t_o log p_o over rows, up to a constant: t is the exact posterior
+(`posterior_kl`), the model's own prediction (`next_kl`), or the token that follows (`loss`). With δ the change that the
+ablation makes in a head's output z, and G its effect on the logits to first order, the measure changes by
+
+    slope + curvature / 2,    slope = (p − t)·G,    curvature = Var_p(G) = E_{y~p} [(∂ log p_y / ∂z · δ)²]
+
+which is the expansion to second order, logits taken to be linear in z (attribution patching: Nanda 2023; Kramár et al.
+2024, arXiv 2403.00745; curvature: Gauss and Newton, Fisher). KL from the model's own prediction has no slope at all, so
+that first order alone would say nothing of it. Outcomes y are drawn from p, for every row by itself: products of two
+rows cancel on average, so that one backward pass a draw serves all rows of a prompt, and the estimate has no bias.
+
+Weights stay frozen: gradients are taken at the head outputs alone, of all layers and prompts of a batch at once.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+
+from interp.editing.conditions import Run
+from interp.editing.edited_rows import edited_rows
+from interp.editing.editor import Editor, needs_outputs, refuse_misfits
+from interp.editing.head_outputs import HeadOutputs
+from interp.editing.steps import EditStep, make_steps
+from interp.errors import UsageError
+from interp.information import BITS_PER_NAT
+from interp.model import Model
+from interp.probe import Readout, Screen
+from interp.prompt import PromptSet
+from interp.reading.batches import Batch, BatchRows, cut, make_batch, row_index
+from interp.reading.early_exit import EnoughRead, ending
+from interp.reading.forward import TOKENS_PER_BATCH
+from interp.seam.attention import Listener, listening, of_this_thread
+from interp.seam.pattern import AttentionCall
+from interp.system.processes import here
+
+GRAPH_BYTES = 1 << 30
+"""About what the graph of a pass may take; a single prompt passes whatever it takes."""
+
+_NUMBERS_KEPT = 24
+"""Numbers that a block keeps for the way back, of each token, in widths of the residual stream: about."""
+
+
+def read_screen(
+    model: Model, run: Run, screen: Screen, *, listeners: Sequence[Listener] = (), graph_bytes: int = GRAPH_BYTES
+) -> dict[str, Readout]:
+    """`slope` and `curvature` in bits, `[prompt, layer, head]`, by the names of the screen's edits.
+
+    Layers that an edit does not name are 0. Raises `UsageError` where an edit does not fit the model, or parts of the
+    model are offloaded.
+    """
+    edits = [edit for each in screen.edits.values() for edit in each]
+    refuse_misfits(edits, model)
+    if "offloaded" in model.info.device:
+        raise UsageError(
+            asked=f"gradients of {model.name}",
+            found="parts of it are offloaded, and the way back needs all weights at once",
+            fix="Load it whole, or measure without a screen (--set heads.screen=off).",
+        )
+    run = run.take(screen.prompts)
+    outputs = HeadOutputs({layer for e in edits if needs_outputs(e) for layer in e.layers(model.info)}, run.lengths)
+    if outputs.layers:
+        _keep_outputs(model, run, outputs, listeners)
+    rows = [edited_rows(edit, run.prompts, run.lengths) for edit in edits]
+    steps = make_steps([edits], model.info)
+    editor = Editor(model, steps, 1, rows, outputs)
+    names = [name for name, each in screen.edits.items() for _ in each]
+    a_token = _NUMBERS_KEPT * model.info.n_layers * model.info.d_model * model.module.dtype.itemsize
+    cuts = cut(run.lengths, max(1, graph_bytes // a_token))
+    mine = [
+        _read_batch(model, run, screen, make_batch(run.ids, cuts[n], model.input_device), editor, steps, listeners)
+        for n in here().share(len(cuts))
+    ]
+    shape = (len(run.ids), model.info.n_layers, model.info.n_heads)
+    found = {name: {"slope": np.zeros(shape), "curvature": np.zeros(shape)} for name in screen.edits}
+    for prompts, by_step in (read for theirs in here().union(mine) for read in theirs):
+        for step, (slope, curvature) in zip(steps, by_step, strict=True):
+            found[names[step.index]]["slope"][prompts, step.layer] = slope
+            found[names[step.index]]["curvature"][prompts, step.layer] = curvature
+    return dict(found)
+
+
+def _keep_outputs(model: Model, run: Run, outputs: HeadOutputs, listeners: Sequence[Listener]) -> None:
+    """One pass without edits, for what means and other prompts put in place of a head's output."""
+    with torch.inference_mode(), listening(model, *listeners, outputs), ending(model, max(outputs.layers) + 1):
+        for chosen in cut(run.lengths, TOKENS_PER_BATCH):
+            batch = make_batch(run.ids, chosen, model.input_device)
+            outputs.kept.begin(batch)
+            try:
+                model.module(input_ids=batch.ids, use_cache=False)
+            except EnoughRead:
+                continue
+
+
+class _Heads(Listener):
+    """Makes the head outputs of every layer part of a graph that begins at the first of them."""
+
+    def __init__(self) -> None:
+        self.z: dict[int, torch.Tensor] = {}
+
+    def after(self, call: AttentionCall, z: torch.Tensor) -> torch.Tensor:
+        z = z if z.requires_grad else z.detach().requires_grad_()
+        self.z[call.layer] = z  # [prompt, pos, head, d_head]
+        return z
+
+
+def _read_batch(
+    model: Model, run: Run, screen: Screen, batch: Batch, editor: Editor, steps: Sequence[EditStep],
+    listeners: Sequence[Listener],
+) -> tuple[np.ndarray, list[Float[np.ndarray, "slope_curvature prompt head"]]]:  # fmt: skip
+    """The batch's prompts, and of each step slope and curvature in bits."""
+    at = "followed" if screen.measure == "loss" else "scored"
+    index = row_index(run.prompts, run.lengths, at)
+    rows, heads = batch.rows(index), _Heads()
+    with torch.enable_grad(), listening(model, *listeners, heads), _logits_at(model, rows):
+        logits = model.module(input_ids=batch.ids, use_cache=False).logits[0]  # [row, vocab]
+        logits = _outcomes(logits, run.prompts, rows, screen.measure)
+        log_p = torch.log_softmax(logits, dim=-1, dtype=torch.promote_types(logits.dtype, torch.float32))
+    n_rows = np.bincount(index.prompt, minlength=len(run.ids))[batch.prompts]
+    editor.begin(batch)
+    with torch.no_grad():
+        deltas = [_change(editor, step, heads.z[step.layer]) for step in steps]
+
+    def along(scalar: torch.Tensor, is_last: bool) -> list[Float[np.ndarray, "prompt head"]]:
+        """The derivative of the scalar, of each prompt by itself, along every head's change."""
+        found = torch.autograd.grad(scalar, list(heads.z.values()), retain_graph=not is_last)
+        g = dict(zip(heads.z, found, strict=True))
+        by_step = zip(steps, deltas, strict=True)
+        return [(g[step.layer].double() * delta).sum(dim=(1, 3)).cpu().numpy() for step, delta in by_step]
+
+    each = 1 / np.maximum(n_rows, 1)[:, None]
+    drawn = _draws(log_p.detach(), rows, screen)
+    curvature = [np.zeros((len(batch.prompts), model.info.n_heads)) for _ in steps]
+    for n, labels in enumerate(drawn):
+        is_last = n + 1 == len(drawn) and screen.measure == "next_kl"
+        scores = along(log_p.gather(1, labels[:, None]).sum(), is_last)
+        curvature = [c + each * np.square(s) / len(drawn) for c, s in zip(curvature, scores, strict=True)]
+    slope = [np.zeros_like(c) for c in curvature]
+    if screen.measure != "next_kl":
+        slope = [-each * s for s in along((_targets(run, batch, rows, screen.measure, log_p) * log_p).sum(), True)]
+    return batch.prompts, [BITS_PER_NAT * np.stack(both) for both in zip(slope, curvature, strict=True)]
+
+
+def _change(editor: Editor, step: EditStep, z: torch.Tensor) -> Float[torch.Tensor, "prompt pos head d_head"]:
+    """What the step would change in the head outputs of the batch, float64."""
+    seen = editor.step(step, z.detach().flatten(2)[None])
+    return (seen.after.double() - seen.before.double())[0].view(z.shape)
+
+
+@contextmanager
+def _logits_at(model: Model, rows: BatchRows) -> Iterator[None]:
+    """Let passes inside the block make the logits of some rows alone, `[1, row, vocab]`."""
+
+    def pick(head: torch.nn.Module, args: tuple[Any, ...]) -> tuple[torch.Tensor, ...]:
+        mine = rows.to(args[0].device)
+        return (args[0][mine.item, mine.position][None],)
+
+    output: Any = model.module.get_output_embeddings()
+    handle = output.register_forward_pre_hook(of_this_thread(pick))
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+def _outcomes(logits: torch.Tensor, prompts: PromptSet, rows: BatchRows, measure: str) -> torch.Tensor:
+    """The logits that the measure is about: those of the posterior's outcomes, or of the whole vocabulary."""
+    if measure != "posterior_kl":
+        return logits
+    ids = prompts.outcome_ids
+    assert ids is not None
+    named = ids[rows.prompt] if ids.ndim == 2 else np.broadcast_to(ids, (len(rows.prompt), len(ids)))
+    return logits.gather(1, torch.tensor(named).to(logits.device))
+
+
+def _targets(run: Run, batch: Batch, rows: BatchRows, measure: str, log_p: torch.Tensor) -> torch.Tensor:
+    """The distribution that the cross-entropy of each row is taken with, `[row, outcome]`."""
+    if measure == "posterior_kl":
+        assert run.prompts.posterior is not None
+        return torch.from_numpy(np.asarray(run.prompts.posterior)[rows.row]).to(log_p)
+    following = batch.ids.to(log_p.device)[rows.item, rows.position + 1]
+    return torch.zeros_like(log_p).scatter_(1, following[:, None], 1.0)
+
+
+def _draws(log_p: torch.Tensor, rows: BatchRows, screen: Screen) -> list[torch.Tensor]:
+    """Outcomes drawn from each row's prediction, the same in whatever batch the row is; one tensor `[row]` a draw.
+
+    Quantiles are drawn one from each of `n_draws` equal parts, in random order: less scatter, and still no bias.
+    """
+    n = screen.n_draws
+    quantiles = np.empty((len(rows.row), n))
+    for i, row in enumerate(rows.row.tolist()):
+        rng = np.random.default_rng([screen.seed, row])
+        quantiles[i] = (rng.permutation(n) + rng.random(n)) / n
+    below = log_p.double().exp().cumsum(dim=-1)
+    below = below / below[:, -1:]
+    found = torch.searchsorted(below, torch.from_numpy(quantiles).to(below)).clamp_max(log_p.shape[-1] - 1)
+    return list(found.unbind(dim=1))

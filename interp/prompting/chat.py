@@ -1,0 +1,128 @@
+"""Conversations as texts: messages through the tokenizer's own chat template, up to where the reply would start."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from interp.errors import PromptError
+from interp.prompt import PromptSet
+from interp.prompting.rows import PromptRow
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+MESSAGES = "messages"
+"""The column that holds a conversation: a list of `{"role": ..., "content": ...}`."""
+
+ROLE, TURN = "role", "turn"
+"""Columns that a conversation gets: who spoke last, and the number of messages so far."""
+
+Message = Mapping[str, object]
+
+
+def is_message(value: object) -> bool:
+    return isinstance(value, Mapping) and "role" in value and "content" in value
+
+
+def rendered_rows(
+    rows: Sequence[PromptRow], text_column: str, tokenizer: "PreTrainedTokenizerBase | None", name: str
+) -> list[PromptRow]:
+    """Rows with a text in place of their messages, and the columns `role` and `turn`.
+
+    Raises `PromptError`, naming the place, for messages that are none and for a template that is missing or fails.
+    """
+    return [_rendered_row(row, text_column, tokenizer, f"{name}, {row.place}") for row in rows]
+
+
+def _rendered_row(
+    row: PromptRow, text_column: str, tokenizer: "PreTrainedTokenizerBase | None", where: str
+) -> PromptRow:
+    others = {column: value for column, value in row.values.items() if column != MESSAGES}
+    taken = sorted({text_column, ROLE, TURN}.intersection(others))
+    if taken:
+        raise PromptError(
+            asked=where,
+            found=f"it has {MESSAGES} and the column {taken[0]!r}, which messages make themselves",
+            fix="Rename that column, or leave it out.",
+        )
+    messages = _checked(row.values.get(MESSAGES), where)
+    text = _through_template(messages, tokenizer, where)
+    return PromptRow(row.place, {text_column: text, ROLE: messages[-1]["role"], TURN: len(messages), **others})
+
+
+def as_chat(prompts: PromptSet, tokenizer: "PreTrainedTokenizerBase | None") -> PromptSet:
+    """Every text as the only message of a user; sets that are messages already stay as they are.
+
+    Raises `PromptError` for token ids, and for prompts whose exact posterior is known: it is that of the bare texts.
+    """
+    if prompts.is_templated:
+        return prompts
+    if not prompts.is_text or prompts.posterior is not None:
+        raise PromptError(
+            asked=f"the prompts {prompts.name!r} as messages of a chat",
+            found="their exact posterior is that of the bare texts" if prompts.is_text else "they are token ids",
+            fix="Leave out --chat (chat=True).",
+        )
+    rows = [
+        PromptRow(f"prompt {i + 1}", {MESSAGES: [{"role": "user", "content": p.text}]}) for i, p in enumerate(prompts)
+    ]
+    texts = [str(row.values["text"]) for row in rendered_rows(rows, "text", tokenizer, prompts.name)]
+    return replace(
+        prompts,
+        prompts=[replace(p, text=text) for p, text in zip(prompts, texts, strict=True)],
+        is_templated=True,
+        source=f"{prompts.source or prompts.name}; each the message of a user, through the chat template",
+    )
+
+
+def _checked(value: object, where: str) -> list[dict[str, str]]:
+    """The messages of one conversation: role and content, both texts that say something."""
+    found = None
+    if not isinstance(value, Sequence) or isinstance(value, str) or not value:
+        found = f"{MESSAGES!r} holds {value!r:.60}, which is no list of messages"
+    else:
+        for i, message in enumerate(value):
+            if not is_message(message):
+                found = f"message {i + 1} is {message!r:.60}"
+            elif not all(isinstance(message[key], str) for key in ("role", "content")):
+                found = f"message {i + 1} has a role or content that is no text"
+            elif not str(message["content"]).strip():
+                found = f"message {i + 1} ({message['role']}) is empty"
+            if found:
+                break
+    if found:
+        fix = 'Write [{"role": "user", "content": "..."}, ...].'
+        raise PromptError(asked=where, found=found, fix=fix)
+    return [{"role": str(m["role"]), "content": str(m["content"])} for m in _messages(value)]
+
+
+def _messages(value: Any) -> Sequence[Message]:
+    return value
+
+
+def _through_template(messages: list[dict[str, str]], tokenizer: "PreTrainedTokenizerBase | None", where: str) -> str:
+    """The conversation as the model's tokenizer writes it, up to where the reply would start.
+
+    A conversation that ends with the assistant is left open at the end of what it has said so far.
+    """
+    if tokenizer is None or not tokenizer.chat_template:
+        raise PromptError(
+            asked=f"{where}, as a chat",
+            found="the tokenizer has no chat template" if tokenizer else "there is no tokenizer to write messages with",
+            fix="Use an instruction-tuned model, or give the texts as they should be read.",
+        )
+    from jinja2 import TemplateError
+
+    is_reply = messages[-1]["role"] == "assistant"
+    try:
+        text = tokenizer.apply_chat_template(
+            messages, tokenize=False, add_generation_prompt=not is_reply, continue_final_message=is_reply
+        )
+    except (TemplateError, TypeError, ValueError, KeyError, AttributeError) as error:
+        raise PromptError(
+            asked=f"{where}, as a chat",
+            found=f"the chat template refuses it: {error}",
+            fix="See which roles, in which order, the template allows (`tokenizer.chat_template`).",
+        ) from error
+    assert isinstance(text, str)
+    return text

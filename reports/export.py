@@ -1,0 +1,122 @@
+"""A record for a paper: its figures as PDF, SVG or PNG in the size of a column, its numbers as LaTeX or CSV.
+
+Images are drawn by kaleido, an extra, which drives an installed Chrome or Chromium.
+"""
+
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from interp.errors import UsageError
+from interp.findings import Findings
+from interp.records.record import RunRecord
+from interp.registry import entries, load_entry
+
+from .plotly.prepare import themed
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+FIGURES = ("pdf", "svg", "png")
+TABLES = ("latex", "csv")
+
+Columns = Literal[1, 2]
+
+_WIDTH = {1: 3.4, 2: 7.0}
+"""Width of a figure in inches, over one or two columns of a paper."""
+
+_DRAWN = 1.5
+"""Figures are drawn so many times as large and reduced: lines and points become as fine as print wants them."""
+
+_PIXELS_AN_INCH = 96 * _DRAWN
+_FONT = 8 * _PIXELS_AN_INCH / 72
+_ASPECT = {1: 0.72, 2: 0.5}
+_FINER = 3
+"""A PNG has so many times the pixels: 288 an inch."""
+
+
+def export(
+    record: RunRecord,
+    out: Path,
+    figures: Collection[str] = ("svg",),
+    tables: Collection[str] = ("csv",),
+    columns: Columns = 1,
+) -> list[Path]:
+    """Write figures and tables of a record into the folder `out`; returns the files.
+
+    `PROBE-FIGURE.pdf` for every figure, wide as one or two `columns` of a paper, in 8 point; of every probe
+    `PROBE.tex` (its headline numbers) or `PROBE.csv` (all its numbers) and `PROBE-TABLE.csv`. Raises `UsageError` for
+    an unknown format, and where kaleido or a Chrome for it is missing.
+    """
+    for what, asked, known in (("figures", figures, FIGURES), ("tables", tables, TABLES)):
+        if strange := sorted(set(asked) - set(known)):
+            raise UsageError(asked=f"{what} as {strange[0]}", found="it is not known", fix=f"Use {', '.join(known)}.")
+    out.mkdir(parents=True, exist_ok=True)
+    written: list[Path] = []
+    drawn: list[tuple[go.Figure, Path]] = []
+    for probe, findings in record.findings.items():
+        written += _tables(probe, findings, out, tables)
+        for name, plot in _figures(findings) if figures else ():
+            drawn += [(_sized(plot, columns), out / f"{probe}-{name}.{ending}") for ending in figures]
+    for ending in figures:
+        _draw([(plot, path) for plot, path in drawn if path.suffix == f".{ending}"])
+    return written + [path for _, path in drawn]
+
+
+def _tables(probe: str, findings: Findings, out: Path, kinds: Collection[str]) -> Iterator[Path]:
+    if "latex" in kinds and findings.scalars:
+        path = out / f"{probe}.tex"
+        path.write_text(findings.to_latex(), encoding="utf-8")
+        yield path
+    if "csv" in kinds:
+        frames = {probe: findings.to_frame()} if findings.scalars else {}
+        frames |= {f"{probe}-{name}": table.to_frame() for name, table in findings.tables.items()}
+        for name, frame in frames.items():
+            path = out / f"{name}.csv"
+            frame.to_csv(path, index=False)
+            yield path
+
+
+def _figures(findings: Findings) -> "Iterator[tuple[str, go.Figure]]":
+    kind = "study" if findings.probe in entries("study") else "probe"
+    for figure in load_entry(kind, findings.probe)().figures(findings):
+        yield figure.name, themed(figure, "light")
+
+
+def _sized(plot: "go.Figure", columns: Columns) -> "go.Figure":
+    """White paper, 8 point, no title (a paper has captions), as wide as the columns; what is operated is left out."""
+    width = _WIDTH[columns] * _PIXELS_AN_INCH
+    n_rows = max(1, len({axis.domain for axis in plot.select_yaxes()}))
+    plot.update_layout(
+        width=width, height=width * _ASPECT[columns] * (1 + 0.6 * (n_rows - 1)), title=None, paper_bgcolor="white",
+        plot_bgcolor="white", font_size=_FONT, legend_font_size=_FONT, margin={"l": 8, "r": 8, "t": 24, "b": 8},
+    )  # fmt: skip
+    plot.layout.sliders = plot.layout.updatemenus = None
+    for axes in (plot.update_xaxes, plot.update_yaxes):
+        axes(title_font_size=_FONT, tickfont_size=_FONT)
+    plot.update_annotations(font_size=_FONT)
+    plot.update_coloraxes(colorbar_tickfont_size=_FONT, colorbar_title_font_size=_FONT)
+    return plot
+
+
+def _draw(drawn: "list[tuple[go.Figure, Path]]") -> None:
+    """Images of one format, by one browser."""
+    if not drawn:
+        return
+    import plotly.io
+
+    plots, paths = map(list, zip(*drawn, strict=True))
+    scale = (_FINER if paths[0].suffix == ".png" else 1) / _DRAWN
+    sizes = {side: [plot.layout[side] for plot in plots] for side in ("width", "height")}
+    try:
+        plotly.io.write_images(plots, [str(path) for path in paths], scale=scale, **sizes)
+    except ImportError as error:
+        raise UsageError(
+            asked="figures as images", found="kaleido is not installed", fix="pip install 'interp[export]'"
+        ) from error
+    except (RuntimeError, ValueError) as error:
+        raise UsageError(
+            asked="figures as images",
+            found=f"kaleido cannot draw them: {' '.join(str(error).split())[:200]}",
+            fix="It needs Chrome or Chromium: install one, or name it in the environment variable BROWSER_PATH.",
+        ) from error

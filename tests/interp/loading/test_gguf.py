@@ -1,0 +1,226 @@
+"""GGUF files: what is read from one is the model that was written; rounded, broken and lying ones are told."""
+
+import os
+import shutil
+import struct
+from dataclasses import replace
+
+import gguf
+import numpy as np
+import pytest
+import torch
+from interp.reports.page.about import python
+from typer.testing import CliRunner
+
+import interp
+from interp.cli.app import app
+from interp.errors import ModelError, UsageError
+from interp.loading.gguf_file import read_header
+from interp.options import RunOptions
+from interp.records.record import open_run
+from interp.running.spec import RunSpec
+from tests.gguf_files import INNER, LAYERS, WIDTH, original, written
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    return written(tmp_path_factory.mktemp("gguf") / "tiny.gguf", original())
+
+
+@pytest.fixture(scope="module")
+def rounded_file(tmp_path_factory):
+    return written(tmp_path_factory.mktemp("gguf") / "rounded.gguf", original(), gguf.GGMLQuantizationType.Q8_0)
+
+
+IDS = torch.arange(3, 20)[None]
+
+
+def test_a_plain_file_is_the_model_that_was_written(file):
+    model = interp.load(file)
+    with torch.inference_mode():
+        torch.testing.assert_close(model.module(IDS).logits, original()(IDS).logits, rtol=1e-5, atol=1e-5)
+    assert model.info.stored_as is None and model.info.family == "llama" and all(c.passed for c in model.checks)
+    assert model.tokenizer.convert_ids_to_tokens(model.tokenizer("ab c")["input_ids"])[-3:] == ["ab", "Ġ", "c"]
+    assert "m['content']" in model.tokenizer.chat_template
+
+
+def test_a_file_is_named_by_its_path_or_within_its_folder(file):
+    by_folder = interp.load(file.parent, gguf=file.name)
+    assert by_folder.fingerprint == interp.load(str(file)).fingerprint
+    with pytest.raises(ModelError, match="a second file is named"):
+        interp.load(file, gguf=file.name)
+    with pytest.raises(ModelError, match=r"its GGUF files are: tiny\.gguf"):
+        interp.load(file.parent, gguf="other.gguf")
+    with pytest.raises(ModelError, match="there is no such file"):
+        interp.load(file.parent / "other.gguf")
+    with pytest.raises(UsageError, match="read as it is"):
+        interp.load(original(), gguf=file.name)
+
+
+def test_rounded_weights_are_refused_unless_allowed_and_then_told(rounded_file):
+    with pytest.raises(ModelError, match=r"quantised \(GGUF: 16 tensors Q8_0 \(8.5 bits\), 5 tensors F32") as caught:
+        interp.load(rounded_file)
+    assert "--allow-quantised" in str(caught.value)
+    model = interp.load(rounded_file, allow_quantised=True)
+    assert model.info.stored_as.startswith("GGUF: 16 tensors Q8_0") and model.info.quantisation is None
+    expected = original()
+    with torch.inference_mode():
+        for weight in (p for p in expected.parameters() if p.ndim == 2):
+            rounded = gguf.quants.quantize(weight.numpy(), gguf.GGMLQuantizationType.Q8_0)
+            weight.copy_(torch.from_numpy(gguf.quants.dequantize(rounded, gguf.GGMLQuantizationType.Q8_0)))
+        torch.testing.assert_close(model.module(IDS).logits, expected(IDS).logits, rtol=1e-5, atol=1e-5)
+        assert not torch.allclose(expected(IDS).logits, original()(IDS).logits, atol=1e-2)
+    assert {c.name for c in model.checks} >= {"output", "projections"}, (
+        "weights can be read once they are plain numbers"
+    )
+
+
+def test_a_run_of_a_file_records_how_it_is_stored_and_can_be_repeated(rounded_file, tmp_path):
+    asked = {"probes": "orthogonality", "prompts": ["ab", "ba c", "c d", "a b"], "out": None, "quiet": True}
+    record = interp.run(str(rounded_file), allow_quantised=True, **asked)
+    assert record.model["stored_as"].startswith("GGUF: 16 tensors Q8_0")
+    assert record.spec["model"] == str(rounded_file) and "gguf" not in record.spec
+    inside = interp.run(str(rounded_file.parent), gguf=rounded_file.name, allow_quantised=True, **asked)
+    assert inside.spec["gguf"] == rounded_file.name and inside.model["fingerprint"] == record.model["fingerprint"]
+    assert RunOptions().gguf is None
+
+
+@pytest.mark.parametrize(
+    "spoil, found",
+    [
+        (lambda b: b[: len(b) // 2], "cut off, damaged"),
+        (lambda b: b[:300], "cut off, damaged"),
+        (lambda b: b[:10], "cut off, damaged.*it has 10 bytes"),
+        (lambda b: b"", "does not begin as"),
+        (lambda b: b"version https://git-lfs.github.com/spec/v1\n", "b'version htt'.*\n.*git lfs pull"),
+        (lambda b: b"PK\x03\x04" + b[4:], "does not begin as"),
+        (lambda b: b[:4] + struct.pack("<I", 9) + b[8:], "its version is 9"),
+        (lambda b: b[:8] + struct.pack("<Q", 2**60) + b[16:], "entries are said to follow"),
+        (lambda b: b[:16] + struct.pack("<Q", 2**60) + b[24:], "entries are said to follow"),
+        (lambda b: b.replace(b"blk.1.attn_k.weight", b"blk.1.attn_x.weight"), "lack"),
+        (lambda b: b.replace(b"general.architecture\x08\x00\x00\x00\x05\x00\x00\x00\x00\x00\x00\x00llama",
+                             b"general.architecture\x08\x00\x00\x00\x05\x00\x00\x00\x00\x00\x00\x00whale"),
+         "describes no model"),
+    ],
+)  # fmt: skip
+def test_a_broken_foreign_or_lying_file_is_refused_in_words(file, tmp_path, spoil, found):
+    path = tmp_path / "spoilt.gguf"
+    path.write_bytes(spoil(file.read_bytes()))
+    with pytest.raises(ModelError, match=found):
+        interp.load(path)
+
+
+def test_more_layers_than_any_model_has_are_refused_before_one_is_built(file, tmp_path):
+    content, key = file.read_bytes(), b"llama.block_count\x04\x00\x00\x00"
+    at = content.index(key) + len(key)
+    path = tmp_path / "tall.gguf"
+    path.write_bytes(content[:at] + struct.pack("<I", 2**31 - 1) + content[at + 4 :])
+    with pytest.raises(ModelError, match="num_hidden_layers is 2147483647"):
+        interp.load(path)
+
+
+def test_a_list_without_end_is_refused_at_once(tmp_path):
+    """The package `gguf` would append to a list 2**60 times."""
+    path = tmp_path / "endless.gguf"
+    field = struct.pack("<Q", 1) + b"a" + struct.pack("<IIQ", 9, 0, 2**60)
+    path.write_bytes(b"GGUF" + struct.pack("<IQQ", 3, 1, 1) + field + bytes(64))
+    with pytest.raises(ModelError, match="1,152,921,504,606,846,976 entries are said to follow"):
+        read_header(path)
+
+
+def test_no_part_of_a_header_may_be_missing(file):
+    """Wherever the file is cut, by length or inside the header, it is refused in words."""
+    whole = file.read_bytes()
+    for n in {*range(0, 1200, 7), *range(1200, len(whole), 4001), len(whole) - 33}:
+        cut = file.parent / "cut.bin"
+        cut.write_bytes(whole[:n])
+        with pytest.raises(ModelError, match="cut off, damaged"):
+            read_header(cut)
+    assert read_header(file).n_numbers == sum(p.numel() for p in original().parameters())
+
+
+@pytest.mark.parametrize(
+    "add, found",
+    [
+        (lambda out: out.add_tensor("blk.0.attn_q.bias", np.ones(WIDTH, np.float32)), "some would be left out"),
+        (lambda out: out.add_tensor("blk.2.ffn_up.weight", np.ones((INNER, WIDTH), np.float32)), "would be left out"),
+        (lambda out: out.add_tensor("rope_freqs.weight", np.ones(8, np.float32)), r"stretched \(rope_freqs"),
+        (lambda out: out.add_rope_scaling_type(gguf.RopeScalingType.YARN), r"stretched \(rope.scaling.type yarn"),
+    ],
+)
+def test_what_transformers_would_leave_out_is_refused(tmp_path, add, found):
+    """Each of these was read as the model without it, and passed the self-check."""
+    with pytest.raises(ModelError, match=found):
+        interp.load(written(tmp_path / "more.gguf", original(), add=add))
+
+
+def test_fewer_layers_than_the_file_holds_are_refused(file, tmp_path):
+    content, key = file.read_bytes(), b"llama.block_count\x04\x00\x00\x00"
+    at = content.index(key) + len(key)
+    path = tmp_path / "short.gguf"
+    path.write_bytes(content[:at] + struct.pack("<I", LAYERS - 1) + content[at + 4 :])
+    with pytest.raises(ModelError, match="some would be left out"):
+        interp.load(path)
+
+
+def test_the_tokenizer_is_that_of_the_file_whatever_lies_beside_it(file, tmp_path, word_tokenizer):
+    shutil.copy(file, tmp_path)
+    word_tokenizer.save_pretrained(tmp_path)
+    words = interp.load(tmp_path / file.name).tokenizer
+    assert words.get_vocab() == interp.load(file).tokenizer.get_vocab() != word_tokenizer.get_vocab()
+    assert words.chat_template
+
+
+def test_a_file_of_the_hub_is_read_from_the_cache(revisions, use_cache):
+    use_cache(revisions)
+    model = interp.load("pythia-70m", gguf="tiny.gguf")
+    assert model.info.family == "llama" and model.info.source == "EleutherAI/pythia-70m"
+    with torch.inference_mode():
+        torch.testing.assert_close(model.module(IDS).logits, original()(IDS).logits, rtol=1e-5, atol=1e-5)
+
+
+def test_a_run_on_rounded_weights_is_repeated_on_them_and_says_so(rounded_file, tmp_path):
+    (tmp_path / "texts.txt").write_text("ab\nba c\nc d\na b\n")
+    record = interp.run(
+        str(rounded_file), allow_quantised=True, probes="orthogonality", prompts=str(tmp_path / "texts.txt"),
+        out=tmp_path, quiet=True,
+    )  # fmt: skip
+    assert record.model["tensor_kinds"]["blk.1.attn_v.weight"] == "Q8_0, 8.5 bits"
+    assert record.model["tensor_kinds"]["blk.1.attn_norm.weight"] == "F32, 32 bits"
+    page = (record.path / "report.html").read_text()
+    assert "Rounded weights (GGUF: 16 tensors Q8_0" in page and "Q8_0, 8.5 bits" in page
+    assert "--allow-quantised" in record.spec["command"] and "allow_quantised=True" in (python(record) or "")
+    shown = CliRunner().invoke(app, ["run", "--from", str(record.path), "--out", str(tmp_path / "again"), "-q"])
+    assert shown.exit_code == 0, shown.output
+    (again,) = (open_run(file) for file in (tmp_path / "again").glob("*/run.json"))
+    assert (again.spec_hash, again.model["fingerprint"]) == (record.spec_hash, record.model["fingerprint"])
+
+
+def test_a_run_of_no_gguf_file_is_specified_as_before_there_were_any():
+    spec = RunSpec("m", ["manifold"], {"manifold": {}})
+    assert "gguf" not in spec.to_json() and replace(spec, gguf="f.gguf").to_json()["gguf"] == "f.gguf"
+    assert RunSpec.from_json(spec.to_json()).hash == spec.hash != replace(spec, gguf="f.gguf").hash
+
+
+@pytest.mark.slow
+def test_the_real_file_is_the_folder_that_was_made_of_it():
+    """Weights by the formula of Q4_1, then logits, captured values and words of SmolLM2-135M-Instruct."""
+    folder, file = os.environ.get("SMOLLM2"), os.environ.get("SMOLLM2_GGUF")
+    if not folder or not file:
+        pytest.skip("SMOLLM2 and SMOLLM2_GGUF do not name the folder and the file of the real model")
+    texts = ["The capital of France is", "def f(x):\n    return x + 42"]
+    of_file, of_folder = interp.load(file, allow_quantised=True), interp.load(folder)
+    stored = {tensor.name: tensor for tensor in gguf.GGUFReader(file).tensors}["blk.7.ffn_up.weight"]
+    blocks = stored.data.reshape(-1, 20)  # scale and offset in half precision, then 32 numbers of four bits
+    scale, offset = (blocks[:, i : i + 2].copy().view(np.float16).astype(np.float32) for i in (0, 2))
+    numbers = scale * np.hstack([blocks[:, 4:] & 15, blocks[:, 4:] >> 4]) + offset
+    up = of_file.module.model.layers[7].mlp.up_proj.weight
+    np.testing.assert_allclose(up.numpy(), numbers.reshape(up.shape), rtol=1e-6)
+    read = [interp.collect(model, texts, ["v", "resid"]) for model in (of_file, of_folder)]
+    for site in ("v", "resid"):
+        np.testing.assert_allclose(read[0][site], read[1][site], rtol=1e-5, atol=1e-5)
+    ids = torch.tensor(of_folder.tokenizer(texts[0])["input_ids"])[None]
+    with torch.inference_mode():
+        torch.testing.assert_close(of_file.module(ids).logits, of_folder.module(ids).logits)
+    assert of_file.tokenizer(texts)["input_ids"] == of_folder.tokenizer(texts)["input_ids"]
+    assert of_file.tokenizer.chat_template == of_folder.tokenizer.chat_template

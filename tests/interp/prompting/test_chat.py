@@ -1,0 +1,123 @@
+"""Conversations through a tokenizer's chat template: what is read, where it ends, and what is refused."""
+
+import json
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+from interp.errors import PromptError
+from interp.prompt import Prompt, PromptSet
+from interp.prompting.files import resolve_prompts
+from interp.prompting.tokens import tokenise
+
+TEMPLATE = (
+    "{{ bos_token }}{% for m in messages %}"
+    "{% if m['role'] == 'tool' %}{{ raise_exception('no tools here') }}{% endif %}"
+    " <{{ m['role'] }}> {{ m['content'] }} </s>{% endfor %}{% if add_generation_prompt %} <assistant>{% endif %}"
+)
+WORDS = ("<s>", "</s>", "<unk>", "<user>", "<assistant>", "<system>", "a", "b", "c")
+
+
+def chatty(template=TEMPLATE):
+    inner = Tokenizer(models.WordLevel({w: i for i, w in enumerate(WORDS)}, unk_token="<unk>"))
+    inner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return PreTrainedTokenizerFast(
+        tokenizer_object=inner, bos_token="<s>", eos_token="</s>", unk_token="<unk>", chat_template=template
+    )
+
+
+def said(*turns):
+    return [{"role": role, "content": content} for role, content in turns]
+
+
+ASKED = said(("system", "c"), ("user", "a b"))
+ANSWERED = said(("user", "a"), ("assistant", "b"), ("user", "c a"))
+
+
+def words_read(prompts, tokenizer):
+    tokens = tokenise(prompts, tokenizer, window=None, max_positions=None)
+    return [" ".join(tokenizer.convert_ids_to_tokens(ids.tolist())) for ids in tokens.ids], tokens
+
+
+def test_a_conversation_is_read_up_to_where_the_reply_would_start():
+    tokenizer = chatty()
+    prompts = resolve_prompts([ASKED, ANSWERED], tokenizer=tokenizer)
+    read, tokens = words_read(prompts, tokenizer)
+    assert read == [
+        "<s> <system> c </s> <user> a b </s> <assistant>",
+        "<s> <user> a </s> <assistant> b </s> <user> c a </s> <assistant>",
+    ]
+    ids = [tokenizer.apply_chat_template(m, add_generation_prompt=True)["input_ids"] for m in (ASKED, ANSWERED)]
+    assert [one.tolist() for one in tokens.ids] == ids
+    assert tokens.has_bos  # the template's own, once
+    assert [dict(p.columns) for p in prompts] == [{"role": "user", "turn": 2}, {"role": "user", "turn": 3}]
+
+
+def test_a_reply_that_has_begun_is_read_to_its_last_word():
+    tokenizer = chatty()
+    prompts = resolve_prompts(said(("user", "a"), ("assistant", "b c")), tokenizer=tokenizer)
+    assert words_read(prompts, tokenizer)[0] == ["<s> <user> a </s> <assistant> b c"]
+    assert prompts.prompts[0].columns["role"] == "assistant"
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "parquet"])
+def test_files_of_messages_keep_their_other_columns(tmp_path, ending):
+    rows = [{"messages": ASKED, "topic": "x", "correct": True}, {"messages": ANSWERED, "topic": "y", "correct": False}]
+    path = tmp_path / f"chats.{ending}"
+    if ending == "jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    else:
+        import pyarrow
+        from pyarrow import parquet
+
+        parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+    prompts = resolve_prompts(str(path), tokenizer=chatty())
+    assert prompts.prompts == resolve_prompts(rows, tokenizer=chatty()).prompts
+    assert [p.columns["topic"] for p in prompts] == ["x", "y"]
+    assert prompts.units == {"role": "label", "turn": "1", "topic": "label", "correct": "label"}
+
+
+def test_with_chat_every_text_is_the_message_of_a_user():
+    tokenizer = chatty()
+    prompts = resolve_prompts(["a b", "c"], tokenizer=tokenizer, chat=True)
+    assert words_read(prompts, tokenizer)[0] == ["<s> <user> a b </s> <assistant>", "<s> <user> c </s> <assistant>"]
+    asked = resolve_prompts([ASKED, ANSWERED], tokenizer=tokenizer)
+    assert resolve_prompts([ASKED, ANSWERED], tokenizer=tokenizer, chat=True) == asked
+
+
+@pytest.mark.parametrize(
+    "given, found",
+    [
+        ([{"messages": []}], "no list of messages"),
+        ([{"messages": "hello"}], "no list of messages"),
+        ([{"messages": [{"role": "user"}]}], "message 1 is"),
+        ([{"messages": said(("user", "a"), ("assistant", "  "))}], r"message 2 \(assistant\) is empty"),
+        ([{"messages": [{"role": "user", "content": 3}]}], "no text"),
+        ([{"messages": ASKED, "role": "x"}], "the column 'role'"),
+        ([{"messages": ASKED}, {"text": "a"}], "text 2"),
+        ([said(("tool", "a"))], "no tools here"),
+    ],
+)
+def test_what_is_no_conversation_is_refused_by_its_place(given, found):
+    with pytest.raises(PromptError, match=found):
+        resolve_prompts(given, tokenizer=chatty())
+
+
+@pytest.mark.parametrize(
+    "tokenizer, found",
+    [(None, "no tokenizer"), (chatty(None), "no chat template"), (chatty("{% for %}"), "the chat template refuses it")],
+)
+def test_a_missing_or_broken_template_is_said(tokenizer, found):
+    for given, chat in (([ASKED], False), (["a", "b"], True)):
+        with pytest.raises(PromptError, match=found):
+            resolve_prompts(given, tokenizer=tokenizer, chat=chat)
+
+
+def test_prompts_with_an_exact_posterior_or_of_ids_are_no_chat():
+    with pytest.raises(PromptError, match="they are token ids"):
+        resolve_prompts(PromptSet("ids", [Prompt(token_ids=(1, 2))]), tokenizer=chatty(), chat=True)
+    with pytest.raises(PromptError, match="exact posterior is that of the bare texts"):
+        known = PromptSet("known", [Prompt(text="a")], posterior=np.array([[0.5, 0.5]]), outcome_ids=np.array([6, 7]))
+        resolve_prompts(known, tokenizer=chatty(), chat=True)

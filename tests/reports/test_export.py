@@ -1,0 +1,58 @@
+"""Figures and tables of a record as files for a paper."""
+
+import re
+
+import numpy as np
+import pandas
+import pytest
+from interp.reports.export import export
+
+import interp
+from interp.errors import UsageError
+
+
+@pytest.fixture(scope="module")
+def record():
+    return interp.run(probes="orthogonality,attention_entropy", n_pool=40, out=None, quiet=True)
+
+
+def test_tables_hold_every_number_and_the_headlines_as_latex(record, tmp_path):
+    files = export(record, tmp_path / "new" / "folder", figures=(), tables=("csv", "latex"))
+    assert sorted(files) == sorted((tmp_path / "new" / "folder").iterdir())
+    found = record.findings["orthogonality"]
+    frame = pandas.read_csv(tmp_path / "new" / "folder" / "orthogonality.csv")
+    assert frame["name"].tolist() == list(found.scalars)
+    np.testing.assert_allclose(frame["value"], [s.value for s in found.scalars.values()])
+    latex = (tmp_path / "new" / "folder" / "orthogonality.tex").read_text()
+    assert latex.count(r" \\") == 1 + len(found.headline)
+    name, table = next(iter(found.tables.items()))
+    assert len(pandas.read_csv(tmp_path / "new" / "folder" / f"orthogonality-{name}.csv")) == table.n_rows
+
+
+def test_unknown_formats_are_refused(record, tmp_path):
+    with pytest.raises(UsageError, match="figures as gif"):
+        export(record, tmp_path, figures=("gif",))
+    with pytest.raises(UsageError, match="tables as docx"):
+        export(record, tmp_path, tables=("docx",))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("columns, inches", [(1, 3.4), (2, 7.0)])
+def test_a_figure_is_as_wide_as_the_columns_of_a_paper(record, tmp_path, columns, inches):
+    from dataclasses import replace
+
+    one = replace(record, findings={"orthogonality": record.findings["orthogonality"]})
+    files = export(one, tmp_path, figures=("svg",), tables=(), columns=columns)
+    assert files
+    for file in files:
+        width = re.search(r'<svg[^>]* width="([\d.]+)"', file.read_text())
+        assert width and float(width[1]) == pytest.approx(inches * 96, abs=1.0)
+
+
+@pytest.mark.browser
+def test_a_missing_chrome_is_said_in_words(record, tmp_path, monkeypatch):
+    monkeypatch.setenv("BROWSER_PATH", str(tmp_path / "no-browser"))
+    with pytest.raises(UsageError, match="Chrome") as caught:
+        export(record, tmp_path, figures=("svg",), tables=())
+    assert "BROWSER_PATH" in str(caught.value)
