@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 
     from interp.edits import AblateHeads, Edit
 
+FITTED_LABELS = 200
+"""True, control and exchanged labels of a fit, about: products with them are in float32."""
+
+FIT_SECONDS = 1.5e-11
+"""Seconds of one core that an addition or multiplication of a fit takes, in float64."""
+
 Readout = Mapping[str, np.ndarray]
 """What is kept of the model under one condition: small arrays by name."""
 
@@ -91,17 +97,23 @@ class Planned:
 class AnalysisCost:
     """What the analysis of a probe takes on one core, as measured: for any capture, for each layer, and each row of it.
 
-    Rows are the scored ones; `row_bytes` are of all layers.
+    Rows are the scored ones; `row_bytes` are of all layers. `n_fits` of a layer decompose one half of the rows and read
+    `FITTED_LABELS` labels off the other half.
     """
 
     seconds: float = 0.3
     layer_seconds: float = 0.0
     row_seconds: float = 2e-5
     row_bytes: int = 20_000
+    n_fits: int = 0
 
-    def analysis(self, n_layers: int, n_rows: int) -> float:
+    def analysis(self, info: ModelInfo, n_rows: int) -> float:
         """Seconds in all."""
-        return self.seconds + n_layers * (self.layer_seconds + self.row_seconds * n_rows)
+        n, width = n_rows // 2, info.d_model
+        rank = min(n, width)
+        operations = 10 * rank**3 + 6 * n * width * rank + 2 * n * rank * FITTED_LABELS
+        fits = self.n_fits * operations * FIT_SECONDS
+        return self.seconds + info.n_layers * (self.layer_seconds + self.row_seconds * n_rows + fits)
 
 
 @dataclass(frozen=True)

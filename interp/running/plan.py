@@ -14,7 +14,7 @@ from interp.running.choose_probes import choose_probes, readable_probes
 from interp.running.memory import Memory, memory_of
 from interp.running.meta_model import MetaModel, meta_model
 from interp.running.passes import Passes, passes_of
-from interp.running.speed import PER_CONDITION, Rates, Work, measure_rates, work_of
+from interp.running.speed import PER_CONDITION, Rates, Work, measure_rates, threads_of, work_of
 
 SPREAD = 2**0.5
 """The range of a time: so many times shorter and longer than what was calculated, a factor of two in all."""
@@ -132,9 +132,10 @@ def _cost(p: Passes, meta: MetaModel, rates: Rates | None, n_times: int) -> Pass
     n, n_layers = p.n * n_times, meta.model.info.n_layers
     seconds = None
     if rates is not None:
-        seconds = n * (work_of(p, meta).seconds(rates) + (PER_CONDITION if p.is_edited else 0.0))
+        passing = work_of(p, meta).seconds(rates) / threads_of(p, meta)
+        seconds = n * (passing + (PER_CONDITION if p.is_edited else 0.0))
     n_rows = p.text.n_rows("scored")
-    analysis = n_times * sum(probe.cost.analysis(n_layers, n_rows) for probe in p.probes)
+    analysis = n_times * sum(probe.cost.analysis(meta.model.info, n_rows) for probe in p.probes)
     return PassCost(p.what, n, p.n_prompts, p.n_tokens, max(0, n_layers - p.first_layer), seconds, float(analysis))
 
 

@@ -1,8 +1,8 @@
 """How long passes take: their arithmetic, counted from the configuration, over the rate at which this machine computes.
 
 The rate is that of a block of PyTorch's own of the model's width, and of an exponential. Both are measured in the
-processor time of one thread, which other work on the machine leaves alone, and all threads are taken to be as fast. On
-a GPU it is the time that passes.
+processor time of one thread, which other work on the machine leaves alone; a pass has the threads that it is worth, as
+in a run, and all are taken to be as fast. On a GPU it is the time that passes.
 """
 
 import math
@@ -18,7 +18,7 @@ from interp.running.meta_model import MetaModel
 from interp.running.passes import Passes
 from interp.seam.pattern_sites import CONTRASTS, NULL_SITES
 from interp.system.heap import bound_heap
-from interp.system.threads import one_thread
+from interp.system.threads import one_thread, threads_worth
 
 SECONDS = 0.1
 """How long each rate is measured."""
@@ -40,7 +40,7 @@ PER_READING = 0.0004
 
 @dataclass(frozen=True)
 class Rates:
-    """Seconds that an addition or multiplication inside a block takes, and an exponential."""
+    """Seconds that an addition or multiplication inside a block takes one thread, and an exponential."""
 
     operation: float
     exponential: float
@@ -75,11 +75,10 @@ def measure_rates(meta: MetaModel) -> Rates:
     mask = torch.nn.Transformer.generate_square_subsequent_mask(length, device=device, dtype=dtype)
     numbers = torch.zeros(1 << 18, device=device)
     n_operations = TOKENS_PER_BATCH * (2 * (4 * width**2 + 2 * width * wider) + 4 * width * length)
-    n_threads = torch.get_num_threads() if device.type == "cpu" else 1
     with torch.inference_mode(), one_thread():
         return Rates(
-            _seconds(lambda: block(x, src_mask=mask, is_causal=True), device) / n_operations / n_threads,
-            _seconds(lambda: torch.exp(numbers), device) / len(numbers) / n_threads,
+            _seconds(lambda: block(x, src_mask=mask, is_causal=True), device) / n_operations,
+            _seconds(lambda: torch.exp(numbers), device) / len(numbers),
         )
 
 
@@ -99,6 +98,19 @@ def _clock(device: torch.device) -> float:
         return time.process_time()
     torch.accelerator.synchronize(device)
     return time.perf_counter()
+
+
+def threads_of(p: Passes, meta: MetaModel) -> int:
+    """How many threads one of these passes has; conditions that share passes are taken to fill them."""
+    if meta.placement.device != "cpu":
+        return 1
+    n_tokens = min(TOKENS_PER_BATCH, p.n_tokens * (p.n if p.is_edited else 1))
+    return threads_worth(2 * n_tokens * n_block_weights(meta))
+
+
+def n_block_weights(meta: MetaModel) -> int:
+    """The weights of a block."""
+    return sum(weight.numel() for weight in meta.model.family.layer_modules(meta.model.module)[0].parameters())
 
 
 def work_of(p: Passes, meta: MetaModel) -> Work:

@@ -6,11 +6,17 @@ Everything goes to standard error, so that standard output stays what the caller
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Protocol, runtime_checkable
 
-Report = Callable[[int, int], None]
-"""Called with the number done and the number in all."""
+
+@runtime_checkable
+class Report(Protocol):
+    """Called with the number done and the number in all; with the share of the work where pieces are unlike."""
+
+    def __call__(self, done: int, total: int, share: float | None = None, /) -> None: ...
+
 
 _SECONDS_BETWEEN_LINES = 10.0
 
@@ -19,7 +25,7 @@ _SECONDS_BETWEEN_LINES = 10.0
 def reporting(what: str, quiet: bool = False) -> Iterator[Report]:
     """A reporter of progress on `what` for the length of the block; `quiet` says nothing."""
     if quiet:
-        yield lambda done, total: None
+        yield lambda done, total, share=None: None
     elif sys.stderr.isatty() or _in_notebook():
         with _bar(what) as report:
             yield report
@@ -40,27 +46,47 @@ def _bar(what: str) -> Iterator[Report]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TqdmWarning)  # a notebook without ipywidgets shows a bar of text
         from tqdm.auto import tqdm
-    with tqdm(desc=what, leave=_in_notebook()) as bar:
+    pace = _Pace()
+    shown = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]"
+    with tqdm(desc=what, leave=_in_notebook(), bar_format=shown) as bar:
 
-        def report(done: int, total: int) -> None:
+        def report(done: int, total: int, share: float | None = None, /) -> None:
             if bar.total != total:
                 bar.reset(total)
+            bar.set_postfix_str(pace.left(done / total if share is None else share), refresh=False)
             bar.update(done - bar.n)
 
         yield report
+
+
+class _Pace:
+    """How long the rest will take by what was done since the first report: before it came what is done once."""
+
+    def __init__(self) -> None:
+        self._first: tuple[float, float] | None = None
+
+    def left(self, share: float) -> str:
+        """The time left in words, `share` of the work being done; nothing where that cannot be said."""
+        now = time.monotonic()
+        if self._first is None:
+            self._first = now, share
+        since, before = self._first
+        if not before < share < 1:
+            return ""
+        return f"about {(now - since) * (1 - share) / (share - before):.0f} s left"
 
 
 class _Lines:
     """One line at the start, at most one every ten seconds, and one at the end."""
 
     def __init__(self, what: str) -> None:
-        self.what, self.began, self.said = what, time.monotonic(), 0.0
+        self.what, self.began, self.said, self.pace = what, time.monotonic(), 0.0, _Pace()
 
-    def __call__(self, done: int, total: int) -> None:
+    def __call__(self, done: int, total: int, share: float | None = None, /) -> None:
         now = time.monotonic()
+        left = self.pace.left(done / total if share is None else share)
         if now - self.said < _SECONDS_BETWEEN_LINES and done < total:
             return
         self.said = now
-        spent = now - self.began
-        left = f", about {spent * (total - done) / done:.0f} s left" if 0 < done < total else ""
-        print(f"{self.what}: {done} of {total} after {spent:.0f} s{left}", file=sys.stderr, flush=True)
+        parts = f"{self.what}: {done} of {total} after {now - self.began:.0f} s", left
+        print(", ".join(filter(None, parts)), file=sys.stderr, flush=True)

@@ -31,14 +31,21 @@ _USED: ContextVar[set[int] | None] = ContextVar("numbers of threads that passes 
 _OUTSIDE: ContextVar[int | None] = ContextVar("threads outside of one_thread", default=None)
 
 
+def threads_worth(n_operations: int) -> int:
+    """How many threads of torch a block of so many operations is worth, of those that it may use."""
+    import torch
+
+    allowed = torch.get_num_threads()
+    is_set = any(name in os.environ for name in OWN_SETTING)
+    return allowed if is_set else min(allowed, max(1, n_operations // PER_THREAD))
+
+
 @contextmanager
 def threads_by_work(n_operations: int) -> Iterator[None]:
     """torch on the threads that a block of so many operations is worth, of those that it may use outside."""
     import torch
 
-    allowed = torch.get_num_threads()
-    is_set = any(name in os.environ for name in OWN_SETTING)
-    n = allowed if is_set else min(allowed, max(1, n_operations // PER_THREAD))
+    allowed, n = torch.get_num_threads(), threads_worth(n_operations)
     used = _USED.get()
     if used is not None:
         used.add(n)

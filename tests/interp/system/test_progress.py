@@ -44,17 +44,36 @@ def test_a_terminal_shows_a_bar_and_is_left_empty(monkeypatch):
 
 
 def test_a_log_has_a_line_at_the_start_and_at_the_end_and_few_between(capsys, monkeypatch):
-    now = iter([0.0, 10.0, 11.0, 12.0, 21.0, 22.0])
-    monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
     with reporting("reading a model") as report:
-        for done in range(5):
+        for done, now[0] in enumerate([10.0, 11.0, 12.0, 21.0, 22.0]):
             report(2 * done, 8)
     lines = capsys.readouterr().err.splitlines()
     assert lines == [
         "reading a model: 0 of 8 after 10 s",
-        "reading a model: 6 of 8 after 21 s, about 7 s left",
+        "reading a model: 6 of 8 after 21 s, about 4 s left",
         "reading a model: 8 of 8 after 22 s",
     ]
+
+
+def test_time_left_is_told_by_the_work_since_the_first_report(capsys, monkeypatch):
+    """Conditions that share a pass are reported together; what comes before the first pass comes once."""
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    with reporting("conditions") as report:
+        for done in range(1, 17):  # 100 s of preparation, then four at once every 20 s
+            now[0] = 100.0 + 20 * ((done - 1) // 4)
+            report(done, 100)
+        now[0] = 200.0
+        report(20, 100, 0.5)  # the early ones were the long ones
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "conditions: 1 of 100 after 100 s"
+    assert lines[1:4] == [
+        f"conditions: {done} of 100 after {spent} s, about {5 * (100 - done)} s left"
+        for done, spent in ((5, 120), (9, 140), (13, 160))
+    ]
+    assert lines[4] == f"conditions: 20 of 100 after 200 s, about {100 * 0.5 / 0.49:.0f} s left"
 
 
 def test_quiet_says_nothing(capsys):
