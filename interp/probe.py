@@ -97,13 +97,14 @@ class Planned:
 class AnalysisCost:
     """What the analysis of a probe takes on one core, as measured: for any capture, for each layer, and each row of it.
 
-    Rows are the scored ones; `row_bytes` are of all layers. `n_fits` of a layer decompose one half of the rows and read
-    `FITTED_LABELS` labels off the other half.
+    Rows are the scored ones; `whole_row_seconds` and `row_bytes` are of all layers. `n_fits` of a layer decompose one
+    half of the rows and read `FITTED_LABELS` labels off the other half.
     """
 
     seconds: float = 0.3
     layer_seconds: float = 0.0
     row_seconds: float = 2e-5
+    whole_row_seconds: float = 0.0
     row_bytes: int = 20_000
     n_fits: int = 0
 
@@ -113,7 +114,8 @@ class AnalysisCost:
         rank = min(n, width)
         operations = 10 * rank**3 + 6 * n * width * rank + 2 * n * rank * FITTED_LABELS
         fits = self.n_fits * operations * FIT_SECONDS
-        return self.seconds + info.n_layers * (self.layer_seconds + self.row_seconds * n_rows + fits)
+        of_layer = self.layer_seconds + self.row_seconds * n_rows + fits
+        return self.seconds + self.whole_row_seconds * n_rows + info.n_layers * of_layer
 
 
 @dataclass(frozen=True)

@@ -102,7 +102,7 @@ class Manifold(Probe):
     seed: int = 0
 
     name: ClassVar[str] = "manifold"
-    cost: ClassVar[AnalysisCost] = AnalysisCost(3.5, layer_seconds=0.4, row_seconds=0.0, row_bytes=30_000)
+    cost: ClassVar[AnalysisCost] = AnalysisCost(3.5, 0.4, row_seconds=0.0, whole_row_seconds=1e-4, row_bytes=30_000)
     question: ClassVar[str] = (
         "Do the values lie on a low-dimensional manifold, and is it ordered by the model's uncertainty?"
     )

@@ -25,7 +25,7 @@ from interp.capture import Capture
 from interp.errors import PromptError
 from interp.findings import Findings, Interval, Scalar
 from interp.need import Need
-from interp.probe import Figure, Probe, Readout
+from interp.probe import AnalysisCost, Figure, Probe, Readout
 from interp.prompt import PromptSet
 from interp.statistics.nulls import null_from_permutations
 
@@ -84,6 +84,7 @@ class Sula(Probe):
     question: ClassVar[str] = "Do answers and values follow the exact posterior as evidence comes in?"
     own_prompts: ClassVar[str | None] = "sula"
     needs_posterior: ClassVar[bool] = True
+    cost: ClassVar[AnalysisCost] = AnalysisCost(row_seconds=0.0, whole_row_seconds=4e-4)
 
     @property
     def needs(self) -> tuple[Need, ...]:

@@ -207,7 +207,7 @@ def test_fits_are_counted_by_the_rank_of_half_the_rows():
     wide, narrow = replace(info, d_model=10**6), replace(info, d_model=1)
     assert cost.analysis(narrow, 2000) == pytest.approx(10 * cost.analysis(narrow, 200), rel=1e-3)
     assert cost.analysis(wide, 200) < cost.analysis(wide, 2000) / 90
-    assert AnalysisCost(seconds=1.0, layer_seconds=2.0, row_seconds=3.0).analysis(info, 4) == 1 + info.n_layers * 14
+    assert AnalysisCost(1.0, 2.0, 3.0, whole_row_seconds=5.0).analysis(info, 4) == 21 + info.n_layers * 14
 
 
 def test_a_conditions_own_work_is_counted_beside_its_pass():
