@@ -138,7 +138,7 @@ def families() -> str:
         "# Model families\n\nA model is read if its `model_type` (in `config.json`) is in this table and it passes the "
         "[self-check](../explanations/seam.md#the-self-check) on load. Many hub models share one of these types: any "
         "fine-tune of Llama is a `llama`.\n\n"
-        + table(("`model_type`", "Projections", "Attention and feed-forward", "Queries and keys normalised", "Special"), rows)
+        + table(("`model_type`", "Projections", "Blocks", "Queries and keys normalised", "Special"), rows)
         + "\n## Families that cannot be read\n\n"
         + table(("`model_type`", "Called", "Why"), refused)
         + "\n"
