@@ -119,7 +119,7 @@ def sites() -> str:
 
 def families() -> str:
     """Every model family that can be read, and those that cannot."""
-    from interp.families import NOT_THROUGH_THE_INTERFACE
+    from interp.families import REFUSED
     from interp.families import families as known
 
     def kind(layout: Any) -> str:
@@ -129,15 +129,19 @@ def families() -> str:
     def block(parallel: bool | str) -> str:
         return f"by `{parallel}`" if isinstance(parallel, str) else ("parallel" if parallel else "one after the other")
 
-    rows = [(f"`{name}`", kind(f.layout), block(f.parallel) if f.has_attention else "", "yes" if f.qk_norm else "")
-            for name, f in sorted(known().items())]  # fmt: skip
+    rows = [
+        (f"`{name}`", kind(f.layout), block(f.parallel) if f.has_attention else "", "yes" if f.qk_norm else "", f.note)
+        for name, f in sorted(known().items())
+    ]
+    refused = [(f"`{kind}`", name, reason) for kind, (name, reason) in REFUSED.items()]
     return (
         "# Model families\n\nA model is read if its `model_type` (in `config.json`) is in this table and it passes the "
         "[self-check](../explanations/seam.md#the-self-check) on load. Many hub models share one of these types: any "
         "fine-tune of Llama is a `llama`.\n\n"
-        + table(("`model_type`", "Projections", "Attention and feed-forward", "Queries and keys normalised"), rows)
-        + f"\n**Not readable:** {', '.join(NOT_THROUGH_THE_INTERFACE.values())}. Their attention does not use "
-        "transformers' attention interface, so `interp` refuses them.\n\n"
+        + table(("`model_type`", "Projections", "Blocks", "Queries and keys normalised", "Special"), rows)
+        + "\n## Families that cannot be read\n\n"
+        + table(("`model_type`", "Called", "Why"), refused)
+        + "\n"
         "A missing family is one `Family` entry under the entry points `interp.families`: see "
         "[a family of your own](../how-to/own-model.md#a-family-of-your-own).\n"
     )  # fmt: skip

@@ -15,7 +15,7 @@ from interp.words import cell
 N_ROWS = 30
 """Rows that the page shows of a table."""
 
-EMBEDDED_BYTES = 900_000
+EMBEDDED_BYTES = 700_000
 """What all embedded tables of a page may take together; the largest ones then point to their Parquet files."""
 
 _LONG = 24  # characters of a text that wants a wide column

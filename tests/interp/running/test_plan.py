@@ -68,8 +68,8 @@ def test_passes_and_tokens_are_those_of_the_run():
 def test_checkpoints_are_counted_with_the_end_and_the_draw_before_them():
     draw, course = untimed("dynamics", model=TUNNEL, n_pool=40).steps
     assert (draw.n, draw.n_tokens, draw.analysis_seconds) == (1, 40 * 23, 0.0) and "the draw" in draw.what
-    assert (course.n, course.n_prompts, course.n_tokens) == (7 + 6 * 4, 40, 40 * 23)
-    assert untimed("dynamics", "manifold", model=TUNNEL, n_pool=40).n_passes == 8 + 6 * 4
+    assert (course.n, course.n_prompts, course.n_tokens) == (7 + 4 * 6, 40, 40 * 23)
+    assert untimed("dynamics", "manifold", model=TUNNEL, n_pool=40).n_passes == 8 + 4 * 6
     with pytest.raises(UsageError, match="keep steps in the training"):
         untimed("dynamics", model="tunnel:bijection-llama")
     assert untimed("dynamics", model=TUNNEL, n_pool=40, checkpoints=["step0", "step256"]).steps[1].n == 3 + 2 * 4

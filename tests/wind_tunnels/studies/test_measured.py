@@ -19,6 +19,7 @@ from interp.wind_tunnels.training.sampling import evaluation_generators
 
 from interp.registry import load_entry
 from interp.tunnel import make_task
+from tests.paths import ROOT
 
 HERE = Path(wind_tunnels.__file__).parent
 BUDGET = ("task", "parameters", "target", "n_steps", "batch", "n_copies")
@@ -73,7 +74,7 @@ def test_every_interval_holds_its_figure_and_every_run_has_its_curve():
 
 def test_the_page_quotes_the_runs():
     """In the row of an architecture, every cell has the KL of its chosen rates for both seeds."""
-    lines = (HERE / "README.md").read_text(encoding="utf-8").splitlines()
+    lines = (ROOT / "docs" / "reference" / "measured-tunnels.md").read_text(encoding="utf-8").splitlines()
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
     head = next(cells for cells in rows if cells[0] == "Network" and "transport" in cells[2])
     columns = [cell.split("`")[1] for cell in head[1:]]
