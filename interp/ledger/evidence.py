@@ -161,7 +161,7 @@ def _reason(failure: str) -> str:
     if failure.startswith("Traceback"):
         print(failure, file=sys.stderr)
         return f"it failed unexpectedly ({failure.strip().splitlines()[-1]})"
-    return " ".join(failure.split())
+    return ". ".join(line.strip().rstrip(".") for line in failure.splitlines())
 
 
 def _merged(base: Mapping[str, Mapping[str, Any]], more: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
