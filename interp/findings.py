@@ -8,7 +8,7 @@ import numpy as np
 
 from interp.errors import UnknownName
 from interp.table import Table, number_columns
-from interp.words import html_table, near_zero_as_zero, short, with_unit
+from interp.words import html_table, near_zero_as_zero, p_equals, short, with_unit
 
 if TYPE_CHECKING:
     import pandas
@@ -152,6 +152,13 @@ class Scalar:
         return self.standing() in ("above", "below")
 
     @property
+    def briefly(self) -> str:
+        """`0.22 bits, p = 0.06`: the value with its p, or that it is underpowered."""
+        value = with_unit(short(self.value), self.unit)
+        reason = "underpowered" if self.underpowered else "" if self.p is None else p_equals(self.p)
+        return f"{value}, {reason}" if reason else value
+
+    @property
     def cells(self) -> tuple[str, str, str, str, str]:
         """Value, interval, null, p and n in words, as every table of numbers has them."""
         weak = f" (underpowered{f': {self.enough:,} would do' if self.enough else ''})" if self.underpowered else ""
@@ -193,6 +200,17 @@ class Scalar:
             return ""
         distinct = "" if self.n_distinct_rows in (None, self.n) else f", {self.n_distinct_rows:,} distinct rows"
         return f"{self.n:,} {self.n_unit}s{distinct}"
+
+
+def with_controls(own: Standing, controls: Iterable[Scalar]) -> Standing:
+    """Where a number stands that would stand at `own` without its essential controls.
+
+    `within` where one of them does not stand out on the same side; `unjudged` where one cannot be judged.
+    """
+    others = {control.standing() for control in controls}
+    if own not in ("above", "below") or others <= {own}:
+        return own
+    return "unjudged" if others <= {own, "unjudged"} else "within"
 
 
 @dataclass(frozen=True)
@@ -241,15 +259,12 @@ class Findings:
                 raise ValueError(f"{what} names no scalar: {sorted(missing)}")
 
     def standing(self, name: str, p: float | None = None) -> Standing:
-        """Where a number stands to its null (see `Scalar.standing`), as far as its essential controls agree.
+        """Where a number stands to its null (see `Scalar.standing`), as far as its essential controls agree."""
+        return with_controls(self[name].standing(p), [control for _, control in self.essential_controls(name)])
 
-        `within` where one of them does not stand out on the same side; `unjudged` where one cannot be judged.
-        """
-        own = self[name].standing(p)
-        others = [self[c.scalar].standing() for c in self.controls.get(name, ()) if c.essential]
-        if own not in ("above", "below") or all(other == own for other in others):
-            return own
-        return "unjudged" if all(other in (own, "unjudged") for other in others) else "within"
+    def essential_controls(self, name: str) -> list[tuple[str, Scalar]]:
+        """The controls that a number needs to stand out, each in words and as it was measured."""
+        return [(c.words, self[c.scalar]) for c in self.controls.get(name, ()) if c.essential]
 
     def __getitem__(self, name: str) -> Scalar:
         if name not in self.scalars:

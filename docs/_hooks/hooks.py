@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
-from mkdocs.plugins import event_priority
+from mkdocs.plugins import CombinedEvent, event_priority
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.nav import Navigation
 from mkdocs.structure.pages import Page
@@ -68,12 +68,23 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 @event_priority(100)  # before the plug-in that renders notebooks looks for them
-def on_files(files: Files, config: MkDocsConfig) -> Files:
+def _add_files(files: Files, config: MkDocsConfig) -> Files:
     for path, make in GENERATED.items():
         files.append(File.generated(config, path, content=make()))
     for path, source in COPIED.items():
         files.append(File.generated(config, path, abs_src_path=str(source)))
     return files
+
+
+@event_priority(-100)  # after it: the files that it puts in place of ours do not know where they lie
+def _place_notebooks(files: Files, config: MkDocsConfig) -> Files:
+    for path, source in COPIED.items():
+        if source.suffix == ".ipynb":
+            files.src_uris[path].abs_src_path = str(source)
+    return files
+
+
+on_files = CombinedEvent(_add_files, _place_notebooks)
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:

@@ -26,13 +26,14 @@ if TYPE_CHECKING:
 
 
 def print_record(record: RunRecord) -> None:
-    """Every scalar of every probe with its interval and its null; headlines first and in bold."""
+    """The headline numbers of every probe with interval and null, and what their controls say; the page has all."""
     for name, findings in record.findings.items():
         of = f" of {record.model['name']}" if record.model else ""
-        order = [*findings.headline, *(s for s in findings.scalars if s not in findings.headline)]
-        rows = findings.rows_in_words(order)
-        show_table(f"{name}{of}", COLUMNS, (bold(map(plain, row), row[0] in findings.headline) for row in rows))
-        show_notes([*_controls(record, name), *findings.notes])
+        shown = findings.headline or tuple(findings.scalars)
+        show_table(f"{name}{of}", COLUMNS, (map(plain, row) for row in findings.rows_in_words(shown)))
+        n_more = len(findings.scalars) - len(shown)
+        more = [f"{n_more} further number{'s' * (n_more != 1)} on the page."] if n_more else []
+        show_notes([*_controls(record, name), *findings.notes, *more])
     show_notes([*contradictions(record.findings), str(tried(record.findings))])
 
 

@@ -80,6 +80,12 @@ def number_of(read: Reference, evidence: Evidence) -> Scalar | str:
     return _with_least_p(findings.scalars[read.field], read, evidence)
 
 
+def controls_of(read: Reference, evidence: Evidence) -> list[tuple[str, Scalar]]:
+    """The essential controls of the number that `read` names; cells of a table have none."""
+    findings = evidence.record.findings.get(read.of) if evidence.record else None
+    return [] if findings is None or read.table else findings.essential_controls(read.field)
+
+
 def _with_least_p(scalar: Scalar, read: Reference, evidence: Evidence) -> Scalar:
     """A p of a run with the smallest that its draws can give, where the probe does not say more."""
     n_draws = evidence.record.parameters.get(read.of, {}).get("n_permutations") if evidence.record else None
@@ -155,7 +161,7 @@ def _reason(failure: str) -> str:
     if failure.startswith("Traceback"):
         print(failure, file=sys.stderr)
         return f"it failed unexpectedly ({failure.strip().splitlines()[-1]})"
-    return " ".join(failure.split())
+    return ". ".join(line.strip().rstrip(".") for line in failure.splitlines())
 
 
 def _merged(base: Mapping[str, Mapping[str, Any]], more: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:

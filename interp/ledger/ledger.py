@@ -27,7 +27,8 @@ class _Strict(BaseModel):
 class MeasuredNumber(_Strict):
     """One measured number: where it stands, whose it is, and what it is; None where there is none.
 
-    `trainings` counts those that its interval is over, of a wind tunnel; one, where it is over sequences.
+    `trainings` counts those that its interval is over, of a wind tunnel; one, where it is over sequences. `controls`
+    are the essential ones, in words and as measured.
     """
 
     source: str
@@ -38,6 +39,7 @@ class MeasuredNumber(_Strict):
     models: list[tuple[str, str]] = []
     scalar: KeptScalar | None = None
     trainings: int | None = None
+    controls: list[tuple[str, KeptScalar]] = []
 
 
 class JudgedPart(_Strict):

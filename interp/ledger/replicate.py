@@ -15,6 +15,7 @@ from interp.ledger.claims import SCALES, Claim, ClaimPart, Claims, Reference, Sc
 from interp.ledger.evidence import (
     Evidence,
     EvidenceBySource,
+    controls_of,
     gather_evidence,
     is_same_model,
     models_of,
@@ -217,13 +218,11 @@ def _put(
 def _question(claim: Claim, parts: Sequence[ClaimPart], model: str, found: EvidenceBySource) -> _Question:
     reason = claim.reason
     if claim.premise:
-        evidence = _evidence(claim.premise.read, model, found)
-        scalar = number_of(claim.premise.read, evidence)
+        number, scalar = _number(claim.premise.read, _evidence(claim.premise.read, model, found))
         if isinstance(scalar, str):
             reason = f"{claim.premise.otherwise} ({scalar})"
-        elif judge(claim.premise.rule, [scalar], scalar.p).outcome != "supported":
-            number = f"{claim.premise.read.of}.{claim.premise.read.field} = {scalar.value:.3g}"
-            reason = f"{claim.premise.otherwise} ({number})"
+        elif judge(claim.premise.rule, [scalar], scalar.p, number.controls).outcome != "supported":
+            reason = f"{claim.premise.otherwise} ({number.of}.{number.field} = {scalar.value:.3g})"
     return _Question(model, tuple(_asked(part, model, found) for part in parts), reason)
 
 
@@ -259,6 +258,7 @@ def _number(read: Reference, evidence: Evidence) -> tuple[MeasuredNumber, Scalar
         models=models_of(evidence.record) if evidence.record else [],
         scalar=scalar if isinstance(scalar, Scalar) else None,
         trainings=trainings_of(evidence.record, scalar) if evidence.record and isinstance(scalar, Scalar) else None,
+        controls=controls_of(read, evidence) if isinstance(scalar, Scalar) else [],
     )  # fmt: skip
     return number, scalar
 
@@ -293,7 +293,8 @@ def _judged(asked: _Asked, *, is_moot: bool) -> JudgedPart:
         if asked.reason:
             judgement = Judgement("not measurable here", asked.reason)
         else:
-            judgement = judge(rule, asked.scalars, asked.corrected if asked.p is not None else None)
+            p = asked.corrected if asked.p is not None else None
+            judgement = judge(rule, asked.scalars, p, asked.numbers[0].controls)
             judgement = replace(judgement, why=judgement.why + _of_trainings(rule, asked.numbers))
     return JudgedPart(
         label=asked.part.label, numbers=list(asked.numbers), kind=rule.kind if rule else "",

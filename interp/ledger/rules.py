@@ -7,7 +7,8 @@ In this order:
     contradicted                    the whole interval lies outside the claimed region
     underpowered                    the rule asks for a difference from the null, and no p of the design can reach .05
     no different from the null      it asks for one, and there is none: p (corrected over the rows of the ledger) is
-                                    above .05, or, without a p, the interval reaches into the band
+                                    above .05, or, without a p, the interval reaches into the band; or an essential
+                                    control of the number does not stand out (one that cannot be judged: underpowered)
     supported                       the whole interval lies in the claimed region
     underpowered                    the interval reaches across the bound of the region
 
@@ -21,7 +22,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from interp.findings import ALPHA, Scalar
+from interp.findings import ALPHA, Scalar, with_controls
 
 Outcome = Literal[
     "supported", "contradicted", "no different from the null", "underpowered", "not measurable here"
@@ -102,8 +103,14 @@ class Judgement:
     why: str
 
 
-def judge(rule: Rule, numbers: Sequence[Scalar], p: float | None) -> Judgement:
-    """The outcome of one part of a claim; `p` is the scalar's, corrected over the ledger, None where it has none."""
+def judge(
+    rule: Rule, numbers: Sequence[Scalar], p: float | None, controls: Sequence[tuple[str, Scalar]] = ()
+) -> Judgement:
+    """The outcome of one part of a claim; `p` is the scalar's, corrected over the ledger, None where it has none.
+
+    `controls` are the essential ones of the number, in words and as measured: a number that would not stand out on the
+    page of its record does not here.
+    """
     several = rule.kind in SEVERAL
     if len(numbers) < (2 if several else 1) or (not several and len(numbers) > 1):
         raise ValueError(f"the rule {rule.kind} was given {len(numbers)} numbers")
@@ -115,7 +122,7 @@ def judge(rule: Rule, numbers: Sequence[Scalar], p: float | None) -> Judgement:
         return Judgement("underpowered", "too little to go on, says the probe (prompts, rows, seeds or checkpoints)")
     if several:
         return _compared(rule, numbers)
-    return _single(rule, numbers[0], p)
+    return _single(rule, numbers[0], p, controls)
 
 
 def combine(outcomes: Sequence[Outcome]) -> Outcome:
@@ -159,7 +166,7 @@ def _bounds(rule: Rule) -> str:
     return f"from {rule.low:g} to {rule.high:g}"
 
 
-def _single(rule: Rule, number: Scalar, p: float | None) -> Judgement:
+def _single(rule: Rule, number: Scalar, p: float | None, controls: Sequence[tuple[str, Scalar]]) -> Judgement:
     if (rule.times_null or rule.kind in ("above_null", "below_null")) and number.null is None:
         return Judgement("not measurable here", number.null_reason or "it has no null")
     claimed = _against(_interval(number), _region(rule, number))
@@ -167,10 +174,19 @@ def _single(rule: Rule, number: Scalar, p: float | None) -> Judgement:
         return claimed
     if p is not None and number.p_least is not None and number.p_least > ALPHA:
         return Judgement("underpowered", f"no p of this design can be below {number.p_least:.2g}")
-    if number.standing(p) == "within":
+    own = number.standing(p)
+    if own == "within":
         given = f"p = {p:.2g} after correction" if p is not None else "the interval reaches into the null's band"
         return Judgement("no different from the null", given)
-    return claimed
+    together = with_controls(own, [control for _, control in controls])
+    if together == own:
+        return claimed
+    is_open = together == "unjudged"
+    against = [(words, s) for words, s in controls if s.standing() != own and (s.standing() == "unjudged") == is_open]
+    named = " and ".join(f"{words} ({s.briefly})" for words, s in against)
+    if is_open:
+        return Judgement("underpowered", f"it cannot be judged {named}")
+    return Judgement("no different from the null", f"it does not hold {named}")
 
 
 def _region(rule: Rule, number: Scalar) -> tuple[float, float]:

@@ -17,6 +17,7 @@ from interp.errors import ModelError
 from interp.findings import Findings, Null, Scalar
 from interp.loading.load import load
 from interp.loading.quiet_libraries import quiet_libraries
+from interp.loading.sources import MEMORY
 from interp.model import Model
 from interp.statistics.nulls import null_from_draws
 from interp.table import LABEL, Table, number_columns
@@ -50,8 +51,9 @@ def untrained_twin(model: Model, seed: int = 0, *, is_one_of_several: bool = Fal
             model.module.config, dtype=model.module.dtype, trust_remote_code=is_own
         )
     module = module.to(model.input_device).eval().requires_grad_(False)
-    info = replace(model.info, name=f"{model.name} untrained", revision=None)
-    twin = replace(model, module=module, info=info, checks=())
+    name = f"{MEMORY}{model.name.removeprefix(MEMORY)} untrained"  # no name loads it, and it belongs to no training
+    info = replace(model.info, name=name, revision=None, stored_as=None, tensor_kinds=None)
+    twin = replace(model, module=module, info=info, card=None, checks=())
     return replace(twin, checks=check_model(twin)), f"transformers' initialisation of {model.info.family}, seed {seed}"
 
 

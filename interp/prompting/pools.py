@@ -46,6 +46,8 @@ def pools_for(model: Model, probes: Sequence[Probe], options: RunOptions) -> tup
     Where the user names no prompts, a probe with a set of its own (`own_prompts`) is read on that; a wind tunnel is
     always read on its own sequences, and prompts that are named serve all probes.
     """
+    for probe in probes:
+        probe.refuse_fields(model.info)
     is_free = options.prompts is None and model.task is None
     by_set = grouped(probes, is_free)
     pools = []

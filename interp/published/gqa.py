@@ -22,7 +22,7 @@ def refusal(model: Model) -> str | None:
     if layout is None or layout.kind != "separate":
         return f"the published code wants a projection of keys alone, and {model.family.name} has none"
     if i.n_kv_heads * i.d_head % i.n_heads:
-        return f"{i.n_kv_heads} KV heads of {i.d_head} make no {i.n_heads} equal pieces: the cut fails"
+        return f"{i.n_kv_heads} KV heads of {i.d_head} make no {i.n_heads} equal pieces: the published code stops there"
     return None
 
 

@@ -41,7 +41,7 @@ BUGS = {
     ),
     "gqa": Bug(
         "grouped KV heads are cut into one piece per query head",
-        "a model with grouped heads, such as llama-3.2-1b or mistral-7b",
+        "a model with grouped heads whose keys can be cut into as many pieces, such as llama-3.2-1b or mistral-7b",
         gqa.measure,
         gqa.refusal,
     ),

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from interp.findings import Control, Findings, Scalar, Standing
-from interp.words import p_equals, short, with_unit
 
 _OF_CONTROL: Mapping[Standing, str] = {
     "above": "stands out", "below": "stands out", "within": "does not stand out", "unjudged": "not judged",
@@ -44,8 +43,8 @@ class Headline:
         """
         if self.without_controls in ("above", "below"):
             verdicts = {"yes": "yes", "no": "no", "open": "not judged"}
-            return tuple(f"holds {c.words}: {verdicts[self._answer(s)]} ({_briefly(s)})" for c, s in self.controls)
-        return tuple(f"{c.words}: {_OF_CONTROL[s.standing()]} ({_briefly(s)})" for c, s in self.controls)
+            return tuple(f"holds {c.words}: {verdicts[self._answer(s)]} ({s.briefly})" for c, s in self.controls)
+        return tuple(f"{c.words}: {_OF_CONTROL[s.standing()]} ({s.briefly})" for c, s in self.controls)
 
     @property
     def objections(self) -> tuple[str, ...]:
@@ -57,7 +56,7 @@ class Headline:
             return ()
         verdicts = {"no": "does not hold", "open": "cannot be judged"}
         against = [(c, s) for c, s in self.controls if c.essential and self._answer(s) != "yes"]
-        return tuple(f"{verdicts[self._answer(s)]} {c.words} ({_briefly(s)})" for c, s in against)
+        return tuple(f"{verdicts[self._answer(s)]} {c.words} ({s.briefly})" for c, s in against)
 
     @property
     def agreement(self) -> str:
@@ -137,9 +136,3 @@ def contradictions(findings: Mapping[str, Findings]) -> tuple[str, ...]:
             says, do_not = ("says" if len(yes) == 1 else "say"), ("does not" if len(no) == 1 else "do not")
             sentences.append(f"Probes disagree whether {fact}: {', '.join(yes)} {says} so, {', '.join(no)} {do_not}.")
     return tuple(sentences)
-
-
-def _briefly(s: Scalar) -> str:
-    value = with_unit(short(s.value), s.unit)
-    reason = "underpowered" if s.underpowered else "" if s.p is None else p_equals(s.p)
-    return f"{value}, {reason}" if reason else value

@@ -241,10 +241,11 @@ def _turned(by_head: Mapping[str, np.ndarray]) -> tuple[str, ...]:
 
 def _notes(base: Capture, units: Units) -> tuple[str, ...]:
     lengths = base.rows["length"]
-    longest = int(lengths.max())
+    shortest, longest = int(lengths.min()), int(lengths.max())
+    span = f"{longest}" if shortest == longest else f"{shortest} to {longest}"
     window = base.model.window
     notes = [
-        f"{units.n} {units.name}s of {int(lengths.min())} to {longest} tokens; the longest row sees {longest} keys "
+        f"{units.n} {units.name}s of {span} tokens; the longest row sees {longest} keys "
         "at most, and entropy grows with the keys that are seen: compare runs at equal lengths.",
         "content_sharpening leaves out the first prompt in order of length, which has none to borrow keys from. What "
         "the entropy does over depth has no p: one model is one draw of a depth profile.",

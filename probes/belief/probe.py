@@ -29,7 +29,7 @@ from interp.probe import AnalysisCost, Condition, Figure, Planned, Probe, Readou
 from interp.statistics.spectra import principal_axes, scaled
 from interp.table import Table
 
-from ..measures.cloud import Cloud
+from ..measures.cloud import Cloud, n_places, refuse_layer
 from ..measures.field_checks import refuse_too_few, refuse_unknown
 from ..measures.places import Counted, Place, at_same_layer, places_of
 from ..measures.sample_sizes import FEW_HALVES, MIN_FOLDS
@@ -91,8 +91,12 @@ class Belief(Probe):
 
     @property
     def needs(self) -> tuple[Need, ...]:
-        refuse_unknown(self)
         return (*(Need(site) for site in dict.fromkeys(self.sites)), OUTPUT)
+
+    def refuse_fields(self, info: ModelInfo) -> None:
+        refuse_unknown(self)
+        refuse_too_few(self, {"n_permutations": 19, "n_bootstrap": 20}, "too few to say what chance alone would give")
+        refuse_layer(self.layer, n_places(self.sites[0], info))
 
     def conditions(self, base: Capture) -> Iterable[Condition]:
         """Swaps of belief subspaces between the sequences that these were not fitted on, and their controls."""
@@ -122,7 +126,7 @@ class Belief(Probe):
             yield from (Planned(n, -(-n_prompts // 5), depth, (OUTPUT,)) for depth in _spread(info.n_layers + 1))
 
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
-        refuse_too_few(self, {"n_permutations": 19, "n_bootstrap": 20}, "too few to say what chance alone would give")
+        self.refuse_fields(base.model)
         belief = ExactBelief.of(base)
         clouds = {site: Cloud.of(base, Need(site)) for site in self.sites}
         pool = next(iter(clouds.values()))

@@ -28,12 +28,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from interp.capture import Capture
+from interp.capture import Capture, ModelInfo
 from interp.errors import UsageError
 from interp.findings import Findings
 from interp.need import Need
 from interp.probe import AnalysisCost, Figure, Probe, Readout
 
+from ..measures.cloud import refuse_layer
 from ..measures.field_checks import refuse_too_few
 from ..measures.prompt_means import Units
 from .exchange import exchange_scalars, exchange_table, unexchanged
@@ -82,13 +83,13 @@ class Dynamics(Probe):
         return read_exchanged(with_patterns, of_network, prompts)
 
     def read_checkpoint(self, capture: Capture, before: Capture | None, final: Capture) -> Readout:
-        self._check_fields()
+        self.refuse_fields(final.model)
         return read_checkpoint(
             capture, before, final, self.layer, Sizes(self.n_permutations, self.n_permutations, self.seed)
         )
 
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
-        self._check_fields()
+        self.refuse_fields(base.model)
         unit = base.prompts.unit
         if len(under) < 2:
             made = undefined_scalars("the model was not read at checkpoints of its training", unit)
@@ -140,8 +141,9 @@ class Dynamics(Probe):
             notes.append("No exact posterior belongs to these texts: the error is the surprise at the text itself.")
         return tuple(notes)
 
-    def _check_fields(self) -> None:
+    def refuse_fields(self, info: ModelInfo) -> None:
         refuse_too_few(self, _LEAST, "too few to make a reference distribution from")
+        refuse_layer(self.layer, info.n_layers)
         if not 0 < self.epsilon < 1:
             raise UsageError(
                 asked=f"dynamics.epsilon = {self.epsilon}",

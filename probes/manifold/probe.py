@@ -18,7 +18,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from interp.capture import Capture
+from interp.capture import Capture, ModelInfo
 from interp.findings import Control, Findings, Scalar
 from interp.need import Need
 from interp.probe import AnalysisCost, Figure, Probe, Readout
@@ -28,7 +28,7 @@ from interp.statistics.nulls import GaussianClouds
 from interp.statistics.spectra import Axes, Scaling, readout_direction, scaled
 from interp.system.threads import side_by_side
 
-from ..measures.cloud import Cloud
+from ..measures.cloud import Cloud, n_places, refuse_layer
 from ..measures.entropy_correlation import Resampled, WithinToken, best_layer, correlation_profile, within_groups
 from ..measures.field_checks import refuse_too_few
 from ..measures.geometry import count_distinct, dimension_profile, spectral_profiles, spectrum_table
@@ -112,7 +112,7 @@ class Manifold(Probe):
         return (Need(self.site),)
 
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
-        self._check_sizes()
+        self.refuse_fields(base.model)
         need = self.needs[0]
         cloud = Cloud.of(base.drawn, need)
         layer = cloud.layer_index(self.layer)
@@ -253,10 +253,11 @@ class Manifold(Probe):
     def _comparison(self) -> Settings:
         return Settings(self.scaling, self.per_quintile, self.n_permutations, self.n_null, self.seed)
 
-    def _check_sizes(self) -> None:
+    def refuse_fields(self, info: ModelInfo) -> None:
         least = {"n_permutations": 19, "n_null": 20, "n_bootstrap": 20}
         refuse_too_few(self, least, "too few to make a reference distribution from")
         refuse_too_few(self, {"per_quintile": 1, "n_dropped": 1, "n_splits": 2}, _TOO_FEW)
+        refuse_layer(self.layer, n_places(self.site, info))
 
     def _notes(self, cloud: Cloud, small: Cloud, pool: Cloud, layer: int) -> list[str]:
         notes = [

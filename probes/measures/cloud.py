@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Num
 
-from interp.capture import Capture
+from interp.capture import Capture, ModelInfo
 from interp.errors import ModelError, PromptError, UsageError
 from interp.need import Need
 from interp.table import Table
@@ -90,12 +90,7 @@ class Cloud:
 
     def layer_index(self, layer: int) -> int:
         """The layer that is meant; negative ones count from the last."""
-        if not -self.n_layers <= layer < self.n_layers:
-            raise UsageError(
-                asked=f"layer {layer}",
-                found=f"the model has layers 0 to {self.n_layers - 1}",
-                fix=f"Choose one of them, or -1 to -{self.n_layers} counted from the last.",
-            )
+        refuse_layer(layer, self.n_layers)
         return layer % self.n_layers
 
     def thinned(self, n_rows: int, rng: np.random.Generator) -> "Cloud":
@@ -106,3 +101,18 @@ class Cloud:
         order = rng.permutation(len(names))
         chosen = names[order[np.cumsum(counts[order]) <= n_rows]]
         return self.where(np.isin(self.units, chosen))
+
+
+def refuse_layer(layer: int, n_layers: int) -> None:
+    """Raise `UsageError` for a layer that is none of so many, counted from either end."""
+    if not -n_layers <= layer < n_layers:
+        raise UsageError(
+            asked=f"layer {layer}",
+            found=f"the model has layers 0 to {n_layers - 1}",
+            fix=f"Choose one of them, or -1 to -{n_layers} counted from the last.",
+        )
+
+
+def n_places(site: str, info: ModelInfo) -> int:
+    """How many layers a site has; the residual stream has its depths."""
+    return info.n_layers + (site == "resid")

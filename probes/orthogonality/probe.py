@@ -14,14 +14,14 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from interp.capture import Capture
+from interp.capture import Capture, ModelInfo
 from interp.findings import Findings, Scalar
 from interp.need import Need
 from interp.probe import Figure, Probe, Readout
 from interp.statistics.cosines import cosine_measures, expected_abs_cosine
 from interp.system.threads import side_by_side
 
-from ..measures.cloud import Cloud
+from ..measures.cloud import Cloud, refuse_layer
 from ..measures.field_checks import refuse_too_few
 from ..measures.finite import finite
 from ..measures.key_cosines import (
@@ -76,8 +76,12 @@ class Orthogonality(Probe):
     def _definitions(self) -> tuple[str, ...]:
         return tuple(_NEEDS) if self.definition == "all" else (self.definition,)
 
-    def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
+    def refuse_fields(self, info: ModelInfo) -> None:
         refuse_too_few(self, {"n_tokens": 2, "n_null": 20, "n_bootstrap": 20}, "too few to compare anything with")
+        refuse_layer(self.layer, info.n_layers)
+
+    def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
+        self.refuse_fields(base.model)
         measured = {
             "wk_columns": self._wk_columns, "token_keys": self._token_keys,
             "head_keys": self._head_keys, "embedding_proxy": self._embedding_proxy,

@@ -21,7 +21,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from interp.capture import Capture
+from interp.capture import Capture, ModelInfo
 from interp.errors import PromptError
 from interp.findings import Findings, Interval, Scalar
 from interp.need import Need
@@ -31,7 +31,7 @@ from interp.statistics.nulls import null_from_permutations
 
 from ..measures.answers import Answers
 from ..measures.calibration import Resamples, calibration
-from ..measures.cloud import Cloud
+from ..measures.cloud import Cloud, refuse_layer
 from ..measures.field_checks import refuse_too_few, refuse_unknown
 from ..measures.finite import finite
 from ..measures.halves import split_rows
@@ -91,7 +91,7 @@ class Sula(Probe):
         return (Need("v"), Need("pattern_entropy"), Need("outcome_log_prob"))
 
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
-        self._check_fields()
+        self.refuse_fields(base.model)
         values, attention, outcomes = self.needs
         answers = Answers.of(base, outcomes)
         cloud = Cloud.of(base, values)
@@ -136,9 +136,10 @@ class Sula(Probe):
 
         return sula_figures(findings)
 
-    def _check_fields(self) -> None:
+    def refuse_fields(self, info: ModelInfo) -> None:
         refuse_unknown(self)
         refuse_too_few(self, _LEAST, "too few to say what chance alone would give")
+        refuse_layer(self.layer, info.n_layers)
 
     def _calibration(self, answers: Answers, index: int, vocab_size: int) -> dict[str, Scalar]:
         rng = np.random.default_rng([self.seed, 1, index])

@@ -21,7 +21,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from jaxtyping import Float, Int
 
-from interp.capture import Capture
+from interp.capture import Capture, ModelInfo
 from interp.errors import PromptError
 from interp.findings import Control, Findings, Interval, Scalar
 from interp.need import Need
@@ -31,7 +31,7 @@ from interp.statistics.spectra import Scaling, principal_axes
 from interp.system.threads import side_by_side
 
 from ..measures.axis_stability import RandomPairs, ridge_split_cosines
-from ..measures.cloud import Cloud
+from ..measures.cloud import Cloud, n_places, refuse_layer
 from ..measures.field_checks import refuse_too_few, refuse_unknown
 from ..measures.finite import finite
 from ..measures.halves import N_HALVINGS, Halving, exchanges_within, label_by_type, r2_interval, split_rows
@@ -113,12 +113,16 @@ class ValueAxis(Probe):
 
     @property
     def needs(self) -> tuple[Need, ...]:
-        refuse_unknown(self)
         return (*(Need(site) for site in dict.fromkeys(self.sites)), SURPRISAL)
 
-    def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
+    def refuse_fields(self, info: ModelInfo) -> None:
+        refuse_unknown(self)
         refuse_too_few(self, {"n_permutations": 19, "n_splits": 2, "n_null": 20},
                        "too few to say what chance alone would give")  # fmt: skip
+        refuse_layer(self.layer, n_places(self.sites[0], info))
+
+    def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
+        self.refuse_fields(base.model)
         clouds = {need.site: Cloud.of(base, need) for need in self.needs if need != SURPRISAL}
         pool = next(iter(clouds.values()))
         primary = pool.layer_index(self.layer)

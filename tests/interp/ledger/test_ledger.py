@@ -11,7 +11,7 @@ import pytest
 
 import interp
 from interp.errors import RecordError, UnknownName, UsageError
-from interp.findings import Findings, Null, Scalar
+from interp.findings import Control, Findings, Null, Scalar
 from interp.ledger.claims import Claims, Reference, read_claims
 from interp.ledger.evidence import Evidence, is_same_model, models_of, number_of
 from interp.ledger.ledger import LEDGER_NAME, read_ledger, show_ledger
@@ -186,6 +186,23 @@ def test_p_is_corrected_over_all_judged_parts_of_the_paper(claims):
     ]
     assert [part.p_corrected for part in parts] == pytest.approx(by_definition([0.03, 0.2, 0.04, 0.2]))
     assert parts[0].outcome == "no different from the null"  # 0.03 alone would have passed
+
+
+def test_essential_controls_of_a_number_are_judged_with_it_and_kept_beside_it(claims):
+    found = evidence(claims, other=(FINE, TWO))
+    whole = found["each", OTHER]
+    findings = whole.record.findings["manifold"]
+    within = scalar(0.05, -0.1, 0.2, p=0.6)
+    held = replace(
+        findings, scalars={**findings.scalars, "one_within": within},
+        controls={"one": (Control("within the last token", "one_within"),)},
+    )  # fmt: skip
+    found["each", OTHER] = replace(whole, record=replace(whole.record, findings={"manifold": held}))
+    one, two = cells_of(judged_rows(claims, ALL, [OTHER], found), 1)[OTHER].parts
+    assert one.outcome == "no different from the null"
+    assert one.why == "it does not hold within the last token (0.05, p = 0.6)"
+    assert one.numbers[0].controls == [("within the last token", within)]
+    assert two.outcome == "supported" and not two.numbers[0].controls
 
 
 def test_a_claim_that_is_not_asked_is_there_all_the_same(claims):

@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from interp.findings import Null, Scalar
+from interp.findings import Control, Findings, Null, Scalar
 from interp.ledger.rules import KINDS, OUTCOMES, SEVERAL, Judgement, Outcome, Rule, combine, judge, rule_in_words
 
 SUPPORTED, CONTRADICTED, NULL, UNDERPOWERED, MISSING = OUTCOMES
@@ -124,6 +124,28 @@ ALLOWED = {
     "above_null": 0.05, "below_null": -0.05,
 }  # fmt: skip
 """A value that each rule allows, its interval .04 to either side."""
+
+
+OUT, IN, OPEN = scalar(0.5, (0.4, 0.6)), scalar(0.05, (0.01, 0.09)), scalar(0.5, (0.4, 0.6), null=None)
+OPPOSITE = scalar(-0.5, (-0.6, -0.4))
+
+
+@pytest.mark.parametrize("controls, outcome, why", [
+    ((OUT,), SUPPORTED, "the interval lies in the claimed region"),
+    ((OUT, IN), NULL, "it does not hold without 1 (0.05 bits)"),
+    ((IN, OPEN), NULL, "it does not hold without 0 (0.05 bits)"),
+    ((OPPOSITE, IN), NULL, "it does not hold without 0 (−0.5 bits) and without 1 (0.05 bits)"),
+    ((OUT, OPEN), UNDERPOWERED, "it cannot be judged without 1 (0.5 bits)"),
+])  # fmt: skip
+def test_a_number_is_supported_only_where_its_essential_controls_stand_out_as_it_does(controls, outcome, why):
+    """The rule of the page: findings with the same controls say that the number stands out where it is supported."""
+    named = [(f"without {i}", control) for i, control in enumerate(controls)]
+    assert judge(Rule("positive"), [OUT], None, named) == Judgement(outcome, why)
+    assert judge(Rule("positive", null=False), [OUT], None, named).outcome == SUPPORTED  # no null is asked for
+    scalars = {"number": OUT} | dict(named)
+    found = Findings("probe", scalars, controls={"number": tuple(Control(words, words) for words, _ in named)})
+    assert found.essential_controls("number") == named
+    assert (found.standing("number") == "above") == (outcome == SUPPORTED)
 
 
 @pytest.mark.parametrize("kind", ALLOWED)

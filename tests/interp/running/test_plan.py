@@ -56,6 +56,28 @@ def tunnel():
     return load(TUNNEL, check=False)
 
 
+@pytest.mark.parametrize(("probe", "fields", "found"), [
+    ("manifold", {"layer": 3}, "layers 0 to 2"),
+    ("manifold", {"n_null": 5}, "too few"),
+    ("value_axis", {"layer": -4}, "layers 0 to 2"),
+    ("value_axis", {"sites": ("resid",), "layer": 4}, "layers 0 to 3"),
+    ("belief", {"n_bootstrap": 5}, "too few"),
+    ("sula", {"layer": 3}, "layers 0 to 2"),
+    ("orthogonality", {"layer": 3}, "layers 0 to 2"),
+    ("components", {"n_permutations": 5}, "too few"),
+    ("causal", {"layers": "7"}, "layers 0 to 2"),
+    ("heads", {"n_random": 0}, "too few"),
+    ("depth_use", {"copies": 0}, "too few"),
+    ("dynamics", {"layer": 3}, "layers 0 to 2"),
+])  # fmt: skip
+def test_fields_that_do_not_serve_are_refused_before_a_prompt_is_read(probe, fields, found):
+    """A plan has no weights to read prompts with, and asks what the run asks."""
+    with pytest.raises(UsageError, match=found):
+        untimed(probe, model=TUNNEL, n_pool=40, settings={probe: fields})
+    with pytest.raises(UsageError, match=found):
+        pools_for(meta_model(RunOptions(model=TUNNEL)).model, [make_probe(probe, fields)], RunOptions(model=TUNNEL))
+
+
 def test_passes_and_tokens_are_those_of_the_run():
     found = untimed("manifold", "value_axis", model=TUNNEL, n_pool=40)
     (step,) = found.steps

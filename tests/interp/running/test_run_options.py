@@ -8,10 +8,12 @@ import torch
 from scipy import stats
 
 import interp
+from interp.errors import UsageError
 from interp.loading.untrained import untrained_twin
 from interp.need import Need
 from interp.prompt import Prompt, PromptSet
 from interp.reading.forward import capture
+from interp.running.checkpoints import has_checkpoints
 from interp.running.run import run
 from interp.running.spec import RunSpec
 from interp.seam.window import AttentionWindow
@@ -51,6 +53,16 @@ def test_the_untrained_twin_has_the_shape_but_not_the_weights():
     again, _ = untrained_twin(model, seed=3)
     assert again.fingerprint == twin.fingerprint
     assert all(c.passed for c in twin.checks)
+
+
+def test_an_untrained_twin_is_a_model_of_its_own_that_stands_in_no_training():
+    twin, _ = untrained_twin(interp.load("tunnel:bijection-gpt-neox"))
+    assert not has_checkpoints(twin, ())
+    record = run(twin, settings=FAST, n_pool=40, out=None, quiet=True)
+    assert record.model["name"] == "memory:tunnel:bijection-gpt-neox untrained" and "card" not in record.model
+    with pytest.raises(UsageError, match="no checkpoint of it can be found"):
+        run(twin, probes=["dynamics"], n_pool=40, out=None, quiet=True)
+    assert untrained_twin(twin, seed=1)[0].name == "memory:tunnel:bijection-gpt-neox untrained untrained"
 
 
 def test_untrained_weights_stand_beside_every_number():

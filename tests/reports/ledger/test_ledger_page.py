@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import re
+from dataclasses import replace
 
 import pytest
 from interp.reports.ledger.in_words import MEANINGS, SIGNS, bibtex, headline, methods, short_name
@@ -22,10 +23,14 @@ FINGERPRINT = "0123456789abcdef0123456789abcdef"
 def number(source="probes", value=0.32, models=(("tiny", FINGERPRINT),)):
     scalar = Scalar(
         value=value, unit="fraction", interval=(0.27, 0.37), interval_method="jackknife over prompts",
-        null=Null("Gaussian columns", 0.14, (0.13, 0.15)), p=0.004, p_over="layers", n=75,
+        null=Null("Gaussian columns", 0.14, (0.13, 0.15)), p=0.004, p_over="layers", p_least=0.002, n=75,
         meaning="Share of the plane.",
     )  # fmt: skip
-    return MeasuredNumber(source=source, of="manifold", field="pc1_share", models=list(models), scalar=scalar)
+    within = replace(scalar, value=0.05, p=0.6)
+    return MeasuredNumber(
+        source=source, of="manifold", field="pc1_share", models=list(models), scalar=scalar,
+        controls=[("within the last token", within)],
+    )  # fmt: skip
 
 
 def cell(outcome="supported", model="", why="the interval lies in the claimed region", **more):
@@ -75,7 +80,8 @@ def test_a_row_says_what_the_paper_says_what_was_measured_and_by_which_rule(tmp_
         "1Claim 1 It is.", "0.8 large (P9 Tab. 1)", "84 to 90 % (P9 §2)", "Our size: small.", "The share.",
         "0.32", "interval 0.27 to 0.37", "null 0.14 (0.13 to 0.15)", "n = 75 prompts", "tiny 01234567",
         "Claimed: at least 0.3 fraction.", "p = 0.008, corrected over the paper's rows.", "✓ supported",
-        "Interval: jackknife over prompts.", "Null: Gaussian columns.", "p = 0.004, corrected over layers.",
+        "Interval: jackknife over prompts.", "Null: Gaussian columns.", "p = 0.004, corrected over layers",
+        "(smallest possible 0.002)", "within the last token: 0.05, p = 0.6",
     ):  # fmt: skip
         assert words in text, words
 
