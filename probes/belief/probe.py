@@ -27,6 +27,7 @@ from interp.findings import Findings, Scalar
 from interp.need import Need
 from interp.probe import AnalysisCost, Condition, Figure, Planned, Probe, Readout
 from interp.statistics.spectra import principal_axes, scaled
+from interp.system.threads import side_by_side
 from interp.table import Table
 
 from ..measures.cloud import Cloud, n_places, refuse_layer
@@ -135,7 +136,7 @@ class Belief(Probe):
         setting = make_setting(pool, belief, self.n_permutations, self.n_bootstrap, self._rng(0))
         everywhere = np.arange(pool.rows.n_rows)
         places = [p for site, cloud in clouds.items() for p in places_of(site, cloud, everywhere, "centred")]
-        readings = [read_belief(place.points, setting, self._rng(1)) for place in places]
+        readings = side_by_side(lambda place: read_belief(place.points, setting, self._rng(1)), places)
         counted = Counted.of(places, pool.n_units, pool.unit, pool.n_units < FEW_HALVES)
         by_place = self._by_place(places, readings, pool, setting, counted)
         scored = [scores(setting, reading) for reading in readings]
