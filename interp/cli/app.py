@@ -4,6 +4,7 @@ import gc
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -11,6 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from interp.cli import completion as completing
+from interp.cli.early import refuse_wrong_words
 from interp.cli.options import ALL, LEFT, MODEL, QuietOption, ResumeOption, told, with_run_options
 from interp.errors import InterpError, UnknownName
 from interp.options import OPTIONS, RunOptions
@@ -53,11 +55,26 @@ searching them again and again takes a tenth of a short run."""
 app = typer.Typer(
     name="interp",
     cls=_Pluggable,
-    help="Measure the geometry of uncertainty in language models: every number with its interval and its null.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
+
+
+def _show_version(is_asked: bool) -> bool:
+    if is_asked:
+        print(f"interp {version('interp')}")
+        raise typer.Exit
+    return is_asked
+
+
+@app.callback()
+def options_of_all(
+    is_asked: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Print the version and stop.")
+    ] = False,
+) -> None:
+    """Measure the geometry of uncertainty in language models: every number with its interval and its null."""
 
 
 @app.command(epilog="Example: interp run --model pythia-410m --probe manifold --set manifold.scaling=zscored")
@@ -79,6 +96,8 @@ def run(
     compares them, with the spread over prompts; what is done is not done again.
     The same command goes on with a run that was stopped.
     """
+    models, steps = _models(model or [str(RunOptions.model)]), split_commas(revisions)
+    refuse_wrong_words(models, (), asked)
     from interp.prompting.pools import parts
     from interp.records.record import open_run
     from interp.running.choose_probes import choose_probes
@@ -86,7 +105,6 @@ def run(
     from interp.running.spec import RunSpec
     from interp.system.processes import is_first_started
 
-    models, steps = _models(model or [str(RunOptions.model)]), split_commas(revisions)
     named = str(asked.prompts or "")
     sets = () if Path(named).is_file() else split_commas(named)
     asked = replace(asked, model=models[0])

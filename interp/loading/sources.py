@@ -64,6 +64,12 @@ def locate(name: str | Path, revision: str | None = None, gguf: str | None = Non
     raise UnknownName("model", text, [*ALIASES, *(TUNNEL + tunnel for tunnel in shipped_tunnels())])
 
 
+def is_on_hub(name: str) -> bool:
+    """Whether a name is an alias or the id of a repository, of which the hub knows whether it exists."""
+    base = name.partition("@")[0]
+    return base in ALIASES or (_HUB_ID.fullmatch(base) is not None and not _is_path(name))
+
+
 def files_behind(path: str) -> ModelFiles | None:
     """The files that a model in memory was once loaded from, as far as they are on this machine."""
     if path and (Path(path) / "config.json").exists():

@@ -164,8 +164,11 @@ class _Session:
                     self.followed.append(Followed.of(model, whole, base, of_a_course, self._read))
             at_once = [probe for probe in pool.probes if not probe.follows_checkpoints]
             under = {probe.name: self._conditions(model, pool, probe, base, suffix) for probe in at_once}
-            for probe in at_once if here().is_first else ():
-                found[probe.name] = self._analysed(probe, base, under[probe.name], suffix)
+            with reporting("analyses", self.quiet or not here().is_first) as progress:
+                for n_done, probe in enumerate(at_once if here().is_first else ()):
+                    progress(n_done, len(at_once))
+                    found[probe.name] = self._analysed(probe, base, under[probe.name], suffix)
+                    progress(n_done + 1, len(at_once))
         return {name: found[name] for name in self.spec.probes if name in found}, drawn
 
     def untrained(self, model: Model, pools: Sequence[PromptPool]) -> tuple[list[dict[str, Findings]], list[str]]:

@@ -94,10 +94,11 @@ class Belief(Probe):
     def needs(self) -> tuple[Need, ...]:
         return (*(Need(site) for site in dict.fromkeys(self.sites)), OUTPUT)
 
-    def refuse_fields(self, info: ModelInfo) -> None:
+    def refuse_fields(self, info: ModelInfo | None) -> None:
         refuse_unknown(self)
         refuse_too_few(self, {"n_permutations": 19, "n_bootstrap": 20}, "too few to say what chance alone would give")
-        refuse_layer(self.layer, n_places(self.sites[0], info))
+        if info is not None:
+            refuse_layer(self.layer, n_places(self.sites[0], info))
 
     def conditions(self, base: Capture) -> Iterable[Condition]:
         """Swaps of belief subspaces between the sequences that these were not fitted on, and their controls."""
