@@ -8,6 +8,7 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any
 
 from interp.errors import InterpError, RecordError, UsageError
+from interp.loading.aliases import MEMORY
 from interp.options import OPTIONS, RunOptions
 from interp.probe import Probe
 from interp.records.record import RunRecord
@@ -116,7 +117,9 @@ class RunSpec(RunOptions):
 
     @property
     def command(self) -> str:
-        """The command that repeats this run."""
+        """The command that repeats this run; empty for a model in memory, which no command can name."""
+        if self.model.startswith(MEMORY):
+            return ""
         told = [OPTIONS[name].words(value) for name, value in self.changed.items()]
         return shlex.join(["interp", "run", *(word for words in told for word in words)])
 
@@ -124,7 +127,11 @@ class RunSpec(RunOptions):
     def python(self) -> str:
         """The Python that repeats this run."""
         named = [f"{name}={_source(value)}" for name, value in self.changed.items() if name != "model"]
-        arguments = "".join(f"    {argument},\n" for argument in (repr(self.model), *named))
+        is_object = self.model.startswith(MEMORY)
+        model = (
+            f"model,  # {self.model.removeprefix(MEMORY)}, the object in memory" if is_object else f"{self.model!r},"
+        )
+        arguments = "".join(f"    {line}\n" for line in (model, *(f"{argument}," for argument in named)))
         return f"import interp\n\nrecord = interp.run(\n{arguments})\n"
 
 

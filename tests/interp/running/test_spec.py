@@ -47,6 +47,12 @@ def toy_probe(monkeypatch):
     monkeypatch.setattr(registry, "entries", lambda kind: known)
 
 
+def test_a_model_in_memory_is_repeated_with_the_object_and_by_no_command():
+    spec = RunSpec(model="memory:gpt2", probes=("manifold",), settings={"manifold": {}})
+    assert spec.command == ""
+    assert "interp.run(\n    model,  # gpt2, the object in memory\n" in spec.python and "memory:" not in spec.python
+
+
 def test_texts_become_values_of_the_field():
     probe = make_probe("toy", {"count": "7", "level": "0.25", "way": "zscored", "only": "none", "on": "true"})
     assert probe == Toy(7, 0.25, "zscored", None, True)
