@@ -8,7 +8,7 @@ import numpy as np
 
 from interp.errors import UnknownName
 from interp.table import Table, number_columns
-from interp.words import html_table, near_zero_as_zero, p_equals, short, with_unit
+from interp.words import html_table, near_zero_as_zero, p_equals, plain, short, with_unit
 
 if TYPE_CHECKING:
     import pandas
@@ -275,6 +275,12 @@ class Findings:
         """Scalars as rows of a table with the columns `COLUMNS`."""
         return [(name, *self.scalars[name].cells) for name in names]
 
+    def __str__(self) -> str:
+        names = self.headline or tuple(self.scalars)
+        more = len(self.scalars) - len(names)
+        lines = [f"{self.probe}.{name} = {plain(self[name].briefly)}" for name in names]
+        return "\n".join([*lines, *([f"{more} further numbers: findings.to_frame()"] if more else [])])
+
     def _repr_html_(self) -> str:
         names = self.headline or tuple(self.scalars)
         further = f"{len(self.scalars) - len(names)} further numbers: `findings.to_frame()`. "
@@ -282,18 +288,20 @@ class Findings:
             further += f"Tables: {', '.join(self.tables)} (`findings.to_frame(name)`)."
         return html_table(self.probe, COLUMNS, self.rows_in_words(names), further)
 
-    def plot(self, name: str, theme: Literal["light", "dark"] = "light") -> "go.Figure":
-        """A figure of the page by its name, in the page's theme; an unknown name lists those that there are.
+    def plot(self, name: str = "", theme: Literal["light", "dark"] = "light") -> "go.Figure":
+        """A figure of the page by its name, in the page's theme; without a name the first of the probe.
 
+        An unknown name lists those that there are (`UnknownName`).
         Figures are made of findings alone: the parameters of the probe that found them do not come into it.
         """
         from interp.registry import entries, load_entry
 
         kind = "study" if self.probe in entries("study") else "probe"
         figures = {figure.name: figure for figure in load_entry(kind, self.probe)().figures(self)}
-        if name not in figures:
-            raise UnknownName("figure", name, figures)
-        return load_entry("report", "figure")(figures[name], theme)
+        chosen = name or next(iter(figures), "")
+        if chosen not in figures:
+            raise UnknownName("figure", chosen, figures)
+        return load_entry("report", "figure")(figures[chosen], theme)
 
     def to_frame(self, table: str | None = None) -> "pandas.DataFrame":
         """A table by name as a pandas frame; without a name, the scalars, one a row with all that is known of each.

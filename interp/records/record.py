@@ -18,11 +18,11 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 
 from interp.errors import RecordError
-from interp.findings import COLUMNS, Control, Findings
-from interp.records.headlines import contradictions, headlines, tried
+from interp.findings import Control, Findings
+from interp.records.headlines import COLUMNS, contradictions, headlines, tried
 from interp.records.versioned_json import KeptScalar, as_text, plain_json, read_versioned
 from interp.table import Table
-from interp.words import html_table
+from interp.words import html_table, plain
 
 if TYPE_CHECKING:
     import pandas
@@ -125,18 +125,27 @@ class RunRecord:
 
         return load_entry("report", "html")(self)
 
-    def _repr_html_(self) -> str:
+    def _title(self) -> str:
         name = self.model.get("name") or self.spec.get("study") or "unnamed"
         n, unit = self.prompts.get("n"), self.prompts.get("unit", "prompt")
         read = f", {n:,} {unit}s of {self.prompts.get('name', '')}" if n else ""
-        rows = [(probe, *row) for probe, found in self.findings.items() for row in found.rows_in_words(found.headline)]
+        return f"{name}{read} ({self.status})"
+
+    def __str__(self) -> str:
+        judged = headlines(self.findings)
+        lines = [f"{h.probe}.{h.name} = {h.scalar.briefly}: {h.verdict}" for h in judged]
+        return plain("\n".join([self._title(), *lines, str(self.path or "not written to a folder")]))
+
+    def _repr_html_(self) -> str:
+        judged = headlines(self.findings)
+        rows = [(h.probe, *h.cells) for h in judged]
         where = f"Written to {self.path}; " if self.path else "Not written to a folder; "
-        judged = [f"{h.name} {words}." for h in headlines(self.findings) for words in h.objections]
-        said = " ".join([*judged, *contradictions(self.findings), str(tried(self.findings))])
+        objected = [f"{h.name} {words}." for h in judged for words in h.objections]
+        said = " ".join([*objected, *contradictions(self.findings), str(tried(self.findings))])
         further = (
             f"{said} {where}" + "`record.show()` draws the page, `record.findings[probe]` holds all numbers and tables."
         )
-        return html_table(f"{name}{read} ({self.status})", ("probe", *COLUMNS), rows, further)
+        return html_table(self._title(), ("probe", *COLUMNS), rows, further)
 
     def to_frame(self) -> "pandas.DataFrame":
         """Every number of every probe, one a row."""
@@ -202,10 +211,11 @@ class RunRecord:
             table.to_frame().to_parquet(draft / path, index=False)
             tables[name] = TableFile(path=path, units=dict(table.units), caption=table.caption)
         if findings.arrays:
-            from safetensors.numpy import save_file
+            from safetensors.numpy import save
 
             arrays = {name: np.require(a, requirements="C") for name, a in findings.arrays.items()}
-            save_file(arrays, draft / f"arrays.{probe}.safetensors")
+            # `save_file` would make it readable for its owner alone
+            (draft / f"arrays.{probe}.safetensors").write_bytes(save(arrays))
         return FindingsFile(
             parameters=plain_json(dict(self.parameters[probe])),
             scalars=dict(findings.scalars),

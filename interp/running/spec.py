@@ -116,16 +116,27 @@ class RunSpec(RunOptions):
 
     @property
     def command(self) -> str:
-        """The command that repeats this run."""
+        """The command that repeats this run; empty for a model or prompts in memory, which no command can name."""
+        if self._in_memory:
+            return ""
         told = [OPTIONS[name].words(value) for name, value in self.changed.items()]
         return shlex.join(["interp", "run", *(word for words in told for word in words)])
 
     @property
     def python(self) -> str:
-        """The Python that repeats this run."""
-        named = [f"{name}={_source(value)}" for name, value in self.changed.items() if name != "model"]
-        arguments = "".join(f"    {argument},\n" for argument in (repr(self.model), *named))
-        return f"import interp\n\nrecord = interp.run(\n{arguments})\n"
+        """The Python that repeats this run; what was given in memory is a variable, and a comment says so."""
+        values = {name: _source(value) for name, value in self.changed.items()} | {
+            name: name for name in self._in_memory
+        }
+        model = values.pop("model")
+        arguments = "".join(f"    {each},\n" for each in (model, *(f"{k}={v}" for k, v in values.items())))
+        made = "".join(f"# {each}: made as it was before; it was given in memory\n" for each in self._in_memory)
+        return f"import interp\n\n{made}record = interp.run(\n{arguments})\n"
+
+    @property
+    def _in_memory(self) -> tuple[str, ...]:
+        """The arguments of the run that no name brings back."""
+        return tuple(name for name in ("model", "prompts") if str(getattr(self, name)).startswith("memory:"))
 
 
 def make_probe(name: str, settings: Mapping[str, Any]) -> Probe:

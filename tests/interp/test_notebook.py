@@ -9,6 +9,7 @@ from interp.errors import UnknownName
 from interp.findings import Findings, Null, Scalar
 from interp.need import Need
 from interp.records.record import RunRecord
+from interp.registry import load_entry
 from interp.table import Table
 from interp.testing import Shape, synthetic_capture
 
@@ -123,3 +124,18 @@ def test_an_unknown_figure_or_theme_is_refused_with_what_there_is(entropy):
     with pytest.raises(UnknownName) as caught:
         entropy.plot("lens")
     assert "lens_kl" in str(caught.value)
+
+
+def test_a_printed_record_is_a_line_a_headline_number_with_its_verdict():
+    shown = str(record()).splitlines()
+    assert shown[0].endswith("1,008 prompts of mixed (done)") and shown[-1] == "not written to a folder"
+    assert [line.partition(" = ")[0] for line in shown[1:-1]] == ["p.share", "p.bare"]
+    assert "0.25" in shown[1] and shown[1].endswith("above its null") and shown[2].endswith("underpowered")
+    assert str(findings()).splitlines()[-1] == "1 further numbers: findings.to_frame()"
+
+
+def test_without_a_name_the_first_figure_of_the_probe_is_drawn():
+    probe = load_entry("probe", "attention_entropy")()
+    found = probe.analyse(synthetic_capture(probe.needs, Shape(60)), {})
+    first = probe.figures(found)[0].name
+    assert found.plot().to_json() == found.plot(first).to_json()
