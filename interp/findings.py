@@ -8,7 +8,7 @@ import numpy as np
 
 from interp.errors import UnknownName
 from interp.table import Table, number_columns
-from interp.words import html_table, near_zero_as_zero, p_equals, plain, short, with_unit
+from interp.words import html_table, near_zero_as_zero, p_equals, short, text_table, with_unit
 
 if TYPE_CHECKING:
     import pandas
@@ -228,7 +228,7 @@ class Control:
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 (read by pydantic where a file is checked)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Findings:
     """The result of one probe on one capture.
 
@@ -275,33 +275,36 @@ class Findings:
         """Scalars as rows of a table with the columns `COLUMNS`."""
         return [(name, *self.scalars[name].cells) for name in names]
 
-    def __str__(self) -> str:
-        names = self.headline or tuple(self.scalars)
-        more = len(self.scalars) - len(names)
-        lines = [f"{self.probe}.{name} = {plain(self[name].briefly)}" for name in names]
-        return "\n".join([*lines, *([f"{more} further numbers: findings.to_frame()"] if more else [])])
+    def __repr__(self) -> str:
+        return text_table(self.probe, *self._headline_table())
 
     def _repr_html_(self) -> str:
+        return html_table(self.probe, *self._headline_table())
+
+    def _headline_table(self) -> tuple[Sequence[str], list[tuple[str, ...]], str]:
+        """Head and rows of the headline numbers (all, where none is named), and where the rest is."""
         names = self.headline or tuple(self.scalars)
         further = f"{len(self.scalars) - len(names)} further numbers: `findings.to_frame()`. "
         if self.tables:
             further += f"Tables: {', '.join(self.tables)} (`findings.to_frame(name)`)."
-        return html_table(self.probe, COLUMNS, self.rows_in_words(names), further)
+        return COLUMNS, self.rows_in_words(names), further
 
-    def plot(self, name: str = "", theme: Literal["light", "dark"] = "light") -> "go.Figure":
-        """A figure of the page by its name, in the page's theme; without a name the first of the probe.
+    def plot(self, name: str | None = None, theme: Literal["light", "dark"] = "light") -> "go.Figure":
+        """A figure of the page by its name, in the page's theme; without a name the main one, which comes first.
 
-        An unknown name lists those that there are (`UnknownName`).
+        `UnknownName` for a name that is none of them lists those that there are.
+
         Figures are made of findings alone: the parameters of the probe that found them do not come into it.
         """
         from interp.registry import entries, load_entry
 
         kind = "study" if self.probe in entries("study") else "probe"
         figures = {figure.name: figure for figure in load_entry(kind, self.probe)().figures(self)}
-        chosen = name or next(iter(figures), "")
-        if chosen not in figures:
-            raise UnknownName("figure", chosen, figures)
-        return load_entry("report", "figure")(figures[chosen], theme)
+        if name is None and figures:
+            name = next(iter(figures))
+        if name not in figures:
+            raise UnknownName("figure", str(name), figures)
+        return load_entry("report", "figure")(figures[name], theme)
 
     def to_frame(self, table: str | None = None) -> "pandas.DataFrame":
         """A table by name as a pandas frame; without a name, the scalars, one a row with all that is known of each.

@@ -77,8 +77,8 @@ def _applying(model: Model) -> tuple["_Entry", ...]:
 
 
 _FIX = (
-    "What is captured from it could be something else, so it is refused. Please report the model and the name of the "
-    "check. To look at it all the same: interp.load(..., check=False)."
+    "Nothing captured from it could be trusted, so it is refused. Please report the model and the name of the check. "
+    "To look at it all the same: `interp.load(..., check=False)`."
 )
 _FIXES = {
     "finite": "Load it in float32 (it was read in {dtype}), or copy its weights again: their files may be damaged.",

@@ -6,6 +6,9 @@ asks for its conditions to be accepted before the first download; the hub has th
 
 from dataclasses import dataclass
 
+MEMORY = "memory:"
+"""Begins the name of a model that was handed over as an object, which no name can load again."""
+
 
 @dataclass(frozen=True)
 class Alias:

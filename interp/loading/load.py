@@ -15,10 +15,11 @@ from interp.checking.selfcheck import check_model
 from interp.errors import UsageError
 from interp.families import family_of, rotary_size
 from interp.loading.admission import count_parameters, quantisation, read_config, refuse_quantised, refuse_unless_causal
+from interp.loading.aliases import MEMORY
 from interp.loading.bridge import bridge_check, is_bridge, plain_module
 from interp.loading.hub_files import ModelFiles
 from interp.loading.placement import choose_placement, refuse_precision
-from interp.loading.sources import MEMORY, ModelSource, files_behind, locate
+from interp.loading.sources import ModelSource, files_behind, locate
 from interp.loading.tokenizer import has_tokenizer, read_tokenizer, refuse_foreign
 from interp.loading.weights import read_weights
 from interp.model import Model

@@ -8,7 +8,7 @@ import json
 import math
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,11 +18,11 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 
 from interp.errors import RecordError
-from interp.findings import Control, Findings
-from interp.records.headlines import COLUMNS, contradictions, headlines, tried
+from interp.findings import COLUMNS, Control, Findings
+from interp.records.headlines import contradictions, headlines, tried
 from interp.records.versioned_json import KeptScalar, as_text, plain_json, read_versioned
 from interp.table import Table
-from interp.words import html_table, plain
+from interp.words import html_table, text_table
 
 if TYPE_CHECKING:
     import pandas
@@ -99,7 +99,7 @@ class RunFile(_Strict):
         return findings
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RunRecord:
     """One finished run: what was asked, of which model, on which prompts, and what was found.
 
@@ -125,27 +125,25 @@ class RunRecord:
 
         return load_entry("report", "html")(self)
 
-    def _title(self) -> str:
+    def __repr__(self) -> str:
+        return text_table(*self._headline_table())
+
+    def _repr_html_(self) -> str:
+        return html_table(*self._headline_table())
+
+    def _headline_table(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]], str]:
+        """What was read, head and rows of every probe's headline numbers, and where the rest is."""
         name = self.model.get("name") or self.spec.get("study") or "unnamed"
         n, unit = self.prompts.get("n"), self.prompts.get("unit", "prompt")
         read = f", {n:,} {unit}s of {self.prompts.get('name', '')}" if n else ""
-        return f"{name}{read} ({self.status})"
-
-    def __str__(self) -> str:
-        judged = headlines(self.findings)
-        lines = [f"{h.probe}.{h.name} = {h.scalar.briefly}: {h.verdict}" for h in judged]
-        return plain("\n".join([self._title(), *lines, str(self.path or "not written to a folder")]))
-
-    def _repr_html_(self) -> str:
-        judged = headlines(self.findings)
-        rows = [(h.probe, *h.cells) for h in judged]
+        rows = [(probe, *row) for probe, found in self.findings.items() for row in found.rows_in_words(found.headline)]
         where = f"Written to {self.path}; " if self.path else "Not written to a folder; "
-        objected = [f"{h.name} {words}." for h in judged for words in h.objections]
-        said = " ".join([*objected, *contradictions(self.findings), str(tried(self.findings))])
+        judged = [f"{h.name} {words}." for h in headlines(self.findings) for words in h.objections]
+        said = " ".join([*judged, *contradictions(self.findings), str(tried(self.findings))])
         further = (
             f"{said} {where}" + "`record.show()` draws the page, `record.findings[probe]` holds all numbers and tables."
         )
-        return html_table(self._title(), ("probe", *COLUMNS), rows, further)
+        return f"{name}{read} ({self.status})", ("probe", *COLUMNS), rows, further
 
     def to_frame(self) -> "pandas.DataFrame":
         """Every number of every probe, one a row."""
@@ -172,8 +170,6 @@ class RunRecord:
         """Write the record as `folder`, whole or not at all; returns the record with its path."""
         from dataclasses import replace
 
-        from safetensors import SafetensorError
-
         if folder.exists():
             raise RecordError(
                 asked=f"writing the record {folder.name}",
@@ -195,11 +191,11 @@ class RunRecord:
                 edits = json.dumps({"edits": self.spec["edits"]}, allow_nan=False)
                 (draft / "edits.json").write_text(edits + "\n", encoding="utf-8")
             draft.rename(folder)
-        except (OSError, SafetensorError) as error:
+        except OSError as error:
             shutil.rmtree(draft, ignore_errors=True)
             raise RecordError(
                 asked=f"writing the record to {folder}",
-                found=f"{getattr(error, 'strerror', None) or error}",
+                found=error.strerror or str(error),
                 fix="Check free space and permissions there, or choose another folder with --out.",
             ) from error
         return replace(self, path=folder)
@@ -214,7 +210,7 @@ class RunRecord:
             from safetensors.numpy import save
 
             arrays = {name: np.require(a, requirements="C") for name, a in findings.arrays.items()}
-            # `save_file` would make it readable for its owner alone
+            # not `save_file`, whose files only their owner may read
             (draft / f"arrays.{probe}.safetensors").write_bytes(save(arrays))
         return FindingsFile(
             parameters=plain_json(dict(self.parameters[probe])),

@@ -8,6 +8,7 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any
 
 from interp.errors import InterpError, RecordError, UsageError
+from interp.loading.aliases import MEMORY
 from interp.options import OPTIONS, RunOptions
 from interp.probe import Probe
 from interp.records.record import RunRecord
@@ -124,19 +125,18 @@ class RunSpec(RunOptions):
 
     @property
     def python(self) -> str:
-        """The Python that repeats this run; what was given in memory is a variable, and a comment says so."""
-        values = {name: _source(value) for name, value in self.changed.items()} | {
-            name: name for name in self._in_memory
-        }
+        """The Python that repeats this run; what was given in memory is a variable, with a comment."""
+        values = {name: f"{_source(value)}," for name, value in self.changed.items()}
+        for name in self._in_memory:
+            values[name] = f"{name},  # {str(getattr(self, name)).removeprefix(MEMORY)}, the object in memory"
         model = values.pop("model")
-        arguments = "".join(f"    {each},\n" for each in (model, *(f"{k}={v}" for k, v in values.items())))
-        made = "".join(f"# {each}: made as it was before; it was given in memory\n" for each in self._in_memory)
-        return f"import interp\n\n{made}record = interp.run(\n{arguments})\n"
+        arguments = "".join(f"    {line}\n" for line in (model, *(f"{name}={value}" for name, value in values.items())))
+        return f"import interp\n\nrecord = interp.run(\n{arguments})\n"
 
     @property
     def _in_memory(self) -> tuple[str, ...]:
         """The arguments of the run that no name brings back."""
-        return tuple(name for name in ("model", "prompts") if str(getattr(self, name)).startswith("memory:"))
+        return tuple(name for name in ("model", "prompts") if str(getattr(self, name)).startswith(MEMORY))
 
 
 def make_probe(name: str, settings: Mapping[str, Any]) -> Probe:

@@ -84,7 +84,8 @@ class Belief(Probe):
     seed: int = 0
 
     name: ClassVar[str] = "belief"
-    cost: ClassVar[AnalysisCost] = AnalysisCost(row_seconds=1.5e-4)
+    cost: ClassVar[AnalysisCost] = AnalysisCost(row_seconds=1.5e-4, n_fits=3 * 2 * (10 + 5))
+    """Fits: at three sites, beyond position and not, of every pair of folds left out and of every fold."""
     question: ClassVar[str] = "Can the exact belief be read off the activations, beyond what position and token tell?"
     observational: ClassVar[bool] = False
     own_prompts: ClassVar[str | None] = "sula"

@@ -48,6 +48,12 @@ def toy_probe(monkeypatch):
     monkeypatch.setattr(registry, "entries", lambda kind: known)
 
 
+def test_a_model_in_memory_is_repeated_with_the_object_and_by_no_command():
+    spec = RunSpec(model="memory:gpt2", probes=("manifold",), settings={"manifold": {}})
+    assert spec.command == ""
+    assert "interp.run(\n    model,  # gpt2, the object in memory\n" in spec.python and "memory:" not in spec.python
+
+
 def test_texts_become_values_of_the_field():
     probe = make_probe("toy", {"count": "7", "level": "0.25", "way": "zscored", "only": "none", "on": "true"})
     assert probe == Toy(7, 0.25, "zscored", None, True)
@@ -126,7 +132,7 @@ def test_the_command_of_a_spec_names_what_differs_from_the_defaults():
 def test_what_was_given_in_memory_is_repeated_by_a_variable_and_by_no_command():
     spec = RunSpec("memory:Mine", ["toy"], {"toy": Toy().parameters()}, prompts="memory:texts")
     assert spec.command == ""
-    assert "# model: made as it was" in spec.python and "memory:" not in spec.python
+    assert "prompts=prompts,  # texts, the object in memory" in spec.python and "memory:" not in spec.python
     called = ast.parse(spec.python).body[-1].value
     assert called.args[0].id == "model" and {k.arg: k.value.id for k in called.keywords if k.arg == "prompts"} == {
         "prompts": "prompts"
