@@ -31,6 +31,9 @@ def told(name: str, **changes: Any) -> Any:
 
 ResumeOption = Annotated[bool, told("resume")]
 QuietOption = Annotated[bool, told("quiet")]
+VerboseOption = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Print every number, its controls and the notes as well.")
+]
 
 LEFT = ("out", "resume", "quiet")
 """What a run leaves and says."""

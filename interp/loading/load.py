@@ -50,9 +50,9 @@ def load(
     TransformerLens bridge in memory, left as it is.
     `dtype` is float32 unless only bfloat16 fits on the GPU; `device_map="auto"` spreads a large model over devices.
     Code of a repository's own, pickled and quantised weights are used only with `trust_remote_code`, `allow_pickle` and
-    `allow_quantised`. Without `check` the self-check is left out.
+    `allow_quantised`. Without `check` the self-check is skipped.
 
-    Raises `ModelError` (the model cannot be had, read or trusted) and `UsageError` (the words of the call are off);
+    Raises `ModelError` (the model cannot be had, read or trusted) and `UsageError` (arguments that do not fit);
     each says what to do.
     """
     if isinstance(name_or_object, PreTrainedModel):

@@ -36,7 +36,7 @@ from interp.running.spec import RunSpec
 from interp.seam.window import AttentionWindow
 from interp.system.environment import environment
 from interp.system.processes import here, together
-from interp.system.progress import reporting
+from interp.system.progress import announce, reporting
 from interp.system.threads import blas_on_one_thread, noting_threads, one_thread
 
 
@@ -63,6 +63,9 @@ def run(options: RunOptions) -> RunRecord:
     if out is not None and ranks.is_first:
         refuse_unwritable(out)
     clock = _Clock()
+    announce(
+        f"loading and checking {getattr(options.model, 'name', options.model)}", options.quiet or not ranks.is_first
+    )
     with clock("load"):
         loaded = load_as_asked(options)
         edits = with_donors(edits, loaded.info)
