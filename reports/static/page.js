@@ -116,9 +116,6 @@ function breakTitles(plot, layout) {
   }
 }
 
-const BUTTONS = 26; // pixels of the row of buttons, which the legend stands below
-const PLAIN_MARGIN = 24; // the template's own, above a plot without titles of panels
-
 function place(plot) {
   const { data, layout, frames } = themed(contents.get(plot));
   const config = {
@@ -128,12 +125,11 @@ function place(plot) {
     plotlyServerURL: "",
     modeBarButtonsToRemove: ["toImage", "lasso2d", "select2d", "autoScale2d"],
   };
-  const above = BUTTONS + legendHeight(plot, data);
+  const above = legendHeight(plot, data);
   const height = (layout.height || DEFAULT_HEIGHT) + above;
   const framed = { ...layout, autosize: true, width: undefined, height, template: templateFor(plot) };
   breakTitles(plot, framed);
-  framed.margin = { ...layout.margin, t: (layout.margin?.t ?? PLAIN_MARGIN) + above };
-  framed.legend = { ...layout.legend, y: 1 - BUTTONS / height };
+  if (layout.margin) framed.margin = { ...layout.margin, t: layout.margin.t + above };
   if (matchMedia("(pointer: coarse)").matches) framed.dragmode = false; // a finger scrolls the page
   plot.dataset.narrow = isNarrow(plot);
   Plotly.newPlot(plot, { data, layout: framed, frames, config });
@@ -151,7 +147,7 @@ function drawAnew(plot) {
 }
 
 // Which traces are shown comes as "1011".
-function unpacked({ method, args }) {
+function spelledOut({ method, args }) {
   const visible = args[0]?.visible;
   if (typeof visible !== "string" || !/^[01]+$/.test(visible)) return { method, args };
   return { method, args: [{ ...args[0], visible: [...visible].map((bit) => bit === "1") }, ...args.slice(1)] };
@@ -176,7 +172,7 @@ function controlFor(plot, { kind, label, active, steps }) {
     if (kind === "slider") input.setAttribute("aria-valuetext", shown);
   };
   input.addEventListener("input", () => {
-    const { method, args } = unpacked(steps[input.value]);
+    const { method, args } = spelledOut(steps[input.value]);
     say();
     // An animation that is overtaken by the next one rejects its promise: nothing is lost.
     if (CALLS.includes(method)) Plotly[method](plot, ...themed(args)).catch(() => {});
