@@ -30,7 +30,7 @@ LEVELS = {
         "qk_alignment sula value_axis",
     ),
     "prompts": (),
-    "wind_tunnels": ("tasks", "networks", "training", "evaluation", "plans", "studies", "cli"),
+    "wind_tunnels": ("programs", "tasks", "networks", "training", "evaluation", "plans", "studies", "cli"),
     "reports": ("claims", "plotly", "page", "comparison ledger"),
 }  # fmt: skip
 """The rooms of each package from the lowest to the highest: a room imports from lower ones alone, never from a peer."""
