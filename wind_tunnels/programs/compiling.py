@@ -7,7 +7,7 @@ weights as Tracr assembles them, and `lm_head`, which turns its answers into tok
 the card. Functions inside a program are written down as tables over the values that can occur, so the card alone
 gives exact answers: see `semantics`.
 
-All programs are compiled with a causal mask. Position 0 holds Tracr's token for the beginning. The answers are tokens
+All programs are compiled with a causal mask. Position 0 holds Tracr's token for the beginning, `compiler_bos`. The answers are tokens
 of their own, behind those of the input. The logit of an answer is SHARPNESS times its direction where it is
 categorical; where it is a number x, it falls with (x − answer)², by SHARPNESS at the distance of the next answer.
 
@@ -94,8 +94,8 @@ FRACTIONS = sorted({i / j for j in range(1, LENGTH + 1) for i in range(j + 1)})
 def write_program(name: str, folder: Path) -> None:
     """Compile one program into a folder."""
     make, vocabulary = PROGRAMS[name]
+    rasp.RASPExpr._ids = itertools.count(1)  # Tracr numbers variables of the process; here of the program
     program = make()
-    # Tracr numbers the variables without a name; the copies in the card have the same labels since it is one graph.
     compiled = compiling.compile_rasp_to_model(program, vocabulary, LENGTH, causal=True)
     assert compiled.input_encoder is not None
     words = sorted(compiled.input_encoder.encoding_map, key=compiled.input_encoder.encoding_map.__getitem__)

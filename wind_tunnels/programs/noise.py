@@ -27,7 +27,8 @@ class Noise:
     """What is done to a program, in this order: distractors, superposition or rotation, weight noise.
 
     `n_dimensions` of the residual stream, fewer than directions; None keeps them all. `weight_noise` is relative to the
-    deviation of each weight matrix. `n_distractors` heads are added to every layer.
+    deviation of each weight matrix. `n_distractors` heads are added to every layer in which a head works; in the others
+    they stay idle.
     """
 
     rotate: bool = False
@@ -47,9 +48,11 @@ def write_noisy(name: str, noise: Noise, folder: Path) -> None:
     labels = [*card["labels"], *(f"unread:{i}" for i in range(_WRITE_WIDTH * noise.n_distractors))]
     weights = {key: _widened(key, value, len(labels)) for key, value in weights.items()}
     n_heads, size = config["num_attention_heads"], config["head_dim"]
+    busy = {part["layer"] for part in card["parts"] if "head" in part and part["writes"]}
     for layer in range(config["num_hidden_layers"]):
         for head in range(noise.n_distractors):
-            _add_head(weights, f"layers.{layer}.attn.", len(card["labels"]) + _WRITE_WIDTH * head, size, rng)
+            first = len(card["labels"]) + _WRITE_WIDTH * head
+            _add_head(weights, f"layers.{layer}.attn.", first, size, rng, 1.0 if layer in busy else 0.0)
     directions = _directions(len(labels), noise, rng)
     reading = np.linalg.pinv(directions)
     weights = {key: _moved(key, value, directions, reading) for key, value in weights.items()}
@@ -58,8 +61,12 @@ def write_noisy(name: str, noise: Noise, folder: Path) -> None:
         for key, v in weights.items()
     }
     extra = {"hidden_size": directions.shape[1], "num_attention_heads": n_heads + noise.n_distractors}
-    added = [[layer, n_heads + i] for layer in range(config["num_hidden_layers"]) for i in range(noise.n_distractors)]
-    card |= {"labels": labels, "noise": asdict(noise), "distractor_heads": added}
+    layers, added = range(config["num_hidden_layers"]), range(n_heads, n_heads + noise.n_distractors)
+    card |= {
+        "labels": labels, "noise": asdict(noise),
+        "distractor_heads": [[layer, head] for layer in layers if layer in busy for head in added],
+        "idle_heads": [*card["idle_heads"], *([layer, head] for layer in layers if layer not in busy for head in added)],
+    }  # fmt: skip
     folder.mkdir(parents=True, exist_ok=True)
     save_file(noisy, folder / "model.safetensors", metadata={"format": "pt"})
     save_file({"directions": directions.astype(np.float32)}, folder / TRUTH)
@@ -91,15 +98,15 @@ def _stream_axis(key: str) -> int | None:
     return 1 if key.endswith("weight") else None
 
 
-def _add_head(weights: dict[str, np.ndarray], at: str, first: int, size: int, rng: np.random.Generator) -> None:
+def _add_head(weights: dict[str, np.ndarray], at: str, first: int, size: int, rng: np.random.Generator, scale: float) -> None:
     """A head with random queries, keys and values that writes into `_WRITE_WIDTH` directions from `first` on."""
     width = weights[f"{at}q_proj.weight"].shape[1]
     for which in "qkv":
-        drawn = rng.standard_normal((size, width))
+        drawn = scale * rng.standard_normal((size, width))
         weights[f"{at}{which}_proj.weight"] = np.vstack([weights[f"{at}{which}_proj.weight"], drawn])
         weights[f"{at}{which}_proj.bias"] = np.r_[weights[f"{at}{which}_proj.bias"], np.zeros(size)]
     out = np.zeros((width, size))
-    out[first : first + _WRITE_WIDTH] = rng.standard_normal((_WRITE_WIDTH, size)) / size**0.5
+    out[first : first + _WRITE_WIDTH] = scale * rng.standard_normal((_WRITE_WIDTH, size)) / size**0.5
     weights[f"{at}o_proj.weight"] = np.hstack([weights[f"{at}o_proj.weight"], out])
 
 

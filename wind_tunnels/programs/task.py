@@ -19,6 +19,7 @@ from interp.tunnel import REQUIRED_UNITS, Sequences, Task
 
 HOME = Path(__file__).parent / "compiled"
 CARD = "program.json"
+BEGINNING = "compiler_bos"
 _ALWAYS = frozenset({*REQUIRED_UNITS, "answer"})
 
 
@@ -186,7 +187,7 @@ class Program(Task):
                 columns[name] = np.array(values, dtype=np.float64)
             else:
                 columns[name] = np.array([[str(value) for value in row] for row in values])
-        tokens = np.array([[0, *(words.index(token) for token in row)] for row in inputs])
+        tokens = np.array([[words.index(t) for t in (BEGINNING, *row)] for row in inputs])
         domain = np.full(len(inputs), self.program)
         return Sequences(tokens, scored, index + first, posterior, first + np.arange(len(self.answers)), columns, domain)
 

@@ -3,6 +3,7 @@
     PYTHONPATH=wind_tunnels/programs python tests/wind_tunnels/programs/make_reference.py
 """
 
+import itertools
 import json
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from tracr.rasp import causal_eval, rasp
 
 found = {}
 for name, (make, vocabulary) in ours.PROGRAMS.items():
+    rasp.RASPExpr._ids = itertools.count(1)
     program = make()
     compiled = compiling.compile_rasp_to_model(program, vocabulary, ours.LENGTH, causal=True)
     words = sorted(vocabulary, key=str)
