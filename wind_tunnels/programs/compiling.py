@@ -7,8 +7,8 @@ weights as Tracr assembles them, and `lm_head`, which turns its answers into tok
 the card. Functions inside a program are written down as tables over the values that can occur, so the card alone
 gives exact answers: see `semantics`.
 
-All programs are compiled with a causal mask. Position 0 holds Tracr's token for the beginning, `compiler_bos`. The answers are tokens
-of their own, behind those of the input. The logit of an answer is SHARPNESS times its direction where it is
+All programs are compiled with a causal mask. Position 0 holds Tracr's token for the beginning, `compiler_bos`. The
+answers are tokens of their own, behind those of the input. The logit of an answer is SHARPNESS times its direction where it is
 categorical; where it is a number x, it falls with (x − answer)², by SHARPNESS at the distance of the next answer.
 
 Source: Lindner et al. 2023 (arXiv 2301.05062); the programs of `TRACR` are from the test cases of its package.
@@ -25,8 +25,8 @@ from typing import Any
 import networkx
 import numpy as np
 from safetensors.numpy import save_file
-from tracr.compiler import basis_inference, compiling, lib, nodes, rasp_to_graph
-from tracr.rasp import rasp
+from tracr.compiler import basis_inference, compiling, lib, nodes, rasp_to_graph  # pyrefly: ignore[missing-import]
+from tracr.rasp import rasp  # pyrefly: ignore[missing-import]
 
 SHARPNESS = 20.0
 LENGTH = 8
@@ -52,7 +52,7 @@ def elimination() -> rasp.SOp:
 
 
 def lookup() -> rasp.SOp:
-    """Lookup by content: of the pairs so far with the key of this token (a0, a1, b0, b1), the share whose value is 1."""
+    """Lookup by content: of the pairs so far (a0, a1, b0, b1) with this token's key, the share with value 1."""
     key = rasp.Map(lambda token: token[0], tokens).named("key")
     stored = rasp.Map(lambda token: token[0] if len(token) == 2 else "no pair", tokens).named("stored_key")
     value = rasp.numerical(rasp.Map(lambda token: int(token[1:] == "1"), tokens)).named("value")
@@ -153,7 +153,7 @@ def _weights(compiled: Any) -> dict[str, np.ndarray]:
 def _parts(weights: Mapping[str, np.ndarray], labels: list[str], size: Any) -> list[dict[str, Any]]:
     """What every head and feed-forward reads and writes, as the weights have it."""
 
-    def names(directions: np.ndarray) -> list[str]:
+    def names(directions: Any) -> list[str]:
         return [labels[i] for i in np.flatnonzero(directions)]
 
     found: list[dict[str, Any]] = []

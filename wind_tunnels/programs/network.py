@@ -57,7 +57,9 @@ class ProgramAttention(nn.Module):
     ) -> Float[torch.Tensor, "batch pos d_model"]:
         projected = (p(hidden_states) for p in (self.q_proj, self.k_proj, self.v_proj))
         q, k, v = (x.unflatten(-1, (-1, self.config.head_dim)).transpose(1, 2) for x in projected)
-        attend = ALL_ATTENTION_FUNCTIONS.get_interface(self.config._attn_implementation, eager_attention_forward)
+        attend = ALL_ATTENTION_FUNCTIONS.get_interface(
+            self.config._attn_implementation or "eager", eager_attention_forward
+        )
         z, _ = attend(self, q, k, v, attention_mask, scaling=self.scaling)  # [batch, pos, head, d_head]
         return self.o_proj(z.flatten(-2))
 

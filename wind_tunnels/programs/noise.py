@@ -65,7 +65,7 @@ def write_noisy(name: str, noise: Noise, folder: Path) -> None:
     card |= {
         "labels": labels, "noise": asdict(noise),
         "distractor_heads": [[layer, head] for layer in layers if layer in busy for head in added],
-        "idle_heads": [*card["idle_heads"], *([layer, head] for layer in layers if layer not in busy for head in added)],
+        "idle_heads": card["idle_heads"] + [[layer, head] for layer in layers if layer not in busy for head in added],
     }  # fmt: skip
     folder.mkdir(parents=True, exist_ok=True)
     save_file(noisy, folder / "model.safetensors", metadata={"format": "pt"})
@@ -98,7 +98,9 @@ def _stream_axis(key: str) -> int | None:
     return 1 if key.endswith("weight") else None
 
 
-def _add_head(weights: dict[str, np.ndarray], at: str, first: int, size: int, rng: np.random.Generator, scale: float) -> None:
+def _add_head(
+    weights: dict[str, np.ndarray], at: str, first: int, size: int, rng: np.random.Generator, scale: float
+) -> None:
     """A head with random queries, keys and values that writes into `_WRITE_WIDTH` directions from `first` on."""
     width = weights[f"{at}q_proj.weight"].shape[1]
     for which in "qkv":

@@ -189,7 +189,9 @@ class Program(Task):
                 columns[name] = np.array([[str(value) for value in row] for row in values])
         tokens = np.array([[words.index(t) for t in (BEGINNING, *row)] for row in inputs])
         domain = np.full(len(inputs), self.program)
-        return Sequences(tokens, scored, index + first, posterior, first + np.arange(len(self.answers)), columns, domain)
+        return Sequences(
+            tokens, scored, index + first, posterior, first + np.arange(len(self.answers)), columns, domain
+        )
 
     @property
     def first_scored(self) -> int:
@@ -197,4 +199,6 @@ class Program(Task):
         return _first_scored(self.program)
 
     def _is_numeric(self, name: str) -> bool:
-        return all(isinstance(v, int | float) and not isinstance(v, bool) for v in self.card["variables"][name]["values"])
+        return all(
+            isinstance(v, int | float) and not isinstance(v, bool) for v in self.card["variables"][name]["values"]
+        )

@@ -1,6 +1,6 @@
 """Writes `tracr.npz`: what Tracr itself computes on drawn inputs. Run where Tracr is; see `compiling.py`.
 
-    PYTHONPATH=wind_tunnels/programs python tests/wind_tunnels/programs/make_reference.py
+PYTHONPATH=wind_tunnels/programs python tests/wind_tunnels/programs/make_reference.py
 """
 
 import itertools

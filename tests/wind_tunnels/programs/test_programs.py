@@ -6,13 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from interp.wind_tunnels.programs.commands import app
+from interp.wind_tunnels.programs.noise import Noise, true_directions, write_noisy
+from interp.wind_tunnels.programs.task import BEGINNING, Program, evaluate, read_program, shipped_programs
 from typer.testing import CliRunner
 
 import interp
 from interp.errors import ModelError, UnknownName, UsageError
-from interp.wind_tunnels.programs.commands import app
-from interp.wind_tunnels.programs.noise import Noise, true_directions, write_noisy
-from interp.wind_tunnels.programs.task import BEGINNING, Program, evaluate, read_program, shipped_programs
 
 NAMES = tuple(shipped_programs())
 TRACR = np.load(Path(__file__).with_name("tracr.npz"))
@@ -132,7 +132,9 @@ def test_swapping_the_first_step_of_a_chain_moves_the_answer_as_the_second_step_
     steps = drawn.columns[first][donor].astype(int)
     tokens = np.array(card["tokens"], dtype=object)[drawn.tokens]
     said = np.take_along_axis(tokens, steps + 1, axis=1)
-    np.testing.assert_array_equal(np.array(model.task.answers)[logits[:, drawn.scored].argmax(-1) - len(card["tokens"])], said)
+    np.testing.assert_array_equal(
+        np.array(model.task.answers)[logits[:, drawn.scored].argmax(-1) - len(card["tokens"])], said
+    )
     assert (said != np.array(model.task.answers)[drawn.targets - len(card["tokens"])]).mean() > 0.3
 
 
