@@ -8,8 +8,9 @@ the card. Functions inside a program are written down as tables over the values 
 gives exact answers: see `semantics`.
 
 All programs are compiled with a causal mask. Position 0 holds Tracr's token for the beginning, `compiler_bos`. The
-answers are tokens of their own, behind those of the input. The logit of an answer is SHARPNESS times its direction where it is
-categorical; where it is a number x, it falls with (x − answer)², by SHARPNESS at the distance of the next answer.
+answers are tokens of their own, behind those of the input. The logit of an answer is SHARPNESS times its direction
+where it is categorical; where it is a number x, it falls with (x − answer)², by SHARPNESS at the distance of the next
+answer.
 
 Source: Lindner et al. 2023 (arXiv 2301.05062); the programs of `TRACR` are from the test cases of its package.
 """

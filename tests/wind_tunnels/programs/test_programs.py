@@ -151,8 +151,8 @@ def test_rotation_and_distractors_leave_the_answers_and_carry_the_truth(tmp_path
     assert (tmp_path / "a/model.safetensors").read_bytes() == (tmp_path / "b/model.safetensors").read_bytes()
     model, plain = interp.load(str(tmp_path / "a")), interp.load("program:evidence", check=False)
     drawn = model.task.sample(np.random.default_rng(0), 10)
-    turned, logits = _streams(model.module, drawn.tokens)
-    straight, theirs = _streams(plain.module, drawn.tokens)
+    turned, _ = _streams(model.module, drawn.tokens)
+    straight, _ = _streams(plain.module, drawn.tokens)
     truth = true_directions(tmp_path / "a")
     back = [x @ np.linalg.pinv(truth) for x in turned]
     n = len(read_program("evidence")["labels"])
