@@ -63,6 +63,7 @@ tunnels: $(READY)
 # torch is installed by its exact version: that finds a CPU build where one is at hand, a bare `torch` does not.
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "interp needs Python 3.11 or newer: make PYTHON=python3.11")'
+	@echo "Installing PyTorch $(TORCH), interp and what its tests need into .venv: up to 2.5 GB, some minutes, once."
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check torch==$(TORCH)
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"

@@ -8,7 +8,7 @@ import numpy as np
 
 from interp.errors import UnknownName
 from interp.table import Table, number_columns
-from interp.words import html_table, near_zero_as_zero, p_equals, short, with_unit
+from interp.words import html_table, near_zero_as_zero, p_equals, short, text_table, with_unit
 
 if TYPE_CHECKING:
     import pandas
@@ -228,7 +228,7 @@ class Control:
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 (read by pydantic where a file is checked)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Findings:
     """The result of one probe on one capture.
 
@@ -275,15 +275,24 @@ class Findings:
         """Scalars as rows of a table with the columns `COLUMNS`."""
         return [(name, *self.scalars[name].cells) for name in names]
 
+    def __repr__(self) -> str:
+        return text_table(self.probe, *self._headline_table())
+
     def _repr_html_(self) -> str:
+        return html_table(self.probe, *self._headline_table())
+
+    def _headline_table(self) -> tuple[Sequence[str], list[tuple[str, ...]], str]:
+        """Head and rows of the headline numbers (all, where none is named), and where the rest is."""
         names = self.headline or tuple(self.scalars)
         further = f"{len(self.scalars) - len(names)} further numbers: `findings.to_frame()`. "
         if self.tables:
             further += f"Tables: {', '.join(self.tables)} (`findings.to_frame(name)`)."
-        return html_table(self.probe, COLUMNS, self.rows_in_words(names), further)
+        return COLUMNS, self.rows_in_words(names), further
 
-    def plot(self, name: str, theme: Literal["light", "dark"] = "light") -> "go.Figure":
-        """A figure of the page by its name, in the page's theme; an unknown name lists those that there are.
+    def plot(self, name: str | None = None, theme: Literal["light", "dark"] = "light") -> "go.Figure":
+        """A figure of the page by its name, in the page's theme; without a name the main one, which comes first.
+
+        `UnknownName` for a name that is none of them lists those that there are.
 
         Figures are made of findings alone: the parameters of the probe that found them do not come into it.
         """
@@ -291,8 +300,10 @@ class Findings:
 
         kind = "study" if self.probe in entries("study") else "probe"
         figures = {figure.name: figure for figure in load_entry(kind, self.probe)().figures(self)}
+        if name is None and figures:
+            name = next(iter(figures))
         if name not in figures:
-            raise UnknownName("figure", name, figures)
+            raise UnknownName("figure", str(name), figures)
         return load_entry("report", "figure")(figures[name], theme)
 
     def to_frame(self, table: str | None = None) -> "pandas.DataFrame":

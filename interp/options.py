@@ -98,12 +98,10 @@ class RunOptions:
         str | None,
         Option(
             "--splits",
-            "Repeat on so many disjoint parts of the prompts, and give the spread; 2/4 reads the second of four.",
+            "Repeat on N disjoint parts of the prompts and give the spread; 2/4 reads the second of four.",
         ),
     ] = None
-    window: Annotated[
-        int | None, Option("--window", "Read the last so many tokens of each text (0: all).", least=0)
-    ] = None
+    window: Annotated[int | None, Option("--window", "Read the last N tokens of each text (0: all).", least=0)] = None
     seed: Annotated[int, Option("--seed", "Seed of draws, nulls and intervals.")] = 0
     text_column: Annotated[str, Option("--text-column", "Column of the file or data set that holds the text.")] = "text"
     chat: Annotated[
@@ -111,19 +109,19 @@ class RunOptions:
     ] = False
     bos: Annotated[bool, Option("--bos/--no-bos", "Keep the token that the tokenizer puts in front of a text.")] = True
     attention_window: Annotated[
-        int | None, Option("--attention-window", "Let every query see so many keys only.", least=1)
+        int | None, Option("--attention-window", "Let every query see the last N keys only.", least=1)
     ] = None
     null: Annotated[
         Literal["untrained"] | None, Option("--null", "Repeat everything on untrained weights, as the null.")
     ] = None
     n_untrained: Annotated[
-        int, Option("--n-untrained", "Sets of untrained weights; of one there is no band.", least=1)
+        int, Option("--n-untrained", "Sets of untrained weights; one alone gives no band.", least=1)
     ] = 3
     edits: Annotated["Edits", Option("--edit", "Change the model by the edits of this JSON file.", kind=Path)] = ()
     checkpoints: Annotated[
         Sequence[str],
         Option(
-            "--checkpoints", "Steps or revisions with commas, at which probes of the training are read.",
+            "--checkpoints", "Steps or revisions with commas, for probes that follow a training.",
             kind=str, read=split_commas, write=lambda names: (",".join(names),),
         ),
     ] = ()  # fmt: skip
@@ -158,7 +156,9 @@ class RunOptions:
     resume: Annotated[
         bool,
         Option(
-            "--resume", "Only go on with what was stopped; the same command does so without it too.", recorded=False
+            "--resume",
+            "Fail unless there is an interrupted run to resume; the same command resumes it anyway.",
+            recorded=False,
         ),
     ] = False
     quiet: Annotated[bool, Option("--quiet", "Only the path of the report.", "-q", recorded=False)] = False

@@ -155,8 +155,11 @@ class Probe(Question):
     def refuse(self, prompts: PromptSet) -> None:
         """Raise `PromptError` for prompts that could not be analysed; asked before a model reads them."""
 
-    def refuse_fields(self, info: ModelInfo) -> None:
-        """Raise `UsageError` for fields that do not serve, on this model or on any; asked before it reads a prompt."""
+    def refuse_fields(self, info: ModelInfo | None) -> None:
+        """Raise `UsageError` for fields that do not serve on this model, or, without one, on any.
+
+        It is asked before a model is loaded, and again before it reads a prompt.
+        """
 
     def screening(self, base: Capture) -> Screen | None:
         """Ablations to be estimated first; further rounds find their readouts by the names of its `edits`."""

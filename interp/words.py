@@ -76,6 +76,14 @@ def plain(text: str) -> str:
     return "n/a" if text == DASH else text.replace(MINUS, "-").replace("∞", "inf")
 
 
+def text_table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]], further: str) -> str:
+    """A titled table as `print` shows it, in columns of equal width."""
+    lines = [list(head), *(list(row) for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    table = ("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines)
+    return "\n".join((title, *table, *([further] if further else [])))
+
+
 def html_table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]], further: str) -> str:
     """A titled table as a notebook shows it: every text escaped, no colour set."""
     cells = "".join(f"<tr>{''.join(f'<td>{html.escape(x)}</td>' for x in row)}</tr>" for row in rows)

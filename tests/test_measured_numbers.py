@@ -13,7 +13,7 @@ REFERENCE = ROOT / "docs" / "reference"
 TUNNELS = " ".join((REFERENCE / "measured-tunnels.md").read_text().split())  # line breaks do not count
 TASKS = " ".join((REFERENCE / "tasks.md").read_text().split())
 COSTS_PAGE = ROOT / "docs" / "explanations" / "cost.md"
-NUMBERS = json.loads((ROOT / "reports" / "calibration.json").read_text())["numbers"]
+NUMBERS = json.loads((ROOT / "reports" / "calibration.json").read_text())[0]["numbers"]
 BENCHMARKS = json.loads((ROOT / "benchmarks" / "results.json").read_text())["lines"]
 
 

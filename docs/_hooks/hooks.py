@@ -53,7 +53,7 @@ COPIED = {
     **{f"gallery/pages/{page.name}": page for page in (ROOT / "examples" / "pages").glob("*.html")},
     **{
         f"gallery/pages/{name}.html": ROOT / "examples" / "ledger" / name / "ledger.html"
-        for name in ("paper1", "paper2")
+        for name in ("paper1", "paper2", "paper3-smollm2-135m")
     },
     "contributing.md": ROOT / "CONTRIBUTING.md",
     "changelog.md": ROOT / "CHANGELOG.md",

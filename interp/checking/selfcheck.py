@@ -76,7 +76,10 @@ def _applying(model: Model) -> tuple["_Entry", ...]:
     return tuple(entry for entry in _CHECKS if has[entry[3]])
 
 
-_FIX = "Nothing captured from it could be trusted, so it is refused. Please report the model and the name of the check."
+_FIX = (
+    "Nothing captured from it could be trusted, so it is refused. Please report the model and the name of the check. "
+    "To look at it all the same: `interp.load(..., check=False)`."
+)
 _FIXES = {
     "finite": "Load it in float32 (it was read in {dtype}), or copy its weights again: their files may be damaged.",
 }

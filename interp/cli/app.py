@@ -4,6 +4,7 @@ import gc
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -11,8 +12,9 @@ import typer
 from typer.core import TyperGroup
 
 from interp.cli import completion as completing
-from interp.cli.options import ALL, LEFT, MODEL, QuietOption, ResumeOption, told, with_run_options
-from interp.errors import InterpError, UnknownName
+from interp.cli.early import refuse_wrong_words
+from interp.cli.options import ALL, LEFT, MODEL, QuietOption, ResumeOption, VerboseOption, told, with_run_options
+from interp.errors import InterpError, UnknownName, UsageError
 from interp.options import OPTIONS, RunOptions
 from interp.settings import split_commas, split_settings
 from interp.system.signals import handling_signals
@@ -53,11 +55,26 @@ searching them again and again takes a tenth of a short run."""
 app = typer.Typer(
     name="interp",
     cls=_Pluggable,
-    help="Measure the geometry of uncertainty in language models: every number with its interval and its null.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
+
+
+def _show_version(is_asked: bool) -> bool:
+    if is_asked:
+        print(f"interp {version('interp')}")
+        raise typer.Exit
+    return is_asked
+
+
+@app.callback()
+def options_of_all(
+    is_asked: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Print the version and stop.")
+    ] = False,
+) -> None:
+    """Measure the geometry of uncertainty in language models: every number with its interval and its null."""
 
 
 @app.command(epilog="Example: interp run --model pythia-410m --probe manifold --set manifold.scaling=zscored")
@@ -72,13 +89,16 @@ def run(
         typer.Option(help="Revisions with commas: a run of each; the checkpoints of one for a probe of the training."),
     ] = None,
     from_: Annotated[Path | None, typer.Option("--from", help="Repeat the run of this record.")] = None,
+    verbose: VerboseOption = False,
 ) -> None:
     """Run probes on a model: one page and one record. Without a model, on the shipped wind tunnel.
 
     Several models, revisions, sets of prompts or parts of one (`--splits`) have a record each and one page that
     compares them, with the spread over prompts; what is done is not done again.
-    The same command goes on with a run that was stopped.
+    The same command resumes an interrupted run.
     """
+    models, steps = _models(model or [str(RunOptions.model)]), split_commas(revisions)
+    refuse_wrong_words(models, (), asked)
     from interp.prompting.pools import parts
     from interp.records.record import open_run
     from interp.running.choose_probes import choose_probes
@@ -86,26 +106,31 @@ def run(
     from interp.running.spec import RunSpec
     from interp.system.processes import is_first_started
 
-    models, steps = _models(model or [str(RunOptions.model)]), split_commas(revisions)
     named = str(asked.prompts or "")
     sets = () if Path(named).is_file() else split_commas(named)
     asked = replace(asked, model=models[0])
     if from_ is not None:
         again = RunSpec.of(open_run(from_)).on(replace(asked, checkpoints=(*asked.checkpoints, *steps)))
-        return _finish(measure(**vars(again)), asked.quiet)
+        return _finish(measure(**vars(again)), asked.quiet, verbose)
     if len(models) > 1 or steps or len(sets) > 1 or (asked.splits is not None and len(parts(asked.splits)) > 1):
         return _run_many(
-            models, steps, sets if len(sets) > 1 else (), replace(asked, prompts=None) if len(sets) > 1 else asked
+            models,
+            steps,
+            sets if len(sets) > 1 else (),
+            replace(asked, prompts=None) if len(sets) > 1 else asked,
+            verbose,
         )
     record = measure(**vars(asked))
     chosen = [each.probe.name for each in choose_probes(asked.probes, asked.settings or {})]
     unread = [name for name in chosen if name not in record.findings]
     if unread and not asked.quiet and is_first_started():
         print(f"left out, as they read what this model does not have: {', '.join(unread)}", file=sys.stderr)
-    _finish(record, asked.quiet)
+    _finish(record, asked.quiet, verbose)
 
 
-def _run_many(models: list[str], revisions: Sequence[str], prompts: Sequence[str], asked: RunOptions) -> None:
+def _run_many(
+    models: list[str], revisions: Sequence[str], prompts: Sequence[str], asked: RunOptions, verbose: bool
+) -> None:
     """Says what became of each model as it is done, then how they compare; exit code 1 where one failed."""
     from interp.running.several_models import RunOutcome, run_many
 
@@ -122,14 +147,14 @@ def _run_many(models: list[str], revisions: Sequence[str], prompts: Sequence[str
         resume=asked.resume, quiet=quiet,
     )  # fmt: skip
     if many.comparison is not None:
-        _finish_comparison(many.comparison, quiet)
+        _finish_comparison(many.comparison, quiet, verbose)
     elif len(many.records) == 1:
-        _finish(many.records[0], quiet)
+        _finish(many.records[0], quiet, verbose)
     if many.failures:
         raise typer.Exit(1)
 
 
-def _finish(record: "RunRecord", quiet: bool) -> None:
+def _finish(record: "RunRecord", quiet: bool, verbose: bool) -> None:
     """What a record says, and as the last line the path of its page; of several processes the first one speaks."""
     from interp.system.processes import is_first_started
 
@@ -138,12 +163,12 @@ def _finish(record: "RunRecord", quiet: bool) -> None:
     if not quiet:
         from interp.cli.tables import print_record
 
-        print_record(record)
+        print_record(record, verbose)
     assert record.path is not None
     print(record.path / "report.html")
 
 
-def _finish_comparison(record: "RunRecord", quiet: bool) -> None:
+def _finish_comparison(record: "RunRecord", quiet: bool, verbose: bool) -> None:
     """The same of a comparison, whose table says more than its one number."""
     if not quiet:
         from interp.cli.tables import print_differences, print_sets
@@ -152,7 +177,7 @@ def _finish_comparison(record: "RunRecord", quiet: bool) -> None:
         print_differences(tables["differences"])
         if "prompt_sets" in tables:
             print_sets(tables["prompt_sets"])
-    _finish(record, quiet)
+    _finish(record, quiet, verbose)
 
 
 def _models(given: list[str]) -> list[str]:
@@ -185,16 +210,17 @@ def study(
             "--set", help="field=value of the study; repeat for more.", autocompletion=completing.study_settings
         ),
     ] = None,
-    out: Annotated[Path, typer.Option(help="Folder of the record; the same one again goes on.")] = Path("runs"),
+    out: Annotated[Path, typer.Option(help="Folder of the record; the same folder resumes.")] = Path("runs"),
     resume: ResumeOption = False,
     quiet: QuietOption = False,
+    verbose: VerboseOption = False,
 ) -> None:
     """Carry out a study, which trains or compares models of its own: one page and one record."""
     from interp.running.spec import make_study
     from interp.running.study import run_study
 
     asked = make_study(name, split_settings(set_ or [], [name])[name])
-    _finish(run_study(asked, out=out, resume=resume, quiet=quiet), quiet)
+    _finish(run_study(asked, out=out, resume=resume, quiet=quiet), quiet, verbose)
 
 
 @app.command(epilog="Example: interp replicate paper3 --model pythia-410m --model phi-2")
@@ -205,7 +231,7 @@ def replicate(
         typer.Option(
             "--model",
             "-m",
-            help="Language model that paper3 is put to; repeat for more.",
+            help="Language model to measure paper3's claims on; repeat for more.",
             autocompletion=completing.models,
         ),
     ] = None,
@@ -213,11 +239,11 @@ def replicate(
         Literal["tiny", "smoke", "default", "paper"],
         typer.Option(help="tiny: one claim of each kind; smoke: minutes; paper: the papers' sizes, for a GPU."),
     ] = "default",
-    out: Annotated[Path, typer.Option(help="Folder of the ledger; the same one again goes on.")] = Path("runs"),
+    out: Annotated[Path, typer.Option(help="Folder of the ledger; the same folder resumes.")] = Path("runs"),
     resume: ResumeOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Measure the papers' claims again: a page with every claim, its numbers there and here, and an outcome."""
+    """Measure the papers' claims again: a page with every claim, the paper's numbers, yours, and an outcome."""
     from interp.cli.tables import print_ledger
     from interp.ledger.replicate import replicate as judge
 
@@ -251,22 +277,23 @@ def export(
 
 @app.command(epilog="Example: interp compare runs/pythia-70m-20260101-120000 runs/pythia-160m-20260101-120500")
 def compare(
-    runs: Annotated[list[str], typer.Argument(help="Folders of runs; the others are held against the first.")],
+    runs: Annotated[list[str], typer.Argument(help="Folders of runs; the others are compared with the first.")],
     label: Annotated[list[str] | None, typer.Option(help="What a run is called; one for each, in order.")] = None,
     group: Annotated[
         list[str] | None, typer.Option(help="What each run is a repetition of: those of one group are pooled.")
     ] = None,
     against: Annotated[
-        list[str] | None, typer.Option(help="The group that each run's own is held against, if not the first.")
+        list[str] | None, typer.Option(help="The group that each run's own is compared with, if not the first.")
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder that receives the comparison.")] = Path("runs"),
     quiet: QuietOption = False,
+    verbose: VerboseOption = False,
 ) -> None:
-    """Set several runs beside one another: what moved by more than the intervals, along the depth, and why it may."""
+    """Compare several runs: what moved by more than the intervals, layer by layer, and what may explain it."""
     from interp.running.compare import compare as set_beside
 
     record = set_beside(runs, labels=label or (), groups=group or (), against=against or (), out=out, quiet=quiet)
-    _finish_comparison(record, quiet)
+    _finish_comparison(record, quiet, verbose)
 
 
 @app.command(epilog="Example: interp diff runs/first runs/second")
@@ -311,10 +338,22 @@ def list_(
         Literal["models", "families", "probes", "studies", "prompts", "tunnels"],
         typer.Argument(help="What to list."),
     ],
+    name: Annotated[str | None, typer.Argument(help="Of probes or studies, one whose fields are explained.")] = None,
 ):
-    """List what there is by name: models, families of models, probes, studies, prompt sets or wind tunnels."""
+    """List what there is by name: models, families of models, probes, studies, prompt sets or wind tunnels.
+
+    `interp list probes manifold` explains the fields of one probe.
+    """
     from interp.cli import tables as terminal
 
+    if name is not None:
+        if what not in ("probes", "studies"):
+            raise UsageError(
+                asked=f"interp list {what} {name}",
+                found="only a probe or a study has fields to explain",
+                fix=f"`interp list {what}` lists all.",
+            )
+        return terminal.print_fields("probe" if what == "probes" else "study", name)
     {
         "models": terminal.print_models,
         "families": terminal.print_families,
@@ -334,7 +373,7 @@ def check(
         typer.Option(help="Compare with this library on the same weights."),
     ] = None,
 ) -> None:
-    """Load a model and prove that what is captured from it is what it is called. Exit code 1 if it is not."""
+    """Load a model and check that every captured tensor is what its name says. Exit code 1 if one is not."""
     from interp.checking.selfcheck import run_checks
     from interp.cli.tables import print_checks, print_environment
     from interp.loading.load import load_as_asked
@@ -369,7 +408,7 @@ def reproduce_bug_(
         typer.Argument(help="Which defect of the published code."),
     ],
 ) -> None:
-    """Show what a published quantity is from the right tensor, and from the one the published code reads."""
+    """Show a published quantity from the right tensor beside what the published code reads."""
     from interp.cli.tables import print_side_by_side
     from interp.loading.load import load_as_asked
     from interp.published.reproduce import reproduce_bug

@@ -4,13 +4,15 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import Field, fields
 from functools import wraps
 from inspect import Parameter, Signature, signature
+from pathlib import Path
 from typing import Annotated, Any, get_args
 
 import typer
 
 from interp.cli import completion as completing
+from interp.cli.early import refuse_wrong_words
 from interp.options import OPTIONS, RunOptions
-from interp.settings import split_settings
+from interp.settings import split_commas, split_settings
 
 _COMPLETED: Mapping[str, Callable[..., list[str]]] = {
     "model": completing.models,
@@ -29,6 +31,9 @@ def told(name: str, **changes: Any) -> Any:
 
 ResumeOption = Annotated[bool, told("resume")]
 QuietOption = Annotated[bool, told("quiet")]
+VerboseOption = Annotated[
+    bool, typer.Option("--verbose", "-v", help="Print every number, its controls and the notes as well.")
+]
 
 LEFT = ("out", "resume", "quiet")
 """What a run leaves and says."""
@@ -56,7 +61,11 @@ def with_run_options(names: Collection[str]) -> Callable[[Callable[..., None]], 
         @wraps(command)
         def called(**words: Any) -> None:
             mine = {name: words.pop(name) for name in own}
-            command(_read(words), **mine)
+            asked = _read(words)
+            named = str(words.get("prompts") or "")
+            prompts = [named] if Path(named).is_file() else split_commas(named)
+            refuse_wrong_words([str(asked.model)] if "model" in words else (), prompts, asked)
+            command(asked, **mine)
 
         called.__dict__["__signature__"] = Signature([*(made | own).values()])
         return called

@@ -1,5 +1,6 @@
 """What the commands print: tables of rich, the same numbers as on the page."""
 
+import inspect
 import math
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -7,10 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rich.text import Text
 
+from interp.cli.source_fields import source_fields
 from interp.cli.terminal import bold, show_notes, show_table
-from interp.findings import COLUMNS, Findings
+from interp.findings import COLUMNS as ALL_COLUMNS
+from interp.findings import Findings
 from interp.model import Check, Model, heads_in_words
-from interp.records.headlines import contradictions, headlines, tried
+from interp.records.headlines import COLUMNS, contradictions, headlines, tried
 from interp.records.record import RunRecord
 from interp.registry import entries, load_entry
 from interp.system.environment import environment
@@ -25,22 +28,26 @@ if TYPE_CHECKING:
     from interp.table import Table as Columns
 
 
-def print_record(record: RunRecord) -> None:
-    """The headline numbers of every probe with interval and null, and what their controls say; the page has all."""
+def print_record(record: RunRecord, verbose: bool = False) -> None:
+    """A table of headline numbers for every probe; `verbose` adds all its numbers in full, its controls and notes."""
+    judged = headlines(record.findings)
+    n_more = 0
     for name, findings in record.findings.items():
+        mine = [h for h in judged if h.probe == name]
         of = f" of {record.model['name']}" if record.model else ""
-        shown = findings.headline or tuple(findings.scalars)
-        show_table(f"{name}{of}", COLUMNS, (map(plain, row) for row in findings.rows_in_words(shown)))
-        n_more = len(findings.scalars) - len(shown)
-        more = [f"{n_more} further number{'s' * (n_more != 1)} on the page."] if n_more else []
-        show_notes([*_controls(record, name), *findings.notes, *more])
-    show_notes([*contradictions(record.findings), str(tried(record.findings))])
-
-
-def _controls(record: RunRecord, probe: str) -> list[str]:
-    """What the controls of a probe's headline numbers say, a line a number."""
-    found = [h for h in headlines(record.findings) if h.probe == probe and h.controls]
-    return [f"{h.name}: {'; '.join(map(plain, h.controls_in_words))}" for h in found]
+        if mine:
+            show_table(f"{name}{of}", COLUMNS, (map(plain, h.cells) for h in mine))
+        if verbose:
+            show_table(
+                f"all numbers of {name}", ALL_COLUMNS, (map(plain, r) for r in findings.rows_in_words(findings.scalars))
+            )
+            show_notes([f"{h.name}: {'; '.join(map(plain, h.controls_in_words))}" for h in mine if h.controls])
+            show_notes(findings.notes)
+        else:
+            n_more += len(findings.scalars) - len(mine)
+    show_notes([*contradictions(record.findings), *([str(tried(record.findings))] if verbose else [])])
+    if not verbose:
+        show_notes([f"{n_more} further numbers, controls and notes: with -v, and on the page."])
 
 
 def print_side_by_side(findings: Findings) -> None:
@@ -262,6 +269,18 @@ def _print_questions(kind: Literal["probe", "study"], setting: str) -> None:
     fields = {name: ", ".join(f"{k}={v}" for k, v in cls().parameters().items()) for name, cls in classes.items()}
     rows = ((name, cls.question, fields[name]) for name, cls in classes.items())
     show_table(None, (kind, "question", f"fields (--set {setting})"), rows)
+    print(f"`interp list {'probes' if kind == 'probe' else 'studies'} NAME` explains the fields of one.")
+
+
+def print_fields(kind: Literal["probe", "study"], name: str) -> None:
+    """What a probe or study asks, and what each of its fields means, with the default."""
+    cls = load_entry(kind, name)
+    print(f"{name}: {cls.question}\n\n{inspect.cleandoc(cls.__doc__ or '')}\n")
+    defaults = cls().parameters()
+    words = source_fields(kind, name)
+    takes = {field: ", ".join(known) for field, known in words.items() if len(known) > 1}
+    rows = ((field, str(value), takes.get(field, "")) for field, value in defaults.items())
+    show_table(None, ("field", "default", "takes"), rows)
 
 
 def print_prompts() -> None:

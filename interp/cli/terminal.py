@@ -6,20 +6,28 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+_WORD = 14
+"""The longest word that is kept whole where the terminal is narrow."""
+
 
 def show_table(
     title: str | None, columns: Iterable[str], rows: Iterable[Iterable[str | Text]], whole: slice = slice(1)
 ) -> None:
     """Print a table whose cells are folded where the terminal is narrow, but for those of the columns kept `whole`.
 
+    They are folded between words: a number is never split, nor any other word up to `_WORD` characters.
+
     It is as wide as the terminal, and wide enough for whole names where the output goes to a file.
     """
     names = [*columns]
     table = Table(title=title, title_justify="left", box=None, header_style="bold", pad_edge=False)
     kept = range(len(names))[whole]
+    cells = [[*row] for row in rows]
     for i, name in enumerate(names):
-        table.add_column(name, overflow="fold", no_wrap=i in kept)
-    for row in rows:
+        words = [word for text in (name, *(row[i] for row in cells)) for word in str(text).split()]
+        longest = max(map(len, words), default=0)
+        table.add_column(name, overflow="fold", no_wrap=i in kept, min_width=min(longest, _WORD))
+    for row in cells:
         table.add_row(*row)
     _print(table)
 

@@ -6,6 +6,9 @@ asks for its conditions to be accepted before the first download; the hub has th
 
 from dataclasses import dataclass
 
+MEMORY = "memory:"
+"""Begins the name of a model that was handed over as an object, which no name can load again."""
+
 
 @dataclass(frozen=True)
 class Alias:
@@ -48,6 +51,10 @@ def _pythia(suffix: str) -> dict[str, Alias]:
 ALIASES: dict[str, Alias] = {
     **_pythia(""),
     **_pythia("-deduped"),
+    "gpt2": Alias("openai-community/gpt2", "gpt2", 12, 12, 12, 64, 124_439_808),
+    "gpt2-medium": Alias("openai-community/gpt2-medium", "gpt2", 24, 16, 16, 64, 354_823_168),
+    "gpt2-large": Alias("openai-community/gpt2-large", "gpt2", 36, 20, 20, 64, 774_030_080),
+    "gpt2-xl": Alias("openai-community/gpt2-xl", "gpt2", 48, 25, 25, 64, 1_557_611_200),
     "phi-2": Alias("microsoft/phi-2", "phi", 32, 32, 32, 80, 2_779_683_840),
     "llama-3.2-1b": Alias("meta-llama/Llama-3.2-1B", "llama", 16, 32, 8, 64, 1_235_814_400, gated=True),
     "llama-3.2-3b": Alias("meta-llama/Llama-3.2-3B", "llama", 28, 24, 8, 128, 3_212_749_824, gated=True),

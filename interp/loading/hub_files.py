@@ -6,8 +6,10 @@ was fetched is held against the checksum that the hub names: nothing damaged sta
 """
 
 import hashlib
+import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -19,10 +21,10 @@ from huggingface_hub.errors import (
     HTTPError,  # of whichever HTTP library the hub's is built on
     LocalEntryNotFoundError,
 )
+from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
 
 from interp.errors import ModelError
 from interp.loading.hub_errors import Damaged, Repository, explain, is_damage
-from interp.loading.quiet_libraries import bars_on_terminals_only
 
 T = TypeVar("T")
 
@@ -74,7 +76,7 @@ class ModelFiles:
         hub_id = self.hub_id
 
         def fetch() -> None:
-            with bars_on_terminals_only():
+            with _bars_on_terminals_only():
                 snapshot_download(hub_id, revision=self.revision, allow_patterns=missing)
             for name in missing:
                 _refuse_damaged(self.folder / name)
@@ -118,7 +120,7 @@ def files_on_hub(hub_id: str, revision: str | None = None, gguf: str | None = No
     def ask() -> tuple[ModelInfo, str]:
         info = HfApi().model_info(hub_id, revision=revision, timeout=SECONDS_TO_ANSWER)
         # By the revision's name, not its commit: this also notes which commit it is, for the next load offline.
-        with bars_on_terminals_only():
+        with _bars_on_terminals_only():
             config = hf_hub_download(hub_id, first, revision=revision)
         _refuse_damaged(Path(config))
         return info, config
@@ -205,3 +207,16 @@ def _refusal(hub_id: str, revision: str | None, error: Exception) -> ModelError:
     )  # fmt: skip
     found, fix = explain(error, repository)
     return ModelError(asked=f"the model {f'{hub_id}@{revision}' if revision else hub_id}", found=found, fix=fix)
+
+
+@contextmanager
+def _bars_on_terminals_only() -> Iterator[None]:
+    """The hub library draws its bars of downloads on a terminal, and nothing into a log."""
+    is_silenced = not sys.stderr.isatty() and not are_progress_bars_disabled()
+    if is_silenced:
+        disable_progress_bars()
+    try:
+        yield
+    finally:
+        if is_silenced:
+            enable_progress_bars()

@@ -15,10 +15,11 @@ from interp.checking.selfcheck import check_model
 from interp.errors import UsageError
 from interp.families import family_of, rotary_size
 from interp.loading.admission import count_parameters, quantisation, read_config, refuse_quantised, refuse_unless_causal
+from interp.loading.aliases import MEMORY
 from interp.loading.bridge import bridge_check, is_bridge, plain_module
 from interp.loading.hub_files import ModelFiles
 from interp.loading.placement import choose_placement, refuse_precision
-from interp.loading.sources import MEMORY, ModelSource, files_behind, locate
+from interp.loading.sources import ModelSource, files_behind, locate
 from interp.loading.tokenizer import has_tokenizer, read_tokenizer, refuse_foreign
 from interp.loading.weights import read_weights
 from interp.model import Model
@@ -49,9 +50,9 @@ def load(
     TransformerLens bridge in memory, left as it is.
     `dtype` is float32 unless only bfloat16 fits on the GPU; `device_map="auto"` spreads a large model over devices.
     Code of a repository's own, pickled and quantised weights are used only with `trust_remote_code`, `allow_pickle` and
-    `allow_quantised`. Without `check` the self-check is left out.
+    `allow_quantised`. Without `check` the self-check is skipped.
 
-    Raises `ModelError` (the model cannot be had, read or trusted) and `UsageError` (the words of the call are off);
+    Raises `ModelError` (the model cannot be had, read or trusted) and `UsageError` (arguments that do not fit);
     each says what to do.
     """
     if isinstance(name_or_object, PreTrainedModel):

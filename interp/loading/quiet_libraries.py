@@ -1,11 +1,9 @@
 """Keeps advice and progress bars of the libraries below off the user's terminal; errors are untouched."""
 
-import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from huggingface_hub.utils import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
 from transformers.utils import logging
 
 
@@ -24,16 +22,3 @@ def quiet_libraries() -> Iterator[None]:
         logging.set_verbosity(verbosity)
         if has_bars:
             logging.enable_progress_bar()
-
-
-@contextmanager
-def bars_on_terminals_only() -> Iterator[None]:
-    """The hub library draws its bars of downloads on a terminal, and nothing into a log."""
-    is_silenced = not sys.stderr.isatty() and not are_progress_bars_disabled()
-    if is_silenced:
-        disable_progress_bars()
-    try:
-        yield
-    finally:
-        if is_silenced:
-            enable_progress_bars()

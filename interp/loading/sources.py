@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from interp.errors import ModelError, UnknownName, UsageError
-from interp.loading.aliases import ALIASES
+from interp.loading.aliases import ALIASES, MEMORY
 from interp.loading.hub_files import ModelFiles, cached_files, files_in_folder, files_on_hub
 from interp.records.tunnel_card import CARD_NAME, read_card
 from interp.registry import entries, load_entry
@@ -18,7 +18,6 @@ from interp.tunnel import Task, make_task
 TUNNEL = "tunnel:"
 PROGRAM = "program:"
 PROGRAM_CARD = "program.json"
-MEMORY = "memory:"
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 
@@ -69,6 +68,12 @@ def locate(name: str | Path, revision: str | None = None, gguf: str | None = Non
         return _hub(base, base, at, gguf)
     raise UnknownName("model", text, [*ALIASES, *(TUNNEL + tunnel for tunnel in shipped_tunnels()),
                                        *(PROGRAM + program for program in shipped_programs())])  # fmt: skip
+
+
+def is_on_hub(name: str) -> bool:
+    """Whether a name is an alias or the id of a repository, of which the hub knows whether it exists."""
+    base = name.partition("@")[0]
+    return base in ALIASES or (_HUB_ID.fullmatch(base) is not None and not _is_path(name))
 
 
 def files_behind(path: str) -> ModelFiles | None:

@@ -15,9 +15,9 @@ from transformers import AutoModelForCausalLM
 from interp.checking.selfcheck import check_model
 from interp.errors import ModelError
 from interp.findings import Findings, Null, Scalar
+from interp.loading.aliases import MEMORY
 from interp.loading.load import load
 from interp.loading.quiet_libraries import quiet_libraries
-from interp.loading.sources import MEMORY
 from interp.model import Model
 from interp.statistics.nulls import null_from_draws
 from interp.table import LABEL, Table, number_columns

@@ -86,6 +86,24 @@ def read_prompts(
     Raises `PromptError` with the line, or the row of a Parquet file, for whatever cannot be used.
     """
     path = Path(path)
+    rows = _rows_of_file(path, text_column)
+    return _of_rows(str(path), rows, text_column, f"{len(rows)} prompts from {path.name}", tokenizer)
+
+
+def refuse_unknown_prompts(name: str, text_column: str = "text") -> None:
+    """Raise `PromptError` for a name that is neither a registered set nor a file of prompts; the hub is not asked."""
+    if name not in entries("prompt") and not name.startswith(HUB):
+        _rows_of_file(_path_of(name), text_column)
+
+
+def _path_of(name: str) -> Path:
+    path = Path(name)
+    if not _is_file(path) and path.suffix.lower() not in READERS:
+        raise _unknown(name)
+    return path
+
+
+def _rows_of_file(path: Path, text_column: str) -> Sequence[PromptRow]:
     read = READERS.get(path.suffix.lower())
     if read is None:
         raise PromptError(
@@ -93,8 +111,7 @@ def read_prompts(
             found=f"the ending {path.suffix!r} is not one that is read" if path.suffix else "the name has no ending",
             fix=f"Known endings: {', '.join(READERS)}.",
         )
-    rows = read(path, _content(path), text_column)
-    return _of_rows(str(path), rows, text_column, f"{len(rows)} prompts from {path.name}", tokenizer)
+    return read(path, _content(path), text_column)
 
 
 def _of_rows(
@@ -116,9 +133,7 @@ def _given(prompts: Any, text_column: str, tokenizer: "PreTrainedTokenizerBase |
     if isinstance(prompts, PromptSet):
         return prompts
     if isinstance(prompts, str | Path):
-        path = Path(prompts)
-        if isinstance(prompts, str) and not _is_file(path) and path.suffix.lower() not in READERS:
-            raise _unknown(prompts)
+        path = _path_of(prompts) if isinstance(prompts, str) else prompts
         return read_prompts(path, text_column, tokenizer)
     if type(prompts).__module__.partition(".")[0] == "datasets":
         return _from_dataset(prompts, text_column, tokenizer)

@@ -9,6 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from interp.findings import Control, Findings, Scalar, Standing
+from interp.words import DASH, p_value, short, with_unit
+
+VERDICTS: Mapping[Standing, str] = {
+    "above": "above its null", "below": "below its null", "within": "no different", "unjudged": "not judged",
+}  # fmt: skip
 
 _OF_CONTROL: Mapping[Standing, str] = {
     "above": "stands out", "below": "stands out", "within": "does not stand out", "unjudged": "not judged",
@@ -29,6 +34,21 @@ class Headline:
     @property
     def stands_out(self) -> bool:
         return self.standing in ("above", "below")
+
+    @property
+    def verdict(self) -> str:
+        """Where the number stands to its null, in a cell of a table."""
+        if self.scalar.underpowered:
+            return "underpowered" + (f": {self.scalar.enough:,} would do" if self.scalar.enough else "")
+        return "fails a control" if self.standing == "within" and self.objections else VERDICTS[self.standing]
+
+    @property
+    def cells(self) -> tuple[str, str, str, str, str, str]:
+        """Name, value, interval, null, p corrected over the record, and verdict; a dash where there is none."""
+        s = self.scalar
+        interval = s.interval_text if s.interval else DASH
+        p = DASH if self.p_together is None else p_value(self.p_together)
+        return self.name, with_unit(short(s.value), s.unit), interval, s.null_text if s.null else DASH, p, self.verdict
 
     @property
     def without_controls(self) -> Standing:
@@ -82,6 +102,10 @@ class Tried:
             f"The record holds {self.n_numbers:,} number{'s' * (self.n_numbers != 1)}, {self.n_p:,} of them with a p, "
             f"and {self.n_p_in_tables:,} p in its tables."
         )
+
+
+COLUMNS = ("number", "value", "95 % interval", "null", "p", "verdict")
+"""The columns of a table of headline numbers, `Headline.cells`."""
 
 
 def headlines(findings: Mapping[str, Findings]) -> tuple[Headline, ...]:

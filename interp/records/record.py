@@ -8,7 +8,7 @@ import json
 import math
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,7 +22,7 @@ from interp.findings import COLUMNS, Control, Findings
 from interp.records.headlines import contradictions, headlines, tried
 from interp.records.versioned_json import KeptScalar, as_text, plain_json, read_versioned
 from interp.table import Table
-from interp.words import html_table
+from interp.words import html_table, text_table
 
 if TYPE_CHECKING:
     import pandas
@@ -99,7 +99,7 @@ class RunFile(_Strict):
         return findings
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RunRecord:
     """One finished run: what was asked, of which model, on which prompts, and what was found.
 
@@ -125,7 +125,14 @@ class RunRecord:
 
         return load_entry("report", "html")(self)
 
+    def __repr__(self) -> str:
+        return text_table(*self._headline_table())
+
     def _repr_html_(self) -> str:
+        return html_table(*self._headline_table())
+
+    def _headline_table(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]], str]:
+        """What was read, head and rows of every probe's headline numbers, and where the rest is."""
         name = self.model.get("name") or self.spec.get("study") or "unnamed"
         n, unit = self.prompts.get("n"), self.prompts.get("unit", "prompt")
         read = f", {n:,} {unit}s of {self.prompts.get('name', '')}" if n else ""
@@ -136,7 +143,7 @@ class RunRecord:
         further = (
             f"{said} {where}" + "`record.show()` draws the page, `record.findings[probe]` holds all numbers and tables."
         )
-        return html_table(f"{name}{read} ({self.status})", ("probe", *COLUMNS), rows, further)
+        return f"{name}{read} ({self.status})", ("probe", *COLUMNS), rows, further
 
     def to_frame(self) -> "pandas.DataFrame":
         """Every number of every probe, one a row."""
@@ -163,8 +170,6 @@ class RunRecord:
         """Write the record as `folder`, whole or not at all; returns the record with its path."""
         from dataclasses import replace
 
-        from safetensors import SafetensorError
-
         if folder.exists():
             raise RecordError(
                 asked=f"writing the record {folder.name}",
@@ -186,11 +191,11 @@ class RunRecord:
                 edits = json.dumps({"edits": self.spec["edits"]}, allow_nan=False)
                 (draft / "edits.json").write_text(edits + "\n", encoding="utf-8")
             draft.rename(folder)
-        except (OSError, SafetensorError) as error:
+        except OSError as error:
             shutil.rmtree(draft, ignore_errors=True)
             raise RecordError(
                 asked=f"writing the record to {folder}",
-                found=f"{getattr(error, 'strerror', None) or error}",
+                found=error.strerror or str(error),
                 fix="Check free space and permissions there, or choose another folder with --out.",
             ) from error
         return replace(self, path=folder)
@@ -202,10 +207,11 @@ class RunRecord:
             table.to_frame().to_parquet(draft / path, index=False)
             tables[name] = TableFile(path=path, units=dict(table.units), caption=table.caption)
         if findings.arrays:
-            from safetensors.numpy import save_file
+            from safetensors.numpy import save
 
             arrays = {name: np.require(a, requirements="C") for name, a in findings.arrays.items()}
-            save_file(arrays, draft / f"arrays.{probe}.safetensors")
+            # not `save_file`, whose files only their owner may read
+            (draft / f"arrays.{probe}.safetensors").write_bytes(save(arrays))
         return FindingsFile(
             parameters=plain_json(dict(self.parameters[probe])),
             scalars=dict(findings.scalars),

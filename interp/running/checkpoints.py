@@ -17,7 +17,8 @@ import numpy as np
 from interp.capture import Capture, ModelInfo
 from interp.editing.conditions import Run
 from interp.errors import ModelError, UsageError
-from interp.loading.sources import MEMORY, TUNNEL, kept_steps, shipped_tunnels
+from interp.loading.aliases import MEMORY
+from interp.loading.sources import TUNNEL, kept_steps, shipped_tunnels
 from interp.model import Model
 from interp.need import Need
 from interp.probe import Probe, Readout

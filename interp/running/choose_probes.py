@@ -55,7 +55,7 @@ def choose_probes(
     if not chosen:
         raise UsageError(asked="a run", found="no probe is named", fix="Name at least one; `interp list probes`.")
     for each in chosen.values():
-        _ = each.probe.needs  # fields that do not fit are refused here, before a model is loaded
+        each.probe.refuse_fields(None)
     return tuple(chosen.values())
 
 

@@ -36,7 +36,7 @@ from interp.running.spec import RunSpec
 from interp.seam.window import AttentionWindow
 from interp.system.environment import environment
 from interp.system.processes import here, together
-from interp.system.progress import reporting
+from interp.system.progress import announce, reporting
 from interp.system.threads import blas_on_one_thread, noting_threads, one_thread
 
 
@@ -63,6 +63,9 @@ def run(options: RunOptions) -> RunRecord:
     if out is not None and ranks.is_first:
         refuse_unwritable(out)
     clock = _Clock()
+    announce(
+        f"loading and checking {getattr(options.model, 'name', options.model)}", options.quiet or not ranks.is_first
+    )
     with clock("load"):
         loaded = load_as_asked(options)
         edits = with_donors(edits, loaded.info)
@@ -164,8 +167,11 @@ class _Session:
                     self.followed.append(Followed.of(model, whole, base, of_a_course, self._read))
             at_once = [probe for probe in pool.probes if not probe.follows_checkpoints]
             under = {probe.name: self._conditions(model, pool, probe, base, suffix) for probe in at_once}
-            for probe in at_once if here().is_first else ():
-                found[probe.name] = self._analysed(probe, base, under[probe.name], suffix)
+            with reporting("analyses", self.quiet or not here().is_first) as progress:
+                for n_done, probe in enumerate(at_once if here().is_first else ()):
+                    progress(n_done, len(at_once))
+                    found[probe.name] = self._analysed(probe, base, under[probe.name], suffix)
+                    progress(n_done + 1, len(at_once))
         return {name: found[name] for name in self.spec.probes if name in found}, drawn
 
     def untrained(self, model: Model, pools: Sequence[PromptPool]) -> tuple[list[dict[str, Findings]], list[str]]:

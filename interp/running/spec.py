@@ -8,6 +8,7 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any
 
 from interp.errors import InterpError, RecordError, UsageError
+from interp.loading.aliases import MEMORY
 from interp.options import OPTIONS, RunOptions
 from interp.probe import Probe
 from interp.records.record import RunRecord
@@ -116,16 +117,26 @@ class RunSpec(RunOptions):
 
     @property
     def command(self) -> str:
-        """The command that repeats this run."""
+        """The command that repeats this run; empty for a model or prompts in memory, which no command can name."""
+        if self._in_memory:
+            return ""
         told = [OPTIONS[name].words(value) for name, value in self.changed.items()]
         return shlex.join(["interp", "run", *(word for words in told for word in words)])
 
     @property
     def python(self) -> str:
-        """The Python that repeats this run."""
-        named = [f"{name}={_source(value)}" for name, value in self.changed.items() if name != "model"]
-        arguments = "".join(f"    {argument},\n" for argument in (repr(self.model), *named))
+        """The Python that repeats this run; what was given in memory is a variable, with a comment."""
+        values = {name: f"{_source(value)}," for name, value in self.changed.items()}
+        for name in self._in_memory:
+            values[name] = f"{name},  # {str(getattr(self, name)).removeprefix(MEMORY)}, the object in memory"
+        model = values.pop("model")
+        arguments = "".join(f"    {line}\n" for line in (model, *(f"{name}={value}" for name, value in values.items())))
         return f"import interp\n\nrecord = interp.run(\n{arguments})\n"
+
+    @property
+    def _in_memory(self) -> tuple[str, ...]:
+        """The arguments of the run that no name brings back."""
+        return tuple(name for name in ("model", "prompts") if str(getattr(self, name)).startswith(MEMORY))
 
 
 def make_probe(name: str, settings: Mapping[str, Any]) -> Probe:

@@ -18,6 +18,12 @@ class Report(Protocol):
     def __call__(self, done: int, total: int, share: float | None = None, /) -> None: ...
 
 
+def announce(what: str, quiet: bool = False) -> None:
+    """Say on standard error what comes next and takes a while without a count; `quiet` says nothing."""
+    if not quiet:
+        print(what, file=sys.stderr, flush=True)
+
+
 _SECONDS_BETWEEN_LINES = 10.0
 
 

@@ -25,6 +25,9 @@ N_FOLDS = 5
 
 _NOTHING = 1e-10
 
+_PRODUCTS = 8
+"""How much longer an operation on products of axes takes than one of a matrix product: measured at 16 to 577 axes."""
+
 
 @dataclass(frozen=True)
 class Folds:
@@ -130,7 +133,7 @@ class Fit:
 
     def _is_cheaper_by_products(self, n_rows: int, width: int) -> bool:
         n_axes = len(self.form.singular)
-        return n_axes * (width + len(PENALTIES)) < len(PENALTIES) * n_rows * width
+        return _PRODUCTS * n_axes * (width + len(PENALTIES)) < len(PENALTIES) * n_rows * width
 
     def _errors_by_products(
         self, coordinates: np.ndarray, targets: np.ndarray, n_groups: int

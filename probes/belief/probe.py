@@ -27,6 +27,7 @@ from interp.findings import Findings, Scalar
 from interp.need import Need
 from interp.probe import AnalysisCost, Condition, Figure, Planned, Probe, Readout
 from interp.statistics.spectra import principal_axes, scaled
+from interp.system.threads import side_by_side
 from interp.table import Table
 
 from ..measures.cloud import Cloud, n_places, refuse_layer
@@ -83,7 +84,8 @@ class Belief(Probe):
     seed: int = 0
 
     name: ClassVar[str] = "belief"
-    cost: ClassVar[AnalysisCost] = AnalysisCost(row_seconds=1.5e-4)
+    cost: ClassVar[AnalysisCost] = AnalysisCost(row_seconds=1.5e-4, n_fits=3 * 2 * (10 + 5))
+    """Fits: at three sites, beyond position and not, of every pair of folds left out and of every fold."""
     question: ClassVar[str] = "Can the exact belief be read off the activations, beyond what position and token tell?"
     observational: ClassVar[bool] = False
     own_prompts: ClassVar[str | None] = "sula"
@@ -93,10 +95,11 @@ class Belief(Probe):
     def needs(self) -> tuple[Need, ...]:
         return (*(Need(site) for site in dict.fromkeys(self.sites)), OUTPUT)
 
-    def refuse_fields(self, info: ModelInfo) -> None:
+    def refuse_fields(self, info: ModelInfo | None) -> None:
         refuse_unknown(self)
         refuse_too_few(self, {"n_permutations": 19, "n_bootstrap": 20}, "too few to say what chance alone would give")
-        refuse_layer(self.layer, n_places(self.sites[0], info))
+        if info is not None:
+            refuse_layer(self.layer, n_places(self.sites[0], info))
 
     def conditions(self, base: Capture) -> Iterable[Condition]:
         """Swaps of belief subspaces between the sequences that these were not fitted on, and their controls."""
@@ -135,7 +138,7 @@ class Belief(Probe):
         setting = make_setting(pool, belief, self.n_permutations, self.n_bootstrap, self._rng(0))
         everywhere = np.arange(pool.rows.n_rows)
         places = [p for site, cloud in clouds.items() for p in places_of(site, cloud, everywhere, "centred")]
-        readings = [read_belief(place.points, setting, self._rng(1)) for place in places]
+        readings = side_by_side(lambda place: read_belief(place.points, setting, self._rng(1)), places)
         counted = Counted.of(places, pool.n_units, pool.unit, pool.n_units < FEW_HALVES)
         by_place = self._by_place(places, readings, pool, setting, counted)
         scored = [scores(setting, reading) for reading in readings]

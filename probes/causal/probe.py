@@ -287,7 +287,7 @@ class Causal(Probe):
     def _refused(self, field: str, found: str, fix: str) -> UsageError:
         return UsageError(asked=f"causal.{field} = {getattr(self, field)!r}", found=found, fix=fix)
 
-    def refuse_fields(self, info: ModelInfo) -> None:
+    def refuse_fields(self, info: ModelInfo | None) -> None:
         refuse_unknown(self)
         if not self.layers or not all(self.layers):
             raise self._refused("layers", "an intervention edits one layer or several", _LAYERS)
@@ -299,7 +299,8 @@ class Causal(Probe):
         if not 0 <= self.n_sula <= MOST_SULA:
             found = few if self.n_sula < 0 else "there are not so many"
             raise self._refused("n_sula", found, f"Choose 0 or more, up to {MOST_SULA}.")
-        self._sets(n_places(self.site, info))
+        if info is not None:
+            self._sets(n_places(self.site, info))
 
     def _notes(self, cloud: Cloud, split: Split, layers: tuple[int, ...]) -> tuple[str, ...]:
         what = "depth" if self.site == "resid" else "layer"

@@ -67,7 +67,7 @@ class Components(Probe):
     def needs(self) -> tuple[Need, ...]:
         return (*(Need(site) for site in _SITES), DECODED)
 
-    def refuse_fields(self, info: ModelInfo) -> None:
+    def refuse_fields(self, info: ModelInfo | None) -> None:
         refuse_too_few(self, {"n_permutations": 24, "n_bootstrap": 20}, "too few to make a reference distribution from")
 
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:

@@ -134,7 +134,7 @@ class DepthUse(Probe):
         )
         return f"{words} ({measures_of(base.prompts)[0]})"
 
-    def refuse_fields(self, info: ModelInfo) -> None:
+    def refuse_fields(self, info: ModelInfo | None) -> None:
         least = {"copies": 1, "n_prompts": 2, "n_permutations": 19, "n_bootstrap": 20}
         refuse_too_few(self, least, "too few for what is made of them")
 

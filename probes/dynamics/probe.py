@@ -141,9 +141,10 @@ class Dynamics(Probe):
             notes.append("No exact posterior belongs to these texts: the error is the surprise at the text itself.")
         return tuple(notes)
 
-    def refuse_fields(self, info: ModelInfo) -> None:
+    def refuse_fields(self, info: ModelInfo | None) -> None:
         refuse_too_few(self, _LEAST, "too few to make a reference distribution from")
-        refuse_layer(self.layer, info.n_layers)
+        if info is not None:
+            refuse_layer(self.layer, info.n_layers)
         if not 0 < self.epsilon < 1:
             raise UsageError(
                 asked=f"dynamics.epsilon = {self.epsilon}",

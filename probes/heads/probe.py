@@ -326,7 +326,7 @@ class Heads(Probe):
         judged[np.random.default_rng([self.seed, 8]).permutation(scores.units.n)[: scores.units.n // 2]] = True
         return judged
 
-    def refuse_fields(self, info: ModelInfo) -> None:
+    def refuse_fields(self, info: ModelInfo | None) -> None:
         refuse_unknown(self)
         refuse_too_few(self, _LEAST, "too few for what is made of them")
         if self.n_sampled <= self.n_screened:

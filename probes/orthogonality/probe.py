@@ -76,9 +76,10 @@ class Orthogonality(Probe):
     def _definitions(self) -> tuple[str, ...]:
         return tuple(_NEEDS) if self.definition == "all" else (self.definition,)
 
-    def refuse_fields(self, info: ModelInfo) -> None:
+    def refuse_fields(self, info: ModelInfo | None) -> None:
         refuse_too_few(self, {"n_tokens": 2, "n_null": 20, "n_bootstrap": 20}, "too few to compare anything with")
-        refuse_layer(self.layer, info.n_layers)
+        if info is not None:
+            refuse_layer(self.layer, info.n_layers)
 
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
         self.refuse_fields(base.model)

@@ -136,10 +136,11 @@ class Sula(Probe):
 
         return sula_figures(findings)
 
-    def refuse_fields(self, info: ModelInfo) -> None:
+    def refuse_fields(self, info: ModelInfo | None) -> None:
         refuse_unknown(self)
         refuse_too_few(self, _LEAST, "too few to say what chance alone would give")
-        refuse_layer(self.layer, info.n_layers)
+        if info is not None:
+            refuse_layer(self.layer, info.n_layers)
 
     def _calibration(self, answers: Answers, index: int, vocab_size: int) -> dict[str, Scalar]:
         rng = np.random.default_rng([self.seed, 1, index])

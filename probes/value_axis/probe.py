@@ -115,11 +115,12 @@ class ValueAxis(Probe):
     def needs(self) -> tuple[Need, ...]:
         return (*(Need(site) for site in dict.fromkeys(self.sites)), SURPRISAL)
 
-    def refuse_fields(self, info: ModelInfo) -> None:
+    def refuse_fields(self, info: ModelInfo | None) -> None:
         refuse_unknown(self)
         refuse_too_few(self, {"n_permutations": 19, "n_splits": 2, "n_null": 20},
                        "too few to say what chance alone would give")  # fmt: skip
-        refuse_layer(self.layer, n_places(self.sites[0], info))
+        if info is not None:
+            refuse_layer(self.layer, n_places(self.sites[0], info))
 
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
         self.refuse_fields(base.model)

@@ -1,13 +1,15 @@
-"""What the same probes give on the shipped wind tunnel, where the exact posterior is known: shown beside every number.
+"""What the same probes give on two known models, shown beside every number: a user's model stands between them.
 
-`calibration.json` is made from one run on the shipped tunnel:
+The first is the shipped wind tunnel, whose exact posterior is known; the second a language model. `calibration.json` is
+made from a run on each:
 
     interp run --probe attention_entropy,components,manifold,orthogonality,qk_alignment,value_axis,belief,sula,heads,\
 depth_use,causal --draw 0
-    python -m interp.reports.page.calibration RUN
+    interp run --model smollm2-135m --probe everything
+    python -m interp.reports.page.calibration RUN RUN
 
 It holds every headline number with its interval, its null and, where the task fixes it, the truth; the courses over
-depth that the figure "binding, elimination, refinement" draws; and what the run was.
+depth that the figure "binding, elimination, refinement" draws; and what the runs were.
 """
 
 import json
@@ -38,30 +40,26 @@ TRUTHS: Mapping[str, tuple[float, str]] = {
 
 
 @dataclass(frozen=True)
-class Calibrated:
-    """A headline number on the shipped tunnel, and the truth there with what it is the truth of; NaN without one."""
-
-    scalar: Scalar
-    truth: float
-    truth_words: str
-
-    @property
-    def has_truth(self) -> bool:
-        return not np.isnan(self.truth)
-
-
-@dataclass(frozen=True)
 class Calibration:
-    """The shipped tunnel's numbers by `probe.name`, its courses over depth, and what the run was."""
+    """One model's headline numbers by `probe.name`, its courses over depth, and what the run was."""
 
     model: str
     made: Mapping[str, Any]
-    numbers: Mapping[str, Calibrated]
+    numbers: Mapping[str, Scalar]
     courses: Table
+
+    @property
+    def name(self) -> str:
+        """How the page names the model: `tunnel:bijection-gpt-neox`, `smollm2-135m-instruct`."""
+        return self.model.rstrip("/").rsplit("/", 1)[-1]
+
+    def is_of(self, record: RunRecord) -> bool:
+        """Whether a record is of the very weights."""
+        return record.model.get("fingerprint") == self.made["fingerprint"]
 
 
 def distilled(record: RunRecord) -> dict[str, Any]:
-    """A record of the shipped tunnel as the data file keeps it."""
+    """A record as the data file keeps it."""
     from .story import COURSES_UNITS, courses
 
     table = courses(record)
@@ -89,32 +87,34 @@ def _plain(column: np.ndarray) -> list[Any]:
 
 
 @cache
-def calibration(path: Path = PATH) -> Calibration:
-    """The data file, read once."""
+def calibrations() -> tuple[Calibration, Calibration]:
+    """The tunnel and the language model; the data file, read once."""
+    tunnel, language_model = map(_calibration, json.loads(PATH.read_text(encoding="utf-8")))
+    return tunnel, language_model
+
+
+def _calibration(content: Mapping[str, Any]) -> Calibration:
     from .story import COURSES_UNITS
 
-    content = json.loads(path.read_text(encoding="utf-8"))
-    numbers = {}
-    for name, kept in content["numbers"].items():
-        truth, words = TRUTHS.get(name, (np.nan, ""))
-        numbers[name] = Calibrated(scalar_in(kept), truth, words)
+    numbers = {name: scalar_in(kept) for name, kept in content["numbers"].items()}
     columns = {
         name: np.array([np.nan if x is None else x for x in values]) for name, values in content["courses"].items()
     }
-    return Calibration(content["model"], content["made"], numbers, Table(columns, dict(COURSES_UNITS)))
+    units = {name: COURSES_UNITS[name] for name in columns}
+    return Calibration(content["model"], content["made"], numbers, Table(columns, units))
 
 
-def is_the_tunnel(record: RunRecord) -> bool:
-    """Whether a record is of the very weights that calibrate."""
-    return record.model.get("fingerprint") == calibration().made["fingerprint"]
+def the_tunnel() -> Calibration:
+    """The shipped wind tunnel, the one of the two whose truth is known."""
+    return calibrations()[0]
 
 
-def main(folder: str) -> None:
-    """Write the data file from the record in `folder`."""
-    text = json.dumps(distilled(open_run(folder)), indent=1, ensure_ascii=False, allow_nan=False)
+def main(*folders: str) -> None:
+    """Write the data file from the records in `folders`: the tunnel's, then the language model's."""
+    text = json.dumps([distilled(open_run(f)) for f in folders], indent=1, ensure_ascii=False, allow_nan=False)
     PATH.write_text(text + "\n", encoding="utf-8")
     print(PATH)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -5,13 +5,11 @@ from collections import Counter
 from collections.abc import Sequence
 
 from interp.findings import Scalar
-from interp.records.headlines import Headline
+from interp.records.headlines import VERDICTS, Headline
 from interp.words import near_zero_as_zero, p_equals, short
 
 N_LEADING = 5
 """Sentences above the fold."""
-
-VERDICTS = {"above": "above its null", "below": "below its null", "within": "no different", "unjudged": "not judged"}
 
 _SHORTEST = 5  # words of a clause that can stand alone
 
@@ -47,13 +45,6 @@ def evidence(h: Headline) -> str:
     verdict = "no different from its null" if alone == "within" else VERDICTS[alone]
     objected = "".join(f"; {objection}" for objection in h.objections)
     return f"{interval}; {verdict}, {_null(s)}{p}{objected}"
-
-
-def verdict(h: Headline) -> str:
-    """Where a number stands to its null, in a cell of a table."""
-    if h.scalar.underpowered:
-        return "underpowered" + (f": {h.scalar.enough:,} would do" if h.scalar.enough else "")
-    return "fails a control" if h.standing == "within" and h.objections else VERDICTS[h.standing]
 
 
 def usual_n(scalars: Sequence[Scalar]) -> str:

@@ -20,7 +20,7 @@ from interp.words import DASH, cell, near_zero_as_zero, p_equals, p_value, short
 
 from ..plotly.theme import DARK, LIGHT, SCHEMES, template
 from . import about, in_words
-from .calibration import calibration, is_the_tunnel
+from .calibration import the_tunnel
 from .sections import headline, opening, sections
 from .security import policy, script_json
 from .tabulate import N_ROWS
@@ -82,8 +82,7 @@ def html(record: RunRecord) -> str:
         usual_n=in_words.usual_n([number.scalar for number in numbers]),
         contradictions=contradictions(record.findings),
         rule=RULE,
-        calibration=calibration(),
-        is_the_tunnel=is_the_tunnel(record),
+        tunnel=the_tunnel(),
         opening=first,
         sections=drawn,
         n_rows=N_ROWS,

@@ -14,7 +14,7 @@ from interp.words import short
 
 from ..plotly.prepare import Plot, prepare, undrawable
 from . import about, story
-from .calibration import Calibrated, calibration, is_the_tunnel
+from .calibration import TRUTHS, Calibration, calibrations, the_tunnel
 from .security import script_json
 from .strip import Strip, strip
 from .tabulate import Listing, listings
@@ -22,10 +22,11 @@ from .tabulate import Listing, listings
 
 @dataclass(frozen=True)
 class Number:
-    """A scalar under its name, with its strip where one can be drawn, and the same on the shipped tunnel.
+    """A scalar under its name, with its strip where one can be drawn, and the same on other known models.
 
-    `judged` is how it stands among the headlines; other numbers are not judged together. On the page of the tunnel
-    itself the strip holds the truth, where it is known.
+    `judged` is how it stands among the headlines; other numbers are not judged together. `truth` is what the shipped
+    tunnel would give if it predicted exactly, with words for it, where it is known; on the page of the tunnel itself
+    the strip holds it.
     """
 
     probe: str
@@ -33,7 +34,8 @@ class Number:
     scalar: Scalar
     strip: Strip | None
     judged: Headline | None = None
-    calibrated: Calibrated | None = None
+    calibrated: tuple[tuple[Calibration, Scalar], ...] = ()
+    truth: tuple[float, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -74,12 +76,15 @@ def sections(record: RunRecord) -> tuple[Section, ...]:
 
 def headline(record: RunRecord) -> tuple[Number, ...]:
     """The numbers that the page puts first."""
-    is_own = is_the_tunnel(record)
+    is_tunnel = the_tunnel().is_of(record)
+    others = [known for known in calibrations() if not known.is_of(record)]
     found = []
     for each in (*headlines(record.findings), *_differences(record.findings)):
-        known = calibration().numbers.get(f"{each.probe}.{each.name}")
-        truth = known.truth if known and is_own else math.nan
-        found.append(Number(each.probe, each.name, each.scalar, strip(each.scalar, truth), each, known))
+        name = f"{each.probe}.{each.name}"
+        truth = TRUTHS.get(name)
+        drawn = strip(each.scalar, truth[0] if truth and is_tunnel else math.nan)
+        beside = tuple((known, known.numbers[name]) for known in others if name in known.numbers)
+        found.append(Number(each.probe, each.name, each.scalar, drawn, each, beside, truth))
     return tuple(found)
 
 
@@ -107,8 +112,8 @@ def opening(record: RunRecord, drawn: Sequence[Section]) -> Drawn | None:
     own = story.courses(record)
     if own is None:
         return next((figure for section in drawn for figure in section.figures if figure.plot), None)
-    known = calibration()
-    tunnel = None if is_the_tunnel(record) or known.courses.n_rows == 0 else known.courses
+    known = the_tunnel()
+    tunnel = None if known.is_of(record) or known.courses.n_rows == 0 else known.courses
     model = about.heading(record)
     figure = story.story_figure(own, model, tunnel)
     tables = listings({"page": {story.NAME: story.story_table(own, model, tunnel, known.model)}})["page"]

@@ -83,11 +83,20 @@ def controls(layout: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _control(kind: str, content: Mapping[str, Any], choices: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     steps = [
-        {"label": str(c.get("label", i)), "method": c.get("method", "restyle"), "args": _arguments(c.get("args", ()))}
+        {"label": str(c.get("label", i)), "method": c.get("method", "restyle"), "args": _packed(c.get("args", ()))}
         for i, c in enumerate(choices)
     ]
     label = str(content.get("currentvalue", {}).get("prefix") or content.get("name") or "").strip().rstrip(":=").strip()
     return {"kind": kind, "label": label, "active": int(content.get("active", 0)), "steps": steps}
+
+
+def _packed(args: Sequence[Any]) -> list[Any]:
+    """Arguments whose first may say of every trace whether it is shown: as `1011`, since a page has hundreds."""
+    packed = _arguments(args)
+    shown = packed[0].get("visible") if packed and isinstance(packed[0], dict) else None
+    if isinstance(shown, list) and all(isinstance(is_shown, bool) for is_shown in shown):
+        packed[0]["visible"] = "".join("01"[is_shown] for is_shown in shown)
+    return packed
 
 
 def _arguments(value: Any) -> Any:

@@ -125,9 +125,11 @@ function place(plot) {
     plotlyServerURL: "",
     modeBarButtonsToRemove: ["toImage", "lasso2d", "select2d", "autoScale2d"],
   };
-  const framed = { ...layout, autosize: true, width: undefined, height: (layout.height || DEFAULT_HEIGHT) + legendHeight(plot, data), template: templateFor(plot) };
+  const above = legendHeight(plot, data);
+  const height = (layout.height || DEFAULT_HEIGHT) + above;
+  const framed = { ...layout, autosize: true, width: undefined, height, template: templateFor(plot) };
   breakTitles(plot, framed);
-  if (layout.margin) framed.margin = { ...layout.margin, t: layout.margin.t + legendHeight(plot, data) };
+  if (layout.margin) framed.margin = { ...layout.margin, t: layout.margin.t + above };
   if (matchMedia("(pointer: coarse)").matches) framed.dragmode = false; // a finger scrolls the page
   plot.dataset.narrow = isNarrow(plot);
   Plotly.newPlot(plot, { data, layout: framed, frames, config });
@@ -142,6 +144,13 @@ function drawAnew(plot) {
   Plotly.purge(plot);
   place(plot);
   plot.closest("figure").querySelectorAll(".control input, .control select").forEach((input) => input.dispatchEvent(new Event("input")));
+}
+
+// Which traces are shown comes as "1011".
+function spelledOut({ method, args }) {
+  const visible = args[0]?.visible;
+  if (typeof visible !== "string" || !/^[01]+$/.test(visible)) return { method, args };
+  return { method, args: [{ ...args[0], visible: [...visible].map((bit) => bit === "1") }, ...args.slice(1)] };
 }
 
 // Plotly's own sliders and menus cannot be reached with the keyboard; these can.
@@ -163,7 +172,7 @@ function controlFor(plot, { kind, label, active, steps }) {
     if (kind === "slider") input.setAttribute("aria-valuetext", shown);
   };
   input.addEventListener("input", () => {
-    const { method, args } = steps[input.value];
+    const { method, args } = spelledOut(steps[input.value]);
     say();
     // An animation that is overtaken by the next one rejects its promise: nothing is lost.
     if (CALLS.includes(method)) Plotly[method](plot, ...themed(args)).catch(() => {});

@@ -39,6 +39,15 @@ def test_findings_show_their_headline_numbers_with_interval_and_null():
     assert every.count("<tr>") == 4 and "0 further numbers" in every
 
 
+def test_what_is_printed_is_the_same_table_as_text():
+    shown = str(findings())
+    assert "share" in shown and "0.2 to 0.3" in shown and "1 further numbers" in shown
+    assert str(record()).startswith(f"{HOSTILE}, 1,008 prompts of mixed (done)\nprobe  number") and repr(
+        record()
+    ) == str(record())
+    assert len(str(record())) < 1_500
+
+
 @pytest.mark.parametrize(
     "shown", [findings()._repr_html_(), record()._repr_html_(), findings().tables["t"]._repr_html_()]
 )

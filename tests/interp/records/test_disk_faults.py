@@ -63,19 +63,31 @@ def test_what_was_measured_is_kept_elsewhere_where_its_folder_cannot_be_written(
 
 
 def test_arrays_that_cannot_be_written_are_told_alike(tmp_path, monkeypatch, measured):
+    import errno
+    import os
     from dataclasses import replace
 
     import numpy as np
-    from safetensors import SafetensorError
 
     def full(*given):
-        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     found = {name: replace(f, arrays={"a": np.zeros(3)}) for name, f in measured.findings.items()}
-    monkeypatch.setattr("safetensors.numpy.save_file", full)
+    monkeypatch.setattr("pathlib.Path.write_bytes", full)
     with pytest.raises(RecordError, match="No space left on device"):
         replace(measured, findings=found).write(tmp_path / "model")
     assert not any(tmp_path.iterdir())
+
+
+def test_arrays_may_be_read_by_whom_the_other_files_may_be_read(tmp_path, measured):
+    from dataclasses import replace
+
+    import numpy as np
+
+    found = {name: replace(f, arrays={"a": np.zeros(3)}) for name, f in measured.findings.items()}
+    folder = replace(measured, findings=found).write(tmp_path / "model").path
+    modes = {path.stat().st_mode for path in folder.iterdir() if path.is_file()}
+    assert len(modes) == 1 and [*folder.glob("arrays.*.safetensors")]
 
 
 def test_a_training_whose_state_cannot_be_written_keeps_the_last_good_one(tmp_path, monkeypatch):

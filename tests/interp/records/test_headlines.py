@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from interp.reports.page.in_words import evidence, verdict
+from interp.reports.page.in_words import evidence
 from interp.reports.page.render import html
 
 from interp.findings import Control, Findings, Null, Scalar
@@ -53,7 +53,7 @@ def test_controls_say_whether_the_number_holds_and_decide_where_they_are_essenti
     eased = replace(found, controls={"x": (replace(found.controls["x"][0], essential=False), found.controls["x"][1])})
     assert headlines({"a": eased})[0].standing == "above"
     record = made_record(found)
-    assert verdict(judged) == "fails a control" and judged.agreement == "1 of 2"
+    assert judged.verdict == "fails a control" and judged.agreement == "1 of 2"
     assert evidence(judged) == (
         "95 % interval 0.8 to 1.2; above its null, 0 (−0.1 to 0.1), p = 0.001; does not hold without sink (0.22 bits, "
         "p = 0.06)"

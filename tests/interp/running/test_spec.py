@@ -1,5 +1,6 @@
 """Specifications: settings become typed fields, repeat themselves as a command, and refuse in words."""
 
+import ast
 import shlex
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
@@ -45,6 +46,12 @@ def toy_probe(monkeypatch):
     entry = EntryPoint("toy", f"{__name__}:Toy", "interp.probes")
     known = {"manifold": EntryPoint("manifold", "interp.probes.manifold.probe:Manifold", "interp.probes"), "toy": entry}
     monkeypatch.setattr(registry, "entries", lambda kind: known)
+
+
+def test_a_model_in_memory_is_repeated_with_the_object_and_by_no_command():
+    spec = RunSpec(model="memory:gpt2", probes=("manifold",), settings={"manifold": {}})
+    assert spec.command == ""
+    assert "interp.run(\n    model,  # gpt2, the object in memory\n" in spec.python and "memory:" not in spec.python
 
 
 def test_texts_become_values_of_the_field():
@@ -120,6 +127,16 @@ def test_the_command_of_a_spec_names_what_differs_from_the_defaults():
     assert spec.command == (
         "interp run --model 'my model' --probe toy --set toy.count=4 --prompts mixed --n-pool 90 --draw 0"
     )
+
+
+def test_what_was_given_in_memory_is_repeated_by_a_variable_and_by_no_command():
+    spec = RunSpec("memory:Mine", ["toy"], {"toy": Toy().parameters()}, prompts="memory:texts")
+    assert spec.command == ""
+    assert "prompts=prompts,  # texts, the object in memory" in spec.python and "memory:" not in spec.python
+    called = ast.parse(spec.python).body[-1].value
+    assert called.args[0].id == "model" and {k.arg: k.value.id for k in called.keywords if k.arg == "prompts"} == {
+        "prompts": "prompts"
+    }
 
 
 @pytest.mark.parametrize(

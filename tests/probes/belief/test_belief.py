@@ -549,10 +549,10 @@ def test_four_sequences_are_refused():
 
 
 def test_unknown_sites_and_few_permutations_are_refused():
-    with pytest.raises(UsageError, match=r"belief\.sites") as refusal:
-        _ = replace(PROBE, sites=()).needs
-    assert "Choose among resid, v, z" in refusal.value.fix
     points, belief, _ = planted(n=30)
+    with pytest.raises(UsageError, match=r"belief\.sites") as refusal:
+        world(points, belief, probe=replace(PROBE, sites=()))
+    assert "Choose among resid, v, z" in refusal.value.fix
     with pytest.raises(UsageError, match="n_permutations = 5"):
         world(points, belief, probe=replace(PROBE, n_permutations=5))
 

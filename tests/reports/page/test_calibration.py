@@ -1,10 +1,9 @@
-"""The shipped tunnel beside every number: the data file is of the shipped weights, whole, and made again agrees."""
+"""Two known models beside every number: the data file is of the shipped weights, whole, and made again agrees."""
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
-from interp.reports.page.calibration import TRUTHS, calibration, distilled, is_the_tunnel
+from interp.reports.page.calibration import TRUTHS, calibrations, distilled, the_tunnel
 from interp.reports.page.render import html
 from interp.reports.page.sections import headline
 from interp.reports.page.story import courses
@@ -25,31 +24,35 @@ STABLE = {
 
 
 def test_the_file_is_of_the_weights_that_are_shipped_today():
-    made = calibration().made
+    made = the_tunnel().made
     assert interp.load("tunnel:bijection-gpt-neox").fingerprint == made["fingerprint"]
     assert len(made["spec_hash"]) == 16 and made["version"] and "--draw 0" in made["command"]
 
 
-def test_every_truth_belongs_to_a_number_of_the_file_and_no_other_has_one():
-    numbers = calibration().numbers
+def test_every_truth_belongs_to_a_number_of_the_file():
+    numbers = the_tunnel().numbers
     assert set(TRUTHS) <= set(numbers)
-    for name, number in numbers.items():
-        assert np.isfinite(number.truth) == (name in TRUTHS)
-        assert number.truth_words == (TRUTHS[name][1] if name in TRUTHS else "")
     assert {name.split(".")[0] for name in numbers} == set(PROBES)
-    assert calibration().courses.n_rows == 5 * 3
+    assert the_tunnel().courses.n_rows == 5 * 3
+
+
+def test_the_second_model_is_a_language_model_read_with_the_same_probes():
+    _, language_model = calibrations()
+    assert language_model.name == "smollm2-135m-instruct"
+    assert {name.split(".")[0] for name in language_model.numbers} >= set(PROBES)
+    assert language_model.made["fingerprint"] != the_tunnel().made["fingerprint"]
 
 
 @pytest.mark.slow
 def test_made_again_at_small_size_it_has_the_same_names_and_agrees(tmp_path):
     record = small_run(tmp_path)
     again = distilled(record)
-    assert again["made"]["fingerprint"] == calibration().made["fingerprint"]
-    assert set(again["numbers"]) == set(calibration().numbers)
+    assert again["made"]["fingerprint"] == the_tunnel().made["fingerprint"]
+    assert set(again["numbers"]) == set(the_tunnel().numbers)
     for name, allowed in STABLE.items():
-        assert again["numbers"][name]["value"] == pytest.approx(calibration().numbers[name].scalar.value, abs=allowed)
+        assert again["numbers"][name]["value"] == pytest.approx(the_tunnel().numbers[name].value, abs=allowed)
     table = courses(record)
-    assert table is not None and table["measure"].tolist() == calibration().courses["measure"].tolist()
+    assert table is not None and table["measure"].tolist() == the_tunnel().courses["measure"].tolist()
 
 
 @pytest.fixture
@@ -64,14 +67,15 @@ def as_manifold():
 
 def test_a_number_stands_beside_that_of_the_tunnel_where_it_was_measured_there(as_manifold):
     text = parse(html(as_manifold)).text
-    assert text.count("on tunnel:bijection-gpt-neox, whose exact posterior is known") == 1
-    assert "tunnel 0.327 (" in text and "truth" not in text
+    assert text.count("tunnel:bijection-gpt-neox, a wind tunnel whose exact posterior is known") == 1
+    assert text.count("smollm2-135m-instruct, a language model") == 1
+    assert "compare 0.327 (" in text and "truth" not in text
 
 
 def test_the_tunnel_itself_is_not_set_beside_itself(as_manifold):
-    fingerprint = calibration().made["fingerprint"]
+    fingerprint = the_tunnel().made["fingerprint"]
     own = replace(as_manifold, model={**as_manifold.model, "fingerprint": fingerprint})
-    assert is_the_tunnel(own) and not is_the_tunnel(as_manifold)
+    assert the_tunnel().is_of(own) and not the_tunnel().is_of(as_manifold)
     assert "whose exact posterior is known" not in parse(html(own)).text
 
 
@@ -79,9 +83,9 @@ def test_the_tunnels_own_page_shows_the_truth_where_there_is_one(as_manifold):
     """A number with a truth has its diamond in its own strip and its words beside it, one without has neither."""
     from interp.findings import Findings
 
-    known = calibration().numbers["components.posterior_kl"]
-    findings = Findings("components", scalars={"posterior_kl": known.scalar}, headline=("posterior_kl",))
-    model = {**as_manifold.model, "fingerprint": calibration().made["fingerprint"]}
+    known = the_tunnel().numbers["components.posterior_kl"]
+    findings = Findings("components", scalars={"posterior_kl": known}, headline=("posterior_kl",))
+    model = {**as_manifold.model, "fingerprint": the_tunnel().made["fingerprint"]}
     own = replace(as_manifold, model=model, findings={"components": findings}, parameters={"components": {}})
     (number,) = headline(own)
     assert number.strip.truth is not None

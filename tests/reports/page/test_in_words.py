@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from interp.reports.page.in_words import N_LEADING, clause, evidence, leading, summary, usual_n, verdict
+from interp.reports.page.in_words import N_LEADING, clause, evidence, leading, summary, usual_n
 from interp.reports.page.render import html
 
 from interp.findings import ALPHA, Control, Findings, Null, Scalar
@@ -58,7 +58,7 @@ def test_every_number_is_said_with_interval_null_and_p():
         "95 % interval 0.4 to 0.6; not judged: underpowered",
         "95 % interval 0.4 to 0.6; not judged: a control",
     ]
-    assert [verdict(h) for h in given] == ["above its null", "no different", "underpowered", "not judged"]
+    assert [h.verdict for h in given] == ["above its null", "no different", "underpowered", "not judged"]
     assert summary(given) == (
         "Of 2 headline numbers with a null, 1 stands out from it. 2 more are not judged (no null, or underpowered)."
     )
@@ -73,7 +73,7 @@ def test_a_number_that_an_essential_control_does_not_share_fails_it():
     scalars = {"out": scalar(p=0.002), "without": scalar(p=0.7)}
     controls = {"out": (Control("without the first position", "without"),)}
     (h,) = headlines({"probe": Findings("probe", scalars=scalars, headline=("out",), controls=controls)})
-    assert verdict(h) == "fails a control" and h.agreement == "0 of 1"
+    assert h.verdict == "fails a control" and h.agreement == "0 of 1"
     assert evidence(h).endswith("; does not hold without the first position (0.5, p = 0.7)")
 
 

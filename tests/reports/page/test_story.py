@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from interp.reports.page.calibration import calibration
+from interp.reports.page.calibration import the_tunnel
 from interp.reports.page.render import html
 from interp.reports.page.story import courses, story_figure
 
@@ -42,7 +42,7 @@ def test_without_one_of_the_probes_there_is_no_figure(record):
 
 
 def test_each_panel_holds_the_model_over_its_null_and_the_tunnel_dashed(record):
-    figure = story_figure(courses(record), "some model", calibration().courses)
+    figure = story_figure(courses(record), "some model", the_tunnel().courses)
     drawn = list(figure.plot.data)
     for axis in ("y", "y2", "y3", "y4", "y5"):
         names = [trace.name for trace in drawn if trace.yaxis == axis and trace.name]

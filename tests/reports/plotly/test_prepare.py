@@ -165,7 +165,7 @@ def test_sliders_and_menus_leave_the_layout_and_keep_their_calls():
     assert not {"sliders", "updatemenus"} & set(content["layout"])
     first, second = content["controls"]
     assert (first["kind"], first["label"], first["active"]) == ("slider", "layer", 1)
-    assert first["steps"][0] == {"label": "<a>", "method": "restyle", "args": [{"visible": [True, False]}, [0]]}
+    assert first["steps"][0] == {"label": "<a>", "method": "restyle", "args": [{"visible": "10"}, [0]]}
     assert second["kind"] == "menu" and len(second["steps"]) == 2
 
 

@@ -1,0 +1,62 @@
+"""The tables of the terminal: no number is split, and notes are shown on request."""
+
+import re
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from interp.cli import terminal
+from interp.cli.tables import print_fields, print_record
+from interp.findings import Findings, Null, Scalar
+from interp.records.record import RunRecord
+
+NAME = "best_layer_entropy_correlation"
+
+
+@pytest.fixture
+def record():
+    share = Scalar(
+        -0.000218, "1", (-0.00116, 0.000137), "bootstrap", null=Null("noise", -0.00144, (-0.00865, 0.000809)), p=1e-6,
+        n=1200, n_unit="sequence",
+    )  # fmt: skip
+    found = Findings("toy", {NAME: share, "other": share}, {}, notes=("a note",), headline=(NAME,))
+    empty = {"environment": {}, "selfcheck": (), "timings": {}, "parameters": {}}
+    return RunRecord(
+        "done", "2026", {}, "00", {"name": "m"}, {"n": 3, "name": "mixed"}, findings={"toy": found}, **empty
+    )
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_no_number_is_split_where_the_terminal_is_narrow(record, width, monkeypatch, capsys):
+    monkeypatch.setattr(terminal, "Console", lambda **_: Console(width=width, highlight=False, markup=False))
+    print_record(record)
+    printed = capsys.readouterr().out
+    numbers = re.findall(r"-?[\d.]+\d", printed)
+    assert {"-0.000218", "-0.00116", "0.000137", "-0.00144", "-0.00865", "0.000809"} <= {*numbers}
+    assert NAME in printed and "verdict" in printed and "< 1e-6" in printed
+    assert max(map(len, printed.splitlines())) <= width
+
+
+def test_notes_and_further_numbers_are_printed_on_request(record, capsys):
+    print_record(record)
+    brief = capsys.readouterr().out
+    print_record(record, verbose=True)
+    whole = capsys.readouterr().out
+    assert "a note" not in brief and "1 further number" in brief and "-v" in brief
+    assert "a note" in whole and "other" in whole and "1,200 sequences" in whole
+
+
+def test_the_fields_of_a_probe_are_explained(capsys):
+    print_fields("probe", "manifold")
+    printed = capsys.readouterr().out
+    assert "`scaling`: columns centred" in printed and "centred, zscored" in printed
+
+
+def test_arrays_are_as_readable_as_the_record(record, tmp_path):
+    found = Findings("toy", record.findings["toy"].scalars, arrays={"axis": np.arange(3.0)})
+    kept = (
+        RunRecord(**{**vars(record), "findings": {"toy": found}, "parameters": {"toy": {}}}).write(tmp_path / "r").path
+    )
+    modes = {path.stat().st_mode & 0o777 for path in kept.iterdir() if path.is_file()}
+    assert len(modes) == 1 and 0o600 not in modes
