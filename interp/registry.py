@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from interp.errors import InterpError, UnknownName
 
-Kind = Literal["probe", "study", "prompt", "tunnel", "family", "report", "command", "claims"]
+Kind = Literal["probe", "study", "prompt", "tunnel", "family", "report", "command", "claims", "program"]
 
 _GROUPS: dict[Kind, str] = {
     "probe": "interp.probes",
@@ -21,6 +21,7 @@ _GROUPS: dict[Kind, str] = {
     "report": "interp.reports",
     "command": "interp.commands",
     "claims": "interp.claims",
+    "program": "interp.programs",
 }
 
 

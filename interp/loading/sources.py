@@ -1,6 +1,7 @@
 """What the name of a model stands for: an alias, a hub repository, a local folder or a wind tunnel."""
 
 import dataclasses
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from interp.registry import entries, load_entry
 from interp.tunnel import Task, make_task
 
 TUNNEL = "tunnel:"
+PROGRAM = "program:"
+PROGRAM_CARD = "program.json"
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
 
@@ -44,6 +47,9 @@ def locate(name: str | Path, revision: str | None = None, gguf: str | None = Non
     if text.startswith(TUNNEL):
         _refuse_revision(text, revision)
         return _tunnel(text)
+    if text.startswith(PROGRAM):
+        _refuse_revision(text, revision)
+        return _program(text)
     if text.startswith(MEMORY):
         raise UsageError(
             asked=f"the model {text!r}",
@@ -60,7 +66,8 @@ def locate(name: str | Path, revision: str | None = None, gguf: str | None = Non
         return _folder(text) if gguf is None else ModelSource(text, text, _files_of_gguf(Path(text), gguf))
     if _HUB_ID.fullmatch(base):
         return _hub(base, base, at, gguf)
-    raise UnknownName("model", text, [*ALIASES, *(TUNNEL + tunnel for tunnel in shipped_tunnels())])
+    raise UnknownName("model", text, [*ALIASES, *(TUNNEL + tunnel for tunnel in shipped_tunnels()),
+                                       *(PROGRAM + program for program in shipped_programs())])  # fmt: skip
 
 
 def is_on_hub(name: str) -> bool:
@@ -125,6 +132,8 @@ def _folder(name: str) -> ModelSource:
     files = files_in_folder(folder)
     if CARD_NAME in files.names:
         return ModelSource(name, name, files, *_read_tunnel(folder))
+    if PROGRAM_CARD in files.names:
+        return ModelSource(name, name, files, *_read_program(folder))
     home = folder.resolve().parent.parent
     if (home / CARD_NAME).is_file() and folder.resolve() in kept_steps(home).values():
         return ModelSource(name, name, files, *_read_step(home, int(folder.resolve().name)))
@@ -147,6 +156,32 @@ def _tunnel(name: str) -> ModelSource:
             fix=f"Name one of them, or use {TUNNEL}{wanted}.",
         )
     return ModelSource(name, name, files_in_folder(steps[step]), *_read_step(folder, int(step)))
+
+
+def _program(name: str) -> ModelSource:
+    wanted, homes = name.removeprefix(PROGRAM), shipped_programs()
+    if wanted not in homes:
+        raise UnknownName("program", wanted, homes)
+    return ModelSource(name, name, files_in_folder(homes[wanted]), *_read_program(homes[wanted]))
+
+
+def shipped_programs() -> dict[str, Path]:
+    """The folder of every compiled program, by name."""
+    homes = [load_entry("program", name).checkpoints for name in entries("program")]
+    return {path.parent.name: path.parent for home in homes for path in sorted(home.glob(f"*/{PROGRAM_CARD}"))}
+
+
+def _read_program(folder: Path) -> tuple[Task, dict[str, Any]]:
+    """The task of a compiled program and its card, which says what every direction and head of it is for."""
+    try:
+        card = json.loads((folder / PROGRAM_CARD).read_text(encoding="utf-8"))
+        return make_task(load_entry("program", "program"), {"program": card["program"]}), card
+    except (LookupError, TypeError, ValueError) as error:
+        raise ModelError(
+            asked=f"the card of the program {folder / PROGRAM_CARD}",
+            found=f"it cannot be read ({error})",
+            fix="Restore the file, or compile it again: `interp programs rebuild`.",
+        ) from error
 
 
 def shipped_tunnels() -> dict[str, Path]:

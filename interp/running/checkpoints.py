@@ -155,7 +155,7 @@ def has_checkpoints(model: Model, asked: Sequence[str]) -> bool:
 
 def step_of(model: Model) -> int | None:
     """The step of the training a model stands at: from a tunnel's card, or from its revision's name; else unknown."""
-    if model.card is not None:
+    if model.card is not None and "step" in model.card:  # a compiled program was never trained
         return int(model.card["step"])
     return _step_in(model.name.partition("@")[2])
 

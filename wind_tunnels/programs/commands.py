@@ -1,0 +1,82 @@
+"""`interp programs`: list, show, rebuild, noise. Heavy modules are imported inside the commands."""
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from interp.errors import InterpError
+
+app = typer.Typer(
+    help="Programs compiled to weights, whose mechanism is known.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+
+@app.command("list")
+def list_command() -> None:
+    """Every shipped program with its variables."""
+    from .task import Program, shipped_programs
+
+    for name in shipped_programs():
+        program = Program(name)
+        idle = len(program.card["idle_heads"])
+        typer.echo(f"program:{name:20} {', '.join(program.columns)}; {idle} idle heads; from {program.card['origin']}")
+
+
+@app.command("rebuild", epilog="Example: interp programs rebuild --python /tmp/tracr/bin/python")
+def rebuild_command(
+    names: Annotated[list[str] | None, typer.Argument(help="Programs; all if left out.")] = None,
+    python: Annotated[Path, typer.Option(help="Python of an environment that has Tracr.")] = Path(sys.executable),
+) -> None:
+    """Compile programs again and compare with the shipped files, bit for bit."""
+    from .task import read_program, shipped_programs
+
+    homes = shipped_programs()
+    for name in names or ():
+        read_program(name)
+    with tempfile.TemporaryDirectory() as folder:
+        script = str(Path(__file__).with_name("compiling.py"))
+        done = subprocess.run([python, script, folder, *(names or homes)], capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise InterpError(
+                asked="compiling the programs again",
+                found=f"{python} could not: {(done.stderr.strip().splitlines() or ['no message'])[-1]}",
+                fix="Install Tracr (`pip install 'interp[programs]'`), or name another Python with --python.",
+            )
+        differing = [
+            f"{name}/{path.name}"
+            for name in names or homes
+            for path in sorted(Path(folder, name).iterdir())
+            if path.read_bytes() != (homes[name] / path.name).read_bytes()
+        ]
+    if differing:
+        raise InterpError(
+            asked="compiling the programs again",
+            found=f"other bytes than those shipped: {', '.join(differing)}",
+            fix="Use the versions of constraints.txt; else the programs or the compiler changed.",
+        )
+    typer.echo(f"{len(names or homes)} programs, the same bit for bit")
+
+
+@app.command("noise", epilog="Example: interp programs noise frac_prevs --rotate --seed 1 --out runs/rotated")
+def noise_command(
+    name: Annotated[str, typer.Argument(help="A shipped program.")],
+    out: Annotated[Path, typer.Option(help="Folder that receives the model; load it by its path.")],
+    rotate: Annotated[bool, typer.Option("--rotate", help="Turn the residual stream into a random basis.")] = False,
+    dimensions: Annotated[
+        int | None, typer.Option(help="Superposition: fewer dimensions than the program has directions.")
+    ] = None,
+    weight_noise: Annotated[float, typer.Option(min=0, help="Deviation added, relative to that of each weight.")] = 0.0,
+    distractors: Annotated[int, typer.Option(min=0, help="Heads added per layer that write where nothing reads.")] = 0,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+) -> None:
+    """Write a program with noise as real models have it; its card carries the truth along."""
+    from .noise import Noise, write_noisy
+
+    write_noisy(name, Noise(rotate, dimensions, weight_noise, distractors, seed), out)
+    typer.echo(f"{out}")

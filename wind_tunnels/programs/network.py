@@ -1,0 +1,150 @@
+"""A compiled program as an ordinary causal language model: attention and ReLU feed-forwards, no normalisation.
+
+One-hot positions are embedded beside the tokens, attention is causal and passes transformers' attention interface, and
+both parts of a block are added to the residual stream one after the other, as Tracr assembles them.
+"""
+
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import nn
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
+from transformers.masking_utils import create_causal_mask
+from transformers.modeling_outputs import CausalLMOutput
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+from transformers.models.llama.modeling_llama import eager_attention_forward
+
+from interp.families import Family, Layout
+
+
+class ProgramConfig(PreTrainedConfig):
+    """The sizes of a compiled program; `fields` are those that every configuration of transformers has."""
+
+    model_type = "program"
+
+    def __init__(
+        self,
+        vocab_size: int = 20,
+        hidden_size: int = 16,
+        num_hidden_layers: int = 2,
+        num_attention_heads: int = 1,
+        head_dim: int = 8,
+        intermediate_size: int = 8,
+        max_position_embeddings: int = 9,
+        **fields: Any,
+    ) -> None:
+        self.vocab_size, self.hidden_size, self.num_hidden_layers = vocab_size, hidden_size, num_hidden_layers
+        self.num_attention_heads, self.head_dim = num_attention_heads, head_dim
+        self.intermediate_size, self.max_position_embeddings = intermediate_size, max_position_embeddings
+        fields.setdefault("tie_word_embeddings", False)
+        super().__init__(**fields)
+
+
+class ProgramAttention(nn.Module):
+    """Attention of several heads whose size does not depend on that of the residual stream."""
+
+    def __init__(self, config: ProgramConfig) -> None:
+        super().__init__()
+        self.config, self.is_causal = config, True
+        self.num_key_value_groups, self.scaling = 1, config.head_dim**-0.5
+        size = config.num_attention_heads * config.head_dim
+        self.q_proj, self.k_proj, self.v_proj = (nn.Linear(config.hidden_size, size) for _ in range(3))
+        self.o_proj = nn.Linear(size, config.hidden_size)
+
+    def forward(
+        self, hidden_states: Float[torch.Tensor, "batch pos d_model"], attention_mask: torch.Tensor | None
+    ) -> Float[torch.Tensor, "batch pos d_model"]:
+        projected = (p(hidden_states) for p in (self.q_proj, self.k_proj, self.v_proj))
+        q, k, v = (x.unflatten(-1, (-1, self.config.head_dim)).transpose(1, 2) for x in projected)
+        attend = ALL_ATTENTION_FUNCTIONS.get_interface(
+            self.config._attn_implementation or "eager", eager_attention_forward
+        )
+        z, _ = attend(self, q, k, v, attention_mask, scaling=self.scaling)  # [batch, pos, head, d_head]
+        return self.o_proj(z.flatten(-2))
+
+
+class ProgramMLP(nn.Module):
+    """Two matrices with a ReLU between them."""
+
+    def __init__(self, config: ProgramConfig) -> None:
+        super().__init__()
+        self.up = nn.Linear(config.hidden_size, config.intermediate_size)
+        self.down = nn.Linear(config.intermediate_size, config.hidden_size)
+
+    def forward(self, x: Float[torch.Tensor, "batch pos d_model"]) -> Float[torch.Tensor, "batch pos d_model"]:
+        return self.down(torch.relu(self.up(x)))
+
+
+class ProgramBlock(nn.Module):
+    """x + attention(x), then + MLP of that."""
+
+    def __init__(self, config: ProgramConfig) -> None:
+        super().__init__()
+        self.attn, self.mlp = ProgramAttention(config), ProgramMLP(config)
+
+    def forward(
+        self, hidden_states: Float[torch.Tensor, "batch pos d_model"], attention_mask: torch.Tensor | None
+    ) -> Float[torch.Tensor, "batch pos d_model"]:
+        x = hidden_states + self.attn(hidden_states, attention_mask)
+        return x + self.mlp(x)
+
+
+class ProgramForCausalLM(PreTrainedModel):
+    """A compiled program. The logits at a position are over the program's answers at that position."""
+
+    config_class = ProgramConfig
+    base_model_prefix = ""
+    main_input_name = "input_ids"
+    _supports_sdpa = True
+    _supports_attention_backend = True
+
+    def __init__(self, config: ProgramConfig) -> None:
+        super().__init__(config)
+        self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.embed_positions = nn.Embedding(config.max_position_embeddings, config.hidden_size)
+        self.layers = nn.ModuleList(ProgramBlock(config) for _ in range(config.num_hidden_layers))
+        self.final_norm = nn.Identity()
+        self.lm_head = nn.Linear(config.hidden_size, config.vocab_size)
+        self.post_init()
+
+    def get_input_embeddings(self) -> nn.Module:
+        return self.embed_tokens
+
+    def get_output_embeddings(self) -> nn.Module:
+        return self.lm_head
+
+    def forward(
+        self,
+        input_ids: Int[torch.Tensor, "batch pos"],
+        attention_mask: torch.Tensor | None = None,
+        logits_to_keep: int | Int[torch.Tensor, " kept"] = 0,
+        use_cache: bool | None = None,
+    ) -> CausalLMOutput:
+        """Logits at all positions (0), the last few (a number) or the named ones; there is no cache."""
+        positions = torch.arange(input_ids.shape[1], device=input_ids.device)
+        x = self.embed_tokens(input_ids) + self.embed_positions(positions)
+        mask = create_causal_mask(
+            config=self.config, inputs_embeds=x, attention_mask=attention_mask, past_key_values=None,
+            position_ids=positions[None],
+        )  # fmt: skip
+        for block in self.layers:
+            x = block(x, mask)
+        x = self.final_norm(x)
+        kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
+        return CausalLMOutput(logits=self.lm_head(x[:, kept]))
+
+
+AutoConfig.register("program", ProgramConfig)
+AutoModelForCausalLM.register(ProgramConfig, ProgramForCausalLM)
+
+FAMILY = Family(
+    name="program",
+    layers="layers",
+    final_norm="final_norm",
+    attention="attn",
+    mlp="mlp",
+    layout=Layout("separate", ("q_proj", "k_proj", "v_proj")),
+    out="o_proj",
+    note="compiled RASP programs",
+)

@@ -1,0 +1,137 @@
+"""Noise as real models have it, put into a compiled program whose truth stays known.
+
+Rotation and superposition are one thing: direction i of the program is written as row i of a matrix A, and read by
+column i of its pseudo-inverse. A is orthogonal where the stream is rotated; with fewer dimensions than directions its
+rows are random unit vectors, and the pseudo-inverse reads them with the least squared error. Distractor heads attend at
+random and write into directions of their own, which nothing reads (before superposition, which mixes all). Weight noise
+comes last. The truth, A, is the array `directions` in `truth.safetensors`, one row for every label of the card.
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from safetensors.numpy import load_file, save_file
+
+from interp.errors import UsageError
+
+from .task import CARD, read_program, shipped_programs
+
+TRUTH = "truth.safetensors"
+_WRITE_WIDTH = 2
+
+
+@dataclass(frozen=True)
+class Noise:
+    """What is done to a program, in this order: distractors, superposition or rotation, weight noise.
+
+    `n_dimensions` of the residual stream, fewer than directions; None keeps them all. `weight_noise` is relative to the
+    deviation of each weight matrix. `n_distractors` heads are added to every layer in which a head works; in the others
+    they stay idle.
+    """
+
+    rotate: bool = False
+    n_dimensions: int | None = None
+    weight_noise: float = 0.0
+    n_distractors: int = 0
+    seed: int = 0
+
+
+def write_noisy(name: str, noise: Noise, folder: Path) -> None:
+    """Write a shipped program with noise into a folder that loads as a model; the same seed gives the same bytes."""
+    card = dict(read_program(name))
+    home = shipped_programs()[name]
+    config = json.loads((home / "config.json").read_text(encoding="utf-8"))
+    weights = {key: value.astype(np.float64) for key, value in load_file(home / "model.safetensors").items()}
+    rng = np.random.default_rng(noise.seed)
+    labels = [*card["labels"], *(f"unread:{i}" for i in range(_WRITE_WIDTH * noise.n_distractors))]
+    weights = {key: _widened(key, value, len(labels)) for key, value in weights.items()}
+    n_heads, size = config["num_attention_heads"], config["head_dim"]
+    busy = {part["layer"] for part in card["parts"] if "head" in part and part["writes"]}
+    for layer in range(config["num_hidden_layers"]):
+        for head in range(noise.n_distractors):
+            first = len(card["labels"]) + _WRITE_WIDTH * head
+            _add_head(weights, f"layers.{layer}.attn.", first, size, rng, 1.0 if layer in busy else 0.0)
+    directions = _directions(len(labels), noise, rng)
+    reading = np.linalg.pinv(directions)
+    weights = {key: _moved(key, value, directions, reading) for key, value in weights.items()}
+    noisy = {
+        key: (v + noise.weight_noise * v.std() * rng.standard_normal(v.shape) if v.ndim == 2 else v).astype(np.float32)
+        for key, v in weights.items()
+    }
+    extra = {"hidden_size": directions.shape[1], "num_attention_heads": n_heads + noise.n_distractors}
+    layers, added = range(config["num_hidden_layers"]), range(n_heads, n_heads + noise.n_distractors)
+    card |= {
+        "labels": labels, "noise": asdict(noise),
+        "distractor_heads": [[layer, head] for layer in layers if layer in busy for head in added],
+        "idle_heads": card["idle_heads"] + [[layer, head] for layer in layers if layer not in busy for head in added],
+    }  # fmt: skip
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file(noisy, folder / "model.safetensors", metadata={"format": "pt"})
+    save_file({"directions": directions.astype(np.float32)}, folder / TRUTH)
+    for file, content in (("config.json", config | extra), (CARD, card)):
+        (folder / file).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def true_directions(folder: Path) -> np.ndarray:
+    """How every label of the card is written in the residual stream: `[label, d_model]`."""
+    if (folder / TRUTH).is_file():
+        return load_file(folder / TRUTH)["directions"]
+    card = json.loads((folder / CARD).read_text(encoding="utf-8"))
+    return np.eye(len(card["labels"]), dtype=np.float32)
+
+
+def _widened(key: str, weight: np.ndarray, width: int) -> np.ndarray:
+    """The weight with a residual stream of more dimensions, which it neither reads nor writes."""
+    axis = _stream_axis(key)
+    if axis is None:
+        return weight
+    missing = [(0, width - n if i == axis else 0) for i, n in enumerate(weight.shape)]
+    return np.pad(weight, missing)
+
+
+def _stream_axis(key: str) -> int | None:
+    """Which axis of a stored weight is the residual stream; linear layers store `[out, in]`."""
+    if key.endswith(("o_proj.weight", "down.weight", "o_proj.bias", "down.bias")):
+        return 0
+    return 1 if key.endswith("weight") else None
+
+
+def _add_head(
+    weights: dict[str, np.ndarray], at: str, first: int, size: int, rng: np.random.Generator, scale: float
+) -> None:
+    """A head with random queries, keys and values that writes into `_WRITE_WIDTH` directions from `first` on."""
+    width = weights[f"{at}q_proj.weight"].shape[1]
+    for which in "qkv":
+        drawn = scale * rng.standard_normal((size, width))
+        weights[f"{at}{which}_proj.weight"] = np.vstack([weights[f"{at}{which}_proj.weight"], drawn])
+        weights[f"{at}{which}_proj.bias"] = np.r_[weights[f"{at}{which}_proj.bias"], np.zeros(size)]
+    out = np.zeros((width, size))
+    out[first : first + _WRITE_WIDTH] = scale * rng.standard_normal((_WRITE_WIDTH, size)) / size**0.5
+    weights[f"{at}o_proj.weight"] = np.hstack([weights[f"{at}o_proj.weight"], out])
+
+
+def _directions(n_labels: int, noise: Noise, rng: np.random.Generator) -> np.ndarray:
+    """How every direction of the program is written: `[label, d_model]`."""
+    if noise.n_dimensions is not None:
+        if not 2 <= noise.n_dimensions < n_labels:
+            raise UsageError(
+                asked=f"superposition in {noise.n_dimensions} dimensions",
+                found=f"the program has {n_labels} directions",
+                fix=f"Choose from 2 to {n_labels - 1} dimensions.",
+            )
+        drawn = rng.standard_normal((n_labels, noise.n_dimensions))
+        return drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
+    if not noise.rotate:
+        return np.eye(n_labels)
+    turned, r = np.linalg.qr(rng.standard_normal((n_labels, n_labels)))
+    return turned * np.sign(np.diag(r))
+
+
+def _moved(key: str, weight: np.ndarray, directions: np.ndarray, reading: np.ndarray) -> np.ndarray:
+    if _stream_axis(key) is None:
+        return weight
+    if _stream_axis(key) == 0:  # written
+        return directions.T @ weight
+    return weight @ (directions if key.startswith("embed_") else reading.T)

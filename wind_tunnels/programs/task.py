@@ -1,0 +1,204 @@
+"""A compiled program as a task: sequences with its answers and with every variable on the way, exactly.
+
+The rules of the card are followed here step by step, in Python and without the network: what Tracr's own interpreter
+does, with the functions of a program as tables. A position sees those before it and itself.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from interp.errors import UnknownName, UsageError
+from interp.information import entropy_bits
+from interp.tunnel import REQUIRED_UNITS, Sequences, Task
+
+HOME = Path(__file__).parent / "compiled"
+CARD = "program.json"
+BEGINNING = "compiler_bos"
+_ALWAYS = frozenset({*REQUIRED_UNITS, "answer"})
+
+
+def shipped_programs() -> dict[str, Path]:
+    """The folder of every shipped program, by name."""
+    return {path.parent.name: path.parent for path in sorted(HOME.glob(f"*/{CARD}"))}
+
+
+@cache
+def read_program(name: str) -> Mapping[str, Any]:
+    """The card of a shipped program: source, variables, directions, parts; `UnknownName` for another name."""
+    folders = shipped_programs()
+    if name not in folders:
+        raise UnknownName("program", name, folders)
+    return json.loads((folders[name] / CARD).read_text(encoding="utf-8"))
+
+
+def evaluate(card: Mapping[str, Any], tokens: Sequence[Any]) -> dict[str, list[Any]]:
+    """Every variable of a program on one input, at every position; None where it has no value there.
+
+    Raises `UsageError` where the input is longer than the program can read, or has a token it does not know.
+    """
+    variables: Mapping[str, Mapping[str, Any]] = card["variables"]
+    known = _words(card)
+    strange = [token for token in tokens if token not in known]
+    if strange or len(tokens) > card["length"]:
+        raise UsageError(
+            asked=f"the program {card['program']!r} on {list(tokens)}",
+            found=f"it does not know {strange[0]!r}" if strange else f"these are {len(tokens)} tokens",
+            fix=f"Its tokens are {known}; at most {card['length']} of them.",
+        )
+    found: dict[str, Any] = {}
+    for name, rule in variables.items():
+        found[name] = _RULES[rule["rule"]](rule, [found[of] for of in rule.get("of", ())], tokens)
+    return {name: found[name] for name, rule in variables.items() if "values" in rule}
+
+
+def _mapped(rule: Mapping[str, Any], given: list[Any], tokens: Sequence[Any]) -> list[Any]:
+    table = {tuple(_key(x) for x in row[:-1]): row[-1] for row in rule["table"]}
+    return [None if None in row else table[tuple(_key(x) for x in row)] for row in zip(*given, strict=True)]
+
+
+def _linear(rule: Mapping[str, Any], given: list[Any], tokens: Sequence[Any]) -> list[Any]:
+    a, b = rule["factors"]
+    return [None if None in row else a * row[0] + b * row[1] for row in zip(*given, strict=True)]
+
+
+def _selected(rule: Mapping[str, Any], given: list[Any], tokens: Sequence[Any]) -> list[list[int]]:
+    """Which positions each position selects, of those up to itself."""
+    pairs = {(_key(k), _key(q)) for k, q in rule["table"]}
+    keys, queries = given
+    return [[i for i in range(p + 1) if (_key(keys[i]), _key(q)) in pairs] for p, q in enumerate(queries)]
+
+
+def _mean(rule: Mapping[str, Any], given: list[Any], tokens: Sequence[Any]) -> list[Any]:
+    selected, values = given
+    return [sum(values[i] for i in row) / len(row) if row else rule["default"] for row in selected]
+
+
+def _pick(rule: Mapping[str, Any], given: list[Any], tokens: Sequence[Any]) -> list[Any]:
+    """The value that all selected positions share; these programs select one position, or none."""
+    selected, values = given
+    chosen = [{values[i] for i in row} for row in selected]
+    return [(mine.pop() if len(mine) == 1 else None) if mine else rule["default"] for mine in chosen]
+
+
+_RULES: Mapping[str, Any] = {
+    "tokens": lambda rule, given, tokens: list(tokens),
+    "indices": lambda rule, given, tokens: list(range(len(tokens))),
+    "width": lambda rule, given, tokens: [len(row) for row in given[0]],
+    "map": _mapped, "linear": _linear, "select": _selected, "mean": _mean, "pick": _pick,
+}  # fmt: skip
+
+
+def _key(value: Any) -> Any:
+    """Numbers that differ by rounding alone are one value."""
+    return round(float(value), 9) if isinstance(value, int | float) else value
+
+
+def _drawn(card: Mapping[str, Any], rng: np.random.Generator, n: int) -> list[list[Any]]:
+    words = _words(card)
+    return [[words[i] for i in row] for row in rng.integers(0, len(words), size=(n, card["length"]))]
+
+
+def _words(card: Mapping[str, Any]) -> list[Any]:
+    """The tokens of the program, without those of the compiler (beginning, padding)."""
+    return [token for token in card["tokens"] if not str(token).startswith("compiler_")]
+
+
+@cache
+def _first_scored(program: str) -> int:
+    """One past the last position where some variable lacked a value, over drawn inputs."""
+    card = read_program(program)
+    found = [values for row in _drawn(card, np.random.default_rng(0), 200) for values in evaluate(card, row).values()]
+    return max(p + 1 if value is None else 0 for values in found for p, value in enumerate(values))
+
+
+@dataclass(frozen=True)
+class Program(Task):
+    """Sequences of a compiled program, tokens drawn uniformly, scored where every variable has a value.
+
+    `program` is its name. The answer at a position is certain, so the exact posterior has no entropy; what varies are
+    the program's own variables, each in a column of its name (`answer` is the last). Categorical ones are named.
+    """
+
+    program: str = "frac_prevs"
+
+    name: ClassVar[str] = "program"
+    question: ClassVar[str] = "Does a probe find what a program computes, where it holds it?"
+    checkpoints: ClassVar[Path] = HOME
+
+    def __post_init__(self) -> None:
+        read_program(self.program)
+
+    @property
+    def card(self) -> Mapping[str, Any]:
+        return read_program(self.program)
+
+    @property
+    def units(self) -> Mapping[str, str]:  # pyrefly: ignore[bad-override]
+        """Those of every task, and one for each variable: a label where it is categorical and not a number."""
+        mine = {name: "1" if self._is_numeric(name) else "label" for name in self.columns}
+        return {**mine, **REQUIRED_UNITS, "answer": mine.get(self.card["output"], "1")}
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The variables that a sample carries, inputs left out."""
+        named = (name for name, rule in self.card["variables"].items() if "values" in rule)
+        return tuple(name for name in named if name not in ("tokens", "indices") and name not in _ALWAYS)
+
+    @property
+    def answers(self) -> list[Any]:
+        return self.card["variables"][self.card["output"]]["values"]
+
+    @property
+    def vocab_size(self) -> int:
+        return len(self.card["tokens"]) + len(self.answers)
+
+    @property
+    def n_positions(self) -> int:
+        return self.card["length"] + 1
+
+    def sample(self, rng: np.random.Generator, n: int) -> Sequences:
+        return self.encode(_drawn(self.card, rng, n))
+
+    def encode(self, inputs: Sequence[Sequence[Any]]) -> Sequences:
+        """These inputs, all of the full length, with the exact answers."""
+        words, output = self.card["tokens"], self.card["output"]
+        found = [evaluate(self.card, row) for row in inputs]
+        scored = np.array([p + 1 for p in range(self.first_scored, self.card["length"])])
+        shape = len(inputs), len(scored)
+        first = len(words)
+        places = {_key(answer): i for i, answer in enumerate(self.answers)}
+        index = np.array([[places[_key(row[output][p - 1])] for p in scored] for row in found]).reshape(shape)
+        posterior = np.eye(len(self.answers))[index]
+        columns = {
+            "position": np.broadcast_to(scored, shape),
+            "evidence": np.broadcast_to(scored, shape),
+            "bayes_entropy_bits": entropy_bits(posterior),
+        }
+        for name in (*self.columns, "answer"):
+            source = output if name == "answer" else name
+            values = [[row[source][p - 1] for p in scored] for row in found]
+            if self._is_numeric(source):
+                columns[name] = np.array(values, dtype=np.float64)
+            else:
+                columns[name] = np.array([[str(value) for value in row] for row in values])
+        tokens = np.array([[words.index(t) for t in (BEGINNING, *row)] for row in inputs])
+        domain = np.full(len(inputs), self.program)
+        return Sequences(
+            tokens, scored, index + first, posterior, first + np.arange(len(self.answers)), columns, domain
+        )
+
+    @property
+    def first_scored(self) -> int:
+        """The first position from which on no variable lacks a value, whatever the input."""
+        return _first_scored(self.program)
+
+    def _is_numeric(self, name: str) -> bool:
+        return all(
+            isinstance(v, int | float) and not isinstance(v, bool) for v in self.card["variables"][name]["values"]
+        )
