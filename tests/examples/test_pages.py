@@ -1,4 +1,4 @@
-"""The pages that are shipped: whole, below 3 MB, and drawn by the page as it is now."""
+"""The pages that are shipped: whole, below 4 MB (3 MB for the tunnels'), and drawn by the page as it is now."""
 
 import re
 
@@ -14,7 +14,7 @@ PAGES = sorted((ROOT / "examples" / "pages").glob("*.html"))
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_a_shipped_page_is_small_and_drawn_with_the_style_and_script_of_today(page):
-    assert page.stat().st_size < 3_000_000
+    assert page.stat().st_size < (4_000_000 if "smollm2" in page.stem else 3_000_000)
     found = parse(page.read_text(encoding="utf-8"))
     said = next(e.attributes["content"] for e in found.all("meta") if "http-equiv" in e.attributes)
     of_today = policy([static("static/page.js")], [style_sheet()])
@@ -26,4 +26,6 @@ def test_a_shipped_page_is_small_and_drawn_with_the_style_and_script_of_today(pa
 
 def test_every_shipped_page_is_named_with_the_command_that_makes_it():
     table = (ROOT / "docs" / "gallery" / "index.md").read_text(encoding="utf-8")
-    assert len(PAGES) >= 3 and all(re.search(rf"pages/{page.name}\) \| `interp run", table) for page in PAGES)
+    assert len(PAGES) >= 3 and all(
+        re.search(rf"pages/{page.name}\) \| `interp (run|compare)`? ", table) for page in PAGES
+    )

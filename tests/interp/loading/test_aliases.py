@@ -5,7 +5,15 @@ import sys
 from pathlib import Path
 
 import pytest
-from transformers import AutoConfig, GPTNeoXConfig, LlamaConfig, MistralConfig, MixtralConfig, PreTrainedConfig
+from transformers import (
+    AutoConfig,
+    GPT2Config,
+    GPTNeoXConfig,
+    LlamaConfig,
+    MistralConfig,
+    MixtralConfig,
+    PreTrainedConfig,
+)
 
 from interp.loading.admission import count_parameters
 from interp.loading.aliases import ALIASES
@@ -78,6 +86,15 @@ def from_public(kind: type[PreTrainedConfig], alias: str) -> PreTrainedConfig:
 
 CONFIGS = {
     **{f"pythia-{size}{suffix}": neox(*shape) for size, shape in PYTHIA.items() for suffix in ("", "-deduped")},
+    **{
+        name: GPT2Config(n_embd=width, n_layer=layers, n_head=heads)
+        for name, width, layers, heads in (
+            ("gpt2", 768, 12, 12),
+            ("gpt2-medium", 1024, 24, 16),
+            ("gpt2-large", 1280, 36, 20),
+            ("gpt2-xl", 1600, 48, 25),
+        )
+    },
     "phi-2": from_public(type(AutoConfig.for_model("phi")), "phi-2"),
     "llama-3.2-1b": llama(2048, 16, 32),
     "llama-3.2-3b": llama(3072, 28, 24),

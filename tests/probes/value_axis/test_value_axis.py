@@ -280,7 +280,7 @@ def test_unknown_sites_are_refused_in_words():
     with pytest.raises(InterpError, match="It takes: v, z, resid"):
         make_probe("value_axis", {"sites": "v,q"})
     with pytest.raises(InterpError, match="Choose among v, z, resid"):
-        _ = ValueAxis(sites=()).needs
+        ValueAxis(sites=()).refuse_fields(None)
 
 
 def test_needs_follow_the_sites():
