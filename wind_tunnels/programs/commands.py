@@ -17,7 +17,7 @@ app = typer.Typer(
 )
 
 
-@app.command("list")
+@app.command("list", epilog="Example: interp programs list")
 def list_command() -> None:
     """Every shipped program with its variables."""
     from .task import Program, shipped_programs
