@@ -17,12 +17,14 @@ app = typer.Typer(
 )
 
 
-@app.command("list", epilog="Example: interp programs list")
-def list_command() -> None:
-    """Every shipped program with its variables."""
+@app.command("list", epilog="Example: interp programs list chain lookup")
+def list_command(
+    names: Annotated[list[str] | None, typer.Argument(help="Programs; all if left out.")] = None,
+) -> None:
+    """Every shipped program with its variables, idle heads and origin."""
     from .task import Program, shipped_programs
 
-    for name in shipped_programs():
+    for name in names or shipped_programs():
         program = Program(name)
         idle = len(program.card["idle_heads"])
         typer.echo(f"program:{name:20} {', '.join(program.columns)}; {idle} idle heads; from {program.card['origin']}")
