@@ -34,7 +34,10 @@ ONE_DRAW = "one model is one draw of a depth profile: compare three or more, or 
 
 
 def depth_statistics(curves: Float[np.ndarray, "*batch layer"]) -> Float[np.ndarray, "*batch statistic"]:
-    """`DEPTH` of one or many curves; NaN over a single layer, and relative to a first layer of 0."""
+    """`DEPTH` of one or many curves; NaN over a single layer, and relative to a first layer of 0.
+
+    Two layers have no correlation with depth: theirs is 1 or −1 whatever they are.
+    """
     n_layers = curves.shape[-1]
     if n_layers < 2:
         return np.full((*curves.shape[:-1], len(DEPTH)), np.nan)
@@ -42,7 +45,7 @@ def depth_statistics(curves: Float[np.ndarray, "*batch layer"]) -> Float[np.ndar
     flat = curves.reshape(-1, n_layers)
     trend = unit_ranks(flat) @ unit_ranks(np.arange(n_layers)[None])[0]
     area = np.trapezoid(curves, dx=1 / (n_layers - 1), axis=-1)
-    trend = np.where(np.ptp(flat, axis=1) > 0, trend, np.nan).reshape(first.shape)
+    trend = np.where((np.ptp(flat, axis=1) > 0) & (n_layers > 2), trend, np.nan).reshape(first.shape)
     drop = -np.diff(curves, axis=-1).min(axis=-1)
     return np.stack([ratio(first - last, first), trend, ratio(area, first), drop], axis=-1)
 
@@ -53,7 +56,8 @@ def depth_scalar(
     """One of `DEPTH` with its interval over prompts, and why it has no null."""
     about = units.counted | {"meaning": meaning}
     if np.isnan(value):
-        return Scalar.undefined("undefined over a single layer, or where a first layer has no value", unit, **about)
+        why = "undefined over a single layer (a correlation: over two), or where a first layer has no value"
+        return Scalar.undefined(why, unit, **about)
     method = f"percentile bootstrap over {units.name}s within strata"
     held = Interval.of(interval(value, replicates), method, "undefined in every resample")
     return Scalar.of(value, unit, held, ONE_DRAW, reference=FLAT[name], **about)

@@ -53,3 +53,8 @@ def test_a_number_over_depth_has_an_interval_over_prompts_and_no_p(name):
     assert found.standing() == "unjudged" and found.interval[0] <= value <= found.interval[1]
     flat = dict(zip(DEPTH, depth_statistics(np.full(4, 2.0) + 1e-9 * np.array([1, -1, -1, 1])), strict=True))
     assert found.reference is None or found.reference == pytest.approx(flat[name], abs=1e-6)
+
+
+def test_two_layers_have_no_correlation_with_depth():
+    found = named([3, 1])
+    assert np.isnan(found["correlation"]) and found["reduction"] == pytest.approx(2 / 3)
