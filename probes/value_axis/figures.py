@@ -37,8 +37,8 @@ def axis_figures(findings: Findings) -> tuple[Figure, ...]:
         _control(by_layer, axes, primary),
         _profile(
             mine, "cosine", "Is the loudest direction the one that tells?", f"|cos| of PC1 and ridge ({primary})",
-            "Near 1, the loudest direction is the one that tells the entropy. A loud one draws any readout to itself: "
-            "the R² of both axes says more.",
+            "Near 1, the loudest direction is the one that tells the entropy. It has no null, as a loud one draws any "
+            "readout to itself, of noise as well: the R² of both axes says more.",
         ),
         _profile(
             mine, "stability", "Would other prompts give the same axis?", f"|cos| between disjoint halves ({primary})",

@@ -200,12 +200,15 @@ def test_a_killed_sweep_that_is_repeated_ends_with_the_records_of_one_that_was_n
 
 @pytest.mark.slow
 def test_the_command_line_says_what_became_of_each_and_exits_with_1(tmp_path):
-    words = ["run", "--model", f"{MODELS[0]},nonsense", "-m", MODELS[1], *WORDS, "--out", str(tmp_path)]
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    (broken / "config.json").write_text("{}", encoding="utf-8")
+    words = ["run", "--model", f"{MODELS[0]},{broken}", "-m", MODELS[1], *WORDS, "--out", str(tmp_path / "runs")]
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 1
-    assert f"{MODELS[0]}: measured" in result.stdout and "FAILED: nonsense" in result.stderr
+    assert f"{MODELS[0]}: measured" in result.stdout and f"FAILED: {broken}" in result.stderr
     assert result.stdout.strip().splitlines()[-1].endswith("report.html") and "against" in result.stdout
-    again = CliRunner().invoke(app, [*words[:2], ",".join(MODELS[:2]), *WORDS, "--out", str(tmp_path)])
+    again = CliRunner().invoke(app, [*words[:2], ",".join(MODELS[:2]), *WORDS, *words[-2:]])
     assert again.exit_code == 0 and again.stdout.count(": found") == 2
 
 
