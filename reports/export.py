@@ -11,6 +11,7 @@ from interp.errors import UsageError
 from interp.findings import Findings
 from interp.records.record import RunRecord
 from interp.registry import entries, load_entry
+from interp.system.whole_files import writing
 
 from .plotly.prepare import themed
 
@@ -66,14 +67,16 @@ def export(
 def _tables(probe: str, findings: Findings, out: Path, kinds: Collection[str]) -> Iterator[Path]:
     if "latex" in kinds and findings.scalars:
         path = out / f"{probe}.tex"
-        path.write_text(findings.to_latex(), encoding="utf-8")
+        with writing(path) as draft:
+            draft.write_text(findings.to_latex(), encoding="utf-8")
         yield path
     if "csv" in kinds:
         frames = {probe: findings.to_frame()} if findings.scalars else {}
         frames |= {f"{probe}-{name}": table.to_frame() for name, table in findings.tables.items()}
         for name, frame in frames.items():
             path = out / f"{name}.csv"
-            frame.to_csv(path, index=False)
+            with writing(path) as draft:
+                frame.to_csv(draft, index=False)
             yield path
 
 
