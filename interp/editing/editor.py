@@ -187,8 +187,12 @@ def editing(model: Model, editor: Editor, *listeners: Listener) -> Iterator[None
 def applied(model: Model, *edits: Edit) -> Iterator[None]:
     """Edit every forward pass of `model` inside the block, however it is left; edits act in the order given.
 
-        with interp.applied(model, interp.RemoveAxis(layer=-1, axis=u)):
-            logits = model.module(input_ids).logits
+    >>> model = interp.load("tunnel:bijection-gpt-neox")
+    >>> tokens = torch.tensor([[1, 2, 3]])
+    >>> with interp.applied(model, interp.AttentionOff(layer=0)):
+    ...     edited = model.module(tokens).logits
+    >>> bool((edited == model.module(tokens).logits).all())
+    False
 
     Edits act at all positions or at positions counted from 0, which are tokens of each text: they are told by the
     `position_ids` of the call, its attention mask (padding on either side is left alone) and its cache, so that

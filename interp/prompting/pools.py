@@ -47,7 +47,7 @@ def pools_for(model: Model, probes: Sequence[Probe], options: RunOptions) -> tup
     always read on its own sequences, and prompts that are named serve all probes.
     """
     for probe in probes:
-        probe.refuse_fields(model.info)
+        probe.refuse_fields(model.info.n_layers)
     is_free = options.prompts is None and model.task is None
     by_set = grouped(probes, is_free)
     pools = []

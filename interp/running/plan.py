@@ -50,7 +50,12 @@ class PassCost:
 
 @dataclass(frozen=True)
 class Plan:
-    """The cost of a run. `disk` is what it writes, `download` what is fetched first, at most; all sizes in bytes."""
+    """The cost of a run. `disk` is what it writes, `download` what is fetched first, at most; all sizes in bytes.
+
+    >>> cost = interp.plan("tunnel:bijection-gpt-neox", probes="manifold", is_timed=False)
+    >>> cost.n_passes, cost.fits
+    (1, True)
+    """
 
     model: ModelInfo
     probes: tuple[str, ...]
@@ -106,6 +111,10 @@ def plan(options: PlanOptions) -> Plan:
 
     Without `is_timed` nothing is measured and no time is given. Raises what the run would raise for the names and
     settings, but not where memory is short: `Plan.fits` says so.
+
+    >>> cost = interp.plan("tunnel:bijection-gpt-neox", probes="manifold", n_pool=50, is_timed=False)
+    >>> cost.n_tokens > 50
+    True
     """
     asked = choose_probes(options.probes, options.settings or {})
     meta = meta_model(options)

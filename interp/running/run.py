@@ -55,6 +55,10 @@ def run(options: RunOptions) -> RunRecord:
 
     Processes that a launcher has started (`accelerate launch`, `torchrun`) share the prompts where all of them call
     this; the first one writes the record, which all return.
+
+    >>> record = interp.run("tunnel:bijection-gpt-neox", probes="orthogonality", n_pool=20, out=None, quiet=True)
+    >>> sorted(record.findings)
+    ['orthogonality']
     """
     ranks = here()
     out = None if options.out is None else Path(options.out)

@@ -21,7 +21,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from jaxtyping import Float, Int
 
-from interp.capture import Capture, ModelInfo
+from interp.capture import Capture
 from interp.errors import PromptError
 from interp.findings import Control, Findings, Interval, Scalar
 from interp.need import Need
@@ -115,15 +115,15 @@ class ValueAxis(Probe):
     def needs(self) -> tuple[Need, ...]:
         return (*(Need(site) for site in dict.fromkeys(self.sites)), SURPRISAL)
 
-    def refuse_fields(self, info: ModelInfo | None) -> None:
+    def refuse_fields(self, n_layers: int | None) -> None:
         refuse_unknown(self)
         refuse_too_few(self, {"n_permutations": 19, "n_splits": 2, "n_null": 20},
                        "too few to say what chance alone would give")  # fmt: skip
-        if info is not None:
-            refuse_layer(self.layer, n_places(self.sites[0], info))
+        if n_layers is not None:
+            refuse_layer(self.layer, n_places(self.sites[0], n_layers))
 
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
-        self.refuse_fields(base.model)
+        self.refuse_fields(base.model.n_layers)
         clouds = {need.site: Cloud.of(base, need) for need in self.needs if need != SURPRISAL}
         pool = next(iter(clouds.values()))
         primary = pool.layer_index(self.layer)
