@@ -268,7 +268,7 @@ class ValueAxis(Probe):
             f"Primary place: {self.sites[0]} at layer {primary}; the others are exploratory. In the residual "
             f"stream, layer means depth: 0 is the embedding, and its primary depth is the last.",
             f"All {pool.n_units} {pool.unit}s, none chosen by its entropy: {N_HALVINGS} halvings, each fitted on one "
-            f"half and judged on the other; numbers are means over them.",
+            f"half and tested on the other; numbers are means over them.",
             f"Columns {self.scaling}. Axes are saved from the fitting half of the first halving.",
             f"`_beyond_token`: of {pool.rows.n_rows} rows with {n_tokens} last tokens, {n_rows} have one that recurs "
             f"in their half (mean over the halvings). Both sides are measured from the mean of their token in their "
@@ -297,7 +297,7 @@ def surprisal_of(base: Capture) -> dict[str, Float[np.ndarray, " row"]]:
 def _halvings(pool: Cloud, seed: int) -> list[Halving]:
     if pool.n_units < MIN_HALVES:
         raise PromptError(
-            asked=f"an axis fitted on one half of {pool.n_units} {pool.unit}s and judged on the other",
+            asked=f"an axis fitted on one half of {pool.n_units} {pool.unit}s and tested on the other",
             found=f"fewer than {MIN_HALVES} make no halves",
             fix="Give more prompts; the statistics want two hundred or more.",
         )
