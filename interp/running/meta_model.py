@@ -84,7 +84,7 @@ def meta_model(options: RunOptions) -> MetaModel:
 
 
 def known_shape(options: RunOptions, error: ModelError) -> MetaModel:
-    """An alias that the hub does not give out, by the shape that we know it has; for other models raises the `error`."""
+    """An alias that the hub does not give out, by the shape that is known; for other models raises the `error`."""
     name = str(options.model).partition("@")[0]
     if name not in ALIASES or options.gguf or isinstance(error.__cause__, RevisionNotFoundError):
         raise error
