@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from interp.errors import UsageError
+from interp.errors import UsageError, optional_part
 from interp.findings import Findings
 from interp.records.record import RunRecord
 from interp.registry import entries, load_entry
@@ -112,11 +112,8 @@ def _draw(drawn: "list[tuple[go.Figure, Path]]") -> None:
     scale = (_FINER if paths[0].suffix == ".png" else 1) / _DRAWN
     sizes = {side: [plot.layout[side] for plot in plots] for side in ("width", "height")}
     try:
-        plotly.io.write_images(plots, [str(path) for path in paths], scale=scale, **sizes)
-    except ImportError as error:
-        raise UsageError(
-            asked="figures as images", found="kaleido is not installed", fix="pip install 'interp[export]'"
-        ) from error
+        with optional_part("export", "figures as images"):
+            plotly.io.write_images(plots, [str(path) for path in paths], scale=scale, **sizes)
     except (RuntimeError, ValueError) as error:
         raise UsageError(
             asked="figures as images",
