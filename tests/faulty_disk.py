@@ -11,10 +11,6 @@ after SIGKILL. `states` lays out every folder that somebody might find after a p
 Libraries that write past Python's `os` (pyarrow, safetensors, torch) need no watching: only what was synced counts.
 """
 
-# ruff: noqa: PTH (the layer lies below pathlib)
-
-# ruff: noqa: PTH (it stands in for `os`, which `pathlib` calls)
-
 import builtins
 import hashlib
 import io
