@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from interp.folds import PromptMean, Rows
+from interp.mechanism import Mechanism
 from interp.need import Need
 from interp.prompt import PromptSet
 from interp.table import Table
@@ -66,6 +67,8 @@ class Capture:
     posterior: np.ndarray | None = None
     belief: np.ndarray | None = None
     layers: tuple[int, ...] | None = None
+    mechanism: Mechanism | None = None
+    """How the model computes, where that is known."""
 
     @property
     def rows(self) -> Table:

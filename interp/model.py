@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from interp.families import Family
+    from interp.mechanism import Mechanism
     from interp.tunnel import Task
 
 
@@ -39,6 +40,7 @@ class Model:
     checks: tuple[Check, ...] = ()
     task: "Task | None" = None
     card: Mapping[str, Any] | None = None
+    mechanism: "Mechanism | None" = None
 
     @property
     def name(self) -> str:

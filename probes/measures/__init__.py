@@ -24,5 +24,6 @@ __all__ = [
     "sample_sizes",
     "sign_flips",
     "sinks",
+    "target",
     "token_cosines",
 ]

@@ -15,6 +15,7 @@ import numpy as np
 
 from interp.errors import UnknownName, UsageError
 from interp.information import entropy_bits
+from interp.mechanism import Mechanism
 from interp.tunnel import REQUIRED_UNITS, Sequences, Task
 
 HOME = Path(__file__).parent / "compiled"
@@ -37,10 +38,12 @@ def read_program(name: str) -> Mapping[str, Any]:
     return json.loads((folders[name] / CARD).read_text(encoding="utf-8"))
 
 
-def evaluate(card: Mapping[str, Any], tokens: Sequence[Any]) -> dict[str, list[Any]]:
+def evaluate(
+    card: Mapping[str, Any], tokens: Sequence[Any], given: Mapping[str, Sequence[Any]] | None = None
+) -> dict[str, list[Any]]:
     """Every variable of a program on one input, at every position; None where it has no value there.
 
-    Raises `UsageError` where the input is longer than the program can read, or has a token it does not know.
+    Variables that are `given` have those values, and what depends on them follows. Raises `UsageError` where the input is longer than the program can read, or has a token it does not know.
     """
     variables: Mapping[str, Mapping[str, Any]] = card["variables"]
     known = _words(card)
@@ -53,13 +56,16 @@ def evaluate(card: Mapping[str, Any], tokens: Sequence[Any]) -> dict[str, list[A
         )
     found: dict[str, Any] = {}
     for name, rule in variables.items():
-        found[name] = _RULES[rule["rule"]](rule, [found[of] for of in rule.get("of", ())], tokens)
+        if given is not None and name in given:
+            found[name] = list(given[name])
+        else:
+            found[name] = _RULES[rule["rule"]](rule, [found[of] for of in rule.get("of", ())], tokens)
     return {name: found[name] for name, rule in variables.items() if "values" in rule}
 
 
 def _mapped(rule: Mapping[str, Any], given: list[Any], tokens: Sequence[Any]) -> list[Any]:
-    table = {tuple(_key(x) for x in row[:-1]): row[-1] for row in rule["table"]}
-    return [None if None in row else table[tuple(_key(x) for x in row)] for row in zip(*given, strict=True)]
+    table = {tuple(same_value(x) for x in row[:-1]): row[-1] for row in rule["table"]}
+    return [None if None in row else table[tuple(same_value(x) for x in row)] for row in zip(*given, strict=True)]
 
 
 def _linear(rule: Mapping[str, Any], given: list[Any], tokens: Sequence[Any]) -> list[Any]:
@@ -69,9 +75,9 @@ def _linear(rule: Mapping[str, Any], given: list[Any], tokens: Sequence[Any]) ->
 
 def _selected(rule: Mapping[str, Any], given: list[Any], tokens: Sequence[Any]) -> list[list[int]]:
     """Which positions each position selects, of those up to itself."""
-    pairs = {(_key(k), _key(q)) for k, q in rule["table"]}
+    pairs = {(same_value(k), same_value(q)) for k, q in rule["table"]}
     keys, queries = given
-    return [[i for i in range(p + 1) if (_key(keys[i]), _key(q)) in pairs] for p, q in enumerate(queries)]
+    return [[i for i in range(p + 1) if (same_value(keys[i]), same_value(q)) in pairs] for p, q in enumerate(queries)]
 
 
 def _mean(rule: Mapping[str, Any], given: list[Any], tokens: Sequence[Any]) -> list[Any]:
@@ -94,7 +100,7 @@ _RULES: Mapping[str, Any] = {
 }  # fmt: skip
 
 
-def _key(value: Any) -> Any:
+def same_value(value: Any) -> Any:
     """Numbers that differ by rounding alone are one value."""
     return round(float(value), 9) if isinstance(value, int | float) else value
 
@@ -150,6 +156,13 @@ class Program(Task):
         named = (name for name, rule in self.card["variables"].items() if "values" in rule)
         return tuple(name for name in named if name not in ("tokens", "indices") and name not in _ALWAYS)
 
+    def mechanism(self, folder: Path) -> Mechanism:
+        from .mechanism import ProgramMechanism  # both follow the rules of a card, which are here
+        from .noise import true_directions
+
+        card = json.loads((folder / CARD).read_text(encoding="utf-8"))
+        return ProgramMechanism(card, true_directions(folder))
+
     @property
     def answers(self) -> list[Any]:
         return self.card["variables"][self.card["output"]]["values"]
@@ -172,8 +185,8 @@ class Program(Task):
         scored = np.array([p + 1 for p in range(self.first_scored, self.card["length"])])
         shape = len(inputs), len(scored)
         first = len(words)
-        places = {_key(answer): i for i, answer in enumerate(self.answers)}
-        index = np.array([[places[_key(row[output][p - 1])] for p in scored] for row in found]).reshape(shape)
+        places = {same_value(answer): i for i, answer in enumerate(self.answers)}
+        index = np.array([[places[same_value(row[output][p - 1])] for p in scored] for row in found]).reshape(shape)
         posterior = np.eye(len(self.answers))[index]
         columns = {
             "position": np.broadcast_to(scored, shape),
