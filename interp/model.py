@@ -5,14 +5,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from interp.capture import ModelInfo
+from interp.capture import Mechanism, ModelInfo
 
 if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from interp.families import Family
-    from interp.mechanism import Mechanism
     from interp.tunnel import Task
 
 
@@ -40,7 +39,7 @@ class Model:
     checks: tuple[Check, ...] = ()
     task: "Task | None" = None
     card: Mapping[str, Any] | None = None
-    mechanism: "Mechanism | None" = None
+    mechanism: Mechanism | None = None
 
     @property
     def name(self) -> str:

@@ -17,8 +17,8 @@ from typing import Any, ClassVar
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
+from interp.capture import Mechanism
 from interp.errors import UsageError
-from interp.mechanism import Mechanism
 
 REQUIRED_UNITS: Mapping[str, str] = {
     "position": "tokens",

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from interp.capture import Mechanism
 from interp.errors import ModelError, UnknownName, UsageError
 from interp.loading.aliases import ALIASES, MEMORY
 from interp.loading.hub_files import ModelFiles, cached_files, files_in_folder, files_on_hub
 from interp.records.tunnel_card import CARD_NAME, read_card
 from interp.registry import entries, load_entry
-from interp.mechanism import Mechanism
 from interp.tunnel import Task, make_task
 
 TUNNEL = "tunnel:"

@@ -36,6 +36,7 @@ from ..measures.field_checks import refuse_too_few, refuse_unknown
 from ..measures.places import Counted, Place, at_same_layer, places_of
 from ..measures.sample_sizes import FEW_HALVES, MIN_FOLDS
 from ..measures.target import OWN_ENTROPY, Target
+from ..programs.swaps import STREAM, Directions, Swaps, program_findings
 from .clusters import dimensions_for, gather, make_clusters
 from .interchange import (
     BASELINE,
@@ -118,8 +119,10 @@ class Belief(Probe):
 
     def conditions(self, base: Capture) -> Iterable[Condition]:
         """Swaps of belief subspaces between the sequences that these were not fitted on, and their controls."""
-        if not self.interchange or "resid" not in self.sites or self.target is not None:
+        if not self.interchange or "resid" not in self.sites:
             return ()
+        if self._column is not None:
+            return self._program_swaps(base, self._column)
         belief, pool = ExactBelief.of(base), Cloud.of(base, Need("resid"))
         _check_units(pool)
         if belief.rank == 0:
@@ -166,10 +169,10 @@ class Belief(Probe):
         scalars["position_r2"] = position_scalar(readings[primary], setting, counted)
         if self.target is None:
             scalars["output_tvd"] = self._output(base, setting, counted)
-        tables, swapped = self._interchange(base, under, setting, pool)
-        scalars |= swapped
+        tables, swaps = (self._interchange if self.target is None else self._by_program)(base, under, setting, pool)
+        scalars |= swaps
         headline = ("r2", "r2_beyond_position", "selectivity", "random_subspace_r2", "tvd", "accuracy", "silhouette",
-                    "redirected")  # fmt: skip
+                    "redirected", "interchange_accuracy")  # fmt: skip
         return Findings(
             probe=self.name,
             scalars=target.retell(scalars),
@@ -252,6 +255,32 @@ class Belief(Probe):
         }
         return {"interchange": interchange_table(found, self.n_bootstrap)}, scalars
 
+    def _program_swaps(self, base: Capture, target: Target) -> Iterable[Condition]:
+        """Swaps of what carries a variable of a program, among the sequences that it was not fitted on."""
+        belief, pool = ExactBelief.of(base, target), Cloud.of(base, STREAM)
+        _check_units(pool)
+        setting = make_setting(pool, belief, 1, 1, self._rng(0))
+        swaps = Swaps.of(base, target, _held_out(pool, setting), self.seed)
+        if swaps is None or belief.rank == 0:
+            return ()
+        found = {}
+        for depth in swaps.depths(pool.n_layers):
+            reading = read_belief(pool.points[depth], setting, self._rng(1))
+            axes = {name: _basis(getattr(reading, name), belief.rank) for name in ("readout", "encoding")}
+            found[depth] = {name: Directions(a) for name, a in axes.items() if a.any(axis=1).all()}
+        return swaps.conditions(base, found, self.seed)
+
+    def _by_program(
+        self, base: Capture, under: Mapping[str, Readout], setting: Setting, pool: Cloud
+    ) -> tuple[dict[str, Table], dict[str, Scalar]]:
+        """What the swaps did, held against the program; nothing where the model is none."""
+        assert self._column is not None
+        if base.mechanism is None:
+            return {}, {}
+        swaps = Swaps.of(base, self._column, _held_out(pool, setting), self.seed)
+        names = {"readout": "interchange_accuracy", "encoding": "interchange_accuracy_by_encoding"}
+        return program_findings(base, under, swaps, names, self._column, self.n_bootstrap)
+
     def _notes(self, pool: Cloud, setting: Setting, primary: int, is_swapped: bool) -> tuple[str, ...]:
         belief, n_components = setting.belief, setting.n_components
         n_still = int((~belief.varies).sum())
@@ -274,7 +303,8 @@ class Belief(Probe):
             "What can be read need not be used: random subspaces often hold the belief too, and only an edit shows "
             "whether the model reads it there.",
             "Interchange at scored positions, among sequences that the subspaces were not fitted on, each with one "
-            "donor; of the depths swapped the middle one was named beforehand." if is_swapped else
+            f"donor; of the depths swapped the {'middle' if self.target is None else 'first'} one was named "
+            "beforehand." if is_swapped else
             self._unswapped(),
         ]  # fmt: skip
         if n_still:

@@ -38,6 +38,7 @@ from ..measures.cloud import Cloud, n_places
 from ..measures.field_checks import refuse_too_few, refuse_unknown
 from ..measures.sample_sizes import FEW_FITTED
 from ..measures.target import NEXT_ENTROPY, Target
+from ..programs.swaps import STREAM, Directions, Swaps, is_swap, program_findings, undefined_swap
 from .axis import Axis, Kind, Split, fit_axes, held_out, refit_axes, saved, tautology
 from .edits import BASELINE, Fill, Intervention, Name, Place, n_compared, n_conditions, n_whole
 from .effects import Effect, effects
@@ -56,6 +57,8 @@ _LAYERS = (
     "Write middle, all, or numbers (−1 is the last): 8,12 edits two together, 8;12 one after the other; in Python "
     "((8, 12),) and ((8,), (12,))."
 )
+
+AXIS = "axis"
 
 Where = Literal["", "sula", "mixed"]
 Layer = int | Literal["middle", "all"]
@@ -116,6 +119,11 @@ class Causal(Probe):
             intervention = self._intervention(base, cloud, split, axes, n)
             yield from self._on_the_run(base, cloud, split, intervention, n)
             yield from self._elsewhere(base, intervention, n)
+        swaps = self._swaps(base, cloud.target, split)
+        if swaps is not None and self.site == STREAM.site:
+            axes = self._axes(cloud, split, swaps.depths(cloud.n_layers))
+            found = {depth: {AXIS: directions_of(axis)} for depth, axis in axes.items() if axis is not None}
+            yield from swaps.conditions(base, found, self.seed)
 
     def planned(self, info: ModelInfo, n_prompts: int, *, is_text: bool) -> Iterable[Planned]:
         """All edits of every intervention, and on texts the removals and controls again, on SULA."""
@@ -135,6 +143,8 @@ class Causal(Probe):
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
         self.refuse_fields(base.model)
         cloud, split = self._split(base)
+        tables, by_program = self._by_program(base, under, cloud.target, split)
+        under = {name: read for name, read in under.items() if not is_swap(name)}
         sets = self._sets(cloud.n_layers)
         axes = self._axes(cloud, split, sorted({layer for layers in sets for layer in layers}))
         is_small = len(np.unique(cloud.units[split.fitting])) < FEW_FITTED
@@ -149,7 +159,6 @@ class Causal(Probe):
             else {"kl": undefined("bits", "the model was not run under edits", "Removing the axis.", 0, cloud.unit)}
         )
         first = next((layer for layer in sets[0] if axes[layer] is not None), None)
-        tables: dict[str, Table] = {}
         if first is not None:
             axis = axes[first]
             assert axis is not None
@@ -161,10 +170,11 @@ class Causal(Probe):
             made["axis_r2"] = undefined("fraction", reason, MEANINGS["axis_r2"], len(split.run), cloud.unit)
         if found:
             tables = self._tables(found, under, weights) | tables
+        made |= by_program
         n_features = cloud.points.shape[2]
         judged = ("kl", "entropy_moved", "later_r2", "posterior_kl", "loss", "slope")
         headline = [f"{name}_beyond_controls" for name in judged]
-        headline[1:1] = ["kl", "kl_of_resample"]
+        headline[1:1] = ["kl", "kl_of_resample", "interchange_accuracy"]
         controls = {}
         if "kl_beyond_random" in made:
             words = "beyond random directions of its variance"
@@ -203,6 +213,20 @@ class Causal(Probe):
         for name, edits in intervention.conditions(self._doses, n):
             own = reader if name.is_compared else reader.of_the_prediction
             yield Condition(str(name), edits, own.needs, _Beside(own, facts.get(name.subject, {})), split.run)
+
+    def _swaps(self, base: Capture, target: Target, split: Split) -> Swaps | None:
+        return None if target.is_entropy else Swaps.of(base, target, split.run, self.seed)
+
+    def _by_program(
+        self, base: Capture, under: Mapping[str, Readout], target: Target, split: Split
+    ) -> tuple[dict[str, Table], dict[str, Scalar]]:
+        """What swaps of the axis did, held against the program; nothing where the model is none."""
+        if base.mechanism is None or target.is_entropy:
+            return {}, {}
+        if self.site != STREAM.site:
+            return {}, undefined_swap("directions are swapped in the residual stream: --set causal.site=resid")
+        swaps = self._swaps(base, target, split)
+        return program_findings(base, under, swaps, {AXIS: "interchange_accuracy"}, target, self.n_bootstrap)
 
     def _elsewhere(self, base: Capture, intervention: Intervention, n: int) -> Iterable[Condition]:
         """Calibration on evidence about a label, of language models; ordinary text where the run's own is none."""
@@ -325,6 +349,10 @@ class Causal(Probe):
             f"The axis was fitted on {n_fitted} {cloud.unit}s and removed in {len(split.run)} others; columns "
             f"{self.scaling}. Removed coordinates become {filled}.",
         )
+
+
+def directions_of(axis: Axis) -> Directions:
+    return Directions(axis.covector[None], None if axis.is_orthogonal else axis.displacement[None])
 
 
 @dataclass(frozen=True)

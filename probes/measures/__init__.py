@@ -16,7 +16,6 @@ __all__ = [
     "key_cosines",
     "maps",
     "nuisances",
-    "part",
     "places",
     "profiles",
     "prompt_effects",

@@ -77,7 +77,7 @@ class Cloud:
 
     def levels(self, *columns: str) -> tuple[str, ...]:
         """These columns without the one that is sought: regressed out, it would take its own values with it."""
-        return tuple(column for column in columns if column != self.target.name.partition("=")[0])
+        return tuple(column for column in columns if column != self.target.column)
 
     @property
     def counted(self) -> dict[str, Any]:

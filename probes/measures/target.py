@@ -31,6 +31,7 @@ _PLACES = frozenset({"drawn", "prompt", "stratum", "token"})
 """Columns that rows have beside those of the prompts, once a model has read them: numbers, and where a row is."""
 
 _SHOWN = 6
+_TRUE, _FALSE = {"True", "true"}, {"False", "false"}
 _WORDS = re.compile(
     r"(?P<quoted>“[^”]*”)|\b(?P<many>entropies)\b"
     r"|\b(?P<beliefs>(exact )?beliefs)\b|\b(the )?(exact )?belief\b"
@@ -50,6 +51,11 @@ class Target:
     def is_entropy(self) -> bool:
         """Whether this is the default of a direction, the entropy of the model's next token."""
         return self.name == NEXT_ENTROPY and not self.takes_names
+
+    @property
+    def column(self) -> str:
+        """The column without the value that is sought in it; of a column whose name has a `=`, what stands before."""
+        return self.name.partition("=")[0]
 
     @property
     def words(self) -> str:
@@ -75,15 +81,17 @@ class Target:
         if column in prompts.units:
             values = [p.scored_columns.get(column) or (p.columns[column],) for p in prompts]
             units = np.repeat(np.arange(len(prompts)), [len(of_prompt) for of_prompt in values])
-            self._checked(_as_array([value for of_prompt in values for value in of_prompt]), level, units)
+            found = _as_array([value for of_prompt in values for value in of_prompt])
+            self._checked(found, level, units, is_label=prompts.units[column] == LABEL)
 
     def added_to(self, rows: Table) -> Table:
         """The rows with the target's numbers in a column of its name; `PromptError` where they cannot be sought."""
         if self.is_entropy:
             return rows
         column, level = self._parts(rows.units)
-        values = self._checked(rows[column], level, rows["prompt"])
-        is_plain = level is not None or (rows.units[column] == LABEL and values.dtype.kind == "f")
+        is_label = rows.units[column] == LABEL
+        values = self._checked(rows[column], level, rows["prompt"], is_label=is_label)
+        is_plain = level is not None or (is_label and values.dtype.kind == "f")
         return rows.with_column(self.name, values, "1" if is_plain else rows.units[column])
 
     def named_in(self, table: Table) -> Table:
@@ -150,37 +158,49 @@ class Target:
         )
 
     def _checked(
-        self, values: Shaped[np.ndarray, " row"], level: str | None, units: Shaped[np.ndarray, " row"]
+        self,
+        values: Shaped[np.ndarray, " row"],
+        level: str | None,
+        units: Shaped[np.ndarray, " row"],
+        *,
+        is_label: bool,
     ) -> Shaped[np.ndarray, " row"]:
-        """The target at every row; `PromptError` where it is no number, missing, or hardly ever varies."""
-        is_number = values.dtype.kind in "biuf"
+        """The target at every row; `PromptError` where it is no number, missing, or hardly ever varies.
+
+        Numbers that are labels are names where names are taken. True and false are 1 and 0, written out as well.
+        """
+        names = np.array([_written(value) for value in values.tolist()])
+        is_missing = ~np.isfinite(values) if values.dtype.kind == "f" else names == "nan"
+        if is_missing.any():
+            raise self._refused(
+                f"{is_missing.sum()} of {len(values)} values are missing or not finite",
+                "Leave those prompts out, or give them a value.",
+            )
+        is_number = values.dtype.kind in "biuf" and not (self.takes_names and is_label and values.dtype.kind != "b")
         if level is not None:
-            names = np.array([_written(value) for value in values.tolist()])
             if level not in names:
                 raise self._refused(f"no row has this value; there are {_some(names)}", "Name one of them.")
             values, is_number = names == level, True
+        elif {*names.tolist()} <= _TRUE | _FALSE:
+            values, is_number = np.isin(names, [*_TRUE]), True
+        elif self.takes_names and not is_number:
+            values = names
         if not is_number and not self.takes_names:
             raise self._refused(
-                f"it holds names ({_some(values)}), and one direction cannot put these in an order",
-                f"Name one of them against the rest, such as target={self.name}={_written(values.tolist()[0])}; "
-                "`belief` reads all of them at once.",
+                f"it holds names ({_some(names)}), and one direction cannot put these in an order",
+                f"Name one of them against the rest, such as target={self.name}={names[0]}; `belief` reads all of "
+                "them at once.",
             )
         found = values.astype(np.float64 if is_number else str)
         self._refuse_still(found, units)
         return found
 
     def _refuse_still(self, values: Shaped[np.ndarray, " row"], units: Shaped[np.ndarray, " row"]) -> None:
-        """Raise `PromptError` for missing values, and for those that hardly a prompt departs from."""
-        is_missing = values == "nan" if values.dtype.kind == "U" else ~np.isfinite(values)
-        if is_missing.any():
-            raise self._refused(
-                f"{is_missing.sum()} of {len(values)} values are missing or not finite",
-                "Leave those prompts out, or give them a value.",
-            )
+        """Raise `PromptError` where hardly a prompt departs from the value that most have."""
         names, code = np.unique(values, return_inverse=True)
         common = np.bincount(code).argmax()
         if len(names) == 1:
-            raise self._refused(f"it is {_written(names.tolist()[0])} everywhere", "Name a column that varies.")
+            raise self._refused(f"it is {_written(values.tolist()[0])} everywhere", "Name a column that varies.")
         n_others, n = len(np.unique(units[code != common])), len(np.unique(units))
         if n_others < MIN_LEVEL:
             raise self._refused(
@@ -202,10 +222,10 @@ def _as_array(values: Sequence[Any]) -> np.ndarray:
 
 
 def _written(value: Any) -> str:
-    """A value as a user writes it behind `column=`: whole numbers without a point."""
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    """A value as a user writes it behind `column=`: whole numbers without a point, nothing as two quotes."""
+    return f"{value:g}" if isinstance(value, float) else str(value) or "''"
 
 
-def _some(values: Shaped[np.ndarray, " row"]) -> str:
-    names = sorted({_written(value) for value in values.tolist()})
-    return ", ".join(names[:_SHOWN]) + (" ..." if len(names) > _SHOWN else "")
+def _some(names: Shaped[np.ndarray, " row"]) -> str:
+    shown = sorted({*names.tolist()})
+    return ", ".join(shown[:_SHOWN]) + (" ..." if len(shown) > _SHOWN else "")

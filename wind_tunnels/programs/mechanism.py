@@ -1,17 +1,21 @@
 """How a compiled program computes, from its card: where variables lie, which are read, what other values lead to."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
+from safetensors.numpy import load_file
 
-from interp.mechanism import Mechanism
+from interp.capture import Mechanism
 
-from .task import evaluate, same_value
+from .rules import evaluate, same_value
 
+CARD, TRUTH = "program.json", "truth.safetensors"
 EMBEDDED = ("tokens", "indices")
 _COMPILER = ("compiler_bos", "compiler_pad")
 
@@ -67,3 +71,11 @@ class ProgramMechanism(Mechanism):
     def _labels(self, variable: str) -> set[str]:
         mine = {self.card["labels"][i] for i in self.card["directions"][variable]}
         return mine - {f"{variable}:{token}" for token in _COMPILER}
+
+
+def true_directions(folder: Path) -> np.ndarray:
+    """How every label of the card is written in the residual stream: `[label, d_model]`."""
+    if (folder / TRUTH).is_file():
+        return load_file(folder / TRUTH)["directions"]
+    card = json.loads((folder / CARD).read_text(encoding="utf-8"))
+    return np.eye(len(card["labels"]), dtype=np.float32)

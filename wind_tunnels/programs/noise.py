@@ -16,9 +16,9 @@ from safetensors.numpy import load_file, save_file
 
 from interp.errors import UsageError
 
-from .task import CARD, read_program, shipped_programs
+from .mechanism import CARD, TRUTH
+from .task import read_program, shipped_programs
 
-TRUTH = "truth.safetensors"
 _WRITE_WIDTH = 2
 
 
@@ -72,14 +72,6 @@ def write_noisy(name: str, noise: Noise, folder: Path) -> None:
     save_file({"directions": directions.astype(np.float32)}, folder / TRUTH)
     for file, content in (("config.json", config | extra), (CARD, card)):
         (folder / file).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-
-
-def true_directions(folder: Path) -> np.ndarray:
-    """How every label of the card is written in the residual stream: `[label, d_model]`."""
-    if (folder / TRUTH).is_file():
-        return load_file(folder / TRUTH)["directions"]
-    card = json.loads((folder / CARD).read_text(encoding="utf-8"))
-    return np.eye(len(card["labels"]), dtype=np.float32)
 
 
 def _widened(key: str, weight: np.ndarray, width: int) -> np.ndarray:

@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 import torch
 from interp.wind_tunnels.programs.commands import app
-from interp.wind_tunnels.programs.noise import Noise, true_directions, write_noisy
-from interp.wind_tunnels.programs.task import BEGINNING, Program, evaluate, read_program, shipped_programs
+from interp.wind_tunnels.programs.mechanism import true_directions
+from interp.wind_tunnels.programs.noise import Noise, write_noisy
+from interp.wind_tunnels.programs.rules import evaluate
+from interp.wind_tunnels.programs.task import BEGINNING, Program, read_program, shipped_programs
 from typer.testing import CliRunner
 
 import interp
