@@ -1,4 +1,4 @@
-"""Wrong words of a command are refused before torch is imported or a model is read."""
+"""Wrong words of a command, and files that do not serve its probes, are refused before torch is imported."""
 
 from collections.abc import Sequence
 
@@ -14,15 +14,18 @@ def refuse_wrong_words(models: Sequence[str], prompts: Sequence[str], asked: Run
     from interp.settings import split_commas
 
     probe_names(split_commas(asked.probes) if isinstance(asked.probes, str) else map(str, asked.probes))
+    files = []
     if prompts:
-        from interp.prompting.files import refuse_unknown_prompts
+        from interp.prompting.files import prompts_of_file
 
-        for name in prompts:
-            refuse_unknown_prompts(name, asked.text_column)
+        files = [prompts_of_file(name, asked.text_column) for name in prompts]
     if models:
         from interp.loading.sources import is_on_hub, locate
 
         for name in models:
             if not is_on_hub(name):
                 locate(name, asked.revision, asked.gguf)
-    choose_probes(asked.probes, asked.settings or {})
+    for chosen in choose_probes(asked.probes, asked.settings or {}):
+        for file in files:
+            if file is not None:
+                chosen.probe.refuse(file)

@@ -12,7 +12,7 @@ from interp.loading.aliases import MEMORY
 from interp.options import OPTIONS, RunOptions
 from interp.probe import ADDED, Probe
 from interp.records.record import RunRecord
-from interp.registry import entries, load_entry
+from interp.registry import load_entry
 from interp.settings import read_fields
 from interp.study import Study
 from interp.system.digest import digest_of
@@ -167,9 +167,10 @@ def _changed(probe: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 def _without_added(probe: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters without fields that an earlier release lacked, where these are at their defaults."""
-    if probe not in entries("probe"):
+    try:
+        added = {f.name: f.default for f in fields(load_entry("probe", probe)) if f.metadata == ADDED}
+    except (InterpError, ImportError):
         return dict(parameters)
-    added = {f.name: f.default for f in fields(load_entry("probe", probe)) if f.metadata == ADDED}
     return {key: value for key, value in parameters.items() if key not in added or value != added[key]}
 
 
