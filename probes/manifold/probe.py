@@ -18,7 +18,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from interp.capture import Capture, ModelInfo
+from interp.capture import Capture
 from interp.findings import Control, Findings, Scalar
 from interp.need import Need
 from interp.probe import ADDED, AnalysisCost, Figure, Probe, Readout
@@ -117,7 +117,7 @@ class Manifold(Probe):
         return (Need(self.site),)
 
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
-        self.refuse_fields(base.model)
+        self.refuse_fields(base.model.n_layers)
         need, target = self.needs[0], Target(self.target)
         pool = Cloud.of(base, need, target)
         cloud = pool.where(base.rows["drawn"].astype(bool))
@@ -264,12 +264,12 @@ class Manifold(Probe):
     def refuse(self, prompts: PromptSet) -> None:
         Target(self.target).refuse(prompts)
 
-    def refuse_fields(self, info: ModelInfo | None) -> None:
+    def refuse_fields(self, n_layers: int | None) -> None:
         least = {"n_permutations": 19, "n_null": 20, "n_bootstrap": 20}
         refuse_too_few(self, least, "too few to make a reference distribution from")
         refuse_too_few(self, {"per_quintile": 1, "n_dropped": 1, "n_splits": 2}, _TOO_FEW)
-        if info is not None:
-            refuse_layer(self.layer, n_places(self.site, info))
+        if n_layers is not None:
+            refuse_layer(self.layer, n_places(self.site, n_layers))
 
     def _notes(self, cloud: Cloud, small: Cloud, pool: Cloud, layer: int) -> list[str]:
         notes = [
