@@ -187,8 +187,8 @@ class Causal(Probe):
         return Findings(
             self.name, made, tables,
             arrays=saved(self.site, axes, self.axis, n_features, cloud.n_layers) | {"run": split.run},
-            notes=tuple(map(target.retell, (*self._notes(cloud, split, sets[0]),
-                                            *notes(found, under, tables.get("matching"))))),
+            notes=(*target.notes, *map(target.retell, (*self._notes(cloud, split, sets[0]),
+                                                       *notes(found, under, tables.get("matching"))))),
             headline=tuple(name for name in headline if name in made), controls=controls,
         )  # fmt: skip
 

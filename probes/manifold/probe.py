@@ -158,7 +158,7 @@ class Manifold(Probe):
             scalars=scalars,
             tables=tables,
             arrays=_directions(pool, pool_axes, self.scaling) | {"primary_layer": np.array(layer)},
-            notes=(*self._notes(cloud, small, pool, layer), *restricted.notes),
+            notes=(*target.notes, *self._notes(cloud, small, pool, layer), *restricted.notes),
             headline=tuple(headline),
             controls=_controls(scalars, order),
             facts={name: target.retell(fact) for ending, fact in FACTS.items()

@@ -64,6 +64,11 @@ class Target:
         )
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """What has to be said beside the numbers: nothing of the default."""
+        return () if self.is_entropy else (f"Target: {self.words}, in the place of the model's next-token entropy.",)
+
+    @property
     def prefix(self) -> str:
         """What begins the names of numbers about it."""
         return "entropy" if self.is_entropy else self.name

@@ -158,7 +158,7 @@ class ValueAxis(Probe):
                 }
             ),
             arrays=_arrays(places, found) | {"primary_layer": np.array(primary)},
-            notes=tuple(map(target.retell, self._notes(pool, setting, primary))),
+            notes=(*target.notes, *map(target.retell, self._notes(pool, setting, primary))),
             headline=tuple(headline),
             controls=CONTROLS,
             facts=target.retell(FACTS),
