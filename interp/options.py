@@ -62,7 +62,10 @@ class RunOptions:
     probes: Annotated[
         "str | Sequence[str | Probe]",
         Option(
-            "--probe", "Probe to run; repeat or use commas; `all` for every observational one.", "-p", list[str],
+            "--probe",
+            "Probe to run; repeat or use commas. `all`: every observational probe; `everything`: the causal ones too.",
+            "-p",
+            list[str],
             read=split_commas, write=list,
         ),
     ] = ("manifold",)  # fmt: skip
@@ -157,7 +160,7 @@ class RunOptions:
         bool,
         Option(
             "--resume",
-            "Fail unless there is an interrupted run to resume; the same command resumes it anyway.",
+            "Fail if there is no interrupted run. The same command resumes one without this option too.",
             recorded=False,
         ),
     ] = False

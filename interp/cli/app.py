@@ -86,7 +86,7 @@ def run(
     ] = None,
     revisions: Annotated[
         str | None,
-        typer.Option(help="Revisions with commas: a run of each; the checkpoints of one for a probe of the training."),
+        typer.Option(help="Revisions with commas: a run of each. For `dynamics` the same as --checkpoints."),
     ] = None,
     from_: Annotated[Path | None, typer.Option("--from", help="Repeat the run of this record.")] = None,
     verbose: VerboseOption = False,
@@ -290,7 +290,7 @@ def compare(
     quiet: QuietOption = False,
     verbose: VerboseOption = False,
 ) -> None:
-    """Compare several runs: what moved by more than the intervals, layer by layer, and what may explain it."""
+    """Write one page that compares two runs or more, number by number and layer by layer."""
     from interp.running.compare import compare as set_beside
 
     record = set_beside(runs, labels=label or (), groups=group or (), against=against or (), out=out, quiet=quiet)
@@ -302,9 +302,9 @@ def diff(
     first: Annotated[Path, typer.Argument(help="Folder of a run.")],
     second: Annotated[Path, typer.Argument(help="Folder of another.")],
 ) -> None:
-    """Say which numbers moved between two runs by more than their intervals, and what differs in how they came about.
+    """Print which numbers changed between two runs, and which settings differ.
 
-    Exit code 0 where none moved, 1 where one did (or differs and has no interval), 2 for wrong use.
+    Exit code 0 if none changed by more than its interval, 1 if one did (or differs and has no interval).
     """
     from interp.cli.tables import print_diff
     from interp.records.diff import diff as between
@@ -374,7 +374,7 @@ def check(
         typer.Option(help="Compare with this library on the same weights."),
     ] = None,
 ) -> None:
-    """Load a model and check that every captured tensor is what its name says. Exit code 1 if one is not."""
+    """Load a model and verify that each captured tensor is the quantity it is called. Exit code 1 if one is not."""
     from interp.checking.selfcheck import run_checks
     from interp.cli.tables import print_checks, print_environment
     from interp.loading.load import load_as_asked

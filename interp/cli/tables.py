@@ -22,6 +22,7 @@ from interp.words import plain, short, with_unit
 if TYPE_CHECKING:
     from interp.families import Family
     from interp.ledger.ledger import LedgerFile
+    from interp.probe import Probe
     from interp.records.diff import Diff
     from interp.records.tunnel_card import Figure
     from interp.running.plan import Plan
@@ -269,9 +270,17 @@ def print_studies() -> None:
 def _print_questions(kind: Literal["probe", "study"], setting: str) -> None:
     classes = {name: load_entry(kind, name) for name in entries(kind)}
     fields = {name: ", ".join(f"{k}={v}" for k, v in cls().parameters().items()) for name, cls in classes.items()}
-    rows = ((name, cls.question, fields[name]) for name, cls in classes.items())
-    show_table(None, (kind, "question", f"fields (--set {setting})"), rows)
+    kinds = {name: _kind_of(cls) for name, cls in classes.items()} if kind == "probe" else {}
+    rows = ((name, *([kinds[name]] if kinds else []), cls.question, fields[name]) for name, cls in classes.items())
+    show_table(None, (kind, *(["kind"] if kinds else []), "question", f"fields (--set {setting})"), rows)
     print(f"`interp list {'probes' if kind == 'probe' else 'studies'} NAME` explains the fields of one.")
+
+
+def _kind_of(probe: "type[Probe]") -> str:
+    """`all` runs the observational ones, `everything` the causal ones too; one of a training is asked for by name."""
+    if probe.follows_checkpoints:
+        return "training"
+    return "observational" if probe.observational else "causal"
 
 
 def print_fields(kind: Literal["probe", "study"], name: str) -> None:

@@ -114,7 +114,7 @@ def _leave(exit_code: int) -> None:
     end = (
         f"{_here.kept}; the same command goes on from there"
         if _here.kept
-        else "nothing was kept of what was going on; the same command begins it again"
+        else "nothing was saved; the same command starts over"
     )
     with suppress(OSError, ValueError):  # whoever listened may be gone
         print(f"interp{name_of_process()}: stopped: {end}", file=sys.stderr, flush=True)

@@ -68,7 +68,7 @@ def test_a_program_ends_within_two_seconds_wherever_it_is(where):
 def test_sigterm_ends_it_alike_and_says_where_nothing_was_kept():
     code, said, _ = stopped_program(BUSY["between two things"], signal.SIGTERM)
     assert code == 143
-    assert said == "interp: stopped: nothing was kept of what was going on; the same command begins it again\n"
+    assert said == "interp: stopped: nothing was saved; the same command starts over\n"
 
 
 def test_a_signal_that_was_ignored_stays_ignored():
