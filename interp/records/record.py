@@ -6,7 +6,6 @@ place. Numbers that JSON cannot hold (NaN, infinity) are written as null and com
 
 import json
 import math
-import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from interp.errors import RecordError
 from interp.findings import COLUMNS, Control, Findings
 from interp.records.headlines import contradictions, headlines, tried
 from interp.records.versioned_json import KeptScalar, as_text, plain_json, read_versioned
+from interp.system.whole_files import writing_folder
 from interp.table import Table
 from interp.words import html_table, text_table
 
@@ -170,16 +170,8 @@ class RunRecord:
         """Write the record as `folder`, whole or not at all; returns the record with its path."""
         from dataclasses import replace
 
-        if folder.exists():
-            raise RecordError(
-                asked=f"writing the record {folder.name}",
-                found="a file or folder of this name exists",
-                fix="Choose another --out, or move the old record away.",
-            )
-        draft = folder.with_name(f".{folder.name}.writing")
-        shutil.rmtree(draft, ignore_errors=True)
-        try:
-            (draft / "tables").mkdir(parents=True)
+        with writing_folder(folder, "the record") as draft:
+            (draft / "tables").mkdir()
             findings = {name: self._write_findings(name, f, draft) for name, f in self.findings.items()}
             content = RunFile(
                 status=self.status, created=self.created, spec=dict(self.spec), spec_hash=self.spec_hash,
@@ -190,14 +182,6 @@ class RunRecord:
             if self.spec.get("edits"):
                 edits = json.dumps({"edits": self.spec["edits"]}, allow_nan=False)
                 (draft / "edits.json").write_text(edits + "\n", encoding="utf-8")
-            draft.rename(folder)
-        except OSError as error:
-            shutil.rmtree(draft, ignore_errors=True)
-            raise RecordError(
-                asked=f"writing the record to {folder}",
-                found=error.strerror or str(error),
-                fix="Check free space and permissions there, or choose another folder with --out.",
-            ) from error
         return replace(self, path=folder)
 
     def _write_findings(self, probe: str, findings: Findings, draft: Path) -> FindingsFile:

@@ -93,8 +93,10 @@ def python(record: RunRecord) -> str | None:
         return None
 
 
-def rounding(record: RunRecord) -> str:
-    """What rounded weights do to every number of the record; empty for plain ones."""
+def caution(record: RunRecord) -> str:
+    """What holds of every number of the record: weights that are rounded, arrays that nobody checked."""
+    if record.model.get("selfcheck"):
+        return f"Read by {record.spec.get('tool', 'another program')}; self-check: {record.model['selfcheck']}."
     kinds = record.model.get("stored_as") or record.model.get("quantisation")
     if not kinds:
         return ""
