@@ -45,6 +45,9 @@ from .running.collect_stream import Folded as Folded
 from .running.collect_stream import collect_stream as collect_stream
 from .running.compare import compare as compare
 from .running.from_arrays import capture_from_arrays as capture_from_arrays
+from .running.generate import Continuation as Continuation
+from .running.generate import Continuations as Continuations
+from .running.generate import generate as generate
 from .running.plan import Plan as Plan
 from .running.plan import plan as plan
 from .running.run import run as run

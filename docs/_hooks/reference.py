@@ -18,9 +18,9 @@ GROUPS = {
     "Measure": ("run", "analyse", "run_many", "ManyRuns", "plan", "Plan", "replicate"),
     "Records and findings": ("open_run", "RunRecord", "Findings", "Scalar", "Interval", "Null", "Control", "Table"),
     "Compare": ("compare", "diff", "Diff", "power"),
-    "Change a model": ("applied", "Edit", "AblateHeads", "AttentionOff", "BypassLayer", "FeedForwardOff", "KeepAxis",
-                       "PatternsOf", "RemoveAxis", "ReplaceCoordinates", "RotateAxes", "ShiftAxis", "listening",
-                       "Listener"),
+    "Change a model": ("applied", "generate", "Continuations", "Continuation", "Edit", "AblateHeads", "AttentionOff",
+                       "BypassLayer", "FeedForwardOff", "KeepAxis", "PatternsOf", "RemoveAxis", "ReplaceCoordinates",
+                       "RotateAxes", "ShiftAxis", "listening", "Listener"),
     "Write a probe": ("Probe", "Condition", "Figure", "Readout"),
     "Errors": ("InterpError",),
 }  # fmt: skip

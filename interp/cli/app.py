@@ -390,6 +390,34 @@ def check(
         raise typer.Exit(1)
 
 
+@app.command(
+    epilog="Example: interp generate --model smollm2-135m --prompts texts.txt --edit edits.json --page words.html"
+)
+@with_run_options((*MODEL, "prompts", "n_pool", "seed", "text_column", "chat", "window", "edits"))
+def generate(
+    asked: RunOptions,
+    n_tokens: Annotated[int, typer.Option(help="New tokens of each text, at most.", min=1)] = 20,
+    temperature: Annotated[float, typer.Option(help="0 takes the most likely token, above it is drawn.", min=0)] = 0.0,
+    page: Annotated[Path | None, typer.Option(help="File that receives an HTML page.")] = None,
+) -> None:
+    """Continue prompts with the model as it is and under edits, side by side. Of a built-in set, five prompts."""
+    from interp.cli.terminal import show_table
+    from interp.loading.load import load_as_asked
+    from interp.prompting.pools import prompts_for
+    from interp.running.generate import HEAD
+    from interp.running.generate import generate as go_on
+
+    model = load_as_asked(asked)
+    n_pool = asked.n_pool or (None if Path(str(asked.prompts)).is_file() else 5)
+    pool = prompts_for(model, asked.prompts, n_pool, asked.seed, asked.text_column, asked.chat)
+    found = go_on(
+        model, pool, asked.edits, n_tokens=n_tokens, temperature=temperature, seed=asked.seed, window=asked.window
+    )
+    show_table(found.title, HEAD, found.rows(), whole=slice(0))
+    if page is not None:
+        print(found.write(page))
+
+
 @app.command(epilog="Example: interp report runs/pythia-410m-20260101-120000")
 def report(run: Annotated[Path, typer.Argument(help="Folder of a run, or of a ledger.")]) -> None:
     """Render the page of a run again from its record, or that of a ledger."""
