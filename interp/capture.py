@@ -55,6 +55,8 @@ class ModelInfo:
     """How its file rounds the weights, where they are plain numbers once read (GGUF)."""
     tensor_kinds: Mapping[str, str] | None = None
     """Kind and bits of each tensor of such a file."""
+    adapter: str | None = None
+    """What was merged into its weights."""
 
 
 @dataclass(frozen=True)

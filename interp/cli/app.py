@@ -296,19 +296,39 @@ def compare(
     _finish_comparison(record, quiet, verbose)
 
 
-@app.command(epilog="Example: interp diff runs/first runs/second")
+@app.command(epilog="Example: interp diff --model smollm2-135m --adapter my-lora --probe manifold")
+@with_run_options(ALL)
 def diff(
-    first: Annotated[Path, typer.Argument(help="Folder of a run.")],
-    second: Annotated[Path, typer.Argument(help="Folder of another.")],
+    asked: RunOptions,
+    first: Annotated[Path | None, typer.Argument(help="Folder of a run.")] = None,
+    second: Annotated[Path | None, typer.Argument(help="Folder of another.")] = None,
 ) -> None:
     """Say which numbers moved between two runs by more than their intervals, and what differs in how they came about.
 
+    Of a model with --adapter and no folders, both runs are made first: the model as it is, then adapted.
     Exit code 0 where none moved, 1 where one did (or differs and has no interval), 2 for wrong use.
     """
     from interp.cli.tables import print_diff
     from interp.records.diff import diff as between
 
-    found = between(first, second)
+    if first is None and asked.adapter is not None:
+        from interp.running.run import run as measure
+
+        records = [measure(**vars(each)) for each in (replace(asked, adapter=None), asked)]
+        found = between(*records)
+        print(*(record.path for record in records), sep="\n")
+    elif first is not None and second is not None and asked.adapter is None:
+        found = between(first, second)
+    else:
+        raise UsageError(
+            asked="the difference of two runs",
+            found="neither two folders nor a model with an adapter is named"
+            if first is None
+            else "one folder is named"
+            if second is None
+            else "folders and an adapter are named",
+            fix="Give two folders of runs, or --model and --adapter.",
+        )
     print_diff(found)
     if found.moved:
         raise typer.Exit(1)

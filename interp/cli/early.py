@@ -1,6 +1,7 @@
 """Wrong words of a command are refused before torch is imported or a model is read."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from interp.options import RunOptions
 
@@ -19,6 +20,10 @@ def refuse_wrong_words(models: Sequence[str], prompts: Sequence[str], asked: Run
 
         for name in prompts:
             refuse_unknown_prompts(name, asked.text_column)
+    if asked.adapter is not None and Path(asked.adapter).expanduser().is_dir():
+        from interp.loading.adapter import locate_adapter
+
+        locate_adapter(asked.adapter)
     if models:
         from interp.loading.sources import is_on_hub, locate
 

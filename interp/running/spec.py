@@ -48,8 +48,9 @@ class RunSpec(RunOptions):
         """What a record keeps; the settings stand under their probes."""
         kept = {name: getattr(self, name) for name in RECORDED} | {"probes": self.settings}
         del kept["settings"]
-        if self.gguf is None:  # records from before there was this option keep their hash
-            del kept["gguf"]
+        for later in ("gguf", "adapter"):  # records from before there were these options keep their hash
+            if kept[later] is None:
+                del kept[later]
         return json.loads(json.dumps(kept))
 
     @classmethod
