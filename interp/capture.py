@@ -1,12 +1,14 @@
 """What one model did on one prompt set: the only thing a probe ever sees. Numpy; torch ends here."""
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from jaxtyping import Float, Int
 
 from interp.errors import RecordError, UsageError
 from interp.folds import FOLDS, PromptMean, Rows
@@ -14,7 +16,7 @@ from interp.need import Need
 from interp.prompt import PromptSet
 from interp.system.array_files import digest_of_file, write_array
 from interp.system.digest import digest_of
-from interp.system.whole_files import writing_folder
+from interp.system.whole_files import writing
 from interp.table import Table
 from interp.words import html_table
 
@@ -30,6 +32,10 @@ class ModelInfo:
     """What is known of a model without its weights. `d_head` is the size of keys, queries and values of one head.
 
     A model without attention has 0 heads of size 0, and the attention kernel `none`.
+
+    >>> model = interp.load("tunnel:bijection-gpt-neox")
+    >>> model.info.n_layers, model.info.n_heads, model.info.d_head
+    (3, 4, 16)
     """
 
     name: str
@@ -59,6 +65,38 @@ class ModelInfo:
     """What was merged into its weights."""
 
 
+class Mechanism(ABC):
+    """What is known of how a network computes its answers. Depths are those of the residual stream."""
+
+    @property
+    @abstractmethod
+    def directions(self) -> Mapping[str, Float[np.ndarray, "axis feature"]]:
+        """How the residual stream moves with each variable that it holds."""
+
+    @abstractmethod
+    def variable(self, column: str) -> str | None:
+        """The variable that a column of the prompts holds; None where it holds none."""
+
+    @abstractmethod
+    def first_depth(self, variable: str) -> int:
+        """The first depth at which the variable stands in the stream."""
+
+    @abstractmethod
+    def is_read(self, variable: str, depth: int) -> bool:
+        """Whether something behind this depth reads the variable."""
+
+    @abstractmethod
+    def swapped(
+        self, variable: str, depth: int, tokens: Int[np.ndarray, "prompt pos"], donors: Int[np.ndarray, "prompt pos"],
+        scored: Int[np.ndarray, " scored"],
+    ) -> Int[np.ndarray, "prompt scored"]:  # fmt: skip
+        """The exact answers (outcomes, by number) with the donors' values of the variable at the scored positions.
+
+        What stands in the stream at this depth stays as it is, the variable apart; what comes later follows from it. −1
+        where nothing is defined for such values.
+        """
+
+
 @dataclass(frozen=True)
 class Capture:
     """Arrays by need, and one table row for every captured (prompt, position) pair.
@@ -72,6 +110,14 @@ class Capture:
     order, and the rows have `next_entropy_bits` only if a need reads the outputs: passes end where all is read. Weights
     are read from the model, which the capture keeps, each time they are asked for. `provenance` says which tool read
     the model, and what it checked.
+
+    >>> model = interp.load("tunnel:bijection-gpt-neox")
+    >>> prompts = interp.sampled_prompts(model.task, 8)
+    >>> capture = interp.collect(model, prompts, ["v"])
+    >>> capture[interp.Need("v")].ndim  # [layer, row, kv_head, d_head]
+    4
+    >>> len(capture.rows["position"]) == capture[interp.Need("v")].shape[1]
+    True
     """
 
     model: ModelInfo
@@ -83,6 +129,8 @@ class Capture:
     belief: np.ndarray | None = None
     layers: tuple[int, ...] | None = None
     provenance: Mapping[str, Any] = field(default_factory=dict)
+    mechanism: Mechanism | None = None
+    """How the model computes, where that is known."""
 
     @property
     def rows(self) -> Table:
@@ -167,38 +215,44 @@ class Capture:
         `capture.json` holds model, needs and provenance, `prompts.parquet` the prompts, `rows.*.parquet` the tables of
         rows, and every array is a file of safetensors. Raises `RecordError` where something is in the way.
         """
-        with writing_folder(Path(path), "the capture") as folder:
-            try:
-                needs = [self._write_need(i, need, folder) for i, need in enumerate(self.arrays)]
-                exact = {f"rows.{name}": x for name, x in self._exact.items()}
-                exact |= {name: getattr(self.prompts, name) for name in ("posterior", "belief", "outcome_ids")}
-                known = {name: array for name, array in exact.items() if array is not None}
-                for name, array in known.items():
-                    write_array(folder / f"{name}.safetensors", array)
-                self.prompts.to_frame().to_parquet(folder / "prompts.parquet", index=False)
-                for at, table in self.tables.items():
-                    table.to_frame().to_parquet(folder / f"rows.{at}.parquet", index=False)
-            except ValueError as error:  # of pyarrow too
-                raise RecordError(
-                    asked=f"writing the capture to {path}",
-                    found=str(error),
-                    fix="Columns hold numbers or texts of one kind, texts are valid Unicode, arrays are numbers.",
-                ) from error
-            content: dict[str, Any] = {
-                "model": asdict(self.model) | {"tensor_kinds": dict(self.model.tensor_kinds or {}) or None},
-                "prompts": self.prompts.described(),
-                "tables": {at: {"units": t.units, "caption": t.caption} for at, t in self.tables.items()},
-                "needs": needs,
-                "exact": list(known),
-                "seed": self.seed,
-                "layers": self.layers,
-                "provenance": self.provenance,
-                "files": {file.name: digest_of_file(file) for file in sorted(folder.iterdir())},
-            }
-            content = json.loads(json.dumps(content))
-            content = {"format": FORMAT, "digest": digest_of(content), **content}
-            (folder / "capture.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        try:
+            with writing(Path(path)) as folder:
+                folder.mkdir()
+                self._write(folder)
+        except (OSError, ValueError) as error:  # of pyarrow too
+            taken = isinstance(error, FileExistsError)
+            why = "a file or folder of this name exists" if taken else getattr(error, "strerror", None) or str(error)
+            fix = "Columns hold numbers or texts of one kind, texts are valid Unicode, arrays are numbers."
+            if isinstance(error, OSError):
+                fix = "Choose another name, or move the old one away." if taken else "Check free space and permissions."
+            raise RecordError(asked=f"writing the capture to {path}", found=why, fix=fix) from error
         return Path(path)
+
+    def _write(self, folder: Path) -> None:
+        """Write everything into a folder."""
+        needs = [self._write_need(i, need, folder) for i, need in enumerate(self.arrays)]
+        exact = {f"rows.{name}": x for name, x in self._exact.items()}
+        exact |= {name: getattr(self.prompts, name) for name in ("posterior", "belief", "outcome_ids")}
+        known = {name: array for name, array in exact.items() if array is not None}
+        for name, array in known.items():
+            write_array(folder / f"{name}.safetensors", array)
+        self.prompts.to_frame().to_parquet(folder / "prompts.parquet", index=False)
+        for at, table in self.tables.items():
+            table.to_frame().to_parquet(folder / f"rows.{at}.parquet", index=False)
+        content: dict[str, Any] = {
+            "model": asdict(self.model) | {"tensor_kinds": dict(self.model.tensor_kinds or {}) or None},
+            "prompts": self.prompts.described(),
+            "tables": {at: {"units": t.units, "caption": t.caption} for at, t in self.tables.items()},
+            "needs": needs,
+            "exact": list(known),
+            "seed": self.seed,
+            "layers": self.layers,
+            "provenance": self.provenance,
+            "files": {file.name: digest_of_file(file) for file in sorted(folder.iterdir())},
+        }
+        content = json.loads(json.dumps(content))
+        content = {"format": FORMAT, "digest": digest_of(content), **content}
+        (folder / "capture.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
     def _write_need(self, i: int, need: Need, folder: Path) -> dict[str, Any]:
         """Write the arrays of a need; what `capture.json` says of them."""

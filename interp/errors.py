@@ -5,14 +5,22 @@ reaches the terminal is a fault of the toolkit.
 """
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 LISTED = ("model", "probe", "prompt", "tunnel")
 """Kinds of names that `interp list` shows."""
 
 
 class InterpError(Exception):
-    """A refusal in words: `asked` (what was wanted), `found` (what stood in the way), `fix` (what to do)."""
+    """A refusal in words: `asked` (what was wanted), `found` (what stood in the way), `fix` (what to do).
+
+    >>> try:
+    ...     interp.load("pythia-411m")
+    ... except interp.InterpError as error:
+    ...     print(error.fix)
+    Did you mean ...
+    """
 
     exit_code = 1
 
@@ -56,3 +64,16 @@ class ModelError(InterpError):
 
 class RecordError(InterpError):
     """A run record that cannot be written, read or trusted."""
+
+
+@contextmanager
+def optional_part(extra: str, asked: str) -> Iterator[None]:
+    """The imports of an optional part stand inside; a `UsageError` names the extra that brings a missing package."""
+    try:
+        yield
+    except ImportError as error:
+        raise UsageError(
+            asked=asked,
+            found=f"the package {error.name or extra} is not installed",
+            fix=f"pip install 'interp[{extra}]'",
+        ) from error

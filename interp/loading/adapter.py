@@ -3,15 +3,17 @@
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError, safe_open
-from transformers import PreTrainedModel
 
 from interp.errors import ModelError
 from interp.loading.hub_files import ModelFiles, files_on_hub
 from interp.loading.quiet_libraries import quiet_libraries
 from interp.model import Check
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 
@@ -37,7 +39,9 @@ def locate_adapter(name: str) -> ModelFiles:
     return files
 
 
-def merge_adapter(module: PreTrainedModel, base: str, name: str, files: ModelFiles) -> tuple[PreTrainedModel, Check]:
+def merge_adapter(
+    module: "PreTrainedModel", base: str, name: str, files: ModelFiles
+) -> "tuple[PreTrainedModel, Check]":
     """The model with the adapter's changes in its weights, and a check that says what was merged.
 
     Raises `ModelError` where PEFT is missing, or the adapter is damaged, of another kind or of another base.
@@ -122,6 +126,6 @@ def _shapes(asked: str, files: ModelFiles) -> dict[str, tuple[int, ...]]:
     return found
 
 
-def _squares(module: PreTrainedModel) -> dict[str, float]:
+def _squares(module: "PreTrainedModel") -> dict[str, float]:
     """A number of every weight that a change moves."""
     return {name: float(p.detach().float().square().sum()) for name, p in module.named_parameters()}

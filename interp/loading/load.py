@@ -57,6 +57,10 @@ def load(
 
     Raises `ModelError` (the model cannot be had, read or trusted) and `UsageError` (arguments that do not fit);
     each says what to do.
+
+    >>> model = interp.load("tunnel:bijection-gpt-neox")
+    >>> model
+    Model('tunnel:bijection-gpt-neox': gpt_neox, 3 layers, 4 heads of 16, float32 on cpu; ... checks passed)
     """
     if isinstance(name_or_object, PreTrainedModel):
         asked = {
@@ -89,7 +93,8 @@ def load(
             checks.append(merged)
         info = replace(_describe(module, source.name, source.origin, source.files.revision), **stored_as(source.files))
         info = replace(info, adapter=None if adapter is None else str(adapter))
-        model = Model(module, words, info, family_of(config), tuple(checks), source.task, source.card)
+        family = family_of(config)
+        model = Model(module, words, info, family, tuple(checks), source.task, source.card, source.mechanism)
     else:
         raise UsageError(
             asked=f"loading a {type(name_or_object).__name__}",

@@ -1,7 +1,7 @@
 """The record of a run: `run.json` with its tables and arrays beside it. The product; the page is drawn from it.
 
-A record is written whole or not at all: everything goes to a hidden folder beside the target and is renamed into
-place. Numbers that JSON cannot hold (NaN, infinity) are written as null and come back as NaN.
+A record is written whole or not at all (`interp.system.whole_files`). Numbers that JSON cannot hold (NaN, infinity) are
+written as null and come back as NaN.
 """
 
 import json
@@ -20,7 +20,7 @@ from interp.errors import RecordError
 from interp.findings import COLUMNS, Control, Findings
 from interp.records.headlines import contradictions, headlines, tried
 from interp.records.versioned_json import KeptScalar, as_text, plain_json, read_versioned
-from interp.system.whole_files import writing_folder
+from interp.system.whole_files import writing
 from interp.table import Table
 from interp.words import html_table, text_table
 
@@ -104,6 +104,10 @@ class RunRecord:
     """One finished run: what was asked, of which model, on which prompts, and what was found.
 
     `findings` maps a probe's name to its `Findings`; `path` is the folder on disk once it was written.
+
+    >>> record = interp.open_run("runs/first")
+    >>> record.status, list(record.findings)
+    ('done', ['orthogonality'])
     """
 
     status: Literal["done", "failed", "partial"]
@@ -129,7 +133,10 @@ class RunRecord:
         return text_table(*self._headline_table())
 
     def _repr_html_(self) -> str:
-        return html_table(*self._headline_table())
+        from interp.registry import load_entry
+
+        first = load_entry("report", "first_screen")(self)
+        return f"{first}<details><summary>All headline numbers</summary>{html_table(*self._headline_table())}</details>"
 
     def _headline_table(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]], str]:
         """What was read, head and rows of every probe's headline numbers, and where the rest is."""
@@ -170,18 +177,31 @@ class RunRecord:
         """Write the record as `folder`, whole or not at all; returns the record with its path."""
         from dataclasses import replace
 
-        with writing_folder(folder, "the record") as draft:
-            (draft / "tables").mkdir()
-            findings = {name: self._write_findings(name, f, draft) for name, f in self.findings.items()}
-            content = RunFile(
-                status=self.status, created=self.created, spec=dict(self.spec), spec_hash=self.spec_hash,
-                model=dict(self.model), prompts=dict(self.prompts), environment=dict(self.environment),
-                selfcheck=[dict(c) for c in self.selfcheck], timings=dict(self.timings), findings=findings,
-            )  # fmt: skip
-            (draft / "run.json").write_text(as_text(content), encoding="utf-8")
-            if self.spec.get("edits"):
-                edits = json.dumps({"edits": self.spec["edits"]}, allow_nan=False)
-                (draft / "edits.json").write_text(edits + "\n", encoding="utf-8")
+        try:
+            with writing(folder) as draft:
+                (draft / "tables").mkdir(parents=True)
+                findings = {name: self._write_findings(name, f, draft) for name, f in self.findings.items()}
+                content = RunFile(
+                    status=self.status, created=self.created, spec=dict(self.spec), spec_hash=self.spec_hash,
+                    model=dict(self.model), prompts=dict(self.prompts), environment=dict(self.environment),
+                    selfcheck=[dict(c) for c in self.selfcheck], timings=dict(self.timings), findings=findings,
+                )  # fmt: skip
+                (draft / "run.json").write_text(as_text(content), encoding="utf-8")
+                if self.spec.get("edits"):
+                    edits = json.dumps({"edits": self.spec["edits"]}, allow_nan=False)
+                    (draft / "edits.json").write_text(edits + "\n", encoding="utf-8")
+        except OSError as error:
+            if _is_taken(folder, error):
+                raise RecordError(
+                    asked=f"writing the record {folder.name}",
+                    found="a file or folder of this name exists",
+                    fix="Choose another --out, or move the old record away.",
+                ) from error
+            raise RecordError(
+                asked=f"writing the record to {folder}",
+                found=error.strerror or str(error),
+                fix="Check free space and permissions there, or choose another folder with --out.",
+            ) from error
         return replace(self, path=folder)
 
     def _write_findings(self, probe: str, findings: Findings, draft: Path) -> FindingsFile:
@@ -207,23 +227,31 @@ class RunRecord:
         )
 
 
-def written(record: RunRecord, folder: Path) -> RunRecord:
-    """The record, written as `folder`.
+def _is_taken(folder: Path, error: BaseException | None) -> bool:
+    return isinstance(error, FileExistsError) and folder.exists()
+
+
+def written(record: RunRecord, out: Path, name: str) -> RunRecord:
+    """The record, written as a folder of its own under `out`, whoever else writes there.
 
     Where that fails, what was measured is kept in the folder for temporary files, and the `RecordError` says where.
     """
-    try:
-        return record.write(folder)
-    except RecordError as error:
+    while True:
+        folder = new_folder(out, name)
         try:
-            refuge = record.write(Path(tempfile.mkdtemp(prefix="interp-")) / folder.name).path
-        except (RecordError, OSError):
-            raise error from None
-        raise RecordError(
-            asked=error.asked,
-            found=f"{error.found}; what was measured is kept in {refuge}",
-            fix=f"Make room there and move it: `interp report {refuge}` draws its page.",
-        ) from error
+            return record.write(folder)
+        except RecordError as error:
+            if _is_taken(folder, error.__cause__):
+                continue  # another process was faster
+            try:
+                refuge = record.write(Path(tempfile.mkdtemp(prefix="interp-")) / folder.name).path
+            except (RecordError, OSError):
+                raise error from None
+            raise RecordError(
+                asked=error.asked,
+                found=f"{error.found}; what was measured is kept in {refuge}",
+                fix=f"Make room there and move it: `interp report {refuge}` draws its page.",
+            ) from error
 
 
 def new_folder(out: Path, what: str) -> Path:
@@ -242,6 +270,10 @@ def open_run(path: str | Path) -> RunRecord:
     """Read a record back from its folder (or its `run.json`).
 
     Raises `RecordError` for a missing, truncated, edited or newer record, naming what is wrong.
+
+    >>> record = interp.open_run("runs/first")
+    >>> record.to_frame().shape[0] > 0
+    True
     """
     folder = Path(path)
     folder = folder.parent if folder.name == "run.json" else folder

@@ -10,7 +10,7 @@ from interp.capture import Capture
 from interp.errors import UsageError
 from interp.probe import Probe
 from interp.prompting.pools import draw, refuse_without_posterior
-from interp.records.record import RunRecord, new_folder, written
+from interp.records.record import RunRecord, written
 from interp.running.choose_probes import ChosenProbe, choose_probes
 from interp.system.digest import digest_of
 from interp.system.environment import environment
@@ -47,7 +47,7 @@ def analyse(
         )
     refuse_without_posterior(capture.prompts, chosen)
     for probe in chosen:
-        probe.refuse_fields(capture.model)
+        probe.refuse_fields(capture.model.n_layers)
         probe.refuse(capture.prompts)
     began = datetime.now(UTC)
     base, drawn = draw(capture, per_quintile, capture.seed)
@@ -76,7 +76,7 @@ def analyse(
         parameters=parameters,
     )  # fmt: skip
     if out is not None:
-        record = written(record, new_folder(Path(out), capture.model.name))
+        record = written(record, Path(out), capture.model.name)
         if report:
             record.show()
     return record

@@ -11,7 +11,7 @@ import numpy as np
 from interp.capture import Capture
 from interp.editing.conditions import capture_edited
 from interp.edits import Edit
-from interp.errors import UsageError
+from interp.errors import RecordError, UsageError
 from interp.folds import PromptMean, Rows
 from interp.model import Model
 from interp.need import Need
@@ -25,7 +25,6 @@ from interp.records.unfinished import refuse_unwritable
 from interp.running.donors import with_donors
 from interp.seam.pattern_sites import NULL_SITES
 from interp.system.array_files import ArrayFile, read_array
-from interp.system.whole_files import refuse_taken
 from interp.table import LABEL, Table
 
 PROMPTS_AT_ONCE = 1024
@@ -56,6 +55,12 @@ def collect(
     `window` keeps the last tokens of each text; None is the set's own window, 0 reads texts whole. With `edits` it is
     the edited model that is read. `to` names a folder that the capture is streamed to, as `Capture.save` writes it:
     memory holds some prompts at a time, however many come, and what is returned is read from there.
+
+    >>> model = interp.load("tunnel:bijection-gpt-neox")
+    >>> prompts = interp.sampled_prompts(model.task, 8)
+    >>> capture = interp.collect(model, prompts, ["v", "pattern_entropy"], layers=[0, -1])
+    >>> capture[interp.Need("v")].shape[0]
+    2
     """
     pool = resolve_prompts(prompts, tokenizer=model.tokenizer)
     asked = [need if isinstance(need, Need) else Need(need) for need in needs]
@@ -64,7 +69,12 @@ def collect(
     read = {"tool": "interp", "selfcheck": checks, "edits": [edit.to_json() for edit in edits]}
     if to is not None:
         _refuse_to_stream(asked, edits, layers)
-        refuse_taken(Path(to), "the capture")
+        if Path(to).exists():
+            raise RecordError(
+                asked=f"streaming a capture to {to}",
+                found="a file or folder of this name exists",
+                fix="Choose another name, or move the old one away.",
+            )
         beside = Path(to).absolute().parent
         refuse_unwritable(beside)
         beside.mkdir(parents=True, exist_ok=True)

@@ -12,9 +12,12 @@ WRONG = {
     "set": (["--prompts", "mixd"], "Did you mean mixed?"),
     "file": (["--prompts", "missing.jsonl"], "No such file or directory"),
     "line": (["--prompts", "broken.jsonl"], "broken.jsonl, line 2"),
+    "target": (["--prompts", "short.jsonl", "--probe", "manifold", "--set", "manifold.target=k"], "Name one of domain"),
     "model": (["--model", "pythia-411m"], "Did you mean pythia-410m"),
     "one of several models": (["--model", "gpt2,nosuch"], "model 'nosuch'"),
     "folder": (["--model", "./nothere"], "there is no such folder"),
+    "layer of a tunnel": (["--probe", "manifold", "--set", "manifold.layer=99"], "the model has layers 0 to 2"),
+    "layer of an alias": (["--model", "gpt2", "--set", "manifold.layer=12"], "the model has layers 0 to 11"),
     "tunnel": (["--model", "tunnel:nosuch"], "there is no tunnel of this name"),
 }
 
@@ -34,6 +37,7 @@ finally:
 )
 def test_a_wrong_word_is_refused_before_torch_is_imported(what, command, tmp_path):
     (tmp_path / "broken.jsonl").write_text('{"text": "one"}\n{"text": \n', encoding="utf-8")
+    (tmp_path / "short.jsonl").write_text('{"text": "one", "domain": "a"}\n', encoding="utf-8")
     words, said = WRONG[what]
     called = [sys.executable, "-c", SCRIPT, command, *words]
     done = subprocess.run(called, capture_output=True, text=True, cwd=tmp_path, timeout=60)
