@@ -1,17 +1,30 @@
 """What one model did on one prompt set: the only thing a probe ever sees. Numpy; torch ends here."""
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from interp.folds import PromptMean, Rows
+from interp.errors import RecordError, UsageError
+from interp.folds import FOLDS, PromptMean, Rows
 from interp.need import Need
 from interp.prompt import PromptSet
+from interp.system.array_files import digest_of_file, write_array
+from interp.system.digest import digest_of
+from interp.system.whole_files import writing
 from interp.table import Table
 from interp.words import html_table
+
+if TYPE_CHECKING:
+    import xarray
+
+FORMAT = 1
+"""Version of the folder that `Capture.save` writes."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +61,8 @@ class ModelInfo:
     """How its file rounds the weights, where they are plain numbers once read (GGUF)."""
     tensor_kinds: Mapping[str, str] | None = None
     """Kind and bits of each tensor of such a file."""
+    adapter: str | None = None
+    """What was merged into its weights."""
 
 
 class Mechanism(ABC):
@@ -93,7 +108,8 @@ class Capture:
     `[row, component]` is the exact belief over the latent, where that is more than the posterior. Where only some
     `layers` were asked for (negative ones count from the end), the first axis of the arrays holds these, in their
     order, and the rows have `next_entropy_bits` only if a need reads the outputs: passes end where all is read. Weights
-    are read from the model, which the capture keeps, each time they are asked for.
+    are read from the model, which the capture keeps, each time they are asked for. `provenance` says which tool read
+    the model, and what it checked.
 
     >>> model = interp.load("tunnel:bijection-gpt-neox")
     >>> prompts = interp.sampled_prompts(model.task, 8)
@@ -112,6 +128,7 @@ class Capture:
     posterior: np.ndarray | None = None
     belief: np.ndarray | None = None
     layers: tuple[int, ...] | None = None
+    provenance: Mapping[str, Any] = field(default_factory=dict)
     mechanism: Mechanism | None = None
     """How the model computes, where that is known."""
 
@@ -131,7 +148,13 @@ class Capture:
         ]
         of = f"{len(self.prompts.prompts):,} {self.prompts.unit}s, {self.rows.n_rows:,} rows"
         title = f"{self.model.name} on {self.prompts.name}: {of}"
-        return html_table(title, ("site", "fold", "at", "arrays"), rows, f"Columns: {', '.join(self.rows.columns)}.")
+        return html_table(title, ("site", "fold", "at", "arrays"), rows, self._further)
+
+    @property
+    def _further(self) -> str:
+        tool = self.provenance.get("tool", "interp")
+        origin = "" if tool == "interp" else f" Not ours: read by {tool}, without a self-check."
+        return f"Columns: {', '.join(self.rows.columns)}.{origin}"
 
     def __getitem__(self, need: Need | str) -> np.ndarray:
         """The rows of a need (or the array of a weight), or of the only need of a site that is named.
@@ -186,6 +209,115 @@ class Capture:
         exact = {name: None if x is None else x[keep] for name, x in self._exact.items()}
         return replace(self, tables={"scored": self.rows.where(keep)}, arrays=arrays, **exact)
 
+    def save(self, path: str | Path) -> Path:
+        """Write the capture as a folder that `interp.open_capture` reads: whole or not at all, one array at a time.
+
+        `capture.json` holds model, needs and provenance, `prompts.parquet` the prompts, `rows.*.parquet` the tables of
+        rows, and every array is a file of safetensors. Raises `RecordError` where something is in the way.
+        """
+        try:
+            with writing(Path(path)) as folder:
+                folder.mkdir()
+                self._write(folder)
+        except (OSError, ValueError) as error:  # of pyarrow too
+            taken = isinstance(error, FileExistsError)
+            why = "a file or folder of this name exists" if taken else getattr(error, "strerror", None) or str(error)
+            fix = "Columns hold numbers or texts of one kind, texts are valid Unicode, arrays are numbers."
+            if isinstance(error, OSError):
+                fix = "Choose another name, or move the old one away." if taken else "Check free space and permissions."
+            raise RecordError(asked=f"writing the capture to {path}", found=why, fix=fix) from error
+        return Path(path)
+
+    def _write(self, folder: Path) -> None:
+        """Write everything into a folder."""
+        needs = [self._write_need(i, need, folder) for i, need in enumerate(self.arrays)]
+        exact = {f"rows.{name}": x for name, x in self._exact.items()}
+        exact |= {name: getattr(self.prompts, name) for name in ("posterior", "belief", "outcome_ids")}
+        known = {name: array for name, array in exact.items() if array is not None}
+        for name, array in known.items():
+            write_array(folder / f"{name}.safetensors", array)
+        self.prompts.to_frame().to_parquet(folder / "prompts.parquet", index=False)
+        for at, table in self.tables.items():
+            table.to_frame().to_parquet(folder / f"rows.{at}.parquet", index=False)
+        content: dict[str, Any] = {
+            "model": asdict(self.model) | {"tensor_kinds": dict(self.model.tensor_kinds or {}) or None},
+            "prompts": self.prompts.described(),
+            "tables": {at: {"units": t.units, "caption": t.caption} for at, t in self.tables.items()},
+            "needs": needs,
+            "exact": list(known),
+            "seed": self.seed,
+            "layers": self.layers,
+            "provenance": self.provenance,
+            "files": {file.name: digest_of_file(file) for file in sorted(folder.iterdir())},
+        }
+        content = json.loads(json.dumps(content))
+        content = {"format": FORMAT, "digest": digest_of(content), **content}
+        (folder / "capture.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+    def _write_need(self, i: int, need: Need, folder: Path) -> dict[str, Any]:
+        """Write the arrays of a need; what `capture.json` says of them."""
+        fold = type(need.fold).__name__
+        if FOLDS.get(fold) is not type(need.fold):
+            raise RecordError(
+                asked=f"writing {need.site} to a file",
+                found=f"its fold {fold} is a probe's own, which no other program knows",
+                fix=f"Capture it by one of {', '.join(FOLDS)}.",
+            )
+        files = {}
+        for name in self.arrays[need]:
+            files[name] = f"{i}-{need.site}.{name}.safetensors"
+            write_array(folder / files[name], self.arrays[need][name])
+        return {"site": need.site, "at": need.at, "fold": fold, "fold_fields": asdict(need.fold), "arrays": files}  # pyrefly: ignore[bad-argument-type]
+
+    def to_xarray(self) -> "xarray.Dataset":
+        """Everything as an xarray `Dataset` (`pip install 'interp[xarray]'`): axes by name, rows with their columns.
+
+        A variable is called by its site, with its place, fold and array where several are of one site. Rows of `at`
+        other than `scored` lie along `row_AT`. What was left out for its width is left out here.
+        """
+        try:
+            import xarray
+        except ModuleNotFoundError as error:
+            raise UsageError(
+                asked="a capture as an xarray Dataset",
+                found="xarray is not installed",
+                fix="pip install 'interp[xarray]'",
+            ) from error
+        variables: dict[str, Any] = {}
+        n_of = [need.site for need in self.arrays]
+        for need, folded in self.arrays.items():
+            for name in folded:
+                array = folded[name]
+                if array.size == 0:
+                    continue
+                is_only = n_of.count(need.site) == 1 and name == "rows"
+                label = need.site if is_only else f"{need.site}.{need.at}.{type(need.fold).__name__}.{name}"
+                attrs = {"meaning": need.described.meaning, "unit": need.described.unit, "at": need.at}
+                axes = [_dimension(axis, need) for axis in need.axes(name)]
+                variables[label] = (axes, array, attrs)
+        for name, x in self._exact.items():
+            if x is not None:
+                variables[name] = (("row", "outcome" if name == "posterior" else "component"), x)
+        coordinates: dict[str, Any] = {}
+        for at, table in self.tables.items():
+            row = "row" if at == "scored" else f"row_{at}"
+            for column, values in table.columns.items():
+                label = column if at == "scored" else f"{column}_{at}"
+                coordinates[label] = (row, values, {"unit": table.units[column]})
+        n = self.model.n_layers
+        for axis, end in (("layer", n), ("depth", n + 1)):
+            if any(axis in axes for axes, *_ in variables.values()):
+                coordinates[axis] = [i % end for i in (range(end) if self.layers is None else self.layers)]
+        attrs = {"model": self.model.name, "prompts": self.prompts.name, "tool": self.provenance.get("tool", "")}
+        return xarray.Dataset(variables, coordinates, attrs)
+
     @property
     def _exact(self) -> dict[str, np.ndarray | None]:
         return {"posterior": self.posterior, "belief": self.belief}
+
+
+def _dimension(axis: str, need: Need) -> str:
+    """The name of an axis beside those of other needs: `prompt` is a column of the rows."""
+    if axis == "row" and need.at != "scored":
+        return f"row_{need.at}"
+    return "each_prompt" if axis == "prompt" else axis

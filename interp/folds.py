@@ -241,3 +241,7 @@ class _PromptMeanState(FoldState):
     @property
     def n_bytes(self) -> int:
         return sum(np.asarray(total).nbytes for total in self.sums.values())
+
+
+FOLDS: dict[str, type[Fold]] = {fold.__name__: fold for fold in (Rows, NarrowRows, Mean, Moments, PromptMean)}
+"""The folds by name, as files have them."""

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from interp.folds import Fold, Moments, Rows
+from interp.folds import Fold, Mean, Moments, PromptMean, Rows
 from interp.sites import Site, site
 
 ROWS = Rows()
@@ -48,3 +48,16 @@ class Need:
     @property
     def described(self) -> Site:
         return site(self.site)
+
+    def axes(self, array: str = "rows") -> tuple[str, ...]:
+        """The names of the axes of one of the arrays that its fold yields."""
+        described = self.described
+        leading = () if described.layers == "once" else (described.layers,)
+        if described.source in ("weights", "edit"):
+            return (*leading, *described.axes)
+        if array == "count":
+            return leading
+        if isinstance(self.fold, Moments):
+            return (*leading, *(("feature",) if array == "mean" else ("feature", "other_feature")))
+        over = () if isinstance(self.fold, Mean) else ("prompt",) if isinstance(self.fold, PromptMean) else ("row",)
+        return (*leading, *over, *described.axes)

@@ -87,6 +87,9 @@ class RunOptions:
         str | None,
         Option("--gguf", "GGUF file in the model's folder or repository (--model FILE.gguf names one itself)."),
     ] = None
+    adapter: Annotated[
+        str | None, Option("--adapter", "Folder or hub id of a LoRA adapter, merged into the weights first.")
+    ] = None
     dtype: Annotated[str | None, Option("--dtype", "float32, bfloat16 or float16.")] = None
     n_pool: Annotated[int | None, Option("--n-pool", "Prompts in the pool (sequences, for a tunnel).", least=1)] = None
     per_quintile: Annotated[

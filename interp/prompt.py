@@ -5,10 +5,14 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from interp.errors import PromptError
+
+if TYPE_CHECKING:
+    import pandas
 
 Value = str | int | float | bool
 
@@ -121,6 +125,29 @@ class PromptSet:
             belief=None if self.belief is None else self.belief[rows],
             outcome_ids=ids if ids is None or ids.ndim == 1 else ids[picked],
         )
+
+    def described(self) -> dict[str, Any]:
+        """Everything but the prompts themselves and what is known exactly of them, as plain values."""
+        return {
+            "name": self.name, "units": dict(self.units), "source": self.source, "unit": self.unit, "seed": self.seed,
+            "window": self.window, "is_templated": self.is_templated,
+        }  # fmt: skip
+
+    def to_frame(self) -> "pandas.DataFrame":
+        """One prompt a row: text or token ids, scored positions, and the columns as JSON."""
+        import pandas
+
+        rows = [
+            {
+                "text": p.text,
+                "token_ids": None if p.token_ids is None else list(p.token_ids),
+                "columns": json.dumps(dict(p.columns)),
+                "scored": None if p.scored is None else list(p.scored),
+                "scored_columns": json.dumps(dict(p.scored_columns)),
+            }
+            for p in self.prompts
+        ]
+        return pandas.DataFrame(rows)
 
     @property
     def is_text(self) -> bool:

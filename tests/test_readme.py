@@ -59,6 +59,7 @@ def test_links_lead_somewhere(document, link):
 
 
 MADE_BY_A_RUN = {
+    "capture.json",
     "runs/",
     "report.html",
     "run.json",

@@ -13,13 +13,14 @@ from typer._click.core import Command, Context
 
 GROUPS = {
     "Load and read": ("load", "check_model", "collect", "collect_stream", "Folded", "sampled_prompts", "Capture",
-                      "ModelInfo", "Need", "Rows", "Mean", "Moments", "PromptMean", "Prompt", "PromptSet"),
-    "Measure": ("run", "run_many", "ManyRuns", "plan", "Plan", "replicate"),
+                      "open_capture", "capture_from_arrays", "ModelInfo", "Need", "Rows", "Mean", "Moments",
+                      "PromptMean", "Prompt", "PromptSet"),
+    "Measure": ("run", "analyse", "run_many", "ManyRuns", "plan", "Plan", "replicate"),
     "Records and findings": ("open_run", "RunRecord", "Findings", "Scalar", "Interval", "Null", "Control", "Table"),
     "Compare": ("compare", "diff", "Diff", "power"),
-    "Change a model": ("applied", "Edit", "AblateHeads", "AttentionOff", "BypassLayer", "FeedForwardOff", "KeepAxis",
-                       "PatternsOf", "RemoveAxis", "ReplaceCoordinates", "RotateAxes", "ShiftAxis", "listening",
-                       "Listener"),
+    "Change a model": ("applied", "generate", "Continuations", "Continuation", "Edit", "AblateHeads", "AttentionOff",
+                       "BypassLayer", "FeedForwardOff", "KeepAxis", "PatternsOf", "RemoveAxis", "ReplaceCoordinates",
+                       "RotateAxes", "ShiftAxis", "listening", "Listener"),
     "Write a probe": ("Probe", "Condition", "Figure", "Readout"),
     "Errors": ("InterpError",),
 }  # fmt: skip

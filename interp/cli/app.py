@@ -297,19 +297,39 @@ def compare(
     _finish_comparison(record, quiet, verbose)
 
 
-@app.command(epilog="Example: interp diff runs/first runs/second")
+@app.command(epilog="Example: interp diff --model smollm2-135m --adapter my-lora --probe manifold")
+@with_run_options(ALL)
 def diff(
-    first: Annotated[Path, typer.Argument(help="Folder of a run.")],
-    second: Annotated[Path, typer.Argument(help="Folder of another.")],
+    asked: RunOptions,
+    first: Annotated[Path | None, typer.Argument(help="Folder of a run.")] = None,
+    second: Annotated[Path | None, typer.Argument(help="Folder of another.")] = None,
 ) -> None:
     """Print which numbers changed between two runs, and which settings differ.
 
+    With --adapter and no folders both runs are made first: the model as it is, then adapted.
     Exit code 0 if none changed by more than its interval, 1 if one did (or differs and has no interval).
     """
     from interp.cli.tables import print_diff
     from interp.records.diff import diff as between
 
-    found = between(first, second)
+    if first is None and asked.adapter is not None:
+        from interp.running.run import run as measure
+
+        records = [measure(**vars(each)) for each in (replace(asked, adapter=None), asked)]
+        found = between(*records)
+        print(*(record.path for record in records), sep="\n")
+    elif first is not None and second is not None and asked.adapter is None:
+        found = between(first, second)
+    else:
+        raise UsageError(
+            asked="the difference of two runs",
+            found="neither two folders nor a model with an adapter is named"
+            if first is None
+            else "one folder is named"
+            if second is None
+            else "folders and an adapter are named",
+            fix="Give two folders of runs, or --model and --adapter.",
+        )
     print_diff(found)
     if found.moved:
         raise typer.Exit(1)
@@ -389,6 +409,34 @@ def check(
     print_checks(loaded, checks)
     if not all(c.passed for c in checks):
         raise typer.Exit(1)
+
+
+@app.command(
+    epilog="Example: interp generate --model smollm2-135m --prompts texts.txt --edit edits.json --page words.html"
+)
+@with_run_options((*MODEL, "prompts", "n_pool", "seed", "text_column", "chat", "window", "edits"))
+def generate(
+    asked: RunOptions,
+    n_tokens: Annotated[int, typer.Option(help="New tokens of each text, at most.", min=1)] = 20,
+    temperature: Annotated[float, typer.Option(help="0 takes the most likely token, above it is drawn.", min=0)] = 0.0,
+    page: Annotated[Path | None, typer.Option(help="File that receives an HTML page.")] = None,
+) -> None:
+    """Continue prompts with the model as it is and under edits, side by side. Of a built-in set, five prompts."""
+    from interp.cli.terminal import show_table
+    from interp.loading.load import load_as_asked
+    from interp.prompting.pools import prompts_for
+    from interp.running.generate import HEAD
+    from interp.running.generate import generate as go_on
+
+    model = load_as_asked(asked)
+    n_pool = asked.n_pool or (None if Path(str(asked.prompts)).is_file() else 5)
+    pool = prompts_for(model, asked.prompts, n_pool, asked.seed, asked.text_column, asked.chat)
+    found = go_on(
+        model, pool, asked.edits, n_tokens=n_tokens, temperature=temperature, seed=asked.seed, window=asked.window
+    )
+    show_table(found.title, HEAD, found.rows(), whole=slice(0))
+    if page is not None:
+        print(found.write(page))
 
 
 @app.command(epilog="Example: interp report runs/pythia-410m-20260101-120000")

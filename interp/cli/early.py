@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 
 from interp.options import RunOptions
 
@@ -28,6 +29,10 @@ def refuse_wrong_words(models: Sequence[str], prompts: Sequence[str], asked: Run
     for file in files:
         for each in chosen:
             each.probe.refuse(file)
+    if asked.adapter is not None and Path(asked.adapter).expanduser().is_dir():
+        from interp.loading.adapter import locate_adapter
+
+        locate_adapter(asked.adapter)
 
 
 def _n_layers(name: str, asked: RunOptions) -> int | None:

@@ -42,7 +42,8 @@ ALL = tuple(name for name in OPTIONS if name != "report")
 """Those of a run; its page is what a command ends with."""
 
 MODEL = (
-    "model", "revision", "gguf", "dtype", "device", "device_map", "trust_remote_code", "allow_pickle", "allow_quantised"
+    "model", "revision", "gguf", "adapter", "dtype", "device", "device_map", "trust_remote_code", "allow_pickle",
+    "allow_quantised",
 )  # fmt: skip
 """Those of a model alone."""
 

@@ -1,6 +1,7 @@
 """From a name to a model that may be read: where it lies, whether it fits, its weights, its tokenizer."""
 
 __all__ = [
+    "adapter",
     "admission",
     "aliases",
     "hub_errors",

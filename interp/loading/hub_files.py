@@ -104,7 +104,9 @@ def files_in_folder(folder: Path, gguf: str | None = None) -> ModelFiles:
         raise ModelError(
             asked=asked,
             found=f"there is no {_CONFIG} in it ({shown})",
-            fix="Give the folder that `save_pretrained` wrote, with config.json in it, or name a GGUF file.",
+            fix="Give the folder of the model, and this one as --adapter."
+            if "adapter_config.json" in names
+            else "Give the folder that `save_pretrained` wrote, with config.json in it, or name a GGUF file.",
         )
     return ModelFiles(folder, names, gguf=gguf)
 

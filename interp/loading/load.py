@@ -14,6 +14,7 @@ from interp.capture import ModelInfo
 from interp.checking.selfcheck import check_model
 from interp.errors import UsageError
 from interp.families import family_of, rotary_size
+from interp.loading.adapter import locate_adapter, merge_adapter
 from interp.loading.admission import count_parameters, quantisation, read_config, refuse_quantised, refuse_unless_causal
 from interp.loading.aliases import MEMORY
 from interp.loading.bridge import bridge_check, is_bridge, plain_module
@@ -34,6 +35,7 @@ def load(
     *,
     revision: str | None = None,
     gguf: str | None = None,
+    adapter: str | Path | None = None,
     dtype: str | None = None,
     device: str | None = None,
     device_map: DeviceMap = None,
@@ -47,7 +49,8 @@ def load(
 
     The name is an alias (`pythia-410m`) or a hub id, either with `@revision`, a local folder, a GGUF file, or
     `tunnel:<task>-<arch>`; `gguf` names such a file in a folder or repository. Or it is a transformers model or a
-    TransformerLens bridge in memory, left as it is.
+    TransformerLens bridge in memory, left as it is. `adapter` is a folder or hub id of a LoRA adapter
+    (`pip install 'interp[peft]'`), merged into the weights before the self-check.
     `dtype` is float32 unless only bfloat16 fits on the GPU; `device_map="auto"` spreads a large model over devices.
     Code of a repository's own, pickled and quantised weights are used only with `trust_remote_code`, `allow_pickle` and
     `allow_quantised`. Without `check` the self-check is skipped.
@@ -60,14 +63,23 @@ def load(
     Model('tunnel:bijection-gpt-neox': gpt_neox, 3 layers, 4 heads of 16, float32 on cpu; ... checks passed)
     """
     if isinstance(name_or_object, PreTrainedModel):
-        asked = {"revision": revision, "gguf": gguf, "dtype": dtype, "device": device, "device_map": device_map}
+        asked = {
+            "revision": revision,
+            "gguf": gguf,
+            "adapter": adapter,
+            "dtype": dtype,
+            "device": device,
+            "device_map": device_map,
+        }
         _refuse_changes(name_or_object, {key: value for key, value in asked.items() if value is not None})
         model = _wrap(name_or_object, tokenizer, allow_quantised)
     elif is_bridge(name_or_object):
+        _refuse_changes(name_or_object, {} if adapter is None else {"adapter": adapter})
         model = _wrap(plain_module(name_or_object), tokenizer, allow_quantised)
         model = replace(model, checks=(bridge_check(name_or_object, model),))
     elif isinstance(name_or_object, str | Path):
         source = locate(name_or_object, revision, gguf)
+        change = None if adapter is None else locate_adapter(str(adapter))
         config = read_config(source.files, trust_remote_code=trust_remote_code, allow_quantised=allow_quantised)
         n_parameters = count_parameters(config, trust_remote_code=trust_remote_code)
         placement = choose_placement(config, n_parameters, dtype=dtype, device=device, device_map=device_map)
@@ -75,9 +87,14 @@ def load(
         module, whole = read_weights(
             source.files, config, placement, allow_pickle=allow_pickle, trust_remote_code=trust_remote_code
         )
+        checks = [whole]
+        if change is not None:
+            module, merged = merge_adapter(module, source.origin, str(adapter), change)
+            checks.append(merged)
         info = replace(_describe(module, source.name, source.origin, source.files.revision), **stored_as(source.files))
+        info = replace(info, adapter=None if adapter is None else str(adapter))
         family = family_of(config)
-        model = Model(module, words, info, family, (whole,), source.task, source.card, source.mechanism)
+        model = Model(module, words, info, family, tuple(checks), source.task, source.card, source.mechanism)
     else:
         raise UsageError(
             asked=f"loading a {type(name_or_object).__name__}",
@@ -90,11 +107,13 @@ def load(
 def load_as_asked(options: RunOptions, *, check: bool = True) -> Model:
     """The model of a run; one that is loaded already is itself."""
     if isinstance(options.model, Model):
+        if options.adapter not in (None, options.model.info.adapter):
+            _refuse_changes(options.model.module, {"adapter": options.adapter})
         return options.model
     return load(
-        options.model, revision=options.revision, gguf=options.gguf, dtype=options.dtype, device=options.device,
-        device_map=options.device_map, trust_remote_code=options.trust_remote_code, allow_pickle=options.allow_pickle,
-        allow_quantised=options.allow_quantised, check=check,
+        options.model, revision=options.revision, gguf=options.gguf, adapter=options.adapter, dtype=options.dtype,
+        device=options.device, device_map=options.device_map, trust_remote_code=options.trust_remote_code,
+        allow_pickle=options.allow_pickle, allow_quantised=options.allow_quantised, check=check,
     )  # fmt: skip
 
 
@@ -133,7 +152,7 @@ def stored_as(files: ModelFiles) -> dict[str, Any]:
     return {"stored_as": content.rounded, "tensor_kinds": content.in_words}
 
 
-def _refuse_changes(module: PreTrainedModel, asked: dict[str, object]) -> None:
+def _refuse_changes(module: object, asked: dict[str, object]) -> None:
     if asked:
         raise UsageError(
             asked=f"the {type(module).__name__} in memory with {', '.join(asked)}",

@@ -111,7 +111,7 @@ def _refuse_adapter(files: ModelFiles) -> None:
         raise ModelError(
             asked=f"the weights of {files.origin}",
             found=f"an adapter lies beside them ({_ADAPTER}), and it is not said whether it is to act",
-            fix="Merge it and save the model (peft's `merge_and_unload`), or name the model without it.",
+            fix="Keep them in two folders and name both (--adapter), or merge it and save the model.",
         )
 
 

@@ -249,7 +249,7 @@ def as_capture(
         layers=collector.only_layers,
         model=collector.model.info,
         prompts=prompts,
-        tables={at: _row_table(prompts, ids, index, at, collector) for at, index in collector.index.items()},
+        tables={at: row_table(prompts, ids, index, at, collector.entropy(at)) for at, index in collector.index.items()},
         arrays=arrays,
         seed=seed,
         posterior=prompts.posterior,
@@ -258,9 +258,13 @@ def as_capture(
     )
 
 
-def _row_table(prompts: PromptSet, ids: Sequence[np.ndarray], index: RowIndex, at: str, collector: Collector) -> Table:
-    """One table row for every captured (prompt, position) pair, with the columns of its prompt."""
-    entropy = collector.entropy(at)
+def row_table(
+    prompts: PromptSet, ids: Sequence[np.ndarray], index: RowIndex, at: str, entropy: np.ndarray | None
+) -> Table:
+    """One table row for every captured (prompt, position) pair, with the columns of its prompt.
+
+    `entropy` is that of the next token in bits, where it is known.
+    """
     tokens = np.array([ids[p][i] for p, i in zip(index.prompt, index.position, strict=True)], dtype=np.int64)
     columns: dict[str, np.ndarray] = {
         "prompt": index.prompt,

@@ -1,21 +1,37 @@
 """Captures for notebooks: ask for tensors by name and get them with their rows, in one pass."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from interp.capture import Capture
 from interp.editing.conditions import capture_edited
 from interp.edits import Edit
+from interp.errors import RecordError, UsageError
+from interp.folds import PromptMean, Rows
 from interp.model import Model
 from interp.need import Need
-from interp.prompt import Prompts
+from interp.prompt import Prompts, PromptSet
 from interp.prompting.files import resolve_prompts
 from interp.prompting.tokens import as_tokens
+from interp.reading.batches import row_index
 from interp.reading.forward import capture
+from interp.records.capture_files import open_capture
+from interp.records.unfinished import refuse_unwritable
 from interp.running.donors import with_donors
-from interp.table import LABEL
+from interp.seam.pattern_sites import NULL_SITES
+from interp.system.array_files import ArrayFile, read_array
+from interp.table import LABEL, Table
+
+PROMPTS_AT_ONCE = 1024
+"""Prompts that are sorted by length and cut into batches together, where a capture is streamed."""
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 
 def collect(
@@ -26,6 +42,7 @@ def collect(
     layers: Sequence[int] | None = None,
     window: int | None = None,
     edits: Sequence[Edit] = (),
+    to: str | Path | None = None,
 ) -> Capture:
     """What `needs` name, on `prompts`, from one forward pass a prompt.
 
@@ -36,7 +53,8 @@ def collect(
     costs four blocks, and the rows have no `next_entropy_bits`.
     Rows of a language model also have its `text` and, as `token_string`, the token at their position.
     `window` keeps the last tokens of each text; None is the set's own window, 0 reads texts whole. With `edits` it is
-    the edited model that is read.
+    the edited model that is read. `to` names a folder that the capture is streamed to, as `Capture.save` writes it:
+    memory holds some prompts at a time, however many come, and what is returned is read from there.
 
     >>> model = interp.load("tunnel:bijection-gpt-neox")
     >>> prompts = interp.sampled_prompts(model.task, 8)
@@ -47,22 +65,90 @@ def collect(
     pool = resolve_prompts(prompts, tokenizer=model.tokenizer)
     asked = [need if isinstance(need, Need) else Need(need) for need in needs]
     ids = as_tokens(model, pool, asked, window).ids
+    checks = [asdict(check) for check in model.checks]
+    read = {"tool": "interp", "selfcheck": checks, "edits": [edit.to_json() for edit in edits]}
+    if to is not None:
+        _refuse_to_stream(asked, edits, layers)
+        if Path(to).exists():
+            raise RecordError(
+                asked=f"streaming a capture to {to}",
+                found="a file or folder of this name exists",
+                fix="Choose another name, or move the old one away.",
+            )
+        beside = Path(to).absolute().parent
+        refuse_unwritable(beside)
+        beside.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".interp-", dir=beside) as parts:
+            found = replace(_streamed(model, pool, ids, asked, Path(parts)), provenance=read)
+            return open_capture(with_words(found, model.tokenizer).save(to))
     if edits:
-        return _with_words(
-            capture_edited(model, pool, ids, asked, with_donors(edits, model.info), layers=layers), model
+        found = capture_edited(model, pool, ids, asked, with_donors(edits, model.info), layers=layers)
+    else:
+        found = capture(model, pool, ids, asked, layers=layers)
+    return with_words(replace(found, provenance=read), model.tokenizer)
+
+
+def _refuse_to_stream(needs: Sequence[Need], edits: Sequence[Edit], layers: Sequence[int] | None) -> None:
+    """Raise `UsageError` for what depends on all prompts at once."""
+    whole = [
+        need for need in needs
+        if not isinstance(need.fold, Rows | PromptMean) or need.site in NULL_SITES or "key" in need.described.axes
+    ]  # fmt: skip
+    if whole or edits or layers is not None:
+        what = f"{whole[0].site} ({type(whole[0].fold).__name__})" if whole else "edits" if edits else "layers"
+        raise UsageError(
+            asked=f"a capture with {what}, streamed to a folder",
+            found="only rows and means of each prompt, of the model as it is and of all its layers, can be",
+            fix="Leave out `to` and call `save` on the capture; means of streams are `interp.collect_stream`'s.",
         )
-    return _with_words(capture(model, pool, ids, asked, layers=layers), model)
 
 
-def _with_words(found: Capture, model: Model) -> Capture:
+def _streamed(model: Model, pool: PromptSet, ids: Sequence[np.ndarray], needs: Sequence[Need], folder: Path) -> Capture:
+    """The capture, read some prompts at a time into files in a folder."""
+    index = {at: row_index(pool, np.array([len(x) for x in ids]), at) for at in {"scored", *(n.at for n in needs)}}
+    files: dict[Need, ArrayFile] = {}
+    weights: dict[Need, Mapping[str, np.ndarray]] = {}
+    tables: dict[str, list[Table]] = {at: [] for at in index}
+    for start in range(0, len(pool), PROMPTS_AT_ONCE):
+        lot = range(start, min(start + PROMPTS_AT_ONCE, len(pool)))
+        part = capture(model, pool.take(lot), [ids[i] for i in lot], needs)
+        for need in needs:
+            if need.described.source == "weights":
+                weights[need] = part.arrays[need]
+                continue
+            rows = part[need]
+            is_mean = isinstance(need.fold, PromptMean)
+            axis = need.axes().index("prompt" if is_mean else "row")
+            if need not in files:
+                n = len(pool) if is_mean else len(index[need.at])
+                shape = (*rows.shape[:axis], n, *rows.shape[axis + 1 :])
+                files[need] = ArrayFile(folder / f"{len(files)}.safetensors", shape, rows.dtype)
+            first = start if is_mean else int(np.searchsorted(index[need.at].prompt, start))
+            for i, layer in enumerate(rows) if axis else [(None, rows)]:
+                files[need].put((first,) if i is None else (i, first), layer)
+        for at, table in part.tables.items():
+            tables[at].append(table.with_column("prompt", table["prompt"] + start, table.units["prompt"]))
+    return Capture(
+        model.info,
+        pool,
+        {at: Table.stacked([t.columns for t in found], found[0].units) for at, found in tables.items()},
+        {need: {"rows": read_array(files[need].path)} if need in files else weights[need] for need in needs},
+        posterior=pool.posterior,
+        belief=pool.belief,
+    )
+
+
+def with_words(found: Capture, tokenizer: "PreTrainedTokenizerBase | None") -> Capture:
     """The same with the text and the token of every row in words, where the prompts have no such columns."""
-    if model.tokenizer is None or not found.prompts.is_text:
+    if not found.prompts.is_text:
         return found
     tables = {}
     for at, rows in found.tables.items():
-        texts = np.array([prompt.text for prompt in found.prompts], dtype=object)[rows["prompt"]]
-        tokens = np.array(model.tokenizer.convert_ids_to_tokens(rows["token"].tolist()), dtype=object)
-        for name, words in (("token_string", tokens), ("text", texts)):
-            rows = rows if name in rows.columns else rows.with_column(name, words, LABEL)
+        words = {"text": np.array([prompt.text for prompt in found.prompts], dtype=object)[rows["prompt"]]}
+        if tokenizer is not None:
+            named = tokenizer.convert_ids_to_tokens(rows["token"].tolist())
+            words = {"token_string": np.array(named, dtype=object)} | words
+        for name, column in words.items():
+            rows = rows if name in rows.columns else rows.with_column(name, column, LABEL)
         tables[at] = rows
     return replace(found, tables=tables)

@@ -20,12 +20,10 @@ from interp.prompting.tokens import as_tokens
 from interp.reading.collector import Collector, merge_states
 from interp.reading.forward import TOKENS_PER_BATCH, Share, collecting
 from interp.reading.readable import refuse_unreadable
+from interp.running.collect import PROMPTS_AT_ONCE
 from interp.seam.pattern_sites import NULL_SITES
 from interp.system.processes import here
 from interp.table import LABEL
-
-PROMPTS_AT_ONCE = 1024
-"""Prompts that are sorted by length and cut into batches together."""
 
 
 @dataclass(frozen=True)

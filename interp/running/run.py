@@ -129,6 +129,7 @@ def specify(
     pools = pools_for(model, probes, options)
     found: dict[str, Any] = {
         "model": model.name,
+        "adapter": options.adapter or model.info.adapter,
         "probes": tuple(p.name for p in probes),
         "settings": {p.name: p.parameters() for p in probes},
         "prompts": name_of(options.prompts, pools),

@@ -49,8 +49,9 @@ class RunSpec(RunOptions):
         settings = {name: _without_added(name, parameters) for name, parameters in self.settings.items()}
         kept = {name: getattr(self, name) for name in RECORDED} | {"probes": settings}
         del kept["settings"]
-        if self.gguf is None:  # records from before there was this option keep their hash
-            del kept["gguf"]
+        for later in ("gguf", "adapter"):  # records from before there were these options keep their hash
+            if kept[later] is None:
+                del kept[later]
         return json.loads(json.dumps(kept))
 
     @classmethod

@@ -1,6 +1,7 @@
 """The machine under a run: processes, signals, threads, memory, whole files, progress, the environment."""
 
 __all__ = [
+    "array_files",
     "digest",
     "environment",
     "fingerprint",

@@ -15,7 +15,8 @@ MODEL_FIELDS: Mapping[str, str] = {
     "n_kv_heads": "key and value heads", "d_head": "head size", "d_model": "width", "vocab_size": "vocabulary",
     "n_rotary": "rotated dimensions of a head", "window": "attention window", "parallel_blocks": "parallel blocks",
     "max_positions": "longest input", "dtype": "precision", "device": "device",
-    "quantisation": "quantisation", "stored_as": "rounded weights", "attention_kernel": "attention kernel",
+    "quantisation": "quantisation", "stored_as": "rounded weights",
+    "adapter": "adapter merged into the weights", "attention_kernel": "attention kernel",
 }  # fmt: skip
 PROMPT_FIELDS: Mapping[str, str] = {
     "name": "set", "source": "where from", "n": "in the pool", "unit": "resampled unit", "hash": "content hash",
@@ -93,8 +94,10 @@ def python(record: RunRecord) -> str | None:
         return None
 
 
-def rounding(record: RunRecord) -> str:
-    """What rounded weights do to every number of the record; empty for plain ones."""
+def caution(record: RunRecord) -> str:
+    """What holds of every number of the record: weights that are rounded, arrays that nobody checked."""
+    if record.model.get("selfcheck"):
+        return f"Read by {record.spec.get('tool', 'another program')}; self-check: {record.model['selfcheck']}."
     kinds = record.model.get("stored_as") or record.model.get("quantisation")
     if not kinds:
         return ""

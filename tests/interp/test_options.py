@@ -40,6 +40,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "prompts": {"prompts": "sula"},
     "revision": {"revision": "step64"},
     "gguf": {"gguf": "tiny.gguf"},
+    "adapter": {"adapter": "an/adapter"},
     "chat": {"chat": True, "gguf": "tiny.gguf"},  # which has a chat template
     "dtype": {"dtype": "bfloat16"},
     "splits": {"splits": "2/4"},

@@ -1,0 +1,131 @@
+"""Adapters: low-rank changes of weights, trained apart (LoRA, PEFT's files), merged before anything is read."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from safetensors import SafetensorError, safe_open
+
+from interp.errors import ModelError
+from interp.loading.hub_files import ModelFiles, files_on_hub
+from interp.loading.quiet_libraries import quiet_libraries
+from interp.model import Check
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+
+
+def locate_adapter(name: str) -> ModelFiles:
+    """The files of an adapter: a folder that PEFT's `save_pretrained` wrote, or a repository of the hub (@revision)."""
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        files = ModelFiles(folder, frozenset(path.name for path in folder.iterdir()))
+    elif name.count("/") == 1 and not name.startswith((".", "/", "~")):
+        hub_id, _, revision = name.partition("@")
+        files = replace(files_on_hub(hub_id, revision or None, CONFIG), gguf=None)
+    else:
+        raise ModelError(asked=f"the adapter {name}", found="there is no such folder", fix="Give a folder or a hub id.")
+    missing = [file for file in (CONFIG, WEIGHTS) if file not in files.names]
+    if missing:
+        held = ", ".join(sorted(files.names)[:5]) or "no files"
+        raise ModelError(
+            asked=f"the adapter {name}",
+            found=f"there is no {missing[0]} in it ({held})",
+            fix="Give the folder that PEFT's `save_pretrained` wrote, with its weights as safetensors.",
+        )
+    return files
+
+
+def merge_adapter(
+    module: "PreTrainedModel", base: str, name: str, files: ModelFiles
+) -> "tuple[PreTrainedModel, Check]":
+    """The model with the adapter's changes in its weights, and a check that says what was merged.
+
+    Raises `ModelError` where PEFT is missing, or the adapter is damaged, of another kind or of another base.
+    """
+    asked = f"the adapter {name} on {base}"
+    try:
+        from peft import PeftModel, get_peft_model_state_dict
+    except ModuleNotFoundError as error:
+        raise ModelError(asked=asked, found="peft is not installed", fix="pip install 'interp[peft]'") from error
+    files.fetch([CONFIG, WEIGHTS])
+    _refuse_unfit(asked, base, _config(asked, files))
+    shapes = _shapes(asked, files)
+    before = _squares(module)
+    try:
+        with quiet_libraries():
+            adapted = PeftModel.from_pretrained(module, str(files.folder))
+            placed = {key: tuple(x.shape) for key, x in get_peft_model_state_dict(adapted).items()}
+            if placed != shapes:
+                key = min(key for key in placed.keys() | shapes.keys() if placed.get(key) != shapes.get(key))
+                lacks = key not in shapes
+                found = f"{'its file lacks' if lacks else 'the model has no place for'} {key}"
+                raise ModelError(asked=asked, found=found, fix="It is of another base or was edited; save it again.")
+            merged: Any = adapted.merge_and_unload(safe_merge=True)
+    except (ValueError, RuntimeError, TypeError, KeyError, AttributeError) as error:
+        raise ModelError(
+            asked=asked,
+            found=f"it does not fit: {' '.join(str(error).split())[:300]}",
+            fix="Name the base that it was trained on, and an adapter as it was saved.",
+        ) from error
+    after = _squares(merged)
+    moved = sum(after[key] != before[key] for key in before)
+    if not moved:
+        raise ModelError(asked=asked, found="it changes no weight: it was not trained", fix="Leave --adapter out.")
+    check = Check(
+        "adapter", "every tensor of the adapter found its place", True, 0.0, 0.0, "tensors without a place",
+        f"{len(shapes)} tensors of {name} change {moved} weights",
+    )  # fmt: skip
+    return merged.eval().requires_grad_(False), check
+
+
+def _config(asked: str, files: ModelFiles) -> dict[str, Any]:
+    try:
+        content = json.loads((files.folder / CONFIG).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ModelError(asked=asked, found=f"{CONFIG} cannot be read ({error})", fix="Save it again.") from error
+    if not isinstance(content, dict) or content.get("peft_type") != "LORA":
+        kind = content.get("peft_type") if isinstance(content, dict) else None
+        raise ModelError(
+            asked=asked,
+            found=f"it is of the kind {kind}",
+            fix="Adapters that are low-rank changes of weights (LORA) can be merged; merge another one yourself.",
+        )
+    return content
+
+
+def _refuse_unfit(asked: str, base: str, config: dict[str, Any]) -> None:
+    """Refuse an adapter that names another model of the hub as its base than the one of the hub that was named."""
+    trained_on = str(config.get("base_model_name_or_path") or "")
+    both_on_hub = all(name.count("/") == 1 and not Path(name).is_dir() for name in (base, trained_on))
+    if both_on_hub and base.lower() != trained_on.lower():
+        raise ModelError(
+            asked=asked,
+            found=f"it was trained on {trained_on}",
+            fix=f"Use --model {trained_on}, or another adapter.",
+        )
+
+
+def _shapes(asked: str, files: ModelFiles) -> dict[str, tuple[int, ...]]:
+    """The tensors of the adapter's file and their shapes; one that is cut off or holds no numbers is refused."""
+    found = {}
+    try:
+        with safe_open(files.folder / WEIGHTS, framework="pt") as opened:
+            for key in opened.keys():  # noqa: SIM118
+                tensor = opened.get_tensor(key)
+                if not tensor.isfinite().all():
+                    raise ModelError(asked=asked, found=f"{key} holds no finite numbers", fix="Save the adapter again.")
+                found[key] = tuple(tensor.shape)
+    except (SafetensorError, OSError) as error:
+        raise ModelError(
+            asked=asked, found=f"{WEIGHTS} is truncated or corrupt ({error})", fix="Copy or save the adapter again."
+        ) from error
+    return found
+
+
+def _squares(module: "PreTrainedModel") -> dict[str, float]:
+    """A number of every weight that a change moves."""
+    return {name: float(p.detach().float().square().sum()) for name, p in module.named_parameters()}

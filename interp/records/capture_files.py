@@ -1,0 +1,128 @@
+"""Captures read back from their folder, held against what was written."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from interp.capture import FORMAT, Capture, ModelInfo
+from interp.errors import RecordError
+from interp.folds import FOLDS
+from interp.need import Need
+from interp.prompt import Prompt, PromptSet
+from interp.records.versioned_json import read_versioned
+from interp.system.array_files import digest_of_file, read_array
+from interp.system.digest import digest_of
+from interp.table import Table
+
+
+@dataclass(frozen=True)
+class KeptNeed:
+    """A need and the files of its arrays, by name."""
+
+    site: str
+    at: str
+    fold: str
+    fold_fields: dict[str, Any]
+    arrays: dict[str, str]
+
+
+@dataclass(frozen=True)
+class KeptTable:
+    """What a table is beside its columns."""
+
+    units: dict[str, str]
+    caption: str
+
+
+@dataclass(frozen=True)
+class CaptureFile:
+    """The content of `capture.json`."""
+
+    format: int
+    digest: str
+    model: ModelInfo
+    prompts: dict[str, Any]
+    tables: dict[str, KeptTable]
+    needs: list[KeptNeed]
+    exact: list[str]
+    seed: int
+    layers: tuple[int, ...] | None
+    provenance: dict[str, Any]
+    files: dict[str, str]
+
+
+def open_capture(path: str | Path) -> Capture:
+    """The capture that `Capture.save` wrote as this folder. Arrays stay in their files until they are looked at.
+
+    Every file is held against its digest first. Raises `RecordError` for a capture that is missing, truncated, edited
+    or newer, naming the file.
+    """
+    folder = Path(path)
+    asked = f"the capture {folder}"
+    content = read_versioned(
+        folder / "capture.json", CaptureFile, FORMAT, asked=asked,
+        written_by="Give the folder that `capture.save` wrote; it holds capture.json.", again="capture again",
+    )  # fmt: skip
+    plain = json.loads((folder / "capture.json").read_text(encoding="utf-8"))
+    if digest_of({name: x for name, x in plain.items() if name not in ("format", "digest")}) != content.digest:
+        raise _spoilt(asked, "capture.json is not as it was written")
+    named = {"prompts.parquet", *(f"rows.{at}.parquet" for at in content.tables)}
+    named |= {f"{name}.safetensors" for name in content.exact} | {f for n in content.needs for f in n.arrays.values()}
+    for name in sorted(named | set(content.files)):
+        if Path(name).name != name or not (folder / name).is_file():
+            raise _spoilt(asked, f"{name} is missing")
+        if digest_of_file(folder / name) != content.files.get(name):
+            raise _spoilt(asked, f"{name} is not as it was written")
+    exact = {name: read_array(folder / f"{name}.safetensors") for name in content.exact}
+    arrays: dict[Need, Mapping[str, np.ndarray]] = {}
+    for kept in content.needs:
+        need = Need(kept.site, FOLDS[kept.fold](**kept.fold_fields), kept.at)
+        arrays[need] = {name: read_array(folder / file) for name, file in kept.arrays.items()}
+    return Capture(
+        model=content.model,
+        prompts=PromptSet(
+            prompts=_prompts(folder / "prompts.parquet"),
+            **content.prompts,
+            **{name: exact.get(name) for name in ("posterior", "belief", "outcome_ids")},  # pyrefly: ignore[bad-argument-type]
+        ),
+        tables={
+            at: Table(_columns(folder / f"rows.{at}.parquet"), kept.units, kept.caption)
+            for at, kept in content.tables.items()
+        },
+        arrays=arrays,
+        seed=content.seed,
+        posterior=exact.get("rows.posterior"),
+        belief=exact.get("rows.belief"),
+        layers=content.layers,
+        provenance=content.provenance,
+    )
+
+
+def _columns(path: Path) -> dict[str, np.ndarray]:
+    from pyarrow import parquet
+
+    frame = parquet.read_table(path).to_pandas(ignore_metadata=True)
+    return {name: frame[name].to_numpy() for name in frame.columns}
+
+
+def _prompts(path: Path) -> list[Prompt]:
+    from pyarrow import parquet
+
+    return [
+        Prompt(
+            text=row["text"],
+            token_ids=None if row["token_ids"] is None else tuple(row["token_ids"]),
+            columns=json.loads(row["columns"]),
+            scored=None if row["scored"] is None else tuple(row["scored"]),
+            scored_columns={name: tuple(values) for name, values in json.loads(row["scored_columns"]).items()},
+        )
+        for row in parquet.read_table(path).to_pylist()
+    ]
+
+
+def _spoilt(asked: str, found: str) -> RecordError:
+    return RecordError(asked=asked, found=found, fix="The folder was damaged or edited; capture again.")

@@ -1,0 +1,113 @@
+"""Probes on a capture that is there already: one of `interp.collect`, one from a file, or one of another tool."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from interp.capture import Capture
+from interp.errors import UsageError
+from interp.probe import Probe
+from interp.prompting.pools import draw, refuse_without_posterior
+from interp.records.record import RunRecord, written
+from interp.running.choose_probes import ChosenProbe, choose_probes
+from interp.system.digest import digest_of
+from interp.system.environment import environment
+from interp.system.threads import one_thread
+
+
+def analyse(
+    capture: Capture,
+    probes: str | Probe | Sequence[str | Probe],
+    *,
+    settings: Mapping[str, Mapping[str, Any]] | None = None,
+    per_quintile: int | None = 15,
+    out: str | Path | None = None,
+    report: bool = True,
+) -> RunRecord:
+    """What probes find in a capture; the record says which tool read the model, and whether that was checked.
+
+        record = interp.analyse(interp.open_capture("values"), "manifold")
+
+    `probes`, `settings`, `per_quintile` (prompts drawn from each fifth of next-token entropy; None: all) and `report`
+    are as in `interp.run`. With `out` a record and its page are left there. Raises `UsageError` for a probe that needs
+    more than the capture holds; of a group (`all`) only those are asked that it serves.
+    """
+    chosen = _served(capture, choose_probes([probes] if isinstance(probes, Probe) else probes, settings or {}))
+    if "next_entropy_bits" not in capture.rows or capture.layers is not None:
+        raise UsageError(
+            asked=f"probes on the capture of {capture.model.name}",
+            found="it holds some of the layers alone"
+            if capture.layers is not None
+            else "its rows have no next_entropy_bits",
+            fix="Capture all layers."
+            if capture.layers is not None
+            else "Give `interp.capture_from_arrays` the logits, or next_entropy_bits.",
+        )
+    refuse_without_posterior(capture.prompts, chosen)
+    for probe in chosen:
+        probe.refuse_fields(capture.model.n_layers)
+        probe.refuse(capture.prompts)
+    began = datetime.now(UTC)
+    base, drawn = draw(capture, per_quintile, capture.seed)
+    with one_thread():
+        findings = {probe.name: probe.analyse(base, {}) for probe in chosen}
+    pool, provenance = capture.prompts, dict(capture.provenance)
+    checks = provenance.pop("selfcheck", "not known")
+    parameters = {probe.name: probe.parameters() for probe in chosen}
+    spec = {
+        "capture_of": capture.model.name, "probes": parameters, "prompts": pool.name, "prompts_hash": pool.content_hash,
+        "per_quintile": per_quintile, "seed": capture.seed, "edits": provenance.pop("edits", []), **provenance,
+    }  # fmt: skip
+    is_checked = isinstance(checks, Sequence) and not isinstance(checks, str)
+    record = RunRecord(
+        status="done",
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        spec=spec,
+        spec_hash=digest_of(spec),
+        model=asdict(capture.model) | ({} if is_checked else {"selfcheck": str(checks)}),
+        prompts={"name": pool.name, "source": pool.source, "unit": pool.unit, "n": len(pool),
+                 "hash": pool.content_hash, "draw": drawn, "seed": pool.seed},
+        environment=environment(),
+        selfcheck=tuple(checks) if is_checked else (),
+        timings={"analyses": round((datetime.now(UTC) - began).total_seconds(), 4)},
+        findings=findings,
+        parameters=parameters,
+    )  # fmt: skip
+    if out is not None:
+        record = written(record, Path(out), capture.model.name)
+        if report:
+            record.show()
+    return record
+
+
+def _served(capture: Capture, chosen: Sequence[ChosenProbe]) -> tuple[Probe, ...]:
+    """The probes that the capture holds everything for; a named one that it does not is refused."""
+    kept = []
+    for each in chosen:
+        probe = each.probe
+        missing = [need for need in probe.needs if need not in capture.arrays]
+        passes = "it makes passes of its own, and a capture is no model" * (
+            probe.edits_model or probe.follows_checkpoints
+        )
+        if not missing and not passes:
+            kept.append(probe)
+        elif each.is_named:
+            names = ", ".join(dict.fromkeys(need.site for need in missing))
+            raise UsageError(
+                asked=f"the probe {probe.name} on the capture of {capture.model.name}",
+                found=passes
+                or f"it needs {names} in a way that was not captured; there are "
+                f"{', '.join(dict.fromkeys(need.site for need in capture.arrays))}",
+                fix="Run it on the model: interp.run."
+                if passes
+                else f"Capture every need in interp.registry.load_entry('probe', {probe.name!r})().needs.",
+            )
+    if not kept:
+        raise UsageError(
+            asked=f"probes on the capture of {capture.model.name}",
+            found="it holds everything for none of them",
+            fix="Capture what one of them needs: `interp list probes NAME`.",
+        )
+    return tuple(kept)

@@ -1,0 +1,288 @@
+"""Continuations of prompts, by the model as it is and under edits, side by side."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+
+from interp.editing.edit_files import resolve_edits
+from interp.editing.edited_rows import edited_rows
+from interp.editing.editor import applied, needs_outputs, refuse_misfits
+from interp.edits import AblateHeads, Edit, Edits, PatternsOf, ReplaceCoordinates
+from interp.errors import UsageError
+from interp.folds import Mean
+from interp.model import Model
+from interp.need import Need
+from interp.prompt import Prompts, PromptSet
+from interp.prompting.files import resolve_prompts
+from interp.prompting.tokens import as_tokens
+from interp.reading.forward import threads_of_pass
+from interp.running.collect import collect
+from interp.running.donors import with_donors
+from interp.words import text_table
+
+if TYPE_CHECKING:
+    import pandas
+
+HEAD = ("prompt", "as it is", "edited")
+_END_OF_PROMPT = 40
+"""Characters of a prompt that a terminal shows."""
+
+
+@dataclass(frozen=True)
+class Continuation:
+    """What one prompt is continued with, by the model as it is and edited; ids of new tokens, and their texts.
+
+    `shared` is the text that both begin with. Without edits both are the same.
+    """
+
+    prompt: str
+    ids: tuple[int, ...]
+    edited_ids: tuple[int, ...]
+    text: str
+    edited_text: str
+    shared: str
+
+    @property
+    def n_shared(self) -> int:
+        """How many tokens both begin with."""
+        pairs = zip(self.ids, self.edited_ids, strict=False)
+        return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(self.ids), len(self.edited_ids)))
+
+
+@dataclass(frozen=True, repr=False)
+class Continuations:
+    """The continuations of some prompts; shown side by side in a terminal, a notebook, and by `write` on a page."""
+
+    model: str
+    edits: tuple[str, ...]
+    how: str
+    each: tuple[Continuation, ...]
+
+    def __iter__(self):
+        return iter(self.each)
+
+    def __len__(self) -> int:
+        return len(self.each)
+
+    def __getitem__(self, i: int) -> Continuation:
+        return self.each[i]
+
+    @property
+    def title(self) -> str:
+        """Whose continuations these are, under what, and how tokens were chosen."""
+        return f"{self.model}, {self.how}; edited: {', '.join(self.edits) or 'nothing'}"
+
+    def to_frame(self) -> "pandas.DataFrame":
+        """One prompt a row."""
+        import pandas
+
+        columns = ("prompt", "text", "edited_text", "n_shared", "ids", "edited_ids")
+        return pandas.DataFrame([{name: getattr(c, name) for name in columns} for c in self.each])
+
+    def rows(self) -> list[tuple[str, str, str]]:
+        """The rows under `HEAD`, on one line each."""
+        return [(_line(c.prompt, _END_OF_PROMPT), _line(c.text), _line(c.edited_text)) for c in self.each]
+
+    def __repr__(self) -> str:
+        return text_table(self.title, HEAD, self.rows(), "")
+
+    def _repr_html_(self) -> str:
+        heads = "".join(f"<th>{name}</th>" for name in HEAD)
+        rows = "".join(
+            f"<tr><td>{escape(c.prompt)}</td><td>{_marked(c.text, c.shared)}</td>"
+            f"<td>{_marked(c.edited_text, c.shared)}</td></tr>"
+            for c in self.each
+        )
+        table = f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
+        return f"<div><p><b>{escape(self.title)}</b></p>{table}<p>Where the two part, words are bold.</p></div>"
+
+    def write(self, path: str | Path) -> Path:
+        """Write the page: one file that fetches nothing."""
+        from interp.registry import load_entry
+
+        return load_entry("report", "continuations")(self, Path(path))
+
+
+def generate(
+    model: Model,
+    prompts: Prompts,
+    edits: Edits = (),
+    *,
+    n_tokens: int = 20,
+    temperature: float = 0.0,
+    seed: int = 0,
+    window: int | None = None,
+    cache: bool = True,
+) -> Continuations:
+    """Continue every prompt by `n_tokens` tokens, with the model as it is and edited.
+
+        interp.generate(model, ["The capital of France is"], [interp.AblateHeads(layer=3, heads=1)])
+
+    Tokens are the most likely ones at `temperature` 0, else drawn with `seed`, by the same random numbers for both
+    texts. A text ends early where the model says so. Edits at `all` positions act on new tokens as well; those at
+    `last`, `scored`, a column or counted positions on the prompt's. Ablation by a `mean` takes that over the edited
+    positions of these prompts. Keys and values of earlier tokens are kept, edited as they were, unless `cache` is off
+    or patterns come from a donor: the texts are the same. Raises `UsageError` for edits that cannot go on over new
+    tokens.
+    """
+    _refuse_sizes(n_tokens, temperature)
+    pool = resolve_prompts(prompts, tokenizer=model.tokenizer, seed=seed)
+    ids = as_tokens(model, pool, (), window).ids
+    lengths = np.array([len(x) for x in ids])
+    longest, allowed = int(lengths.max()) + n_tokens, model.info.max_positions
+    if allowed is not None and longest > allowed:
+        raise UsageError(
+            asked=f"{n_tokens} tokens after a prompt of {lengths.max()}",
+            found=f"{model.name} reads {allowed} positions",
+            fix="Ask for fewer tokens, or give window=N.",
+        )
+    changes = with_donors(resolve_edits(edits), model.info)
+    if changes:
+        _refuse_growing(changes, model)
+        changes = _with_means(model, pool, changes, window)
+    rows = [edited_rows(edit, pool, lengths) if _is_counted(edit) else None for edit in changes]
+    whole = not cache or not model.family.has_attention or any(isinstance(edit, PatternsOf) for edit in changes)
+    end, each = _end_tokens(model), []
+    for i, start in enumerate(ids):
+        mine = []
+        for edit, index in zip(changes, rows, strict=True):
+            if index is None:
+                mine.append(edit)
+            elif positions := tuple(index.position[index.prompt == i].tolist()):
+                mine.append(replace(edit, at=positions))
+        chosen = _Choice(temperature, [seed, i])
+        plain = _continued(model, start, n_tokens, chosen, end, whole=whole)
+        edited = plain
+        if mine:
+            with applied(model, *mine):
+                edited = _continued(model, start, n_tokens, chosen, end, whole=whole)
+        each.append(_in_words(model, pool, i, start, plain, edited))
+    how = "most likely tokens" if temperature == 0 else f"drawn at temperature {temperature:g}, seed {seed}"
+    return Continuations(model.name, tuple(map(str, changes)), how, tuple(each))
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """How the next token is chosen; the same random numbers every time it is asked from the beginning."""
+
+    temperature: float
+    seed: Sequence[int]
+
+    def draws(self, n: int) -> Float[np.ndarray, " n"]:
+        return np.random.default_rng(self.seed).random(n)
+
+    def token(self, logits: Float[torch.Tensor, " vocab"], draw: float) -> int:
+        if self.temperature == 0:
+            return int(logits.argmax())
+        p = torch.softmax(logits.double() / self.temperature, dim=-1).cumsum(dim=-1)
+        return min(int(torch.searchsorted(p, draw * float(p[-1]), right=True)), len(p) - 1)
+
+
+def _continued(
+    model: Model, start: Int[np.ndarray, " _pos"], n_tokens: int, choice: _Choice, end: frozenset[int], *, whole: bool
+) -> tuple[int, ...]:
+    """The new tokens of one text; `whole` reads all of it again for each of them."""
+    made: list[int] = []
+    kept: Any = None
+    ids = torch.from_numpy(np.asarray(start, dtype=np.int64))[None].to(model.input_device)
+    with torch.inference_mode(), threads_of_pass(model, ids):
+        for draw in choice.draws(n_tokens):
+            if whole:
+                out = model.module(input_ids=ids, use_cache=False)
+            else:
+                out = model.module(input_ids=ids if kept is None else ids[:, -1:], past_key_values=kept, use_cache=True)
+                kept = out.past_key_values
+            token = choice.token(out.logits[0, -1].float().cpu(), float(draw))
+            made.append(token)
+            if token in end:
+                break
+            ids = torch.cat([ids, ids.new_tensor([[token]])], dim=1)
+    return tuple(made)
+
+
+def _refuse_sizes(n_tokens: int, temperature: float) -> None:
+    if n_tokens < 1 or not 0 <= temperature < np.inf:
+        raise UsageError(
+            asked=f"{n_tokens} tokens at temperature {temperature:g}",
+            found="there is no such text",
+            fix="Ask for 1 token or more, at temperature 0 (the most likely ones) or above.",
+        )
+
+
+def _refuse_growing(edits: Sequence[Edit], model: Model) -> None:
+    """Raise `UsageError` for edits that say nothing of tokens that are yet to come."""
+    refuse_misfits(edits, model)
+    for edit in edits:
+        found = ""
+        if isinstance(edit, AblateHeads) and edit.by == "resample":
+            found = "other prompts have no outputs at new tokens"
+        elif isinstance(edit, AblateHeads) and needs_outputs(edit) and isinstance(edit.at, tuple):
+            found = "its mean is over counted positions"
+        elif isinstance(edit, ReplaceCoordinates) and edit.values.ndim == 2 and len(edit.values) > 1:
+            found = "it brings values row by row, for one pass over the prompts"
+        if found:
+            fix = "Ablate by zero, by a given mean, or at all positions; give one row of values."
+            raise UsageError(asked=f"continuations under {edit}", found=found, fix=fix)
+
+
+def _with_means(model: Model, pool: PromptSet, edits: Sequence[Edit], window: int | None) -> tuple[Edit, ...]:
+    """The edits, with the means of heads over the edited positions of these prompts, one edit a layer."""
+    found: list[Edit] = []
+    for edit in edits:
+        if isinstance(edit, AblateHeads) and needs_outputs(edit):
+            need = Need("z", Mean(), str(edit.at))
+            mean = collect(model, pool, [need], window=window).folded(need)["mean"]  # [layer, head, d_head]
+            layers = edit.layers(model.info)
+            found += [replace(edit, layer=layer, mean=mean[layer, list(edit.each_head)]) for layer in layers]
+        else:
+            found.append(edit)
+    return tuple(found)
+
+
+def _is_counted(edit: Edit) -> bool:
+    """Whether the edit acts at positions of the prompt alone."""
+    return edit.at != "all"
+
+
+def _end_tokens(model: Model) -> frozenset[int]:
+    """The tokens that end a text."""
+    settings = getattr(model.module, "generation_config", None)
+    ends = [getattr(settings, "eos_token_id", None), getattr(model.tokenizer, "eos_token_id", None)]
+    return frozenset(token for end in ends if end is not None for token in (end if isinstance(end, list) else [end]))
+
+
+def _in_words(
+    model: Model, pool: PromptSet, i: int, start: np.ndarray, plain: tuple[int, ...], edited: tuple[int, ...]
+) -> Continuation:
+    def words(new: Sequence[int]) -> str:
+        if model.tokenizer is None:
+            return " ".join(map(str, new))
+        before = _decoded(model, start.tolist())
+        return _decoded(model, [*start.tolist(), *new])[len(before) :]
+
+    text = pool.prompts[i].text
+    found = Continuation(" ".join(map(str, start)) if text is None else text, plain, edited, "", "", "")
+    return replace(found, text=words(plain), edited_text=words(edited), shared=words(plain[: found.n_shared]))
+
+
+def _decoded(model: Model, ids: list[int]) -> str:
+    assert model.tokenizer is not None
+    return str(model.tokenizer.decode(ids, skip_special_tokens=True))
+
+
+def _line(text: str, end: int | None = None) -> str:
+    """A text on one line; of a long one its end."""
+    flat = text.replace("\n", "⏎")
+    return flat if end is None or len(flat) <= end else "…" + flat[1 - end :]
+
+
+def _marked(text: str, shared: str) -> str:
+    """A text whose beginning both have, the rest of it bold."""
+    n = len(shared) if text.startswith(shared) else 0
+    return f"{escape(text[:n])}<b>{escape(text[n:])}</b>"

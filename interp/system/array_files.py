@@ -1,0 +1,81 @@
+"""Arrays in files of the safetensors format, one each: written part by part and read where they lie.
+
+The library of that format takes a copy of everything that it writes or reads, which a large capture has no memory for.
+"""
+
+import hashlib
+import json
+from pathlib import Path
+
+import numpy as np
+
+_KINDS = {
+    "F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "|i1",
+    "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "|u1", "BOOL": "|b1",
+}  # fmt: skip
+_NAMES = {np.dtype(kind): name for name, kind in _KINDS.items()}
+_LENGTH = 8
+"""Bytes in front of the header, which say how long it is."""
+
+
+class ArrayFile:
+    """An array that is being written: room for all of it, filled by blocks in any order."""
+
+    def __init__(self, path: Path, shape: tuple[int, ...], dtype: np.dtype) -> None:
+        self.path, self.shape, self.dtype = path, shape, dtype.newbyteorder("<")
+        if self.dtype not in _NAMES:
+            raise ValueError(f"numbers of type {dtype} cannot be written")
+        size = int(np.prod(shape)) * self.dtype.itemsize
+        described = {"dtype": _NAMES[self.dtype], "shape": list(shape), "data_offsets": [0, size]}
+        header = json.dumps({"array": described}).encode()
+        header += b" " * (-len(header) % _LENGTH)
+        self.start = _LENGTH + len(header)
+        with path.open("wb") as file:
+            file.write(len(header).to_bytes(_LENGTH, "little") + header)
+            file.truncate(self.start + size)
+
+    def put(self, first: tuple[int, ...], block: np.ndarray) -> None:
+        """Write a block that lies in one piece, from the entry with the leading indices `first` on."""
+        strides = np.cumprod((1, *self.shape[:0:-1]))[::-1] if self.shape else np.array([])
+        offset = int(np.dot(strides[: len(first)], first)) if first else 0
+        with self.path.open("r+b") as file:
+            file.seek(self.start + offset * self.dtype.itemsize)
+            file.write(np.ascontiguousarray(block, dtype=self.dtype).tobytes())
+
+
+def write_array(path: Path, array: np.ndarray) -> None:
+    """Write an array, one entry of its first axis at a time. `ValueError` for numbers that the format does not have."""
+    file = ArrayFile(path, array.shape, array.dtype)
+    if array.ndim < 2:
+        file.put((), array)
+    else:
+        for i, block in enumerate(array):
+            file.put((i,), block)
+
+
+def read_array(path: Path) -> np.ndarray:
+    """The array, which is read from the file where it is looked at; nobody can write to it.
+
+    Raises `OSError` or `ValueError` for a file that is missing or damaged.
+    """
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(_LENGTH), "little")
+        size = path.stat().st_size
+        if _LENGTH + length > size:
+            raise ValueError("it ends before its header does")
+        described = json.loads(file.read(length)).get("array", {})
+    if described.get("dtype") not in _KINDS:
+        raise ValueError("it holds no array of ours")
+    dtype, shape = np.dtype(_KINDS[described["dtype"]]), tuple(described["shape"])
+    n = int(np.prod(shape))
+    if size != _LENGTH + length + n * dtype.itemsize:
+        raise ValueError(f"it has {size:,} bytes, an array {list(shape)} of {dtype} has another number")
+    if n == 0:
+        return np.empty(shape, dtype)
+    return np.asarray(np.memmap(path, dtype, "r", _LENGTH + length, shape))
+
+
+def digest_of_file(path: Path) -> str:
+    """The SHA-256 of what a file holds, read piece by piece."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,30 @@
+"""The page of continuations: prompts, and how they go on with and without edits, side by side."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from interp.errors import RecordError
+from interp.system.whole_files import writing
+
+from .page.render import style_sheet, templates_of_pages
+from .page.security import policy
+
+if TYPE_CHECKING:
+    from interp.running.generate import Continuations
+
+
+def render(found: "Continuations", target: Path) -> Path:
+    """Write the page, whole or not at all; returns its path."""
+    style = style_sheet()
+    page = templates_of_pages().get_template("continuations.html").render(
+        found=found, style=style, policy=policy([], [style])
+    )  # fmt: skip
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with writing(target) as draft:
+            draft.write_text(page, encoding="utf-8", errors="replace", newline="\n")
+    except OSError as error:
+        raise RecordError(
+            asked=f"writing the page {target}", found=error.strerror or str(error), fix="Choose another place."
+        ) from error
+    return target

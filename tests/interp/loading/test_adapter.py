@@ -1,0 +1,174 @@
+"""Adapters: merged weights are W + scale · B A by hand, and what is damaged or of another base is refused in words."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel
+from typer.testing import CliRunner
+
+import interp
+from interp.cli.app import app
+from interp.errors import ModelError, UsageError
+from interp.loading.quiet_libraries import quiet_libraries
+
+peft = pytest.importorskip("peft", reason="the extra peft is not installed")
+
+R, ALPHA = 3, 7
+QUICK = {"manifold": {"n_permutations": 20, "n_null": 20, "n_bootstrap": 20, "n_splits": 2}}
+
+
+def adapter_of(module, folder, targets, **changes):
+    """An adapter with random matrices, saved as PEFT saves it."""
+    torch.manual_seed(1)
+    config = peft.LoraConfig(
+        r=R, lora_alpha=ALPHA, target_modules=targets, task_type="CAUSAL_LM", **{"init_lora_weights": False, **changes}
+    )
+    with quiet_libraries():
+        peft.get_peft_model(module, config).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def llama(tiny_folders):
+    return tiny_folders["llama"]
+
+
+@pytest.fixture
+def lora(llama, tmp_path):
+    module = AutoModelForCausalLM.from_pretrained(llama)
+    return adapter_of(module, tmp_path / "lora", ["q_proj", "v_proj", "down_proj"])
+
+
+def by_hand(before, folder, scale, *, is_transposed=False):
+    """The weights W + scale · B A of every module that the adapter's file names."""
+    found, tensors = dict(before), load_file(folder / "adapter_model.safetensors")
+    for key, a in tensors.items():
+        if key.endswith("lora_A.weight"):
+            change = scale * tensors[key.replace("lora_A", "lora_B")].double() @ a.double()
+            name = key.removeprefix("base_model.model.").replace("lora_A.weight", "weight")
+            found[name] = before[name].double() + (change.T if is_transposed else change)
+    return found
+
+
+@pytest.mark.parametrize("use_rslora", [False, True])
+def test_merged_weights_are_the_formula(llama, tmp_path, use_rslora):
+    module = AutoModelForCausalLM.from_pretrained(llama)
+    folder = adapter_of(module, tmp_path / "lora", ["q_proj", "v_proj", "down_proj"], use_rslora=use_rslora)
+    base, adapted = interp.load(llama), interp.load(llama, adapter=folder)
+    wanted = by_hand(base.module.state_dict(), folder, ALPHA / (R**0.5 if use_rslora else R))
+    moved = 0
+    for name, weight in adapted.module.state_dict().items():
+        torch.testing.assert_close(weight.double(), wanted[name].double(), rtol=1e-6, atol=1e-7)
+        moved += not torch.equal(weight, base.module.state_dict()[name])
+    assert moved == 3 * base.info.n_layers
+    assert adapted.info.adapter == str(folder) and base.info.adapter is None
+    assert adapted.fingerprint != base.fingerprint and type(adapted.module) is type(base.module)
+    names = [check.name for check in adapted.checks]
+    assert names.count("adapter") == 1 and len(names) == len(base.checks) + 1 and all(c.passed for c in adapted.checks)
+
+
+def test_transposed_weights_are_the_formula_too(word_tokenizer, tmp_path):
+    torch.manual_seed(0)
+    module = GPT2LMHeadModel(GPT2Config(vocab_size=101, n_embd=24, n_layer=2, n_head=2, n_positions=32)).eval()
+    module.save_pretrained(tmp_path / "gpt2")
+    word_tokenizer.save_pretrained(tmp_path / "gpt2")
+    before = {name: x.clone() for name, x in module.state_dict().items()}
+    folder = adapter_of(module, tmp_path / "lora", ["c_attn"], fan_in_fan_out=True)
+    wanted = by_hand(before, folder, ALPHA / R, is_transposed=True)
+    for name, weight in interp.load(tmp_path / "gpt2", adapter=folder).module.state_dict().items():
+        torch.testing.assert_close(weight.double(), wanted[name].double(), rtol=1e-6, atol=1e-7)
+
+
+def test_an_adapted_model_reads_as_peft_runs_it(llama, lora):
+    with quiet_libraries():
+        theirs = peft.PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(llama), lora).eval()
+    ids = torch.tensor([[3, 9, 27, 1]])
+    with torch.inference_mode():
+        np.testing.assert_allclose(
+            interp.load(llama, adapter=lora).module(ids).logits, theirs(ids).logits, rtol=1e-4, atol=1e-5
+        )
+
+
+def edited_config(folder, **changes):
+    file = folder / "adapter_config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+
+
+def edited_tensors(folder, change):
+    tensors = load_file(folder / "adapter_model.safetensors")
+    change(tensors, min(tensors))
+    save_file(tensors, folder / "adapter_model.safetensors")
+
+
+def _cut(folder):
+    file = folder / "adapter_model.safetensors"
+    file.write_bytes(file.read_bytes()[:-100])
+
+
+@pytest.mark.parametrize(
+    "damage, words",
+    [
+        (shutil.rmtree, "there is no such folder"),
+        (lambda f: (f / "adapter_config.json").unlink(), "there is no adapter_config.json"),
+        (lambda f: (f / "adapter_model.safetensors").rename(f / "adapter_model.bin"), "no adapter_model.safetensors"),
+        (lambda f: (f / "adapter_config.json").write_text("{"), "adapter_config.json cannot be read"),
+        (lambda f: edited_config(f, peft_type="PROMPT_TUNING"), "of the kind PROMPT_TUNING"),
+        (lambda f: edited_config(f, r=R + 1), "it does not fit: .*size mismatch"),
+        (lambda f: edited_config(f, target_modules=["query"]), "it does not fit: Target modules"),
+        (lambda f: edited_config(f, target_modules=["q_proj"]), "the model has no place for"),
+        (lambda f: edited_config(f, target_modules=["q_proj", "v_proj", "down_proj", "up_proj"]), "its file lacks"),
+        (_cut, "truncated or corrupt"),
+        (lambda f: edited_tensors(f, lambda t, key: t.pop(key)), "its file lacks"),
+        (lambda f: edited_tensors(f, lambda t, key: t[key].fill_(float("nan"))), "holds no finite numbers"),
+        (lambda f: edited_tensors(f, lambda t, key: [x.zero_() for x in t.values()]), "it changes no weight"),
+    ],
+)  # fmt: skip
+def test_a_damaged_adapter_is_refused_in_words(llama, lora, damage, words):
+    damage(lora)
+    with pytest.raises(ModelError, match=words):
+        interp.load(llama, adapter=lora)
+
+
+def test_an_adapter_of_another_base_is_refused_in_words(llama, lora, tiny_folders):
+    with pytest.raises(ModelError, match="does not fit"):
+        interp.load(tiny_folders["gpt_neox"], adapter=lora)
+    with pytest.raises(ModelError, match="this one as --adapter"):
+        interp.load(lora)
+    with pytest.raises(UsageError, match="in memory with adapter"):
+        interp.load(AutoModelForCausalLM.from_pretrained(llama), adapter=lora)
+
+
+def test_an_adapter_names_its_base(lora):
+    from interp.loading.adapter import _refuse_unfit
+
+    for base, named in (("org/model", "org/model"), ("/a/folder/of/it", "org/model"), ("org/Model", None)):
+        _refuse_unfit("it", base, {"base_model_name_or_path": named})
+    with pytest.raises(ModelError, match="trained on org/other"):
+        _refuse_unfit("it", "org/model", {"base_model_name_or_path": "org/other"})
+
+
+def test_one_command_compares_base_and_adapted(llama, lora, tmp_path):
+    (tmp_path / "texts.txt").write_text("".join(f"the cat sat on the {i % 7} mat w{i}\n" for i in range(24)))
+    words = ["diff", "--model", str(llama), "--adapter", str(lora), "--prompts", str(tmp_path / "texts.txt"), "--draw",
+             "0", "--out", str(tmp_path / "runs"), "--quiet"]  # fmt: skip
+    settings = [f"--set=manifold.{name}=20" for name in ("n_permutations", "n_null", "n_bootstrap")]
+    done = CliRunner().invoke(app, [*words, *settings])
+    assert done.exit_code in (0, 1), done.output
+    first, second = sorted(
+        (interp.open_run(path.parent) for path in (tmp_path / "runs").glob("*/run.json")),
+        key=lambda r: "adapter" in r.spec,
+    )
+    assert "adapter" not in first.spec and second.spec["adapter"] == str(lora)
+    assert first.model["fingerprint"] != second.model["fingerprint"] and "--adapter" in second.spec["command"]
+    assert "numbers moved" in done.output and "spec.adapter" in done.output
+    again = interp.run(interp.load(llama, adapter=lora), prompts=["the cat", "a dog"] * 9, per_quintile=None,
+                       settings=QUICK, out=None, quiet=True)  # fmt: skip
+    assert again.spec["adapter"] == str(lora)
+    with pytest.raises(UsageError, match="in memory with adapter"):
+        interp.run(interp.load(llama), adapter=str(lora), out=None, quiet=True)
+    for words in (["diff"], ["diff", "runs"], ["diff", "a", "b", "--adapter", str(lora)]):
+        assert CliRunner().invoke(app, words).exit_code != 0

@@ -1,0 +1,324 @@
+"""Captures on disk and of other tools: nothing is lost, nothing damaged is read, and probes find the same in them."""
+
+import json
+
+import numpy as np
+import pytest
+import safetensors.numpy
+import torch
+from interp.probes import Manifold
+from interp.wind_tunnels import Bijection
+
+import interp
+from interp.errors import PromptError, RecordError, UnknownName, UsageError
+from interp.folds import Mean, Moments, PromptMean
+from interp.need import Need
+from interp.system.array_files import ArrayFile, read_array, write_array
+
+QUICK = {"manifold": {"n_permutations": 20, "n_null": 20, "n_bootstrap": 20, "n_splits": 2}}
+NEEDS = (
+    Need("v"), Need("W_K"), Need("outcome_log_prob"), Need("resid", Moments(), "last"), Need("resid", Mean(), "all"),
+    Need("pattern_entropy", PromptMean(), "all"), Need("k", at="all"),
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def tunnel():
+    return interp.load("tunnel:bijection-gpt-neox")
+
+
+@pytest.fixture(scope="module")
+def sequences():
+    return interp.sampled_prompts(Bijection(), n=20)
+
+
+@pytest.fixture(scope="module")
+def captured(tunnel, sequences):
+    return interp.collect(tunnel, sequences, NEEDS)
+
+
+@pytest.fixture(scope="module")
+def texts_read(tiny_text_model):
+    texts = [f"the cat sat on {'the ' * (i % 3)}mat" for i in range(12)]
+    return texts, interp.collect(tiny_text_model, texts, ["v", "resid", "next_log_prob"])
+
+
+def assert_same(one, other, atol=0.0):
+    assert set(one.arrays) == set(other.arrays) and one.tables.keys() == other.tables.keys()
+    for need in one.arrays:
+        for name in one.arrays[need]:
+            np.testing.assert_allclose(one.arrays[need][name], other.arrays[need][name], atol=atol, err_msg=str(need))
+    for at, table in one.tables.items():
+        assert table.units == other.tables[at].units
+        for name, column in table.columns.items():
+            theirs = other.tables[at][name]
+            np.testing.assert_allclose(column, theirs, atol=atol) if column.dtype.kind == "f" else (
+                np.testing.assert_array_equal(column, theirs)
+            )
+    assert one.prompts.content_hash == other.prompts.content_hash and one.model == other.model
+    assert one.prompts.described() == other.prompts.described() and one.layers == other.layers
+    for name in ("posterior", "belief"):
+        mine, theirs = getattr(one, name), getattr(other, name)
+        assert (mine is None) == (theirs is None) and (mine is None or np.array_equal(mine, theirs))
+
+
+def test_a_saved_capture_is_read_back_whole(captured, tmp_path):
+    opened = interp.open_capture(captured.save(tmp_path / "c"))
+    assert_same(captured, opened)
+    assert np.array_equal(opened.outcomes, captured.outcomes) and opened["v"].shape == captured["v"].shape
+    assert opened.provenance["tool"] == "interp" and len(opened.provenance["selfcheck"]) > 5
+    assert_same(opened, interp.open_capture(opened.save(tmp_path / "again")))
+
+
+def test_a_saved_capture_of_texts_keeps_texts_tokens_and_layers(tiny_text_model, texts_read, tmp_path):
+    texts, whole = texts_read
+    opened = interp.open_capture(whole.save(tmp_path / "c"))
+    assert_same(whole, opened)
+    assert opened.rows["text"].tolist() == texts and opened.rows["token_string"][0] in texts[0]
+    some = interp.collect(tiny_text_model, texts, ["v"], layers=[1])
+    assert interp.open_capture(some.save(tmp_path / "some")).layers == (1,)
+
+
+def test_arrays_are_plain_safetensors_and_stay_in_their_files(tmp_path):
+    x = np.random.default_rng(0).normal(size=(3, 5, 2)).astype(np.float32)
+    write_array(tmp_path / "x", np.asfortranarray(x))
+    assert np.array_equal(safetensors.numpy.load_file(tmp_path / "x")["array"], x)
+    safetensors.numpy.save_file({"array": x}, tmp_path / "theirs")
+    assert np.array_equal(read_array(tmp_path / "theirs"), x) and isinstance(read_array(tmp_path / "x").base, np.memmap)
+    with pytest.raises(ValueError, match="read-only"):
+        read_array(tmp_path / "x")[0] = 1
+    for odd in (np.zeros((2, 0, 3)), np.array(4), np.array([True, False]), x.astype(">f4")):
+        write_array(tmp_path / "odd", odd)
+        assert np.array_equal(read_array(tmp_path / "odd"), odd)
+    file = ArrayFile(tmp_path / "blocks", x.shape, x.dtype)
+    for layer in (2, 0, 1):
+        file.put((layer, 3), x[layer, 3:])
+        file.put((layer, 0), x[layer, :3])
+    assert np.array_equal(read_array(tmp_path / "blocks"), x)
+
+
+def test_a_streamed_capture_is_the_capture(tunnel, sequences, monkeypatch, tmp_path):
+    monkeypatch.setattr("interp.running.collect.PROMPTS_AT_ONCE", 7)
+    needs = [need for need in NEEDS if need.at != "last" and not isinstance(need.fold, Mean)]
+    whole = interp.collect(tunnel, sequences, needs)
+    assert_same(whole, interp.collect(tunnel, sequences, needs, to=tmp_path / "new" / "c"), atol=1e-5)
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["c"]
+
+
+def test_streaming_holds_one_lot_of_prompts(tunnel, monkeypatch, tmp_path):
+    """The largest memory of numpy does not grow with the prompts."""
+    import tracemalloc
+
+    monkeypatch.setattr("interp.running.collect.PROMPTS_AT_ONCE", 20)
+    peaks = []
+    for n in (40, 320):
+        prompts = interp.sampled_prompts(Bijection(), n=n)
+        tracemalloc.start()
+        found = interp.collect(tunnel, prompts, [Need("resid", at="all")], to=tmp_path / str(n))
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        size = found["resid"].nbytes
+    assert peaks[1] - peaks[0] < 0.25 * size
+
+
+@pytest.mark.parametrize("extra", [{"layers": [0]}, {"edits": [interp.AblateHeads(layer=0, heads=0, by="zero")]}])
+def test_what_depends_on_all_prompts_is_not_streamed(tunnel, sequences, tmp_path, extra):
+    with pytest.raises(UsageError, match=next(iter(extra))):
+        interp.collect(tunnel, sequences, ["v"], to=tmp_path / "c", **extra)
+    for need in (Need("v", Moments()), Need("qk_logit_null"), Need("pattern_row")):
+        with pytest.raises(UsageError, match=need.site):
+            interp.collect(tunnel, sequences, [need], to=tmp_path / "c")
+    (tmp_path / "c").mkdir()
+    with pytest.raises(RecordError, match="exists"):
+        interp.collect(tunnel, sequences, ["v"], to=tmp_path / "c")
+
+
+def test_axes_by_name_in_xarray(captured, texts_read):
+    pytest.importorskip("xarray", reason="the extra xarray is not installed")
+    data = captured.to_xarray()
+    assert data["v"].dims == ("layer", "row", "kv_head", "d_head") and data["k"].dims[1] == "row_all"
+    assert data["resid.last.Moments.covariance"].dims == ("depth", "feature", "other_feature")
+    assert data["pattern_entropy"].dims == ("layer", "each_prompt", "head")
+    first = data["v"].where(data.prompt == 3, drop=True)
+    assert np.array_equal(first.values, captured["v"][:, captured.rows["prompt"] == 3])
+    assert data.next_entropy_bits.attrs["unit"] == "bits" and data["v"].attrs["unit"] == "activation"
+    assert texts_read[1].to_xarray()["resid"].sel(depth=1).shape == texts_read[1]["resid"].shape[1:]
+
+
+def test_probes_find_in_a_saved_capture_what_a_run_finds(tunnel, sequences, tmp_path):
+    run = interp.run(tunnel, probes="manifold", prompts=sequences, settings=QUICK, out=None, quiet=True)
+    saved = interp.collect(tunnel, sequences, ["v"]).save(tmp_path / "c")
+    record = interp.analyse(interp.open_capture(saved), "manifold", settings=QUICK, out=tmp_path / "runs")
+    assert dict(record.findings["manifold"].scalars) == dict(run.findings["manifold"].scalars)
+    assert [c["name"] for c in record.selfcheck] == [c["name"] for c in run.selfcheck] and record.path is not None
+    page = (record.path / "report.html").read_text()
+    assert "self-check: not" not in page and interp.open_run(record.path).spec == record.spec
+
+
+def of_hooks(model, texts):
+    """Values and logits as anybody reads them with a hook of his own, one text at a time."""
+    values, logits, ids = [], [], []
+    for text in texts:
+        tokens = torch.tensor([model.tokenizer(text)["input_ids"]])
+        heard = {}
+
+        def hook(module, args, out, heard=heard):
+            heard[module] = out[0, -1]
+
+        hooks = [layer.self_attn.v_proj.register_forward_hook(hook) for layer in model.module.model.layers]
+        with torch.no_grad():
+            logits.append(model.module(tokens).logits[0, -1].numpy())
+        for each in hooks:
+            each.remove()
+        info = model.info
+        values.append(np.stack([x.view(info.n_kv_heads, info.d_head).numpy() for x in heard.values()]))
+        ids.append(tokens[0].tolist())
+    return np.stack(values), np.stack(logits), ids  # [prompt, layer, kv_head, d_head], [prompt, vocab]
+
+
+def test_arrays_of_hooks_are_the_capture_that_we_take(tiny_text_model, texts_read, tmp_path):
+    texts, ours = texts_read
+    values, logits, ids = of_hooks(tiny_text_model, texts)
+    theirs = interp.capture_from_arrays(
+        {"v": ("row layer kv_head d_head", values)}, texts, ids, tool="hooks of my own", model="mine", logits=logits,
+        tokenizer=tiny_text_model.tokenizer,
+    )  # fmt: skip
+    np.testing.assert_allclose(theirs["v"], ours["v"], atol=1e-5)
+    for name, column in ours.rows.columns.items():
+        if column.dtype.kind == "f":
+            np.testing.assert_allclose(theirs.rows[name], column, atol=1e-4)
+        else:
+            assert np.array_equal(theirs.rows[name], column), name
+    assert (theirs.model.n_layers, theirs.model.n_kv_heads) == (ours.model.n_layers, ours.model.n_kv_heads)
+    again = interp.open_capture(theirs.save(tmp_path / "c"))
+    assert_same(theirs, again)
+    record = interp.analyse(again, Manifold(**QUICK["manifold"]), per_quintile=None, out=tmp_path / "runs")
+    mine = interp.analyse(ours, Manifold(**QUICK["manifold"]), per_quintile=None)
+    name = "pc1_plus_pc2_share"
+    assert record.findings["manifold"][name].value == pytest.approx(mine.findings["manifold"][name].value, abs=1e-5)
+    assert record.selfcheck == () and record.path is not None
+    page = (record.path / "report.html").read_text()
+    assert "Read by hooks of my own; self-check: not ours" in page
+    assert "Not ours" in theirs._repr_html_() and "Not ours" not in ours._repr_html_()
+
+
+GOOD = np.zeros((2, 3, 4, 5), np.float32)
+AXES = "layer row kv_head d_head"
+
+
+@pytest.mark.parametrize(
+    "arrays, words",
+    [
+        ({"v": (AXES, GOOD[:, :2])}, "the axis row has 2 entries, by the rows at 'scored' it would have 3"),
+        ({"v": ("layer row head d_head", GOOD)}, "the axes of v are layer row kv_head d_head"),
+        ({"v": (AXES, GOOD[0])}, "the array has 3 axes"),
+        ({"v": (AXES, GOOD), "k": (AXES, GOOD[..., :4])}, "d_head has 4 entries, by v it would have 5"),
+        ({"v": (AXES, GOOD), "resid": ("depth row d_model", GOOD[:, :, 0])}, r"depth has 2 entries, by v .* 3"),
+        ({"v": (AXES, GOOD.astype(int))}, "it is of int64"),
+        ({"v": (AXES, GOOD.astype(object))}, "it is of object"),
+        ({"v": (AXES, GOOD.astype(complex))}, "it is of complex128"),
+        ({"v": (AXES, torch.zeros(2, 3, 4, 5, dtype=torch.bfloat16))}, "numpy cannot take it"),
+        ({"v": (AXES, [np.zeros(2), np.zeros(3)])}, "numpy cannot take it"),
+        ({Need("v", Moments()): ("layer feature", GOOD[0, 0])}, "only rows and means over prompts"),
+        ({}, "there is none"),
+    ],
+)  # fmt: skip
+def test_arrays_that_do_not_fit_are_refused_in_words(arrays, words):
+    with pytest.raises(UsageError, match=words):
+        interp.capture_from_arrays(arrays, ["a", "b", "c"], [[1]] * 3, tool="t", model="m")
+
+
+def test_names_ids_and_entropies_that_do_not_fit_are_refused_in_words():
+    def made(**given):
+        given = {"arrays": {"v": (AXES, GOOD)}, "tokens": [[1, 2], [3], [4]]} | given
+        return interp.capture_from_arrays(prompts=["a", "b", "c"], tool="t", model="m", **given)
+
+    with pytest.raises(UnknownName, match="site 'values'"):
+        made(arrays={"values": (AXES, GOOD)})
+    for tokens in ([[1, 2], [3]], [[1, 2], [], [4]], [["a"], [3], [4]], [[1.5], [3], [4]]):
+        with pytest.raises(PromptError, match="token ids of 3 prompts"):
+            made(tokens=tokens)
+    with pytest.raises(UsageError, match=r"they are \[4, 9\], and there are 3 scored rows"):
+        made(logits=np.zeros((4, 9)))
+    for entropy in ([1.0, 2.0], [1.0, 2.0, np.nan], [1.0, 2.0, -1.0]):
+        with pytest.raises(UsageError, match="next-token entropies"):
+            made(next_entropy_bits=np.array(entropy))
+    mixed = made(arrays={"v": (AXES, GOOD), "k": (AXES, GOOD.astype(np.float16))})
+    assert mixed.model.dtype == "float16, float32" and mixed["k"].dtype == np.float32
+    with pytest.raises(UsageError, match="no next_entropy_bits"):
+        interp.analyse(mixed, "manifold")
+
+
+def test_a_probe_that_needs_more_than_there_is_is_refused(texts_read, tiny_text_model):
+    texts, ours = texts_read
+    with pytest.raises(UsageError, match=r"it needs pattern_entropy, .*there are v, resid, next_log_prob"):
+        interp.analyse(ours, "attention_entropy")
+    with pytest.raises(UsageError, match="passes of its own"):
+        interp.analyse(ours, "causal")
+    with pytest.raises(UsageError, match="some of the layers"):
+        interp.analyse(interp.collect(tiny_text_model, texts, ["v", "next_log_prob"], layers=[0]), "manifold")
+    assert list(interp.analyse(ours, "all", settings=QUICK, per_quintile=None).findings) == ["manifold"]
+
+
+def edited(folder, name, change):
+    content = json.loads((folder / name).read_text())
+    change(content)
+    (folder / name).write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize(
+    "damage, words",
+    [
+        (lambda f: (f / "0-v.rows.safetensors").unlink(), "0-v.rows.safetensors is missing"),
+        (lambda f: (f / "capture.json").unlink(), "there is no capture.json in it"),
+        (lambda f: (f / "capture.json").write_text("{"), "capture.json cannot be read"),
+        (lambda f: edited(f, "capture.json", lambda c: c.update(seed=5)), "capture.json is not as it was written"),
+        (lambda f: edited(f, "capture.json", lambda c: c.update(format=2)), "it has format 2"),
+        (lambda f: edited(f, "capture.json", lambda c: c.pop("needs")), "needs"),
+        (lambda f: (f / "rows.scored.parquet").write_bytes(b"PAR1"), "rows.scored.parquet is not as it was"),
+        (lambda f: _cut(f / "0-v.rows.safetensors"), "0-v.rows.safetensors is not as it was written"),
+        (lambda f: _flip(f / "0-v.rows.safetensors"), "0-v.rows.safetensors is not as it was written"),
+        (lambda f: _flip(f / "prompts.parquet"), "prompts.parquet is not as it was written"),
+    ],
+)  # fmt: skip
+def test_a_damaged_capture_is_refused_and_the_file_named(captured, tmp_path, damage, words):
+    folder = captured.save(tmp_path / "c")
+    damage(folder)
+    with pytest.raises(RecordError, match=words):
+        interp.open_capture(folder)
+
+
+def _cut(path):
+    path.write_bytes(path.read_bytes()[:-4])
+
+
+def _flip(path):
+    content = bytearray(path.read_bytes())
+    content[-20] ^= 1
+    path.write_bytes(content)
+
+
+def test_a_capture_is_written_whole_or_not_at_all(captured, tmp_path, monkeypatch):
+    (tmp_path / "there").mkdir()
+    with pytest.raises(RecordError, match="exists"):
+        captured.save(tmp_path / "there")
+
+    def full(*args):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("interp.capture.write_array", full)
+    with pytest.raises(RecordError, match="No space left"):
+        captured.save(tmp_path / "new")
+    assert [path.name for path in tmp_path.iterdir()] == ["there"]
+
+
+def test_what_no_file_can_hold_is_refused_in_words(captured, texts_read, tmp_path):
+    from dataclasses import replace
+
+    with pytest.raises(RecordError, match="numbers of type object"):
+        replace(captured, arrays={Need("v"): {"rows": np.array([None])}}).save(tmp_path / "c")
+    rows = texts_read[1].rows
+    broken = rows.with_column("text", np.array(["\ud800"] * rows.n_rows, dtype=object), "label")
+    with pytest.raises(RecordError, match="valid Unicode"):
+        replace(texts_read[1], tables={"scored": broken}).save(tmp_path / "c")
+    assert not list(tmp_path.iterdir())
