@@ -38,6 +38,7 @@ from .records.diff import diff as diff
 from .records.power import power as power
 from .records.record import RunRecord as RunRecord
 from .records.record import open_run as open_run
+from .records.token_strip import TokenStrip as TokenStrip
 from .running.collect import collect as collect
 from .running.collect_stream import Folded as Folded
 from .running.collect_stream import collect_stream as collect_stream
@@ -47,6 +48,7 @@ from .running.plan import plan as plan
 from .running.run import run as run
 from .running.several_models import ManyRuns as ManyRuns
 from .running.several_models import run_many as run_many
+from .running.show_tokens import show_tokens as show_tokens
 from .seam.attention import Listener as Listener
 from .seam.attention import listening as listening
 from .table import Table as Table

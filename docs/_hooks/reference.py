@@ -17,6 +17,7 @@ GROUPS = {
     "Measure": ("run", "run_many", "ManyRuns", "plan", "Plan", "replicate"),
     "Records and findings": ("open_run", "RunRecord", "Findings", "Scalar", "Interval", "Null", "Control", "Table"),
     "Compare": ("compare", "diff", "Diff", "power"),
+    "Look": ("show_tokens", "TokenStrip"),
     "Change a model": ("applied", "Edit", "AblateHeads", "AttentionOff", "BypassLayer", "FeedForwardOff", "KeepAxis",
                        "PatternsOf", "RemoveAxis", "ReplaceCoordinates", "RotateAxes", "ShiftAxis", "listening",
                        "Listener"),
