@@ -39,10 +39,15 @@ from .records.power import power as power
 from .records.record import RunRecord as RunRecord
 from .records.record import open_run as open_run
 from .records.token_strip import TokenStrip as TokenStrip
+from .running.attribution import LogitAttribution as LogitAttribution
+from .running.attribution import logit_attribution as logit_attribution
 from .running.collect import collect as collect
 from .running.collect_stream import Folded as Folded
 from .running.collect_stream import collect_stream as collect_stream
 from .running.compare import compare as compare
+from .running.means import with_means as with_means
+from .running.patching import PatchingMap as PatchingMap
+from .running.patching import patching_map as patching_map
 from .running.plan import Plan as Plan
 from .running.plan import plan as plan
 from .running.run import run as run

@@ -1,7 +1,7 @@
 """One prompt token by token, as a page or a notebook shows it: what is known at every position, and where it attends.
 
-A record keeps its strips in `tokens.json` beside `run.json`, packed: entropies and sink masses in 65,535 steps, attention
-weights in 255, as base64. Packing what was unpacked changes nothing.
+A record keeps its strips in `tokens.json` beside `run.json`, packed: entropies and sink masses in 65,535 steps,
+attention weights in 255, as base64. Packing what was unpacked changes nothing.
 """
 
 import base64

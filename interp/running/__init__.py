@@ -1,3 +1,15 @@
 """A run: what was asked, what it will cost, doing it; several models, checkpoints, streams of prompts."""
 
-__all__ = ["choose_probes", "compare", "plan", "run", "several_models", "show_tokens", "spec", "study"]
+__all__ = [
+    "attribution",
+    "choose_probes",
+    "compare",
+    "means",
+    "patching",
+    "plan",
+    "run",
+    "several_models",
+    "show_tokens",
+    "spec",
+    "study",
+]

@@ -14,7 +14,7 @@ from interp.model import Model
 from interp.need import Need
 from interp.prompt import Prompt, Prompts, PromptSet
 from interp.prompting.files import resolve_prompts
-from interp.prompting.tokens import as_tokens
+from interp.prompting.tokens import as_tokens, words_of
 from interp.reading.forward import capture
 from interp.records.token_strip import TokenStrip
 from interp.registry import entries
@@ -88,7 +88,7 @@ def token_strip(
     bits, sink, row = (np.moveaxis(read[need][:, order], 1, 2) for need in _NEEDS)  # [layer, head, pos, ...]
     return TokenStrip(
         model=info.name,
-        tokens=_words(model, ids),
+        tokens=words_of(model, ids),
         entropy=bits.astype(float),
         sink=sink.astype(float),
         next_entropy=_by_position(read, n),
@@ -129,12 +129,3 @@ def _belief(pool: PromptSet, n: int) -> np.ndarray:
         scored = pool.prompts[0].scored
         found[[n - 1] if scored is None else list(scored)] = entropy_bits(pool.posterior)
     return found
-
-
-def _words(model: Model, ids: np.ndarray) -> tuple[str, ...]:
-    """The tokens as text; what is no whole character as the tokenizer names it; a tunnel's symbols as numbers."""
-    if model.tokenizer is None:
-        return tuple(str(i) for i in ids)
-    texts = [model.tokenizer.decode([int(i)]) for i in ids]
-    names = model.tokenizer.convert_ids_to_tokens(ids.tolist())
-    return tuple(name if "\ufffd" in text or not text else text for text, name in zip(texts, names, strict=True))
