@@ -40,8 +40,8 @@ class PatchingMap:
     """What clean activations restore in a corrupted pass, by layer (depths of the residual stream) and position.
 
     `clean`, `corrupted`, `effect` and `null` are the log2 odds of `answer` over `wrong` (without a wrong one, log2 p of
-    """What clean activations restore in a corrupted pass, by layer (depth of the residual stream) and position.
-    at the same place.
+    the answer), in bits: times ln 2 they are the difference of logits. `null` is that of random moves of the same
+    length at the same place.
 
     >>> model = interp.load("tunnel:bijection-gpt-neox")
     >>> first, second = (list(p.token_ids)[:5] for p in interp.sampled_prompts(model.task, 2))
