@@ -45,6 +45,7 @@ from .running.collect import collect as collect
 from .running.collect_stream import Folded as Folded
 from .running.collect_stream import collect_stream as collect_stream
 from .running.compare import compare as compare
+from .running.index_runs import index_runs as index_runs
 from .running.means import with_means as with_means
 from .running.patching import PatchingMap as PatchingMap
 from .running.patching import patching_map as patching_map

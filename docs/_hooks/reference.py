@@ -16,7 +16,7 @@ GROUPS = {
                       "ModelInfo", "Need", "Rows", "Mean", "Moments", "PromptMean", "Prompt", "PromptSet"),
     "Measure": ("run", "run_many", "ManyRuns", "plan", "Plan", "replicate"),
     "Records and findings": ("open_run", "RunRecord", "Findings", "Scalar", "Interval", "Null", "Control", "Table"),
-    "Compare": ("compare", "diff", "Diff", "power"),
+    "Compare": ("compare", "diff", "Diff", "power", "index_runs"),
     "Look": ("show_tokens", "TokenStrip", "patching_map", "PatchingMap", "logit_attribution", "LogitAttribution"),
     "Change a model": ("applied", "with_means", "Edit", "AblateHeads", "AttentionOff", "BypassLayer", "FeedForwardOff", "KeepAxis",
                        "PatternsOf", "RemoveAxis", "ReplaceCoordinates", "RotateAxes", "ShiftAxis", "listening",

@@ -296,6 +296,16 @@ def compare(
     _finish_comparison(record, quiet, verbose)
 
 
+@app.command(epilog="Example: interp index runs")
+def index(
+    folder: Annotated[Path, typer.Argument(help="Folder that holds records, at any depth.")] = Path("runs"),
+) -> None:
+    """One page over all records of a folder: model, probes, headline numbers, when, disk."""
+    from interp.running.index_runs import index_runs
+
+    print(index_runs(folder))
+
+
 @app.command(epilog="Example: interp diff runs/first runs/second")
 def diff(
     first: Annotated[Path, typer.Argument(help="Folder of a run.")],

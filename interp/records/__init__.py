@@ -1,3 +1,13 @@
 """What a run leaves: the record, unfinished work, differences between records, the card of a tunnel."""
 
-__all__ = ["diff", "headlines", "power", "record", "token_strip", "tunnel_card", "unfinished", "versioned_json"]
+__all__ = [
+    "diff",
+    "headlines",
+    "index",
+    "power",
+    "record",
+    "token_strip",
+    "tunnel_card",
+    "unfinished",
+    "versioned_json",
+]

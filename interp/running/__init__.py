@@ -4,6 +4,7 @@ __all__ = [
     "attribution",
     "choose_probes",
     "compare",
+    "index_runs",
     "means",
     "patching",
     "plan",
