@@ -379,7 +379,7 @@ def list_(
 def check(
     asked: RunOptions,
     oracle: Annotated[
-        Literal["transformer-lens"] | None,
+        Literal["transformer-lens", "nnsight"] | None,
         typer.Option(help="Compare with this library on the same weights."),
     ] = None,
 ) -> None:
@@ -391,7 +391,11 @@ def check(
     print_environment()
     loaded = load_as_asked(asked, check=False)
     checks = list(run_checks(loaded))
-    if oracle is not None:
+    if oracle == "nnsight":
+        from interp.checking.nnsight import check_against_nnsight
+
+        checks += check_against_nnsight(loaded)
+    elif oracle is not None:
         from interp.checking.transformer_lens import check_against_transformer_lens
 
         checks += check_against_transformer_lens(loaded)
