@@ -2,6 +2,10 @@ from .capture import Capture as Capture
 from .capture import ModelInfo as ModelInfo
 from .checking.selfcheck import check_model as check_model
 from .editing.editor import applied as applied
+from .editing.features import FeatureOverlap as FeatureOverlap
+from .editing.features import Features as Features
+from .editing.features import feature_overlap as feature_overlap
+from .editing.features import open_features as open_features
 from .edits import AblateHeads as AblateHeads
 from .edits import AttentionOff as AttentionOff
 from .edits import BypassLayer as BypassLayer

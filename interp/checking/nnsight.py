@@ -60,7 +60,7 @@ def _traced(model: Model, ids: torch.Tensor) -> dict[tuple[str, int], Any]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            traced = NNsight(copy.deepcopy(model.module))
+            traced: Any = NNsight(copy.deepcopy(model.module))  # its types do not know themselves
             with traced.trace(ids, use_cache=False):
                 for site, layer, path, is_input in paths:
                     envoy = _part(traced, path)
