@@ -44,7 +44,7 @@ class PatchingMap:
     length at the same place.
 
     >>> model = interp.load("tunnel:bijection-gpt-neox")
-    >>> first, second = (list(p.token_ids)[:5] for p in interp.sampled_prompts(model.task, 2))
+    >>> first, second = (list(p.token_ids)[:7] for p in interp.sampled_prompts(model.task, 2))
     >>> found = interp.patching_map(model, first, second, n_null=3)
     >>> found.recovered.shape == found.p.shape
     True
@@ -137,9 +137,9 @@ def patching_map(
     against `n_null` random moves of the same length, drawn with `seed`: `p` is over the largest of them on the map.
 
     >>> model = interp.load("tunnel:bijection-gpt-neox")
-    >>> first, second = (list(p.token_ids)[:5] for p in interp.sampled_prompts(model.task, 2))
+    >>> first, second = (list(p.token_ids)[:7] for p in interp.sampled_prompts(model.task, 2))
     >>> interp.patching_map(model, first, second, layers=[0, 1], n_null=3).to_frame().shape
-    (10, 7)
+    (14, 7)
     """
     if site not in SITES:
         raise UnknownName("site that can be patched", site, SITES)
