@@ -485,7 +485,7 @@ def _refuse_site(site: str, edit: Edit) -> None:
     if site in AFTER_W_O:
         raise UsageError(
             asked=f"{edit.kind} {site}",
-            found="behind the output projection every feature mixes all heads: no slice of it is a head's",
+            found="after the output projection every feature mixes all heads: no slice of it belongs to one head",
             fix="Edit z, the head outputs before it.",
         )
     if site not in SITES:

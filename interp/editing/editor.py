@@ -205,7 +205,7 @@ def applied(model: Model, *edits: Edit) -> Iterator[None]:
         if (isinstance(edit.at, str) and edit.at != "all") or needs_outputs(edit):
             raise UsageError(
                 asked=f"{edit}" + ("" if needs_outputs(edit) else f" at {edit.at!r}"),
-                found="which prompts will pass is not known here",
+                found="the prompts of the passes are not known here",
                 fix="Use interp.collect(model, prompts, needs, edits=[...]), or "
                 + ("means from interp.with_means." if needs_outputs(edit) else "positions counted from 0."),
             )

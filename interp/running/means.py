@@ -49,7 +49,7 @@ def _means(model: Model, prompts: Prompts, edit: AblateHeads) -> np.ndarray:
     if isinstance(edit.at, str):
         raise UsageError(
             asked=f"{edit} at {edit.at!r}",
-            found="which prompts will pass is not known in interp.applied",
+            found="the prompts of the passes are not known in interp.applied",
             fix="Use interp.collect(model, prompts, needs, edits=[...]), or positions counted from 0.",
         )
     need = Need("z", at="all")

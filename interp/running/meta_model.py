@@ -71,10 +71,7 @@ def meta_model(options: RunOptions) -> MetaModel:
             fix="Give the name or the folder of a model.",
         )
     trust_remote_code = options.trust_remote_code
-    try:
-        source = locate(options.model, options.revision, options.gguf)
-    except ModelError as error:
-        return _of_alias(options, error)
+    source = locate(options.model, options.revision, options.gguf)
     config = read_config(source.files, trust_remote_code=trust_remote_code, allow_quantised=options.allow_quantised)
     meta = _without_weights(config, source.name, source.origin, source.files.revision, options)
     words = None
@@ -86,8 +83,8 @@ def meta_model(options: RunOptions) -> MetaModel:
                    is_here=on_disk is not None)  # fmt: skip
 
 
-def _of_alias(options: RunOptions, error: ModelError) -> MetaModel:
-    """An alias that the hub does not give out, from the shape that we know it by; other models raise what happened."""
+def known_shape(options: RunOptions, error: ModelError) -> MetaModel:
+    """An alias that the hub does not give out, by the shape that is known; for other models raises the `error`."""
     name = str(options.model).partition("@")[0]
     if name not in ALIASES or options.gguf or isinstance(error.__cause__, RevisionNotFoundError):
         raise error

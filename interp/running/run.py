@@ -27,7 +27,7 @@ from interp.probe import Probe, Readout
 from interp.prompting.pools import PromptPool, draw, name_of, pools_for, prompts_for
 from interp.prompting.tokens import as_tokens
 from interp.reading.forward import capture
-from interp.records.record import RunRecord, new_folder, written
+from interp.records.record import RunRecord, written
 from interp.records.token_strip import TokenStrip
 from interp.records.unfinished import PARTIAL, Unfinished, refuse_unwritable
 from interp.running.checkpoints import Checkpoint, Followed, checkpoints_of, follow, has_checkpoints, step_of
@@ -48,11 +48,11 @@ def run(options: RunOptions) -> RunRecord:
     """Measure `model` with `probes` on `prompts` and leave a record and its page under `out`.
 
     `model` is a name (see `interp.load`) or a loaded model; `probes` are names (`all`: every observational one that
-    the model can be asked) or configured probes, with `settings` as `{probe: {field: value}}`; `prompts` a registered
+    the model supports) or configured probes, with `settings` as `{probe: {field: value}}`; `prompts` a registered
     set, a file, texts or a `PromptSet` (a wind tunnel samples itself; a probe with prompts of its own is read on them);
     `edits` change the model for the whole run, or name the file that holds them; `checkpoints` are the revisions (steps
     of a tunnel: all it kept, unless named) that probes of a training are read at. `out=None` writes nothing.
-    A run that was stopped is gone on with by the same call (see `interp.records`); with `resume` by nothing else.
+    The same call resumes an interrupted run; with `resume` it does nothing else.
     Returns the record: `record.findings["manifold"]`.
 
     Processes that a launcher has started (`accelerate launch`, `torchrun`) share the prompts where all of them call
@@ -118,7 +118,7 @@ def run(options: RunOptions) -> RunRecord:
         shown=shown,
     )
     if out is not None and ranks.is_first:
-        record = written(record, new_folder(out, info.name))
+        record = written(record, out, info.name)
     unfinished.remove()
     if record.path is not None and options.report:
         record.show()

@@ -105,7 +105,7 @@ def _options(options: RunOptions | Mapping[str, Any]) -> RunOptions:
     if beside:
         raise UsageError(
             asked=f"several runs with the options {', '.join(beside)}",
-            found="interp.run_many takes it itself",
+            found="interp.run_many has an argument of this name",
             fix="Give it beside the options.",
         )
     return RunOptions(**options)

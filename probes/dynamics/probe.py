@@ -148,6 +148,6 @@ class Dynamics(Probe):
         if not 0 < self.epsilon < 1:
             raise UsageError(
                 asked=f"dynamics.epsilon = {self.epsilon}",
-                found="it is a fraction of the first distance from the end",
+                found="it is a fraction of the first distance",
                 fix="Choose a number between 0 and 1, such as 0.1.",
             )

@@ -8,7 +8,7 @@ in its own distribution; their disagreement says how much of an effect is the sh
 
 Heads repair one another: a head without effect of its own may be needed once another is gone. So random sets of heads
 are removed beside the sum of their members' effects, and the most harmful ones together, ranked on one half of the
-prompts and judged on the other. Formulas, nulls and failure modes are in docs/reference/probes.
+prompts and tested on the other. Formulas, nulls and failure modes are in docs/reference/probes.
 
 In a model of many heads single ones are first screened by gradients, and ablated where the screen ranks them highest,
 beside a random sample that says how far it can be trusted (`screen`, see `choice`).

@@ -236,7 +236,7 @@ def _refuse_few(n: int, unit: str) -> None:
     """Problems (sequences) are what is dealt to the two halves, in all their conditions."""
     if n < MIN_HALVES:
         raise PromptError(
-            asked=f"an axis fitted on one half of {n} {unit}s and judged on the other",
+            asked=f"an axis fitted on one half of {n} {unit}s and tested on the other",
             found=f"fewer than {MIN_HALVES} make no halves",
             fix="Give more prompts (--n-pool): one problem is several of them, and statistics want two hundred.",
         )

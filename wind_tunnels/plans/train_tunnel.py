@@ -1,11 +1,12 @@
 """One training from its settings to the evaluated folder it ends in.
 
-A training that was begun is gone on with, and one that is finished is not done again: both are recognised by what the
+A training that was interrupted is resumed, and one that is finished is not repeated: both are recognised by what the
 training depends on, never by a name alone.
 """
 
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -18,6 +19,7 @@ from interp.records.unfinished import PARTIAL, refuse_unwritable
 from interp.system.progress import Report
 from interp.system.signals import remember
 from interp.system.threads import one_thread
+from interp.system.whole_files import bring_to_disk, move, one_at_a_time
 from interp.tunnel import Task, make_task
 
 from ..evaluation.checkpoint import check_limits, read_curve, save
@@ -54,7 +56,7 @@ def make_plan(
 ) -> TrainingPlan:
     """The plan that these settings describe; each belongs to exactly one of task, network and recipe.
 
-    With `init` the network is that of the checkpoint, and settings of a network are refused.
+    With `init` the checkpoint fixes the network, and settings of a network are refused.
     """
     owners = {f.name: owner for owner in (kind, Network, Recipe) for f in dataclasses.fields(owner)}
     for name in settings:
@@ -69,7 +71,7 @@ def make_plan(
     if mine[Network]:
         raise UsageError(
             asked=f"a network with {', '.join(sorted(mine[Network]))}, started from {init}",
-            found="the network is that of the checkpoint",
+            found="the checkpoint fixes the network",
             fix="Leave the settings of the network out.",
         )
     origin = open_tunnel(init)
@@ -81,33 +83,41 @@ def _log_spaced(recipe: Recipe) -> tuple[int, ...]:
 
 
 def train_and_evaluate(plan: TrainingPlan, folder: Path, on_step: OnStep | None = None) -> TunnelCard:
-    """Train into a folder, or go on with what was begun there, evaluate, and leave the checkpoint with its card.
+    """Train into a folder, or resume the training begun there, evaluate, and leave the checkpoint with its card.
 
     On one thread: more gain nothing at these sizes, and sums would depend on their number. The state of the training
     stays beside the checkpoint, for the caller to remove when both are where they belong.
     """
     with quiet_libraries(), one_thread():
-        return save(train(plan, folder=folder, on_step=on_step), plan, folder)
+        card = save(train(plan, folder=folder, on_step=on_step), plan, folder)
+    bring_to_disk(folder)
+    return card
 
 
 def train_tunnel(plan: TrainingPlan, out: Path, on_step: OnStep | None = None) -> FinishedTraining:
-    """The training of a plan as `<out>/<name>`: done now, gone on with, or only read where it was finished before.
+    """The training of a plan as `<out>/<name>`: done now, resumed, or only read where it was finished before.
 
     `UsageError` where that folder holds something else.
     """
     refuse_unwritable(out)
-    target = out / plan.name
+    target, unfinished = out / plan.name, out / PARTIAL
     if target.exists():
         card = _finished_card(plan, target)
     else:
-        work = out / PARTIAL / plan.digest
-        card = train_and_evaluate(plan, work, on_step)
-        work.rename(target)
-        (target / STATE_NAME).unlink()
-        remember("")
-        if not any(work.parent.iterdir()):
-            work.parent.rmdir()
+        with one_at_a_time(out / f".{plan.digest}.lock", f"training {plan.name} in {out}"):
+            card = _finished_card(plan, target) if target.exists() else _train_into(plan, target, unfinished, on_step)
+            with suppress(OSError):  # others are in it
+                unfinished.rmdir()
     return FinishedTraining(target, card, read_curve(target)[-1][1] + 1, len(stages_of(plan.task, plan.recipe)))
+
+
+def _train_into(plan: TrainingPlan, target: Path, unfinished: Path, on_step: OnStep | None) -> TunnelCard:
+    work = unfinished / plan.digest
+    card = train_and_evaluate(plan, work, on_step)
+    move(work, target)
+    (target / STATE_NAME).unlink()
+    remember("")
+    return card
 
 
 def train_tunnels(plans: Iterable[TrainingPlan], out: Path, progress: Report) -> list[FinishedTraining]:
