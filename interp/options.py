@@ -11,7 +11,7 @@ from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, TypeVar, get_args
 
-from interp.errors import UnknownName
+from interp.errors import UnknownName, UsageError
 from interp.settings import split_commas, write_settings
 
 if TYPE_CHECKING:
@@ -48,6 +48,17 @@ class Option:
         if isinstance(value, bool):
             return [self.flag.split("/")[not value]]
         return [word for written in self.write(value) for word in (self.flag, written)]
+
+
+def _counts(words: str | None) -> tuple[int, ...]:
+    """Numbers with commas, counted from 0; anything else is a `UsageError`."""
+    parts = split_commas(words)
+    strange = [part for part in parts if not part.isdecimal()]
+    if strange:
+        raise UsageError(
+            asked=f"--show-tokens {words}", found=f"{strange[0]!r} is not the number of a prompt", fix="Write 0,5."
+        )
+    return tuple(map(int, parts))
 
 
 @dataclass(frozen=True)
@@ -158,6 +169,14 @@ class RunOptions:
     out: Annotated[str | Path | None, Option("--out", "Folder that receives the run.", kind=Path, recorded=False)] = (
         "runs"
     )
+    show_tokens: Annotated[
+        Sequence[int],
+        Option(
+            "--show-tokens", "Prompts that the page shows token by token, by number with commas (0 is the first).",
+            kind=str, read=_counts,
+            write=lambda chosen: (",".join(map(str, chosen)),), recorded=False,
+        ),
+    ] = ()  # fmt: skip
     report: Annotated[bool, Option("--report/--no-report", "Draw the page of the record.", recorded=False)] = True
     resume: Annotated[
         bool,

@@ -297,6 +297,16 @@ def compare(
     _finish_comparison(record, quiet, verbose)
 
 
+@app.command(epilog="Example: interp index runs")
+def index(
+    folder: Annotated[Path, typer.Argument(help="Folder that holds records, at any depth.")] = Path("runs"),
+) -> None:
+    """Write one page over all records of a folder: model, probes, headline numbers, when, disk."""
+    from interp.running.index_runs import index_runs
+
+    print(index_runs(folder))
+
+
 @app.command(epilog="Example: interp diff --model smollm2-135m --adapter my-lora --probe manifold")
 @with_run_options(ALL)
 def diff(
@@ -390,7 +400,7 @@ def list_(
 def check(
     asked: RunOptions,
     oracle: Annotated[
-        Literal["transformer-lens"] | None,
+        Literal["transformer-lens", "nnsight"] | None,
         typer.Option(help="Compare with this library on the same weights."),
     ] = None,
 ) -> None:
@@ -402,7 +412,11 @@ def check(
     print_environment()
     loaded = load_as_asked(asked, check=False)
     checks = list(run_checks(loaded))
-    if oracle is not None:
+    if oracle == "nnsight":
+        from interp.checking.nnsight import check_against_nnsight
+
+        checks += check_against_nnsight(loaded)
+    elif oracle is not None:
         from interp.checking.transformer_lens import check_against_transformer_lens
 
         checks += check_against_transformer_lens(loaded)

@@ -196,8 +196,9 @@ def applied(model: Model, *edits: Edit) -> Iterator[None]:
 
     Edits act at all positions or at positions counted from 0, which are tokens of each text: they are told by the
     `position_ids` of the call, its attention mask (padding on either side is left alone) and its cache, so that
-    `generate` is edited as well. The prompts of a pass are not known here: for other positions, and for ablation by the
-    model's own means or other prompts, use `interp.collect(..., edits=[...])`. Raises `UsageError` before any pass.
+    `generate` is edited as well. The prompts of a pass are not known here: `interp.with_means` takes the means of
+    ablated heads over prompts that you name; for other positions, and for ablation by other prompts, use
+    `interp.collect(..., edits=[...])`. Raises `UsageError` before any pass.
     """
     refuse_misfits(edits, model)
     for edit in edits:
@@ -205,7 +206,8 @@ def applied(model: Model, *edits: Edit) -> Iterator[None]:
             raise UsageError(
                 asked=f"{edit}" + ("" if needs_outputs(edit) else f" at {edit.at!r}"),
                 found="the prompts of the passes are not known here",
-                fix="Use interp.collect(model, prompts, needs, edits=[...]), or positions counted from 0.",
+                fix="Use interp.collect(model, prompts, needs, edits=[...]), or "
+                + ("means from interp.with_means." if needs_outputs(edit) else "positions counted from 0."),
             )
     with editing(model, Editor(model, make_steps([edits], model.info))):
         yield

@@ -213,3 +213,37 @@ def as_tokens(model: Model, pool: PromptSet, needs: Sequence[Need], window: int 
             fix="Positions count from the front: read the texts whole with a window of 0.",
         )
     return tokens
+
+
+def words_of(model: Model, ids: np.ndarray) -> tuple[str, ...]:
+    """The tokens as text; what is no whole character as the tokenizer names it; a tunnel's symbols as numbers."""
+    if model.tokenizer is None:
+        return tuple(str(i) for i in ids)
+    texts = [str(model.tokenizer.decode([int(i)])) for i in ids]
+    names = [str(name) for name in model.tokenizer.convert_ids_to_tokens(ids.tolist())]
+    return tuple(name if "\ufffd" in text or not text else text for text, name in zip(texts, names, strict=True))
+
+
+def one_token(model: Model, word: str | int) -> int:
+    """The id of a word that is one token of the model, or the id itself; `PromptError` for anything else."""
+    if isinstance(word, str):
+        if model.tokenizer is None:
+            raise PromptError(
+                asked=f"the token {word!r}", found=f"{model.name} has no tokenizer", fix="Give the id of the token."
+            )
+        ids = _encode(model.tokenizer, [word])[0]
+        if len(ids) != 1:
+            parts = " ".join(repr(part) for part in words_of(model, np.array(ids)))
+            raise PromptError(
+                asked=f"the token {word!r}",
+                found=f"it is {len(ids)} tokens: {parts}",
+                fix="Name one token, with its leading space where it stands inside a text, or give an id.",
+            )
+        return ids[0]
+    if not 0 <= int(word) < model.info.vocab_size:
+        raise PromptError(
+            asked=f"the token id {word}",
+            found=f"the vocabulary's are 0 to {model.info.vocab_size - 1}",
+            fix="Give one of these.",
+        )
+    return int(word)

@@ -120,6 +120,16 @@ class Lens:
             unembedding = (weight[token.to(weight.device)].float() - self._mean_token).to(x.device) * self._times
         return _FrozenNorm.of(self._norm, x.shape[-1], x).direction(x, unembedding)
 
+    def constant(self, x: torch.Tensor, token: torch.Tensor) -> torch.Tensor:
+        """What biases alone add to the same logits `[row]`: those of the final norm and of the output head."""
+        with brought_in(self._head):
+            weight, bias = self._head.weight, self._head.bias
+            token = token.to(weight.device)
+            unembedding = (weight[token].float() - self._mean_token).to(x.device)
+            own = 0.0 if bias is None else (bias[token].float() - bias.float().mean()).to(x.device)
+        shift = _FrozenNorm.of(self._norm, x.shape[-1], x).shift
+        return ((unembedding * shift).sum(-1) + own) * self._times
+
 
 class _Sums:
     """Sums over the vocabulary that entropy and divergence are made of, `[depth, row]`, part by part of it.

@@ -1,3 +1,14 @@
 """What a run leaves: the record, unfinished work, differences between records, the card of a tunnel."""
 
-__all__ = ["capture_files", "diff", "headlines", "power", "record", "tunnel_card", "unfinished", "versioned_json"]
+__all__ = [
+    "capture_files",
+    "diff",
+    "headlines",
+    "index",
+    "power",
+    "record",
+    "token_strip",
+    "tunnel_card",
+    "unfinished",
+    "versioned_json",
+]

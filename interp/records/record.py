@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 from interp.errors import RecordError
 from interp.findings import COLUMNS, Control, Findings
 from interp.records.headlines import contradictions, headlines, tried
+from interp.records.token_strip import TokenStrip, read_strips, write_strips
 from interp.records.versioned_json import KeptScalar, as_text, plain_json, read_versioned
 from interp.system.whole_files import writing
 from interp.table import Table
@@ -103,7 +104,8 @@ class RunFile(_Strict):
 class RunRecord:
     """One finished run: what was asked, of which model, on which prompts, and what was found.
 
-    `findings` maps a probe's name to its `Findings`; `path` is the folder on disk once it was written.
+    `findings` maps a probe's name to its `Findings`; `shown` are prompts token by token; `path` is the folder on disk
+    once it was written.
 
     >>> record = interp.open_run("runs/first")
     >>> record.status, list(record.findings)
@@ -121,6 +123,7 @@ class RunRecord:
     timings: Mapping[str, float]
     findings: Mapping[str, Findings]
     parameters: Mapping[str, Mapping[str, Any]]
+    shown: tuple[TokenStrip, ...] = field(default=(), compare=False)
     path: Path | None = field(default=None, compare=False)
 
     def show(self) -> Path:
@@ -187,6 +190,8 @@ class RunRecord:
                     selfcheck=[dict(c) for c in self.selfcheck], timings=dict(self.timings), findings=findings,
                 )  # fmt: skip
                 (draft / "run.json").write_text(as_text(content), encoding="utf-8")
+                if self.shown:
+                    write_strips(self.shown, draft)
                 if self.spec.get("edits"):
                     edits = json.dumps({"edits": self.spec["edits"]}, allow_nan=False)
                     (draft / "edits.json").write_text(edits + "\n", encoding="utf-8")
@@ -288,6 +293,7 @@ def open_run(path: str | Path) -> RunRecord:
         timings={name: math.nan if x is None else x for name, x in content.timings.items()},
         findings={name: _read_findings(name, f, folder) for name, f in content.findings.items()},
         parameters={name: f.parameters for name, f in content.findings.items()},
+        shown=read_strips(folder),
         path=folder,
     )  # fmt: skip
 

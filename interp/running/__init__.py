@@ -1,3 +1,17 @@
 """A run: what was asked, what it will cost, doing it; several models, checkpoints, streams of prompts."""
 
-__all__ = ["choose_probes", "compare", "generate", "plan", "run", "several_models", "spec", "study"]
+__all__ = [
+    "attribution",
+    "choose_probes",
+    "compare",
+    "generate",
+    "index_runs",
+    "means",
+    "patching",
+    "plan",
+    "run",
+    "several_models",
+    "show_tokens",
+    "spec",
+    "study",
+]

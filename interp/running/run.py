@@ -28,10 +28,12 @@ from interp.prompting.pools import PromptPool, draw, name_of, pools_for, prompts
 from interp.prompting.tokens import as_tokens
 from interp.reading.forward import capture
 from interp.records.record import RunRecord, written
+from interp.records.token_strip import TokenStrip
 from interp.records.unfinished import PARTIAL, Unfinished, refuse_unwritable
 from interp.running.checkpoints import Checkpoint, Followed, checkpoints_of, follow, has_checkpoints, step_of
 from interp.running.choose_probes import ChosenProbe, choose_probes, readable_probes
 from interp.running.donors import with_donors
+from interp.running.show_tokens import refuse_unknown_prompt, token_strip
 from interp.running.spec import RunSpec
 from interp.seam.window import AttentionWindow
 from interp.system.environment import environment
@@ -76,6 +78,7 @@ def run(options: RunOptions) -> RunRecord:
     spec, pools = specify(loaded, asked, edits, options)
     chosen = [probe for pool in pools for probe in pool.probes]
     _refuse_misuse(edits, chosen, loaded, spec.null)
+    refuse_unknown_prompt(pools[0].prompts, options.show_tokens)
     followed = checkpoints_of(loaded, chosen, spec.checkpoints)
     if not ranks.is_alone:
         ranks.agree("what was asked", spec.hash)
@@ -88,6 +91,7 @@ def run(options: RunOptions) -> RunRecord:
     if spec.null == "untrained":
         twins, labels = session.untrained(loaded, pools)
         findings = {name: beside_untrained(found, [t[name] for t in twins], labels) for name, found in findings.items()}
+    shown = tuple(session.shown(loaded, pools[0], i) for i in options.show_tokens)
     info, own_checks = loaded.info, loaded.checks
     described = asdict(info) | {"fingerprint": loaded.fingerprint} | ({"card": loaded.card} if loaded.card else {})
     if followed:
@@ -111,6 +115,7 @@ def run(options: RunOptions) -> RunRecord:
         timings=clock.seconds,
         findings=findings,
         parameters=spec.settings,
+        shown=shown,
     )
     if out is not None and ranks.is_first:
         record = written(record, out, info.name)
@@ -188,6 +193,13 @@ class _Session:
             found.append(self.measure(twin, pools, f" untrained {i}")[0])
             labels.append(label)
         return found, labels
+
+    def shown(self, model: Model, pool: PromptPool, i: int) -> TokenStrip:
+        """One prompt token by token, read as the run reads it."""
+        with self.clock(f"tokens of prompt {i}"):
+            return token_strip(
+                model, pool.prompts.take([i]), pool.tokens.ids[i], edits=self.edits, listeners=self.listeners
+            )
 
     def _analysed(self, probe: Probe, base: Capture, under: Mapping[str, Readout], suffix: str) -> Findings:
         """The findings of one probe."""

@@ -15,6 +15,7 @@ from interp.errors import RecordError
 from interp.findings import RULE
 from interp.records.headlines import contradictions, tried
 from interp.records.record import RunRecord
+from interp.records.token_strip import TokenStrip
 from interp.system.whole_files import writing
 from interp.words import DASH, cell, near_zero_as_zero, p_equals, p_value, short, with_unit
 
@@ -65,10 +66,11 @@ def html(record: RunRecord) -> str:
     drawn, numbers = sections(record), headline(record)
     judged = [number.judged for number in numbers if number.judged]
     first = opening(record, drawn)
-    style = style_sheet()
+    style = style_sheet() + (static("static/tokens.css") if record.shown else "")
     has_figures = first is not None or any(figure.plot for section in drawn for figure in section.figures)
     script = static("static/page.js")
     scripts = [*([_plotly()] if has_figures else []), script]
+    scripts += [static("static/tokens.js")] if record.shown else []
     return templates_of_pages().get_template("page.html").render(
         record=record,
         about=about,
@@ -85,6 +87,7 @@ def html(record: RunRecord) -> str:
         tunnel=the_tunnel(),
         opening=first,
         sections=drawn,
+        strips=[(strip, script_json(strip.packed())) for strip in record.shown],
         n_rows=N_ROWS,
         n_open=N_OPEN,
         is_one=len(drawn) == 1,
@@ -109,6 +112,17 @@ def first_screen(record: RunRecord) -> str:
     )  # fmt: skip
 
 
+def tokens(strip: TokenStrip) -> str:
+    """A strip of tokens as a notebook shows it: with its own style and script, in the notebook's colours."""
+    return templates_of_pages().get_template("notebook_tokens.html").render(
+        strip=strip,
+        strips=[],
+        data=script_json(strip.packed()),
+        style=static("static/tokens.css"),
+        script=static("static/tokens.js"),
+    )  # fmt: skip
+
+
 @cache
 def templates_of_pages() -> Environment:
     environment = Environment(
@@ -125,9 +139,18 @@ def templates_of_pages() -> Environment:
         near_zero_as_zero=near_zero_as_zero,
         p_equals=p_equals,
         p_value=p_value,
+        visible=_visible,
     )
     environment.globals.update(dash=DASH)  # pyrefly: ignore[bad-argument-type]
     return environment
+
+
+def _visible(token: str) -> str:
+    """A token with its ends of lines and its outer spaces as signs."""
+    token = token.replace("\n", "⏎").replace("\t", "⇥").replace("\r", "␍")
+    bare = token.strip(" ")
+    start = len(token) - len(token.lstrip(" "))
+    return token.replace(" ", "·") if not bare else "·" * start + bare + "·" * (len(token) - start - len(bare))
 
 
 @cache

@@ -1,0 +1,219 @@
+"""Directions of others: decoder rows of a sparse autoencoder, as axes of edits and beside an axis of ours.
+
+A folder in SAELens' layout holds `cfg.json` (where the autoencoder was trained) and `sae_weights.safetensors`, whose
+`W_dec` `[feature, d_in]` is read and nothing else. A decoder row is how activations move with its feature.
+
+The cosine of a fixed direction with a random one in d dimensions has cos² ~ Beta(1/2, (d − 1)/2), so the null of the
+nearest of n random directions is exact: P(the k-th nearest is at least c) is that of k or more hits in n.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from scipy import stats
+
+from interp.errors import RecordError, UsageError
+from interp.records.record import RunRecord
+
+if TYPE_CHECKING:
+    import pandas
+
+CONFIG, WEIGHTS, DECODER = "cfg.json", "sae_weights.safetensors", "W_dec"
+
+_HOOKS = {
+    "hook_resid_pre": ("resid", 0),
+    "hook_resid_post": ("resid", 1),
+    "attn.hook_z": ("z", 0),
+    "attn.hook_v": ("v", 0),
+}
+"""Names of TransformerLens: our site, and what its layer is further on in our count."""
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """The decoder rows of a sparse autoencoder and where they lie: `place` are `site`, `layer` (and `head`) of an edit.
+
+    >>> features = interp.Features("made", "blocks.1.hook_resid_pre", np.eye(64)[:8])
+    >>> interp.RemoveAxis(**features.place, axis=features.directions[3]).place
+    'resid'
+    """
+
+    name: str
+    hook: str
+    directions: Float[np.ndarray, "feature d_in"] = field(repr=False)
+    head: int | None = None
+    model: str = ""
+
+    @property
+    def place(self) -> Mapping[str, Any]:
+        """Where the autoencoder reads, as an edit names it; `UsageError` where no edit acts."""
+        found = re.fullmatch(r"blocks\.(\d+)\.(.+)", self.hook)
+        if not found or found[2] not in _HOOKS:
+            raise UsageError(
+                asked=f"an edit where {self.name} reads, {self.hook!r}",
+                found="edits act on " + ", ".join(f"blocks.L.{hook}" for hook in _HOOKS),
+                fix="Use an autoencoder of one of these, or name site and layer of the edit yourself.",
+            )
+        site, further = _HOOKS[found[2]]
+        where = {"site": site, "layer": int(found[1]) + further}
+        return where if self.head is None else where | {"head": self.head}
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureOverlap:
+    """The features nearest to an axis, by |cosine|, the nearest first; `p` is that of the rank among random directions.
+
+    `null` and `null_band` are mean and 95 % band of the nearest of as many random directions (`n`) in `d` dimensions.
+
+    >>> features = interp.Features("made", "blocks.1.hook_resid_pre", np.eye(64))
+    >>> found = interp.feature_overlap(np.eye(64)[5], features, n=2)
+    >>> print(found)
+    nearest of 64 features: 5, cosine +1.000, p = ...
+    """
+
+    features: Int[np.ndarray, " rank"]
+    cosine: Float[np.ndarray, " rank"]
+    p: Float[np.ndarray, " rank"]
+    null: float
+    null_band: tuple[float, float]
+    n: int
+    n_dead: int
+    d: int
+
+    def to_frame(self) -> "pandas.DataFrame":
+        """One row a feature."""
+        import pandas
+
+        return pandas.DataFrame({"feature": self.features, "cosine": self.cosine, "p": self.p})
+
+    def __str__(self) -> str:
+        low, high = self.null_band
+        return (
+            f"nearest of {self.n:,} features: {self.features[0]}, cosine {self.cosine[0]:+.3f}, p = {self.p[0]:.2g}; "
+            f"nearest of as many random directions: {self.null:.3f} ({low:.3f} to {high:.3f})"
+        )
+
+
+def open_features(folder: str | Path) -> Features:
+    """The decoder rows of an autoencoder in SAELens' layout: a folder with `cfg.json` and `sae_weights.safetensors`.
+
+    Raises `RecordError` for a missing or damaged file, and where weights and configuration do not agree.
+
+    >>> from pathlib import Path
+    >>> from safetensors.numpy import save_file
+    >>> Path("sae").mkdir()
+    >>> _ = Path("sae/cfg.json").write_text('{"hook_name": "blocks.1.hook_resid_post"}')
+    >>> save_file({"W_dec": np.eye(8, dtype=np.float32)}, "sae/sae_weights.safetensors")
+    >>> interp.open_features("sae").place
+    {'site': 'resid', 'layer': 2}
+    """
+    from safetensors import SafetensorError, safe_open
+
+    home = Path(folder)
+    asked = f"the autoencoder {home}"
+    try:
+        config = json.loads((home / CONFIG).read_text(encoding="utf-8"))
+        with safe_open(home / WEIGHTS, framework="pt") as file:
+            if DECODER not in file.keys():  # noqa: SIM118 (a safetensors file is no mapping)
+                found = f"{WEIGHTS} holds {', '.join(sorted(file.keys())) or 'nothing'}"
+                raise RecordError(asked=asked, found=found, fix=f"Its decoder has to be called {DECODER}.")
+            weights = file.get_tensor(DECODER).to(torch.float64).numpy()
+    except FileNotFoundError as error:
+        missing = next(name for name in (CONFIG, WEIGHTS) if not (home / name).is_file())
+        fix = "Give the folder that SAELens saved, or one of the folders of its repository."
+        raise RecordError(asked=asked, found=f"there is no {missing} in it", fix=fix) from error
+    except (OSError, ValueError, SafetensorError) as error:
+        raise RecordError(asked=asked, found=f"it cannot be read ({error})", fix="Download it again.") from error
+    if not isinstance(config, dict):
+        raise RecordError(asked=asked, found=f"{CONFIG} is not a mapping", fix="Give the file that SAELens wrote.")
+    about = config.get("metadata") if isinstance(config.get("metadata"), dict) else config
+    hook, head = about.get("hook_name") or about.get("hook_point"), about.get("hook_head_index")
+    if not isinstance(hook, str):
+        raise RecordError(
+            asked=asked, found=f"{CONFIG} has no hook_name", fix="Make Features(name, hook, W_dec) of the array."
+        )
+    shape = (config.get("d_sae") or weights.shape[0], config.get("d_in") or weights.shape[-1])
+    if weights.shape != shape or not np.isfinite(weights).all():
+        found = f"{DECODER} has the shape {weights.shape}" if weights.shape != shape else f"{DECODER} is not finite"
+        raise RecordError(asked=asked, found=f"{found}; {CONFIG} says {shape}", fix="Download it again.")
+    return Features(home.name, hook, weights, head if isinstance(head, int) else None, str(about.get("model_name", "")))
+
+
+def feature_overlap(
+    axis: Float[np.ndarray, " d_in"] | RunRecord,
+    features: Features,
+    *,
+    fit: Literal["ridge", "pc1"] = "ridge",
+    n: int = 10,
+) -> FeatureOverlap:
+    """The `n` features nearest to an axis, against the nearest of equally many random directions.
+
+    `axis` is a direction in the space that the autoencoder reads, or a record with the probe `value_axis`: then its
+    axis `fit` at the site and layer of the features, as activations move along it. Features whose row is zero are left
+    out and counted.
+
+    >>> features = interp.Features("made", "blocks.1.hook_resid_pre", np.eye(64))
+    >>> interp.feature_overlap(np.eye(64)[5], features, n=1).features.tolist()
+    [5]
+    """
+    direction = _value_axis(axis, features, fit) if isinstance(axis, RunRecord) else np.asarray(axis, dtype=np.float64)
+    d = features.directions.shape[1]
+    length = np.linalg.norm(direction)
+    if direction.shape != (d,) or not np.isfinite(length) or length == 0:
+        found = f"it has the shape {direction.shape}" if direction.shape != (d,) else "it is zero or not finite"
+        raise UsageError(
+            asked=f"an axis beside the features of {features.name}",
+            found=f"{found}; the features have {d} dimensions",
+            fix="Take the axis at the same site of the same model.",
+        )
+    lengths = np.linalg.norm(features.directions, axis=1)
+    alive = np.flatnonzero(lengths > 0)
+    if n < 1 or not len(alive):
+        found = "every row of the decoder is zero" if n > 0 else "that is none"
+        raise UsageError(asked=f"the {n} nearest features of {features.name}", found=found, fix="Ask for one or more.")
+    cosines = features.directions[alive] @ (direction / length) / lengths[alive]
+    order = np.argsort(-np.abs(cosines), kind="stable")[:n]
+    beyond = stats.beta(0.5, (d - 1) / 2).sf(np.square(cosines[order]).clip(max=1.0))
+    ranks = np.arange(len(order))
+    nearest = _nearest(np.array([0.025, 0.975]), len(alive), d)
+    return FeatureOverlap(
+        features=alive[order],
+        cosine=cosines[order],
+        p=stats.binom.sf(ranks, len(alive), beyond),
+        null=float(_nearest((np.arange(1000) + 0.5) / 1000, len(alive), d).mean()),
+        null_band=(float(nearest[0]), float(nearest[1])),
+        n=len(alive),
+        n_dead=len(lengths) - len(alive),
+        d=d,
+    )
+
+
+def _nearest(quantile: np.ndarray, n: int, d: int) -> np.ndarray:
+    """Quantiles of the largest |cosine| of n random directions: P(all below c) = P(one below c)^n."""
+    return np.sqrt(stats.beta(0.5, (d - 1) / 2).isf(-np.expm1(np.log(quantile) / n)))
+
+
+def _value_axis(record: RunRecord, features: Features, fit: str) -> np.ndarray:
+    place = features.place
+    name = f"{place['site']}.{fit}.displacement"
+    arrays = record.findings["value_axis"].arrays if "value_axis" in record.findings else {}
+    if name not in arrays:
+        raise UsageError(
+            asked=f"the value axis of a record at {place['site']}",
+            found=f"it holds {', '.join(sorted(arrays)) or 'no findings of value_axis'}",
+            fix=f"Run --probe value_axis --set value_axis.sites={place['site']}.",
+        )
+    if place["layer"] >= len(arrays[name]):
+        raise UsageError(
+            asked=f"the value axis at layer {place['layer']}",
+            found=f"the record has {len(arrays[name])} of them",
+            fix="Take features of this model.",
+        )
+    return np.asarray(arrays[name][place["layer"]], dtype=np.float64)

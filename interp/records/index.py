@@ -1,0 +1,140 @@
+"""All records below a folder: what each measured and found; what cannot be read is told with the reason."""
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from interp.errors import RecordError, UsageError
+from interp.records.headlines import headlines
+from interp.records.record import RunRecord, open_run
+from interp.records.unfinished import PARTIAL
+
+DEEPEST = 4
+"""Folders in folders that are looked into."""
+
+_RECORD, _LEDGER, _PAGES = "run.json", "ledger.json", ("report.html", "ledger.html")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One record: `path` from the folder that was listed, its page where one lies there, and its headline numbers.
+
+    `numbers` are (probe, name, value, verdict) in words. `compares` are the paths of the records that a comparison is
+    of, `compared_in` those of the comparisons that a record is in.
+    """
+
+    path: str
+    record: RunRecord
+    numbers: tuple[tuple[str, str, str, str], ...]
+    n_bytes: int
+    page: str | None = None
+    compares: tuple[str, ...] = ()
+    compared_in: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Listed:
+    """What lies below a folder: records, the newest first, ledgers by path, folders left out with the reason."""
+
+    folder: Path
+    entries: tuple[Entry, ...]
+    ledgers: tuple[tuple[str, str | None], ...]
+    left_out: tuple[tuple[str, str], ...]
+    n_unfinished: int
+
+    @property
+    def n_bytes(self) -> int:
+        return sum(entry.n_bytes for entry in self.entries)
+
+
+def list_records(folder: str | Path) -> Listed:
+    """Every record below `folder`; what is damaged or foreign is told in words. `UsageError` where nothing is there."""
+    root = Path(folder)
+    if not root.is_dir():
+        found = "it is a file" if root.exists() else "there is no such folder"
+        raise UsageError(asked=f"an index of {root}", found=found, fix="Give the folder that holds runs, such as runs.")
+    found = list(_homes(root, 0))
+    entries: list[Entry] = []
+    left_out: list[tuple[str, str]] = []
+    ledgers: list[tuple[str, str | None]] = []
+    for home, reason in found:
+        path = _from(root, home)
+        if reason is not None:
+            left_out.append((path, reason))
+        elif (home / _RECORD).is_file():
+            try:
+                entries.append(_entry(path, home))
+            except RecordError as error:
+                left_out.append((path, error.found))
+        else:
+            ledgers.append((path, _page(root, home)))
+    if not found:
+        raise UsageError(
+            asked=f"an index of {root}", found="no folder in it holds a record", fix="Give the folder that holds runs."
+        )
+    partial = root / PARTIAL
+    return Listed(
+        folder=root,
+        entries=_linked(root, sorted(entries, key=lambda e: (e.record.created, e.path), reverse=True)),
+        ledgers=tuple(sorted(ledgers)),
+        left_out=tuple(sorted(left_out)),
+        n_unfinished=sum(child.is_dir() for child in partial.iterdir()) if partial.is_dir() else 0,
+    )
+
+
+def _homes(folder: Path, depth: int) -> Iterator[tuple[Path, str | None]]:
+    """Folders that hold a record or a ledger, and those without any, with the reason; hidden ones are passed over."""
+    if any((folder / name).is_file() for name in (_RECORD, _LEDGER)):
+        yield folder, None
+        return
+    try:
+        children = sorted(c for c in folder.iterdir() if not c.name.startswith(".") and c.is_dir())
+    except OSError as error:
+        yield folder, error.strerror or str(error)
+        return
+    inside = [each for c in children if depth < DEEPEST and not c.is_symlink() for each in _homes(c, depth + 1)]
+    inside += [(c, None) for c in children if c.is_symlink() and (c / _RECORD).is_file()]
+    if depth > 0 and not any(reason is None for _, reason in inside):
+        yield folder, f"there is no {_RECORD} in it"
+    else:
+        yield from inside
+
+
+def _from(root: Path, home: Path) -> str:
+    return home.relative_to(root).as_posix()
+
+
+def _page(root: Path, home: Path) -> str | None:
+    return next((_from(root, home / name) for name in _PAGES if (home / name).is_file()), None)
+
+
+def _entry(path: str, home: Path) -> Entry:
+    record = open_run(home)
+    numbers = tuple((h.probe, h.name.replace("_", " "), h.cells[1], h.verdict) for h in headlines(record.findings))
+    page = f"{path}/report.html" if (home / "report.html").is_file() else None
+    return Entry(path, record, numbers, _size(home), page)
+
+
+def _size(home: Path) -> int:
+    return sum(os.lstat(Path(at) / name).st_size for at, _, names in os.walk(home) for name in names)
+
+
+def _linked(root: Path, entries: list[Entry]) -> tuple[Entry, ...]:
+    """The same with who is compared where: by the path that a comparison names, or else by the folder's name."""
+    by_place = {(root / e.path).resolve(): e.path for e in entries}
+    by_name: Mapping[str, str] = {Path(e.path).name: e.path for e in entries}
+
+    def runs_of(entry: Entry) -> tuple[str, ...]:
+        named = entry.record.parameters.get("comparison", {}).get("runs", ())
+        places = [Path(str(run)) for run in named] if isinstance(named, list | tuple) else []
+        found = [by_place.get(place.resolve()) or by_name.get(place.name) for place in places]
+        return tuple(path for path in found if path is not None)
+
+    compares = {e.path: runs_of(e) for e in entries}
+    return tuple(
+        replace(
+            e, compares=compares[e.path], compared_in=tuple(path for path, runs in compares.items() if e.path in runs)
+        )
+        for e in entries
+    )

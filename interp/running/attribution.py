@@ -1,0 +1,169 @@
+"""Direct logit attribution: what each head, feed-forward block and bias adds to the logit of an answer.
+
+The residual stream before the final norm is a sum of parts, and with the norm's scale held at its value the logit is
+linear in them: the parts add up to the logit exactly. The norm's own bias and that of the output head stand apart.
+
+Source: Elhage et al. (2021), A mathematical framework for transformer circuits; nostalgebraist (2020).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from jaxtyping import Float
+
+from interp.errors import PromptError, UsageError
+from interp.model import Model
+from interp.need import Need
+from interp.prompt import Prompts
+from interp.prompting.files import resolve_prompts
+from interp.prompting.tokens import as_tokens, one_token, words_of
+from interp.reading.forward import capture
+from interp.reading.lens import Lens
+from interp.statistics.t_interval import t_half_width
+
+if TYPE_CHECKING:
+    import pandas
+
+Answer = str | int | Sequence[str | int]
+
+
+@dataclass(frozen=True, eq=False)
+class LogitAttribution:
+    """Shares of the logit of an answer, over that of a wrong one (or over the mean of the vocabulary), in logits.
+
+    `heads`, `mlp` and `attention_bias` are by layer, `embedding` is what enters the first block, `constant` what the
+    biases of the final norm and of the output head add. They sum to `total`, the logit before any soft-cap. `null` is
+    the mean share of each head for random pairs of tokens in the place of the answers.
+
+    >>> model = interp.load("tunnel:bijection-gpt-neox")
+    >>> found = interp.logit_attribution(model, interp.sampled_prompts(model.task, 4))
+    >>> parts = found.heads.sum((1, 2)) + (found.mlp + found.attention_bias).sum(1) + found.embedding + found.constant
+    >>> bool(np.allclose(parts, found.total))
+    True
+    """
+
+    model: str
+    answer: tuple[str, ...]
+    wrong: tuple[str, ...] | None
+    heads: Float[np.ndarray, "row layer head"]
+    mlp: Float[np.ndarray, "row layer"]
+    attention_bias: Float[np.ndarray, "row layer"]
+    embedding: Float[np.ndarray, " row"]
+    constant: Float[np.ndarray, " row"]
+    null: Float[np.ndarray, "draw layer head"]
+
+    @property
+    def total(self) -> Float[np.ndarray, " row"]:
+        """The sum of all parts."""
+        blocks = self.heads.sum(axis=2) + self.mlp + self.attention_bias
+        return blocks.sum(axis=1) + self.embedding + self.constant
+
+    def to_frame(self) -> "pandas.DataFrame":
+        """One row a head, the largest first: mean over the rows, its 95 % t interval, and the band of its null."""
+        import pandas
+
+        mean, half = self.heads.mean(axis=0), t_half_width(np.moveaxis(self.heads, 0, -1))
+        low, high = np.full((2, *mean.shape), np.nan)
+        if len(self.null):
+            low, high = np.quantile(self.null, [0.025, 0.975], axis=0)
+        layer, head = (x.ravel() for x in np.indices(mean.shape))
+        frame = pandas.DataFrame({
+            "layer": layer, "head": head, "logits": mean.ravel(), "low": (mean - half).ravel(),
+            "high": (mean + half).ravel(), "null_low": low.ravel(), "null_high": high.ravel(),
+        })  # fmt: skip
+        return frame.sort_values("logits", key=abs, ascending=False, ignore_index=True)
+
+
+def logit_attribution(
+    model: Model,
+    prompts: Prompts,
+    *,
+    answer: Answer | None = None,
+    wrong: Answer | None = None,
+    window: int | None = None,
+    n_null: int = 100,
+    seed: int = 0,
+) -> LogitAttribution:
+    """What each head adds, directly, to the logit of `answer` less that of `wrong` at the scored positions.
+
+    `answer` and `wrong` are one token for all rows (a string with its leading space, or an id) or one each; without
+    an answer it is the token that the model predicts, without a wrong one the logit is above the mean over the
+    vocabulary. The scale of the final norm is held at its value, its gain and centring are taken into account. What a
+    head adds through later layers is not in its share: patch or ablate for that.
+
+    >>> model = interp.load("tunnel:bijection-gpt-neox")
+    >>> found = interp.logit_attribution(model, interp.sampled_prompts(model.task, 4), n_null=10)
+    >>> found.to_frame().columns[:3].tolist()
+    ['layer', 'head', 'logits']
+    """
+    _refuse_model(model)
+    pool = resolve_prompts(prompts, tokenizer=model.tokenizer)
+    needs = [Need(site) for site in ("z", "attn_out", "mlp_out", "resid", "next_log_prob")]
+    z, attn_out, mlp_out, resid, log_p = needs
+    mixed = Need("W_O")
+    found = capture(model, pool, as_tokens(model, pool, needs, window).ids, [*needs, mixed])
+    n = found.rows.n_rows
+    right = _answer_ids(model, answer, n, "answer")
+    right = found[log_p].argmax(axis=1) if right is None else right
+    other = _answer_ids(model, wrong, n, "wrong")
+    lens = Lens(model)
+    last = torch.from_numpy(found[resid][-1]).to(model.input_device, next(model.module.parameters()).dtype)
+
+    def direction(token: np.ndarray, x: torch.Tensor) -> np.ndarray:
+        with torch.inference_mode():
+            return lens.direction(x, torch.from_numpy(token).to(x.device)).double().cpu().numpy()  # [row, d_model]
+
+    def constant(token: np.ndarray) -> np.ndarray:
+        with torch.inference_mode():
+            return lens.constant(last, torch.from_numpy(token).to(last.device)).double().cpu().numpy()
+
+    g, fixed = direction(right, last), constant(right)
+    if other is not None:
+        g, fixed = g - direction(other, last), fixed - constant(other)
+    scale = model.family.summed_scale(model.module.config)
+    added = np.einsum("lrhd,lhdm->lrhm", found[z].astype(float), found[mixed].astype(float), optimize=True) * scale
+    bias = found[attn_out].astype(float) - added.sum(axis=2)  # [layer, row, d_model]
+    pairs = np.random.default_rng(seed).integers(model.info.vocab_size, size=(2, n_null, n))
+    null = np.array([
+        np.einsum("lrhm,rm->lh", added, direction(a, last) - direction(b, last), optimize=True) / n
+        for a, b in zip(*pairs, strict=True)
+    ]).reshape(n_null, *added.shape[:3:2])  # fmt: skip
+    return LogitAttribution(
+        model=model.name,
+        answer=words_of(model, right),
+        wrong=None if other is None else words_of(model, other),
+        heads=np.einsum("lrhm,rm->rlh", added, g, optimize=True),
+        mlp=np.einsum("lrm,rm->rl", found[mlp_out].astype(float), g),
+        attention_bias=np.einsum("lrm,rm->rl", bias, g),
+        embedding=np.einsum("rm,rm->r", found[resid][0].astype(float), g),
+        constant=fixed,
+        null=null,
+    )
+
+
+def _refuse_model(model: Model) -> None:
+    if not model.info.n_heads:
+        raise UsageError(asked=f"the heads of {model.name}", found="it has no attention", fix="Use another model.")
+    if model.family.attention_sum is not None:
+        raise UsageError(
+            asked=f"what each head of {model.name} adds to a logit",
+            found=f"{model.info.family} normalises what attention adds, so that heads have no shares of their own",
+            fix="Ask for the sites attn_logit and mlp_logit (one number a block), or ablate heads.",
+        )
+
+
+def _answer_ids(model: Model, given: Answer | None, n: int, what: str) -> np.ndarray | None:
+    """One token id a row."""
+    if given is None:
+        return None
+    each = [given] * n if isinstance(given, str | int | np.integer) else list(given)
+    if len(each) != n:
+        raise PromptError(
+            asked=f"{what}= of {len(each)} tokens",
+            found=f"there are {n} rows",
+            fix="Give one token for all, or one for each row.",
+        )
+    return np.array([one_token(model, word) for word in each])

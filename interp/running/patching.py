@@ -1,0 +1,270 @@
+"""Clean against corrupted: which activations carry what two prompts differ in, by layer and position.
+
+A patch puts the clean activation into the corrupted pass at one layer and position: x moves by (clean − corrupted). Its
+matched null moves x as far in a random direction, at the same place.
+
+Source: Meng et al. (2022), arXiv 2202.05262 (causal tracing); Heimersheim and Nanda (2024), arXiv 2404.15255.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from jaxtyping import Float
+
+from interp.capture import Capture
+from interp.editing.conditions import Run, read_conditions
+from interp.edits import SITES, Edit, ShiftAxis
+from interp.errors import PromptError, UnknownName, UsageError
+from interp.model import Model
+from interp.need import Need
+from interp.probe import Condition, Readout
+from interp.prompt import Prompt, PromptSet
+from interp.prompting.tokens import one_token, tokenise, words_of
+from interp.reading.forward import capture
+from interp.system.progress import reporting
+
+if TYPE_CHECKING:
+    import pandas
+    import plotly.graph_objects as go
+
+_LOG_P = Need("next_log_prob")
+
+OnePrompt = str | Sequence[int]
+"""A prompt: a text, or token ids."""
+
+
+@dataclass(frozen=True, eq=False)
+class PatchingMap:
+    """What clean activations restore in a corrupted pass, by layer (depths of the residual stream) and position.
+
+    `clean`, `corrupted`, `effect` and `null` are the log2 odds of `answer` over `wrong` (without a wrong one, log2 p of
+    the answer), in bits: times ln 2 they are the difference of logits. `null` is that of random moves of the same
+    length at the same place.
+
+    >>> model = interp.load("tunnel:bijection-gpt-neox")
+    >>> first, second = (list(p.token_ids)[:7] for p in interp.sampled_prompts(model.task, 2))
+    >>> found = interp.patching_map(model, first, second, n_null=3)
+    >>> found.recovered.shape == found.p.shape
+    True
+    """
+
+    model: str
+    site: str
+    layers: tuple[int, ...]
+    positions: tuple[int, ...]
+    clean_tokens: tuple[str, ...]
+    corrupted_tokens: tuple[str, ...]
+    answer: str
+    wrong: str | None
+    clean: float
+    corrupted: float
+    effect: Float[np.ndarray, "layer pos"]
+    null: Float[np.ndarray, "draw layer pos"]
+    moves: Float[np.ndarray, "layer pos feature"] = field(repr=False)
+
+    @property
+    def recovered(self) -> Float[np.ndarray, "layer pos"]:
+        """The share of the difference that a patch brings back: 0 the corrupted pass, 1 the clean one."""
+        return (self.effect - self.corrupted) / (self.clean - self.corrupted)
+
+    @property
+    def null_recovered(self) -> Float[np.ndarray, "draw layer pos"]:
+        """The same of the random moves."""
+        return (self.null - self.corrupted) / (self.clean - self.corrupted)
+
+    @property
+    def p(self) -> Float[np.ndarray, "layer pos"]:
+        """How often the largest of all random moves, wherever it lies, does as much: corrected for the whole map."""
+        largest = np.abs(self.null_recovered).max(axis=(1, 2))
+        return (1 + (largest[:, None, None] >= np.abs(self.recovered)).sum(axis=0)) / (1 + len(largest))
+
+    def edits(self, layer: int, positions: Sequence[int] | None = None) -> tuple[Edit, ...]:
+        """The patches of one layer, at these positions (None: all of the map), for `interp.applied` or `collect`."""
+        chosen = self.positions if positions is None else tuple(positions)
+        for what, asked, known in (("layers", [layer], self.layers), ("positions", chosen, self.positions)):
+            strange = sorted(set(asked) - set(known))
+            if strange:
+                raise UsageError(
+                    asked=f"the patch at {strange[0]}", found=f"the map has the {what} {list(known)}", fix="Name these."
+                )
+        i = self.layers.index(layer)
+        moves = ((at, self.moves[i, self.positions.index(at)]) for at in chosen)
+        return tuple(_moved(self.site, layer, at, move) for at, move in moves if move.any())
+
+    def to_frame(self) -> "pandas.DataFrame":
+        """One row a patch: where, what it recovers, the 95 % band of its own random moves, and p over the map."""
+        import pandas
+
+        layer, pos = np.indices(self.effect.shape)
+        band = np.full((2, *self.effect.shape), np.nan)
+        if len(self.null):
+            band = np.quantile(self.null_recovered, [0.025, 0.975], axis=0)
+        tokens = np.array(self.corrupted_tokens, dtype=object)[list(self.positions)]
+        return pandas.DataFrame({
+            "layer": np.array(self.layers)[layer.ravel()], "position": np.array(self.positions)[pos.ravel()],
+            "token": tokens[pos.ravel()], "recovered": self.recovered.ravel(),
+            "null_low": band[0].ravel(), "null_high": band[1].ravel(), "p": self.p.ravel(),
+        })  # fmt: skip
+
+    def plot(self, theme: Literal["light", "dark"] = "light") -> "go.Figure":
+        """The map as a figure, with a cross where no random move does as much."""
+        from interp.registry import load_entry
+
+        return load_entry("report", "patching")(self, theme)
+
+
+def patching_map(
+    model: Model,
+    clean: OnePrompt,
+    corrupted: OnePrompt,
+    *,
+    answer: str | int | None = None,
+    wrong: str | int | None = None,
+    site: str = "resid",
+    layers: Sequence[int] | None = None,
+    positions: Sequence[int] | None = None,
+    n_null: int = 20,
+    seed: int = 0,
+    quiet: bool = True,
+) -> PatchingMap:
+    """Activation patching: each activation of `clean` is put into the pass of `corrupted`, one place at a time.
+
+    Both are texts (or token ids) of equal length, as the model reads them. `answer` and `wrong` are single tokens, as
+    strings (mind the leading space) or ids; left out, they are what the model predicts after the clean and after the
+    corrupted one. `site` is `resid` (layers are depths, 0 the embedding), `z`, `v`, `q` or `k`. Every patch is held
+    against `n_null` random moves of the same length, drawn with `seed`: `p` is over the largest of them on the map.
+
+    >>> model = interp.load("tunnel:bijection-gpt-neox")
+    >>> first, second = (list(p.token_ids)[:7] for p in interp.sampled_prompts(model.task, 2))
+    >>> interp.patching_map(model, first, second, layers=[0, 1], n_null=3).to_frame().shape
+    (14, 7)
+    """
+    if site not in SITES:
+        raise UnknownName("site that can be patched", site, SITES)
+    if n_null < 0:
+        raise UsageError(asked=f"n_null={n_null}", found="fewer than no draws", fix="Give a number from 0 up.")
+    ids = [_ids(model, each, what) for each, what in ((clean, "clean"), (corrupted, "corrupted"))]
+    n = len(ids[0])
+    if len(ids[1]) != n:
+        raise PromptError(
+            asked="patching one prompt into another, position by position",
+            found=f"the clean one has {n} tokens ({_listed(model, ids[0])}), the corrupted one {len(ids[1])} "
+            f"({_listed(model, ids[1])})",
+            fix="Change words for words of as many tokens.",
+        )
+    chosen = _chosen(range(n) if positions is None else positions, n, "positions", model)
+    count = model.info.n_layers + (site == "resid")
+    what = "depths" if site == "resid" else "layers"
+    at_layers = _chosen(range(count) if layers is None else layers, count, what, model)
+    need = Need(site, at="all")
+    pair = PromptSet("pair", [Prompt(token_ids=tuple(x.tolist()), scored=(n - 1,)) for x in ids])
+    read = capture(model, pair, ids, [need, _LOG_P])
+    order = np.lexsort((read.rows_at("all")["position"], read.rows_at("all")["prompt"]))
+    x = read[need][:, order].astype(float).reshape(count, 2, n, -1)  # [layer, prompt, pos, feature]
+    log_p = read[_LOG_P][np.argsort(read.rows["prompt"])].astype(float)
+    right, other = _answers(model, answer, wrong, log_p)
+    moves = (x[:, 0] - x[:, 1])[np.ix_(at_layers, chosen)]
+
+    def score(of: np.ndarray) -> np.ndarray:
+        return of[..., right] - (0.0 if other is None else of[..., other])
+
+    ends = score(log_p)
+    if ends[0] == ends[1]:
+        raise PromptError(
+            asked="what brings back the clean answer",
+            found="clean and corrupted prompt give the answer the same odds",
+            fix="Give prompts that differ in what decides the answer.",
+        )
+    rng = np.random.default_rng(seed)
+    conditions = []
+    for i, layer in enumerate(at_layers):
+        for j, at in enumerate(chosen):
+            length = np.linalg.norm(moves[i, j])
+            drawn = rng.standard_normal((n_null, moves.shape[-1]))
+            drawn *= length / np.linalg.norm(drawn, axis=1, keepdims=True)
+            for draw, move in enumerate((moves[i, j], *drawn) if length > 0 else ()):
+                conditions.append(
+                    Condition(f"{draw} {i} {j}", (_moved(site, layer, at, move),), (_LOG_P,), _reader(right, other))
+                )
+    with reporting("patches", quiet) as progress:
+        found = read_conditions(
+            model, Run(pair.take([1]), [ids[1]]), conditions, progress=progress, seed=seed
+        )  # fmt: skip
+    values = np.full((1 + n_null, *moves.shape[:2]), ends[1])
+    for name, readout in found.items():
+        values[tuple(map(int, name.split()))] = float(readout["odds"])
+    return PatchingMap(
+        model=model.name, site=site, layers=at_layers, positions=chosen, clean_tokens=words_of(model, ids[0]),
+        corrupted_tokens=words_of(model, ids[1]), answer=words_of(model, np.array([right]))[0],
+        wrong=None if other is None else words_of(model, np.array([other]))[0], clean=float(ends[0]),
+        corrupted=float(ends[1]), effect=values[0], null=values[1:], moves=moves,
+    )  # fmt: skip
+
+
+def _ids(model: Model, given: OnePrompt, what: str) -> np.ndarray:
+    if isinstance(given, str):
+        prompt = Prompt(text=given)
+    else:
+        ids = tuple(int(i) for i in given)
+        prompt = Prompt(token_ids=ids, scored=(max(len(ids) - 1, 0),))
+    info = model.info
+    return tokenise(
+        PromptSet(what, [prompt]), model.tokenizer, window=None, max_positions=info.max_positions,
+        vocab_size=info.vocab_size,
+    ).ids[0]  # fmt: skip
+
+
+def _listed(model: Model, ids: np.ndarray) -> str:
+    return " ".join(repr(word) for word in words_of(model, ids[:12])) + (" ..." if len(ids) > 12 else "")
+
+
+def _chosen(asked: Sequence[int], count: int, what: str, model: Model) -> tuple[int, ...]:
+    """Numbers counted from 0; negative ones count from the end."""
+    listed = list(asked)
+    strange = [i for i in listed if not -count <= i < count]
+    if strange or not listed or len({i % count for i in listed}) < len(listed):
+        raise UsageError(
+            asked=f"the {what} {listed} of {model.name}",
+            found=f"there are {what} 0 to {count - 1}",
+            fix="Name some of them, each once; -1 is the last.",
+        )
+    return tuple(i % count for i in listed)
+
+
+def _answers(
+    model: Model, answer: str | int | None, wrong: str | int | None, log_p: np.ndarray
+) -> tuple[int, int | None]:
+    """The token ids; where neither is named, what the model predicts after each of the two."""
+    if answer is None:
+        right, other = (int(i) for i in log_p.argmax(axis=1))
+        other = other if wrong is None else one_token(model, wrong)
+        if right == other:
+            raise PromptError(
+                asked="the answer to the clean prompt against that to the corrupted one",
+                found=f"the model predicts {words_of(model, np.array([right]))[0]!r} after both",
+                fix="Name the tokens with answer= and wrong=.",
+            )
+        return right, other
+    right = one_token(model, answer)
+    other = None if wrong is None else one_token(model, wrong)
+    if right == other:
+        raise UsageError(
+            asked=f"answer={answer!r} against wrong={wrong!r}", found="they are one token", fix="Name two."
+        )
+    return right, other
+
+
+def _moved(site: str, layer: int, at: int, move: np.ndarray) -> ShiftAxis:
+    """The edit that adds `move`: along its direction, by its length."""
+    length = float(np.linalg.norm(move))
+    return ShiftAxis(layer=layer, site=site, axis=move / length, deviations=1.0, score_sigma=length, at=(at,))
+
+
+def _reader(right: int, other: int | None) -> Callable[[Capture], Readout]:
+    def read(under: Capture) -> Readout:
+        log_p = under[_LOG_P][0].astype(float)
+        return {"odds": np.asarray(log_p[right] - (0.0 if other is None else log_p[other]))}
+
+    return read

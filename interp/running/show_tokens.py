@@ -1,0 +1,131 @@
+"""Prompts to look at token by token: entropies and attention of every position, layer and head."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Int
+
+from interp.capture import Capture
+from interp.editing.conditions import capture_edited
+from interp.edits import Edit
+from interp.errors import PromptError, UsageError
+from interp.information import entropy_bits
+from interp.model import Model
+from interp.need import Need
+from interp.prompt import Prompt, Prompts, PromptSet
+from interp.prompting.files import resolve_prompts
+from interp.prompting.tokens import as_tokens, words_of
+from interp.reading.forward import capture
+from interp.records.token_strip import TokenStrip
+from interp.registry import entries
+from interp.running.donors import with_donors
+from interp.seam.attention import Listener
+
+MOST_WEIGHTS = 1 << 20
+"""Attention weights that one strip holds: each is a byte of the page, and a page has to stay small."""
+
+_NEEDS = tuple(Need(site, at="all") for site in ("pattern_entropy", "sink_mass", "pattern_row"))
+
+
+def show_tokens(
+    model: Model, prompts: Prompts, prompt: int = 0, *, window: int | None = None, edits: Sequence[Edit] = ()
+) -> TokenStrip:
+    """One of `prompts` (its number, the first) token by token, to look at in a notebook.
+
+    Tokens stand in a row, coloured by the entropy of their attention (layer and head by slider), by their sink mass,
+    by the entropy of the next token or of the exact belief where it is known; choosing one shows where it attends.
+    `prompts` is a text, or whatever `interp.collect` takes, as are `window` and `edits`. The arrays behind the
+    picture are fields of what is returned.
+
+    >>> model = interp.load("tunnel:bijection-gpt-neox")
+    >>> interp.show_tokens(model, interp.sampled_prompts(model.task, 3), prompt=2)
+    TokenStrip('tunnel:bijection-gpt-neox': ... tokens, ... layers, ... heads)
+    """
+    given = _one_text(prompts, model)
+    pool = resolve_prompts(given, tokenizer=model.tokenizer)
+    refuse_unknown_prompt(pool, [prompt])
+    pool = pool.take([prompt])
+    ids = as_tokens(model, pool, (), window).ids
+    return token_strip(model, pool, ids[0], edits=with_donors(edits, model.info))
+
+
+def _one_text(prompts: Prompts, model: Model) -> Prompts:
+    """A string that names no set and no file is the text itself, on a language model."""
+    if model.tokenizer is None or not isinstance(prompts, str) or prompts in entries("prompt"):
+        return prompts
+    names_file = " " not in prompts and prompts.lower().endswith((".jsonl", ".csv", ".parquet", ".txt"))
+    return prompts if names_file or prompts.startswith("hf:") else [prompts]
+
+
+def refuse_unknown_prompt(pool: PromptSet, chosen: Sequence[int]) -> None:
+    """Raise `UsageError` for the number of a prompt that is not there."""
+    unknown = [i for i in chosen if not 0 <= i < len(pool)]
+    if unknown:
+        raise UsageError(
+            asked=f"prompt {unknown[0]} of {pool.name!r}, token by token",
+            found=f"its prompts are numbered 0 to {len(pool) - 1}",
+            fix="Name one of these.",
+        )
+
+
+def token_strip(
+    model: Model,
+    pool: PromptSet,
+    ids: Int[np.ndarray, " pos"],
+    *,
+    edits: Sequence[Edit] = (),
+    listeners: Sequence[Listener] = (),
+) -> TokenStrip:
+    """The strip of the only prompt of `pool`, which the model reads as `ids`."""
+    n, info = len(ids), model.info
+    _refuse_size(model, n)
+    whole = PromptSet(pool.name, [Prompt(token_ids=tuple(ids.tolist()), scored=tuple(range(n)))])
+    if edits:
+        read = capture_edited(model, whole, [ids], _NEEDS, edits, listeners=listeners)
+    else:
+        read = capture(model, whole, [ids], _NEEDS, listeners=listeners)
+    order = np.argsort(read.rows_at("all")["position"])
+    bits, sink, row = (np.moveaxis(read[need][:, order], 1, 2) for need in _NEEDS)  # [layer, head, pos, ...]
+    return TokenStrip(
+        model=info.name,
+        tokens=words_of(model, ids),
+        entropy=bits.astype(float),
+        sink=sink.astype(float),
+        next_entropy=_by_position(read, n),
+        belief=_belief(pool, n),
+        weights=np.exp2(np.nan_to_num(row[..., :n].astype(float), nan=-np.inf)),
+    )
+
+
+def _refuse_size(model: Model, n: int) -> None:
+    info = model.info
+    if not info.n_heads:
+        raise UsageError(
+            asked=f"the attention of {info.name}",
+            found="it has no attention",
+            fix="Use a model of a family with heads.",
+        )
+    n_rows = info.n_layers * info.n_heads
+    if n_rows * n * (n + 1) // 2 > MOST_WEIGHTS:
+        most = int((np.sqrt(1 + 8 * MOST_WEIGHTS / n_rows) - 1) / 2)
+        raise PromptError(
+            asked=f"a prompt of {n} tokens, token by token",
+            found=f"{info.n_layers} layers of {info.n_heads} heads would put {n_rows * n * (n + 1) // 2:,} attention "
+            "weights on the page",
+            fix=f"Give a prompt of at most {most} tokens; a window of {most} reads the last of a text.",
+        )
+
+
+def _by_position(read: Capture, n: int) -> np.ndarray:
+    found = np.full(n, np.nan)
+    found[read.rows["position"]] = read.rows["next_entropy_bits"]
+    return found
+
+
+def _belief(pool: PromptSet, n: int) -> np.ndarray:
+    """Entropy of the exact posterior by position; a text is scored at its last token."""
+    found = np.full(n, np.nan)
+    if pool.posterior is not None:
+        scored = pool.prompts[0].scored
+        found[[n - 1] if scored is None else list(scored)] = entropy_bits(pool.posterior)
+    return found

@@ -1,0 +1,59 @@
+"""`index.html`: one page over all records of a folder, linking theirs."""
+
+from pathlib import Path
+from urllib.parse import quote
+
+from interp.errors import RecordError
+from interp.records.index import Listed
+
+from .page import about
+from .page.render import static, style_sheet, templates_of_pages, write_page
+from .page.security import policy, script_json
+
+NAME = "index.html"
+_OURS = '<meta name="generator" content="interp">'
+
+_UNITS = ("B", "kB", "MB", "GB", "TB")
+
+
+def render(listed: Listed) -> Path:
+    """Write the index into the folder, whole or not at all; a page of that name that is not ours is left alone."""
+    target = listed.folder / NAME
+    if target.exists() and _OURS not in target.read_text(encoding="utf-8", errors="replace")[:4000]:
+        raise RecordError(
+            asked=f"writing the index {target}",
+            found="there is a page of this name that interp did not write",
+            fix="Move it away.",
+        )
+    return write_page(target, html(listed))
+
+
+def html(listed: Listed) -> str:
+    """The page as text."""
+    style, script = style_sheet() + static("static/index.css"), static("static/page.js")
+    return templates_of_pages().get_template("index.html").render(
+        listed=listed,
+        about=about,
+        address=address,
+        size=size,
+        policy=policy([script], [style]),
+        style=style,
+        script=script,
+        looks=script_json({}),
+        generator=_OURS,
+    )  # fmt: skip
+
+
+def address(path: str) -> str:
+    """A relative path as a link has it; with `./` in front no name can be taken for a scheme."""
+    return "./" + quote(path)
+
+
+def size(n_bytes: int) -> str:
+    """A number of bytes in a unit that fits."""
+    amount = float(n_bytes)
+    for unit in _UNITS[:-1]:
+        if amount < 999.5:
+            return f"{amount:.3g} {unit}"
+        amount /= 1000
+    return f"{amount:.3g} {_UNITS[-1]}"

@@ -1,0 +1,186 @@
+"""Activation patching and logit attribution: each against a second formula, and what is refused."""
+
+import numpy as np
+import pytest
+import torch
+
+import interp
+from interp.errors import PromptError, UnknownName, UsageError
+from tests.interp.test_families import tiny
+from tests.tiny_models import tiny_model
+
+LN2 = np.log(2)
+
+
+@pytest.fixture(scope="module")
+def tunnel():
+    return interp.load("tunnel:bijection-gpt-neox")
+
+
+@pytest.fixture(scope="module")
+def pair(tunnel):
+    return tuple(list(p.token_ids)[:7] for p in interp.sampled_prompts(tunnel.task, 2))
+
+
+@pytest.fixture(scope="module")
+def found(tunnel, pair):
+    return interp.patching_map(tunnel, *pair, n_null=4)
+
+
+def logits(model, ids):
+    with torch.no_grad():
+        return model.module(torch.tensor([ids])).logits[0, -1].double()
+
+
+def odds(model, found_logits, found):
+    return float(found_logits[int(found.answer)] - found_logits[int(found.wrong)]) / LN2
+
+
+def test_each_patch_is_that_of_a_hook_which_copies_the_clean_activation(tunnel, pair, found):
+    """Brute force: plain hooks of torch on every block."""
+    clean, corrupted = pair
+    blocks = tunnel.family.layer_modules(tunnel.module)
+    kept = {}
+
+    def keeping(layer):
+        def keep(m, args, kwargs):
+            kept[layer] = (args[0] if args else kwargs["hidden_states"]).clone()
+
+        return keep
+
+    handles = [b.register_forward_pre_hook(keeping(i), with_kwargs=True) for i, b in enumerate(blocks)]
+    logits(tunnel, clean)
+    for handle in handles:
+        handle.remove()
+    for layer, block in enumerate(blocks):
+        for at in range(len(clean)):
+
+            def copied(m, args, kwargs, layer=layer, at=at):
+                x = (args[0] if args else kwargs["hidden_states"]).clone()
+                x[:, at] = kept[layer][:, at]
+                return ((x, *args[1:]), kwargs) if args else (args, kwargs | {"hidden_states": x})
+
+            handle = block.register_forward_pre_hook(copied, with_kwargs=True)
+            patched = logits(tunnel, corrupted)
+            handle.remove()
+            assert found.effect[layer, at] == pytest.approx(odds(tunnel, patched, found), abs=1e-4)
+
+
+def test_the_ends_are_the_two_prompts_as_they_are(tunnel, pair, found):
+    assert found.clean == pytest.approx(odds(tunnel, logits(tunnel, pair[0]), found), abs=1e-4)
+    assert found.corrupted == pytest.approx(odds(tunnel, logits(tunnel, pair[1]), found), abs=1e-4)
+    assert found.recovered[-1, -1] == pytest.approx(1, abs=1e-5)
+
+
+@pytest.mark.parametrize("site", ["resid", "z", "v"])
+def test_all_positions_of_one_layers_residual_stream_give_the_clean_logits(tunnel, pair, site):
+    found = interp.patching_map(tunnel, *pair, site=site, n_null=0)
+    for layer in found.layers:
+        with interp.applied(tunnel, *found.edits(layer)):
+            patched = logits(tunnel, pair[1])
+        distance = float((patched - logits(tunnel, pair[0])).abs().max())
+        assert (distance < 1e-4) == (site == "resid")
+
+
+def test_random_moves_are_as_long_as_the_patches_and_p_counts_the_largest(found):
+    largest = np.abs(found.null_recovered).reshape(len(found.null), -1).max(axis=1)
+    best = np.unravel_index(np.abs(found.recovered).argmax(), found.recovered.shape)
+    by_hand = (1 + sum(x >= abs(found.recovered[best]) for x in largest)) / (1 + len(largest))
+    assert found.p[best] == by_hand and found.p.min() >= 1 / 5
+    same = ~found.moves.any(axis=-1)
+    assert same.any() and np.all(found.recovered[same] == 0) and np.all(found.null_recovered[:, same] == 0)
+
+
+def test_a_map_is_a_table_and_a_figure(found):
+    frame = found.to_frame()
+    assert len(frame) == found.effect.size and (frame.null_low <= frame.null_high).all()
+    heat = found.plot().data[0]
+    assert np.asarray(heat.z, dtype=float).shape == found.recovered.shape
+
+
+def test_prompts_that_cannot_be_patched_are_refused_in_words(tunnel, pair):
+    first, second = pair
+    with pytest.raises(PromptError, match=r"7 tokens .* 6"):
+        interp.patching_map(tunnel, first, second[:6])
+    with pytest.raises(PromptError, match=r"after both|the same odds"):
+        interp.patching_map(tunnel, first, first)
+    with pytest.raises(UnknownName, match="pattern"):
+        interp.patching_map(tunnel, first, second, site="pattern")
+    with pytest.raises(UsageError, match="depths 0 to 3"):
+        interp.patching_map(tunnel, first, second, layers=[4])
+    with pytest.raises(UsageError, match="one token"):
+        interp.patching_map(tunnel, first, second, answer=3, wrong=3)
+    with pytest.raises(PromptError, match="no tokenizer"):
+        interp.patching_map(tunnel, first, second, answer=" Paris")
+    with pytest.raises(PromptError, match="0 to"):
+        interp.patching_map(tunnel, first, second, answer=10**6, wrong=1)
+
+
+@pytest.mark.parametrize("family", ["gpt_neox", "phi", "qwen2", "gpt2", "opt", "granite", "cohere"])
+def test_heads_and_the_rest_add_up_to_the_difference_of_logits(family):
+    model = tiny_model(family) if family in ("gpt_neox", "phi") else tiny(family)
+    rng = np.random.default_rng(0)
+    prompts = interp.PromptSet("made", [
+        interp.Prompt(token_ids=tuple(rng.integers(3, 50, size=n).tolist()), scored=(n - 1,)) for n in (5, 8)
+    ])  # fmt: skip
+    found = interp.logit_attribution(model, prompts, answer=7, wrong=[9, 11], n_null=3)
+    for i, (prompt, other) in enumerate(zip(prompts, (9, 11), strict=True)):
+        own = logits(model, prompt.token_ids)
+        assert found.total[i] == pytest.approx(float(own[7] - own[other]), abs=2e-4)
+    above = interp.logit_attribution(model, prompts, answer=7, n_null=0)
+    own = logits(model, prompts.prompts[0].token_ids)
+    assert above.total[0] == pytest.approx(float(own[7] - own.mean()), abs=2e-4)
+    assert len(found.to_frame()) == model.info.n_layers * model.info.n_heads
+
+
+def test_a_heads_share_is_what_the_logits_lose_when_the_norm_is_held(tunnel):
+    """A second formula: centred, over the scale, times the gain, and the rows of the output head."""
+    prompts = interp.sampled_prompts(tunnel.task, 2)
+    found = interp.logit_attribution(tunnel, prompts, answer=13, wrong=11, n_null=0)
+    layer, head = 1, 2
+    capture = interp.collect(tunnel, prompts, ["z", "W_O", "resid"])
+    added = np.einsum("rd,dm->rm", capture["z"][layer, :, head], capture["W_O"][layer, head]).astype(float)
+    norm = tunnel.module.gpt_neox.final_layer_norm
+    gain, x = norm.weight.detach().double().numpy(), capture["resid"][-1].astype(float)
+    scale = np.sqrt(x.var(axis=1) + norm.eps)
+    W = tunnel.module.get_output_embeddings().weight.detach().double().numpy()
+    by_hand = ((added - added.mean(axis=1, keepdims=True)) / scale[:, None] * gain) @ (W[13] - W[11])
+    own = np.array([[r, layer, head] for r in range(len(by_hand))]).T
+    np.testing.assert_allclose(found.heads[tuple(own)], by_hand, atol=1e-5)
+
+
+def test_heads_behind_another_norm_are_refused():
+    with pytest.raises(UsageError, match="normalises what attention adds"):
+        interp.logit_attribution(tiny("gemma2"), ["x"], answer=5)
+
+
+def test_answers_of_another_number_are_refused(tunnel):
+    with pytest.raises(PromptError, match="rows"):
+        interp.logit_attribution(tunnel, interp.sampled_prompts(tunnel.task, 2), answer=[1, 2, 3])
+
+
+@pytest.mark.parametrize("at", ["all", (0, 2)])
+def test_means_over_named_prompts_are_those_that_collect_ablates_by(tunnel, at):
+    prompts = interp.sampled_prompts(tunnel.task, 6)
+    edit = interp.AblateHeads(layer=(0, 2), heads=(1, 3), by="mean", at=at)
+    expected = interp.collect(tunnel, prompts, ["next_log_prob"], edits=[edit])
+    last = expected.rows["prompt"] == 0
+    with torch.no_grad(), interp.applied(tunnel, *interp.with_means(tunnel, prompts, edit)):
+        ids = torch.tensor([prompts.prompts[0].token_ids])
+        mine = tunnel.module(ids).logits[0].double().log_softmax(-1).numpy() / LN2
+    positions = expected.rows["position"][last]
+    np.testing.assert_allclose(mine[positions], expected["next_log_prob"][last], atol=1e-4)
+
+
+def test_means_that_cannot_be_taken_are_refused(tunnel):
+    prompts = interp.sampled_prompts(tunnel.task, 3)
+    ablated = interp.AblateHeads(layer=0, heads=0, by="mean", at="scored")
+    with pytest.raises(UsageError, match="prompts of the passes"):
+        interp.with_means(tunnel, prompts, ablated)
+    with pytest.raises(PromptError, match="longest prompt has"):
+        interp.with_means(tunnel, prompts, interp.AblateHeads(layer=0, heads=0, by="mean", at=(999,)))
+    with (
+        pytest.raises(UsageError, match="with_means"),
+        interp.applied(tunnel, interp.AblateHeads(layer=0, heads=0, by="mean")),
+    ):
+        pass

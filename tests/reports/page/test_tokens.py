@@ -1,0 +1,104 @@
+"""Prompts token by token on the page and in a notebook: tokens are text, and the strip works by keyboard."""
+
+import base64
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from interp.reports.page.render import html, render, tokens
+
+from interp.records.token_strip import TokenStrip
+from tests.reports.pictures import made_record
+from tests.reports.test_browser import Seen
+
+ATTACK = ("</script><script>window.hurt=1</script>", "<img src=x onerror=window.hurt=1>", " a", "\n", "b")
+
+
+def made_strip(words: tuple[str, ...] = ATTACK) -> TokenStrip:
+    """Two layers of three heads: head h of layer l attends to the token before as much as its number says."""
+    n = len(words)
+    weights = np.tile(np.eye(n), (2, 3, 1, 1))
+    for layer in range(2):
+        for head in range(3):
+            share = (3 * layer + head) / 5
+            for pos in range(1, n):
+                weights[layer, head, pos, pos - 1], weights[layer, head, pos, pos] = share, 1 - share
+    logs = np.log2(np.where(weights > 0, weights, 1.0))
+    belief = np.full(n, np.nan)
+    belief[-1] = 1.5
+    return TokenStrip("made", words, -(weights * logs).sum(-1), weights[..., 0], np.arange(n) / 4, belief, weights)
+
+
+@pytest.fixture
+def page(tmp_path):
+    record = replace(made_record(), shown=(made_strip(), made_strip(("x", "y"))))
+    return render(record.write(tmp_path / "run"))
+
+
+def test_tokens_are_text_and_never_markup():
+    record = replace(made_record(), shown=(made_strip(),))
+    for text in (html(record), tokens(made_strip())):
+        assert "<img src=x" not in text and "<script>window" not in text
+        assert "&lt;img src=x" in text and "\\u003cimg src=x" in text
+
+
+def test_a_page_without_strips_has_neither_their_script_nor_their_style():
+    assert "token-row" not in html(made_record())
+
+
+def test_the_page_is_the_same_after_the_record_was_read_back(page):
+    from interp import open_run
+
+    assert html(open_run(page.parent)) == page.read_text(encoding="utf-8")
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [400, 1400])
+def test_a_strip_shows_where_the_chosen_token_attends(chromium, page, width, scheme):
+    seen = Seen(chromium, page, width, scheme)
+    strip = seen.page.locator(".tokens").first
+    buttons = strip.locator("button.token")
+    assert buttons.count() == len(ATTACK) and buttons.first.inner_text() == ATTACK[0]
+    strip.locator("input[type=range]").nth(0).fill("1")
+    strip.locator("input[type=range]").nth(1).fill("1")
+    buttons.nth(3).focus()
+    seen.page.keyboard.press("ArrowLeft")
+    assert buttons.nth(2).get_attribute("aria-pressed") is not None
+    buttons.nth(3).click()
+    seen.page.keyboard.press("ArrowRight")
+    assert buttons.nth(4).get_attribute("aria-pressed") == "true"
+    weight = "b => b.map(x => Number(x.style.getPropertyValue('--weight')))"
+    np.testing.assert_allclose(buttons.evaluate_all(weight), made_strip().weights[1, 1, 4], atol=0.5 / 255)
+    assert "layer 1, head 1" in strip.locator(".token-said").inner_text()
+    strip.locator("select").select_option("belief")
+    assert "not known" in (buttons.first.get_attribute("aria-label") or "")
+    assert "1.50 bits" in (buttons.nth(4).get_attribute("aria-label") or "")
+    assert seen.page.evaluate("window.hurt") is None and seen.troubles == [] and seen.overflow() <= 0
+    seen.context.close()
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_no_violation_in_a_strip(chromium, page, scheme):
+    from axe_playwright_python.sync_playwright import Axe
+
+    seen = Seen(chromium, page, 400, scheme)
+    found = Axe().run(seen.page, context="#tokens").response["violations"]
+    assert found == [], [(v["id"], [n["html"] for n in v["nodes"]][:2]) for v in found]
+    seen.context.close()
+
+
+@pytest.mark.browser
+def test_a_notebooks_strip_works_by_itself_and_twice_on_a_page(chromium, tmp_path):
+    made = tokens(made_strip())
+    (tmp_path / "nb.html").write_text(f"<!doctype html><html lang=en><title>n</title>{made}{made}</html>")
+    seen = Seen(chromium, tmp_path / "nb.html")
+    assert seen.page.locator("button.token").count() == 2 * len(ATTACK)
+    assert seen.page.evaluate("window.hurt") is None and seen.troubles == []
+    seen.context.close()
+
+
+def test_packed_weights_are_a_byte_each():
+    n = len(ATTACK)
+    assert len(base64.b64decode(made_strip().packed()["weights"])) == 2 * 3 * n * (n + 1) // 2

@@ -1,0 +1,103 @@
+"""The page over all records: what stands in it, what is left out and why, and that names stay text."""
+
+import json
+import shutil
+from dataclasses import replace
+
+import pytest
+from typer.testing import CliRunner
+
+import interp
+from interp.cli.app import app
+from interp.errors import RecordError, UsageError
+from interp.records.index import list_records
+from tests.reports.pictures import made_record
+from tests.reports.test_browser import Seen
+
+NAME = "<img src=x onerror=window.hurt=1>"
+
+
+@pytest.fixture
+def runs(tmp_path):
+    """Two good records (one with a hostile name, one nested), two bad ones, a foreign folder and hidden work."""
+    folder = tmp_path / "runs"
+    first = replace(made_record(), created="2026-01-01T10:00:00+00:00")
+    hostile = first.model | {"name": NAME}
+    folder.mkdir()
+    replace(first, model=hostile).write(folder / "first #1").show()
+    (folder / "deep").mkdir()
+    replace(first, created="2026-02-01T10:00:00+00:00").write(folder / "deep" / "second")
+    shutil.copytree(folder / "first #1", folder / "cut")
+    (folder / "cut" / "run.json").write_text((folder / "cut" / "run.json").read_text()[:500])
+    shutil.copytree(folder / "first #1", folder / "newer")
+    content = json.loads((folder / "newer" / "run.json").read_text()) | {"format": 99}
+    (folder / "newer" / "run.json").write_text(json.dumps(content))
+    (folder / "holiday" / "pictures").mkdir(parents=True)
+    (folder / ".partial" / "abc").mkdir(parents=True)
+    return folder
+
+
+def test_every_record_is_listed_newest_first_and_all_else_with_its_reason(runs):
+    listed = list_records(runs)
+    assert [entry.path for entry in listed.entries] == ["deep/second", "first #1"]
+    left_out = dict(listed.left_out)
+    assert set(left_out) == {"cut", "newer", "holiday"}
+    assert "cannot be read" in left_out["cut"] and "format 99" in left_out["newer"]
+    assert left_out["holiday"] == "there is no run.json in it" and listed.n_unfinished == 1
+    second, first = listed.entries
+    assert second.page is None and first.page == "first #1/report.html"
+    assert second.n_bytes == sum(f.stat().st_size for f in (runs / "deep" / "second").rglob("*") if f.is_file())
+    assert [n[1] for n in first.numbers] == [
+        name.replace("_", " ") for found in first.record.findings.values() for name in found.headline
+    ]
+
+
+def test_a_comparison_and_its_runs_link_to_each_other(tmp_path):
+    out = tmp_path / "runs"
+    for seed in (0, 1):
+        interp.run(probes="orthogonality", n_pool=20, seed=seed, out=out, report=False, quiet=True)
+    runs = sorted(out.iterdir())
+    compared = interp.compare(runs, out=out, quiet=True)
+    listed = {entry.path: entry for entry in list_records(out).entries}
+    assert listed[compared.path.name].compares == tuple(run.name for run in runs)
+    assert all(listed[run.name].compared_in == (compared.path.name,) for run in runs)
+    page = interp.index_runs(out).read_text()
+    assert f'href="#./{compared.path.name}"' in page
+
+
+def test_names_are_text_and_links_lead_to_the_pages(runs):
+    page = interp.index_runs(runs)
+    text = page.read_text(encoding="utf-8")
+    assert "<img src=x" not in text and "&lt;img src=x" in text
+    assert 'href="./first%20%231/report.html"' in text
+    assert interp.index_runs(runs).read_text(encoding="utf-8") == text
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(("width", "scheme"), [(400, "dark"), (1400, "light")])
+def test_the_index_fits_leads_to_a_page_and_has_no_violation(chromium, runs, width, scheme):
+    from axe_playwright_python.sync_playwright import Axe
+
+    seen = Seen(chromium, interp.index_runs(runs), width, scheme)
+    assert seen.overflow() <= 0 and seen.troubles == [] and seen.page.evaluate("window.hurt") is None
+    found = Axe().run(seen.page).response["violations"]
+    assert [(rule["id"], rule["nodes"][0]["html"]) for rule in found] == []
+    seen.page.locator(".index a[href$='report.html']").click()
+    assert seen.page.url.endswith("first%20%231/report.html")
+    seen.context.close()
+
+
+def test_what_cannot_be_listed_is_refused_in_words(tmp_path, runs):
+    (tmp_path / "empty").mkdir()
+    for folder, words in (("empty", "holds a record"), ("missing", "no such folder"), ("runs/cut/run.json", "a file")):
+        with pytest.raises(UsageError, match=words):
+            interp.index_runs(tmp_path / folder)
+    (runs / "index.html").write_text("<html>my own</html>")
+    with pytest.raises(RecordError, match="did not write"):
+        interp.index_runs(runs)
+    assert (runs / "index.html").read_text() == "<html>my own</html>"
+
+
+def test_the_command_prints_the_path_of_the_page(runs):
+    done = CliRunner().invoke(app, ["index", str(runs)])
+    assert done.exit_code == 0 and done.output.strip().endswith("index.html")
