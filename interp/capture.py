@@ -17,6 +17,10 @@ class ModelInfo:
     """What is known of a model without its weights. `d_head` is the size of keys, queries and values of one head.
 
     A model without attention has 0 heads of size 0, and the attention kernel `none`.
+
+    >>> model = interp.load("tunnel:bijection-gpt-neox")
+    >>> model.info.n_layers, model.info.n_heads, model.info.d_head
+    (3, 4, 16)
     """
 
     name: str
@@ -56,6 +60,14 @@ class Capture:
     `layers` were asked for (negative ones count from the end), the first axis of the arrays holds these, in their
     order, and the rows have `next_entropy_bits` only if a need reads the outputs: passes end where all is read. Weights
     are read from the model, which the capture keeps, each time they are asked for.
+
+    >>> model = interp.load("tunnel:bijection-gpt-neox")
+    >>> prompts = interp.sampled_prompts(model.task, 8)
+    >>> capture = interp.collect(model, prompts, ["v"])
+    >>> capture[interp.Need("v")].ndim  # [layer, row, kv_head, d_head]
+    4
+    >>> len(capture.rows["position"]) == capture[interp.Need("v")].shape[1]
+    True
     """
 
     model: ModelInfo

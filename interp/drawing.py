@@ -112,6 +112,13 @@ def r2_range(*columns: np.ndarray) -> list[float] | None:
     return [LEAST_R2, float(max(values.max(), 0)) + 0.05] if values.size and values.min() < LEAST_R2 else None
 
 
+def limit_r2(plot: "go.Figure", *columns: np.ndarray) -> str:
+    """Cut the axis of R² where something lies far below 0; the sentence that then says so, else nothing."""
+    shown = r2_range(*columns)
+    plot.update_yaxes(range=shown)
+    return BELOW_R2 if shown else ""
+
+
 def add_profile(plot: "go.Figure", table: Table, x: str, column: str) -> None:
     """A statistic of a table with its interval, over its null with its band."""
     if np.isfinite(table[f"{column}_null"]).any():

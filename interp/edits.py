@@ -44,6 +44,9 @@ class Edit(ABC):
     """What all edits have: `layer` one or several (negative ones count from the end), a `dose`, and positions.
 
     `at` is `all`, `last`, `scored`, a column of the prompt set, or positions counted from 0.
+
+    >>> interp.AttentionOff(layer=(0, 2), dose=0.5, at="last").dose
+    0.5
     """
 
     layer: int | tuple[int, ...]
@@ -201,21 +204,47 @@ class SubspaceEdit(Edit):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RemoveAxis(SubspaceEdit):
-    """Take a subspace out: its coordinates become 0."""
+    """Take a subspace out: its coordinates become 0.
+
+    >>> model = interp.load("tunnel:bijection-gpt-neox")
+    >>> prompts = interp.sampled_prompts(model.task, 8)
+    >>> axis = np.eye(model.info.d_head)[0]
+    >>> edit = interp.RemoveAxis(layer=-1, head=0, axis=axis)
+    >>> values = interp.collect(model, prompts, ["v"], edits=[edit])[interp.Need("v")][-1, :, 0]
+    >>> bool(abs(values @ axis).max() < 1e-6)
+    True
+    """
 
     kind: ClassVar[str] = "remove"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class KeepAxis(SubspaceEdit):
-    """Keep nothing but a subspace (of one head, the other heads stay as they are)."""
+    """Keep nothing but a subspace (of one head, the other heads stay as they are).
+
+    >>> model = interp.load("tunnel:bijection-gpt-neox")
+    >>> prompts = interp.sampled_prompts(model.task, 8)
+    >>> axis = np.eye(model.info.d_head)[0]
+    >>> edit = interp.KeepAxis(layer=-1, head=0, axis=axis)
+    >>> kept = interp.collect(model, prompts, ["v"], edits=[edit])[interp.Need("v")][-1, :, 0]
+    >>> float(abs(kept[:, 1:]).max())
+    0.0
+    """
 
     kind: ClassVar[str] = "keep"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ShiftAxis(SubspaceEdit):
-    """Move one coordinate by `deviations` times `score_sigma`, the standard deviation of that coordinate x·a."""
+    """Move one coordinate by `deviations` times `score_sigma`, the standard deviation of that coordinate x·a.
+
+    >>> model = interp.load("tunnel:bijection-gpt-neox")
+    >>> prompts = interp.sampled_prompts(model.task, 8)
+    >>> axis = np.eye(model.info.d_head)[0]
+    >>> sigma = float((interp.collect(model, prompts, ["v"])[interp.Need("v")][-1, :, 0] @ axis).std())
+    >>> edit = interp.ShiftAxis(layer=-1, head=0, axis=axis, deviations=2.0, score_sigma=sigma)
+    >>> capture = interp.collect(model, prompts, ["v"], edits=[edit])
+    """
 
     deviations: float
     score_sigma: float
@@ -238,6 +267,12 @@ class RotateAxes(SubspaceEdit):
     """Turn the coordinates of a subspace by an orthogonal `rotation` `[axis, axis]`: c becomes R c.
 
     Of a whole site (or head) the axes are the identity matrix.
+
+    >>> model = interp.load("tunnel:bijection-gpt-neox")
+    >>> prompts = interp.sampled_prompts(model.task, 8)
+    >>> quarter = np.array([[0.0, -1.0], [1.0, 0.0]])
+    >>> edit = interp.RotateAxes(layer=-1, head=0, axis=np.eye(model.info.d_head)[:2], rotation=quarter)
+    >>> capture = interp.collect(model, prompts, ["v"], edits=[edit])
     """
 
     rotation: np.ndarray
@@ -262,6 +297,14 @@ class ReplaceCoordinates(SubspaceEdit):
 
     Rows follow the prompts that are run, then their positions, as the rows of a `Capture` do: an interchange
     intervention puts there what a donor has (Geiger et al. 2021, arXiv 2106.02997).
+
+    >>> model = interp.load("tunnel:bijection-gpt-neox")
+    >>> prompts = interp.sampled_prompts(model.task, 8)
+    >>> axis = np.eye(model.info.d_head)[0]
+    >>> edit = interp.ReplaceCoordinates(layer=-1, head=0, axis=axis, values=np.array([2.0]))
+    >>> values = interp.collect(model, prompts, ["v"], edits=[edit])[interp.Need("v")][-1, :, 0]
+    >>> bool(abs(values @ axis - 2.0).max() < 1e-5)
+    True
     """
 
     values: np.ndarray
@@ -286,6 +329,11 @@ class AblateHeads(Edit):
     their order. Resampling takes the unedited output of another prompt (the same one for all heads and layers, drawn
     with `seed` among those at least as long) at the same position. A prompt longer than all others has its donor among
     the longest of them; where that ends, outputs of other positions of the donor are drawn.
+
+    >>> model = interp.load("tunnel:bijection-gpt-neox")
+    >>> prompts = interp.sampled_prompts(model.task, 8)
+    >>> edit = interp.AblateHeads(layer=0, heads=(1, 2), by="mean")
+    >>> capture = interp.collect(model, prompts, ["attn_out"], edits=[edit])
     """
 
     heads: int | tuple[int, ...]
@@ -322,7 +370,15 @@ class AblateHeads(Edit):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class BypassLayer(Edit):
-    """Let the residual stream pass a layer unchanged."""
+    """Let the residual stream pass a layer unchanged.
+
+    >>> model = interp.load("tunnel:bijection-gpt-neox")
+    >>> prompts = interp.sampled_prompts(model.task, 8)
+    >>> capture = interp.collect(model, prompts, ["resid"], edits=[interp.BypassLayer(layer=1)])
+    >>> before, after = capture[interp.Need("resid")][1:3]
+    >>> bool((before == after).all())
+    True
+    """
 
     kind: ClassVar[str] = "bypass"
     part: ClassVar[str] = "block"
@@ -330,7 +386,14 @@ class BypassLayer(Edit):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class AttentionOff(Edit):
-    """Nothing of a layer's attention is added to the residual stream, biases included."""
+    """Nothing of a layer's attention is added to the residual stream, biases included.
+
+    >>> model = interp.load("tunnel:bijection-gpt-neox")
+    >>> prompts = interp.sampled_prompts(model.task, 8)
+    >>> capture = interp.collect(model, prompts, ["attn_out"], edits=[interp.AttentionOff(layer=1)])
+    >>> float(abs(capture[interp.Need("attn_out")][1]).max())
+    0.0
+    """
 
     kind: ClassVar[str] = "attention-off"
     part: ClassVar[str] = "attn_out"
@@ -338,7 +401,14 @@ class AttentionOff(Edit):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FeedForwardOff(Edit):
-    """Nothing of a layer's feed-forward block is added to the residual stream, biases included."""
+    """Nothing of a layer's feed-forward block is added to the residual stream, biases included.
+
+    >>> model = interp.load("tunnel:bijection-gpt-neox")
+    >>> prompts = interp.sampled_prompts(model.task, 8)
+    >>> capture = interp.collect(model, prompts, ["mlp_out"], edits=[interp.FeedForwardOff(layer=0)])
+    >>> float(abs(capture[interp.Need("mlp_out")][0]).max())
+    0.0
+    """
 
     kind: ClassVar[str] = "feed-forward-off"
     part: ClassVar[str] = "mlp_out"
@@ -352,6 +422,11 @@ class PatternsOf(Edit):
     is made of what was attended, stay the model's own. It is a loaded model, or for a run (and a file of edits) the
     name or folder of one: `tunnel:bijection-gpt-neox@256`. Without a `layer` the patterns of all layers are replaced.
     A `dose` between 0 and 1 takes queries and keys part of the way.
+
+    >>> model = interp.load("tunnel:bijection-gpt-neox")
+    >>> prompts = interp.sampled_prompts(model.task, 8)
+    >>> edit = interp.PatternsOf(donor="tunnel:bijection-gpt-neox@256")
+    >>> capture = interp.collect(model, prompts, ["pattern_entropy"], edits=[edit])
     """
 
     layer: int | tuple[int, ...] = ()
@@ -410,7 +485,7 @@ def _refuse_site(site: str, edit: Edit) -> None:
     if site in AFTER_W_O:
         raise UsageError(
             asked=f"{edit.kind} {site}",
-            found="behind the output projection every feature mixes all heads: no slice of it is a head's",
+            found="after the output projection every feature mixes all heads: no slice of it belongs to one head",
             fix="Edit z, the head outputs before it.",
         )
     if site not in SITES:

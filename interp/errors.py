@@ -12,7 +12,14 @@ LISTED = ("model", "probe", "prompt", "tunnel")
 
 
 class InterpError(Exception):
-    """A refusal in words: `asked` (what was wanted), `found` (what stood in the way), `fix` (what to do)."""
+    """A refusal in words: `asked` (what was wanted), `found` (what stood in the way), `fix` (what to do).
+
+    >>> try:
+    ...     interp.load("pythia-411m")
+    ... except interp.InterpError as error:
+    ...     print(error.fix)
+    Did you mean ...
+    """
 
     exit_code = 1
 

@@ -33,7 +33,11 @@ COLUMNS = ("number", "value", "95 % interval", "null", "p", "n")
 
 @dataclass(frozen=True)
 class Null:
-    """What the same computation gives where there is nothing to find: its value and a 95 % band."""
+    """What the same computation gives where there is nothing to find: its value and a 95 % band.
+
+    >>> interp.Null("labels shuffled", 0.02, (0.0, 0.05)).band
+    (0.0, 0.05)
+    """
 
     name: str
     value: float
@@ -44,7 +48,11 @@ class Null:
 
 @dataclass(frozen=True)
 class Interval:
-    """A 95 % interval and how it was made: `bootstrap over prompts`."""
+    """A 95 % interval and how it was made: `bootstrap over prompts`.
+
+    >>> interp.Interval(0.1, 0.3, "bootstrap over prompts").high
+    0.3
+    """
 
     low: float
     high: float
@@ -69,6 +77,11 @@ class Scalar:
     where that is named, and `p_least` the smallest that the design can reach, where it is known. `reference` is the
     value without an effect where one model has no null (a trend over its depth): `interp compare` holds several models
     against it.
+
+    >>> chance = interp.Null("labels shuffled", 0.02, (0.0, 0.05))
+    >>> interval = interp.Interval(0.2, 0.4, "bootstrap over prompts")
+    >>> interp.Scalar.of(0.3, "1", interval, chance, n=100, n_unit="prompts").standing()
+    'above'
     """
 
     value: float
@@ -219,6 +232,9 @@ class Control:
 
     `scalar` names that number among the same findings. Where it is `essential` the headline stands out only if this
     one does, on the same side of its null.
+
+    >>> interp.Control("without the first position", "sink_free").essential
+    True
     """
 
     words: str
@@ -236,6 +252,11 @@ class Findings:
     name; `facts` says in words what a number above its null says, where other probes measure the same (`attention
     sharpens with depth`): numbers of one fact that disagree are named on the page. `arrays` are kept for later use (an
     axis, say) and saved beside the tables.
+
+    >>> size = interp.Scalar(2.0, "bits", interval_reason="one value", null_reason="no chance level")
+    >>> found = interp.Findings("my_probe", scalars={"size": size}, headline=("size",))
+    >>> found["size"].value
+    2.0
     """
 
     probe: str

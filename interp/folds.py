@@ -54,7 +54,14 @@ class Fold(ABC):
 
 @dataclass(frozen=True)
 class Rows(Fold):
-    """Keep every row as it is: `rows` `[row, ...]` in the order of the prompts. Memory grows with the rows."""
+    """Keep every row as it is: `rows` `[row, ...]` in the order of the prompts. Memory grows with the rows.
+
+    >>> model = interp.load("tunnel:bijection-gpt-neox")
+    >>> prompts = interp.sampled_prompts(model.task, 8)
+    >>> need = interp.Need("v", interp.Rows())  # what a Need keeps unless it is told otherwise
+    >>> need == interp.Need("v")
+    True
+    """
 
     def start(self) -> FoldState:
         return _RowsState()
@@ -78,7 +85,14 @@ class NarrowRows(Rows):
 
 @dataclass(frozen=True)
 class Mean(Fold):
-    """`count`, `mean` and `variance` (divided by n) of every entry."""
+    """`count`, `mean` and `variance` (divided by n) of every entry.
+
+    >>> model = interp.load("tunnel:bijection-gpt-neox")
+    >>> prompts = interp.sampled_prompts(model.task, 8)
+    >>> need = interp.Need("pattern_entropy", interp.Mean(), "all")
+    >>> sorted(interp.collect(model, prompts, [need]).arrays[need])
+    ['count', 'mean', 'variance']
+    """
 
     def start(self) -> FoldState:
         return _MomentsState(full=False)
@@ -86,7 +100,15 @@ class Mean(Fold):
 
 @dataclass(frozen=True)
 class Moments(Fold):
-    """`count`, `mean` `[feature]` and `covariance` `[feature, feature]` (divided by n) of the flattened rows."""
+    """`count`, `mean` `[feature]` and `covariance` `[feature, feature]` (divided by n) of the flattened rows.
+
+    >>> model = interp.load("tunnel:bijection-gpt-neox")
+    >>> prompts = interp.sampled_prompts(model.task, 8)
+    >>> need = interp.Need("v", interp.Moments())
+    >>> width = model.info.n_kv_heads * model.info.d_head
+    >>> interp.collect(model, prompts, [need]).arrays[need]["covariance"].shape == (3, width, width)
+    True
+    """
 
     def start(self) -> FoldState:
         return _MomentsState(full=True)
@@ -94,7 +116,14 @@ class Moments(Fold):
 
 @dataclass(frozen=True)
 class PromptMean(Fold):
-    """`rows` `[prompt, ...]`: the mean over the positions of each prompt, so that bands can be taken over prompts."""
+    """`rows` `[prompt, ...]`: the mean over the positions of each prompt, so that bands can be taken over prompts.
+
+    >>> model = interp.load("tunnel:bijection-gpt-neox")
+    >>> prompts = interp.sampled_prompts(model.task, 8)
+    >>> need = interp.Need("pattern_entropy", interp.PromptMean(), "all")
+    >>> interp.collect(model, prompts, [need])[need].shape  # [layer, prompt, head]
+    (3, 8, 4)
+    """
 
     def start(self) -> FoldState:
         return _PromptMeanState()

@@ -21,6 +21,9 @@ class Need:
     of any other set, so that long texts are not kept whole), or a column of the prompt set that holds one position a
     prompt.
     Weights have no positions and no fold.
+
+    >>> interp.Need("pattern_entropy", interp.Mean(), at="all").at
+    'all'
     """
 
     site: str

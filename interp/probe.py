@@ -34,7 +34,11 @@ Readout = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Figure:
-    """A plotly figure with its title, one sentence on how to read it, and the table that holds its data."""
+    """A plotly figure with its title, one sentence on how to read it, and the table that holds its data.
+
+    >>> import plotly.graph_objects as go
+    >>> figure = interp.Figure("decay", "Entropy by layer", "Lower is sharper.", go.Figure(go.Scatter(y=[2, 1])))
+    """
 
     name: str
     title: str
@@ -51,6 +55,12 @@ class Condition:
     `prompts` are the indices of the base capture's prompts that are run (None: all of them); `on` names another
     prompt set to run on instead, `n_pool` prompts of it. Without edits it is a baseline. Conditions that differ in
     numbers alone share passes.
+
+    >>> kl = interp.Need("next_kl")
+    >>> off = interp.Condition("no attention in layer 0", (interp.AttentionOff(layer=0),), (kl,),
+    ...                        read=lambda capture: {"kl": capture[kl]})
+    >>> off.name
+    'no attention in layer 0'
     """
 
     name: str
@@ -136,7 +146,23 @@ class Question(ABC):
 
 @dataclass(frozen=True)
 class Probe(Question):
-    """One question to a model."""
+    """One question to a model.
+
+    >>> from dataclasses import dataclass
+    >>> @dataclass(frozen=True)
+    ... class ValueNorm(interp.Probe):
+    ...     name = "value_norm"
+    ...     question = "How long are the value vectors of the last layer?"
+    ...     needs = (interp.Need("v"),)
+    ...
+    ...     def analyse(self, base, under):
+    ...         length = np.linalg.norm(base[interp.Need("v")][-1], axis=-1).mean()
+    ...         found = interp.Scalar.of(length, "activation", "one number", "lengths have no chance level")
+    ...         return interp.Findings(self.name, scalars={"length": found}, headline=("length",))
+    >>> record = interp.run(probes=[ValueNorm()], n_pool=20, out=None, quiet=True)
+    >>> record.findings["value_norm"]["length"].value > 0
+    True
+    """
 
     observational: ClassVar[bool] = True
     own_prompts: ClassVar[str | None] = None
@@ -155,8 +181,8 @@ class Probe(Question):
     def refuse(self, prompts: PromptSet) -> None:
         """Raise `PromptError` for prompts that could not be analysed; asked before a model reads them."""
 
-    def refuse_fields(self, info: ModelInfo | None) -> None:
-        """Raise `UsageError` for fields that do not serve on this model, or, without one, on any.
+    def refuse_fields(self, n_layers: int | None) -> None:
+        """Raise `UsageError` for fields that do not serve on a model of so many layers, or, with None, on any.
 
         It is asked before a model is loaded, and again before it reads a prompt.
         """

@@ -19,6 +19,9 @@ class Prompt:
 
     `columns` hold one value a prompt (`domain`, `k`, ...). A wind-tunnel prompt also has `scored` positions and
     `scored_columns` with one value for each of them; a text is scored at its last token.
+
+    >>> interp.Prompt("The capital of France is", columns={"domain": "geography"}).text
+    'The capital of France is'
     """
 
     text: str | None = None
@@ -47,6 +50,10 @@ class PromptSet:
     `belief` `[row, component]` is the exact belief over the latent where that is more than the posterior.
     `is_templated` says that the texts went through a chat template, which puts a tokenizer's special tokens itself.
     Raises `PromptError` for an empty set, for columns that not every prompt has, or for columns without a unit.
+
+    >>> texts = [interp.Prompt("One.", columns={"k": 1}), interp.Prompt("Two.", columns={"k": 2})]
+    >>> len(interp.PromptSet("counted", texts, units={"k": "1"}))
+    2
     """
 
     name: str

@@ -39,6 +39,11 @@ class Table:
 
     The columns of a number (`ENDINGS`) have its unit where none is given, its p is a `probability`. Raises `ValueError`
     where a column has no unit or another length: that is a fault of the code that built it.
+
+    >>> units = {"layer": "label", "entropy": "bits"}
+    >>> table = interp.Table({"layer": np.arange(2), "entropy": np.array([2.0, 1.5])}, units)
+    >>> table.units["entropy"]
+    'bits'
     """
 
     columns: Mapping[str, np.ndarray]

@@ -11,6 +11,7 @@ from tests.paths import ROOT
 UNUSED = {
     r"go(?:es)? on with": "resumes",
     r"gone on with": "resumed",
+    r"going on with(?:out)?": "resuming, continuing",
     r"(?:is|are) put to each": "is measured on",
     r"means what it says": "say what it means",
     r"stands? in its place": "say where",
@@ -19,8 +20,9 @@ UNUSED = {
 }
 """Phrases of our own, and what to write instead."""
 
-READ = ("README.md", "docs/**/*.md", "interp/cli/*.py", "interp/options.py", "reports/templates/*.html")
-"""What users read: the documents, the help of the command line, the templates of pages."""
+PRODUCT = ("interp", "probes", "prompts", "wind_tunnels", "reports")
+READ = ("README.md", "docs/**/*.md", "reports/templates/*.html", *(f"{room}/**/*.py" for room in PRODUCT))
+"""What users read: the documents, the templates of pages, and all code, whose docstrings and messages they meet."""
 
 
 def found(text):

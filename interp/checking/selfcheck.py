@@ -23,6 +23,10 @@ def check_model(model: Model) -> tuple[Check, ...]:
     """Run every check; returns them all.
 
     Raises `ModelError` naming the first that fails, or where the model itself cannot read a few tokens.
+
+    >>> model = interp.load("tunnel:bijection-gpt-neox")
+    >>> all(check.passed for check in interp.check_model(model))
+    True
     """
     checks = tuple(run_checks(model))
     failed = next((c for c in checks if not c.passed), None)

@@ -1,5 +1,6 @@
 """Wrong words of a command are refused before torch is imported or a model is read."""
 
+import json
 from collections.abc import Sequence
 
 from interp.options import RunOptions
@@ -8,7 +9,7 @@ from interp.options import RunOptions
 def refuse_wrong_words(models: Sequence[str], prompts: Sequence[str], asked: RunOptions) -> None:
     """Raise what the run would raise for its probes, prompts, models and settings, cheapest first.
 
-    What only the hub knows, or the model (a layer it does not have), is refused when that is reached.
+    What only the hub or a GGUF file knows is refused when that is reached.
     """
     from interp.running.choose_probes import choose_probes, probe_names
     from interp.settings import split_commas
@@ -19,10 +20,31 @@ def refuse_wrong_words(models: Sequence[str], prompts: Sequence[str], asked: Run
 
         for name in prompts:
             refuse_unknown_prompts(name, asked.text_column)
-    if models:
-        from interp.loading.sources import is_on_hub, locate
+    depths = {depth for name in models if (depth := _n_layers(name, asked)) is not None}
+    chosen = choose_probes(asked.probes, asked.settings or {})
+    for depth in depths:
+        for each in chosen:
+            each.probe.refuse_fields(depth)
 
-        for name in models:
-            if not is_on_hub(name):
-                locate(name, asked.revision, asked.gguf)
-    choose_probes(asked.probes, asked.settings or {})
+
+def _n_layers(name: str, asked: RunOptions) -> int | None:
+    """How many layers a model has, from its configuration; None where that is elsewhere or does not say."""
+    from interp.loading.aliases import ALIASES
+    from interp.loading.sources import is_on_hub, locate
+
+    if is_on_hub(name):
+        alias = ALIASES.get(name.partition("@")[0])
+        return None if alias is None else alias.n_layers
+    files = locate(name, asked.revision, asked.gguf).files
+    if files.gguf is not None:
+        return None
+    try:
+        stated = json.loads((files.folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None  # refused in words where the model is loaded
+    found = [stated[key] for key in _DEPTH if key in stated] if isinstance(stated, dict) else []
+    return found[0] if found and isinstance(found[0], int) else None
+
+
+_DEPTH = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
+"""What configurations call the number of their layers."""

@@ -73,14 +73,14 @@ def refuse_unlike(edit: PatternsOf, model: Model) -> None:
     donor = edit.donor
     if not isinstance(donor, Model):
         raise UsageError(
-            asked=str(edit), found=f"{edit.donor_name} is a name here, and no loaded model",
+            asked=str(edit), found=f"{edit.donor_name} is a name, not a loaded model",
             fix="Give donor=interp.load(name); a run with --edit loads it by itself.",
         )  # fmt: skip
     if donor.module is model.module:
         raise UsageError(
             asked=str(edit),
             found="donor and model are one and the same",
-            fix="Load another model, or it a second time.",
+            fix="Load another model, or load this one twice.",
         )
     for what, of in _ALIKE.items():
         theirs, own = of(donor), of(model)
@@ -94,7 +94,7 @@ def refuse_unlike(edit: PatternsOf, model: Model) -> None:
     words = [each.tokenizer.get_vocab() for each in (donor, model) if each.tokenizer is not None]
     if len(words) == 2 and words[0] != words[1]:
         raise UsageError(
-            asked=str(edit), found=f"the tokenizers of {donor.name} and {model.name} have other tokens",
+            asked=str(edit), found=f"the tokenizers of {donor.name} and {model.name} have different tokens",
             fix="Choose a donor that reads the same tokens.",
         )  # fmt: skip
 

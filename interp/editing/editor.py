@@ -187,8 +187,12 @@ def editing(model: Model, editor: Editor, *listeners: Listener) -> Iterator[None
 def applied(model: Model, *edits: Edit) -> Iterator[None]:
     """Edit every forward pass of `model` inside the block, however it is left; edits act in the order given.
 
-        with interp.applied(model, interp.RemoveAxis(layer=-1, axis=u)):
-            logits = model.module(input_ids).logits
+    >>> model = interp.load("tunnel:bijection-gpt-neox")
+    >>> tokens = torch.tensor([[1, 2, 3]])
+    >>> with interp.applied(model, interp.AttentionOff(layer=0)):
+    ...     edited = model.module(tokens).logits
+    >>> bool((edited == model.module(tokens).logits).all())
+    False
 
     Edits act at all positions or at positions counted from 0, which are tokens of each text: they are told by the
     `position_ids` of the call, its attention mask (padding on either side is left alone) and its cache, so that
@@ -200,7 +204,7 @@ def applied(model: Model, *edits: Edit) -> Iterator[None]:
         if (isinstance(edit.at, str) and edit.at != "all") or needs_outputs(edit):
             raise UsageError(
                 asked=f"{edit}" + ("" if needs_outputs(edit) else f" at {edit.at!r}"),
-                found="which prompts will pass is not known here",
+                found="the prompts of the passes are not known here",
                 fix="Use interp.collect(model, prompts, needs, edits=[...]), or positions counted from 0.",
             )
     with editing(model, Editor(model, make_steps([edits], model.info))):

@@ -51,7 +51,9 @@ class HeadOutputs(Listener):
         """
         if len(self.lengths) < 2:
             raise PromptError(
-                asked="resampling head outputs", found="there is one prompt", fix="Another prompt has to lend them."
+                asked="resampling head outputs",
+                found="there is only one prompt",
+                fix="Give two prompts or more: each takes the output of another.",
             )
         if seed not in self._donors:
             rng = np.random.default_rng(seed)

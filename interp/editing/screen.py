@@ -59,7 +59,7 @@ def read_screen(
     if "offloaded" in model.info.device:
         raise UsageError(
             asked=f"gradients of {model.name}",
-            found="parts of it are offloaded, and the way back needs all weights at once",
+            found="parts of it are offloaded, and the backward pass needs all weights at once",
             fix="Load it whole, or measure without a screen (--set heads.screen=off).",
         )
     run = run.take(screen.prompts)

@@ -98,6 +98,8 @@ def replicate(
     kind, `smoke` takes minutes, `default` is what the shipped models are judged at, `paper` has the papers' sizes and
     wants a GPU. What was measured before with the same settings, in `out`, is not measured again; with `resume` it is
     refused where nothing was.
+
+    >>> done = interp.replicate("paper3", models=["./my-model"], scale="smoke")  # doctest: +SKIP
     """
     papers = _papers(paper)
     if scale not in SCALES:

@@ -54,6 +54,10 @@ def load(
 
     Raises `ModelError` (the model cannot be had, read or trusted) and `UsageError` (arguments that do not fit);
     each says what to do.
+
+    >>> model = interp.load("tunnel:bijection-gpt-neox")
+    >>> model
+    Model('tunnel:bijection-gpt-neox': gpt_neox, 3 layers, 4 heads of 16, float32 on cpu; ... checks passed)
     """
     if isinstance(name_or_object, PreTrainedModel):
         asked = {"revision": revision, "gguf": gguf, "dtype": dtype, "device": device, "device_map": device_map}

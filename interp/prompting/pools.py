@@ -47,7 +47,7 @@ def pools_for(model: Model, probes: Sequence[Probe], options: RunOptions) -> tup
     always read on its own sequences, and prompts that are named serve all probes.
     """
     for probe in probes:
-        probe.refuse_fields(model.info)
+        probe.refuse_fields(model.info.n_layers)
     is_free = options.prompts is None and model.task is None
     by_set = grouped(probes, is_free)
     pools = []
@@ -64,7 +64,7 @@ def pools_for(model: Model, probes: Sequence[Probe], options: RunOptions) -> tup
 
 
 def refuse_without_posterior(prompts: PromptSet, probes: Sequence[Probe]) -> None:
-    """Raise `PromptError` where a probe holds the model against an exact posterior, and these prompts carry none."""
+    """Raise `PromptError` where a probe holds the model against an exact posterior, and these prompts have none."""
     asking = [probe for probe in probes if probe.needs_posterior]
     if not asking or prompts.posterior is not None:
         return
@@ -72,7 +72,7 @@ def refuse_without_posterior(prompts: PromptSet, probes: Sequence[Probe]) -> Non
     own = " and ".join(dict.fromkeys(probe.own_prompts for probe in asking if probe.own_prompts))
     raise PromptError(
         asked=f"{names} on the prompts {prompts.name!r}",
-        found="the model is held against the exact posterior behind every prompt, and these carry none",
+        found="the model is compared with the exact posterior of every prompt, and these have none",
         fix=(f"Leave out --prompts (the set {own} is read then), or use" if own else "Use") + " a wind tunnel.",
     )
 
@@ -115,7 +115,7 @@ def prompts_for(
     if model.task is not None and chosen.is_text:
         raise UsageError(
             asked=f"the prompts {chosen.name!r} on {model.name}",
-            found="a wind tunnel has no text: its vocabulary are the symbols of its task",
+            found="a wind tunnel has no text: its vocabulary is the symbols of its task",
             fix="Leave out --prompts: the tunnel draws its own sequences (--n-pool says how many).",
         )
     if model.task is None and chosen.unit == "sequence":

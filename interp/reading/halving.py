@@ -63,7 +63,7 @@ class InHalves:
         self.tokens_that_fit = (n + 1) // 2 * width
         warnings.warn(
             f"out of memory in a batch of {n} prompts of up to {width} tokens ({why}); "
-            f"going on with batches of up to {self.tokens_that_fit} tokens",
+            f"continuing with batches of up to {self.tokens_that_fit} tokens",
             RuntimeWarning,
             stacklevel=2,
         )

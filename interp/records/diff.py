@@ -67,7 +67,12 @@ class SettingDifference:
 
 @dataclass(frozen=True)
 class Diff:
-    """Two runs beside each other: every number both have, what only one has, and what differs behind them."""
+    """Two runs beside each other: every number both have, what only one has, and what differs behind them.
+
+    >>> difference = interp.diff("runs/first", "runs/second")
+    >>> len(difference.shifts) > 0 and difference.only_first == ()
+    True
+    """
 
     shifts: tuple[Shift, ...]
     only_first: tuple[str, ...]
@@ -81,7 +86,12 @@ class Diff:
 
 
 def diff(first: RunRecord | str | Path, second: RunRecord | str | Path) -> Diff:
-    """Compare two records, or the runs in two folders, number by number; see `Verdict` for what is said of each."""
+    """Compare two records, or the runs in two folders, number by number; see `Verdict` for what is said of each.
+
+    >>> difference = interp.diff("runs/first", "runs/second")
+    >>> all(shift.first.value == shift.second.value for shift in difference.shifts)
+    True
+    """
     one, two = (run if isinstance(run, RunRecord) else open_run(run) for run in (first, second))
     left, right = scalars_of(one), scalars_of(two)
     return Diff(

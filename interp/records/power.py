@@ -64,6 +64,9 @@ def power(run: RunRecord | str | Path) -> Table:
     """The smallest detectable effect of every number of a run, or the reason why there is none; headlines first.
 
     `effect` is the distance of the measured value from its null; NaN where a column does not apply.
+
+    >>> interp.power("runs/first").to_frame()["name"].is_unique
+    True
     """
     record = run if isinstance(run, RunRecord) else open_run(run)
     caption = (

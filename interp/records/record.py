@@ -104,6 +104,10 @@ class RunRecord:
     """One finished run: what was asked, of which model, on which prompts, and what was found.
 
     `findings` maps a probe's name to its `Findings`; `path` is the folder on disk once it was written.
+
+    >>> record = interp.open_run("runs/first")
+    >>> record.status, list(record.findings)
+    ('done', ['orthogonality'])
     """
 
     status: Literal["done", "failed", "partial"]
@@ -133,7 +137,10 @@ class RunRecord:
         return text_table(*self._headline_table())
 
     def _repr_html_(self) -> str:
-        return html_table(*self._headline_table())
+        from interp.registry import load_entry
+
+        first = load_entry("report", "first_screen")(self)
+        return f"{first}<details><summary>All headline numbers</summary>{html_table(*self._headline_table())}</details>"
 
     def _headline_table(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]], str]:
         """What was read, head and rows of every probe's headline numbers, and where the rest is."""
@@ -262,6 +269,10 @@ def open_run(path: str | Path) -> RunRecord:
     """Read a record back from its folder (or its `run.json`).
 
     Raises `RecordError` for a missing, truncated, edited or newer record, naming what is wrong.
+
+    >>> record = interp.open_run("runs/first")
+    >>> record.to_frame().shape[0] > 0
+    True
     """
     folder = Path(path)
     folder = folder.parent if folder.name == "run.json" else folder

@@ -6,7 +6,7 @@ replaced whole or not at all. It counts only for the specification, weights, pro
 libraries that it was written for, its identity: a run that goes on ends with the bytes of one that was never stopped.
 
 The first `SECONDS` of a run are not kept, and writing takes at most the share `SHARE` of its time. Where several
-processes share a run nothing is kept: they would have to go on from the same batches.
+processes share a run nothing is kept: they would have to resume from the same batches.
 """
 
 import hashlib
@@ -100,7 +100,7 @@ class Unfinished:
     def give_up(self, error: OSError) -> None:
         """A disk that takes no more ends the keeping, not the run."""
         warnings.warn(
-            f"unfinished work cannot be kept in {self.folder} ({error.strerror or error}); going on without",
+            f"unfinished work cannot be kept in {self.folder} ({error.strerror or error}); the run continues without",
             RuntimeWarning,
             stacklevel=2,
         )
@@ -141,8 +141,8 @@ class Stage:
             other = f"it is damaged ({error})"
         if self.run.insists:
             raise UsageError(
-                asked="going on with this run (--resume)",
-                found=f"what is there in {self.path} cannot be used: {other}",
+                asked="resuming this run (--resume)",
+                found=f"the unfinished work in {self.path} cannot be used: {other}",
                 fix="Leave --resume out: the same command then begins anew.",
             )
         warnings.warn(f"unfinished work in {self.path} is left aside: {other}", RuntimeWarning, stacklevel=2)
@@ -191,8 +191,10 @@ def is_begun(out: Path, spec_hash: str) -> bool:
 def nothing_begun(out: Path | None) -> UsageError:
     """The refusal to begin where only going on was asked for."""
     return UsageError(
-        asked="going on with what was stopped (--resume)",
-        found=f"there is nothing to go on from in {out / PARTIAL}" if out else "nothing is kept of such a run",
+        asked="resuming an interrupted run (--resume)",
+        found=f"no interrupted run of this kind lies in {out / PARTIAL}"
+        if out
+        else "a run without --out keeps nothing",
         fix="Leave --resume out to begin, or give the command and the --out of what was stopped.",
     )
 

@@ -128,7 +128,7 @@ def checkpoints_of(model: Model, probes: Sequence[Probe], asked: Sequence[str]) 
     if late:
         raise UsageError(
             asked=f"the checkpoints {', '.join(late)} of {model.name}",
-            found=f"the model itself is at step {own}, and the course of a training is read up to the model",
+            found=f"the model itself is at step {own}, and a training is followed up to the model",
             fix="Leave them out, or name the later model.",
         )
     earlier = tuple(c for c in found if c.step != own)

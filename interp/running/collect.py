@@ -37,6 +37,12 @@ def collect(
     Rows of a language model also have its `text` and, as `token_string`, the token at their position.
     `window` keeps the last tokens of each text; None is the set's own window, 0 reads texts whole. With `edits` it is
     the edited model that is read.
+
+    >>> model = interp.load("tunnel:bijection-gpt-neox")
+    >>> prompts = interp.sampled_prompts(model.task, 8)
+    >>> capture = interp.collect(model, prompts, ["v", "pattern_entropy"], layers=[0, -1])
+    >>> capture[interp.Need("v")].shape[0]
+    2
     """
     pool = resolve_prompts(prompts, tokenizer=model.tokenizer)
     asked = [need if isinstance(need, Need) else Need(need) for need in needs]

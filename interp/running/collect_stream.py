@@ -30,7 +30,14 @@ PROMPTS_AT_ONCE = 1024
 
 @dataclass(frozen=True)
 class Folded:
-    """What a stream of prompts came to: arrays by need, with the layers in front (of `layers` alone, if named)."""
+    """What a stream of prompts came to: arrays by need, with the layers in front (of `layers` alone, if named).
+
+    >>> model = interp.load("tunnel:bijection-gpt-neox")
+    >>> need = interp.Need("v", interp.Mean(), "last")
+    >>> folded = interp.collect_stream(model, interp.sampled_prompts(model.task, 8), [need])
+    >>> folded.n_prompts
+    8
+    """
 
     model: ModelInfo
     arrays: Mapping[Need, Mapping[str, np.ndarray]]
@@ -60,6 +67,12 @@ def collect_stream(
     layer. Needs are folded with `Mean` or `Moments`, whose size does not grow with the prompts; `layers` and `window`
     are as in `interp.collect`. Passes end where all is read. Raises `UsageError` for a need that would grow and
     `PromptError` where nothing comes.
+
+    >>> model = interp.load("tunnel:bijection-gpt-neox")
+    >>> need = interp.Need("v", interp.Moments(), "last")
+    >>> folded = interp.collect_stream(model, interp.sampled_prompts(model.task, 8), [need])
+    >>> sorted(folded.arrays[need])
+    ['count', 'covariance', 'mean']
     """
     needs = tuple(dict.fromkeys(needs))
     _refuse_growing(needs)

@@ -24,6 +24,10 @@ def compare(
     `labels` name the runs; runs of one of the `groups` (a name for each run) are pooled, as repetitions of one thing,
     and `against` names for each run the group that its own is held against, where that is not the first. With `reuse`
     a comparison of just these runs that lies in `out` stands for itself.
+
+    >>> comparison = interp.compare(["runs/first", "runs/second"], out=None)
+    >>> comparison.status
+    'done'
     """
     paths = [str(_path(run)) for run in runs]
     asked = {"runs": paths, "labels": labels, "groups": groups, "against": against}

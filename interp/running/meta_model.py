@@ -6,11 +6,13 @@ Every parameter lies on PyTorch's `meta` device, which keeps shapes and no numbe
 from dataclasses import dataclass, replace
 
 import torch
-from transformers import AutoModelForCausalLM
+from huggingface_hub.errors import RevisionNotFoundError
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig
 
 from interp.errors import ModelError, UsageError
 from interp.families import family_of
 from interp.loading.admission import count_parameters, read_config
+from interp.loading.aliases import ALIASES
 from interp.loading.hub_files import ModelFiles
 from interp.loading.load import info_from_config
 from interp.loading.placement import DTYPES, Placement, default_placement
@@ -26,7 +28,8 @@ from interp.options import RunOptions
 class MetaModel:
     """`model` has no weights; `placement` says where it would be put; `file_bytes` is the size of its weight files.
 
-    `is_here` says that the files need no download; `stored` is the precision that they hold.
+    `is_here` says that the files need no download; `stored` is the precision that they hold. `not_asked` says why the
+    shape is one that we know, and not that of the model's own configuration.
     """
 
     model: Model
@@ -34,6 +37,7 @@ class MetaModel:
     file_bytes: int
     is_here: bool
     stored: str
+    not_asked: str = ""
 
     @property
     def memory_bytes(self) -> int:
@@ -48,9 +52,9 @@ class MetaModel:
 
     @property
     def note(self) -> str:
-        """What is not known of quantised weights, in words; empty for plain ones."""
+        """What is not known of this model, in words; empty where all is."""
         if self.model.info.quantisation is None:
-            return ""
+            return self.not_asked
         if self.is_here:
             size = "their size is taken from the files"
         else:
@@ -69,6 +73,32 @@ def meta_model(options: RunOptions) -> MetaModel:
     trust_remote_code = options.trust_remote_code
     source = locate(options.model, options.revision, options.gguf)
     config = read_config(source.files, trust_remote_code=trust_remote_code, allow_quantised=options.allow_quantised)
+    meta = _without_weights(config, source.name, source.origin, source.files.revision, options)
+    words = None
+    if source.task is None and has_tokenizer(source.files):
+        words = read_tokenizer(source.files, trust_remote_code=trust_remote_code)
+    model = replace(meta.model, tokenizer=words, task=source.task, card=source.card)
+    on_disk = _bytes_on_disk(source.files)
+    return replace(meta, model=model, file_bytes=meta.file_bytes if on_disk is None else on_disk,
+                   is_here=on_disk is not None)  # fmt: skip
+
+
+def known_shape(options: RunOptions, error: ModelError) -> MetaModel:
+    """An alias that the hub does not give out, by the shape that is known; for other models raises the `error`."""
+    name = str(options.model).partition("@")[0]
+    if name not in ALIASES or options.gguf or isinstance(error.__cause__, RevisionNotFoundError):
+        raise error
+    alias = ALIASES[name]
+    config = AutoConfig.for_model(alias.family, **alias.shape)
+    why = f"{error.found}: shapes are those that are known of {alias.hub_id}"
+    return replace(_without_weights(config, str(options.model), alias.hub_id, None, options), not_asked=why)
+
+
+def _without_weights(
+    config: PreTrainedConfig, name: str, origin: str, revision: str | None, options: RunOptions
+) -> MetaModel:
+    """A model of this configuration whose files are elsewhere."""
+    trust_remote_code = options.trust_remote_code
     n_parameters = count_parameters(config, trust_remote_code=trust_remote_code)
     placement = default_placement(
         config, n_parameters, dtype=options.dtype, device=options.device, device_map=options.device_map
@@ -78,18 +108,13 @@ def meta_model(options: RunOptions) -> MetaModel:
     with torch.device("meta"), quiet_libraries():
         module = AutoModelForCausalLM.from_config(config, dtype=wanted, trust_remote_code=trust_remote_code)
     info = replace(
-        info_from_config(config, source.name, source.origin, source.files.revision),
+        info_from_config(config, name, origin, revision),
         n_parameters=n_parameters,
         dtype=placement.dtype,
         device=placement.device,
     )
-    words = None
-    if source.task is None and has_tokenizer(source.files):
-        words = read_tokenizer(source.files, trust_remote_code=trust_remote_code)
-    model = Model(module, words, info, family_of(config), (), source.task, source.card)
-    on_disk = _bytes_on_disk(source.files)
-    file_bytes = n_parameters * DTYPES.get(stored, 4) if on_disk is None else on_disk
-    return MetaModel(model, placement, file_bytes, on_disk is not None, stored)
+    model = Model(module, None, info, family_of(config))
+    return MetaModel(model, placement, n_parameters * DTYPES.get(stored, 4), False, stored)
 
 
 def _bytes_on_disk(files: ModelFiles) -> int | None:

@@ -7,12 +7,13 @@ second. The weights are neither read nor fetched.
 from dataclasses import KW_ONLY, dataclass
 
 from interp.capture import ModelInfo
+from interp.errors import ModelError
 from interp.loading.placement import free_bytes
 from interp.options import RunOptions, by_keyword
 from interp.running.checkpoints import checkpoints_of
 from interp.running.choose_probes import choose_probes, readable_probes
 from interp.running.memory import Memory, memory_of
-from interp.running.meta_model import MetaModel, meta_model
+from interp.running.meta_model import MetaModel, known_shape, meta_model
 from interp.running.passes import Passes, passes_of
 from interp.running.speed import PER_CONDITION, Rates, Work, measure_rates, threads_of, work_of
 
@@ -50,7 +51,12 @@ class PassCost:
 
 @dataclass(frozen=True)
 class Plan:
-    """The cost of a run. `disk` is what it writes, `download` what is fetched first, at most; all sizes in bytes."""
+    """The cost of a run. `disk` is what it writes, `download` what is fetched first, at most; all sizes in bytes.
+
+    >>> cost = interp.plan("tunnel:bijection-gpt-neox", probes="manifold", is_timed=False)
+    >>> cost.n_passes, cost.fits
+    (1, True)
+    """
 
     model: ModelInfo
     probes: tuple[str, ...]
@@ -106,9 +112,16 @@ def plan(options: PlanOptions) -> Plan:
 
     Without `is_timed` nothing is measured and no time is given. Raises what the run would raise for the names and
     settings, but not where memory is short: `Plan.fits` says so.
+
+    >>> cost = interp.plan("tunnel:bijection-gpt-neox", probes="manifold", n_pool=50, is_timed=False)
+    >>> cost.n_tokens > 50
+    True
     """
     asked = choose_probes(options.probes, options.settings or {})
-    meta = meta_model(options)
+    try:
+        meta = meta_model(options)
+    except ModelError as error:
+        meta = known_shape(options, error)
     chosen = readable_probes(meta.model, asked)
     knows_course = bool(options.checkpoints) or meta.model.task is not None
     n_earlier = len(checkpoints_of(meta.model, chosen, options.checkpoints)) if knows_course else None

@@ -46,15 +46,19 @@ def run(options: RunOptions) -> RunRecord:
     """Measure `model` with `probes` on `prompts` and leave a record and its page under `out`.
 
     `model` is a name (see `interp.load`) or a loaded model; `probes` are names (`all`: every observational one that
-    the model can be asked) or configured probes, with `settings` as `{probe: {field: value}}`; `prompts` a registered
+    the model supports) or configured probes, with `settings` as `{probe: {field: value}}`; `prompts` a registered
     set, a file, texts or a `PromptSet` (a wind tunnel samples itself; a probe with prompts of its own is read on them);
     `edits` change the model for the whole run, or name the file that holds them; `checkpoints` are the revisions (steps
     of a tunnel: all it kept, unless named) that probes of a training are read at. `out=None` writes nothing.
-    A run that was stopped is gone on with by the same call (see `interp.records`); with `resume` by nothing else.
+    The same call resumes an interrupted run; with `resume` it does nothing else.
     Returns the record: `record.findings["manifold"]`.
 
     Processes that a launcher has started (`accelerate launch`, `torchrun`) share the prompts where all of them call
     this; the first one writes the record, which all return.
+
+    >>> record = interp.run("tunnel:bijection-gpt-neox", probes="orthogonality", n_pool=20, out=None, quiet=True)
+    >>> sorted(record.findings)
+    ['orthogonality']
     """
     ranks = here()
     out = None if options.out is None else Path(options.out)

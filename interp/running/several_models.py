@@ -40,7 +40,11 @@ class RunOutcome:
 
 @dataclass(frozen=True)
 class ManyRuns:
-    """All outcomes in order, and the record that compares the runs; None where fewer than two came out."""
+    """All outcomes in order, and the record that compares the runs; None where fewer than two came out.
+
+    >>> done = interp.run_many(["./base", "./tuned"], options={"probes": "manifold"})  # doctest: +SKIP
+    >>> done.comparison.path  # doctest: +SKIP
+    """
 
     outcomes: tuple[RunOutcome, ...]
     comparison: RunRecord | None
@@ -73,6 +77,8 @@ def run_many(
     same revision, prompts and unchanged weights stands for itself. Where all probes follow checkpoints, `revisions` are
     the checkpoints of one run of each model. `heard` is called with each outcome. Raises `UsageError` for what no model
     could be asked, where a launcher has started several processes, and with `resume` where no run of them was begun.
+
+    >>> done = interp.run_many(["pythia-70m", "pythia-160m"], options={"probes": "manifold"})  # doctest: +SKIP
     """
     alike = replace(_options(options or {}), out=out, quiet=quiet, resume=False)
     _refuse_misuse(models, revisions, prompts, alike)
@@ -99,7 +105,7 @@ def _options(options: RunOptions | Mapping[str, Any]) -> RunOptions:
     if beside:
         raise UsageError(
             asked=f"several runs with the options {', '.join(beside)}",
-            found="interp.run_many takes it itself",
+            found="interp.run_many has an argument of this name",
             fix="Give it beside the options.",
         )
     return RunOptions(**options)

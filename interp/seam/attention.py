@@ -31,7 +31,18 @@ _HARMLESS = frozenset(
 
 
 class Listener:
-    """Hears every layer of a forward pass. Both methods may leave everything as it is."""
+    """Hears every layer of a forward pass. Both methods may leave everything as it is.
+
+    >>> model = interp.load("tunnel:bijection-gpt-neox")
+    >>> class Sizes(interp.Listener):
+    ...     found = []
+    ...     def before(self, call):
+    ...         self.found.append(tuple(call.k.shape))  # [batch, kv_head, pos, d_head]
+    >>> with interp.listening(model, Sizes()):
+    ...     logits = model.module(torch.tensor([[1, 2, 3]])).logits
+    >>> len(Sizes.found), Sizes.found[0]
+    (3, (1, 4, 3, 16))
+    """
 
     def before(self, call: AttentionCall) -> None:
         """Queries, keys and values of one layer; replacing `call.q`, `call.k` or `call.v` edits the model."""
@@ -99,6 +110,10 @@ def listening(model: Model, *listeners: Listener) -> Iterator[None]:
     """Let listeners hear `model` until the block is left, however it is left.
 
     Blocks of one thread may be nested: earlier listeners act first. A second thread on the same model is refused.
+
+    >>> model = interp.load("tunnel:bijection-gpt-neox")
+    >>> with interp.listening(model, interp.Listener()):
+    ...     logits = model.module(torch.tensor([[1, 2, 3]])).logits
     """
     if not listeners:
         raise ValueError("nobody to listen")

@@ -2,7 +2,19 @@
 
 import numpy as np
 
-from interp.drawing import NULL, PALETTE, VALUE, add_curve, add_line, add_null_band, blank, coloured, error_bars, places
+from interp.drawing import (
+    NULL,
+    PALETTE,
+    VALUE,
+    add_curve,
+    add_line,
+    add_null_band,
+    blank,
+    coloured,
+    error_bars,
+    limit_r2,
+    places,
+)
 from interp.findings import Findings
 from interp.probe import Figure
 from interp.table import Table
@@ -87,9 +99,11 @@ def _by_site(table: Table) -> Figure:
         add_null_band(plot, mine["layer"], (mine["r2_null_low"], mine["r2_null_high"]))
         for column, dash, words in (("r2", "solid", ""), ("r2_beyond_position", "dot", ", beyond position")):
             add_curve(plot, mine["layer"], mine, column, _SITE_WORDS[site] + words, colour, dash)
+    cut = limit_r2(plot, table["r2"], table["r2_low"], table["r2_beyond_position"])
     reading = (
         "Share of the exact belief's variance that a linear read-out predicts in sequences it was not fitted on, with "
         "95 % bands; dotted, once position is taken out of both; grey, refits on beliefs of other sequences."
+        f"{cut}"
     )
     return Figure("r2_by_site", "Where the belief can be read", reading, plot, "by_layer")
 
@@ -109,9 +123,11 @@ def _controls(table: Table, site: str, findings: Findings) -> Figure:
         )
     position = np.full(len(layer), findings["position_r2"].value)
     add_line(plot, layer, position, "position alone", "longdash", PALETTE[2])
+    cut = limit_r2(plot, position, table["r2"], table["r2_low"], *(table[column] for column, *_ in others))
     reading = (
         "What the R² of the belief has to be compared with. Near the line of random subspaces, any subspace would do; "
         "near the control task, telling tokens and positions apart is enough; near position alone, no evidence is read."
+        f"{cut}"
     )
     return Figure("controls", "More than token, position and luck?", reading, plot, "by_layer")
 
@@ -135,7 +151,8 @@ def _components(table: Table) -> Figure:
         x=table["component"], y=table["r2"], mode="markers", name="read-out", marker={"color": VALUE, "size": 8},
         error_y=error_bars(table, "r2", VALUE),
     )  # fmt: skip
-    reading = "How well each component is read at the primary place; bars are 95 %, grey are exchanged beliefs."
+    cut = limit_r2(plot, table["r2"], table["r2_low"])
+    reading = f"How well each component is read at the primary place; bars are 95 %, grey are exchanged beliefs.{cut}"
     return Figure("components", "Is every component read?", reading, plot, "components")
 
 

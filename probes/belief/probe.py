@@ -95,11 +95,11 @@ class Belief(Probe):
     def needs(self) -> tuple[Need, ...]:
         return (*(Need(site) for site in dict.fromkeys(self.sites)), OUTPUT)
 
-    def refuse_fields(self, info: ModelInfo | None) -> None:
+    def refuse_fields(self, n_layers: int | None) -> None:
         refuse_unknown(self)
         refuse_too_few(self, {"n_permutations": 19, "n_bootstrap": 20}, "too few to say what chance alone would give")
-        if info is not None:
-            refuse_layer(self.layer, n_places(self.sites[0], info))
+        if n_layers is not None:
+            refuse_layer(self.layer, n_places(self.sites[0], n_layers))
 
     def conditions(self, base: Capture) -> Iterable[Condition]:
         """Swaps of belief subspaces between the sequences that these were not fitted on, and their controls."""
@@ -129,7 +129,7 @@ class Belief(Probe):
             yield from (Planned(n, -(-n_prompts // 5), depth, (OUTPUT,)) for depth in _spread(info.n_layers + 1))
 
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
-        self.refuse_fields(base.model)
+        self.refuse_fields(base.model.n_layers)
         belief = ExactBelief.of(base)
         clouds = {site: Cloud.of(base, Need(site)) for site in self.sites}
         pool = next(iter(clouds.values()))

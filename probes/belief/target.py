@@ -37,7 +37,7 @@ class ExactBelief:
         if values is None or values.shape[1] == 0:
             raise PromptError(
                 asked=f"the belief behind {capture.prompts.name!r}",
-                found="belief needs the exact posterior, and these prompts carry none",
+                found="belief needs the exact posterior, and these prompts have none",
                 fix="Use a wind tunnel (it samples its own sequences), or --prompts sula on a language model.",
             )
         values = np.asarray(values, dtype=np.float64)

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from interp.drawing import NULL, PALETTE, VALUE, add_curve, add_null_band, blank, error_bars, faded
+from interp.drawing import NULL, PALETTE, VALUE, add_curve, add_null_band, blank, error_bars, faded, limit_r2
 from interp.findings import Findings
 from interp.probe import Figure
 
@@ -181,8 +181,10 @@ def _later(findings: Findings) -> Figure:
             x=mine["later_layer"], y=mine[column], name=name, mode="lines+markers",
             line={"color": colour, "dash": dash}, error_y=bars if column == "r2_null" else None,
         )  # fmt: skip
+    cut = limit_r2(plot, mine["unedited"], mine["r2"], mine["r2_null"])
     reading = (
         "Ridge is refitted to each later layer under the edit: where the blue curve stays at the dotted one, the "
         "entropy is told there without the axis; grey, without as much of anything."
+        f"{cut}"
     )
     return Figure("later_layers", "Is the entropy still told further up?", reading, plot, "later_layers")

@@ -115,13 +115,13 @@ class Causal(Probe):
 
     def planned(self, info: ModelInfo, n_prompts: int, *, is_text: bool) -> Iterable[Planned]:
         """All edits of every intervention, and on texts the removals and controls again, on SULA."""
-        self.refuse_fields(info)
+        self.refuse_fields(info.n_layers)
         n = N_CONTROLS["text" if is_text else "tunnel"] if self.n_controls is None else self.n_controls
         n_here = n_conditions(self._doses, n, info.n_heads > 0, self.axis != "pc1")
         whole = n_whole(n, info.n_heads > 0, self.axis != "pc1")
         n_run = min(self.n_prompts, n_prompts // 2)
         text = (LOSS,) if is_text else ()
-        for layers in self._sets(n_places(self.site, info)):
+        for layers in self._sets(n_places(self.site, info.n_layers)):
             yield Planned(whole, n_run, min(layers), (KL, SIZE, Need(self.site), *text))
             yield Planned(n_here - whole, n_run, min(layers), (KL, SIZE))
             if is_text and self.n_sula:
@@ -129,7 +129,7 @@ class Causal(Probe):
                 yield Planned(n_there, self.n_sula, min(layers), (KL, SIZE, OUTCOME), SULA)
 
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
-        self.refuse_fields(base.model)
+        self.refuse_fields(base.model.n_layers)
         cloud, split = self._split(base)
         sets = self._sets(cloud.n_layers)
         axes = self._axes(cloud, split, sorted({layer for layers in sets for layer in layers}))
@@ -287,7 +287,7 @@ class Causal(Probe):
     def _refused(self, field: str, found: str, fix: str) -> UsageError:
         return UsageError(asked=f"causal.{field} = {getattr(self, field)!r}", found=found, fix=fix)
 
-    def refuse_fields(self, info: ModelInfo | None) -> None:
+    def refuse_fields(self, n_layers: int | None) -> None:
         refuse_unknown(self)
         if not self.layers or not all(self.layers):
             raise self._refused("layers", "an intervention edits one layer or several", _LAYERS)
@@ -299,8 +299,8 @@ class Causal(Probe):
         if not 0 <= self.n_sula <= MOST_SULA:
             found = few if self.n_sula < 0 else "there are not so many"
             raise self._refused("n_sula", found, f"Choose 0 or more, up to {MOST_SULA}.")
-        if info is not None:
-            self._sets(n_places(self.site, info))
+        if n_layers is not None:
+            self._sets(n_places(self.site, n_layers))
 
     def _notes(self, cloud: Cloud, split: Split, layers: tuple[int, ...]) -> tuple[str, ...]:
         what = "depth" if self.site == "resid" else "layer"

@@ -31,7 +31,7 @@ def posterior_divergence(capture: Capture, need: Need, n_permutations: int, seed
     if posterior is None or outcomes is None:
         raise PromptError(
             asked=f"the exact posterior of {capture.prompts.name}",
-            found="these prompts carry none",
+            found="these prompts have none",
             fix="Only a wind tunnel's own sequences do.",
         )
     log_q = np.take_along_axis(capture[need], outcomes[None], axis=-1).astype(np.float64)

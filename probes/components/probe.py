@@ -17,7 +17,7 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Float
 
-from interp.capture import Capture, ModelInfo
+from interp.capture import Capture
 from interp.findings import ALPHA, Findings, Interval, Scalar
 from interp.folds import NarrowRows
 from interp.need import Need
@@ -67,11 +67,11 @@ class Components(Probe):
     def needs(self) -> tuple[Need, ...]:
         return (*(Need(site) for site in _SITES), DECODED)
 
-    def refuse_fields(self, info: ModelInfo | None) -> None:
+    def refuse_fields(self, n_layers: int | None) -> None:
         refuse_too_few(self, {"n_permutations": 24, "n_bootstrap": 20}, "too few to make a reference distribution from")
 
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
-        self.refuse_fields(base.model)
+        self.refuse_fields(base.model.n_layers)
         drawn = base.drawn
         captured = {site: Cloud.of(drawn, Need(site)).points for site in _SITES}
         units = Units.of(drawn.rows, drawn.prompts.unit, self.n_bootstrap, np.random.default_rng([self.seed, 1]))

@@ -76,7 +76,7 @@ class DepthUse(Probe):
         return (OUTCOME,)
 
     def conditions(self, base: Capture) -> Iterable[Condition]:
-        self.refuse_fields(base.model)
+        self.refuse_fields(base.model.n_layers)
         needs, n_layers = needs_of(base.prompts), base.model.n_layers
         chosen = choose_prompts(base, self.n_prompts, self.seed)
         for copies in (0, *self._copies(base)):
@@ -95,7 +95,7 @@ class DepthUse(Probe):
         yield from (Planned(n_times, n, depth, needs_where(not is_text)) for depth in range(info.n_layers))
 
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
-        self.refuse_fields(base.model)
+        self.refuse_fields(base.model.n_layers)
         if _name(0, 0) not in under:
             return Findings(self.name, {"last_layer": _nothing_tried()}, headline=("last_layer",))
         measures, copies, whole = measures_of(base.prompts), self._copies(base), base.model.n_layers
@@ -134,7 +134,7 @@ class DepthUse(Probe):
         )
         return f"{words} ({measures_of(base.prompts)[0]})"
 
-    def refuse_fields(self, info: ModelInfo | None) -> None:
+    def refuse_fields(self, n_layers: int | None) -> None:
         least = {"copies": 1, "n_prompts": 2, "n_permutations": 19, "n_bootstrap": 20}
         refuse_too_few(self, least, "too few for what is made of them")
 

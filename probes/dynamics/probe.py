@@ -28,7 +28,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from interp.capture import Capture, ModelInfo
+from interp.capture import Capture
 from interp.errors import UsageError
 from interp.findings import Findings
 from interp.need import Need
@@ -83,13 +83,13 @@ class Dynamics(Probe):
         return read_exchanged(with_patterns, of_network, prompts)
 
     def read_checkpoint(self, capture: Capture, before: Capture | None, final: Capture) -> Readout:
-        self.refuse_fields(final.model)
+        self.refuse_fields(final.model.n_layers)
         return read_checkpoint(
             capture, before, final, self.layer, Sizes(self.n_permutations, self.n_permutations, self.seed)
         )
 
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
-        self.refuse_fields(base.model)
+        self.refuse_fields(base.model.n_layers)
         unit = base.prompts.unit
         if len(under) < 2:
             made = undefined_scalars("the model was not read at checkpoints of its training", unit)
@@ -141,13 +141,13 @@ class Dynamics(Probe):
             notes.append("No exact posterior belongs to these texts: the error is the surprise at the text itself.")
         return tuple(notes)
 
-    def refuse_fields(self, info: ModelInfo | None) -> None:
+    def refuse_fields(self, n_layers: int | None) -> None:
         refuse_too_few(self, _LEAST, "too few to make a reference distribution from")
-        if info is not None:
-            refuse_layer(self.layer, info.n_layers)
+        if n_layers is not None:
+            refuse_layer(self.layer, n_layers)
         if not 0 < self.epsilon < 1:
             raise UsageError(
                 asked=f"dynamics.epsilon = {self.epsilon}",
-                found="it is a fraction of the first distance from the end",
+                found="it is a fraction of the first distance",
                 fix="Choose a number between 0 and 1, such as 0.1.",
             )

@@ -8,7 +8,7 @@ in its own distribution; their disagreement says how much of an effect is the sh
 
 Heads repair one another: a head without effect of its own may be needed once another is gone. So random sets of heads
 are removed beside the sum of their members' effects, and the most harmful ones together, ranked on one half of the
-prompts and judged on the other. Formulas, nulls and failure modes are in docs/reference/probes.
+prompts and tested on the other. Formulas, nulls and failure modes are in docs/reference/probes.
 
 In a model of many heads single ones are first screened by gradients, and ablated where the screen ranks them highest,
 beside a random sample that says how far it can be trusted (`screen`, see `choice`).
@@ -131,7 +131,7 @@ class Heads(Probe):
 
     def conditions(self, base: Capture) -> Iterable[Condition]:
         """The unedited model, layers and sets; single heads and random subspaces where no screen chooses them."""
-        self.refuse_fields(base.model)
+        self.refuse_fields(base.model.n_layers)
         chosen_measure(self.measure, base.prompts)
         plan, chosen = self._plan(base), self._chosen(base)
         self._refuse_lonely(chosen)
@@ -151,7 +151,7 @@ class Heads(Probe):
 
         A pass back through the model takes as long as one forward.
         """
-        self.refuse_fields(info)
+        self.refuse_fields(info.n_layers)
         plan = self._plan_of(info)
         n = min(n_prompts, default_n_prompts(not is_text) if self.n_prompts is None else self.n_prompts)
         needs = needs_where(not is_text)
@@ -194,7 +194,7 @@ class Heads(Probe):
         return (Condition(name, edit, needs, read_scores, chosen) for name, edit in edits)
 
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
-        self.refuse_fields(base.model)
+        self.refuse_fields(base.model.n_layers)
         if UNEDITED not in under:
             return Findings(self.name, nothing_tried(), headline=("top_head_ratio",))
         plan, scores = self._plan(base), self._scores(base, under)
@@ -326,7 +326,7 @@ class Heads(Probe):
         judged[np.random.default_rng([self.seed, 8]).permutation(scores.units.n)[: scores.units.n // 2]] = True
         return judged
 
-    def refuse_fields(self, info: ModelInfo | None) -> None:
+    def refuse_fields(self, n_layers: int | None) -> None:
         refuse_unknown(self)
         refuse_too_few(self, _LEAST, "too few for what is made of them")
         if self.n_sampled <= self.n_screened:

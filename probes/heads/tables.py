@@ -33,7 +33,7 @@ BY_LAYER = (
 SETS = (
     "Heads removed together. joint: random sets (their mean, its 95 % band over prompts, and the least and most of the "
     "sets); summed: the sum of their members' single effects; excess: joint minus summed, above 0 where heads stand in "
-    "for one another. top: the most harmful heads, ranked on one half of the prompts and judged on the other."
+    "for one another. top: the most harmful heads, ranked on one half of the prompts and tested on the other."
 )
 
 _UNITS = {

@@ -242,17 +242,24 @@ def _dropped(table: Table) -> Figure:
 
 def _cross_projection(table: Table) -> Figure:
     domains = list(dict.fromkeys(table["of"].tolist()))
-    cells = [f"{short(s, 2)}<br>({short(n, 2)})" for s, n in zip(table["share"], table["share_null"], strict=True)]
+    share, null = table["share"], table["share_null"]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        times = share / null
+    is_out = (share < table["share_null_low"]) | (share > table["share_null_high"])
+    cells = [f"<b>{short(x, 2)}</b>" if out else short(x, 2) for x, out in zip(times, is_out, strict=True)]
+    said = [f"share {short(s)}, null {short(n)}" for s, n in zip(share, null, strict=True)]
+    square = (len(domains), len(domains))
     plot = blank("variance of", "in the first plane of")
     plot.add_heatmap(
-        x=domains, y=domains, z=table["share"].reshape(len(domains), len(domains)), colorscale=_PALE, zmin=0,
-        textfont={"color": "#1b1d20"},
-        text=np.array(cells).reshape(len(domains), len(domains)), texttemplate="%{text}",
-        colorbar={"title": {"text": "share"}},
+        x=domains, y=domains, z=times.reshape(square), colorscale=_PALE, zmin=0, textfont={"color": "#1b1d20"},
+        text=np.array(cells).reshape(square), texttemplate="%{text}", customdata=np.array(said).reshape(square),
+        hovertemplate="%{x} in the plane of %{y}: %{customdata}<extra></extra>",
+        colorbar={"title": {"text": "share / null"}},
     )  # fmt: skip
     reading = (
-        "Share of one domain's variance in the plane of other prompts, and in brackets its null, under exchanged "
-        "labels: a diagonal darker than its row means that domains vary along axes of their own."
+        "Share of one domain's variance in the plane of other prompts, divided by its null, under exchanged labels; "
+        "bold where the share is outside the null's 95 % band. A diagonal above the rest of its row means that domains "
+        "vary along axes of their own."
     )
     return Figure("cross_projection", "Do domains share their axes?", reading, plot, "cross_projection")
 

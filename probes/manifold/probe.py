@@ -18,7 +18,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from interp.capture import Capture, ModelInfo
+from interp.capture import Capture
 from interp.findings import Control, Findings, Scalar
 from interp.need import Need
 from interp.probe import AnalysisCost, Figure, Probe, Readout
@@ -112,7 +112,7 @@ class Manifold(Probe):
         return (Need(self.site),)
 
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
-        self.refuse_fields(base.model)
+        self.refuse_fields(base.model.n_layers)
         need = self.needs[0]
         cloud = Cloud.of(base.drawn, need)
         layer = cloud.layer_index(self.layer)
@@ -253,12 +253,12 @@ class Manifold(Probe):
     def _comparison(self) -> Settings:
         return Settings(self.scaling, self.per_quintile, self.n_permutations, self.n_null, self.seed)
 
-    def refuse_fields(self, info: ModelInfo | None) -> None:
+    def refuse_fields(self, n_layers: int | None) -> None:
         least = {"n_permutations": 19, "n_null": 20, "n_bootstrap": 20}
         refuse_too_few(self, least, "too few to make a reference distribution from")
         refuse_too_few(self, {"per_quintile": 1, "n_dropped": 1, "n_splits": 2}, _TOO_FEW)
-        if info is not None:
-            refuse_layer(self.layer, n_places(self.site, info))
+        if n_layers is not None:
+            refuse_layer(self.layer, n_places(self.site, n_layers))
 
     def _notes(self, cloud: Cloud, small: Cloud, pool: Cloud, layer: int) -> list[str]:
         notes = [

@@ -56,7 +56,7 @@ class Answers:
         if exact is None or outcomes is None:
             raise PromptError(
                 asked=f"the exact posterior of {capture.prompts.name}",
-                found="these prompts carry none",
+                found="these prompts have none",
                 fix="Use --prompts sula or steps, or a wind tunnel's own sequences.",
             )
         log_q = capture[need].astype(np.float64)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Num
 
-from interp.capture import Capture, ModelInfo
+from interp.capture import Capture
 from interp.errors import ModelError, PromptError, UsageError
 from interp.need import Need
 from interp.table import Table
@@ -113,6 +113,6 @@ def refuse_layer(layer: int, n_layers: int) -> None:
         )
 
 
-def n_places(site: str, info: ModelInfo) -> int:
-    """How many layers a site has; the residual stream has its depths."""
-    return info.n_layers + (site == "resid")
+def n_places(site: str, n_layers: int) -> int:
+    """How many layers a site has in a model of so many; the residual stream has its depths."""
+    return n_layers + (site == "resid")

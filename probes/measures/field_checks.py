@@ -20,7 +20,7 @@ def refuse_unknown(probe: Question) -> None:
         if get_origin(hint) is Literal and not (value and set(value) <= set(get_args(hint))):
             raise UsageError(
                 asked=f"{probe.name}.{name} = {getattr(probe, name)!r}",
-                found="this probe knows other words",
+                found="it is not one of the values of this field",
                 fix=f"Choose among {', '.join(map(str, get_args(hint)))}.",
             )
 

@@ -14,7 +14,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from interp.capture import Capture, ModelInfo
+from interp.capture import Capture
 from interp.findings import Findings, Scalar
 from interp.need import Need
 from interp.probe import Figure, Probe, Readout
@@ -76,13 +76,13 @@ class Orthogonality(Probe):
     def _definitions(self) -> tuple[str, ...]:
         return tuple(_NEEDS) if self.definition == "all" else (self.definition,)
 
-    def refuse_fields(self, info: ModelInfo | None) -> None:
+    def refuse_fields(self, n_layers: int | None) -> None:
         refuse_too_few(self, {"n_tokens": 2, "n_null": 20, "n_bootstrap": 20}, "too few to compare anything with")
-        if info is not None:
-            refuse_layer(self.layer, info.n_layers)
+        if n_layers is not None:
+            refuse_layer(self.layer, n_layers)
 
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
-        self.refuse_fields(base.model)
+        self.refuse_fields(base.model.n_layers)
         measured = {
             "wk_columns": self._wk_columns, "token_keys": self._token_keys,
             "head_keys": self._head_keys, "embedding_proxy": self._embedding_proxy,

@@ -21,7 +21,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from interp.capture import Capture, ModelInfo
+from interp.capture import Capture
 from interp.errors import PromptError
 from interp.findings import Findings, Interval, Scalar
 from interp.need import Need
@@ -91,7 +91,7 @@ class Sula(Probe):
         return (Need("v"), Need("pattern_entropy"), Need("outcome_log_prob"))
 
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
-        self.refuse_fields(base.model)
+        self.refuse_fields(base.model.n_layers)
         values, attention, outcomes = self.needs
         answers = Answers.of(base, outcomes)
         cloud = Cloud.of(base, values)
@@ -136,11 +136,11 @@ class Sula(Probe):
 
         return sula_figures(findings)
 
-    def refuse_fields(self, info: ModelInfo | None) -> None:
+    def refuse_fields(self, n_layers: int | None) -> None:
         refuse_unknown(self)
         refuse_too_few(self, _LEAST, "too few to say what chance alone would give")
-        if info is not None:
-            refuse_layer(self.layer, info.n_layers)
+        if n_layers is not None:
+            refuse_layer(self.layer, n_layers)
 
     def _calibration(self, answers: Answers, index: int, vocab_size: int) -> dict[str, Scalar]:
         rng = np.random.default_rng([self.seed, 1, index])
@@ -236,7 +236,7 @@ def _refuse_few(n: int, unit: str) -> None:
     """Problems (sequences) are what is dealt to the two halves, in all their conditions."""
     if n < MIN_HALVES:
         raise PromptError(
-            asked=f"an axis fitted on one half of {n} {unit}s and judged on the other",
+            asked=f"an axis fitted on one half of {n} {unit}s and tested on the other",
             found=f"fewer than {MIN_HALVES} make no halves",
             fix="Give more prompts (--n-pool): one problem is several of them, and statistics want two hundred.",
         )

@@ -3,7 +3,6 @@
 import numpy as np
 
 from interp.drawing import (
-    BELOW_R2,
     NULL,
     PALETTE,
     VALUE,
@@ -13,8 +12,8 @@ from interp.drawing import (
     add_profile,
     blank,
     coloured,
+    limit_r2,
     places,
-    r2_range,
     within,
 )
 from interp.findings import Findings
@@ -84,12 +83,11 @@ def _by_site(table: Table) -> Figure:
                     x=mine["layer"], y=mine["r2"], name=f"{_SITE_WORDS[site]}{words}",
                     mode="lines+markers", line={"color": colour, "dash": dash},
                 )  # fmt: skip
-    shown = r2_range(chosen["r2"], chosen["r2_low"])
-    plot.update_yaxes(range=shown)
+    cut = limit_r2(plot, chosen["r2"], chosen["r2_low"])
     reading = (
         "Share of the entropy's variance that ridge predicts in prompts it was not fitted on, with the 95 % band of "
         f"the {_SITE_WORDS[primary]} (the table has the others'); dotted, beyond everything the last token determines; "
-        f"grey, refits on exchanged entropies.{BELOW_R2 if shown else ''}"
+        f"grey, refits on exchanged entropies.{cut}"
     )
     return Figure("r2_by_site", "Where the entropy can be read", reading, plot, "by_layer")
 
@@ -117,11 +115,10 @@ def _control(by_layer: Table, axes: Table, site: str) -> Figure:
     control = axes.where(axes["site"] == site)
     add_curve(plot, task["layer"], task, "r2", "entropy", VALUE)
     add_curve(plot, control["layer"], control, "control_r2", "null: random labels of token types", NULL, "dash")
-    shown = r2_range(task["r2"], task["r2_low"], control["control_r2"])
-    plot.update_yaxes(range=shown)
+    cut = limit_r2(plot, task["r2"], task["r2_low"], control["control_r2"])
     reading = (
         "The same readout trained on random labels of token types: where the grey line comes near the blue one, "
-        f"telling tokens apart is all that is needed.{BELOW_R2 if shown else ''}"
+        f"telling tokens apart is all that is needed.{cut}"
     )
     return Figure("selectivity", "Uncertainty, or the token?", reading, plot, "axes")
 

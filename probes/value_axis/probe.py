@@ -21,7 +21,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from jaxtyping import Float, Int
 
-from interp.capture import Capture, ModelInfo
+from interp.capture import Capture
 from interp.errors import PromptError
 from interp.findings import Control, Findings, Interval, Scalar
 from interp.need import Need
@@ -115,15 +115,15 @@ class ValueAxis(Probe):
     def needs(self) -> tuple[Need, ...]:
         return (*(Need(site) for site in dict.fromkeys(self.sites)), SURPRISAL)
 
-    def refuse_fields(self, info: ModelInfo | None) -> None:
+    def refuse_fields(self, n_layers: int | None) -> None:
         refuse_unknown(self)
         refuse_too_few(self, {"n_permutations": 19, "n_splits": 2, "n_null": 20},
                        "too few to say what chance alone would give")  # fmt: skip
-        if info is not None:
-            refuse_layer(self.layer, n_places(self.sites[0], info))
+        if n_layers is not None:
+            refuse_layer(self.layer, n_places(self.sites[0], n_layers))
 
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
-        self.refuse_fields(base.model)
+        self.refuse_fields(base.model.n_layers)
         clouds = {need.site: Cloud.of(base, need) for need in self.needs if need != SURPRISAL}
         pool = next(iter(clouds.values()))
         primary = pool.layer_index(self.layer)
@@ -268,7 +268,7 @@ class ValueAxis(Probe):
             f"Primary place: {self.sites[0]} at layer {primary}; the others are exploratory. In the residual "
             f"stream, layer means depth: 0 is the embedding, and its primary depth is the last.",
             f"All {pool.n_units} {pool.unit}s, none chosen by its entropy: {N_HALVINGS} halvings, each fitted on one "
-            f"half and judged on the other; numbers are means over them.",
+            f"half and tested on the other; numbers are means over them.",
             f"Columns {self.scaling}. Axes are saved from the fitting half of the first halving.",
             f"`_beyond_token`: of {pool.rows.n_rows} rows with {n_tokens} last tokens, {n_rows} have one that recurs "
             f"in their half (mean over the halvings). Both sides are measured from the mean of their token in their "
@@ -297,7 +297,7 @@ def surprisal_of(base: Capture) -> dict[str, Float[np.ndarray, " row"]]:
 def _halvings(pool: Cloud, seed: int) -> list[Halving]:
     if pool.n_units < MIN_HALVES:
         raise PromptError(
-            asked=f"an axis fitted on one half of {pool.n_units} {pool.unit}s and judged on the other",
+            asked=f"an axis fitted on one half of {pool.n_units} {pool.unit}s and tested on the other",
             found=f"fewer than {MIN_HALVES} make no halves",
             fix="Give more prompts; the statistics want two hundred or more.",
         )

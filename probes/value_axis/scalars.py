@@ -229,7 +229,7 @@ def nuisance_scalar(
 
 
 def _told(labels: Float[np.ndarray, "row label"], halving: Halving, design: Design) -> Float[np.ndarray, " label"]:
-    """R² of every label by the design, fitted on one half and judged on the other."""
+    """R² of every label by the design, fitted on one half and tested on the other."""
     with_design = Halving.of(halving.fitting, halving.judged, design.values)
     (_, left), (_, whole) = with_design.apply(labels), halving.apply(labels)
     total = np.square(whole).sum(axis=0)

@@ -18,7 +18,7 @@ from ..measures.profiles import scalar_columns
 from .readout import Axis
 
 BY_LAYER = (
-    "Axes fitted on one half of the prompts and judged on the other, at every site and layer (in `resid`, depth): "
+    "Axes fitted on one half of the prompts and tested on the other, at every site and layer (in `resid`, depth): "
     "held-out R² and correlation, means over repeated halvings with 95 % intervals, what refits on exchanged entropies "
     "give, and p over all layers and sites; `nuisances`: kept, or out with all that the last "
     "token determines. One place is primary and named beforehand; the others are exploratory."

@@ -118,7 +118,7 @@ def open_compared(
     if studies:
         raise UsageError(
             asked=f"comparing {studies[0]}",
-            found="it is the record of a study, which is of no one model",
+            found="it is the record of a study, not of one model",
             fix="Name the runs that it was made of.",
         )
     names = _unique(labels or _labels(records, paths), paths)

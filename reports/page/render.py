@@ -95,6 +95,20 @@ def html(record: RunRecord) -> str:
     )  # fmt: skip
 
 
+def first_screen(record: RunRecord) -> str:
+    """What stands above the fold of the page, without its figure, as a notebook shows it: in the notebook's colours."""
+    numbers = headline(record)
+    judged = [number.judged for number in numbers if number.judged]
+    return templates_of_pages().get_template("notebook.html").render(
+        record=record,
+        about=about,
+        words=in_words,
+        leading=[numbers[i] for i in in_words.leading(judged)],
+        summary=in_words.summary(judged),
+        contradictions=contradictions(record.findings),
+    )  # fmt: skip
+
+
 @cache
 def templates_of_pages() -> Environment:
     environment = Environment(

@@ -48,10 +48,9 @@ def test_what_is_printed_is_the_same_table_as_text():
     assert len(str(record())) < 1_500
 
 
-@pytest.mark.parametrize(
-    "shown", [findings()._repr_html_(), record()._repr_html_(), findings().tables["t"]._repr_html_()]
-)
-def test_what_is_shown_is_escaped_small_and_takes_the_notebooks_colours(shown):
+@pytest.mark.parametrize("of", [findings(), record(), findings().tables["t"]])
+def test_what_is_shown_is_escaped_small_and_takes_the_notebooks_colours(of):
+    shown = of._repr_html_().replace("currentcolor", "")
     assert "<script" not in shown and "&lt;script&gt;" in shown
     assert (
         len(shown) < 20_000 and "color" not in shown and "style=" not in shown.replace('style="text-align: right;"', "")
@@ -61,7 +60,10 @@ def test_what_is_shown_is_escaped_small_and_takes_the_notebooks_colours(shown):
 def test_a_record_shows_what_was_read_and_every_probes_headline():
     shown = record()._repr_html_()
     assert "1,008 prompts of mixed (done)" in shown and "<td>p</td><td>share</td>" in shown
-    assert "Not written to a folder" in shown and "The record holds 3 numbers" in shown
+    first, _, rest = shown.partition("<details>")
+    assert "0.25" in first and "95 % interval 0.2 to 0.3" in first and '<svg class="strip"' in first
+    assert "no different from its null" in first or "stands" in first
+    assert "Not written to a folder" in rest and "The record holds 3 numbers" in shown
 
 
 def test_a_records_frame_holds_every_number_of_every_probe():

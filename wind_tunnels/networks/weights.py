@@ -120,7 +120,7 @@ def shipped_init(record: Mapping[str, str]) -> Init:
     if not init.is_named_by(record):
         raise ModelError(
             asked=asked,
-            found="the weights shipped under that name are others now",
+            found="the weights shipped under that name have changed since",
             fix="Train both again, the first one first.",
         )
     return init

@@ -1,6 +1,6 @@
 """One training from its settings to the evaluated folder it ends in.
 
-A training that was begun is gone on with, and one that is finished is not done again: both are recognised by what the
+A training that was interrupted is resumed, and one that is finished is not repeated: both are recognised by what the
 training depends on, never by a name alone.
 """
 
@@ -54,7 +54,7 @@ def make_plan(
 ) -> TrainingPlan:
     """The plan that these settings describe; each belongs to exactly one of task, network and recipe.
 
-    With `init` the network is that of the checkpoint, and settings of a network are refused.
+    With `init` the checkpoint fixes the network, and settings of a network are refused.
     """
     owners = {f.name: owner for owner in (kind, Network, Recipe) for f in dataclasses.fields(owner)}
     for name in settings:
@@ -69,7 +69,7 @@ def make_plan(
     if mine[Network]:
         raise UsageError(
             asked=f"a network with {', '.join(sorted(mine[Network]))}, started from {init}",
-            found="the network is that of the checkpoint",
+            found="the checkpoint fixes the network",
             fix="Leave the settings of the network out.",
         )
     origin = open_tunnel(init)
@@ -81,7 +81,7 @@ def _log_spaced(recipe: Recipe) -> tuple[int, ...]:
 
 
 def train_and_evaluate(plan: TrainingPlan, folder: Path, on_step: OnStep | None = None) -> TunnelCard:
-    """Train into a folder, or go on with what was begun there, evaluate, and leave the checkpoint with its card.
+    """Train into a folder, or resume the training begun there, evaluate, and leave the checkpoint with its card.
 
     On one thread: more gain nothing at these sizes, and sums would depend on their number. The state of the training
     stays beside the checkpoint, for the caller to remove when both are where they belong.
@@ -91,7 +91,7 @@ def train_and_evaluate(plan: TrainingPlan, folder: Path, on_step: OnStep | None 
 
 
 def train_tunnel(plan: TrainingPlan, out: Path, on_step: OnStep | None = None) -> FinishedTraining:
-    """The training of a plan as `<out>/<name>`: done now, gone on with, or only read where it was finished before.
+    """The training of a plan as `<out>/<name>`: done now, resumed, or only read where it was finished before.
 
     `UsageError` where that folder holds something else.
     """

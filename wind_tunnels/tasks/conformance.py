@@ -27,7 +27,7 @@ def check_task(task: Task, rng: np.random.Generator, n: int = 20_000) -> None:
     sequences = task.sample(rng, n)
     for found in (_contradiction(task, sequences), _wrong_posterior(sequences)):
         if found is not None:
-            raise InterpError(asked=f"the task {task.name!r}", found=found, fix="Mend its `sample`.")
+            raise InterpError(asked=f"the task {task.name!r}", found=found, fix="Fix its `sample`.")
 
 
 def _contradiction(task: Task, sequences: Sequences) -> str | None:

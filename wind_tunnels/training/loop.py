@@ -154,7 +154,7 @@ def _told(folder: Path) -> Iterator[None]:
         raise ModelError(
             asked=f"keeping the training in {folder}",
             found=f"it cannot be written ({str(error).splitlines()[0]})",
-            fix="Free some space, or make it writable; the same command goes on from the state that was kept last.",
+            fix="Free some space, or make it writable; the same command resumes from the state that was kept last.",
         ) from error
 
 

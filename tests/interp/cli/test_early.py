@@ -15,6 +15,8 @@ WRONG = {
     "model": (["--model", "pythia-411m"], "Did you mean pythia-410m"),
     "one of several models": (["--model", "gpt2,nosuch"], "model 'nosuch'"),
     "folder": (["--model", "./nothere"], "there is no such folder"),
+    "layer of a tunnel": (["--probe", "manifold", "--set", "manifold.layer=99"], "the model has layers 0 to 2"),
+    "layer of an alias": (["--model", "gpt2", "--set", "manifold.layer=12"], "the model has layers 0 to 11"),
     "tunnel": (["--model", "tunnel:nosuch"], "there is no tunnel of this name"),
 }
 

@@ -204,7 +204,7 @@ def test_a_resampled_head_has_its_donors_outputs():
         theirs = plain[need][1][prompt == bank.donors(int(seed))[0]][4, 2]
         assert np.abs(read["z"][1][last, 2] - theirs).max() < 1e-6
     assert len({bank.donors(seed)[0] for seed in range(8)}) == 2
-    with pytest.raises(PromptError, match="there is one prompt"):
+    with pytest.raises(PromptError, match="there is only one prompt"):
         capture_edited(model, *one(source), [need], [AblateHeads(layer=1, heads=(2,), by="resample")])
 
 

@@ -321,7 +321,7 @@ REFUSED = {
     ),
     "after W_O": (
         lambda: RemoveAxis(layer=0, site="attn_out", head=1, axis=np.ones(12)),
-        "remove attn_out: behind the output projection every feature mixes all heads: no slice of it is a head's\n"
+        "remove attn_out: after the output projection every feature mixes all heads: no slice of it belongs to one head\n"
         "  Edit z, the head outputs before it.",
     ),
     "heads of the stream": (
@@ -358,7 +358,7 @@ REFUSED = {
     ),
     "prompts unknown": (
         lambda: RemoveAxis(layer=0, axis=np.ones(24), at="last"),
-        "remove v at layer 0 at 'last': which prompts will pass is not known here\n"
+        "remove v at layer 0 at 'last': the prompts of the passes are not known here\n"
         "  Use interp.collect(model, prompts, needs, edits=[...]), or positions counted from 0.",
     ),
 }

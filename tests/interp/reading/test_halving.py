@@ -99,7 +99,7 @@ def test_a_fold_that_fails_leaves_nothing_twice(truth, monkeypatch, k):
         fold(self, need, layer, rows, start)
 
     monkeypatch.setattr(Collector, "_fold", breaking)
-    with pytest.warns(RuntimeWarning, match="going on with batches of up to"):
+    with pytest.warns(RuntimeWarning, match="continuing with batches of up to"):
         assert_same(truth, capture(fresh_model("llama"), prompts, ids, NEEDS, tokens_per_batch=40))
     assert failing.n > k
 

@@ -230,7 +230,7 @@ def test_a_full_disk_ends_the_keeping_and_not_the_run(tmp_path, at_once, monkeyp
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(unfinished, "_write_zip", full)
-    with pytest.warns(RuntimeWarning, match="No space left on device.*going on without") as warned:
+    with pytest.warns(RuntimeWarning, match="No space left on device.*continues without") as warned:
         found = capture(model, prompts, ids, NEEDS[:1], tokens_per_batch=24, unfinished=of(tmp_path), name="c")
     assert len(warned) == 1 and not any((tmp_path / PARTIAL / "spec").iterdir())
     assert_identical(capture(model, prompts, ids, NEEDS[:1], tokens_per_batch=24), found)
@@ -257,7 +257,7 @@ class Sums(Probe):
 def test_a_run_that_is_stopped_and_repeated_leaves_the_record_of_one_that_was_not(tmp_path, stop_in):
     model = load("tunnel:bijection-gpt-neox")
     asked = {"probes": [Sums()], "n_pool": 600, "report": False, "quiet": True}
-    with pytest.raises(UsageError, match="there is nothing to go on from"):
+    with pytest.raises(UsageError, match="no interrupted run of this kind lies"):
         run(model, **asked, out=tmp_path / "a", resume=True)
     for n, is_begun in ((1, False), (2, True)):
         stop_in(n)

@@ -302,3 +302,15 @@ def test_plan_against_the_run(name, n_pool, tmp_path, hub_cache, stories):
     assert 0.75 < told["peak"] / measured["peak"] < 1.25
     assert 0.75 < told["disk"] / measured["disk"] < 1.25
     assert 1 / 1.5 < middle / seconds < 1.5
+
+
+@pytest.mark.parametrize("name", ["pythia-410m", "mistral-7b"])
+def test_an_alias_is_planned_without_the_hub(name, tmp_path):
+    environment = {**os.environ, "HF_HUB_CACHE": str(tmp_path), "HF_HUB_OFFLINE": "1"}
+    call = [sys.executable, "-m", "interp", "plan", "--no-time", "--model", name]
+    done = subprocess.run(call, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    said = " ".join(done.stdout.split())
+    assert "HF_HUB_OFFLINE is set" in said and "the tokenizer is not at hand" in said
+    unknown = subprocess.run([*call[:-1], "someone/unknown"], env=environment, capture_output=True, text=True)
+    assert unknown.returncode == 1 and "HF_HUB_OFFLINE is set" in unknown.stderr

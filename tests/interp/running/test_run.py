@@ -93,8 +93,8 @@ def test_prompts_without_a_posterior_are_refused_before_the_model_reads_them(tin
     with pytest.raises(PromptError) as caught:
         run(tiny_text_model, probes=names, prompts="prose", out=None, quiet=True)
     assert str(caught.value) == (
-        f"{asking} on the prompts 'prose': the model is held against the exact posterior behind every prompt, and "
-        "these carry none\n  Leave out --prompts (the set sula is read then), or use a wind tunnel."
+        f"{asking} on the prompts 'prose': the model is compared with the exact posterior of every prompt, and "
+        "these have none\n  Leave out --prompts (the set sula is read then), or use a wind tunnel."
     )
     with pytest.raises(AssertionError, match="the model was run"):
         run(tiny_text_model, probes=["manifold"], prompts="prose", out=None, quiet=True)

@@ -105,7 +105,7 @@ def test_a_record_each_and_one_page_and_nothing_is_done_twice(tmp_path):
 
 
 def test_going_on_with_some_begins_those_that_were_not_begun(tmp_path):
-    with pytest.raises(UsageError, match="nothing to go on from"):
+    with pytest.raises(UsageError, match="no interrupted run of this kind lies"):
         run_many(MODELS[:2], options=OPTIONS, out=tmp_path, resume=True, quiet=True)
     run_many(MODELS[:1], options=OPTIONS, out=tmp_path, quiet=True)
     many = run_many(MODELS[:2], options=RunOptions(**OPTIONS, resume=True), out=tmp_path, resume=True, quiet=True)
@@ -238,7 +238,7 @@ def test_revisions_are_checkpoints_of_one_run_where_all_probes_follow_them(tmp_p
     [
         ([], {}, "no model is named"),
         (MODELS[:1], {"options": {"probs": ["manifold"]}}, "Did you mean probes"),
-        (MODELS[:1], {"options": {"out": "x"}}, "interp.run_many takes it itself"),
+        (MODELS[:1], {"options": {"out": "x"}}, "interp.run_many has an argument of this name"),
         (MODELS[:1], {"options": {"probes": ["manifolt"]}}, "Did you mean manifold"),
         (MODELS[:1], {"revisions": ["a"], "options": {"revision": "b"}}, "both say which weights are read"),
     ],

@@ -166,7 +166,7 @@ def test_too_few_permutations_are_refused():
 
 def test_prompts_without_a_posterior_have_no_divergence_from_one():
     capture = synthetic_capture(Components().needs, SHAPE)
-    with pytest.raises(PromptError, match="carry none"):
+    with pytest.raises(PromptError, match="have none"):
         posterior_divergence(capture, DECODED, 30, 0)
     assert "posterior_kl" not in analyse().scalars
 

@@ -343,7 +343,7 @@ def test_intervals_cover_and_the_whole_probe_calls_nothing_in_nothing():
 def test_prompts_without_a_posterior_are_refused():
     capture = synthetic_capture((Need("v"), Need("pattern_entropy")), Shape(n_prompts=20))
     capture = replace(capture, arrays={**capture.arrays, OUTCOME: {"rows": np.zeros((20, 0))}})
-    with pytest.raises(PromptError, match="these prompts carry none"):
+    with pytest.raises(PromptError, match="these prompts have none"):
         SMALL.analyse(capture, {})
 
 
