@@ -15,13 +15,13 @@ from typing import Any, ClassVar, Literal
 from interp.errors import UsageError
 from interp.findings import Findings
 from interp.probe import Probe
+from interp.records.probe_code import code_hash
 from interp.running.spec import make_probe
 from interp.settings import split_settings
 from interp.study import Study
 from interp.system.progress import Report
 
 from .findings import findings_of
-from .identity import code_hash
 from .known import held_against
 from .texts import any_trials
 from .trying import Tried, planned, try_worlds

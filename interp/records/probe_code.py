@@ -6,8 +6,10 @@ It follows imports from the module of the probe's class to modules of the same p
 
 import ast
 import importlib.util
+import inspect
 import re
 import sys
+import textwrap
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -16,7 +18,7 @@ from interp.probe import Probe
 from interp.system.digest import digest_of
 
 _OURS = ("interp.probes", "interp.statistics")
-_WRITTEN_DIFFERENTLY = re.compile(r"[\s'\"\\()]")
+_WRITTEN_DIFFERENTLY = re.compile(r"['\"\\]")
 """What versions of Python put differently where they write a syntax tree out."""
 
 _FIGURES = "figures"
@@ -24,25 +26,35 @@ _FIGURES = "figures"
 
 
 def code_hash(probe: Probe | type[Probe]) -> str:
-    """The first 16 hexadecimal digits of a SHA-256 over the code that the probe's numbers depend on."""
+    """The first 16 hexadecimal digits of a SHA-256 over the code that the probe's numbers depend on.
+
+    Of a class that lies in no file (a notebook's) it is the hash of the class alone; empty where that cannot be read.
+    """
     cls = probe if isinstance(probe, type) else type(probe)
-    return _hash_from(cls.__module__)
-
-
-@cache
-def _hash_from(module: str) -> str:
-    own = () if _is_inside(module, _OURS) else (module.partition(".")[0],)
-    waiting, codes = [module], {}
+    root = cls.__module__
+    if _source_of(root) is None:
+        try:
+            return digest_of(_plain(ast.parse(textwrap.dedent(inspect.getsource(cls)))))
+        except (OSError, TypeError):
+            return ""
+    packages = _OURS if _is_inside(root, _OURS) else (root.partition(".")[0], *_OURS)
+    waiting, codes = [root], {}
     while waiting:
         name = waiting.pop()
         path = _source_of(name)
-        if name in codes or path is None:
-            continue
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-        waiting += [each for each in _imported(tree, package) if _is_inside(each, (*own, *_OURS))]
-        codes[name] = _plain(tree)
+        if name not in codes and path is not None:
+            codes[name], imported = _read(name, path)
+            waiting += [each for each in imported if _is_inside(each, packages)]
     return digest_of(codes)
+
+
+@cache
+def _read(module: str, path: Path) -> tuple[str, tuple[str, ...]]:
+    """The code of a module, and the modules that it imports."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    imported = tuple(_imported(tree, package))
+    return _plain(tree), imported
 
 
 def _is_inside(module: str, packages: tuple[str, ...]) -> bool:
