@@ -93,7 +93,7 @@ class Certificate(Study):
         for each in trials.known:
             known.append(held_against(each, probe))
             progress(n + len(known), n_all)
-        headline = trials.worlds[0].findings(probe, _SEEDS * self.seed, 0)
+        headline = trials.worlds[0].findings(probe, _SEEDS * self.seed, 0.0)
         found = findings_of(self.name, trials, tried, headline, known)
         shutil.rmtree(work, ignore_errors=True)
         return found

@@ -108,7 +108,7 @@ def try_worlds(
                 seen = tried.seen.setdefault((world.name, size), [])
                 for k in range(len(seen), n):
                     seed = first + 1000 * i + place_of(k, n)
-                    seen.append(numbers_of(world, world.findings(probe, seed, size), size))
+                    seen.append(numbers_of(world, world.findings(probe, seed, float(size)), size))
                     heard(done + k + 1)
                     tried.keep_if_it_is_time()
                 done += n

@@ -54,4 +54,7 @@ def place(share: float, most: float) -> float:
 
 
 def _rows(table: Table) -> list[dict[str, Any]]:
-    return [dict(zip(table.columns, row, strict=True)) for row in zip(*table.columns.values(), strict=True)]
+    return [
+        dict(zip(table.columns, row, strict=True))
+        for row in zip(*(column.tolist() for column in table.columns.values()), strict=True)
+    ]
