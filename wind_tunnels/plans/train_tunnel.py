@@ -18,6 +18,7 @@ from interp.records.unfinished import PARTIAL, refuse_unwritable
 from interp.system.progress import Report
 from interp.system.signals import remember
 from interp.system.threads import one_thread
+from interp.system.whole_files import bring_to_disk, move
 from interp.tunnel import Task, make_task
 
 from ..evaluation.checkpoint import check_limits, read_curve, save
@@ -87,7 +88,9 @@ def train_and_evaluate(plan: TrainingPlan, folder: Path, on_step: OnStep | None 
     stays beside the checkpoint, for the caller to remove when both are where they belong.
     """
     with quiet_libraries(), one_thread():
-        return save(train(plan, folder=folder, on_step=on_step), plan, folder)
+        card = save(train(plan, folder=folder, on_step=on_step), plan, folder)
+    bring_to_disk(folder)
+    return card
 
 
 def train_tunnel(plan: TrainingPlan, out: Path, on_step: OnStep | None = None) -> FinishedTraining:
@@ -102,7 +105,7 @@ def train_tunnel(plan: TrainingPlan, out: Path, on_step: OnStep | None = None) -
     else:
         work = out / PARTIAL / plan.digest
         card = train_and_evaluate(plan, work, on_step)
-        work.rename(target)
+        move(work, target)
         (target / STATE_NAME).unlink()
         remember("")
         if not any(work.parent.iterdir()):
