@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from interp.capture import ModelInfo
+from interp.capture import Mechanism, ModelInfo
 
 if TYPE_CHECKING:
     import torch
@@ -39,6 +39,7 @@ class Model:
     checks: tuple[Check, ...] = ()
     task: "Task | None" = None
     card: Mapping[str, Any] | None = None
+    mechanism: Mechanism | None = None
 
     @property
     def name(self) -> str:

@@ -8,6 +8,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -27,6 +28,10 @@ FITTED_LABELS = 200
 
 FIT_SECONDS = 1.5e-11
 """Seconds of one core that an addition or multiplication of a fit takes, in float64."""
+
+ADDED = MappingProxyType({"added": True})
+"""Metadata of a field that an earlier release lacked: at its default no hash of a run counts it, so that records of
+that release keep theirs."""
 
 Readout = Mapping[str, np.ndarray]
 """What is kept of the model under one condition: small arrays by name."""

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
+from interp.capture import Mechanism
 from interp.errors import UsageError
 
 REQUIRED_UNITS: Mapping[str, str] = {
@@ -184,6 +185,10 @@ class Task(ABC):
             found="an observation that is shown again is one more observation here, and changes the posterior",
             fix="Use a task that repeats evidence without counting it twice, such as bijection with replacement.",
         )
+
+    def mechanism(self, folder: Path) -> Mechanism | None:
+        """How the network in this folder computes, where that is known: of compiled programs."""
+        return None
 
     def describe(self) -> dict[str, Any]:
         """The parameters by name: `type(task)(**task.describe())` is the task again."""

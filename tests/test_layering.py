@@ -26,6 +26,7 @@ LEVELS = {
     ),
     "probes": (
         "measures",
+        "programs",
         "attention_entropy belief causal components depth_use dynamics gradient_laws heads manifold orthogonality "
         "qk_alignment sula value_axis",
         "worlds",

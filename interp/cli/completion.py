@@ -1,7 +1,8 @@
 """What the shell offers on TAB for a name: probes, prompt sets, models, studies, tasks, and settings of the first.
 
 Every press of TAB starts a process, so nothing heavy is imported: names come from the entry points, fields from the
-source, and shipped tunnels from the folder `checkpoints` beside the module of their task or its folder, unread.
+source, shipped tunnels from the folder `checkpoints` beside the module of their task or its folder, and programs from
+the folders in that beside theirs, unread.
 Whatever a name turns out not to be is refused when the command runs.
 """
 
@@ -31,10 +32,11 @@ def prompts(incomplete: str) -> list[str]:
 
 
 def models(incomplete: str) -> list[str]:
-    """Aliases and shipped tunnels, behind the last comma."""
+    """Aliases, shipped tunnels and programs, behind the last comma."""
     from interp.loading.aliases import ALIASES
 
-    found = _listed([*ALIASES, *(f"tunnel:{name}" for name in _tunnels())], _before_break + incomplete)
+    shipped = [*(f"tunnel:{name}" for name in _tunnels()), *(f"program:{name}" for name in _programs())]
+    found = _listed([*ALIASES, *shipped], _before_break + incomplete)
     return [name.removeprefix(_before_break) for name in found]
 
 
@@ -107,7 +109,15 @@ def _starting(names: list[str], incomplete: str) -> list[str]:
 def _tunnels() -> list[str]:
     from interp.records.tunnel_card import CARD_NAME
 
-    modules = {entry.module for entry in entries("tunnel").values()}
-    origins = [Path(spec.origin) for module in modules if (spec := find_spec(module)) and spec.origin]
-    homes = {home for origin in origins for home in origin.parents[:2]}
+    homes = {home for origin in _origins("tunnel") for home in origin.parents[:2]}
     return sorted(card.parent.name for home in homes for card in (home / "checkpoints").glob(f"*/{CARD_NAME}"))
+
+
+def _programs() -> list[str]:
+    return sorted(card.parent.name for origin in _origins("program") for card in origin.parent.glob("*/*/program.json"))
+
+
+def _origins(kind: Kind) -> list[Path]:
+    """The files of the modules that entry points of a kind name, nothing imported of them."""
+    modules = {entry.module for entry in entries(kind).values()}
+    return [Path(spec.origin) for module in modules if (spec := find_spec(module)) and spec.origin]

@@ -1,4 +1,4 @@
-"""Wrong words of a command are refused before torch is imported or a model is read."""
+"""Wrong words of a command, and files that do not serve its probes, are refused before torch is imported."""
 
 import json
 from collections.abc import Sequence
@@ -15,16 +15,19 @@ def refuse_wrong_words(models: Sequence[str], prompts: Sequence[str], asked: Run
     from interp.settings import split_commas
 
     probe_names(split_commas(asked.probes) if isinstance(asked.probes, str) else map(str, asked.probes))
+    files = []
     if prompts:
-        from interp.prompting.files import refuse_unknown_prompts
+        from interp.prompting.files import prompts_of_file
 
-        for name in prompts:
-            refuse_unknown_prompts(name, asked.text_column)
+        files = [file for name in prompts if (file := prompts_of_file(name, asked.text_column)) is not None]
     depths = {depth for name in models if (depth := _n_layers(name, asked)) is not None}
     chosen = choose_probes(asked.probes, asked.settings or {})
     for depth in depths:
         for each in chosen:
             each.probe.refuse_fields(depth)
+    for file in files:
+        for each in chosen:
+            each.probe.refuse(file)
 
 
 def _n_layers(name: str, asked: RunOptions) -> int | None:

@@ -248,8 +248,9 @@ def print_ledger(ledger: "LedgerFile") -> None:
 
 
 def print_models() -> None:
-    """The aliases with their sizes."""
+    """The aliases with their sizes, and the compiled programs."""
     from interp.loading.aliases import ALIASES
+    from interp.loading.sources import PROGRAM, shipped_programs
 
     rows = (
         (name, a.hub_id, a.family, *map(str, (a.n_layers, a.n_heads, a.n_kv_heads, a.d_head)), _count(a.n_parameters),
@@ -258,6 +259,7 @@ def print_models() -> None:
     )  # fmt: skip
     columns = ("alias", "hub id", "family", "layers", "heads", "KV heads", "head size", "parameters", "gated")
     show_table(None, columns, rows)
+    print(f"Programs whose mechanism is known: {', '.join(PROGRAM + name for name in shipped_programs())}.")
     print("Any other hub id, a local folder or a tunnel (`interp list tunnels`) works as well.")
 
 

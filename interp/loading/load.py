@@ -76,7 +76,8 @@ def load(
             source.files, config, placement, allow_pickle=allow_pickle, trust_remote_code=trust_remote_code
         )
         info = replace(_describe(module, source.name, source.origin, source.files.revision), **stored_as(source.files))
-        model = Model(module, words, info, family_of(config), (whole,), source.task, source.card)
+        family = family_of(config)
+        model = Model(module, words, info, family, (whole,), source.task, source.card, source.mechanism)
     else:
         raise UsageError(
             asked=f"loading a {type(name_or_object).__name__}",

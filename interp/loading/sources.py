@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from interp.capture import Mechanism
 from interp.errors import ModelError, UnknownName, UsageError
 from interp.loading.aliases import ALIASES, MEMORY
 from interp.loading.hub_files import ModelFiles, cached_files, files_in_folder, files_on_hub
@@ -30,6 +31,7 @@ class ModelSource:
     files: ModelFiles
     task: Task | None = None
     card: Mapping[str, Any] | None = None
+    mechanism: Mechanism | None = None
 
 
 GGUF = ".gguf"
@@ -171,11 +173,13 @@ def shipped_programs() -> dict[str, Path]:
     return {path.parent.name: path.parent for home in homes for path in sorted(home.glob(f"*/{PROGRAM_CARD}"))}
 
 
-def _read_program(folder: Path) -> tuple[Task, dict[str, Any]]:
-    """The task of a compiled program and its card, which says what every direction and head of it is for."""
+def _read_program(folder: Path) -> tuple[Task, dict[str, Any], Mechanism | None]:
+    """The task of a compiled program, its card, which says what every direction and head of it is for, and how it
+    computes."""
     try:
         card = json.loads((folder / PROGRAM_CARD).read_text(encoding="utf-8"))
-        return make_task(load_entry("program", "program"), {"program": card["program"]}), card
+        task = make_task(load_entry("program", "program"), {"program": card["program"]})
+        return task, card, task.mechanism(folder)
     except (LookupError, TypeError, ValueError) as error:
         raise ModelError(
             asked=f"the card of the program {folder / PROGRAM_CARD}",

@@ -90,10 +90,17 @@ def read_prompts(
     return _of_rows(str(path), rows, text_column, f"{len(rows)} prompts from {path.name}", tokenizer)
 
 
-def refuse_unknown_prompts(name: str, text_column: str = "text") -> None:
-    """Raise `PromptError` for a name that is neither a registered set nor a file of prompts; the hub is not asked."""
-    if name not in entries("prompt") and not name.startswith(HUB):
-        _rows_of_file(_path_of(name), text_column)
+def prompts_of_file(name: str, text_column: str = "text") -> PromptSet | None:
+    """The prompts of a file, for those who have no model yet; None for what needs one, or the hub.
+
+    Raises `PromptError` for a name that is neither a registered set nor a file of prompts.
+    """
+    if name in entries("prompt") or name.startswith(HUB):
+        return None
+    path = _path_of(name)
+    rows = _rows_of_file(path, text_column)
+    has_messages = bool(rows) and MESSAGES in rows[0].values and text_column != MESSAGES
+    return None if has_messages else prompt_set(str(path), rows, text_column, path.name)
 
 
 def _path_of(name: str) -> Path:

@@ -254,6 +254,7 @@ def as_capture(
         seed=seed,
         posterior=prompts.posterior,
         belief=prompts.belief,
+        mechanism=collector.model.mechanism,
     )
 
 

@@ -4,13 +4,13 @@ import json
 import pprint
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from typing import Any
 
 from interp.errors import InterpError, RecordError, UsageError
 from interp.loading.aliases import MEMORY
 from interp.options import OPTIONS, RunOptions
-from interp.probe import Probe
+from interp.probe import ADDED, Probe
 from interp.records.record import RunRecord
 from interp.registry import load_entry
 from interp.settings import read_fields
@@ -46,7 +46,8 @@ class RunSpec(RunOptions):
 
     def to_json(self) -> dict[str, Any]:
         """What a record keeps; the settings stand under their probes."""
-        kept = {name: getattr(self, name) for name in RECORDED} | {"probes": self.settings}
+        settings = {name: _without_added(name, parameters) for name, parameters in self.settings.items()}
+        kept = {name: getattr(self, name) for name in RECORDED} | {"probes": settings}
         del kept["settings"]
         if self.gguf is None:  # records from before there was this option keep their hash
             del kept["gguf"]
@@ -162,6 +163,15 @@ def _changed(probe: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
     except (InterpError, ImportError):
         return given
     return {key: value for key, value in given.items() if key not in defaults or value != defaults[key]}
+
+
+def _without_added(probe: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters without fields that an earlier release lacked, where these are at their defaults."""
+    try:
+        added = {f.name: f.default for f in fields(load_entry("probe", probe)) if f.metadata == ADDED}
+    except (InterpError, ImportError):
+        return dict(parameters)
+    return {key: value for key, value in parameters.items() if key not in added or value != added[key]}
 
 
 def _plain(parameters: Mapping[str, Any]) -> dict[str, Any]:

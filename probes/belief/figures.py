@@ -19,6 +19,8 @@ from interp.findings import Findings
 from interp.probe import Figure
 from interp.table import Table
 
+from ..measures.target import Target
+
 _SITE_WORDS = {"v": "values", "z": "head outputs", "resid": "residual stream"}
 _DEPTH = "layer (residual stream: depth)"
 _TIED = "several alike"
@@ -36,7 +38,7 @@ def figures(findings: Findings) -> tuple[Figure, ...]:
     drawn.append(_components(findings.tables["components"]))
     if "interchange" in findings.tables:
         drawn.append(_interchange(findings.tables["interchange"]))
-    return tuple(drawn)
+    return tuple(map(Target.of(by_layer, takes_names=True).retell, drawn))
 
 
 def _simplex(table: Table) -> Figure:

@@ -16,7 +16,7 @@ and Liang 2019 (arXiv 1909.03368) on control tasks. Formulas, nulls and failure 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -25,7 +25,8 @@ from interp.capture import Capture, ModelInfo
 from interp.errors import PromptError
 from interp.findings import Findings, Scalar
 from interp.need import Need
-from interp.probe import AnalysisCost, Condition, Figure, Planned, Probe, Readout
+from interp.probe import ADDED, AnalysisCost, Condition, Figure, Planned, Probe, Readout
+from interp.prompt import PromptSet
 from interp.statistics.spectra import principal_axes, scaled
 from interp.system.threads import side_by_side
 from interp.table import Table
@@ -34,6 +35,8 @@ from ..measures.cloud import Cloud, n_places, refuse_layer
 from ..measures.field_checks import refuse_too_few, refuse_unknown
 from ..measures.places import Counted, Place, at_same_layer, places_of
 from ..measures.sample_sizes import FEW_HALVES, MIN_FOLDS
+from ..measures.target import OWN_ENTROPY, Target
+from ..programs.swaps import STREAM, Directions, Swaps, program_findings
 from .clusters import dimensions_for, gather, make_clusters
 from .interchange import (
     BASELINE,
@@ -74,6 +77,7 @@ class Belief(Probe):
     `sites`: of resid, v and z; the first is primary (`resid` alone reads networks without attention).
     `layer`: the primary one, of the residual stream the depth. `interchange`: whether belief subspaces of the residual
     stream are swapped between sequences too. `n_permutations` refits on exchanged beliefs, `n_bootstrap` resamples.
+    `target`: none is the exact belief; else a column of the prompts, of numbers or names, or `column=value`.
     """
 
     sites: tuple[Site, ...] = ("resid", "v", "z")
@@ -82,6 +86,7 @@ class Belief(Probe):
     n_permutations: int = 100
     n_bootstrap: int = 500
     seed: int = 0
+    target: str | None = field(default=None, metadata=ADDED)
 
     name: ClassVar[str] = "belief"
     cost: ClassVar[AnalysisCost] = AnalysisCost(row_seconds=1.5e-4, n_fits=3 * 2 * (10 + 5))
@@ -89,11 +94,22 @@ class Belief(Probe):
     question: ClassVar[str] = "Can the exact belief be read off the activations, beyond what position and token tell?"
     observational: ClassVar[bool] = False
     own_prompts: ClassVar[str | None] = "sula"
-    needs_posterior: ClassVar[bool] = True
+
+    @property
+    def needs_posterior(self) -> bool:  # pyrefly: ignore[bad-override]
+        return self.target is None
 
     @property
     def needs(self) -> tuple[Need, ...]:
-        return (*(Need(site) for site in dict.fromkeys(self.sites)), OUTPUT)
+        return (*(Need(site) for site in dict.fromkeys(self.sites)), *((OUTPUT,) if self.target is None else ()))
+
+    @property
+    def _column(self) -> Target | None:
+        return None if self.target is None else Target(self.target, takes_names=True)
+
+    def refuse(self, prompts: PromptSet) -> None:
+        if self._column is not None:
+            self._column.refuse(prompts)
 
     def refuse_fields(self, n_layers: int | None) -> None:
         refuse_unknown(self)
@@ -105,6 +121,8 @@ class Belief(Probe):
         """Swaps of belief subspaces between the sequences that these were not fitted on, and their controls."""
         if not self.interchange or "resid" not in self.sites:
             return ()
+        if self._column is not None:
+            return self._program_swaps(base, self._column)
         belief, pool = ExactBelief.of(base), Cloud.of(base, Need("resid"))
         _check_units(pool)
         if belief.rank == 0:
@@ -130,7 +148,8 @@ class Belief(Probe):
 
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
         self.refuse_fields(base.model.n_layers)
-        belief = ExactBelief.of(base)
+        belief = ExactBelief.of(base, self._column)
+        target = self._column or OWN_ENTROPY
         clouds = {site: Cloud.of(base, Need(site)) for site in self.sites}
         pool = next(iter(clouds.values()))
         primary = pool.layer_index(self.layer)
@@ -148,24 +167,25 @@ class Belief(Probe):
         components = component_scalars(readings[primary].kept, setting, counted, primary)
         scalars = _scalars(places, primary, by_place)
         scalars["position_r2"] = position_scalar(readings[primary], setting, counted)
-        scalars["output_tvd"] = self._output(base, setting, counted)
-        tables, swapped = self._interchange(base, under, setting, pool)
-        scalars |= swapped
+        if self.target is None:
+            scalars["output_tvd"] = self._output(base, setting, counted)
+        tables, swaps = (self._interchange if self.target is None else self._by_program)(base, under, setting, pool)
+        scalars |= swaps
         headline = ("r2", "r2_beyond_position", "selectivity", "random_subspace_r2", "tvd", "accuracy", "silhouette",
-                    "redirected")  # fmt: skip
+                    "redirected", "interchange_accuracy")  # fmt: skip
         return Findings(
             probe=self.name,
-            scalars=scalars,
-            tables={
-                "by_layer": by_layer_table(
+            scalars=target.retell(scalars),
+            tables=target.retell({
+                "by_layer": target.named_in(by_layer_table(
                     places, by_place, readings, by_position, [dimensions_for(place.points) for place in places]
-                ),
+                )),
                 "components": components_table(belief, components),
                 "decoded": decoded_table(pool, setting, readings[primary].predicted, base, self._rng(2)),
                 **tables,
-            },
+            }),
             arrays=_arrays(places, readings, setting, pool) | {"primary_layer": np.array(primary)},
-            notes=self._notes(pool, setting, primary, bool(tables)),
+            notes=tuple(map(target.retell, self._notes(pool, setting, primary, bool(tables)))),
             headline=tuple(name for name in headline if name in scalars),
         )  # fmt: skip
 
@@ -207,6 +227,8 @@ class Belief(Probe):
             return "Interchange was not run: it was switched off."
         if "resid" not in self.sites:
             return "Interchange was not run: it swaps parts of the residual stream, and resid is not among the sites."
+        if self.target is not None:
+            return "Interchange was not run: what a swap of this column should do to the answer is not known here."
         return (
             "Interchange was asked for and not possible: no held-out sequence has a donor at the same positions, "
             "or the belief varies along no direction that could be fitted."
@@ -233,6 +255,32 @@ class Belief(Probe):
         }
         return {"interchange": interchange_table(found, self.n_bootstrap)}, scalars
 
+    def _program_swaps(self, base: Capture, target: Target) -> Iterable[Condition]:
+        """Swaps of what carries a variable of a program, among the sequences that it was not fitted on."""
+        belief, pool = ExactBelief.of(base, target), Cloud.of(base, STREAM)
+        _check_units(pool)
+        setting = make_setting(pool, belief, 1, 1, self._rng(0))
+        swaps = Swaps.of(base, target, _held_out(pool, setting), self.seed)
+        if swaps is None or belief.rank == 0:
+            return ()
+        found = {}
+        for depth in swaps.depths(pool.n_layers):
+            reading = read_belief(pool.points[depth], setting, self._rng(1))
+            axes = {name: _basis(getattr(reading, name), belief.rank) for name in ("readout", "encoding")}
+            found[depth] = {name: Directions(a) for name, a in axes.items() if a.any(axis=1).all()}
+        return swaps.conditions(base, found, self.seed)
+
+    def _by_program(
+        self, base: Capture, under: Mapping[str, Readout], setting: Setting, pool: Cloud
+    ) -> tuple[dict[str, Table], dict[str, Scalar]]:
+        """What the swaps did, held against the program; nothing where the model is none."""
+        assert self._column is not None
+        if base.mechanism is None:
+            return {}, {}
+        swaps = Swaps.of(base, self._column, _held_out(pool, setting), self.seed)
+        names = {"readout": "interchange_accuracy", "encoding": "interchange_accuracy_by_encoding"}
+        return program_findings(base, under, swaps, names, self._column, self.n_bootstrap)
+
     def _notes(self, pool: Cloud, setting: Setting, primary: int, is_swapped: bool) -> tuple[str, ...]:
         belief, n_components = setting.belief, setting.n_components
         n_still = int((~belief.varies).sum())
@@ -241,6 +289,7 @@ class Belief(Probe):
             f"projection, and for KL mixed with {MIXED_IN:.0%} of the mean belief",
             "set": "a set (each component in or out); a component is decoded as in above one half",
             "vector": "neither a distribution nor a set, so that R² alone is defined",
+            "category": "a name, each a component that is 0 or 1; the component predicted highest is decoded",
         }
         notes = [
             f"What is read: the {belief.source}, {n_components} components that fill {belief.rank} dimensions; it is "
@@ -254,7 +303,8 @@ class Belief(Probe):
             "What can be read need not be used: random subspaces often hold the belief too, and only an edit shows "
             "whether the model reads it there.",
             "Interchange at scored positions, among sequences that the subspaces were not fitted on, each with one "
-            "donor; of the depths swapped the middle one was named beforehand." if is_swapped else
+            f"donor; of the depths swapped the {'middle' if self.target is None else 'first'} one was named "
+            "beforehand." if is_swapped else
             self._unswapped(),
         ]  # fmt: skip
         if n_still:

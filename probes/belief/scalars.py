@@ -41,6 +41,8 @@ MEANINGS = {
     "exact one; position alone: {position:.3g} bits.",
     "accuracy": "Share of the set's components that are decoded rightly (in or out, above or below one half); position "
     "alone: {position:.3g}.",
+    "right": "Share of rows at which the belief is decoded rightly (of names the one predicted highest, of 0 and 1 "
+    "above or below one half); position alone: {position:.3g}.",
     "output_tvd": "Mean total variation between the exact posterior and the model's own prediction over its outcomes: "
     "how much of the belief is used in the end, beside how much can be read.",
 }  # fmt: skip
@@ -156,7 +158,8 @@ def subspace_scalar(reading: Reading, setting: Setting, counted: Counted, place:
 def score_scalar(name: str, score: Scores, setting: Setting, counted: Counted, place: int | None) -> Scalar:
     """The mean of a score over rows, with its bootstrap interval; null: exact beliefs exchanged, predictions kept."""
     value = float(score.by_row.mean())
-    meaning = MEANINGS[name].format(position=float(score.by_position.mean()))
+    is_column = name == "accuracy" and setting.belief.names
+    meaning = MEANINGS["right" if is_column else name].format(position=float(score.by_position.mean()))
     if not np.isfinite(value) or not np.isfinite(score.exchanged).all():
         reason = "undefined: a state occurs that the sequences fitted on never held, and that was decoded as impossible"
         return counted.undefined(reason, UNITS[name], meaning)

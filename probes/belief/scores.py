@@ -31,9 +31,11 @@ class Scores:
 
 
 def decoded(belief: ExactBelief, predicted: Float[np.ndarray, "row component"]) -> Float[np.ndarray, "row component"]:
-    """The belief that a linear prediction stands for: on the simplex, a set, or the prediction itself."""
+    """The belief that a linear prediction stands for: on the simplex, a set, the likeliest name, or itself."""
     if belief.kind == "distribution":
         return nearest_on_simplex(predicted)
+    if belief.kind == "category":
+        return np.eye(predicted.shape[1])[predicted.argmax(axis=1)]
     return (predicted > 0.5).astype(np.float64) if belief.kind == "set" else predicted
 
 
@@ -45,6 +47,8 @@ def scores(setting: Setting, reading: Reading) -> Mapping[str, Scores]:
     mine, position = decoded(belief, reading.predicted), decoded(belief, reading.by_position)
     if belief.kind == "set":
         return {"accuracy": _scores(setting, mine, position, _share_right)}
+    if belief.kind == "category":
+        return {"accuracy": _scores(setting, mine, position, _is_right)}
     mixed, position_mixed = ((1 - MIXED_IN) * q + MIXED_IN * reading.by_mean for q in (mine, position))
     kl = Scores(kl_bits(belief.values, mixed), kl_bits(belief.values, position_mixed), _exchanged_kl(setting, mixed))
     return {"tvd": _scores(setting, mine, position, total_variation), "kl_bits": kl}
@@ -58,6 +62,10 @@ def _scores(setting: Setting, mine: np.ndarray, position: np.ndarray, score) -> 
 
 def _share_right(truth: np.ndarray, answer: np.ndarray) -> np.ndarray:
     return (truth == answer).mean(axis=1)
+
+
+def _is_right(truth: np.ndarray, answer: np.ndarray) -> np.ndarray:
+    return (truth == answer).all(axis=1).astype(np.float64)
 
 
 def _exchanged_kl(setting: Setting, q: np.ndarray) -> np.ndarray:

@@ -63,7 +63,10 @@ def components_table(belief: ExactBelief, scalars: Sequence[Scalar]) -> Table:
     """One row for every component."""
     means = [belief.values[:, i].mean() for i in range(len(scalars))]
     columns = {"component": np.arange(len(scalars)), "mean": np.array(means), **_columns("r2", scalars)}
-    return Table(columns, {"component": "component", "mean": "1", "r2": "fraction"}, COMPONENTS)
+    units = {"component": "component", "mean": "1", "r2": "fraction"}
+    if belief.names:
+        columns["value"], units["value"] = np.array(belief.names), LABEL
+    return Table(columns, units, COMPONENTS)
 
 
 def _columns(name: str, scalars: Sequence[Scalar]) -> dict[str, np.ndarray]:

@@ -1,21 +1,24 @@
-"""The exact belief that is sought in the activations, and what a linear read-out of it is scored by.
+"""The exact belief that is sought in the activations, or a column of the prompts in its place.
 
 Where the latent of a process is more than what comes next, its belief (hidden states, surviving answers); else the
 posterior over the next outcome. A belief whose components are probabilities is a point of the simplex, and a linear
 read-out of it is put there by Euclidean projection (Duchi et al. 2008, ICML): the point of the simplex nearest to it.
+A column of names is one component a name, 1 where a row has it; a column of numbers is one component.
 """
 
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 
 from interp.capture import Capture
 from interp.errors import PromptError
 
-Kind = Literal["distribution", "set", "vector"]
-"""Probabilities that add up to one; components that are 0 or 1; anything else."""
+from ..measures.target import Target
+
+Kind = Literal["distribution", "set", "vector", "category"]
+"""Probabilities that add up to one; components that are 0 or 1; anything else; one component that is 1, by name."""
 
 _SUM = 1e-4
 _RANK = 1e-8
@@ -23,15 +26,18 @@ _RANK = 1e-8
 
 @dataclass(frozen=True)
 class ExactBelief:
-    """The belief at every row, in float64; `source` says in words which one it is."""
+    """The belief at every row, in float64; `source` says in words which one it is, `names` what components are."""
 
     values: Float[np.ndarray, "row component"]
     kind: Kind
     source: str
+    names: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, capture: Capture) -> "ExactBelief":
-        """The belief of the capture; `PromptError` where none is known or numbers are not finite."""
+    def of(cls, capture: Capture, target: Target | None = None) -> "ExactBelief":
+        """The belief of the capture, or what is sought in its place; `PromptError` where none is known or finite."""
+        if target is not None:
+            return cls._of_column(target.added_to(capture.rows)[target.name], target)
         is_posterior = capture.belief is None
         values = capture.posterior if is_posterior else capture.belief
         if values is None or values.shape[1] == 0:
@@ -50,6 +56,14 @@ class ExactBelief:
             )
         source = "exact posterior over the next outcome" if is_posterior else "exact belief over the latent"
         return cls(values, _kind(values), source)
+
+    @classmethod
+    def _of_column(cls, values: Shaped[np.ndarray, " row"], target: Target) -> "ExactBelief":
+        source = f"column {target.words} of the prompts"
+        if values.dtype.kind == "U":
+            names, code = np.unique(values, return_inverse=True)
+            return cls(np.eye(len(names))[code], "category", source, tuple(names.tolist()))
+        return cls(values[:, None], _kind(values[:, None]), source, (target.name,))
 
     @property
     def varies(self) -> Bool[np.ndarray, " component"]:

@@ -8,7 +8,7 @@ of the scaled space is a = w/σ and d = σ∘w. Three directions:
     pc1        the first principal axis, which Paper III calls the entropy axis
     encoding   Cov(x, entropy): how activations move, on average, with the entropy
 
-All are turned so that the entropy rises along them.
+All are turned so that the entropy rises along them. Where another target is named, it stands in the entropy's place.
 """
 
 from collections.abc import Mapping, Sequence
@@ -117,7 +117,7 @@ def fit_together(
 
 def fit_axes(cloud: Cloud, split: Split, layers: Sequence[int], kind: Kind, scaling: Scaling) -> dict[int, Axis | None]:
     """The axis of every one of these layers."""
-    entropy = np.asarray(cloud.entropy_bits, np.float64)[split.fitting]
+    entropy = np.asarray(cloud.sought, np.float64)[split.fitting]
     units = cloud.units[split.fitting]
     return {layer: fit_axis(cloud.points[layer][split.fitting], entropy, units, kind, scaling) for layer in layers}
 
@@ -133,10 +133,15 @@ def refit_axes(
     if kind == "pc1":
         return {layer: [] for layer in layers}
     rows = cloud.rows.where(np.isin(np.arange(cloud.rows.n_rows), split.fitting))
-    domain = np.unique(rows["domain"], return_inverse=True)[1] if "domain" in rows else np.zeros(rows.n_rows, np.int64)
+    strata = cloud.levels("domain")
+    domain = (
+        np.unique(rows["domain"], return_inverse=True)[1]
+        if strata and "domain" in rows
+        else np.zeros(rows.n_rows, np.int64)
+    )
     units = cloud.units[split.fitting]
     orders = exchange_within(domain, units, n, np.random.default_rng([seed, 4]))
-    exchanged = np.asarray(cloud.entropy_bits, np.float64)[split.fitting][orders].T  # [row, control]
+    exchanged = np.asarray(cloud.sought, np.float64)[split.fitting][orders].T  # [row, control]
     return {
         layer: fit_together(cloud.points[layer][split.fitting], exchanged, units, kind, scaling) for layer in layers
     }
@@ -145,7 +150,7 @@ def refit_axes(
 def held_out(cloud: Cloud, split: Split, layer: int, axis: Axis) -> tuple[np.ndarray, np.ndarray]:
     """Squared errors of the entropy of the run rows told by the axis (a line fitted to the fitting rows), and of its
     mean there: R² = 1 − Σ errors / Σ totals."""
-    points, entropy = cloud.points[layer].astype(np.float64), np.asarray(cloud.entropy_bits, np.float64)
+    points, entropy = cloud.points[layer].astype(np.float64), np.asarray(cloud.sought, np.float64)
     coordinate = points @ axis.covector
     x, y = coordinate[split.fitting], entropy[split.fitting]
     slope = (x - x.mean()) @ (y - y.mean()) / np.square(x - x.mean()).sum()
@@ -157,7 +162,7 @@ def held_out(cloud: Cloud, split: Split, layer: int, axis: Axis) -> tuple[np.nda
 def tautology(cloud: Cloud, split: Split, layer: int, axis: Axis, place: str, seed: int) -> Table:
     """The same-layer correlation before and after cuts, from the edited tensor itself."""
     x = cloud.points[layer][split.run_rows].astype(np.float64)
-    entropy = np.asarray(cloud.entropy_bits, np.float64)[split.run_rows]
+    entropy = np.asarray(cloud.sought, np.float64)[split.run_rows]
     rng = np.random.default_rng([seed, 9])
     random = rng.standard_normal((N_RANDOM, x.shape[1]))
     random /= np.linalg.norm(random, axis=1, keepdims=True)

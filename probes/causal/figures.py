@@ -8,6 +8,7 @@ from interp.drawing import NULL, PALETTE, VALUE, add_curve, add_null_band, blank
 from interp.findings import Findings
 from interp.probe import Figure
 
+from ..measures.target import Target
 from .effects import READOUTS
 
 if TYPE_CHECKING:
@@ -29,9 +30,15 @@ def causal_figures(findings: Findings) -> tuple[Figure, ...]:
     """The dose curve, the axis among its controls in KL and on every read-out, and where else a cut would tell."""
     if "effects" not in findings.tables:
         return ()
-    figures = [_among_controls(findings), _dose_curve(findings), _by_readout(findings), _conditions(findings)]
+    target = Target.of(findings.tables["effects"])
+    figures = [
+        target.retell(_among_controls(findings)),
+        _dose_curve(findings),
+        _by_readout(findings, target),
+        _conditions(findings),
+    ]
     if "later_layers" in findings.tables:
-        figures.append(_later(findings))
+        figures.append(target.retell(_later(findings)))
     return tuple(figures)
 
 
@@ -100,7 +107,7 @@ def _dose_curve(findings: Findings) -> Figure:
     return Figure("dose_curve", "The more of it is removed", reading, plot, "doses")
 
 
-def _by_readout(findings: Findings) -> Figure:
+def _by_readout(findings: Findings, target: Target) -> Figure:
     """Every read-out on one scale: standard deviations of its controls."""
     effects, controls = findings.tables["effects"], findings.tables["controls"]
     plot = blank("standard deviations of the controls", "")
@@ -114,7 +121,10 @@ def _by_readout(findings: Findings) -> Figure:
     bars = error_bars(effects, "z", VALUE)
     plot.add_scatter(
         x=effects["z"], y=labels, mode="markers", marker={"color": VALUE, "size": 10}, name="axis", error_x=bars,
-        customdata=[READOUTS[name].meaning for name in effects["readout"]],
+        customdata=[
+            target.retell(READOUTS[name].meaning) if name.startswith("later_") else READOUTS[name].meaning
+            for name in effects["readout"]
+        ],
         hovertemplate="%{customdata}<br>%{x:.3g} standard deviations<extra></extra>",
     )  # fmt: skip
     plot.update_yaxes(autorange="reversed")

@@ -17,7 +17,7 @@ Tegmark 2023 (arXiv 2310.06824) for the direction along which activations move o
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -27,7 +27,8 @@ from interp.edits import Edit
 from interp.errors import UsageError
 from interp.findings import Control, Findings, Scalar
 from interp.need import Need
-from interp.probe import Condition, Figure, Planned, Probe, Readout
+from interp.probe import ADDED, Condition, Figure, Planned, Probe, Readout
+from interp.prompt import PromptSet
 from interp.statistics.resampling import bootstrap_weights
 from interp.statistics.spectra import Scaling
 from interp.table import Table
@@ -36,6 +37,8 @@ from ..measures.answers import N_CONDITIONS
 from ..measures.cloud import Cloud, n_places
 from ..measures.field_checks import refuse_too_few, refuse_unknown
 from ..measures.sample_sizes import FEW_FITTED
+from ..measures.target import NEXT_ENTROPY, Target
+from ..programs.swaps import STREAM, Directions, Swaps, is_swap, program_findings, undefined_swap
 from .axis import Axis, Kind, Split, fit_axes, held_out, refit_axes, saved, tautology
 from .edits import BASELINE, Fill, Intervention, Name, Place, n_compared, n_conditions, n_whole
 from .effects import Effect, effects
@@ -55,6 +58,8 @@ _LAYERS = (
     "((8, 12),) and ((8,), (12,))."
 )
 
+AXIS = "axis"
+
 Where = Literal["", "sula", "mixed"]
 Layer = int | Literal["middle", "all"]
 
@@ -68,7 +73,8 @@ class Causal(Probe):
     semicolons) is an intervention, the first of which is primary. `at`: the edited positions (all, scored, last).
     `fill`: what a removed coordinate becomes, its mean or zero. `doses` of the curve; 0 and 1 are always run.
     `n_prompts` are run, at most half of the pool; `n_controls` (None: 100 on texts, 1,000 on tunnels); `n_sula`
-    problems for the calibration of language models (0: none).
+    problems for the calibration of language models (0: none). `target`: what the axis tells, the next-token entropy or
+    a column of numbers, or `column=value`, one value against the rest.
     """
 
     site: Literal["v", "z", "resid"] = "v"
@@ -83,6 +89,7 @@ class Causal(Probe):
     n_sula: int = 40
     n_bootstrap: int = 500
     seed: int = 0
+    target: str = field(default=NEXT_ENTROPY, metadata=ADDED)
 
     name: ClassVar[str] = "causal"
     question: ClassVar[str] = "Does the model use the entropy axis: what changes downstream when it is removed?"
@@ -105,13 +112,18 @@ class Causal(Probe):
             axes = {layer: axis for layer, axis in self._axes(cloud, split, layers).items() if axis is not None}
             if not axes:
                 raise UsageError(
-                    asked=f"the entropy axis of {self.site} at layer {words(layers)}",
-                    found="nothing varies there, or the entropy is always the same",
+                    asked=cloud.target.retell(f"the entropy axis of {self.site} at layer {words(layers)}"),
+                    found=cloud.target.retell("nothing varies there, or the entropy is always the same"),
                     fix="Choose another layer (--set causal.layers=...), or more varied prompts.",
                 )
             intervention = self._intervention(base, cloud, split, axes, n)
             yield from self._on_the_run(base, cloud, split, intervention, n)
             yield from self._elsewhere(base, intervention, n)
+        swaps = self._swaps(base, cloud.target, split)
+        if swaps is not None and self.site == STREAM.site:
+            axes = self._axes(cloud, split, swaps.depths(cloud.n_layers))
+            found = {depth: {AXIS: directions_of(axis)} for depth, axis in axes.items() if axis is not None}
+            yield from swaps.conditions(base, found, self.seed)
 
     def planned(self, info: ModelInfo, n_prompts: int, *, is_text: bool) -> Iterable[Planned]:
         """All edits of every intervention, and on texts the removals and controls again, on SULA."""
@@ -131,6 +143,8 @@ class Causal(Probe):
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
         self.refuse_fields(base.model.n_layers)
         cloud, split = self._split(base)
+        tables, by_program = self._by_program(base, under, cloud.target, split)
+        under = {name: read for name, read in under.items() if not is_swap(name)}
         sets = self._sets(cloud.n_layers)
         axes = self._axes(cloud, split, sorted({layer for layers in sets for layer in layers}))
         is_small = len(np.unique(cloud.units[split.fitting])) < FEW_FITTED
@@ -145,7 +159,6 @@ class Causal(Probe):
             else {"kl": undefined("bits", "the model was not run under edits", "Removing the axis.", 0, cloud.unit)}
         )
         first = next((layer for layer in sets[0] if axes[layer] is not None), None)
-        tables: dict[str, Table] = {}
         if first is not None:
             axis = axes[first]
             assert axis is not None
@@ -157,18 +170,25 @@ class Causal(Probe):
             made["axis_r2"] = undefined("fraction", reason, MEANINGS["axis_r2"], len(split.run), cloud.unit)
         if found:
             tables = self._tables(found, under, weights) | tables
+        made |= by_program
         n_features = cloud.points.shape[2]
         judged = ("kl", "entropy_moved", "later_r2", "posterior_kl", "loss", "slope")
         headline = [f"{name}_beyond_controls" for name in judged]
-        headline[1:1] = ["kl", "kl_of_resample"]
+        headline[1:1] = ["kl", "kl_of_resample", "interchange_accuracy"]
         controls = {}
         if "kl_beyond_random" in made:
             words = "beyond random directions of its variance"
             controls["kl_beyond_controls"] = (Control(words, "kl_beyond_random", essential=False),)
+        target = cloud.target
+        made |= target.retell({name: made[name] for name in made if name.startswith(("axis_", "later_"))})
+        tables |= target.retell({name: tables[name] for name in ("later_layers", "matching", "tautology")
+                                 if name in tables})  # fmt: skip
+        tables |= {name: target.named_in(tables[name]) for name in ("effects",) if name in tables}
         return Findings(
             self.name, made, tables,
             arrays=saved(self.site, axes, self.axis, n_features, cloud.n_layers) | {"run": split.run},
-            notes=(*self._notes(cloud, split, sets[0]), *notes(found, under, tables.get("matching"))),
+            notes=(*target.notes, *map(target.retell, (*self._notes(cloud, split, sets[0]),
+                                                       *notes(found, under, tables.get("matching"))))),
             headline=tuple(name for name in headline if name in made), controls=controls,
         )  # fmt: skip
 
@@ -193,6 +213,20 @@ class Causal(Probe):
         for name, edits in intervention.conditions(self._doses, n):
             own = reader if name.is_compared else reader.of_the_prediction
             yield Condition(str(name), edits, own.needs, _Beside(own, facts.get(name.subject, {})), split.run)
+
+    def _swaps(self, base: Capture, target: Target, split: Split) -> Swaps | None:
+        return None if target.is_entropy else Swaps.of(base, target, split.run, self.seed)
+
+    def _by_program(
+        self, base: Capture, under: Mapping[str, Readout], target: Target, split: Split
+    ) -> tuple[dict[str, Table], dict[str, Scalar]]:
+        """What swaps of the axis did, held against the program; nothing where the model is none."""
+        if base.mechanism is None or target.is_entropy:
+            return {}, {}
+        if self.site != STREAM.site:
+            return {}, undefined_swap("directions are swapped in the residual stream: --set causal.site=resid")
+        swaps = self._swaps(base, target, split)
+        return program_findings(base, under, swaps, {AXIS: "interchange_accuracy"}, target, self.n_bootstrap)
 
     def _elsewhere(self, base: Capture, intervention: Intervention, n: int) -> Iterable[Condition]:
         """Calibration on evidence about a label, of language models; ordinary text where the run's own is none."""
@@ -230,20 +264,20 @@ class Causal(Probe):
 
     def _later(self, cloud: Cloud, split: Split, layers: tuple[int, ...]) -> Later | None:
         """The layers behind the last edited one; None where there are none, or nothing to tell."""
-        entropy = np.asarray(cloud.entropy_bits, np.float64)[split.run_rows]
+        sought = np.asarray(cloud.sought, np.float64)[split.run_rows]
         axes = self._axes(cloud, split, range(max(layers) + 1, cloud.n_layers))
         kept = {layer: axis.penalty for layer, axis in axes.items() if axis is not None}
-        if not kept or np.ptp(entropy) == 0:
+        if not kept or np.ptp(sought) == 0:
             return None
         unit = np.unique(cloud.units[split.run_rows], return_inverse=True)[1]
         directions = [
-            relative_axis(cloud.points[layer][split.run_rows].astype(np.float64), entropy, penalty)
+            relative_axis(cloud.points[layer][split.run_rows].astype(np.float64), sought, penalty)
             for layer, penalty in kept.items()
         ]
-        return Later(Need(self.site), tuple(kept), entropy, unit, np.array(list(kept.values())), np.array(directions))
+        return Later(Need(self.site), tuple(kept), sought, unit, np.array(list(kept.values())), np.array(directions))
 
     def _split(self, base: Capture) -> tuple[Cloud, Split]:
-        cloud = Cloud.of(base, Need(self.site))
+        cloud = Cloud.of(base, Need(self.site), Target(self.target))
         return cloud, Split.of(cloud, self.n_prompts, self.seed)
 
     def _axes(self, cloud: Cloud, split: Split, layers: Iterable[int]) -> dict[int, Axis | None]:
@@ -287,6 +321,9 @@ class Causal(Probe):
     def _refused(self, field: str, found: str, fix: str) -> UsageError:
         return UsageError(asked=f"causal.{field} = {getattr(self, field)!r}", found=found, fix=fix)
 
+    def refuse(self, prompts: PromptSet) -> None:
+        Target(self.target).refuse(prompts)
+
     def refuse_fields(self, n_layers: int | None) -> None:
         refuse_unknown(self)
         if not self.layers or not all(self.layers):
@@ -312,6 +349,10 @@ class Causal(Probe):
             f"The axis was fitted on {n_fitted} {cloud.unit}s and removed in {len(split.run)} others; columns "
             f"{self.scaling}. Removed coordinates become {filled}.",
         )
+
+
+def directions_of(axis: Axis) -> Directions:
+    return Directions(axis.covector[None], None if axis.is_orthogonal else axis.displacement[None])
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from interp.statistics.ratio import ratio
 from interp.statistics.spectra import Scaling, centred_gram, leading_vectors, scaled
 from interp.table import LABEL, Table, number_columns
 
-from ..measures.part import Part
+from ..measures.profiles import Part
 from ..measures.prompt_means import mean_and_band
 from .collapse import MIXED, Pool
 

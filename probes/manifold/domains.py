@@ -14,7 +14,7 @@ from interp.table import LABEL, Table, number_columns
 from ..measures.cloud import Cloud
 from ..measures.geometry import UNITS
 from ..measures.halves import Groups, recurs
-from ..measures.part import Part
+from ..measures.profiles import Part
 from .collapse import (
     CHANGES,
     MIN_PER_FIFTH,

@@ -40,7 +40,7 @@ def _factors(coordinate: np.ndarray, cloud: Cloud) -> Iterator[tuple[str, Explai
     for column, name in _GROUPS.items():
         if column in rows and len(np.unique(rows[column])) > 1:
             yield name, explained_by_groups(coordinate, rows[column])
-    for column in _NUMBERS:
+    for column in dict.fromkeys((*_NUMBERS, cloud.target.name)):
         last_position = column == "position" and (rows["position"] == rows["length"] - 1).all()
         if column in rows and not last_position and np.ptp(rows[column]) > 0:
-            yield _NAMES[column], explained_by_number(coordinate, rows[column])
+            yield _NAMES.get(column, cloud.target.words), explained_by_number(coordinate, rows[column])

@@ -26,12 +26,14 @@ from interp.probe import Figure
 from interp.table import Table, number_columns
 from interp.words import short
 
+from ..measures.target import Target
 from .collapse import MIXED
 from .rarefaction import NOISE
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
+_ORDER = "{}_correlation"
 _PROFILES = (
     ("pc1_plus_pc2_share", "Variance in the first plane, by depth", "PC1+PC2 share (fraction of variance)",
      "Above the grey band the plane holds more than noise of the same size and column variances would; the shaded band "
@@ -41,7 +43,7 @@ _PROFILES = (
     ("axis_stability", "Would other prompts give the same axis?", "|cos| between PC1 of disjoint halves",
      "Above the grey band the first axis is the same in both halves of the prompts more often than noise would have "
      "it."),
-    ("entropy_correlation", "Does the first axis follow uncertainty?", "|Spearman ρ| of PC1 and next-token entropy",
+    (_ORDER, "Does the first axis follow uncertainty?", "|Spearman ρ| of PC1 and next-token entropy",
      "Above the grey band, PC1 orders the prompts by the entropy of the next token better than it orders exchanged "
      "entropies."),
     ("curve_order", "Does the curve follow uncertainty?", "|Spearman ρ| of position along the curve and entropy",
@@ -52,7 +54,7 @@ _PROFILES = (
 )  # fmt: skip
 
 
-_MAGNITUDES = ("axis_stability", "entropy_correlation", "curve_order")
+_MAGNITUDES = ("axis_stability", _ORDER, "curve_order")
 _LOUD = 0.25
 """Share of PC1's variance from which the map names the one prompt that makes it."""
 
@@ -62,9 +64,9 @@ _PALE = ((0.0, "#f4f8fb"), (1.0, "#6fa8d6"))
 
 def figures(findings: Findings) -> tuple[Figure, ...]:
     """The maps first, then every profile, the spectrum, and the domain comparison where there was one."""
-    layer = primary_layer(findings)
-    drawn = [_map(findings, layer)]
-    drawn += [_profile(findings.tables["by_layer"], *spec) for spec in _PROFILES]
+    layer, target = primary_layer(findings), Target.of(findings.tables["by_layer"])
+    drawn = [target.retell(_map(findings, layer, target))]
+    drawn += [_profile(findings.tables["by_layer"], target, *spec) for spec in _PROFILES]
     drawn += [_spectrum(findings.tables["spectrum"]), _explained(findings.tables["explained"])]
     drawn.append(_dropped(findings.tables["dropped"]))
     if "cross_projection" in findings.tables:
@@ -72,7 +74,7 @@ def figures(findings: Findings) -> tuple[Figure, ...]:
     if "collapse" in findings.tables:
         drawn += [_collapse(findings.tables["collapse"]), _rarefaction(findings.tables["rarefaction"])]
     if "umap" in findings.tables:
-        drawn.append(_umap(findings.tables["umap"]))
+        drawn.append(_umap(findings.tables["umap"], target))
     return tuple(drawn)
 
 
@@ -81,7 +83,7 @@ def primary_layer(findings: Findings) -> int:
     return int(findings.arrays["primary_layer"].item())
 
 
-def _map(findings: Findings, primary: int) -> Figure:
+def _map(findings: Findings, primary: int, target: Target) -> Figure:
     points, null = findings.tables["points"], findings.tables["null_points"]
     second = "pc2" in points
     axes = ("pc1", "pc2") if second else ("pc1",)
@@ -93,19 +95,19 @@ def _map(findings: Findings, primary: int) -> Figure:
     )  # fmt: skip
     layer_of = points["layer"]
     layers = np.unique(layer_of)
-    entropy = points["next_entropy_bits"]
+    sought = points[target.name]
     for layer in layers:
         mine = points.where(layer_of == layer)
-        texts, said = _hover(mine)
+        texts, said = _hover(mine, target)
         plot.add_scatter(
             x=mine["pc1"], y=mine["pc2"] if second else mine["pc1"] * 0, mode="markers", name=f"layer {layer}",
             text=texts, hovertemplate=said, showlegend=False,
             marker={
-                "color": mine["next_entropy_bits"], "colorscale": ENTROPY_SCALE, "cmin": float(entropy.min()),
-                "cmax": float(entropy.max()), "size": 8, "colorbar": {"title": {"text": "entropy<br>(bits)"}},
+                "color": mine[target.name], "colorscale": ENTROPY_SCALE, "cmin": float(sought.min()),
+                "cmax": float(sought.max()), "size": 8, "colorbar": _scale_title(points, target),
             },
         )  # fmt: skip
-    with_axis = [one for one in layers if _add_entropy_axis(plot, points.where(layer_of == one), axes)]
+    with_axis = [one for one in layers if _add_axis(plot, points.where(layer_of == one), axes, target)]
     of = [-1, *layers, *with_axis]
     shown = [[bool(layer == (primary if other < 0 else other)) for other in of] for layer in layers]
     add_slider(plot, [str(layer) for layer in layers], shown, int(np.flatnonzero(layers == primary)[0]))
@@ -133,19 +135,23 @@ def _loudest(points: Table) -> str:
     )
 
 
-def _add_entropy_axis(plot: "go.Figure", points: Table, coordinates: tuple[str, ...]) -> bool:
-    """An arrow along the gradient of the least-squares plane of entropy over the coordinates; whether there is one.
+def _scale_title(table: Table, target: Target) -> dict[str, dict[str, str]]:
+    return {"title": {"text": f"{target.retell('entropy')}<br>({table.units[target.name]})"}}
+
+
+def _add_axis(plot: "go.Figure", points: Table, coordinates: tuple[str, ...], target: Target) -> bool:
+    """An arrow along the gradient of the least-squares plane of the target over the coordinates; whether there is one.
 
     It reaches two standard deviations of the points along it to either side of their mean.
     """
     plane = np.stack([points[name] for name in coordinates], axis=1)
-    entropy = points["next_entropy_bits"] - points["next_entropy_bits"].mean()
+    sought = points[target.name] - points[target.name].mean()
     centred = plane - plane.mean(axis=0)
-    slope = np.linalg.lstsq(centred, entropy, rcond=None)[0]
+    slope = np.linalg.lstsq(centred, sought, rcond=None)[0]
     length = np.linalg.norm(slope)
     if not length > 0:
         return False
-    told = 1 - float(((entropy - centred @ slope) ** 2).sum() / (entropy**2).sum())
+    told = 1 - float(((sought - centred @ slope) ** 2).sum() / (sought**2).sum())
     direction = slope / length
     ends = plane.mean(axis=0) + np.outer([-2, 2], direction) * (centred @ direction).std()
     plot.add_scatter(
@@ -155,23 +161,24 @@ def _add_entropy_axis(plot: "go.Figure", points: Table, coordinates: tuple[str, 
             "symbol": ["circle", "arrow"], "size": [1, 16], "angleref": "previous", "color": PALETTE[2], "opacity": 1,
             "line": {"width": 0},
         },
-        hovertemplate=f"entropy axis: this plane tells {told:.2f} of the entropy's variance<extra></extra>",
+        hovertemplate=target.retell(f"entropy axis: this plane tells {told:.2f} of the entropy's variance")
+        + "<extra></extra>",
     )  # fmt: skip
     return True
 
 
-def _hover(points: Table) -> tuple[list[str], str]:
-    """What is said of each point, and the template around it: its domain where there are several, and its entropy."""
+def _hover(points: Table, target: Target) -> tuple[list[str], str]:
+    """What is said of each point, and the template around it: its domain where there are several, and the target."""
     texts = [html.escape(str(text)) for text in points["text"]]
     if "domain" in points and len(np.unique(points["domain"])) > 1:
         texts = [f"{text}<br>{html.escape(str(d))}" for text, d in zip(texts, points["domain"], strict=True)]
-    return texts, "%{text}<br>%{marker.color:.2f} bits<extra></extra>"
+    return texts, f"%{{text}}<br>%{{marker.color:.2f}} {points.units[target.name]}<extra></extra>"
 
 
-def _profile(table: Table, column: str, title: str, axis: str, reading: str) -> Figure:
-    plot = blank("layer", axis)
-    add_profile(plot, within(table, column) if column in _MAGNITUDES else table, "layer", column)
-    return Figure(column, title, reading, plot, "by_layer")
+def _profile(table: Table, target: Target, spec: str, title: str, axis: str, reading: str) -> Figure:
+    plot, column = blank("layer", axis), spec.format(target.prefix)
+    add_profile(plot, within(table, column) if spec in _MAGNITUDES else table, "layer", column)
+    return target.retell(Figure(column, title, reading, plot, "by_layer"))
 
 
 def _spectrum(table: Table) -> Figure:
@@ -276,15 +283,15 @@ def _rarefaction(table: Table) -> Figure:
     return Figure("rarefaction", "The share depends on how many prompts", reading, plot, "rarefaction")
 
 
-def _umap(table: Table) -> Figure:
+def _umap(table: Table, target: Target) -> Figure:
     plot = blank("UMAP 1", "UMAP 2")
-    texts, said = _hover(table)
+    texts, said = _hover(table, target)
     plot.add_scatter(
         x=table["umap1"], y=table["umap2"], mode="markers", showlegend=False,
         text=texts, hovertemplate=said,
         marker={
-            "color": table["next_entropy_bits"], "colorscale": ENTROPY_SCALE, "size": 8,
-            "colorbar": {"title": {"text": "entropy<br>(bits)"}},
+            "color": table[target.name], "colorscale": ENTROPY_SCALE, "size": 8,
+            "colorbar": _scale_title(table, target),
         },
     )  # fmt: skip
     reading = (

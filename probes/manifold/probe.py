@@ -13,7 +13,7 @@ all eigenvalues, centred rather than standardised, prompts left out rather than 
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -21,7 +21,8 @@ import numpy as np
 from interp.capture import Capture
 from interp.findings import Control, Findings, Scalar
 from interp.need import Need
-from interp.probe import AnalysisCost, Figure, Probe, Readout
+from interp.probe import ADDED, AnalysisCost, Figure, Probe, Readout
+from interp.prompt import PromptSet
 from interp.statistics.isomap_curve import N_NEIGHBOURS, curve_position
 from interp.statistics.neighbours import distinct_rows
 from interp.statistics.nulls import GaussianClouds
@@ -36,6 +37,7 @@ from ..measures.halves import recurs
 from ..measures.maps import MAX_POINTS, cloud_axes, null_points_table, points_table, umap_table
 from ..measures.profiles import Profile, profile_table
 from ..measures.sample_sizes import FEW_POINTS
+from ..measures.target import EXACT_ENTROPY, NEXT_ENTROPY, Target
 from .domains import Settings, restriction
 from .explained import explained_table
 from .robustness import dropped_profiles, dropped_table, influence, stability_profile, without_loudest
@@ -47,8 +49,8 @@ BY_LAYER = (
 )
 
 MEANINGS = {
-    "next_entropy_bits": "How well the first axis orders the prompts by the entropy of the next token.",
-    "bayes_entropy_bits": "How well the first axis orders the rows by the entropy of the exact posterior.",
+    "axis": "How well the first axis orders the prompts by the entropy of the next token.",
+    "exact": "How well the first axis orders the rows by the entropy of the exact posterior.",
     "within_position": "The same within each position of the sequence: what the first axis knows about uncertainty "
     "beyond how far the sequence has come.",
     "curve": "How well the position along a curve through the points orders the prompts by the entropy of the next "
@@ -66,8 +68,8 @@ CONTROLS = {
 """Endings of the names of controls, their words, and whether a headline needs their agreement."""
 
 FACTS = {
-    "entropy_correlation": "the first principal axis follows the next-token entropy",
-    "entropy_correlation_within_token": "the entropy can be read beyond the last token",
+    "correlation": "the first principal axis follows the next-token entropy",
+    "correlation_within_token": "the entropy can be read beyond the last token",
 }
 
 
@@ -87,6 +89,8 @@ class Manifold(Probe):
     loudest columns the robust variant leaves out. `n_splits`: halvings for the stability of the first axis.
     `n_permutations`, `n_null` (Gaussian clouds), `n_bootstrap`: sizes of the reference distributions. `per_quintile`:
     prompts of each fifth of the entropies in the sets of the domain comparison. `umap`: an embedding as illustration.
+    `target`: what the axis and the curve are held against, the next-token entropy or a column of numbers, or
+    `column=value`, one value against the rest.
     """
 
     site: Literal["v", "z", "resid"] = "v"
@@ -100,6 +104,7 @@ class Manifold(Probe):
     per_quintile: int = 15
     umap: Literal["off", "on"] = "off"
     seed: int = 0
+    target: str = field(default=NEXT_ENTROPY, metadata=ADDED)
 
     name: ClassVar[str] = "manifold"
     cost: ClassVar[AnalysisCost] = AnalysisCost(3.5, 0.4, row_seconds=0.0, whole_row_seconds=1e-4, row_bytes=30_000)
@@ -113,21 +118,22 @@ class Manifold(Probe):
 
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
         self.refuse_fields(base.model.n_layers)
-        need = self.needs[0]
-        cloud = Cloud.of(base.drawn, need)
+        need, target = self.needs[0], Target(self.target)
+        pool = Cloud.of(base, need, target)
+        cloud = pool.where(base.rows["drawn"].astype(bool))
         layer = cloud.layer_index(self.layer)
         small = cloud.thinned(MAX_POINTS, np.random.default_rng(self.seed))
         distinct = count_distinct(cloud)
         axes = cloud_axes(cloud, self.scaling)
         clouds = GaussianClouds(cloud.rows.n_rows, cloud.points.shape[2], self.n_null, self.seed)
-        pool = Cloud.of(base, need)
         pool_axes = axes if pool.rows.n_rows == cloud.rows.n_rows else cloud_axes(pool, self.scaling, 1)
         profiles = self._profiles(cloud, small, axes, clouds) | self._against_entropy(pool, cloud, pool_axes, axes)
         restricted = restriction(pool, layer, self._comparison())
         influenced = influence(small, layer, self.scaling, self.seed)
-        headline = ["pc1_plus_pc2_share", "participation_ratio", "entropy_correlation", "curve_order"]
+        order = f"{target.prefix}_correlation"
+        headline = ["pc1_plus_pc2_share", "participation_ratio", order, "curve_order"]
         tables = {
-            "by_layer": profile_table(profiles, distinct, BY_LAYER),
+            "by_layer": target.named_in(target.retell(profile_table(profiles, distinct, BY_LAYER))),
             "points": points_table(small, _rows_of(axes, cloud, small), base),
             "null_points": null_points_table(small.points[layer], self.scaling, self.seed),
             "spectrum": spectrum_table(cloud.points[layer], self.scaling, clouds),
@@ -146,17 +152,18 @@ class Manifold(Probe):
         scalars |= {name: _counted(scalar, distinct[layer]) for name, scalar in influenced.scalars.items()}
         scalars |= self._best_layers(pool, pool_axes)
         scalars |= restricted.scalars
-        headline += [name for name in ("best_layer_entropy_correlation", "collapse") if name in scalars]
+        headline += [name for name in (f"best_layer_{order}", "collapse") if name in scalars]
         return Findings(
             probe=self.name,
             scalars=scalars,
             tables=tables,
             arrays=_directions(pool, pool_axes, self.scaling) | {"primary_layer": np.array(layer)},
-            notes=(*self._notes(cloud, small, pool, layer), *restricted.notes),
+            notes=(*target.notes, *self._notes(cloud, small, pool, layer), *restricted.notes),
             headline=tuple(headline),
-            controls=_controls(scalars),
-            facts={name: fact for name, fact in FACTS.items() if name in scalars},
-        )
+            controls=_controls(scalars, order),
+            facts={name: target.retell(fact) for ending, fact in FACTS.items()
+                   if (name := f"{target.prefix}_{ending}") in scalars},
+        )  # fmt: skip
 
     def figures(self, findings: Findings) -> tuple[Figure, ...]:
         from .figures import figures
@@ -177,7 +184,7 @@ class Manifold(Probe):
         self, pool: Cloud, cloud: Cloud, pool_axes: list[Axes], axes: list[Axes]
     ) -> dict[str, Profile]:
         """How PC1 and the position along a curve follow the entropies: of all prompts, and with the controls."""
-        is_drawn = pool.rows.n_rows > cloud.rows.n_rows
+        is_drawn = pool.target.is_entropy and pool.rows.n_rows > cloud.rows.n_rows
         rows = np.random.default_rng(self.seed)
         part = pool.thinned(MAX_POINTS, rows)
         curve = np.array([self._curve(points) for points in part.points])
@@ -189,18 +196,19 @@ class Manifold(Probe):
         ]
         if is_drawn:
             drawn = np.array([self._curve(points) for points in cloud.points])
-            words = MEANINGS["next_entropy_bits"] + DRAWN, MEANINGS["curve"] + DRAWN
+            words = MEANINGS["axis"] + DRAWN, MEANINGS["curve"] + DRAWN
             parts += [
                 lambda: {"entropy_correlation_drawn": self._correlation(_first(axes), cloud, words[0])},
                 lambda: {"curve_order_drawn": self._correlation(drawn, cloud, words[1])},
             ]
-        return _joined(parts)
+        found = _joined(parts)
+        return {name: [pool.target.retell(scalar) for scalar in profile] for name, profile in found.items()}
 
     def _correlation(
-        self, coordinates: np.ndarray, cloud: Cloud, meaning: str, column: str = "next_entropy_bits"
+        self, coordinates: np.ndarray, cloud: Cloud, meaning: str, column: str | None = None
     ) -> list[Scalar]:
         resampled = Resampled.of(cloud, self.n_permutations, self.n_bootstrap, self.seed)
-        return correlation_profile(coordinates, column, cloud, resampled, meaning)
+        return correlation_profile(coordinates, column or cloud.target.name, cloud, resampled, meaning)
 
     def _within_token(self, coordinates: np.ndarray, cloud: Cloud, meaning: str) -> list[Scalar]:
         within = WithinToken.of(cloud, coordinates)
@@ -211,18 +219,18 @@ class Manifold(Probe):
 
     def _along_axis(self, pool: Cloud, axes: list[Axes]) -> dict[str, Profile]:
         """Correlations of PC1 with the entropies, also within the last token, for sequences also within position."""
-        first, meaning = _first(axes), MEANINGS["next_entropy_bits"]
+        first, meaning, order = _first(axes), MEANINGS["axis"], f"{pool.target.prefix}_correlation"
         found: dict[str, Profile] = {
-            "entropy_correlation": self._correlation(first, pool, meaning),
-            "entropy_correlation_within_token": self._within_token(first, pool, meaning),
+            order: self._correlation(first, pool, meaning),
+            f"{order}_within_token": self._within_token(first, pool, meaning),
         }
-        if "bayes_entropy_bits" in pool.rows:
-            column = "bayes_entropy_bits"
-            found["bayes_entropy_correlation"] = self._correlation(first, pool, MEANINGS[column], column)
+        if pool.target.is_entropy and EXACT_ENTROPY in pool.rows:
+            exact = self._correlation(first, pool, MEANINGS["exact"], EXACT_ENTROPY)
+            found["bayes_entropy_correlation"] = exact
         if not pool.one_row_each:
-            residual, ranked = within_groups(first, "next_entropy_bits", pool, pool.rows["position"])
+            residual, ranked = within_groups(first, pool.target.name, pool, pool.rows["position"])
             meaning = MEANINGS["within_position"]
-            found["entropy_correlation_within_position"] = self._correlation(residual, ranked, meaning)
+            found[f"{order}_within_position"] = self._correlation(residual, ranked, meaning)
         return found
 
     def _without_loudest(self, cloud: Cloud) -> dict[str, Profile]:
@@ -235,23 +243,26 @@ class Manifold(Probe):
         left = without_loudest(pool, self.n_dropped)
         if left is None:
             return {}
-        meaning = f"{MEANINGS['next_entropy_bits']} Measured without the {self.n_dropped} columns of largest variance."
+        meaning = f"{MEANINGS['axis']} Measured without the {self.n_dropped} columns of largest variance."
         first = _first(cloud_axes(left.cloud, self.scaling, 1))
-        return {"entropy_correlation_dropped": self._correlation(first, pool, meaning)}
+        return {f"{pool.target.prefix}_correlation_dropped": self._correlation(first, pool, meaning)}
 
     def _best_layers(self, pool: Cloud, axes: list[Axes]) -> dict[str, Scalar]:
         """The order of PC1 at the layer that is best on one half of the prompts, judged on the other half."""
         orders = Resampled.of(pool, self.n_permutations, 1, self.seed).orders
-        first, entropy, meaning = _first(axes), pool.entropy_bits, MEANINGS["next_entropy_bits"]
+        first, meaning = _first(axes), MEANINGS["axis"]
         within = WithinToken.of(pool, first)
-        name, seed = "best_layer_entropy_correlation", self.seed
-        return {
-            name: best_layer(first, entropy, pool, orders, seed, meaning),
+        name, seed = f"best_layer_{pool.target.prefix}_correlation", self.seed
+        return pool.target.retell({
+            name: best_layer(first, pool.sought, pool, orders, seed, meaning),
             f"{name}_within_token": within.best_layer(self.n_permutations, seed, meaning + WITHIN_TOKEN),
-        }
+        })  # fmt: skip
 
     def _comparison(self) -> Settings:
         return Settings(self.scaling, self.per_quintile, self.n_permutations, self.n_null, self.seed)
+
+    def refuse(self, prompts: PromptSet) -> None:
+        Target(self.target).refuse(prompts)
 
     def refuse_fields(self, n_layers: int | None) -> None:
         least = {"n_permutations": 19, "n_null": 20, "n_bootstrap": 20}
@@ -272,9 +283,10 @@ class Manifold(Probe):
         if pool.rows.n_rows > cloud.rows.n_rows:
             notes.append(
                 f"Shares and dimensions are of the {cloud.n_units} drawn prompts: they depend on how many there are. "
-                f"What is held against entropies is of all {pool.n_units}: the drawn ones were selected on entropy, "
-                f"which inflates correlations with it (`_drawn`)."
-            )
+                + pool.target.retell(f"What is held against entropies is of all {pool.n_units}")
+                + (": the drawn ones were selected on entropy, which inflates correlations with it (`_drawn`)."
+                   if pool.target.is_entropy else ".")
+            )  # fmt: skip
         if small.rows.n_rows < cloud.rows.n_rows:
             notes.append(
                 f"Intrinsic dimension and the maps use {small.rows.n_rows} of {cloud.rows.n_rows} rows "
@@ -289,8 +301,9 @@ class Manifold(Probe):
         )
         if not cloud.one_row_each:
             notes.append(
-                "Entropy goes with position here. Permutations exchange whole sequences, so the null holds what "
-                "position alone explains; entropy_correlation_within_position takes position out of both sides."
+                f"{pool.target.retell('Entropy')} goes with position here. Permutations exchange whole sequences, so "
+                "the null holds what position alone explains; "
+                f"{pool.target.prefix}_correlation_within_position takes position out of both sides."
             )
         notes.append(
             f"Curve: one-dimensional Isomap, {N_NEIGHBOURS} neighbours, pieces joined by their shortest links."
@@ -321,9 +334,9 @@ def _joined(parts: list[Callable[[], Mapping[str, Profile]]]) -> dict[str, Profi
     return {name: profile for part in side_by_side(lambda part: part(), parts) for name, profile in part.items()}
 
 
-def _controls(scalars: Mapping[str, Scalar]) -> dict[str, tuple[Control, ...]]:
+def _controls(scalars: Mapping[str, Scalar], order: str) -> dict[str, tuple[Control, ...]]:
     """The controls of the headlines that were measured, by their names' endings."""
-    headlines = ("entropy_correlation", "curve_order", "best_layer_entropy_correlation", "collapse")
+    headlines = (order, "curve_order", f"best_layer_{order}", "collapse")
     found = {
         name: tuple(
             Control(words, f"{name}_{ending}", essential)

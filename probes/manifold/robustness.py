@@ -24,8 +24,7 @@ from ..measures.axis_stability import Split, first_axis_cosines
 from ..measures.cloud import Cloud
 from ..measures.geometry import ALL_ALIKE, NULL_NAMES, UNITS, spectral_profiles
 from ..measures.halves import split_rows
-from ..measures.part import Part
-from ..measures.profiles import Profile
+from ..measures.profiles import Part, Profile
 from ..measures.sample_sizes import MIN_HALVES
 
 DROPPED = (0, 1, 2, 4, 8, 16, 32)

@@ -16,7 +16,6 @@ __all__ = [
     "key_cosines",
     "maps",
     "nuisances",
-    "part",
     "places",
     "profiles",
     "prompt_effects",
@@ -24,5 +23,6 @@ __all__ = [
     "sample_sizes",
     "sign_flips",
     "sinks",
+    "target",
     "token_cosines",
 ]

@@ -13,27 +13,31 @@ from interp.table import Table
 
 from .finite import finite
 from .sample_sizes import MIN_CLOUD
+from .target import OWN_ENTROPY, Target
 
 
 @dataclass(frozen=True)
 class Cloud:
     """Points `[layer, row, feature]` and the table of their rows; heads are concatenated.
 
-    `unit` is what is resampled (`prompt`, `sequence`); a row's `prompt` column says which one it belongs to.
+    `unit` is what is resampled (`prompt`, `sequence`); a row's `prompt` column says which one it belongs to, the column
+    of the `target`'s name what is sought in the points.
     """
 
     points: Float[np.ndarray, "layer row feature"]
     rows: Table
     unit: str
+    target: Target = OWN_ENTROPY
 
     @classmethod
-    def of(cls, capture: Capture, need: Need) -> "Cloud":
+    def of(cls, capture: Capture, need: Need, target: Target = OWN_ENTROPY) -> "Cloud":
         """The rows of a need; numbers that are not finite, and fewer than three prompts, are refused in words.
 
         That holds for the model's entropies at these rows too, which most statistics of a cloud are held against.
         """
         points = finite(capture, need)
-        cloud = cls(points.reshape(*points.shape[:2], -1), capture.rows, capture.prompts.unit)
+        points = points.reshape(*points.shape[:2], -1)
+        cloud = cls(points, target.added_to(capture.rows), capture.prompts.unit, target)
         if cloud.n_units < MIN_CLOUD:
             raise PromptError(
                 asked=f"the geometry of {cloud.n_units} {cloud.unit}{'s' if cloud.n_units > 1 else ''}",
@@ -65,6 +69,15 @@ class Cloud:
     def entropy_bits(self) -> Float[np.ndarray, " row"]:
         """The model's own next-token entropy at each row."""
         return self.rows["next_entropy_bits"]
+
+    @property
+    def sought(self) -> Float[np.ndarray, " row"]:
+        """The target at each row."""
+        return self.rows[self.target.name]
+
+    def levels(self, *columns: str) -> tuple[str, ...]:
+        """These columns without the one that is sought: regressed out, it would take its own values with it."""
+        return tuple(column for column in columns if column != self.target.column)
 
     @property
     def counted(self) -> dict[str, Any]:

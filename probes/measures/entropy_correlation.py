@@ -72,7 +72,7 @@ def within_groups(
     residual = np.array([ranks_within(coordinate, groups) for coordinate in coordinates])
     ranks = ranks_within(np.asarray(cloud.rows[column], dtype=np.float64), groups)
     rows = cloud.rows.with_column(column, ranks, "rank")
-    return residual, Cloud(cloud.points, rows, cloud.unit)
+    return residual, replace(cloud, rows=rows)
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class WithinToken:
         few = FEW_FITTED * cloud.n_units
         enough = -(-few // mine.n_units) if 0 < mine.n_units < FEW_FITTED else None
         tokens = mine.rows["token"]
-        residual, ranked = within_groups(coordinates[:, again], "next_entropy_bits", mine, tokens)
+        residual, ranked = within_groups(coordinates[:, again], mine.target.name, mine, tokens)
         return cls(residual, ranked, tokens, enough)
 
     def profile(self, n_permutations: int, n_bootstrap: int, seed: int, meaning: str) -> list[Scalar]:
@@ -100,14 +100,14 @@ class WithinToken:
             return [self._undefined(meaning) for _ in self.coordinates]
         weights = Resampled.of(self.cloud, 1, n_bootstrap, seed).weights
         resampled = Resampled(self._orders(n_permutations, seed), weights)
-        found = correlation_profile(self.coordinates, "next_entropy_bits", self.cloud, resampled, meaning)
+        found = correlation_profile(self.coordinates, self.cloud.target.name, self.cloud, resampled, meaning)
         return [self._counted(scalar) for scalar in found]
 
     def best_layer(self, n_permutations: int, seed: int, meaning: str) -> Scalar:
         if self.cloud.n_units < MIN_CLOUD:
             return self._undefined(meaning)
         orders = self._orders(n_permutations, seed)
-        return self._counted(best_layer(self.coordinates, self.cloud.entropy_bits, self.cloud, orders, seed, meaning))
+        return self._counted(best_layer(self.coordinates, self.cloud.sought, self.cloud, orders, seed, meaning))
 
     def _orders(self, n: int, seed: int) -> Int[np.ndarray, "permutation row"]:
         return exchanges_within(self.cloud, self.tokens, n, np.random.default_rng([seed, 7]))

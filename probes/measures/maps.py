@@ -11,6 +11,7 @@ from interp.statistics.spectra import Axes, Scaling, constant_columns, principal
 from interp.table import LABEL, Table
 
 from .cloud import Cloud
+from .target import EXACT_ENTROPY, NEXT_ENTROPY
 
 N_AXES = 3
 MAX_POINTS = 1000
@@ -37,7 +38,7 @@ def points_table(cloud: Cloud, axes: Sequence[Axes], capture: Capture) -> Table:
     units = {"layer": "layer"}
     for i in range(axes[0].scores.shape[1]):
         columns[f"pc{i + 1}"], units[f"pc{i + 1}"] = np.concatenate([a.scores[:, i] for a in axes]), "activation"
-    for name in ("prompt", "position", "next_entropy_bits", "bayes_entropy_bits", "domain"):
+    for name in dict.fromkeys(("prompt", "position", NEXT_ENTROPY, EXACT_ENTROPY, cloud.target.name, "domain")):
         if name in cloud.rows:
             columns[name], units[name] = np.tile(cloud.rows[name], n_layers), cloud.rows.units[name]
     columns["text"], units["text"] = np.tile(snippets(cloud.rows, capture), n_layers), LABEL
@@ -81,7 +82,7 @@ def umap_table(cloud: Cloud, layer: int, scaling: Scaling, seed: int, capture: C
     embedding = umap.UMAP(n_components=2, n_neighbors=n_neighbors, init="random", n_jobs=1, random_state=seed)
     placed = np.asarray(embedding.fit_transform(scaled(cloud.points[layer], scaling)), dtype=np.float64)
     columns, units = {"umap1": placed[:, 0], "umap2": placed[:, 1]}, {"umap1": "1", "umap2": "1"}
-    for name in ("prompt", "position", "next_entropy_bits", "domain"):
+    for name in dict.fromkeys(("prompt", "position", NEXT_ENTROPY, cloud.target.name, "domain")):
         if name in cloud.rows:
             columns[name], units[name] = cloud.rows[name], cloud.rows.units[name]
     columns["text"], units["text"] = snippets(cloud.rows, capture), LABEL

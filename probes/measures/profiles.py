@@ -1,6 +1,7 @@
-"""Findings layer by layer: one scalar for every layer, and the table they make together."""
+"""Findings in parts, and layer by layer: one scalar for every layer, and the table they make together."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -9,6 +10,15 @@ from interp.table import Table
 
 Profile = Sequence[Scalar]
 """One statistic at every layer, in order."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of what a probe found, to be joined into the findings; of what could not be measured a note says why."""
+
+    scalars: Mapping[str, Scalar] = field(default_factory=dict)
+    tables: Mapping[str, Table] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
 
 def profile_table(profiles: Mapping[str, Profile], n_distinct_rows: Sequence[int], caption: str) -> Table:

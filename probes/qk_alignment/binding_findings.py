@@ -7,7 +7,7 @@ from interp.findings import Interval, Scalar
 from interp.statistics.nulls import null_from_permutations
 from interp.table import Table, number_columns
 
-from ..measures.part import Part
+from ..measures.profiles import Part
 from ..measures.prompt_means import mean_and_band
 from ..measures.sample_sizes import FEW_PROMPTS
 from .binding import Binding, BoundKeys, bound_keys, measure_binding

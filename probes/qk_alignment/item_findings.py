@@ -11,8 +11,7 @@ from interp.statistics.nulls import null_from_permutations
 from interp.statistics.ratio import ratio
 from interp.table import Table, number_columns
 
-from ..measures.part import Part
-from ..measures.profiles import head_columns
+from ..measures.profiles import Part, head_columns
 from ..measures.prompt_means import Units, band, mean_and_band, mean_of_units
 from .item_null import ItemTest, compare_with_relabelled
 from .items import ItemRows, attention_over_items, comparable_rows, outcome_positions

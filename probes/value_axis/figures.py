@@ -20,6 +20,8 @@ from interp.findings import Findings
 from interp.probe import Figure
 from interp.table import LABEL, Table
 
+from ..measures.target import Target
+
 _SITE_WORDS = {"v": "values", "z": "head outputs", "resid": "residual stream"}
 _DEPTH = "layer (residual stream: depth)"
 
@@ -27,10 +29,11 @@ _DEPTH = "layer (residual stream: depth)"
 def axis_figures(findings: Findings) -> tuple[Figure, ...]:
     """Predicted against measured; R² by depth at all sites, and by axis at the primary one; what the axis is."""
     by_layer, axes = findings.tables["by_layer"], findings.tables["axes"]
-    primary = str(by_layer["site"][0])
+    primary, target = str(by_layer["site"][0]), Target.of(by_layer)
+    by_layer = by_layer.where(by_layer["target"] == target.name)
     mine = axes.where(axes["site"] == primary)
-    return (
-        _held_out(findings.tables["held_out"]),
+    drawn = (
+        _held_out(findings.tables["held_out"], target),
         _by_site(by_layer),
         _by_axis(by_layer.where(by_layer["site"] == primary), primary),
         _control(by_layer, axes, primary),
@@ -45,19 +48,22 @@ def axis_figures(findings: Findings) -> tuple[Figure, ...]:
             "stable than random directions of the same covariance.",
         ),
     )  # fmt: skip
+    return tuple(map(target.retell, drawn))
 
 
-def _held_out(table: Table) -> Figure:
-    plot = blank("predicted entropy (bits)", "entropy (bits)")
+def _held_out(table: Table, target: Target) -> Figure:
+    what, unit = target.retell("entropy"), table.units[target.name]
+    plot = blank(f"predicted {what} ({unit})", f"{what} ({unit})")
     named = table if "domain" in table else table.with_column("domain", np.full(table.n_rows, "prompts"), LABEL)
     for group, mine, colour in coloured(named, "domain"):
         plot.add_scatter(
-            x=mine["predicted_bits"], y=mine["next_entropy_bits"], mode="markers", name=str(group),
-            customdata=places(mine), hovertemplate="%{customdata}<br>%{y:.2f} bits, told %{x:.2f}<extra></extra>",
+            x=mine[target.predicted], y=mine[target.name], mode="markers", name=str(group),
+            customdata=places(mine),
+            hovertemplate=f"%{{customdata}}<br>%{{y:.2f}} {unit}, told %{{x:.2f}}<extra></extra>",
             marker={"color": colour, "size": 6, "opacity": 0.6},
         )  # fmt: skip
-    ends = [float(table["next_entropy_bits"].min()), float(table["next_entropy_bits"].max())]
-    mean = float(table["next_entropy_bits"].mean())
+    ends = [float(table[target.name].min()), float(table[target.name].max())]
+    mean = float(table[target.name].mean())
     add_line(plot, ends, ends, "exact")
     add_line(plot, [mean, mean], ends, "null: the mean alone", "dot")
     reading = (
@@ -69,7 +75,7 @@ def _held_out(table: Table) -> Figure:
 
 def _by_site(table: Table) -> Figure:
     plot = blank(_DEPTH, "held-out R² (fraction)")
-    chosen = table.where((table["axis"] == "ridge") & (table["target"] == "next_entropy_bits"))
+    chosen = table.where(table["axis"] == "ridge")
     primary = str(chosen["site"][0])
     for site, of_site, colour in coloured(chosen, "site"):
         for nuisances, mine in of_site.groups("nuisances"):
@@ -94,7 +100,7 @@ def _by_site(table: Table) -> Figure:
 
 def _by_axis(table: Table, site: str) -> Figure:
     plot = blank(_DEPTH, f"held-out correlation ({_SITE_WORDS[site]})")
-    chosen = table.where((table["target"] == "next_entropy_bits") & (table["nuisances"] == "kept"))
+    chosen = table.where(table["nuisances"] == "kept")
     for i, (axis, words) in enumerate((("ridge", "ridge"), ("pc1", "PC1"))):
         mine = chosen.where(chosen["axis"] == axis)
         add_null_band(plot, mine["layer"], (mine["correlation_null_low"], mine["correlation_null_high"]))
@@ -110,7 +116,6 @@ def _control(by_layer: Table, axes: Table, site: str) -> Figure:
     plot = blank(_DEPTH, f"held-out R² (fraction, {_SITE_WORDS[site]})")
     task = by_layer.where(
         (by_layer["site"] == site) & (by_layer["axis"] == "ridge") & (by_layer["nuisances"] == "kept")
-        & (by_layer["target"] == "next_entropy_bits")
     )  # fmt: skip
     control = axes.where(axes["site"] == site)
     add_curve(plot, task["layer"], task, "r2", "entropy", VALUE)

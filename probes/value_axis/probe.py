@@ -15,7 +15,7 @@ Source: Paper III (arXiv 2512.23752), sections 4.5 and 6; Hewitt and Liang 2019 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -25,7 +25,8 @@ from interp.capture import Capture
 from interp.errors import PromptError
 from interp.findings import Control, Findings, Interval, Scalar
 from interp.need import Need
-from interp.probe import AnalysisCost, Figure, Probe, Readout
+from interp.probe import ADDED, AnalysisCost, Figure, Probe, Readout
+from interp.prompt import PromptSet
 from interp.statistics.resampling import shuffles
 from interp.statistics.spectra import Scaling, principal_axes
 from interp.system.threads import side_by_side
@@ -38,6 +39,7 @@ from ..measures.halves import N_HALVINGS, Halving, exchanges_within, label_by_ty
 from ..measures.nuisances import Design, nuisance_design
 from ..measures.places import Counted, Place, ScaledRows, at_same_layer, places_of
 from ..measures.sample_sizes import FEW_HALVES, MIN_HALVES, MIN_LEVEL
+from ..measures.target import EXACT_ENTROPY, NEXT_ENTROPY, Target
 from .readout import AXES, KEPT, WITHIN_TOKEN, Labels, PlaceRead, Split, read_place
 from .scalars import (
     FEW_RECUR,
@@ -53,7 +55,6 @@ from .scalars import (
 from .tables import AxisRow, Judged, axes_table, by_layer_table, held_out_table
 
 Site = Literal["v", "z", "resid"]
-TARGETS = ("next_entropy_bits", "bayes_entropy_bits")
 N_CONTROLS = 20
 SURPRISAL = Need("next_loss", at="before_last")
 
@@ -95,7 +96,8 @@ class ValueAxis(Probe):
     """The direction of uncertainty by PC1 and by ridge, fitted and judged on different prompts.
 
     `sites`: of v, z and resid; the first is primary. `layer`: the primary one. `scaling`: columns
-    centred, or also divided by their deviation. `n_permutations` refits on exchanged entropies, `n_splits` into halves
+    centred, or also divided by their deviation. `target`: what is told, the next-token entropy or a column of numbers,
+    or `column=value`, one value against the rest. `n_permutations` refits on exchanged values, `n_splits` into halves
     for the stability, `n_null` draws of random directions.
     """
 
@@ -106,6 +108,7 @@ class ValueAxis(Probe):
     n_splits: int = 10
     n_null: int = 100
     seed: int = 0
+    target: str = field(default=NEXT_ENTROPY, metadata=ADDED)
 
     name: ClassVar[str] = "value_axis"
     cost: ClassVar[AnalysisCost] = AnalysisCost(row_seconds=0.0, whole_row_seconds=4e-4, n_fits=2 * N_HALVINGS * 3)
@@ -114,6 +117,9 @@ class ValueAxis(Probe):
     @property
     def needs(self) -> tuple[Need, ...]:
         return (*(Need(site) for site in dict.fromkeys(self.sites)), SURPRISAL)
+
+    def refuse(self, prompts: PromptSet) -> None:
+        Target(self.target).refuse(prompts)
 
     def refuse_fields(self, n_layers: int | None) -> None:
         refuse_unknown(self)
@@ -124,7 +130,8 @@ class ValueAxis(Probe):
 
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
         self.refuse_fields(base.model.n_layers)
-        clouds = {need.site: Cloud.of(base, need) for need in self.needs if need != SURPRISAL}
+        target = Target(self.target)
+        clouds = {need.site: Cloud.of(base, need, target) for need in self.needs if need != SURPRISAL}
         pool = next(iter(clouds.values()))
         primary = pool.layer_index(self.layer)
         halvings = _halvings(pool, self.seed)
@@ -135,24 +142,26 @@ class ValueAxis(Probe):
         judgements = _judgements(found, setting)
         judged = {key: (j.r2(setting.counted[key[0]]), j.correlation(setting.counted[key[0]]))
                   for key, j in judgements.items()}  # fmt: skip
-        axis_rows = self._axis_rows(judgements[KEPT, "ridge", TARGETS[0]], found, split_cosines, setting)
-        scalars = _scalars(places, primary, judged, axis_rows) | self._beside(
+        axis_rows = self._axis_rows(judgements[KEPT, "ridge", target.name], found, split_cosines, setting)
+        scalars = _scalars(places, primary, judged, axis_rows, target.name) | self._beside(
             judgements, judged, places, primary, clouds, setting
         )
         headline = ["r2", "r2_beyond_token", "best_layer_r2", "pc1_correlation", "selectivity", "stability"]
         return Findings(
             probe=self.name,
-            scalars=scalars,
-            tables={
-                "by_layer": by_layer_table(places, judged),
-                "axes": axes_table(places, axis_rows),
-                "held_out": held_out_table(pool, halvings[0], found[primary].axes.get("ridge"), base),
-            },
+            scalars=target.retell(scalars),
+            tables=target.retell(
+                {
+                    "by_layer": by_layer_table(places, judged),
+                    "axes": axes_table(places, axis_rows),
+                    "held_out": held_out_table(pool, halvings[0], found[primary].axes.get("ridge"), base),
+                }
+            ),
             arrays=_arrays(places, found) | {"primary_layer": np.array(primary)},
-            notes=self._notes(pool, setting, primary),
+            notes=(*target.notes, *map(target.retell, self._notes(pool, setting, primary))),
             headline=tuple(headline),
             controls=CONTROLS,
-            facts=FACTS,
+            facts=target.retell(FACTS),
         )
 
     def figures(self, findings: Findings) -> tuple[Figure, ...]:
@@ -164,12 +173,13 @@ class ValueAxis(Probe):
         self, pool: Cloud, halvings: Sequence[Halving], places: Sequence[Place],
         surprisal: Mapping[str, Float[np.ndarray, " row"]],
     ) -> Setting:  # fmt: skip
-        targets = {name: np.asarray(pool.rows[name], np.float64) for name in TARGETS if name in pool.rows}
+        names = (NEXT_ENTROPY, EXACT_ENTROPY) if pool.target.is_entropy else (pool.target.name,)
+        targets = {name: np.asarray(pool.rows[name], np.float64) for name in names if name in pool.rows}
         rng, tokens = np.random.default_rng([self.seed, 1]), pool.rows["token"]
-        controls = label_by_type(tokens, pool.entropy_bits, N_CONTROLS, rng)
+        controls = label_by_type(tokens, pool.sought, N_CONTROLS, rng)
         orders = shuffles(pool.units, self.n_permutations, rng)
         within = exchanges_within(pool, tokens, self.n_permutations, rng)
-        nuisances = nuisance_design(pool.rows, ("domain",), surprisal, 2 * MIN_LEVEL)
+        nuisances = nuisance_design(pool.rows, pool.levels("domain"), surprisal, 2 * MIN_LEVEL)
         everything = np.arange(pool.rows.n_rows)
         whole = Halving.of(everything, everything, nuisances.values, tokens)
         labels = {
@@ -198,10 +208,10 @@ class ValueAxis(Probe):
         def read(place: Place) -> tuple[PlaceRead, np.ndarray | None]:
             points = place.scale.apply(place.points)
             found = read_place(points, setting.splits)
-            if not found.axes or np.ptp(pool.entropy_bits) == 0:
+            if not found.axes or np.ptp(pool.sought) == 0:
                 return found, None
             penalty = found.penalty * found.scale
-            return found, ridge_split_cosines(ScaledRows.of(points), pool.entropy_bits, penalty, splits)
+            return found, ridge_split_cosines(ScaledRows.of(points), pool.sought, penalty, splits)
 
         found, cosines = zip(*side_by_side(read, places), strict=True)
         return list(found), list(cosines)
@@ -238,23 +248,24 @@ class ValueAxis(Probe):
         among = [i for i, place in enumerate(places) if place.site == places[0].site]
         layers = [places[i].layer for i in among]
         best, within = (
-            judgements[t, "ridge", TARGETS[0]].best_layer(among, layers, setting.counted[t])
+            judgements[t, "ridge", setting.pool.target.name].best_layer(among, layers, setting.counted[t])
             for t in (KEPT, WITHIN_TOKEN)
         )
         pool, counted, first = setting.pool, setting.counted[KEPT], setting.labels[KEPT]
+        within_token = judged[WITHIN_TOKEN, "ridge", pool.target.name][0]
         frequency = {"token frequency": np.log2(_counts(pool.rows["token"]))}
         numbers = {**setting.surprisal, **frequency}
-        design = nuisance_design(pool.rows, numbers=numbers, least=2 * MIN_LEVEL)
+        design = nuisance_design(pool.rows, pool.levels("token", "domain"), numbers, 2 * MIN_LEVEL)
         exchanged = first.exchanged[:, : self.n_permutations].astype(np.float64)
-        nuisance = nuisance_scalar(pool.entropy_bits, exchanged, TARGETS[0], design, setting.halvings, counted)
+        nuisance = nuisance_scalar(pool.sought, exchanged, pool.target, design, setting.halvings, counted)
         depth_0 = next((i for i, place in enumerate(places) if (place.site, place.layer) == ("resid", 0)), None)
         embedding = None if depth_0 is None else clouds["resid"].points[0]
-        plain = nuisance_design(pool.rows, ("domain",), numbers, 2 * MIN_LEVEL)
+        plain = nuisance_design(pool.rows, pool.levels("domain"), numbers, 2 * MIN_LEVEL)
         return {
             "best_layer_r2": best, "best_layer_r2_beyond_token": within, "nuisance_r2": nuisance,
             "r2_beyond_embedding": _beyond_embedding(places[primary], embedding, plain, setting),
             "depth_0_r2_beyond_token": _self_test(
-                None if depth_0 is None else judged[WITHIN_TOKEN, "ridge", TARGETS[0]][0][depth_0], embedding, setting
+                None if depth_0 is None else within_token[depth_0], embedding, setting
             ),
         }  # fmt: skip
 
@@ -383,14 +394,17 @@ def _is_same_within(rows: np.ndarray, groups: np.ndarray) -> bool:
     return bool(np.array_equal(rows, rows[first][code]))
 
 
-def _scalars(places: Sequence[Place], primary: int, judged: Judged, axes: list[AxisRow]) -> dict[str, Scalar]:
-    """The numbers at the primary place: ridge bears no prefix, PC1 and the exact posterior's entropy do.
+def _scalars(
+    places: Sequence[Place], primary: int, judged: Judged, axes: list[AxisRow], sought: str
+) -> dict[str, Scalar]:
+    """The numbers at the primary place: ridge bears no prefix, PC1 and the entropy of the exact posterior beside the
+    model's do.
 
     Of the other sites R² alone, at the same layer (in the residual stream, after it).
     """
     scalars = {}
     for (treatment, axis, target), (r2, correlation) in judged.items():
-        prefix = ("bayes_" if target == "bayes_entropy_bits" else "") + ("pc1_" if axis == "pc1" else "")
+        prefix = ("bayes_" if target != sought else "") + ("pc1_" if axis == "pc1" else "")
         suffix = "_beyond_token" if treatment == WITHIN_TOKEN else ""
         scalars[f"{prefix}r2{suffix}"] = r2[primary]
         scalars[f"{prefix}correlation{suffix}"] = correlation[primary]

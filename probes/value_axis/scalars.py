@@ -20,6 +20,7 @@ from ..measures.halves import (
 )
 from ..measures.nuisances import Design
 from ..measures.places import Counted
+from ..measures.target import Target
 from .readout import KEPT, WITHIN_TOKEN, Labels, PlaceRead, Read
 
 P_OVER = "layers and sites"
@@ -49,9 +50,6 @@ NULLS = {
 }  # fmt: skip
 SEQUENCE_NULL = "refitted on what length, position and token leave of entropies, exchanged between sequences"
 AXIS_WORDS = {"ridge": "a ridge readout", "pc1": "the first principal axis"}
-TARGET_WORDS = {
-    "next_entropy_bits": "the next-token entropy", "bayes_entropy_bits": "the entropy of the exact posterior",
-}  # fmt: skip
 BEYOND = " beyond everything the last token determines, and beyond length, position, domain and how expected it was"
 
 NO_POWER = (
@@ -109,7 +107,7 @@ class Judgement:
 
     def _meaning(self, kind: str) -> str:
         beyond = BEYOND if self.treatment == WITHIN_TOKEN else ""
-        return MEANINGS[kind].format(TARGET_WORDS[self.target], AXIS_WORDS[self.axis], beyond)
+        return MEANINGS[kind].format(Target(self.target).words, AXIS_WORDS[self.axis], beyond)
 
     def _null(self, counted: Counted) -> str:
         if self.treatment == WITHIN_TOKEN and counted.unit == "sequence":
@@ -207,12 +205,12 @@ def stability_scalar(cosines: np.ndarray, draws: np.ndarray, counted: Counted, p
 
 
 def nuisance_scalar(
-    entropy: Float[np.ndarray, " row"], exchanged: Float[np.ndarray, "row permutation"], target: str, design: Design,
+    entropy: Float[np.ndarray, " row"], exchanged: Float[np.ndarray, "row permutation"], target: Target, design: Design,
     halvings: Sequence[Halving], counted: Counted,
 ) -> Scalar:  # fmt: skip
     """Held-out R² of the entropy by the nuisances and the last token's level alone."""
     words = ", ".join(design.names) or "no nuisance that varies"
-    meaning = MEANINGS["nuisance_r2"].format(TARGET_WORDS[target], words)
+    meaning = MEANINGS["nuisance_r2"].format(target.words, words)
     if not design.names or np.ptp(entropy) == 0:
         reason = "no nuisance varies" if not design.names else "the entropy does not vary"
         return counted.undefined(reason, "fraction", meaning)

@@ -80,15 +80,16 @@ def axes_table(places: Sequence[Place], rows: Sequence[AxisRow]) -> Table:
 
 
 def held_out_table(pool: Cloud, halving: Halving, axis: Axis | None, capture: Capture) -> Table:
-    """Entropy and prediction of the judged rows of a halving, in bits; of text also the end of it."""
-    fitted_mean = float(pool.entropy_bits[halving.fitting].mean())
+    """What is sought and its prediction at the judged rows of a halving; of text also the end of it."""
+    fitted_mean = float(pool.sought[halving.fitting].mean())
     rows = pool.rows.where(halving.judged)
     predicted = np.full(rows.n_rows, np.nan) if axis is None else axis.predicted
-    columns = {name: rows[name] for name in ("prompt", "position", "next_entropy_bits")}
+    columns = {name: rows[name] for name in ("prompt", "position", pool.target.name)}
     units = {name: rows.units[name] for name in columns}
     if "domain" in rows:
         columns["domain"], units["domain"] = rows["domain"], rows.units["domain"]
-    columns["predicted_bits"], units["predicted_bits"] = predicted + fitted_mean, "bits"
+    name = pool.target.predicted
+    columns[name], units[name] = predicted + fitted_mean, units[pool.target.name]
     if capture.prompts.is_text:
         columns["text"], units["text"] = snippets(rows, capture), LABEL
     return Table(columns, units, HELD_OUT)

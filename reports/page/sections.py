@@ -87,9 +87,15 @@ def headline(record: RunRecord) -> tuple[Number, ...]:
         name = f"{each.probe}.{each.name}"
         truth = TRUTHS.get(name)
         drawn = strip(each.scalar, truth[0] if truth and is_tunnel else math.nan)
-        beside = tuple((known, known.numbers[name]) for known in others if name in known.numbers)
+        alike = () if _has_target(record, each.probe) else others
+        beside = tuple((known, known.numbers[name]) for known in alike if name in known.numbers)
         found.append(Number(each.probe, each.name, each.scalar, drawn, each, beside, truth))
     return tuple(found)
+
+
+def _has_target(record: RunRecord, probe: str) -> bool:
+    """Whether the run named what a probe seeks: the known models were read for the default."""
+    return "target" in record.spec.get("probes", {}).get(probe, {})
 
 
 def _differences(findings: Mapping[str, Findings]) -> Iterator[Headline]:

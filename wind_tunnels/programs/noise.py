@@ -17,9 +17,9 @@ from safetensors.numpy import load_file, save_file
 from interp.errors import UsageError
 from interp.system.whole_files import writing
 
-from .task import CARD, read_program, shipped_programs
+from .mechanism import CARD, TRUTH
+from .task import read_program, shipped_programs
 
-TRUTH = "truth.safetensors"
 _WRITE_WIDTH = 2
 
 
@@ -75,14 +75,6 @@ def write_noisy(name: str, noise: Noise, folder: Path) -> None:
     for file, content in ((CARD, card), ("config.json", config | extra)):  # last what makes it a model
         with writing(folder / file) as draft:
             draft.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-
-
-def true_directions(folder: Path) -> np.ndarray:
-    """How every label of the card is written in the residual stream: `[label, d_model]`."""
-    if (folder / TRUTH).is_file():
-        return load_file(folder / TRUTH)["directions"]
-    card = json.loads((folder / CARD).read_text(encoding="utf-8"))
-    return np.eye(len(card["labels"]), dtype=np.float32)
 
 
 def _widened(key: str, weight: np.ndarray, width: int) -> np.ndarray:

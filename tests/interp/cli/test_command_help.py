@@ -116,6 +116,8 @@ def completed(*words, shell="complete_bash"):
         ("interp check --model tunnel:recall", ["tunnel:recall-gpt-neox"]),
         ("interp check --model tunnel : recall", ["recall-gpt-neox"]),
         ("interp run --model phi-2,tunnel : recall", ["recall-gpt-neox"]),
+        ("interp run --model program:ch", ["program:chain"]),
+        ("interp run --model program : shift", ["shift_by_one", "shift_by_two"]),
         ("interp study sticky", ["sticky_chain"]),
         ("interp tunnel train hmm-", ["hmm-fixed"]),
         ("interp tunnel swe", ["sweep"]),

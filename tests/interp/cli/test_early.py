@@ -12,6 +12,7 @@ WRONG = {
     "set": (["--prompts", "mixd"], "Did you mean mixed?"),
     "file": (["--prompts", "missing.jsonl"], "No such file or directory"),
     "line": (["--prompts", "broken.jsonl"], "broken.jsonl, line 2"),
+    "target": (["--prompts", "short.jsonl", "--probe", "manifold", "--set", "manifold.target=k"], "Name one of domain"),
     "model": (["--model", "pythia-411m"], "Did you mean pythia-410m"),
     "one of several models": (["--model", "gpt2,nosuch"], "model 'nosuch'"),
     "folder": (["--model", "./nothere"], "there is no such folder"),
@@ -36,6 +37,7 @@ finally:
 )
 def test_a_wrong_word_is_refused_before_torch_is_imported(what, command, tmp_path):
     (tmp_path / "broken.jsonl").write_text('{"text": "one"}\n{"text": \n', encoding="utf-8")
+    (tmp_path / "short.jsonl").write_text('{"text": "one", "domain": "a"}\n', encoding="utf-8")
     words, said = WRONG[what]
     called = [sys.executable, "-c", SCRIPT, command, *words]
     done = subprocess.run(called, capture_output=True, text=True, cwd=tmp_path, timeout=60)

@@ -168,3 +168,19 @@ def test_a_name_registered_twice_is_an_error(monkeypatch):
             registry.entries("probe")
     finally:
         registry.entries.cache_clear()
+
+
+def test_a_target_at_its_default_leaves_the_hash_of_earlier_records_and_another_one_is_repeated():
+    """`target` came with this release: what is written, hashed and read back knows nothing of its default."""
+
+    def spec(**changed):
+        settings = {"manifold": make_probe("manifold", changed).parameters()}
+        return RunSpec(model="tunnel:bijection-llama", probes=("manifold",), settings=settings)
+
+    plain, asked = spec(), spec(target="evidence")
+    earlier = plain.to_json()
+    assert "target" not in earlier["probes"]["manifold"] and "seed" in earlier["probes"]["manifold"]
+    assert RunSpec.from_json(earlier).hash == plain.hash == "7b4dc91db5086385"
+    assert asked.hash != plain.hash and RunSpec.from_json(asked.to_json()).settings["manifold"]["target"] == "evidence"
+    assert "--set manifold.target=evidence" in asked.command and "'target': 'evidence'" in asked.python
+    assert "target" not in plain.command + plain.python

@@ -327,7 +327,8 @@ def test_figures_are_drawn_from_the_findings_and_escape_what_prompts_say() -> No
 
 def test_the_entropy_axis_of_the_map_points_where_entropy_rises_in_its_plane() -> None:
     """Entropy planted along (3, 4) of the plane: the arrow has that direction, and says how much the plane tells."""
-    from interp.probes.manifold.figures import _add_entropy_axis
+    from interp.probes.manifold.figures import _add_axis
+    from interp.probes.measures.target import Target
 
     from interp.table import Table
 
@@ -335,14 +336,14 @@ def test_the_entropy_axis_of_the_map_points_where_entropy_rises_in_its_plane() -
     pc1, pc2 = rng.normal(size=400) * 5, rng.normal(size=400)
     columns = {"pc1": pc1, "pc2": pc2, "next_entropy_bits": 3 * pc1 + 4 * pc2 + 7}
     plot = go.Figure()
-    assert _add_entropy_axis(plot, Table(columns, dict.fromkeys(columns, "1")), ("pc1", "pc2"))
+    assert _add_axis(plot, Table(columns, dict.fromkeys(columns, "1")), ("pc1", "pc2"), Target())
     (arrow,) = plot.data
     across, up = np.diff(arrow.x)[0], np.diff(arrow.y)[0]
     assert up / across == pytest.approx(4 / 3) and across > 0
     assert np.hypot(across, up) == pytest.approx(4 * np.std((3 * pc1 + 4 * pc2) / 5))
     assert "tells 1.00 of" in arrow.hovertemplate
     level = {**columns, "next_entropy_bits": np.ones(400)}
-    assert not _add_entropy_axis(plot, Table(level, dict.fromkeys(level, "1")), ("pc1", "pc2"))
+    assert not _add_axis(plot, Table(level, dict.fromkeys(level, "1")), ("pc1", "pc2"), Target())
 
 
 def test_the_map_names_a_prompt_that_is_the_first_axis_by_itself() -> None:

@@ -8,6 +8,7 @@ from interp.probes.measures.axis_stability import RandomPairs, first_axis_cosine
 from interp.probes.measures.halves import Halving, chance_half_width, label_by_type, r2_interval, split_rows
 from interp.probes.measures.nuisances import Design
 from interp.probes.measures.places import Counted, ScaledRows
+from interp.probes.measures.target import Target
 from interp.probes.value_axis.probe import ValueAxis, surprisal_of
 from interp.probes.value_axis.readout import KEPT, WITHIN_TOKEN, Labels, Read
 from interp.probes.value_axis.scalars import Judgement, nuisance_scalar, selectivity
@@ -479,7 +480,7 @@ def test_what_nuisances_tell_is_a_regression_fitted_on_one_half():
     exchanged = np.array([rng.permutation(entropy) for _ in range(19)]).T
     halvings = [Halving.of(*np.split(rng.permutation(60), 2), np.empty((60, 0))) for _ in range(4)]
     design = Design(np.column_stack([np.ones(60), length]), ("length",))
-    found = nuisance_scalar(entropy, exchanged, "next_entropy_bits", design, halvings, COUNTED)
+    found = nuisance_scalar(entropy, exchanged, Target(), design, halvings, COUNTED)
 
     def r2(labels):
         by_halving = []
@@ -493,7 +494,7 @@ def test_what_nuisances_tell_is_a_regression_fitted_on_one_half():
     assert found.value == pytest.approx(r2(entropy)) and "length alone predict" in found.meaning
     assert found.null.value == pytest.approx(np.mean([r2(x) for x in exchanged.T])) and found.p == 1 / 20
     assert found.interval[0] < found.value < found.interval[1]
-    nothing = nuisance_scalar(entropy, exchanged, "next_entropy_bits", Design(np.ones((60, 1)), ()), halvings, COUNTED)
+    nothing = nuisance_scalar(entropy, exchanged, Target(), Design(np.ones((60, 1)), ()), halvings, COUNTED)
     assert nothing.null_reason == "no nuisance varies" and "no nuisance that varies alone predict" in nothing.meaning
 
 

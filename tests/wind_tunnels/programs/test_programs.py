@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 import torch
 from interp.wind_tunnels.programs.commands import app
-from interp.wind_tunnels.programs.noise import Noise, true_directions, write_noisy
-from interp.wind_tunnels.programs.task import BEGINNING, Program, evaluate, read_program, shipped_programs
+from interp.wind_tunnels.programs.mechanism import true_directions
+from interp.wind_tunnels.programs.noise import Noise, write_noisy
+from interp.wind_tunnels.programs.rules import evaluate
+from interp.wind_tunnels.programs.task import BEGINNING, Program, read_program, shipped_programs
 from typer.testing import CliRunner
 
 import interp
@@ -136,6 +138,37 @@ def test_swapping_the_first_step_of_a_chain_moves_the_answer_as_the_second_step_
         np.array(model.task.answers)[logits[:, drawn.scored].argmax(-1) - len(card["tokens"])], said
     )
     assert (said != np.array(model.task.answers)[drawn.targets - len(card["tokens"])]).mean() > 0.3
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_swapping_any_variable_anywhere_gives_the_answers_that_its_rules_give(name):
+    """Every variable at every depth where it stands, at the scored positions, by the edit of the package."""
+    model = interp.load(f"program:{name}", check=False)
+    prompts = interp.sampled_prompts(model.task, n=20, seed=1)
+    mechanism, donor = model.mechanism, np.roll(np.arange(20), 1)
+    assert mechanism is not None
+    base = interp.collect(model, prompts, ["resid"])
+    tokens, scored = np.array([p.token_ids for p in prompts]), np.array(prompts.prompts[0].scored)
+    own = base.posterior.argmax(axis=1).reshape(20, -1)
+    rows = (donor[:, None] * len(scored) + np.arange(len(scored))).ravel()
+    moved = set()
+    for variable, axes in mechanism.directions.items():
+        for depth in range(mechanism.first_depth(variable), model.info.n_layers + 1):
+            exact = mechanism.swapped(variable, depth, tokens, tokens[donor], scored)
+            values = base["resid"][depth][rows] @ axes.T
+            edit = interp.ReplaceCoordinates(layer=depth, site="resid", axis=axes, values=values, at="scored")
+            under = interp.collect(model, prompts, ["outcome_log_prob"], edits=[edit])
+            np.testing.assert_array_equal(under["outcome_log_prob"].argmax(axis=1).reshape(20, -1), exact)
+            if (exact != own).any():
+                moved.add(variable)
+                assert mechanism.is_read(variable, depth)
+    assert mechanism.variable("answer") in moved or name == "selector_width"  # which is the same for all inputs
+
+
+def test_given_values_take_the_place_of_computed_ones():
+    card = read_program("evidence")
+    after = evaluate(card, ["h", "h", "t"], {"heads_2": [5, 5, 5]})
+    assert after["evidence_1"] == [5, 5, 4] and after["tails_3"] == [0, 0, 1]
 
 
 def test_a_sample_carries_every_variable_with_a_unit():

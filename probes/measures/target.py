@@ -1,0 +1,236 @@
+"""What a probe seeks in the activations: the next-token entropy, or a column of the prompts that the user names.
+
+A direction orders rows, so the values are numbers: a numeric column as it is, or `column=value`, which is 1 where the
+column has that value and 0 elsewhere (one value against the rest). `Target.retell` puts the target's name into what a
+probe says of the entropy, or of the exact belief; of these themselves every word stays as it was written.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import singledispatchmethod
+from typing import Any
+
+import numpy as np
+from jaxtyping import Shaped
+
+from interp.errors import PromptError
+from interp.findings import Scalar
+from interp.probe import Figure
+from interp.prompt import PromptSet
+from interp.table import LABEL, Table
+
+from .sample_sizes import MIN_LEVEL
+
+NEXT_ENTROPY, EXACT_ENTROPY = "next_entropy_bits", "bayes_entropy_bits"
+COLUMN = "target"
+"""The column of a table that names its target, where that is not the next-token entropy."""
+
+_MEASURED = frozenset({"length", NEXT_ENTROPY, "position"})
+_PLACES = frozenset({"drawn", "prompt", "stratum", "token"})
+"""Columns that rows have beside those of the prompts, once a model has read them: numbers, and where a row is."""
+
+_SHOWN = 6
+_TRUE, _FALSE = {"True", "true"}, {"False", "false"}
+_WORDS = re.compile(
+    r"(?P<quoted>“[^”]*”)|\b(?P<many>entropies)\b"
+    r"|\b(?P<beliefs>(exact )?beliefs)\b|\b(the )?(exact )?belief\b"
+    r"|\b(the )?(unedited )?(next-token entropy|entropy of the next token|entropy(?! of the exact)|uncertainty)\b",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class Target:
+    """A column by name, or one value of it (`column=value`); names are refused unless all can be sought at once."""
+
+    name: str = NEXT_ENTROPY
+    takes_names: bool = False
+
+    @property
+    def is_entropy(self) -> bool:
+        """Whether this is the default of a direction, the entropy of the model's next token."""
+        return self.name == NEXT_ENTROPY and not self.takes_names
+
+    @property
+    def column(self) -> str:
+        """The column without the value that is sought in it; of a column whose name has a `=`, what stands before."""
+        return self.name.partition("=")[0]
+
+    @property
+    def words(self) -> str:
+        return {NEXT_ENTROPY: "the next-token entropy", EXACT_ENTROPY: "the entropy of the exact posterior"}.get(
+            self.name, f"“{self.name}”"
+        )
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What has to be said beside the numbers: nothing of the default."""
+        return () if self.is_entropy else (f"Target: {self.words}, in the place of the model's next-token entropy.",)
+
+    @property
+    def prefix(self) -> str:
+        """What begins the names of numbers about it."""
+        return "entropy" if self.is_entropy else self.name
+
+    @property
+    def predicted(self) -> str:
+        """The column of a table that holds what is predicted of it."""
+        return "predicted_bits" if self.is_entropy else "predicted"
+
+    def refuse(self, prompts: PromptSet) -> None:
+        """Raise `PromptError` where prompts lack the column, or its values cannot be sought; before a model reads."""
+        if self.is_entropy:
+            return
+        column, level = self._parts(prompts.units)
+        if column in prompts.units:
+            values = [p.scored_columns.get(column) or (p.columns[column],) for p in prompts]
+            units = np.repeat(np.arange(len(prompts)), [len(of_prompt) for of_prompt in values])
+            found = _as_array([value for of_prompt in values for value in of_prompt])
+            self._checked(found, level, units, is_label=prompts.units[column] == LABEL)
+
+    def added_to(self, rows: Table) -> Table:
+        """The rows with the target's numbers in a column of its name; `PromptError` where they cannot be sought."""
+        if self.is_entropy:
+            return rows
+        column, level = self._parts(rows.units)
+        is_label = rows.units[column] == LABEL
+        values = self._checked(rows[column], level, rows["prompt"], is_label=is_label)
+        is_plain = level is not None or (is_label and values.dtype.kind == "f")
+        return rows.with_column(self.name, values, "1" if is_plain else rows.units[column])
+
+    def named_in(self, table: Table) -> Table:
+        """The table, with a column that names the target where that is not the next-token entropy."""
+        return table if self.is_entropy else table.with_column(COLUMN, np.full(table.n_rows, self.name), LABEL)
+
+    @classmethod
+    def of(cls, table: Table, *, takes_names: bool = False) -> "Target":
+        """The target that a table names."""
+        return cls(str(table[COLUMN][0]), takes_names) if COLUMN in table and table.n_rows else cls()
+
+    @singledispatchmethod
+    def retell(self, said: Any) -> Any:
+        """A sentence, number, table or figure about the default (or a mapping of them), of this target."""
+        raise TypeError(f"{type(said).__name__} says nothing")
+
+    @retell.register
+    def _(self, said: str) -> str:
+        if self.is_entropy:
+            return said
+        told = _WORDS.sub(
+            lambda found: (
+                found["quoted"] or (f"values of {self.words}" if found["many"] or found["beliefs"] else self.words)
+            ),
+            said,
+        )
+        return told[:1].upper() + told[1:] if said[:1].isupper() else told
+
+    @retell.register
+    def _(self, said: Scalar) -> Scalar:
+        null = said.null and replace(said.null, name=self.retell(said.null.name))
+        texts = ("meaning", "interval_method", "interval_reason", "null_reason")
+        return replace(said, null=null, **{name: self.retell(getattr(said, name)) for name in texts})
+
+    @retell.register
+    def _(self, said: Table) -> Table:
+        return replace(said, caption=self.retell(said.caption))
+
+    @retell.register
+    def _(self, said: Figure) -> Figure:
+        if self.is_entropy:
+            return said
+        for axis in (*said.plot.select_xaxes(), *said.plot.select_yaxes()):
+            axis.title.text = self.retell(axis.title.text or "")
+        said.plot.for_each_trace(lambda trace: trace.update(name=self.retell(trace.name or "")))
+        return replace(said, title=self.retell(said.title), reading=self.retell(said.reading))
+
+    @retell.register(Mapping)
+    def _(self, said: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: self.retell(one) for name, one in said.items()}
+
+    def _parts(self, units: Mapping[str, str]) -> tuple[str, str | None]:
+        """The column, and the value that is sought in it, if one is; `PromptError` where there is no such column."""
+        known = {*units} | _MEASURED
+        if self.name in known - _PLACES:
+            return self.name, None
+        column, has_level, level = self.name.partition("=")
+        if has_level and column in known - _PLACES:
+            return column, level
+        raise PromptError(
+            asked=f"the target {self.name!r}",
+            found="the prompts have no such column",
+            fix=f"Name one of {', '.join(sorted(known - _PLACES))}, or one value of it: column=value.",
+        )
+
+    def _checked(
+        self,
+        values: Shaped[np.ndarray, " row"],
+        level: str | None,
+        units: Shaped[np.ndarray, " row"],
+        *,
+        is_label: bool,
+    ) -> Shaped[np.ndarray, " row"]:
+        """The target at every row; `PromptError` where it is no number, missing, or hardly ever varies.
+
+        Numbers that are labels are names where names are taken. True and false are 1 and 0, written out as well.
+        """
+        names = np.array([_written(value) for value in values.tolist()])
+        is_missing = ~np.isfinite(values) if values.dtype.kind == "f" else names == "nan"
+        if is_missing.any():
+            raise self._refused(
+                f"{is_missing.sum()} of {len(values)} values are missing or not finite",
+                "Leave those prompts out, or give them a value.",
+            )
+        is_number = values.dtype.kind in "biuf" and not (self.takes_names and is_label and values.dtype.kind != "b")
+        if level is not None:
+            if level not in names:
+                raise self._refused(f"no row has this value; there are {_some(names)}", "Name one of them.")
+            values, is_number = names == level, True
+        elif {*names.tolist()} <= _TRUE | _FALSE:
+            values, is_number = np.isin(names, [*_TRUE]), True
+        elif self.takes_names and not is_number:
+            values = names
+        if not is_number and not self.takes_names:
+            raise self._refused(
+                f"it holds names ({_some(names)}), and one direction cannot put these in an order",
+                f"Name one of them against the rest, such as target={self.name}={names[0]}; `belief` reads all of "
+                "them at once.",
+            )
+        found = values.astype(np.float64 if is_number else str)
+        self._refuse_still(found, units)
+        return found
+
+    def _refuse_still(self, values: Shaped[np.ndarray, " row"], units: Shaped[np.ndarray, " row"]) -> None:
+        """Raise `PromptError` where hardly a prompt departs from the value that most have."""
+        names, code = np.unique(values, return_inverse=True)
+        common = np.bincount(code).argmax()
+        if len(names) == 1:
+            raise self._refused(f"it is {_written(values.tolist()[0])} everywhere", "Name a column that varies.")
+        n_others, n = len(np.unique(units[code != common])), len(np.unique(units))
+        if n_others < MIN_LEVEL:
+            raise self._refused(
+                f"only {n_others} of {n} prompts have another value than {_written(names.tolist()[common])}",
+                f"Give at least {MIN_LEVEL} that have; the statistics want two hundred prompts or more.",
+            )
+
+    def _refused(self, found: str, fix: str) -> PromptError:
+        return PromptError(asked=f"the target {self.name!r}", found=found, fix=fix)
+
+
+OWN_ENTROPY = Target()
+"""The entropy of the model's next token."""
+
+
+def _as_array(values: Sequence[Any]) -> np.ndarray:
+    """Values of prompts as a column of rows has them; what is missing among numbers is NaN."""
+    return np.array([np.nan if value is None else value for value in values])
+
+
+def _written(value: Any) -> str:
+    """A value as a user writes it behind `column=`: whole numbers without a point, nothing as two quotes."""
+    return f"{value:g}" if isinstance(value, float) else str(value) or "''"
+
+
+def _some(names: Shaped[np.ndarray, " row"]) -> str:
+    shown = sorted({*names.tolist()})
+    return ", ".join(shown[:_SHOWN]) + (" ..." if len(shown) > _SHOWN else "")

@@ -1,0 +1,287 @@
+"""Interchange accuracy: are directions what carries a variable of a program, by what the program itself would answer?
+
+Prompts of a compiled program are given what another prompt, the donor, has along some directions of the residual stream
+at one depth, at all scored positions. The program says exactly which answer follows from the donor's value of the
+variable, all else at that depth being the prompt's own:
+
+    accuracy = share of scored positions at which the model gives that answer
+
+Directions: what a probe found; those that the card states for the variable (1 by construction); those of every other
+variable, which are held against what follows from that variable, and are inert where nothing reads it any more; and
+random ones of the same number (null).
+
+Source: Geiger et al. 2021 (arXiv 2106.02997) for interchange interventions and their accuracy.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from interp.capture import Capture, Mechanism
+from interp.edits import ReplaceCoordinates
+from interp.findings import Interval, Scalar
+from interp.need import Need
+from interp.probe import Condition, Readout
+from interp.statistics.nulls import null_from_draws
+from interp.statistics.resampling import bootstrap_weights, normal_interval
+from interp.table import LABEL, Table, number_columns
+
+from ..measures.sample_sizes import FEW_PAIRS
+from ..measures.target import Target
+
+OUTPUT = Need("outcome_log_prob")
+STREAM = Need("resid")
+N_RANDOM = 39
+STATED, RANDOM = "stated", "random"
+_PREFIX = "program"
+
+SWAPS = (
+    "Directions of the residual stream swapped with a donor's at each depth where a variable stands, at the scored "
+    "positions: share of answers that are what the program computes from the donor's value (accuracy), with its 95 % "
+    "interval over sequences, beside random directions of the same number (null), and share that stay the prompt's own "
+    "(kept). `stated` are the card's directions; `should_move` is the share of positions where the program's answer "
+    "changes: at 0 the variable is inert there."
+)
+MEANINGS = {
+    "found": "Share of answers that are what the program computes from the donor's value of {words}, when the residual "
+    "stream at depth {depth} is given what the donor has along {n} direction{s} that the probe found; the answer has "
+    "to change at {moved:.0%} of the positions.",
+    "stated": "The same for the directions that the program's card states: 1, or the model is noisy.",
+    "inert": "Share of answers that stay the prompt's own when the directions of variables that nothing reads any "
+    "more, at depth {depth}, are given the donor's values.",
+}
+
+
+@dataclass(frozen=True)
+class Directions:
+    """Covectors that read coordinates, and displacements where they are others."""
+
+    covectors: Float[np.ndarray, "axis feature"]
+    displacements: Float[np.ndarray, "axis feature"] | None = None
+
+    def edit(self, depth: int, points: Float[np.ndarray, "row feature"]) -> ReplaceCoordinates:
+        """Put the coordinates of these points in the place of the model's."""
+        return ReplaceCoordinates(
+            layer=depth, site="resid", axis=self.covectors, values=points @ self.covectors.T, at="scored",
+            metric="raw" if self.displacements is None else "z-scored", displacement=self.displacements,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Swaps:
+    """The prompts that are swapped, their donors, and the variable that is sought."""
+
+    mechanism: Mechanism
+    variable: str
+    prompts: Int[np.ndarray, " chosen"]
+    donors: Int[np.ndarray, " chosen"]
+
+    @classmethod
+    def of(cls, base: Capture, target: Target, prompts: Int[np.ndarray, " chosen"], seed: int) -> "Swaps | None":
+        """None where the model is no program, or the target none of its variables."""
+        variable = None if base.mechanism is None else base.mechanism.variable(target.column)
+        if base.mechanism is None or variable is None or len(prompts) < 2:
+            return None
+        order = np.random.default_rng([seed, 11]).permutation(prompts)
+        donor = dict(zip(order.tolist(), np.roll(order, 1).tolist(), strict=True))
+        prompts = np.sort(prompts)
+        return cls(base.mechanism, variable, prompts, np.array([donor[p] for p in prompts.tolist()]))
+
+    def depths(self, n_depths: int) -> tuple[int, ...]:
+        """Where the variable stands and is read later; the first is primary."""
+        first = self.mechanism.first_depth(self.variable)
+        return tuple(depth for depth in range(first, n_depths) if self.mechanism.is_read(self.variable, depth))
+
+    def conditions(
+        self, base: Capture, found: Mapping[int, Mapping[str, Directions]], seed: int
+    ) -> Iterator[Condition]:
+        """Every swap at every depth, `found` by depth and name."""
+        donor_rows = _rows_of(base, self.donors)
+        for depth, of_depth in found.items():
+            points = base[STREAM][depth].astype(np.float64)[donor_rows]
+            others = {name: Directions(axes) for name, axes in self.mechanism.directions.items()
+                      if name != self.variable and self.mechanism.first_depth(name) <= depth}  # fmt: skip
+            stated = {STATED: Directions(self.mechanism.directions[self.variable])}
+            rng = np.random.default_rng([seed, 12, depth])
+            sizes = sorted({len(one.covectors) for one in (*of_depth.values(), *stated.values())})
+            random = {f"{RANDOM} {k} {i}": Directions(_frame(rng, points.shape[1], k))
+                      for k in sizes for i in range(N_RANDOM)}  # fmt: skip
+            named = {**of_depth, **stated, **{_other(name): one for name, one in others.items()}, **random}
+            for name, directions in named.items():
+                edit = directions.edit(depth, points)
+                yield Condition(_name(depth, name, len(directions.covectors)), (edit,), (OUTPUT,), _answers,
+                                self.prompts)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Swapped:
+    """What one swap did, by sequence: share of answers as the program computes them, and share that are unchanged."""
+
+    depth: int
+    directions: str
+    n_directions: int
+    by_unit: Float[np.ndarray, " unit"]
+    kept: Float[np.ndarray, " unit"]
+    should_move: float
+    random: Float[np.ndarray, " draw"]
+
+    @property
+    def accuracy(self) -> float:
+        return float(self.by_unit.mean())
+
+    @property
+    def p(self) -> float:
+        return (1 + int((self.random >= self.accuracy).sum())) / (1 + len(self.random))
+
+
+def is_swap(name: str) -> bool:
+    """Whether a condition of this name is one of these."""
+    return name.startswith(f"{_PREFIX}|")
+
+
+def swapped(base: Capture, under: Mapping[str, Readout], swaps: Swaps) -> list[Swapped]:
+    """Every swap that was run, held against the program."""
+    assert base.posterior is not None, "a program knows its answers"
+    read = {tuple(name.split("|")[1:]): under[name]["answer"] for name in under if is_swap(name)}
+    shape = len(swaps.prompts), -1
+    rows = _rows_of(base, swaps.prompts)
+    own = np.asarray(base.posterior)[rows].argmax(axis=1).reshape(shape)
+    tokens = {p: np.array(base.prompts.prompts[p].token_ids) for p in swaps.prompts.tolist()}
+    mine, theirs = (np.array([tokens[p] for p in chosen.tolist()]) for chosen in (swaps.prompts, swaps.donors))
+    scored = np.array(base.prompts.prompts[0].scored)
+    exact: dict[tuple[str, int], np.ndarray] = {}
+
+    def by_unit(answer: np.ndarray, variable: str, depth: int) -> np.ndarray:
+        if (variable, depth) not in exact:
+            exact[variable, depth] = swaps.mechanism.swapped(variable, depth, mine, theirs, scored)
+        return (answer.reshape(shape) == exact[variable, depth]).mean(axis=1)
+
+    found = []
+    for (at, name, size), answer in read.items():
+        if name.startswith(f"{RANDOM} "):
+            continue
+        depth, variable = int(at), _variable(name) or swaps.variable
+        random = [by_unit(read[key], swaps.variable, depth).mean() for key in read
+                  if key[0] == at and key[1].startswith(f"{RANDOM} {size} ")]  # fmt: skip
+        found.append(
+            Swapped(
+                depth, name, int(size), by_unit(answer, variable, depth),
+                (answer.reshape(shape) == own).mean(axis=1), float((exact[variable, depth] != own).mean()),
+                np.array(random),
+            )
+        )  # fmt: skip
+    return found
+
+
+def program_findings(
+    base: Capture, under: Mapping[str, Readout], swaps: Swaps | None, names: Mapping[str, str], target: Target,
+    n_bootstrap: int,
+) -> tuple[dict[str, Table], dict[str, Scalar]]:  # fmt: skip
+    """Table and numbers of the swaps; `names` gives the scalar's name for each directions that were found."""
+    if swaps is None:
+        return {}, undefined_swap(f"{target.words} is no variable that the program holds in its residual stream")
+    if not swaps.depths(base.model.n_layers + 1):
+        return {}, undefined_swap(f"nothing reads {target.words} at any depth: it is written and read inside one block")
+    found = swapped(base, under, swaps)
+    if not found:
+        return {}, undefined_swap("the model was not run under edits, or no direction could be fitted")
+    made = swap_scalars(found, names, swaps, target, n_bootstrap)
+    return {"program_swaps": swaps_table(found, n_bootstrap)}, made
+
+
+def swap_scalars(
+    found: list[Swapped], names: Mapping[str, str], swaps: Swaps, target: Target, n_bootstrap: int
+) -> dict[str, Scalar]:
+    """At the primary depth: the accuracy of what was found (scalar's name by name of directions), of the directions
+    that the card states, and how inert those are that nothing reads."""
+    depth = found[0].depth
+    here = {s.directions: s for s in found if s.depth == depth}
+    made = {}
+    for directions, name in {**names, STATED: "interchange_accuracy_stated"}.items():
+        if directions not in here:
+            continue
+        mine = here[directions]
+        meaning = MEANINGS[STATED if directions == STATED else "found"].format(
+            words=target.words, depth=depth, n=mine.n_directions, s="s" if mine.n_directions > 1 else "",
+            moved=mine.should_move,
+        )  # fmt: skip
+        made[name] = Scalar.of(
+            mine.accuracy, "fraction", _interval(mine.by_unit, n_bootstrap),
+            null_from_draws("random directions of the same number", mine.random), p=mine.p, meaning=meaning,
+            **_about(mine.by_unit),
+        )  # fmt: skip
+    inert = [s.kept for name, s in here.items()
+             if (other := _variable(name)) is not None and not swaps.mechanism.is_read(other, depth)]  # fmt: skip
+    meaning = MEANINGS["inert"].format(depth=depth)
+    if inert:
+        kept = np.mean(inert, axis=0)
+        stays = "1 by the program: nothing reads them"
+        made["inert_kept"] = Scalar.of(
+            kept.mean(), "fraction", _interval(kept, n_bootstrap), stays, meaning=meaning, **_about(kept)
+        )
+    return made
+
+
+def undefined_swap(reason: str) -> dict[str, Scalar]:
+    """The number where nothing could be swapped, and why."""
+    meaning = "Share of answers that are what the program computes from a donor's value of the target."
+    return {"interchange_accuracy": Scalar.undefined(reason, "fraction", underpowered=True, meaning=meaning)}
+
+
+def swaps_table(found: list[Swapped], n_bootstrap: int) -> Table:
+    """One row for every depth and every directions but random ones."""
+    rows = []
+    for s in found:
+        interval = _interval(s.by_unit, n_bootstrap)
+        bounds = (interval.low, interval.high) if isinstance(interval, Interval) else (np.nan, np.nan)
+        has_null = len(s.random) > 0
+        null = null_from_draws("", s.random) if has_null else None
+        rows.append({
+            "depth": s.depth, "directions": s.directions, "n_directions": s.n_directions,
+            "should_move": s.should_move, "kept": float(s.kept.mean()),
+            **number_columns("accuracy", s.accuracy, bounds,
+                             (null.value, *null.band) if null is not None else (np.nan,) * 3,
+                             s.p if has_null else np.nan),
+        })  # fmt: skip
+    units = {"depth": "layer", "directions": LABEL, "n_directions": "dimensions", "should_move": "fraction",
+             "kept": "fraction", "accuracy": "fraction"}  # fmt: skip
+    return Table.from_rows(rows, units, SWAPS)
+
+
+def _answers(under: Capture) -> Readout:
+    return {"answer": under[OUTPUT].argmax(axis=1)}
+
+
+def _rows_of(base: Capture, prompts: Int[np.ndarray, " chosen"]) -> Int[np.ndarray, " row"]:
+    return np.concatenate([np.flatnonzero(base.rows["prompt"] == prompt) for prompt in prompts])
+
+
+def _frame(rng: np.random.Generator, n_features: int, n: int) -> Float[np.ndarray, "axis feature"]:
+    return np.linalg.qr(rng.standard_normal((n_features, n)))[0].T
+
+
+def _name(depth: int, directions: str, n: int) -> str:
+    return f"{_PREFIX}|{depth}|{directions}|{n}"
+
+
+def _other(variable: str) -> str:
+    return f"of {variable}"
+
+
+def _variable(directions: str) -> str | None:
+    """The variable whose stated directions these are, where it is another than the one that is sought."""
+    return directions.removeprefix("of ") if directions.startswith("of ") else None
+
+
+def _interval(by_unit: Float[np.ndarray, " unit"], n_bootstrap: int) -> Interval | str:
+    n = len(by_unit)
+    weights = bootstrap_weights(np.arange(n), np.zeros(n, dtype=np.int64), n_bootstrap, np.random.default_rng(n))
+    bounds = normal_interval(float(by_unit.mean()), weights @ by_unit / n)
+    return Interval.of(bounds, "bootstrap over sequences, directions held fixed", "no resample differs")
+
+
+def _about(by_unit: Float[np.ndarray, " unit"]) -> dict[str, Any]:
+    return {"n": len(by_unit), "n_unit": "sequence", "underpowered": len(by_unit) < FEW_PAIRS}
