@@ -27,7 +27,7 @@ def certify(
 
     The probe is tried on made-up worlds: those that its package registers under `interp.worlds`, else worlds like texts
     that hold tokens, lengths and classes, heavy tails, unequal domains. `probe` is a name, `module:Class`, or a probe;
-    `settings` are fields of it. `scale` `smoke` tries some 40 worlds (seconds), `default` some 650 (minutes); another
+    `settings` are fields of it. `scale` `smoke` tries some 40 worlds (seconds), `default` some 450 (minutes); another
     `seed` draws other worlds. The same call goes on where it was stopped; with `resume` it does nothing else.
     """
     given = dict(settings or {})

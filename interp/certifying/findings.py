@@ -7,7 +7,7 @@ from interp.table import LABEL, Table
 
 from .known import Held
 from .trying import SIZES, Seen, Tried, covered, place_of
-from .verdicts import MEANINGS, Count, Word, judge, total
+from .verdicts import MEANINGS, Count, Word, judge, suspects, total
 from .worlds import Trials
 
 METHOD = "exact binomial over worlds"
@@ -43,16 +43,32 @@ class _Kind:
         return [one[number] for one in tried.seen.get((self.world.name, size), ()) if number in one]
 
 
-def findings_of(name: str, trials: Trials, tried: Tried, example: Findings, known: Sequence[Held]) -> Findings:
-    """The findings of the study; `example` is what the probe found in one world."""
-    judged = dict.fromkeys(number for cell in tried.seen.values() for one in cell for number in one)
+def doubtful(trials: Trials, tried: Tried) -> set[str]:
+    """The kinds of worlds, by name, in which some number looks liberal."""
+    found = set()
+    for number in _judged(tried):
+        kinds = _kinds_of(trials, tried, number)
+        found |= {kinds[i].world.name for i in suspects([kind.null for kind in kinds])}
+    return found
+
+
+def findings_of(
+    name: str, trials: Trials, tried: Tried, again: Tried, example: Findings, known: Sequence[Held]
+) -> Findings:
+    """The findings of the study.
+
+    `again` are the fresh worlds of kinds in which a number looked liberal, `example` what the probe found in one world.
+    """
+    judged = _judged(tried)
     twins = {f"{number}_no_first" for number in judged}
     untried = [number for number in example.headline if number not in judged and number not in twins]
     kinds = {number: _kinds_of(trials, tried, number) for number in judged}
+    fresh = {number: _fresh(mine, again, number) for number, mine in kinds.items()}
     words = {
-        number: judge([k.null for k in mine], total([k.power[-1] for k in mine])) for number, mine in kinds.items()
+        number: judge([k.null for k in mine], total([k.power[-1] for k in mine]), fresh[number])
+        for number, mine in kinds.items()
     }
-    rows = [_row(number, words[number], mine) for number, mine in kinds.items()]
+    rows = [_row(number, words[number], mine, fresh[number]) for number, mine in kinds.items()]
     rows += [_untried_row(number, example[number]) for number in untried]
     tables = {
         "headlines": Table.from_rows(rows, HEADLINES_UNITS, "One row a headline number, in shares of worlds."),
@@ -67,6 +83,17 @@ def findings_of(name: str, trials: Trials, tried: Tried, example: Findings, know
         notes=tuple(_notes(list(words.values()), known)),
         headline=tuple(kinds),
     )
+
+
+def _judged(tried: Tried) -> list[str]:
+    return list(dict.fromkeys(number for cell in tried.seen.values() for one in cell for number in one))
+
+
+def _fresh(kinds: Sequence[_Kind], again: Tried, number: str) -> Count | None:
+    """The fresh worlds of the kinds in which a number looked liberal; None where it did not."""
+    where = [kinds[i].world.name for i in suspects([kind.null for kind in kinds])]
+    seen = [one[number] for name in where for one in again.seen.get((name, 0), ())]
+    return _called(seen) if seen else None
 
 
 def _kinds_of(trials: Trials, tried: Tried, number: str) -> list[_Kind]:
@@ -89,7 +116,7 @@ def _scalar(number: str, word: Word, kinds: Sequence[_Kind]) -> Scalar:
     )  # fmt: skip
 
 
-def _row(number: str, word: Word, kinds: Sequence[_Kind]) -> dict[str, object]:
+def _row(number: str, word: Word, kinds: Sequence[_Kind], fresh: Count | None) -> dict[str, object]:
     null, held = total([kind.null for kind in kinds]), total([kind.covered for kind in kinds])
     power = [total([kind.power[i] for kind in kinds]) for i in range(len(SIZES) - 1)]
     worst = max(kinds, key=lambda kind: kind.null.share)
@@ -101,6 +128,8 @@ def _row(number: str, word: Word, kinds: Sequence[_Kind]) -> dict[str, object]:
     why = MEANINGS[word] + ("" if power[-1].n else "; no effect on it is planted")
     if held.n and held.interval()[1] < 1 - ALPHA:
         why += "; its intervals are too narrow"
+    if fresh is not None:
+        why += f"; it looked liberal, and of fresh worlds {fresh.k} of {fresh.n} called it"
     return row | {"n_planted": power[-1].n, "why": why}
 
 

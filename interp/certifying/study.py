@@ -21,7 +21,7 @@ from interp.settings import split_settings
 from interp.study import Study
 from interp.system.progress import Report
 
-from .findings import findings_of
+from .findings import doubtful, findings_of
 from .known import held_against
 from .texts import any_trials
 from .trying import Tried, planned, try_worlds
@@ -29,8 +29,11 @@ from .worlds import Trials, shrunk_fields, trials_of
 
 Scale = Literal["smoke", "default"]
 
-N_WORLDS: Mapping[Scale, tuple[int, int]] = {"smoke": (24, 6), "default": (400, 90)}
+N_WORLDS: Mapping[Scale, tuple[int, int]] = {"smoke": (24, 6), "default": (280, 60)}
 """How many null worlds, and how many of each planted size: in all, spread over the kinds of worlds."""
+
+_N_AGAIN = 3
+"""So many times as many fresh null worlds are tried of a kind in which a number looks liberal."""
 
 _SEEDS = 100_000
 """World seeds of one certificate; those of another seed begin behind them."""
@@ -40,7 +43,7 @@ _SEEDS = 100_000
 class Certificate(Study):
     """`probe` is a name, or `module:Class`; `settings` are field=value of it.
 
-    `scale`: `smoke` tries some 40 worlds, `default` some 650. Another `seed` draws other worlds.
+    `scale`: `smoke` tries some 40 worlds, `default` some 450. Another `seed` draws other worlds.
     """
 
     probe: str = "manifold"
@@ -89,12 +92,16 @@ class Certificate(Study):
         tried = Tried.begun_in(work)
         worlds = list(zip(trials.worlds, counts, strict=True))
         try_worlds(probe, worlds, _SEEDS * self.seed, tried, lambda done: progress(done, n_all))
+        again = Tried.begun_in(work / "again")
+        doubt = doubtful(trials, tried)
+        doubted = [(world, {0: _N_AGAIN * sizes[0]}) for world, sizes in worlds if world.name in doubt]
+        try_worlds(probe, doubted, _SEEDS * self.seed + _SEEDS // 2, again, lambda done: progress(n, n_all))
         known = []
         for each in trials.known:
             known.append(held_against(each, probe))
             progress(n + len(known), n_all)
         headline = trials.worlds[0].findings(probe, _SEEDS * self.seed, 0.0)
-        found = findings_of(self.name, trials, tried, headline, known)
+        found = findings_of(self.name, trials, tried, again, headline, known)
         shutil.rmtree(work, ignore_errors=True)
         return found
 

@@ -1,7 +1,8 @@
 """What a share of worlds says: exact binomial intervals, and one word for a headline number.
 
 A number is *liberal* where it is called in more than 5 % of the worlds with nothing to find, by more than the Monte
-Carlo error: over all kinds of worlds together, or in one kind, whose interval is widened for how many kinds there are.
+Carlo error: over all kinds of worlds together, or in one kind, whose interval is widened for how many kinds there are;
+and fresh worlds of other seeds, three times as many, say so again.
 It is *without power* where the interval of the share called at the largest planted effect ends below one half,
 *conservative* where the interval over all null worlds ends below 5 %; else it *holds*. Few worlds make wide intervals:
 a number then holds for want of evidence, and the interval beside it says so.
@@ -59,15 +60,29 @@ def total(counts: Sequence[Count]) -> Count:
 
 def is_liberal(kinds: Sequence[Count]) -> bool:
     """Whether a number is called too often, in all worlds together or in those of one kind."""
-    each = 1 - (1 - 0.95) / max(1, len(kinds))
-    return total(kinds).interval()[0] > ALPHA or any(kind.interval(each)[0] > ALPHA for kind in kinds)
+    return total(kinds).interval()[0] > ALPHA or any(kind.interval(_of_one(kinds))[0] > ALPHA for kind in kinds)
 
 
-def judge(null: Sequence[Count], planted: Count) -> Word:
-    """The word for a number: how often it is called in null worlds of each kind, and at the largest planted effect."""
+def _of_one(kinds: Sequence[Count]) -> float:
+    """The confidence of the interval of one kind, so that all of them hold together."""
+    return 1 - 0.05 / max(1, len(kinds))
+
+
+def suspects(kinds: Sequence[Count]) -> list[int]:
+    """Where a number that looks liberal is to be tried again: the kinds that are liberal alone, or else all."""
+    if not is_liberal(kinds):
+        return []
+    return [i for i, kind in enumerate(kinds) if kind.interval(_of_one(kinds))[0] > ALPHA] or list(range(len(kinds)))
+
+
+def judge(null: Sequence[Count], planted: Count, fresh: Count | None = None) -> Word:
+    """The word for a number: how often it is called in null worlds of each kind, and at the largest planted effect.
+
+    `fresh` are the worlds on which a number that looked liberal was tried again.
+    """
     if not total(null).n:
         return "untried"
-    if is_liberal(null):
+    if is_liberal(null) and (fresh is None or fresh.interval()[0] > ALPHA):
         return "liberal"
     if planted.n and planted.interval()[1] < _HALF:
         return "without power"

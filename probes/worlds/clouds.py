@@ -26,6 +26,14 @@ def value_axis() -> Trials:
         worlds,
         (
             Known("tunnel:bijection-gpt-neox", "r2_beyond_token", ("above",), _TUNNEL),
+            Known(
+                "program:evidence",
+                "r2_beyond_token",
+                ("above",),
+                "its last layer writes the variable evidence_1, the target",
+                {"target": "evidence_1", "sites": ("resid",)},
+                300,
+            ),
             Known("program:lookup", "best_layer_r2", ("within", "unjudged"), _CERTAIN),
         ),
     )
