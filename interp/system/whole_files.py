@@ -10,10 +10,13 @@ import os
 import shutil
 import sys
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
+
+from filelock import FileLock, Timeout
 
 _ENDING = ".writing"
 _LONGEST = 50
@@ -41,6 +44,26 @@ def writing(path: Path) -> Iterator[Path]:
         move(draft, path)
     finally:
         _remove(draft)
+
+
+@contextmanager
+def one_at_a_time(lock: Path, what: str) -> Iterator[None]:
+    """Only one process is inside the block; others wait, and a warning says for `what`.
+
+    The system holds the lock, so that it ends with its process however that ends.
+    """
+    make_folder(lock.parent)
+    held = FileLock(lock)
+    try:
+        held.acquire(timeout=0)
+    except Timeout:
+        warnings.warn(f"waiting: another process is {what}", RuntimeWarning, stacklevel=3)
+        held.acquire()
+    try:
+        yield
+        lock.unlink(missing_ok=True)
+    finally:
+        held.release()
 
 
 def is_draft(path: Path) -> bool:

@@ -6,6 +6,7 @@ training depends on, never by a name alone.
 
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -18,7 +19,7 @@ from interp.records.unfinished import PARTIAL, refuse_unwritable
 from interp.system.progress import Report
 from interp.system.signals import remember
 from interp.system.threads import one_thread
-from interp.system.whole_files import bring_to_disk, move
+from interp.system.whole_files import bring_to_disk, move, one_at_a_time
 from interp.tunnel import Task, make_task
 
 from ..evaluation.checkpoint import check_limits, read_curve, save
@@ -99,18 +100,24 @@ def train_tunnel(plan: TrainingPlan, out: Path, on_step: OnStep | None = None) -
     `UsageError` where that folder holds something else.
     """
     refuse_unwritable(out)
-    target = out / plan.name
+    target, unfinished = out / plan.name, out / PARTIAL
     if target.exists():
         card = _finished_card(plan, target)
     else:
-        work = out / PARTIAL / plan.digest
-        card = train_and_evaluate(plan, work, on_step)
-        move(work, target)
-        (target / STATE_NAME).unlink()
-        remember("")
-        if not any(work.parent.iterdir()):
-            work.parent.rmdir()
+        with one_at_a_time(out / f".{plan.digest}.lock", f"training {plan.name} in {out}"):
+            card = _finished_card(plan, target) if target.exists() else _train_into(plan, target, unfinished, on_step)
+            with suppress(OSError):  # others are in it
+                unfinished.rmdir()
     return FinishedTraining(target, card, read_curve(target)[-1][1] + 1, len(stages_of(plan.task, plan.recipe)))
+
+
+def _train_into(plan: TrainingPlan, target: Path, unfinished: Path, on_step: OnStep | None) -> TunnelCard:
+    work = unfinished / plan.digest
+    card = train_and_evaluate(plan, work, on_step)
+    move(work, target)
+    (target / STATE_NAME).unlink()
+    remember("")
+    return card
 
 
 def train_tunnels(plans: Iterable[TrainingPlan], out: Path, progress: Report) -> list[FinishedTraining]:

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import subprocess
 import sys
 import types
 from pathlib import Path
@@ -231,3 +232,31 @@ def test_windows_syncs_files_that_may_be_written_and_no_folder(tmp_path, monkeyp
     whole_files._sync(file)
     monkeypatch.undo()
     assert folder() and opened == [(file, os.O_RDWR)]
+
+
+ALONE = """
+import sys, time
+from pathlib import Path
+from interp.system.whole_files import one_at_a_time
+with one_at_a_time(Path(sys.argv[1]), "counting"):
+    print("in", flush=True)
+    time.sleep(float(sys.argv[2]))
+    print("out", flush=True)
+"""
+
+
+def test_one_process_waits_for_the_other_and_takes_over_from_one_that_was_killed(tmp_path):
+    def begin(seconds):
+        call = [sys.executable, "-W", "default", "-c", ALONE, str(tmp_path / "work.lock"), str(seconds)]
+        return subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    first = begin(60)
+    assert first.stdout.readline() == "in\n"
+    second = begin(0)
+    with pytest.raises(subprocess.TimeoutExpired):
+        second.wait(timeout=3)
+    first.kill()
+    first.communicate()
+    said, warned = second.communicate(timeout=30)
+    assert said == "in\nout\n" and "another process is counting" in warned
+    assert not list(tmp_path.iterdir())

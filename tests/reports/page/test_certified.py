@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 import pytest
+from interp.reports.page.certified import SITE, certificates, distilled, line
 
 import interp
 from interp.records.probe_code import code_hash
 from interp.registry import load_entry
-from interp.reports.page.certified import SITE, certificates, distilled, line
 from tests.paths import ROOT
 
 SHIPPED = sorted((ROOT / "examples" / "certificates").glob("*/run.json"))
