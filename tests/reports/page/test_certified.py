@@ -13,7 +13,8 @@ from tests.paths import ROOT
 SHIPPED = sorted((ROOT / "examples" / "certificates").glob("*/run.json"))
 NUMBERS = [
     {"number": "one", "word": "holds", "called": 0.045, "n_null": 200, "power_1": 0.8, "power_2": 1.0, "power_3": 1.0},
-    {"number": "two", "word": "conservative", "called": 0.0, "n_null": 200, "power_1": None, "power_2": None, "power_3": None},
+    {"number": "two", "word": "conservative", "called": 0.0, "n_null": 200}
+    | dict.fromkeys(("power_1", "power_2", "power_3")),
 ]  # fmt: skip
 KNOWN = {
     "manifold": {
