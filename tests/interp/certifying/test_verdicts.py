@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from interp.certifying.verdicts import Count, is_liberal, judge, total
+from interp.certifying.verdicts import Count, is_liberal, judge, suspects, total
 
 NOTHING_PLANTED = Count(0, 0)
 
@@ -48,3 +48,12 @@ def test_a_p_that_is_right_is_seldom_called_liberal():
 
 def test_worlds_add_up():
     assert total([Count(1, 3), Count(2, 5)]) == Count(3, 8) and np.isnan(total([]).share)
+
+
+def test_what_looks_liberal_is_so_only_where_fresh_worlds_say_it_again():
+    kinds = [Count(2, 50), Count(12, 50), Count(1, 50)]
+    assert suspects(kinds) == [1] and suspects([Count(2, 50)] * 3) == []
+    assert suspects([Count(5, 60)] * 8) == list(range(8)), "no kind alone, all of them together"
+    assert judge(kinds, NOTHING_PLANTED) == "liberal"
+    assert judge(kinds, NOTHING_PLANTED, Count(9, 150)) == "holds"
+    assert judge(kinds, NOTHING_PLANTED, Count(20, 150)) == "liberal"
