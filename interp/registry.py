@@ -4,13 +4,15 @@ Ours and everybody else's are registered in the same way. A name given twice is 
 import fails loudly.
 """
 
+import sys
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from typing import Any, Literal
 
 from interp.errors import InterpError, UnknownName
 
-Kind = Literal["probe", "study", "prompt", "tunnel", "family", "report", "command", "claims", "program"]
+Kind = Literal["probe", "study", "prompt", "tunnel", "family", "report", "command", "claims", "program", "worlds"]
 
 _GROUPS: dict[Kind, str] = {
     "probe": "interp.probes",
@@ -22,6 +24,7 @@ _GROUPS: dict[Kind, str] = {
     "command": "interp.commands",
     "claims": "interp.claims",
     "program": "interp.programs",
+    "worlds": "interp.worlds",
 }
 
 
@@ -41,11 +44,19 @@ def entries(kind: Kind) -> dict[str, EntryPoint]:
 
 
 def load_entry(kind: Kind, name: str) -> Any:
-    """The registered object; an unknown name lists the nearest, one that cannot be imported its package."""
+    """The registered object; an unknown name lists the nearest, one that cannot be imported its package.
+
+    `module:Object` is imported from where it lies, registered or not; modules of the current folder are found too.
+    """
     known = entries(kind)
-    if name not in known:
+    if ":" in name:
+        entry = EntryPoint(name, name, _GROUPS[kind])
+        here = str(Path.cwd())
+        sys.path += [] if here in sys.path else [here]
+    elif name in known:
+        entry = known[name]
+    else:
         raise UnknownName(kind, name, known)
-    entry = known[name]
     try:
         return entry.load()
     except (ImportError, AttributeError) as error:
@@ -53,5 +64,7 @@ def load_entry(kind: Kind, name: str) -> Any:
         raise InterpError(
             asked=f"the {kind} {name!r}",
             found=f"{entry.value}{package} cannot be imported ({error})",
-            fix="Install that package again, or uninstall it.",
+            fix="Install that package again, or uninstall it."
+            if entry.dist
+            else "It is `module:Class` of a module that Python finds from here.",
         ) from error

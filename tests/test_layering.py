@@ -22,17 +22,18 @@ PACKAGES = ("interp", *SIBLINGS)
 LEVELS = {
     "interp": (
         "system", "statistics", "seam", "records", "reading", "checking", "editing", "loading", "prompting",
-        "published", "running", "ledger", "cli",
+        "published", "running", "certifying", "ledger", "cli",
     ),
     "probes": (
         "measures",
         "programs",
         "attention_entropy belief causal components depth_use dynamics gradient_laws heads manifold orthogonality "
         "qk_alignment sula value_axis",
+        "worlds",
     ),
     "prompts": (),
     "wind_tunnels": ("programs", "tasks", "networks", "training", "evaluation", "plans", "studies", "cli"),
-    "reports": ("claims", "plotly", "page", "comparison ledger"),
+    "reports": ("claims", "plotly", "page", "certificate comparison ledger"),
 }  # fmt: skip
 """The rooms of each package from the lowest to the highest: a room imports from lower ones alone, never from a peer."""
 LEVEL = {

@@ -55,6 +55,9 @@ COPIED = {
         f"gallery/pages/{name}.html": ROOT / "examples" / "ledger" / name / "ledger.html"
         for name in ("paper1", "paper2", "paper3-smollm2-135m")
     },
+    **{
+        f"certificates/{page.parent.name}.html": page for page in (ROOT / "examples").glob("certificates/*/report.html")
+    },
     "contributing.md": ROOT / "CONTRIBUTING.md",
     "changelog.md": ROOT / "CHANGELOG.md",
 }

@@ -224,6 +224,40 @@ def study(
     _finish(run_study(asked, out=out, resume=resume, quiet=quiet), quiet, verbose)
 
 
+@app.command(epilog="Example: interp certify manifold --scale smoke")
+def certify(
+    probes: Annotated[
+        list[str],
+        typer.Argument(help="Names of probes, or module:Class of your own.", autocompletion=completing.probes),
+    ],
+    scale: Annotated[
+        Literal["smoke", "default"], typer.Option(help="smoke: some 40 made-up worlds; default: some 450.")
+    ] = "default",
+    seed: Annotated[int, typer.Option(help="Another seed draws other worlds.", min=0)] = 0,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help=OPTIONS["settings"].help, autocompletion=completing.probe_settings),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder of the records; the same folder resumes.")] = Path("runs"),
+    resume: ResumeOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Certify probes: how often a headline is called where nothing is to be found, and where an effect was planted.
+
+    A record and a page of one screen each, with the hash of the probe's code.
+    """
+    from interp.certifying.certify import certify as try_out
+    from interp.cli.tables import print_certificate
+
+    settings = split_settings(set_ or [], probes)
+    for probe in probes:
+        record = try_out(probe, settings=settings[probe], scale=scale, seed=seed, out=out, resume=resume, quiet=quiet)
+        if not quiet:
+            print_certificate(record)
+        assert record.path is not None
+        print(record.path / "report.html")
+
+
 @app.command(epilog="Example: interp replicate paper3 --model pythia-410m --model phi-2")
 def replicate(
     paper: Annotated[str, typer.Argument(help="paper1 (wind tunnels), paper2 (gradients), paper3 (models), or all.")],

@@ -2,12 +2,13 @@
 
 import inspect
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal
 
 from rich.text import Text
 
+from interp.certifying.verdicts import Count
 from interp.cli.source_fields import source_fields
 from interp.cli.terminal import bold, show_notes, show_table
 from interp.findings import COLUMNS as ALL_COLUMNS
@@ -49,6 +50,27 @@ def print_record(record: RunRecord, verbose: bool = False) -> None:
     show_notes([*contradictions(record.findings), *([str(tried(record.findings))] if verbose else [])])
     if not verbose:
         show_notes([f"{n_more} further numbers, controls and notes: with -v, and on the page."])
+
+
+def print_certificate(record: RunRecord) -> None:
+    """A row for every headline number of the certified probe: a word, and the shares of worlds behind it."""
+    found = record.findings["certificate"]
+    head = ("number", "verdict", "called without an effect", "interval covers", "called, small to large effect")
+    cells = (
+        (row["number"], row["word"], _counted(row, "called", "n_null"), _counted(row, "covered", "n_covered"),
+         " ".join(_short(row[f"power_{i}"]) for i in (1, 2, 3)) if row["n_planted"] else "")
+        for row in _rows(found.tables["headlines"])
+    )  # fmt: skip
+    show_table(f"certificate of {record.spec['certified']['name']}", head, cells)
+    show_notes(found.notes)
+
+
+def _counted(row: Mapping[str, Any], name: str, of: str) -> str:
+    """`0.045 of 400 (0.027 to 0.07)`; empty where nothing was counted."""
+    if not row[of]:
+        return ""
+    interval = Count(round(row[name] * row[of]), row[of]).interval()
+    return f"{_short(row[name])} of {row[of]} ({_range(interval, '')})"
 
 
 def print_side_by_side(findings: Findings) -> None:

@@ -6,6 +6,7 @@ __all__ = [
     "headlines",
     "index",
     "power",
+    "probe_code",
     "record",
     "token_strip",
     "tunnel_card",

@@ -127,10 +127,14 @@ class RunRecord:
     path: Path | None = field(default=None, compare=False)
 
     def show(self) -> Path:
-        """Render the page beside the record (again, if it is there) and return its path."""
-        from interp.registry import load_entry
+        """Render the page beside the record (again, if it is there) and return its path.
 
-        return load_entry("report", "html")(self)
+        A study may have a page of its own: the report of its name.
+        """
+        from interp.registry import entries, load_entry
+
+        study = self.spec.get("study")
+        return load_entry("report", study if study in entries("report") else "html")(self)
 
     def __repr__(self) -> str:
         return text_table(*self._headline_table())

@@ -27,6 +27,7 @@ from interp.probe import Probe, Readout
 from interp.prompting.pools import PromptPool, draw, name_of, pools_for, prompts_for
 from interp.prompting.tokens import as_tokens
 from interp.reading.forward import capture
+from interp.records.probe_code import code_hash
 from interp.records.record import RunRecord, written
 from interp.records.token_strip import TokenStrip
 from interp.records.unfinished import PARTIAL, Unfinished, refuse_unwritable
@@ -103,6 +104,7 @@ def run(options: RunOptions) -> RunRecord:
         described |= course
         findings = {name: (findings | courses)[name] for name in spec.probes if name in findings | courses}
     processes = {} if ranks.is_alone else {"processes": ranks.size}
+    codes = {probe.name: code_hash(probe) for pool in pools for probe in pool.probes}
     record = RunRecord(
         status="done",
         created=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -110,7 +112,7 @@ def run(options: RunOptions) -> RunRecord:
         spec_hash=spec.hash,
         model=described,
         prompts=_described(pools, drawn),
-        environment=environment() | {"threads_of_passes": sorted(clock.threads)} | processes,
+        environment=environment() | {"threads_of_passes": sorted(clock.threads), "probe_code": codes} | processes,
         selfcheck=tuple(asdict(c) for c in (*own_checks, *merged(session.checks))),
         timings=clock.seconds,
         findings=findings,

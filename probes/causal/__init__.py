@@ -1,3 +1,5 @@
 """Does the model use the axis that reads uncertainty? Edits against matched controls."""
 
 from .probe import Causal as Causal
+
+__all__ = ["edits"]

@@ -13,7 +13,7 @@ from interp.registry import load_entry
 from interp.words import short
 
 from ..plotly.prepare import Plot, prepare, undrawable
-from . import about, story
+from . import about, certified, story
 from .calibration import TRUTHS, Calibration, calibrations, the_tunnel
 from .security import script_json
 from .strip import Strip, strip
@@ -57,7 +57,10 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Section:
-    """One probe: `problem` says why its figures are missing, `tables` are those that no figure shows."""
+    """One probe: `problem` says why its figures are missing, `tables` are those that no figure shows.
+
+    `certified` is what its certificate says, and where that lies.
+    """
 
     probe: str
     question: str
@@ -66,6 +69,7 @@ class Section:
     numbers: tuple[Number, ...]
     tables: tuple[Listing, ...]
     notes: tuple[str, ...]
+    certified: tuple[str, str]
 
 
 def sections(record: RunRecord) -> tuple[Section, ...]:
@@ -141,6 +145,7 @@ def _section(record: RunRecord, name: str, findings: Findings, tables: Mapping[s
         numbers=tuple(Number(name, n, s, strip(s)) for n, s in findings.scalars.items() if n not in findings.headline),
         tables=tuple(listing for table, listing in tables.items() if table not in shown),
         notes=findings.notes,
+        certified=certified.line(name, record),
     )
 
 

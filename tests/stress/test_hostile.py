@@ -9,9 +9,10 @@ import json
 import numpy as np
 import pytest
 
+from interp.certifying.worlds import World
 from interp.registry import entries, load_entry
 from tests.paths import ROOT
-from tests.stress.hostile import N_PLANTED, N_WORLDS, RATES, SIZES, WORLDS, World, measure, table
+from tests.stress.hostile import N_PLANTED, N_WORLDS, RATES, SIZES, WORLDS, found_in, measure, table
 from tests.stress.rates import agree
 
 N_FRESH = 40
@@ -56,7 +57,7 @@ def test_a_rate_beyond_a_bound_is_found():
 def test_a_world_is_the_same_again_and_its_numbers_are_there(world: World):
     committed = COMMITTED["rates"][world.probe][world.name]
     assert committed.keys() == set(world.null)
-    first, again = (world.make(np.random.default_rng(5), 5, 1.0) for _ in range(2))
+    first, again = (found_in(world, 5, 1.0) for _ in range(2))
     for number in world.null:
         assert repr(first[number]) == repr(again[number]) and np.isfinite(first[number].value)
 
@@ -67,7 +68,7 @@ def test_every_headline_with_a_p_has_worlds_that_break_its_assumptions():
     for world in WORLDS:
         listed.setdefault(world.probe, set()).update(world.null)
     for probe in {world.probe for world in WORLDS}:
-        made = next(world for world in WORLDS if world.probe == probe).make(np.random.default_rng(0), 0, 0.0)
+        made = found_in(next(world for world in WORLDS if world.probe == probe), 0, 0.0)
         assert {name for name in made.headline if made[name].p is not None} <= listed[probe], probe
     without_p = {name for name in entries("probe") if name not in listed}
     assert without_p == set(COMMITTED["no_p"]), "probes without a p among their headlines"

@@ -1,0 +1,31 @@
+"""A probe on models of known truth: does a number stand where it is known to stand?"""
+
+from dataclasses import dataclass, replace
+
+from interp.findings import Standing
+from interp.probe import Probe
+from interp.running.run import run
+
+from .worlds import Known, judged_name, shrunk_fields
+
+
+@dataclass(frozen=True)
+class Held:
+    """What is known, and what was found."""
+
+    known: Known
+    number: str
+    standing: Standing
+    words: str
+
+    @property
+    def agrees(self) -> bool:
+        return self.standing in self.known.standing
+
+
+def held_against(known: Known, probe: Probe) -> Held:
+    """Run the probe on the model; nothing is written."""
+    asked = replace(probe, **shrunk_fields(probe, known.settings))
+    findings = run(known.model, probes=[asked], n_pool=known.n_pool, out=None, quiet=True).findings[probe.name]
+    number = judged_name(findings, known.number)
+    return Held(known, number, findings.standing(number), findings[number].briefly)

@@ -1,0 +1,126 @@
+"""The study `certificate`: how often a probe calls an effect where none is, where one is, and how often intervals hold.
+
+Worlds are made up, of every kind that is known to break nulls; and the probe is run on models of known truth. The
+record is that of a study; `interp certify` is the command.
+"""
+
+import json
+import shlex
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from interp.errors import UsageError
+from interp.findings import Findings
+from interp.probe import Probe
+from interp.records.probe_code import code_hash
+from interp.running.spec import make_probe
+from interp.settings import split_settings
+from interp.study import Study
+from interp.system.progress import Report
+
+from .findings import doubtful, findings_of
+from .known import held_against
+from .texts import any_trials
+from .trying import Tried, planned, try_worlds
+from .worlds import Trials, shrunk_fields, trials_of
+
+Scale = Literal["smoke", "default"]
+
+N_WORLDS: Mapping[Scale, tuple[int, int]] = {"smoke": (24, 6), "default": (280, 60)}
+"""How many null worlds, and how many of each planted size: in all, spread over the kinds of worlds."""
+
+_N_AGAIN = 3
+"""So many times as many fresh null worlds are tried of a kind in which a number looks liberal."""
+
+_SEEDS = 100_000
+"""World seeds of one certificate; those of another seed begin behind them."""
+
+
+@dataclass(frozen=True)
+class Certificate(Study):
+    """`probe` is a name, or `module:Class`; `settings` are field=value of it.
+
+    `scale`: `smoke` tries some 40 worlds, `default` some 450. Another `seed` draws other worlds.
+    """
+
+    probe: str = "manifold"
+    settings: tuple[str, ...] = ()
+    scale: Scale = "default"
+    seed: int = 0
+
+    name: ClassVar[str] = "certificate"
+    question: ClassVar[str] = "How often does the probe call an effect where there is none, and where there is one?"
+
+    @property
+    def certified(self) -> Probe:
+        """The probe with its settings."""
+        return make_probe(self.probe, split_settings(self.settings, [self.probe])[self.probe])
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """What was asked, with the probe as it is: the hash of its code and all its parameters."""
+        probe = self.certified
+        tried_with: dict[str, list[Any]] = {}
+        for world in _trials(probe).worlds:
+            for name, value in shrunk_fields(probe, world.small).items():
+                values = tried_with.setdefault(name, [])
+                values += [] if value in values else [value]
+        described = {
+            "name": probe.name, "class": f"{type(probe).__module__}:{type(probe).__qualname__}",
+            "code": code_hash(probe), "parameters": probe.parameters(), "tried_with": tried_with,
+        }  # fmt: skip
+        return super().spec | json.loads(json.dumps({"certified": described}))
+
+    @property
+    def command(self) -> str:
+        """`interp certify`, which does the same."""
+        words = ["interp", "certify", self.probe]
+        words += [word for setting in self.settings for word in ("--set", setting)]
+        words += ["--scale", self.scale] if self.scale != "default" else []
+        return shlex.join([*words, *(["--seed", str(self.seed)] if self.seed else [])])
+
+    def measure(self, work: Path, progress: Report) -> Findings:
+        probe = self.certified
+        probe.refuse_fields(None)
+        trials = _trials(probe)
+        counts = planned(trials.worlds, *N_WORLDS[self.scale])
+        n = sum(sum(sizes.values()) for sizes in counts)
+        n_all = n + len(trials.known)
+        tried = Tried.begun_in(work)
+        worlds = list(zip(trials.worlds, counts, strict=True))
+        try_worlds(probe, worlds, _SEEDS * self.seed, tried, lambda done: progress(done, n_all))
+        again = Tried.begun_in(work / "again")
+        doubt = doubtful(trials, tried)
+        doubted = [(world, {0: _N_AGAIN * sizes[0]}) for world, sizes in worlds if world.name in doubt]
+        try_worlds(probe, doubted, _SEEDS * self.seed + _SEEDS // 2, again, lambda done: progress(n, n_all))
+        known = []
+        for each in trials.known:
+            known.append(held_against(each, probe))
+            progress(n + len(known), n_all)
+        headline = trials.worlds[0].findings(probe, _SEEDS * self.seed, 0.0)
+        found = findings_of(self.name, trials, tried, again, headline, known)
+        shutil.rmtree(work, ignore_errors=True)
+        return found
+
+
+def _trials(probe: Probe) -> Trials:
+    """The trials that are registered for a probe; else those for any probe that only reads."""
+    registered = trials_of(probe.name)
+    if registered is not None:
+        return registered
+    wants = {
+        "changes the model": probe.edits_model, "follows a training": probe.follows_checkpoints,
+        "needs an exact posterior": probe.needs_posterior,
+    }  # fmt: skip
+    wanted = next((words for words, is_so in wants.items() if is_so), None)
+    if wanted is not None:
+        raise UsageError(
+            asked=f"a certificate of {probe.name}",
+            found=f"it {wanted}, and the worlds of texts that any probe is tried on have nothing for that",
+            fix="Register worlds of its own under the entry points `interp.worlds`, as "
+            "`interp.certifying.worlds` describes.",
+        )
+    return any_trials(probe)

@@ -1,0 +1,89 @@
+"""What a share of worlds says: exact binomial intervals, and one word for a headline number.
+
+A number is *liberal* where it is called in more than 5 % of the worlds with nothing to find, by more than the Monte
+Carlo error: over all kinds of worlds together, or in one kind, whose interval is widened for how many kinds there are;
+and fresh worlds of other seeds, three times as many, say so again.
+It is *without power* where the interval of the share called at the largest planted effect ends below one half,
+*conservative* where the interval over all null worlds ends below 5 %; else it *holds*. Few worlds make wide intervals:
+a number then holds for want of evidence, and the interval beside it says so.
+
+Source: Clopper and Pearson, Biometrika 26 (1934).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from interp.findings import ALPHA
+
+Word = Literal["holds", "liberal", "conservative", "without power", "untried"]
+
+MEANINGS: dict[Word, str] = {
+    "holds": "called in 5 % of the null worlds, within the error of counting",
+    "liberal": "called in more than 5 % of the null worlds, beyond the error of counting: its p is too small",
+    "conservative": "called in less than 5 % of the null worlds, beyond the error of counting: it can miss, not invent",
+    "without power": "not called in half of the worlds even at the largest planted effect",
+    "untried": "there is no world of which it is known that this number has nothing to find",
+}
+
+_HALF = 0.5
+
+
+@dataclass(frozen=True)
+class Count:
+    """`k` of `n` worlds."""
+
+    k: int
+    n: int
+
+    @property
+    def share(self) -> float:
+        return self.k / self.n if self.n else float("nan")
+
+    def interval(self, confidence: float = 0.95) -> tuple[float, float]:
+        """The exact interval of the share; all shares where nothing was counted."""
+        from scipy.stats import binomtest
+
+        if not self.n:
+            return 0.0, 1.0
+        low, high = binomtest(self.k, self.n).proportion_ci(confidence, method="exact")
+        return float(low), float(high)
+
+    def __add__(self, other: "Count") -> "Count":
+        return Count(self.k + other.k, self.n + other.n)
+
+
+def total(counts: Sequence[Count]) -> Count:
+    """All worlds together."""
+    return sum(counts, start=Count(0, 0))
+
+
+def is_liberal(kinds: Sequence[Count]) -> bool:
+    """Whether a number is called too often, in all worlds together or in those of one kind."""
+    return total(kinds).interval()[0] > ALPHA or any(kind.interval(_of_one(kinds))[0] > ALPHA for kind in kinds)
+
+
+def _of_one(kinds: Sequence[Count]) -> float:
+    """The confidence of the interval of one kind, so that all of them hold together."""
+    return 1 - 0.05 / max(1, len(kinds))
+
+
+def suspects(kinds: Sequence[Count]) -> list[int]:
+    """Where a number that looks liberal is to be tried again: the kinds that are liberal alone, or else all."""
+    if not is_liberal(kinds):
+        return []
+    return [i for i, kind in enumerate(kinds) if kind.interval(_of_one(kinds))[0] > ALPHA] or list(range(len(kinds)))
+
+
+def judge(null: Sequence[Count], planted: Count, fresh: Count | None = None) -> Word:
+    """The word for a number: how often it is called in null worlds of each kind, and at the largest planted effect.
+
+    `fresh` are the worlds on which a number that looked liberal was tried again.
+    """
+    if not total(null).n:
+        return "untried"
+    if is_liberal(null) and (fresh is None or fresh.interval()[0] > ALPHA):
+        return "liberal"
+    if planted.n and planted.interval()[1] < _HALF:
+        return "without power"
+    return "conservative" if total(null).interval()[1] < ALPHA else "holds"

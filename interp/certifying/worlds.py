@@ -1,0 +1,98 @@
+"""What a probe is tried on: made-up worlds without an effect or with a planted one, and models of known truth.
+
+A package registers the worlds of its probes under the entry points `interp.worlds`, each by the name of its probe: a
+function without arguments that returns `Trials`. A probe without an entry is tried on the worlds of
+`interp.certifying.texts`, which need nothing but its needs.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+import numpy as np
+
+from interp.findings import Findings, Standing
+from interp.probe import Probe
+from interp.registry import entries, load_entry
+
+N_MODELS = 5
+"""Worlds share so many models in turn: an interval over prompts is to hold the value of its own model."""
+
+Make = Callable[[Probe, np.random.Generator, int, float], Findings]
+
+
+@dataclass(frozen=True)
+class World:
+    """One kind of made-up world for one probe; `make(probe, rng, seed, size)` draws one and returns what was found.
+
+    At size 0 nothing is there of the numbers in `null` (without them: of any headline number that has a p). At sizes 1
+    to 3 an effect is planted, which `effects` says in words, but of the numbers in `unplanted`. `small` are fields of
+    the probe that are set so that hundreds of worlds take minutes: reference distributions, prompts of a causal probe.
+    `n` counts what a world holds. Without `is_covered` a world has no value of its own that intervals could hold.
+    """
+
+    probe: str
+    name: str
+    make: Make
+    null: tuple[str, ...] = ()
+    unplanted: tuple[str, ...] = ()
+    effects: tuple[str, ...] = ()
+    n: str = ""
+    small: Mapping[str, Any] = field(default_factory=dict)
+    is_covered: bool = True
+
+    def findings(self, probe: Probe, seed: int, size: float) -> Findings:
+        """What the probe finds in the world of this seed."""
+        seeded = type(probe)(**probe.parameters() | {"seed": seed}) if "seed" in probe.parameters() else probe
+        return self.make(self.shrunk(seeded), np.random.default_rng([seed, int(size)]), seed, size)
+
+    def shrunk(self, probe: Probe) -> Probe:
+        """The probe with its fields at the sizes of this world, but for those that were set to another value."""
+        return replace(probe, **shrunk_fields(probe, self.small))
+
+
+@dataclass(frozen=True)
+class Known:
+    """A model of which it is known where a number stands: `above` its null, `within`, or `unjudged` (never varies)."""
+
+    model: str
+    number: str
+    standing: tuple[Standing, ...]
+    why: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    n_pool: int = 200
+
+
+@dataclass(frozen=True)
+class Trials:
+    """All that a probe is tried on."""
+
+    worlds: tuple[World, ...]
+    known: tuple[Known, ...] = ()
+
+
+def trials_of(name: str) -> Trials | None:
+    """The trials that are registered for a probe; None where there are none."""
+    return load_entry("worlds", name)() if name in entries("worlds") else None
+
+
+def shrunk_fields(probe: Probe, small: Mapping[str, Any]) -> dict[str, Any]:
+    """Which of the fields in `small` apply: those the probe has and that stand at their defaults."""
+    defaults = {f.name: f.default for f in fields(probe)}
+    return {k: v for k, v in small.items() if k in defaults and getattr(probe, k) == defaults[k] != v}
+
+
+def of_model(seed: int) -> np.random.Generator:
+    """What belongs to the model of a world, not to its prompts."""
+    return np.random.default_rng([7, seed % N_MODELS])
+
+
+def noise(rng: np.random.Generator, size: tuple[int, ...], heavy: bool) -> np.ndarray:
+    """Of variance 1; heavy tails are those of Student's t with three degrees of freedom."""
+    return rng.standard_t(3, size) / 3**0.5 if heavy else rng.standard_normal(size)
+
+
+def judged_name(findings: Findings, number: str) -> str:
+    """The name under which a number is the headline: without the first position where that is a sink."""
+    twin = f"{number}_no_first"
+    return twin if twin in findings.headline else number

@@ -1,0 +1,106 @@
+"""The code that a probe is: a short hash of its own modules and of those that it computes with.
+
+It follows imports from the module of the probe's class to modules of the same package (of ours: `interp.probes` and
+`interp.statistics`). Comments, docstrings, layout and what only draws figures do not change it.
+"""
+
+import ast
+import importlib.util
+import inspect
+import re
+import sys
+import textwrap
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from interp.probe import Probe
+from interp.system.digest import digest_of
+
+_OURS = ("interp.probes", "interp.statistics")
+_WRITTEN_DIFFERENTLY = re.compile(r"['\"\\]")
+"""What versions of Python put differently where they write a syntax tree out."""
+
+_FIGURES = "figures"
+"""The method, and the modules, that draw."""
+
+
+def code_hash(probe: Probe | type[Probe]) -> str:
+    """The first 16 hexadecimal digits of a SHA-256 over the code that the probe's numbers depend on.
+
+    Of a class that lies in no file (a notebook's) it is the hash of the class alone; empty where that cannot be read.
+    """
+    cls = probe if isinstance(probe, type) else type(probe)
+    root = cls.__module__
+    if _source_of(root) is None:
+        try:
+            return digest_of(_plain(ast.parse(textwrap.dedent(inspect.getsource(cls)))))
+        except (OSError, TypeError):
+            return ""
+    packages = _OURS if _is_inside(root, _OURS) else (root.partition(".")[0], *_OURS)
+    waiting, codes = [root], {}
+    while waiting:
+        name = waiting.pop()
+        path = _source_of(name)
+        if name not in codes and path is not None:
+            codes[name], imported = _read(name, path)
+            waiting += [each for each in imported if _is_inside(each, packages)]
+    return digest_of(codes)
+
+
+@cache
+def _read(module: str, path: Path) -> tuple[str, tuple[str, ...]]:
+    """The code of a module, and the modules that it imports."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    imported = tuple(_imported(tree, package))
+    return _plain(tree), imported
+
+
+def _is_inside(module: str, packages: tuple[str, ...]) -> bool:
+    is_drawing = module.rpartition(".")[2] == _FIGURES
+    return not is_drawing and any(module == p or module.startswith(f"{p}.") for p in packages)
+
+
+def _source_of(module: str) -> Path | None:
+    """The file of a module; None for a name that is none, or that has no source (a notebook's)."""
+    loaded = sys.modules.get(module)
+    try:
+        spec = importlib.util.find_spec(module) if loaded is None else loaded.__spec__
+    except ModuleNotFoundError:
+        return None
+    origin = spec.origin if spec is not None else getattr(loaded, "__file__", None)
+    return Path(origin) if origin and origin.endswith(".py") else None
+
+
+def _imported(tree: ast.Module, package: str) -> Iterator[str]:
+    """The modules that a module imports, also inside functions, but for its figures; names may be modules too."""
+    for node in _without_figures(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        if isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            module = ".".join([*above, node.module] if node.module else above)
+            yield module
+            yield from (f"{module}.{alias.name}" for alias in node.names)
+
+
+def _without_figures(node: ast.AST) -> Iterator[ast.AST]:
+    for child in ast.iter_child_nodes(node):
+        if not (isinstance(child, ast.FunctionDef) and child.name == _FIGURES):
+            yield child
+            yield from _without_figures(child)
+
+
+def _plain(tree: ast.Module) -> str:
+    """The code without docstrings, comments, layout and what draws."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+            node.body = [part for part in node.body if not _is_left_out(part)]
+    return _WRITTEN_DIFFERENTLY.sub("", ast.unparse(tree))
+
+
+def _is_left_out(part: ast.stmt) -> bool:
+    if isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant):
+        return isinstance(part.value.value, str)
+    return isinstance(part, ast.FunctionDef) and part.name == _FIGURES

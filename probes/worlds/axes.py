@@ -1,0 +1,102 @@
+"""Worlds of `causal`: axes fitted to noise, or to what is noise and some of the model's own entropies, are removed."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from interp.certifying.worlds import Trials, World
+from interp.findings import Findings
+from interp.prompt import Prompt, PromptSet
+from interp.registry import load_entry
+
+from ..causal.edits import Name
+
+if TYPE_CHECKING:
+    from interp.editing.conditions import Run
+    from interp.model import Model
+
+_VOCAB, _N_TEXTS, _FEATURE = 101, 160, 17
+"""Of the model that hears through one feature: its tokens, its prompts, and which feature of the head outputs it is."""
+
+
+def causal() -> Trials:
+    read_outs = ("kl_beyond_controls", "entropy_moved_beyond_controls", "posterior_kl_beyond_controls")
+    small = {"n_bootstrap": 40, "doses": (1.0,)}
+    tunnel = small | {"n_prompts": 24, "n_controls": 19}
+    feature = small | {"site": "z", "layers": (("middle",),), "n_prompts": 40, "n_controls": 39}
+    effects = tuple(f"fitted to {0.3 * k:.1f} of the model's own entropies" for k in (1, 2, 3))
+    worlds = []
+    for axis in ("ridge", "encoding"):
+        fitted = f"{axis} axis fitted to noise"
+        worlds += [
+            World("causal", f"{fitted}, shipped tunnel", partial(_axis, _tunnel), read_outs, read_outs, effects,
+                  "24 sequences", tunnel | {"axis": axis}, is_covered=False),
+            World("causal", f"{fitted}, one feature tells", partial(_axis, _one_feature), read_outs[:2], (), effects,
+                  "40 prompts", feature | {"axis": axis}, is_covered=False),
+        ]  # fmt: skip
+    return Trials(tuple(worlds))
+
+
+def _axis(
+    of: "Callable[[], tuple[Model, Run]]", made: Any, rng: np.random.Generator, seed: int, size: float
+) -> Findings:
+    """Removing an axis that was fitted to noise; the more `size`, the more to the entropies of the model."""
+    from interp.editing.conditions import read_conditions
+    from interp.reading.forward import capture
+
+    model, run = of()
+    base = capture(model, run.prompts, run.ids, made.needs)
+    own = base.rows["next_entropy_bits"]
+    entropy = rng.standard_normal(base.rows.n_rows) + 0.3 * size * (own - own.mean()) / own.std()
+    columns = {**base.rows.columns, "next_entropy_bits": entropy}
+    base = replace(base, tables={**base.tables, "scored": replace(base.rows, columns=columns)})
+    named = [(condition, Name.parse(condition.name)) for condition in made.conditions(base)]
+    wanted = [
+        condition for condition, name in named
+        if (name.how, name.dose) == ("removed", 1) and name.subject.split()[0] in ("baseline", "axis", "control")
+    ]  # fmt: skip
+    return made.analyse(base, read_conditions(model, run, wanted))
+
+
+@cache
+def _tunnel() -> "tuple[Model, Run]":
+    from interp.editing.conditions import Run
+    from interp.loading.load import load
+    from interp.prompting.tunnel_sequences import sampled_prompts
+
+    prompts = sampled_prompts(load_entry("tunnel", "bijection")(), n=130)
+    ids = [np.array(prompt.token_ids) for prompt in prompts.prompts]
+    return load("tunnel:bijection-gpt-neox"), Run(prompts, ids)
+
+
+@cache
+def _one_feature() -> "tuple[Model, Run]":
+    """A model that hears of the other tokens through a single feature of the head outputs of its middle layer."""
+    import torch
+    from transformers import AutoModelForCausalLM, LlamaConfig
+
+    from interp.editing.conditions import Run
+    from interp.loading.load import load
+
+    config = LlamaConfig(
+        vocab_size=_VOCAB, hidden_size=48, intermediate_size=96, num_hidden_layers=3, num_attention_heads=4,
+        num_key_value_heads=2, initializer_range=0.2,
+    )  # fmt: skip
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        module = AutoModelForCausalLM.from_config(config, attn_implementation="sdpa").eval()
+    loud = 2.0
+    first, middle, last = module.model.layers
+    with torch.no_grad():
+        for silent in (first.self_attn.o_proj, last.self_attn.o_proj, last.mlp.down_proj, middle.mlp.down_proj):
+            silent.weight.zero_()
+        out, direction = middle.self_attn.o_proj.weight, module.lm_head.weight[17]
+        out.zero_()
+        out[:, _FEATURE] = 2.0 * direction / direction.norm() / loud
+        middle.self_attn.v_proj.weight[_FEATURE - 12] *= loud  # of KV head 0, which serves heads 0 and 1
+    rng = np.random.default_rng(0)
+    ids = [np.append(rng.integers(1, _VOCAB, size=7), 3) for _ in range(_N_TEXTS)]
+    return load(module), Run(PromptSet("tokens", [Prompt(token_ids=tuple(x.tolist())) for x in ids]), ids)

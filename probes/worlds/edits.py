@@ -1,0 +1,86 @@
+"""Worlds of read-outs under edits: `heads`, `depth_use`, and the exchanges of `dynamics`."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from interp.certifying.worlds import Trials, World, noise
+from interp.findings import Findings
+from interp.probe import Condition, Probe
+from interp.table import LABEL, Table
+from interp.testing import Shape, synthetic_capture
+
+from ..dynamics.exchange import Exchange, exchange_scalars
+from ..measures.prompt_means import Units
+
+_KINDS = {"as assumed": (False, 0.0), "heavy tails": (True, 0.0), "edits of a prompt alike, .8": (False, 0.8)}
+
+
+def heads() -> Trials:
+    small = {"n_random": 3, "n_sets": 2, "n_donors": 2, "n_permutations": 199, "n_bootstrap": 199}
+    return _edited(
+        "heads", ("top_head_ratio", "bypass_ratio_min", "late_attention_off", "compounding"), small, ("top_head_ratio",)
+    )
+
+
+def depth_use() -> Trials:
+    return _edited("depth_use", ("last_layer",), {"n_permutations": 199, "n_bootstrap": 199})
+
+
+def _edited(probe: str, numbers: tuple[str, ...], small: Mapping[str, Any], unplanted: tuple[str, ...] = ()) -> Trials:
+    """Planted is harm that all edits do alike, so that no head leads: `unplanted` are numbers that ask for one."""
+    effects = tuple(f"each edit harms by {0.01 * k:.2f} bits" for k in (1, 2, 3))
+    return Trials(
+        tuple(
+            World(probe, name, partial(_read_outs, heavy, alike), numbers, unplanted, effects, "60 sequences", small)
+            for name, (heavy, alike) in _KINDS.items()
+        )
+    )
+
+
+def _read_outs(heavy: bool, alike: float, made: Probe, rng: np.random.Generator, seed: int, size: float) -> Findings:
+    """Read-outs made up: every edit adds an error that is 0 on average, alike in all edits of a prompt."""
+    shape = Shape(60, n_scored=4)
+    base = synthetic_capture(made.needs, shape, seed=seed)
+    common = noise(rng, (len(base.prompts),), heavy)
+    plain = 1 + 0.2 * rng.random(len(base.prompts))
+
+    def read(condition: Condition) -> dict[str, np.ndarray]:
+        chosen = condition.prompts if condition.prompts is not None else np.arange(len(base.prompts))
+        own = noise(rng, (len(chosen),), heavy)
+        more = 0.05 * (alike**0.5 * common[chosen] + (1 - alike) ** 0.5 * own) if condition.edits else 0 * own
+        more = more + (0.01 * size if condition.edits else 0)
+        error = plain[chosen] + more
+        read_out = dict.fromkeys(("posterior_kl", "entropy_error", "next_loss", "loss"), error)
+        return read_out | {"next_kl": np.abs(more), "size": np.full(len(chosen), 0.5)}
+
+    under = {c.name: read(c) for c in made.conditions(base)}
+    under |= {c.name: read(c) for c in made.further_conditions(base, under)}
+    return made.analyse(base, under)
+
+
+def dynamics() -> Trials:
+    kinds = {"as assumed": (0.0, False), "heavy tails": (0.0, True), "errors of a sequence alike, .8": (0.8, False)}
+    effects = tuple(f"patterns lack {0.1 * k:.1f} less" for k in (1, 2, 3))
+    worlds = tuple(
+        World("dynamics", name, partial(_course, alike, heavy), ("exchange_lead",), (), effects, "40 sequences",
+              {"n_bootstrap": 299, "n_permutations": 199})
+        for name, (alike, heavy) in kinds.items()
+    )  # fmt: skip
+    return Trials(worlds)
+
+
+def _course(alike: float, heavy: bool, made: Any, rng: np.random.Generator, seed: int, size: float) -> Findings:
+    """Errors of exchanged networks; patterns and the rest of a checkpoint lack as much, each on prompts of its own."""
+    n = 40
+    rows = Table({"prompt": np.arange(n), "stratum": np.zeros(n, dtype=int)}, {"prompt": "index", "stratum": LABEL})
+    common = rng.lognormal(0, 0.5, n) if not heavy else np.exp(np.minimum(0.5 * rng.standard_t(3, n), 4))
+    lacks = 0.05 * common * (alike + (1 - alike) * rng.lognormal(0, 0.7, (2, 3, n)))
+    end = 0.01 * common
+    patterns, network = end + lacks[0] * (1 - 0.1 * size), end + lacks[1]
+    own = patterns + network - end
+    units = Units.of(rows, "sequence", made.n_bootstrap, rng)
+    exchange = Exchange(np.array([0, 64, 512]), own, patterns, network, end, units)
+    return Findings("dynamics", exchange_scalars(exchange, made.n_permutations, rng), headline=("exchange_lead",))

@@ -1,0 +1,60 @@
+"""The page of a certificate, drawn from its record alone: no script, nothing fetched, small enough to be shipped."""
+
+from pathlib import Path
+from typing import Any
+
+from interp.certifying.verdicts import MEANINGS, Count
+from interp.errors import RecordError
+from interp.records.record import RunRecord
+from interp.table import Table
+
+from ..page import about
+from ..page.render import style_sheet, templates_of_pages, write_page
+from ..page.security import policy
+
+
+def render(record: RunRecord) -> Path:
+    """Write the page as `report.html` into the record's folder, whole or not at all; returns its path."""
+    if record.path is None:
+        raise RecordError(
+            asked="the page of a certificate",
+            found="the record was not written to a folder, so there is no place beside it",
+            fix="Use record.write(folder) first, or certify with out=FOLDER.",
+        )
+    return write_page(record.path / "report.html", html(record))
+
+
+def html(record: RunRecord) -> str:
+    """The page as text."""
+    findings = record.findings["certificate"]
+    style = style_sheet()
+    return templates_of_pages().get_template("certificate.html").render(
+        record=record,
+        certified=record.spec["certified"],
+        about=about,
+        words=MEANINGS,
+        rows=_rows(findings.tables["headlines"]),
+        worlds=_rows(findings.tables["worlds"]),
+        known=_rows(findings.tables["known"]) if "known" in findings.tables else [],
+        interval=interval,
+        place=place,
+        policy=policy([], [style]),
+        style=style,
+    )  # fmt: skip
+
+
+def interval(row: dict[str, Any], name: str, n: str) -> tuple[float, float]:
+    """The exact interval of a share of worlds."""
+    return Count(round(row[name] * row[n]), row[n]).interval()
+
+
+def place(share: float, most: float) -> float:
+    """Where a share stands on a drawing 100 wide that ends at `most`."""
+    return round(100 * min(share / most, 1.0), 1)
+
+
+def _rows(table: Table) -> list[dict[str, Any]]:
+    return [
+        dict(zip(table.columns, row, strict=True))
+        for row in zip(*(column.tolist() for column in table.columns.values()), strict=True)
+    ]

@@ -1,0 +1,108 @@
+"""What the shipped certificate of a probe says, in the line that the page of a run has for it.
+
+`certificates.json` is made from the records under `examples/certificates`:
+
+    python -m interp.reports.page.certified examples/certificates/*
+
+A run of other code, or with other parameters, is told so: the certificate is then of another probe than the one that
+was run, if only a little.
+"""
+
+import json
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from interp.records.record import RunRecord, open_run
+from interp.records.versioned_json import plain_json
+
+PATH = Path(__file__).parent.parent / "certificates.json"
+SITE = "https://interp-authors.github.io/interp/certificates/"
+
+_NOT_COMPARED = ("seed",)
+"""Parameters that every world sets anew; those that worlds shrink are not compared either."""
+
+
+def distilled(record: RunRecord) -> dict[str, Any]:
+    """A certificate as the data file keeps it."""
+    tables = record.findings["certificate"].tables
+    judged = tables["headlines"].to_frame().query("n_null > 0")
+    planted = tables["worlds"].to_frame().query("n_planted > 0")
+    first = planted.iloc[0].to_dict() if len(planted) else {}
+    columns = ["number", "word", "called", "n_null", "power_1", "power_2", "power_3"]
+    return {
+        "code": record.spec["certified"]["code"],
+        "parameters": record.spec["certified"]["parameters"],
+        "tried_with": sorted(record.spec["certified"]["tried_with"]),
+        "numbers": plain_json(judged[columns].to_dict("records")),
+        "effect": str(first.get("effects", "")).split("; ")[0],
+        "n": str(first.get("n", "")),
+    }
+
+
+@cache
+def certificates() -> Mapping[str, Any]:
+    """What is known of every certified probe; the data file, read once."""
+    return json.loads(PATH.read_text(encoding="utf-8"))
+
+
+def line(probe: str, record: RunRecord, known: Mapping[str, Any] | None = None) -> tuple[str, str]:
+    """A sentence on the certificate of a probe, and the address of its page; both empty where there is none."""
+    found = (certificates() if known is None else known).get(probe)
+    if found is None:
+        return "", ""
+    numbers = found["numbers"]
+    n_worlds = max(number["n_null"] for number in numbers)
+    said = f"Certificate: its headlines were called in {_range([x['called'] for x in numbers])} of {n_worlds} worlds "
+    said += "without an effect"
+    power = [x["power_1"] for x in numbers if _is_number(x["power_1"])]
+    if power:
+        said += f"; power {_range(power)} at the smallest planted effect ({found['effect']}, {found['n']})"
+    poor = [f"{x['number'].replace('_', ' ')} is {x['word']}" for x in numbers if x["word"] in _SAID]
+    said += "".join(f"; {words}" for words in poor) + "."
+    return said + _differences(probe, record, found), f"{SITE}{probe}.html"
+
+
+_SAID = ("liberal", "without power")
+"""Verdicts that the line repeats."""
+
+
+def _differences(probe: str, record: RunRecord, found: Mapping[str, Any]) -> str:
+    codes = record.environment.get("probe_code") or {}
+    mine = plain_json(dict(record.parameters.get(probe, {})))
+    left_out = (*_NOT_COMPARED, *found["tried_with"])
+    names = [n for n in {**found["parameters"], **mine} if found["parameters"].get(n) != mine.get(n)]
+    other = [name for name in names if name not in left_out]
+    said = []
+    if probe not in codes:
+        said.append("the code of this run is not recorded")
+    elif codes[probe] != found["code"]:
+        said.append("its code differs from that of this run")
+    if other:
+        said.append(f"it was made with other {', '.join(other)}")
+    return f" Take it with care: {' and '.join(said)}." if said else ""
+
+
+def _range(shares: Sequence[float]) -> str:
+    """`0.5 to 4.5 %`, or one share where all are alike."""
+    low, high = (f"{100 * x:.1f}".removesuffix(".0") for x in (min(shares), max(shares)))
+    return f"{low} %" if low == high else f"{low} to {high} %"
+
+
+def _is_number(x: float | None) -> bool:
+    return x is not None and math.isfinite(x)
+
+
+def main(*folders: str) -> None:
+    """Write the data file from the certificates in `folders`."""
+    found = {record.spec["certified"]["name"]: distilled(record) for record in map(open_run, folders)}
+    text = json.dumps(dict(sorted(found.items())), indent=1, ensure_ascii=False, allow_nan=False)
+    PATH.write_text(text + "\n", encoding="utf-8")
+    print(PATH)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,59 @@
+"""Words are earned by exact binomial intervals: a share above five per cent is no verdict by itself."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from interp.certifying.verdicts import Count, is_liberal, judge, suspects, total
+
+NOTHING_PLANTED = Count(0, 0)
+
+
+@pytest.mark.parametrize("k, n", [(0, 20), (3, 40), (20, 20), (57, 400)])
+def test_the_interval_is_the_one_of_clopper_and_pearson(k, n):
+    low = stats.beta.ppf(0.025, k, n - k + 1) if k else 0.0
+    high = stats.beta.ppf(0.975, k + 1, n - k) if k < n else 1.0
+    assert Count(k, n).interval() == pytest.approx((low, high))
+    assert Count(0, 0).interval() == (0.0, 1.0)
+
+
+def test_a_share_above_five_per_cent_is_liberal_only_beyond_the_error_of_counting():
+    assert Count(2, 20).share == 0.1 and judge([Count(2, 20)], NOTHING_PLANTED) == "holds"
+    assert judge([Count(40, 400)], NOTHING_PLANTED) == "liberal"
+    assert judge([Count(26, 400)], NOTHING_PLANTED) == "holds"
+
+
+def test_one_kind_of_world_is_enough_to_be_liberal_and_is_held_to_a_wider_interval():
+    calm = [Count(1, 50)] * 7
+    assert not is_liberal([Count(7, 50)]) or Count(7, 50).interval()[0] > 0.05
+    assert is_liberal([*calm, Count(12, 50)])
+    assert Count(7, 50).interval()[0] > 0.05 and not is_liberal([*calm, Count(7, 50)])
+
+
+def test_conservative_without_power_and_untried():
+    assert judge([Count(0, 400)], Count(60, 60)) == "conservative"
+    assert judge([Count(0, 20)], Count(20, 20)) == "holds", "none of twenty says little"
+    assert judge([Count(20, 400)], Count(5, 60)) == "without power"
+    assert judge([Count(20, 400)], Count(1, 3)) == "holds", "three worlds cannot say that there is no power"
+    assert judge([], NOTHING_PLANTED) == "untried"
+
+
+def test_a_p_that_is_right_is_seldom_called_liberal():
+    rng = np.random.default_rng(0)
+    wrong = [is_liberal([Count(int(k), 57) for k in rng.binomial(57, 0.05, 7)]) for _ in range(400)]
+    assert np.mean(wrong) < 0.08
+    too_often = [is_liberal([Count(int(k), 57) for k in rng.binomial(57, 0.12, 7)]) for _ in range(100)]
+    assert np.mean(too_often) > 0.9
+
+
+def test_worlds_add_up():
+    assert total([Count(1, 3), Count(2, 5)]) == Count(3, 8) and np.isnan(total([]).share)
+
+
+def test_what_looks_liberal_is_so_only_where_fresh_worlds_say_it_again():
+    kinds = [Count(2, 50), Count(12, 50), Count(1, 50)]
+    assert suspects(kinds) == [1] and suspects([Count(2, 50)] * 3) == []
+    assert suspects([Count(5, 60)] * 8) == list(range(8)), "no kind alone, all of them together"
+    assert judge(kinds, NOTHING_PLANTED) == "liberal"
+    assert judge(kinds, NOTHING_PLANTED, Count(9, 150)) == "holds"
+    assert judge(kinds, NOTHING_PLANTED, Count(20, 150)) == "liberal"

@@ -1,0 +1,83 @@
+"""The hash of a probe's code changes with what it computes, and with nothing else."""
+
+import importlib
+import sys
+
+import pytest
+
+from interp.probe import Probe
+from interp.records.probe_code import _read, code_hash
+from interp.registry import entries, load_entry
+
+PROBE = '''"""A probe."""
+from interp.probe import Probe
+from elsewhere_{n}.helper import twice
+
+class Doubling(Probe):
+    """It doubles."""
+
+    def analyse(self, base):
+        return twice(base)  # at once
+
+    def figures(self, findings):
+        from elsewhere_{n}.figures import draw
+        return draw(findings)
+'''
+HELPER = 'def twice(x):\n    """Twice."""\n    return 2 * x\n'
+
+
+@pytest.fixture
+def hash_of(tmp_path, monkeypatch):
+    """The hash of a package of three files, each changed as given."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def make(probe=lambda text: text, helper=lambda text: text, figures="def draw(x): ..."):
+        n = "twin"  # the same name each time
+        folder = tmp_path / f"elsewhere_{n}"
+        folder.mkdir(exist_ok=True)
+        (folder / "__init__.py").write_text("")
+        (folder / "probe.py").write_text(probe(PROBE.format(n=n)))
+        (folder / "helper.py").write_text(helper(HELPER))
+        (folder / "figures.py").write_text(figures)
+        for name in [name for name in sys.modules if name.startswith(f"elsewhere_{n}")]:
+            del sys.modules[name]
+        importlib.invalidate_caches()
+        sys.dont_write_bytecode, before = True, sys.dont_write_bytecode
+        _read.cache_clear()
+        try:
+            return code_hash(importlib.import_module(f"elsewhere_{n}.probe").Doubling)
+        finally:
+            sys.dont_write_bytecode = before
+
+    yield make
+    for name in [name for name in sys.modules if name.startswith("elsewhere_")]:
+        del sys.modules[name]
+    _read.cache_clear()
+
+
+def test_what_a_helper_computes_belongs_to_the_code(hash_of):
+    plain = hash_of()
+    assert hash_of() == plain and len(plain) == 16
+    assert hash_of(helper=lambda text: text.replace("2 * x", "2 * (x + 1)")) != plain
+    assert hash_of(helper=lambda text: text.replace("2 * x", "(2 * x) + 1")) != hash_of(
+        helper=lambda text: text.replace("2 * x", "2 * (x + 1)")
+    )
+    assert hash_of(probe=lambda text: text.replace("twice(base)", "twice(twice(base))")) != plain
+
+
+def test_comments_docstrings_layout_and_figures_do_not(hash_of):
+    plain = hash_of()
+    assert hash_of(probe=lambda text: text.replace("# at once", "# soon").replace("It doubles", "Doubles it")) == plain
+    assert hash_of(helper=lambda text: text.replace("2 * x", "(2  *  x)")) == plain
+    assert hash_of(figures="def draw(x): return 7") == plain
+
+
+def test_every_probe_has_a_hash_of_its_own():
+    hashes = {name: code_hash(load_entry("probe", name)) for name in entries("probe")}
+    assert len(set(hashes.values())) == len(hashes) and all(len(found) == 16 for found in hashes.values())
+
+
+def test_a_class_that_no_file_holds_has_none():
+    namespace = {"__name__": "typed_in", "Probe": Probe}
+    exec("class Typed(Probe):\n    pass", namespace)
+    assert code_hash(namespace["Typed"]) == ""

@@ -1,0 +1,90 @@
+"""The line that a run's page has of the certificate of its probe, and the shipped certificates themselves."""
+
+from dataclasses import replace
+
+import pytest
+from interp.reports.page.certified import SITE, certificates, distilled, line
+
+import interp
+from interp.records.probe_code import code_hash
+from interp.registry import load_entry
+from tests.paths import ROOT
+
+SHIPPED = sorted((ROOT / "examples" / "certificates").glob("*/run.json"))
+NUMBERS = [
+    {"number": "one", "word": "holds", "called": 0.045, "n_null": 200, "power_1": 0.8, "power_2": 1.0, "power_3": 1.0},
+    {"number": "two", "word": "conservative", "called": 0.0, "n_null": 200}
+    | dict.fromkeys(("power_1", "power_2", "power_3")),
+]  # fmt: skip
+KNOWN = {
+    "manifold": {
+        "code": "0123456789abcdef", "parameters": {"site": "v", "n_null": 100, "seed": 0}, "tried_with": ["n_null"],
+        "numbers": NUMBERS, "effect": "R² = 0.05", "n": "500 prompts",
+    }
+}  # fmt: skip
+
+
+@pytest.fixture
+def record(a_record):
+    return replace(
+        a_record, parameters={"manifold": {"site": "v", "n_null": 20, "seed": 7}},
+        environment={"probe_code": {"manifold": "0123456789abcdef"}},
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def a_record():
+    return interp.run(probes=["orthogonality"], n_pool=20, out=None, quiet=True)
+
+
+def test_the_line_says_how_often_it_was_called_and_with_what_power(record):
+    said, where = line("manifold", record, KNOWN)
+    assert said == (
+        "Certificate: its headlines were called in 0 to 4.5 % of 200 worlds without an effect; power 80 % at the "
+        "smallest planted effect (R² = 0.05, 500 prompts)."
+    )
+    assert where == f"{SITE}manifold.html"
+    assert line("another", record, KNOWN) == ("", "")
+
+
+def test_a_poor_verdict_is_repeated(record):
+    bad = [{**NUMBERS[0], "word": "liberal", "called": 0.2}, {**NUMBERS[1], "word": "without power"}]
+    said, _ = line("manifold", record, {"manifold": {**KNOWN["manifold"], "numbers": bad}})
+    assert "one is liberal; two is without power." in said
+
+
+def test_other_code_and_other_parameters_are_said_but_not_sizes_and_seeds(record):
+    other = replace(record, environment={"probe_code": {"manifold": "f" * 16}})
+    assert "its code differs" in line("manifold", other, KNOWN)[0]
+    assert "not recorded" in line("manifold", replace(record, environment={}), KNOWN)[0]
+    changed = replace(record, parameters={"manifold": {"site": "z", "n_null": 20, "seed": 7}})
+    said, _ = line("manifold", changed, KNOWN)
+    assert said.endswith("Take it with care: it was made with other site.")
+
+
+def test_a_run_records_the_code_of_its_probes(a_record):
+    assert a_record.environment["probe_code"] == {"orthogonality": code_hash(load_entry("probe", "orthogonality"))}
+
+
+def test_certificates_are_shipped_and_the_data_file_is_made_of_them():
+    records = [interp.open_run(path) for path in SHIPPED]
+    assert {record.spec["certified"]["name"] for record in records} == set(certificates()) and len(records) >= 6
+    for record in records:
+        assert distilled(record) == certificates()[record.spec["certified"]["name"]]
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.parent.name)
+def test_no_headline_of_a_shipped_probe_is_liberal(path):
+    record = interp.open_run(path)
+    assert record.spec["certified"]["name"] == path.parent.name
+    words = record.findings["certificate"].tables["headlines"]["word"].tolist()
+    assert words and "liberal" not in words
+    assert sum(file.stat().st_size for file in path.parent.rglob("*") if file.is_file()) < 80_000
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.parent.name)
+def test_the_page_of_a_certificate_is_drawn_from_its_record_alone(path):
+    from interp.reports.certificate.render import html
+
+    page = html(interp.open_run(path))
+    assert page == html(interp.open_run(path)) and "<script" not in page and 'src="http' not in page
