@@ -61,8 +61,9 @@ def one_at_a_time(lock: Path, what: str) -> Iterator[None]:
         held.acquire()
     try:
         yield
-        lock.unlink(missing_ok=True)
     finally:
+        with suppress(OSError):  # Windows keeps a file that is open; filelock removes it there, after the release
+            lock.unlink()
         held.release()
 
 

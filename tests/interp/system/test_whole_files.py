@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from interp.system import whole_files
-from interp.system.whole_files import is_draft, make_folder, move, writing
+from interp.system.whole_files import is_draft, make_folder, move, one_at_a_time, writing
 from tests.faulty_disk import Died, Disk
 
 FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EIO, errno.ESTALE)
@@ -259,4 +259,38 @@ def test_one_process_waits_for_the_other_and_takes_over_from_one_that_was_killed
     first.communicate()
     said, warned = second.communicate(timeout=30)
     assert said == "in\nout\n" and "another process is counting" in warned
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_lock_whose_file_is_removed_while_it_is_taken_is_taken_again(tmp_path, monkeypatch):
+    fcntl = pytest.importorskip("fcntl", reason="the lock of Unix")
+    lock, flock, taken = tmp_path / "work.lock", fcntl.flock, []
+
+    def late(number, operation):
+        if not taken:
+            lock.unlink()  # the one before is done, between our opening and our locking
+        taken.append(operation)
+        return flock(number, operation)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with pytest.warns(RuntimeWarning, match="waiting"), one_at_a_time(lock, "counting"):
+        assert len(taken) > 1 and lock.is_file(), "a third process meets the same file"
+    assert not lock.exists()
+
+
+def test_a_lock_file_that_stays_as_on_windows_is_no_error_and_is_free(tmp_path, monkeypatch):
+    def refused(self, missing_ok=False):
+        raise PermissionError(errno.EACCES, "the file is in use", str(self))
+
+    lock, n_inside = tmp_path / "work.lock", 0
+    monkeypatch.setattr(Path, "unlink", refused)
+    for _ in range(2):
+        with one_at_a_time(lock, "counting"):
+            n_inside += 1
+    assert n_inside == 2 and lock.is_file()
+
+
+def test_work_that_failed_leaves_no_lock(tmp_path):
+    with pytest.raises(ZeroDivisionError), one_at_a_time(tmp_path / "work.lock", "counting"):
+        raise ZeroDivisionError
     assert not list(tmp_path.iterdir())
