@@ -16,7 +16,7 @@ import time
 import warnings
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -108,10 +108,10 @@ class Unfinished:
     def remove(self) -> None:
         """The run is done: nothing of it is unfinished."""
         remember("")
-        if self.folder is None or not self.folder.exists():
+        if self.folder is None:
             return
         shutil.rmtree(self.folder, ignore_errors=True)
-        if self.folder.parent.is_dir() and not any(self.folder.parent.iterdir()):
+        with suppress(OSError):  # it holds the work of other runs, or another run has just removed it
             self.folder.parent.rmdir()
 
 
@@ -126,8 +126,6 @@ class Stage:
 
     def load(self) -> Kept | None:
         """What is there from before; None, with a warning, where that is damaged or of another identity."""
-        if not self.path.exists():
-            return None
         try:
             with zipfile.ZipFile(self.path) as file:
                 said = json.loads(file.read("said.json"))
@@ -136,6 +134,8 @@ class Stage:
                     arrays = {tuple(name): _read(file, i) for i, name in enumerate(said["arrays"])}
                     remember(self._in_words(said["n_done"], said["n"], said["unit"]))
                     return Kept(said["n_done"], arrays)
+        except FileNotFoundError:  # never there, or another process has just finished this run
+            return None
         except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, NotImplementedError) as error:
             other = f"it is damaged ({error})"
         if self.run.insists:

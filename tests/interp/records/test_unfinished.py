@@ -3,6 +3,8 @@
 import copy
 import errno
 import signal
+import subprocess
+import sys
 import zipfile
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,6 +33,7 @@ from interp.table import Table
 from tests.interp.editing.test_conditions import many, token_run
 from tests.interp.running.test_several_models import by_model
 from tests.interp.system.test_processes import sequences
+from tests.paths import ROOT
 from tests.tiny_models import fresh_model
 
 NEEDS = [
@@ -293,3 +296,44 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_work(tmp_path, mon
 def test_the_system_itself_refuses_a_place_that_is_not_for_files():
     with pytest.raises(UsageError, match="cannot be written"):
         refuse_unwritable(Path("/proc/runs"))
+
+
+TAKING_TURNS = """
+import sys, warnings
+from pathlib import Path
+import numpy as np
+from interp.prompt import Prompt, PromptSet
+from interp.records.unfinished import PARTIAL, Unfinished
+from tests.tiny_models import fresh_model
+
+warnings.simplefilter("error")
+model, prompts = fresh_model("llama"), PromptSet("p", [Prompt(token_ids=(1, 2))])
+whole = 0
+print("ready", flush=True)
+sys.stdin.readline()
+for i in range(300):
+    run = Unfinished(Path(sys.argv[1]) / PARTIAL / sys.argv[2], sys.argv[2], began=-1e6)
+    stage = run.stage("capture", model, prompts, [np.array([1, 2])])
+    warnings.filterwarnings("ignore", "unfinished work cannot be kept")  # the other one removed the folder meanwhile
+    stage._write(i, 300, "batches", [(("a", 0), np.full(100, i))])
+    kept = stage.load()
+    if kept is not None:
+        assert kept.arrays["a", 0].tolist() == [kept.n_done] * 100
+        whole += 1
+    run.remove()
+print(whole)
+"""
+
+
+@pytest.mark.parametrize("specs", [("s", "s"), ("s", "t")], ids=["one run", "two runs"])
+def test_two_processes_that_keep_and_remove_unfinished_work_never_mix_it(tmp_path, specs):
+    both = [subprocess.Popen([sys.executable, "-c", TAKING_TURNS, str(tmp_path), spec], cwd=ROOT, text=True,
+                             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            for spec in specs]  # fmt: skip
+    assert [process.stdout.readline() for process in both] == ["ready\n"] * 2
+    for process in both:
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    said = [process.communicate(timeout=120) for process in both]
+    assert [process.returncode for process in both] == [0, 0], said
+    assert all(int(whole) > 0 for whole, _ in said) and not (tmp_path / PARTIAL).exists()
