@@ -68,6 +68,10 @@ MADE_BY_A_RUN = {
     "sweep.json",
     "config.json",
     "results.json",
+    "index.html",
+    "runs/index.html",
+    "cfg.json",
+    "tokens.json",
 }
 A_FILE = re.compile(r"`([\w.-]*/[\w./-]*|[\w-]+\.(?:py|md|toml|json|ipynb|txt|html|css|js))`")
 NAMED = [(path.relative_to(ROOT).as_posix(), name) for path in DOCUMENTS for name in A_FILE.findall(path.read_text())]

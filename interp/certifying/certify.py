@@ -28,7 +28,9 @@ def certify(
     The probe is tried on made-up worlds: those that its package registers under `interp.worlds`, else worlds like texts
     that hold tokens, lengths and classes, heavy tails, unequal domains. `probe` is a name, `module:Class`, or a probe;
     `settings` are fields of it. `scale` `smoke` tries some 40 worlds (seconds), `default` some 450 (minutes); another
-    `seed` draws other worlds. The same call goes on where it was stopped; with `resume` it does nothing else.
+    `seed` draws other worlds. The same call resumes an interrupted one; with `resume` it does nothing else.
+
+    >>> record = interp.certify("orthogonality", scale="smoke", out=None)  # doctest: +SKIP
     """
     given = dict(settings or {})
     if isinstance(probe, Probe):

@@ -11,28 +11,19 @@ from typing import Any
 
 import torch
 
-from interp.checking.two_sequences import Observations, relative_error
-from interp.errors import ModelError
+from interp.checking.two_sequences import Observations, against_witness
+from interp.errors import ModelError, optional_part
 from interp.model import Check, Model
-from interp.seam.block_hooks import first_of
-
-_WORDS = {
-    "resid": "the input of each block",
-    "z": "the input of each output projection",
-    "attn_out": "what attention adds",
-    "mlp_out": "what the feed-forward adds",
-    "logits": "the logits",
-}
 
 
 def check_against_nnsight(model: Model) -> tuple[Check, ...]:
     """Compare the residual stream, z, what blocks add, and the logits, every layer.
 
-    Raises `ModelError` where nnsight is not installed or cannot trace the model.
+    Raises `UsageError` where nnsight is not installed, `ModelError` where it cannot trace the model.
     """
     with torch.inference_mode():
         seen = Observations(model)
-        return tuple(_compare(seen, _traced(model, seen.ids)))
+        return tuple(against_witness(seen, _traced(model, seen.ids), "nnsight"))
 
 
 def _paths(model: Model) -> Iterator[tuple[str, int, str, bool]]:
@@ -49,12 +40,8 @@ def _paths(model: Model) -> Iterator[tuple[str, int, str, bool]]:
 
 
 def _traced(model: Model, ids: torch.Tensor) -> dict[tuple[str, int], Any]:
-    try:
+    with optional_part("oracle", "the oracle nnsight"):
         from nnsight import NNsight
-    except ImportError as error:
-        raise ModelError(
-            asked="the oracle nnsight", found="the package is not installed", fix="pip install 'interp[oracle]'"
-        ) from error
     found: dict[tuple[str, int], Any] = {}
     paths = list(_paths(model))
     try:
@@ -80,21 +67,3 @@ def _part(traced: Any, path: str) -> Any:
     for name in path.split("."):
         traced = traced[int(name)] if name.isdigit() else getattr(traced, name)
     return traced
-
-
-def _compare(seen: Observations, traced: dict[tuple[str, int], Any]) -> Iterator[Check]:
-    heard, family = seen.heard, seen.model.family
-    scale = family.summed_scale(seen.model.module.config)
-    for site, words in _WORDS.items():
-        errors = []
-        for (of, layer), theirs in traced.items():
-            if of != site:
-                continue
-            mine = heard.logits if site == "logits" else heard.z[layer] if site == "z" else heard.sites[site, layer]
-            other = first_of(theirs) * (scale if site in ("attn_out", "mlp_out") else 1.0)
-            errors.append(relative_error(mine, other.reshape(mine.shape)))
-        if errors:
-            meaning = f"{site} equals {words} as nnsight traces it" + (
-                "" if site == "logits" else f", in {len(errors)} layers"
-            )
-            yield Check(f"nnsight {site}", meaning, max(errors) <= seen.bound, max(errors), seen.bound)

@@ -37,7 +37,7 @@ def _cache(model: Model, ids: torch.Tensor) -> dict[str, torch.Tensor]:
         config = copy.deepcopy(model.module.config)
         config.architectures = [type(model.module).__name__]
         config.save_pretrained(folder)
-        _any_tokenizer().save_pretrained(folder)
+        any_tokenizer().save_pretrained(folder)
         try:
             bridge = TransformerBridge.boot_transformers(
                 folder,
@@ -53,7 +53,7 @@ def _cache(model: Model, ids: torch.Tensor) -> dict[str, torch.Tensor]:
             ) from error
 
 
-def _any_tokenizer() -> Any:
+def any_tokenizer() -> Any:
     """A tokenizer of one word: TransformerLens insists on one, and is only ever given ids here."""
     from tokenizers import Tokenizer
     from tokenizers.models import WordLevel

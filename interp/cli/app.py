@@ -434,7 +434,7 @@ def list_(
 def check(
     asked: RunOptions,
     oracle: Annotated[
-        Literal["transformer-lens", "nnsight"] | None,
+        Literal["transformer-lens", "nnsight", "interp-engine"] | None,
         typer.Option(help="Compare with this library on the same weights."),
     ] = None,
 ) -> None:
@@ -450,6 +450,10 @@ def check(
         from interp.checking.nnsight import check_against_nnsight
 
         checks += check_against_nnsight(loaded)
+    elif oracle == "interp-engine":
+        from interp.checking.interp_engine import check_against_interp_engine
+
+        checks += check_against_interp_engine(loaded)
     elif oracle is not None:
         from interp.checking.transformer_lens import check_against_transformer_lens
 

@@ -60,6 +60,12 @@ def open_capture(path: str | Path) -> Capture:
 
     Every file is held against its digest first. Raises `RecordError` for a capture that is missing, truncated, edited
     or newer, naming the file.
+
+    >>> model = interp.load("tunnel:bijection-gpt-neox")
+    >>> capture = interp.collect(model, interp.sampled_prompts(model.task, 8), ["v"])
+    >>> folder = capture.save("values")
+    >>> bool((interp.open_capture("values")["v"] == capture["v"]).all())
+    True
     """
     folder = Path(path)
     asked = f"the capture {folder}"

@@ -28,7 +28,11 @@ def analyse(
 ) -> RunRecord:
     """What probes find in a capture; the record says which tool read the model, and whether that was checked.
 
-        record = interp.analyse(interp.open_capture("values"), "manifold")
+    >>> model = interp.load("tunnel:bijection-gpt-neox")
+    >>> probe = interp.registry.load_entry("probe", "attention_entropy")()
+    >>> capture = interp.collect(model, interp.sampled_prompts(model.task, 20), probe.needs)
+    >>> list(interp.analyse(capture, probe).findings)
+    ['attention_entropy']
 
     `probes`, `settings`, `per_quintile` (prompts drawn from each fifth of next-token entropy; None: all) and `report`
     are as in `interp.run`. With `out` a record and its page are left there. Raises `UsageError` for a probe that needs

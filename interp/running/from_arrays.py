@@ -38,9 +38,13 @@ def capture_from_arrays(
 ) -> Capture:
     """A capture of what another tool has read, for `interp.analyse`, `save` and everything else a capture has.
 
-        interp.capture_from_arrays(
-            {"v": ("layer row kv_head d_head", values)}, texts, ids, tool="TransformerLens", model="gpt2", logits=logits
-        )
+    >>> values, logits = np.random.rand(2, 3, 4, 16), np.random.rand(3, 50)
+    >>> capture = interp.capture_from_arrays(
+    ...     {"v": ("layer row kv_head d_head", values)}, ["a", "b c", "d"], [[1], [2, 3], [4]],
+    ...     tool="TransformerLens", model="mine", logits=logits,
+    ... )
+    >>> capture["v"].shape
+    (2, 3, 4, 16)
 
     `arrays` maps sites (or needs, for other positions than the scored ones) to the names of the axes, in any order,
     and the array; `interp.Need("v").axes()` are the names that are meant. Rows run prompt by prompt: of texts one each,

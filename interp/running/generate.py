@@ -39,6 +39,11 @@ class Continuation:
     """What one prompt is continued with, by the model as it is and edited; ids of new tokens, and their texts.
 
     `shared` is the text that both begin with. Without edits both are the same.
+
+    >>> model = interp.load("tunnel:bijection-gpt-neox")
+    >>> (one,) = interp.generate(model, interp.sampled_prompts(model.task, 1), n_tokens=3)
+    >>> one.ids == one.edited_ids
+    True
     """
 
     prompt: str
@@ -57,7 +62,12 @@ class Continuation:
 
 @dataclass(frozen=True, repr=False)
 class Continuations:
-    """The continuations of some prompts; shown side by side in a terminal, a notebook, and by `write` on a page."""
+    """The continuations of some prompts; shown side by side in a terminal, a notebook, and by `write` on a page.
+
+    >>> model = interp.load("tunnel:bijection-gpt-neox")
+    >>> words = interp.generate(model, interp.sampled_prompts(model.task, 2), n_tokens=3)
+    >>> page = words.write("words.html")
+    """
 
     model: str
     edits: tuple[str, ...]
@@ -122,14 +132,19 @@ def generate(
 ) -> Continuations:
     """Continue every prompt by `n_tokens` tokens, with the model as it is and edited.
 
-        interp.generate(model, ["The capital of France is"], [interp.AblateHeads(layer=3, heads=1)])
+    >>> model = interp.load("tunnel:bijection-gpt-neox")
+    >>> words = interp.generate(
+    ...     model, interp.sampled_prompts(model.task, 2), [interp.AblateHeads(layer=0, heads=1)], n_tokens=3
+    ... )
+    >>> len(words), len(words.each[0].ids)
+    (2, 3)
 
     Tokens are the most likely ones at `temperature` 0, else drawn with `seed`, by the same random numbers for both
     texts. A text ends early where the model says so. Edits at `all` positions act on new tokens as well; those at
     `last`, `scored`, a column or counted positions on the prompt's. Ablation by a `mean` takes that over the edited
     positions of these prompts. Keys and values of earlier tokens are kept, edited as they were, unless `cache` is off
-    or patterns come from a donor: the texts are the same. Raises `UsageError` for edits that cannot go on over new
-    tokens.
+    or patterns come from a donor: the texts are the same. Raises `UsageError` for edits that cannot act on
+    new tokens.
     """
     _refuse_sizes(n_tokens, temperature)
     pool = resolve_prompts(prompts, tokenizer=model.tokenizer, seed=seed)

@@ -16,8 +16,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
 
-from filelock import FileLock, Timeout
-
 _ENDING = ".writing"
 _LONGEST = 50
 """Characters of a name that its draft keeps; most file systems end at 255 bytes."""
@@ -52,6 +50,8 @@ def one_at_a_time(lock: Path, what: str) -> Iterator[None]:
 
     The system holds the lock, so that it ends with its process however that ends.
     """
+    from filelock import FileLock, Timeout
+
     make_folder(lock.parent)
     held = FileLock(lock)
     try:

@@ -65,12 +65,13 @@ def test_a_null_that_was_not_measured_is_not_in_the_legend():
 def test_every_point_of_a_umap_says_which_text_it_is():
     import numpy as np
     from interp.probes.manifold.figures import _umap
+    from interp.probes.measures.target import Target
 
     from interp.table import Table
 
     texts = np.array(["Once upon a time", "<b>twice</b>"])
     columns = {"umap1": np.arange(2.0), "umap2": np.arange(2.0), "next_entropy_bits": np.arange(2.0), "text": texts}
-    (trace,) = _umap(Table(columns, dict.fromkeys(columns, "1"))).plot.data
+    (trace,) = _umap(Table(columns, {**dict.fromkeys(columns, "1"), "next_entropy_bits": "bits"}), Target()).plot.data
     assert trace.text[0] == "Once upon a time" and "&lt;b&gt;twice" in trace.text[1]
     assert trace.hovertemplate == "%{text}<br>%{marker.color:.2f} bits<extra></extra>"
     assert trace.marker.color.tolist() == [0, 1]

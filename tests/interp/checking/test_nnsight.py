@@ -5,7 +5,7 @@ import sys
 import pytest
 import torch
 
-from interp.errors import ModelError
+from interp.errors import ModelError, UsageError
 from tests.interp.test_families import tiny
 from tests.tiny_models import FAMILIES, fresh_model, tiny_model
 
@@ -60,5 +60,5 @@ def test_a_missing_package_and_a_model_that_cannot_be_traced_are_told_in_words(m
     with pytest.raises(ModelError, match=r"cannot trace this model \(RuntimeError: .*no envoy"):
         check_against_nnsight(tiny_model("llama"))
     monkeypatch.setitem(sys.modules, "nnsight", None)
-    with pytest.raises(ModelError, match=r"pip install 'interp\[oracle\]'"):
+    with pytest.raises(UsageError, match=r"pip install 'interp\[oracle\]'"):
         check_against_nnsight(tiny_model("llama"))

@@ -157,11 +157,11 @@ def test_a_donor_with_another_window_other_tokens_or_none_at_all_is_refused():
             return self.vocabulary
 
     spoken, foreign = (replace(m, tokenizer=Words({w: 0})) for m, w in ((llama, "a"), (another_model("llama"), "b")))
-    with pytest.raises(UsageError, match="other tokens"):
+    with pytest.raises(UsageError, match="different tokens"):
         heard(spoken, ids, PatternsOf(donor=foreign))
     with pytest.raises(UsageError, match="one and the same"):
         heard(llama, ids, PatternsOf(donor=llama))
-    with pytest.raises(UsageError, match="is a name here"):
+    with pytest.raises(UsageError, match="is a name, not a loaded model"):
         heard(llama, ids, PatternsOf(donor="pythia-410m"))
     with pytest.raises(UsageError, match="Give a model"):
         PatternsOf(donor=3)

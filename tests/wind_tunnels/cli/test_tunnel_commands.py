@@ -118,7 +118,7 @@ def test_training_starts_from_a_checkpoint_and_its_card_says_so(runs, tmp_path):
     assert card.network == read_card(runs / "bijection-gpt-neox").network
     page = (tmp_path / "bijection-gpt-neox-tuned" / "README.md").read_text()
     assert "It started from the weights of bijection-gpt-neox" in page and "times one of 4 sequences" in page
-    with pytest.raises(UsageError, match="the network is that of the checkpoint"):
+    with pytest.raises(UsageError, match="the checkpoint fixes the network"):
         call("train", "bijection", "--init", origin, *FLAT, "--out", str(tmp_path))
     with pytest.raises(UsageError, match="the task has 10 token ids, the checkpoint 6"):
         call("train", "bijection", "--init", origin, "--set", "V=5", "--out", str(tmp_path))
@@ -157,7 +157,7 @@ def test_rebuild_starts_from_the_checkpoint_that_the_card_names_and_from_no_othe
     for init in ({"fingerprint": "0" * 64}, {"weights": "0" * 64}):
         named = {**card, "init": {"tunnel": "bijection-gpt-neox", **init}}
         (home / "bijection-gpt-neox-tuned" / "tunnel.json").write_text(json.dumps(named))
-        with pytest.raises(ModelError, match="the weights shipped under that name are others now"):
+        with pytest.raises(ModelError, match="the weights shipped under that name have changed since"):
             call("rebuild", "bijection-gpt-neox-tuned", "-q")
 
 
