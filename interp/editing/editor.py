@@ -16,7 +16,7 @@ from interp.editing.donor_patterns import DonorPatterns, refuse_unlike
 from interp.editing.edited_rows import rows_in_batch, rows_without_prompts
 from interp.editing.head_outputs import HeadOutputs
 from interp.editing.steps import EditedRows, EditStep, SeenStep, make_steps
-from interp.edits import AblateHeads, Edit, PatternsOf
+from interp.edits import AblateHeads, Edit, PatternsOf, ReplaceCoordinates
 from interp.errors import UsageError
 from interp.model import Model
 from interp.reading.batches import Batch, RowIndex
@@ -202,6 +202,12 @@ def applied(model: Model, *edits: Edit) -> Iterator[None]:
     """
     refuse_misfits(edits, model)
     for edit in edits:
+        if isinstance(edit, ReplaceCoordinates) and edit.values.ndim == 2 and len(edit.values) > 1:
+            raise UsageError(
+                asked=f"{edit} with {len(edit.values)} rows of values",
+                found="which row is whose is not known here",
+                fix="Use interp.collect(model, prompts, needs, edits=[...]), or give one row for all.",
+            )
         if (isinstance(edit.at, str) and edit.at != "all") or needs_outputs(edit):
             raise UsageError(
                 asked=f"{edit}" + ("" if needs_outputs(edit) else f" at {edit.at!r}"),

@@ -324,11 +324,12 @@ def _placed(info: ModelInfo, device_map: DeviceMap) -> dict[str, Any]:
 def _refuse_misuse(edits: tuple[Edit, ...], probes: Sequence[Probe], model: Model, null: str | None) -> None:
     """Raise `UsageError` where the edits of a run do not fit the model, or a probe has its own way of changing it."""
     courses = [probe.name for probe in probes if probe.follows_checkpoints]
-    if courses and (edits or null):
+    changed = "--edit" if edits else f"--null {null}" if null else "--adapter" if model.info.adapter else ""
+    if courses and changed:
         raise UsageError(
-            asked=f"{', '.join(courses)} with {'--edit' if edits else f'--null {null}'}",
+            asked=f"{', '.join(courses)} with {changed}",
             found="it follows the training of the model as it is, from its first checkpoint on",
-            fix="Leave it out: the first checkpoint is the untrained model." if null else "Leave out --edit.",
+            fix="Leave it out: the first checkpoint is the untrained model." if null else f"Leave out {changed}.",
         )
     if not edits:
         return

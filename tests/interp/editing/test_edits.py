@@ -362,6 +362,11 @@ REFUSED = {
         "remove v at layer 0 at 'last': the prompts of the passes are not known here\n"
         "  Use interp.collect(model, prompts, needs, edits=[...]), or positions counted from 0.",
     ),
+    "rows unknown": (
+        lambda: ReplaceCoordinates(layer=0, axis=np.eye(24)[:1], values=np.ones((3, 1))),
+        "replace v at layer 0 with 3 rows of values: which row is whose is not known here\n"
+        "  Use interp.collect(model, prompts, needs, edits=[...]), or give one row for all.",
+    ),
 }
 
 

@@ -172,3 +172,13 @@ def test_one_command_compares_base_and_adapted(llama, lora, tmp_path):
         interp.run(interp.load(llama), adapter=str(lora), out=None, quiet=True)
     for words in (["diff"], ["diff", "runs"], ["diff", "a", "b", "--adapter", str(lora)]):
         assert CliRunner().invoke(app, words).exit_code != 0
+
+
+def test_a_training_is_not_followed_with_an_adapter(llama, lora):
+    from interp.probes.dynamics.probe import Dynamics
+
+    from interp.running.run import _refuse_misuse
+
+    adapted = interp.load(llama, adapter=lora, check=False)
+    with pytest.raises(UsageError, match="dynamics with --adapter"):
+        _refuse_misuse((), [Dynamics()], adapted, None)
