@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import interp
-from interp.checking.transformer_lens import _any_tokenizer
+from interp.checking.transformer_lens import any_tokenizer
 from interp.errors import ModelError
 from interp.folds import Rows
 from interp.need import Need
@@ -23,7 +23,7 @@ def boot(family, folder):
     config = copy.deepcopy(model.module.config)
     config.architectures = [type(model.module).__name__]
     config.save_pretrained(folder)
-    _any_tokenizer().save_pretrained(folder)
+    any_tokenizer().save_pretrained(folder)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return TransformerBridge.boot_transformers(str(folder), hf_model=copy.deepcopy(model.module), device="cpu")
