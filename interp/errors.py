@@ -5,7 +5,8 @@ reaches the terminal is a fault of the toolkit.
 """
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 LISTED = ("model", "probe", "prompt", "tunnel")
 """Kinds of names that `interp list` shows."""
@@ -63,3 +64,16 @@ class ModelError(InterpError):
 
 class RecordError(InterpError):
     """A run record that cannot be written, read or trusted."""
+
+
+@contextmanager
+def optional_part(extra: str, asked: str) -> Iterator[None]:
+    """The imports of an optional part stand inside; a `UsageError` names the extra that brings a missing package."""
+    try:
+        yield
+    except ImportError as error:
+        raise UsageError(
+            asked=asked,
+            found=f"the package {error.name or extra} is not installed",
+            fix=f"pip install 'interp[{extra}]'",
+        ) from error

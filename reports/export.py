@@ -7,10 +7,11 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from interp.errors import UsageError
+from interp.errors import UsageError, optional_part
 from interp.findings import Findings
 from interp.records.record import RunRecord
 from interp.registry import entries, load_entry
+from interp.system.whole_files import writing
 
 from .plotly.prepare import themed
 
@@ -66,14 +67,16 @@ def export(
 def _tables(probe: str, findings: Findings, out: Path, kinds: Collection[str]) -> Iterator[Path]:
     if "latex" in kinds and findings.scalars:
         path = out / f"{probe}.tex"
-        path.write_text(findings.to_latex(), encoding="utf-8")
+        with writing(path) as draft:
+            draft.write_text(findings.to_latex(), encoding="utf-8")
         yield path
     if "csv" in kinds:
         frames = {probe: findings.to_frame()} if findings.scalars else {}
         frames |= {f"{probe}-{name}": table.to_frame() for name, table in findings.tables.items()}
         for name, frame in frames.items():
             path = out / f"{name}.csv"
-            frame.to_csv(path, index=False)
+            with writing(path) as draft:
+                frame.to_csv(draft, index=False)
             yield path
 
 
@@ -109,11 +112,8 @@ def _draw(drawn: "list[tuple[go.Figure, Path]]") -> None:
     scale = (_FINER if paths[0].suffix == ".png" else 1) / _DRAWN
     sizes = {side: [plot.layout[side] for plot in plots] for side in ("width", "height")}
     try:
-        plotly.io.write_images(plots, [str(path) for path in paths], scale=scale, **sizes)
-    except ImportError as error:
-        raise UsageError(
-            asked="figures as images", found="kaleido is not installed", fix="pip install 'interp[export]'"
-        ) from error
+        with optional_part("export", "figures as images"):
+            plotly.io.write_images(plots, [str(path) for path in paths], scale=scale, **sizes)
     except (RuntimeError, ValueError) as error:
         raise UsageError(
             asked="figures as images",

@@ -8,6 +8,8 @@ import tomllib
 from pathlib import Path
 
 PYPROJECT = Path(__file__).parent.parent / "pyproject.toml"
+EXTRAS = ("hub", "umap")
+"""Optional parts that are held to their lowest versions too."""
 
 
 def lowest(requirements: list[str]) -> list[str]:
@@ -20,4 +22,6 @@ def lowest(requirements: list[str]) -> list[str]:
 
 
 if __name__ == "__main__":
-    print("\n".join(lowest(tomllib.loads(PYPROJECT.read_text())["project"]["dependencies"])))
+    project = tomllib.loads(PYPROJECT.read_text())["project"]
+    extras = [each for name in EXTRAS for each in project["optional-dependencies"][name]]
+    print("\n".join(lowest([*project["dependencies"], *extras])))

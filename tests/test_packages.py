@@ -17,6 +17,7 @@ import pytest
 from pyarrow import parquet
 
 import interp
+from interp.errors import UsageError
 from interp.need import Need
 from interp.prompt import Prompt, PromptSet
 from interp.reading.forward import capture
@@ -149,3 +150,42 @@ def test_plotly_draws_every_figure_of_the_page(spy):
     for figure in figures:
         drawn = found.plot(figure.name)
         assert isinstance(drawn, go.Figure) and len(drawn.data) > 0
+
+
+def _data_set(folder):
+    from interp.prompting.files import resolve_prompts
+
+    return resolve_prompts(f"hf:{folder}")
+
+
+def _umap(folder):
+    from interp.probes.manifold.probe import Manifold
+
+    probe = Manifold(umap="on", n_permutations=20, n_null=20, n_bootstrap=20, n_splits=2)
+    return probe.analyse(synthetic_capture(probe.needs, Shape(30, n_layers=1)), {})
+
+
+def _gguf(folder):
+    from interp.loading.gguf_file import read_header
+
+    return read_header(folder / "a.gguf")
+
+
+def _oracle(folder):
+    from interp.checking.transformer_lens import check_against_transformer_lens
+
+    return check_against_transformer_lens(tiny_model("gpt_neox"))
+
+
+@pytest.mark.parametrize(
+    ("package", "extra", "use"),
+    [("datasets", "hub", _data_set), ("umap", "umap", _umap), ("gguf", "gguf", _gguf),
+     ("transformer_lens", "oracle", _oracle)],
+)  # fmt: skip
+def test_a_missing_optional_part_is_named(package, extra, use, tmp_path, monkeypatch):
+    for name in [name for name in sys.modules if name.partition(".")[0] == package]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(UsageError) as told:
+        use(tmp_path)
+    assert told.value.fix == f"pip install 'interp[{extra}]'" and "is not installed" in told.value.found

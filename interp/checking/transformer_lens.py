@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from interp.checking.two_sequences import Observations, relative_error
-from interp.errors import ModelError
+from interp.errors import ModelError, optional_part
 from interp.model import Check, Model
 from interp.seam.pattern import pattern_rows
 
@@ -30,14 +30,8 @@ def check_against_transformer_lens(model: Model) -> tuple[Check, ...]:
 
 
 def _cache(model: Model, ids: torch.Tensor) -> dict[str, torch.Tensor]:
-    try:
+    with optional_part("oracle", "the oracle transformer-lens"):
         from transformer_lens.model_bridge import TransformerBridge
-    except ImportError as error:
-        raise ModelError(
-            asked="the oracle transformer-lens",
-            found="the package is not installed",
-            fix="pip install 'interp[oracle]'",
-        ) from error
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         config = copy.deepcopy(model.module.config)

@@ -98,7 +98,8 @@ def run(
     The same command resumes an interrupted run.
     """
     models, steps = _models(model or [str(RunOptions.model)]), split_commas(revisions)
-    refuse_wrong_words(models, (), asked)
+    if from_ is None:
+        refuse_wrong_words(models, (), asked)
     from interp.prompting.pools import parts
     from interp.records.record import open_run
     from interp.running.choose_probes import choose_probes

@@ -126,7 +126,6 @@ class LedgerFile(_Strict):
 
 def write_ledger(ledger: LedgerFile, folder: Path) -> Path:
     """Write `ledger.json` and its page into a folder, each whole or not at all; returns the path of the page."""
-    folder.mkdir(parents=True, exist_ok=True)
     with writing(folder / LEDGER_NAME) as draft:
         draft.write_text(as_text(ledger), encoding="utf-8")
     return show_ledger(folder)

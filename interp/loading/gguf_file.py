@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from interp.errors import ModelError
+from interp.errors import ModelError, optional_part
 
 _FORMS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _TEXT, _LIST = 8, 9
@@ -128,15 +128,11 @@ class _Reader:
 def read_header(path: Path) -> GgufContent:
     """What the file holds, by its header.
 
-    Raises `ModelError` where the package `gguf` is missing, and for a file that is none, is cut off, or describes
-    what it cannot hold.
+    Raises `UsageError` where the package `gguf` is missing, and `ModelError` for a file that is none, is cut off, or
+    describes what it cannot hold.
     """
-    try:
+    with optional_part("gguf", f"the model {path.name}"):
         from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
-    except ImportError as error:
-        raise ModelError(
-            asked=f"the model {path.name}", found="the package gguf is not installed", fix="pip install 'interp[gguf]'"
-        ) from error
     sizes = {kind.value: (kind.name, *GGML_QUANT_SIZES[kind]) for kind in GGMLQuantizationType}
     try:
         with path.open("rb") as file:

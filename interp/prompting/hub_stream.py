@@ -16,7 +16,7 @@ from huggingface_hub.errors import (
     HTTPError,  # of whichever HTTP library the hub's is built on
 )
 
-from interp.errors import PromptError
+from interp.errors import PromptError, optional_part
 from interp.loading.hub_errors import Repository, explain
 from interp.prompting.hub_name import HubName
 
@@ -38,7 +38,7 @@ class RowStream:
 
 def open_stream(where: HubName) -> RowStream:
     """Find the data set, choose configuration and split; no row is read yet."""
-    with _quiet():
+    with optional_part("hub", f"the prompts {where}"), _quiet():
         folder = _folder(where)
         if folder is not None:
             return _stream(where, folder, "")

@@ -1,12 +1,11 @@
 """The record of a run: `run.json` with its tables and arrays beside it. The product; the page is drawn from it.
 
-A record is written whole or not at all: everything goes to a hidden folder beside the target and is renamed into
-place. Numbers that JSON cannot hold (NaN, infinity) are written as null and come back as NaN.
+A record is written whole or not at all (`interp.system.whole_files`). Numbers that JSON cannot hold (NaN, infinity) are
+written as null and come back as NaN.
 """
 
 import json
 import math
-import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from interp.errors import RecordError
 from interp.findings import COLUMNS, Control, Findings
 from interp.records.headlines import contradictions, headlines, tried
 from interp.records.versioned_json import KeptScalar, as_text, plain_json, read_versioned
+from interp.system.whole_files import writing
 from interp.table import Table
 from interp.words import html_table, text_table
 
@@ -177,29 +177,26 @@ class RunRecord:
         """Write the record as `folder`, whole or not at all; returns the record with its path."""
         from dataclasses import replace
 
-        if folder.exists():
-            raise RecordError(
-                asked=f"writing the record {folder.name}",
-                found="a file or folder of this name exists",
-                fix="Choose another --out, or move the old record away.",
-            )
-        draft = folder.with_name(f".{folder.name}.writing")
-        shutil.rmtree(draft, ignore_errors=True)
         try:
-            (draft / "tables").mkdir(parents=True)
-            findings = {name: self._write_findings(name, f, draft) for name, f in self.findings.items()}
-            content = RunFile(
-                status=self.status, created=self.created, spec=dict(self.spec), spec_hash=self.spec_hash,
-                model=dict(self.model), prompts=dict(self.prompts), environment=dict(self.environment),
-                selfcheck=[dict(c) for c in self.selfcheck], timings=dict(self.timings), findings=findings,
-            )  # fmt: skip
-            (draft / "run.json").write_text(as_text(content), encoding="utf-8")
-            if self.spec.get("edits"):
-                edits = json.dumps({"edits": self.spec["edits"]}, allow_nan=False)
-                (draft / "edits.json").write_text(edits + "\n", encoding="utf-8")
-            draft.rename(folder)
+            with writing(folder) as draft:
+                (draft / "tables").mkdir(parents=True)
+                findings = {name: self._write_findings(name, f, draft) for name, f in self.findings.items()}
+                content = RunFile(
+                    status=self.status, created=self.created, spec=dict(self.spec), spec_hash=self.spec_hash,
+                    model=dict(self.model), prompts=dict(self.prompts), environment=dict(self.environment),
+                    selfcheck=[dict(c) for c in self.selfcheck], timings=dict(self.timings), findings=findings,
+                )  # fmt: skip
+                (draft / "run.json").write_text(as_text(content), encoding="utf-8")
+                if self.spec.get("edits"):
+                    edits = json.dumps({"edits": self.spec["edits"]}, allow_nan=False)
+                    (draft / "edits.json").write_text(edits + "\n", encoding="utf-8")
         except OSError as error:
-            shutil.rmtree(draft, ignore_errors=True)
+            if _is_taken(folder, error):
+                raise RecordError(
+                    asked=f"writing the record {folder.name}",
+                    found="a file or folder of this name exists",
+                    fix="Choose another --out, or move the old record away.",
+                ) from error
             raise RecordError(
                 asked=f"writing the record to {folder}",
                 found=error.strerror or str(error),
@@ -230,23 +227,31 @@ class RunRecord:
         )
 
 
-def written(record: RunRecord, folder: Path) -> RunRecord:
-    """The record, written as `folder`.
+def _is_taken(folder: Path, error: BaseException | None) -> bool:
+    return isinstance(error, FileExistsError) and folder.exists()
+
+
+def written(record: RunRecord, out: Path, name: str) -> RunRecord:
+    """The record, written as a folder of its own under `out`, whoever else writes there.
 
     Where that fails, what was measured is kept in the folder for temporary files, and the `RecordError` says where.
     """
-    try:
-        return record.write(folder)
-    except RecordError as error:
+    while True:
+        folder = new_folder(out, name)
         try:
-            refuge = record.write(Path(tempfile.mkdtemp(prefix="interp-")) / folder.name).path
-        except (RecordError, OSError):
-            raise error from None
-        raise RecordError(
-            asked=error.asked,
-            found=f"{error.found}; what was measured is kept in {refuge}",
-            fix=f"Make room there and move it: `interp report {refuge}` draws its page.",
-        ) from error
+            return record.write(folder)
+        except RecordError as error:
+            if _is_taken(folder, error.__cause__):
+                continue  # another process was faster
+            try:
+                refuge = record.write(Path(tempfile.mkdtemp(prefix="interp-")) / folder.name).path
+            except (RecordError, OSError):
+                raise error from None
+            raise RecordError(
+                asked=error.asked,
+                found=f"{error.found}; what was measured is kept in {refuge}",
+                fix=f"Make room there and move it: `interp report {refuge}` draws its page.",
+            ) from error
 
 
 def new_folder(out: Path, what: str) -> Path:

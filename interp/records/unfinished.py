@@ -11,7 +11,6 @@ processes share a run nothing is kept: they would have to resume from the same b
 
 import hashlib
 import json
-import os
 import shutil
 import time
 import warnings
@@ -30,7 +29,7 @@ from interp.model import Model
 from interp.prompt import PromptSet
 from interp.system.environment import environment
 from interp.system.signals import Stopped, remember
-from interp.system.whole_files import writing
+from interp.system.whole_files import is_draft, writing
 
 PARTIAL = ".partial"
 SECONDS = 10.0
@@ -169,8 +168,7 @@ class Stage:
         began = time.perf_counter()
         said = {"identity": {**self.identity, **_versions()}, "n_done": n_done, "n": n, "unit": unit}
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with writing(self.path, by=os.getpid()) as draft:
+            with writing(self.path) as draft:
                 _write_zip(draft, said, arrays)
                 size = draft.stat().st_size
         except OSError as error:
@@ -185,7 +183,7 @@ class Stage:
 def is_begun(out: Path, spec_hash: str) -> bool:
     """Whether unfinished work of this specification lies under `out`."""
     folder = out / PARTIAL / spec_hash
-    return folder.is_dir() and any(file for file in folder.iterdir() if not file.name.endswith(".writing"))
+    return folder.is_dir() and any(not is_draft(file) for file in folder.iterdir())
 
 
 def nothing_begun(out: Path | None) -> UsageError:

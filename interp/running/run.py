@@ -27,7 +27,7 @@ from interp.probe import Probe, Readout
 from interp.prompting.pools import PromptPool, draw, name_of, pools_for, prompts_for
 from interp.prompting.tokens import as_tokens
 from interp.reading.forward import capture
-from interp.records.record import RunRecord, new_folder, written
+from interp.records.record import RunRecord, written
 from interp.records.unfinished import PARTIAL, Unfinished, refuse_unwritable
 from interp.running.checkpoints import Checkpoint, Followed, checkpoints_of, follow, has_checkpoints, step_of
 from interp.running.choose_probes import ChosenProbe, choose_probes, readable_probes
@@ -113,7 +113,7 @@ def run(options: RunOptions) -> RunRecord:
         parameters=spec.settings,
     )
     if out is not None and ranks.is_first:
-        record = written(record, new_folder(out, info.name))
+        record = written(record, out, info.name)
     unfinished.remove()
     if record.path is not None and options.report:
         record.show()

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from pathlib import Path
 
-from interp.records.record import RunRecord, finished_record, new_folder, written
+from interp.records.record import RunRecord, finished_record, written
 from interp.records.unfinished import PARTIAL, is_begun, nothing_begun, refuse_unwritable
 from interp.study import Study
 from interp.system.environment import environment
@@ -50,7 +50,7 @@ def run_study(
         parameters={study.name: study.parameters()},
     )
     if out is not None:
-        record = written(record, new_folder(home, study.name))
+        record = written(record, home, study.name)
         if report:
             record.show()
     return record

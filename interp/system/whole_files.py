@@ -1,19 +1,146 @@
-"""A file is there whole or not at all, whatever stops the program that writes it."""
+"""A file or folder is there whole or not at all, whatever stops the program that writes it, a power cut included.
 
+What is written goes into a draft beside its place. The draft is brought to the disk (`fsync`), takes its place by a
+rename, and the folder that now names it is brought to the disk too: without the first a power cut may leave an empty
+file under the new name, without the second the name may be gone.
+"""
+
+import errno
+import os
+import shutil
+import sys
+import time
+import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from secrets import token_hex
+
+from filelock import FileLock, Timeout
+
+_ENDING = ".writing"
+_LONGEST = 50
+"""Characters of a name that its draft keeps; most file systems end at 255 bytes."""
+
+_ABANDONED = 24 * 3600
+"""Seconds after which a draft belongs to nobody: the process that wrote it was killed."""
+
+_NEVER_SYNCED = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
+"""What file systems answer that cannot bring something to the disk: some over a network, and some in memory."""
 
 
 @contextmanager
-def writing(path: Path, by: int | None = None) -> Iterator[Path]:
-    """A draft beside the file, which takes its place at the end of the block; one that failed leaves nothing.
+def writing(path: Path) -> Iterator[Path]:
+    """A draft that becomes the file or folder at the end of the block; a block that failed leaves nothing.
 
-    What a killed process has left is written over; `by`, its number, keeps a process that may have company apart.
+    A file takes the place of what was there; a folder does not (`FileExistsError`). Whoever writes the same file at the
+    same time has a draft of its own, and the last one stays. Missing folders above are made.
     """
-    draft = path.with_name(f".{path.name}.writing" if by is None else f".{path.name}.{by}.writing")
+    make_folder(path.parent)
+    _remove_abandoned(path.parent)
+    draft = path.with_name(f".{path.name[:_LONGEST]}.{token_hex(4)}{_ENDING}")
     try:
         yield draft
-        draft.replace(path)
+        move(draft, path)
     finally:
-        draft.unlink(missing_ok=True)
+        _remove(draft)
+
+
+@contextmanager
+def one_at_a_time(lock: Path, what: str) -> Iterator[None]:
+    """Only one process is inside the block; others wait, and a warning says for `what`.
+
+    The system holds the lock, so that it ends with its process however that ends.
+    """
+    make_folder(lock.parent)
+    held = FileLock(lock)
+    try:
+        held.acquire(timeout=0)
+    except Timeout:
+        warnings.warn(f"waiting: another process is {what}", RuntimeWarning, stacklevel=3)
+        held.acquire()
+    try:
+        yield
+        lock.unlink(missing_ok=True)
+    finally:
+        held.release()
+
+
+def is_draft(path: Path) -> bool:
+    """Whether this is a draft: of a write that goes on, or that was cut off."""
+    return path.name.endswith(_ENDING)
+
+
+def move(source: Path, target: Path) -> None:
+    """Rename a file or folder, whole: all of it is on the disk before, its name after, and no draft comes along."""
+    for draft in filter(is_draft, [*source.rglob("*")]):
+        _remove(draft)
+    bring_to_disk(source)
+    taken = FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target))
+    if source.is_dir() and target.exists():
+        raise taken
+    try:
+        source.replace(target)
+    except OSError as error:
+        if source.is_dir() and target.exists():  # just now, by another process
+            raise taken from error
+        raise
+    for folder in {source.parent, target.parent}:
+        _sync(folder)
+
+
+def bring_to_disk(path: Path) -> None:
+    """Wait until a file, or a folder with everything in it, would survive a power cut."""
+    for part in (*path.rglob("*"), path):
+        _sync(part)
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it, and bring their names to the disk."""
+    missing = [above for above in (folder, *folder.parents) if not above.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for made in missing:
+        _sync(made.parent)
+
+
+def _sync(path: Path) -> None:
+    """Bring a file, or the names in a folder, to the disk."""
+    is_folder = path.is_dir()
+    if is_folder and os.name == "nt":
+        return  # names are in the journal there, and folders cannot be opened
+    try:
+        number = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
+        try:
+            _flush(number)
+        finally:
+            os.close(number)
+    except OSError as error:
+        may_not_list = is_folder and error.errno == errno.EACCES
+        if error.errno not in _NEVER_SYNCED and not may_not_list:
+            raise
+
+
+def _flush(number: int) -> None:
+    if sys.platform == "darwin":  # its fsync leaves data in the cache of the drive
+        import fcntl
+
+        with suppress(OSError):  # not every file system there can do more
+            fcntl.fcntl(number, fcntl.F_FULLFSYNC)
+            return
+    os.fsync(number)
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """Remove the drafts that killed processes left in a folder long ago."""
+    for draft in folder.glob(f".*{_ENDING}"):
+        with suppress(OSError):  # another process may be removing it
+            if time.time() - draft.stat().st_mtime > _ABANDONED:
+                _remove(draft)
+
+
+def _remove(draft: Path) -> None:
+    if draft.is_dir():
+        shutil.rmtree(draft, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            draft.unlink()

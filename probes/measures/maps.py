@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from interp.capture import Capture
+from interp.errors import optional_part
 from interp.statistics.spectra import Axes, Scaling, constant_columns, principal_axes, scaled
 from interp.table import LABEL, Table
 
@@ -72,7 +73,7 @@ def null_points_table(points: np.ndarray, scaling: Scaling, seed: int) -> Table:
 
 def umap_table(cloud: Cloud, layer: int, scaling: Scaling, seed: int, capture: Capture) -> Table:
     """A UMAP embedding of one layer: an illustration, whose distances and gaps are not measurements."""
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), optional_part("umap", "a UMAP embedding"):
         # its optional parametric variant wants Tensorflow, and says so on import
         warnings.filterwarnings("ignore", "Tensorflow not installed", ImportWarning)
         import umap

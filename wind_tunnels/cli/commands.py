@@ -89,6 +89,7 @@ def eval_command(
 ) -> None:
     """Measure a checkpoint against the exact posterior, on sequences that neither training nor its card has seen."""
     from interp.system.threads import one_thread
+    from interp.system.whole_files import writing
 
     from ..evaluation.baselines import by_predictor
     from ..evaluation.checkpoint import as_data, evaluate_longer, evaluate_model
@@ -112,7 +113,8 @@ def eval_command(
     if json_ is not None:
         found = {"tunnel": opened.name, "step": opened.card["step"], "seed": seed, "observations": length}
         found |= as_data(evaluation, extrapolated)
-        json_.write_text(json.dumps(found, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+        with writing(json_) as draft:
+            draft.write_text(json.dumps(found, indent=2, allow_nan=False) + "\n", encoding="utf-8")
 
 
 @app.command("sweep", epilog="Example: interp tunnel sweep bijection --arch llama,phi --kv-heads 4,2 --probe manifold")

@@ -158,7 +158,6 @@ def run_sweep(
     on_begin: Callable[[TrainingPlan], OnStep | None],
 ) -> dict[str, Any]:
     """Train every plan; the table is written after each. `on_begin` hears of a plan and may return its `on_step`."""
-    out.mkdir(parents=True, exist_ok=True)
     for cell in swept:
         for seed, plan in cell.plans.items():
             try:

@@ -6,6 +6,7 @@ training depends on, never by a name alone.
 
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -18,6 +19,7 @@ from interp.records.unfinished import PARTIAL, refuse_unwritable
 from interp.system.progress import Report
 from interp.system.signals import remember
 from interp.system.threads import one_thread
+from interp.system.whole_files import bring_to_disk, move, one_at_a_time
 from interp.tunnel import Task, make_task
 
 from ..evaluation.checkpoint import check_limits, read_curve, save
@@ -87,7 +89,9 @@ def train_and_evaluate(plan: TrainingPlan, folder: Path, on_step: OnStep | None 
     stays beside the checkpoint, for the caller to remove when both are where they belong.
     """
     with quiet_libraries(), one_thread():
-        return save(train(plan, folder=folder, on_step=on_step), plan, folder)
+        card = save(train(plan, folder=folder, on_step=on_step), plan, folder)
+    bring_to_disk(folder)
+    return card
 
 
 def train_tunnel(plan: TrainingPlan, out: Path, on_step: OnStep | None = None) -> FinishedTraining:
@@ -96,18 +100,24 @@ def train_tunnel(plan: TrainingPlan, out: Path, on_step: OnStep | None = None) -
     `UsageError` where that folder holds something else.
     """
     refuse_unwritable(out)
-    target = out / plan.name
+    target, unfinished = out / plan.name, out / PARTIAL
     if target.exists():
         card = _finished_card(plan, target)
     else:
-        work = out / PARTIAL / plan.digest
-        card = train_and_evaluate(plan, work, on_step)
-        work.rename(target)
-        (target / STATE_NAME).unlink()
-        remember("")
-        if not any(work.parent.iterdir()):
-            work.parent.rmdir()
+        with one_at_a_time(out / f".{plan.digest}.lock", f"training {plan.name} in {out}"):
+            card = _finished_card(plan, target) if target.exists() else _train_into(plan, target, unfinished, on_step)
+            with suppress(OSError):  # others are in it
+                unfinished.rmdir()
     return FinishedTraining(target, card, read_curve(target)[-1][1] + 1, len(stages_of(plan.task, plan.recipe)))
+
+
+def _train_into(plan: TrainingPlan, target: Path, unfinished: Path, on_step: OnStep | None) -> TunnelCard:
+    work = unfinished / plan.digest
+    card = train_and_evaluate(plan, work, on_step)
+    move(work, target)
+    (target / STATE_NAME).unlink()
+    remember("")
+    return card
 
 
 def train_tunnels(plans: Iterable[TrainingPlan], out: Path, progress: Report) -> list[FinishedTraining]:

@@ -15,6 +15,7 @@ import numpy as np
 from safetensors.numpy import load_file, save_file
 
 from interp.errors import UsageError
+from interp.system.whole_files import writing
 
 from .mechanism import CARD, TRUTH
 from .task import read_program, shipped_programs
@@ -67,11 +68,13 @@ def write_noisy(name: str, noise: Noise, folder: Path) -> None:
         "distractor_heads": [[layer, head] for layer in layers if layer in busy for head in added],
         "idle_heads": card["idle_heads"] + [[layer, head] for layer in layers if layer not in busy for head in added],
     }  # fmt: skip
-    folder.mkdir(parents=True, exist_ok=True)
-    save_file(noisy, folder / "model.safetensors", metadata={"format": "pt"})
-    save_file({"directions": directions.astype(np.float32)}, folder / TRUTH)
-    for file, content in (("config.json", config | extra), (CARD, card)):
-        (folder / file).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    with writing(folder / "model.safetensors") as draft:
+        save_file(noisy, draft, metadata={"format": "pt"})
+    with writing(folder / TRUTH) as draft:
+        save_file({"directions": directions.astype(np.float32)}, draft)
+    for file, content in ((CARD, card), ("config.json", config | extra)):  # last what makes it a model
+        with writing(folder / file) as draft:
+            draft.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
 def _widened(key: str, weight: np.ndarray, width: int) -> np.ndarray:

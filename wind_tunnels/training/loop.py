@@ -24,7 +24,7 @@ from torch.nn import functional as F
 from interp.errors import ModelError, UsageError
 from interp.information import BITS_PER_NAT
 from interp.system.signals import Stopped, remember, whole
-from interp.system.whole_files import writing
+from interp.system.whole_files import make_folder, writing
 from interp.tunnel import Sequences
 
 from ..networks.networks import build, logits_at, switch_off_attention
@@ -50,7 +50,7 @@ def train(
     """
     recipe, state = plan.recipe, initial_state(plan)
     if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         _resume(state, plan, folder)
     sampler = make_sampler(plan.task, recipe)
     kept = {*recipe.checkpoint_steps(), *plan.keep} if folder is not None else set()
@@ -59,8 +59,7 @@ def train(
     try:
         while True:
             if folder is not None and state.step in kept:
-                with _told(folder):
-                    state.model.save_pretrained(folder / "steps" / str(state.step))
+                _keep_weights(state, folder / "steps" / str(state.step), folder)
             is_due = state.step % save_every == 0 or time.monotonic() - saved > SECONDS_BETWEEN_SAVES
             if folder is not None and (is_due or state.step == recipe.n_steps):
                 _save(state, plan, folder)
@@ -139,6 +138,13 @@ def _save(state: TrainingState, plan: TrainingPlan, folder: Path) -> None:
     with _told(folder), writing(folder / STATE_NAME) as draft:
         torch.save(stored, draft)
     _remember(state, plan, folder)
+
+
+def _keep_weights(state: TrainingState, step: Path, folder: Path) -> None:
+    """A training that goes on from an earlier state comes by the same weights again."""
+    if not step.exists():
+        with _told(folder), writing(step) as draft:
+            state.model.save_pretrained(draft)
 
 
 def _remember(state: TrainingState, plan: TrainingPlan, folder: Path) -> None:

@@ -321,7 +321,8 @@ REFUSED = {
     ),
     "after W_O": (
         lambda: RemoveAxis(layer=0, site="attn_out", head=1, axis=np.ones(12)),
-        "remove attn_out: after the output projection every feature mixes all heads: no slice of it belongs to one head\n"
+        "remove attn_out: after the output projection every feature mixes all heads: "
+        "no slice of it belongs to one head\n"
         "  Edit z, the head outputs before it.",
     ),
     "heads of the stream": (

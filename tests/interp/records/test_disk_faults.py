@@ -32,7 +32,9 @@ def measured():
     return record()
 
 
-@pytest.mark.parametrize("where", ["pandas.DataFrame.to_parquet", "pathlib.Path.write_text", "pathlib.Path.rename"])
+@pytest.mark.parametrize(
+    "where", ["pandas.DataFrame.to_parquet", "pathlib.Path.write_text", "pathlib.Path.replace", "os.fsync"]
+)
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EDQUOT])
 def test_a_record_that_cannot_be_written_is_told_and_leaves_no_half_one(tmp_path, monkeypatch, measured, where, number):
     def full(*given, **named):
@@ -53,13 +55,13 @@ def test_what_was_measured_is_kept_elsewhere_where_its_folder_cannot_be_written(
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
     with pytest.raises(RecordError, match=r"what was measured is kept in .*\n.*interp report") as caught:
-        written(measured, tmp_path / "out" / "model")
-    (kept,) = (tmp_path / "temporary").glob("interp-*/model")
+        written(measured, tmp_path / "out", "model")
+    (kept,) = (tmp_path / "temporary").glob("interp-*/model-*")
     assert str(kept) in caught.value.found and open_run(kept).spec_hash == measured.spec_hash
     assert open_run(kept).findings.keys() == measured.findings.keys()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))
     with pytest.raises(RecordError, match="Check free space and permissions"):
-        written(measured, tmp_path / "out" / "model")
+        written(measured, tmp_path / "out", "model")
 
 
 def test_arrays_that_cannot_be_written_are_told_alike(tmp_path, monkeypatch, measured):

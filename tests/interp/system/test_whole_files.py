@@ -1,8 +1,19 @@
-"""Files that are there whole or not at all."""
+"""Files and folders that are there whole or not at all: after a fault, a kill at any call, and a power cut."""
+
+import errno
+import os
+import subprocess
+import sys
+import types
+from pathlib import Path
 
 import pytest
 
-from interp.system.whole_files import writing
+from interp.system import whole_files
+from interp.system.whole_files import is_draft, make_folder, move, writing
+from tests.faulty_disk import Died, Disk
+
+FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EIO, errno.ESTALE)
 
 
 def test_the_file_is_the_old_one_until_the_new_one_is_whole(tmp_path):
@@ -11,7 +22,7 @@ def test_the_file_is_the_old_one_until_the_new_one_is_whole(tmp_path):
     with writing(path) as draft:
         draft.write_text("new")
         assert path.read_text() == "old"
-        assert draft.parent == tmp_path and draft.name.endswith(".writing"), "the same disk, a name that is ignored"
+        assert draft.parent == tmp_path and draft.name.startswith(".") and is_draft(draft), "a name that is ignored"
     assert path.read_text() == "new"
     assert list(tmp_path.iterdir()) == [path]
 
@@ -32,18 +43,220 @@ def test_a_block_that_writes_nothing_is_an_error(tmp_path):
         pass
 
 
-def test_a_draft_that_a_killed_process_has_left_is_written_over(tmp_path):
-    with writing(tmp_path / "a.json") as draft:
-        draft.write_text("old")
-    draft.write_text("half of something long")
+def test_a_folder_is_there_whole_and_takes_the_place_of_none(tmp_path):
+    with writing(tmp_path / "above" / "run") as draft:
+        (draft / "tables").mkdir(parents=True)
+        (draft / "tables" / "a").write_text("1")
+        assert not (tmp_path / "above" / "run").exists()
+    with pytest.raises(FileExistsError), writing(tmp_path / "above" / "run") as draft:
+        draft.mkdir()
+    assert [path.name for path in (tmp_path / "above").rglob("*")] == ["run", "tables", "a"]
+
+
+def test_a_draft_that_a_killed_process_has_left_is_removed_a_day_later(tmp_path):
+    for name, age in ((".a.0.writing", 90_000), (".b.1.writing", 3600)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "half").write_text("of something long")
+        now = (tmp_path / name).stat().st_mtime
+        os.utime(tmp_path / name, (now - age, now - age))
     with writing(tmp_path / "a.json") as draft:
         draft.write_text("new")
-    assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
+    assert {path.name for path in tmp_path.iterdir()} == {"a.json", ".b.1.writing"}, "the other may be going on"
 
 
-def test_processes_that_have_company_write_drafts_of_their_own(tmp_path):
-    with writing(tmp_path / "a.json", by=1) as one, writing(tmp_path / "a.json", by=2) as other:
-        assert one != other and one.name.endswith(".writing") and other.name.endswith(".writing")
+def test_who_writes_the_same_file_at_the_same_time_has_a_draft_of_its_own(tmp_path):
+    with writing(tmp_path / "a.json") as one, writing(tmp_path / "a.json") as other:
+        assert one != other
         one.write_text("one")
         other.write_text("other")
     assert (tmp_path / "a.json").read_text() == "one", "the last to be whole"
+
+
+def test_a_folder_is_moved_without_the_drafts_that_were_cut_off_in_it(tmp_path):
+    make_folder(tmp_path / "work" / "steps")
+    (tmp_path / "work" / "steps" / ".5.0.writing").write_text("half")
+    (tmp_path / "work" / "steps" / "4").write_text("whole")
+    move(tmp_path / "work", tmp_path / "done")
+    assert [path.name for path in tmp_path.rglob("*")] == ["done", "steps", "4"]
+
+
+def test_the_longest_name_a_file_system_takes_has_a_draft(tmp_path):
+    for name in ("x" * 255, "\N{SLIGHTLY SMILING FACE}" * 63):
+        with writing(tmp_path / name) as draft:
+            draft.write_text("new")
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def whole_file(folder: Path) -> None:
+    with writing(folder / "deep" / "er" / "a.json") as draft:
+        draft.write_bytes(b"new" * 100)
+
+
+def whole_folder(folder: Path) -> None:
+    with writing(folder / "runs" / "run") as draft:
+        (draft / "tables").mkdir(parents=True)
+        for name in ("run.json", "tables/a", "tables/b"):
+            (draft / name).write_bytes(b"new" * 100)
+
+
+def moved_folder(folder: Path) -> None:
+    make_folder(folder / "runs" / ".partial")
+    whole_files.make_folder(folder / "runs" / ".partial" / "work" / "steps")
+    for name in ("card", "steps/1"):
+        (folder / "runs" / ".partial" / "work" / name).write_bytes(b"new" * 100)
+    move(folder / "runs" / ".partial" / "work", folder / "runs" / "tunnel")
+
+
+WRITES = {
+    whole_file: ["deep/er/a.json"],
+    whole_folder: [f"runs/run/{name}" for name in ("run.json", "tables/a", "tables/b")],
+    moved_folder: ["runs/tunnel/card", "runs/tunnel/steps/1"],
+}
+
+
+def contents(folder: Path, files: list[str]) -> list[bytes | None]:
+    return [(folder / file).read_bytes() if (folder / file).exists() else None for file in files]
+
+
+def disk_with(tmp_path: Path, write, **faults: int) -> Disk:
+    folder = tmp_path / f"disk{len(list(tmp_path.iterdir()))}"
+    folder.mkdir()
+    if write is whole_file:
+        (folder / "deep" / "er").mkdir(parents=True)
+        (folder / "deep" / "er" / "a.json").write_bytes(b"old")
+    return Disk(folder, **faults)
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_a_write_that_is_done_survives_every_power_cut(tmp_path, write):
+    with disk_with(tmp_path, write) as disk:
+        write(disk.folder)
+        found = [contents(state, WRITES[write]) for state in disk.states(tmp_path / "state")]
+    assert found and all(state == [b"new" * 100] * len(WRITES[write]) for state in found)
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_a_kill_or_a_power_cut_at_any_call_leaves_the_old_or_the_new(tmp_path, write):
+    after = [b"new" * 100] * len(WRITES[write])
+    before = [b"old"] if write is whole_file else [None] * len(after)
+    step, n_states, seen = -1, 0, []
+    while True:
+        step += 1
+        with disk_with(tmp_path, write, die_at=step) as disk:
+            try:
+                write(disk.folder)
+                break
+            except Died:
+                found = [contents(state, WRITES[write]) for state in disk.states(tmp_path / "state")]
+        n_states += len(found)
+        assert all(state in (before, after) for state in found), (disk.steps[-1], found)
+        seen += found
+    assert step >= 4 and n_states > step and before in seen and after in seen
+
+
+@pytest.mark.parametrize("without", ["of a file", "of a folder", "of names above"])
+def test_the_disk_finds_a_write_that_is_not_synced(tmp_path, monkeypatch, without):
+    """The faults that `writing` is there for: the layer has to show each of them."""
+    real = whole_files._sync
+
+    def careless(path: Path) -> None:
+        is_above = path.is_dir() and not any(is_draft(part) for part in (path, *path.parents))
+        kind = "of names above" if is_above else "of a folder" if path.is_dir() else "of a file"
+        if kind != without:
+            real(path)
+
+    monkeypatch.setattr(whole_files, "_sync", careless)
+    with disk_with(tmp_path, whole_folder) as disk:
+        whole_folder(disk.folder)
+        found = [contents(state, WRITES[whole_folder]) for state in disk.states(tmp_path / "state")]
+    assert any(state != [b"new" * 100] * 3 for state in found)
+
+
+@pytest.mark.parametrize("number", FAULTS, ids=errno.errorcode.get)
+@pytest.mark.parametrize("write", WRITES)
+def test_a_disk_that_fails_at_any_call_loses_nothing(tmp_path, write, number):
+    step, n_told = -1, 0
+    while True:
+        step += 1
+        with disk_with(tmp_path, write, fail_at=step, error=number) as disk:
+            before = contents(disk.folder, WRITES[write])
+            try:
+                write(disk.folder)
+                is_done = True
+            except OSError as error:
+                assert error.errno == number
+                n_told, is_done = n_told + 1, False
+        found = contents(disk.folder, WRITES[write])
+        after = [b"new" * 100] * len(WRITES[write])
+        assert found == after if is_done else found in (before, after)
+        assert not [path for path in disk.folder.rglob("*") if is_draft(path)]
+        if len(disk.steps) <= step:
+            break
+    assert n_told >= step // 2
+
+
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.ENOTSUP, errno.ENOSYS])
+def test_a_file_system_that_cannot_sync_is_written_all_the_same(tmp_path, monkeypatch, number):
+    def refuse(descriptor):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    whole_folder(tmp_path)
+    assert contents(tmp_path, WRITES[whole_folder]) == [b"new" * 100] * 3
+
+
+def test_macos_empties_the_cache_of_the_drive_and_does_with_fsync_where_it_cannot(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.setattr(os, "fsync", lambda number: asked.append("fsync"))
+    fcntl = types.SimpleNamespace(F_FULLFSYNC=51, fcntl=lambda number, what: asked.append(what))
+    monkeypatch.setitem(sys.modules, "fcntl", fcntl)
+    whole_files._sync(tmp_path)
+
+    def refuse(number, what):
+        raise OSError(errno.ENOTSUP, "not here")
+
+    fcntl.fcntl = refuse
+    whole_files._sync(tmp_path)
+    assert asked == [51, "fsync"]
+
+
+def test_windows_syncs_files_that_may_be_written_and_no_folder(tmp_path, monkeypatch):
+    opened = []
+    real = os.open
+    (tmp_path / "a").touch()
+    monkeypatch.setattr(os, "open", lambda path, flags: opened.append((path, flags)) or real(path, flags))
+    monkeypatch.setattr(whole_files.os, "name", "nt")
+    folder, file = tmp_path.is_dir, tmp_path / "a"
+    whole_files._sync(tmp_path)
+    whole_files._sync(file)
+    monkeypatch.undo()
+    assert folder() and opened == [(file, os.O_RDWR)]
+
+
+ALONE = """
+import sys, time
+from pathlib import Path
+from interp.system.whole_files import one_at_a_time
+with one_at_a_time(Path(sys.argv[1]), "counting"):
+    print("in", flush=True)
+    time.sleep(float(sys.argv[2]))
+    print("out", flush=True)
+"""
+
+
+def test_one_process_waits_for_the_other_and_takes_over_from_one_that_was_killed(tmp_path):
+    def begin(seconds):
+        call = [sys.executable, "-W", "default", "-c", ALONE, str(tmp_path / "work.lock"), str(seconds)]
+        return subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    first = begin(60)
+    assert first.stdout.readline() == "in\n"
+    second = begin(0)
+    with pytest.raises(subprocess.TimeoutExpired):
+        second.wait(timeout=3)
+    first.kill()
+    first.communicate()
+    said, warned = second.communicate(timeout=30)
+    assert said == "in\nout\n" and "another process is counting" in warned
+    assert not list(tmp_path.iterdir())
