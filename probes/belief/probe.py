@@ -36,7 +36,7 @@ from ..measures.field_checks import refuse_too_few, refuse_unknown
 from ..measures.places import Counted, Place, at_same_layer, places_of
 from ..measures.sample_sizes import FEW_HALVES, MIN_FOLDS
 from ..measures.target import OWN_ENTROPY, Target
-from ..programs.swaps import STREAM, Directions, Swaps, program_findings
+from ..programs.swaps import STREAM, Directions, Swaps, planned_swaps, program_findings
 from .clusters import dimensions_for, gather, make_clusters
 from .interchange import (
     BASELINE,
@@ -142,7 +142,9 @@ class Belief(Probe):
 
     def planned(self, info: ModelInfo, n_prompts: int, *, is_text: bool) -> Iterable[Planned]:
         """Every subspace at every depth that is swapped; a fifth of the prompts is held out, give or take."""
-        if self.interchange and "resid" in self.sites:
+        if self.interchange and "resid" in self.sites and self.target is not None:
+            yield from planned_swaps(info, -(-n_prompts // 5))
+        elif self.interchange and "resid" in self.sites:
             n = len(SUBSPACES) + N_RANDOM
             yield from (Planned(n, -(-n_prompts // 5), depth, (OUTPUT,)) for depth in _spread(info.n_layers + 1))
 

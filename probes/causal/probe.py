@@ -38,7 +38,7 @@ from ..measures.cloud import Cloud, n_places
 from ..measures.field_checks import refuse_too_few, refuse_unknown
 from ..measures.sample_sizes import FEW_FITTED
 from ..measures.target import NEXT_ENTROPY, Target
-from ..programs.swaps import STREAM, Directions, Swaps, is_swap, program_findings, undefined_swap
+from ..programs.swaps import STREAM, Directions, Swaps, is_swap, planned_swaps, program_findings, undefined_swap
 from .axis import Axis, Kind, Split, fit_axes, held_out, refit_axes, saved, tautology
 from .edits import BASELINE, Fill, Intervention, Name, Place, n_compared, n_conditions, n_whole
 from .effects import Effect, effects
@@ -133,6 +133,8 @@ class Causal(Probe):
         whole = n_whole(n, info.n_heads > 0, self.axis != "pc1")
         n_run = min(self.n_prompts, n_prompts // 2)
         text = (LOSS,) if is_text else ()
+        if self.site == STREAM.site and self.target != NEXT_ENTROPY:
+            yield from planned_swaps(info, n_run)
         for layers in self._sets(n_places(self.site, info.n_layers)):
             yield Planned(whole, n_run, min(layers), (KL, SIZE, Need(self.site), *text))
             yield Planned(n_here - whole, n_run, min(layers), (KL, SIZE))

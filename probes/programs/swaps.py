@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from interp.capture import Capture, Mechanism
+from interp.capture import Capture, Mechanism, ModelInfo
 from interp.edits import ReplaceCoordinates
 from interp.findings import Interval, Scalar
 from interp.need import Need
-from interp.probe import Condition, Readout
+from interp.probe import Condition, Planned, Readout
 from interp.statistics.nulls import null_from_draws
 from interp.statistics.resampling import bootstrap_weights, normal_interval
 from interp.table import LABEL, Table, number_columns
@@ -35,7 +35,11 @@ from ..measures.target import Target
 OUTPUT = Need("outcome_log_prob")
 STREAM = Need("resid")
 N_RANDOM = 39
+N_AT_A_DEPTH = 2 * N_RANDOM + 20
+"""Swaps at one depth, at most: random directions of two numbers, those found and stated, other variables."""
+
 STATED, RANDOM = "stated", "random"
+FAMILY = "program"
 _PREFIX = "program"
 
 SWAPS = (
@@ -135,6 +139,12 @@ class Swapped:
     @property
     def p(self) -> float:
         return (1 + int((self.random >= self.accuracy).sum())) / (1 + len(self.random))
+
+
+def planned_swaps(info: ModelInfo, n_prompts: int) -> Iterator[Planned]:
+    """What swaps will cost at most, where the model is a program."""
+    if info.family == FAMILY:
+        yield from (Planned(N_AT_A_DEPTH, n_prompts, depth, (OUTPUT,)) for depth in range(info.n_layers + 1))
 
 
 def is_swap(name: str) -> bool:

@@ -94,3 +94,14 @@ def test_accuracy_counts_answers_one_by_one():
             right[i, j] = model.task.answers[answers[i, j]] == heads - tails
     np.testing.assert_allclose(found["half"].by_unit, right.mean(axis=1))
     assert found["stated"].accuracy == 1.0 and 0 < found["half"].accuracy < 1
+
+
+def test_a_plan_counts_no_fewer_swaps_than_there_are():
+    model = interp.load("program:elimination", check=False)
+    base = interp.collect(model, interp.sampled_prompts(model.task, n=20), ["resid"])
+    swaps = Swaps.of(base, Target("left_1"), np.arange(20), seed=0)
+    assert swaps is not None
+    found = {5: {"one": Directions(swaps.mechanism.directions["left_1"][:1])}}
+    planned = list(replace(BELIEF, target="left_1").planned(model.info, 100, is_text=False))
+    assert len(list(swaps.conditions(base, found, seed=0))) <= planned[0].n and len(planned) == model.info.n_layers + 1
+    assert list(replace(BELIEF, target="x").planned(replace(model.info, family="llama"), 100, is_text=True)) == []

@@ -94,3 +94,16 @@ def test_the_tunnels_own_page_shows_the_truth_where_there_is_one(as_manifold):
     of_another = replace(own, model=as_manifold.model)
     assert headline(of_another)[0].strip.truth is None
     assert "truth 0 bits on the tunnel: the ideal observer's own prediction" in parse(html(of_another)).text
+
+
+def test_numbers_of_another_target_stand_beside_no_known_model():
+    """The known models were read for the entropy: their R² says nothing of another variable's."""
+    model = interp.load("program:chain", check=False)
+    quick = {"n_permutations": 19, "n_null": 20, "n_splits": 2, "sites": "resid"}
+
+    def beside(**settings):
+        asked = {"value_axis": quick | settings}
+        record = interp.run(model, probes="value_axis", n_pool=30, settings=asked, out=None, quiet=True)
+        return [len(number.calibrated) for number in headline(record)]
+
+    assert any(beside()) and not any(beside(target="first_step_3"))
