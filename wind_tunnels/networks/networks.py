@@ -35,6 +35,7 @@ from interp.tunnel import Task
 from .architectures import Network
 from .feedforward import MLPConfig
 from .recurrent import LSTMConfig, initialise_lstm
+from .selective_scan import scan_quickly
 
 FEWEST_POSITIONS = 1024
 """Rotary tables reach at least this far and four times a sequence, so that longer sequences can be read."""
@@ -64,6 +65,7 @@ def build(network: Network, task: Task, generator: torch.Generator) -> PreTraine
         )
     _initialise(model, network, generator)
     switch_off_attention(model, network)
+    scan_quickly(model)
     return model.eval()
 
 
