@@ -47,7 +47,9 @@ class BeliefClusters(Study):
     n_permutations: int = 100
 
     name: ClassVar[str] = "belief_clusters"
-    question: ClassVar[str] = "Does the final stream gather by the most likely hidden state, in one network as in another?"
+    question: ClassVar[str] = (
+        "Does the final stream gather by the most likely hidden state, in one network as in another?"
+    )
 
     def measure(self, work: Path, progress: Report) -> Findings:
         from interp.registry import load_entry
