@@ -2,8 +2,8 @@
 
 `gpt-neox` adds attention and MLP in parallel and rotates queries and keys; `phi` does so too, with biases on every
 projection; `llama` is sequential with RMS norms, a gated MLP and, if asked, grouped key-value heads; `mistral` is llama
-with a sliding window; `mamba` is transformers' own with the scan of `selective_scan`, a step of which is 2.2 to 2.3 times
-slower than attention here. `lstm` and `mlp` are in `recurrent` and `feedforward`. Checkpoints are what
+with a sliding window; `mamba` is transformers' own with the scan of `selective_scan`, a step of which is 2.2 to 2.3
+times slower than attention here. `lstm` and `mlp` are in `recurrent` and `feedforward`. Checkpoints are what
 `save_pretrained` writes.
 """
 

@@ -2,16 +2,15 @@
 
     h_t = exp(Δ_t A) h_{t−1} + Δ_t x_t B_t        y_t = h_t · C_t
 
-transformers' scan in plain torch cuts the states of all positions out of one tensor, position by position, and the
-gradient of each cut is a tensor of that whole size: the cost grows with the square of the length. Here both passes go
-through the positions once and write into tensors made beforehand. The weights, and so what is saved, are transformers' own.
+transformers' scan in plain torch cuts the inputs of every position out of one tensor, and the gradient of each cut is a
+tensor of that whole size: the cost grows with the square of the length. Here both passes go through the positions once
+and write into tensors made beforehand. The weights, and so what is saved, are transformers' own.
 """
 
 import torch
 from jaxtyping import Float
 from torch import nn
 from torch.nn import functional as F
-from transformers import PreTrainedModel
 from transformers.models.mamba.modeling_mamba import MambaMixer
 
 
@@ -59,7 +58,7 @@ class SelectiveScan(torch.autograd.Function):
 
 
 class ScanMixer(MambaMixer):
-    """transformers' mixer, its scan replaced where a whole sequence is read at once; with a cache it is the parent's."""
+    """transformers' mixer with the scan above where a whole sequence is read at once; with a cache, the parent's."""
 
     def forward(self, hidden_states, cache_params=None, attention_mask=None, **kwargs):
         if cache_params is not None or attention_mask is not None:

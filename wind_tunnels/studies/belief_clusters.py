@@ -1,8 +1,8 @@
-"""The study `belief_clusters`: does the final stream gather by the most likely hidden state, in networks of several seeds?
+"""The study `belief_clusters`: does the final stream gather by the most likely hidden state, over seeds?
 
-One training for every seed; the probes `belief`, `manifold` and `value_axis` read the residual stream of each. Numbers are
-means over seeds with t intervals; the silhouette is held, seed by seed, against the one that states exchanged between
-sequences give.
+One training for every seed; the probes `belief`, `manifold` and `value_axis` read the residual stream of each. Numbers
+are means over seeds with t intervals; the silhouette is held, seed by seed, against the one that states exchanged
+between sequences give.
 
 Source: Paper I (arXiv 2512.22471), which shows five clusters in one Mamba.
 """
@@ -41,7 +41,7 @@ class BeliefClusters(Study):
     """
 
     task: str = "hmm-fixed"
-    settings: tuple[str, ...] = ("arch=mamba", "n_layers=2", "n_steps=500", "batch=64")
+    settings: tuple[str, ...] = ("predict=state", "arch=mamba", "n_layers=2", "n_steps=500", "batch=64")
     seeds: tuple[int, ...] = (1, 2, 3)
     n_pool: int = 300
     n_permutations: int = 100
@@ -86,7 +86,10 @@ class BeliefClusters(Study):
                 ),
                 "kl_bits": mean_over_seeds(kl_bits, "bits", BY_ITSELF, "KL(exact posterior || prediction)"),
             },
-            {"seeds": _seeds_table(dict(zip(self.seeds, found, strict=True)), nulls), "models": models_table(trainings)},
+            {
+                "seeds": _seeds_table(dict(zip(self.seeds, found, strict=True)), nulls),
+                "models": models_table(trainings),
+            },
             notes=("Intervals are over seeds of the training; the table has every network by itself.",),
             headline=("silhouette", "silhouette_beyond_null"),
         )  # fmt: skip

@@ -1,11 +1,11 @@
 """The study of belief clusters: its numbers are those of `interp run` on the tunnels that it leaves, over seeds."""
 
-import interp
 import numpy as np
 import pytest
 from interp.wind_tunnels.studies.belief_clusters import BeliefClusters
 from scipy import stats
 
+import interp
 from interp.errors import UsageError
 
 SETTINGS = ("arch=mamba", "S=3", "O=3", "K=8", "n_layers=1", "d_model=16", "n_steps=12", "batch=16", "n_copies=1")
