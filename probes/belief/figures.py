@@ -45,13 +45,14 @@ def _simplex(table: Table) -> Figure:
     if not table["exact_y"].any():
         return _one_dimension(table)
     plot = blank("exact belief", "second coordinate")
+    whole = {axis: _whole(table[f"exact_{axis}"], table[f"decoded_{axis}"]) for axis in ("x", "y")}
     plot.update_layout(
-        xaxis={"domain": [0, 0.48], "constrain": "domain"},
-        yaxis={"scaleanchor": "x", "scaleratio": 1, "constrain": "domain"},
+        xaxis={"domain": [0, 0.48], "range": whole["x"], "constrain": "domain"},
+        yaxis={"range": whole["y"], "scaleanchor": "x", "scaleratio": 1, "constrain": "domain"},
         xaxis2={"domain": [0.52, 1], "title": {"text": "decoded belief"}, "showgrid": False,
-                "zeroline": False, "matches": "x", "constrain": "domain"},
-        yaxis2={"anchor": "x2", "matches": "y", "showticklabels": False, "zeroline": False,
-                "constrain": "domain", "gridcolor": "rgba(128,128,128,0.2)"},
+                "zeroline": False, "range": whole["x"], "constrain": "domain"},
+        yaxis2={"anchor": "x2", "range": whole["y"], "scaleanchor": "x2", "scaleratio": 1, "showticklabels": False,
+                "zeroline": False, "constrain": "domain", "gridcolor": "rgba(128,128,128,0.2)"},
     )  # fmt: skip
     for side, axes in (("exact", ("x", "y")), ("decoded", ("x2", "y2"))):
         for i, (name, points) in enumerate(_by_state(table)):
@@ -67,6 +68,13 @@ def _simplex(table: Table) -> Figure:
         "No null is drawn: the next figure has it."
     )
     return Figure("simplex", "The belief, and what is decoded of it", reading, plot, "decoded")
+
+
+def _whole(*coordinates: np.ndarray) -> list[float]:
+    """A range that holds them all with room at its ends: written down, as axes that match lose an equal scale."""
+    low, high = float(np.min(coordinates)), float(np.max(coordinates))
+    room = 0.05 * (high - low)
+    return [low - room, high + room]
 
 
 def _one_dimension(table: Table) -> Figure:

@@ -148,6 +148,20 @@ def test_hovering_over_a_point_of_real_findings_says_where_it_is_from(chromium, 
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("width", [1400, 400])
+def test_a_unit_of_belief_is_as_long_upwards_as_sideways(chromium, everything, width):
+    """Plotly's own pixels a unit, of both axes on both sides."""
+    seen = Seen(chromium, everything, width).draw()
+    scales, lengths = seen.page.evaluate("""() => {
+        const layout = document.querySelector("#belief-simplex .js-plotly-plot")._fullLayout;
+        const axes = ["xaxis", "yaxis", "xaxis2", "yaxis2"].map(name => layout[name]);
+        return [axes.map(axis => Math.abs(axis._m)), axes.map(axis => axis._length)];
+    }""")
+    assert scales == pytest.approx([scales[0]] * 4, rel=1e-6) and min(lengths) > 50
+    seen.context.close()
+
+
+@pytest.mark.slow
 def test_long_names_do_not_widen_a_narrow_page(chromium, tmp_path):
     long = "x" * 300
     record = made_record(replace(made_findings(texts=(long,)), notes=(long,)))

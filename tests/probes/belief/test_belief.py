@@ -819,6 +819,18 @@ def test_figures_say_how_to_read_them(n_components):
     assert "position alone" in {trace.name for trace in figures[2].plot.data}
 
 
+def test_both_sides_of_the_simplex_have_one_scale_that_holds_every_point():
+    points, belief, _ = planted(n=80, n_components=5)
+    plot = PROBE.figures(world(points, belief))[0].plot
+    assert (plot.layout.yaxis.scaleanchor, plot.layout.yaxis2.scaleanchor) == ("x", "x2")
+    assert plot.layout.yaxis.scaleratio == plot.layout.yaxis2.scaleratio == 1
+    for axis, other in (("xaxis", "xaxis2"), ("yaxis", "yaxis2")):
+        low, high = plot.layout[axis].range
+        assert plot.layout[other].range == (low, high) and plot.layout[axis].matches is None
+        shown = np.concatenate([trace[axis[0]] for trace in plot.data])
+        assert low < shown.min() < shown.max() < high
+
+
 def test_the_plane_of_many_components_is_the_principal_one():
     points, belief, _ = planted(n=80, n_components=5)
     pool, setting = setting_of(points, belief)
