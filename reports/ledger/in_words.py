@@ -46,7 +46,8 @@ def _headlines(paper: PaperFile) -> Iterator[tuple[str, str]]:
         n = len(rows)
         if len(paper.models) <= 1:
             of = f" for {short_name(paper.models[0])}" if paper.models else ""
-            yield heading, f"{n} claims{of}: {_counted([cell for row in rows for cell in row.cells], n)}."
+            said = _counted([cell for row in rows for cell in row.cells], n)
+            yield heading, f"{n} claim{'s' if n != 1 else ''}{of}: {said}."
             continue
         parts = []
         for model in [*paper.models, JOINT]:

@@ -167,7 +167,7 @@ class ComponentRoles(Study):
 
 
 def addressed(
-    keys: Int[np.ndarray, "sequence asked"], values: Int[np.ndarray, "sequence asked"],
+    keys: Int[np.ndarray, "sequence asked"], values: Int[np.ndarray, "sequence shown"],
     cues: Int[np.ndarray, "sequence asked"], n_symbols: int,
 ) -> Float[np.ndarray, "sequence asked symbol"]:  # fmt: skip
     """The exact posterior of the value of `cues[:, i]` after the pairs before i: its own value, else any not taken."""
