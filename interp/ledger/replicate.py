@@ -97,9 +97,9 @@ def replicate(
 
     `models` are the language models that the third paper's claims are put to; `rows` the numbers of the claims to judge
     (none: all), whose ledger has a folder of its own and corrects p over these alone. `scale`: `tiny` asks one claim of
-    each kind, `smoke` takes minutes, `default` is what the shipped models are judged at, `paper` has the papers' sizes and
-    wants a GPU. What was measured before with the same settings, in `out`, is not measured again; with `resume` it is
-    refused where nothing was.
+    each kind, `smoke` takes minutes, `default` is what the shipped models are judged at, `paper` has the papers' sizes
+    and wants a GPU. What was measured before with the same settings, in `out`, is not measured again; with `resume` it
+    is refused where nothing was.
 
     >>> done = interp.replicate("paper3", models=["./my-model"], scale="smoke")  # doctest: +SKIP
     """

@@ -121,7 +121,7 @@ class UpdateCourses(Study):
             raise UsageError(
                 asked=f"the course of {tunnel}",
                 found=f"it kept its weights at {len(steps)} steps",
-                fix="Train it again with --keep log.",
+                fix="Train it again with --set checkpoints_per_doubling=1.",
             )
         asked = {
             "n_prompts": self.n_prompts,
