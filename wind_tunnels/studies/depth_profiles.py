@@ -99,7 +99,7 @@ class DepthProfiles(Study):
 
     def _asked(self) -> dict[str, dict[str, object]]:
         """Only means by layer are taken, so that the draws behind nulls of one network may be few."""
-        few = {"n_permutations": 50, "n_bootstrap": 50}
+        few: dict[str, object] = {"n_permutations": 50, "n_bootstrap": 50}
         removed = {"how": "zero", "n_random": 5, "n_sets": 2, "n_prompts": self.n_prompts}
         return {probe: few | (removed if probe == "heads" else {}) for probe in PROBES}
 
