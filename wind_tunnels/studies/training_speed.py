@@ -40,7 +40,7 @@ _WORTH_A_LOOK = 4.0
 
 @dataclass(frozen=True)
 class TrainingSpeed(Study):
-    """Trainings of `networks` on bijection of `V` symbols in `L` pairs to `kl_bits`, by both recipes.
+    """Trainings of `networks` on bijection of `V` symbols in `L` pairs, the papers' without replacement, to `kl_bits`.
 
     `n_steps` are those over which the rates of our recipe fall to zero, and its training ends; the papers' recipe,
     which has no end, is given up after `budget_seconds` of CPU time.
@@ -48,9 +48,10 @@ class TrainingSpeed(Study):
 
     networks: tuple[str, ...] = ("gpt-neox", "phi", "llama", "mistral")
     V: int = 10
-    L: int = 12
+    L: int = 9
+    replacement: bool = False
     kl_bits: float = 0.005
-    n_steps: int = 900
+    n_steps: int = 700
     budget_seconds: float = 200.0
     seed: int = 0
 
@@ -62,7 +63,7 @@ class TrainingSpeed(Study):
 
         check_distinct(self.name, "networks", self.networks)
         check_positive(self.name, vars(self), ("kl_bits", "budget_seconds"))
-        task = Bijection(V=self.V, L=self.L)
+        task = Bijection(V=self.V, L=self.L, replacement=self.replacement)
         races = [
             Race.of(task, Network(arch=arch), recipe, self.recipe(recipe))
             for arch in self.networks
