@@ -106,10 +106,9 @@ class DepthProfiles(Study):
 
 def depth_scalars(found: Sequence[Mapping[str, Findings]], kl_bits: Sequence[float]) -> dict[str, Scalar]:
     """The numbers of every network as means over networks, one a seed."""
-    from .over_seeds import mean_over_seeds
+    from .over_seeds import mean_over_seeds, mean_scalar, ratio_scalar
 
     flat = Null("no trend", 0.0, (0.0, 0.0))
-    by_rule = "a number of each network by itself: it is read by its bound"
     ratios = [profile("bypass_ratio", findings) for findings in found]
 
     def of(probe: str, field: str) -> list[float]:
@@ -123,15 +122,17 @@ def depth_scalars(found: Sequence[Mapping[str, Findings]], kl_bits: Sequence[flo
             name: mean_over_seeds(of(probe, field), "1", flat, f"Spearman's ρ {what}")
             for name, (probe, field, what) in TRENDS.items()
         },
-        "layers_needed": mean_over_seeds(
-            [float((ratio >= NEEDED_RATIO).mean()) for ratio in ratios], "fraction", by_rule,
+        "layers_needed": mean_scalar(
+            [float((ratio >= NEEDED_RATIO).mean()) for ratio in ratios], "fraction", Null("no layer", 0.0, (0.0, 0.0)),
             f"share of layers whose bypass multiplies the entropy error by {NEEDED_RATIO:g} or more",
         ),
-        "bypass_ratio_min": mean_over_seeds(
-            [float(ratio.min()) for ratio in ratios], "1", by_rule,
-            "entropy error with a layer bypassed over that without, the smallest of all layers",
+        "bypass_ratio_min": ratio_scalar(
+            [float(ratio.min()) for ratio in ratios], [1.0] * len(ratios),
+            "entropy error with a layer bypassed over that without, the smallest of all layers; geometric mean",
         ),
-        "kl_bits": mean_over_seeds(kl_bits, "bits", by_rule, "KL(exact posterior || prediction) of the networks"),
+        "kl_bits": mean_scalar(
+            kl_bits, "bits", Null("the exact posterior", 0.0, (0.0, 0.0)), "KL(exact posterior || prediction)"
+        ),
     }  # fmt: skip
 
 

@@ -18,10 +18,9 @@ from interp.findings import Findings, Scalar
 from interp.study import Study
 from interp.system.progress import Report
 from interp.table import LABEL, Table
-from interp.tunnel import Sequences
+from interp.tunnel import Sequences, Task
 
 from ..networks.architectures import Network
-from ..tasks.bijection import Bijection
 from ..training.recipe import Recipe
 from ..validation import check_distinct, check_positive
 
@@ -59,11 +58,13 @@ class TrainingSpeed(Study):
     question: ClassVar[str] = "What does it cost to come close to the posterior, by our recipe and by the papers'?"
 
     def measure(self, work: Path, progress: Report) -> Findings:
+        from interp.registry import load_entry
+
         from ..training.sampling import evaluation_generators
 
         check_distinct(self.name, "networks", self.networks)
         check_positive(self.name, vars(self), ("kl_bits", "budget_seconds"))
-        task = Bijection(V=self.V, L=self.L, replacement=self.replacement)
+        task = load_entry("tunnel", "bijection")(V=self.V, L=self.L, replacement=self.replacement)
         races = [
             Race.of(task, Network(arch=arch), recipe, self.recipe(recipe))
             for arch in self.networks
@@ -133,7 +134,7 @@ class Race:
     kl_bits: float = np.inf
 
     @classmethod
-    def of(cls, task: Bijection, network: Network, recipe_name: str, recipe: Recipe) -> "Race":
+    def of(cls, task: Task, network: Network, recipe_name: str, recipe: Recipe) -> "Race":
         from ..training.loop import initial_state
         from ..training.plan import TrainingPlan
         from ..training.sampling import make_sampler

@@ -8,6 +8,7 @@ from scipy import stats
 import interp
 from interp.errors import UsageError
 from interp.findings import Findings, Scalar
+from interp.ledger.rules import Rule, judge
 from interp.table import Table
 
 TINY = ("V=4", "L=5", "n_layers=4", "n_heads=2", "d_model=16", "n_steps=30", "batch=16", "n_copies=4")
@@ -45,7 +46,7 @@ def test_ends_and_smallest_follow_from_the_table(studied):
     each = [layers.where(layers["seed"] == seed) for seed in SEEDS]
     falls = [1 - rows["attention_entropy_bits"][-1] / rows["attention_entropy_bits"][0] for rows in each]
     assert found["attention_reduction"].value == pytest.approx(np.mean(falls))
-    assert found["bypass_ratio_min"].value == pytest.approx(np.mean([min(rows["bypass_ratio"]) for rows in each]))
+    assert found["bypass_ratio_min"].value == pytest.approx(stats.gmean([min(rows["bypass_ratio"]) for rows in each]))
     shares = [np.mean(rows["bypass_ratio"] >= NEEDED_RATIO) for rows in each]
     assert found["layers_needed"].value == pytest.approx(np.mean(shares))
 
@@ -89,13 +90,15 @@ def test_planted_networks_come_out_as_they_were_planted():
     assert found["cosine_trend"].value == pytest.approx(0.5)
     assert found["cosine_trend"].p == pytest.approx(stats.ttest_1samp([0.2, 0.4, 0.9], 0).pvalue)
     assert found["layers_needed"].value == pytest.approx((1 + 0.5 + 1) / 3)
-    assert found["bypass_ratio_min"].value == pytest.approx((12 + 8 + 10) / 3)
+    assert found["bypass_ratio_min"].value == pytest.approx((12 * 8 * 10) ** (1 / 3))
     assert found["kl_bits"].value == pytest.approx(0.02)
 
 
 def test_networks_that_all_say_the_same_leave_the_number_underpowered():
     found = depth_scalars([planted(1.0, [20.0, 30.0])] * 3, [0.01] * 3)
     assert found["cosine_trend"].underpowered and found["cosine_trend"].interval is None
+    rule = Rule("at_least", low=1.0, null=False)  # but a share of all layers in all networks is what is claimed
+    assert judge(rule, [found["layers_needed"]], None).outcome == "supported"
 
 
 @pytest.mark.parametrize("study, words", [
