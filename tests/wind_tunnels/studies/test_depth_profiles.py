@@ -2,13 +2,18 @@
 
 import numpy as np
 import pytest
+from interp.wind_tunnels.plans.settings import read_settings
+from interp.wind_tunnels.plans.train_tunnel import make_plan, plan_from_card
 from interp.wind_tunnels.studies.depth_profiles import NEEDED_RATIO, PROFILES, TRENDS, DepthProfiles, depth_scalars
+from interp.wind_tunnels.tasks.bijection import Bijection
 from scipy import stats
 
 import interp
 from interp.errors import UsageError
 from interp.findings import Findings, Scalar
+from interp.ledger.claims import load_claims
 from interp.ledger.rules import Rule, judge
+from interp.records.tunnel_card import read_card
 from interp.table import Table
 
 TINY = ("V=4", "L=5", "n_layers=4", "n_heads=2", "d_model=16", "n_steps=30", "batch=16", "n_copies=4")
@@ -107,3 +112,12 @@ def test_networks_that_all_say_the_same_leave_the_number_underpowered():
 def test_a_study_that_makes_no_sense_is_refused(tmp_path, study, words):
     with pytest.raises(UsageError, match=words):
         study.measure(tmp_path, lambda done, n: None)
+
+
+def test_the_shipped_deep_tunnel_is_one_of_the_networks_of_the_ledger():
+    card = read_card(Bijection.checkpoints / "bijection-gpt-neox-deep")
+    asked = load_claims("paper1").sources()["depth_bijection"].scales["default"].settings["settings"]
+    plan = make_plan(Bijection, {**read_settings(asked), "seed": DepthProfiles().seeds[0]}, variant="deep")
+    assert (plan.network.n_layers, plan.network.n_heads) == (6, 6)
+    shipped = plan_from_card(card, Bijection, None)
+    assert (shipped.task, shipped.network, shipped.recipe) == (plan.task, plan.network, plan.recipe)
