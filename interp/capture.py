@@ -23,8 +23,8 @@ from interp.words import html_table
 if TYPE_CHECKING:
     import xarray
 
-FORMAT = 1
-"""Version of the folder that `Capture.save` writes."""
+FORMAT = 2
+"""Version of the folder that `Capture.save` writes; the first had no `mechanism`."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +95,10 @@ class Mechanism(ABC):
         What stands in the stream at this depth stays as it is, the variable apart; what comes later follows from it. −1
         where nothing is defined for such values.
         """
+
+    @abstractmethod
+    def write(self, folder: Path) -> None:
+        """Leave in a folder what the task's `mechanism` reads from it."""
 
 
 @dataclass(frozen=True)
@@ -237,6 +241,8 @@ class Capture:
         for name, array in known.items():
             write_array(folder / f"{name}.safetensors", array)
         self.prompts.to_frame().to_parquet(folder / "prompts.parquet", index=False)
+        if self.mechanism is not None:
+            self.mechanism.write(folder)
         for at, table in self.tables.items():
             table.to_frame().to_parquet(folder / f"rows.{at}.parquet", index=False)
         content: dict[str, Any] = {
@@ -248,6 +254,7 @@ class Capture:
             "seed": self.seed,
             "layers": self.layers,
             "provenance": self.provenance,
+            "mechanism": self.mechanism is not None,
             "files": {file.name: digest_of_file(file) for file in sorted(folder.iterdir())},
         }
         content = json.loads(json.dumps(content))

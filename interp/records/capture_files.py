@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from interp.capture import FORMAT, Capture, ModelInfo
+from interp.capture import FORMAT, Capture, Mechanism, ModelInfo
 from interp.errors import RecordError
 from interp.folds import FOLDS
 from interp.need import Need
 from interp.prompt import Prompt, PromptSet
 from interp.records.versioned_json import read_versioned
+from interp.registry import load_entry
 from interp.system.array_files import digest_of_file, read_array
 from interp.system.digest import digest_of
 from interp.table import Table
@@ -53,6 +54,7 @@ class CaptureFile:
     layers: tuple[int, ...] | None
     provenance: dict[str, Any]
     files: dict[str, str]
+    mechanism: bool = False
 
 
 def open_capture(path: str | Path) -> Capture:
@@ -105,7 +107,17 @@ def open_capture(path: str | Path) -> Capture:
         belief=exact.get("rows.belief"),
         layers=content.layers,
         provenance=content.provenance,
+        mechanism=_mechanism(folder, asked) if content.mechanism else None,
     )
+
+
+def _mechanism(folder: Path, asked: str) -> Mechanism | None:
+    """How the model computes, which is known of compiled programs."""
+    program = load_entry("program", "program")()
+    try:
+        return program.mechanism(folder)
+    except (LookupError, OSError, TypeError, ValueError) as error:
+        raise _spoilt(asked, f"what is known of the program cannot be read ({error})") from error
 
 
 def _columns(path: Path) -> dict[str, np.ndarray]:

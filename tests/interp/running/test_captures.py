@@ -273,7 +273,7 @@ def edited(folder, name, change):
         (lambda f: (f / "capture.json").unlink(), "there is no capture.json in it"),
         (lambda f: (f / "capture.json").write_text("{"), "capture.json cannot be read"),
         (lambda f: edited(f, "capture.json", lambda c: c.update(seed=5)), "capture.json is not as it was written"),
-        (lambda f: edited(f, "capture.json", lambda c: c.update(format=2)), "it has format 2"),
+        (lambda f: edited(f, "capture.json", lambda c: c.update(format=3)), "it has format 3"),
         (lambda f: edited(f, "capture.json", lambda c: c.pop("needs")), "needs"),
         (lambda f: (f / "rows.scored.parquet").write_bytes(b"PAR1"), "rows.scored.parquet is not as it was"),
         (lambda f: _cut(f / "0-v.rows.safetensors"), "0-v.rows.safetensors is not as it was written"),
