@@ -347,11 +347,13 @@ def diff(
     asked: RunOptions,
     first: Annotated[Path | None, typer.Argument(help="Folder of a run.")] = None,
     second: Annotated[Path | None, typer.Argument(help="Folder of another.")] = None,
+    exact: Annotated[bool, typer.Option("--exact", help="Exit code 1 if any number is not the same.")] = False,
 ) -> None:
     """Print which numbers changed between two runs, and which settings differ.
 
     With --adapter and no folders both runs are made first: the model as it is, then adapted.
-    Exit code 0 if none changed by more than its interval, 1 if one did (or differs and has no interval).
+    Exit code 0 if none changed by more than its interval, 1 if one did. A number without an interval cannot be judged:
+    its change is printed and does not count, unless --exact asks for the same numbers.
     """
     from interp.cli.tables import print_diff
     from interp.records.diff import diff as between
@@ -375,7 +377,7 @@ def diff(
             fix="Give two folders of runs, or --model and --adapter.",
         )
     print_diff(found)
-    if found.moved:
+    if found.moved or (exact and not found.is_exact):
         raise typer.Exit(1)
 
 

@@ -110,17 +110,21 @@ def print_sets(found: "Columns") -> None:
 
 def print_diff(found: "Diff") -> None:
     """What moved, and what differs behind it; what stayed within the intervals is counted."""
-    if found.moved:
+    for title, shifts in (
+        ("moved by more than the intervals", found.moved),
+        ("changed, no interval to judge it by", found.differing),
+    ):
         columns = ("number", "first", "second", "difference", "95 % interval")
-        rows = (
-            (f"{each.probe}.{each.name}", _short(each.first.value), _measured(each.second.value, each.second.unit),
-             _short(each.difference), _range(each.interval, "none to judge by"))
-            for each in found.moved
-        )  # fmt: skip
-        show_table("moved by more than the intervals", columns, rows)
+        rows = [
+            (f"{each.probe}.{each.name}", _measured(each.first.value, each.first.unit),
+             _measured(each.second.value, each.second.unit), _short(each.difference), _range(each.interval, "none"))
+            for each in shifts
+        ]  # fmt: skip
+        if rows:
+            show_table(title, columns, rows)
     n = {verdict: sum(each.verdict == verdict for each in found.shifts) for verdict in ("within", "same")}
     print(f"{len(found.moved)} of {len(found.shifts)} numbers moved; {n['within']} are within their intervals, "
-          f"{n['same']} the same")  # fmt: skip
+          f"{n['same']} the same, {len(found.differing)} changed and have no interval to judge it by")  # fmt: skip
     for which, names in (("first", found.only_first), ("second", found.only_second)):
         if names:
             print(f"only in the {which}: {', '.join(names)}")
