@@ -269,11 +269,17 @@ def print_models() -> None:
 
 
 def print_families() -> None:
-    """The model families that can be read with what is special about each, and those that cannot be with the reason."""
-    from interp.families import REFUSED, families
+    """The model families that can be read with what is special about each, and those that cannot be with the reason.
 
-    known = ((kind, family.note or "", _not_read(family)) for kind, family in sorted(families().items()))
-    show_table("families that can be read", ("model_type", "special", "but not"), known)
+    Of those that a package registers the module is named: importing it would import torch.
+    """
+    from interp.families import REFUSED, families_of_transformers
+    from interp.registry import entries
+
+    known = {kind: (family.note, _not_read(family)) for kind, family in families_of_transformers().items()}
+    known |= {kind: (f"registered by {entry.module}", "") for kind, entry in entries("family").items()}
+    rows = ((kind, *said) for kind, said in sorted(known.items()))
+    show_table("families that can be read", ("model_type", "special", "but not"), rows)
     refused = ((kind, name, reason) for kind, (name, reason) in REFUSED.items())
     show_table("families that cannot be read", ("model_type", "called", "why"), refused)
     print("Every model is checked when it is loaded, whatever its family: `interp check --model ...`.")
