@@ -16,7 +16,7 @@ from interp.need import Need
 from interp.prompt import PromptSet
 from interp.system.array_files import digest_of_file, write_array
 from interp.system.digest import digest_of
-from interp.system.whole_files import writing
+from interp.system.whole_files import file_names, writing
 from interp.table import Table
 from interp.words import html_table
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import xarray
 
 FORMAT = 2
-"""Version of the folder that `Capture.save` writes; the first had no `mechanism`."""
+"""Version of the folder that `Capture.save` writes; the first had no `mechanism` and no files of tables."""
 
 
 @dataclass(frozen=True)
@@ -243,12 +243,13 @@ class Capture:
         self.prompts.to_frame().to_parquet(folder / "prompts.parquet", index=False)
         if self.mechanism is not None:
             self.mechanism.write(folder)
+        rows = {at: f"rows.{file}.parquet" for at, file in file_names(self.tables).items()}
         for at, table in self.tables.items():
-            table.to_frame().to_parquet(folder / f"rows.{at}.parquet", index=False)
+            table.to_frame().to_parquet(folder / rows[at], index=False)
         content: dict[str, Any] = {
             "model": asdict(self.model) | {"tensor_kinds": dict(self.model.tensor_kinds or {}) or None},
             "prompts": self.prompts.described(),
-            "tables": {at: {"units": t.units, "caption": t.caption} for at, t in self.tables.items()},
+            "tables": {at: {"units": t.units, "caption": t.caption, "file": rows[at]} for at, t in self.tables.items()},
             "needs": needs,
             "exact": list(known),
             "seed": self.seed,

@@ -37,6 +37,11 @@ class KeptTable:
 
     units: dict[str, str]
     caption: str
+    file: str | None = None
+
+    def file_of(self, at: str) -> str:
+        """The file of its columns; the first format did not name it."""
+        return self.file or f"rows.{at}.parquet"
 
 
 @dataclass(frozen=True)
@@ -78,7 +83,7 @@ def open_capture(path: str | Path) -> Capture:
     plain = json.loads((folder / "capture.json").read_text(encoding="utf-8"))
     if digest_of({name: x for name, x in plain.items() if name not in ("format", "digest")}) != content.digest:
         raise _spoilt(asked, "capture.json is not as it was written")
-    named = {"prompts.parquet", *(f"rows.{at}.parquet" for at in content.tables)}
+    named = {"prompts.parquet", *(kept.file_of(at) for at, kept in content.tables.items())}
     named |= {f"{name}.safetensors" for name in content.exact} | {f for n in content.needs for f in n.arrays.values()}
     for name in sorted(named | set(content.files)):
         if Path(name).name != name or not (folder / name).is_file():
@@ -98,7 +103,7 @@ def open_capture(path: str | Path) -> Capture:
             **{name: exact.get(name) for name in ("posterior", "belief", "outcome_ids")},  # pyrefly: ignore[bad-argument-type]
         ),
         tables={
-            at: Table(_columns(folder / f"rows.{at}.parquet"), kept.units, kept.caption)
+            at: Table(_columns(folder / kept.file_of(at)), kept.units, kept.caption)
             for at, kept in content.tables.items()
         },
         arrays=arrays,

@@ -1,6 +1,7 @@
 """Captures on disk and of other tools: nothing is lost, nothing damaged is read, and probes find the same in them."""
 
 import copy
+import dataclasses
 import json
 import runpy
 import textwrap
@@ -310,6 +311,17 @@ def test_a_probe_that_needs_more_than_there_is_is_refused(texts_read, tiny_text_
     with pytest.raises(UsageError, match="some of the layers"):
         interp.analyse(interp.collect(tiny_text_model, texts, ["v", "next_log_prob"], layers=[0]), "manifold")
     assert list(interp.analyse(ours, "all", settings=QUICK, per_quintile=None).findings) == ["manifold"]
+
+
+def test_rows_of_odd_names_and_names_that_differ_in_case_only_are_kept_apart(captured, tmp_path):
+    rows = dict.fromkeys(("end:pos", "Pos", "pos", "a/b", "x" * 300), captured.rows)
+    odd = dataclasses.replace(captured, tables={**captured.tables, **rows})
+    opened = interp.open_capture(odd.save(tmp_path / "c"))
+    assert opened.tables.keys() == odd.tables.keys()
+    assert all(np.array_equal(opened.rows_at(at)["token"], captured.rows["token"]) for at in rows)
+    names = [path.name for path in (tmp_path / "c").iterdir()]
+    assert len({name.casefold() for name in names}) == len(names) and not any(":" in name for name in names)
+    assert "rows.scored.parquet" in names
 
 
 def edited(folder, name, change):
