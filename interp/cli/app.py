@@ -441,6 +441,9 @@ def check(
     ] = None,
 ) -> None:
     """Load a model and verify that each captured tensor is the quantity it is called. Exit code 1 if one is not."""
+    import torch
+
+    from interp.checking.hazards import hazards
     from interp.checking.selfcheck import run_checks
     from interp.cli.tables import print_checks, print_environment
     from interp.loading.load import load_as_asked
@@ -461,6 +464,8 @@ def check(
 
         checks += check_against_transformer_lens(loaded)
     print_checks(loaded, checks)
+    for hazard in hazards(loaded.info.device, torch.__version__):
+        print(f"known hazard of {hazard}", file=sys.stderr)
     if not all(c.passed for c in checks):
         raise typer.Exit(1)
 
