@@ -326,8 +326,12 @@ def families() -> dict[str, Family]:
 
     The packages are imported here, so `AutoConfig` knows the families of their own from this call on.
     """
-    ours = {family.name: family for family in _TABLE}
-    return ours | {name: load_entry("family", name) for name in entries("family")}
+    return families_of_transformers() | {name: load_entry("family", name) for name in entries("family")}
+
+
+def families_of_transformers() -> dict[str, Family]:
+    """Those of `families` that are data alone, for which nothing is imported."""
+    return {family.name: family for family in _TABLE}
 
 
 def family_of(config: "PretrainedConfig") -> Family:

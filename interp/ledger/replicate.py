@@ -334,7 +334,8 @@ def _source(model: str, evidence: Evidence, folder: Path) -> SourceFile:
     record = evidence.record
     where = ""
     if record is not None and record.path is not None:
-        where = Path("..", record.path.name).as_posix() if record.path.parent == folder.parent else str(record.path)
+        is_beside = record.path.parent == folder.parent
+        where = (Path("..", record.path.name) if is_beside else record.path).as_posix()
     return SourceFile(
         name=evidence.source.name, title=evidence.source.title, kind=evidence.source.kind, model=model, record=where,
         command=str(record.spec.get("command", "")) if record else "", spec_hash=record.spec_hash if record else "",

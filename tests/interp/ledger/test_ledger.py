@@ -318,13 +318,17 @@ def test_one_row_is_judged_again_in_a_ledger_of_its_own(tiny):
     assert content_of(tiny) == before
 
 
-def test_a_ledger_that_was_stopped_goes_on_and_ends_the_same(tiny):
+def test_a_ledger_that_was_stopped_goes_on_and_ends_the_same(tiny, capsys, monkeypatch):
+    monkeypatch.setattr("interp.system.progress._SECONDS_BETWEEN_LINES", 0.0)
     before, out = content_of(tiny), tiny.parent
     records = sorted(out.glob("*/run.json"))
     (tiny / LEDGER_NAME).unlink()
     study = next(path for path in records if "tunnel_evaluation" in path.parent.name)
     (study.parent / "run.json").write_text("{", encoding="utf-8")  # killed while it was written, as it were
-    interp.replicate("paper1", scale="tiny", out=out, quiet=True)
+    interp.replicate("paper1", scale="tiny", out=out)
+    said = capsys.readouterr().err.splitlines()
+    (which,) = [line.partition(", tunnel evaluation: 3 of 3 after")[0] for line in said if "3 of 3" in line]
+    assert any(line.startswith(f"{which}: ") for line in said)  # the source, by its title
     assert content_of(tiny) == before
     assert len(list(out.glob("*/run.json"))) == len(records) + 1  # only what was lost was done again
     interp.replicate("paper1", scale="tiny", out=out, quiet=True)
