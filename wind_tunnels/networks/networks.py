@@ -2,8 +2,8 @@
 
 `gpt-neox` adds attention and MLP in parallel and rotates queries and keys; `phi` does so too, with biases on every
 projection; `llama` is sequential with RMS norms, a gated MLP and, if asked, grouped key-value heads; `mistral` is llama
-with a sliding window; `mamba` is transformers' own, whose pure-torch path is 9 to 13 times slower than attention
-here. `lstm` and `mlp` are in `recurrent` and `feedforward`. Checkpoints are what
+with a sliding window; `mamba` is transformers' own with the scan of `selective_scan`, a step of which is 2.2 to 2.3
+times slower than attention here. `lstm` and `mlp` are in `recurrent` and `feedforward`. Checkpoints are what
 `save_pretrained` writes.
 """
 
@@ -35,6 +35,7 @@ from interp.tunnel import Task
 from .architectures import Network
 from .feedforward import MLPConfig
 from .recurrent import LSTMConfig, initialise_lstm
+from .selective_scan import scan_quickly
 
 FEWEST_POSITIONS = 1024
 """Rotary tables reach at least this far and four times a sequence, so that longer sequences can be read."""
@@ -64,6 +65,7 @@ def build(network: Network, task: Task, generator: torch.Generator) -> PreTraine
         )
     _initialise(model, network, generator)
     switch_off_attention(model, network)
+    scan_quickly(model)
     return model.eval()
 
 

@@ -19,6 +19,7 @@ from interp.tunnel import Task
 
 from .architectures import Network
 from .networks import attention_implementation
+from .selective_scan import scan_quickly
 
 WEIGHTS_NAME = "model.safetensors"
 
@@ -67,6 +68,7 @@ def load_weights(folder: Path) -> PreTrainedModel:
         config = AutoConfig.from_pretrained(folder)
         attention = attention_implementation(config)
         model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation=attention)
+    scan_quickly(model)
     return model.eval()
 
 

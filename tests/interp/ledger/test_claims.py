@@ -113,9 +113,6 @@ def test_every_claim_states_the_papers_number_and_its_source(all_claims):
 KNOWN = known()
 """Held against fresh runs in tests/interp/ledger/test_ledger_smoke.py."""
 
-LARGE_ALONE = {"bijection_mamba_kl_bits", "hmm_mamba_kl_bits_beyond_gpt_neox", "recall_mamba_accuracy_beyond_gpt_neox"}
-"""Networks that are trained at the scale `paper` alone."""
-
 
 def test_every_part_names_a_number_that_its_probe_or_study_gives(all_claims):
     for claims in all_claims.values():
@@ -129,7 +126,7 @@ def test_every_part_names_a_number_that_its_probe_or_study_gives(all_claims):
                 if read.table:
                     assert {read.field, *read.where} <= set(names["tables"][read.table]), (claim.number, read)
                 else:
-                    assert read.field in names["scalars"] or read.field in LARGE_ALONE, (claim.number, read)
+                    assert read.field in names["scalars"], (claim.number, read)
 
 
 def test_every_claim_is_measured_at_some_scale_or_says_why_not(all_claims):

@@ -151,9 +151,8 @@ def test_small_plans_are_those_of_the_measured_table(task):
     with file.open(newline="", encoding="utf-8") as lines:
         rows = [row for row in csv.DictReader(lines) if row["task"] == task and row["seed"] == "0"]
     rows = [row for row in rows if not json.loads(row["parameters"]).get("replacement")]
-    plans = {
-        name: plan_of(task, name, 1, "small", None) for name in ("gpt-neox", "lstm", "mlp-context", "mlp-position")
-    }
+    names = ("gpt-neox", "mamba", "lstm", "mlp-context", "mlp-position")
+    plans = {name: plan_of(task, name, 1, "small", None) for name in names}
     for name, plan in plans.items():
         best = min((row for row in rows if row["arch"] == name), key=lambda row: float(row["kl_bits"]))
         assert count_parameters(plan.network, plan.task) == int(best["n_parameters"])
@@ -168,7 +167,7 @@ def test_the_papers_lstm_is_bare_and_as_large_as_widths_allow():
     assert plan.network.n_layers == 9 and not plan.network.has_residual
     ratio = count_parameters(plan.network, plan.task) / count_parameters(reference.network, reference.task)
     assert 0.95 < ratio < 1.05 and plan.name == "hmm-lstm-bare-seed1"
-    assert not is_tuned("hmm", "mamba", "small")
+    assert is_tuned("hmm", BARE, "small") and not is_tuned("hmm", "phi", "small")
 
 
 QUICK = Primitives(tasks=("recall",), networks=("gpt-neox", "mlp-position"), seeds=(1, 2), n_steps=2)

@@ -61,7 +61,7 @@ def test_networks_of_a_task_have_equal_capacity_and_equal_budgets(task):
         for run in alike:
             assert count_parameters(network_of(run), task_of(run)) == int(run["n_parameters"])
             assert abs(int(run["n_parameters"]) / reference - 1) <= TOLERANCE
-        assert len({tuple(run[name] for name in BUDGET) for run in alike if run["arch"] != "mamba"}) == 1
+        assert len({tuple(run[name] for name in BUDGET) for run in alike}) == 1
 
 
 def test_every_interval_holds_its_figure_and_every_run_has_its_curve():

@@ -1,0 +1,116 @@
+"""The study `belief_clusters`: does the final stream gather by the most likely hidden state, over seeds?
+
+One training for every seed; the probes `belief`, `manifold` and `value_axis` read the residual stream of each. Numbers
+are means over seeds with t intervals; the silhouette is held, seed by seed, against the one that states exchanged
+between sequences give.
+
+Source: Paper I (arXiv 2512.22471), which shows five clusters in one Mamba.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from interp.findings import Findings, Scalar
+from interp.study import Study
+from interp.system.progress import Report
+from interp.table import LABEL, Table, number_columns
+
+from ..validation import check_distinct
+
+SHOWN: Mapping[str, tuple[str, str, str]] = {
+    "silhouette": ("belief", "silhouette", "how clearly the final stream gathers by the most likely state: 1 in tight, "
+                   "distant groups, 0 where the groups overlap"),
+    "pc1_share": ("manifold", "pc1_share", "share of the final stream's variance along its first principal axis"),
+    "bayes_r2": ("value_axis", "bayes_r2", "held-out R² of a ridge read-out of the exact entropy"),
+}  # fmt: skip
+"""Means over networks: the probe, its number, and what it is."""
+
+PROBES = tuple(dict.fromkeys(probe for probe, *_ in SHOWN.values()))
+BY_ITSELF = "a number of each network: its own record has its null"
+
+
+@dataclass(frozen=True)
+class BeliefClusters(Study):
+    """Networks of `task` from each of `seeds`; `settings` are field=value of the task, the network or the recipe.
+
+    `n_pool` sequences are read of every network; `n_permutations` exchanges are the null of its silhouette.
+    """
+
+    task: str = "hmm-fixed"
+    settings: tuple[str, ...] = ("predict=state", "arch=mamba", "n_layers=2", "n_steps=500", "batch=64")
+    seeds: tuple[int, ...] = (1, 2, 3)
+    n_pool: int = 300
+    n_permutations: int = 100
+
+    name: ClassVar[str] = "belief_clusters"
+    question: ClassVar[str] = (
+        "Does the final stream gather by the most likely hidden state, in one network as in another?"
+    )
+
+    def measure(self, work: Path, progress: Report) -> Findings:
+        from interp.registry import load_entry
+        from interp.running.run import run
+
+        from ..plans.settings import read_settings
+        from ..plans.train_tunnel import make_plan, train_tunnel
+        from .over_seeds import difference_scalar, mean_over_seeds, models_table
+
+        check_distinct(self.name, "seeds", self.seeds)
+        kind, given = load_entry("tunnel", self.task), read_settings(self.settings)
+        plans = [make_plan(kind, {**given, "seed": seed}, variant=f"seed{seed}") for seed in self.seeds]
+        trainings, found = [], []
+        for plan in plans:
+            trainings.append(train_tunnel(plan, work))
+            folder = str(trainings[-1].folder)
+            record = run(folder, probes=PROBES, settings=self._asked(), n_pool=self.n_pool, out=None, quiet=True)
+            found.append({name: record.findings[probe][field] for name, (probe, field, _) in SHOWN.items()})
+            progress(len(found), len(plans))
+        silhouettes = [scalars["silhouette"] for scalars in found]
+        nulls = [scalar.null.value if scalar.null else np.nan for scalar in silhouettes]
+        kl_bits = [training.card.figures["kl_bits"].value for training in trainings]
+        shown = {
+            name: mean_over_seeds([s[name].value for s in found], found[0][name].unit, BY_ITSELF, meaning)
+            for name, (_, _, meaning) in SHOWN.items()
+        }
+        return Findings(
+            self.name,
+            shown
+            | {
+                "silhouette_beyond_null": difference_scalar(
+                    [s.value for s in silhouettes], nulls, "1",
+                    "silhouette by the most likely state, less that by the states of other sequences",
+                ),
+                "kl_bits": mean_over_seeds(kl_bits, "bits", BY_ITSELF, "KL(exact posterior || prediction)"),
+            },
+            {
+                "seeds": _seeds_table(dict(zip(self.seeds, found, strict=True)), nulls),
+                "models": models_table(trainings),
+            },
+            notes=("Intervals are over seeds of the training; the table has every network by itself.",),
+            headline=("silhouette", "silhouette_beyond_null"),
+        )  # fmt: skip
+
+    def _asked(self) -> dict[str, dict[str, Any]]:
+        """Means over networks are taken: draws behind other nulls of one network may be few."""
+        few = {"n_permutations": 50}
+        return {
+            "belief": {"sites": "resid", "interchange": False, "n_permutations": self.n_permutations},
+            "manifold": {"site": "resid", **few},
+            "value_axis": {"sites": "resid", **few},
+        }
+
+
+def _seeds_table(found: Mapping[int, Mapping[str, Scalar]], nulls: Sequence[float]) -> Table:
+    """A row for every network: its numbers with their intervals over sequences, and the null of its silhouette."""
+    rows = []
+    for (seed, scalars), null in zip(found.items(), nulls, strict=True):
+        row: dict[str, object] = {"seed": seed}
+        for name, scalar in scalars.items():
+            row |= number_columns(name, scalar.value, scalar.interval or (np.nan, np.nan))
+        rows.append(row | {"silhouette_null": null})
+    units = {"seed": LABEL} | dict.fromkeys((*SHOWN, "silhouette_null"), "1")
+    return Table.from_rows(rows, units, "Each network by itself; intervals are over sequences.")
