@@ -114,6 +114,8 @@ class Family:
     """Module whose output is added to the residual stream, where that is not the attention module itself."""
     mlp_sum: str | None = None
     qk_norm: QkNorm | None = None
+    kernel: str = "sdpa"
+    """The attention of transformers that is right where nobody listens: sdpa leaves out caps and learnt sinks."""
     scales_queries: bool = False
     """Queries are divided by the root of d_head before the seam instead of the scores behind it."""
     added_times: str | None = None
@@ -261,12 +263,15 @@ _TABLE = (
     _like_llama("qwen3", qk_norm=QkNorm("q_norm", "k_norm", "pos_head")),
     _like_llama("qwen3_moe", qk_norm=QkNorm("q_norm", "k_norm", "pos_head"), note="mixture of experts"),
     _like_llama("gemma"),
-    _like_llama("gemma2", **_SANDWICH, note="soft-capped scores and logits; sliding window in every second layer"),
+    _like_llama("gemma2", **_SANDWICH, kernel="eager",
+                note="soft-capped scores and logits; sliding window in every second layer"),
     _like_llama("gemma3_text", qk_norm=_BY_HEAD, **_SANDWICH, note="sliding window in most layers"),
     _like_llama("olmo", clip="clip_qkv", note="projections clipped in some models"),
     _like_llama("olmo2", qk_norm=_FLAT, **_SANDWICH),
     _like_llama("olmo3", qk_norm=_FLAT, **_SANDWICH, note="sliding window in most layers"),
     _like_llama("olmoe", qk_norm=_FLAT, clip="clip_qkv", note="mixture of experts; projections clipped in some models"),
+    _like_llama("gpt_oss", kernel="eager",
+                note="a learnt sink in every row; sliding window in every second layer; mixture of experts"),
     _like_llama("starcoder2"),
     _like_llama("stablelm", parallel="use_parallel_residual",
                 qk_norm=QkNorm("q_layernorm", "k_layernorm", "head_pos")),
@@ -310,7 +315,6 @@ REFUSED = {
     "mpt": ("MPT", _NO_INTERFACE),
     "deepseek_v2": ("DeepSeek-V2", _LATENT),
     "deepseek_v3": ("DeepSeek-V3", _LATENT),
-    "gpt_oss": ("gpt-oss", "every head has a learnt sink in its softmax, so its rows over tokens do not sum to one"),
     "llama4_text": (
         "Llama 4",
         "it normalises keys and rescales queries behind rotary embedding",

@@ -10,7 +10,7 @@ import torch
 
 from interp.checking.two_sequences import CheckResult, Observations, relative_error
 from interp.families import Projection
-from interp.seam.pattern import pattern_rows, visible_keys
+from interp.seam.pattern import pattern_rows, reduce_rows, visible_keys
 from interp.system.offload import brought_in
 
 STEP = 8
@@ -40,7 +40,10 @@ def causal(seen: Observations) -> CheckResult:
         unseen = ~visible_keys(call, call.positions)
         future = torch.ones_like(unseen[0]).triu(1 + call.k.shape[2] - call.q.shape[2])
         leaked = (pattern * (unseen | future)[:, None]).abs().max()
-        worst = max(worst, float(leaked), float((pattern.sum(-1) - 1).abs().max()))
+        held = pattern.sum(-1)
+        if call.sink is not None:
+            held = held + reduce_rows(call, call.positions).learnt_sink_mass
+        worst = max(worst, float(leaked), float((held - 1).abs().max()))
     return worst, 1e-5, "weight on the future, or rows off one, by"
 
 
