@@ -96,7 +96,7 @@ def _projection_error(
         ours = torch.einsum("bpm,hmd->bphd", x.float().to(weight.device), weight[..., some].float())
         ours = ours if bias is None else ours + bias[..., some].float()
     if norm is not None and normalising is not None:
-        ours = norm.to_heads(normalising(norm.from_heads(ours.to(x.dtype))), shape.d_head)
+        ours = norm.normalised(normalising, ours.to(x.dtype))
     return relative_error(family.clipped(ours, seen.model.module.config), theirs[..., some])
 
 

@@ -30,6 +30,45 @@ CONFIGS = {
     "olmo": {},
     "olmo2": {},
     "gpt_oss": {"sliding_window": 4, "num_local_experts": 4, "num_experts_per_tok": 2},
+    "llama4_text": {
+        "num_hidden_layers": 4,
+        "attention_chunk_size": 4,
+        "no_rope_layer_interval": 2,
+        "intermediate_size_mlp": 64,
+        "interleave_moe_layer_step": 2,
+        "num_local_experts": 4,
+    },
+    "nanochat": {},
+    "aria_text": {"moe_num_experts": 4, "moe_topk": 2, "moe_num_shared_experts": 1},
+    "cohere2_moe": {"num_hidden_layers": 4, "sliding_window": 4, "num_experts": 4, "num_experts_per_tok": 2},
+    "cwm": {"num_hidden_layers": 4, "sliding_window": 4},
+    "ernie4_5_moe": {"moe_num_experts": 4, "moe_k": 2, "moe_intermediate_size": 16},
+    "exaone_moe": {
+        "num_hidden_layers": 4,
+        "sliding_window": 4,
+        "num_experts": 4,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 16,
+    },
+    "flex_olmo": {"num_experts": 4, "num_experts_per_tok": 2},
+    "dots1": {"n_routed_experts": 4, "n_shared_experts": 1, "num_experts_per_tok": 2, "moe_intermediate_size": 16},
+    "glm4_moe": {"use_qk_norm": True, "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16},
+    "granitemoe": {"residual_multiplier": 0.3, "num_local_experts": 4, "num_experts_per_tok": 2},
+    "hy_v3": {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16},
+    "hyperclovax": {"residual_multiplier": 0.3, "use_post_norm": True},
+    "internlm3": {},
+    "jais2": {},
+    "mellum": {
+        "num_hidden_layers": 4,
+        "sliding_window": 4,
+        "num_experts": 4,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 16,
+    },
+    "minimax_m2": {"num_local_experts": 4, "num_experts_per_tok": 2},
+    "ministral3": {},
+    "solar_open": {"n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16},
+    "vaultgemma": {"attn_logit_softcapping": 5.0, "sliding_window": 4, "query_pre_attn_scalar": 8},
     "starcoder2": {},
     "stablelm": {"qk_layernorm": True, "partial_rotary_factor": 0.5},
     "phi3": {"original_max_position_embeddings": 64, "max_position_embeddings": 64},
@@ -137,6 +176,31 @@ def test_gpt_oss_is_captured_as_its_formula_and_its_own_eager_attention_have_it(
         np.testing.assert_allclose(rows, eager[layer][0].numpy(), atol=1e-6)
 
 
+def test_queries_of_llama_4_are_captured_as_attention_multiplies_them():
+    """Normalised where they are rotated; elsewhere larger from the eighth token on: 1 + a · log(1 + floor(n / 8))."""
+    model, ids = tiny("llama4_text", floor_scale=8, attn_scale=0.5), np.arange(3, 22)
+    assert all(c.passed for c in run_checks(model))
+    prompts = PromptSet("p", [Prompt(token_ids=tuple(ids.tolist()))])
+    got = capture(model, prompts, [ids], [Need(name, at="all") for name in ("q", "k", "q_pre", "k_pre")])
+    q, k, q_pre, k_pre = (got[Need(name, at="all")] for name in ("q", "k", "q_pre", "k_pre"))
+    temperature = 1 + 0.5 * np.log1p(np.floor(np.arange(1, 20) / 8))[:, None, None]
+    for layer, attention in enumerate(model.family.attention_modules(model.module)):
+        if attention.use_rope:
+            for x, before in ((q[layer], q_pre[layer]), (k[layer], k_pre[layer])):
+                np.testing.assert_allclose(np.linalg.norm(x, axis=-1), 12**0.5, rtol=1e-3)
+                planes = x.reshape(*x.shape[:-1], 6, 2) @ [1, 1j]
+                turned = planes / (before.reshape(*x.shape[:-1], 6, 2) @ [1, 1j])
+                theta = model.module.config.rope_parameters["rope_theta"]
+                angle = np.arange(19)[:, None] * theta ** (-np.arange(6) / 6)
+                np.testing.assert_allclose(
+                    turned, np.broadcast_to(np.exp(1j * angle)[:, None], turned.shape), atol=1e-3
+                )
+        else:
+            np.testing.assert_allclose(q[layer], q_pre[layer] * temperature, rtol=1e-5, atol=1e-6)
+            np.testing.assert_allclose(k[layer], k_pre[layer], rtol=1e-6)
+    assert {attention.use_rope for attention in model.family.attention_modules(model.module)} == {0, 1}
+
+
 @pytest.mark.parametrize("kind", ["gpt_oss", "gemma2"])
 def test_a_family_that_sdpa_computes_wrongly_is_loaded_with_eager_attention(tmp_path, kind, word_tokenizer):
     made, ids = tiny(kind), torch.arange(3, 14)[None]
@@ -242,14 +306,14 @@ def test_another_package_adds_a_family_by_entry_point(tmp_path, monkeypatch):
 
     (tmp_path / "their_family.py").write_text(
         "from interp.families import Family, Layout\n"
-        "FAMILY = Family(name='jais2', layers='model.layers', final_norm='model.norm', attention='self_attn',\n"
+        "FAMILY = Family(name='iquestcoder', layers='model.layers', final_norm='model.norm', attention='self_attn',\n"
         "    mlp='mlp', layout=Layout('separate', ('q_proj', 'k_proj', 'v_proj')), out='o_proj')\n"
     )
     info = tmp_path / "their_family-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: their-family\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[interp.families]\njais2 = their_family:FAMILY\n")
-    config = AutoConfig.for_model("jais2", **_COMMON)
+    (info / "entry_points.txt").write_text("[interp.families]\niquestcoder = their_family:FAMILY\n")
+    config = AutoConfig.for_model("iquestcoder", **_COMMON)
     with pytest.raises(ModelError, match="no entry for this family"):
         family_of(config)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -258,7 +322,7 @@ def test_another_package_adds_a_family_by_entry_point(tmp_path, monkeypatch):
     try:
         torch.manual_seed(0)
         model = wrap(AutoModelForCausalLM.from_config(config, attn_implementation="sdpa").eval())
-        assert model.family.name == "jais2"
+        assert model.family.name == "iquestcoder"
         assert all(c.passed for c in check_model(model))
     finally:
         registry.entries.cache_clear()
