@@ -270,6 +270,7 @@ def replicate(
             autocompletion=completing.models,
         ),
     ] = None,
+    row: Annotated[list[int] | None, typer.Option("--row", help="Number of a claim to judge; repeat for more.")] = None,
     scale: Annotated[
         Literal["tiny", "smoke", "default", "paper"],
         typer.Option(help="tiny: one claim of each kind; smoke: minutes; paper: the papers' sizes, for a GPU."),
@@ -282,7 +283,7 @@ def replicate(
     from interp.cli.tables import print_ledger
     from interp.ledger.replicate import replicate as judge
 
-    done = judge(paper, models=_models(model or []), scale=scale, out=out, resume=resume, quiet=quiet)
+    done = judge(paper, models=_models(model or []), rows=row or [], scale=scale, out=out, resume=resume, quiet=quiet)
     if not quiet:
         print_ledger(done.ledger)
     print(done.page)

@@ -238,14 +238,17 @@ def print_environment() -> None:
 
 def print_ledger(ledger: "LedgerFile") -> None:
     """Every claim with its outcome, model by model; what was measured stands on the page."""
+    from interp.ledger.ledger import counts
+
     for paper in ledger.papers:
-        rows = (
-            (*((str(row.number), row.title) if i == 0 else ("", "")), cell.model, cell.outcome, cell.why)
-            for row in paper.rows
-            for i, cell in enumerate(row.cells)
-        )
-        show_table(paper.title, ("", "claim", "of", "outcome", "why"), rows)
-        print("  " + ", ".join(f"{count} {outcome}" for outcome, count in paper.counts.items() if count))
+        for heading, mine in paper.parts.items():
+            rows = (
+                (*((str(row.number), row.title) if i == 0 else ("", "")), cell.model, cell.outcome, cell.why)
+                for row in mine
+                for i, cell in enumerate(row.cells)
+            )
+            show_table(heading or paper.title, ("", "claim", "of", "outcome", "why"), rows)
+            print("  " + ", ".join(f"{count} {outcome}" for outcome, count in counts(mine).items() if count))
 
 
 def print_models() -> None:

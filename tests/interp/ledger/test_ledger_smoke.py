@@ -15,6 +15,10 @@ BUDGET_SECONDS = 600
 KNOWN = known()
 
 
+def of_fifty(ledger: LedgerFile) -> list[int]:
+    return sorted(row.number for paper in ledger.papers for row in paper.rows if not row.is_beyond)
+
+
 def outcomes(ledger: LedgerFile) -> dict[int, list[str]]:
     return {row.number: [cell.outcome for cell in row.cells] for paper in ledger.papers for row in paper.rows}
 
@@ -22,7 +26,7 @@ def outcomes(ledger: LedgerFile) -> dict[int, list[str]]:
 def test_the_tiny_ledger_of_all_papers_has_all_fifty_rows(tmp_path, stories):
     done = interp.replicate("all", models=[str(stories)], scale="tiny", out=tmp_path, quiet=True)
     found = outcomes(done.ledger)
-    assert sorted(found) == list(range(1, 51)) and not done.ledger.failures
+    assert of_fifty(done.ledger) == list(range(1, 51)) and not done.ledger.failures
     assert found[1] == ["not measurable here"]  # what is trained on the paper's own task is left to larger scales
     assert found[23] == ["supported"]  # an identity
     assert found[25] != ["not measurable here"]  # twenty steps say little, but there is a number
@@ -39,7 +43,7 @@ def test_the_smoke_ledgers_are_done_in_ten_minutes_and_answer_every_part(tmp_pat
     began = time.process_time()  # not the clock on the wall: tests share their cores
     done = interp.replicate("all", models=[str(stories)], scale="smoke", out=tmp_path, quiet=True)
     assert time.process_time() - began < BUDGET_SECONDS
-    assert not done.ledger.failures and sorted(outcomes(done.ledger)) == list(range(1, 51))
+    assert not done.ledger.failures and of_fifty(done.ledger) == list(range(1, 51))
     folders = [file.parent for file in tmp_path.glob("*/run.json")]
     fresh = names_in(folders)
     for of, mine in fresh.items():
