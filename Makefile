@@ -18,12 +18,14 @@ demo: $(READY)
 
 test: $(READY)
 	$(BIN)/ruff check .
+	$(BIN)/ruff check --preview --select PLW1514 .   # text files are opened with an encoding
 	$(BIN)/ruff format --check .
 	$(BIN)/pyrefly check --summary=none
 	$(PYTEST) $(FAST)
 
 test-all: $(READY) docs
 	$(BIN)/ruff check .
+	$(BIN)/ruff check --preview --select PLW1514 .   # text files are opened with an encoding
 	$(BIN)/ruff format --check .
 	$(BIN)/pyrefly check --summary=none
 	$(PYTEST) -m "not stress" tests examples $(if $(REAL_MODEL),,--deselect examples/real-model.ipynb)

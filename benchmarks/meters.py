@@ -37,7 +37,7 @@ class ProcessorMeter:
         return _status("VmRSS")
 
     def start(self) -> None:
-        Path("/proc/self/clear_refs").write_text("5")  # the peak starts again at what is resident now
+        Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")  # the peak starts again at what is resident now
         self._began = time.process_time()
 
     def stop(self) -> tuple[float, int]:
@@ -70,7 +70,7 @@ def meter_for(device: str) -> Meter:
 
 def _status(field: str) -> int:
     """Bytes, from what the kernel says of this process."""
-    for line in Path("/proc/self/status").read_text().splitlines():
+    for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
         name, _, value = line.partition(":")
         if name == field:
             return int(value.split()[0]) * 1024

@@ -1,4 +1,4 @@
-"""What happens once a run: loading, starting, the shipped model's run, and the analysis of a large capture."""
+"""What happens once a run: loading, starting, the shipped model's run, the analysis of a capture and how it grows."""
 
 import json
 import os
@@ -47,7 +47,13 @@ print(json.dumps([seconds, (peak - base) / weights]))
 
 def all_lines(folder: Path, figures: Mapping[str, float]) -> Iterator[Line]:
     """Every line of the table that is no ratio to the floor; `folder` holds a model with weights."""
-    parts = {"loading": lambda: loading(folder), "start": starting, "run": shipped_run, "analysis": analysis}
+    parts = {
+        "loading": lambda: loading(folder),
+        "start": starting,
+        "run": shipped_run,
+        "analysis": analysis,
+        "growth": growing,
+    }
     for name, part in parts.items():
         try:
             lines = part()
@@ -113,6 +119,18 @@ def analysis() -> list[Line]:
     slowest = sorted(probes.items(), key=lambda item: -item[1][0])[:3]
     note = f"{cpu:.1f} s CPU; slowest: " + ", ".join(f"{name} {seconds:.1f} s" for name, (seconds, _) in slowest)
     return [Line("analysis", "analysis of 1,000 prompts, 24 layers", "time", wall, "s", note=note)]
+
+
+def growing() -> list[Line]:
+    """The exponent of each probe's cost in each size of its work, with the seconds at the largest."""
+    command = [sys.executable, "-m", "benchmarks.growth"]
+    lines = []
+    for each in json.loads(_checked(subprocess.run(command, capture_output=True, text=True)).splitlines()[-1]):
+        n, seconds = max((int(n), seconds) for n, seconds in each["seconds"].items())
+        note = f"{seconds:.2f} s CPU at {n:,}"
+        what = f"{each['work']}, growth with {each['size']}"
+        lines.append(Line("growth", what, "time", each["exponent"], "exponent", note=note))
+    return lines
 
 
 def _interp(*arguments: str) -> Callable[[], object]:

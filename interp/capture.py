@@ -16,15 +16,15 @@ from interp.need import Need
 from interp.prompt import PromptSet
 from interp.system.array_files import digest_of_file, write_array
 from interp.system.digest import digest_of
-from interp.system.whole_files import writing
+from interp.system.whole_files import file_names, writing
 from interp.table import Table
 from interp.words import html_table
 
 if TYPE_CHECKING:
     import xarray
 
-FORMAT = 1
-"""Version of the folder that `Capture.save` writes."""
+FORMAT = 2
+"""Version of the folder that `Capture.save` writes; the first had no `mechanism` and no files of tables."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +95,10 @@ class Mechanism(ABC):
         What stands in the stream at this depth stays as it is, the variable apart; what comes later follows from it. −1
         where nothing is defined for such values.
         """
+
+    @abstractmethod
+    def write(self, folder: Path) -> None:
+        """Leave in a folder what the task's `mechanism` reads from it."""
 
 
 @dataclass(frozen=True)
@@ -237,17 +241,21 @@ class Capture:
         for name, array in known.items():
             write_array(folder / f"{name}.safetensors", array)
         self.prompts.to_frame().to_parquet(folder / "prompts.parquet", index=False)
+        if self.mechanism is not None:
+            self.mechanism.write(folder)
+        rows = {at: f"rows.{file}.parquet" for at, file in file_names(self.tables).items()}
         for at, table in self.tables.items():
-            table.to_frame().to_parquet(folder / f"rows.{at}.parquet", index=False)
+            table.to_frame().to_parquet(folder / rows[at], index=False)
         content: dict[str, Any] = {
             "model": asdict(self.model) | {"tensor_kinds": dict(self.model.tensor_kinds or {}) or None},
             "prompts": self.prompts.described(),
-            "tables": {at: {"units": t.units, "caption": t.caption} for at, t in self.tables.items()},
+            "tables": {at: {"units": t.units, "caption": t.caption, "file": rows[at]} for at, t in self.tables.items()},
             "needs": needs,
             "exact": list(known),
             "seed": self.seed,
             "layers": self.layers,
             "provenance": self.provenance,
+            "mechanism": self.mechanism is not None,
             "files": {file.name: digest_of_file(file) for file in sorted(folder.iterdir())},
         }
         content = json.loads(json.dumps(content))

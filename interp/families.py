@@ -67,16 +67,22 @@ class QkNorm:
     """Normalisation of queries and keys before rotary embedding: two modules of the attention, and what they see.
 
     `flat` `[batch, pos, head * d_head]`, `pos_head` `[batch, pos, head, d_head]`, `head_pos` `[batch, head, pos,
-    d_head]`. Where a configuration switches it off, the modules are absent.
+    d_head]`. Where a configuration switches it off, or in layers that do without it, the modules are absent.
     """
 
     q: str
     k: str
     order: Literal["flat", "pos_head", "head_pos"]
+    behind_rotary: bool = False
+    """The model normalises behind rotary embedding, without weights: the same as before it, since lengths are kept."""
 
     def module(self, attention: "torch.nn.Module", which: Projection) -> "torch.nn.Module | None":
         """The module that normalises queries or keys of one layer; values are never normalised."""
         return None if which == "v" else getattr(attention, self.q if which == "q" else self.k, None)
+
+    def normalised(self, module: "torch.nn.Module", heads: "torch.Tensor") -> "torch.Tensor":
+        """What the module makes of `[batch, pos, head, d_head]`, in that order again."""
+        return self.to_heads(module(self.from_heads(heads)), heads.shape[-1])
 
     def to_heads(self, seen: "torch.Tensor", d_head: int) -> "torch.Tensor":
         """What the module sees or gives, as `[batch, pos, head, d_head]`."""
@@ -114,6 +120,8 @@ class Family:
     """Module whose output is added to the residual stream, where that is not the attention module itself."""
     mlp_sum: str | None = None
     qk_norm: QkNorm | None = None
+    kernel: str = "sdpa"
+    """The attention of transformers that is right where nobody listens: sdpa leaves out caps and learnt sinks."""
     scales_queries: bool = False
     """Queries are divided by the root of d_head before the seam instead of the scores behind it."""
     added_times: str | None = None
@@ -219,7 +227,9 @@ def _like_llama(name: str, **changes: Any) -> Family:
 _SANDWICH = {"attention_sum": "post_attention_layernorm", "mlp_sum": "post_feedforward_layernorm"}
 """Both blocks are normalised once more before they are added to the residual stream."""
 
+_BY_POSITION = QkNorm("q_norm", "k_norm", "pos_head")
 _BY_HEAD = QkNorm("q_norm", "k_norm", "head_pos")
+_BEHIND = QkNorm("q_norm", "k_norm", "head_pos", behind_rotary=True)
 _FLAT = QkNorm("q_norm", "k_norm", "flat")
 
 _TABLE = (
@@ -248,7 +258,7 @@ _TABLE = (
     _like_llama("granite", added_times="residual_multiplier", note="scaled residual branches, embeddings and logits"),
     _like_llama("phimoe", note="mixture of experts"),
     _like_llama("cohere", parallel=True, note="interleaved rotary embedding, scaled logits",
-                qk_norm=QkNorm("q_norm", "k_norm", "pos_head")),
+                qk_norm=_BY_POSITION),
     _like_llama("cohere2", parallel=True,
                 note="sliding window; no rotary embedding in every fourth layer; scaled logits"),
     _like_llama("glm", note="interleaved, partial rotary embedding"),
@@ -258,15 +268,42 @@ _TABLE = (
     _like_llama("apertus", qk_norm=_BY_HEAD),
     _like_llama("qwen2"),
     _like_llama("qwen2_moe", note="mixture of experts"),
-    _like_llama("qwen3", qk_norm=QkNorm("q_norm", "k_norm", "pos_head")),
-    _like_llama("qwen3_moe", qk_norm=QkNorm("q_norm", "k_norm", "pos_head"), note="mixture of experts"),
+    _like_llama("qwen3", qk_norm=_BY_POSITION),
+    _like_llama("qwen3_moe", qk_norm=_BY_POSITION, note="mixture of experts"),
     _like_llama("gemma"),
-    _like_llama("gemma2", **_SANDWICH, note="soft-capped scores and logits; sliding window in every second layer"),
+    _like_llama("gemma2", **_SANDWICH, kernel="eager",
+                note="soft-capped scores and logits; sliding window in every second layer"),
     _like_llama("gemma3_text", qk_norm=_BY_HEAD, **_SANDWICH, note="sliding window in most layers"),
     _like_llama("olmo", clip="clip_qkv", note="projections clipped in some models"),
     _like_llama("olmo2", qk_norm=_FLAT, **_SANDWICH),
     _like_llama("olmo3", qk_norm=_FLAT, **_SANDWICH, note="sliding window in most layers"),
     _like_llama("olmoe", qk_norm=_FLAT, clip="clip_qkv", note="mixture of experts; projections clipped in some models"),
+    _like_llama("gpt_oss", kernel="eager",
+                note="a learnt sink in every row; sliding window in every second layer; mixture of experts"),
+    _like_llama("llama4_text", mlp="feed_forward", qk_norm=QkNorm("qk_norm", "qk_norm", "pos_head", behind_rotary=True),
+                note="chunked attention; layers without rotary embedding, whose queries grow in long texts; mixture "
+                "of experts"),
+    _like_llama("nanochat", qk_norm=_BEHIND),
+    _like_llama("aria_text", note="mixture of experts"),
+    _like_llama("cohere2_moe", parallel=True, note="sliding window in most layers; mixture of experts"),
+    _like_llama("cwm", note="sliding window in most layers"),
+    _like_llama("ernie4_5_moe", note="mixture of experts"),
+    _like_llama("exaone_moe", qk_norm=_BY_HEAD, note="sliding window in most layers; mixture of experts"),
+    _like_llama("flex_olmo", qk_norm=_FLAT, **_SANDWICH, note="mixture of experts"),
+    _like_llama("dots1", qk_norm=_BY_POSITION, note="mixture of experts"),
+    _like_llama("glm4_moe", qk_norm=_BY_POSITION, note="partial rotary embedding; mixture of experts"),
+    _like_llama("granitemoe", mlp="block_sparse_moe", added_times="residual_multiplier",
+                note="scaled residual branches, embeddings and logits; mixture of experts"),
+    _like_llama("hy_v3", qk_norm=_BY_HEAD, note="mixture of experts"),
+    _like_llama("hyperclovax", added_times="residual_multiplier", attention_sum="post_norm1", mlp_sum="post_norm2",
+                note="scaled residual branches, embeddings and logits; both branches normalised"),
+    _like_llama("internlm3"),
+    _like_llama("jais2"),
+    _like_llama("mellum", qk_norm=_BY_POSITION, note="sliding window in most layers; mixture of experts"),
+    _like_llama("minimax_m2", qk_norm=_FLAT, note="partial rotary embedding; mixture of experts"),
+    _like_llama("ministral3", note="queries grow in long texts"),
+    _like_llama("solar_open", note="mixture of experts"),
+    _like_llama("vaultgemma", kernel="eager", note="soft-capped scores and logits; sliding window in some layers"),
     _like_llama("starcoder2"),
     _like_llama("stablelm", parallel="use_parallel_residual",
                 qk_norm=QkNorm("q_layernorm", "k_layernorm", "head_pos")),
@@ -300,7 +337,12 @@ _TABLE = (
 )  # fmt: skip
 
 _NO_INTERFACE = "its attention does not pass transformers' attention interface, so nothing could be captured"
-_LATENT = "its keys and values come from one latent vector, and part of each key is common to all heads"
+_LATENT = (
+    "all its heads make their keys and values from one latent vector that is normalised first, and share a part of "
+    "each key: no head has projection weights W_K and W_V, and its keys are of another size than its values"
+)
+_HYBRID = "some of its layers have no attention, and every layer of a model with attention has to be heard"
+_NORMED_LATE = "it normalises queries and keys behind rotary embedding, by weights that are not the same before it"
 
 REFUSED = {
     "gptj": ("GPT-J", _NO_INTERFACE),
@@ -310,12 +352,29 @@ REFUSED = {
     "mpt": ("MPT", _NO_INTERFACE),
     "deepseek_v2": ("DeepSeek-V2", _LATENT),
     "deepseek_v3": ("DeepSeek-V3", _LATENT),
-    "gpt_oss": ("gpt-oss", "every head has a learnt sink in its softmax, so its rows over tokens do not sum to one"),
-    "llama4_text": (
-        "Llama 4",
-        "it normalises keys and rescales queries behind rotary embedding",
+    "glm4_moe_lite": ("GLM-4.7 Flash", _LATENT),
+    "longcat_flash": ("LongCat Flash", _LATENT),
+    "minicpm3": ("MiniCPM3", _LATENT),
+    "youtu": ("Youtu-LLM", _LATENT),
+    "bamba": ("Bamba", _HYBRID),
+    "granitemoehybrid": ("Granite 4 hybrid", _HYBRID),
+    "jamba": ("Jamba", _HYBRID),
+    "lfm2": ("LFM2", _HYBRID),
+    "minimax": ("MiniMax-Text-01", _HYBRID),
+    "nemotron_h": ("Nemotron-H", _HYBRID),
+    "qwen3_next": ("Qwen3-Next", _HYBRID),
+    "qwen3_5_text": ("Qwen3.5", _HYBRID),
+    "recurrent_gemma": ("RecurrentGemma", _HYBRID),
+    "falcon_h1": ("Falcon-H1", "a state-space branch adds to the residual stream beside attention in every block"),
+    "hunyuan_v1_dense": ("HunYuan", _NORMED_LATE),
+    "hunyuan_v1_moe": ("HunYuan MoE", _NORMED_LATE),
+    "bitnet": ("BitNet", "head outputs are normalised together before the output projection"),
+    "granitemoeshared": ("Granite MoE with shared experts", "two modules of a block add up to its feed-forward output"),
+    "gemma4_text": (
+        "Gemma 4",
+        "its heads are of another size in some layers, some layers use the keys and values of others, and every block "
+        "rescales the residual stream",
     ),
-    "gemma4_text": ("Gemma 4", "its heads have another size in some layers, and some layers use the keys of others"),
 }
 """Families known not to be readable, by `model_type`: what they are called, and why."""
 
@@ -326,8 +385,12 @@ def families() -> dict[str, Family]:
 
     The packages are imported here, so `AutoConfig` knows the families of their own from this call on.
     """
-    ours = {family.name: family for family in _TABLE}
-    return ours | {name: load_entry("family", name) for name in entries("family")}
+    return families_of_transformers() | {name: load_entry("family", name) for name in entries("family")}
+
+
+def families_of_transformers() -> dict[str, Family]:
+    """Those of `families` that are data alone, for which nothing is imported."""
+    return {family.name: family for family in _TABLE}
 
 
 def family_of(config: "PretrainedConfig") -> Family:

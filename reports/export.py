@@ -11,7 +11,7 @@ from interp.errors import UsageError, optional_part
 from interp.findings import Findings
 from interp.records.record import RunRecord
 from interp.registry import entries, load_entry
-from interp.system.whole_files import writing
+from interp.system.whole_files import file_names, writing
 
 from .plotly.prepare import themed
 
@@ -72,7 +72,8 @@ def _tables(probe: str, findings: Findings, out: Path, kinds: Collection[str]) -
         yield path
     if "csv" in kinds:
         frames = {probe: findings.to_frame()} if findings.scalars else {}
-        frames |= {f"{probe}-{name}": table.to_frame() for name, table in findings.tables.items()}
+        files = file_names(findings.tables)
+        frames |= {f"{probe}-{files[name]}": table.to_frame() for name, table in findings.tables.items()}
         for name, frame in frames.items():
             path = out / f"{name}.csv"
             with writing(path) as draft:

@@ -106,6 +106,23 @@ def test_the_row_of_an_architecture_is_its_best_rate_at_two_seeds(arch):
     assert f"| `{arch}` | {' | '.join(cells)} |" in TUNNELS
 
 
+def speed_cell(run: dict[str, str]) -> str:
+    """Core-seconds and steps to the KL, or how far it came in them."""
+    spent = f"{float(run['core_seconds']):.0f} ({int(run['steps']):,} steps)"
+    return spent if run["is_reached"] == "True" else f"not in {spent}: {float(run['kl_bits']):.3f} bits"
+
+
+def test_the_table_of_training_speed_is_what_was_measured():
+    with (ROOT / "wind_tunnels" / "measured" / "training_speed.csv").open() as file:
+        runs = {(run["network"], run["recipe"]): run for run in csv.DictReader(file)}
+    shown = (ROOT / "wind_tunnels" / "README.md").read_text()
+    networks = list(dict.fromkeys(network for network, _ in runs))
+    assert networks == ["gpt-neox", "phi", "llama", "mistral"]
+    for network in networks:
+        cells = [speed_cell(runs[network, recipe]) for recipe in ("ours", "papers")]
+        assert f"| `{network}` | {' | '.join(cells)} |" in shown
+
+
 COLUMNS_OF_COSTS = ("128 tokens", "512 tokens", "2,048 tokens", "Llama-3.2-1B, 128 tokens")
 COSTS = {
     "`interp`, all observational probes, last position": (

@@ -13,12 +13,15 @@ def claims(paper: str) -> str:
     """Every claim of a paper with its outcome and the reason for it."""
     ledger = json.loads((ROOT / "examples" / "ledger" / paper / "ledger.json").read_text())
     (found,) = ledger["papers"]
-    rows, outcomes = [], Counter()
-    for row in found["rows"]:
-        (cell,) = row["cells"]
-        outcomes[cell["outcome"]] += 1
-        rows.append((row["number"], f"**{row['title']}.** {row['says']}", cell["outcome"], cell["why"]))
-    counted = ", ".join(f"{n} {outcome}" for outcome, n in outcomes.most_common())
-    return f"{found['citation']}. {found['note']}\n\nOutcomes: {counted}.\n\n" + table(
-        ("Claim", "What the paper says", "Outcome", "Why"), rows
-    )
+    parts = [f"{found['citation']}. {found['note']}"]
+    for is_beyond in (False, True):
+        rows, outcomes = [], Counter()
+        for row in (row for row in found["rows"] if row.get("is_beyond", False) == is_beyond):
+            (cell,) = row["cells"]
+            outcomes[cell["outcome"]] += 1
+            rows.append((row["number"], f"**{row['title']}.** {row['says']}", cell["outcome"], cell["why"]))
+        if rows:
+            counted = ", ".join(f"{n} {outcome}" for outcome, n in outcomes.most_common())
+            parts.append(f"{'Claims beyond the fifty. ' if is_beyond else ''}Outcomes: {counted}.")
+            parts.append(table(("Claim", "What the paper says", "Outcome", "Why"), rows))
+    return "\n\n".join(parts)

@@ -142,7 +142,10 @@ def families() -> str:
         "[self-check](../explanations/seam.md#the-self-check) on load. Many hub models share one of these types: any "
         "fine-tune of Llama is a `llama`.\n\n"
         + table(("`model_type`", "Projections", "Blocks", "Queries and keys normalised", "Special"), rows)
-        + "\n## Families that cannot be read\n\n"
+        + "\nWhat entropies and weights mean beside a learnt sink (gpt-oss): [learnt sinks](../explanations/seam.md"
+        "#learnt-sinks). Queries and keys before rotary embedding (`q_pre`, `k_pre`) are normalised where the model "
+        "normalises them, also if it does so behind rotary embedding (Llama 4, nanochat).\n"
+        "\n## Families that cannot be read\n\n"
         + table(("`model_type`", "Called", "Why"), refused)
         + "\n"
         "A missing family is one `Family` entry under the entry points `interp.families`: see "

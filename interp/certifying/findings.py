@@ -1,6 +1,7 @@
 """What a certificate says: a number and a word for every headline of the probe, and the counts behind them."""
 
 from collections.abc import Sequence
+from math import isfinite
 
 from interp.findings import ALPHA, Findings, Interval, Null, Scalar
 from interp.table import LABEL, Table
@@ -135,11 +136,12 @@ def _row(number: str, word: Word, kinds: Sequence[_Kind], fresh: Count | None) -
 
 def _untried_row(number: str, scalar: Scalar) -> dict[str, object]:
     nothing = Count(0, 0)
-    row: dict[str, object] = {"number": number, "word": "untried", "called": nothing.share, "n_null": 0}
+    word: Word = "no p" if scalar.p is None and isfinite(scalar.value) else "untried"
+    row: dict[str, object] = {"number": number, "word": word, "called": nothing.share, "n_null": 0}
     row |= {"worst_world": "", "worst": nothing.share, "covered": nothing.share, "n_covered": 0}
     for i in range(1, len(SIZES)):
         row[f"power_{i}"] = nothing.share
-    why = MEANINGS["untried"] if scalar.null else f"it has no null: {scalar.null_reason}"
+    why = MEANINGS[word] if scalar.null else f"it has no null: {scalar.null_reason}"
     return row | {"n_planted": 0, "why": why}
 
 

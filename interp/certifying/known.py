@@ -4,7 +4,6 @@ from dataclasses import dataclass, replace
 
 from interp.findings import Standing
 from interp.probe import Probe
-from interp.running.run import run
 
 from .worlds import Known, judged_name, shrunk_fields
 
@@ -25,6 +24,8 @@ class Held:
 
 def held_against(known: Known, probe: Probe) -> Held:
     """Run the probe on the model; nothing is written."""
+    from interp.running.run import run  # imports torch, which a list of studies does without
+
     asked = replace(probe, **shrunk_fields(probe, known.settings))
     findings = run(known.model, probes=[asked], n_pool=known.n_pool, out=None, quiet=True).findings[probe.name]
     number = judged_name(findings, known.number)

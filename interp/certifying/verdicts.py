@@ -16,13 +16,14 @@ from typing import Literal
 
 from interp.findings import ALPHA
 
-Word = Literal["holds", "liberal", "conservative", "without power", "untried"]
+Word = Literal["holds", "liberal", "conservative", "without power", "no p", "untried"]
 
 MEANINGS: dict[Word, str] = {
     "holds": "called in 5 % of the null worlds, within the error of counting",
     "liberal": "called in more than 5 % of the null worlds, beyond the error of counting: its p is too small",
     "conservative": "called in less than 5 % of the null worlds, beyond the error of counting: it can miss, not invent",
     "without power": "not called in half of the worlds even at the largest planted effect",
+    "no p": "it has no p, so that nothing is called: read it beside its null",
     "untried": "there is no world of which it is known that this number has nothing to find",
 }
 

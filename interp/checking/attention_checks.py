@@ -10,7 +10,7 @@ import torch
 
 from interp.checking.two_sequences import CheckResult, Observations, relative_error
 from interp.families import Projection
-from interp.seam.pattern import pattern_rows, visible_keys
+from interp.seam.pattern import pattern_rows, reduce_rows, visible_keys
 from interp.system.offload import brought_in
 
 STEP = 8
@@ -40,7 +40,10 @@ def causal(seen: Observations) -> CheckResult:
         unseen = ~visible_keys(call, call.positions)
         future = torch.ones_like(unseen[0]).triu(1 + call.k.shape[2] - call.q.shape[2])
         leaked = (pattern * (unseen | future)[:, None]).abs().max()
-        worst = max(worst, float(leaked), float((pattern.sum(-1) - 1).abs().max()))
+        held = pattern.sum(-1)
+        if call.sink is not None:
+            held = held + reduce_rows(call, call.positions).learnt_sink_mass
+        worst = max(worst, float(leaked), float((held - 1).abs().max()))
     return worst, 1e-5, "weight on the future, or rows off one, by"
 
 
@@ -93,7 +96,7 @@ def _projection_error(
         ours = torch.einsum("bpm,hmd->bphd", x.float().to(weight.device), weight[..., some].float())
         ours = ours if bias is None else ours + bias[..., some].float()
     if norm is not None and normalising is not None:
-        ours = norm.to_heads(normalising(norm.from_heads(ours.to(x.dtype))), shape.d_head)
+        ours = norm.normalised(normalising, ours.to(x.dtype))
     return relative_error(family.clipped(ours, seen.model.module.config), theirs[..., some])
 
 

@@ -270,6 +270,7 @@ def replicate(
             autocompletion=completing.models,
         ),
     ] = None,
+    row: Annotated[list[int] | None, typer.Option("--row", help="Number of a claim to judge; repeat for more.")] = None,
     scale: Annotated[
         Literal["tiny", "smoke", "default", "paper"],
         typer.Option(help="tiny: one claim of each kind; smoke: minutes; paper: the papers' sizes, for a GPU."),
@@ -282,7 +283,7 @@ def replicate(
     from interp.cli.tables import print_ledger
     from interp.ledger.replicate import replicate as judge
 
-    done = judge(paper, models=_models(model or []), scale=scale, out=out, resume=resume, quiet=quiet)
+    done = judge(paper, models=_models(model or []), rows=row or [], scale=scale, out=out, resume=resume, quiet=quiet)
     if not quiet:
         print_ledger(done.ledger)
     print(done.page)
@@ -347,11 +348,13 @@ def diff(
     asked: RunOptions,
     first: Annotated[Path | None, typer.Argument(help="Folder of a run.")] = None,
     second: Annotated[Path | None, typer.Argument(help="Folder of another.")] = None,
+    exact: Annotated[bool, typer.Option("--exact", help="Exit code 1 if any number is not the same.")] = False,
 ) -> None:
     """Print which numbers changed between two runs, and which settings differ.
 
     With --adapter and no folders both runs are made first: the model as it is, then adapted.
-    Exit code 0 if none changed by more than its interval, 1 if one did (or differs and has no interval).
+    Exit code 0 if none changed by more than its interval, 1 if one did. A number without an interval cannot be judged:
+    its change is printed and does not count, unless --exact asks for the same numbers.
     """
     from interp.cli.tables import print_diff
     from interp.records.diff import diff as between
@@ -375,7 +378,7 @@ def diff(
             fix="Give two folders of runs, or --model and --adapter.",
         )
     print_diff(found)
-    if found.moved:
+    if found.moved or (exact and not found.is_exact):
         raise typer.Exit(1)
 
 
@@ -439,6 +442,9 @@ def check(
     ] = None,
 ) -> None:
     """Load a model and verify that each captured tensor is the quantity it is called. Exit code 1 if one is not."""
+    import torch
+
+    from interp.checking.hazards import hazards
     from interp.checking.selfcheck import run_checks
     from interp.cli.tables import print_checks, print_environment
     from interp.loading.load import load_as_asked
@@ -459,6 +465,8 @@ def check(
 
         checks += check_against_transformer_lens(loaded)
     print_checks(loaded, checks)
+    for hazard in hazards(loaded.info.device, torch.__version__):
+        print(f"known hazard of {hazard}", file=sys.stderr)
     if not all(c.passed for c in checks):
         raise typer.Exit(1)
 

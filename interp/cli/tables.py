@@ -110,17 +110,21 @@ def print_sets(found: "Columns") -> None:
 
 def print_diff(found: "Diff") -> None:
     """What moved, and what differs behind it; what stayed within the intervals is counted."""
-    if found.moved:
+    for title, shifts in (
+        ("moved by more than the intervals", found.moved),
+        ("changed, no interval to judge it by", found.differing),
+    ):
         columns = ("number", "first", "second", "difference", "95 % interval")
-        rows = (
-            (f"{each.probe}.{each.name}", _short(each.first.value), _measured(each.second.value, each.second.unit),
-             _short(each.difference), _range(each.interval, "none to judge by"))
-            for each in found.moved
-        )  # fmt: skip
-        show_table("moved by more than the intervals", columns, rows)
+        rows = [
+            (f"{each.probe}.{each.name}", _measured(each.first.value, each.first.unit),
+             _measured(each.second.value, each.second.unit), _short(each.difference), _range(each.interval, "none"))
+            for each in shifts
+        ]  # fmt: skip
+        if rows:
+            show_table(title, columns, rows)
     n = {verdict: sum(each.verdict == verdict for each in found.shifts) for verdict in ("within", "same")}
     print(f"{len(found.moved)} of {len(found.shifts)} numbers moved; {n['within']} are within their intervals, "
-          f"{n['same']} the same")  # fmt: skip
+          f"{n['same']} the same, {len(found.differing)} changed and have no interval to judge it by")  # fmt: skip
     for which, names in (("first", found.only_first), ("second", found.only_second)):
         if names:
             print(f"only in the {which}: {', '.join(names)}")
@@ -238,14 +242,17 @@ def print_environment() -> None:
 
 def print_ledger(ledger: "LedgerFile") -> None:
     """Every claim with its outcome, model by model; what was measured stands on the page."""
+    from interp.ledger.ledger import counts
+
     for paper in ledger.papers:
-        rows = (
-            (*((str(row.number), row.title) if i == 0 else ("", "")), cell.model, cell.outcome, cell.why)
-            for row in paper.rows
-            for i, cell in enumerate(row.cells)
-        )
-        show_table(paper.title, ("", "claim", "of", "outcome", "why"), rows)
-        print("  " + ", ".join(f"{count} {outcome}" for outcome, count in paper.counts.items() if count))
+        for heading, mine in paper.parts.items():
+            rows = (
+                (*((str(row.number), row.title) if i == 0 else ("", "")), cell.model, cell.outcome, cell.why)
+                for row in mine
+                for i, cell in enumerate(row.cells)
+            )
+            show_table(heading or paper.title, ("", "claim", "of", "outcome", "why"), rows)
+            print("  " + ", ".join(f"{count} {outcome}" for outcome, count in counts(mine).items() if count))
 
 
 def print_models() -> None:
@@ -265,11 +272,17 @@ def print_models() -> None:
 
 
 def print_families() -> None:
-    """The model families that can be read with what is special about each, and those that cannot be with the reason."""
-    from interp.families import REFUSED, families
+    """The model families that can be read with what is special about each, and those that cannot be with the reason.
 
-    known = ((kind, family.note or "", _not_read(family)) for kind, family in sorted(families().items()))
-    show_table("families that can be read", ("model_type", "special", "but not"), known)
+    Of those that a package registers the module is named: importing it would import torch.
+    """
+    from interp.families import REFUSED, families_of_transformers
+    from interp.registry import entries
+
+    known = {kind: (family.note, _not_read(family)) for kind, family in families_of_transformers().items()}
+    known |= {kind: (f"registered by {entry.module}", "") for kind, entry in entries("family").items()}
+    rows = ((kind, *said) for kind, said in sorted(known.items()))
+    show_table("families that can be read", ("model_type", "special", "but not"), rows)
     refused = ((kind, name, reason) for kind, (name, reason) in REFUSED.items())
     show_table("families that cannot be read", ("model_type", "called", "why"), refused)
     print("Every model is checked when it is loaded, whatever its family: `interp check --model ...`.")

@@ -121,6 +121,9 @@ _ALIKE: dict[str, Callable[[Model], object]] = {
     "tasks": lambda model: model.task.name if model.task is not None else None,
     "attention windows": _settings("sliding_window", "use_sliding_window", "layer_types"),
     "rotary settings": lambda model: (model.info.n_rotary, _settings("rope_parameters", "no_rope_layers")(model)),
+    "learnt sinks": lambda model: [
+        p.tolist() for name, p in model.module.named_parameters() if name.endswith(".sinks")
+    ],
     "scales of scores": lambda model: (_scalings(model), _settings("attn_logit_softcapping")(model)),
 }
 """What both have to have in common, in the order in which it is asked."""

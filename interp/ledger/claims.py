@@ -94,6 +94,7 @@ class Premise(_Strict):
 class Claim(_Strict):
     """One row of the ledger. `here` says how our models differ from the paper's; `tiny` asks it at that scale too.
 
+    `is_beyond` marks a claim that is not on the list of fifty: the ledger counts these apart.
     A claim that cannot be measured has a `reason`; parts without a rule may be shown beside it all the same.
     """
 
@@ -107,6 +108,7 @@ class Claim(_Strict):
     premise: Premise | None = None
     reason: str = ""
     tiny: bool = False
+    is_beyond: bool = False
 
     @model_validator(mode="after")
     def _is_answered(self) -> "Claim":

@@ -19,6 +19,7 @@ from interp.loading.aliases import ALIASES
 from interp.records.record import RunRecord
 from interp.records.unfinished import PARTIAL
 from interp.running.spec import make_study
+from interp.system.progress import announce, stage
 from interp.table import Table
 
 
@@ -59,10 +60,10 @@ def gather_evidence(
     ]
     found: dict[tuple[str, str], Evidence] = {}
     for i, (source, model) in enumerate(asked):
-        if not quiet:
-            of = f" ({model})" if model else ""
-            print(f"{claims.paper}, {i + 1} of {len(asked)}: {source.title}{of}", file=sys.stderr, flush=True)
-        found[source.name, model] = _carried_out(source, model, scale, found, out)
+        where = f"{claims.paper}, {i + 1} of {len(asked)}"
+        announce(f"{where}: {source.title}" + (f" ({model})" if model else ""), quiet)
+        with stage(where):
+            found[source.name, model] = _carried_out(source, model, scale, found, out, quiet)
     return found
 
 
@@ -117,7 +118,7 @@ def models_of(record: RunRecord) -> list[tuple[str, str]]:
 
 
 def _carried_out(
-    source: EvidenceSource, model: str, scale: Scale, found: Mapping[tuple[str, str], Evidence], out: Path
+    source: EvidenceSource, model: str, scale: Scale, found: Mapping[tuple[str, str], Evidence], out: Path, quiet: bool
 ) -> Evidence:
     if source.only and not any(is_same_model(model, name) for name in source.only):
         return Evidence(source, None, f"this is asked of {', '.join(source.only)} alone")
@@ -131,26 +132,27 @@ def _carried_out(
     works = {name: found[name, ""].work for name in builds_on(source)}
     if source.kind == "study":
         settings = {**source.settings, **changes.settings}
-        return _studied(source, {n: v.format(**works) if isinstance(v, str) else v for n, v in settings.items()}, out)
+        named = {n: v.format(**works) if isinstance(v, str) else v for n, v in settings.items()}
+        return _studied(source, named, out, quiet)
     settings = _merged(source.settings, changes.settings)
     options = {**source.options, **changes.options}
     asked = {"probes": changes.probes or source.probes, "settings": settings, **options}
-    return _run(source, source.model.format(**works) or model, asked, out)
+    return _run(source, source.model.format(**works) or model, asked, out, quiet)
 
 
-def _run(source: EvidenceSource, model: str, asked: Mapping[str, Any], out: Path) -> Evidence:
+def _run(source: EvidenceSource, model: str, asked: Mapping[str, Any], out: Path, quiet: bool) -> Evidence:
     from interp.running.several_models import run_many
 
-    outcome = run_many([model], options=asked, out=out, quiet=True).outcomes[0]
+    outcome = run_many([model], options=asked, out=out, quiet=quiet).outcomes[0]
     return Evidence(source, outcome.record, _reason(outcome.failure), failed=outcome.record is None)
 
 
-def _studied(source: EvidenceSource, settings: Mapping[str, Any], out: Path) -> Evidence:
+def _studied(source: EvidenceSource, settings: Mapping[str, Any], out: Path, quiet: bool) -> Evidence:
     from interp.running.study import run_study
 
     try:
         study = make_study(source.study, {n: tuple(v) if isinstance(v, list) else v for n, v in settings.items()})
-        record = run_study(study, out=out, reuse=True, quiet=True)
+        record = run_study(study, out=out, reuse=True, quiet=quiet)
     except InterpError as error:
         return Evidence(source, None, _reason(str(error)), failed=True)
     return Evidence(source, record, work=out / PARTIAL / study.hash)

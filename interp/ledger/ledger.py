@@ -5,6 +5,7 @@ claims are named by their folders relative to the ledger's.
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,6 +19,8 @@ from interp.system.whole_files import writing
 
 FORMAT = 1
 LEDGER_NAME = "ledger.json"
+BEYOND = "Claims beyond the fifty"
+"""The heading of claims that stand in the papers or notes and are not on the list of fifty."""
 
 
 class _Strict(BaseModel):
@@ -64,7 +67,7 @@ class ClaimOutcome(_Strict):
 
 
 class ClaimRow(_Strict):
-    """One claim."""
+    """One claim; `is_beyond` the list of fifty."""
 
     number: int
     title: str
@@ -73,6 +76,7 @@ class ClaimRow(_Strict):
     measure: str
     here: str
     cells: list[ClaimOutcome]
+    is_beyond: bool = False
 
 
 class SourceFile(_Strict):
@@ -102,10 +106,16 @@ class PaperFile(_Strict):
     rows: list[ClaimRow]
 
     @property
-    def counts(self) -> dict[Outcome, int]:
-        """How often each outcome occurs, over claims and models."""
-        counted = Counter(cell.outcome for row in self.rows for cell in row.cells)
-        return {outcome: counted[outcome] for outcome in OUTCOMES}
+    def parts(self) -> dict[str, "list[ClaimRow]"]:
+        """The rows by the heading that they are counted under; the list's own have none."""
+        apart = {"": [row for row in self.rows if not row.is_beyond], BEYOND: [r for r in self.rows if r.is_beyond]}
+        return {heading: rows for heading, rows in apart.items() if rows}
+
+
+def counts(rows: Sequence[ClaimRow]) -> dict[Outcome, int]:
+    """How often each outcome occurs, over claims and models."""
+    counted = Counter(cell.outcome for row in rows for cell in row.cells)
+    return {outcome: counted[outcome] for outcome in OUTCOMES}
 
 
 class LedgerFile(_Strict):

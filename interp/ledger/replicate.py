@@ -87,6 +87,7 @@ def replicate(
     paper: str,
     *,
     models: Sequence[str] = (),
+    rows: Sequence[int] = (),
     scale: Scale = "default",
     out: str | Path = "runs",
     resume: bool = False,
@@ -94,23 +95,25 @@ def replicate(
 ) -> Replication:
     """Measure and judge the claims of a paper (`paper1`, `paper2`, `paper3`, or `all`) and leave a ledger under `out`.
 
-    `models` are the language models that the third paper's claims are put to. `scale`: `tiny` asks one claim of each
-    kind, `smoke` takes minutes, `default` is what the shipped models are judged at, `paper` has the papers' sizes and
-    wants a GPU. What was measured before with the same settings, in `out`, is not measured again; with `resume` it is
-    refused where nothing was.
+    `models` are the language models that the third paper's claims are put to; `rows` the numbers of the claims to judge
+    (none: all), whose ledger has a folder of its own and corrects p over these alone. `scale`: `tiny` asks one claim of
+    each kind, `smoke` takes minutes, `default` is what the shipped models are judged at, `paper` has the papers' sizes
+    and wants a GPU. What was measured before with the same settings, in `out`, is not measured again; with `resume` it
+    is refused where nothing was.
 
     >>> done = interp.replicate("paper3", models=["./my-model"], scale="smoke")  # doctest: +SKIP
     """
-    papers = _papers(paper)
+    papers = _papers(paper, rows)
     if scale not in SCALES:
         raise UnknownName("scale", scale, SCALES)
     _refuse_misuse(paper, papers, models)
     refuse_unwritable(Path(out))
     if resume and not any(any(Path(out).glob(pattern)) for pattern in ("*/run.json", f"{PARTIAL}/*/*")):
         raise nothing_begun(Path(out))
-    folder = Path(out) / f"ledger-{paper}-{scale}"
+    folder = Path(out) / "-".join(["ledger", paper, scale, *(["rows"] if rows else []), *map(str, rows)])
     judged = [_paper(claims, models if claims.of_models else (), scale, Path(out), folder, quiet) for claims in papers]
-    words = ["interp", "replicate", paper, "--scale", scale, *(w for model in models for w in ("--model", model))]
+    words = ["interp", "replicate", paper, "--scale", scale, *(w for model in models for w in ("--model", model)),
+             *(w for row in rows for w in ("--row", str(row)))]  # fmt: skip
     words += [] if str(out) == "runs" else ["--out", str(out)]
     ledger = LedgerFile(
         created=datetime.now(UTC).isoformat(timespec="seconds"), scale=scale, command=shlex.join(words), papers=judged,
@@ -119,11 +122,24 @@ def replicate(
     return Replication(ledger, write_ledger(ledger, folder))
 
 
-def _papers(paper: str) -> list[Claims]:
+def _papers(paper: str, rows: Sequence[int]) -> list[Claims]:
+    """The claims that are asked, paper by paper; with `rows` these alone, of the papers that have them."""
     known = list(entries("claims"))
     if paper != ALL and paper not in known:
         raise UnknownName("paper", paper, [*known, ALL])
-    return [load_claims(name) for name in (known if paper == ALL else [paper])]
+    papers = [load_claims(name) for name in (known if paper == ALL else [paper])]
+    if not rows:
+        return papers
+    numbers = [claim.number for claims in papers for claim in claims.claim]
+    missing = [row for row in rows if row not in numbers]
+    if missing:
+        raise UsageError(
+            asked=f"claim {missing[0]} of {paper}",
+            found=f"its claims are {', '.join(map(str, sorted(numbers)))}",
+            fix="Name one of these, or leave --row out for all.",
+        )
+    chosen = [(claims, [claim for claim in claims.claim if claim.number in rows]) for claims in papers]
+    return [claims.model_copy(update={"claim": asked}) for claims, asked in chosen if asked]
 
 
 def _refuse_misuse(paper: str, papers: Sequence[Claims], models: Sequence[str]) -> None:
@@ -179,6 +195,7 @@ def judged_rows(
         ClaimRow(
             number=claim.number, title=claim.title, says=claim.says, paper=claim.paper, measure=claim.measure,
             here=claim.here, cells=[_cell(question, corrected) for question in put[claim.number]],
+            is_beyond=claim.is_beyond,
         )
         for claim in claims.claim
     ]  # fmt: skip
@@ -317,7 +334,8 @@ def _source(model: str, evidence: Evidence, folder: Path) -> SourceFile:
     record = evidence.record
     where = ""
     if record is not None and record.path is not None:
-        where = Path("..", record.path.name).as_posix() if record.path.parent == folder.parent else str(record.path)
+        is_beside = record.path.parent == folder.parent
+        where = (Path("..", record.path.name) if is_beside else record.path).as_posix()
     return SourceFile(
         name=evidence.source.name, title=evidence.source.title, kind=evidence.source.kind, model=model, record=where,
         command=str(record.spec.get("command", "")) if record else "", spec_hash=record.spec_hash if record else "",

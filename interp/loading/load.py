@@ -203,7 +203,7 @@ def info_from_config(config: PreTrainedConfig, name: str, origin: str, revision:
         dtype="",
         device="",
         # Of the seam, whatever a model in memory uses outside it.
-        attention_kernel="sdpa" if family.has_attention else "none",
+        attention_kernel=family.kernel if family.has_attention else "none",
         revision=revision,
         n_rotary=rotary_size(config, shape) if family.has_attention else None,
         window=active_window(config) if family.has_attention else None,

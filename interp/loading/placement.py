@@ -131,9 +131,9 @@ def _container_rest() -> list[int]:
     """What is left under the memory limit of a Linux container (cgroup 2); empty without one."""
     group = CONTAINER
     try:
-        limit = (group / "memory.max").read_text().strip()
-        used = int((group / "memory.current").read_text())
-        lines = (group / "memory.stat").read_text().splitlines()
+        limit = (group / "memory.max").read_text(encoding="ascii").strip()
+        used = int((group / "memory.current").read_text(encoding="ascii"))
+        lines = (group / "memory.stat").read_text(encoding="ascii").splitlines()
     except (OSError, ValueError):
         return []
     if not limit.isdigit():

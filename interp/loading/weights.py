@@ -35,6 +35,7 @@ def read_weights(
     Raises `ModelError` for truncated or corrupt files, missing tensors, tensors of another shape, pickled weights
     (unless allowed) and a machine without the memory.
     """
+    family = family_of(config)
     _refuse_adapter(files)
     names = weight_files(files, allow_pickle=allow_pickle)
     files.fetch(names)
@@ -49,7 +50,7 @@ def read_weights(
                 files.folder,
                 config=config,
                 dtype=getattr(torch, placement.dtype),
-                attn_implementation="sdpa" if family_of(config).has_attention else None,
+                attn_implementation=family.kernel if family.has_attention else None,
                 device_map=placement.device_map or (None if placement.device == "cpu" else {"": placement.device}),
                 local_files_only=True,
                 trust_remote_code=trust_remote_code,

@@ -201,7 +201,7 @@ class Collector:
                     found="the logits are not finite",
                     fix=f"Load the model in float32 (it was read in {self.model.info.dtype}), or check its weights.",
                 )
-            self._passing_entropy.append(entropy.double().cpu().numpy())
+            self._passing_entropy.append(entropy.cpu().double().numpy())
             for need in self.by_source.get("output", ()):
                 self._fold(need, 0, self._output(need.site, log_p, start), start)
             if "lens" in self.by_source:

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from interp.capture import FORMAT, Capture, ModelInfo
+from interp.capture import FORMAT, Capture, Mechanism, ModelInfo
 from interp.errors import RecordError
 from interp.folds import FOLDS
 from interp.need import Need
 from interp.prompt import Prompt, PromptSet
 from interp.records.versioned_json import read_versioned
+from interp.registry import load_entry
 from interp.system.array_files import digest_of_file, read_array
 from interp.system.digest import digest_of
 from interp.table import Table
@@ -36,6 +37,11 @@ class KeptTable:
 
     units: dict[str, str]
     caption: str
+    file: str | None = None
+
+    def file_of(self, at: str) -> str:
+        """The file of its columns; the first format did not name it."""
+        return self.file or f"rows.{at}.parquet"
 
 
 @dataclass(frozen=True)
@@ -53,6 +59,7 @@ class CaptureFile:
     layers: tuple[int, ...] | None
     provenance: dict[str, Any]
     files: dict[str, str]
+    mechanism: bool = False
 
 
 def open_capture(path: str | Path) -> Capture:
@@ -76,7 +83,7 @@ def open_capture(path: str | Path) -> Capture:
     plain = json.loads((folder / "capture.json").read_text(encoding="utf-8"))
     if digest_of({name: x for name, x in plain.items() if name not in ("format", "digest")}) != content.digest:
         raise _spoilt(asked, "capture.json is not as it was written")
-    named = {"prompts.parquet", *(f"rows.{at}.parquet" for at in content.tables)}
+    named = {"prompts.parquet", *(kept.file_of(at) for at, kept in content.tables.items())}
     named |= {f"{name}.safetensors" for name in content.exact} | {f for n in content.needs for f in n.arrays.values()}
     for name in sorted(named | set(content.files)):
         if Path(name).name != name or not (folder / name).is_file():
@@ -96,7 +103,7 @@ def open_capture(path: str | Path) -> Capture:
             **{name: exact.get(name) for name in ("posterior", "belief", "outcome_ids")},  # pyrefly: ignore[bad-argument-type]
         ),
         tables={
-            at: Table(_columns(folder / f"rows.{at}.parquet"), kept.units, kept.caption)
+            at: Table(_columns(folder / kept.file_of(at)), kept.units, kept.caption)
             for at, kept in content.tables.items()
         },
         arrays=arrays,
@@ -105,7 +112,17 @@ def open_capture(path: str | Path) -> Capture:
         belief=exact.get("rows.belief"),
         layers=content.layers,
         provenance=content.provenance,
+        mechanism=_mechanism(folder, asked) if content.mechanism else None,
     )
+
+
+def _mechanism(folder: Path, asked: str) -> Mechanism | None:
+    """How the model computes, which is known of compiled programs."""
+    program = load_entry("program", "program")()
+    try:
+        return program.mechanism(folder)
+    except (LookupError, OSError, TypeError, ValueError) as error:
+        raise _spoilt(asked, f"what is known of the program cannot be read ({error})") from error
 
 
 def _columns(path: Path) -> dict[str, np.ndarray]:

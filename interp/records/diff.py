@@ -1,5 +1,7 @@
 """What moved between two runs by more than their intervals, and what differs in how they came about: `interp diff`.
 
+A number without an interval cannot be judged: that it changed is said, and is no sign that anything moved.
+
 The difference of two numbers has the interval that is recovered from theirs (MOVER): with d = y − x, x in (a, b) and
 y in (l, u),
 
@@ -81,8 +83,21 @@ class Diff:
 
     @property
     def moved(self) -> tuple[Shift, ...]:
-        """What moved by more than the intervals, or differs and has no interval that could explain it."""
-        return tuple(shift for shift in self.shifts if shift.verdict in ("moved", "differs"))
+        """What moved by more than the intervals."""
+        return self._judged("moved")
+
+    @property
+    def differing(self) -> tuple[Shift, ...]:
+        """What changed and has no interval to judge it by: a side has none, or the units are others."""
+        return self._judged("differs")
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether every number is the same, and both runs have the same ones."""
+        return not (self.only_first or self.only_second) and len(self._judged("same")) == len(self.shifts)
+
+    def _judged(self, verdict: Verdict) -> tuple[Shift, ...]:
+        return tuple(shift for shift in self.shifts if shift.verdict == verdict)
 
 
 def diff(first: RunRecord | str | Path, second: RunRecord | str | Path) -> Diff:

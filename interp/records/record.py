@@ -21,7 +21,7 @@ from interp.findings import COLUMNS, Control, Findings
 from interp.records.headlines import contradictions, headlines, tried
 from interp.records.token_strip import TokenStrip, read_strips, write_strips
 from interp.records.versioned_json import KeptScalar, as_text, plain_json, read_versioned
-from interp.system.whole_files import writing
+from interp.system.whole_files import file_names, shortened, writing
 from interp.table import Table
 from interp.words import html_table, text_table
 
@@ -215,8 +215,9 @@ class RunRecord:
 
     def _write_findings(self, probe: str, findings: Findings, draft: Path) -> FindingsFile:
         tables = {}
+        files = file_names(findings.tables)
         for name, table in findings.tables.items():
-            path = f"tables/{probe}.{name}.parquet"
+            path = f"tables/{probe}.{files[name]}.parquet"
             table.to_frame().to_parquet(draft / path, index=False)
             tables[name] = TableFile(path=path, units=dict(table.units), caption=table.caption)
         if findings.arrays:
@@ -266,7 +267,7 @@ def written(record: RunRecord, out: Path, name: str) -> RunRecord:
 def new_folder(out: Path, what: str) -> Path:
     """`<out>/<what>-<time>`, with a counter where two runs end in the same second."""
     plain = "".join(c if c.isalnum() or c in "-_.@" else "-" for c in what.rstrip("/").split("/")[-1])
-    stem = f"{plain}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+    stem = f"{shortened(plain)}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
     counter = 1
     folder = out / stem
     while folder.exists():

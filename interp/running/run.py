@@ -215,7 +215,8 @@ class _Session:
     def _capture(self, model: Model, pool: PromptPool, suffix: str) -> Capture:
         needs = [need for probe in pool.probes if not probe.follows_checkpoints for need in probe.needs]
         ids, seed = pool.tokens.ids, self.spec.seed
-        with self.clock(f"capture{suffix}"), reporting(f"reading {model.name}", self.quiet) as progress:
+        what = f"reading {model.name}, prompts {pool.prompts.name}"
+        with self.clock(f"capture{suffix}"), reporting(what, self.quiet) as progress:
             if self.edits:
                 base = capture_edited(
                     model, pool.prompts, ids, needs, self.edits, listeners=self.listeners, checks=self.checks,

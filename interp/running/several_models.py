@@ -7,6 +7,7 @@ reported and stops nothing.
 import gc
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -26,6 +27,7 @@ from interp.running.meta_model import meta_model
 from interp.running.run import run, specify
 from interp.running.spec import RunSpec
 from interp.system.processes import n_started
+from interp.system.progress import stage
 
 
 @dataclass(frozen=True)
@@ -88,9 +90,11 @@ def run_many(
     if resume and not any(_is_begun(asked, chosen, Path(out)) for asked in runs):
         raise nothing_begun(Path(out))
     has_sets = len({_set_of(asked) for asked in runs}) > 1
-    for asked in runs:
+    for i, asked in enumerate(runs):
         name = f"{_model_of(asked)} on {_set_of(asked)}" if has_sets else _model_of(asked)
-        outcomes.append(_outcome(name, asked, chosen, Path(out)))
+        where = f"run {i + 1} of {len(runs)}" + (f" on {_set_of(asked)}" if has_sets else "")
+        with stage(where) if len(runs) > 1 else nullcontext():
+            outcomes.append(_outcome(name, asked, chosen, Path(out)))
         _free()
         if heard is not None:
             heard(outcomes[-1])

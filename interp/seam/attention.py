@@ -167,6 +167,7 @@ def _seam(
     scaling: float | None = None,
     dropout: float = 0.0,
     softcap: float | None = None,
+    s_aux: torch.Tensor | None = None,
     **keywords: Any,
 ) -> tuple[torch.Tensor, None]:
     """The attention function of the seam; arguments and result as transformers' interface defines them."""
@@ -180,10 +181,11 @@ def _seam(
     ear = _EARS.get(module)
     listeners = ear.listeners if ear is not None and ear.thread == threading.get_ident() else []
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    call = AttentionCall(ear.layer if ear else -1, query, key, value, scale, attention_mask, softcap)
+    call = AttentionCall(ear.layer if ear else -1, query, key, value, scale, attention_mask, softcap, s_aux)
     for listener in listeners:
         listener.before(call)
-    z = _softcapped(call) if softcap is not None else _kernel(module, call, dropout)
+    is_plain = softcap is None and s_aux is None
+    z = _kernel(module, call, dropout) if is_plain else _in_blocks(call)
     for listener in listeners:
         z = listener.after(call, z)
     return z, None
@@ -195,8 +197,8 @@ def _kernel(module: torch.nn.Module, call: AttentionCall, dropout: float) -> tor
     return z
 
 
-def _softcapped(call: AttentionCall) -> torch.Tensor:
-    """Attention with soft-capped scores, which the fast kernel does not offer, in blocks of queries."""
+def _in_blocks(call: AttentionCall) -> torch.Tensor:
+    """Attention with soft-capped scores or learnt sinks, which the fast kernel leaves out, in blocks of queries."""
     repeat = call.q.shape[1] // call.v.shape[1]
     v = call.v.repeat_interleave(repeat, dim=1)  # [batch, head, key_pos, d_head]
     parts = [pattern_rows(call, part).to(v.dtype) @ v for part in call.positions.split(BLOCK, dim=1)]

@@ -90,7 +90,7 @@ def _projection(
 ) -> tuple[torch.nn.Module, Callable[..., None]]:
     """The module whose output holds the projection, and a hook that picks its heads.
 
-    Where the family normalises queries or keys, the normalised ones are what rotary embedding receives.
+    Where the family normalises queries or keys, they are normalised here, also if it does so behind rotary embedding.
     """
     family = model.family
     which: Projection = "q" if site == "q_pre" else "k"
@@ -102,9 +102,10 @@ def _projection(
     normalising = None if norm is None else norm.module(attention, which)
 
     def from_linear(module: torch.nn.Module, args: tuple[Any, ...], out: torch.Tensor) -> None:
-        heard(site, layer, family.clipped(layout.pick(out, which, shape), config))
+        heads = family.clipped(layout.pick(out, which, shape), config)
+        heard(site, layer, heads if norm is None or normalising is None else norm.normalised(normalising, heads))
 
-    if norm is None or normalising is None:
+    if norm is None or normalising is None or norm.behind_rotary:
         return attrgetter(layout.module_of(which))(attention), from_linear
 
     def from_norm(module: torch.nn.Module, args: tuple[Any, ...], out: torch.Tensor) -> None:

@@ -59,6 +59,7 @@ class LayerGradients:
     visible: torch.Tensor
     scaling: float
     softcap: float | None
+    sink: torch.Tensor | None
     d_scores: torch.Tensor
     d_q: torch.Tensor
     d_k: torch.Tensor
@@ -97,6 +98,12 @@ class LayerGradients:
     def key_law(self, d_scores: torch.Tensor) -> torch.Tensor:
         return self._shared(self.scaling * (self._slope * d_scores).mT @ self.q)
 
+    def _sink_law(self) -> torch.Tensor | float:
+        """∂L/∂s of the learnt sink, whose value is zero: a row and its sink sum to 0."""
+        if self.sink is None:
+            return 0.0
+        return (self.alpha.sum(dim=-1) - 1) * (self.alpha * self.benefit).sum(dim=-1)
+
     def residuals(self) -> dict[str, float]:
         """Largest |autograd − law| of each law over the largest |autograd|; `rows`: of the row sums of ∂L/∂s."""
         return self._residuals(self.score_law(), self.value_law(), self.d_scores)
@@ -114,12 +121,13 @@ class LayerGradients:
             "queries": (self.d_q, self.query_law(d_scores)), "keys": (self.d_k, self.key_law(d_scores)),
         }  # fmt: skip
         found = {name: relative_error(autograd, law) for name, (autograd, law) in pairs.items()}
-        return found | {"rows": float(summed.sum(dim=-1).abs().max() / self.d_scores.abs().max())}
+        rows = summed.sum(dim=-1) + self._sink_law()
+        return found | {"rows": float(rows.abs().max() / self.d_scores.abs().max())}
 
     def alpha_after(self, q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
         """The responsibilities that these queries and keys would give, under the same mask."""
         s = capped(self._product(q, k), self.softcap)
-        return s.masked_fill(~self.visible, -torch.inf).softmax(dim=-1)
+        return _weights(s.masked_fill(~self.visible, -torch.inf), self.sink)
 
     def _product(self, q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
         return self.scaling * q @ k.repeat_interleave(self.n_shared, dim=0).mT
@@ -166,6 +174,7 @@ def in_float64(model: Model, n_copies: int = 1) -> Model:
             fix="Choose a smaller model: the laws are identities, and hold in every one.",
         )
     module = copy.deepcopy(model.module).double()
+    module.config._experts_implementation = "eager"  # the fast one of mixtures of experts has no float64
     for parameter in module.parameters():
         parameter.requires_grad_(False)
     return replace(model, module=module, info=replace(model.info, dtype="float64"))
@@ -188,23 +197,23 @@ class _Layer(Listener):
         call.q, call.k, call.v = (x.detach().requires_grad_() for x in (call.q, call.k, call.v))
         shape = (*call.q.shape[:3], call.k.shape[2])  # [batch, head, pos, key_pos]
         self.nudge = torch.zeros(shape, dtype=call.q.dtype, device=call.q.device).requires_grad_()
-        if call.softcap is None:
+        if call.softcap is None and call.sink is None:
             call.mask = self.nudge.masked_fill(~self.visible, -torch.inf)
         self.call = call
 
     def after(self, call: AttentionCall, z: torch.Tensor) -> torch.Tensor:
-        # The seam's own soft-capped attention is in float32 and not made for gradients: it is done again here.
-        z = z if call.softcap is None else self._capped(call)
+        # The seam's own attention with a cap or a sink is in float32 and not made for gradients: it is done again here.
+        z = z if call.softcap is None and call.sink is None else self._again(call)
         if call is self.call:
             self.z = z
         return z
 
-    def _capped(self, call: AttentionCall) -> torch.Tensor:
+    def _again(self, call: AttentionCall) -> torch.Tensor:
         n_shared = call.q.shape[1] // call.v.shape[1]
         k, v = (x.repeat_interleave(n_shared, dim=1) for x in (call.k, call.v))
         s = capped(call.scaling * call.q @ k.mT, call.softcap)  # [batch, head, pos, key_pos]
         s = s + self.nudge if call is self.call else s
-        return (s.masked_fill(~_visible(call), -torch.inf).softmax(dim=-1) @ v).transpose(1, 2)
+        return (_weights(s.masked_fill(~_visible(call), -torch.inf), call.sink) @ v).transpose(1, 2)
 
 
 def _visible(call: AttentionCall) -> torch.Tensor:
@@ -214,6 +223,14 @@ def _visible(call: AttentionCall) -> torch.Tensor:
 def capped(product: torch.Tensor, softcap: float | None) -> torch.Tensor:
     """Scores bent to stay within ± the cap; as they are without one."""
     return product if softcap is None else torch.tanh(product / softcap) * softcap
+
+
+def _weights(scores: torch.Tensor, sink: torch.Tensor | None) -> torch.Tensor:
+    """Softmax of scores `[..., head, pos, key_pos]`, over a learnt sink as well where there is one."""
+    if sink is None:
+        return scores.softmax(dim=-1)
+    beside = sink[:, None, None].expand(*scores.shape[:-1], 1)
+    return torch.cat([scores, beside], dim=-1).softmax(dim=-1)[..., :-1]
 
 
 def loss_bits(model: Model, sequence: ScoredSequence) -> torch.Tensor:
@@ -241,6 +258,7 @@ def layer_gradients(model: Model, layer: int, sequence: ScoredSequence) -> Layer
     return LayerGradients(
         float(loss.detach()), *(x.detach()[0] for x in (call.q, call.k, call.v)),
         z=heard.z.detach()[0].transpose(0, 1), visible=heard.visible[0], scaling=call.scaling, softcap=call.softcap,
+        sink=None if call.sink is None else call.sink.detach(),
         d_scores=d_scores[0], d_q=d_q[0], d_k=d_k[0], d_v=d_v[0], d_z=d_z[0].transpose(0, 1),
     )  # fmt: skip
 

@@ -64,8 +64,9 @@ class AttentionCall:
 
     `q` is `[batch, head, pos, d_head]`, `k` and `v` `[batch, kv_head, key_pos, d_head]`, after rotary embedding and
     before grouped heads are repeated. `mask` is True where a key is seen, `[batch or 1, 1, pos, key_pos]`; None means
-    causal. A listener may replace `q`, `k` and `v`. Attention rows of a call with a `donor` are those that its
-    queries would have over the donor's keys.
+    causal. A listener may replace `q`, `k` and `v`. `sink` is a learnt score for each head, `[head]`, that takes weight
+    from the keys and has no value (gpt-oss). Attention rows of a call with a `donor` are those that its queries would
+    have over the donor's keys.
     """
 
     layer: int
@@ -75,6 +76,7 @@ class AttentionCall:
     scaling: float
     mask: torch.Tensor | None = None
     softcap: float | None = None
+    sink: torch.Tensor | None = None
     donor: DonorKeys | None = None
 
     @property
@@ -93,7 +95,9 @@ class AttentionCall:
 class PatternRows:
     """Reductions of attention rows, each `[batch, head, row]`.
 
-    In those named `no_first` the first key is removed and the rest renormalised. A row over a single key has 0
+    Masses and weights are those that the model uses: over the keys they sum to 1 - `learnt_sink_mass`. Entropies are of
+    distributions: of the keys alone, renormalised, or `with_learnt_sink` of the keys and the sink. In those named
+    `no_first` the first key and the learnt sink are removed and the rest renormalised. A row over a single key has 0
     bits, and so has one whose only key is the first once that is removed; weights of its empty rest are NaN. The first
     position has nothing before it: its mass on the previous one is 0.
     """
@@ -107,6 +111,8 @@ class PatternRows:
     self_mass_no_first: torch.Tensor
     previous_mass: torch.Tensor
     previous_mass_no_first: torch.Tensor
+    learnt_sink_mass: torch.Tensor
+    entropy_bits_with_learnt_sink: torch.Tensor
     n_visible: torch.Tensor
     """How many keys each row can see, `[batch, row]`."""
     n_visible_no_first: torch.Tensor
@@ -204,16 +210,37 @@ def as_scores(call: AttentionCall, scaled: torch.Tensor, visible: torch.Tensor) 
 
 
 def pattern_rows(call: AttentionCall, positions: torch.Tensor) -> torch.Tensor:
-    """The attention rows themselves, `[batch, head, row, key_pos]`, float32; for checks and small pictures."""
-    s = scores(call, positions, visible_keys(call, positions))
-    return torch.softmax(s.div_(BITS_PER_NAT), dim=-1).flatten(1, 2)
+    """The attention rows themselves, `[batch, head, row, key_pos]`, float32; for checks and small pictures.
+
+    They sum to 1, or to what a learnt sink leaves.
+    """
+    s = scores(call, positions, visible_keys(call, positions)).div_(BITS_PER_NAT).flatten(1, 2)
+    rows = torch.softmax(s, dim=-1)
+    if call.sink is None:
+        return rows
+    held_by_keys, _ = _shares(call.sink, s.logsumexp(dim=-1) * BITS_PER_NAT)
+    return rows.mul_(held_by_keys.exp2()[..., None])
+
+
+def _shares(sink: torch.Tensor, total: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """log2 of what the keys hold of each row, and of what the learnt sink holds: both `[batch, head, row]`.
+
+    `total` is log2 of the sum of the exponentials over the keys.
+    """
+    odds = total - sink.float()[:, None] * BITS_PER_NAT
+    nothing = torch.zeros_like(odds)
+    return -torch.logaddexp2(nothing, -odds), -torch.logaddexp2(nothing, odds)
 
 
 def log_pattern_rows(call: AttentionCall, positions: torch.Tensor) -> torch.Tensor:
     """log2 of the attention rows, `[batch, head, row, key_pos]`; NaN where a key is not seen. For short sequences."""
     visible = visible_keys(call, positions)
-    bits = torch.log_softmax(scores(call, positions, visible).div_(BITS_PER_NAT), dim=-1) * BITS_PER_NAT
-    return bits.masked_fill_(~visible[:, None, None], torch.nan).flatten(1, 2)
+    s = scores(call, positions, visible).div_(BITS_PER_NAT).flatten(1, 2)
+    bits = torch.log_softmax(s, dim=-1) * BITS_PER_NAT
+    if call.sink is not None:
+        held_by_keys, _ = _shares(call.sink, s.logsumexp(dim=-1) * BITS_PER_NAT)
+        bits += held_by_keys[..., None]
+    return bits.masked_fill_(~visible[:, None], torch.nan)
 
 
 def reduce_rows(call: AttentionCall, positions: torch.Tensor, block: int = BLOCK) -> PatternRows:
@@ -245,7 +272,7 @@ def reduce_rows(call: AttentionCall, positions: torch.Tensor, block: int = BLOCK
             s = scores(call.of(items), _of(part, items), _of(visible, items), rooms[0])  # [item, kv, group, row, key]
             _add_up(s, own[items], sums[:, items, ..., rows], rooms[1])
     own = (positions + n_keys - call.q.shape[2])[:, None]  # [batch or 1, 1, row]
-    return _reduced(_Sums(*sums.flatten(2, 3)), own, n_visible)
+    return _reduced(_Sums(*sums.flatten(2, 3)), own, n_visible, call.sink)
 
 
 def _of(x: torch.Tensor, items: slice) -> torch.Tensor:
@@ -259,7 +286,8 @@ class _Sums:
 
     The first key stands apart by its score, in bits above the largest of the rest: what is left beside a sink of
     0.9999 keeps its precision. `rest_dot` is the sum of exponential times score, `own` and `before` are the
-    exponentials at the row's own position and at the one before (0 where that is the first).
+    exponentials at the row's own position and at the one before (0 where that is the first), `largest` is the score in
+    bits that all are relative to.
     """
 
     first_score: torch.Tensor
@@ -267,6 +295,7 @@ class _Sums:
     rest_dot: torch.Tensor
     own: torch.Tensor
     before: torch.Tensor
+    largest: torch.Tensor
 
 
 def _add_up(s: torch.Tensor, own: torch.Tensor, out: torch.Tensor, room: torch.Tensor) -> None:
@@ -285,9 +314,10 @@ def _add_up(s: torch.Tensor, own: torch.Tensor, out: torch.Tensor, room: torch.T
     out[3] = _at_key(e, own)
     out[4] = _at_key(e, (own - 1).clamp_min(0))
     out[2] = s.mul_(e).sum(dim=-1)
+    out[5] = largest
 
 
-def _reduced(sums: _Sums, own: torch.Tensor, n_visible: torch.Tensor) -> PatternRows:
+def _reduced(sums: _Sums, own: torch.Tensor, n_visible: torch.Tensor, learnt_sink: torch.Tensor | None) -> PatternRows:
     has_rest = sums.rest > 0
     safe = torch.where(has_rest, sums.rest, 1.0)
     odds = sums.first_score - safe.log2()  # log2 of the first key's weight over that of the rest
@@ -300,19 +330,28 @@ def _reduced(sums: _Sums, own: torch.Tensor, n_visible: torch.Tensor) -> Pattern
         torch.where(has_rest, x / safe, torch.nan) for x in (torch.ones_like(safe), sums.own, sums.before)
     )
 
+    log_keys, log_learnt = nothing, torch.full_like(odds, FAR_BELOW)
+    if learnt_sink is not None:
+        log_total = torch.logaddexp2(sums.first_score, torch.where(has_rest, safe.log2(), FAR_BELOW)) + sums.largest
+        log_keys, log_learnt = _shares(learnt_sink, log_total)
+    keys, learnt = log_keys.exp2(), log_learnt.exp2()
+    entropy = (rest * (no_first - log_rest) - sink * log_sink).clamp_min_(0.0)
+
     def whole(no_first: torch.Tensor, holds_first: torch.Tensor) -> torch.Tensor:
         return torch.where(has_rest, rest * no_first, 0.0) + sink * holds_first
 
     return PatternRows(
-        entropy_bits=(rest * (no_first - log_rest) - sink * log_sink).clamp_min_(0.0),
+        entropy_bits=entropy,
         entropy_bits_no_first=no_first,
-        sink_mass=sink,
-        max_weight=torch.maximum(whole(largest, nothing), sink),
+        sink_mass=keys * sink,
+        max_weight=keys * torch.maximum(whole(largest, nothing), sink),
         max_weight_no_first=largest,
-        self_mass=whole(self_mass, own == 0),
+        self_mass=keys * whole(self_mass, own == 0),
         self_mass_no_first=self_mass,
-        previous_mass=whole(previous, own == 1),
+        previous_mass=keys * whole(previous, own == 1),
         previous_mass_no_first=previous,
+        learnt_sink_mass=learnt,
+        entropy_bits_with_learnt_sink=keys * (entropy - log_keys) - learnt * log_learnt,
         n_visible=n_visible[0],
         n_visible_no_first=n_visible[1],
     )

@@ -18,6 +18,8 @@ _ROWS = {
     "pattern_entropy_no_first": "entropy_bits_no_first",
     "pattern_entropy_uniform": "entropy_uniform",
     "sink_mass": "sink_mass",
+    "learnt_sink_mass": "learnt_sink_mass",
+    "pattern_entropy_with_learnt_sink": "entropy_bits_with_learnt_sink",
     "pattern_entropy_normalised_no_first": "entropy_normalised_no_first",
     "pattern_entropy_uniform_no_first": "entropy_uniform_no_first",
     "mass_self": "self_mass",

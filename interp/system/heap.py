@@ -56,5 +56,5 @@ def _heap() -> _Heap | None:
 
 
 def _private_bytes() -> int:
-    resident, shared = Path("/proc/self/statm").read_text().split()[1:3]
+    resident, shared = Path("/proc/self/statm").read_text(encoding="ascii").split()[1:3]
     return (int(resident) - int(shared)) * mmap.PAGESIZE

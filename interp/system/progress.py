@@ -1,13 +1,17 @@
 """How a run says how far it is: a bar with the time left on a terminal or in a notebook, plain lines in a log.
 
-Everything goes to standard error, so that standard output stays what the caller asked for.
+Everything goes to standard error, so that standard output stays what the caller asked for. Stages lie in one another:
+what is said inside `stage("run 2 of 5")` begins with these words, and a log has a line in ten seconds over all of it.
 """
 
+import math
 import sys
 import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 
@@ -18,10 +22,36 @@ class Report(Protocol):
     def __call__(self, done: int, total: int, share: float | None = None, /) -> None: ...
 
 
+@dataclass
+class _Stage:
+    """Which piece of a longer work is being done, in words, and when a line of it was last said, or it began."""
+
+    name: str
+    said: float
+
+
+_STAGE: ContextVar[_Stage | None] = ContextVar("stage", default=None)
+
+
+@contextmanager
+def stage(name: str) -> Iterator[None]:
+    """What is said inside the block begins with this name (`run 2 of 5`), after the names of the stages around it."""
+    token = _STAGE.set(_Stage(_in_stage(name), time.monotonic()))
+    try:
+        yield
+    finally:
+        _STAGE.reset(token)
+
+
+def _in_stage(what: str) -> str:
+    around = _STAGE.get()
+    return what if around is None else f"{around.name}, {what}"
+
+
 def announce(what: str, quiet: bool = False) -> None:
     """Say on standard error what comes next and takes a while without a count; `quiet` says nothing."""
     if not quiet:
-        print(what, file=sys.stderr, flush=True)
+        print(_in_stage(what), file=sys.stderr, flush=True)
 
 
 _SECONDS_BETWEEN_LINES = 10.0
@@ -33,10 +63,10 @@ def reporting(what: str, quiet: bool = False) -> Iterator[Report]:
     if quiet:
         yield lambda done, total, share=None: None
     elif sys.stderr.isatty() or _in_notebook():
-        with _bar(what) as report:
+        with _bar(_in_stage(what)) as report:
             yield report
     else:
-        yield _Lines(what)
+        yield _Lines(_in_stage(what), _STAGE.get())
 
 
 def _in_notebook() -> bool:
@@ -83,16 +113,21 @@ class _Pace:
 
 
 class _Lines:
-    """One line at the start, at most one every ten seconds, and one at the end."""
+    """One line at the start, at most one every ten seconds, and one at the end; inside a stage the second alone.
 
-    def __init__(self, what: str) -> None:
-        self.what, self.began, self.said, self.pace = what, time.monotonic(), 0.0, _Pace()
+    So a log of a thousand short runs has no line for every part of each.
+    """
+
+    def __init__(self, what: str, around: _Stage | None) -> None:
+        self.what, self.began, self.pace = what, time.monotonic(), _Pace()
+        self.around, self.paced = around, around or _Stage(what, -math.inf)
 
     def __call__(self, done: int, total: int, share: float | None = None, /) -> None:
         now = time.monotonic()
         left = self.pace.left(done / total if share is None else share)
-        if now - self.said < _SECONDS_BETWEEN_LINES and done < total:
+        is_end = done >= total and self.around is None
+        if now - self.paced.said < _SECONDS_BETWEEN_LINES and not is_end:
             return
-        self.said = now
+        self.paced.said = now
         parts = f"{self.what}: {done} of {total} after {now - self.began:.0f} s", left
         print(", ".join(filter(None, parts)), file=sys.stderr, flush=True)

@@ -11,14 +11,23 @@ import shutil
 import sys
 import time
 import warnings
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from hashlib import sha256
 from pathlib import Path
 from secrets import token_hex
 
 _ENDING = ".writing"
 _LONGEST = 50
 """Characters of a name that its draft keeps; most file systems end at 255 bytes."""
+
+_FORBIDDEN = set('<>:"/\\|?*')
+_DEVICES = {"CON", "PRN", "AUX", "NUL", *(f"{port}{i}" for port in ("COM", "LPT") for i in range(1, 10))}
+"""Characters and names that Windows forbids."""
+
+_LONGEST_PART = 100
+"""Bytes of a user's own name in the name of a file, which has other parts."""
 
 _ABANDONED = 24 * 3600
 """Seconds after which a draft belongs to nobody: the process that wrote it was killed."""
@@ -65,6 +74,36 @@ def one_at_a_time(lock: Path, what: str) -> Iterator[None]:
         with suppress(OSError):  # Windows keeps a file that is open; filelock removes it there, after the release
             lock.unlink()
         held.release()
+
+
+def file_names(names: Iterable[str]) -> dict[str, str]:
+    """Each name as a part of file names that every system takes, no two alike where case does not count.
+
+    A name is itself unless a system forbids it, it is longer than 100 bytes, or another differs from it in case only:
+    then it is what can be kept of it, and a digest.
+    """
+    listed = list(names)
+    n_alike = Counter(name.casefold() for name in dict.fromkeys(listed))
+    return {name: name if _is_portable(name) and n_alike[name.casefold()] == 1 else _digested(name) for name in listed}
+
+
+def shortened(name: str, n_bytes: int = _LONGEST_PART) -> str:
+    """As much of the beginning of a name as so many bytes hold."""
+    return name.encode("utf-8")[:n_bytes].decode("utf-8", errors="ignore")
+
+
+def _is_portable(name: str) -> bool:
+    is_readable = name.isprintable() and not set(name) & _FORBIDDEN and not name.endswith((".", " "))
+    return (
+        is_readable
+        and 0 < len(name.encode("utf-8", errors="replace")) <= _LONGEST_PART
+        and name.upper() not in _DEVICES
+    )
+
+
+def _digested(name: str) -> str:
+    kept = "".join(c if c.isalnum() or c in "-_" else "-" for c in name)
+    return f"{shortened(kept, 40)}-{sha256(name.encode('utf-8', errors='replace')).hexdigest()[:8]}"
 
 
 def is_draft(path: Path) -> bool:

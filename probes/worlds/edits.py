@@ -1,12 +1,13 @@
 """Worlds of read-outs under edits: `heads`, `depth_use`, and the exchanges of `dynamics`."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from interp.certifying.worlds import Trials, World, noise
+from interp.edits import AblateHeads, Edit
 from interp.findings import Findings
 from interp.probe import Condition, Probe
 from interp.table import LABEL, Table
@@ -18,11 +19,27 @@ from ..measures.prompt_means import Units
 _KINDS = {"as assumed": (False, 0.0), "heavy tails": (True, 0.0), "edits of a prompt alike, .8": (False, 0.8)}
 
 
+LEADING = (1, 2)
+"""Layer and index of the head whose removal harms most, where one is planted."""
+
+
 def heads() -> Trials:
+    """Harm that all edits do alike says nothing of one head; a head in the lead is a world of its own."""
     small = {"n_random": 3, "n_sets": 2, "n_donors": 2, "n_permutations": 199, "n_bootstrap": 199}
-    return _edited(
-        "heads", ("top_head_ratio", "bypass_ratio_min", "late_attention_off", "compounding"), small, ("top_head_ratio",)
-    )
+    named = ("top_head_ratio", "bypass_ratio_min", "late_attention_off", "compounding")
+    alike = _edited("heads", named, small, ("top_head_ratio",))
+    effects = tuple(f"one head harms by {0.02 * k:.2f} bits, the others by none" for k in (1, 2, 3))
+    lead = World("heads", "one head in the lead", _head_in_the_lead, named[:1], (), effects, "60 sequences", small)
+    return Trials((*alike.worlds, lead))
+
+
+def _head_in_the_lead(made: Probe, rng: np.random.Generator, seed: int, size: float) -> Findings:
+    """Only what removes the leading head does any harm."""
+    return _read_outs(False, 0.0, made, rng, seed, 2 * size, lambda edit: _removes(edit, *LEADING))
+
+
+def _removes(edit: Edit, layer: int, head: int) -> bool:
+    return isinstance(edit, AblateHeads) and edit.layer == layer and head in np.atleast_1d(edit.heads)
 
 
 def depth_use() -> Trials:
@@ -40,8 +57,14 @@ def _edited(probe: str, numbers: tuple[str, ...], small: Mapping[str, Any], unpl
     )
 
 
-def _read_outs(heavy: bool, alike: float, made: Probe, rng: np.random.Generator, seed: int, size: float) -> Findings:
-    """Read-outs made up: every edit adds an error that is 0 on average, alike in all edits of a prompt."""
+def _read_outs(
+    heavy: bool, alike: float, made: Probe, rng: np.random.Generator, seed: int, size: float,
+    harms: Callable[[Edit], bool] = lambda edit: True,
+) -> Findings:  # fmt: skip
+    """Read-outs made up: every edit adds an error that is 0 on average, alike in all edits of a prompt.
+
+    Edits that harm add 0.01 bits for every step of `size`.
+    """
     shape = Shape(60, n_scored=4)
     base = synthetic_capture(made.needs, shape, seed=seed)
     common = noise(rng, (len(base.prompts),), heavy)
@@ -51,7 +74,7 @@ def _read_outs(heavy: bool, alike: float, made: Probe, rng: np.random.Generator,
         chosen = condition.prompts if condition.prompts is not None else np.arange(len(base.prompts))
         own = noise(rng, (len(chosen),), heavy)
         more = 0.05 * (alike**0.5 * common[chosen] + (1 - alike) ** 0.5 * own) if condition.edits else 0 * own
-        more = more + (0.01 * size if condition.edits else 0)
+        more = more + 0.01 * size * any(map(harms, condition.edits))
         error = plain[chosen] + more
         read_out = dict.fromkeys(("posterior_kl", "entropy_error", "next_loss", "loss"), error)
         return read_out | {"next_kl": np.abs(more), "size": np.full(len(chosen), 0.5)}

@@ -11,6 +11,7 @@ from interp.errors import UsageError
 from interp.findings import Interval, Scalar
 from interp.records.diff import flat_settings, scalars_of
 from interp.records.record import RunRecord, open_run
+from interp.system.progress import Report
 
 TUNNEL = "tunnel"
 """Stands for a probe where the figures on a wind tunnel's card are compared: its errors against the exact posterior."""
@@ -97,7 +98,7 @@ class Compared:
 
 
 def open_compared(
-    paths: Sequence[str], labels: Sequence[str], groups: Sequence[str], against: Sequence[str]
+    paths: Sequence[str], labels: Sequence[str], groups: Sequence[str], against: Sequence[str], progress: Report
 ) -> Compared:
     """Open the records and settle who is compared with whom; `UsageError` where the words do not fit the runs."""
     if len(paths) < 2:
@@ -113,7 +114,10 @@ def open_compared(
                 found="every run needs one, in the same order, or none is given",
                 fix="Give as many as there are runs.",
             )
-    records = [open_run(path) for path in paths]
+    records = []
+    for path in paths:
+        records.append(open_run(path))
+        progress(len(records), len(paths))
     studies = [path for path, record in zip(paths, records, strict=True) if not record.model]
     if studies:
         raise UsageError(

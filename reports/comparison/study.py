@@ -54,7 +54,7 @@ class Comparison(Study):
 
     def measure(self, work: Path, progress: Report) -> Findings:
         """Opens the records and compares them; there is nothing to keep while it is unfinished."""
-        compared = open_compared(self.runs, self.labels, self.groups, self.against)
+        compared = open_compared(self.runs, self.labels, self.groups, self.against, progress)
         differences = differences_table(compared)
         tables = {
             "differences": differences,
@@ -64,7 +64,6 @@ class Comparison(Study):
             "curves": curves_table(compared),
             "settings": settings_table(compared),
         }
-        progress(1, 1)
         return Findings(
             probe=self.name,
             scalars={"n_moved": n_moved(differences)},

@@ -38,15 +38,22 @@ def title(ledger: LedgerFile) -> str:
 
 def headline(paper: PaperFile) -> str:
     """How the claims of a paper came out, in one sentence."""
-    n = len(paper.rows)
-    if len(paper.models) <= 1:
-        of = f" for {short_name(paper.models[0])}" if paper.models else ""
-        return f"{n} claims{of}: {_counted([cell for row in paper.rows for cell in row.cells], n)}."
-    parts = []
-    for model in [*paper.models, JOINT]:
-        cells = [cell for row in paper.rows for cell in row.cells if cell.model == model]
-        parts.append(f"{short_name(model)}: {_counted(cells, len(cells))}")
-    return f"{n} claims. {'. '.join(parts)}."
+    return " ".join(f"{heading}: {said}" if heading else said for heading, said in _headlines(paper))
+
+
+def _headlines(paper: PaperFile) -> Iterator[tuple[str, str]]:
+    for heading, rows in paper.parts.items():
+        n = len(rows)
+        if len(paper.models) <= 1:
+            of = f" for {short_name(paper.models[0])}" if paper.models else ""
+            said = _counted([cell for row in rows for cell in row.cells], n)
+            yield heading, f"{n} claim{'s' if n != 1 else ''}{of}: {said}."
+            continue
+        parts = []
+        for model in [*paper.models, JOINT]:
+            cells = [cell for row in rows for cell in row.cells if cell.model == model]
+            parts.append(f"{short_name(model)}: {_counted(cells, len(cells))}")
+        yield heading, f"{n} claims. {'. '.join(parts)}."
 
 
 def columns(paper: PaperFile) -> list[str]:

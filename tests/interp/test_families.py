@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 import torch
+from scipy.stats import entropy
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from interp.checking.selfcheck import check_model, run_checks
 from interp.errors import ModelError
 from interp.families import REFUSED, QkNorm, family_of
+from interp.loading.load import load
 from interp.need import Need
 from interp.prompt import Prompt, PromptSet
 from interp.reading.forward import capture
@@ -27,6 +29,46 @@ CONFIGS = {
     "gemma3_text": {"sliding_window": 4},
     "olmo": {},
     "olmo2": {},
+    "gpt_oss": {"sliding_window": 4, "num_local_experts": 4, "num_experts_per_tok": 2},
+    "llama4_text": {
+        "num_hidden_layers": 4,
+        "attention_chunk_size": 4,
+        "no_rope_layer_interval": 2,
+        "intermediate_size_mlp": 64,
+        "interleave_moe_layer_step": 2,
+        "num_local_experts": 4,
+    },
+    "nanochat": {},
+    "aria_text": {"moe_num_experts": 4, "moe_topk": 2, "moe_num_shared_experts": 1},
+    "cohere2_moe": {"num_hidden_layers": 4, "sliding_window": 4, "num_experts": 4, "num_experts_per_tok": 2},
+    "cwm": {"num_hidden_layers": 4, "sliding_window": 4},
+    "ernie4_5_moe": {"moe_num_experts": 4, "moe_k": 2, "moe_intermediate_size": 16},
+    "exaone_moe": {
+        "num_hidden_layers": 4,
+        "sliding_window": 4,
+        "num_experts": 4,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 16,
+    },
+    "flex_olmo": {"num_experts": 4, "num_experts_per_tok": 2},
+    "dots1": {"n_routed_experts": 4, "n_shared_experts": 1, "num_experts_per_tok": 2, "moe_intermediate_size": 16},
+    "glm4_moe": {"use_qk_norm": True, "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16},
+    "granitemoe": {"residual_multiplier": 0.3, "num_local_experts": 4, "num_experts_per_tok": 2},
+    "hy_v3": {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16},
+    "hyperclovax": {"residual_multiplier": 0.3, "use_post_norm": True},
+    "internlm3": {},
+    "jais2": {},
+    "mellum": {
+        "num_hidden_layers": 4,
+        "sliding_window": 4,
+        "num_experts": 4,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 16,
+    },
+    "minimax_m2": {"num_local_experts": 4, "num_experts_per_tok": 2},
+    "ministral3": {},
+    "solar_open": {"n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16},
+    "vaultgemma": {"attn_logit_softcapping": 5.0, "sliding_window": 4, "query_pre_attn_scalar": 8},
     "starcoder2": {},
     "stablelm": {"qk_layernorm": True, "partial_rotary_factor": 0.5},
     "phi3": {"original_max_position_embeddings": 64, "max_position_embeddings": 64},
@@ -72,8 +114,12 @@ def tiny(kind, **changes):
     if kind == "opt":
         del own["num_key_value_heads"], own["head_dim"]
     config = AutoConfig.for_model(kind, **{**own, **CONFIGS.get(kind, {}), **changes})
-    kernel = "eager" if getattr(config, "attn_logit_softcapping", None) else "sdpa"
-    return wrap(AutoModelForCausalLM.from_config(config, attn_implementation=kernel).eval())
+    module = AutoModelForCausalLM.from_config(config, attn_implementation=family_of(config).kernel).eval()
+    with torch.no_grad():
+        for name, p in module.named_parameters():
+            if name.endswith("sinks"):
+                p.normal_()
+    return wrap(module)
 
 
 @pytest.mark.parametrize("kind", CONFIGS)
@@ -92,8 +138,77 @@ def test_pattern_entropy_equals_the_familys_own_eager_attention(kind):
         eager = model.module(torch.from_numpy(ids)[None], output_attentions=True).attentions
     for layer, a in enumerate(eager):
         a = a[0].double().numpy()
-        entropy = -np.sum(a * np.log2(a, out=np.zeros_like(a), where=a > 0), axis=-1).T
-        assert np.abs(got[layer] - entropy).max() < 5e-6
+        a /= a.sum(axis=-1, keepdims=True)  # less than one beside a learnt sink
+        assert np.abs(got[layer] - entropy(a, base=2, axis=-1).T).max() < 5e-6
+
+
+def test_gpt_oss_is_captured_as_its_formula_and_its_own_eager_attention_have_it():
+    model, ids = tiny("gpt_oss"), np.random.default_rng(0).integers(3, 101, 11)
+    prompts = PromptSet("p", [Prompt(token_ids=tuple(ids.tolist()))])
+    names = ("q", "k", "v", "z", "pattern_row", "sink_mass", "pattern_max", "learnt_sink_mass", "pattern_entropy",
+             "pattern_entropy_with_learnt_sink")  # fmt: skip
+    got = capture(model, prompts, [ids], [Need(name, at="all") for name in names])
+    got = {name: got[Need(name, at="all")].astype(np.float64) for name in names}
+    with torch.inference_mode(), attention_function(model, "eager"):
+        eager = model.module(torch.from_numpy(ids)[None], output_attentions=True).attentions
+    for layer, attention in enumerate(model.family.attention_modules(model.module)):
+        q, k, v = (got[name][layer].swapaxes(0, 1) for name in "qkv")  # [head, pos, d_head]
+        k, v = np.repeat(k, 2, axis=0), np.repeat(v, 2, axis=0)
+        far = np.arange(11)[:, None] - np.arange(11)[None]
+        window = 4 if model.module.config.layer_types[layer] == "sliding_attention" else 11
+        scores = np.where((far >= 0) & (far < window), q @ k.swapaxes(1, 2) / 12**0.5, -np.inf)
+        sinks = attention.sinks.detach().double().numpy()
+        weights = np.exp(scores)
+        total = weights.sum(-1, keepdims=True) + np.exp(sinks)[:, None, None]
+        weights, learnt = weights / total, np.exp(sinks)[:, None] / total[..., 0]
+        assert 0.05 < learnt.mean() < 0.95
+        alone = weights / weights.sum(-1, keepdims=True)
+        beside = np.concatenate([weights, learnt[..., None]], axis=-1)
+        expected = {
+            "z": (weights @ v).swapaxes(0, 1), "sink_mass": weights[..., 0].T, "pattern_max": weights.max(-1).T,
+            "learnt_sink_mass": learnt.T, "pattern_entropy": entropy(alone, base=2, axis=-1).T,
+            "pattern_entropy_with_learnt_sink": entropy(beside, base=2, axis=-1).T,
+        }  # fmt: skip
+        for name, values in expected.items():
+            np.testing.assert_allclose(got[name][layer], values, atol=1e-5, err_msg=name)
+        rows = np.nan_to_num(np.exp2(got["pattern_row"][layer])).swapaxes(0, 1)
+        np.testing.assert_allclose(rows, weights, atol=1e-6)
+        np.testing.assert_allclose(rows, eager[layer][0].numpy(), atol=1e-6)
+
+
+def test_queries_of_llama_4_are_captured_as_attention_multiplies_them():
+    """Normalised where they are rotated; elsewhere larger from the eighth token on: 1 + a · log(1 + floor(n / 8))."""
+    model, ids = tiny("llama4_text", floor_scale=8, attn_scale=0.5), np.arange(3, 22)
+    assert all(c.passed for c in run_checks(model))
+    prompts = PromptSet("p", [Prompt(token_ids=tuple(ids.tolist()))])
+    got = capture(model, prompts, [ids], [Need(name, at="all") for name in ("q", "k", "q_pre", "k_pre")])
+    q, k, q_pre, k_pre = (got[Need(name, at="all")] for name in ("q", "k", "q_pre", "k_pre"))
+    temperature = 1 + 0.5 * np.log1p(np.floor(np.arange(1, 20) / 8))[:, None, None]
+    for layer, attention in enumerate(model.family.attention_modules(model.module)):
+        if attention.use_rope:
+            for x, before in ((q[layer], q_pre[layer]), (k[layer], k_pre[layer])):
+                np.testing.assert_allclose(np.linalg.norm(x, axis=-1), 12**0.5, rtol=1e-3)
+                planes = x.reshape(*x.shape[:-1], 6, 2) @ [1, 1j]
+                turned = planes / (before.reshape(*x.shape[:-1], 6, 2) @ [1, 1j])
+                theta = model.module.config.rope_parameters["rope_theta"]
+                angle = np.arange(19)[:, None] * theta ** (-np.arange(6) / 6)
+                np.testing.assert_allclose(
+                    turned, np.broadcast_to(np.exp(1j * angle)[:, None], turned.shape), atol=1e-3
+                )
+        else:
+            np.testing.assert_allclose(q[layer], q_pre[layer] * temperature, rtol=1e-5, atol=1e-6)
+            np.testing.assert_allclose(k[layer], k_pre[layer], rtol=1e-6)
+    assert {attention.use_rope for attention in model.family.attention_modules(model.module)} == {0, 1}
+
+
+@pytest.mark.parametrize("kind", ["gpt_oss", "gemma2"])
+def test_a_family_that_sdpa_computes_wrongly_is_loaded_with_eager_attention(tmp_path, kind, word_tokenizer):
+    made, ids = tiny(kind), torch.arange(3, 14)[None]
+    made.module.save_pretrained(tmp_path)
+    model = load(str(tmp_path), tokenizer=word_tokenizer)
+    assert model.info.attention_kernel == model.module.config._attn_implementation == "eager"
+    with torch.inference_mode(), attention_function(made, "eager"):
+        assert torch.equal(model.module(ids).logits, made.module(ids).logits)
 
 
 @pytest.mark.parametrize("kind", OTHER_SHAPES)
@@ -191,14 +306,14 @@ def test_another_package_adds_a_family_by_entry_point(tmp_path, monkeypatch):
 
     (tmp_path / "their_family.py").write_text(
         "from interp.families import Family, Layout\n"
-        "FAMILY = Family(name='jais2', layers='model.layers', final_norm='model.norm', attention='self_attn',\n"
+        "FAMILY = Family(name='iquestcoder', layers='model.layers', final_norm='model.norm', attention='self_attn',\n"
         "    mlp='mlp', layout=Layout('separate', ('q_proj', 'k_proj', 'v_proj')), out='o_proj')\n"
     )
     info = tmp_path / "their_family-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: their-family\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[interp.families]\njais2 = their_family:FAMILY\n")
-    config = AutoConfig.for_model("jais2", **_COMMON)
+    (info / "entry_points.txt").write_text("[interp.families]\niquestcoder = their_family:FAMILY\n")
+    config = AutoConfig.for_model("iquestcoder", **_COMMON)
     with pytest.raises(ModelError, match="no entry for this family"):
         family_of(config)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -207,7 +322,7 @@ def test_another_package_adds_a_family_by_entry_point(tmp_path, monkeypatch):
     try:
         torch.manual_seed(0)
         model = wrap(AutoModelForCausalLM.from_config(config, attn_implementation="sdpa").eval())
-        assert model.family.name == "jais2"
+        assert model.family.name == "iquestcoder"
         assert all(c.passed for c in check_model(model))
     finally:
         registry.entries.cache_clear()

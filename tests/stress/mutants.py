@@ -63,7 +63,7 @@ class Mutant:
 
 def mutants_of(path: Path, root: Path = ROOT) -> Iterator[Mutant]:
     """Every change this module can be given; annotations, docstrings and words are left alone."""
-    tree = ast.parse(path.read_text())
+    tree = ast.parse(path.read_text(encoding="utf-8"))
     left_alone = set(_not_run(tree))
     for index, node in enumerate(ast.walk(tree)):
         if node in left_alone:
@@ -148,7 +148,11 @@ def _dotted(path: str) -> str:
 
 
 def _imports(path: Path) -> set[str]:
-    return {n.module for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.ImportFrom) and n.module}
+    return {
+        n.module
+        for n in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(n, ast.ImportFrom) and n.module
+    }
 
 
 def passes(tests: tuple[str, ...], tree: Path) -> bool:
@@ -196,7 +200,7 @@ def drawn(n: int, seed: int) -> list[Mutant]:
 
 
 def survivors(earlier: Path) -> list[Mutant]:
-    tried = [json.loads(line) for line in earlier.read_text().splitlines()]
+    tried = [json.loads(line) for line in earlier.read_text(encoding="utf-8").splitlines()]
     return [Mutant(**{f.name: m[f.name] for f in fields(Mutant)}) for m in tried if m["survived"]]
 
 

@@ -163,8 +163,11 @@ def sweep_command(
     probes = split_commas(probe)
     options = probe_options(probes, split_settings(probe_set or [], probes), n_pool) if probes else None
 
+    plans = [plan.name for cell in swept for plan in cell.plans.values()]
+
     def on_begin(plan: "TrainingPlan") -> "OnStep | None":
-        return None if quiet else _lines(plan.name, plan.recipe.n_steps)
+        where = f"training {plans.index(plan.name) + 1} of {len(plans)}, {plan.name}"
+        return None if quiet else _lines(where, plan.recipe.n_steps)
 
     table = run_sweep(task, swept, out, on_begin)
     print_sweep(table)
@@ -174,7 +177,7 @@ def sweep_command(
         probed: list[Probed] = []
         n_networks = sum(len(cell.finished) for cell in swept)
         with one_thread():
-            for each in probe_sweep(swept, options, out):
+            for each in probe_sweep(swept, options, out, quiet):
                 probed.append(each)
                 if not quiet:
                     print(f"read {len(probed)} of {n_networks}: {each.name}", file=sys.stderr, flush=True)

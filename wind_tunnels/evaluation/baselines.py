@@ -29,13 +29,12 @@ def baseline_kl(sequences: Sequences) -> dict[str, Float[np.ndarray, "sequence s
     return blind | {_window_name(w): kl_bits(p, answer) for w, answer in sequences.windows.items()}
 
 
-def best_window_kl(
+def window_kl(
     sequences: Sequences, weights: Float[np.ndarray, "resample sequence"]
-) -> Float[np.ndarray, " resample"]:
-    """The least mean KL of the readers of the last observations, under every resample of the sequences."""
+) -> dict[int, Float[np.ndarray, " resample"]]:
+    """The mean KL of each reader of the last observations, under every resample of the sequences."""
     p = sequences.posterior
-    means = [weights @ kl_bits(p, answer).mean(axis=1) for answer in sequences.windows.values()]
-    return np.min(means, axis=0)
+    return {w: weights @ kl_bits(p, answer).mean(axis=1) for w, answer in sequences.windows.items()}
 
 
 def _window_name(window: int) -> str:

@@ -14,6 +14,7 @@ entropy, at every scored position of every sequence:
     accuracy         how often the most probable token is the answer, where p is a point mass
     skill            1 − KL / KL of the best constant distribution: 1 is the posterior, 0 is knowing nothing
     beyond window    KL less the least KL of the readers of the last 1 to 3 observations; negative is better than these
+    to window 2      KL / KL of the reader of the last two observations: 1 is as good as that one, 0 is the posterior
 
 The entropy error is averaged in both ways in use: over sequences first (`mae_mean_first_bits`, where errors of
 opposite sign cancel) and last (`mae_per_sequence_bits`, never smaller). It never stands without the KL, since a wrong
@@ -35,7 +36,7 @@ from interp.records.tunnel_card import Figure
 from interp.table import LABEL, Table
 from interp.tunnel import Sequences
 
-from .baselines import baseline_kl, baselines, best_window_kl
+from .baselines import baseline_kl, baselines, window_kl
 
 N_RESAMPLES = 1000
 
@@ -43,7 +44,8 @@ Scores = Mapping[str, Float[np.ndarray, "sequence scored"]]
 Weights = Float[np.ndarray, "resample sequence"]
 
 BEYOND_WINDOW = "kl_bits_beyond_window"
-"""A figure of tasks that have readers of the last observations alone."""
+TO_WINDOW_2 = "kl_to_window_2"
+"""Figures of tasks that have readers of the last observations alone."""
 
 FIGURE_UNITS: Mapping[str, str] = {
     "kl_bits": "bits",
@@ -59,6 +61,7 @@ FIGURE_UNITS: Mapping[str, str] = {
     "accuracy_where_certain": "fraction",
     "skill": "1",
     BEYOND_WINDOW: "bits",
+    TO_WINDOW_2: "1",
 }
 _CERTAIN = 1.0 - 1e-9
 _NO_ERROR_BITS = 1e-9
@@ -150,7 +153,10 @@ def _evaluate_slice(
     else:
         notes.append("skill: one constant answer is the posterior everywhere, so there is nothing to be skilled at")
     if sequences.windows:
-        values[BEYOND_WINDOW] = values["kl_bits"] - best_window_kl(sequences, weights)
+        readers = window_kl(sequences, weights)
+        values[BEYOND_WINDOW] = values["kl_bits"] - np.min(list(readers.values()), axis=0)
+        if 2 in readers:
+            values[TO_WINDOW_2] = ratio(values["kl_bits"], readers[2])
     figures = {name: figure_of(values[name], unit) for name, unit in FIGURE_UNITS.items() if name in values}
     if "accuracy_where_certain" in figures:
         figures["accuracy_where_certain"] = _never_exact(

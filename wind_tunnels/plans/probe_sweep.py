@@ -12,6 +12,7 @@ from typing import Any
 from interp.running.choose_probes import choose_probes
 from interp.running.compare import compare
 from interp.running.several_models import RunOutcome, run_many
+from interp.system.progress import stage
 
 from .sweep import Cell
 
@@ -36,12 +37,13 @@ def probe_options(
     return {"probes": probes, "settings": settings, "n_pool": n_pool}
 
 
-def probe_sweep(swept: Sequence[Cell], options: Mapping[str, Any], out: Path) -> Iterator[Probed]:
+def probe_sweep(swept: Sequence[Cell], options: Mapping[str, Any], out: Path, quiet: bool = True) -> Iterator[Probed]:
     """Read every network that was trained. One that fails is reported and stops nothing."""
-    for cell in swept:
-        for seed, training in cell.finished.items():
-            many = run_many([str(training.folder)], options=options, out=out / RECORDS, quiet=True)
-            yield Probed(training.folder.name, cell, seed, many.outcomes[0])
+    trained = [(cell, *each) for cell in swept for each in cell.finished.items()]
+    for i, (cell, seed, training) in enumerate(trained):
+        with stage(f"network {i + 1} of {len(trained)}"):
+            many = run_many([str(training.folder)], options=options, out=out / RECORDS, quiet=quiet)
+        yield Probed(training.folder.name, cell, seed, many.outcomes[0])
 
 
 def compare_cells(probed: Sequence[Probed], out: Path) -> Path | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 
 from interp.capture import Mechanism
 
@@ -64,6 +64,10 @@ class ProgramMechanism(Mechanism):
             after = evaluate(self.card, words, given)[output]
             found.append([answers.get(same_value(after[position]), -1) for position in scored - 1])
         return np.array(found)
+
+    def write(self, folder: Path) -> None:
+        (folder / CARD).write_text(json.dumps(dict(self.card)), encoding="utf-8")
+        save_file({"directions": self.written}, folder / TRUTH)
 
     def _evaluated(self, row: Int[np.ndarray, " pos"]) -> dict[str, list[Any]]:
         return evaluate(self.card, [self.card["tokens"][token] for token in row[1:]])

@@ -2,9 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
+from interp.errors import UsageError
 from interp.findings import Interval, Null, Scalar
 from interp.statistics.t_interval import TMean, t_mean
 from interp.table import LABEL, Table
@@ -72,3 +74,28 @@ def geometric(logs: TMean) -> TMean:
 def _paired(found: TMean, unit: str, null: Null | str, n: int, meaning: str) -> Scalar:
     scalar = scalar_over_seeds(found, unit, null, n, meaning, method=f"{METHOD}, paired")
     return replace(scalar, underpowered=scalar.interval is None)
+
+
+def beside_null(
+    values: Sequence[float], nulls: Sequence[float], unit: str, name: str, meaning: str
+) -> Scalar:  # fmt: skip
+    """The mean, one value a seed, beside the mean of what each seed's null gives; p of the t test paired by seed."""
+    found, drawn = t_mean(values), t_mean(nulls)
+    found = replace(found, p=t_mean(np.subtract(values, nulls)).p)
+    null = Null(f"{name}, mean over seeds", drawn.value, (float(np.min(nulls)), float(np.max(nulls))))
+    scalar = scalar_over_seeds(found, unit, null, len(values), meaning)
+    return replace(scalar, underpowered=scalar.interval is None)
+
+
+def tunnels_named(pattern: str) -> list[str]:
+    """The tunnels that a name stands for: the folders that match a pattern with `*`, or just that one."""
+    anchor = Path(pattern).anchor
+    given = Path(anchor).glob(str(Path(pattern).relative_to(anchor))) if "*" in pattern else [pattern]
+    found = sorted(map(str, given))
+    if not found:
+        raise UsageError(
+            asked=f"the tunnels {pattern}",
+            found="no folder matches",
+            fix="Train some (`interp tunnel train`), or name one that is shipped: tunnel:bijection-gpt-neox.",
+        )
+    return found

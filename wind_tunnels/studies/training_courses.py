@@ -32,6 +32,8 @@ INDICES = ("dissociation_index", "dissociation_index_output", "dissociation_inde
 SHARE = "a share: it is read by 0 and 1"
 _SHARES = ("patterns_share", "network_share")
 _STEPS = ("frame_step", "error_step", "values_step")
+_COURSES = {"step": "steps", "kl": "bits", "frame_tv": "fraction", "value_distance": "1"}
+"""Columns of the probe's table by checkpoint, with their units."""
 
 
 @dataclass(frozen=True)
@@ -71,11 +73,12 @@ class TrainingCourses(Study):
             record = run(folder, probes=[PROBE], settings=asked, n_pool=self.n_pool, out=None, quiet=True)
             found.append(record.findings[PROBE])
             progress(len(found), len(plans))
+        by_seed = dict(zip(self.seeds, found, strict=True))
         return Findings(
             self.name,
             {name: exchange_over_seeds(name, found) for name in EXCHANGED}
             | {name: index_over_seeds(name, found) for name in INDICES},
-            {"seeds": _seeds_table(dict(zip(self.seeds, found, strict=True))), "models": models_table(trainings)},
+            {"seeds": _seeds_table(by_seed), "courses": courses_table(by_seed), "models": models_table(trainings)},
             notes=(
                 "Every training is read at its own checkpoints, and distances are from its own end. A course of which "
                 "a seed does not say between which checkpoints it settles leaves its index underpowered. Indices "
@@ -130,4 +133,18 @@ def _seeds_table(found: Mapping[int, Findings]) -> Table:
     units = {"seed": LABEL} | dict.fromkeys((*_SHARES, *INDICES), "1") | dict.fromkeys(_STEPS, "steps")
     return Table.from_rows(
         rows, units, "Each training by itself; intervals are over sequences, checkpoints held fixed."
+    )
+
+
+def courses_table(found: Mapping[int, Findings]) -> Table:
+    """A row for every training and checkpoint: how wrong it is, and how far attention and values are from its end."""
+    parts = [
+        {"seed": np.full(table.n_rows, seed), **{name: table[name] for name in _COURSES}}
+        for seed, table in ((seed, findings.tables["by_step"]) for seed, findings in found.items())
+    ]
+    return Table.stacked(
+        parts,
+        {"seed": LABEL, **_COURSES},
+        "Every training at its checkpoints: KL from the posterior, and the distance of attention rows (total "
+        "variation) and of values from those of its own end.",
     )

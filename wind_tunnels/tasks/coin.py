@@ -36,7 +36,7 @@ class Coin(ShippedTask):
     """
 
     n_tosses: int = 12
-    concentration: Sequence[float] = (1.0, 1.0)
+    concentration: Sequence[float | int] = (1.0, 1.0)
     layout: Literal["marked", "plain"] = "marked"
 
     name: ClassVar[str] = "coin"

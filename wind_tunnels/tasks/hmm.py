@@ -2,7 +2,8 @@
 
 Transition and emission matrices are drawn fresh for every sequence and stand in its header, so that a network has to
 learn the forward recursion itself and not one process. The matrices shown are rounded to a grid, and the exact beliefs
-are computed from them as shown. Layout: `TRANS, T row by row, EMIT, E row by row, SEP`, then `OBS, o_t` K times.
+are computed from them as shown. Layout: `TRANS, T row by row, EMIT, E row by row, SEP`, then `OBS, o_t` K times. A row
+is shown entry by entry, or as one token, whose id says which row of which matrix it is and what stands in it.
 
 Source: Paper I (arXiv 2512.22471), section on HMM filtering: S = O = 5, flat Dirichlet rows with a floor of 0.05, two
 decimals, uniform initial state, K = 20, tests at K = 30 and 50. There a head of S outputs learns the exact posterior
@@ -11,16 +12,23 @@ decimals, uniform initial state, K = 20, tests at K = 30 and 50. There a head of
 
 from dataclasses import dataclass
 from math import gcd, lcm
-from typing import ClassVar
+from typing import ClassVar, Literal, get_args
 
 import numpy as np
 from jaxtyping import Int
 
+from interp.errors import UsageError
 from interp.tunnel import Sequences
 
+from ..validation import check_choice, check_fraction
 from .filtering import draw_chains, filter_states
 from .hmm_layout import HiddenMarkovTask, ObservationLayout, Question
 from .probability_grid import ProbabilityGrid
+
+Header = Literal["entries", "rows"]
+
+MOST_ROW_IDS = 10_000
+"""How many ids a header of rows may have at most: each is an embedding of its own, which has to be learnt."""
 
 
 @dataclass(frozen=True)
@@ -52,18 +60,31 @@ class HMM(HiddenMarkovTask):
 
     `predict` is `state` (at every symbol: the papers), `symbol` (at every marker: the symbol to come) or `both`, in
     two named slices of which `state` is the primary one. Probabilities are multiples of `grid`, none below `floor`.
+    `stay` is the share of every transition row that is moved to the diagonal before rounding: the higher, the longer
+    the past matters. `header` shows a token an entry (the papers), or a token a row, which needs a coarse grid.
     """
 
     predict: Question = "state"
     floor: float = 0.05
     grid: float = 0.01
+    stay: float = 0.0
+    header: Header = "entries"
 
     name: ClassVar[str] = "hmm"
     question: ClassVar[str] = "Does the network filter hidden states by a recursion whose parameters it has only read?"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.probability_grid.check("the hmm task", max(self.S, self.O))
+        asked = "the hmm task"
+        check_fraction(asked, "stay", self.stay)
+        check_choice(vars(self), {"header": get_args(Header)})
+        self.probability_grid.check(asked, max(self.S, self.O))
+        if self.header == "rows" and sum(self._rows_by_place) > MOST_ROW_IDS:
+            raise UsageError(
+                asked=f"{asked} with header=rows and grid={self.grid}",
+                found=f"a token a row needs {sum(self._rows_by_place):,} ids, more than {MOST_ROW_IDS:,}",
+                fix="Choose a coarser grid or a higher floor, for example grid=0.1 floor=0.1, or header=entries.",
+            )
 
     @property
     def probability_grid(self) -> ProbabilityGrid:
@@ -71,9 +92,17 @@ class HMM(HiddenMarkovTask):
 
     @property
     def layout(self) -> ObservationLayout:
-        """Probability tokens first, then TRANS, EMIT, SEP, and from OBS on what all hidden Markov tasks have."""
-        n_header = 3 + self.S * (self.S + self.O)
-        return ObservationLayout(self.S, self.O, self.K, self.predict, self.probability_grid.n_levels + 3, n_header)
+        """Tokens of entries or rows first, then TRANS, EMIT, SEP, and from OBS on what all hidden Markov tasks have."""
+        if self.header == "rows":
+            n_ids, n_shown = sum(self._rows_by_place), 2 * self.S
+        else:
+            n_ids, n_shown = self.probability_grid.n_levels, self.S * (self.S + self.O)
+        return ObservationLayout(self.S, self.O, self.K, self.predict, marker=n_ids + 3, n_header=n_shown + 3)
+
+    @property
+    def _rows_by_place(self) -> list[int]:
+        """How many different rows there are at each of the 2 S places of a header of rows."""
+        return [self.probability_grid.n_rows(width) for width in (self.S, self.O) for _ in range(self.S)]
 
     def sample(self, rng: np.random.Generator, n: int) -> Sequences:
         return self.encode(self.draw(rng, n))
@@ -95,7 +124,8 @@ class HMM(HiddenMarkovTask):
     def draw(self, rng: np.random.Generator, n: int) -> Chains:
         """Parameters, states and symbols of `n` independent sequences."""
         grid = self.probability_grid
-        transition, emission = (grid.draw(rng, (n, self.S, width)) for width in (self.S, self.O))
+        transition = grid.draw(rng, (n, self.S, self.S), stay=self.stay)
+        emission = grid.draw(rng, (n, self.S, self.O))
         states, symbols = draw_chains(
             rng, self.initial, grid.probabilities(transition), grid.probabilities(emission), (n, self.K)
         )
@@ -108,9 +138,17 @@ class HMM(HiddenMarkovTask):
         filtered = filter_states(self.initial, *process, chains.symbols)
         windows = self.windowed(*process, chains.symbols)  # these readers know the whole header
         trans, emit, sep = (np.full((n, 1), self.layout.marker - 3 + i) for i in range(3))
-        shown = [(steps - grid.least).reshape(n, -1) for steps in (chains.transition, chains.emission)]
+        shown = self._shown(chains)
         header = np.concatenate([trans, shown[0], emit, shown[1], sep], axis=1)
         return self.layout.encode(header, chains.states, chains.symbols, filtered, windows, self.name)
+
+    def _shown(self, chains: Chains) -> list[Int[np.ndarray, "sequence token"]]:
+        """The tokens of both matrices."""
+        grid, matrices = self.probability_grid, (chains.transition, chains.emission)
+        if self.header == "entries":
+            return [(steps - grid.least).reshape(len(steps), -1) for steps in matrices]
+        first = np.cumsum([0, *self._rows_by_place])[:-1].reshape(2, self.S)  # [matrix, row]
+        return [ids + grid.rank(steps) for ids, steps in zip(first, matrices, strict=True)]
 
 
 def _shifts(n_states: int, n_symbols: int, n_copies: int) -> tuple[Int[np.ndarray, " copy"], Int[np.ndarray, " copy"]]:

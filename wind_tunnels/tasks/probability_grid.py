@@ -7,6 +7,7 @@ a matrix is as likely as the matrix.
 """
 
 from dataclasses import dataclass
+from math import comb
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -35,6 +36,10 @@ class ProbabilityGrid:
     def n_levels(self) -> int:
         """How many different probabilities there are, from the floor to 1."""
         return self.n_steps - self.least + 1
+
+    def n_rows(self, n_outcomes: int) -> int:
+        """How many different distributions over so many outcomes lie on the grid."""
+        return comb(self.n_steps - self.least * n_outcomes + n_outcomes - 1, n_outcomes - 1)
 
     def check(self, task: str, n_outcomes: int) -> None:
         """Refuse, in the name of a task, a grid that holds no distribution over so many outcomes."""
@@ -80,3 +85,20 @@ class ProbabilityGrid:
     def probabilities(self, steps: Int[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
         """What so many steps are worth."""
         return steps / self.n_steps
+
+    def rank(self, steps: Int[np.ndarray, "*rows outcome"]) -> Int[np.ndarray, "*rows"]:
+        """The place of each row among all distributions over so many outcomes, in lexicographic order.
+
+        The rows before one share some of its first entries and are smaller at the next.
+        """
+        above, n_after = steps - self.least, steps.shape[-1] - 1
+        free = self.n_steps - self.least * steps.shape[-1]  # what is left to give away, in steps
+        ranks = np.zeros(steps.shape[:-1], dtype=np.int64)
+        for place in range(n_after):
+            n_later = (
+                n_after - place
+            )  # distributions of a rest r over the later places: comb(r + n_later - 1, n_later - 1)
+            with_less = np.cumsum([0, *(comb(r + n_later - 1, n_later - 1) for r in range(free + 1))])
+            rest = free - above[..., :place].sum(axis=-1)
+            ranks += with_less[rest + 1] - with_less[rest + 1 - above[..., place]]
+        return ranks

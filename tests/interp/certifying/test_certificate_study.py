@@ -67,7 +67,7 @@ def test_a_probe_that_nobody_registered_is_certified_by_where_it_lies(tmp_path):
     row = row_of(record)
     assert row["n_null"] == 28 and row["power_3"] > 0.5 and row["n_planted"] == 7
     assert "too narrow" in row["why"] and row["covered"] < 0.5
-    assert row_of(record, "n")["word"] == "untried" and "no null" in row_of(record, "n")["why"]
+    assert row_of(record, "n")["word"] == "no p" and "no null" in row_of(record, "n")["why"]
     page = (record.path / "report.html").read_text()
     assert "<script" not in page and certified["code"] in page and "Certificate of first coordinates" in page
     assert interp.open_run(record.path).findings["certificate"]["follows"].value == row["called"]
@@ -151,7 +151,7 @@ def test_the_command_prints_a_word_for_each_number_and_the_page(tmp_path, capsys
     )
     said = capsys.readouterr().out
     page = tmp_path / said.strip().splitlines()[-1]
-    assert "follows" in said and "untried" in said and page.is_file()
+    assert "follows" in said and "no p" in said and page.is_file()
     content = json.loads((page.parent / "run.json").read_text())
     assert content["spec"]["certified"]["parameters"]["n_permutations"] == 39
     assert content["spec"]["certified"]["tried_with"] == {}, "what the user set is not shrunk"

@@ -14,7 +14,7 @@ from interp.errors import RecordError, UnknownName, UsageError
 from interp.findings import Control, Findings, Null, Scalar
 from interp.ledger.claims import Claims, Reference, read_claims
 from interp.ledger.evidence import Evidence, is_same_model, models_of, number_of
-from interp.ledger.ledger import LEDGER_NAME, read_ledger, show_ledger
+from interp.ledger.ledger import BEYOND, LEDGER_NAME, counts, read_ledger, show_ledger
 from interp.ledger.replicate import JOINT, judged_rows
 from interp.records.record import RunRecord
 from interp.table import Table
@@ -264,6 +264,7 @@ def without_type_checks():
 @pytest.mark.parametrize("paper, keywords, error, words", [
     ("paper4", {}, UnknownName, "paper3"),
     ("paper1", {"scale": "vast"}, UnknownName, "smoke"),
+    ("paper1", {"rows": [4, 20]}, UsageError, "claim 20 of paper1"),
     ("paper1", {"models": ["pythia-410m"]}, UsageError, "about wind tunnels"),
     ("paper3", {}, UsageError, "none is named"),
     ("paper3", {"models": ["tunnel:bijection-gpt-neox"]}, UsageError, "a wind tunnel reads symbols"),
@@ -295,23 +296,39 @@ def tiny(tmp_path_factory) -> Path:
 def test_the_tiny_ledger_judges_one_claim_of_each_kind(tiny):
     ledger = read_ledger(tiny)
     rows = {row.number: row.cells[0] for row in ledger.papers[0].rows}
-    assert len(rows) == 21 and not ledger.failures
+    assert len(ledger.papers[0].parts[""]) == 21 and not ledger.failures
     assert rows[1].parts[0].outcome == "supported" and rows[4].outcome == "supported"
     assert rows[1].outcome == "not measurable here", "the paper's own task is not trained at this scale"
     assert "one training" in rows[4].why
     assert rows[3].outcome == "not measurable here" and "scale tiny" in rows[3].why
     assert rows[2].outcome == "not measurable here" and "what its MLP sees" in rows[2].why  # at any scale
     assert rows[17].parts[1].numbers[0].scalar is not None  # of the run of probes
-    assert sum(ledger.papers[0].counts.values()) == 21
+    assert {heading: sum(counts(mine).values()) for heading, mine in ledger.papers[0].parts.items()} == {
+        "": 21, BEYOND: len(rows) - 21,
+    }  # fmt: skip
 
 
-def test_a_ledger_that_was_stopped_goes_on_and_ends_the_same(tiny):
+def test_one_row_is_judged_again_in_a_ledger_of_its_own(tiny):
+    out, before = tiny.parent, content_of(tiny)
+    done = interp.replicate("paper1", rows=[4], scale="tiny", out=out, quiet=True)
+    (row,) = done.ledger.papers[0].rows
+    assert row == next(row for row in read_ledger(tiny).papers[0].rows if row.number == 4)
+    assert done.page.parent.name == "ledger-paper1-tiny-rows-4" and "--row 4" in done.ledger.command
+    assert [source.name for source in done.ledger.papers[0].sources] == ["shipped_evaluation"]
+    assert content_of(tiny) == before
+
+
+def test_a_ledger_that_was_stopped_goes_on_and_ends_the_same(tiny, capsys, monkeypatch):
+    monkeypatch.setattr("interp.system.progress._SECONDS_BETWEEN_LINES", 0.0)
     before, out = content_of(tiny), tiny.parent
     records = sorted(out.glob("*/run.json"))
     (tiny / LEDGER_NAME).unlink()
     study = next(path for path in records if "tunnel_evaluation" in path.parent.name)
     (study.parent / "run.json").write_text("{", encoding="utf-8")  # killed while it was written, as it were
-    interp.replicate("paper1", scale="tiny", out=out, quiet=True)
+    interp.replicate("paper1", scale="tiny", out=out)
+    said = capsys.readouterr().err.splitlines()
+    (which,) = [line.partition(", tunnel evaluation: 3 of 3 after")[0] for line in said if "3 of 3" in line]
+    assert any(line.startswith(f"{which}: ") for line in said)  # the source, by its title
     assert content_of(tiny) == before
     assert len(list(out.glob("*/run.json"))) == len(records) + 1  # only what was lost was done again
     interp.replicate("paper1", scale="tiny", out=out, quiet=True)

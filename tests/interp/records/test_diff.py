@@ -111,3 +111,24 @@ def test_command_line_exits_like_diff(tmp_path):
     assert "nothing else differs" in same.stdout
     moved = CliRunner().invoke(app, ["diff", str(quiet.path), str(far.path)])
     assert moved.exit_code == 1 and "p.x" in moved.stdout and "model.fingerprint" in moved.stdout
+
+
+def test_a_number_without_an_interval_is_told_and_counts_where_exact_results_are_expected(tmp_path):
+    def run(name: str, **scalars) -> str:
+        return str(record(scalars).write(tmp_path / name).path)
+
+    one = run("a", x=scalar(1.0, 0.9, 1.1), stability=scalar(0.95))
+    two = run("b", x=scalar(1.0, 0.9, 1.1), stability=scalar(0.91))
+    found = interp.diff(one, two)
+    assert found.moved == () and [shift.name for shift in found.differing] == ["stability"] and not found.is_exact
+    told = CliRunner().invoke(app, ["diff", one, two])
+    assert told.exit_code == 0 and "0 of 2 numbers moved" in told.stdout
+    assert "changed, no interval to judge it by" in told.stdout and "p.stability" in told.stdout
+    assert CliRunner().invoke(app, ["diff", one, two, "--exact"]).exit_code == 1
+    same = run("c", x=scalar(1.0, 0.9, 1.1), stability=scalar(0.95))
+    assert CliRunner().invoke(app, ["diff", one, same, "--exact"]).exit_code == 0
+    within = run("d", x=scalar(1.01, 0.9, 1.1), stability=scalar(0.95))
+    assert CliRunner().invoke(app, ["diff", one, within]).exit_code == 0
+    assert CliRunner().invoke(app, ["diff", one, within, "--exact"]).exit_code == 1
+    fewer = run("e", x=scalar(1.0, 0.9, 1.1))
+    assert CliRunner().invoke(app, ["diff", one, fewer, "--exact"]).exit_code == 1

@@ -125,3 +125,11 @@ def test_a_limit_on_file_sizes_is_told_in_words_by_the_command(tmp_path):
     assert done.returncode == 1 and "Traceback" not in done.stderr
     assert "interp: writing the record to" in done.stderr and "Check free space" in done.stderr
     assert not [path for path in (tmp_path / "runs").iterdir() if path.name != ".partial"]
+
+
+def test_a_model_of_any_name_gives_a_folder_that_every_system_takes(tmp_path):
+    for name in ("m" * 400, "日" * 400, "C:\\models\\base", "a:b?c", "org/model"):
+        folder = new_folder(tmp_path, name)
+        folder.mkdir()
+        assert folder.parent == tmp_path and len(folder.name.encode()) <= 150
+        assert not set(folder.name) & set('<>:"/\\|?*')

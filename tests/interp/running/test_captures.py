@@ -1,6 +1,11 @@
 """Captures on disk and of other tools: nothing is lost, nothing damaged is read, and probes find the same in them."""
 
+import copy
+import dataclasses
 import json
+import runpy
+import textwrap
+import warnings
 
 import numpy as np
 import pytest
@@ -13,7 +18,9 @@ import interp
 from interp.errors import PromptError, RecordError, UnknownName, UsageError
 from interp.folds import Mean, Moments, PromptMean
 from interp.need import Need
+from interp.reading.forward import capture
 from interp.system.array_files import ArrayFile, read_array, write_array
+from tests.paths import ROOT
 
 QUICK = {"manifold": {"n_permutations": 20, "n_null": 20, "n_bootstrap": 20, "n_splits": 2}}
 NEEDS = (
@@ -206,6 +213,52 @@ GOOD = np.zeros((2, 3, 4, 5), np.float32)
 AXES = "layer row kv_head d_head"
 
 
+def snippet(tool):
+    """What the page shows for a tool, as the lines of a program."""
+    page = (ROOT / "docs/how-to/captures.md").read_text(encoding="utf-8")
+    shown = page.split(f'=== "{tool}"')[1].split("```py\n")[1].split("```")[0]
+    return textwrap.dedent(shown)
+
+
+def lens(model, folder):
+    """The same weights in TransformerLens, which reads the tokenizer from the folder of the configuration."""
+    bridges = pytest.importorskip("transformer_lens.model_bridge", reason="the extra oracle is not installed")
+    config = copy.deepcopy(model.module.config)
+    config.architectures = [type(model.module).__name__]
+    config.save_pretrained(folder)
+    tokenizer = copy.deepcopy(model.tokenizer)  # texts begin with a token there
+    tokenizer.add_special_tokens({"bos_token": "!", "eos_token": "!", "pad_token": "!"})
+    tokenizer.save_pretrained(folder)
+    return bridges.TransformerBridge.boot_transformers(str(folder), hf_model=copy.deepcopy(model.module), device="cpu")
+
+
+def traced(model, folder):
+    """The same weights in nnsight."""
+    nnsight = pytest.importorskip("nnsight", reason="the extra oracle is not installed")
+    return nnsight.LanguageModel(copy.deepcopy(model.module), tokenizer=model.tokenizer)
+
+
+@pytest.mark.parametrize(("tool", "of_tool"), [("TransformerLens", lens), ("nnsight", traced)])
+def test_the_snippet_of_the_page_gives_the_capture_that_we_take(tool, of_tool, tiny_text_model, texts_read, tmp_path):
+    texts, _ = texts_read
+    info, program = tiny_text_model.info, tmp_path / "snippet.py"
+    program.write_text(snippet(tool), encoding="utf-8")  # nnsight reads the source of its blocks
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        known = {
+            "model": of_tool(tiny_text_model, tmp_path), "texts": texts, "torch": torch, "interp": interp,
+            "n_kv_heads": info.n_kv_heads, "d_head": info.d_head,
+        }  # fmt: skip
+        said = runpy.run_path(str(program), known)
+    theirs, ids = said["capture"], [np.array(each) for each in said["ids"]]
+    ours = capture(tiny_text_model, theirs.prompts, ids, [Need("v"), Need("next_log_prob")])
+    assert [prompt.text for prompt in theirs.prompts] == texts
+    assert tiny_text_model.tokenizer.decode(ids[0]).removeprefix("!") == texts[0]
+    np.testing.assert_allclose(theirs["v"], ours["v"], atol=1e-5)
+    np.testing.assert_allclose(theirs.rows["next_entropy_bits"], ours.rows["next_entropy_bits"], atol=1e-4)
+    assert theirs.provenance["tool"] == tool
+
+
 @pytest.mark.parametrize(
     "arrays, words",
     [
@@ -260,6 +313,17 @@ def test_a_probe_that_needs_more_than_there_is_is_refused(texts_read, tiny_text_
     assert list(interp.analyse(ours, "all", settings=QUICK, per_quintile=None).findings) == ["manifold"]
 
 
+def test_rows_of_odd_names_and_names_that_differ_in_case_only_are_kept_apart(captured, tmp_path):
+    rows = dict.fromkeys(("end:pos", "Pos", "pos", "a/b", "x" * 300), captured.rows)
+    odd = dataclasses.replace(captured, tables={**captured.tables, **rows})
+    opened = interp.open_capture(odd.save(tmp_path / "c"))
+    assert opened.tables.keys() == odd.tables.keys()
+    assert all(np.array_equal(opened.rows_at(at)["token"], captured.rows["token"]) for at in rows)
+    names = [path.name for path in (tmp_path / "c").iterdir()]
+    assert len({name.casefold() for name in names}) == len(names) and not any(":" in name for name in names)
+    assert "rows.scored.parquet" in names
+
+
 def edited(folder, name, change):
     content = json.loads((folder / name).read_text())
     change(content)
@@ -273,7 +337,7 @@ def edited(folder, name, change):
         (lambda f: (f / "capture.json").unlink(), "there is no capture.json in it"),
         (lambda f: (f / "capture.json").write_text("{"), "capture.json cannot be read"),
         (lambda f: edited(f, "capture.json", lambda c: c.update(seed=5)), "capture.json is not as it was written"),
-        (lambda f: edited(f, "capture.json", lambda c: c.update(format=2)), "it has format 2"),
+        (lambda f: edited(f, "capture.json", lambda c: c.update(format=3)), "it has format 3"),
         (lambda f: edited(f, "capture.json", lambda c: c.pop("needs")), "needs"),
         (lambda f: (f / "rows.scored.parquet").write_bytes(b"PAR1"), "rows.scored.parquet is not as it was"),
         (lambda f: _cut(f / "0-v.rows.safetensors"), "0-v.rows.safetensors is not as it was written"),

@@ -104,6 +104,18 @@ def test_a_record_each_and_one_page_and_nothing_is_done_twice(tmp_path):
     assert other.outcomes[0].is_new and other.comparison is None
 
 
+def test_progress_says_which_run_and_inside_it_which_stage_and_prompts(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("interp.system.progress._SECONDS_BETWEEN_LINES", 0.0)
+    run_many(MODELS[:2], options=OPTIONS, out=tmp_path)
+    said = capsys.readouterr().err
+    for i, name in enumerate(MODELS[:2], 1):
+        task = name.removeprefix("tunnel:").removesuffix("-gpt-neox")
+        assert f"run {i} of 2, loading and checking {name}\n" in said
+        assert f"run {i} of 2, reading {name}, prompts tunnel:{task}: 25 of 25 after" in said
+        assert f"run {i} of 2, analyses: 1 of 1 after" in said
+    assert "comparison: 2 of 2 after" in said and "run 3" not in said and "\r" not in said
+
+
 def test_going_on_with_some_begins_those_that_were_not_begun(tmp_path):
     with pytest.raises(UsageError, match="no interrupted run of this kind lies"):
         run_many(MODELS[:2], options=OPTIONS, out=tmp_path, resume=True, quiet=True)

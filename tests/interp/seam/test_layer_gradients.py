@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, Gemma2Config
+from transformers import AutoModelForCausalLM, Gemma2Config, GptOssConfig
 
 import interp
 from interp.errors import ModelError, UsageError
@@ -69,6 +69,23 @@ def test_laws_hold_where_scores_are_capped():
     assert max(found.residuals().values()) < EXACT
     uncapped = replace(found, softcap=None)
     assert relative_error(found.d_q, uncapped.query_law(found.d_scores)) > 1e-3
+
+
+def test_laws_hold_beside_a_learnt_sink():
+    torch.manual_seed(0)
+    config = GptOssConfig(
+        vocab_size=VOCAB, hidden_size=32, intermediate_size=16, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, head_dim=8, num_local_experts=4, num_experts_per_tok=2, initializer_range=0.3,
+        sliding_window=6, pad_token_id=0, eos_token_id=1,
+    )  # fmt: skip
+    module = AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
+    for layer in module.model.layers:
+        torch.nn.init.normal_(layer.self_attn.sinks)
+    model = in_float64(wrap(module))
+    for layer in range(2):
+        found = layer_gradients(model, layer, text())
+        assert max(found.residuals().values()) < EXACT
+        assert replace(found, sink=None).residuals()["scores"] > 1e-3
 
 
 def test_a_wrong_law_is_caught():

@@ -1,8 +1,12 @@
 """Attention rows in blocks: the same numbers whatever the block, with a cache prefix, and beside a strong sink."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
+from scipy.special import softmax
+from scipy.stats import entropy
 
 from interp.seam.pattern import AttentionCall, log_pattern_rows, pattern_rows, reduce_rows
 
@@ -39,6 +43,32 @@ def test_reductions_equal_the_float64_formula():
     got = reduce_rows(call, all_positions(call))
     assert np.abs(got.entropy_bits.numpy() - entropy).max() < 2e-6
     assert np.abs(pattern_rows(call, all_positions(call)).numpy() - a).max() < 1e-6
+
+
+def test_reductions_beside_a_learnt_sink_equal_the_float64_formula():
+    sink = torch.tensor([-9.0, 0.3, 2.0, 9.0])
+    call = replace(random_call(), sink=sink)
+    q, k = call.q.double().numpy(), np.repeat(call.k.double().numpy(), 2, axis=1)
+    s = q @ k.transpose(0, 1, 3, 2) * call.scaling
+    s = np.where(np.tril(np.ones((17, 17), bool)), s, -np.inf)
+    beside = np.broadcast_to(sink.double().numpy()[None, :, None, None], (*s.shape[:-1], 1))
+    a = softmax(np.concatenate([s, beside], axis=-1), axis=-1)
+    keys, learnt = a[..., :-1], a[..., -1]
+    got = reduce_rows(call, all_positions(call))
+    expected = {
+        "learnt_sink_mass": learnt, "sink_mass": keys[..., 0], "max_weight": keys.max(-1),
+        "self_mass": np.diagonal(keys, 0, -2, -1), "entropy_bits_with_learnt_sink": entropy(a, base=2, axis=-1),
+        "entropy_bits": entropy(keys, base=2, axis=-1),
+    }  # fmt: skip
+    for name, values in expected.items():
+        assert np.abs(getattr(got, name).numpy() - values).max() < 2e-6, name
+    assert np.abs(pattern_rows(call, all_positions(call)).numpy() - keys).max() < 1e-6
+    logs = log_pattern_rows(call, all_positions(call)).exp2().nan_to_num()
+    assert np.abs(logs.numpy() - keys).max() < 1e-6
+    whole = reduce_rows(replace(call, sink=None), all_positions(call))
+    assert not whole.learnt_sink_mass.any()
+    assert torch.equal(whole.entropy_bits_with_learnt_sink, whole.entropy_bits)
+    assert torch.equal(whole.entropy_bits_no_first, got.entropy_bits_no_first)
 
 
 def test_reductions_without_the_first_key_equal_the_float64_formula():

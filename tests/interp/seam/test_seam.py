@@ -329,8 +329,8 @@ def test_keywords_that_change_the_mathematics_are_refused():
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
     q = torch.zeros(1, 1, 2, 4)
-    with pytest.raises(ModelError, match="s_aux"):
-        ALL_ATTENTION_FUNCTIONS[SEAM](torch.nn.Identity(), q, q, q, None, s_aux=torch.zeros(1))
+    with pytest.raises(ModelError, match="position_bias"):
+        ALL_ATTENTION_FUNCTIONS[SEAM](torch.nn.Identity(), q, q, q, None, position_bias=torch.zeros(1))
 
 
 def test_softcapped_attention_equals_its_formula():

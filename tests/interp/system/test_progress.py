@@ -7,14 +7,14 @@ import nbformat
 from nbclient import NotebookClient
 
 from interp.system import progress
-from interp.system.progress import reporting
+from interp.system.progress import announce, reporting, stage
 
 CELL = """
 import warnings
 from tqdm import TqdmWarning
-from interp.system.progress import reporting
+from interp.system.progress import reporting, stage
 warnings.simplefilter("error", TqdmWarning)
-with reporting("reading a model") as report:
+with stage("run 2 of 3"), reporting("reading a model") as report:
     for done in range(1, 6):
         report(done, 5)
 """
@@ -24,7 +24,7 @@ def test_a_notebook_shows_a_bar_and_keeps_it():
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(CELL)])
     NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
     shown = "".join(str(output) for output in notebook.cells[0].outputs)
-    assert "reading a model" in shown and ("5/5" in shown or "widget-view" in shown)
+    assert "run 2 of 3, reading a model" in shown and ("5/5" in shown or "widget-view" in shown)
 
 
 class Terminal(io.StringIO):
@@ -80,3 +80,35 @@ def test_quiet_says_nothing(capsys):
     with reporting("reading a model", quiet=True) as report:
         report(1, 1)
     assert capsys.readouterr() == ("", "")
+
+
+def test_a_stage_within_stages_names_them_all_and_ends_with_its_block(capsys):
+    with stage("paper3, 4 of 9"), stage("run 1 of 2"):
+        announce("loading and checking a model")
+    announce("after them")
+    assert capsys.readouterr().err.splitlines() == [
+        "paper3, 4 of 9, run 1 of 2, loading and checking a model",
+        "after them",
+    ]
+
+
+def test_a_bar_on_a_terminal_names_the_stages_around_it(monkeypatch):
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with stage("run 1 of 2"), reporting("reading a model") as report:
+        report(2, 8)
+    assert "run 1 of 2, reading a model:" in terminal.getvalue()
+
+
+def test_a_log_of_a_thousand_short_parts_has_a_line_in_ten_seconds(capsys, monkeypatch):
+    """A stage of 100 parts of five reports each, a report a tenth of a second: 50 s, so at most five lines."""
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    with stage("run 1 of 2"):
+        for part in range(100):
+            with reporting(f"part {part}") as report:
+                for done in range(1, 6):
+                    now[0] += 0.1
+                    report(done, 5)
+    lines = capsys.readouterr().err.splitlines()
+    assert 4 <= len(lines) <= 5 and all(line.startswith("run 1 of 2, part ") for line in lines)

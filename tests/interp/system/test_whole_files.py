@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from interp.system import whole_files
-from interp.system.whole_files import is_draft, make_folder, move, one_at_a_time, writing
+from interp.system.whole_files import file_names, is_draft, make_folder, move, one_at_a_time, shortened, writing
 from tests.faulty_disk import Died, Disk
 
 FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EIO, errno.ESTALE)
@@ -294,3 +294,33 @@ def test_work_that_failed_leaves_no_lock(tmp_path):
     with pytest.raises(ZeroDivisionError), one_at_a_time(tmp_path / "work.lock", "counting"):
         raise ZeroDivisionError
     assert not list(tmp_path.iterdir())
+
+
+def test_names_become_names_that_every_system_takes_and_others_stay():
+    plain = ["scored", "last", "by layer", "größe", "a.b", "x" * 100]
+    assert file_names(plain) == {name: name for name in plain}
+    odd = [
+        "end:pos",
+        "end?pos",
+        "a/b",
+        "a\\b",
+        "Pos",
+        "pos",
+        "nul",
+        "COM1",
+        "dot.",
+        "blank ",
+        "",
+        "x" * 101,
+        "日" * 99,
+        "a\nb",
+    ]
+    files = file_names(odd)
+    assert len({file.casefold() for file in files.values()}) == len(odd)
+    for name, file in files.items():
+        assert file != name and not set(file) & set('<>:"/\\|?*\n') and len(file.encode()) <= 100
+        assert file_names([name])[name] == file or name in ("Pos", "pos"), "another name does not change it"
+
+
+def test_a_name_is_cut_between_letters():
+    assert shortened("日本語", 7) == "日本" and shortened("abc", 2) == "ab" and shortened("abc") == "abc"

@@ -1,6 +1,7 @@
 """Interchange accuracy on compiled programs: stated directions, found ones, inert ones, and no program at all."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +11,10 @@ from interp.probes.measures.target import Target
 from interp.probes.programs.swaps import Directions, Swaps, is_swap, swapped
 
 import interp
+from interp.editing.conditions import Run, read_conditions
+from interp.errors import RecordError
 
+RECORDS = Path(__file__).resolve().parents[2] / "records"
 BELIEF = Belief(sites=("resid",), n_permutations=19, n_bootstrap=50)
 CAUSAL = Causal(site="resid", n_controls=19, n_bootstrap=20, n_prompts=30, doses=(0.0, 1.0))
 
@@ -105,3 +109,39 @@ def test_a_plan_counts_no_fewer_swaps_than_there_are():
     planned = list(replace(BELIEF, target="left_1").planned(model.info, 100, is_text=False))
     assert len(list(swaps.conditions(base, found, seed=0))) <= planned[0].n and len(planned) == model.info.n_layers + 1
     assert list(replace(BELIEF, target="x").planned(replace(model.info, family="llama"), 100, is_text=True)) == []
+
+
+def test_a_saved_capture_of_a_program_keeps_how_it_computes_and_its_analysis_finds_the_same(tmp_path):
+    model = interp.load("program:chain", check=False)
+    probe = replace(BELIEF, target="first_step_3")
+    prompts = interp.sampled_prompts(model.task, n=60)
+    kept = interp.collect(model, prompts, probe.needs)
+    opened = interp.open_capture(kept.save(tmp_path / "capture"))
+    mine, theirs = kept.mechanism, opened.mechanism
+    assert mine.directions.keys() == theirs.directions.keys()
+    assert all(np.array_equal(mine.directions[name], theirs.directions[name]) for name in mine.directions)
+    tokens = np.array([prompt.token_ids for prompt in prompts])
+    scored = np.array(prompts.prompts[0].scored)
+    args = "first_step_3", 1, tokens, np.roll(tokens, 1, axis=0), scored
+    np.testing.assert_array_equal(mine.swapped(*args), theirs.swapped(*args))
+    found = []
+    for base in (kept, opened):
+        read = Run(prompts, [np.array(prompt.token_ids) for prompt in prompts])
+        found.append(probe.analyse(base, read_conditions(model, read, list(probe.conditions(base)))))
+    assert found[0]["interchange_accuracy"].value == found[1]["interchange_accuracy"].value == 1.0
+    assert dict(found[0].scalars) == dict(found[1].scalars)
+    again = interp.open_capture(opened.save(tmp_path / "again"))
+    assert again.mechanism.card == mine.card
+
+
+def test_a_capture_of_the_first_format_opens_without_it():
+    opened = interp.open_capture(RECORDS / "capture-1")
+    assert opened.mechanism is None and opened.model.name == "program:frac_prevs" and opened.posterior.shape[0] == 24
+
+
+def test_a_capture_whose_program_was_edited_is_refused_and_the_file_named(tmp_path):
+    model = interp.load("program:chain", check=False)
+    saved = interp.collect(model, interp.sampled_prompts(model.task, n=3), ["v"]).save(tmp_path / "capture")
+    (saved / "program.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(RecordError, match=r"program\.json is not as it was written"):
+        interp.open_capture(saved)

@@ -112,6 +112,18 @@ def test_models_stand_side_by_side_and_what_is_said_of_all_beside_them(tmp_path)
     assert headline(asked) == "2 claims. a/one: 1 supported. two: 1 contradicted. all models together: 1 underpowered."
 
 
+def test_claims_beyond_the_list_have_a_heading_and_a_count_of_their_own(tmp_path):
+    further = row(51, cell("contradicted")).model_copy(update={"is_beyond": True})
+    both = paper(row(1, cell()), further, row(2, cell()))
+    assert headline(both) == "2 claims: 2 supported. Claims beyond the fifty: 1 claim: 1 contradicted."
+    text = html(ledger(both), tmp_path)
+    order = [
+        text.index(words) for words in ('id="claim-1"', 'id="claim-2"', ">Claims beyond the fifty", 'id="claim-51"')
+    ]
+    assert order == sorted(order) and len(re.findall(r"<tr id=", text)) == 3
+    assert "Claims beyond the fifty" not in html(ledger(paper(row(1, cell()))), tmp_path)
+
+
 def test_a_row_shows_a_number_that_decided():
     odd = JudgedPart(label="x", numbers=[number(value=0.9)], outcome="supported", rule="r")
     deciding = JudgedPart(label="y", numbers=[number(value=0.1)], outcome="contradicted", rule="r")

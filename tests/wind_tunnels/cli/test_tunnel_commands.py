@@ -207,7 +207,9 @@ def test_sweep_prints_a_row_for_each_combination_and_fails_where_one_does(tmp_pa
     assert f"{table['cells'][1]['figures']['kl_bits']['mean']:.4f} (one seed; " in result.stdout
     with pytest.raises(UsageError, match="gpt-neox has no grouped heads"):
         call(*words, "--crossed")
-    assert call("sweep", "bijection", *FLAT, "--arch", "llama", "--out", str(tmp_path / "fine"), "-q").exit_code == 0
+    fine = call("sweep", "bijection", *FLAT, "--arch", "llama", "--seeds", "2", "--out", str(tmp_path / "fine"))
+    assert fine.exit_code == 0
+    assert all(f"training {i} of 2, bijection-llama-seed{i - 1}: step" in fine.stderr for i in (1, 2))
 
 
 def test_rebuild_of_a_shipped_tunnel_takes_its_steps_again(runs, monkeypatch, tmp_path):

@@ -281,6 +281,7 @@ def test_the_best_window_reader_is_not_beyond_itself_and_the_exact_posterior_bea
     ):
         found = judged(answer, sequences, FILTER.vocab_size)
         assert found.figures["kl_bits_beyond_window"].value == pytest.approx(expected, abs=1e-9)
+        assert found.figures["kl_to_window_2"].value == pytest.approx((expected + errors[best]) / errors[2], abs=1e-9)
     assert found.figures["kl_bits_beyond_window"].high < 0
     scalar = figure_scalars(found.figures, {}, 500)["kl_bits_beyond_window"]
     assert scalar.null.value == 0 and scalar.unit == "bits"
@@ -294,4 +295,4 @@ def test_window_readers_are_baselines_of_the_tasks_that_have_them():
         assert errors[f"window-{w}"] == pytest.approx(kl_bits(sequences.posterior, answer).mean())
     others = WITH.sample(np.random.default_rng(0), 50)
     found = judged(others.posterior, others, WITH.vocab_size)
-    assert "kl_bits_beyond_window" not in found.figures and found.baselines.n_rows == 3
+    assert not {"kl_bits_beyond_window", "kl_to_window_2"} & set(found.figures) and found.baselines.n_rows == 3

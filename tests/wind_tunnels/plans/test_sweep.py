@@ -154,6 +154,7 @@ def test_sweep_with_probes_measures_every_network_and_compares_the_settings(tmp_
              "log", *sets, *probe, "--out", str(tmp_path)]  # fmt: skip
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 0, result.output
+    assert "network 3 of 6, loading and checking" in result.stderr
     page = result.stdout.strip().splitlines()[-1]
     comparison = open_run(page.removesuffix("/report.html")).findings["comparison"]
     frame = comparison.to_frame("differences")

@@ -319,6 +319,11 @@ def test_every_training_is_read_by_the_probe_at_its_own_checkpoints(tmp_path):
         )
         for name in INDICES:
             assert seeds[name][row] == pytest.approx(record.findings["dynamics"][name].value, nan_ok=True)
+        course, steps = found.tables["courses"], record.findings["dynamics"].tables["by_step"]
+        course = course.where(course["seed"] == seed)
+        assert course["step"].tolist() == [0, 1, 2, 4, 8, 16]
+        for name in ("kl", "frame_tv", "value_distance"):
+            assert course[name] == pytest.approx(steps[name]), name
     assert len(set(found.tables["models"]["fingerprint"].tolist())) == 2
 
 

@@ -22,6 +22,8 @@ SOUND = [
     HMM(S=2, O=2, K=2, floor=0.25, grid=0.25, predict="symbol"),
     HMM(S=2, O=2, K=2, floor=0.0, grid=0.5, predict="both"),
     HMM(S=2, O=3, K=1, floor=0.25, grid=0.25, predict="both"),
+    HMM(S=2, O=2, K=2, floor=0.25, grid=0.25, header="rows", predict="both"),
+    HMM(S=2, O=2, K=2, floor=0.25, grid=0.25, stay=0.5),
     FixedHMM(S=2, O=2, K=5),
     FixedHMM(S=3, O=2, K=4, predict="state", stay=0.0),
     Mess3(K=5),

@@ -1,6 +1,7 @@
 """The in-context hidden Markov task, read back from its own tokens and enumerated, and its symmetries."""
 
 import dataclasses
+import itertools
 
 import numpy as np
 import pytest
@@ -18,11 +19,16 @@ SMALLEST = [
     HMM(S=3, O=2, K=5, predict="both"),
     HMM(S=2, O=4, K=5, predict="both"),
     HMM(S=3, O=3, K=4, floor=0.0, grid=0.2, predict="both"),
+    HMM(S=3, O=3, K=4, floor=0.1, grid=0.1, stay=0.5, predict="both"),
+    HMM(S=3, O=2, K=4, floor=0.1, grid=0.1, header="rows", predict="both"),
+    HMM(S=2, O=4, K=4, floor=0.0, grid=0.2, stay=0.3, header="rows", predict="both"),
 ]
 
 
 def read_header(task: HMM, tokens: list[int]) -> tuple[np.ndarray, np.ndarray]:
-    """The matrices a reader of the tokens sees, by the layout of the papers."""
+    """The matrices a reader of the tokens sees: by the layout of the papers, or row by row from all rows there are."""
+    if task.header == "rows":
+        return read_rows(task, tokens)
     n_levels = round((1 - task.floor) / task.grid) + 1
     n_trans, n_emit = task.S * task.S, task.S * task.O
     assert (
@@ -32,11 +38,24 @@ def read_header(task: HMM, tokens: list[int]) -> tuple[np.ndarray, np.ndarray]:
     return values[1 : 1 + n_trans].reshape(task.S, task.S), values[2 + n_trans :].reshape(task.S, task.O)
 
 
+def read_rows(task: HMM, tokens: list[int]) -> tuple[np.ndarray, np.ndarray]:
+    """Ids count through the rows of one place after another; those of a place are in lexicographic order."""
+    levels = range(round(task.floor / task.grid), round(1 / task.grid) + 1)
+    shown = [row for width in (task.S, task.O) for row in [list(itertools.product(levels, repeat=width))] * task.S]
+    rows = [(at, r) for at, all_of in enumerate(shown) for r in all_of if sum(r) == round(1 / task.grid)]
+    marks = [tokens[0], tokens[task.S + 1], tokens[2 * task.S + 2]]
+    assert marks == [len(rows), len(rows) + 1, len(rows) + 2]
+    read = [rows[token] for token in tokens[1 : 2 * task.S + 2] if token < len(rows)]
+    assert [at for at, _ in read] == list(range(2 * task.S))
+    transition, emission = ([task.grid * np.array(r) for _, r in part] for part in (read[: task.S], read[task.S :]))
+    return np.array(transition), np.array(emission)
+
+
 @pytest.mark.parametrize("task", SMALLEST, ids=str)
 def test_posteriors_equal_enumeration_from_the_tokens_alone(task):
     sequences = task.sample(np.random.default_rng(0), 12)
     states, symbols = sequences.only("state"), sequences.only("symbol")
-    first = 3 + task.S * (task.S + task.O)
+    first = task.n_positions - 2 * task.K
     first_symbol = symbols.slice_ids[0]
     for row, tokens in enumerate(sequences.tokens.tolist()):
         transition, emission = read_header(task, tokens)
@@ -75,6 +94,30 @@ def test_windows_are_taken_with_their_sequences():
     for window, answers in sequences.windows.items():
         np.testing.assert_array_equal(sequences.take(slice(2, 4)).windows[window], answers[2:4])
         np.testing.assert_array_equal(sequences.last.windows[window], answers[:, -1:])
+
+
+def test_headers_of_rows_and_of_entries_tell_of_the_same_chains():
+    entries = HMM(S=3, O=3, K=5, floor=0.1, grid=0.1)
+    rows = dataclasses.replace(entries, header="rows")
+    one, other = (task.sample(np.random.default_rng(0), 20) for task in (entries, rows))
+    np.testing.assert_array_equal(one.posterior, other.posterior)
+    assert (rows.vocab_size, rows.n_positions) == (6 * 36 + 4 + 3 + 3, 3 + 6 + 10)
+    assert not any(id_ in other.tokens for id_ in other.slice_ids)
+
+
+def test_stay_moves_its_share_of_every_transition_row_to_the_diagonal():
+    task = HMM(S=3, O=3, K=2, stay=0.6)
+    diagonal = np.einsum("nss->ns", task.draw(np.random.default_rng(0), 500).transition) * task.grid
+    assert diagonal.min() >= 0.6 / 1.1 and diagonal.mean() == pytest.approx(0.6 + 0.4 / 3, abs=0.03)
+
+
+def test_the_past_tells_more_where_the_chain_stays():
+    lost = [
+        kl_bits(found.posterior, found.windows[2]).mean()
+        for stay in (0.0, 0.5)
+        for found in [HMM(S=3, O=3, K=10, floor=0.1, grid=0.1, stay=stay).sample(np.random.default_rng(0), 500)]
+    ]
+    assert lost[1] > 2 * lost[0]
 
 
 def test_there_is_no_window_reader_where_transitions_may_be_impossible():
@@ -237,6 +280,8 @@ def test_same_seed_gives_the_same_sequences():
         ({"O": 25}, "floor = 0.05 for each of 25 outcomes is more than 1 in all"),
         ({"grid": 0.07}, "grid = 0.07: no whole number of such steps makes 1"),
         ({"grid": 0.1}, "floor = 0.05 is not on the grid of 0.1"),
+        ({"stay": 1.5}, "stay = 1.5"),
+        ({"header": "rows"}, "a token a row needs 15,025,010 ids, more than 10,000\n  Choose a coarser grid"),
     ],
 )
 def test_impossible_sizes_are_refused_in_words(sizes, words):
@@ -252,6 +297,7 @@ def test_impossible_sizes_are_refused_in_words(sizes, words):
         ({"K": "twenty"}, "K is a whole number, 1 or more."),
         ({"predict": "states"}, "there is no predict of this name\n  Did you mean state"),
         ({"grid": "fine"}, "grid = 'fine': not a number"),
+        ({"header": "vectors"}, "there is no header of this name"),
     ],
 )
 def test_parameters_of_another_kind_are_refused_in_words(parameters, words, without_type_checks):

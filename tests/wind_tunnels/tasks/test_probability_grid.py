@@ -1,5 +1,7 @@
 """Stochastic matrices on a grid: exact rows, no entry below the floor, no outcome treated unlike another."""
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -26,6 +28,17 @@ def test_rows_sum_to_exactly_one_and_no_entry_is_below_the_floor(n_steps, least,
 
 def test_the_papers_grid_has_96_levels():
     assert (PAPERS.n_levels, PAPERS.n_steps, PAPERS.least) == (96, 100, 5)
+
+
+@pytest.mark.parametrize(
+    ("step", "floor", "n_outcomes"), [(0.1, 0.1, 3), (0.05, 0.05, 3), (0.25, 0.0, 4), (0.5, 0.5, 2), (0.1, 0.0, 2)]
+)
+def test_a_row_is_numbered_by_its_place_among_all_rows(step, floor, n_outcomes):
+    grid = ProbabilityGrid(step, floor)
+    levels = range(grid.least, grid.n_steps + 1)
+    rows = [row for row in itertools.product(levels, repeat=n_outcomes) if sum(row) == grid.n_steps]
+    assert grid.n_rows(n_outcomes) == len(rows)
+    np.testing.assert_array_equal(grid.rank(np.array(rows)), np.arange(len(rows)))
 
 
 class GivenRow:

@@ -1,0 +1,173 @@
+"""The studies behind claims beyond the fifty: against brute force, other probes' numbers, and planted truths."""
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+from interp.wind_tunnels.networks.weights import open_tunnel
+from interp.wind_tunnels.studies.component_roles import ComponentRoles, addressed
+from interp.wind_tunnels.studies.fine_tuning import ARMS, FineTuning, Network, moved_scalars, token_cosines
+from interp.wind_tunnels.studies.over_seeds import beside_null, tunnels_named
+from interp.wind_tunnels.studies.update_courses import Course, UpdateCourses
+from scipy import stats
+
+import interp
+from interp.errors import UsageError
+from interp.running.spec import make_study
+
+TUNNEL = "tunnel:bijection-gpt-neox"
+
+
+def nothing(done: int, total: int, share: float | None = None, /) -> None:
+    """No progress is shown."""
+
+
+@pytest.fixture(scope="module")
+def roles(tmp_path_factory):
+    study = ComponentRoles(n_pool=40, n_permutations=24, n_bootstrap=20)
+    return study.measure(tmp_path_factory.mktemp("roles"), nothing)
+
+
+def test_the_posterior_for_another_key_is_that_of_all_bijections_which_agree():
+    rng = np.random.default_rng(3)
+    n_symbols, keys, values = 4, [], []
+    for _ in range(6):
+        drawn, order = rng.integers(n_symbols, size=5), rng.permutation(n_symbols)
+        keys.append(drawn)
+        values.append(order[drawn])
+    keys, values = np.array(keys), np.array(values)
+    cues = np.roll(keys, 1, axis=0)
+    found = addressed(keys, values, cues, n_symbols)
+    for row in range(len(keys)):
+        for i in range(keys.shape[1]):
+            agree = [
+                p for p in permutations(range(n_symbols))
+                if all(p[k] == v for k, v in zip(keys[row, :i], values[row, :i], strict=True))
+            ]  # fmt: skip
+            counts = np.bincount([p[cues[row, i]] for p in agree], minlength=n_symbols)
+            assert found[row, i] == pytest.approx(counts / len(agree))
+
+
+def test_for_its_own_keys_it_is_the_tasks_posterior():
+    task = open_tunnel(TUNNEL).task
+    drawn = task.sample(np.random.default_rng(0), 30)
+    keys, values = drawn.tokens[:, 0::2], drawn.tokens[:, 1::2] - task.V
+    assert addressed(keys, values, keys, task.V) == pytest.approx(drawn.posterior)
+
+
+def test_removed_blocks_do_the_harm_that_the_probe_heads_tells(roles):
+    small = {"n_random": 3, "n_sets": 3, "n_permutations": 24, "n_bootstrap": 20, "how": ("zero",)}
+    probe = interp.run(TUNNEL, probes=["heads"], settings={"heads": small}, n_pool=40, out=None, quiet=True)
+    table = probe.findings["heads"].tables["by_layer"]
+    for field, words in (("feed_forward_off_bits", "feed-forward off"), ("attention_off_bits", "attention off")):
+        harm = table.where(table["part"] == words)["posterior_kl"]
+        assert roles[field].value == pytest.approx(float(harm.min()), rel=1e-3)
+
+
+def test_exchanged_queries_fetch_what_they_ask_for(roles):
+    """The shipped tunnel recalls: it answers for the other's key, and not for a third one's."""
+    assert roles["routed_share"].value > 0.5 > roles["routed_share"].null.value
+
+
+def test_the_least_gain_is_the_smallest_fall_of_the_table(roles):
+    falls = -np.diff(roles.tables["by_depth"]["posterior_kl"])
+    assert roles["least_gain_bits"].value == pytest.approx(falls.min())
+    assert roles["least_gain_bits"].underpowered  # one network
+
+
+def test_a_number_beside_its_null_is_paired_by_seed():
+    values, nulls = [0.5, 0.7, 0.6], [0.1, 0.2, 0.3]
+    found = beside_null(values, nulls, "fraction", "chance", "a share")
+    assert found.p == pytest.approx(stats.ttest_rel(values, nulls).pvalue)
+    assert found.interval == pytest.approx(stats.t.interval(0.95, 2, np.mean(values), stats.sem(values)))
+    assert (found.null.value, found.null.band) == (pytest.approx(0.2), (0.1, 0.3)) and found.n_unit == "seed"
+
+
+def test_a_pattern_names_the_folders_that_match(tmp_path):
+    for name in ("net-seed2", "net-seed1", "other"):
+        (tmp_path / name).mkdir()
+    assert tunnels_named(f"{tmp_path}/net-*") == [f"{tmp_path}/net-seed1", f"{tmp_path}/net-seed2"]
+    assert tunnels_named(TUNNEL) == [TUNNEL]
+    with pytest.raises(UsageError, match="no folder matches"):
+        tunnels_named(f"{tmp_path}/nets-*")
+
+
+@pytest.mark.parametrize("study, words", [
+    (ComponentRoles(tunnels="tunnel:recall-gpt-neox"), "queries can be given another address only where"),
+    (ComponentRoles(n_pool=5), "n_pool is a whole number, 20 or more"),
+    (UpdateCourses(tunnels="tunnel:recall-gpt-neox"), "it kept its weights at 0 steps"),
+    (UpdateCourses(n_prompts=1), "n_prompts is a whole number, 2 or more"),
+    (FineTuning(seeds=(1, 1)), "one is there twice"), (FineTuning(n_further=0), "n_further is a whole number"),
+])  # fmt: skip
+def test_a_study_that_makes_no_sense_is_refused(tmp_path, study, words):
+    with pytest.raises(UsageError, match=words):
+        study.measure(tmp_path, nothing)
+
+
+def test_late_updates_are_those_after_the_first_quarter():
+    updates = np.array([[8.0, 1.0], [4.0, 1.0], [2.0, 1.0], [2.0, 5.0]])
+    course = Course("net", "f", 100, (0, 16, 32, 64), np.zeros(4), np.zeros(4), {"W_Q": updates})
+    assert course.late_share["W_Q"] == pytest.approx([4 / 16, 6 / 8])
+
+
+def test_a_course_tells_the_gradient_study_of_every_checkpoint(tmp_path):
+    found = UpdateCourses(n_prompts=3, n_permutations=19).measure(tmp_path, nothing)
+    table = found.tables["by_step"]
+    middle = int(table["step"][5])
+    asked = {"model": f"{TUNNEL}@{middle}", "n_prompts": 3, "n_permutations": 19, "n_bootstrap": 20}
+    alone = make_study("gradient_laws", asked).measure(tmp_path, nothing)["moved_model"]
+    assert table["moved"][5] == pytest.approx(alone.value) and table["expected"][5] == pytest.approx(alone.null.value)
+    assert found["moved_over_training"].value == pytest.approx(table["moved"].mean())
+
+
+def network(cosines, axis, rows) -> Network:
+    return Network("net", "f", np.array(cosines), np.array(axis), np.array(rows), 0.5, 0.01)
+
+
+BEFORE = network([0.1, 0.2], [1.0, 0.0], [[[[0.5, 0.5, np.nan]]]])
+
+
+def test_what_has_not_moved_is_at_distance_0():
+    mirrored = network([0.1, 0.2], [-2.0, 0.0], [[[[0.5, 0.5, np.nan]]]])  # the sign of an axis says nothing
+    assert mirrored.moved(BEFORE) == {"orthogonality": 0.0, "axis": 0.0, "frame": 0.0}
+
+
+def test_distances_and_ratios_are_those_planted():
+    same = network([0.2, 0.1], [1.0, 1.0], [[[[0.6, 0.4, np.nan]]]])
+    further = network([0.4, 0.1], [0.0, 1.0], [[[[0.9, 0.1, np.nan]]]])
+    assert same.moved(BEFORE) == pytest.approx({"orthogonality": 0.1, "axis": 1 - 1 / np.sqrt(2), "frame": 0.1})
+    seeds = [{"before": BEFORE, "same": same, "shifted": further, "memorised": same}] * 3
+    found = moved_scalars(seeds)
+    assert found["orthogonality_shifted"].value == pytest.approx(2.0)
+    assert found["axis_shifted"].value == pytest.approx(1 / (1 - 1 / np.sqrt(2)))
+    assert found["frame_shifted"].value == pytest.approx(4.0)
+    assert found["frame_memorised"].value == pytest.approx(1.0)
+    assert found["forgotten_shifted_bits"].value == pytest.approx(0.0)
+
+
+def test_cosines_of_tokens_are_of_their_mean_keys_about_the_common_mean():
+    rng = np.random.default_rng(0)
+    tokens = np.array([3, 1, 3, 2, 1, 2])
+    keys = rng.standard_normal((6, 2, 3))
+    means = [keys[tokens == token].mean(axis=0).ravel() for token in (1, 2, 3)]
+    centred = [mean - sum(means) / 3 for mean in means]
+    expected = [
+        centred[a] @ centred[b] / np.linalg.norm(centred[a]) / np.linalg.norm(centred[b])
+        for a, b in ((0, 1), (0, 2), (1, 2))
+    ]
+    assert token_cosines(keys, tokens) == pytest.approx(expected)
+
+
+def test_every_way_starts_from_the_same_network_and_ends_elsewhere(tmp_path):
+    settings = ("concentration=[1, 1, 1]", "layout=plain", "n_layers=1", "d_model=16", "n_heads=2", "n_steps=6")
+    study = FineTuning(
+        settings=settings, shifted=("concentration=[6, 1, 1]",), n_distinct=4, n_further=3, seeds=(1, 2), n_pool=50
+    )
+    found = study.measure(tmp_path, nothing)
+    fingerprints = found.tables["models"]["fingerprint"]
+    assert len(set(fingerprints.tolist())) == 2 * (1 + len(ARMS))
+    base = interp.load(str(tmp_path / "coin-gpt-neox-seed1")).fingerprint
+    for arm in ARMS:
+        card = open_tunnel(tmp_path / f"coin-gpt-neox-{arm}-seed1").card
+        assert card["init"]["fingerprint"] == base and card["recipe"]["n_steps"] == 3
+    assert (np.array([found.tables["moved"][name] for name in ("orthogonality", "axis", "frame")]) > 0).all()

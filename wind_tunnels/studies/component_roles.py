@@ -1,0 +1,274 @@
+"""The study `component_roles`: what residual stream, feed-forward and attention do for a belief, in several networks.
+
+Four claims of Paper I, each asked of every network and told as a mean over networks with a t interval:
+
+    belief        R² of the exact belief in the final stream beyond position, and bits by which the prediction follows a
+                  donor's belief that is put into the stream (probe `belief`)
+    update        what feed-forward writes of the predicted token's logit, as a share of what both blocks write (probe
+                  `components`), and the KL from the posterior that removing it in a layer adds
+    routing       queries of every layer exchanged between sequences: does the prediction become the posterior for the
+                  donor's key in the sequence's own context?
+    accumulation  KL of the exact posterior from what each depth decodes to: how much the least helpful layer takes off
+
+Source: Paper I (arXiv 2512.22471), the roles of the components.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from interp.errors import UsageError
+from interp.findings import Findings, Null, Scalar
+from interp.information import kl_bits, restricted, total_variation
+from interp.need import Need
+from interp.study import Study
+from interp.system.progress import Report
+from interp.table import LABEL, Table
+
+from ..validation import check_sizes
+
+if TYPE_CHECKING:
+    from interp.capture import Capture
+    from interp.model import Model
+    from interp.prompt import PromptSet
+
+OUTCOMES, QUERIES = Need("outcome_log_prob"), Need("q_pre")
+_LOGITS = ("attn_logit", "mlp_logit")
+NOTHING = Null("nothing changes", 0.0, (0.0, 0.0))
+NORMS = ("attn_norm", "mlp_norm", "stream_norm")
+
+MEANINGS: Mapping[str, tuple[str, str]] = {
+    "belief_r2_beyond_position": ("fraction", "R² of the exact belief in the final stream, beyond position"),
+    "belief_redirected_bits": (
+        "bits",
+        "what a donor's belief, put into the stream at the middle depth, moves the prediction towards the donor's "
+        "posterior",
+    ),
+    "feed_forward_logit_share": (
+        "fraction", "what feed-forward writes of the predicted token's logit, of what both blocks write",
+    ),
+    "feed_forward_off_bits": (
+        "bits", "KL from the posterior that removing feed-forward adds, in the layer where it is least",
+    ),
+    "attention_off_bits": (
+        "bits", "KL from the posterior that removing attention adds, in the layer where it is least",
+    ),
+    "routed_share": (
+        "fraction",
+        "with another sequence's queries in all layers: share of the total variation from the posterior for the "
+        "other's key in the own context that is gone",
+    ),
+    "least_gain_bits": (
+        "bits",
+        "how much closer to the posterior a layer brings what the stream decodes to, in the layer where it is least; "
+        "below 0 some layer leads away",
+    ),
+    "depth_trend": ("1", "trend over depth of that KL; −1: closer at every depth of every sequence"),
+    "stream_growth": (
+        "1", "length of the stream that enters a layer over that which enters the layer before, where it is least",
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class OfNetwork:
+    """What was read of one network: numbers by name, those of nulls, and by depth and layer."""
+
+    name: str
+    fingerprint: str
+    value: Mapping[str, float]
+    null: Mapping[str, float]
+    kl_by_depth: Float[np.ndarray, " depth"]
+    norms: Mapping[str, Float[np.ndarray, " layer"]]
+
+
+@dataclass(frozen=True)
+class ComponentRoles(Study):
+    """Roles of the components in bijection `tunnels` (a name, or folders by a pattern with `*`), `n_pool` sequences.
+
+    `n_permutations` and `n_bootstrap` are the probes'.
+    """
+
+    tunnels: str = "tunnel:bijection-gpt-neox"
+    n_pool: int = 200
+    n_permutations: int = 100
+    n_bootstrap: int = 100
+    seed: int = 0
+
+    name: ClassVar[str] = "component_roles"
+    question: ClassVar[str] = "Does the stream hold the belief, feed-forward update it, and attention route?"
+
+    def measure(self, work: Path, progress: Report) -> Findings:
+        from .over_seeds import fingerprint_table, tunnels_named
+
+        check_sizes(self.name, vars(self), {"n_pool": 20, "n_permutations": 24, "n_bootstrap": 20})
+        names = tunnels_named(self.tunnels)
+        found = []
+        for i, name in enumerate(names):
+            found.append(self._of(name))
+            progress(i + 1, len(names))
+        return Findings(
+            self.name,
+            role_scalars(found),
+            {"by_depth": _by_depth(found), "by_layer": _by_layer(found),
+             "models": fingerprint_table((each.name, each.fingerprint) for each in found)},
+            notes=(
+                "Intervals are over networks. A removed block is set to zero at all positions. Queries are those that "
+                "the other sequence has unedited; keys and values are the sequence's own.",
+            ),
+            headline=("belief_r2_beyond_position", "feed_forward_logit_share", "routed_share", "least_gain_bits"),
+        )  # fmt: skip
+
+    def _of(self, name: str) -> OfNetwork:
+        import interp
+
+        model = interp.load(name)
+        if model.task is None or model.task.name != "bijection" or getattr(model.task, "layout", "") != "sepvocab":
+            raise UsageError(
+                asked=f"component_roles on {name}",
+                found="queries can be given another address only where a sequence is pairs of keys and values",
+                fix="Name a bijection tunnel of separate vocabularies.",
+            )
+        shared = {"n_permutations": self.n_permutations, "n_bootstrap": self.n_bootstrap, "seed": self.seed}
+        asked = {"belief": {"sites": ("resid",), **shared}, "components": shared}
+        probes = interp.run(name, probes=list(asked), settings=asked, n_pool=self.n_pool, out=None, quiet=True).findings
+        belief, components = probes["belief"], probes["components"]
+        prompts = interp.sampled_prompts(model.task, self.n_pool, self.seed)
+        read = interp.collect(model, prompts, [OUTCOMES, QUERIES, *_LOGITS])
+        off = {kind: _least_harm(model, prompts, read, kind) for kind in ("attention", "feed_forward")}
+        routed, elsewhere = routed_shares(model, prompts, read)
+        wrote = {site: float(read[Need(site)].astype(np.float64).sum(axis=0).mean()) for site in _LOGITS}
+        by_depth, by_layer = components.tables["by_depth"], components.tables["by_layer"]
+        kl = by_depth["posterior_kl"]
+        value = {
+            "belief_r2_beyond_position": belief["r2_beyond_position"].value,
+            "belief_redirected_bits": belief["redirected"].value,
+            "feed_forward_logit_share": wrote["mlp_logit"] / sum(wrote.values()),
+            "feed_forward_off_bits": off["feed_forward"],
+            "attention_off_bits": off["attention"],
+            "routed_share": routed,
+            "least_gain_bits": float(-np.diff(kl).max()),
+            "depth_trend": components["posterior_kl_trend"].value,
+            "stream_growth": float(np.min(by_layer["stream_norm"][1:] / by_layer["stream_norm"][:-1])),
+        }
+        null = {"routed_share": elsewhere}
+        for mine, theirs in (
+            ("belief_r2_beyond_position", "r2_beyond_position"),
+            ("belief_redirected_bits", "redirected"),
+        ):
+            given = belief[theirs].null
+            assert given is not None, "the probe gives a null with this number"
+            null[mine] = given.value
+        return OfNetwork(Path(name).name, model.fingerprint, value, null, kl, {norm: by_layer[norm] for norm in NORMS})
+
+
+def addressed(
+    keys: Int[np.ndarray, "sequence asked"], values: Int[np.ndarray, "sequence shown"],
+    cues: Int[np.ndarray, "sequence asked"], n_symbols: int,
+) -> Float[np.ndarray, "sequence asked symbol"]:  # fmt: skip
+    """The exact posterior of the value of `cues[:, i]` after the pairs before i: its own value, else any not taken."""
+    posterior = np.zeros((*keys.shape, n_symbols))
+    for i in range(keys.shape[1]):
+        taken = (values[:, :i, None] == np.arange(n_symbols)).any(axis=1)  # [sequence, symbol]
+        same = keys[:, :i] == cues[:, i : i + 1]
+        recalled = ((values[:, :i, None] == np.arange(n_symbols)) & same[..., None]).any(axis=1)
+        free = ~taken / np.maximum((~taken).sum(axis=1, keepdims=True), 1)
+        posterior[:, i] = np.where(same.any(axis=1, keepdims=True), recalled, free)
+    return posterior
+
+
+def routed_shares(model: "Model", prompts: "PromptSet", read: "Capture") -> tuple[float, float]:
+    """How far the prediction becomes the posterior for the next sequence's keys, given that one's queries.
+
+    A share of the total variation that goes; the second is that for the keys of the sequence after, as a null. Asked of
+    rows at which that posterior is not the sequence's own.
+    """
+    import interp
+
+    tokens = np.array([prompt.token_ids for prompt in prompts.prompts])
+    keys, values = tokens[:, 0::2], tokens[:, 1::2] - keys_end(model)
+    posterior = read.posterior
+    assert posterior is not None, "a tunnel's prompts have one"
+    donor = np.roll(np.arange(posterior.size // posterior.shape[-1]), -keys.shape[1])  # the next sequence, same place
+    layers = read[QUERIES].astype(np.float64)
+    edits = [
+        interp.ReplaceCoordinates(layer=layer, site="q", axis=np.eye(flat.shape[1]), values=flat[donor], at="scored")
+        for layer, flat in enumerate(layers.reshape(*layers.shape[:2], -1))
+    ]
+    exchanged = interp.collect(model, prompts, [OUTCOMES], edits=edits)
+    before, after = (np.exp2(restricted(each[OUTCOMES])) for each in (read, exchanged))
+    shares = []
+    for shift in (-1, -2):
+        sought = addressed(keys, values, np.roll(keys, shift, axis=0), posterior.shape[-1]).reshape(posterior.shape)
+        asks = total_variation(sought, posterior) > 0
+        left, distance = (total_variation(sought[asks], q[asks]).mean() for q in (after, before))
+        shares.append(float(1 - left / distance))
+    return shares[0], shares[1]
+
+
+def keys_end(model: "Model") -> int:
+    """The first token id that is a value."""
+    return model.task.vocab_size - model.task.V  # pyrefly: ignore[missing-attribute]
+
+
+def _least_harm(model: "Model", prompts: "PromptSet", read: "Capture", kind: str) -> float:
+    """KL that removing one kind of block adds, in the layer where it adds least."""
+    import interp
+
+    edit = {"attention": interp.AttentionOff, "feed_forward": interp.FeedForwardOff}[kind]
+    removed = [
+        interp.collect(model, prompts, [OUTCOMES], edits=[edit(layer=layer)]) for layer in range(model.info.n_layers)
+    ]
+    return min(_kl(each) for each in removed) - _kl(read)
+
+
+def _kl(read: "Capture") -> float:
+    assert read.posterior is not None, "a tunnel's prompts have one"
+    return float(kl_bits(read.posterior, np.exp2(read[OUTCOMES].astype(np.float64))).mean())
+
+
+def role_scalars(found: Sequence[OfNetwork]) -> dict[str, Scalar]:
+    """Means over networks, beside their nulls where a number has one and beside 0 where that means no effect."""
+    from .over_seeds import beside_null, mean_over_seeds
+
+    nulls = {
+        "belief_r2_beyond_position": "beliefs exchanged between sequences",
+        "belief_redirected_bits": "random subspaces of the same dimension",
+        "routed_share": "the keys of a third sequence",
+    }
+    of_zero = {"feed_forward_off_bits", "attention_off_bits", "least_gain_bits"}
+    scalars = {}
+    for name, (unit, meaning) in MEANINGS.items():
+        values = [each.value[name] for each in found]
+        if name in nulls:
+            scalars[name] = beside_null(values, [each.null[name] for each in found], unit, nulls[name], meaning)
+        else:
+            null = NOTHING if name in of_zero else "a description: what no effect would give is not known"
+            scalars[name] = mean_over_seeds(values, unit, null, meaning)
+    return scalars
+
+
+def _by_depth(found: Sequence[OfNetwork]) -> Table:
+    rows = [
+        {"network": each.name, "depth": depth, "posterior_kl": float(kl)}
+        for each in found
+        for depth, kl in enumerate(each.kl_by_depth)
+    ]
+    units = {"network": LABEL, "depth": "depth", "posterior_kl": "bits"}
+    return Table.from_rows(rows, units, "KL of the exact posterior from what each depth decodes to.")
+
+
+def _by_layer(found: Sequence[OfNetwork]) -> Table:
+    rows = [
+        {"network": each.name, "layer": layer, **{norm: float(each.norms[norm][layer]) for norm in NORMS}}
+        for each in found
+        for layer in range(len(each.norms[NORMS[0]]))
+    ]
+    units = {"network": LABEL, "layer": "layer"} | dict.fromkeys(NORMS, "activation")
+    return Table.from_rows(
+        rows, units, "Lengths of the updates and of the stream that enters the layer, means over rows."
+    )

@@ -1,0 +1,164 @@
+"""The study `depth_profiles`: what changes from layer to layer, in networks trained alike from several seeds.
+
+Each network is read by the probes that follow depth: how broad attention is, how sharply queries single out keys, how
+far the residual stream decodes from the exact posterior, and what it costs to bypass a layer. A trend is Spearman's ρ
+over the layers of one network, and its interval a t interval over networks: layers of one network are no repetitions of
+one another, seeds are.
+
+Source: Paper I (arXiv 2512.22471), six layers of six heads; its pictures show one network.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+
+from interp.findings import Findings, Null, Scalar
+from interp.study import Study
+from interp.system.progress import Report
+from interp.table import LABEL, Table
+
+from ..validation import check_distinct
+
+TRENDS: Mapping[str, tuple[str, str, str]] = {
+    "entropy_trend": ("attention_entropy", "correlation", "of attention entropy with depth"),
+    "max_weight_trend": ("qk_alignment", "max_weight_correlation", "of the largest attention weight with depth"),
+    "cosine_trend": (
+        "qk_alignment", "cosine_correlation", "of cos(q, k), attended minus other keys, with depth",
+    ),
+    "posterior_kl_trend": (
+        "components", "posterior_kl_trend",
+        "of KL(posterior || what the residual stream decodes to) with depth, the mean over positions",
+    ),
+}  # fmt: skip
+"""Rank correlations over the layers of a network: the probe, its number, and what it is."""
+
+PROFILES: Mapping[str, tuple[str, str, str, Mapping[str, str]]] = {
+    "attention_entropy_bits": ("attention_entropy", "by_layer", "entropy", {"positions": "scored"}),
+    "max_weight": ("qk_alignment", "by_layer", "max_weight", {}),
+    "cosine": ("qk_alignment", "by_layer", "cosine", {}),
+    "posterior_kl_bits": ("components", "by_depth", "posterior_kl", {}),
+    "bypass_ratio": ("heads", "by_layer", "ratio", {"part": "layer bypassed"}),
+}
+"""Columns by layer: the probe, its table and column, and which of its rows. Of depths, those after each layer."""
+
+NEEDED_RATIO = 10.0
+"""Paper I calls a layer needed whose removal multiplies the error by more than this."""
+
+PROBES = tuple(dict.fromkeys(probe for probe, *_ in PROFILES.values()))
+
+
+@dataclass(frozen=True)
+class DepthProfiles(Study):
+    """Networks of `task` from each of `seeds`; `settings` are field=value of the task, the network or the recipe.
+
+    `n_pool` sequences are read of every network; `n_prompts` of them for what it costs to bypass a layer.
+    """
+
+    task: str = "bijection"
+    settings: tuple[str, ...] = ("n_layers=6", "n_heads=6", "d_model=48")
+    seeds: tuple[int, ...] = (1, 2, 3)
+    n_pool: int = 200
+    n_prompts: int = 60
+
+    name: ClassVar[str] = "depth_profiles"
+    question: ClassVar[str] = "What changes from layer to layer, in one deep network as in another?"
+
+    def measure(self, work: Path, progress: Report) -> Findings:
+        from interp.registry import load_entry
+        from interp.running.run import run
+
+        from ..plans.settings import read_settings
+        from ..plans.train_tunnel import make_plan, train_tunnel
+        from .over_seeds import models_table
+
+        check_distinct(self.name, "seeds", self.seeds)
+        kind, given = load_entry("tunnel", self.task), read_settings(self.settings)
+        plans = [make_plan(kind, {**given, "seed": seed}, variant=f"seed{seed}") for seed in self.seeds]
+        trainings, found = [], []
+        for plan in plans:
+            trainings.append(train_tunnel(plan, work))
+            folder = str(trainings[-1].folder)
+            record = run(folder, probes=PROBES, settings=self._asked(), n_pool=self.n_pool, out=None, quiet=True)
+            found.append(record.findings)
+            progress(len(found), len(plans))
+        figures = [training.card.figures["kl_bits"].value for training in trainings]
+        return Findings(
+            self.name,
+            depth_scalars(found, figures),
+            {"layers": layers_table(dict(zip(self.seeds, found, strict=True))), "models": models_table(trainings)},
+            notes=(
+                "A trend has its interval over networks; within one network neighbouring layers resemble one another, "
+                "and dealing layers at random is no null. Decoding early layers with the last norm and head "
+                "may miss what they hold in other coordinates.",
+            ),
+            headline=("attention_reduction", *TRENDS, "layers_needed"),
+        )
+
+    def _asked(self) -> dict[str, dict[str, object]]:
+        """Only means by layer are taken, so that the draws behind nulls of one network may be few."""
+        few: dict[str, object] = {"n_permutations": 50, "n_bootstrap": 50}
+        removed = {"how": "zero", "n_random": 5, "n_sets": 2, "n_prompts": self.n_prompts}
+        return {probe: few | (removed if probe == "heads" else {}) for probe in PROBES}
+
+
+def depth_scalars(found: Sequence[Mapping[str, Findings]], kl_bits: Sequence[float]) -> dict[str, Scalar]:
+    """The numbers of every network as means over networks, one a seed."""
+    from .over_seeds import mean_over_seeds, mean_scalar, ratio_scalar
+
+    flat = Null("no trend", 0.0, (0.0, 0.0))
+    ratios = [profile("bypass_ratio", findings) for findings in found]
+
+    def of(probe: str, field: str) -> list[float]:
+        return [findings[probe][field].value for findings in found]
+
+    return {
+        "attention_reduction": mean_over_seeds(
+            of("attention_entropy", "reduction"), "1", flat, "(H of the first layer − H of the last) / H of the first"
+        ),
+        **{
+            name: mean_over_seeds(of(probe, field), "1", flat, f"Spearman's ρ {what}")
+            for name, (probe, field, what) in TRENDS.items()
+        },
+        "layers_needed": mean_scalar(
+            [float((ratio >= NEEDED_RATIO).mean()) for ratio in ratios], "fraction", Null("no layer", 0.0, (0.0, 0.0)),
+            f"share of layers whose bypass multiplies the entropy error by {NEEDED_RATIO:g} or more",
+        ),
+        "bypass_ratio_min": ratio_scalar(
+            [float(ratio.min()) for ratio in ratios], [1.0] * len(ratios),
+            "entropy error with a layer bypassed over that without, the smallest of all layers; geometric mean",
+        ),
+        "kl_bits": mean_scalar(
+            kl_bits, "bits", Null("the exact posterior", 0.0, (0.0, 0.0)), "KL(exact posterior || prediction)"
+        ),
+    }  # fmt: skip
+
+
+def profile(name: str, findings: Mapping[str, Findings]) -> np.ndarray:
+    """One of `PROFILES` of one network, a value a layer; of depths those after a layer, not the embedding."""
+    probe, table, column, only = PROFILES[name]
+    rows = findings[probe].tables[table]
+    for key, value in only.items():
+        rows = rows.where(rows[key] == value)
+    return rows[column][1:] if "depth" in rows else rows[column]
+
+
+def layers_table(found: Mapping[int, Mapping[str, Findings]]) -> Table:
+    """A row for every network and layer."""
+    units = {
+        "seed": LABEL, "layer": "layer", "attention_entropy_bits": "bits", "max_weight": "fraction", "cosine": "1",
+        "posterior_kl_bits": "bits", "bypass_ratio": "1",
+    }  # fmt: skip
+    parts = []
+    for seed, findings in found.items():
+        profiles = {name: profile(name, findings) for name in PROFILES}
+        n = len(profiles["max_weight"])
+        parts.append({"seed": np.full(n, seed), "layer": np.arange(n), **profiles})
+    return Table.stacked(
+        parts,
+        units,
+        "Every network and layer: attention at the scored positions, mean over heads; KL from the posterior of what "
+        "the residual stream decodes to after the layer; entropy error with the layer bypassed over that without.",
+    )
