@@ -23,8 +23,10 @@ from interp.errors import UnknownName, UsageError
 from interp.findings import Findings, Null, Scalar
 from interp.information import entropy_bits, total_variation
 from interp.records.tunnel_card import read_card
+from interp.registry import load_entry
 from interp.running.spec import make_study
 from interp.running.study import run_study
+from interp.tunnel import make_task
 
 N = 120
 TUNNEL = "tunnel:bijection-gpt-neox"
@@ -156,7 +158,7 @@ def test_small_plans_are_those_of_the_measured_table(task):
     for name, plan in plans.items():
         best = min((row for row in rows if row["arch"] == name), key=lambda row: float(row["kl_bits"]))
         assert count_parameters(plan.network, plan.task) == int(best["n_parameters"])
-        assert plan.task.describe() == json.loads(best["parameters"])
+        assert plan.task == make_task(load_entry("tunnel", task), json.loads(best["parameters"]))
         assert plan.recipe.lr_adamw == float(best["lr_adamw"]) and plan.recipe.target == best["target"]
         assert is_tuned(task, name, "small") and not is_tuned(task, name, "papers")
     assert len({(p.recipe.n_steps, p.recipe.batch, p.recipe.n_copies) for p in plans.values()}) == 1
