@@ -302,7 +302,7 @@ def test_the_tiny_ledger_judges_one_claim_of_each_kind(tiny):
     assert "one training" in rows[4].why
     assert rows[3].outcome == "not measurable here" and "scale tiny" in rows[3].why
     assert rows[2].outcome == "not measurable here" and "what its MLP sees" in rows[2].why  # at any scale
-    assert rows[17].parts[1].numbers[0].scalar is not None  # of the run of probes
+    assert rows[17].parts[-1].numbers[0].scalar is not None  # of the run of probes
     assert {heading: sum(counts(mine).values()) for heading, mine in ledger.papers[0].parts.items()} == {
         "": 21, BEYOND: len(rows) - 21,
     }  # fmt: skip

@@ -2,7 +2,8 @@
 
 tests/records/ holds what was written when: `run-1` by the first version that ran from end to end, `ledger-1.json` and
 `tunnel-2.json` by the first that wrote ledgers, `tunnel-1.json` by the first that trained a tunnel, `tunnel-3.json` by
-the first whose cards name weights by their fingerprint. A format that changes in meaning leaves its last file here.
+the first whose cards name weights by their fingerprint; `capture-1` by the first that saved captures. A format that
+changes in meaning leaves its last file here.
 """
 
 import json
@@ -14,6 +15,7 @@ import numpy as np
 import pandas
 import pytest
 
+import interp.capture
 import interp.ledger.ledger
 import interp.records.record
 from interp.errors import ModelError, RecordError
@@ -48,14 +50,17 @@ def laid_out(tmp_path):
 
 
 def test_a_file_of_every_version_is_kept():
+    """Of captures those of earlier versions: tests of captures write today's."""
     kept = {path.stem for path in RECORDS.iterdir()}
-    assert kept == {f"{kind}-{version}" for kind, newest in NEWEST.items() for version in range(1, newest + 1)}
+    files = {f"{kind}-{version}" for kind, newest in NEWEST.items() for version in range(1, newest + 1)}
+    assert kept == files | {f"capture-{version}" for version in range(1, interp.capture.FORMAT)}
     assert sum(path.stat().st_size for path in RECORDS.rglob("*")) < 200_000
 
 
 def test_what_is_kept_says_its_own_version():
     for path in RECORDS.iterdir():
-        file = path / "run.json" if path.is_dir() else path
+        name = "capture.json" if path.stem.startswith("capture") else "run.json"
+        file = path / name if path.is_dir() else path
         assert json.loads(file.read_text())["format"] == int(re.search(r"\d+$", path.stem)[0])
 
 
