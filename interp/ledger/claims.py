@@ -20,7 +20,7 @@ from interp.registry import load_entry
 Scale = Literal["tiny", "smoke", "default", "paper"]
 SCALES: tuple[Scale, ...] = get_args(Scale)
 
-_NAMED = re.compile(r"\{(\w+)\}")
+_NAMED = re.compile(r"\{(\w+)\}(?:/(\S+))?")
 
 
 class _Strict(BaseModel):
@@ -166,10 +166,10 @@ class EvidenceSource(_Strict):
         return self.kind == "run" and not self.model
 
 
-def builds_on(source: EvidenceSource) -> set[str]:
-    """The sources whose work this one names, in the model or in a study's settings."""
+def builds_on(source: EvidenceSource) -> dict[str, str]:
+    """The sources whose work this one names, in the model or in a study's settings: a pattern of networks for each."""
     texts = [source.model, *(v for v in source.settings.values() if isinstance(v, str))]
-    return {name for text in texts for name in _NAMED.findall(text)}
+    return {name: pattern or "*" for text in texts for name, pattern in _NAMED.findall(text)}
 
 
 class Claims(_Strict):
@@ -198,7 +198,7 @@ class Claims(_Strict):
                 if read.source not in names:
                     raise ValueError(f"claim {claim.number} names the source {read.source!r}, which is not there")
         for i, source in enumerate(self.source):
-            late = builds_on(source) - set(names[:i])
+            late = builds_on(source).keys() - set(names[:i])
             if late:
                 raise ValueError(f"the source {source.name!r} builds on {sorted(late)[0]!r}, which is not before it")
         if not self.of_models and any(source.of_each_model for source in self.source):

@@ -1,12 +1,14 @@
 """Evidence for claims: the sources of a file of claims carried out, or found finished, and numbers read out of them.
 
 A source that was done before with the same specification is not done again, so the same call goes on where it was
-stopped. A source that fails is told in words and stops nothing: what rests on it is not measurable.
+stopped. A source that fails is told in words and stops nothing: what rests on it is not measurable. Networks that a
+source reads are held against the record of the source that trained them.
 """
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ import numpy as np
 from interp.errors import InterpError
 from interp.findings import Findings, Null, Scalar
 from interp.ledger.claims import Claims, EvidenceSource, Reference, Scale, builds_on
+from interp.ledger.networks import NetworksAmiss, networks_amiss
 from interp.loading.aliases import ALIASES
 from interp.records.record import RunRecord
 from interp.records.unfinished import PARTIAL
@@ -51,19 +54,23 @@ def gather_evidence(
     needed = set(wanted)
     for name in reversed(known):  # what a source builds on stands before it
         if name in needed:
-            needed |= builds_on(known[name])
+            needed |= builds_on(known[name]).keys()
     asked = [
         (source, model)
         for source in known.values()
         if source.name in needed
         for model in (models if source.of_each_model else ("",))
     ]
+    read = [(name, pattern) for source, _ in asked for name, pattern in builds_on(source).items()]
     found: dict[tuple[str, str], Evidence] = {}
     for i, (source, model) in enumerate(asked):
         where = f"{claims.paper}, {i + 1} of {len(asked)}"
         announce(f"{where}: {source.title}" + (f" ({model})" if model else ""), quiet)
         with stage(where):
-            found[source.name, model] = _carried_out(source, model, scale, found, out, quiet)
+            found[source.name, model] = evidence = _carried_out(source, model, scale, found, out, quiet)
+            amiss = [_networks_amiss(evidence, pattern) for name, pattern in read if name == source.name]
+            if any(each.missing for each in amiss) and not any(each.other for each in amiss):
+                found[source.name, model] = _carried_out(source, model, scale, found, out, quiet, reuse=False)
     return found
 
 
@@ -117,23 +124,42 @@ def models_of(record: RunRecord) -> list[tuple[str, str]]:
     ]
 
 
+def _networks(evidence: Evidence, pattern: str) -> list[tuple[str, str]]:
+    """The networks of these names that a record has, with the fingerprints of their weights."""
+    listed = models_of(evidence.record) if evidence.record else []
+    return [(name, fingerprint) for name, fingerprint in listed if fnmatch(name, pattern)]
+
+
+def _networks_amiss(evidence: Evidence, pattern: str) -> NetworksAmiss:
+    """What of a trained source's networks is not as its record says; nothing where there is no record."""
+    if evidence.record is None or evidence.work is None:
+        return NetworksAmiss((), ())
+    return networks_amiss(_networks(evidence, pattern), evidence.work, pattern)
+
+
 def _carried_out(
-    source: EvidenceSource, model: str, scale: Scale, found: Mapping[tuple[str, str], Evidence], out: Path, quiet: bool
-) -> Evidence:
+    source: EvidenceSource, model: str, scale: Scale, found: Mapping[tuple[str, str], Evidence], out: Path, quiet: bool,
+    reuse: bool = True,
+) -> Evidence:  # fmt: skip
     if source.only and not any(is_same_model(model, name) for name in source.only):
         return Evidence(source, None, f"this is asked of {', '.join(source.only)} alone")
     if scale not in source.scales:
         return Evidence(source, None, source.absent or f"{source.title} is not done at the scale {scale}")
     changes = source.scales[scale]
-    for name in builds_on(source):
+    networks: list[str] = []
+    for name, pattern in builds_on(source).items():
         base = found[name, ""]
         if base.record is None:
             return Evidence(source, None, base.reason, failed=base.failed)
+        if unlike := [*(amiss := _networks_amiss(base, pattern)).missing, *amiss.other]:
+            what = f"{', '.join(unlike)} in {base.work} is not what the record of {name} names"
+            return Evidence(source, None, f"{what}: move it away, and it is trained again", failed=True)
+        networks += [fingerprint for _, fingerprint in _networks(base, pattern)]
     works = {name: found[name, ""].work for name in builds_on(source)}
     if source.kind == "study":
         settings = {**source.settings, **changes.settings}
         named = {n: v.format(**works) if isinstance(v, str) else v for n, v in settings.items()}
-        return _studied(source, named, out, quiet)
+        return _studied(source, named, networks, out, quiet, reuse)
     settings = _merged(source.settings, changes.settings)
     options = {**source.options, **changes.options}
     asked = {"probes": changes.probes or source.probes, "settings": settings, **options}
@@ -147,12 +173,18 @@ def _run(source: EvidenceSource, model: str, asked: Mapping[str, Any], out: Path
     return Evidence(source, outcome.record, _reason(outcome.failure), failed=outcome.record is None)
 
 
-def _studied(source: EvidenceSource, settings: Mapping[str, Any], out: Path, quiet: bool) -> Evidence:
+def _studied(
+    source: EvidenceSource, settings: Mapping[str, Any], networks: Sequence[str], out: Path, quiet: bool, reuse: bool
+) -> Evidence:
+    """A study of these `networks` (none: of those that it trains itself); a record of others does not stand for it."""
     from interp.running.study import run_study
+
+    def is_of_these(record: RunRecord) -> bool:
+        return not networks or sorted(networks) == sorted(fingerprint for _, fingerprint in models_of(record))
 
     try:
         study = make_study(source.study, {n: tuple(v) if isinstance(v, list) else v for n, v in settings.items()})
-        record = run_study(study, out=out, reuse=True, quiet=quiet)
+        record = run_study(study, out=out, reuse=reuse, is_same=is_of_these, quiet=quiet)
     except InterpError as error:
         return Evidence(source, None, _reason(str(error)), failed=True)
     return Evidence(source, record, work=out / PARTIAL / study.hash)

@@ -1,5 +1,6 @@
 """Carrying out a study: its work, its record, its page."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -18,15 +19,17 @@ def run_study(
     report: bool = True,
     resume: bool = False,
     reuse: bool = False,
+    is_same: Callable[[RunRecord], bool] = lambda record: True,
     quiet: bool = False,
 ) -> RunRecord:
     """Carry out a study and leave a record and its page under `out`; `None` writes nothing but unfinished work.
 
     Unfinished work lies in `<out>/.partial/<hash of what was asked>`, so the same call goes on where it was stopped;
-    with `resume` it is refused where nothing was begun. With `reuse` a finished record of it in `out` stands for it.
+    with `resume` it is refused where nothing was begun. With `reuse` a finished record of it in `out` stands for it,
+    where `is_same` says so: what was asked does not tell which weights lay in a folder.
     """
     home = Path(out or "runs")
-    found = finished_record(study.hash, home) if reuse and out is not None else None
+    found = finished_record(study.hash, home, is_same) if reuse and out is not None else None
     if found is not None:
         return found
     began = datetime.now(UTC)
