@@ -23,7 +23,7 @@ def nothing(done: int, n: int) -> None:
 
 def race(name: str, **fields) -> Race:
     study = TrainingSpeed(V=3, L=3, networks=("gpt-neox",), **fields)
-    return Race.of(TASK, SMALL, name, study.recipe(name))
+    return Race.of(TASK, SMALL, name, study.recipe(name, 0))
 
 
 def test_our_arm_is_an_ordinary_training():
@@ -77,29 +77,34 @@ def test_a_training_ends_at_its_aim_or_when_its_steps_or_its_time_are_spent():
 
 
 def test_the_table_says_where_every_training_ended(tmp_path):
-    study = TrainingSpeed(networks=("gpt-neox", "llama"), V=3, L=3, kl_bits=1.0, n_steps=50, budget_seconds=30.0)
+    study = TrainingSpeed(networks=("gpt-neox", "llama"), V=3, L=3, kl_bits=1.0, n_steps=50, budget_seconds=30.0,
+                          seeds=(1, 2))  # fmt: skip
     found = study.measure(tmp_path, nothing)
     table = found.tables["trainings"]
-    assert list(zip(table["network"], table["recipe"], strict=True)) == [
-        ("gpt-neox", OURS), ("gpt-neox", PAPERS), ("llama", OURS), ("llama", PAPERS)
-    ]  # fmt: skip
+    assert list(zip(table["network"], table["recipe"], table["seed"], strict=True)) == [
+        (network, recipe, seed) for network in study.networks for recipe in (OURS, PAPERS) for seed in study.seeds
+    ]
     assert np.array_equal(table["is_reached"], table["kl_bits"] <= 1.0) and table["is_reached"].any()
-    for row in range(4):
-        name = f"{table['recipe'][row]}_{table['network'][row].replace('-', '_')}_seconds"
-        assert (
-            found[name].value == table["core_seconds"][row] if table["is_reached"][row] else np.isnan(found[name].value)
-        )
+    for row in range(0, table.n_rows, 2):
+        mean = found[f"{table['recipe'][row]}_{table['network'][row].replace('-', '_')}_seconds"]
+        both = slice(row, row + 2)
+        if table["is_reached"][both].all():
+            assert mean.value == pytest.approx(table["core_seconds"][both].mean()) and mean.n == 2
+        else:
+            assert np.isnan(mean.value)
 
 
 def test_what_is_not_reached_says_how_far_it_came(tmp_path):
     study = TrainingSpeed(networks=("gpt-neox",), V=3, L=3, kl_bits=1e-9, n_steps=3, budget_seconds=1e-3)
     found = study.measure(tmp_path, nothing)
+    assert set(found.tables["trainings"]["seed"]) == {1, 2, 3}
     assert not found.tables["trainings"]["is_reached"].any()
     assert all("not reached in" in scalar.interval_reason for scalar in found.scalars.values())
 
 
 @pytest.mark.parametrize("study, words", [
     (TrainingSpeed(networks=("llama", "llama")), "one is there twice"), (TrainingSpeed(kl_bits=0.0), "kl_bits"),
+    (TrainingSpeed(seeds=(1, 1)), "one is there twice"),
     (TrainingSpeed(budget_seconds=-1.0), "budget_seconds"),
 ])  # fmt: skip
 def test_a_study_that_makes_no_sense_is_refused(tmp_path, study, words):
