@@ -2,8 +2,8 @@
 
 A head is used where putting its mean over sequences in its place, and a direction matters where swapping it,
 changes the log probability of the right answer (paired t test over sequences, p .05, not corrected). The directions
-of a variable are what the means of its values span; it appears at the first depth where swapping these brings at
-least half of what it brings at any depth.
+of a variable are what the means of its values span; it appears at the first depth where swapping these, one
+position at a time, brings at least half of what it brings at any depth.
 """
 
 import warnings
@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from scipy import stats
 
-from .case import Case, Change, class_means, first_above_half, orthonormal
+from .case import Case, Change, class_means, orthonormal
 
 
 class ByNnsight:
@@ -36,14 +36,10 @@ class ByNnsight:
         return found
 
     def depth_of(self, case: Case, variable: str) -> int:
-        expected = case.expected_of_donors(variable)
-        moved = expected != case.answers
-        found = []
-        for depth in range(case.n_layers + 1):
-            swap = case.swap(self.directions(case, variable, depth), depth)
-            answered = self._log_probs(case, _module_at(case, depth), swap).argmax(-1).numpy()
-            found.append(float((answered == expected)[moved].mean()) if moved.any() else 0.0)
-        return first_above_half(found)
+        return case.first_patched(
+            variable, lambda depth: self.directions(case, variable, depth),
+            lambda depth, patch: self._log_probs(case, _module_at(case, depth), patch).argmax(-1).numpy(),
+        )  # fmt: skip
 
     def directions(self, case: Case, variable: str, depth: int) -> Float[np.ndarray, "axis d_model"]:
         points = case.scored_stream(depth)

@@ -2,7 +2,7 @@
 
 Everything is read off the margin of the right answer over the best wrong one. A head is used where its zero
 ablation, and a direction matters where swapping it, changes the margin by a mean whose 95 % bootstrap interval
-leaves out 0. A variable appears at the first depth where patching the stream at the scored positions brings at
+leaves out 0. A variable appears at the first depth where patching the stream, one position at a time, brings at
 least half of what it brings at any depth towards the answers that the donor's value leads to. Patching names no
 direction.
 """
@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from .case import Case, first_above_half
+from .case import Case
 
 N_BOOTSTRAP = 1000
 
@@ -40,14 +40,10 @@ class ByTransformerLens:
         }  # fmt: skip
 
     def depth_of(self, case: Case, variable: str) -> int:
-        found = []
-        for depth in range(case.n_layers + 1):
-            expected = case.expected_of_donors(variable)
-            moved = expected != case.answers
-            whole = case.swap(np.eye(case.model.info.d_model), depth)
-            answered = self._outcomes(case, self._at(case, depth, whole)).argmax(-1).numpy()
-            found.append(float((answered == expected)[moved].mean()) if moved.any() else 0.0)
-        return first_above_half(found)
+        return case.first_patched(
+            variable, lambda _: np.eye(case.model.info.d_model),
+            lambda depth, patch: self._outcomes(case, self._at(case, depth, patch)).argmax(-1).numpy(),
+        )  # fmt: skip
 
     def matters(self, case: Case, direction: Float[np.ndarray, " d_model"], depth: int) -> bool:
         frame = direction[None] / np.linalg.norm(direction)

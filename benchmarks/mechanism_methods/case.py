@@ -136,14 +136,15 @@ class Case:
     def scored_stream(self, depth: int) -> Float[np.ndarray, "sequence scored d_model"]:
         return self.stream(depth)[:, self.scored].double().numpy()
 
-    def swap(self, frame: Float[np.ndarray, "axis d_model"], depth: int) -> Change:
-        """The donors' coordinates along orthonormal rows, at the scored positions."""
+    def swap(self, frame: Float[np.ndarray, "axis d_model"], depth: int, at: slice = slice(None)) -> Change:
+        """The donors' coordinates along orthonormal rows, at the scored positions or these of them."""
         rows = torch.from_numpy(np.asarray(frame, dtype=np.float32))
-        theirs = self.stream(depth)[self.donors][:, self.scored]
+        places = self.scored[at]
+        theirs = self.stream(depth)[self.donors][:, places]
 
         def change(x: torch.Tensor) -> torch.Tensor:
             x = x.clone()
-            x[:, self.scored] += (theirs - x[:, self.scored]) @ rows.T @ rows
+            x[:, places] += (theirs - x[:, places]) @ rows.T @ rows
             return x
 
         return change
@@ -155,13 +156,29 @@ class Case:
         moved = expected != self.answers
         return float((answered == expected)[moved].mean()) if moved.any() else np.nan
 
-    def expected(self, variable: str, depth: int) -> Int[np.ndarray, "sequence scored"]:
+    def expected(self, variable: str, depth: int, at: slice = slice(None)) -> Int[np.ndarray, "sequence scored"]:
         tokens = self.sequences.tokens
-        return self.model.mechanism.swapped(variable, depth, tokens, tokens[self.donors], self.scored.numpy())
+        return self.model.mechanism.swapped(variable, depth, tokens, tokens[self.donors], self.scored[at].numpy())
 
-    def expected_of_donors(self, variable: str) -> Int[np.ndarray, "sequence scored"]:
-        """Answers that follow from the donor's value where the hypothesis lets the variable first stand."""
-        return self.expected(variable, self.model.mechanism.first_depth(variable))
+    def first_patched(
+        self, variable: str, frame_at: Callable[[int], np.ndarray], answered: Callable[[int, Change], np.ndarray]
+    ) -> int:
+        """The first depth where patching one position at a time moves its answer as the program says.
+
+        `answered(depth, change)` are a method's answers under a patch. All positions at once would be another input.
+        """
+        places = [slice(i, i + 1) for i in range(len(self.scored))]
+        first = self.model.mechanism.first_depth(variable)
+        expected = np.concatenate([self.expected(variable, first, at) for at in places], axis=1)
+        moved = expected != self.answers
+        if not moved.any():
+            return 0
+        found = []
+        for depth in range(self.n_layers + 1):
+            frame = frame_at(depth)
+            got = [answered(depth, self.swap(frame, depth, at))[:, at] for at in places]
+            found.append(float((np.concatenate(got, axis=1) == expected)[moved].mean()))
+        return first_above_half(found)
 
     def at(self, depth: int) -> torch.nn.Module:
         return self.module.layers[depth] if depth < self.n_layers else self.module.final_norm
