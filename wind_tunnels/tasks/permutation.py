@@ -118,8 +118,7 @@ class IteratedPermutation(ShippedTask):
         tokens[:, first_asked] = start + self.V
         written = chain[:, 1:-1] + self.V if self.scratchpad else 2 * self.V + np.arange(1, self.depth)
         tokens[:, first_asked + 1 :] = written
-        shown = np.full((n, self.V), -1)
-        np.put_along_axis(shown, symbols[:, : self.n_shown], images[:, : self.n_shown], axis=1)
+        shown = self.shown_in(tokens)
         posterior = step_posterior(shown, chain) if self.scratchpad else answer_posterior(shown, start, self.depth)
         steps, scored = np.arange(1, self.depth + 1), first_asked + np.arange(self.depth)
         is_step_shown = np.take_along_axis(shown, chain[:, :-1], axis=1) >= 0
@@ -134,6 +133,13 @@ class IteratedPermutation(ShippedTask):
             tokens, scored, chain[:, 1:] + self.V, posterior, slice_ids, columns, domain,
             windows={0: start_posterior(start, self.V, self.depth)},
         )  # fmt: skip
+
+    def shown_in(self, tokens: Int[np.ndarray, "sequence pos"]) -> Int[np.ndarray, "sequence symbol"]:
+        """The images that the pairs of these sequences show, by symbol; −1 where they show none."""
+        shown = np.full((len(tokens), self.V), -1)
+        pairs = tokens[:, : 2 * self.n_shown]
+        np.put_along_axis(shown, pairs[:, 0::2], pairs[:, 1::2] - self.V, axis=1)
+        return shown
 
     def _draw(
         self, rng: np.random.Generator, n: int
