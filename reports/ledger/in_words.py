@@ -44,16 +44,17 @@ def headline(paper: PaperFile) -> str:
 def _headlines(paper: PaperFile) -> Iterator[tuple[str, str]]:
     for heading, rows in paper.parts.items():
         n, cells = len(rows), [cell for row in rows for cell in row.cells]
+        claims = f"{n} claim{'s' if n != 1 else ''}"
         if len(paper.models) <= 1:
             about = TRAINED if any(cell.model == TRAINED for cell in cells) else "".join(map(short_name, paper.models))
             of = f" for {about}" if about else ""
-            yield heading, f"{n} claim{'s' if n != 1 else ''}{of}: {_counted(cells, n)}."
+            yield heading, f"{claims}{of}: {_counted(cells, n)}."
             continue
         parts = []
         for model in (model for model in _told_of(paper) if any(cell.model == model for cell in cells)):
             mine = [cell for cell in cells if cell.model == model]
             parts.append(f"{short_name(model)}: {_counted(mine, len(mine))}")
-        yield heading, f"{n} claims. {'. '.join(parts)}."
+        yield heading, f"{claims}. {'. '.join(parts)}."
 
 
 def columns(paper: PaperFile) -> list[str]:
