@@ -114,6 +114,15 @@ def test_untrained_networks_know_nothing_of_it(tmp_path):
     assert found["right_without"].value == pytest.approx(mine["right"].mean())
 
 
+def test_the_shipped_network_writes_on_from_the_state_it_is_given_and_holds_the_belief(tmp_path):
+    model, study = interp.load("tunnel:permutation-gpt-neox"), ChainOfThought(n_pool=120)
+    swapped = study._swapped(model, model.task)
+    assert swapped["swapped"][1] > 0.95 and swapped["random"].max() < 0.1
+    assert swapped["swapped"][2] < 0.3  # behind the last layer it is the other's answer that is put there
+    belief = study._beliefs(model, IteratedPermutation(depth=1))
+    assert belief["r2"][0] > 0.7 and abs(belief["exchanged"][0]) < 0.1
+
+
 def test_a_study_without_a_question_deeper_than_its_network_is_refused(tmp_path):
     with pytest.raises(UsageError, match="Choose a depth beyond both"):
         ChainOfThought(settings=("depth=3",), n_layers=3).measure(tmp_path, nothing)
