@@ -8,6 +8,7 @@ source and a rule, or it has a reason why it cannot be measured here. Files are 
 
 import re
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -110,6 +111,13 @@ class Claim(_Strict):
     tiny: bool = False
     is_beyond: bool = False
 
+    def reads(self) -> Iterator[Reference]:
+        """Every number that is read for it."""
+        if self.premise:
+            yield self.premise.read
+        for part in self.parts:
+            yield from part.reads
+
     @model_validator(mode="after")
     def _is_answered(self) -> "Claim":
         if not self.parts and not self.reason:
@@ -207,6 +215,11 @@ class Claims(_Strict):
 
     def sources(self) -> dict[str, EvidenceSource]:
         return {source.name: source for source in self.source}
+
+    def is_of_models(self, claim: Claim) -> bool:
+        """Whether a claim is put to the models that are named; one that reads studies alone is about their networks."""
+        of_each = {source.name for source in self.source if source.of_each_model}
+        return self.of_models and (not claim.parts or any(read.source in of_each for read in claim.reads()))
 
 
 def load_claims(paper: str) -> Claims:

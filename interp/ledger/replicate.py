@@ -1,7 +1,7 @@
 """`interp.replicate`: the claims of the papers, each measured again and judged by the rule that stands beside it."""
 
 import shlex
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -40,6 +40,7 @@ from interp.system.processes import n_started
 
 ALL = "all"
 JOINT = "all models together"
+TRAINED = "networks trained for it"
 _NOT_TINY = "this claim is not part of the scale tiny, which asks one of each kind"
 ENOUGH_TRAININGS = 3
 """Trainings that a verdict on wind tunnels rests on; with fewer it says so."""
@@ -143,8 +144,8 @@ def _papers(paper: str, rows: Sequence[int]) -> list[Claims]:
 
 
 def _refuse_misuse(paper: str, papers: Sequence[Claims], models: Sequence[str]) -> None:
-    of_models = [claims for claims in papers if claims.of_models]
-    if models and not of_models:
+    of_models = [claims for claims in papers if any(claims.is_of_models(claim) for claim in claims.claim)]
+    if models and not any(claims.of_models for claims in papers):
         raise UsageError(
             asked=f"{paper} with --model {models[0]}",
             found="its claims are about wind tunnels, which are named in the file of claims",
@@ -176,7 +177,7 @@ def _refuse_misuse(paper: str, papers: Sequence[Claims], models: Sequence[str]) 
 
 def _paper(claims: Claims, models: Sequence[str], scale: Scale, out: Path, folder: Path, quiet: bool) -> PaperFile:
     asked = [claim for claim in claims.claim if scale != "tiny" or claim.tiny]
-    wanted = {read.source for claim in asked for read in _reads(claim)}
+    wanted = {read.source for claim in asked for read in claim.reads()}
     found = gather_evidence(claims, wanted, scale, models, out, quiet)
     return PaperFile(
         name=claims.paper, title=claims.title, citation=claims.citation, note=claims.note, models=list(models),
@@ -201,21 +202,14 @@ def judged_rows(
     ]  # fmt: skip
 
 
-def _reads(claim: Claim) -> Iterator[Reference]:
-    if claim.premise:
-        yield claim.premise.read
-    for part in claim.parts:
-        yield from part.reads
-
-
 def _put(
     claims: Claims, claim: Claim, is_asked: bool, models: Sequence[str], found: EvidenceBySource
 ) -> list[_Question]:
     """A claim put to every model, and to all together where it compares them."""
     if not is_asked or (claim.reason and not claim.parts):
         return [_Question("", (), claim.reason or _NOT_TINY)]
-    if not claims.of_models:
-        return [_question(claim, claim.parts, "", found)]
+    if not claims.is_of_models(claim):
+        return [_question(claim, claim.parts, TRAINED if models else "", found)]
     if not models:
         return [_Question("", (), _NO_MODEL)]
     apart = [part for part in claim.parts if not part.models]

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from interp.findings import Scalar
 from interp.ledger.ledger import ClaimOutcome, LedgerFile, MeasuredNumber, PaperFile
-from interp.ledger.replicate import JOINT
+from interp.ledger.replicate import JOINT, TRAINED
 from interp.ledger.rules import ORDER_OF_A_ROW, OUTCOMES, Outcome
 
 from ..page.about import listed, software_entry, tool
@@ -43,23 +43,29 @@ def headline(paper: PaperFile) -> str:
 
 def _headlines(paper: PaperFile) -> Iterator[tuple[str, str]]:
     for heading, rows in paper.parts.items():
-        n = len(rows)
+        n, cells = len(rows), [cell for row in rows for cell in row.cells]
+        claims = f"{n} claim{'s' if n != 1 else ''}"
         if len(paper.models) <= 1:
-            of = f" for {short_name(paper.models[0])}" if paper.models else ""
-            said = _counted([cell for row in rows for cell in row.cells], n)
-            yield heading, f"{n} claim{'s' if n != 1 else ''}{of}: {said}."
+            about = TRAINED if any(cell.model == TRAINED for cell in cells) else "".join(map(short_name, paper.models))
+            of = f" for {about}" if about else ""
+            yield heading, f"{claims}{of}: {_counted(cells, n)}."
             continue
         parts = []
-        for model in [*paper.models, JOINT]:
-            cells = [cell for row in rows for cell in row.cells if cell.model == model]
-            parts.append(f"{short_name(model)}: {_counted(cells, len(cells))}")
-        yield heading, f"{n} claims. {'. '.join(parts)}."
+        for model in (model for model in _told_of(paper) if any(cell.model == model for cell in cells)):
+            mine = [cell for cell in cells if cell.model == model]
+            parts.append(f"{short_name(model)}: {_counted(mine, len(mine))}")
+        yield heading, f"{claims}. {'. '.join(parts)}."
 
 
 def columns(paper: PaperFile) -> list[str]:
-    """The models side by side, then what is said of all together; one nameless column where there are none."""
-    is_joint = any(cell.model == JOINT for row in paper.rows for cell in row.cells)
-    return [*paper.models, *([JOINT] if is_joint else [])] or [""]
+    """The models side by side, then what is said of others; one nameless column where there are none."""
+    return _told_of(paper) or [""]
+
+
+def _told_of(paper: PaperFile) -> list[str]:
+    """The models, then all of them together and networks that were trained for a claim, where any cell is of these."""
+    told = {cell.model for row in paper.rows for cell in row.cells}
+    return [*paper.models, *(other for other in (JOINT, TRAINED) if other in told)]
 
 
 def short_name(model: str) -> str:

@@ -15,7 +15,7 @@ from interp.findings import Control, Findings, Null, Scalar
 from interp.ledger.claims import Claims, Reference, read_claims
 from interp.ledger.evidence import Evidence, is_same_model, models_of, number_of
 from interp.ledger.ledger import BEYOND, LEDGER_NAME, counts, read_ledger, show_ledger
-from interp.ledger.replicate import JOINT, judged_rows
+from interp.ledger.replicate import JOINT, TRAINED, judged_rows
 from interp.records.record import RunRecord
 from interp.table import Table
 
@@ -151,6 +151,40 @@ def test_every_model_has_a_cell_and_comparisons_one_of_their_own(claims):
     assert cells_of(rows, 5)[""].why == "there is no way"
 
 
+STUDIED = """
+[[source]]
+name = "trained"
+kind = "study"
+title = "networks of its own"
+study = "training_courses"
+scales.tiny = {}
+[[claim]]
+number = 6
+is_beyond = true
+title = "Of no model that is named"
+says = "Networks trained for it do."
+measure = "One."
+[[claim.part]]
+label = "one"
+read = { source = "trained", of = "manifold", field = "one" }
+rule = { kind = "at_least", low = 0.5 }
+"""
+
+
+def test_a_claim_that_reads_studies_alone_is_put_to_no_model(tmp_path):
+    file = tmp_path / "paper9.toml"
+    file.write_text(CLAIMS + STUDIED, encoding="utf-8")
+    both = read_claims(file)
+    assert [both.is_of_models(claim) for claim in both.claim] == [True] * 5 + [False]
+    record = Evidence(both.sources()["trained"], record_of("", FINE, TWO))
+    found = {**evidence(both, pythia=(FINE, TWO)), ("trained", ""): record}
+    with_model = cells_of(judged_rows(both, {*ALL, 6}, [PYTHIA], found), 6)
+    assert set(with_model) == {TRAINED} and with_model[TRAINED].outcome == "supported"
+    without = judged_rows(both, {*ALL, 6}, [], {("trained", ""): record})
+    assert cells_of(without, 6)[""].outcome == "supported"
+    assert "no language model was named" in cells_of(without, 1)[""].why
+
+
 def test_a_comparison_takes_the_models_in_the_order_of_the_claim(claims):
     low = scalar(0.2, 0.15, 0.25, p=0.001)
     for pythia, phi, outcome in ((low, FINE, "supported"), (FINE, low, "contradicted")):
@@ -267,6 +301,7 @@ def without_type_checks():
     ("paper1", {"rows": [4, 20]}, UsageError, "claim 20 of paper1"),
     ("paper1", {"models": ["pythia-410m"]}, UsageError, "about wind tunnels"),
     ("paper3", {}, UsageError, "none is named"),
+    ("paper3", {"rows": [33, 64]}, UsageError, "none is named"),
     ("paper3", {"models": ["tunnel:bijection-gpt-neox"]}, UsageError, "a wind tunnel reads symbols"),
     ("paper3", {"models": ["pythia-410m", "EleutherAI/pythia-410m"]}, UsageError, "named twice"),
 ])  # fmt: skip

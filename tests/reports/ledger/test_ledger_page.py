@@ -11,7 +11,7 @@ from interp.reports.ledger.render import first_number, html, render
 
 from interp.findings import Null, Scalar
 from interp.ledger.ledger import ClaimOutcome, ClaimRow, JudgedPart, LedgerFile, MeasuredNumber, PaperFile, SourceFile
-from interp.ledger.replicate import JOINT
+from interp.ledger.replicate import JOINT, TRAINED
 from interp.ledger.rules import OUTCOMES
 from interp.registry import load_entry
 from tests.reports.parsed import parse
@@ -110,6 +110,22 @@ def test_models_stand_side_by_side_and_what_is_said_of_all_beside_them(tmp_path)
     assert re.findall(r'<td[^>]*data-label="([^"]*)"', body) == ["a/one", "two", JOINT]
     assert re.findall(r"<h4>([^<]*)</h4>", body) == ["a/one", "two", JOINT]
     assert headline(asked) == "2 claims. a/one: 1 supported. two: 1 contradicted. all models together: 1 underpowered."
+
+
+@pytest.mark.parametrize("models, said", [
+    (["a/one"], "1 claim for a/one: 1 supported. Claims beyond the fifty: 1 claim for {}: 1 contradicted."),
+    (["a/one", "two"], "1 claim. a/one: 1 supported. two: 1 supported. "
+                       "Claims beyond the fifty: 1 claim. {}: 1 contradicted."),
+])  # fmt: skip
+def test_what_is_said_of_networks_trained_for_a_claim_is_not_said_of_a_model(tmp_path, models, said):
+    further = row(64, cell("contradicted", model=TRAINED)).model_copy(update={"is_beyond": True})
+    asked = paper(row(1, *(cell(model=model) for model in models)), further, models=models)
+    assert headline(asked) == said.format(TRAINED)
+    text = html(ledger(asked), tmp_path)
+    assert re.findall(r'<th scope="col"[^>]*>([^<]*)</th>', text)[1 : len(models) + 2] == [*models, TRAINED]
+    body = text[text.index('<tr id="claim-64"') :]
+    cells = re.findall(r'<td[^>]*data-label="[^"]*">(.*?)</td>', body[: body.index("</tr>")], re.S)
+    assert ["contradicted" in cell for cell in cells] == [False] * len(models) + [True]
 
 
 def test_claims_beyond_the_list_have_a_heading_and_a_count_of_their_own(tmp_path):

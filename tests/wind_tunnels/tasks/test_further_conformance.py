@@ -1,4 +1,4 @@
-"""Recall, regression, coin and mixture follow their own posteriors, and what is wrong with one is caught."""
+"""Recall, regression, coin, permutation and mixture follow their own posteriors; what is wrong with one is caught."""
 
 import dataclasses
 import json
@@ -10,6 +10,7 @@ import pytest
 from interp.wind_tunnels.tasks.coin import Coin
 from interp.wind_tunnels.tasks.conformance import check_task
 from interp.wind_tunnels.tasks.mixture import Mixture
+from interp.wind_tunnels.tasks.permutation import IteratedPermutation
 from interp.wind_tunnels.tasks.recall import Recall
 from interp.wind_tunnels.tasks.regression import Regression
 
@@ -32,6 +33,8 @@ SOUND = [
     SMALL_REGRESSION,
     COIN,
     Coin(n_tosses=4, concentration=(0.5,) * 3, layout="plain"),
+    IteratedPermutation(V=3, n_shown=1, depth=4),
+    IteratedPermutation(V=3, n_shown=1, depth=4, scratchpad=False),
     MIXED,
     Mixture([ELIMINATION, ELIMINATION, ELIMINATION], "shared"),
 ]

@@ -1,0 +1,132 @@
+"""Questions deeper than a network: readers whose every answer is known, beliefs dealt out anew, and the whole study."""
+
+import numpy as np
+import pytest
+from interp.wind_tunnels.studies.chain_of_thought import (
+    ChainOfThought,
+    at_step,
+    depth_figures,
+    exchanged,
+    way_probability,
+    ways,
+    written,
+)
+from interp.wind_tunnels.tasks.permutation import IteratedPermutation, answer_posterior, step_posterior
+
+import interp
+from interp.errors import UsageError
+from interp.information import kl_bits
+
+WITH = IteratedPermutation(V=7, n_shown=5, depth=4)
+WITHOUT = IteratedPermutation(V=7, n_shown=5, depth=4, scratchpad=False)
+
+
+def nothing(done: int, total: int, share: float | None = None, /) -> None:
+    """No progress is shown."""
+
+
+def ideal(task):
+    """The exact posterior at a step, from what is written up to there."""
+
+    def read(tokens, k):
+        first = 2 * task.n_shown + 1
+        shown, start = task.shown_in(tokens), tokens[:, first] - task.V
+        if not task.scratchpad:
+            return answer_posterior(shown, start, task.depth)[:, k]
+        chain = np.concatenate([tokens[:, first : first + k + 1] - task.V, start[:, None]], axis=1)
+        return step_posterior(shown, chain)[:, k]
+
+    return read
+
+
+@pytest.mark.parametrize("task", [WITH, WITHOUT], ids=["scratchpad", "none"])
+def test_the_ideal_observer_is_right_where_the_way_is_shown_and_exact_everywhere(task):
+    figures = depth_figures(task, task.sample(np.random.default_rng(0), 1500), ideal(task))
+    np.testing.assert_allclose(figures["right"], 1.0)
+    np.testing.assert_allclose(figures["greedy"], 1.0)
+    np.testing.assert_allclose(figures["kl_bits"], 0.0, atol=1e-12)
+    assert (figures["start_kl_bits"] > 0.5).all() and (figures["bayes_bits"][1:] > 0.1).all()
+
+
+def test_who_sees_the_start_alone_is_at_its_own_kl_and_wrong_where_nothing_returns():
+    drawn = WITHOUT.sample(np.random.default_rng(0), 1500)
+    figures = depth_figures(WITHOUT, drawn, lambda tokens, k: drawn.windows[0][:, k])
+    np.testing.assert_allclose(figures["kl_bits"], figures["start_kl_bits"])
+    assert (figures["right"] <= figures["chance"] + 1e-12).all()
+
+
+def test_with_a_scratchpad_the_way_is_multiplied_and_its_kl_added_up():
+    drawn = WITH.sample(np.random.default_rng(0), 1500)
+    blurred = lambda tokens, k: 0.9 * ideal(WITH)(tokens, k) + 0.1 / 7  # noqa: E731
+    figures = depth_figures(WITH, drawn, blurred)
+    np.testing.assert_allclose(figures["right"], (0.9 + 0.1 / 7) ** np.arange(1, 5))
+    np.testing.assert_allclose(figures["greedy"], 1.0)
+    said = np.stack([blurred(drawn.tokens, k) for k in range(4)], axis=1)
+    np.testing.assert_allclose(figures["kl_bits"], kl_bits(drawn.posterior, said).mean(axis=0).cumsum())
+
+
+def test_a_written_symbol_is_what_the_next_step_reads():
+    drawn = WITH.sample(np.random.default_rng(1), 50)
+    shifted = lambda tokens, k: np.eye(7)[(tokens[:, 11 + k] - 7 + 1) % 7]  # noqa: E731
+    start = drawn.tokens[:, 11] - 7
+    expected = (start[:, None] + np.arange(1, 5)) % 7
+    np.testing.assert_array_equal(written(shifted, WITH, drawn.tokens), expected)
+
+
+def test_ways_are_followed_as_far_as_they_are_shown():
+    shown = np.array([[1, 2, -1, 3], [1, 0, -1, 2]])
+    assert ways(shown, np.array([0, 0]), 3).tolist() == [[1, 2, -1], [1, 0, 1]]
+    assert ways(shown, np.array([3, 3]), 3).tolist() == [[3, 3, 3], [2, -1, -1]]
+
+
+def test_the_probability_of_a_way_counts_known_steps_of_known_ways():
+    said = np.full((3, 2, 2), 0.5)
+    said[0] = [[0.9, 0.1], [0.2, 0.8]]
+    way = np.array([[0, 1], [1, -1], [-1, -1]])
+    assert way_probability(said, way) == pytest.approx((0.9 * 0.8 + 0.5) / 2)
+
+
+def test_prompts_at_a_step_have_its_posterior_and_exchanging_keeps_token_and_posteriors():
+    prompts, drawn = interp.sampled_prompts(WITH, 80, seed=4), WITH.sample(np.random.default_rng(4), 80)
+    one = at_step(prompts, 2)
+    assert {prompt.scored for prompt in one} == {(13,)}
+    np.testing.assert_array_equal(one.posterior, drawn.posterior[:, 2])
+    assert [prompt.scored_columns["n_steps_asked"] for prompt in one] == [(3,)] * 80
+    other = exchanged(one, np.random.default_rng(0))
+    assert list(other.prompts) == list(one.prompts) and (other.posterior != one.posterior).any()
+    for token in np.unique(drawn.tokens[:, 13]):
+        rows = drawn.tokens[:, 13] == token
+        np.testing.assert_array_equal(np.sort(other.posterior[rows], axis=0), np.sort(one.posterior[rows], axis=0))
+
+
+SMALL = ("V=5", "n_shown=4", "depth=3", "n_steps=2", "batch=8", "d_model=16", "n_heads=2")
+
+
+def test_untrained_networks_know_nothing_of_it(tmp_path):
+    study = ChainOfThought(settings=SMALL, seeds=(1,), n_layers=1, n_layers_deep=2, n_eval=300, n_pool=60, swap_step=2)
+    found = study.measure(tmp_path, nothing)
+    assert set(found.headline) <= set(found.scalars)
+    assert found["right_with"].value < 0.5 and found["belief_r2"].value < 0.3 and found["followed"].value < 0.5
+    by_depth = found.tables["by_depth"]
+    assert by_depth.n_rows == 3 * 3 and found.tables["by_step"].n_rows == 2 * 3
+    assert found.tables["swaps"].n_rows == 2 and found["right_with"].underpowered  # one network
+    mine = by_depth.where((by_depth["arm"] == "without") & (by_depth["steps"] > 1))
+    assert found["right_without"].value == pytest.approx(mine["right"].mean())
+
+
+def test_the_shipped_network_writes_on_from_the_state_it_is_given_and_holds_the_belief(tmp_path):
+    model, study = interp.load("tunnel:permutation-gpt-neox"), ChainOfThought(n_pool=120)
+    swapped = study._swapped(model, model.task)
+    assert swapped["swapped"][1] > 0.95 and swapped["random"].max() < 0.1
+    assert swapped["swapped"][2] < 0.3  # behind the last layer it is the other's answer that is put there
+    belief = study._beliefs(model, IteratedPermutation(depth=1))
+    assert belief["r2"][0] > 0.7 and abs(belief["exchanged"][0]) < 0.1
+
+
+def test_a_study_without_a_question_deeper_than_its_network_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="Choose a depth beyond both"):
+        ChainOfThought(settings=("depth=3",), n_layers=3).measure(tmp_path, nothing)
+    with pytest.raises(UsageError, match="none shows a way of 4 steps"):
+        depth_figures(WITH, WITH.sample(np.random.default_rng(0), 3), ideal(WITH))
+    with pytest.raises(UsageError, match="one is there twice"):
+        ChainOfThought(seeds=(1, 1)).measure(tmp_path, nothing)

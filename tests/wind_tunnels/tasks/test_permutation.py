@@ -1,0 +1,118 @@
+"""Iterated permutations against a count over all permutations, and their symmetries."""
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+from interp.wind_tunnels.tasks.permutation import IteratedPermutation, start_posterior
+
+from interp.errors import UsageError
+
+
+def counted(task: IteratedPermutation, tokens: np.ndarray, index: int) -> np.ndarray:
+    """What is asked at a scored position, by trying every permutation; read off the tokens alone."""
+    V, first = task.V, 2 * task.n_shown + 1
+    pairs = list(zip(tokens[0 : first - 1 : 2], tokens[1 : first - 1 : 2] - V, strict=True))
+    start = tokens[first] - V
+    written = tokens[first + 1 : first + 1 + index] - V if task.scratchpad else []
+    counts = np.zeros(V)
+    for permutation in permutations(range(V)):
+        if any(permutation[x] != image for x, image in pairs):
+            continue
+        way = [start]
+        for _ in range(index + 1):
+            way.append(permutation[way[-1]])
+        if all(a == b for a, b in zip(way[1:], written, strict=False)):
+            counts[way[-1]] += 1
+    return counts / counts.sum()
+
+
+@pytest.mark.parametrize("scratchpad", [True, False])
+@pytest.mark.parametrize(("V", "n_shown"), [(5, 3), (4, 0), (5, 5), (5, 4), (6, 2)])
+def test_posterior_counts_all_permutations_that_agree_with_what_is_shown(scratchpad, V, n_shown):
+    task = IteratedPermutation(V=V, n_shown=n_shown, depth=5, scratchpad=scratchpad)
+    drawn = task.sample(np.random.default_rng(V), 6)
+    for tokens, claimed in zip(drawn.tokens, drawn.posterior, strict=True):
+        for index in range(task.depth):
+            np.testing.assert_allclose(claimed[index], counted(task, tokens, index), atol=1e-12)
+
+
+def test_sequence_in_full():
+    symbols, images = np.array([[2, 0, 1, 3]]), np.array([[0, 1, 3, 2]])  # 2→0→1→3→2
+    written = IteratedPermutation(V=4, n_shown=3, depth=4).encode(symbols, images, np.array([0]))
+    assert written.tokens.tolist() == [[2, 4, 0, 5, 1, 7, 8, 4, 5, 7, 6]]
+    assert written.scored.tolist() == [7, 8, 9, 10]
+    assert (written.targets - 4).tolist() == [[1, 3, 2, 0]]
+    assert written.columns["is_way_shown"].tolist() == [[True, True, False, False]]
+    assert written.columns["is_return"].tolist() == [[False, False, False, True]]
+    assert written.columns["evidence"].tolist() == [[3, 4, 5, 6]]
+    withheld = IteratedPermutation(V=4, n_shown=3, depth=4, scratchpad=False).encode(symbols, images, np.array([0]))
+    assert withheld.tokens.tolist() == [[2, 4, 0, 5, 1, 7, 8, 4, 9, 10, 11]]
+    assert withheld.columns["evidence"].tolist() == [[3, 3, 3, 3]]
+    np.testing.assert_array_equal(withheld.targets, written.targets)
+    np.testing.assert_array_equal(withheld.columns["n_steps_asked"], [[1, 2, 3, 4]])
+
+
+def test_scratchpad_multiplies_out_to_the_posterior_without_it():
+    """Chain rule: what is known before a way of three steps, summed over the symbols between."""
+    task = IteratedPermutation(V=4, n_shown=2, depth=3)
+    symbols, images, start = np.array([[0, 1, 2, 3]]), np.array([[1, 2, 0, 3]]), np.array([0])
+    total = np.zeros(4)
+    for last in permutations([0, 3]):
+        drawn = task.encode(symbols, np.concatenate([images[:, :2], [last]], axis=1), start)
+        way = np.take_along_axis(drawn.posterior[0], drawn.targets[0][:, None] - 4, axis=1).prod()
+        total[drawn.targets[0, -1] - 4] += way
+    asked = IteratedPermutation(V=4, n_shown=2, depth=3, scratchpad=False).encode(symbols, images, start)
+    np.testing.assert_allclose(total, asked.posterior[0, 2], atol=1e-12)
+
+
+def test_reader_of_the_start_is_the_mean_over_all_permutations():
+    found = start_posterior(np.array([1]), 4, 6)[0]
+    for k in range(1, 7):
+        counts = np.zeros(4)
+        for permutation in permutations(range(4)):
+            at = 1
+            for _ in range(k):
+                at = permutation[at]
+            counts[at] += 1
+        np.testing.assert_allclose(found[k - 1], counts / 24, atol=1e-12)
+    drawn = IteratedPermutation(V=4, n_shown=2, depth=6).sample(np.random.default_rng(0), 3)
+    assert drawn.windows[0].shape == drawn.posterior.shape
+
+
+@pytest.mark.parametrize("scratchpad", [True, False])
+def test_orbits_shift_every_symbol_alike(scratchpad):
+    task = IteratedPermutation(V=6, n_shown=4, depth=4, scratchpad=scratchpad)
+    drawn = task.sample_orbits(np.random.default_rng(0), 12, 9)
+    posterior, start = drawn.posterior.reshape(2, 6, 4, 6), drawn.tokens[:, 9].reshape(2, 6) - 6
+    for copy in range(6):
+        np.testing.assert_array_equal(start[:, copy], (start[:, 0] + copy) % 6)
+        np.testing.assert_allclose(posterior[:, copy], np.roll(posterior[:, 0], copy, axis=-1), atol=1e-12)
+
+
+def test_more_steps_have_the_same_words_with_a_scratchpad_and_none_without():
+    task = IteratedPermutation(V=5, n_shown=3, depth=3)
+    assert task.lengthened(9) == IteratedPermutation(V=5, n_shown=3, depth=9)
+    assert task.lengthened(9).vocab_size == task.vocab_size
+    with pytest.raises(UsageError):
+        IteratedPermutation(V=5, n_shown=3, scratchpad=False).lengthened(9)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ({"V": 1}, "V = 1"),
+        ({"depth": 0}, "depth = 0"),
+        ({"V": 5, "n_shown": 6}, "n_shown = 6 of V = 5"),
+        ({"V": 9, "n_shown": 2, "scratchpad": False}, "7 hidden images"),
+    ],
+)
+def test_impossible_parameters_are_refused_in_words(parameters, words):
+    with pytest.raises(UsageError) as refusal:
+        IteratedPermutation(**parameters)
+    assert words in str(refusal.value)
+
+
+def test_a_scratchpad_that_is_no_boolean_is_refused_in_words(without_type_checks):
+    with pytest.raises(UsageError, match="scratchpad = 1"):
+        IteratedPermutation(scratchpad=1)

@@ -1,0 +1,360 @@
+"""The study `chain_of_thought`: does a scratchpad let a network answer questions that are deeper than itself?
+
+Networks are trained on iterated permutations (task `permutation`) with a scratchpad and without, from several seeds.
+
+    depth        by the number of steps k that are asked for: probability that the answer is right where the pairs show
+                 every step and no symbol comes twice (the ideal observer's is 1), and KL from the exact posterior of
+                 πᵏ(s). With a scratchpad both are of the whole way: the product of the probabilities of all symbols up
+                 to the k-th, at most that of the answer, and the sum of their KLs, by the chain rule that of the way
+                 and at least that of its last symbol
+    belief       at each step by itself, so that position tells nothing: R² of the exact posterior in the final stream
+                 (probe `belief`); the null are beliefs exchanged between sequences with the same token there
+    interchange  at one step the stream becomes that of another sequence. Probability that the network then writes the
+                 way on from the other's symbol in the sequence's own permutation, as far as the pairs show it; the null
+                 is a move of the same length in a random direction
+
+Source: the notes on Paper III (arXiv 2512.23752) on chains of thought, asked where every intermediate belief is known.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from interp.findings import Findings, Scalar
+from interp.information import entropy_bits, kl_bits
+from interp.need import Need
+from interp.study import Study
+from interp.system.progress import Report
+from interp.table import LABEL, Table
+from interp.tunnel import Sequences
+
+from ..tasks.permutation import IteratedPermutation, answer_posterior
+from ..validation import check_distinct, check_sizes
+
+if TYPE_CHECKING:
+    from interp.model import Model
+    from interp.prompt import PromptSet
+
+OUTCOMES, STREAM = Need("outcome_log_prob"), Need("resid")
+ARMS = {"scratchpad": "with a scratchpad", "none": "without", "deep": "without, more layers"}
+
+Read = Callable[[Int[np.ndarray, "sequence pos"], int], Float[np.ndarray, "sequence symbol"]]
+"""What a network says of the symbol at a step: probabilities, from sequences that are written up to there."""
+
+BY_DEPTH: Mapping[str, str] = {
+    "right": "fraction",
+    "greedy": "fraction",
+    "chance": "fraction",
+    "kl_bits": "bits",
+    "start_kl_bits": "bits",
+    "bayes_bits": "bits",
+}
+"""By number of steps, first where the pairs show a way without return: probability of the right answer, the share that
+is right when the likeliest symbol is written each time, chance; then of all: KL, that of who sees the start and the
+number of steps alone, entropy of the exact posterior."""
+
+BY_STEP = ("r2", "exchanged")
+"""R² of the belief, and of one exchanged between sequences with the same token."""
+
+
+@dataclass(frozen=True)
+class OfNetwork:
+    """What was read of one network: by the number of steps asked for, by step of the sequence, by depth of the swap."""
+
+    arm: str
+    seed: int
+    n_layers: int
+    name: str
+    fingerprint: str
+    by_depth: Mapping[str, Float[np.ndarray, " step"]]
+    by_step: Mapping[str, Float[np.ndarray, " step"]] = field(default_factory=dict)
+    swapped: Mapping[str, Float[np.ndarray, " depth"]] = field(default_factory=dict)
+
+    def beyond(self, name: str, n_layers: int) -> float:
+        """The mean of a number over the questions of more steps than `n_layers`."""
+        return float(self.by_depth[name][n_layers:].mean())
+
+
+@dataclass(frozen=True)
+class ChainOfThought(Study):
+    """Networks of `n_layers` from each of `seeds`, with a scratchpad and without, and of `n_layers_deep` without.
+
+    `settings` are field=value of the task `permutation`, the network or the recipe. `n_eval` fresh sequences for
+    figures, `n_pool` for beliefs and swaps, these at the step `swap_step`, counted from 1.
+    """
+
+    settings: tuple[str, ...] = ()
+    n_layers: int = 2
+    n_layers_deep: int = 4
+    seeds: tuple[int, ...] = (1, 2, 3)
+    n_eval: int = 4000
+    n_pool: int = 300
+    swap_step: int = 3
+
+    name: ClassVar[str] = "chain_of_thought"
+    question: ClassVar[str] = "Does a scratchpad let a network answer questions that are deeper than itself?"
+
+    def measure(self, work: Path, progress: Report) -> Findings:
+        from .over_seeds import fingerprint_table
+
+        least = {"n_layers": 1, "n_layers_deep": 1, "n_eval": 200, "n_pool": 50, "swap_step": 1}
+        check_distinct(self.name, "seeds", self.seeds)
+        check_sizes(self.name, vars(self), least)
+        asked = [(arm, seed) for seed in self.seeds for arm in ARMS]
+        found = []
+        for arm, seed in asked:
+            found.append(self._of(arm, seed, work))
+            progress(len(found), len(asked))
+        return Findings(
+            self.name,
+            self._scalars(found),
+            {"by_depth": _by_depth(found), "by_step": _by_step(found), "swaps": _swaps(found),
+             "models": fingerprint_table((each.name, each.fingerprint) for each in found)},
+            notes=(
+                f"Sequences have the same positions and answers with a scratchpad and without. Questions beyond the "
+                f"network ask for more than {self.n_layers} steps, as many as it has layers.",
+            ),
+            headline=("right_with", "right_without", "belief_r2", "followed"),
+        )  # fmt: skip
+
+    def _of(self, arm: str, seed: int, work: Path) -> OfNetwork:
+        import interp
+
+        from ..networks.networks import predict
+        from ..plans.settings import read_settings
+        from ..plans.train_tunnel import make_plan, train_tunnel
+        from ..training.sampling import evaluation_generators
+
+        n_layers = self.n_layers_deep if arm == "deep" else self.n_layers
+        given = read_settings(self.settings) | {
+            "scratchpad": arm == "scratchpad", "n_layers": n_layers, "seed": seed
+        }  # fmt: skip
+        plan = make_plan(IteratedPermutation, given, variant=f"{arm}-seed{seed}")
+        task = plan.task
+        assert isinstance(task, IteratedPermutation)
+        if task.depth <= max(self.n_layers, self.swap_step):
+            raise task.refusal(
+                f"depth = {task.depth}, {self.n_layers} layers and a swap at step {self.swap_step}",
+                "Choose a depth beyond both: there has to be a question that is deeper than the network.",
+            )
+        folder = train_tunnel(plan, work).folder
+        model = interp.load(str(folder))
+        drawn = task.sample(evaluation_generators(seed)[0], self.n_eval)
+
+        def read(tokens: Int[np.ndarray, "sequence pos"], k: int) -> Float[np.ndarray, "sequence symbol"]:
+            return np.exp(predict(model.module, tokens, drawn.scored[[k]])[:, 0, drawn.slice_ids])
+
+        found = OfNetwork(arm, seed, n_layers, folder.name, model.fingerprint, depth_figures(task, drawn, read))
+        if arm == "deep":
+            return found
+        by_step = self._beliefs(model, task)
+        return replace(found, by_step=by_step, swapped=self._swapped(model, task) if task.scratchpad else {})
+
+    def _beliefs(self, model: "Model", task: IteratedPermutation) -> dict[str, Float[np.ndarray, " step"]]:
+        """Numbers of the probe `belief` at every step by itself."""
+        import interp
+
+        asked = {"sites": ("resid",), "interchange": False, "n_permutations": 19, "n_bootstrap": 20}
+        prompts, rng = interp.sampled_prompts(task, self.n_pool), np.random.default_rng(0)
+        found = []
+        for k in range(task.depth):
+            chosen = at_step(prompts, k)
+            found.append([
+                interp.run(model, probes=["belief"], settings={"belief": asked}, prompts=each, out=None, quiet=True)
+                .findings["belief"]["r2"].value
+                for each in (chosen, exchanged(chosen, rng))
+            ])  # fmt: skip
+        return dict(zip(BY_STEP, np.array(found).T, strict=True))
+
+    def _swapped(self, model: "Model", task: IteratedPermutation) -> dict[str, Float[np.ndarray, " depth"]]:
+        """By depth the probability of the way on from the other's symbol, once swapped and once moved at random."""
+        import interp
+
+        k, prompts, rng = self.swap_step - 1, interp.sampled_prompts(task, self.n_pool), np.random.default_rng(0)
+        tokens = np.array([prompt.token_ids for prompt in prompts])
+        at = task.n_positions - task.depth + k
+        donor = np.roll(np.arange(len(tokens)), -1)
+        streams = interp.collect(model, prompts, [STREAM])[STREAM].astype(np.float64)
+        streams = streams.reshape(len(streams), len(tokens), task.depth, -1)[:, :, k]  # [depth, sequence, feature]
+        way = ways(task.shown_in(tokens), tokens[donor, at] - task.V, task.depth - k)
+        way[tokens[donor, at] == tokens[:, at]] = -1  # the same symbol: nothing is swapped
+        tokens[:, at + 1 :] = np.where(way >= 0, way + task.V, 2 * task.V)[:, :-1]
+        on_the_way = [
+            replace(prompt, token_ids=tuple(row)) for prompt, row in zip(prompts, tokens.tolist(), strict=True)
+        ]
+        prompts = replace(prompts, prompts=on_the_way)
+        shares = []
+        for depth, own in enumerate(streams):
+            move = rng.standard_normal(own.shape)
+            move *= (np.linalg.norm(own[donor] - own, axis=1) / np.linalg.norm(move, axis=1))[:, None]
+            edits = [
+                interp.ReplaceCoordinates(layer=depth, site="resid", axis=np.eye(own.shape[1]), values=to, at=(at,))
+                for to in (own[donor], own + move)
+            ]
+            said = [np.exp2(interp.collect(model, prompts, [OUTCOMES], edits=[edit])[OUTCOMES]) for edit in edits]
+            shares.append([way_probability(each.reshape(len(way), -1, task.V)[:, k:], way) for each in said])
+        return dict(zip(("swapped", "random"), np.array(shares).T, strict=True))
+
+    def _scalars(self, found: Sequence[OfNetwork]) -> dict[str, Scalar]:
+        from .over_seeds import beside_null, difference_scalar
+
+        of = {arm: [each for each in found if each.arm == arm] for arm in ARMS}
+        words = {
+            "scratchpad": ARMS["scratchpad"],
+            "none": "without one",
+            "deep": f"without, {self.n_layers_deep} layers",
+        }
+        right = {arm: [each.beyond("right", self.n_layers) for each in mine] for arm, mine in of.items()}
+        chance = [each.beyond("chance", self.n_layers) for each in of["none"]]
+        scalars = {}
+        for arm, name in {"scratchpad": "with", "none": "without", "deep": "without_deep"}.items():
+            scalars[f"right_{name}"] = beside_null(
+                right[arm], chance, "fraction", "any symbol but the start",
+                f"probability of the right answer beyond {self.n_layers} steps {words[arm]}; the ideal observer's is 1",
+            )  # fmt: skip
+            scalars[f"kl_{name}_bits"] = beside_null(
+                [float(each.by_depth["kl_bits"][-1]) for each in of[arm]],
+                [float(each.by_depth["start_kl_bits"][-1]) for each in of["none"]],
+                "bits", "who sees the start and the number of steps alone",
+                f"KL from the exact posterior, most steps, {words[arm]}",
+            )  # fmt: skip
+        scalars["right_gain"] = difference_scalar(
+            right["scratchpad"], right["none"], "fraction",
+            f"probability of the right answer beyond {self.n_layers} steps with a scratchpad less that without",
+        )  # fmt: skip
+        for arm, name in {"scratchpad": "", "none": "_without"}.items():
+            least = [int(each.by_step["r2"].argmin()) for each in of[arm]]
+            scalars[f"belief_r2{name}"] = beside_null(
+                [float(each.by_step["r2"][k]) for each, k in zip(of[arm], least, strict=True)],
+                [float(each.by_step["exchanged"][k]) for each, k in zip(of[arm], least, strict=True)],
+                "fraction", "beliefs exchanged between sequences with the same token",
+                f"R² of the step's exact belief in the final stream, at the step where it is least, {words[arm]}",
+            )  # fmt: skip
+        middle = self.n_layers // 2
+        scalars["followed"] = beside_null(
+            [float(each.swapped["swapped"][middle]) for each in of["scratchpad"]],
+            [float(each.swapped["random"][middle]) for each in of["scratchpad"]],
+            "fraction", "as long a move in a random direction",
+            f"probability of the way on from the state swapped in at step {self.swap_step}, depth {middle}",
+        )  # fmt: skip
+        return scalars
+
+
+def depth_figures(task: IteratedPermutation, drawn: Sequences, read: Read) -> dict[str, Float[np.ndarray, " step"]]:
+    """The numbers of `BY_DEPTH` at every number of steps."""
+    tokens, answers = drawn.tokens, drawn.targets - task.V
+    said = np.stack([read(tokens, k) for k in range(task.depth)], axis=1)  # [sequence, step, symbol]
+    exact = answer_posterior(task.shown_in(tokens), tokens[:, drawn.scored[0]] - task.V, task.depth)
+    right = np.take_along_axis(said, answers[..., None], axis=2)[..., 0]
+    kl, greedy = kl_bits(drawn.posterior, said), written(read, task, tokens) == answers
+    if task.scratchpad:
+        right, kl = right.cumprod(axis=1), kl.cumsum(axis=1)
+    is_open = drawn.columns["is_way_shown"] & ~drawn.columns["is_return"]
+    if not is_open.any(axis=0).all():
+        raise task.refusal(
+            f"{len(drawn)} sequences of which none shows a way of {task.depth} steps without return",
+            "Draw more of them, show more images, or ask for fewer steps.",
+        )
+    return {
+        "right": right.mean(axis=0, where=is_open),
+        "greedy": greedy.mean(axis=0, where=is_open),
+        "chance": np.full(task.depth, 1 / (task.V - 1)),
+        "kl_bits": kl.mean(axis=0),
+        "start_kl_bits": kl_bits(exact, drawn.windows[0]).mean(axis=0),
+        "bayes_bits": entropy_bits(exact).mean(axis=0),
+    }
+
+
+def written(
+    read: Read, task: IteratedPermutation, tokens: Int[np.ndarray, "sequence pos"]
+) -> Int[np.ndarray, "sequence step"]:
+    """The likeliest symbols, step by step; with a scratchpad each is written before the next is read."""
+    tokens, answers = tokens.copy(), []
+    for k in range(task.depth):
+        answers.append(read(tokens, k).argmax(axis=1))
+        if task.scratchpad and k + 1 < task.depth:
+            tokens[:, k + 1 - task.depth] = answers[-1] + task.V
+    return np.stack(answers, axis=1)
+
+
+def ways(
+    shown: Int[np.ndarray, "sequence symbol"], start: Int[np.ndarray, " sequence"], n_steps: int
+) -> Int[np.ndarray, "sequence step"]:
+    """Where the images that are shown lead from each start, step by step; −1 from the first that is hidden on."""
+    at, way = start, []
+    for _ in range(n_steps):
+        at = np.where(at >= 0, shown[np.arange(len(shown)), at], -1)
+        way.append(at)
+    return np.stack(way, axis=1)
+
+
+def way_probability(said: Float[np.ndarray, "sequence step symbol"], way: Int[np.ndarray, "sequence step"]) -> float:
+    """Mean probability of a way as far as it is known, symbol after symbol; of those whose first step is known."""
+    each = np.take_along_axis(said, np.maximum(way, 0)[..., None], axis=2)[..., 0]
+    return float(np.where(way >= 0, each, 1.0).prod(axis=1).mean(where=way[:, 0] >= 0))
+
+
+def at_step(prompts: "PromptSet", k: int) -> "PromptSet":
+    """The prompts scored at their k-th scored position alone, counted from 0."""
+    n = len(prompts)
+    chosen = [
+        replace(
+            prompt, scored=(prompt.scored or ())[k : k + 1],
+            scored_columns={name: values[k : k + 1] for name, values in prompt.scored_columns.items()},
+        )
+        for prompt in prompts
+    ]  # fmt: skip
+    assert prompts.posterior is not None, "a tunnel's prompts have one"
+    posterior = prompts.posterior.reshape(n, -1, prompts.posterior.shape[1])[:, k]
+    return replace(prompts, name=f"{prompts.name} step {k + 1}", prompts=chosen, posterior=posterior)
+
+
+def exchanged(prompts: "PromptSet", rng: np.random.Generator) -> "PromptSet":
+    """Their posteriors dealt out anew among those that have the same token where they are scored."""
+    assert prompts.posterior is not None, "a tunnel's prompts have one"
+    tokens = np.array([(prompt.token_ids or ())[(prompt.scored or ())[0]] for prompt in prompts])
+    given = np.arange(len(tokens))
+    for token in np.unique(tokens):
+        same = np.flatnonzero(tokens == token)
+        given[same] = rng.permutation(same)
+    return replace(prompts, name=f"{prompts.name} exchanged", posterior=prompts.posterior[given])
+
+
+def _by_depth(found: Sequence[OfNetwork]) -> Table:
+    rows = [
+        {"arm": ARMS[each.arm], "layers": each.n_layers, "seed": each.seed, "steps": k + 1}
+        | {name: float(each.by_depth[name][k]) for name in BY_DEPTH}
+        for each in found
+        for k in range(len(each.by_depth["right"]))
+    ]
+    units = {"arm": LABEL, "layers": "layers", "seed": LABEL, "steps": "steps"} | dict(BY_DEPTH)
+    return Table.from_rows(rows, units, "Every network by the number of steps that are asked for.")
+
+
+def _by_step(found: Sequence[OfNetwork]) -> Table:
+    rows = [
+        {"arm": ARMS[each.arm], "seed": each.seed, "step": k + 1}
+        | {name: float(values[k]) for name, values in each.by_step.items()}
+        for each in found
+        for k in range(len(each.by_step.get("r2", ())))
+    ]
+    units = {"arm": LABEL, "seed": LABEL, "step": "steps"} | dict.fromkeys(BY_STEP, "fraction")
+    return Table.from_rows(rows, units, "The belief at every step by itself, read from the final stream.")
+
+
+def _swaps(found: Sequence[OfNetwork]) -> Table:
+    rows = [
+        {"seed": each.seed, "depth": depth, **{name: float(values[depth]) for name, values in each.swapped.items()}}
+        for each in found
+        for depth in range(len(each.swapped.get("swapped", ())))
+    ]
+    units = {"seed": LABEL, "depth": "depth", "swapped": "fraction", "random": "fraction"}
+    return Table.from_rows(
+        rows,
+        units,
+        "Probability of the way on from the state swapped in, and after a move as long in a random direction.",
+    )

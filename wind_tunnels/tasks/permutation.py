@@ -1,0 +1,196 @@
+"""Iterated permutation: where k steps lead from a start, with and without a scratchpad for the steps between.
+
+A permutation π of V symbols is drawn uniformly for every sequence, and the images of R symbols, drawn uniformly too,
+are shown as pairs (x, π(x)) in random order. Then a start s is given, and π(s), π²(s), … π^K(s) are asked for. All
+permutations that agree with what is shown are equally likely.
+
+With a scratchpad the sequence writes every answer, and each is asked for where the one before stands: a single step.
+It is certain where the image was shown, in a pair or on the way, and uniform over the images not seen yet if not.
+Without one a token that says how many steps are asked for stands in the place of each answer. What is asked is then
+the posterior of π^k(s) given the pairs alone, a mean over the (V − R)! ways to fill in the images that are hidden.
+Both have the same positions and the same answers; all that differs is whether the symbols between are written.
+
+The reader of window 0 sees the start and the number of steps alone. The cycle of s has every length 1 … V with equal
+probability, so it gives s as many of V parts as k has divisors up to V, and the rest to the other symbols alike.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from itertools import permutations
+from typing import ClassVar
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from interp.tunnel import REQUIRED_UNITS, Sequences, Task
+
+from ..validation import check_sizes
+from .shipped_task import ShippedTask, required_columns
+
+MOST_HIDDEN = 6
+"""Images that may be hidden without a scratchpad: 720 ways to fill them in."""
+
+
+@dataclass(frozen=True)
+class IteratedPermutation(ShippedTask):
+    """`depth` steps (K) of a permutation of `V` symbols, the images of `n_shown` of them (R) given in the prompt.
+
+    Tokens: x1 π(x1) … xR π(xR) START s, then the answers but the last (`scratchpad`), or "2 steps", "3 steps" … in
+    their places. Symbols are 0 … V−1 where their image follows, else V … 2V−1. Scored from s on.
+    """
+
+    V: int = 10
+    n_shown: int = 8
+    depth: int = 6
+    scratchpad: bool = True
+
+    name: ClassVar[str] = "permutation"
+    question: ClassVar[str] = "Does the network follow a permutation for more steps than it has layers?"
+    length_field: ClassVar[str] = "depth"
+    units: ClassVar[Mapping[str, str]] = {
+        **REQUIRED_UNITS,
+        "evidence": "images",
+        "n_steps_asked": "steps",
+        "is_way_shown": "boolean",
+        "is_return": "boolean",
+    }
+
+    def __post_init__(self) -> None:
+        check_sizes("the permutation task", asdict(self), {"V": 2, "n_shown": 0, "depth": 1})
+        if type(self.scratchpad) is not bool:
+            raise self.refusal(f"scratchpad = {self.scratchpad!r}", "It is True or False.")
+        if self.n_shown > self.V:
+            raise self.refusal(f"n_shown = {self.n_shown} of V = {self.V} images", f"Choose n_shown up to {self.V}.")
+        if not self.scratchpad and self.n_hidden > MOST_HIDDEN:
+            raise self.refusal(
+                f"{self.n_hidden} hidden images without a scratchpad",
+                f"Choose n_shown of {self.V - MOST_HIDDEN} or more: the posterior counts every way to fill them in.",
+            )
+
+    @property
+    def n_hidden(self) -> int:
+        """How many images the prompt does not show."""
+        return self.V - self.n_shown
+
+    @property
+    def vocab_size(self) -> int:
+        return 2 * self.V + (1 if self.scratchpad else self.depth)
+
+    @property
+    def n_positions(self) -> int:
+        return 2 * self.n_shown + 1 + self.depth
+
+    def lengthened(self, n_observations: int) -> Task:
+        """More steps with a scratchpad; without one, numbers of steps beyond `depth` have no token."""
+        if not self.scratchpad:
+            return Task.lengthened(self, n_observations)
+        return super().lengthened(n_observations)
+
+    def sample(self, rng: np.random.Generator, n: int) -> Sequences:
+        return self.encode(*self._draw(rng, n))
+
+    def sample_orbits(self, rng: np.random.Generator, n: int, n_copies: int) -> Sequences:
+        """Groups of `n_copies` sequences, at most V, in which all symbols are shifted alike."""
+        n_copies = min(n_copies, self.V)
+        shift = (np.arange(n) % n_copies * self.V // n_copies)[:, None]
+        symbols, images, start = (np.repeat(d, n_copies, axis=0)[:n] for d in self._draw(rng, -(-n // n_copies)))
+        return self.encode((symbols + shift) % self.V, (images + shift) % self.V, (start + shift[:, 0]) % self.V)
+
+    def encode(
+        self,
+        symbols: Int[np.ndarray, "sequence symbol"],
+        images: Int[np.ndarray, "sequence symbol"],
+        start: Int[np.ndarray, " sequence"],
+    ) -> Sequences:
+        """The sequences of these permutations, with the exact posterior; the first `n_shown` images are shown."""
+        n, first_asked = len(start), 2 * self.n_shown + 1
+        rows = np.arange(n)
+        permutation = np.empty((n, self.V), dtype=np.int64)
+        np.put_along_axis(permutation, symbols, images, axis=1)
+        way = [start]
+        for _ in range(self.depth):
+            way.append(permutation[rows, way[-1]])
+        chain = np.stack(way, axis=1)  # [sequence, start and answers]
+        tokens = np.empty((n, self.n_positions), dtype=np.int64)
+        tokens[:, 0 : first_asked - 1 : 2] = symbols[:, : self.n_shown]
+        tokens[:, 1:first_asked:2] = images[:, : self.n_shown] + self.V
+        tokens[:, first_asked - 1] = 2 * self.V
+        tokens[:, first_asked] = start + self.V
+        written = chain[:, 1:-1] + self.V if self.scratchpad else 2 * self.V + np.arange(1, self.depth)
+        tokens[:, first_asked + 1 :] = written
+        shown = self.shown_in(tokens)
+        posterior = step_posterior(shown, chain) if self.scratchpad else answer_posterior(shown, start, self.depth)
+        steps, scored = np.arange(1, self.depth + 1), first_asked + np.arange(self.depth)
+        is_step_shown = np.take_along_axis(shown, chain[:, :-1], axis=1) >= 0
+        columns = {
+            **required_columns(scored, self.n_shown + (steps - 1) * self.scratchpad, posterior),
+            "n_steps_asked": np.broadcast_to(steps, (n, self.depth)),
+            "is_way_shown": np.logical_and.accumulate(is_step_shown, axis=1),
+            "is_return": np.stack([(chain[:, :k] == chain[:, [k]]).any(axis=1) for k in steps], axis=1),
+        }
+        slice_ids, domain = self.V + np.arange(self.V), np.full(n, self.name)
+        return Sequences(
+            tokens, scored, chain[:, 1:] + self.V, posterior, slice_ids, columns, domain,
+            windows={0: start_posterior(start, self.V, self.depth)},
+        )  # fmt: skip
+
+    def shown_in(self, tokens: Int[np.ndarray, "sequence pos"]) -> Int[np.ndarray, "sequence symbol"]:
+        """The images that the pairs of these sequences show, by symbol; −1 where they show none."""
+        shown = np.full((len(tokens), self.V), -1)
+        pairs = tokens[:, : 2 * self.n_shown]
+        np.put_along_axis(shown, pairs[:, 0::2], pairs[:, 1::2] - self.V, axis=1)
+        return shown
+
+    def _draw(
+        self, rng: np.random.Generator, n: int
+    ) -> tuple[Int[np.ndarray, "sequence symbol"], Int[np.ndarray, "sequence symbol"], Int[np.ndarray, " sequence"]]:
+        """Symbols in random order, the images of each, and where to start."""
+        symbols, images = (rng.permuted(np.tile(np.arange(self.V), (n, 1)), axis=1) for _ in range(2))
+        return symbols, images, rng.integers(self.V, size=n)
+
+
+def step_posterior(
+    shown: Int[np.ndarray, "sequence symbol"], chain: Int[np.ndarray, "sequence written"]
+) -> Float[np.ndarray, "sequence asked symbol"]:
+    """The next symbol of a chain, given the images `shown` (−1 where hidden) and those that the chain has written."""
+    known, n_symbols, rows = shown.copy(), shown.shape[1], np.arange(len(shown))
+    posterior = np.empty((len(shown), chain.shape[1] - 1, n_symbols))
+    for k, (at, to) in enumerate(zip(chain[:, :-1].T, chain[:, 1:].T, strict=True)):
+        image = known[rows, at]
+        is_free = ~(known[:, :, None] == np.arange(n_symbols)).any(axis=1)
+        free = is_free / np.maximum(is_free.sum(axis=1, keepdims=True), 1)
+        posterior[:, k] = np.where(image[:, None] >= 0, image[:, None] == np.arange(n_symbols), free)
+        known[rows, at] = to
+    return posterior
+
+
+def answer_posterior(
+    shown: Int[np.ndarray, "sequence symbol"], start: Int[np.ndarray, " sequence"], depth: int
+) -> Float[np.ndarray, "sequence asked symbol"]:
+    """π(s), π²(s), … of `depth` steps, given the images `shown` alone (−1 where hidden, as many in every sequence)."""
+    (n, n_symbols), rows = shown.shape, np.arange(len(shown))
+    symbols = np.arange(n_symbols)
+    n_hidden = int((shown < 0).sum(axis=1).max(initial=0))
+    hidden = np.argsort(shown >= 0, axis=1, kind="stable")[:, :n_hidden]
+    is_used = (shown[:, :, None] == symbols).any(axis=1)
+    free = np.argsort(is_used, axis=1, kind="stable")[:, :n_hidden]
+    counts = np.zeros((n, depth, n_symbols))
+    full = shown.copy()
+    for order in permutations(range(n_hidden)):
+        np.put_along_axis(full, hidden, free[:, order], axis=1)
+        at = start
+        for k in range(depth):
+            at = full[rows, at]
+            counts[rows, k, at] += 1
+    return counts / counts.sum(axis=2, keepdims=True)
+
+
+def start_posterior(
+    start: Int[np.ndarray, " sequence"], n_symbols: int, depth: int
+) -> Float[np.ndarray, "sequence asked symbol"]:
+    """The same for a reader who sees the start and the number of steps alone."""
+    steps = np.arange(1, depth + 1)
+    n_divisors = (steps[:, None] % np.arange(1, n_symbols + 1) == 0).sum(axis=1)
+    back = n_divisors / n_symbols
+    is_start = start[:, None, None] == np.arange(n_symbols)
+    return np.where(is_start, back[:, None], (1 - back)[:, None] / (n_symbols - 1))
