@@ -72,12 +72,12 @@ class Network:
 
     `n_heads` left out is 4 where there is attention. `d_mlp` left out is four times `d_model`, two thirds of that where
     the MLP is gated, so that families match in size. `n_kv_heads` below `n_heads` groups the heads (llama, mistral,
-    mixtral); `window` is how many tokens back attention reaches, the token itself included (mistral). `attention_layers` are
-    those that keep attention, all if left out: elsewhere the output projection of attention is zero and stays so, which
-    leaves an ordinary checkpoint of the family. Without `has_residual` the layers of an lstm follow one another
-    without residual connections and norms, as in the papers, where nine of them did not train. A mixtral has
-    `n_experts` feed-forwards of width `d_mlp` in every layer, 4 if left out, and each token passes `n_active`, 2 if
-    left out.
+    mixtral); `window` is how many tokens back attention reaches, the token itself included (mistral).
+    `attention_layers` are those that keep attention, all if left out: elsewhere the output projection of attention is
+    zero and stays so, which leaves an ordinary checkpoint of the family. Without `has_residual` the layers of an lstm
+    follow one another without residual connections and norms, as in the papers, where nine of them did not train. A
+    mixtral has `n_experts` feed-forwards of width `d_mlp` in every layer, 4 if left out, and each token passes
+    `n_active`, 2 if left out.
 
     `init_std` is the spread of every matrix, `embedding_std` of the token embeddings; the matrices that write to the
     residual stream start out `residual_scale` times smaller (an lstm has none), without which the identity of the
