@@ -63,6 +63,8 @@ class ModelInfo:
     """Kind and bits of each tensor of such a file."""
     adapter: str | None = None
     """What was merged into its weights."""
+    n_experts: int = 0
+    """Experts of each layer's feed-forward; 0 where a layer has none, or its router is not known."""
 
 
 class Mechanism(ABC):

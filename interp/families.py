@@ -119,6 +119,8 @@ class Family:
     attention_sum: str | None = None
     """Module whose output is added to the residual stream, where that is not the attention module itself."""
     mlp_sum: str | None = None
+    router: str | None = None
+    """Module of a block that chooses experts and returns logits of all, weights of the chosen and which these are."""
     qk_norm: QkNorm | None = None
     kernel: str = "sdpa"
     """The attention of transformers that is right where nobody listens: sdpa leaves out caps and learnt sinks."""
@@ -149,6 +151,13 @@ class Family:
         n_kv_heads = getattr(config, "num_key_value_heads", None) or n_heads
         d_head = getattr(config, "head_dim", None) or config.hidden_size // n_heads
         return HeadShape(n_heads, n_kv_heads, d_head)
+
+    def n_experts(self, config: "PretrainedConfig") -> int:
+        """Experts of every layer; 0 without them, where some layers have none, and where no router is named."""
+        is_mixed = getattr(config, "mlp_only_layers", None) or getattr(config, "decoder_sparse_step", 1) != 1
+        if self.router is None or is_mixed:
+            return 0
+        return getattr(config, "num_local_experts", None) or config.num_experts
 
     def summed_scale(self, config: "PretrainedConfig") -> float:
         """What the outputs of both parts of a block are multiplied by before they are added to the stream."""
@@ -248,7 +257,7 @@ _TABLE = (
     _LLAMA,
     _like_llama("mistral"),
     _like_llama("ministral", note="sliding window in some layers"),
-    _like_llama("mixtral", note="mixture of experts"),
+    _like_llama("mixtral", router="mlp.gate", note="mixture of experts"),
     _like_llama("arcee"),
     _like_llama("helium"),
     _like_llama("ernie4_5"),
@@ -256,7 +265,7 @@ _TABLE = (
     _like_llama("nemotron"),
     _like_llama("smollm3", note="no rotary embedding in every fourth layer"),
     _like_llama("granite", added_times="residual_multiplier", note="scaled residual branches, embeddings and logits"),
-    _like_llama("phimoe", note="mixture of experts"),
+    _like_llama("phimoe", router="mlp.router", note="mixture of experts"),
     _like_llama("cohere", parallel=True, note="interleaved rotary embedding, scaled logits",
                 qk_norm=_BY_POSITION),
     _like_llama("cohere2", parallel=True,
@@ -267,9 +276,9 @@ _TABLE = (
     _like_llama("exaone4", qk_norm=_BY_HEAD, **_SANDWICH, note="no rotary embedding in global layers"),
     _like_llama("apertus", qk_norm=_BY_HEAD),
     _like_llama("qwen2"),
-    _like_llama("qwen2_moe", note="mixture of experts"),
+    _like_llama("qwen2_moe", router="mlp.gate", note="mixture of experts"),
     _like_llama("qwen3", qk_norm=_BY_POSITION),
-    _like_llama("qwen3_moe", qk_norm=_BY_POSITION, note="mixture of experts"),
+    _like_llama("qwen3_moe", qk_norm=_BY_POSITION, router="mlp.gate", note="mixture of experts"),
     _like_llama("gemma"),
     _like_llama("gemma2", **_SANDWICH, kernel="eager",
                 note="soft-capped scores and logits; sliding window in every second layer"),
@@ -277,8 +286,9 @@ _TABLE = (
     _like_llama("olmo", clip="clip_qkv", note="projections clipped in some models"),
     _like_llama("olmo2", qk_norm=_FLAT, **_SANDWICH),
     _like_llama("olmo3", qk_norm=_FLAT, **_SANDWICH, note="sliding window in most layers"),
-    _like_llama("olmoe", qk_norm=_FLAT, clip="clip_qkv", note="mixture of experts; projections clipped in some models"),
-    _like_llama("gpt_oss", kernel="eager",
+    _like_llama("olmoe", qk_norm=_FLAT, clip="clip_qkv", router="mlp.gate",
+                note="mixture of experts; projections clipped in some models"),
+    _like_llama("gpt_oss", kernel="eager", router="mlp.router",
                 note="a learnt sink in every row; sliding window in every second layer; mixture of experts"),
     _like_llama("llama4_text", mlp="feed_forward", qk_norm=QkNorm("qk_norm", "qk_norm", "pos_head", behind_rotary=True),
                 note="chunked attention; layers without rotary embedding, whose queries grow in long texts; mixture "
@@ -293,6 +303,7 @@ _TABLE = (
     _like_llama("dots1", qk_norm=_BY_POSITION, note="mixture of experts"),
     _like_llama("glm4_moe", qk_norm=_BY_POSITION, note="partial rotary embedding; mixture of experts"),
     _like_llama("granitemoe", mlp="block_sparse_moe", added_times="residual_multiplier",
+                router="block_sparse_moe.router",
                 note="scaled residual branches, embeddings and logits; mixture of experts"),
     _like_llama("hy_v3", qk_norm=_BY_HEAD, note="mixture of experts"),
     _like_llama("hyperclovax", added_times="residual_multiplier", attention_sum="post_norm1", mlp_sum="post_norm2",

@@ -44,11 +44,12 @@ class Shape:
     n_outcomes: int = 2
     n_keys: int = 0
     """The width of whole attention rows."""
+    n_experts: int = 4
 
     def axis(self, name: str) -> int:
         sizes = {
             "head": self.n_heads, "kv_head": self.n_kv_heads, "d_head": self.d_head, "d_model": self.d_model,
-            "vocab": self.vocab_size, "key": self.n_keys, "outcome": self.n_outcomes,
+            "vocab": self.vocab_size, "key": self.n_keys, "outcome": self.n_outcomes, "expert": self.n_experts,
         }  # fmt: skip
         return sizes[name]
 
@@ -201,7 +202,7 @@ def _model(shape: Shape) -> ModelInfo:
     return ModelInfo(
         name="synthetic", source="noise", family="none", n_layers=shape.n_layers, n_heads=shape.n_heads,
         n_kv_heads=shape.n_kv_heads, d_head=shape.d_head, d_model=shape.d_model, vocab_size=shape.vocab_size,
-        n_parameters=0, dtype="float32", device="none", attention_kernel="none",
+        n_parameters=0, dtype="float32", device="none", attention_kernel="none", n_experts=shape.n_experts,
     )  # fmt: skip
 
 

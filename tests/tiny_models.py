@@ -46,7 +46,7 @@ def wrap(module: PreTrainedModel, name: str | None = None) -> Model:
         n_layers=config.num_hidden_layers, n_heads=shape.n_heads, n_kv_heads=shape.n_kv_heads, d_head=shape.d_head,
         d_model=config.hidden_size, vocab_size=config.vocab_size,
         n_parameters=sum(p.numel() for p in module.parameters()), dtype="float32", device="cpu",
-        attention_kernel="sdpa", n_rotary=rotary_size(config, shape),
+        attention_kernel="sdpa", n_rotary=rotary_size(config, shape), n_experts=family.n_experts(config),
     )  # fmt: skip
     return Model(module, None, info, family)
 

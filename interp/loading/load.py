@@ -210,6 +210,7 @@ def info_from_config(config: PreTrainedConfig, name: str, origin: str, revision:
         parallel_blocks=family.is_parallel(config),
         max_positions=getattr(config, "max_position_embeddings", None),
         quantisation=quantisation(getattr(config, "quantization_config", None)),
+        n_experts=family.n_experts(config),
     )
 
 

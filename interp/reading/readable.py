@@ -14,6 +14,7 @@ from interp.sites import Site
 
 _OF_ATTENTION = {"q_pre", "k_pre", "attn_out", "attn_logit"}
 _OF_FEED_FORWARD = {"mlp_out", "mlp_logit"}
+OF_ROUTERS = {"router_log_prob", "router_weight"}
 EVERYWHERE = "resid"
 """The site that every model has."""
 
@@ -22,6 +23,8 @@ def lacking(family: Family, site: Site) -> str | None:
     """What a model of this family would need to have this site, in words; None where it has it."""
     if not family.has_attention and (site.source in ("seam", "pattern", "weights") or site.name in _OF_ATTENTION):
         return "attention"
+    if family.router is None and site.name in OF_ROUTERS:
+        return "router of experts that is known to us"
     return "feed-forward" if family.mlp is None and site.name in _OF_FEED_FORWARD else None
 
 
@@ -47,6 +50,8 @@ def first_lacking(model: Model, needs: Iterable[Need]) -> tuple[str, str] | None
     for need in needs:
         is_rounded = model.info.quantisation is not None and need.described.source == "weights"
         lacked = "plain weights: they are quantised" if is_rounded else lacking(model.family, need.described)
+        if lacked is None and need.site in OF_ROUTERS and not model.info.n_experts:
+            lacked = "experts in every layer"
         if lacked is not None:
             return f"{need.site} ({need.described.meaning})", lacked
     return None

@@ -5,6 +5,7 @@ Forward hooks from the family table, always removed again, which hear the passes
 for `q_pre` and `k_pre`.
 """
 
+import math
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from operator import attrgetter
@@ -16,6 +17,7 @@ from interp.families import Projection
 from interp.model import Model
 from interp.seam.attention import of_this_thread
 
+ROUTED = {"router_log_prob", "router_weight"}
 Heard = Callable[[str, int, torch.Tensor], None]
 
 
@@ -40,6 +42,10 @@ def block_hooks(model: Model, sites: Collection[str], heard: Heard) -> Iterator[
             for site, module in model.family.summed_modules(block).items():
                 if site in sites:
                     add(module.register_forward_hook(of_this_thread(_output(heard, site, layer, shape, scale))))
+            if ROUTED & set(sites):
+                assert model.family.router is not None
+                hook = _routed(heard, layer, shape, sites)
+                add(attrgetter(model.family.router)(block).register_forward_hook(of_this_thread(hook)))
             for site in ("q_pre", "k_pre"):
                 if site in sites:
                     source, hook = _projection(model, block, site, layer, heard)
@@ -81,6 +87,22 @@ def _output(heard: Heard, site: str, layer: int, shape: list[torch.Size], scale:
     def hook(module: torch.nn.Module, args: tuple[Any, ...], out: Any) -> None:
         added = first_of(out).view(shape[0])
         heard(site, layer, added if scale == 1.0 else added * scale)
+
+    return hook
+
+
+def _routed(heard: Heard, layer: int, shape: list[torch.Size], sites: Collection[str]) -> Callable[..., None]:
+    """Routers see positions in one row; weights are those that the family uses, renormalised or not."""
+
+    def hook(module: torch.nn.Module, args: tuple[Any, ...], out: tuple[torch.Tensor, ...]) -> None:
+        logits, weights, chosen = out
+        by_position = (*shape[0][:2], logits.shape[-1])
+        if "router_log_prob" in sites:
+            log_p = torch.log_softmax(logits.float(), dim=-1) / math.log(2)
+            heard("router_log_prob", layer, log_p.view(by_position))
+        if "router_weight" in sites:
+            entered = torch.zeros_like(logits, dtype=weights.dtype).scatter(-1, chosen, weights)
+            heard("router_weight", layer, entered.view(by_position))
 
     return hook
 

@@ -4,14 +4,15 @@ Layer by layer: lengths of the two updates, their shares of the final stream (me
 the logit of the predicted token (direct attribution, interp.reading.lens). Depth by depth: entropy of what the residual
 stream decodes to, its KL from the final prediction and, on wind tunnels, from the exact posterior, with the trend in
 depth (measures.depth_trend): the residual stream as a store of belief that is refined. Where a model computes both
-blocks from the same stream, neither comes after the other.
+blocks from the same stream, neither comes after the other. Of a mixture of experts it can also ask whether they divide
+domains (`experts`).
 
 Source: Paper I (arXiv 2512.22471), the roles of the components; nostalgebraist (2020) and Elhage et al. (2021) for
 lens and attribution. Formulas, nulls and failure modes are in docs/reference/probes.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -21,7 +22,7 @@ from interp.capture import Capture
 from interp.findings import ALPHA, Findings, Interval, Scalar
 from interp.folds import NarrowRows
 from interp.need import Need
-from interp.probe import Figure, Probe, Readout
+from interp.probe import ADDED, Figure, Probe, Readout
 from interp.statistics.nulls import null_from_permutations
 from interp.table import Table
 
@@ -31,6 +32,7 @@ from ..measures.field_checks import refuse_too_few
 from ..measures.prompt_means import Units, mean_of_units
 from ..measures.sign_flips import random_signs
 from .depth_trend import MIN_DEPTHS, depth_trend
+from .experts import ROUTED, experts
 from .posterior import posterior_divergence
 from .tables import DepthCurves, by_depth_table, by_layer_table, layer_values
 from .updates import FinalShares, final_shares, sizes
@@ -54,18 +56,20 @@ class Components(Probe):
     """Updates of attention and feed-forward, direct logit attribution, and the logit lens by depth.
 
     `n_permutations`: random signs and exchanges of posteriors in the nulls; `n_bootstrap`: resamples of the prompts.
+    `experts` asks whether experts divide domains; a model without routers that can be read is refused then.
     """
 
     n_permutations: int = 500
     n_bootstrap: int = 1000
     seed: int = 0
+    experts: bool = field(default=False, metadata=ADDED)
 
     name: ClassVar[str] = "components"
     question: ClassVar[str] = "Which block writes the prediction, and does the residual stream refine it with depth?"
 
     @property
     def needs(self) -> tuple[Need, ...]:
-        return (*(Need(site) for site in _SITES), DECODED)
+        return (*(Need(site) for site in _SITES), DECODED, *((ROUTED,) if self.experts else ()))
 
     def refuse_fields(self, n_layers: int | None) -> None:
         refuse_too_few(self, {"n_permutations": 24, "n_bootstrap": 20}, "too few to make a reference distribution from")
@@ -93,6 +97,12 @@ class Components(Probe):
         if exchanged is not None:
             scalars["posterior_kl"] = _posterior_scalar(depths, units)
             headline += ["posterior_kl_trend", "posterior_kl"]
+        tables: dict[str, Table] = {}
+        if self.experts:
+            routed, by_expert = experts(drawn, self.n_permutations, self.seed)
+            scalars |= routed
+            headline += routed
+            tables |= {} if by_expert is None else {"experts_by_layer": by_expert}
         values = layer_values(sizes(*stream), shares, logits)
         return Findings(
             probe=self.name,
@@ -101,6 +111,7 @@ class Components(Probe):
                 "by_layer": by_layer_table(values, shares, units),
                 "by_depth": by_depth_table(depths, units),
                 "embedding": _embedding_table(shares, units),
+                **tables,
             },
             notes=self._notes(drawn, shares),
             headline=tuple(headline),

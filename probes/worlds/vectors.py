@@ -21,7 +21,34 @@ def components() -> Trials:
               n="60 prompts", small={"n_permutations": 99, "n_bootstrap": 299})
         for name, (walks, heavy) in kinds.items()
     )  # fmt: skip
-    return Trials(worlds)
+    divided = tuple(f"experts follow the domain by {k} of the noise" for k in (2, 4, 8))
+    routed = tuple(
+        World("components", f"experts follow {name}", partial(_routed, kind), (_BEYOND,), effects=divided,
+              n="150 sequences", small={"n_permutations": 99, "n_bootstrap": 20, "experts": True}, is_covered=False)
+        for kind, name in (("token", "the token alone"), ("habit", "habits of each prompt"))
+    )  # fmt: skip
+    return Trials((*worlds, *routed))
+
+
+_BEYOND = "expert_domain_information_beyond_token"
+
+
+def _routed(kind: str, made: Probe, rng: np.random.Generator, seed: int, size: float) -> Findings:
+    """Two experts of four are chosen by the token, which differs between domains, or by a liking of the prompt."""
+    n, n_scored = 150, 8
+    domain = np.repeat(np.arange(n) % 2, n_scored)
+    token = (rng.random(n * n_scored) ** np.where(domain, 2.0, 0.5) * 5).astype(int)
+    scores = rng.gumbel(size=(2, n * n_scored, 4)) + 2.0 * 2 ** (size - 1) * (size > 0) * np.eye(4)[domain]
+    if kind == "token":
+        scores += 3.0 * of_model(seed).standard_normal((2, 5, 4))[:, token]
+    else:
+        scores += np.repeat(2.0 * rng.standard_normal((2, n, 4)), n_scored, axis=1)
+    weight = np.where(scores >= np.sort(scores, axis=-1)[..., 2:3], np.exp(scores), 0.0)
+    weight /= weight.sum(axis=-1, keepdims=True)
+    columns = {"domain": np.array(["a", "b"])[domain], "token": token}
+    shape = Shape(n, n_scored=n_scored, n_layers=2, d_model=6)
+    return made.analyse(synthetic_capture(made.needs, shape, planted={"router_weight": weight}, columns=columns,
+                                          seed=seed), {})  # fmt: skip
 
 
 def _updates(walks: bool, heavy: bool, made: Probe, rng: np.random.Generator, seed: int, size: float) -> Findings:

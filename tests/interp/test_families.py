@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 import torch
+from scipy.special import softmax
 from scipy.stats import entropy
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from interp.checking.selfcheck import check_model, run_checks
-from interp.errors import ModelError
+from interp.errors import ModelError, UsageError
 from interp.families import REFUSED, QkNorm, family_of
 from interp.loading.load import load
 from interp.need import Need
@@ -327,3 +328,39 @@ def test_another_package_adds_a_family_by_entry_point(tmp_path, monkeypatch):
     finally:
         registry.entries.cache_clear()
         families.cache_clear()
+
+
+@pytest.mark.parametrize("kind", ["mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "phimoe", "gpt_oss", "granitemoe"])
+def test_routers_are_captured_with_the_weights_that_the_family_uses(kind):
+    sizes = {"num_local_experts": 4} if kind in ("mixtral", "phimoe", "gpt_oss", "granitemoe") else {"num_experts": 4}
+    extra = {"num_experts_per_tok": 2, "norm_topk_prob": kind != "olmoe"}
+    if kind.startswith("qwen"):
+        extra |= {"moe_intermediate_size": 16, "shared_expert_intermediate_size": 16}
+    model, ids = tiny(kind, **sizes, **extra), np.random.default_rng(1).integers(3, 101, 9)
+    assert model.info.n_experts == 4
+    prompts = PromptSet("p", [Prompt(token_ids=tuple(ids.tolist()))])
+    got = capture(model, prompts, [ids], [Need(s, at="all") for s in ("router_log_prob", "router_weight")])
+    log_p, weight = got[Need("router_log_prob", at="all")], got[Need("router_weight", at="all")]
+    with torch.inference_mode():
+        own = model.module(torch.from_numpy(ids)[None], output_router_logits=True).router_logits
+    np.testing.assert_allclose(np.exp2(log_p).sum(-1), 1, rtol=1e-5)
+    assert ((weight > 0).sum(-1) == 2).all()
+    for layer, logits in enumerate(own):
+        p = softmax(logits.double().numpy(), axis=-1)
+        np.testing.assert_allclose(np.exp2(log_p[layer]), p, atol=1e-6)
+        if kind != "phimoe":  # which thins out the softmax before it weighs
+            np.testing.assert_array_equal(np.argsort(p)[:, 2:].sum(-1), np.argsort(weight[layer])[:, 2:].sum(-1))
+            kept = np.where(weight[layer] > 0, p, 0)
+            expected = kept if kind == "olmoe" else kept / kept.sum(-1, keepdims=True)
+            np.testing.assert_allclose(weight[layer], expected, atol=1e-6)
+
+
+def test_a_model_without_experts_in_every_layer_has_no_router_to_read():
+    prompts = PromptSet("p", [Prompt(token_ids=(3, 4, 5))])
+    for kind, extra, reason in (
+        ("qwen2", {}, "no router of experts that is known to us"),
+        ("qwen2_moe", {"num_experts": 4, "decoder_sparse_step": 2, "moe_intermediate_size": 16,
+                       "shared_expert_intermediate_size": 16}, "no experts in every layer"),
+    ):  # fmt: skip
+        with pytest.raises(UsageError, match=reason):
+            capture(tiny(kind, **extra), prompts, [np.array([3, 4, 5])], [Need("router_weight")])

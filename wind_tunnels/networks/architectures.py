@@ -1,9 +1,9 @@
 """What a network is made of: its architecture, its sizes and the spread of its weights at the start.
 
-Four transformer families (`gpt-neox`, `phi`, `llama`, `mistral`), on which every probe runs, and networks without
-attention: `lstm`, `mamba` (state space) and two feed-forward forms. `mlp-context` sees the whole padded prefix;
-`mlp-position` sees the current token only, so it cannot use evidence at all: that is the papers' strawman, and what it
-fails at says nothing of feed-forward networks.
+Five transformer families (`gpt-neox`, `phi`, `llama`, `mistral`, and `mixtral`, whose feed-forward is a mixture of
+experts), on which every probe runs, and networks without attention: `lstm`, `mamba` (state space) and two feed-forward
+forms. `mlp-context` sees the whole padded prefix; `mlp-position` sees the current token only, so it cannot use evidence
+at all: that is the papers' strawman, and what it fails at says nothing of feed-forward networks.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,6 +14,7 @@ from interp.errors import UnknownName, UsageError
 from ..validation import check_positive, check_sizes
 
 DEFAULT_HEADS = 4
+DEFAULT_EXPERTS, DEFAULT_ACTIVE = 4, 2
 
 Layers = Sequence[int] | int | str
 """Layers as a list, a single number, or `0,1`; a network keeps them as a sorted tuple."""
@@ -30,6 +31,7 @@ class Architecture:
     can_group_heads: bool = False
     can_have_window: bool = False
     can_drop_residual: bool = False
+    has_experts: bool = False
 
 
 ARCHITECTURES: Mapping[str, Architecture] = {
@@ -37,6 +39,7 @@ ARCHITECTURES: Mapping[str, Architecture] = {
     "phi": Architecture(),
     "llama": Architecture(has_gate=True, can_group_heads=True),
     "mistral": Architecture(has_gate=True, can_group_heads=True, can_have_window=True),
+    "mixtral": Architecture(has_gate=True, can_group_heads=True, has_experts=True),
     "lstm": Architecture(has_attention=False, has_feed_forward=False, can_drop_residual=True),
     "mlp-position": Architecture(has_attention=False),
     "mlp-context": Architecture(has_attention=False),
@@ -50,6 +53,8 @@ NEEDED: Mapping[str, tuple[str, str]] = {
     "n_kv_heads": ("can_group_heads", "grouped heads"),
     "window": ("can_have_window", "window"),
     "d_mlp": ("has_feed_forward", "feed-forward of its own"),
+    "n_experts": ("has_experts", "experts"),
+    "n_active": ("has_experts", "experts"),
 }
 """Settings that only some architectures have: by which mark, and what that is in words."""
 
@@ -66,11 +71,13 @@ class Network:
     """Architecture and sizes of a network, and the spread of its weights at the start.
 
     `n_heads` left out is 4 where there is attention. `d_mlp` left out is four times `d_model`, two thirds of that where
-    the MLP is gated, so that families match in size. `n_kv_heads` below `n_heads` groups the heads (llama, mistral);
-    `window` is how many tokens back attention reaches, the token itself included (mistral). `attention_layers` are
-    those that keep attention, all if left out: elsewhere the output projection of attention is zero and stays so, which
-    leaves an ordinary checkpoint of the family. Without `has_residual` the layers of an lstm follow one another
-    without residual connections and norms, as in the papers, where nine of them did not train.
+    the MLP is gated, so that families match in size. `n_kv_heads` below `n_heads` groups the heads (llama, mistral,
+    mixtral); `window` is how many tokens back attention reaches, the token itself included (mistral).
+    `attention_layers` are those that keep attention, all if left out: elsewhere the output projection of attention is
+    zero and stays so, which leaves an ordinary checkpoint of the family. Without `has_residual` the layers of an lstm
+    follow one another without residual connections and norms, as in the papers, where nine of them did not train. A
+    mixtral has `n_experts` feed-forwards of width `d_mlp` in every layer, 4 if left out, and each token passes
+    `n_active`, 2 if left out.
 
     `init_std` is the spread of every matrix, `embedding_std` of the token embeddings; the matrices that write to the
     residual stream start out `residual_scale` times smaller (an lstm has none), without which the identity of the
@@ -89,11 +96,16 @@ class Network:
     init_std: float = 0.1
     embedding_std: float = 1.0
     residual_scale: float = 0.25
+    n_experts: int | None = None
+    n_active: int | None = None
 
     def __post_init__(self) -> None:
         kind = architecture(self.arch)
         if kind.has_attention and self.n_heads is None:
             object.__setattr__(self, "n_heads", DEFAULT_HEADS)
+        if kind.has_experts:
+            object.__setattr__(self, "n_experts", self.n_experts or DEFAULT_EXPERTS)
+            object.__setattr__(self, "n_active", self.n_active or min(DEFAULT_ACTIVE, self.n_experts or 1))
         if self.attention_layers is not None:
             object.__setattr__(self, "attention_layers", _layers(self.attention_layers))
         self._check_numbers()
@@ -122,7 +134,7 @@ class Network:
 
     def _check_numbers(self) -> None:
         asked, given = f"a {self.arch} network", vars(self)
-        may_be_left_out = ("n_heads", "d_mlp", "n_kv_heads", "window")
+        may_be_left_out = ("n_heads", "d_mlp", "n_kv_heads", "window", "n_experts", "n_active")
         sizes = ("n_layers", "d_model", *(name for name in may_be_left_out if given[name] is not None))
         check_sizes(asked, given, dict.fromkeys(sizes, 1))
         check_positive(asked, given, ("init_std", "embedding_std", "residual_scale"))
@@ -133,6 +145,10 @@ class Network:
             if getattr(self, name) != getattr(Network, name) and not getattr(kind, mark):
                 others = " or ".join(arch for arch, other in ARCHITECTURES.items() if getattr(other, mark))
                 raise self._refusal(f"{self.arch} has no {what}", f"Use {others}, or leave {name} out.")
+        if self.n_experts is not None and self.n_active is not None and self.n_active > self.n_experts:
+            raise self._refusal(
+                f"{self.n_active} active experts of {self.n_experts}", "A token passes as many as there are at most."
+            )
         if not self.has_residual and not kind.can_drop_residual:
             raise self._refusal(f"{self.arch} always has residual connections", "Use lstm, or leave has_residual out.")
 

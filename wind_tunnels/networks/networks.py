@@ -2,9 +2,9 @@
 
 `gpt-neox` adds attention and MLP in parallel and rotates queries and keys; `phi` does so too, with biases on every
 projection; `llama` is sequential with RMS norms, a gated MLP and, if asked, grouped key-value heads; `mistral` is llama
-with a sliding window; `mamba` is transformers' own with the scan of `selective_scan`, a step of which is 2.2 to 2.3
-times slower than attention here. `lstm` and `mlp` are in `recurrent` and `feedforward`. Checkpoints are what
-`save_pretrained` writes.
+with a sliding window; `mixtral` is llama with experts in place of the MLP; `mamba` is transformers' own with the scan
+of `selective_scan`, a step of which is 2.2 to 2.3 times slower than attention here. `lstm` and `mlp` are in `recurrent`
+and `feedforward`. Checkpoints are what `save_pretrained` writes.
 """
 
 import math
@@ -23,6 +23,7 @@ from transformers import (
     LlamaConfig,
     MambaConfig,
     MistralConfig,
+    MixtralConfig,
     PhiConfig,
     PreTrainedConfig,
     PreTrainedModel,
@@ -45,12 +46,14 @@ FEWEST_POSITIONS = 1024
 class ModelBuilder:
     """How a model of an architecture is configured, and which of its modules write to the residual stream.
 
-    Matrices of the modules `keeps` stay as transformers draws them: their numbers mean rates, not maps.
+    Matrices of the modules `keeps` stay as transformers draws them: their numbers mean rates, not maps. `bare` are
+    matrices, or stacks of them, that belong to no linear module.
     """
 
     config: Callable[[Network, Task], PreTrainedConfig]
     residual_writers: tuple[str, ...]
     keeps: tuple[str, ...] = ()
+    bare: tuple[str, ...] = ()
 
 
 def build(network: Network, task: Task, generator: torch.Generator) -> PreTrainedModel:
@@ -90,11 +93,17 @@ def _initialise(model: PreTrainedModel, network: Network, generator: torch.Gener
         elif isinstance(module, nn.LSTM):
             initialise_lstm(module, network.init_std, generator)
         elif isinstance(module, nn.Linear) and not name.endswith(builder.keeps or "-"):
-            is_writer = name.endswith(builder.residual_writers or "-")
-            std = network.init_std * (network.residual_scale if is_writer else 1.0)
-            module.weight.normal_(0.0, std, generator=generator)
+            module.weight.normal_(0.0, _spread(name, network, builder), generator=generator)
             if module.bias is not None:
                 module.bias.zero_()
+    for name, parameter in model.named_parameters():
+        if name.endswith(builder.bare or "-"):
+            parameter.normal_(0.0, _spread(name, network, builder), generator=generator)
+
+
+def _spread(name: str, network: Network, builder: ModelBuilder) -> float:
+    is_writer = name.endswith(builder.residual_writers or "-")
+    return network.init_std * (network.residual_scale if is_writer else 1.0)
 
 
 def logits_at(
@@ -180,6 +189,16 @@ def _mistral(network: Network, task: Task) -> PreTrainedConfig:
     )
 
 
+def _mixtral(network: Network, task: Task) -> PreTrainedConfig:
+    assert network.n_experts is not None and network.n_active is not None
+    return MixtralConfig(
+        **_attending(network, task),
+        num_key_value_heads=network.kv_heads,
+        num_local_experts=network.n_experts,
+        num_experts_per_tok=network.n_active,
+    )
+
+
 def _mamba(network: Network, task: Task) -> PreTrainedConfig:
     return MambaConfig(**_common(network, task), use_cache=False, residual_in_fp32=False)
 
@@ -197,6 +216,11 @@ BUILDERS: Mapping[str, ModelBuilder] = {
     "phi": ModelBuilder(_phi, ("self_attn.dense", "mlp.fc2")),
     "llama": ModelBuilder(_llama, ("self_attn.o_proj", "mlp.down_proj")),
     "mistral": ModelBuilder(_mistral, ("self_attn.o_proj", "mlp.down_proj")),
+    "mixtral": ModelBuilder(
+        _mixtral,
+        ("self_attn.o_proj", "experts.down_proj"),
+        bare=("mlp.gate.weight", "experts.gate_up_proj", "experts.down_proj"),
+    ),
     "lstm": ModelBuilder(_lstm, ()),
     "mlp-position": ModelBuilder(lambda network, task: _mlp(network, task, 1), ("mlp.down",)),
     "mlp-context": ModelBuilder(lambda network, task: _mlp(network, task, task.n_positions), ("mlp.down",)),

@@ -97,8 +97,9 @@ def update(state: TrainingState, sampler: BatchSampler, recipe: Recipe) -> None:
     """One batch, one step of the optimisers, and a move to the next stage where this one is mastered."""
     began = time.process_time()
     sequences = sampler.batch(state.rng, state.stage)
-    loss = cross_entropy(state.model, sequences, recipe.target)
-    loss.backward()
+    uneven: list[torch.Tensor] = []
+    loss = cross_entropy(state.model, sequences, recipe.target, uneven if recipe.balance else None)
+    (loss + recipe.balance * uneven[0] if uneven else loss).backward()
     torch.nn.utils.clip_grad_norm_(state.model.parameters(), recipe.clip)
     set_rates(state.optimisers, recipe.rate(state.step))
     for optimiser in state.optimisers:
@@ -109,18 +110,28 @@ def update(state: TrainingState, sampler: BatchSampler, recipe: Recipe) -> None:
 
 
 def cross_entropy(
-    model: torch.nn.Module, sequences: Sequences, target: Literal["labels", "distil"]
+    model: torch.nn.Module,
+    sequences: Sequences,
+    target: Literal["labels", "distil"],
+    uneven: list[torch.Tensor] | None = None,
 ) -> Float[torch.Tensor, ""]:
     """Mean cross-entropy in nats over sequences and scored positions, over the whole vocabulary.
 
-    The sequences are copied to the device of the network.
+    The sequences are copied to the device of the network. `uneven` is given the load-balancing loss of a mixture of
+    experts, which is no part of the result: 1 a chosen expert where all positions' experts are chosen alike often.
     """
     device = next(model.parameters()).device
 
     def copied(array: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(array).to(device)
 
-    logits = logits_at(model, copied(sequences.tokens), copied(sequences.scored))  # [sequence, scored, vocab]
+    tokens, scored = copied(sequences.tokens), copied(sequences.scored)
+    if uneven is None:
+        logits = logits_at(model, tokens, scored)  # [sequence, scored, vocab]
+    else:
+        out = model(input_ids=tokens, logits_to_keep=scored, use_cache=False, output_router_logits=True)
+        logits = out.logits
+        uneven.append(out.aux_loss)
     if target == "labels":
         return F.cross_entropy(logits.flatten(0, 1), copied(sequences.targets).flatten())
     log_q = F.log_softmax(logits, dim=-1)[..., copied(sequences.slice_ids)]  # [sequence, scored, outcome]

@@ -2,7 +2,8 @@
 
 Muon (Jordan and others, 2024) takes the momentum of a matrix, replaces its singular values by ones with a few
 Newton-Schulz steps, and moves along that: every direction of the matrix learns at one rate, so the rare ones that carry
-recall are not left behind. Embeddings, the output head, norms and biases are no maps between hidden spaces and keep
+recall are not left behind. The matrices of experts are stacked, and each is taken
+by itself. Embeddings, the output head, routers, norms and biases are no maps between hidden spaces and keep
 AdamW; so do the rates of a state space and the weights of an LSTM, which are four maps in one matrix. Both are torch
 optimisers with ordinary state dictionaries.
 """
@@ -55,25 +56,26 @@ class Muon(torch.optim.Optimizer):
 
 
 def orthogonalise(
-    matrices: Float[torch.Tensor, "matrix out into"], n_steps: int = 5
-) -> Float[torch.Tensor, "matrix out into"]:
+    matrices: Float[torch.Tensor, "*matrix out into"], n_steps: int = 5
+) -> Float[torch.Tensor, "*matrix out into"]:
     """The nearest orthogonal matrix to each, approximately: singular values between about 0.7 and 1.2."""
     a, b, c = NEWTON_SCHULZ
     is_tall = matrices.shape[-2] > matrices.shape[-1]
-    x = matrices.mT if is_tall else matrices
+    x = (matrices.mT if is_tall else matrices).flatten(0, -3)
     norms = torch.linalg.vector_norm(x, dim=(-2, -1), keepdim=True)
     x = x / norms.clamp_min(torch.finfo(x.dtype).tiny)  # a matrix without a gradient stays at zero
     for _ in range(n_steps):
         gram = x @ x.mT
         x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
-    return x.mT if is_tall else x
+    return (x.mT if is_tall else x).reshape(matrices.shape)
 
 
 def make_optimisers(model: PreTrainedModel, recipe: Recipe) -> tuple[torch.optim.Optimizer, ...]:
     """Muon over the linear maps between hidden spaces and AdamW over the rest, or AdamW over all; no weight decay."""
     head = model.get_output_embeddings()
     maps = [module for module in model.modules() if isinstance(module, nn.Linear) and module is not head]
-    inside = {id(module.weight) for module in maps if recipe.optimiser == "muon"}
+    experts = [p for name, p in model.named_parameters() if ".experts." in name]  # [expert, out, into]
+    inside = {id(p) for p in (*(module.weight for module in maps), *experts) if recipe.optimiser == "muon"}
     matrices = [p for p in model.parameters() if id(p) in inside]
     rest = [p for p in model.parameters() if id(p) not in inside]
     adamw = torch.optim.AdamW(rest, lr=recipe.lr_adamw, betas=(0.9, 0.98), weight_decay=0.0, foreach=True)

@@ -39,6 +39,12 @@ class TrainingPlan:
                 found=f"the training has the steps 0 to {self.recipe.n_steps}",
                 fix="Name steps of the training.",
             )
+        if self.recipe.balance and self.network.n_experts is None:
+            raise UsageError(
+                asked=f"balance = {self.recipe.balance} in training a {self.network.arch}",
+                found="it has no experts to keep in balance",
+                fix="Use mixtral, or leave balance out.",
+            )
         assert self.name  # a variant that is no name is refused here, before anything is trained
 
     @property

@@ -22,6 +22,8 @@ class Recipe:
     `optimiser` is `muon` (hidden matrices by Muon at `lr_muon`, the rest by AdamW at `lr_adamw`) or `adamw` (all by
     AdamW). `n_distinct` trains on that many fixed sequences, drawn once with their answers, in place of fresh ones:
     what can then be learnt is those by heart. `fresh_share` of every batch is fresh all the same (the mixture regime).
+    `balance` is the weight of the load-balancing loss of a mixture of experts (Fedus and others, 2021), of which the
+    learning curve shows nothing: it counts the cross-entropy alone.
     Weights are float32 on either `device`: `cpu`, which repeats bit for bit, or `cuda`, to which batches are copied.
     """
 
@@ -41,6 +43,7 @@ class Recipe:
     n_distinct: int | None = None
     fresh_share: float = 0.0
     device: Literal["cpu", "cuda"] = "cpu"
+    balance: float = 0.0
 
     def __post_init__(self) -> None:
         least = {"n_steps": 1, "batch": 1, "n_copies": 1, "n_warmup": 1, "checkpoints_per_doubling": 0, "seed": 0}
@@ -50,6 +53,7 @@ class Recipe:
         check_sizes(asked, vars(self), least)
         check_positive(asked, vars(self), ("gate_bits", "lr_muon", "lr_adamw", "clip"))
         check_fraction(asked, "fresh_share", self.fresh_share)
+        check_fraction(asked, "balance", self.balance)
         names = ("target", "curriculum", "optimiser", "device")
         check_choice(vars(self), {name: get_args(hints[name]) for name in names})
         if self.fresh_share and self.n_distinct is None:

@@ -56,7 +56,7 @@ def test_muon_update_has_the_same_size_for_every_shape():
 
 
 MAPS = {
-    **dict.fromkeys(("gpt-neox", "phi", "llama", "mistral"), ("query", "_proj", "dense", "mlp.")),
+    **dict.fromkeys(("gpt-neox", "phi", "llama", "mistral", "mixtral"), ("query", "_proj", "dense", "mlp.")),
     "mlp-position": ("join.", "mlp."),
     "mlp-context": ("join.", "mlp."),
     "mamba": ("in_proj", "x_proj", "dt_proj", "out_proj"),
@@ -75,6 +75,11 @@ def test_maps_between_hidden_spaces_go_to_muon_and_everything_else_to_adamw(arch
         for optimisers in (muon, [adamw])
     )
     assert taken | left == set(name_of.values()) and not taken & left
-    is_map = {n: n.endswith("weight") and "norm" not in n and any(m in n for m in MAPS[arch]) for n in name_of.values()}
+    is_map = {
+        n: (n.endswith("weight") or ".experts." in n)
+        and not any(other in n for other in ("norm", "gate.weight"))
+        and any(m in n for m in MAPS[arch])
+        for n in name_of.values()
+    }
     assert taken == {name for name, goes_to_muon in is_map.items() if goes_to_muon}
     assert any("embed" in name for name in left) and any("lm_head" in name for name in left)

@@ -1,0 +1,100 @@
+"""Whether experts divide domains: by brute force, planted, and where the assumptions of the exchange are broken."""
+
+import numpy as np
+import pytest
+from interp.probes.components.experts import _pointwise, division
+from interp.probes.components.probe import Components
+from interp.probes.worlds.vectors import components as trials
+
+from interp.testing import Shape, check_probe, synthetic_capture
+
+FAST = {"n_permutations": 99, "n_bootstrap": 20, "experts": True}
+BEYOND = "expert_domain_information_beyond_token"
+WORLDS = [world for world in trials().worlds if "experts follow" in world.name]
+
+
+def routing(kind, rng, size=0.0, n=100):
+    """Top two of four experts: routing, domain, token, position and prompt of every row."""
+    domain = rng.integers(2, size=n)
+    lengths = np.where(domain, rng.integers(6, 10, n), rng.integers(3, 7, n)) if kind == "lengths" else np.full(n, 6)
+    prompt = np.repeat(np.arange(n), lengths)
+    position, d = np.concatenate([np.arange(k) for k in lengths]), domain[prompt]
+    token = (rng.random(len(prompt)) ** np.where(d, 2, 0.5) * 4).astype(int)
+    of_place = 3 * np.random.default_rng(5).standard_normal((12, 1, 4))
+    scores = rng.gumbel(size=(len(prompt), 1, 4)) + size * np.eye(4)[d][:, None]
+    scores += {
+        "noise": 0.0, "token": of_place[token], "position": of_place[position], "lengths": of_place[position],
+        "habit": 2 * rng.standard_normal((n, 1, 4))[prompt],
+        "drift": of_place[0] * (prompt / n)[:, None, None],
+    }[kind]  # fmt: skip
+    q = np.where(scores >= np.sort(scores, axis=-1)[..., 2:3], np.exp(scores), 0.0)
+    return np.moveaxis(q, 0, 1), d, token, position, prompt
+
+
+def p_of(found):
+    return (1 + (found.exchanged[:, -1] >= found.bits[-1] - 1e-12).sum()) / (1 + len(found.exchanged))
+
+
+def test_the_mean_of_pointwise_information_is_the_conditional_mutual_information():
+    rng = np.random.default_rng(0)
+    expert, domain, stratum = rng.integers(3, size=300), rng.integers(2, size=300), rng.integers(4, size=300)
+    found = _pointwise(np.eye(3)[expert][:, None], stratum, 2 * stratum + domain).mean()
+    by_hand = 0.0
+    for s in range(4):
+        here = stratum == s
+        for e in range(3):
+            for d in range(2):
+                joint = (here & (expert == e) & (domain == d)).sum()
+                alone = (here & (expert == e)).sum() * (here & (domain == d)).sum()
+                by_hand += joint / 300 * np.log2(joint * here.sum() / alone) if joint else 0.0
+    assert found == pytest.approx(by_hand)
+
+
+def test_experts_that_are_their_domain_share_one_bit_with_it():
+    domain = np.arange(400) % 2
+    found = division(np.eye(2)[domain][None], domain, np.zeros(400, int), np.arange(400), 99, np.random.default_rng(0))
+    assert found.bits[-1] == pytest.approx(1, abs=0.01) and p_of(found) == 0.01
+
+
+@pytest.mark.parametrize("kind", ["noise", "token", "position", "habit", "lengths", "drift"])
+def test_whatever_else_routes_is_no_division_of_domains(kind):
+    called = 0
+    for seed in range(40):
+        q, domain, token, position, prompt = routing(kind, np.random.default_rng(seed))
+        called += p_of(division(q, domain, 100 * position + token, prompt, 39, np.random.default_rng(seed))) <= 0.05
+    assert called <= 2 + 3.3 * np.sqrt(40 * 0.05 * 0.95)
+
+
+def test_by_position_alone_a_router_of_tokens_looks_like_one_of_domains():
+    q, domain, _, position, prompt = routing("token", np.random.default_rng(1), n=300)
+    assert p_of(division(q, domain, position, prompt, 99, np.random.default_rng(1))) <= 0.05
+
+
+@pytest.mark.parametrize("kind", ["noise", "token", "habit"])
+def test_a_planted_division_is_found_beyond_position_and_token(kind):
+    q, domain, token, position, prompt = routing(kind, np.random.default_rng(2), size=4.0, n=200)
+    found = division(q, domain, 100 * position + token, prompt, 99, np.random.default_rng(2))
+    assert p_of(found) <= 0.05 and found.bits[-1] > found.half_width[-1]
+
+
+def test_tokens_of_one_domain_alone_leave_nothing_to_compare():
+    q, domain, token, _, prompt = routing("noise", np.random.default_rng(3))
+    assert division(q, domain, 1000 * domain + token, prompt, 39, np.random.default_rng(3)) is None
+
+
+@pytest.mark.parametrize("world", WORLDS, ids=lambda world: world.name)
+def test_the_worlds_of_the_certificate_hold_and_find(world):
+    called = [world.findings(Components(), seed, 0.0)[BEYOND].p <= 0.05 for seed in range(8)]
+    assert sum(called) <= 3
+    assert world.findings(Components(), 0, 3.0)[BEYOND].p <= 0.05
+
+
+def test_components_with_experts_meets_the_contract():
+    check_probe(Components(**FAST))
+
+
+def test_without_domains_the_numbers_say_why_they_are_undefined():
+    probe = Components(**FAST)
+    found = probe.analyse(synthetic_capture(probe.needs, Shape(40, n_layers=2, d_model=6)), {})
+    assert "one domain" in found[BEYOND].interval_reason
+    assert np.isnan(found[BEYOND].value) and "experts_by_layer" not in found.tables
