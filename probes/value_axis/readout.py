@@ -151,8 +151,9 @@ def read_place(rows: ScaledRows, splits: Mapping[str, Sequence[Split]]) -> Place
 class _Form:
     """The principal axes of the fitting rows of a halving, the judged rows along them, and all rows along the first.
 
-    What a halving takes out is linear in the rows, so where features outnumber fitting rows it is taken out of the rows'
-    inner products, on either side: no product over features is made a second time. `first` is known up to a constant.
+    What a halving takes out is linear in the rows. Where features outnumber fitting rows it is therefore taken out of
+    the rows' inner products, on either side, and no product over features is made again. `first` is known up to a
+    constant.
     """
 
     axes: RowAxes
