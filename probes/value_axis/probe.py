@@ -37,7 +37,7 @@ from ..measures.field_checks import refuse_too_few, refuse_unknown
 from ..measures.finite import finite
 from ..measures.halves import N_HALVINGS, Halving, exchanges_within, label_by_type, r2_interval, split_rows
 from ..measures.nuisances import Design, nuisance_design
-from ..measures.places import Counted, Place, ScaledRows, at_same_layer, places_of
+from ..measures.places import Counted, Place, at_same_layer, places_of
 from ..measures.sample_sizes import FEW_HALVES, MIN_HALVES, MIN_LEVEL
 from ..measures.target import EXACT_ENTROPY, NEXT_ENTROPY, Target
 from .readout import AXES, KEPT, WITHIN_TOKEN, Labels, PlaceRead, Split, read_place
@@ -206,12 +206,12 @@ class ValueAxis(Probe):
         pool, splits = setting.pool, self._splits(setting.pool)
 
         def read(place: Place) -> tuple[PlaceRead, np.ndarray | None]:
-            points = place.scale.apply(place.points)
-            found = read_place(points, setting.splits)
+            rows = place.scaled
+            found = read_place(rows, setting.splits)
             if not found.axes or np.ptp(pool.sought) == 0:
                 return found, None
             penalty = found.penalty * found.scale
-            return found, ridge_split_cosines(ScaledRows.of(points), pool.sought, penalty, splits)
+            return found, ridge_split_cosines(rows, pool.sought, penalty, splits)
 
         found, cosines = zip(*side_by_side(read, places), strict=True)
         return list(found), list(cosines)
@@ -369,7 +369,7 @@ def _beyond_embedding(place: Place, embedding: np.ndarray | None, plain: Design,
     labels = replace(setting.labels[KEPT], exchanged=np.empty((len(centred), 0), np.float32))
     design = np.hstack([plain.values, leading])
     splits = [Split.of(Halving.of(h.fitting, h.judged, design), labels) for h in setting.halvings]
-    r2 = read_place(place.scale.apply(place.points), {KEPT: splits}).read[KEPT, "ridge"].r2[:, 0]
+    r2 = read_place(place.scaled, {KEPT: splits}).read[KEPT, "ridge"].r2[:, 0]
     if np.isnan(r2).any():
         return counted.undefined("embedding and nuisances leave nothing to read", "fraction", meaning)
     interval = Interval.of(r2_interval(r2), METHOD + "log(1 − R²)", "no halving differs")

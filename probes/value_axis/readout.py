@@ -14,10 +14,10 @@ import numpy as np
 from jaxtyping import Float
 
 from interp.statistics.ratio import ratio
-from interp.statistics.ridge import PENALTIES, PrincipalForm
+from interp.statistics.ridge import PENALTIES, PrincipalForm, RowAxes
 
 from ..measures.halves import Halving
-from ..measures.places import unit
+from ..measures.places import ScaledRows, unit
 
 AXES = ("ridge", "pc1")
 KEPT, WITHIN_TOKEN = "kept", "token"
@@ -129,7 +129,7 @@ class PlaceRead:
     spectrum: Float[np.ndarray, " axis"]
 
 
-def read_place(rows: Float[np.ndarray, "row feature"], splits: Mapping[str, Sequence[Split]]) -> PlaceRead:
+def read_place(rows: ScaledRows, splits: Mapping[str, Sequence[Split]]) -> PlaceRead:
     """Both axes under every treatment, in all halvings."""
     found: dict[tuple[str, str], list[_Scores]] = {(t, axis): [] for t in splits for axis in AXES}
     first = None
@@ -140,38 +140,60 @@ def read_place(rows: Float[np.ndarray, "row feature"], splits: Mapping[str, Sequ
         found[KEPT, "pc1"].append(_scores(whole, split, "pc1"))
         if WITHIN_TOKEN in splits:
             within = splits[WITHIN_TOKEN][h]
-            along = rows[:, :0] if whole is None else rows @ whole.principal.directions[:1].T
+            along = rows.points[:, :0] if whole is None else whole.first
             found[WITHIN_TOKEN, "ridge"].append(_scores(_Form.of(rows, within), within, "ridge"))
-            found[WITHIN_TOKEN, "pc1"].append(_scores(_Form.of(along, within), within, "pc1"))
+            found[WITHIN_TOKEN, "pc1"].append(_scores(_Form.of(ScaledRows(along, None), within), within, "pc1"))
     read = {key: _together(scores) for key, scores in found.items()}
-    return _with_axes(read, first, splits[KEPT][0])
+    return _with_axes(read, first, splits[KEPT][0], rows)
 
 
 @dataclass(frozen=True)
 class _Form:
-    """The principal form of the fitting rows of a halving, and the judged rows along its axes."""
+    """The principal axes of the fitting rows of a halving, the judged rows along them, and all rows along the first.
 
-    principal: PrincipalForm
+    What a halving takes out is linear in the rows. Where features outnumber fitting rows it is therefore taken out of
+    the rows' inner products, on either side, and no product over features is made again. `first` is known up to a
+    constant.
+    """
+
+    axes: RowAxes
     judged: Float[np.ndarray, "judged axis"]
+    first: Float[np.ndarray, "row 1"]
 
     @classmethod
-    def of(cls, rows: Float[np.ndarray, "row feature"], split: Split) -> "_Form | None":
+    def of(cls, rows: ScaledRows, split: Split) -> "_Form | None":
         """None where the halving cannot be read, or what is taken out leaves nothing of the rows but rounding."""
-        if not split.halving.is_usable:
+        halving = split.halving
+        if not halving.is_usable:
             return None
-        fitted, judged = split.halving.apply(rows)
-        if np.linalg.norm(fitted) <= _CANCELLED * np.linalg.norm(rows[split.halving.fitting]):
+        least = _CANCELLED * float(np.linalg.norm(rows.points[halving.fitting]))
+        if rows.products is None or len(halving.fitting) > rows.points.shape[1]:
+            fitted, judged = halving.apply(rows.points)
+            if np.linalg.norm(fitted) <= least:
+                return None
+            form = PrincipalForm.of(fitted)
+            return cls(form, judged @ form.directions.T, rows.points @ form.directions[:1].T)
+        fitted, judged = halving.apply(rows.products)  # the other side is still all rows
+        products, across = halving.apply(fitted.T)[0], halving.apply(judged.T)[0]
+        if np.sqrt(max(0.0, float(np.trace(products)))) <= least:
             return None
-        principal = PrincipalForm.of(fitted)
-        return cls(principal, judged @ principal.directions.T)
+        axes = RowAxes.of_products(products)
+        weights = axes.left / axes.singular
+        return cls(axes, across.T @ weights, fitted.T @ weights[:, :1])
+
+    def direction(self, coefficients: Float[np.ndarray, " axis"], rows: ScaledRows, halving: Halving) -> np.ndarray:
+        """The unit direction in the space of the features that has these coefficients on the first few axes."""
+        n = len(coefficients)
+        weights = self.axes.left[:, :n] @ (coefficients / self.axes.singular[:n])
+        return unit(halving.apply(rows.points)[0].T @ weights)
 
     def coefficients(self, axis: str, part: Part, n_free: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Coefficients on the first few axes, the R² that is expected of them, and the penalties."""
-        left = self.principal.left.astype(part.fitted.dtype)
+        left = self.axes.left.astype(part.fitted.dtype)
         if axis == "pc1":
             loads = left[:, :1].T @ part.fitted
-            return _first(self.principal.singular, loads)
-        return _ridge(self.principal.singular, left.T @ part.fitted, part.squares[0], n_free)
+            return _first(self.axes.singular, loads)
+        return _ridge(self.axes.singular, left.T @ part.fitted, part.squares[0], n_free)
 
 
 @dataclass(frozen=True)
@@ -235,7 +257,7 @@ def _together(scores: Sequence[_Scores]) -> Read:
     return Read(r2, correlation, fit, any(s.is_void for s in scores))
 
 
-def _with_axes(read: Mapping[tuple[str, str], Read], form: _Form | None, split: Split) -> PlaceRead:
+def _with_axes(read: Mapping[tuple[str, str], Read], form: _Form | None, split: Split, rows: ScaledRows) -> PlaceRead:
     """The axes of one form for the first label."""
     if form is None:
         return PlaceRead(read, {}, np.nan, 0.0, np.empty(0))
@@ -246,7 +268,7 @@ def _with_axes(read: Mapping[tuple[str, str], Read], form: _Form | None, split: 
         mine = found[:, 0]
         predicted = form.judged[:, : len(mine)] @ mine
         cosine = float(ratio(np.abs(mine[:1]), np.linalg.norm(mine)).item())
-        axes[axis] = Axis(unit(form.principal.directions[: len(mine)].T @ mine), predicted, cosine)
+        axes[axis] = Axis(form.direction(mine, rows, split.halving), predicted, cosine)
         penalties[axis] = float(penalty[0])
-    squared = np.square(form.principal.singular)
+    squared = np.square(form.axes.singular)
     return PlaceRead(read, axes, penalties["ridge"], float(squared.mean()), squared)

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from interp.probes.measures.halves import Halving
+from interp.probes.measures.places import ScaledRows
 from interp.probes.value_axis.readout import KEPT, WITHIN_TOKEN, Labels, Split, read_place
 from sklearn.linear_model import LinearRegression, Ridge
 
@@ -43,7 +44,7 @@ def judged_by(predicted, truth):
 def test_ridge_equals_an_explicit_fit_at_the_penalty_of_least_cross_validation_error(n_features, treatment):
     rows, tokens, label, rng = world(n_features)
     splits = splits_of(label, tokens, rng.standard_normal((N, 2)))
-    found = read_place(rows, splits).read[treatment, "ridge"]
+    found = read_place(ScaledRows.of(rows), splits).read[treatment, "ridge"]
     for h, split in enumerate(splits[treatment]):
         x, judged = split.halving.apply(rows)
         scale = np.square(np.linalg.svd(x, compute_uv=False))
@@ -72,7 +73,7 @@ def test_the_first_axis_is_that_of_the_fitting_rows_and_reads_by_its_slope_alone
     rows, tokens, label, rng = world()
     nuisances = rng.standard_normal((N, 2))
     splits = splits_of(label, tokens, nuisances)
-    place = read_place(rows, splits)
+    place = read_place(ScaledRows.of(rows), splits)
     for h, (kept, within) in enumerate(zip(splits[KEPT], splits[WITHIN_TOKEN], strict=True)):
         fitted, judged = kept.halving.apply(rows)
         first = np.linalg.svd(fitted)[2][0]
@@ -91,7 +92,7 @@ def test_the_first_axis_is_that_of_the_fitting_rows_and_reads_by_its_slope_alone
 def test_axes_are_of_the_first_halving_and_turned_so_that_entropy_rises():
     rows, tokens, label, _ = world()
     splits = splits_of(label, tokens)
-    place = read_place(rows, splits)
+    place = read_place(ScaledRows.of(rows), splits)
     first = splits[KEPT][0]
     x, judged = first.halving.apply(rows)
     explicit = Ridge(alpha=place.penalty * place.scale, fit_intercept=False).fit(x, first.parts[0].fitted[:, 0])
@@ -101,24 +102,24 @@ def test_axes_are_of_the_first_halving_and_turned_so_that_entropy_rises():
     assert place.spectrum == pytest.approx(np.square(np.linalg.svd(x, compute_uv=False)))
     changed = label.copy()
     changed[first.halving.judged] += 5
-    again = read_place(rows, splits_of(changed, tokens))
+    again = read_place(ScaledRows.of(rows), splits_of(changed, tokens))
     assert again.axes["ridge"].direction == pytest.approx(axis.direction)
 
 
 def test_rows_that_the_token_determines_are_void_within_it():
     _, tokens, label, rng = world()
     table = rng.standard_normal((8, 5))
-    place = read_place(table[tokens] - table[tokens].mean(axis=0), splits_of(label, tokens))
+    place = read_place(ScaledRows.of(table[tokens] - table[tokens].mean(axis=0)), splits_of(label, tokens))
     assert place.read[WITHIN_TOKEN, "ridge"].is_void and place.read[WITHIN_TOKEN, "pc1"].is_void
     assert np.isnan(place.read[WITHIN_TOKEN, "ridge"].r2).all()
     assert not place.read[KEPT, "ridge"].is_void
-    still = read_place(np.zeros((N, 5)), splits_of(label, tokens))
+    still = read_place(ScaledRows.of(np.zeros((N, 5))), splits_of(label, tokens))
     assert still.read[KEPT, "ridge"].is_void and still.axes == {}
 
 
 def test_halvings_in_which_no_token_recurs_cannot_be_read():
     rows, _, label, _ = world()
-    read = read_place(rows, splits_of(label, np.arange(N))).read[WITHIN_TOKEN, "ridge"]
+    read = read_place(ScaledRows.of(rows), splits_of(label, np.arange(N))).read[WITHIN_TOKEN, "ridge"]
     assert np.isnan(read.r2).all() and not read.is_void
 
 
@@ -127,3 +128,18 @@ def test_columns_of_a_target_are_its_true_label_and_its_exchanges():
     assert labels.n_permutations == 6 and labels.controls == slice(2, 5)
     assert labels.of_target("b").tolist() == [1, 11, 12, 13, 14, 15, 16]
     assert replace(labels, true=np.zeros((4, 2))).of_target("a").tolist() == [0, 2, 3, 4, 5, 6, 7]
+
+
+def test_inner_products_read_the_same_as_the_rows_themselves():
+    rows, tokens, label, rng = world(90)
+    rows = rows + 100 * rng.standard_normal(90)
+    splits = splits_of(label, tokens, rng.standard_normal((N, 2)))
+    by_products, by_rows = (read_place(r, splits) for r in (ScaledRows.of(rows), ScaledRows(rows, None)))
+    for key, read in by_rows.read.items():
+        for name in ("r2", "correlation", "fit"):
+            np.testing.assert_allclose(getattr(by_products.read[key], name), getattr(read, name), atol=1e-6)
+    for axis, found in by_rows.axes.items():
+        mine = by_products.axes[axis]
+        sign = np.sign(found.direction @ mine.direction)
+        np.testing.assert_allclose(sign * mine.direction, found.direction, atol=1e-6)
+        np.testing.assert_allclose(mine.cosine, found.cosine, atol=1e-6)
