@@ -189,13 +189,14 @@ def _timed(call: Callable[..., Any], *args: Any) -> tuple[Any, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--programs", default="", help="names, separated by commas; all by default")
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seeds", default="1,2", help="of noise and sequences, separated by commas")
     parser.add_argument("--table", action="store_true", help="measure nothing")
     asked = parser.parse_args()
     if not asked.table:
         from interp.wind_tunnels.programs.task import shipped_programs
 
-        measure(asked.programs.split(",") if asked.programs else list(shipped_programs()), asked.seed)
+        for seed in map(int, asked.seeds.split(",")):
+            measure(asked.programs.split(",") if asked.programs else list(shipped_programs()), seed)
     text = README.read_text(encoding="utf-8")
     before, rest = text.split(START)
     README.write_text(before + START + table(read_scores()) + END + rest.split(END)[1], encoding="utf-8")
