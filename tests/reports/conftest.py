@@ -32,15 +32,21 @@ def installed_probe(tmp_path_factory, monkeypatch) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def chromium():
-    """A running headless Chromium; skipped where there is none."""
-    executable = shutil.which("chromium") or shutil.which("chromium-browser")
-    if executable is None:
-        pytest.skip("no Chromium on this machine: pages are not looked at")
+def chromium_file() -> str:
+    """Where Chromium lies; skipped where there is none."""
+    found = shutil.which("chromium") or shutil.which("chromium-browser")
+    if found is None:
+        pytest.skip("no Chromium on this machine: pages are not looked at, images not drawn")
+    return found
+
+
+@pytest.fixture(scope="session")
+def chromium(chromium_file):
+    """A running headless Chromium."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=executable, args=list(CHROMIUM_FLAGS))
+        browser = playwright.chromium.launch(executable_path=chromium_file, args=list(CHROMIUM_FLAGS))
         yield browser
         browser.close()
 

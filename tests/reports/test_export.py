@@ -1,6 +1,7 @@
 """Figures and tables of a record as files for a paper."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pandas
@@ -39,9 +40,8 @@ def test_unknown_formats_are_refused(record, tmp_path):
 
 @pytest.mark.browser
 @pytest.mark.parametrize("columns, inches", [(1, 3.4), (2, 7.0)])
-def test_a_figure_is_as_wide_as_the_columns_of_a_paper(record, tmp_path, columns, inches):
-    from dataclasses import replace
-
+def test_a_figure_is_as_wide_as_the_columns_of_a_paper(record, tmp_path, chromium_file, monkeypatch, columns, inches):
+    monkeypatch.setenv("BROWSER_PATH", chromium_file)
     one = replace(record, findings={"orthogonality": record.findings["orthogonality"]})
     files = export(one, tmp_path, figures=("svg",), tables=(), columns=columns)
     assert files

@@ -15,6 +15,8 @@ from ..validation import check_positive, check_sizes
 
 DEFAULT_HEADS = 4
 DEFAULT_EXPERTS, DEFAULT_ACTIVE = 4, 2
+EXPERT_STEP = 4
+"""Rows of the experts' matrices have to be whole multiples of 16 bytes."""
 
 Layers = Sequence[int] | int | str
 """Layers as a list, a single number, or `0,1`; a network keeps them as a sorted tuple."""
@@ -116,8 +118,11 @@ class Network:
     @property
     def d_feed_forward(self) -> int:
         """The width of the feed-forward: `d_mlp`, or the one that matches between gated and plain."""
-        gated = architecture(self.arch).has_gate
-        return self.d_mlp or (8 * self.d_model // 3 if gated else 4 * self.d_model)
+        kind = architecture(self.arch)
+        if self.d_mlp is not None:
+            return self.d_mlp
+        width = 8 * self.d_model // 3 if kind.has_gate else 4 * self.d_model
+        return width - width % EXPERT_STEP if kind.has_experts else width
 
     @property
     def kv_heads(self) -> int:
@@ -148,6 +153,11 @@ class Network:
         if self.n_experts is not None and self.n_active is not None and self.n_active > self.n_experts:
             raise self._refusal(
                 f"{self.n_active} active experts of {self.n_experts}", "A token passes as many as there are at most."
+            )
+        if kind.has_experts and self.d_feed_forward % EXPERT_STEP:
+            raise self._refusal(
+                f"experts of width {self.d_mlp}",
+                f"Torch multiplies all experts at once: take a multiple of {EXPERT_STEP}.",
             )
         if not self.has_residual and not kind.can_drop_residual:
             raise self._refusal(f"{self.arch} always has residual connections", "Use lstm, or leave has_residual out.")

@@ -130,7 +130,7 @@ def test_a_window_longer_than_a_sequence_is_still_one():
 @pytest.mark.parametrize("arch", TRANSFORMERS)
 def test_weights_start_at_their_spread(arch):
     model = fresh(Network(arch=arch, d_model=128, init_std=0.1, embedding_std=1.0, residual_scale=0.25))
-    spread = {name: p.std().item() for name, p in model.named_parameters() if p.ndim == 2}
+    spread = {name: p.std().item() for name, p in model.named_parameters() if p.ndim >= 2}
     (embedding,) = (name for name, p in model.named_parameters() if p is model.get_input_embeddings().weight)
     writers = [name for name in spread if BUILDERS[arch].residual_writers[0] in name]
     writers += [name for name in spread if BUILDERS[arch].residual_writers[1] in name]
