@@ -15,6 +15,7 @@ from jaxtyping import Float
 
 from interp.editing.steps import EditStep, SeenStep
 from interp.reading.batches import Batch
+from interp.system.float64 import double
 from interp.system.processes import Ranks
 
 
@@ -54,8 +55,9 @@ class ChangeSizes:
 
     def see(self, seen: SeenStep) -> None:
         """Take in one pass of one step."""
-        before, mask = seen.before.double(), seen.rows.mask
-        both = torch.stack([before, seen.after.double() - before])
+        before = double(seen.before)
+        mask = seen.rows.mask.to(before.device)
+        both = torch.stack([before, double(seen.after) - before])
         picked = torch.where(mask[:, :, None], both, 0.0)  # [2, variant, prompt, pos, feature]
         sums = _Sums(self._nothing.copy(), int(mask.sum()), picked.sum(dim=(2, 3)).cpu().numpy())
         sums.squares[:, :, self._prompts] = picked.square().sum(dim=(3, 4)).cpu().numpy()

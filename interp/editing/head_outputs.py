@@ -11,6 +11,7 @@ from interp.errors import PromptError
 from interp.reading.batches import Batch, RowIndex
 from interp.seam.attention import Listener
 from interp.seam.pattern import AttentionCall
+from interp.system.float64 import double
 
 
 class HeadOutputs(Listener):
@@ -29,7 +30,7 @@ class HeadOutputs(Listener):
     def mean(self, layer: int, rows: RowIndex) -> torch.Tensor:
         """The mean over the rows of `rows`, `[1, 1, feature]`, float64."""
         picked = self.kept[layer][torch.from_numpy(rows.prompt), torch.from_numpy(rows.position)]
-        return picked.double().mean(dim=0)[None, None]
+        return double(picked).mean(dim=0)[None, None]
 
     def donated(self, layer: int, seed: int, batch: Batch) -> torch.Tensor:
         """For every prompt of the batch the outputs of its donor at the same positions, `[prompt, pos, feature]`.

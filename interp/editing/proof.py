@@ -158,14 +158,15 @@ def _read_back(s: SeenStep) -> float:
     mask = s.rows.mask
     if not torch.equal(s.after[:, ~mask], s.before[:, ~mask]):
         return float("inf")
-    before, after = s.before[:, mask].double(), s.after[:, mask].double()  # [1, row, feature]
+    s = s.in_float64()
+    step, mask = s.step, s.rows.mask
+    before, after = s.before[:, mask], s.after[:, mask]  # [1, row, feature]
     if not before.numel():
         return 0.0
-    step = s.step.to(before.device, torch.float64)
     dose = float(step.dose[0])
     change = after - before
     if "covectors" not in step.numbers:
-        put = step.edited(s.before.double(), s.rows, None if s.others is None else s.others.double())[:, mask]
+        put = step.edited(s.before, s.rows, s.others)[:, mask]
         error = after - (before + dose * (put - before))
     else:
         covectors, displacements = step.numbers["covectors"], step.numbers["displacements"]

@@ -37,6 +37,7 @@ from interp.reading.early_exit import EnoughRead, ending
 from interp.reading.forward import TOKENS_PER_BATCH
 from interp.seam.attention import Listener, listening, of_this_thread
 from interp.seam.pattern import AttentionCall
+from interp.system.float64 import double
 from interp.system.processes import here
 
 GRAPH_BYTES = 1 << 30
@@ -131,7 +132,7 @@ def _read_batch(
         found = torch.autograd.grad(scalar, list(heads.z.values()), retain_graph=not is_last)
         g = dict(zip(heads.z, found, strict=True))
         by_step = zip(steps, deltas, strict=True)
-        return [(g[step.layer].double() * delta).sum(dim=(1, 3)).cpu().numpy() for step, delta in by_step]
+        return [(double(g[step.layer]) * delta).sum(dim=(1, 3)).cpu().numpy() for step, delta in by_step]
 
     each = 1 / np.maximum(n_rows, 1)[:, None]
     drawn = _draws(log_p.detach(), rows, screen)
@@ -149,7 +150,7 @@ def _read_batch(
 def _change(editor: Editor, step: EditStep, z: torch.Tensor) -> Float[torch.Tensor, "prompt pos head d_head"]:
     """What the step would change in the head outputs of the batch, float64."""
     seen = editor.step(step, z.detach().flatten(2)[None])
-    return (seen.after.double() - seen.before.double())[0].view(z.shape)
+    return (double(seen.after) - double(seen.before))[0].view(z.shape)
 
 
 @contextmanager
@@ -197,7 +198,7 @@ def _draws(log_p: torch.Tensor, rows: BatchRows, screen: Screen) -> list[torch.T
     for i, row in enumerate(rows.row.tolist()):
         rng = np.random.default_rng([screen.seed, row])
         quantiles[i] = (rng.permutation(n) + rng.random(n)) / n
-    below = log_p.double().exp().cumsum(dim=-1)
+    below = double(log_p).exp().cumsum(dim=-1)
     below = below / below[:, -1:]
     found = torch.searchsorted(below, torch.from_numpy(quantiles).to(below)).clamp_max(log_p.shape[-1] - 1)
-    return list(found.unbind(dim=1))
+    return list(found.to(log_p.device).unbind(dim=1))

@@ -6,7 +6,7 @@ give the edited tensor at dose 1, as interp.edits defines it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -22,6 +22,7 @@ from interp.edits import (
     ShiftAxis,
     SubspaceEdit,
 )
+from interp.system.float64 import double
 
 Numbers = Mapping[str, np.ndarray]
 
@@ -113,7 +114,11 @@ class EditStep:
 
     def to(self, device: torch.device, dtype: torch.dtype) -> "EditStep":
         moved = {name: value.to(device, dtype) for name, value in self.numbers.items()}
-        return EditStep(self.index, self.edit, self.place, self.layer, self.dose.to(device, dtype), moved)
+        return replace(self, dose=self.dose.to(device, dtype), numbers=moved)
+
+    def in_float64(self) -> "EditStep":
+        numbers = {name: double(value) for name, value in self.numbers.items()}
+        return replace(self, dose=double(self.dose), numbers=numbers)
 
 
 @dataclass(frozen=True)
@@ -125,6 +130,14 @@ class SeenStep:
     after: torch.Tensor
     rows: EditedRows
     others: torch.Tensor | None
+
+    def in_float64(self) -> "SeenStep":
+        """The same in float64 (`double`), all of it on one device."""
+        before, others = double(self.before), self.others
+        return SeenStep(
+            self.step.in_float64(), before, double(self.after), self.rows.to(before.device),
+            None if others is None else double(others).to(before.device),
+        )  # fmt: skip
 
 
 def make_steps(variants: Sequence[Sequence[Edit]], info: ModelInfo) -> list[EditStep]:

@@ -9,6 +9,7 @@ import torch
 from transformers import PreTrainedConfig
 
 from interp.errors import ModelError, UnknownName, UsageError
+from interp.system.float64 import has_float64
 from interp.system.processes import local_rank, n_started
 
 DTYPES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
@@ -95,6 +96,12 @@ def default_placement(
         is_tight = on_gpu and n_parameters * DTYPES["float32"] * HEADROOM > free_bytes(placement)
         dtype = "bfloat16" if is_tight else "float32"
     refuse_precision(config, dtype)
+    if dtype == "float64" and not all(has_float64(place) for place in _places(placement)):
+        raise UsageError(
+            asked=f"float64 on {placement.device}",
+            found="this kind of device has no float64",
+            fix="Use float32 there, or device='cpu'.",
+        )
     return replace(placement, dtype=dtype)
 
 

@@ -21,6 +21,7 @@ from interp.records.unfinished import Name
 from interp.seam.donor_keys import KeyDonors
 from interp.seam.pattern import AttentionCall
 from interp.seam.pattern_sites import NULL_SITES, PatternReader, kept_keys
+from interp.system.float64 import double
 from interp.system.processes import Ranks
 
 LOGITS_AT_ONCE = 1 << 21
@@ -201,7 +202,7 @@ class Collector:
                     found="the logits are not finite",
                     fix=f"Load the model in float32 (it was read in {self.model.info.dtype}), or check its weights.",
                 )
-            self._passing_entropy.append(entropy.cpu().double().numpy())
+            self._passing_entropy.append(double(entropy).cpu().numpy())
             for need in self.by_source.get("output", ()):
                 self._fold(need, 0, self._output(need.site, log_p, start), start)
             if "lens" in self.by_source:

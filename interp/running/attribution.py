@@ -23,6 +23,7 @@ from interp.prompting.tokens import as_tokens, one_token, words_of
 from interp.reading.forward import capture
 from interp.reading.lens import Lens
 from interp.statistics.t_interval import t_half_width
+from interp.system.float64 import double
 
 if TYPE_CHECKING:
     import pandas
@@ -114,11 +115,11 @@ def logit_attribution(
 
     def direction(token: np.ndarray, x: torch.Tensor) -> np.ndarray:
         with torch.inference_mode():
-            return lens.direction(x, torch.from_numpy(token).to(x.device)).double().cpu().numpy()  # [row, d_model]
+            return double(lens.direction(x, torch.from_numpy(token).to(x.device))).cpu().numpy()  # [row, d_model]
 
     def constant(token: np.ndarray) -> np.ndarray:
         with torch.inference_mode():
-            return lens.constant(last, torch.from_numpy(token).to(last.device)).double().cpu().numpy()
+            return double(lens.constant(last, torch.from_numpy(token).to(last.device))).cpu().numpy()
 
     g, fixed = direction(right, last), constant(right)
     if other is not None:

@@ -24,6 +24,7 @@ from interp.prompting.tokens import as_tokens
 from interp.reading.forward import threads_of_pass
 from interp.running.collect import collect
 from interp.running.donors import with_donors
+from interp.system.float64 import double
 from interp.words import text_table
 
 if TYPE_CHECKING:
@@ -195,7 +196,7 @@ class _Choice:
     def token(self, logits: Float[torch.Tensor, " vocab"], draw: float) -> int:
         if self.temperature == 0:
             return int(logits.argmax())
-        p = torch.softmax(logits.double() / self.temperature, dim=-1).cumsum(dim=-1)
+        p = torch.softmax(double(logits) / self.temperature, dim=-1).cumsum(dim=-1)
         return min(int(torch.searchsorted(p, draw * float(p[-1]), right=True)), len(p) - 1)
 
 

@@ -27,6 +27,7 @@ from interp.information import BITS_PER_NAT
 from interp.model import Model
 from interp.seam.attention import Listener, listening
 from interp.seam.pattern import AttentionCall, visible_keys
+from interp.system.float64 import double, has_float64
 
 
 @dataclass(frozen=True)
@@ -149,7 +150,7 @@ def relative_error(autograd: torch.Tensor, law: torch.Tensor) -> float:
 
 
 def in_float64(model: Model, n_copies: int = 1) -> Model:
-    """A copy of the model in float64; the model itself stays as it is.
+    """A copy of the model in float64, on the CPU where its device has none; the model itself stays as it is.
 
     Raises `UsageError` for a model without attention and `ModelError` for a quantised one, or one of which `n_copies`
     in float64 (weights and gradients, say) would not fit into the free memory.
@@ -173,11 +174,14 @@ def in_float64(model: Model, n_copies: int = 1) -> Model:
             found=f"it needs {needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free",
             fix="Choose a smaller model: the laws are identities, and hold in every one.",
         )
-    module = copy.deepcopy(model.module).double()
+    module, device = copy.deepcopy(model.module), model.info.device
+    if not has_float64(model.input_device):
+        module, device = module.cpu(), "cpu"
+    module = module.double()
     module.config._experts_implementation = "eager"  # the fast one of mixtures of experts has no float64
     for parameter in module.parameters():
         parameter.requires_grad_(False)
-    return replace(model, module=module, info=replace(model.info, dtype="float64"))
+    return replace(model, module=module, info=replace(model.info, dtype="float64", device=device))
 
 
 class _Layer(Listener):
@@ -237,8 +241,8 @@ def loss_bits(model: Model, sequence: ScoredSequence) -> torch.Tensor:
     """Mean cross-entropy of one sequence at its scored positions, over the whole vocabulary, in bits."""
     device = model.input_device
     logits = model.module(input_ids=sequence.ids[None].to(device), use_cache=False).logits[0]
-    chosen = logits[sequence.positions.to(logits.device)].double()
-    return torch.nn.functional.cross_entropy(chosen, sequence.targets.to(logits.device)) * BITS_PER_NAT
+    chosen = double(logits[sequence.positions.to(logits.device)])
+    return torch.nn.functional.cross_entropy(chosen, sequence.targets.to(chosen.device)) * BITS_PER_NAT
 
 
 def layer_gradients(model: Model, layer: int, sequence: ScoredSequence) -> LayerGradients:

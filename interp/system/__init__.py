@@ -5,6 +5,7 @@ __all__ = [
     "digest",
     "environment",
     "fingerprint",
+    "float64",
     "heap",
     "offload",
     "processes",

@@ -31,6 +31,7 @@ from transformers import (
 
 from interp.families import family_of
 from interp.loading.quiet_libraries import quiet_libraries
+from interp.system.float64 import double
 from interp.tunnel import Task
 
 from .architectures import Network
@@ -124,7 +125,7 @@ def predict(
     """Natural log-probabilities of the next token at the scored positions, in float64."""
     at = torch.from_numpy(scored)
     parts = [logits_at(model, torch.from_numpy(tokens[i : i + batch]), at) for i in range(0, len(tokens), batch)]
-    return torch.log_softmax(torch.cat(parts).double(), dim=-1).numpy()
+    return torch.log_softmax(double(torch.cat(parts)), dim=-1).numpy()
 
 
 def n_parameters(model: nn.Module) -> int:

@@ -1,0 +1,70 @@
+"""On a device that has no float64 everything runs, and gives the numbers of the CPU."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import interp
+from interp.checking.selfcheck import check_model
+from interp.edits import AblateHeads
+from interp.seam.layer_gradients import ScoredSequence, in_float64, layer_gradients, loss_bits
+from tests.pretended_device import DEVICE, pretended_device
+from tests.tiny_models import fresh_model
+
+TUNNEL = "tunnel:bijection-gpt-neox"
+
+
+@pytest.fixture
+def there():
+    """`there(model)`: the model on the pretended device."""
+    with pretended_device():
+
+        def move(model):
+            model.module.to(DEVICE)
+            return replace(model, info=replace(model.info, device=DEVICE))
+
+        yield move
+
+
+def test_the_self_check_reads_and_edits_there(there):
+    checks = check_model(there(interp.load(TUNNEL, check=False)))
+    assert {"head", "edit", "dose 0"} < {each.name for each in checks} and all(each.passed for each in checks)
+
+
+@pytest.mark.parametrize(
+    "probes",
+    ["orthogonality,depth_use", pytest.param("causal,heads,components,manifold,belief", marks=pytest.mark.stress)],
+)
+def test_probes_give_the_numbers_of_the_cpu(there, probes):
+    asked = {"probes": probes.split(","), "n_pool": 24, "out": None, "quiet": True}
+    here = interp.run(TUNNEL, **asked)
+    found = interp.run(there(interp.load(TUNNEL, check=False)), **asked)
+    for name, findings in here.findings.items():
+        for key, number in findings.scalars.items():
+            other = found.findings[name].scalars[key]
+            assert other.value == pytest.approx(number.value, rel=1e-3, abs=1e-4, nan_ok=True), (name, key)
+
+
+def test_gradients_are_taken_on_the_cpu(there):
+    model, text = fresh_model("llama"), ScoredSequence.of_text(torch.arange(9))
+    expected = layer_gradients(in_float64(model), 1, text)
+    moved = there(fresh_model("llama"))
+    copy = in_float64(moved)
+    assert (copy.info.device, copy.info.dtype, moved.module.device.type) == ("cpu", "float64", DEVICE)
+    np.testing.assert_array_equal(layer_gradients(copy, 1, text).d_scores, expected.d_scores)
+    assert float(loss_bits(moved, text).detach()) == pytest.approx(expected.loss_bits, abs=1e-4)
+
+
+def test_attribution_and_drawn_continuations(there, stories):
+    texts = ["Once upon a time there was", "The cat sat on the mat and"]
+
+    def numbers(model):
+        drawn = interp.generate(model, texts, [AblateHeads(layer=1, heads=(0,))], n_tokens=3, temperature=1.0)
+        return interp.logit_attribution(model, texts, n_null=2).heads, str(drawn)
+
+    here = numbers(interp.load(str(stories), check=False))
+    found = numbers(there(interp.load(str(stories), check=False)))
+    np.testing.assert_allclose(found[0], here[0], atol=1e-4)
+    assert found[1] == here[1]

@@ -1,0 +1,56 @@
+"""Double precision where a device has none: its tensors go to the CPU, and nothing else in the product asks for it."""
+
+import re
+
+import numpy as np
+import pytest
+import torch
+
+from interp.loading.placement import default_placement
+from interp.system.float64 import double, has_float64
+from tests.paths import ROOT
+from tests.pretended_device import DEVICE, pretended_device
+from tests.tiny_models import tiny_config
+
+BARE = re.compile(r"(?<!\bcpu\(\))\.double\(\)|\.to\([^)]*(?:torch\.float64|torch\.double)\)")
+"""`x.double()`, `x.to(device, torch.float64)`: errors where `x` lies on a device without it."""
+
+ON_THE_CPU = {
+    "interp/system/float64.py", "interp/seam/layer_gradients.py", "interp/editing/features.py",
+    "wind_tunnels/studies/sticky_chain/single_head.py",
+}  # fmt: skip
+"""`double` itself, a model that `in_float64` has moved, arrays read from a file, a study of the CPU alone."""
+
+
+def test_only_mps_is_known_to_have_no_float64():
+    assert [kind for kind in ("cpu", "cuda:1", "mps", "mps:0") if has_float64(kind)] == ["cpu", "cuda:1"]
+
+
+def test_a_tensor_becomes_float64_where_it_lies_or_on_the_cpu():
+    x = torch.arange(3, dtype=torch.bfloat16)
+    assert double(x).dtype == torch.float64
+    with pretended_device():
+        there = x.to(DEVICE)
+        with pytest.raises(TypeError, match="has no torch"):
+            there.double()
+        moved = double(there)
+        assert (moved.device.type, moved.dtype, moved.tolist()) == ("cpu", torch.float64, [0.0, 1.0, 2.0])
+
+
+def test_the_product_asks_for_float64_in_one_place():
+    found = set()
+    for package in ("interp", "probes", "prompts", "wind_tunnels", "reports"):
+        for path in (ROOT / package).rglob("*.py"):
+            if BARE.search(path.read_text(encoding="utf-8")):
+                found.add(path.relative_to(ROOT).as_posix())
+    assert found == ON_THE_CPU
+    assert BARE.search("y = x[0].double()") and not BARE.search("x.cpu().double()")
+
+
+def test_a_model_in_float64_is_refused_on_a_device_without_it(monkeypatch):
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    with pytest.raises(Exception, match="float64 on mps: this kind of device has no float64") as refused:
+        default_placement(tiny_config("llama"), 1000, dtype="float64", device="mps")
+    assert type(refused.value).__name__ == "UsageError"
+    assert default_placement(tiny_config("llama"), 1000, device="mps").dtype == "float32"
+    assert np.dtype(default_placement(tiny_config("llama"), 1000, dtype="float64", device="cpu").dtype) == np.float64
