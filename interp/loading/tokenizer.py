@@ -13,7 +13,9 @@ from interp.loading.quiet_libraries import quiet_libraries
 _VOCABULARIES = frozenset(
     {"tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model", "tekken.json"}
 )
-_COMPANIONS = frozenset({"tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "merges.txt"})
+_COMPANIONS = frozenset(
+    {"tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "merges.txt", "chat_template.jinja"}
+)
 
 
 def has_tokenizer(files: ModelFiles) -> bool:

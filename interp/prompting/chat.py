@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from interp.errors import PromptError
 from interp.prompt import PromptSet
+from interp.prompting.chat_template import render_chats
 from interp.prompting.rows import PromptRow
 
 if TYPE_CHECKING:
@@ -31,12 +32,18 @@ def rendered_rows(
 
     Raises `PromptError`, naming the place, for messages that are none and for a template that is missing or fails.
     """
-    return [_rendered_row(row, text_column, tokenizer, f"{name}, {row.place}") for row in rows]
+    places = [f"{name}, {row.place}" for row in rows]
+    others = [_others(row, text_column, where) for row, where in zip(rows, places, strict=True)]
+    chats = [_checked(row.values.get(MESSAGES), where) for row, where in zip(rows, places, strict=True)]
+    texts = _through_template(chats, tokenizer, places) if rows else []
+    return [
+        PromptRow(row.place, {text_column: text, ROLE: chat[-1]["role"], TURN: len(chat), **kept})
+        for row, text, chat, kept in zip(rows, texts, chats, others, strict=True)
+    ]
 
 
-def _rendered_row(
-    row: PromptRow, text_column: str, tokenizer: "PreTrainedTokenizerBase | None", where: str
-) -> PromptRow:
+def _others(row: PromptRow, text_column: str, where: str) -> dict[str, Any]:
+    """The columns beside the messages."""
     others = {column: value for column, value in row.values.items() if column != MESSAGES}
     taken = sorted({text_column, ROLE, TURN}.intersection(others))
     if taken:
@@ -45,9 +52,7 @@ def _rendered_row(
             found=f"it has {MESSAGES} and the column {taken[0]!r}, which messages make themselves",
             fix="Rename that column, or leave it out.",
         )
-    messages = _checked(row.values.get(MESSAGES), where)
-    text = _through_template(messages, tokenizer, where)
-    return PromptRow(row.place, {text_column: text, ROLE: messages[-1]["role"], TURN: len(messages), **others})
+    return others
 
 
 def as_chat(prompts: PromptSet, tokenizer: "PreTrainedTokenizerBase | None") -> PromptSet:
@@ -100,29 +105,14 @@ def _messages(value: Any) -> Sequence[Message]:
     return value
 
 
-def _through_template(messages: list[dict[str, str]], tokenizer: "PreTrainedTokenizerBase | None", where: str) -> str:
-    """The conversation as the model's tokenizer writes it, up to where the reply would start.
-
-    A conversation that ends with the assistant is left open at the end of what it has said so far.
-    """
+def _through_template(
+    chats: Sequence[list[dict[str, str]]], tokenizer: "PreTrainedTokenizerBase | None", places: Sequence[str]
+) -> list[str]:
+    """The conversations as the model's tokenizer writes them (`render_chats`)."""
     if tokenizer is None or not tokenizer.chat_template:
         raise PromptError(
-            asked=f"{where}, as a chat",
+            asked=f"{places[0]}, as a chat",
             found="the tokenizer has no chat template" if tokenizer else "there is no tokenizer to write messages with",
             fix="Use an instruction-tuned model, or give the texts as they should be read.",
         )
-    from jinja2 import TemplateError
-
-    is_reply = messages[-1]["role"] == "assistant"
-    try:
-        text = tokenizer.apply_chat_template(
-            messages, tokenize=False, add_generation_prompt=not is_reply, continue_final_message=is_reply
-        )
-    except (TemplateError, TypeError, ValueError, KeyError, AttributeError) as error:
-        raise PromptError(
-            asked=f"{where}, as a chat",
-            found=f"the chat template refuses it: {error}",
-            fix="See which roles, in which order, the template allows (`tokenizer.chat_template`).",
-        ) from error
-    assert isinstance(text, str)
-    return text
+    return render_chats(tokenizer, chats, places)
