@@ -6,6 +6,7 @@ __all__ = [
     "environment",
     "fingerprint",
     "heap",
+    "locks",
     "offload",
     "processes",
     "progress",
