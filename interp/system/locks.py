@@ -51,7 +51,7 @@ def _taken(lock: Path, what: str):
         held.acquire(timeout=0)
     except Timeout:
         left = "" if is_held_by_system else f"; if it died on another machine, remove {lock}"
-        warnings.warn(f"waiting: another process is {what}{left}", RuntimeWarning, stacklevel=5)
+        warnings.warn(f"waiting: another process is {what}{left}", RuntimeWarning, stacklevel=7)
         held.acquire()
         return held, True
     return held, False

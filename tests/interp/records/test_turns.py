@@ -70,7 +70,7 @@ def heard(process: subprocess.Popen, words: str) -> str:
 @pytest.mark.parametrize(
     ("words", "what"),
     [
-        (RUN, "measuring the same of bijection-gpt-neox"),
+        (RUN, "measuring the same of tunnel:bijection-gpt-neox"),
         pytest.param(STUDY, "carrying out tunnel_training", marks=pytest.mark.slow),
         pytest.param(CERTIFICATE, "carrying out certificate", marks=pytest.mark.slow),
     ],
