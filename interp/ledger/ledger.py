@@ -15,6 +15,7 @@ from interp.ledger.claims import PaperValue, Scale
 from interp.ledger.rules import OUTCOMES, Outcome
 from interp.records.versioned_json import KeptScalar, as_text, read_versioned
 from interp.registry import load_entry
+from interp.system.locks import one_at_a_time
 from interp.system.whole_files import writing
 
 FORMAT = 1
@@ -136,9 +137,10 @@ class LedgerFile(_Strict):
 
 def write_ledger(ledger: LedgerFile, folder: Path) -> Path:
     """Write `ledger.json` and its page into a folder, each whole or not at all; returns the path of the page."""
-    with writing(folder / LEDGER_NAME) as draft:
-        draft.write_text(as_text(ledger), encoding="utf-8")
-    return show_ledger(folder)
+    with one_at_a_time(folder.with_name(f".{folder.name}.lock"), f"writing the ledger {folder}"):
+        with writing(folder / LEDGER_NAME) as draft:
+            draft.write_text(as_text(ledger), encoding="utf-8")
+        return show_ledger(folder)
 
 
 def show_ledger(path: str | Path) -> Path:

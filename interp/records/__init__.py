@@ -10,6 +10,7 @@ __all__ = [
     "record",
     "token_strip",
     "tunnel_card",
+    "turns",
     "unfinished",
     "versioned_json",
 ]

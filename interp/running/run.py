@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -30,6 +30,7 @@ from interp.reading.forward import capture
 from interp.records.probe_code import code_hash
 from interp.records.record import RunRecord, written
 from interp.records.token_strip import TokenStrip
+from interp.records.turns import in_turn
 from interp.records.unfinished import PARTIAL, Unfinished, refuse_unwritable
 from interp.running.checkpoints import Checkpoint, Followed, checkpoints_of, follow, has_checkpoints, step_of
 from interp.running.choose_probes import ChosenProbe, choose_probes, readable_probes
@@ -53,7 +54,8 @@ def run(options: RunOptions) -> RunRecord:
     set, a file, texts or a `PromptSet` (a wind tunnel samples itself; a probe with prompts of its own is read on them);
     `edits` change the model for the whole run, or name the file that holds them; `checkpoints` are the revisions (steps
     of a tunnel: all it kept, unless named) that probes of a training are read at. `out=None` writes nothing.
-    The same call resumes an interrupted run; with `resume` it does nothing else.
+    The same call resumes an interrupted run; with `resume` it does nothing else. Where another process is at the same
+    run in the same folder, this one waits and returns what that one leaves.
     Returns the record: `record.findings["manifold"]`.
 
     Processes that a launcher has started (`accelerate launch`, `torchrun`) share the prompts where all of them call
@@ -85,46 +87,68 @@ def run(options: RunOptions) -> RunRecord:
         ranks.agree("what was asked", spec.hash)
         ranks.agree("the fingerprint of the weights", loaded.fingerprint)
         ranks.agree("the content of the prompts", " ".join(pool.prompts.content_hash for pool in pools))
-    folder = None if out is None or not ranks.is_alone else out / PARTIAL / spec.hash
-    unfinished = Unfinished(folder, spec.hash, insists=options.resume, began=clock.began)
-    session = _Session(spec, edits, clock, options.quiet or not ranks.is_first, unfinished)
-    findings, drawn = session.measure(loaded, pools, "")
-    if spec.null == "untrained":
-        twins, labels = session.untrained(loaded, pools)
-        findings = {name: beside_untrained(found, [t[name] for t in twins], labels) for name, found in findings.items()}
-    shown = tuple(session.shown(loaded, pools[0], i) for i in options.show_tokens)
-    info, own_checks = loaded.info, loaded.checks
-    described = asdict(info) | {"fingerprint": loaded.fingerprint} | ({"card": loaded.card} if loaded.card else {})
-    if followed:
-        own_step, fingerprint = step_of(loaded), loaded.fingerprint
-        end = loaded if any(part.exchange_needs for part in session.followed) else None
-        del loaded  # one model in memory at a time, unless the end is exchanged with
-        alike = replace(options, model="", dtype=info.dtype, **_placed(info, options.device_map))
-        courses, course = session.follow(followed, own_step, fingerprint, alike, end)
-        described |= course
-        findings = {name: (findings | courses)[name] for name in spec.probes if name in findings | courses}
-    processes = {} if ranks.is_alone else {"processes": ranks.size}
-    codes = {probe.name: code_hash(probe) for pool in pools for probe in pool.probes}
-    record = RunRecord(
-        status="done",
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
-        spec=spec.to_json() | {"command": spec.command},
-        spec_hash=spec.hash,
-        model=described,
-        prompts=_described(pools, drawn),
-        environment=environment() | {"threads_of_passes": sorted(clock.threads), "probe_code": codes} | processes,
-        selfcheck=tuple(asdict(c) for c in (*own_checks, *merged(session.checks))),
-        timings=clock.seconds,
-        findings=findings,
-        parameters=spec.settings,
-        shown=shown,
-    )
-    if out is not None and ranks.is_first:
-        record = written(record, out, info.name)
-    unfinished.remove()
+    with ExitStack() as turn:
+        if out is not None and ranks.is_alone:
+            what = f"measuring the same of {loaded.name}"
+            is_same = partial(_is_of, fingerprint=loaded.fingerprint, pools=pools, n_shown=len(options.show_tokens))
+            theirs = turn.enter_context(in_turn(out, spec.hash, what, is_same))
+            if theirs is not None:
+                if options.report:
+                    theirs.show()
+                return theirs
+        folder = None if out is None or not ranks.is_alone else out / PARTIAL / spec.hash
+        unfinished = Unfinished(folder, spec.hash, insists=options.resume, began=clock.began)
+        session = _Session(spec, edits, clock, options.quiet or not ranks.is_first, unfinished)
+        findings, drawn = session.measure(loaded, pools, "")
+        if spec.null == "untrained":
+            twins, labels = session.untrained(loaded, pools)
+            findings = {
+                name: beside_untrained(found, [t[name] for t in twins], labels) for name, found in findings.items()
+            }
+        shown = tuple(session.shown(loaded, pools[0], i) for i in options.show_tokens)
+        info, own_checks = loaded.info, loaded.checks
+        described = asdict(info) | {"fingerprint": loaded.fingerprint} | ({"card": loaded.card} if loaded.card else {})
+        if followed:
+            own_step, fingerprint = step_of(loaded), loaded.fingerprint
+            end = loaded if any(part.exchange_needs for part in session.followed) else None
+            del loaded  # one model in memory at a time, unless the end is exchanged with
+            alike = replace(options, model="", dtype=info.dtype, **_placed(info, options.device_map))
+            courses, course = session.follow(followed, own_step, fingerprint, alike, end)
+            described |= course
+            findings = {name: (findings | courses)[name] for name in spec.probes if name in findings | courses}
+        processes = {} if ranks.is_alone else {"processes": ranks.size}
+        codes = {probe.name: code_hash(probe) for pool in pools for probe in pool.probes}
+        record = RunRecord(
+            status="done",
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            spec=spec.to_json() | {"command": spec.command},
+            spec_hash=spec.hash,
+            model=described,
+            prompts=_described(pools, drawn),
+            environment=environment() | {"threads_of_passes": sorted(clock.threads), "probe_code": codes} | processes,
+            selfcheck=tuple(asdict(c) for c in (*own_checks, *merged(session.checks))),
+            timings=clock.seconds,
+            findings=findings,
+            parameters=spec.settings,
+            shown=shown,
+        )
+        if out is not None and ranks.is_first:
+            record = written(record, out, info.name)
+        unfinished.remove()
     if record.path is not None and options.report:
         record.show()
     return ranks.of_first(record)
+
+
+def _is_of(record: RunRecord, fingerprint: str, pools: Sequence[PromptPool], n_shown: int) -> bool:
+    """Whether a record is of these weights and prompts; one with prompts shown token by token is made again."""
+    return record.model.get("fingerprint") == fingerprint and is_of_prompts(record, pools) and not n_shown
+
+
+def is_of_prompts(record: RunRecord, pools: Sequence[PromptPool]) -> bool:
+    """Whether a record read just these prompts: a file of prompts may have changed under its name."""
+    read = [record.prompts, *record.prompts.get("others", ())]
+    return [prompts.get("hash") for prompts in read] == [pool.prompts.content_hash for pool in pools]
 
 
 def specify(

@@ -24,7 +24,7 @@ from interp.records.unfinished import is_begun, nothing_begun
 from interp.running.choose_probes import ChosenProbe, choose_probes
 from interp.running.compare import compare
 from interp.running.meta_model import meta_model
-from interp.running.run import run, specify
+from interp.running.run import is_of_prompts, run, specify
 from interp.running.spec import RunSpec
 from interp.system.processes import n_started
 from interp.system.progress import stage
@@ -177,15 +177,9 @@ def _found(asked: RunOptions, chosen: Sequence[ChosenProbe], out: Path) -> RunRe
 
     def is_same(record: RunRecord) -> bool:
         is_of_model = record.model.get("revision") == model.info.revision
-        return is_of_model and _same_prompts(record, pools) and not _changed_since(asked, record)
+        return is_of_model and is_of_prompts(record, pools) and not _changed_since(asked, record)
 
     return finished_record(spec.hash, out, is_same)
-
-
-def _same_prompts(record: RunRecord, pools: Sequence[PromptPool]) -> bool:
-    """A file of prompts may have changed under its name."""
-    read = [record.prompts, *record.prompts.get("others", ())]
-    return [prompts.get("hash") for prompts in read] == [pool.prompts.content_hash for pool in pools]
 
 
 def _changed_since(asked: RunOptions, record: RunRecord) -> bool:

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from interp.records.record import RunRecord, finished_record, written
+from interp.records.turns import in_turn
 from interp.records.unfinished import PARTIAL, is_begun, nothing_begun, refuse_unwritable
 from interp.study import Study
 from interp.system.environment import environment
@@ -26,20 +27,30 @@ def run_study(
 
     Unfinished work lies in `<out>/.partial/<hash of what was asked>`, so the same call goes on where it was stopped;
     with `resume` it is refused where nothing was begun. With `reuse` a finished record of it in `out` stands for it,
-    where `is_same` says so: what was asked does not tell which weights lay in a folder.
+    where `is_same` says so: what was asked does not tell which weights lay in a folder. Where another process is at
+    the same study in the same folder, this one waits and returns what that one leaves.
     """
     home = Path(out or "runs")
     found = finished_record(study.hash, home, is_same) if reuse and out is not None else None
     if found is not None:
         return found
-    began = datetime.now(UTC)
     refuse_unwritable(home)
     if resume and not is_begun(home, study.hash):
         raise nothing_begun(home)
-    work = home / PARTIAL / study.hash
+    with in_turn(home, study.hash, f"carrying out {study.name}") as theirs:
+        record = theirs or _carried_out(study, home, quiet)
+        if out is not None and theirs is None:
+            record = written(record, home, study.name)
+    if out is not None and report:
+        record.show()
+    return record
+
+
+def _carried_out(study: Study, home: Path, quiet: bool) -> RunRecord:
+    began = datetime.now(UTC)
     with reporting(study.name.replace("_", " "), quiet) as progress, one_thread():
-        findings = study.measure(work, progress)
-    record = RunRecord(
+        findings = study.measure(home / PARTIAL / study.hash, progress)
+    return RunRecord(
         status="done",
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         spec=study.spec | {"command": study.command},
@@ -52,8 +63,3 @@ def run_study(
         findings={study.name: findings},
         parameters={study.name: study.parameters()},
     )
-    if out is not None:
-        record = written(record, home, study.name)
-        if report:
-            record.show()
-    return record

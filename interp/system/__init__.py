@@ -7,6 +7,7 @@ __all__ = [
     "fingerprint",
     "float64",
     "heap",
+    "locks",
     "offload",
     "processes",
     "progress",

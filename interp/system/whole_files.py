@@ -10,7 +10,6 @@ import os
 import shutil
 import sys
 import time
-import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -32,6 +31,9 @@ _LONGEST_PART = 100
 _ABANDONED = 24 * 3600
 """Seconds after which a draft belongs to nobody: the process that wrote it was killed."""
 
+_AGAIN = 10
+"""Times that a folder is made, where others remove empty ones above it."""
+
 _NEVER_SYNCED = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
 """What file systems answer that cannot bring something to the disk: some over a network, and some in memory."""
 
@@ -51,29 +53,6 @@ def writing(path: Path) -> Iterator[Path]:
         move(draft, path)
     finally:
         _remove(draft)
-
-
-@contextmanager
-def one_at_a_time(lock: Path, what: str) -> Iterator[None]:
-    """Only one process is inside the block; others wait, and a warning says for `what`.
-
-    The system holds the lock, so that it ends with its process however that ends.
-    """
-    from filelock import FileLock, Timeout
-
-    make_folder(lock.parent)
-    held = FileLock(lock)
-    try:
-        held.acquire(timeout=0)
-    except Timeout:
-        warnings.warn(f"waiting: another process is {what}", RuntimeWarning, stacklevel=3)
-        held.acquire()
-    try:
-        yield
-    finally:
-        with suppress(OSError):  # Windows keeps a file that is open; filelock removes it there, after the release
-            lock.unlink()
-        held.release()
 
 
 def file_names(names: Iterable[str]) -> dict[str, str]:
@@ -137,10 +116,16 @@ def bring_to_disk(path: Path) -> None:
 
 def make_folder(folder: Path) -> None:
     """Make a folder and those above it, and bring their names to the disk."""
-    missing = [above for above in (folder, *folder.parents) if not above.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
-    for made in missing:
-        _sync(made.parent)
+    for attempt in range(_AGAIN):
+        missing = [above for above in (folder, *folder.parents) if not above.exists()]
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            for made in missing:
+                _sync(made.parent)
+            return
+        except FileNotFoundError:  # one above was empty, and another process has just removed it
+            if attempt == _AGAIN - 1:
+                raise
 
 
 def _sync(path: Path) -> None:

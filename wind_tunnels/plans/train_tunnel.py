@@ -16,10 +16,11 @@ from interp.loading.quiet_libraries import quiet_libraries
 from interp.loading.sources import kept_steps
 from interp.records.tunnel_card import CARD_NAME, TunnelCard, read_card
 from interp.records.unfinished import PARTIAL, refuse_unwritable
+from interp.system.locks import one_at_a_time
 from interp.system.progress import Report
 from interp.system.signals import remember
 from interp.system.threads import one_thread
-from interp.system.whole_files import bring_to_disk, move, one_at_a_time
+from interp.system.whole_files import bring_to_disk, move
 from interp.tunnel import Task, make_task
 
 from ..evaluation.checkpoint import check_limits, read_curve, save

@@ -1,0 +1,71 @@
+"""Processes that would do the same thing into the same folder take turns, and one that died is not waited for."""
+
+import os
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from interp.errors import UsageError
+
+from .whole_files import make_folder
+
+
+@contextmanager
+def one_at_a_time(lock: Path, what: str) -> Iterator[bool]:
+    """Only one process is inside the block; others wait, and a warning says for `what`. Gives whether this one did.
+
+    The system holds the lock, so that it ends with its process however that ends. On file systems that have no such
+    locks (some over a network) the file of the lock is one as long as it is there; that of a process which died on
+    this machine is removed, and for another machine's the warning names the file. Raises `UsageError` where the file
+    cannot be made.
+    """
+    try:
+        make_folder(lock.parent)
+        held, waited = _taken(lock, what)
+    except OSError as error:
+        raise UsageError(
+            asked=f"making sure that no other process is {what}",
+            found=f"the lock {lock} cannot be taken ({error.strerror or error})",
+            fix="Check the permissions there, or choose another folder with --out.",
+        ) from error
+    from filelock import SoftFileLock
+
+    try:
+        yield waited
+    finally:
+        if not isinstance(held, SoftFileLock):  # which removes its file itself
+            with suppress(OSError):  # Windows keeps a file that is open; filelock removes it there, after the release
+                lock.unlink()
+        held.release()
+
+
+def _taken(lock: Path, what: str):
+    """The lock, held, and whether another process had it."""
+    from filelock import FileLock, SoftFileLock, Timeout
+
+    is_held_by_system = _has_locks(lock.parent)
+    held = (FileLock if is_held_by_system else SoftFileLock)(lock)
+    try:
+        held.acquire(timeout=0)
+    except Timeout:
+        left = "" if is_held_by_system else f"; if it died on another machine, remove {lock}"
+        warnings.warn(f"waiting: another process is {what}{left}", RuntimeWarning, stacklevel=7)
+        held.acquire()
+        return held, True
+    return held, False
+
+
+def _has_locks(folder: Path) -> bool:
+    """Whether the file system of a folder can lock: tried on a file that nobody else knows."""
+    if os.name == "nt":
+        return True
+    import fcntl
+
+    with tempfile.TemporaryFile(dir=folder) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+    return True
