@@ -223,7 +223,8 @@ def test_a_model_is_fetched_from_the_hub_once_and_then_served_by_the_cache(tiny_
         assert not any(line.startswith("GET /owner") for line in hub.asked)
     unreachable = load("owner/name", check=False)
     assert capfd.readouterr().err == ""  # no bars of downloads where there is no terminal
-    assert n_bodies == len(["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"])
+    files = ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja"]
+    assert n_bodies == len(files)
     assert first.info == again.info == unreachable.info
     assert first.info.revision == "c0ffee" + "0" * 34
     with torch.no_grad():
