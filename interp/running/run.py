@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -87,15 +87,15 @@ def run(options: RunOptions) -> RunRecord:
         ranks.agree("what was asked", spec.hash)
         ranks.agree("the fingerprint of the weights", loaded.fingerprint)
         ranks.agree("the content of the prompts", " ".join(pool.prompts.content_hash for pool in pools))
-    with ExitStack() as turn:
-        if out is not None and ranks.is_alone:
-            what = f"measuring the same of {loaded.name}"
-            is_same = partial(_is_of, fingerprint=loaded.fingerprint, pools=pools, n_shown=len(options.show_tokens))
-            theirs = turn.enter_context(in_turn(out, spec.hash, what, is_same))
-            if theirs is not None:
-                if options.report:
-                    theirs.show()
-                return theirs
+    turn = nullcontext()
+    if out is not None and ranks.is_alone:
+        is_same = partial(_is_of, fingerprint=loaded.fingerprint, pools=pools, n_shown=len(options.show_tokens))
+        turn = in_turn(out, spec.hash, f"measuring the same of {loaded.name}", is_same)
+    with turn as theirs:
+        if theirs is not None:
+            if options.report:
+                theirs.show()
+            return theirs
         folder = None if out is None or not ranks.is_alone else out / PARTIAL / spec.hash
         unfinished = Unfinished(folder, spec.hash, insists=options.resume, began=clock.began)
         session = _Session(spec, edits, clock, options.quiet or not ranks.is_first, unfinished)

@@ -15,8 +15,6 @@ from ..validation import check_positive, check_sizes
 
 DEFAULT_HEADS = 4
 DEFAULT_EXPERTS, DEFAULT_ACTIVE = 4, 2
-EXPERT_STEP = 4
-"""Rows of the experts' matrices have to be whole multiples of 16 bytes."""
 
 Layers = Sequence[int] | int | str
 """Layers as a list, a single number, or `0,1`; a network keeps them as a sorted tuple."""
@@ -34,6 +32,11 @@ class Architecture:
     can_have_window: bool = False
     can_drop_residual: bool = False
     has_experts: bool = False
+
+    @property
+    def feed_forward_step(self) -> int:
+        """The step in which its width grows: rows of experts' matrices have to be whole multiples of 16 bytes."""
+        return 4 if self.has_experts else 1
 
 
 ARCHITECTURES: Mapping[str, Architecture] = {
@@ -122,7 +125,7 @@ class Network:
         if self.d_mlp is not None:
             return self.d_mlp
         width = 8 * self.d_model // 3 if kind.has_gate else 4 * self.d_model
-        return width - width % EXPERT_STEP if kind.has_experts else width
+        return width - width % kind.feed_forward_step
 
     @property
     def kv_heads(self) -> int:
@@ -154,10 +157,10 @@ class Network:
             raise self._refusal(
                 f"{self.n_active} active experts of {self.n_experts}", "A token passes as many as there are at most."
             )
-        if kind.has_experts and self.d_feed_forward % EXPERT_STEP:
+        if self.d_feed_forward % kind.feed_forward_step:
             raise self._refusal(
                 f"experts of width {self.d_mlp}",
-                f"Torch multiplies all experts at once: take a multiple of {EXPERT_STEP}.",
+                f"Torch multiplies all experts at once: take a multiple of {kind.feed_forward_step}.",
             )
         if not self.has_residual and not kind.can_drop_residual:
             raise self._refusal(f"{self.arch} always has residual connections", "Use lstm, or leave has_residual out.")

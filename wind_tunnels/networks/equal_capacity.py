@@ -11,7 +11,7 @@ from dataclasses import replace
 from interp.errors import UsageError
 from interp.tunnel import Task
 
-from .architectures import EXPERT_STEP, Network, architecture
+from .architectures import Network, architecture
 from .networks import count_parameters
 
 TOLERANCE = 0.02
@@ -70,10 +70,10 @@ def widest_not_above(network: Network, task: Task, target: int) -> int:
 
 def _with_feed_forward(network: Network, task: Task, target: int) -> Network:
     """The same with the feed-forward made as wide as comes closest; parameters grow evenly with its width."""
-    if not architecture(network.arch).has_feed_forward:
+    kind = architecture(network.arch)
+    if not kind.has_feed_forward:
         return network
-    step = EXPERT_STEP if architecture(network.arch).has_experts else 1
-    width = network.d_feed_forward
+    step, width = kind.feed_forward_step, network.d_feed_forward
     count = count_parameters(network, task)
     per_step = count_parameters(replace(network, d_mlp=width + step), task) - count
     return replace(network, d_mlp=max(step, width + step * round((target - count) / per_step)))
