@@ -21,7 +21,7 @@ from scipy.sparse.csgraph import connected_components
 
 from interp.findings import Interval
 from interp.statistics.jackknife import standard_error, t_quantile
-from interp.statistics.neighbours import Nearest, distances, distinct_rows, nearest, principal_coordinates
+from interp.statistics.neighbours import Nearest, distances, distinct_rows, nearest
 from interp.statistics.nulls import cloud_of_same_covariance
 from interp.statistics.spectra import eigenvalues, scaled
 
@@ -53,7 +53,7 @@ def intrinsic_dimension(
         reason = f"{len(kept)} distinct points; TwoNN wants at least {MIN_POINTS}"
         return Dimension(float("nan"), reason, np.empty(0))
     centred = scaled(rows[kept], "centred")
-    near = nearest(distances(principal_coordinates(centred)), 2)
+    near = nearest(distances(centred), 2)
     value = two_nn(near.distance)
     groups = _linked(near) if len(np.unique(units)) == len(units) else np.unique(units[kept], return_inverse=True)[1]
     spectrum = eigenvalues(centred)
@@ -91,9 +91,5 @@ def _jackknife(value: float, near: Nearest, groups: Int[np.ndarray, " row"]) -> 
 
 
 def _flat_dimension(cloud: np.ndarray) -> float:
-    """TwoNN of one flat cloud; its points are never near one another, so distances from inner products will do."""
-    products = cloud @ cloud.T
-    squared = np.diagonal(products).copy()
-    products *= -2
-    products += squared[:, None] + squared
-    return two_nn(np.sqrt(nearest(products, 2).distance.clip(0.0)))
+    """TwoNN of one flat cloud."""
+    return two_nn(nearest(distances(cloud), 2).distance)

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import connected_components, minimum_spanning_tree, shortest_path
 
-from interp.statistics.neighbours import distances, nearest, principal_coordinates
+from interp.statistics.neighbours import distances, nearest
 from interp.statistics.spectra import centred_gram, leading_vectors, scaled
 
 N_NEIGHBOURS = 10
@@ -31,7 +31,7 @@ class CurvePosition:
 def curve_position(rows: np.ndarray, n_neighbours: int = N_NEIGHBOURS) -> CurvePosition:
     """The one-dimensional Isomap coordinate of every row. Needs three rows or more; equal rows share a place."""
     centred = scaled(rows, "centred")
-    between = distances(principal_coordinates(centred))
+    between = distances(centred)
     if between.max() == 0:
         return CurvePosition(np.zeros(len(rows)), 1)
     graph, n_pieces = _neighbour_graph(between, min(n_neighbours, len(rows) - 1))

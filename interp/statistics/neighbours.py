@@ -8,10 +8,15 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.spatial.distance import cdist
 
 _SAME = 1e-5
 """Relative to the root-mean-square length of the rows: above float32 rounding, below any real difference."""
+
+_CLOSE = 1e-5
+"""Squared distance, relative to the squared lengths of both rows, below which inner products lose too many digits."""
+
+_AT_ONCE = 1_000_000
+"""Numbers of the differences that are held at once."""
 
 
 def distinct_rows(rows: np.ndarray) -> Int[np.ndarray, " distinct"]:
@@ -34,17 +39,24 @@ def distinct_rows(rows: np.ndarray) -> Int[np.ndarray, " distinct"]:
     return np.sort(first)
 
 
-def principal_coordinates(centred: Float[np.ndarray, "row feature"]) -> Float[np.ndarray, "row axis"]:
-    """The same points with as few coordinates as there are rows: every distance is kept."""
-    if centred.shape[1] <= centred.shape[0]:
-        return centred
-    values, vectors = np.linalg.eigh(centred @ centred.T)
-    return vectors * np.sqrt(np.clip(values, 0.0, None))
-
-
 def distances(points: Float[np.ndarray, "row axis"]) -> Float[np.ndarray, "row other"]:
-    """Euclidean distances between all pairs."""
-    return cdist(points, points)
+    """Euclidean distances between all pairs of centred points, to nine digits.
+
+    They follow from inner products; of points that are close for their lengths, from their differences.
+    """
+    squared = points @ points.T
+    lengths = np.diagonal(squared).copy()
+    squared *= -2
+    both = lengths[:, None] + lengths
+    squared += both
+    first, second = np.nonzero(np.triu(squared <= _CLOSE * both, 1))
+    n_at_once = max(1, _AT_ONCE // max(1, points.shape[1]))
+    for start in range(0, len(first), n_at_once):
+        pairs = first[start : start + n_at_once], second[start : start + n_at_once]
+        differences = points[pairs[0]] - points[pairs[1]]
+        squared[pairs] = squared[pairs[::-1]] = np.einsum("pa,pa->p", differences, differences)
+    np.fill_diagonal(squared, 0.0)
+    return np.sqrt(squared, out=squared)
 
 
 @dataclass(frozen=True)

@@ -3,14 +3,15 @@
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.spatial.distance import cdist
 from skdim.id import TwoNN
 from sklearn.manifold import Isomap
 
 from interp.findings import Interval
 from interp.statistics.dimension import Dimension, intrinsic_dimension, two_nn
 from interp.statistics.isomap_curve import curve_position
-from interp.statistics.neighbours import distances, distinct_rows, nearest, principal_coordinates
-from interp.statistics.spectra import scaled
+from interp.statistics.neighbours import distances, distinct_rows, nearest
+from interp.statistics.spectra import principal_coordinates, scaled
 
 
 def bounds_of(found: Dimension) -> tuple[float, float]:
@@ -31,6 +32,18 @@ def test_rows_equal_up_to_rounding_are_one_point() -> None:
 def test_principal_coordinates_keep_every_distance() -> None:
     rows = np.random.default_rng(1).standard_normal((10, 200))
     np.testing.assert_allclose(distances(principal_coordinates(scaled(rows, "centred"))), distances(rows), atol=1e-9)
+
+
+@pytest.mark.parametrize("spread", [1.0, 1e-3, 1e-9])
+def test_distances_are_those_of_scipy_also_between_points_that_nearly_coincide(spread: float) -> None:
+    rng = np.random.default_rng(4)
+    rows = np.repeat(rng.standard_normal((12, 300)), 5, axis=0) * np.geomspace(1, 1e4, 300)
+    rows += spread * rng.standard_normal(rows.shape)
+    rows[1] = rows[0]
+    centred = scaled(rows, "centred")
+    found = distances(centred)
+    np.testing.assert_allclose(found, cdist(centred, centred), rtol=1e-9, atol=0)
+    assert found[0, 1] == 0 and (found == found.T).all()
 
 
 def test_nearest_leaves_out_the_row_itself() -> None:
