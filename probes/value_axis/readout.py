@@ -215,14 +215,13 @@ def _scores(form: _Form | None, split: Split, axis: str) -> _Scores:
 
 
 def _score(form: _Form, part: Part, axis: str, n_free: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """R² and correlation of predictions P = F c, from the moments of F and the labels: no P is made."""
+    """R² and correlation of the predictions at judged rows."""
     coefficients, fit, _ = form.coefficients(axis, part, n_free)
-    along = form.judged[:, : len(coefficients)]
-    products = (coefficients * (along.T.astype(part.judged.dtype) @ part.judged)).sum(axis=0, dtype=np.float64)
-    squares = (coefficients * ((along.T @ along).astype(coefficients.dtype) @ coefficients)).sum(axis=0)
-    total, n = part.squares[1].astype(np.float64), len(along)
+    predicted = form.judged[:, : len(coefficients)].astype(coefficients.dtype) @ coefficients
+    products, squares = (np.einsum("rl,rl->l", predicted, x, dtype=np.float64) for x in (part.judged, predicted))
+    total, n = part.squares[1].astype(np.float64), len(predicted)
     r2 = 1 - ratio(total - 2 * products + squares, total)
-    mean, label_mean = along.mean(axis=0) @ coefficients, part.judged_sum / n
+    mean, label_mean = predicted.mean(axis=0, dtype=np.float64), part.judged_sum / n
     spread = (squares - n * np.square(mean)).clip(0) * (total - n * np.square(label_mean)).clip(0)
     correlation = ratio(products - n * mean * label_mean, np.sqrt(spread))
     return r2, correlation, fit
