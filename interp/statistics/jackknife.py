@@ -24,15 +24,8 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy import special
 
-from interp.statistics.spectra import (
-    SPECTRAL,
-    Scaling,
-    eigenvalues,
-    gram_statistics,
-    principal_coordinates,
-    scaled,
-    spectral_statistics,
-)
+from interp.statistics.neighbours import principal_coordinates
+from interp.statistics.spectra import SPECTRAL, Scaling, eigenvalues, gram_statistics, scaled, spectral_statistics
 
 MAX_REFITS = 50
 """Most groups of a jackknife that refits; up to `MAX_SINGLE` prompts each is still left out alone."""

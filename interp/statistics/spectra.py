@@ -107,14 +107,6 @@ def principal_axes(centred: Float[np.ndarray, "row feature"], n_axes: int) -> Ax
     return Axes(directions, centred @ directions.T)
 
 
-def principal_coordinates(centred: Float[np.ndarray, "row feature"]) -> Float[np.ndarray, "row axis"]:
-    """The same points with as few coordinates as there are rows: every distance is kept."""
-    if centred.shape[1] <= centred.shape[0]:
-        return centred
-    values, vectors = np.linalg.eigh(centred @ centred.T)
-    return vectors * np.sqrt(np.clip(values, 0.0, None))
-
-
 def leading_vectors(gram: Float[np.ndarray, "*batch row row"], n_axes: int) -> Float[np.ndarray, "*batch row axis"]:
     """Eigenvectors of the largest eigenvalues of one or many symmetric matrices, in columns."""
     if gram.ndim > 2:

@@ -10,8 +10,8 @@ from sklearn.manifold import Isomap
 from interp.findings import Interval
 from interp.statistics.dimension import Dimension, intrinsic_dimension, two_nn
 from interp.statistics.isomap_curve import curve_position
-from interp.statistics.neighbours import distances, distinct_rows, nearest
-from interp.statistics.spectra import principal_coordinates, scaled
+from interp.statistics.neighbours import distances, distinct_rows, nearest, principal_coordinates
+from interp.statistics.spectra import scaled
 
 
 def bounds_of(found: Dimension) -> tuple[float, float]:
