@@ -10,6 +10,12 @@ from jaxtyping import Int
 from interp.errors import PromptError
 from interp.prompt import PromptSet
 
+_MOST_PADDING = 0.05
+"""Share of a batch's tokens."""
+
+_WORTH_A_PASS = 1 / 8
+"""Share of a full batch; a smaller one costs more in the weights that it reads than in padding."""
+
 
 @dataclass(frozen=True)
 class RowIndex:
@@ -82,18 +88,22 @@ class Batch:
 def cut(lengths: Int[np.ndarray, " prompt"], tokens_per_batch: int) -> list[Int[np.ndarray, " item"]]:
     """The prompts of every batch, in the order in which they pass.
 
-    Sorted by length, each batch of at most `tokens_per_batch` tokens with its padding (or one prompt).
+    Sorted by length, each batch of at most `tokens_per_batch` tokens with its padding (or one prompt). A batch also
+    ends before a longer prompt that would make more than a twentieth of it padding, once it is worth a pass.
     """
     found = []
     order = np.argsort(lengths, kind="stable")
-    start = 0
-    while start < len(order):
-        stop = start + 1
-        while stop < len(order) and (stop + 1 - start) * lengths[order[stop]] <= tokens_per_batch:
-            stop += 1
-        found.append(order[start:stop])
-        start = stop
-    return found
+    worth = _WORTH_A_PASS * tokens_per_batch
+    start = n_real = 0
+    for stop, prompt in enumerate(order):
+        n, length = stop - start, lengths[prompt]
+        with_it = (n + 1) * length
+        is_wasteful = n_real >= worth and with_it - n_real - length > _MOST_PADDING * with_it
+        if n and (with_it > tokens_per_batch or is_wasteful):
+            found.append(order[start:stop])
+            start, n_real = stop, 0
+        n_real += length
+    return [*found, order[start:]] if len(order) else []
 
 
 def make_batch(
