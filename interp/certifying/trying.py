@@ -42,13 +42,17 @@ class Seen:
         return cls(findings.standing(name) in ("above", "below"), s.value, bounds)
 
 
+_KeptSeen = tuple[bool, float | None, tuple[float, float] | None]
+"""Called, value and interval, as the file has them."""
+
+
 @dataclass(frozen=True)
 class _KeptCell:
     """A cell as the file has it."""
 
     world: str
     size: int
-    seen: list[dict[str, tuple[bool, float | None, tuple[float, float] | None]]]
+    seen: list[dict[str, _KeptSeen]]
 
 
 Cell = tuple[str, int]
@@ -70,7 +74,7 @@ class Tried:
             kept = TypeAdapter(list[_KeptCell]).validate_json((folder / "worlds.json").read_bytes())
         except (OSError, ValueError):
             kept = []
-        cells = {(c.world, c.size): [{n: _seen(*s) for n, s in one.items()} for one in c.seen] for c in kept}
+        cells = {(c.world, c.size): [{n: _seen(s) for n, s in one.items()} for one in c.seen] for c in kept}
         return cls(folder, cells)
 
     def keep(self) -> None:
@@ -163,5 +167,6 @@ def _plain(s: Seen) -> list[object]:
     return [s.called, s.value if math.isfinite(s.value) else None, s.interval]
 
 
-def _seen(called: bool, value: float | None, interval: tuple[float, float] | None) -> Seen:
+def _seen(kept: _KeptSeen) -> Seen:
+    called, value, interval = kept
     return Seen(called, math.nan if value is None else value, interval)
