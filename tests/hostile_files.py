@@ -232,5 +232,3 @@ READERS = {
     "prompts parquet": Reader("p.parquet", _parquet, lambda folder: read_prompts(folder / "p.parquet")),
 }  # fmt: skip
 """By name. Weights are read by safetensors, whose header is checked first; see `test_hostile_models.py`."""
-
-JSON_READERS = tuple(name for name, reader in READERS.items() if reader.file.endswith(".json"))

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pydantic import TypeAdapter
+
 from interp.findings import Findings, Scalar
 from interp.probe import Probe
 from interp.system.signals import remember
@@ -40,6 +42,19 @@ class Seen:
         return cls(findings.standing(name) in ("above", "below"), s.value, bounds)
 
 
+_KeptSeen = tuple[bool, float | None, tuple[float, float] | None]
+"""Called, value and interval, as the file has them."""
+
+
+@dataclass(frozen=True)
+class _KeptCell:
+    """A cell as the file has it."""
+
+    world: str
+    size: int
+    seen: list[dict[str, _KeptSeen]]
+
+
 Cell = tuple[str, int]
 """A kind of world, by name, and the size of the effect."""
 
@@ -56,10 +71,10 @@ class Tried:
     def begun_in(cls, folder: Path) -> "Tried":
         """What lies in the folder, if it can be read: what a stopped program left is whole."""
         try:
-            content = json.loads((folder / "worlds.json").read_text(encoding="utf-8"))
-            cells = {(c["world"], c["size"]): [_read(one) for one in c["seen"]] for c in content}
-        except (OSError, ValueError, KeyError, TypeError):
-            cells = {}
+            kept = TypeAdapter(list[_KeptCell]).validate_json((folder / "worlds.json").read_bytes())
+        except (OSError, ValueError):
+            kept = []
+        cells = {(c.world, c.size): [{n: _seen(s) for n, s in one.items()} for one in c.seen] for c in kept}
         return cls(folder, cells)
 
     def keep(self) -> None:
@@ -152,8 +167,6 @@ def _plain(s: Seen) -> list[object]:
     return [s.called, s.value if math.isfinite(s.value) else None, s.interval]
 
 
-def _read(one: Mapping[str, list]) -> dict[str, Seen]:
-    return {
-        name: Seen(bool(called), math.nan if value is None else value, None if bounds is None else tuple(bounds))
-        for name, (called, value, bounds) in one.items()
-    }
+def _seen(kept: _KeptSeen) -> Seen:
+    called, value, interval = kept
+    return Seen(called, math.nan if value is None else value, interval)

@@ -129,7 +129,7 @@ def open_features(folder: str | Path) -> Features:
         missing = next(name for name in (CONFIG, WEIGHTS) if not (home / name).is_file())
         fix = "Give the folder that SAELens saved, or one of the folders of its repository."
         raise RecordError(asked=asked, found=f"there is no {missing} in it", fix=fix) from error
-    except (OSError, ValueError, SafetensorError) as error:
+    except (OSError, ValueError, RecursionError, SafetensorError) as error:
         raise RecordError(asked=asked, found=f"it cannot be read ({error})", fix="Download it again.") from error
     if not isinstance(config, dict):
         raise RecordError(asked=asked, found=f"{CONFIG} is not a mapping", fix="Give the file that SAELens wrote.")

@@ -1,6 +1,7 @@
 """Adapters: low-rank changes of weights, trained apart (LoRA, PEFT's files), merged before anything is read."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,21 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+
+_PATTERNS = (
+    "target_modules", "exclude_modules", "modules_to_save", "layers_pattern", "rank_pattern", "alpha_pattern",
+    "target_parameters",
+)  # fmt: skip
+"""What PEFT matches the names of modules with, one by one."""
+
+_MOST_REPEATS = 6
+"""Parts of a pattern that may repeat; a match takes as many steps as a name has letters, to this power."""
+
+_IMPOSSIBLE = (
+    ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, OSError, RuntimeError, TypeError,
+    ValueError, re.error,
+)  # fmt: skip
+"""What PEFT and torch raise for a configuration or tensors that fit no model."""
 
 
 def locate_adapter(name: str) -> ModelFiles:
@@ -52,8 +68,9 @@ def merge_adapter(
     except ModuleNotFoundError as error:
         raise ModelError(asked=asked, found="peft is not installed", fix="pip install 'interp[peft]'") from error
     files.fetch([CONFIG, WEIGHTS])
-    _refuse_unfit(asked, base, _config(asked, files))
-    shapes = _shapes(asked, files)
+    config, shapes = _config(asked, files), _shapes(asked, files)
+    _refuse_unfit(asked, base, config)
+    _refuse_hostile(asked, config, max((n for shape in shapes.values() for n in shape), default=0))
     before = _squares(module)
     try:
         with quiet_libraries():
@@ -65,7 +82,7 @@ def merge_adapter(
                 found = f"{'its file lacks' if lacks else 'the model has no place for'} {key}"
                 raise ModelError(asked=asked, found=found, fix="It is of another base or was edited; save it again.")
             merged: Any = adapted.merge_and_unload(safe_merge=True)
-    except (ValueError, RuntimeError, TypeError, KeyError, AttributeError) as error:
+    except _IMPOSSIBLE as error:
         raise ModelError(
             asked=asked,
             found=f"it does not fit: {' '.join(str(error).split())[:300]}",
@@ -85,7 +102,7 @@ def merge_adapter(
 def _config(asked: str, files: ModelFiles) -> dict[str, Any]:
     try:
         content = json.loads((files.folder / CONFIG).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ModelError(asked=asked, found=f"{CONFIG} cannot be read ({error})", fix="Save it again.") from error
     if not isinstance(content, dict) or content.get("peft_type") != "LORA":
         kind = content.get("peft_type") if isinstance(content, dict) else None
@@ -107,6 +124,34 @@ def _refuse_unfit(asked: str, base: str, config: dict[str, Any]) -> None:
             found=f"it was trained on {trained_on}",
             fix=f"Use --model {trained_on}, or another adapter.",
         )
+
+
+def _refuse_hostile(asked: str, config: dict[str, Any], widest: int) -> None:
+    """Refuse what PEFT would believe: a module to import, a pattern that is matched for ever, a rank without end."""
+    found = None
+    if config.get("megatron_config") is not None:
+        found = f"it names a module to import ({config.get('megatron_core')})"
+    for name in _PATTERNS:
+        for pattern in _texts(config.get(name)):
+            repeats = len(re.findall(r"[*+{]", pattern))
+            if repeats > _MOST_REPEATS or re.search(r"\)[*+{]", pattern) or len(pattern) > 1000:
+                found = f"{name} holds a pattern that can take for ever to match: {pattern[:60]}"
+    ranks = config.get("rank_pattern")
+    for rank in [config.get("r"), *(ranks.values() if isinstance(ranks, dict) else ())]:
+        if not isinstance(rank, int) or rank > widest:
+            found = f"it tells the rank {rank!r:.20}, and no tensor of it is as wide"
+    if found is not None:
+        raise ModelError(asked=asked, found=found, fix="Use an adapter as PEFT saved it.")
+
+
+def _texts(value: Any) -> list[str]:
+    return (
+        [value]
+        if isinstance(value, str)
+        else [x for x in value or () if isinstance(x, str)]
+        if isinstance(value, list | dict)
+        else []
+    )
 
 
 def _shapes(asked: str, files: ModelFiles) -> dict[str, tuple[int, ...]]:

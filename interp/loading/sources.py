@@ -180,7 +180,7 @@ def _read_program(folder: Path) -> tuple[Task, dict[str, Any], Mechanism | None]
         card = json.loads((folder / PROGRAM_CARD).read_text(encoding="utf-8"))
         task = make_task(load_entry("program", "program"), {"program": card["program"]})
         return task, card, task.mechanism(folder)
-    except (LookupError, TypeError, ValueError) as error:
+    except (LookupError, TypeError, AttributeError, OSError, ValueError, RecursionError) as error:
         raise ModelError(
             asked=f"the card of the program {folder / PROGRAM_CARD}",
             found=f"it cannot be read ({error})",

@@ -90,12 +90,20 @@ def open_capture(path: str | Path) -> Capture:
             raise _spoilt(asked, f"{name} is missing")
         if digest_of_file(folder / name) != content.files.get(name):
             raise _spoilt(asked, f"{name} is not as it was written")
+    try:
+        return _read(folder, content, asked)
+    except (OSError, LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError) as error:
+        # Its digests fit: it was made so. What pyarrow and pandas say of such files is any of these.
+        raise _spoilt(asked, f"it holds what no capture does ({type(error).__name__}: {error!s:.200})") from error
+
+
+def _read(folder: Path, content: CaptureFile, asked: str) -> Capture:
     exact = {name: read_array(folder / f"{name}.safetensors") for name in content.exact}
     arrays: dict[Need, Mapping[str, np.ndarray]] = {}
     for kept in content.needs:
         need = Need(kept.site, FOLDS[kept.fold](**kept.fold_fields), kept.at)
         arrays[need] = {name: read_array(folder / file) for name, file in kept.arrays.items()}
-    return Capture(
+    capture = Capture(
         model=content.model,
         prompts=PromptSet(
             prompts=_prompts(folder / "prompts.parquet"),
@@ -114,6 +122,25 @@ def open_capture(path: str | Path) -> Capture:
         provenance=content.provenance,
         mechanism=_mechanism(folder, asked) if content.mechanism else None,
     )
+    _refuse_misfits(capture)
+    return capture
+
+
+def _refuse_misfits(capture: Capture) -> None:
+    """`ValueError` or `KeyError` for arrays that are not of the rows and prompts that are told."""
+    n_rows = capture.rows.n_rows
+    for name, exact in (("posterior", capture.posterior), ("belief", capture.belief)):
+        if exact is not None and len(exact) != n_rows:
+            raise ValueError(f"{name} of {len(exact)} rows, and {n_rows} are told")
+    for need, folded in capture.arrays.items():
+        for name, array in folded.items():
+            axes = need.axes(name)
+            told = {"prompt": len(capture.prompts)} | (
+                {"row": capture.rows_at(need.at).n_rows} if "row" in axes else {}
+            )
+            shape = dict(zip(axes, array.shape, strict=True))
+            if any(shape[axis] != n for axis, n in told.items() if axis in shape):
+                raise ValueError(f"{need} of the shape {shape}, and there are {told}")
 
 
 def _mechanism(folder: Path, asked: str) -> Mechanism | None:

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.hostile_files import JSON_READERS, READERS, check, spoilt_bytes, spoilt_json
+from tests.hostile_files import check, spoilt_bytes, spoilt_json
+from tests.hostile_model_files import JSON_READERS, READERS
 
 QUICK, LONG = 25, 1500
 FUZZ = {"deadline": None, "suppress_health_check": list(HealthCheck), "database": None}
@@ -80,12 +81,16 @@ def test_a_folder_in_the_place_of_the_file_and_no_file_at_all_are_refused(name, 
 
     reader, _ = folder_for(name, tmp_path)
     (tmp_path / reader.file).unlink()
-    optional = {"card": "a folder without one is no tunnel", "record arrays": "a probe may keep none"}
+    optional = {
+        "card": "a folder without one is no tunnel",
+        "program": "nor a program",
+        "record arrays": "a probe may keep none",
+    }
     if name not in optional:
         with pytest.raises(InterpError):
             reader.read(tmp_path)
     (tmp_path / reader.file).mkdir()
-    if name != "card":
+    if name not in ("card", "program"):
         with pytest.raises(InterpError):
             reader.read(tmp_path)
 
