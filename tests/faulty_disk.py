@@ -141,7 +141,7 @@ class Disk:
 
     def _open(self, file: object, mode: str = "r", *given: object, **named: object) -> object:
         at = self._at(file) if not isinstance(file, int) else None
-        if at is None or not set(mode) & set("wax+"):
+        if at is None or not set(mode) & set("wax+") or "opener" in named:  # which goes through `os.open`
             return self._real_open(file, mode, *given, **named)  # pyrefly: ignore[no-matching-overload]
         self._step("open", at)
         raw = _Watched(self, at, mode.translate({ord("b"): None, ord("t"): None}))

@@ -15,7 +15,7 @@ import numpy as np
 from safetensors.numpy import load_file, save_file
 
 from interp.errors import UsageError
-from interp.system.whole_files import writing
+from interp.system.whole_files import telling, writing
 
 from .mechanism import CARD, TRUTH
 from .task import read_program, shipped_programs
@@ -68,13 +68,14 @@ def write_noisy(name: str, noise: Noise, folder: Path) -> None:
         "distractor_heads": [[layer, head] for layer in layers if layer in busy for head in added],
         "idle_heads": card["idle_heads"] + [[layer, head] for layer in layers if layer not in busy for head in added],
     }  # fmt: skip
-    with writing(folder / "model.safetensors") as draft:
-        save_file(noisy, draft, metadata={"format": "pt"})
-    with writing(folder / TRUTH) as draft:
-        save_file({"directions": directions.astype(np.float32)}, draft)
-    for file, content in ((CARD, card), ("config.json", config | extra)):  # last what makes it a model
-        with writing(folder / file) as draft:
-            draft.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    with telling(f"writing the program to {folder}"):
+        with writing(folder / "model.safetensors") as draft:
+            save_file(noisy, draft, metadata={"format": "pt"})
+        with writing(folder / TRUTH) as draft:
+            save_file({"directions": directions.astype(np.float32)}, draft)
+        for file, content in ((CARD, card), ("config.json", config | extra)):  # last what makes it a model
+            with writing(folder / file) as draft:
+                draft.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
 def _widened(key: str, weight: np.ndarray, width: int) -> np.ndarray:

@@ -1,0 +1,268 @@
+"""Every kind of writer on a disk that fails at each call in turn: told in words, the earlier file whole, no draft left.
+
+Of the error numbers, every call meets one here and each of them in `make stress`.
+"""
+
+import errno
+import json
+import os
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from interp.reports.export import export
+from interp.reports.page.render import write_page
+from interp.wind_tunnels.networks.weights import weights_fingerprint
+from interp.wind_tunnels.plans.sweep import _write as write_sweep
+from interp.wind_tunnels.plans.train_tunnel import make_plan, train_tunnel
+from interp.wind_tunnels.programs.noise import Noise, write_noisy
+from interp.wind_tunnels.tasks.coin import Coin
+from interp.wind_tunnels.training.loop import STATE_NAME, _save, initial_state
+
+import interp
+from interp.certifying.trying import Seen, Tried
+from interp.errors import InterpError
+from interp.ledger.ledger import LedgerFile, write_ledger
+from interp.prompt import Prompt, PromptSet
+from interp.records.capture_files import open_capture
+from interp.records.record import open_run
+from interp.records.unfinished import PARTIAL, Unfinished
+from tests.faulty_disk import Disk
+from tests.interp.records.test_power_cuts import full_record
+from tests.tiny_models import fresh_model
+
+NUMBERS = tuple(
+    getattr(errno, name) for name in ("ENOSPC", "EDQUOT", "EROFS", "EACCES", "EPERM", "ENAMETOOLONG", "EIO")
+)
+COIN = {"n_tosses": 3, "n_steps": 2, "batch": 4, "n_copies": 2, "n_warmup": 1, "d_model": 8, "n_heads": 2,
+        "n_layers": 1}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Writer:
+    """`write(folder, n)` writes the n-th content, `read(folder)` gives what lies there, each in a form of its own.
+
+    A writer that `replaces` writes over what it wrote before. One `in_passing` warns and goes on.
+    """
+
+    write: Callable[[Path, int], object]
+    read: Callable[[Path], object]
+    replaces: bool = True
+    in_passing: bool = False
+
+
+def texts(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def write_ledger_file(folder: Path, n: int) -> None:
+    ledger = LedgerFile(
+        created=f"202{n}-01-01", scale="tiny", command="interp replicate", papers=[], environment={"packages": {}}
+    )
+    write_ledger(ledger, folder / "runs" / "ledger")
+
+
+def read_ledger_file(folder: Path) -> object:
+    file = folder / "runs" / "ledger" / "ledger.json"
+    return json.loads(file.read_text(encoding="utf-8"))["created"] if file.exists() else None
+
+
+def export_record(folder: Path, n: int) -> None:
+    export(full_record(), folder / "paper", figures=(), tables=("csv", "latex")[:n])
+
+
+def stage_in(folder: Path):
+    prompts = PromptSet("p", [Prompt(token_ids=(1, 2))])
+    run = Unfinished(folder / PARTIAL / "s", "s", began=-1e6)
+    return run.stage("capture", fresh_model("llama"), prompts, [np.array([1, 2])])
+
+
+def read_stage(folder: Path) -> int:
+    kept = stage_in(folder).load()
+    return kept.n_done if kept else 0
+
+
+def keep_worlds(folder: Path, n: int) -> None:
+    Tried(folder / PARTIAL / "c", {("world", 0): [{"a": Seen(True, 0.5, None)}] * n}).keep()
+
+
+def n_worlds(folder: Path) -> int:
+    return sum(map(len, Tried.begun_in(folder / PARTIAL / "c").seen.values()))
+
+
+def program_of(folder: Path) -> list[str] | None:
+    """The files, once it can be loaded as a model: its configuration comes last."""
+    home = folder / "program"
+    return sorted(path.name for path in home.iterdir()) if (home / "config.json").exists() else None
+
+
+def state_of_training(folder: Path) -> int | None:
+    file = folder / STATE_NAME
+    return torch.load(file, weights_only=False)["step"] if file.exists() else None
+
+
+def save_state(folder: Path, n: int) -> None:
+    plan = make_plan(Coin, COIN)
+    state = initial_state(plan)
+    state.step = n
+    _save(state, plan, folder)
+
+
+def small_capture(cache: dict[str, object] = {}):  # noqa: B006
+    if not cache:
+        model = interp.load("tunnel:bijection-gpt-neox")
+        cache["capture"] = interp.collect(model, interp.sampled_prompts(model.task, 4), ["v"])
+    return cache["capture"]
+
+
+def digest_of_capture(folder: Path) -> str | None:
+    return str(open_capture(folder / "c")["v"].sum()) if (folder / "c").exists() else None
+
+
+def read_run(folder: Path) -> str | None:
+    return open_run(folder / "runs" / "r").to_frame().to_json() if (folder / "runs" / "r").exists() else None
+
+
+WRITERS = {
+    "record with tables": Writer(lambda at, n: full_record().write(at / "runs" / "r"), read_run, replaces=False),
+    "capture": Writer(lambda at, n: small_capture().save(at / "c"), digest_of_capture, replaces=False),
+    "tables for a paper": Writer(export_record, texts),
+    "page": Writer(lambda at, n: write_page(at / "deep" / "report.html", f"page {n}" * 5000), texts),
+    "ledger": Writer(write_ledger_file, read_ledger_file),
+    "program with noise": Writer(
+        lambda at, n: write_noisy("chain", Noise(rotate=True, seed=n), at / "program"), program_of, replaces=False
+    ),
+    "sweep": Writer(lambda at, n: write_sweep(f"task {n}", [], at), texts),
+    "state of a training": Writer(save_state, state_of_training),
+    "unfinished run": Writer(
+        lambda at, n: stage_in(at)._write(n, 3, "batches", [(("a", 0), np.full(9, n))]), read_stage, in_passing=True
+    ),
+    "unfinished certificate": Writer(keep_worlds, n_worlds, in_passing=True),
+}
+
+
+def written_to(folder: Path, writer: Writer, **faults: int) -> tuple[Disk, object, str]:
+    """The second content, written over the first by a disk with faults: the disk, what lay there, and what was told."""
+    folder.mkdir()
+    if writer.replaces:
+        writer.write(folder, 1)
+    before, told = writer.read(folder), ""
+    with Disk(folder, **faults) as disk, warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        try:
+            writer.write(folder, 2)
+        except InterpError as error:
+            assert error.asked and error.fix
+            told = error.found
+    assert not warned or writer.in_passing, warned[0].message
+    return disk, before, told + " ".join(str(warning.message) for warning in warned)
+
+
+def failures(writer: Writer, tmp_path: Path, numbers: tuple[int, ...], at_most: int) -> set[str]:
+    """A writer on disks that fail at a call each, at most so many, with the `numbers` in turn; the calls it told of."""
+    disk, before, told = written_to(tmp_path / "none", writer)
+    after, n_steps, told_of = writer.read(disk.folder), len(disk.steps), set()
+    assert not told and after != before
+    for i, step in enumerate(range(0, n_steps, -(-n_steps // at_most))):
+        number = numbers[i % len(numbers)]
+        disk, before, told = written_to(tmp_path / f"disk{step}", writer, fail_at=step, error=number)
+        found, left = writer.read(disk.folder), {path.suffix for path in disk.folder.rglob("*")}
+        where = disk.steps[step], os.strerror(number)
+        assert os.strerror(number) in told or found == after, (where, told)
+        assert found in (before, after), where
+        assert ".writing" not in left and (".lock" not in left or disk.steps[step].startswith("unlink")), where
+        if found == before:  # once the fault is mended
+            writer.write(disk.folder, 2)
+            assert writer.read(disk.folder) == after, where
+        told_of |= {disk.steps[step].split()[0]} if told else set()
+    return told_of
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_writer_tells_of_a_fault_at_any_call_and_loses_nothing(tmp_path, name):
+    told_of = failures(WRITERS[name], tmp_path, NUMBERS, at_most=40)
+    assert {"fsync", "replace"} & told_of
+
+
+@pytest.mark.stress
+@pytest.mark.parametrize("number", NUMBERS, ids=errno.errorcode.get)
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_writer_tells_of_each_error_at_every_call(tmp_path, name, number):
+    assert failures(WRITERS[name], tmp_path, (number,), at_most=10_000) >= {"replace"}
+
+
+@pytest.mark.stress
+@pytest.mark.parametrize("number", NUMBERS, ids=errno.errorcode.get)
+def test_a_training_tells_of_each_error_at_every_call_and_goes_on(tmp_path, monkeypatch, number):
+    monkeypatch.setattr("interp.wind_tunnels.evaluation.checkpoint.N_EVAL", 20)
+    plan = make_plan(Coin, COIN, keep=(0,))
+
+    def weights(folder: Path) -> str | None:
+        return weights_fingerprint(folder / "runs" / plan.name) if (folder / "runs" / plan.name).exists() else None
+
+    training = Writer(lambda at, n: train_tunnel(plan, at / "runs"), weights, replaces=False)
+    assert failures(training, tmp_path, (number,), at_most=10_000) >= {"fsync", "replace"}
+
+
+FULL = pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+
+
+def call(*words: str, **named: object) -> subprocess.CompletedProcess[str]:
+    run = [sys.executable, "-m", "interp", *words]
+    return subprocess.run(run, stderr=subprocess.PIPE, text=True, timeout=120, **named)  # pyrefly: ignore
+
+
+@FULL
+@pytest.mark.parametrize("words", [["--help"], ["list", "probes"]], ids=" ".join)
+def test_an_output_that_takes_no_more_is_told_in_a_sentence(words):
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        done = call(*words, stdout=full)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"interp: interp {' '.join(words)}: No space left on device\n  Check free space")
+    assert done.stderr.count("\n") == 2
+
+
+def test_a_reader_that_leaves_early_is_no_error():
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = call("list", "probes", stdout=writing)
+    os.close(writing)
+    assert done.stderr == "" and done.returncode in (0, 1)
+
+
+LONG = "x" * 300
+COMMANDS = (
+    ["run", "-p", "orthogonality", "--n-pool", "20", "--out", LONG],
+    ["study", "tunnel_training", "--out", LONG],
+    ["certify", "orthogonality", "--scale", "smoke", "--out", LONG],
+    ["replicate", "paper2", "--scale", "tiny", "--out", LONG],
+    ["tunnel", "train", "coin", "--out", LONG],
+    ["tunnel", "train", "coin", "--variant", LONG],
+    ["report", LONG],
+    ["export", LONG],
+    ["index", LONG],
+    ["diff", LONG, LONG],
+    ["run", "--from", LONG],
+    ["run", "--model", LONG],
+    ["run", "--prompts", LONG],
+    ["tunnel", "eval", LONG],
+)
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=lambda words: " ".join(words).replace(LONG, "LONG"))
+def test_a_name_that_is_too_long_is_told_in_words(tmp_path, monkeypatch, capsys, words):
+    from interp import cli
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["interp", *words])
+    with pytest.raises(SystemExit) as left:
+        cli.main()
+    assert left.value.code in (1, 2)
+    assert capsys.readouterr().err
+    assert not [path for path in tmp_path.rglob("*") if not path.is_dir()]
