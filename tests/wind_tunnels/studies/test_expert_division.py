@@ -1,4 +1,4 @@
-"""The study of experts and domains: its numbers are those of `components` on the networks that it leaves, over seeds."""
+"""The study of experts and domains: its numbers are those of `components` on its networks, over seeds."""
 
 import numpy as np
 import pytest
