@@ -3,8 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from interp.errors import RecordError
-from interp.system.whole_files import writing
+from interp.system.whole_files import telling, writing
 
 from .page.render import style_sheet, templates_of_pages
 from .page.security import policy
@@ -19,12 +18,6 @@ def render(found: "Continuations", target: Path) -> Path:
     page = templates_of_pages().get_template("continuations.html").render(
         found=found, style=style, policy=policy([], [style])
     )  # fmt: skip
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with writing(target) as draft:
-            draft.write_text(page, encoding="utf-8", errors="replace", newline="\n")
-    except OSError as error:
-        raise RecordError(
-            asked=f"writing the page {target}", found=error.strerror or str(error), fix="Choose another place."
-        ) from error
+    with telling(f"writing the page {target}", "Choose another place."), writing(target) as draft:
+        draft.write_text(page, encoding="utf-8", errors="replace", newline="\n")
     return target

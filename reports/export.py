@@ -11,7 +11,7 @@ from interp.errors import UsageError, optional_part
 from interp.findings import Findings
 from interp.records.record import RunRecord
 from interp.registry import entries, load_entry
-from interp.system.whole_files import file_names, writing
+from interp.system.whole_files import file_names, make_folder, telling, writing
 
 from .plotly.prepare import themed
 
@@ -52,11 +52,13 @@ def export(
     for what, asked, known in (("figures", figures, FIGURES), ("tables", tables, TABLES)):
         if strange := sorted(set(asked) - set(known)):
             raise UsageError(asked=f"{what} as {strange[0]}", found="it is not known", fix=f"Use {', '.join(known)}.")
-    out.mkdir(parents=True, exist_ok=True)
     written: list[Path] = []
     drawn: list[tuple[go.Figure, Path]] = []
+    with telling(f"exporting to {out}", "Check free space and permissions there, or choose another folder with --out."):
+        make_folder(out)
+        for probe, findings in record.findings.items():
+            written += _tables(probe, findings, out, tables)
     for probe, findings in record.findings.items():
-        written += _tables(probe, findings, out, tables)
         for name, plot in _figures(findings) if figures else ():
             drawn += [(_sized(plot, columns), out / f"{probe}-{name}.{ending}") for ending in figures]
     for ending in figures:

@@ -28,6 +28,18 @@ class Died(BaseException):
 CHANGING = ("replace", "rename", "mkdir", "unlink", "remove", "rmdir")
 
 
+class _Watched(io.FileIO):
+    """A file each of whose writes is a step; what Python holds back is written when it is full, flushed or closed."""
+
+    def __init__(self, disk: "Disk", path: str, mode: str):
+        super().__init__(path, mode)
+        self.disk, self.path = disk, path
+
+    def write(self, data: bytes) -> int:  # pyrefly: ignore[bad-override]
+        self.disk._step("write", self.path)
+        return super().write(data)
+
+
 class Disk:
     """The layer, while its block is open; what lay in the folder before is on the disk."""
 
@@ -129,9 +141,12 @@ class Disk:
 
     def _open(self, file: object, mode: str = "r", *given: object, **named: object) -> object:
         at = self._at(file) if not isinstance(file, int) else None
-        if at is not None and set(mode) & set("wax+"):
-            self._step("open", at)
-        return self._real_open(file, mode, *given, **named)  # pyrefly: ignore[no-matching-overload]
+        if at is None or not set(mode) & set("wax+"):
+            return self._real_open(file, mode, *given, **named)  # pyrefly: ignore[no-matching-overload]
+        self._step("open", at)
+        raw = _Watched(self, at, mode.translate({ord("b"): None, ord("t"): None}))
+        binary = io.BufferedRandom(raw) if "+" in mode else io.BufferedWriter(raw)
+        return binary if "b" in mode else io.TextIOWrapper(binary, *given[1:], **named)  # pyrefly: ignore
 
     def _fsync(self, number: int) -> None:
         at = self._opened(number)

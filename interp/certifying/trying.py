@@ -3,6 +3,7 @@
 import json
 import math
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -78,15 +79,19 @@ class Tried:
         return cls(folder, cells)
 
     def keep(self) -> None:
-        """Write all down, and say where."""
+        """Write all down, and say where; a disk that takes no more ends the keeping, not the certificate."""
         content = [
             {"world": world, "size": size, "seen": [{n: _plain(s) for n, s in one.items()} for one in seen]}
             for (world, size), seen in self.seen.items()
         ]
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with writing(self.folder / "worlds.json") as draft:
-            draft.write_text(json.dumps(content), encoding="utf-8")
         self._wrote = time.monotonic()
+        try:
+            with writing(self.folder / "worlds.json") as draft:
+                draft.write_text(json.dumps(content), encoding="utf-8")
+        except OSError as error:
+            why = f"worlds cannot be kept in {self.folder} ({error.strerror or error})"
+            warnings.warn(f"{why}; the certificate continues without", RuntimeWarning, stacklevel=2)
+            return
         remember(f"{sum(map(len, self.seen.values()))} worlds are kept in {self.folder}")
 
     def keep_if_it_is_time(self) -> None:

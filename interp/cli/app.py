@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 
 from interp.cli import completion as completing
 from interp.cli.early import refuse_wrong_words
+from interp.cli.faults import telling_faults
 from interp.cli.options import ALL, LEFT, MODEL, QuietOption, ResumeOption, VerboseOption, told, with_run_options
 from interp.errors import InterpError, UnknownName, UsageError
 from interp.options import OPTIONS, RunOptions
@@ -535,7 +536,7 @@ def main() -> None:
     """
     gc.set_threshold(*_SELDOM)
     try:
-        with handling_signals():
+        with handling_signals(), telling_faults():
             completing.mend_bash_words()
             app(standalone_mode=True)
     except InterpError as error:

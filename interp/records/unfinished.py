@@ -201,12 +201,14 @@ def refuse_unwritable(out: Path) -> None:
     """Raise `UsageError` where a folder could not be written in: told before the work, and nothing is left there."""
     import tempfile
 
-    there = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
+    there = out
     try:
+        there = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
         with tempfile.TemporaryFile(dir=there) as file:
             file.write(bytes(1 << 12))
     except OSError as error:
-        found = f"{there} is a file" if there.is_file() else f"{there} cannot be written ({error.strerror or error})"
+        is_file = isinstance(error, NotADirectoryError)
+        found = f"{there} is a file" if is_file else f"{there} cannot be written ({error.strerror or error})"
         raise UsageError(
             asked=f"writing under {out}", found=found, fix="Name another folder with --out, or free some space."
         ) from error

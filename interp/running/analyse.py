@@ -1,5 +1,6 @@
 """Probes on a capture that is there already: one of `interp.collect`, one from a file, or one of another tool."""
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -53,7 +54,7 @@ def analyse(
     for probe in chosen:
         probe.refuse_fields(capture.model.n_layers)
         probe.refuse(capture.prompts)
-    began = datetime.now(UTC)
+    began = time.monotonic()  # not the clock, which may be set back
     base, drawn = draw(capture, per_quintile, capture.seed)
     with one_thread():
         findings = {probe.name: probe.analyse(base, {}) for probe in chosen}
@@ -75,7 +76,7 @@ def analyse(
                  "hash": pool.content_hash, "draw": drawn, "seed": pool.seed},
         environment=environment(),
         selfcheck=tuple(checks) if is_checked else (),
-        timings={"analyses": round((datetime.now(UTC) - began).total_seconds(), 4)},
+        timings={"analyses": round(time.monotonic() - began, 4)},
         findings=findings,
         parameters=parameters,
     )  # fmt: skip

@@ -1,5 +1,6 @@
 """Carrying out a study: its work, its record, its page."""
 
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -47,7 +48,7 @@ def run_study(
 
 
 def _carried_out(study: Study, home: Path, quiet: bool) -> RunRecord:
-    began = datetime.now(UTC)
+    began = time.monotonic()  # not the clock, which may be set back
     with reporting(study.name.replace("_", " "), quiet) as progress, one_thread():
         findings = study.measure(home / PARTIAL / study.hash, progress)
     return RunRecord(
@@ -59,7 +60,7 @@ def _carried_out(study: Study, home: Path, quiet: bool) -> RunRecord:
         prompts={},
         environment=environment(),
         selfcheck=(),
-        timings={"study": round((datetime.now(UTC) - began).total_seconds(), 4)},
+        timings={"study": round(time.monotonic() - began, 4)},
         findings={study.name: findings},
         parameters={study.name: study.parameters()},
     )

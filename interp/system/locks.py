@@ -1,6 +1,7 @@
 """Processes that would do the same thing into the same folder take turns, and one that died is not waited for."""
 
 import os
+import sys
 import tempfile
 import warnings
 from collections.abc import Iterator
@@ -51,10 +52,19 @@ def _taken(lock: Path, what: str):
         held.acquire(timeout=0)
     except Timeout:
         left = "" if is_held_by_system else f"; if it died on another machine, remove {lock}"
-        warnings.warn(f"waiting: another process is {what}{left}", RuntimeWarning, stacklevel=7)
+        warnings.warn(f"waiting: another process is {what}{left}", RuntimeWarning, stacklevel=_level_of_caller())
         held.acquire()
         return held, True
     return held, False
+
+
+def _level_of_caller() -> int:
+    """The `stacklevel` by which a warning of the function that calls this names the line that called the toolkit."""
+    ours = ("interp", "contextlib")
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ours:
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 def _has_locks(folder: Path) -> bool:

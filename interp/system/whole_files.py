@@ -17,6 +17,8 @@ from hashlib import sha256
 from pathlib import Path
 from secrets import token_hex
 
+from interp.errors import RecordError
+
 _ENDING = ".writing"
 _LONGEST = 50
 """Characters of a name that its draft keeps; most file systems end at 255 bytes."""
@@ -36,6 +38,24 @@ _AGAIN = 10
 
 _NEVER_SYNCED = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
 """What file systems answer that cannot bring something to the disk: some over a network, and some in memory."""
+
+_FAULTS = (
+    "ENOSPC", "EDQUOT", "EROFS", "EACCES", "EPERM", "ENAMETOOLONG", "EIO", "EFBIG", "ESTALE", "EMFILE", "ENFILE",
+)  # fmt: skip
+FAULTS = {getattr(errno, name) for name in _FAULTS if hasattr(errno, name)}
+"""What a system answers that no program of ours can mend: the user can."""
+
+_FIX = "Check free space and permissions there, or choose another folder."
+
+
+@contextmanager
+def telling(asked: str, fix: str = _FIX) -> Iterator[None]:
+    """An `OSError` of the block becomes a `RecordError`, in words."""
+    try:
+        yield
+    except OSError as error:
+        where = f" ({error.filename})" if error.filename and str(error.filename) not in asked else ""
+        raise RecordError(asked=asked, found=f"{error.strerror or error}{where}", fix=fix) from error
 
 
 @contextmanager

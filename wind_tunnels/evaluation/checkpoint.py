@@ -20,6 +20,7 @@ from interp.records.tunnel_card import TunnelCard, write_card
 from interp.tunnel import Task
 
 from ..networks.networks import n_parameters, predict
+from ..training.loop import keeping_in
 from ..training.plan import TrainingPlan
 from ..training.sampling import evaluation_generators, share_seen
 from ..training.state import CurvePoint, TrainingState
@@ -94,11 +95,12 @@ def save(state: TrainingState, plan: TrainingPlan, folder: Path) -> TunnelCard:
         init=None if plan.init is None else plan.init.record(),
         baselines=by_predictor(evaluation.baselines),
     )
-    folder.mkdir(parents=True, exist_ok=True)
-    model.save_pretrained(folder)
-    write_card(card, folder)
-    _write_curve(state, folder / CURVE_NAME)
-    (folder / "README.md").write_text(in_words(card, task, evaluation.notes), encoding="utf-8")
+    with keeping_in(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        model.save_pretrained(folder)
+        write_card(card, folder)
+        _write_curve(state, folder / CURVE_NAME)
+        (folder / "README.md").write_text(in_words(card, task, evaluation.notes), encoding="utf-8")
     return card
 
 

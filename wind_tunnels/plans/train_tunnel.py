@@ -20,13 +20,13 @@ from interp.system.locks import one_at_a_time
 from interp.system.progress import Report
 from interp.system.signals import remember
 from interp.system.threads import one_thread
-from interp.system.whole_files import bring_to_disk, move
+from interp.system.whole_files import bring_to_disk, move, telling
 from interp.tunnel import Task, make_task
 
 from ..evaluation.checkpoint import check_limits, read_curve, save
 from ..networks.architectures import Network
 from ..networks.weights import Init, init_from, open_tunnel
-from ..training.loop import STATE_NAME, train
+from ..training.loop import STATE_NAME, keeping_in, train
 from ..training.plan import TrainingPlan
 from ..training.recipe import Recipe
 from ..training.sampling import stages_of
@@ -91,7 +91,8 @@ def train_and_evaluate(plan: TrainingPlan, folder: Path, on_step: OnStep | None 
     """
     with quiet_libraries(), one_thread():
         card = save(train(plan, folder=folder, on_step=on_step), plan, folder)
-    bring_to_disk(folder)
+    with keeping_in(folder):
+        bring_to_disk(folder)
     return card
 
 
@@ -101,23 +102,24 @@ def train_tunnel(plan: TrainingPlan, out: Path, on_step: OnStep | None = None) -
     `UsageError` where that folder holds something else.
     """
     refuse_unwritable(out)
-    target, unfinished = out / plan.name, out / PARTIAL
-    if target.exists():
-        card = _finished_card(plan, target)
-    else:
-        with one_at_a_time(out / f".{plan.digest}.lock", f"training {plan.name} in {out}"):
-            card = _finished_card(plan, target) if target.exists() else _train_into(plan, target, unfinished, on_step)
-            with suppress(OSError):  # others are in it
-                unfinished.rmdir()
+    target = out / plan.name
+    with telling(f"training into {target}", "Mend that; the same command resumes from what was kept."):
+        if target.exists():
+            card = _finished_card(plan, target)
+        else:
+            with one_at_a_time(out / f".{plan.digest}.lock", f"training {plan.name} in {out}"):
+                card = _finished_card(plan, target) if target.exists() else _train_into(plan, target, out, on_step)
     return FinishedTraining(target, card, read_curve(target)[-1][1] + 1, len(stages_of(plan.task, plan.recipe)))
 
 
-def _train_into(plan: TrainingPlan, target: Path, unfinished: Path, on_step: OnStep | None) -> TunnelCard:
-    work = unfinished / plan.digest
+def _train_into(plan: TrainingPlan, target: Path, out: Path, on_step: OnStep | None) -> TunnelCard:
+    work = out / PARTIAL / plan.digest
     card = train_and_evaluate(plan, work, on_step)
     move(work, target)
     (target / STATE_NAME).unlink()
     remember("")
+    with suppress(OSError):  # others are in it
+        work.parent.rmdir()
     return card
 
 

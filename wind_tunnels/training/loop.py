@@ -146,7 +146,7 @@ def _save(state: TrainingState, plan: TrainingPlan, folder: Path) -> None:
         "rng": state.rng.bit_generator.state,
         **{name: getattr(state, name) for name in COUNTERS},
     }
-    with _told(folder), writing(folder / STATE_NAME) as draft:
+    with keeping_in(folder), writing(folder / STATE_NAME) as draft:
         torch.save(stored, draft)
     _remember(state, plan, folder)
 
@@ -154,7 +154,7 @@ def _save(state: TrainingState, plan: TrainingPlan, folder: Path) -> None:
 def _keep_weights(state: TrainingState, step: Path, folder: Path) -> None:
     """A training that goes on from an earlier state comes by the same weights again."""
     if not step.exists():
-        with _told(folder), writing(step) as draft:
+        with keeping_in(folder), writing(step) as draft:
             state.model.save_pretrained(draft)
 
 
@@ -163,7 +163,7 @@ def _remember(state: TrainingState, plan: TrainingPlan, folder: Path) -> None:
 
 
 @contextmanager
-def _told(folder: Path) -> Iterator[None]:
+def keeping_in(folder: Path) -> Iterator[None]:
     """What the libraries raise where nothing can be written, in words."""
     try:
         yield
