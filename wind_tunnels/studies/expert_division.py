@@ -1,0 +1,132 @@
+"""The study `expert_division`: do the experts of a mixture divide domains between them, in one network as in another?
+
+Two trainings for every seed, each on sequences of two domains that share their tokens: domains that ask for different
+computations, and one task under two domain tokens, where there is nothing to divide. The probe `components` reads the
+routers of each: what the chosen expert says of the domain, in bits, where position (and token) are the same. Numbers
+are means over seeds, beside the mean of what routing exchanged within these strata gives.
+
+Source: ours. Paper III (arXiv 2512.23752), section 5.7, measures the geometry of Mixtral and nothing of its experts.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from interp.findings import Findings, Null, Scalar
+from interp.study import Study
+from interp.system.progress import Report
+from interp.table import LABEL, Table, number_columns
+
+from ..validation import check_distinct
+
+if TYPE_CHECKING:
+    from ..plans.train_tunnel import TrainingPlan
+
+_BIJECTION = {"task": "bijection", "V": 8, "L": 10}
+
+DOMAINS: Mapping[str, tuple[str, Sequence[Mapping[str, Any]]]] = {
+    "different": ("domains that differ", (_BIJECTION, {"task": "regression", "L": 10, "noise": 0.4})),
+    "same": ("one task under two domain tokens", (_BIJECTION, _BIJECTION)),
+}
+"""Two domains, what they are to each other, and their tasks. Both ask at the same positions, and at tokens of both."""
+
+SHOWN = {
+    "experts": ("expert_domain_information", "position"),
+    "experts_beyond_token": ("expert_domain_information_beyond_token", "position and token"),
+}
+"""By the beginning of a number's name: the number of `components`, and what routing is exchanged within."""
+
+_SAYS = "what the chosen expert says of the domain"
+
+BY_ITSELF = "how well it was trained: no chance level"
+
+
+@dataclass(frozen=True)
+class ExpertDivision(Study):
+    """Mixtures of experts from each of `seeds`; `settings` are field=value of the network or the recipe.
+
+    `n_pool` sequences are read of every network; `n_permutations` exchanges are the null of each of its numbers.
+    """
+
+    settings: tuple[str, ...] = ("arch=mixtral", "n_layers=2", "n_steps=700", "batch=64")
+    seeds: tuple[int, ...] = (1, 2, 3)
+    n_pool: int = 400
+    n_permutations: int = 100
+
+    name: ClassVar[str] = "expert_division"
+    question: ClassVar[str] = "Do the experts of a mixture divide domains between them, in one network as in another?"
+
+    def measure(self, work: Path, progress: Report) -> Findings:
+        from ..plans.train_tunnel import train_tunnel
+        from .over_seeds import difference_scalar, mean_over_seeds, models_table
+
+        check_distinct(self.name, "seeds", self.seeds)
+        plans = {domains: [self._plan(domains, seed) for seed in self.seeds] for domains in DOMAINS}
+        trainings, rows = [], []
+        scalars: dict[str, Scalar] = {}
+        for domains, (what, _) in DOMAINS.items():
+            kl_bits = []
+            for seed, plan in zip(self.seeds, plans[domains], strict=True):
+                training = train_tunnel(plan, work)
+                trainings.append(training)
+                kl_bits.append(training.card.figures["kl_bits"].value)
+                rows.append(_row(domains, seed, self._read(str(training.folder))))
+                progress(len(trainings), len(DOMAINS) * len(self.seeds))
+            for name, (_, within) in SHOWN.items():
+                null = Null(f"routing exchanged between sequences within {within}", 0.0, (0.0, 0.0))
+                scalars[f"{name}_{domains}"] = mean_over_seeds(
+                    _values(rows, name, domains), "bits", null, f"{_SAYS} at a given {within}, {what}"
+                )
+            scalars[f"kl_bits_{domains}"] = mean_over_seeds(
+                kl_bits, "bits", BY_ITSELF, f"KL from the posterior, {what}"
+            )
+        for name, (_, within) in SHOWN.items():
+            different, same = (_values(rows, name, domains) for domains in DOMAINS)
+            scalars[f"{name}_gained"] = difference_scalar(
+                different, same, "bits",
+                f"{_SAYS} at a given {within}, domains that differ less one task under two domain tokens",
+            )  # fmt: skip
+        units = {"domains": LABEL, "seed": LABEL} | dict.fromkeys(SHOWN, "bits")
+        caption = "Each network by itself; intervals are over sequences."
+        return Findings(
+            self.name,
+            scalars,
+            {"seeds": Table.from_rows(rows, units, caption), "models": models_table(trainings)},
+            notes=("Intervals are over seeds of the training; the table has every network by itself.",),
+            headline=tuple(f"experts_beyond_token_{end}" for end in (*DOMAINS, "gained")),
+        )
+
+    def _plan(self, domains: str, seed: int) -> "TrainingPlan":
+        from interp.registry import load_entry
+
+        from ..plans.settings import read_settings
+        from ..plans.train_tunnel import make_plan
+
+        mine = {"components": list(DOMAINS[domains][1]), "symbols": "shared", "seed": seed}
+        return make_plan(
+            load_entry("tunnel", "mixture"), read_settings(self.settings) | mine, variant=f"{domains}-seed{seed}"
+        )
+
+    def _read(self, folder: str) -> dict[str, Scalar]:
+        """The numbers of `components` over one network, those of exchanged routing taken off."""
+        from interp.running.run import run
+
+        asked: dict[str, Any] = {"experts": True, "n_permutations": self.n_permutations}
+        record = run(
+            folder, probes=["components"], settings={"components": asked}, n_pool=self.n_pool, out=None, quiet=True
+        )
+        return {name: record.findings["components"][number] for name, (number, _) in SHOWN.items()}
+
+
+def _row(domains: str, seed: int, read: Mapping[str, Scalar]) -> dict[str, object]:
+    row: dict[str, object] = {"domains": domains, "seed": seed}
+    for name, scalar in read.items():
+        row |= number_columns(name, scalar.value, scalar.interval or (np.nan, np.nan), p=scalar.p)
+    return row
+
+
+def _values(rows: Sequence[Mapping[str, Any]], name: str, domains: str) -> list[float]:
+    return [row[name] for row in rows if row["domains"] == domains]
