@@ -1,5 +1,7 @@
-"""Windows and macOS: what only some systems have is imported where it is used, so every module imports without it."""
+"""Windows and macOS, simulated: what only some systems have is not needed, nothing forks, letters may be missing."""
 
+import ast
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -7,6 +9,13 @@ from pathlib import Path
 import pytest
 
 from tests.paths import ROOT
+
+UNIX_ONLY = {
+    "fork", "forkpty", "forkserver", "preexec_fn", "posix_spawn", "getuid", "geteuid", "getgid", "setsid", "killpg",
+    "getpgid", "uname", "getloadavg", "sched_getaffinity", "mkfifo", "chown", "SIGKILL", "SIGHUP", "SIGALRM", "SIGUSR1",
+    "alarm", "setitimer", "multiprocessing", "ProcessPoolExecutor",
+}  # fmt: skip
+"""What Windows lacks, and what starts processes in another way there than on Linux."""
 
 SIBLINGS = ("probes", "prompts", "wind_tunnels", "reports")
 
@@ -68,3 +77,59 @@ def test_a_run_works_where_unix_modules_are_missing(tmp_path):
     done = imported_without(run, tmp_path)
     assert done.returncode == 0, done.stderr[-2000:]
     assert len(list((tmp_path / "runs").glob("*/run.json"))) == 1
+
+
+def names_used(source: str) -> set[str]:
+    tree = ast.walk(ast.parse(source))
+    return {
+        name
+        for node in tree
+        for name in (
+            getattr(node, "attr", None),
+            getattr(node, "id", None),
+            getattr(node, "arg", None),
+            getattr(node, "module", None),
+        )
+        if isinstance(name, str)
+    }
+
+
+def test_nothing_forks_or_needs_what_windows_lacks():
+    files = [path for folder in ("interp", *SIBLINGS) for path in (ROOT / folder).rglob("*.py")]
+    using = {
+        path.relative_to(ROOT).as_posix(): UNIX_ONLY & names_used(path.read_text(encoding="utf-8")) for path in files
+    }
+    assert {path: names for path, names in using.items() if names} == {}
+    assert names_used("import os\nos.fork()\nPopen(preexec_fn=f)") & UNIX_ONLY == {"fork", "preexec_fn"}
+
+
+ENCODINGS = [
+    {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+    {"PYTHONUTF8": "0", "PYTHONIOENCODING": "cp1252"},
+]
+
+
+def in_encoding(encoding: dict[str, str], words: list[str], cwd: Path) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run([sys.executable, *words], cwd=cwd, capture_output=True, env={**os.environ, **encoding})
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS, ids=["C locale", "cp1252"])
+def test_help_is_printed_where_letters_are_missing(tmp_path, encoding):
+    done = in_encoding(encoding, ["-m", "interp", "run", "--help"], tmp_path)
+    assert done.returncode == 0 and b"--probe" in done.stdout and not done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("encoding", ENCODINGS, ids=["C locale", "cp1252"])
+def test_prompts_of_any_language_are_run_where_letters_are_missing(tmp_path, encoding, tiny_folders):
+    texts = ["na\N{LATIN SMALL LETTER I WITH DIAERESIS}ve", "\N{HIRAGANA LETTER A} two words"] * 4
+    (tmp_path / "p.txt").write_text("\n".join(texts), encoding="utf-8")
+    model = ["--model", str(tiny_folders["llama"]), "--prompts", "p.txt"]
+    run = ["-m", "interp", "run", *model, "-p", "attention_entropy", "--out", "runs", "-q"]
+    done = in_encoding(encoding, run, tmp_path)
+    assert done.returncode == 0, done.stderr.decode()
+    (page,) = tmp_path.glob("runs/*/report.html")
+    assert "<title>" in page.read_text(encoding="utf-8")
+    done = in_encoding(encoding, ["-m", "interp", "generate", *model, "--page", "words.html"], tmp_path)
+    assert done.returncode == 0, done.stderr.decode()
+    assert texts[1] in (tmp_path / "words.html").read_text(encoding="utf-8")

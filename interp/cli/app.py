@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 
 from interp.cli import completion as completing
 from interp.cli.early import refuse_wrong_words
-from interp.cli.faults import telling_faults
+from interp.cli.faults import print_anything, telling_faults
 from interp.cli.options import ALL, LEFT, MODEL, QuietOption, ResumeOption, VerboseOption, told, with_run_options
 from interp.errors import InterpError, UnknownName, UsageError
 from interp.options import OPTIONS, RunOptions
@@ -535,6 +535,7 @@ def main() -> None:
     Ctrl-C and SIGTERM end it within two seconds, with a sentence about what is kept: exit codes 130 and 143.
     """
     gc.set_threshold(*_SELDOM)
+    print_anything()
     try:
         with handling_signals(), telling_faults():
             completing.mend_bash_words()

@@ -1,6 +1,7 @@
-"""What the system refuses a command, where nobody closer could say more: full disks, names too long, a full output."""
+"""What a system refuses a command: full disks, names too long, a full output, letters that a terminal lacks."""
 
 import errno
+import io
 import os
 import shlex
 import sys
@@ -10,6 +11,12 @@ from contextlib import contextmanager
 from interp.system.whole_files import FAULTS, telling
 
 _LONGEST = 200
+
+
+def print_anything() -> None:
+    """What the terminal or file that output goes to has no letters for is printed as `?`, not an error."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
 
 
 @contextmanager

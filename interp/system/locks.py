@@ -71,7 +71,10 @@ def _has_locks(folder: Path) -> bool:
     """Whether the file system of a folder can lock: tried on a file that nobody else knows."""
     if os.name == "nt":
         return True
-    import fcntl
+    try:
+        import fcntl
+    except ModuleNotFoundError:  # neither Windows nor Unix
+        return False
 
     with tempfile.TemporaryFile(dir=folder) as file:
         try:
