@@ -6,6 +6,7 @@ Three digits, a dash where there is none.
 import html
 import math
 from collections.abc import Iterable, Sequence
+from pathlib import PureWindowsPath
 from typing import Any
 
 DASH = "–"
@@ -74,6 +75,17 @@ def with_unit(text: str, unit: str) -> str:
 def plain(text: str) -> str:
     """A text of this module for a terminal, which may know ASCII alone and whose minus is copied into commands."""
     return "n/a" if text == DASH else text.replace(MINUS, "-").replace("∞", "inf")
+
+
+def last_part(path: str) -> str:
+    """What stands behind the last separator of a path, written as any system writes it."""
+    return PureWindowsPath(path).name or path
+
+
+def short_name(model: str) -> str:
+    """A model's name; of a path only its end. A hub id, which has one slash at most, is itself."""
+    is_path = PureWindowsPath(model).anchor or model.startswith((".", "~")) or model.count("/") > 1 or "\\" in model
+    return last_part(model) if is_path else model
 
 
 def text_table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]], further: str) -> str:

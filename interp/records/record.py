@@ -23,7 +23,7 @@ from interp.records.token_strip import TokenStrip, read_strips, write_strips
 from interp.records.versioned_json import KeptScalar, as_text, plain_json, read_versioned
 from interp.system.whole_files import file_names, shortened, writing
 from interp.table import Table
-from interp.words import html_table, text_table
+from interp.words import html_table, last_part, text_table
 
 if TYPE_CHECKING:
     import pandas
@@ -266,7 +266,7 @@ def written(record: RunRecord, out: Path, name: str) -> RunRecord:
 
 def new_folder(out: Path, what: str) -> Path:
     """`<out>/<what>-<time>`, with a counter where two runs end in the same second."""
-    plain = "".join(c if c.isalnum() or c in "-_.@" else "-" for c in what.rstrip("/").split("/")[-1])
+    plain = "".join(c if c.isalnum() or c in "-_.@" else "-" for c in last_part(what))
     stem = f"{shortened(plain)}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
     counter = 1
     folder = out / stem

@@ -12,6 +12,7 @@ from interp.findings import Interval, Scalar
 from interp.records.diff import flat_settings, scalars_of
 from interp.records.record import RunRecord, open_run
 from interp.system.progress import Report
+from interp.words import last_part
 
 TUNNEL = "tunnel"
 """Stands for a probe where the figures on a wind tunnel's card are compared: its errors against the exact posterior."""
@@ -157,8 +158,8 @@ def card_scalars(card: Mapping[str, Any] | None) -> dict[tuple[str, str], Scalar
 
 def _labels(records: Sequence[RunRecord], paths: Sequence[str]) -> list[str]:
     """The models' names where these tell the runs apart, otherwise the folders'."""
-    names = [str(record.model.get("name", "")).rstrip("/").split("/")[-1] for record in records]
-    return names if len(set(names)) == len(names) else [path.rstrip("/").split("/")[-1] for path in paths]
+    names = [last_part(str(record.model.get("name", ""))) for record in records]
+    return names if len(set(names)) == len(names) else [last_part(path) for path in paths]
 
 
 def _unique(labels: Sequence[str], paths: Sequence[str]) -> list[str]:

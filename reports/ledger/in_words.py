@@ -6,6 +6,7 @@ from interp.findings import Scalar
 from interp.ledger.ledger import ClaimOutcome, LedgerFile, MeasuredNumber, PaperFile
 from interp.ledger.replicate import JOINT, TRAINED
 from interp.ledger.rules import ORDER_OF_A_ROW, OUTCOMES, Outcome
+from interp.words import short_name
 
 from ..page.about import listed, software_entry, tool
 
@@ -66,12 +67,6 @@ def _told_of(paper: PaperFile) -> list[str]:
     """The models, then all of them together and networks that were trained for a claim, where any cell is of these."""
     told = {cell.model for row in paper.rows for cell in row.cells}
     return [*paper.models, *(other for other in (JOINT, TRAINED) if other in told)]
-
-
-def short_name(model: str) -> str:
-    """A model's name; of a path only its end. A hub id has one slash at most."""
-    is_path = model.startswith(("/", ".", "~")) or model.count("/") > 1
-    return model.rstrip("/").split("/")[-1] if is_path else model
 
 
 def rule_of_rows() -> str:

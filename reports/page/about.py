@@ -7,7 +7,7 @@ from interp.errors import RecordError
 from interp.findings import Scalar
 from interp.records.record import RunRecord
 from interp.running.spec import RunSpec
-from interp.words import p_equals, short
+from interp.words import p_equals, short, short_name
 
 MODEL_FIELDS: Mapping[str, str] = {
     "name": "name", "source": "loaded from", "revision": "revision", "fingerprint": "weight fingerprint",
@@ -68,8 +68,7 @@ def model_name(record: RunRecord) -> str:
 
 def heading(record: RunRecord) -> str:
     """The model's name for the top of the page; of a path only its end."""
-    name = model_name(record)
-    return name.rstrip("/\\").replace("\\", "/").split("/")[-1] if name.startswith(("/", ".", "~")) else name
+    return short_name(model_name(record))
 
 
 def prompts_in_words(record: RunRecord) -> str:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from interp.findings import Interval, Null, Scalar
-from interp.words import cell, p_equals, p_value, short, with_unit
+from interp.words import cell, last_part, p_equals, p_value, short, short_name, with_unit
 
 
 @pytest.mark.parametrize(
@@ -51,3 +51,17 @@ def test_a_scalar_is_made_of_an_interval_and_a_null_or_of_the_reasons_for_none()
     assert bare.cells == ("0.5", "none: weights only", "none: an identity", "", "1,200 heads, 30 distinct rows")
     none = Scalar.undefined("one layer", "bits", underpowered=True, meaning="A trend.")
     assert math.isnan(none.value) and none.cells[:3] == ("– bits (underpowered)", "none: one layer", "none: one layer")
+
+
+@pytest.mark.parametrize(
+    ("model", "shown"),
+    [
+        ("C:\\models\\base", "base"), ("C:/models/base/", "base"), (".\\base", "base"),
+        ("\\\\server\\share\\models\\base", "base"),
+        ("/models/base/", "base"), ("~/base", "base"), ("org/base", "org/base"),
+        ("tunnel:hmm", "tunnel:hmm"), (".", "."), ("", ""),
+    ],
+)  # fmt: skip
+def test_of_a_path_of_any_system_the_end_is_shown_and_a_hub_id_whole(model, shown):
+    assert short_name(model) == shown
+    assert last_part(model) == shown.split("/")[-1]

@@ -145,3 +145,47 @@ def test_two_ledgers_of_one_paper_in_one_folder_measure_each_source_once(tmp_pat
     assert all(record.status == "done" for record in records)
     assert len({record.spec_hash for record in records}) == len(records)
     assert not [*tmp_path.glob(".*.lock")]
+
+
+CALLER = """
+import sys, warnings
+from pathlib import Path
+import filelock
+import interp
+from interp.ledger.ledger import LedgerFile, write_ledger
+from interp.wind_tunnels.plans.train_tunnel import make_plan, train_tunnel
+from interp.wind_tunnels.tasks.coin import Coin
+
+acquire = filelock.FileLock.acquire
+
+def held_at_first(self, timeout=None, **more):  # another process has it, and gives it back while this one waits
+    if timeout == 0:
+        raise filelock.Timeout(self.lock_file)
+    return acquire(self, **more)
+
+filelock.FileLock.acquire = held_at_first
+out = Path(sys.argv[1])
+tiny = dict(n_tosses=3, n_steps=2, batch=4, n_copies=2, n_warmup=1, d_model=8, n_heads=2, n_layers=1)
+plan = make_plan(Coin, tiny)
+ledger = LedgerFile(created="", scale="tiny", command="", papers=[], environment={"packages": {}})
+calls = {
+    "run": lambda: interp.run(probes="orthogonality", n_pool=20, out=out, quiet=True, report=False),
+    "training": lambda: train_tunnel(plan, out),
+    "ledger": lambda: write_ledger(ledger, out / "ledger"),
+}
+for name, call in calls.items():
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        call()
+    (waiting,) = [warning for warning in warned if "waiting: another process is" in str(warning.message)]
+    assert Path(waiting.filename) == Path(__file__), (name, waiting.filename)
+print("all", len(calls))
+"""
+
+
+def test_the_warning_names_the_line_that_called_the_toolkit(tmp_path):
+    (tmp_path / "caller.py").write_text(CALLER, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, tmp_path / "caller.py", tmp_path / "runs"], capture_output=True, text=True, timeout=120
+    )
+    assert done.stdout == "all 3\n", done.stderr
