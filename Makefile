@@ -11,7 +11,7 @@ TORCH ?= 2.13.0
 REAL_MODEL ?= $(or $(SMOLLM2),$(abspath $(wildcard ../shared/models/stories260K)))
 export REAL_MODEL
 
-.PHONY: demo docs test test-all test-lowest test-package stress bench tunnels clean
+.PHONY: demo docs test test-all test-lowest test-newest test-package stress bench tunnels clean
 
 demo: $(READY)
 	$(BIN)/interp run
@@ -38,6 +38,11 @@ docs: .venv/.docs-ready
 # Every library but torch at the oldest version that pyproject.toml allows; TORCH=2.8.0 where that can be had too.
 test-lowest: BIN := .venv-lowest/bin
 test-lowest: .venv-lowest/.ready
+	$(PYTEST) $(FAST)
+
+# Every library but torch at its newest version.
+test-newest: BIN := .venv-newest/bin
+test-newest: .venv-newest/.ready
 	$(PYTEST) $(FAST)
 
 # What others install: the sdist, the wheel that is built from it, and a run of that wheel in an environment of its own.
@@ -91,5 +96,11 @@ $(READY): pyproject.toml constraints.txt
 	.venv-lowest/bin/pip install --quiet --disable-pip-version-check -c .venv-lowest/lowest.txt -e ".[dev]"
 	touch .venv-lowest/.ready
 
+.venv-newest/.ready: pyproject.toml
+	$(PYTHON) -m venv .venv-newest
+	.venv-newest/bin/pip install --quiet --disable-pip-version-check torch==$(TORCH)
+	.venv-newest/bin/pip install --quiet --disable-pip-version-check --upgrade --upgrade-strategy eager -e ".[dev]" torch==$(TORCH)
+	touch .venv-newest/.ready
+
 clean:
-	rm -rf .venv .venv-bench .venv-fuzz .venv-lowest .venv-package runs build dist .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-bench .venv-fuzz .venv-lowest .venv-newest .venv-package runs build dist .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,91 @@
+"""The table of devices in the documentation, row by row, against what the code does."""
+
+import re
+
+import pytest
+import torch
+from interp.wind_tunnels.training.recipe import Recipe
+from typer.testing import CliRunner
+
+from interp.checking.hazards import HAZARDS
+from interp.cli.app import app
+from interp.errors import UsageError
+from interp.loading import placement
+from interp.loading.placement import default_placement
+from tests.paths import ROOT
+from tests.tiny_models import tiny_config
+
+PAGE = (ROOT / "docs/reference/devices.md").read_text(encoding="utf-8")
+
+
+def rows() -> dict[str, list[str]]:
+    """What the table says of CPU, CUDA and MPS."""
+    table = PAGE.split("## CPU, CUDA, MPS")[1].split("\n##")[0]
+    cells = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines() if line.startswith("|")
+    ]
+    return {name: said for name, *said in cells}
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    """A machine with a CUDA GPU, an Apple one, or neither, and memory for so many bytes."""
+
+    def pretend(n_gpus: int = 0, has_mps: bool = False, n_bytes: int = 1 << 40) -> None:
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: n_gpus > 0)
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: n_gpus)
+        monkeypatch.setattr(torch.backends.mps, "is_available", lambda: has_mps)
+        monkeypatch.setattr(placement, "available_bytes", lambda device: n_bytes)
+
+    return pretend
+
+
+def put(**asked):
+    found = default_placement(tiny_config("llama"), 1_000_000, **asked)
+    return found.device, found.dtype
+
+
+def test_the_row_of_what_is_chosen(machine):
+    assert rows()["chosen"] == ["where there is no CUDA GPU", "where there is one", "only by `--device mps`"]
+    machine()
+    assert put()[0] == "cpu"
+    machine(n_gpus=1, has_mps=True)
+    assert put()[0] == "cuda"
+    machine(has_mps=True)
+    assert put()[0] == "cpu" and put(device="mps")[0] == "mps"
+
+
+def test_the_rows_of_dtypes(machine):
+    assert rows()["dtype"] == ["float32, or `--dtype`", "float32; bfloat16 if only that fits", "float32, or `--dtype`"]
+    assert "refused" in rows()["float64"][2]
+    for n_bytes, of_cuda in ((1 << 40, "float32"), (3_000_000, "bfloat16")):
+        machine(n_gpus=1, has_mps=True, n_bytes=n_bytes)
+        assert [put(device=device)[1] for device in ("cpu", "cuda", "mps")] == ["float32", of_cuda, "float32"]
+        assert put(device="mps", dtype="float16") == ("mps", "float16")
+    assert put(device="cpu", dtype="float64")[1] == put(device="cuda", dtype="float64")[1] == "float64"
+    with pytest.raises(UsageError, match="no float64"):
+        put(device="mps", dtype="float64")
+
+
+def test_the_row_of_tf32():
+    assert rows()["TF32"][1].startswith("off")
+    assert torch.get_float32_matmul_precision() == "highest" and not torch.backends.cuda.matmul.allow_tf32
+
+
+def test_the_row_of_trainings():
+    assert rows()["`interp tunnel train`"] == ["yes, the default", "`--device cuda`", "refused"]
+    assert Recipe().device == "cpu"
+    done = CliRunner().invoke(app, ["tunnel", "train", "coin", "--device", "mps"])
+    assert isinstance(done.exception, UsageError) and "mps" in str(done.exception)
+
+
+def test_the_table_of_hazards_has_each_with_its_releases_and_no_other():
+    table = {int(issue): releases for releases, issue in re.findall(r"^\| [^|]+ \| ([^|]+) \| \[(\d+)\]", PAGE, re.M)}
+    assert {*table} == {hazard.issue for hazard in HAZARDS}
+    assert {hazard.device for hazard in HAZARDS} == {"mps"}
+    for hazard in HAZARDS:
+        if hazard.first or hazard.last:
+            bounds = [".".join(map(str, end)) for end in (hazard.first, hazard.last) if end]
+            assert table[hazard.issue] == " to ".join(bounds)
+        else:
+            assert table[hazard.issue] in ("not said", "2.14 and before; said of later ones too")
