@@ -1,6 +1,7 @@
 """Every kind of writer on a disk that fails at each call in turn: told in words, the earlier file whole, no draft left.
 
-Of the error numbers, every call meets one here and each of them in `make stress`.
+Here a writer meets the errors in turn at forty of its calls; in `make stress` it meets each of them at every call, or at
+a hundred where it makes more, and a whole training all of them in turn.
 """
 
 import errno
@@ -193,8 +194,9 @@ def test_a_writer_tells_of_a_fault_at_any_call_and_loses_nothing(tmp_path, name)
 @pytest.mark.stress
 @pytest.mark.parametrize("number", NUMBERS, ids=errno.errorcode.get)
 @pytest.mark.parametrize("name", WRITERS)
-def test_a_writer_tells_of_each_error_at_every_call(tmp_path, name, number):
-    assert failures(WRITERS[name], tmp_path, (number,), at_most=10_000) >= {"replace"}
+def test_a_writer_tells_of_each_error_at_any_call(tmp_path, name, number):
+    at_most = 10_000 if number == errno.ENOSPC else 100  # a capture makes four hundred calls, most of them writes
+    assert {"fsync", "replace"} & failures(WRITERS[name], tmp_path, (number,), at_most)
 
 
 @pytest.mark.stress
