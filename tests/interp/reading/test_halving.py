@@ -157,7 +157,7 @@ def test_several_processes_halve_each_for_itself_lent_keys_included(truth, at):
     fail_in_block(models[1], 2, failing)
     with warnings.catch_warnings():  # whether a thread's warning is heard depends on what the other one mutes just then
         warnings.simplefilter("ignore")
-        found = in_ranks(2, lambda r: capture(models[r.rank], prompts, ids, NEEDS, tokens_per_batch=40))
+        found = in_ranks(2, lambda r: capture(models[r.rank], prompts, ids, NEEDS, tokens_per_batch=200))
     assert failing.n_raised == len(at)
     for parts in found:
         assert_same(truth, parts)
@@ -184,7 +184,7 @@ def whole(request):
     return request.param, readouts(fresh_model("llama"), request.param)
 
 
-@pytest.mark.parametrize("at", quick([[0, 1], [4]], [[0], [0, 1], [2, 3], [4]]))
+@pytest.mark.parametrize("at", quick([[0, 1], [4]], [[0], [0, 1], [4]]))
 def test_conditions_that_share_a_pass_are_halved_together(at, whole):
     tokens_per_pass, expected = whole
     model = fresh_model("llama")
