@@ -145,13 +145,8 @@ def _refuse_hostile(asked: str, config: dict[str, Any], widest: int) -> None:
 
 
 def _texts(value: Any) -> list[str]:
-    return (
-        [value]
-        if isinstance(value, str)
-        else [x for x in value or () if isinstance(x, str)]
-        if isinstance(value, list | dict)
-        else []
-    )
+    named = [value] if isinstance(value, str) else value if isinstance(value, list | dict) else ()
+    return [x for x in named if isinstance(x, str)]
 
 
 def _shapes(asked: str, files: ModelFiles) -> dict[str, tuple[int, ...]]:

@@ -26,6 +26,7 @@ from interp.findings import Scalar
 from interp.records.record import RunRecord, open_run
 from interp.records.versioned_json import plain_json, scalar_in
 from interp.table import Table
+from interp.words import last_part
 
 PATH = Path(__file__).parent.parent / "calibration.json"
 
@@ -51,7 +52,7 @@ class Calibration:
     @property
     def name(self) -> str:
         """How the page names the model: `tunnel:bijection-gpt-neox`, `smollm2-135m-instruct`."""
-        return self.model.rstrip("/").rsplit("/", 1)[-1]
+        return last_part(self.model)
 
     def is_of(self, record: RunRecord) -> bool:
         """Whether a record is of the very weights."""

@@ -3,7 +3,7 @@
 Two trainings for every seed, each on sequences of two domains that share their tokens: domains that ask for different
 computations, and one task under two domain tokens, where there is nothing to divide. The probe `components` reads the
 routers of each: what the chosen expert says of the domain, in bits, where position (and token) are the same. Numbers
-are means over seeds, beside the mean of what routing exchanged within these strata gives.
+are means over seeds, less what routing exchanged within these strata gives.
 
 Source: ours. Paper III (arXiv 2512.23752), section 5.7, measures the geometry of Mixtral and nothing of its experts.
 """
@@ -11,7 +11,7 @@ Source: ours. Paper III (arXiv 2512.23752), section 5.7, measures the geometry o
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -21,9 +21,6 @@ from interp.system.progress import Report
 from interp.table import LABEL, Table, number_columns
 
 from ..validation import check_distinct
-
-if TYPE_CHECKING:
-    from ..plans.train_tunnel import TrainingPlan
 
 _BIJECTION = {"task": "bijection", "V": 8, "L": 10}
 
@@ -61,10 +58,16 @@ class ExpertDivision(Study):
 
     def measure(self, work: Path, progress: Report) -> Findings:
         from ..plans.train_tunnel import train_tunnel
-        from .over_seeds import difference_scalar, mean_over_seeds, models_table
+        from .over_seeds import difference_scalar, mean_over_seeds, models_table, plans_over_seeds
 
         check_distinct(self.name, "seeds", self.seeds)
-        plans = {domains: [self._plan(domains, seed) for seed in self.seeds] for domains in DOMAINS}
+        plans = {
+            domains: plans_over_seeds(
+                "mixture", self.settings, self.seeds,
+                fixed={"components": list(tasks), "symbols": "shared"}, variant=f"{domains}-",
+            )
+            for domains, (_, tasks) in DOMAINS.items()
+        }  # fmt: skip
         trainings, rows = [], []
         scalars: dict[str, Scalar] = {}
         for domains, (what, _) in DOMAINS.items():
@@ -97,17 +100,6 @@ class ExpertDivision(Study):
             {"seeds": Table.from_rows(rows, units, caption), "models": models_table(trainings)},
             notes=("Intervals are over seeds of the training; the table has every network by itself.",),
             headline=tuple(f"experts_beyond_token_{end}" for end in (*DOMAINS, "gained")),
-        )
-
-    def _plan(self, domains: str, seed: int) -> "TrainingPlan":
-        from interp.registry import load_entry
-
-        from ..plans.settings import read_settings
-        from ..plans.train_tunnel import make_plan
-
-        mine = {"components": list(DOMAINS[domains][1]), "symbols": "shared", "seed": seed}
-        return make_plan(
-            load_entry("tunnel", "mixture"), read_settings(self.settings) | mine, variant=f"{domains}-seed{seed}"
         )
 
     def _read(self, folder: str) -> dict[str, Scalar]:

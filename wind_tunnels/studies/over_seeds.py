@@ -1,21 +1,42 @@
-"""Numbers over seeds of a training, with t intervals: means, and differences and ratios paired by seed."""
+"""Trainings from several seeds, and numbers over them with t intervals: means, differences and ratios by seed."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from interp.errors import UsageError
 from interp.findings import Interval, Null, Scalar
+from interp.registry import load_entry
 from interp.statistics.t_interval import TMean, t_mean
 from interp.table import LABEL, Table
 
 from ..networks.weights import weights_fingerprint
-from ..plans.train_tunnel import FinishedTraining
+from ..plans.settings import read_settings
+from ..plans.train_tunnel import FinishedTraining, Keep, TrainingPlan, make_plan
 
 METHOD = "t over seeds of the training"
 ALIKE = "all seeds give the same"
+
+
+def plans_over_seeds(
+    task: str,
+    settings: Iterable[str],
+    seeds: Iterable[int],
+    *,
+    fixed: Mapping[str, Any] | None = None,
+    variant: str = "",
+    keep: Keep = (),
+) -> list[TrainingPlan]:
+    """One training of a task for every seed.
+
+    `settings` are field=value as a user gives them, `fixed` what the study sets itself, and `variant` begins the name
+    that the seed ends. `UsageError` for settings that make no sense.
+    """
+    kind, given = load_entry("tunnel", task), read_settings(settings) | dict(fixed or {})
+    return [make_plan(kind, {**given, "seed": seed}, variant=f"{variant}seed{seed}", keep=keep) for seed in seeds]
 
 
 def models_table(trainings: Iterable[FinishedTraining]) -> Table:

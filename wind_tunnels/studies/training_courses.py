@@ -54,16 +54,13 @@ class TrainingCourses(Study):
     question: ClassVar[str] = "Does attention settle before precision does, in one training as in another?"
 
     def measure(self, work: Path, progress: Report) -> Findings:
-        from interp.registry import load_entry
         from interp.running.run import run
 
-        from ..plans.settings import read_settings
-        from ..plans.train_tunnel import make_plan, train_tunnel
-        from .over_seeds import models_table
+        from ..plans.train_tunnel import train_tunnel
+        from .over_seeds import models_table, plans_over_seeds
 
         check_distinct(self.name, "seeds", self.seeds)
-        kind, given = load_entry("tunnel", self.task), read_settings(self.settings)
-        plans = [make_plan(kind, {**given, "seed": seed}, variant=f"seed{seed}", keep="log") for seed in self.seeds]
+        plans = plans_over_seeds(self.task, self.settings, self.seeds, keep="log")
         asked = {PROBE: {"n_permutations": self.n_permutations, "n_bootstrap": self.n_bootstrap,
                          "n_exchanged": self.n_pool}}  # fmt: skip
         trainings, found = [], []
