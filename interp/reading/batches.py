@@ -1,6 +1,6 @@
 """Which rows are read, and in which batches the prompts pass through the model."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -54,25 +54,28 @@ class BatchRows:
 
 @dataclass(frozen=True)
 class Batch:
-    """Prompts of similar length, padded on the right with token 0, which a causal model never sees."""
+    """Prompts of similar length, padded on the right with token 0, which a causal model never sees.
 
-    prompts: Int[np.ndarray, " item"]
+    `ids` are `[item, pos]`, and `item` says which of them each of the `prompts` is: twins (see `twins`) share one.
+    """
+
+    prompts: Int[np.ndarray, " prompt"]
     ids: torch.Tensor
+    item: Int[np.ndarray, " prompt"]
 
     def rows(self, index: RowIndex) -> BatchRows:
-        """The rows of `index` in this batch, item by item."""
+        """The rows of `index` in this batch, prompt by prompt."""
         starts = np.searchsorted(index.prompt, self.prompts, side="left")
         stops = np.searchsorted(index.prompt, self.prompts, side="right")
         counts = stops - starts
-        item = np.repeat(np.arange(len(counts)), counts)
         slot = np.arange(counts.sum()) - np.repeat(counts.cumsum() - counts, counts)
         row = np.repeat(starts, counts) + slot
-        position = index.position[row]
+        item, position = np.repeat(self.item, counts), index.position[row]
         most = int(np.argmax(counts))
         padded = np.zeros((1, max(1, counts[most])), dtype=np.int64)
-        padded[0, : counts[most]] = position[item == most]
+        padded[0, : counts[most]] = index.position[starts[most] : stops[most]]
         if not np.array_equal(padded[0, slot], position):
-            padded = np.zeros((len(counts), padded.shape[1]), dtype=np.int64)
+            padded = np.zeros((len(self.ids), padded.shape[1]), dtype=np.int64)
             padded[item, slot] = position
         device = self.ids.device
         return BatchRows(
@@ -107,20 +110,43 @@ def cut(lengths: Int[np.ndarray, " prompt"], tokens_per_batch: int) -> list[Int[
 
 
 def make_batch(
-    ids: Sequence[Int[np.ndarray, " _pos"]], chosen: Int[np.ndarray, " item"], device: torch.device
+    ids: Sequence[Int[np.ndarray, " _pos"]],
+    chosen: Int[np.ndarray, " item"],
+    device: torch.device,
+    twin_of: Int[np.ndarray, " prompt"] | None = None,
 ) -> Batch:
-    """The batch of these prompts, the longest of them last."""
+    """The batch of these prompts, the longest of them last, with their twins."""
     padded = np.zeros((len(chosen), len(ids[chosen[-1]])), dtype=np.int64)
     for item, prompt in enumerate(chosen):
         padded[item, : len(ids[prompt])] = ids[prompt]
-    return Batch(chosen, torch.from_numpy(padded).to(device))
+    sequences = torch.from_numpy(padded).to(device)
+    if twin_of is None:
+        return Batch(chosen, sequences, np.arange(len(chosen)))
+    place = np.full(len(ids), -1)
+    place[chosen] = np.arange(len(chosen))
+    prompts = np.flatnonzero(place[twin_of] >= 0)
+    prompts = prompts[np.argsort(place[twin_of[prompts]], kind="stable")]
+    return Batch(prompts, sequences, place[twin_of[prompts]])
 
 
 def halves(batch: Batch, lengths: Int[np.ndarray, " prompt"]) -> tuple[Batch, Batch]:
-    """The first and the second half of a batch of two prompts or more, each as wide as its own longest prompt."""
-    middle = (len(batch.prompts) + 1) // 2
-    width = int(lengths[batch.prompts[:middle]].max())
-    return Batch(batch.prompts[:middle], batch.ids[:middle, :width]), Batch(batch.prompts[middle:], batch.ids[middle:])
+    """The first and the second half of a batch of two sequences or more, each as wide as its own longest."""
+    middle = (len(batch.ids) + 1) // 2
+    n = int(np.searchsorted(batch.item, middle))
+    width = int(lengths[batch.prompts[:n]].max())
+    first = Batch(batch.prompts[:n], batch.ids[:middle, :width], batch.item[:n])
+    return first, Batch(batch.prompts[n:], batch.ids[middle:], batch.item[n:] - middle)
+
+
+def twins(ids: Sequence[Int[np.ndarray, " _pos"]], indexes: Iterable[RowIndex]) -> Int[np.ndarray, " prompt"]:
+    """Of every prompt the first that has the same tokens and is read at the same positions in every index."""
+    keys = [[np.asarray(each, dtype=np.int64).tobytes()] for each in ids]
+    for index in indexes:
+        ends = np.searchsorted(index.prompt, np.arange(len(ids) + 1))
+        for key, start, stop in zip(keys, ends, ends[1:], strict=False):
+            key.append(index.position[start:stop].tobytes())
+    first: dict[tuple[bytes, ...], int] = {}
+    return np.array([first.setdefault(tuple(key), prompt) for prompt, key in enumerate(keys)], dtype=np.int64)
 
 
 def row_index(prompts: PromptSet, lengths: Int[np.ndarray, " prompt"], at: str) -> RowIndex:

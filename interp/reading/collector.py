@@ -108,7 +108,7 @@ class Collector:
 
         What a pass has folded that did not come to its `end` is forgotten.
         """
-        self.items = slice(start, start + len(batch.prompts))
+        self.items = slice(start, start + len(batch.ids))
         self.only_donates = only_donates
         self._passing, self._passing_entropy = {}, []
         self.donors.begin(self.lengths[batch.prompts])

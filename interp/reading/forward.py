@@ -12,7 +12,7 @@ from interp.capture import Capture
 from interp.model import Model
 from interp.need import Need
 from interp.prompt import PromptSet
-from interp.reading.batches import Batch, RowIndex, cut, make_batch
+from interp.reading.batches import Batch, RowIndex, cut, make_batch, twins
 from interp.reading.collector import Collector
 from interp.reading.early_exit import EnoughRead, deepest, ending
 from interp.reading.halving import InHalves
@@ -48,6 +48,7 @@ def capture(
 ) -> Capture:
     """Run the prompts, given as token ids, through the model once and return what `needs` ask for.
 
+    Prompts of the same tokens, read at the same positions, pass once, unless the numbers of one depend on the others.
     With `layers` only these are read, and passes end behind the last that any need reads: unless one reads the outputs,
     the rows have no `next_entropy_bits`.
     `listeners` act before anything is read (a window, say). A batch that memory does not suffice for is read in halves,
@@ -61,7 +62,10 @@ def capture(
     refuse_unreadable(model, needs, listeners)
     lengths = [len(x) for x in ids]
     collector = Collector(model, prompts, lengths, needs, layers=layers, with_entropy=layers is None)
-    share = Share(model, ids, tokens_per_batch, here())
+    # What acts on a pass may treat twins differently, and the keys lent to a prompt are those of the one before it.
+    is_alone = not listeners and not collector.needs_donor
+    twin_of = twins(ids, collector.index.values()) if is_alone else None
+    share = Share(model, ids, tokens_per_batch, here(), twin_of)
     asked = [[repr(need), collector.layers.get(need, [])] for need in needs]
     more = {"needs": asked, "batches": tokens_per_batch}
     stage = unfinished.stage(name, model, prompts, ids, **more) if unfinished else None
@@ -97,21 +101,30 @@ class OfPasses(Protocol):
 
 
 class Share:
-    """The batches that this process runs: all of them, or its part where several take part in a run."""
+    """The batches that this process runs: all of them, or its part where several take part in a run.
+
+    With `twin_of` (see `twins`) of every sequence that prompts share one passes.
+    """
 
     def __init__(
-        self, model: Model, ids: Sequence[Int[np.ndarray, " _pos"]], tokens_per_batch: int, ranks: Ranks
+        self,
+        model: Model,
+        ids: Sequence[Int[np.ndarray, " _pos"]],
+        tokens_per_batch: int,
+        ranks: Ranks,
+        twin_of: Int[np.ndarray, " prompt"] | None = None,
     ) -> None:
-        self.model, self.ids = model, ids
+        self.model, self.ids, self._twin_of = model, ids, twin_of
         lengths = np.array([len(x) for x in ids])
-        self._cuts = cut(lengths, tokens_per_batch)
+        passing = np.arange(len(ids)) if twin_of is None else np.unique(twin_of)
+        self._cuts = [passing[chosen] for chosen in cut(lengths[passing], tokens_per_batch)]
         self._in_halves = InHalves(model.name, lengths)
         self._mine = ranks.share(len(self._cuts))
         self.n_done = 0
 
     @property
     def prompts(self) -> Int[np.ndarray, " item"]:
-        """The prompts of its batches."""
+        """The prompts of its batches, of twins the first."""
         return np.concatenate([np.empty(0, dtype=np.int64), *(self._cuts[n] for n in self._mine)])
 
     @property
@@ -159,7 +172,7 @@ class Share:
             for each in collectors if only_donates else (*collectors, *others):
                 each.end()
 
-        self._in_halves(make_batch(self.ids, self._cuts[n], self.model.input_device), attempt, keep)
+        self._in_halves(make_batch(self.ids, self._cuts[n], self.model.input_device, self._twin_of), attempt, keep)
 
 
 class _Hearing(Listener):
@@ -209,7 +222,7 @@ def run_batch(model: Model, batch: Batch, collectors: Sequence[Collector], only_
     What was read of it counts once the collectors are told that it came to its `end`.
     """
     for n, collector in enumerate(collectors):
-        collector.begin(batch, n * len(batch.prompts), only_donates)
+        collector.begin(batch, n * len(batch.ids), only_donates)
     ids = batch.ids.repeat(len(collectors), 1)
     with threads_of_pass(model, ids):
         try:

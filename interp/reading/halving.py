@@ -40,7 +40,7 @@ class InHalves:
         waiting = [batch]
         while waiting:
             part = waiting.pop(0)
-            n = len(part.prompts)
+            n = len(part.ids)
             if n > 1 and self.tokens_that_fit is not None and part.ids.numel() > self.tokens_that_fit:
                 waiting[:0] = halves(part, self.lengths)
                 continue
