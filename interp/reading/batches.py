@@ -1,5 +1,6 @@
 """Which rows are read, and in which batches the prompts pass through the model."""
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -8,7 +9,9 @@ import torch
 from jaxtyping import Int
 
 from interp.errors import PromptError
+from interp.need import Need
 from interp.prompt import PromptSet
+from interp.seam.pattern_sites import NULL_SITES
 
 _MOST_PADDING = 0.05
 """Share of a batch's tokens."""
@@ -68,8 +71,8 @@ class Batch:
         starts = np.searchsorted(index.prompt, self.prompts, side="left")
         stops = np.searchsorted(index.prompt, self.prompts, side="right")
         counts = stops - starts
-        slot = np.arange(counts.sum()) - np.repeat(counts.cumsum() - counts, counts)
-        row = np.repeat(starts, counts) + slot
+        row = _ranges(starts, counts)
+        slot = row - np.repeat(starts, counts)
         item, position = np.repeat(self.item, counts), index.position[row]
         most = int(np.argmax(counts))
         padded = np.zeros((1, max(1, counts[most])), dtype=np.int64)
@@ -110,23 +113,60 @@ def cut(lengths: Int[np.ndarray, " prompt"], tokens_per_batch: int) -> list[Int[
 
 
 def make_batch(
-    ids: Sequence[Int[np.ndarray, " _pos"]],
-    chosen: Int[np.ndarray, " item"],
-    device: torch.device,
-    twin_of: Int[np.ndarray, " prompt"] | None = None,
+    ids: Sequence[Int[np.ndarray, " _pos"]], chosen: Int[np.ndarray, " item"], device: torch.device
 ) -> Batch:
-    """The batch of these prompts, the longest of them last, with their twins."""
+    """The batch of these prompts, the longest of them last."""
     padded = np.zeros((len(chosen), len(ids[chosen[-1]])), dtype=np.int64)
     for item, prompt in enumerate(chosen):
         padded[item, : len(ids[prompt])] = ids[prompt]
-    sequences = torch.from_numpy(padded).to(device)
-    if twin_of is None:
-        return Batch(chosen, sequences, np.arange(len(chosen)))
-    place = np.full(len(ids), -1)
-    place[chosen] = np.arange(len(chosen))
-    prompts = np.flatnonzero(place[twin_of] >= 0)
-    prompts = prompts[np.argsort(place[twin_of[prompts]], kind="stable")]
-    return Batch(prompts, sequences, place[twin_of[prompts]])
+    return Batch(chosen, torch.from_numpy(padded).to(device), np.arange(len(chosen)))
+
+
+class Batches:
+    """The batches in which prompts pass, in their order: `passing` has the prompts of each, of twins only the first.
+
+    `twin_of` says of every prompt which one passes for it (see `twins`); without it each passes itself.
+    """
+
+    def __init__(
+        self,
+        ids: Sequence[Int[np.ndarray, " _pos"]],
+        tokens_per_batch: int,
+        twin_of: Int[np.ndarray, " prompt"] | None = None,
+    ) -> None:
+        self.ids = ids
+        twin_of = np.arange(len(ids)) if twin_of is None else twin_of
+        self._by_twin = np.argsort(twin_of, kind="stable")
+        self._twin_of = twin_of[self._by_twin]
+        passing = np.unique(twin_of)
+        lengths = np.array([len(ids[prompt]) for prompt in passing])
+        self.passing = [passing[chosen] for chosen in cut(lengths, tokens_per_batch)]
+
+    def __len__(self) -> int:
+        return len(self.passing)
+
+    def make(self, n: int, device: torch.device) -> Batch:
+        """The batch of this number, whose `prompts` are all that its sequences stand for."""
+        batch = make_batch(self.ids, self.passing[n], device)
+        starts = np.searchsorted(self._twin_of, self.passing[n], side="left")
+        counts = np.searchsorted(self._twin_of, self.passing[n], side="right") - starts
+        return replace(batch, prompts=self._by_twin[_ranges(starts, counts)], item=np.repeat(batch.item, counts))
+
+    @property
+    def n_tokens(self) -> int:
+        """The tokens that pass, padding included."""
+        return sum(len(chosen) * len(self.ids[chosen[-1]]) for chosen in self.passing)
+
+    @property
+    def digest(self) -> str:
+        """Tells other batches of the same prompts apart."""
+        ends = np.cumsum([len(chosen) for chosen in self.passing])
+        return hashlib.sha256(np.concatenate([ends, *self.passing]).astype(np.int64).tobytes()).hexdigest()
+
+
+def _ranges(starts: Int[np.ndarray, " range"], counts: Int[np.ndarray, " range"]) -> Int[np.ndarray, " value"]:
+    """The whole numbers of every range, one range after the other."""
+    return np.arange(counts.sum()) + np.repeat(starts - (counts.cumsum() - counts), counts)
 
 
 def halves(batch: Batch, lengths: Int[np.ndarray, " prompt"]) -> tuple[Batch, Batch]:
@@ -138,8 +178,15 @@ def halves(batch: Batch, lengths: Int[np.ndarray, " prompt"]) -> tuple[Batch, Ba
     return first, Batch(batch.prompts[n:], batch.ids[middle:], batch.item[n:] - middle)
 
 
-def twins(ids: Sequence[Int[np.ndarray, " _pos"]], indexes: Iterable[RowIndex]) -> Int[np.ndarray, " prompt"]:
-    """Of every prompt the first that has the same tokens and is read at the same positions in every index."""
+def twins(
+    ids: Sequence[Int[np.ndarray, " _pos"]], needs: Iterable[Need], indexes: Iterable[RowIndex]
+) -> Int[np.ndarray, " prompt"] | None:
+    """Of every prompt the first that has the same tokens and is read at the same positions in every index.
+
+    None where no prompt may pass for another: the keys that a need lends to a prompt are those of the one before it.
+    """
+    if any(need.site in NULL_SITES for need in needs):
+        return None
     keys = [[np.asarray(each, dtype=np.int64).tobytes()] for each in ids]
     for index in indexes:
         ends = np.searchsorted(index.prompt, np.arange(len(ids) + 1))
@@ -147,6 +194,11 @@ def twins(ids: Sequence[Int[np.ndarray, " _pos"]], indexes: Iterable[RowIndex]) 
             key.append(index.position[start:stop].tobytes())
     first: dict[tuple[bytes, ...], int] = {}
     return np.array([first.setdefault(tuple(key), prompt) for prompt, key in enumerate(keys)], dtype=np.int64)
+
+
+def places(needs: Iterable[Need]) -> list[str]:
+    """Where a pass reads rows for these needs: at the scored ones in any case."""
+    return list(dict.fromkeys(["scored", *(need.at for need in needs)]))
 
 
 def row_index(prompts: PromptSet, lengths: Int[np.ndarray, " prompt"], at: str) -> RowIndex:

@@ -12,7 +12,7 @@ from interp.capture import Capture
 from interp.model import Model
 from interp.need import Need
 from interp.prompt import PromptSet
-from interp.reading.batches import Batch, RowIndex, cut, make_batch, twins
+from interp.reading.batches import Batch, Batches, RowIndex, twins
 from interp.reading.collector import Collector
 from interp.reading.early_exit import EnoughRead, deepest, ending
 from interp.reading.halving import InHalves
@@ -62,12 +62,11 @@ def capture(
     refuse_unreadable(model, needs, listeners)
     lengths = [len(x) for x in ids]
     collector = Collector(model, prompts, lengths, needs, layers=layers, with_entropy=layers is None)
-    # What acts on a pass may treat twins differently, and the keys lent to a prompt are those of the one before it.
-    is_alone = not listeners and not collector.needs_donor
-    twin_of = twins(ids, collector.index.values()) if is_alone else None
-    share = Share(model, ids, tokens_per_batch, here(), twin_of)
+    # What acts on a pass may treat twins differently.
+    twin_of = None if listeners else twins(ids, needs, collector.index.values())
+    share = Share(model, Batches(ids, tokens_per_batch, twin_of), here())
     asked = [[repr(need), collector.layers.get(need, [])] for need in needs]
-    more = {"needs": asked, "batches": tokens_per_batch}
+    more = {"needs": asked, "batches": share.batches.digest}
     stage = unfinished.stage(name, model, prompts, ids, **more) if unfinished else None
     before = stage.load() if stage else None
     if before is not None:
@@ -101,37 +100,24 @@ class OfPasses(Protocol):
 
 
 class Share:
-    """The batches that this process runs: all of them, or its part where several take part in a run.
+    """The batches that this process runs: all of them, or its part where several take part in a run."""
 
-    With `twin_of` (see `twins`) of every sequence that prompts share one passes.
-    """
-
-    def __init__(
-        self,
-        model: Model,
-        ids: Sequence[Int[np.ndarray, " _pos"]],
-        tokens_per_batch: int,
-        ranks: Ranks,
-        twin_of: Int[np.ndarray, " prompt"] | None = None,
-    ) -> None:
-        self.model, self.ids, self._twin_of = model, ids, twin_of
-        lengths = np.array([len(x) for x in ids])
-        passing = np.arange(len(ids)) if twin_of is None else np.unique(twin_of)
-        self._cuts = [passing[chosen] for chosen in cut(lengths[passing], tokens_per_batch)]
-        self._in_halves = InHalves(model.name, lengths)
-        self._mine = ranks.share(len(self._cuts))
+    def __init__(self, model: Model, batches: Batches, ranks: Ranks) -> None:
+        self.model, self.batches = model, batches
+        self._in_halves = InHalves(model.name, np.array([len(x) for x in batches.ids]))
+        self._mine = ranks.share(len(batches))
         self.n_done = 0
 
     @property
     def prompts(self) -> Int[np.ndarray, " item"]:
         """The prompts of its batches, of twins the first."""
-        return np.concatenate([np.empty(0, dtype=np.int64), *(self._cuts[n] for n in self._mine)])
+        return np.concatenate([np.empty(0, dtype=np.int64), *(self.batches.passing[n] for n in self._mine)])
 
     @property
     def n_prompts_done(self) -> int:
         """About how many prompts all processes have done when this one has done so many batches."""
-        done = sum(len(self._cuts[n]) for n in self._mine[: self.n_done])
-        return done * len(self.ids) // len(self.prompts)
+        done = sum(len(self.batches.passing[n]) for n in self._mine[: self.n_done])
+        return done * len(self.batches.ids) // len(self.prompts)
 
     def keeping(self, stage: Stage | None, collector: Collector) -> AbstractContextManager[Callable[[], None]]:
         """While its batches are run, what the collector has folded may be kept after each: call what this gives."""
@@ -172,7 +158,7 @@ class Share:
             for each in collectors if only_donates else (*collectors, *others):
                 each.end()
 
-        self._in_halves(make_batch(self.ids, self._cuts[n], self.model.input_device, self._twin_of), attempt, keep)
+        self._in_halves(self.batches.make(n, self.model.input_device), attempt, keep)
 
 
 class _Hearing(Listener):

@@ -17,6 +17,7 @@ from interp.model import Model
 from interp.need import Need
 from interp.prompt import Prompt, PromptSet
 from interp.prompting.tokens import as_tokens
+from interp.reading.batches import Batches, twins
 from interp.reading.collector import Collector, merge_states
 from interp.reading.forward import TOKENS_PER_BATCH, Share, collecting
 from interp.reading.readable import refuse_unreadable
@@ -82,7 +83,8 @@ def collect_stream(
         pool = _as_set(lot)
         ids = as_tokens(model, pool, needs, window).ids
         collector = Collector(model, pool, [len(x) for x in ids], needs, layers=layers, with_entropy=False)
-        share = Share(model, ids, tokens_per_batch, here())
+        twin_of = twins(ids, needs, collector.index.values())
+        share = Share(model, Batches(ids, tokens_per_batch, twin_of), here())
         with torch.inference_mode(), collecting(model, [collector]):
             share.run([collector])
         collector.join(here())

@@ -72,7 +72,7 @@ def memory_of(meta: MetaModel, passes: list[Passes]) -> Memory:
         loading=0 if meta.stored == meta.placement.dtype else meta.file_bytes,
         activations=_activations(meta, passes),
         kept=kept,
-        analysis=max(max(probe.cost.row_bytes for probe in p.probes) * p.text.n_rows("scored") for p in base),
+        analysis=max(max(probe.cost.row_bytes for probe in p.probes) * len(p.text.rows("scored")) for p in base),
         is_on_cpu=meta.placement.device == "cpu",
     )
 
@@ -99,7 +99,7 @@ def kept_bytes(need: Need, info: ModelInfo, text: TokenisedSet) -> int:
         return 0
     # A fold that keeps a sample says of how many prompts by a field `n`.
     n_sampled = min(len(text.ids), getattr(need.fold, "n", len(text.ids)))
-    return n_layers * 4 * width * text.n_rows(need.at) * n_sampled // len(text.ids)
+    return n_layers * 4 * width * len(text.rows(need.at)) * n_sampled // len(text.ids)
 
 
 def _n_outcomes(text: TokenisedSet) -> int:
@@ -110,7 +110,7 @@ def _n_outcomes(text: TokenisedSet) -> int:
 def _beside_edits(p: Passes, info: ModelInfo, itemsize: int) -> int:
     """The residual stream that passes start from, and the unedited prediction."""
     stream = min(RESIDUALS, p.n_tokens * info.d_model * itemsize) if p.first_layer else 0
-    unedited = 4 * p.text.n_rows("scored") * info.vocab_size * p.n_prompts // len(p.text.ids)
+    unedited = 4 * len(p.text.rows("scored")) * info.vocab_size * p.n_prompts // len(p.text.ids)
     return stream + (unedited if any(need.site == "next_kl" for need in p.needs) else 0)
 
 

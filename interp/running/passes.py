@@ -20,7 +20,7 @@ from interp.prompt import Prompt, Prompts, PromptSet
 from interp.prompting.files import needs_tokenizer, resolve_prompts
 from interp.prompting.pools import grouped, pools_for, prompts_for
 from interp.prompting.tokens import as_tokens
-from interp.reading.batches import cut, row_index
+from interp.reading.batches import Batches, RowIndex, places, row_index, twins
 from interp.reading.collector import OF_THE_END
 from interp.reading.forward import TOKENS_PER_BATCH
 from interp.registry import entries, load_entry
@@ -44,14 +44,19 @@ class TokenisedSet:
     def lengths(self) -> Int[np.ndarray, " prompt"]:
         return np.array([len(x) for x in self.ids])
 
-    def n_rows(self, at: str) -> int:
-        """How many rows a need at these positions keeps."""
+    def rows(self, at: str) -> RowIndex:
+        """The rows that a need at these positions keeps; one a prompt where no column of this name is there yet."""
         is_unknown = at not in PLACES and at not in self.prompts.prompts[0].columns
-        return len(row_index(self.prompts, self.lengths, "last" if is_unknown else at))
+        return row_index(self.prompts, self.lengths, "last" if is_unknown else at)
 
-    def n_padded(self, tokens_per_batch: int) -> int:
-        """Tokens that pass through the model, the padding of the batches included."""
-        return int(sum(len(batch) * self.lengths[batch[-1]] for batch in cut(self.lengths, tokens_per_batch)))
+    def n_padded(self, tokens_per_batch: int, needs: Sequence[Need] | None = None) -> int:
+        """Tokens that pass through the model, the padding of the batches included.
+
+        With the `needs` of a reading, of prompts that are known to have the same tokens one passes.
+        """
+        is_known = needs is not None and not self.note
+        twin_of = twins(self.ids, needs, map(self.rows, places(needs))) if is_known else None
+        return Batches(self.ids, tokens_per_batch, twin_of).n_tokens
 
 
 @dataclass(frozen=True)
@@ -83,7 +88,7 @@ def passes_of(model: Model, probes: Sequence[Probe], options: RunOptions, n_earl
         mine = tuple(probe for probe in every if not probe.follows_checkpoints)
         needs = tuple(dict.fromkeys(need for probe in mine for need in probe.needs))
         what = f"{text.prompts.name}: {', '.join(probe.name for probe in mine) or 'the draw'}"
-        n_tokens = text.n_padded(TOKENS_PER_BATCH)
+        n_tokens = text.n_padded(TOKENS_PER_BATCH, needs)
         found.append(Passes(what, text, 1, len(text.ids), n_tokens, needs, probes=mine))
         following = tuple(probe for probe in every if probe.follows_checkpoints)
         if following:
@@ -107,7 +112,7 @@ def _checkpoints(
     if text.prompts.is_text and per_quintile is not None:
         n_drawn = min(5 * per_quintile, len(text.ids))
         text = replace(text, prompts=text.prompts.take(range(n_drawn)), ids=text.ids[:n_drawn])
-    return Passes(what, text, n, len(text.ids), text.n_padded(TOKENS_PER_BATCH), needs, probes=probes)
+    return Passes(what, text, n, len(text.ids), text.n_padded(TOKENS_PER_BATCH, needs), needs, probes=probes)
 
 
 def _conditions(

@@ -147,7 +147,7 @@ def _cost(p: Passes, meta: MetaModel, rates: Rates | None, n_times: int) -> Pass
     if rates is not None:
         passing = work_of(p, meta).seconds(rates) / threads_of(p, meta)
         seconds = n * (passing + (PER_CONDITION if p.is_edited else 0.0))
-    n_rows = p.text.n_rows("scored")
+    n_rows = len(p.text.rows("scored"))
     analysis = n_times * sum(probe.cost.analysis(meta.model.info, n_rows) for probe in p.probes)
     return PassCost(p.what, n, p.n_prompts, p.n_tokens, max(0, n_layers - p.first_layer), seconds, float(analysis))
 

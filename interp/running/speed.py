@@ -137,7 +137,7 @@ def _reading(p: Passes, meta: MetaModel, length: float, n_blocks: int) -> Iterat
     info, share = meta.model.info, p.n_prompts / len(p.text.ids)
 
     def decoded(at: str, times: int) -> Work:
-        n = p.text.n_rows(at) * share * info.vocab_size * times
+        n = len(p.text.rows(at)) * share * info.vocab_size * times
         return Work(2 * n * info.d_model, n * PER_LOGIT)
 
     sources = {need.described.source for need in p.needs}
@@ -149,5 +149,5 @@ def _reading(p: Passes, meta: MetaModel, length: float, n_blocks: int) -> Iterat
     kinds = {(n.at, n.site in NULL_SITES, n.site.removesuffix("_null") in CONTRASTS) for n in p.needs
              if n.described.source == "pattern"}  # fmt: skip
     for at, _, is_contrast in kinds:
-        n = p.text.n_rows(at) * share * length * info.n_heads * n_blocks
+        n = len(p.text.rows(at)) * share * length * info.n_heads * n_blocks
         yield Work(2 * n * info.d_head, n * (PER_CONTRAST if is_contrast else PER_WEIGHT))

@@ -8,8 +8,9 @@ import torch
 
 import interp
 from interp.need import Need
-from interp.reading.batches import RowIndex, cut, halves, make_batch, twins
+from interp.reading.batches import Batches, RowIndex, cut, halves, twins
 from interp.reading.forward import capture
+from interp.running.passes import TokenisedSet
 
 RNG = np.random.default_rng(0)
 LENGTHS = {
@@ -48,14 +49,20 @@ def test_a_batch_too_small_to_be_worth_a_pass_goes_on_with_longer_prompts():
 SEQUENCES = [np.array(each) for each in ([1, 2, 3], [1, 2], [1, 2, 3], [1, 2, 3], [1, 2], [4, 2, 3])]
 
 
+def _twins(*indexes):
+    found = twins(SEQUENCES, [Need("v")], indexes)
+    assert found is not None
+    return found
+
+
 def test_twins_have_the_same_tokens_and_are_read_at_the_same_positions():
     last = RowIndex(np.arange(6), np.array([2, 1, 2, 1, 1, 2]))  # the fourth prompt is read elsewhere than the first
-    assert twins(SEQUENCES, [last]).tolist() == [0, 1, 0, 3, 1, 5]
-    assert twins(SEQUENCES, []).tolist() == [0, 1, 0, 0, 1, 5]
+    assert _twins(last).tolist() == [0, 1, 0, 3, 1, 5]
+    assert _twins().tolist() == [0, 1, 0, 0, 1, 5]
 
 
 def test_a_batch_with_twins_holds_each_sequence_once_and_the_rows_of_all():
-    batch = make_batch(SEQUENCES, np.array([1, 0, 5]), torch.device("cpu"), twins(SEQUENCES, []))
+    batch = Batches(SEQUENCES, 64, _twins()).make(0, torch.device("cpu"))
     assert batch.ids.tolist() == [[1, 2, 0], [1, 2, 3], [4, 2, 3]]
     assert batch.prompts.tolist() == [1, 4, 0, 2, 3, 5]
     index = RowIndex(np.repeat(np.arange(6), 2), np.tile([0, 1], 6))
@@ -105,3 +112,9 @@ def test_what_depends_on_other_prompts_passes_whole(monkeypatch, lent):
     model, prompts, ids, sizes = _repeated(monkeypatch)
     capture(model, prompts, ids, [Need("pattern_entropy_null" if lent else "pattern_entropy")])
     assert sizes == [9 if lent else 6]
+
+
+@pytest.mark.parametrize(("site", "note", "n"), [("v", "", 6), ("v", "assumed", 9), ("pattern_entropy_null", "", 9)])
+def test_a_plan_counts_the_prompts_that_pass(monkeypatch, site, note, n):
+    _, prompts, ids, _ = _repeated(monkeypatch)
+    assert TokenisedSet(prompts, ids, note).n_padded(2048, [Need(site)]) == n * len(ids[0])
