@@ -174,6 +174,8 @@ class Probe(Question):
     """The prompt set that a language model is read on where the user names none; None is the default of all runs."""
     needs_posterior: ClassVar[bool] = False
     """Whether prompts without an exact posterior are refused, before anything is read."""
+    on_drawn: ClassVar[bool] = False
+    """Whether it reads `Capture.drawn` alone: where few prompts are drawn, the others are not read for it."""
     follows_checkpoints: ClassVar[bool] = False
     """Whether it is read at checkpoints of the training: `interp.running.checkpoints`."""
     cost: ClassVar[AnalysisCost] = AnalysisCost()

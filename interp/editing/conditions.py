@@ -270,7 +270,7 @@ class _SharedPasses:
 
     def prove(self) -> list[Check]:
         """The proof of the first condition of every kind, on two prompts."""
-        both = np.argsort(self.lengths[:2], kind="stable")
+        both = np.argsort(-self.lengths[:2], kind="stable")
         batch = make_batch(self.run.ids, both, self.model.input_device)
 
         def make_editor(edits: Sequence[Edit]) -> Editor:

@@ -22,6 +22,9 @@ from interp.table import LABEL
 
 DEFAULT_PROMPTS = "mixed"
 
+_FEW = 1 / 8
+"""Share of the prompts: reading these once more costs less than reading for every probe all the others too."""
+
 
 @dataclass(frozen=True)
 class PromptPool:
@@ -168,6 +171,22 @@ def name_of(prompts: Prompts | None, pools: Sequence[PromptPool]) -> str | None:
         return f"memory:{first.name}"
     own = any(probe.own_prompts for pool in pools for probe in pool.probes)
     return first.name if first.is_text and not own else None
+
+
+def most_drawn(prompts: PromptSet, per_quintile: int | None) -> int:
+    """How many prompts `draw` marks at most."""
+    return len(prompts) if per_quintile is None or not prompts.is_text else min(5 * per_quintile, len(prompts))
+
+
+def read_apart(
+    probes: Sequence[Probe], prompts: PromptSet, per_quintile: int | None, *, is_edited: bool
+) -> tuple[Probe, ...]:
+    """Those of the probes that read the drawn prompts alone, where these are few: they pass once more, for them.
+
+    Edits of a run may be about all of its prompts: there everything is read in one pass.
+    """
+    is_few = most_drawn(prompts, per_quintile) <= _FEW * len(prompts)
+    return tuple(probe for probe in probes if probe.on_drawn and is_few and not is_edited)
 
 
 def draw(base: Capture, per_quintile: int | None, seed: int) -> tuple[Capture, dict[str, Any] | None]:

@@ -94,16 +94,16 @@ class Batch:
 def cut(lengths: Int[np.ndarray, " prompt"], tokens_per_batch: int) -> list[Int[np.ndarray, " item"]]:
     """The prompts of every batch, in the order in which they pass.
 
-    Sorted by length, each batch of at most `tokens_per_batch` tokens with its padding (or one prompt). A batch also
-    ends before a longer prompt that would make more than a twentieth of it padding, once it is worth a pass.
+    The longest come first, each batch of at most `tokens_per_batch` tokens with its padding (or one prompt). A batch
+    also ends before a shorter prompt that would make more than a twentieth of it padding, once it is worth a pass.
     """
     found = []
-    order = np.argsort(lengths, kind="stable")
+    order = np.argsort(-lengths, kind="stable")
     worth = _WORTH_A_PASS * tokens_per_batch
     start = n_real = 0
     for stop, prompt in enumerate(order):
         n, length = stop - start, lengths[prompt]
-        with_it = (n + 1) * length
+        with_it = (n + 1) * lengths[order[start]]
         is_wasteful = n_real >= worth and with_it - n_real - length > _MOST_PADDING * with_it
         if n and (with_it > tokens_per_batch or is_wasteful):
             found.append(order[start:stop])
@@ -115,8 +115,8 @@ def cut(lengths: Int[np.ndarray, " prompt"], tokens_per_batch: int) -> list[Int[
 def make_batch(
     ids: Sequence[Int[np.ndarray, " _pos"]], chosen: Int[np.ndarray, " item"], device: torch.device
 ) -> Batch:
-    """The batch of these prompts, the longest of them last."""
-    padded = np.zeros((len(chosen), len(ids[chosen[-1]])), dtype=np.int64)
+    """The batch of these prompts, the longest of them first."""
+    padded = np.zeros((len(chosen), len(ids[chosen[0]])), dtype=np.int64)
     for item, prompt in enumerate(chosen):
         padded[item, : len(ids[prompt])] = ids[prompt]
     return Batch(chosen, torch.from_numpy(padded).to(device), np.arange(len(chosen)))
@@ -155,7 +155,7 @@ class Batches:
     @property
     def n_tokens(self) -> int:
         """The tokens that pass, padding included."""
-        return sum(len(chosen) * len(self.ids[chosen[-1]]) for chosen in self.passing)
+        return sum(len(chosen) * len(self.ids[chosen[0]]) for chosen in self.passing)
 
     @property
     def digest(self) -> str:
@@ -173,9 +173,9 @@ def halves(batch: Batch, lengths: Int[np.ndarray, " prompt"]) -> tuple[Batch, Ba
     """The first and the second half of a batch of two sequences or more, each as wide as its own longest."""
     middle = (len(batch.ids) + 1) // 2
     n = int(np.searchsorted(batch.item, middle))
-    width = int(lengths[batch.prompts[:n]].max())
-    first = Batch(batch.prompts[:n], batch.ids[:middle, :width], batch.item[:n])
-    return first, Batch(batch.prompts[n:], batch.ids[middle:], batch.item[n:] - middle)
+    width = int(lengths[batch.prompts[n:]].max())
+    second = Batch(batch.prompts[n:], batch.ids[middle:, :width], batch.item[n:] - middle)
+    return Batch(batch.prompts[:n], batch.ids[:middle], batch.item[:n]), second
 
 
 def twins(

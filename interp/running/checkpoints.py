@@ -67,10 +67,7 @@ class Followed:
     @classmethod
     def of(cls, model: Model, run: Run, base: Capture, probes: Sequence[Probe], read: ReadModel) -> "Followed":
         """The end of the training on the prompts that `base` has drawn, in the strata of the draw."""
-        drawn = base.drawn.rows
-        chosen = run.take(np.unique(drawn["prompt"]))
-        needs = tuple(dict.fromkeys(need for probe in probes for need in probe.needs))
-        return cls(tuple(probes), chosen, _in_strata(read(model, chosen, needs), drawn["stratum"]))
+        return cls(tuple(probes), *read_drawn(model, run, base, probes, read))
 
     @property
     def exchange_needs(self) -> tuple[Need, ...]:
@@ -103,6 +100,14 @@ class Followed:
     def end(self, step: int) -> None:
         """Keep what every probe reads of the end, where an exchange changes nothing."""
         self.take(step, self.final, (self.final, self.final))
+
+
+def read_drawn(model: Model, run: Run, base: Capture, probes: Sequence[Probe], read: ReadModel) -> tuple[Run, Capture]:
+    """The prompts that `base` has drawn of a run, and what the probes need of them, in the strata of the draw."""
+    drawn = base.drawn.rows
+    chosen = run.take(np.unique(drawn["prompt"]))
+    needs = tuple(dict.fromkeys(need for probe in probes for need in probe.needs))
+    return chosen, _in_strata(read(model, chosen, needs), drawn["stratum"])
 
 
 def checkpoints_of(model: Model, probes: Sequence[Probe], asked: Sequence[str]) -> tuple[Checkpoint, ...]:

@@ -72,7 +72,9 @@ def memory_of(meta: MetaModel, passes: list[Passes]) -> Memory:
         loading=0 if meta.stored == meta.placement.dtype else meta.file_bytes,
         activations=_activations(meta, passes),
         kept=kept,
-        analysis=max(max(probe.cost.row_bytes for probe in p.probes) * len(p.text.rows("scored")) for p in base),
+        analysis=max(
+            max((probe.cost.row_bytes for probe in p.probes), default=0) * len(p.text.rows("scored")) for p in base
+        ),
         is_on_cpu=meta.placement.device == "cpu",
     )
 

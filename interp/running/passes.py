@@ -18,7 +18,7 @@ from interp.options import RunOptions
 from interp.probe import Planned, Probe
 from interp.prompt import Prompt, Prompts, PromptSet
 from interp.prompting.files import needs_tokenizer, resolve_prompts
-from interp.prompting.pools import grouped, pools_for, prompts_for
+from interp.prompting.pools import grouped, most_drawn, pools_for, prompts_for, read_apart
 from interp.prompting.tokens import as_tokens
 from interp.reading.batches import Batches, RowIndex, places, row_index, twins
 from interp.reading.collector import OF_THE_END
@@ -49,6 +49,11 @@ class TokenisedSet:
         is_unknown = at not in PLACES and at not in self.prompts.prompts[0].columns
         return row_index(self.prompts, self.lengths, "last" if is_unknown else at)
 
+    def drawn(self, per_quintile: int | None) -> "TokenisedSet":
+        """As many prompts as the draw takes: which they are the model decides."""
+        n = most_drawn(self.prompts, per_quintile)
+        return replace(self, prompts=self.prompts.take(range(n)), ids=self.ids[:n])
+
     def n_padded(self, tokens_per_batch: int, needs: Sequence[Need] | None = None) -> int:
         """Tokens that pass through the model, the padding of the batches included.
 
@@ -61,7 +66,10 @@ class TokenisedSet:
 
 @dataclass(frozen=True)
 class Passes:
-    """`n` passes over the same text, of `n_tokens` tokens each, from the block `first_layer` on."""
+    """`n` passes over the same text, of `n_tokens` tokens each, from the block `first_layer` on.
+
+    `is_edited`: passes of conditions, with the one without edits that they start from.
+    """
 
     what: str
     text: TokenisedSet
@@ -72,10 +80,7 @@ class Passes:
     first_layer: int = 0
     probes: tuple[Probe, ...] = ()
     """Whose base capture this is."""
-
-    @property
-    def is_edited(self) -> bool:
-        return not self.probes
+    is_edited: bool = False
 
 
 def passes_of(model: Model, probes: Sequence[Probe], options: RunOptions, n_earlier: int | None = None) -> list[Passes]:
@@ -86,10 +91,10 @@ def passes_of(model: Model, probes: Sequence[Probe], options: RunOptions, n_earl
     found: list[Passes] = []
     for every, text in _texts(model, probes, options):
         mine = tuple(probe for probe in every if not probe.follows_checkpoints)
-        needs = tuple(dict.fromkeys(need for probe in mine for need in probe.needs))
-        what = f"{text.prompts.name}: {', '.join(probe.name for probe in mine) or 'the draw'}"
-        n_tokens = text.n_padded(TOKENS_PER_BATCH, needs)
-        found.append(Passes(what, text, 1, len(text.ids), n_tokens, needs, probes=mine))
+        apart = read_apart(mine, text.prompts, options.per_quintile, is_edited=bool(options.edits))
+        found.append(_base(tuple(probe for probe in mine if probe not in apart), text))
+        if apart:
+            found.append(_base(apart, text.drawn(options.per_quintile), "drawn of "))
         following = tuple(probe for probe in every if probe.follows_checkpoints)
         if following:
             found.append(_checkpoints(following, text, options.per_quintile, n_earlier))
@@ -97,6 +102,13 @@ def passes_of(model: Model, probes: Sequence[Probe], options: RunOptions, n_earl
             asked = probe.planned(model.info, len(text.ids), is_text=text.prompts.is_text)
             found += _conditions(probe, list(asked), model, text, options)
     return found
+
+
+def _base(probes: tuple[Probe, ...], text: TokenisedSet, which: str = "") -> Passes:
+    """One reading of prompts without edits, for these probes."""
+    what = f"{which}{text.prompts.name}: {', '.join(probe.name for probe in probes) or 'the draw'}"
+    needs = tuple(dict.fromkeys(need for probe in probes for need in probe.needs))
+    return Passes(what, text, 1, len(text.ids), text.n_padded(TOKENS_PER_BATCH, needs), needs, probes=probes)
 
 
 def _checkpoints(
@@ -109,9 +121,7 @@ def _checkpoints(
     if any(probe.exchange_needs for probe in probes):
         share = min(1.0, max(p.n_exchanged for p in probes if p.exchange_needs) / len(text.ids))
         n, what = n + math.ceil(_EXCHANGE * (n_earlier or 1) * share), f"{what}, with exchanges"
-    if text.prompts.is_text and per_quintile is not None:
-        n_drawn = min(5 * per_quintile, len(text.ids))
-        text = replace(text, prompts=text.prompts.take(range(n_drawn)), ids=text.ids[:n_drawn])
+    text = text.drawn(per_quintile)
     return Passes(what, text, n, len(text.ids), text.n_padded(TOKENS_PER_BATCH, needs), needs, probes=probes)
 
 
@@ -126,11 +136,12 @@ def _conditions(
         n_prompts = max(min(each.n_prompts, len(text.ids)) for each in mine)
         all_needs = tuple(dict.fromkeys(need for each in mine for need in each.needs))
         where = f"conditions of {probe.name}" + (f" on {on}" if on else "")
-        found.append(Passes(f"{where}, unedited", text, 1, n_prompts, _share(text, n_prompts), all_needs))
+        tokens = _share(text, n_prompts)
+        found.append(Passes(f"{where}, unedited", text, 1, n_prompts, tokens, all_needs, is_edited=True))
         for each in mine:
             n = min(each.n_prompts, len(text.ids))
             start = 0 if any(need.site in OF_THE_END for need in each.needs) else each.first_layer
-            found.append(Passes(where, text, each.n, n, _share(text, n), each.needs, start))
+            found.append(Passes(where, text, each.n, n, _share(text, n), each.needs, start, is_edited=True))
     return found
 
 

@@ -24,7 +24,7 @@ from interp.model import Check, Model
 from interp.need import Need
 from interp.options import RunOptions, by_keyword
 from interp.probe import Probe, Readout
-from interp.prompting.pools import PromptPool, draw, name_of, pools_for, prompts_for
+from interp.prompting.pools import PromptPool, draw, name_of, pools_for, prompts_for, read_apart
 from interp.prompting.tokens import as_tokens
 from interp.reading.forward import capture
 from interp.records.probe_code import code_hash
@@ -32,7 +32,15 @@ from interp.records.record import RunRecord, written
 from interp.records.token_strip import TokenStrip
 from interp.records.turns import in_turn
 from interp.records.unfinished import PARTIAL, Unfinished, refuse_unwritable
-from interp.running.checkpoints import Checkpoint, Followed, checkpoints_of, follow, has_checkpoints, step_of
+from interp.running.checkpoints import (
+    Checkpoint,
+    Followed,
+    checkpoints_of,
+    follow,
+    has_checkpoints,
+    read_drawn,
+    step_of,
+)
 from interp.running.choose_probes import ChosenProbe, choose_probes, readable_probes
 from interp.running.donors import with_donors
 from interp.running.show_tokens import refuse_unknown_prompt, token_strip
@@ -188,25 +196,32 @@ class _Session:
     ) -> tuple[dict[str, Findings], list[dict[str, Any] | None]]:
         """One pass over every pool, the draw by the model's own entropies, and the probes of each on it.
 
-        Of several processes the first alone analyses, and the others find nothing.
+        Where few prompts are drawn these pass once more, for the probes that read no others. Of several processes the
+        first alone analyses, and the others find nothing.
         """
         found: dict[str, Findings] = {}
         drawn = []
         for i, pool in enumerate(pools):
-            base = self._capture(model, pool, suffix if i == 0 else f"{suffix} {pool.prompts.name}")
+            part = suffix if i == 0 else f"{suffix} {pool.prompts.name}"
+            at_once = [probe for probe in pool.probes if not probe.follows_checkpoints]
+            apart = read_apart(at_once, pool.prompts, self.spec.per_quintile, is_edited=bool(self.edits))
+            base = self._capture(model, pool, [probe for probe in at_once if probe not in apart], part)
             base, described = draw(base, self.spec.per_quintile, self.spec.seed)
             drawn.append(described)
             of_a_course = [probe for probe in pool.probes if probe.follows_checkpoints]
+            whole, of_drawn = Run(pool.prompts, pool.tokens.ids), base
             if of_a_course:
                 with self.clock("capture of the end"):
-                    whole = Run(pool.prompts, pool.tokens.ids)
                     self.followed.append(Followed.of(model, whole, base, of_a_course, self._read))
-            at_once = [probe for probe in pool.probes if not probe.follows_checkpoints]
+            if apart:
+                with self.clock(f"capture of the drawn{part}"):
+                    _, of_drawn = read_drawn(model, whole, base, apart, self._read)
             under = {probe.name: self._conditions(model, pool, probe, base, suffix) for probe in at_once}
             with reporting("analyses", self.quiet or not here().is_first) as progress:
                 for n_done, probe in enumerate(at_once if here().is_first else ()):
                     progress(n_done, len(at_once))
-                    found[probe.name] = self._analysed(probe, base, under[probe.name], suffix)
+                    read = of_drawn if probe in apart else base
+                    found[probe.name] = self._analysed(probe, read, under[probe.name], suffix)
                     progress(n_done + 1, len(at_once))
         return {name: found[name] for name in self.spec.probes if name in found}, drawn
 
@@ -236,8 +251,8 @@ class _Session:
     def listeners(self) -> list[AttentionWindow]:
         return [] if self.spec.attention_window is None else [AttentionWindow(self.spec.attention_window)]
 
-    def _capture(self, model: Model, pool: PromptPool, suffix: str) -> Capture:
-        needs = [need for probe in pool.probes if not probe.follows_checkpoints for need in probe.needs]
+    def _capture(self, model: Model, pool: PromptPool, probes: Sequence[Probe], suffix: str) -> Capture:
+        needs = [need for probe in probes for need in probe.needs]
         ids, seed = pool.tokens.ids, self.spec.seed
         what = f"reading {model.name}, prompts {pool.prompts.name}"
         with self.clock(f"capture{suffix}"), reporting(what, self.quiet) as progress:

@@ -27,35 +27,24 @@ FAR_BELOW = -1e30
 class DonorKeys:
     """Which keys the queries of a batch meet instead of their own: every item those of its donor, the item before it.
 
-    The donor of the first item has the keys `first`, `[kv_head, key_pos, d_head]`; it has none where that is None. Keys
-    from the `n_donated[item]`-th on are the item's own; every item but the first is given `n_least` or more.
+    The donor of the first item has the keys `first`, `[kv_head, key_pos, d_head]`; where that is None it has none, and
+    meets its own. A donor is at least as long as the item that it lends to.
     """
 
     first: torch.Tensor | None
-    n_donated: torch.Tensor
-    n_least: int
 
     def apply(self, of: Callable[[slice, torch.Tensor], torch.Tensor], k: torch.Tensor) -> torch.Tensor:
-        """`of(items, keys)`, whose last axis is that of the keys, with the keys that each item meets; none is copied.
+        """`of(items, keys)` with the keys that each item meets; none is copied.
 
         `k` are the items' own, `[item, kv_head, key_pos, d_head]`.
         """
-        met = of(slice(0, 1), k[:1])
-        if self.first is not None:
-            donated = of(slice(0, 1), self.first[None, :, : k.shape[2]].to(k.dtype))
-            met[..., : donated.shape[-1]] = donated
-        if len(k) > 1:
-            met = torch.cat([met, of(slice(1, None), k[:-1])])
-        if self.n_least >= k.shape[2] and (self.first is None or self.first.shape[1] >= k.shape[2]):
-            return met
-        keys = torch.arange(k.shape[2], device=k.device)
-        is_donated = (keys < self.n_donated[:, None]).view(len(k), *[1] * (met.dim() - 2), -1)
-        return torch.where(is_donated, met, of(slice(None), k))
+        lent = k[:1] if self.first is None else self.first[None, :, : k.shape[2]].to(k.dtype)
+        met = of(slice(0, 1), lent)
+        return met if len(k) == 1 else torch.cat([met, of(slice(1, None), k[:-1])])
 
     def of(self, items: slice, k: torch.Tensor) -> "DonorKeys":
         """The same of these items of the batch, `k` being the batch's own keys."""
-        first = self.first if items.start == 0 else k[items.start - 1]
-        return DonorKeys(first, self.n_donated[items], self.n_least)
+        return self if items.start == 0 else DonorKeys(k[items.start - 1])
 
 
 @dataclass

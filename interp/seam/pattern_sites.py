@@ -51,7 +51,7 @@ def kept_keys(prompts: PromptSet, lengths: Sequence[int]) -> int:
 class PatternReader:
     """The rows of one layer at `positions` `[batch or 1, row]`, by the name of a site.
 
-    Null sites are read from a call with donors; items that have none give NaN. Whole rows are `n_kept_keys` wide, or
+    Null sites are read from a call with donors; an item that has none gives NaN. Whole rows are `n_kept_keys` wide, or
     `n_longest` where they are wanted at any length.
     """
 
@@ -76,8 +76,8 @@ class PatternReader:
             raise ValueError(f"{site} is read {'with' if donor is None else 'without'} the keys of another prompt")
         name = site.removesuffix("_null")
         reduced = getattr(self._contrast, CONTRASTS[name]) if name in CONTRASTS else getattr(self._rows, _ROWS[name])
-        if donor is not None:
-            reduced = torch.where((donor.n_donated > 0)[:, None, None], reduced, torch.nan)  # [batch, head, row]
+        if donor is not None and donor.first is None:
+            reduced[0] = torch.nan  # [batch, head, row]
         return reduced.transpose(1, 2)
 
     def _whole_rows(self, n_keys: int) -> torch.Tensor:

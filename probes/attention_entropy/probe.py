@@ -93,6 +93,7 @@ class AttentionEntropy(Probe):
 
     name: ClassVar[str] = "attention_entropy"
     question: ClassVar[str] = "Does attention focus from the first layer to the last, and on what the prompt holds?"
+    on_drawn: ClassVar[bool] = True
 
     @property
     def needs(self) -> tuple[Need, ...]:
@@ -247,7 +248,7 @@ def _notes(base: Capture, units: Units) -> tuple[str, ...]:
     notes = [
         f"{units.n} {units.name}s of {span} tokens; the longest row sees {longest} keys "
         "at most, and entropy grows with the keys that are seen: compare runs at equal lengths.",
-        "content_sharpening leaves out the first prompt in order of length, which has none to borrow keys from. What "
+        "content_sharpening leaves out the longest prompt, which has none to borrow keys from. What "
         "the entropy does over depth has no p: one model is one draw of a depth profile.",
     ]
     if window is not None:

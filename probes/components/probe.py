@@ -66,6 +66,7 @@ class Components(Probe):
 
     name: ClassVar[str] = "components"
     question: ClassVar[str] = "Which block writes the prediction, and does the residual stream refine it with depth?"
+    on_drawn: ClassVar[bool] = True
 
     @property
     def needs(self) -> tuple[Need, ...]:

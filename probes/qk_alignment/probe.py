@@ -84,6 +84,7 @@ class QKAlignment(Probe):
 
     name: ClassVar[str] = "qk_alignment"
     question: ClassVar[str] = "Do queries find the keys they look for, and does attention match the posterior?"
+    on_drawn: ClassVar[bool] = True
 
     @property
     def needs(self) -> tuple[Need, ...]:
@@ -106,7 +107,7 @@ class QKAlignment(Probe):
         sink = float(mean_of_units(rows.masses["mass_first"] - rows.uniform["mass_first"]).mean())
         note = (
             "Attended keys are the fewest that hold half of a row's weight; rows over a single key have none that are "
-            "unattended and are left out, and so is the first prompt in order of length, which borrows no keys."
+            "unattended and are left out, and so is the longest prompt, which borrows no keys."
         )
         return Findings(
             self.name,

@@ -120,8 +120,7 @@ def _read(calls: "Sequence[AttentionCall]", site: str) -> np.ndarray:
     found = []
     for call in calls:
         if site in NULL_SITES:
-            whole = torch.full((_N,), _KEYS)
-            call = replace(call, donor=DonorKeys(call.k[-1], whole, _KEYS))
+            call = replace(call, donor=DonorKeys(call.k[-1]))
         at = torch.full((1, 1), _KEYS - 1)
         found.append(PatternReader(call, at, _KEYS, _KEYS).read(site)[:, 0].numpy())
     return np.stack(found)

@@ -28,22 +28,22 @@ def test_every_prompt_passes_once_in_batches_of_the_size_allowed(name):
     lengths = LENGTHS[name]
     batches = cut(lengths, 2048)
     assert sorted(int(i) for batch in batches for i in batch) == list(range(len(lengths)))
-    assert all(len(batch) * lengths[batch[-1]] <= 2048 or len(batch) == 1 for batch in batches)
-    assert all((np.diff(lengths[batch]) >= 0).all() for batch in batches)
+    assert all(len(batch) * lengths[batch[0]] <= 2048 or len(batch) == 1 for batch in batches)
+    assert all((np.diff(lengths[np.concatenate(batches)]) <= 0).all() for batch in batches)
 
 
 @pytest.mark.parametrize("name", ["five lengths", "short and long", "mostly short"])
 def test_less_than_a_twentieth_of_the_tokens_is_padding(name):
     lengths = LENGTHS[name]
     batches = cut(lengths, 2048)
-    padded = sum(len(batch) * lengths[batch[-1]] for batch in batches)
+    padded = sum(len(batch) * lengths[batch[0]] for batch in batches)
     assert lengths.sum() > 0.95 * padded
     assert len(batches) <= 2 * lengths.sum() / 2048
 
 
-def test_a_batch_too_small_to_be_worth_a_pass_goes_on_with_longer_prompts():
+def test_a_batch_too_small_to_be_worth_a_pass_goes_on_with_shorter_prompts():
     assert [len(batch) for batch in cut(np.array([2, 3, 40]), 2048)] == [3]
-    assert [len(batch) for batch in cut(np.repeat([10, 40], [100, 10]), 2048)] == [100, 10]
+    assert [len(batch) for batch in cut(np.repeat([10, 40], [100, 10]), 2048)] == [10, 100]
 
 
 SEQUENCES = [np.array(each) for each in ([1, 2, 3], [1, 2], [1, 2, 3], [1, 2, 3], [1, 2], [4, 2, 3])]
@@ -63,16 +63,17 @@ def test_twins_have_the_same_tokens_and_are_read_at_the_same_positions():
 
 def test_a_batch_with_twins_holds_each_sequence_once_and_the_rows_of_all():
     batch = Batches(SEQUENCES, 64, _twins()).make(0, torch.device("cpu"))
-    assert batch.ids.tolist() == [[1, 2, 0], [1, 2, 3], [4, 2, 3]]
-    assert batch.prompts.tolist() == [1, 4, 0, 2, 3, 5]
+    assert batch.ids.tolist() == [[1, 2, 3], [4, 2, 3], [1, 2, 0]]
+    assert batch.prompts.tolist() == [0, 2, 3, 5, 1, 4]
     index = RowIndex(np.repeat(np.arange(6), 2), np.tile([0, 1], 6))
     rows = batch.rows(index)
-    assert rows.prompt.tolist() == np.repeat([1, 4, 0, 2, 3, 5], 2).tolist()
+    assert rows.prompt.tolist() == np.repeat([0, 2, 3, 5, 1, 4], 2).tolist()
     read = batch.ids[rows.item, rows.position].tolist()
     assert read == [SEQUENCES[prompt][at] for prompt, at in zip(rows.prompt, index.position[rows.row], strict=True)]
     first, second = halves(batch, np.array([3, 2, 3, 3, 2, 3]))
-    assert (first.prompts.tolist(), second.prompts.tolist()) == ([1, 4, 0, 2, 3], [5])
-    assert (first.item.tolist(), second.item.tolist()) == ([0, 0, 1, 1, 1], [0])
+    assert (first.prompts.tolist(), second.prompts.tolist()) == ([0, 2, 3, 5], [1, 4])
+    assert (first.item.tolist(), second.item.tolist()) == ([0, 0, 0, 1], [0, 0])
+    assert (first.ids.tolist(), second.ids.tolist()) == ([[1, 2, 3], [4, 2, 3]], [[1, 2]])
 
 
 SITES = [Need("v"), Need("pattern_entropy"), Need("outcome_log_prob"), Need("resid", at="all")]

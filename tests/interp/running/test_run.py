@@ -7,7 +7,10 @@ import pytest
 
 import interp
 from interp.errors import PromptError, UsageError
+from interp.options import RunOptions
 from interp.records.record import open_run
+from interp.running.choose_probes import choose_probes
+from interp.running.passes import passes_of
 from interp.running.run import run
 from interp.running.spec import RunSpec
 
@@ -108,6 +111,64 @@ def test_a_text_run_draws_after_one_capture_over_the_pool(tiny_text_model):
     found = record.findings["manifold"]
     assert found["pc1_plus_pc2_share"].n == 50
     assert found["entropy_correlation"].n == 120
+
+
+ON_DRAWN = ["attention_entropy", "components", "qk_alignment"]
+DRAWN_FEW = {"prompts": "mixed", "n_pool": 120, "per_quintile": 3, "window": 12, "out": None, "quiet": True}
+
+
+def _counted(model, **asked):
+    """The record, and how many sequences each pass of the run had."""
+    read = []
+    handle = model.module.register_forward_pre_hook(
+        lambda module, args, kwargs: read.append(len(kwargs["input_ids"])), with_kwargs=True
+    )
+    try:
+        return run(model, **DRAWN_FEW | asked), read
+    finally:
+        handle.remove()
+
+
+def test_few_drawn_prompts_pass_once_more_for_the_probes_that_read_no_others(tiny_text_model):
+    every = [*ON_DRAWN, "orthogonality"]
+    record, read = _counted(tiny_text_model, probes=every)
+    assert record.prompts["draw"]["n_drawn"] == 15 and sum(read) == 120 + 15
+    assert {"capture", "capture of the drawn"} <= set(record.timings)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("interp.prompting.pools._FEW", 0)
+        at_once, read = _counted(tiny_text_model, probes=every)
+    assert sum(read) == 120
+    n_same = 0
+    for name in every:
+        for scalar, found in record.findings[name].scalars.items():
+            if scalar.startswith("content_sharpening") or (name == "qk_alignment" and "sink" not in scalar):
+                continue  # the keys that are lent are those of another prompt
+            np.testing.assert_allclose(found.value, at_once.findings[name][scalar].value, 1e-3, 1e-5, err_msg=scalar)
+            n_same += 1
+    assert n_same > 20
+
+
+@pytest.mark.parametrize(
+    ("asked", "n"),
+    [
+        ({"probes": ["orthogonality"]}, 120),
+        ({"probes": ON_DRAWN, "per_quintile": 5}, 120),
+        ({"probes": ON_DRAWN, "per_quintile": None}, 120),
+        ({"probes": ["attention_entropy"], "edits": [interp.AblateHeads(layer=0, heads=(1,))]}, None),
+    ],
+)  # fmt: skip
+def test_one_pass_serves_where_many_are_drawn_or_nobody_asks_or_the_run_is_edited(tiny_text_model, asked, n):
+    record, read = _counted(tiny_text_model, **asked)
+    assert "capture of the drawn" not in record.timings
+    assert n is None or sum(read) == n
+
+
+def test_a_plan_counts_the_drawn_prompts_that_pass_again(tiny_text_model):
+    probes = [chosen.probe for chosen in choose_probes([*ON_DRAWN, "orthogonality"], {})]
+    base, drawn = passes_of(tiny_text_model, probes, RunOptions(tiny_text_model, **DRAWN_FEW))
+    assert (base.n_tokens, drawn.n_tokens) == (120 * 12, 15 * 12)
+    assert sorted(probe.name for probe in drawn.probes) == ON_DRAWN
+    assert not base.is_edited and not drawn.is_edited
 
 
 def test_a_single_prompt_and_identical_prompts_are_refused_in_words(tiny_text_model):

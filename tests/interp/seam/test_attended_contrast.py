@@ -62,18 +62,17 @@ def test_a_row_over_one_key_has_no_contrast():
 
 
 @pytest.mark.parametrize("tokens_per_batch", [1, 30, 10_000])
-def test_null_sites_read_the_keys_of_the_prompt_before_in_order_of_length(tokens_per_batch):
+def test_null_sites_read_the_keys_of_the_next_longer_prompt(tokens_per_batch):
     model = tiny_model("llama")
     prompts, ids = token_prompts([9, 5, 9, 7])
-    lender = {3: 1, 0: 3, 2: 0}
+    lender = {2: 0, 3: 2, 1: 3}
     needs = [Need(site) for site in (*NULLS, "pattern_entropy")] + [Need(site, at="all") for site in ("q", "k")]
     got = capture(model, prompts, ids, needs, tokens_per_batch=tokens_per_batch)
     start = np.cumsum([0, 9, 5, 9])
-    assert np.isnan(got[Need("pattern_entropy_null")][:, 1]).all()
+    assert np.isnan(got[Need("pattern_entropy_null")][:, 0]).all()
     for layer, (borrower, lent) in ((layer, pair) for layer in range(3) for pair in lender.items()):
-        n, m = len(ids[borrower]), len(ids[lent])
-        k = got[Need("k", at="all")][layer, start[borrower] : start[borrower] + n].copy()
-        k[:m] = got[Need("k", at="all")][layer, start[lent] : start[lent] + m]
+        n = len(ids[borrower])
+        k = got[Need("k", at="all")][layer, start[lent] : start[lent] + n]
         s = np.einsum("hd,khd->hk", got[Need("q", at="all")][layer, start[borrower] + n - 1], k.repeat(2, axis=1))
         a = np.exp(s / np.sqrt(12))
         a /= a.sum(-1, keepdims=True)

@@ -43,7 +43,7 @@ def world(seed, matches):
         q = np.zeros_like(keys)
         q[:, :, -1] = 6 * last_queries(rng, keys, matches) + 5.7 * sink
         q, k = (torch.tensor(x, dtype=torch.float32) for x in (q, keys))
-        donors = DonorKeys(None, torch.tensor([0] + [LENGTH] * (N - 1)), LENGTH)
+        donors = DonorKeys(None)
         readers = [
             PatternReader(AttentionCall(layer, q, k, k, scaling=1.0, donor=donor), torch.tensor([[LENGTH - 1]]), 0)
             for donor in (None, donors)
