@@ -2,6 +2,7 @@
 
 from functools import cache
 
+import numpy as np
 import torch
 from transformers import (
     AutoModelForCausalLM,
@@ -15,6 +16,7 @@ from transformers import (
 from interp.capture import ModelInfo
 from interp.families import family_of, rotary_size
 from interp.model import Model
+from interp.prompt import Prompt, PromptSet
 
 FAMILIES = ("gpt_neox", "phi", "llama", "mistral")
 VOCAB = 101
@@ -67,3 +69,14 @@ def fresh_model(family: str, **changes) -> Model:
 def tiny_model(family: str) -> Model:
     """The same model every time; tests must leave it as it is."""
     return fresh_model(family)
+
+
+def alike_prompts(n=12, seed=0):
+    """Prompts that begin alike, the first eight tokens in all and four more in two kinds; with twins, and one apart."""
+    rng = np.random.default_rng(seed)
+    shared, kinds = rng.integers(3, VOCAB, 8), rng.integers(3, VOCAB, (2, 4))
+    ids = [np.concatenate([shared, kinds[i % 2], rng.integers(3, VOCAB, i % 4)]) for i in range(n)]
+    ids += [rng.integers(3, VOCAB, 5), ids[3], shared]
+    prompts = [Prompt(token_ids=tuple(int(t) for t in x)) for x in ids]
+    posterior = np.full((len(ids), 3), 1 / 3)
+    return PromptSet("alike", prompts, posterior=posterior, outcome_ids=np.arange(3)), ids

@@ -8,10 +8,11 @@ from operator import attrgetter
 
 import torch
 
-from interp.checking.two_sequences import CheckResult, Observations, relative_error
+from interp.checking.two_sequences import CheckResult, Observations
 from interp.families import Projection
 from interp.seam.pattern import pattern_rows, reduce_rows, visible_keys
 from interp.system.offload import brought_in
+from interp.system.rounding import relative_error
 
 STEP = 8
 """One of so many features is compared."""

@@ -2,9 +2,10 @@
 
 import torch
 
-from interp.checking.two_sequences import CheckResult, Observations, relative_error
+from interp.checking.two_sequences import CheckResult, Observations
 from interp.reading.lens import Lens
 from interp.system.fingerprint import each_parameter
+from interp.system.rounding import relative_error
 
 
 def finite(seen: Observations) -> CheckResult:

@@ -12,10 +12,11 @@ from typing import Any
 
 import torch
 
-from interp.checking.two_sequences import Observations, relative_error
+from interp.checking.two_sequences import Observations
 from interp.errors import ModelError, optional_part
 from interp.model import Check, Model
 from interp.seam.pattern import pattern_rows
+from interp.system.rounding import relative_error
 
 
 def check_against_transformer_lens(model: Model) -> tuple[Check, ...]:

@@ -18,24 +18,13 @@ from interp.model import Check, Model
 from interp.seam.attention import Listener, attention_function, listening
 from interp.seam.block_hooks import block_hooks, first_of, hidden_states
 from interp.seam.pattern import AttentionCall
+from interp.system.rounding import BOUND, relative_error
 
 LENGTHS = (6, 4)
 """Tokens of the two sequences; the second is padded on the right when both run together."""
 
-BOUND = {"float64": 1e-5, "float32": 1e-4, "bfloat16": 6e-2, "float16": 1e-2}
-"""Largest relative error allowed, by the precision the model computes in."""
-
 CheckResult = tuple[float, float, str]
 """The largest error that a check saw, the bound it had to keep, and what the error is of."""
-
-
-def relative_error(a: torch.Tensor, b: torch.Tensor) -> float:
-    """Largest difference relative to the largest entry; infinite where shapes differ or something is not finite."""
-    if a.shape != b.shape:
-        return float("inf")
-    a, b = a.float(), b.float().to(a.device)
-    gap = (a - b).abs().max() / b.abs().max().clamp_min(1e-30)
-    return float(gap) if torch.isfinite(gap) else float("inf")
 
 
 @dataclass(frozen=True)

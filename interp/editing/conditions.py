@@ -31,6 +31,7 @@ from interp.prompt import PromptSet
 from interp.reading.batches import Batches, RowIndex, make_batch
 from interp.reading.collector import OF_THE_END, Collector
 from interp.reading.forward import TOKENS_PER_BATCH, Share, as_capture, collecting
+from interp.reading.packs import each_alone
 from interp.reading.readable import refuse_unreadable
 from interp.records.unfinished import Name, Stage, Unfinished
 from interp.seam.attention import Listener, claimed
@@ -226,7 +227,7 @@ class _SharedPasses:
             needs[_LOG_P] = None
         collector = self._collector(tuple(needs))
         heard = [*self.listeners, self.outputs] if self.model.family.has_attention else list(self.listeners)
-        share = Share(self.model, Batches(self.run.ids, self.tokens_per_pass), here())
+        share = Share(self.model, Batches(each_alone(self.run.ids), self.tokens_per_pass), here())
         reading = collecting(self.model, [collector], heard, self.kept_depth)
         with torch.inference_mode(), self.residuals.keeping(), reading:
             share.run([collector], [self.outputs.kept, self.residuals.kept])
@@ -310,7 +311,7 @@ class _SharedPasses:
         depth = None if max(edited) > model.info.n_layers else max(edited)
         editor = Editor(model, steps, n, rows, self.outputs)
         editor.observers = [each.see for each in sizes]
-        share = Share(model, Batches(self.run.ids, max(1, self.tokens_per_pass // n)), ranks)
+        share = Share(model, Batches(each_alone(self.run.ids), max(1, self.tokens_per_pass // n)), ranks)
 
         with (
             torch.inference_mode(),

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from interp.checking.two_sequences import BOUND, relative_error
 from interp.editing.editor import HEARD, Editor, editing
 from interp.editing.restart import Residuals, first_layer
 from interp.editing.steps import EditedRows, EditStep, SeenStep
@@ -24,6 +23,7 @@ from interp.reading.batches import Batch
 from interp.reading.forward import threads_of_pass
 from interp.seam.attention import Listener, listening
 from interp.seam.pattern import AttentionCall, pattern_rows
+from interp.system.rounding import BOUND, relative_error
 
 MEANINGS = {
     "edit read-back": "the edited component is what the edit says, and nothing else of the tensor changed",

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -11,7 +12,7 @@ from jaxtyping import Int
 from interp.errors import PromptError
 from interp.need import Need
 from interp.prompt import PromptSet
-from interp.seam.pattern_sites import NULL_SITES
+from interp.reading.packs import Ids, Pack
 
 _MOST_PADDING = 0.05
 """Share of a batch's tokens."""
@@ -57,38 +58,81 @@ class BatchRows:
 
 @dataclass(frozen=True)
 class Batch:
-    """Prompts of similar length, padded on the right with token 0, which a causal model never sees.
+    """Sequences of similar length, the longest first, padded on the right with token 0, which no other one sees."""
 
-    `ids` are `[item, pos]`, and `item` says which of them each of the `prompts` is: twins (see `twins`) share one.
-    """
+    packs: Sequence[Pack]
+    device: torch.device
 
-    prompts: Int[np.ndarray, " prompt"]
-    ids: torch.Tensor
-    item: Int[np.ndarray, " prompt"]
+    @cached_property
+    def prompts(self) -> Int[np.ndarray, " prompt"]:
+        """The prompts of all sequences."""
+        return np.concatenate([pack.prompts for pack in self.packs])
+
+    @cached_property
+    def ids(self) -> torch.Tensor:
+        """`[item, pos]`."""
+        return self._padded([pack.ids for pack in self.packs])
+
+    @cached_property
+    def layout(self) -> dict[str, torch.Tensor]:
+        """What a model has to be told, beside the ids, of sequences that hold several prompts; else nothing.
+
+        `position_ids` `[item, pos]`, and as `attention_mask` `[item, 1, pos, pos]` what each position sees.
+        """
+        if all(pack.is_plain for pack in self.packs):
+            return {}
+        n = len(self.packs[0])
+        seen = np.tile(np.eye(n, dtype=bool), (len(self.packs), 1, 1))
+        for item, pack in enumerate(self.packs):
+            seen[item, : len(pack), : len(pack)] = pack.visible
+        positions = self._padded([pack.position for pack in self.packs])
+        return {"position_ids": positions, "attention_mask": torch.from_numpy(seen)[:, None].to(self.device)}
+
+    def _padded(self, of_packs: Sequence[Int[np.ndarray, " _token"]]) -> torch.Tensor:
+        padded = np.zeros((len(of_packs), len(of_packs[0])), dtype=np.int64)
+        for item, values in enumerate(of_packs):
+            padded[item, : len(values)] = values
+        return torch.from_numpy(padded).to(self.device)
+
+    @cached_property
+    def _places(self) -> tuple[Int[np.ndarray, " prompt"], Int[np.ndarray, " place"]]:
+        """Where each prompt begins in what follows: the places of its tokens in its sequence, prompt by prompt."""
+        places = [each for pack in self.packs for each in pack.places]
+        ends = np.cumsum([len(each) for each in places])
+        return ends - [len(each) for each in places], np.concatenate(places)
 
     def rows(self, index: RowIndex) -> BatchRows:
         """The rows of `index` in this batch, prompt by prompt."""
         starts = np.searchsorted(index.prompt, self.prompts, side="left")
-        stops = np.searchsorted(index.prompt, self.prompts, side="right")
-        counts = stops - starts
+        counts = np.searchsorted(index.prompt, self.prompts, side="right") - starts
         row = _ranges(starts, counts)
-        slot = row - np.repeat(starts, counts)
-        item, position = np.repeat(self.item, counts), index.position[row]
-        most = int(np.argmax(counts))
-        padded = np.zeros((1, max(1, counts[most])), dtype=np.int64)
-        padded[0, : counts[most]] = index.position[starts[most] : stops[most]]
-        if not np.array_equal(padded[0, slot], position):
-            padded = np.zeros((len(self.ids), padded.shape[1]), dtype=np.int64)
-            padded[item, slot] = position
-        device = self.ids.device
-        return BatchRows(
-            item=torch.from_numpy(item).to(device),
-            position=torch.from_numpy(position).to(device),
-            padded=torch.from_numpy(padded).to(device),
-            slot=torch.from_numpy(slot).to(device),
-            row=row,
-            prompt=index.prompt[row],
+        begins, places = self._places
+        at = np.repeat(begins, counts) + index.position[row]
+        item = np.repeat(np.repeat(np.arange(len(self.packs)), [len(p.prompts) for p in self.packs]), counts)
+        width = len(self.packs[0])
+        once, of_row = np.unique(item * width + places[at], return_inverse=True)
+        once_item, once_position = np.divmod(once, width)
+        n_slots = np.bincount(once_item, minlength=len(self.packs))
+        slot = np.arange(len(once)) - np.repeat(n_slots.cumsum() - n_slots, n_slots)
+        padded = np.zeros((1, max(1, n_slots.max(initial=0))), dtype=np.int64)
+        padded[0, : n_slots.max(initial=0)] = once_position[once_item == np.argmax(n_slots)]
+        if not np.array_equal(padded[0, slot], once_position):
+            padded = np.zeros((len(self.packs), padded.shape[1]), dtype=np.int64)
+            padded[once_item, slot] = once_position
+        position, slot, padded, item = (
+            torch.from_numpy(x).to(self.device) for x in (places[at], slot[of_row], padded, item)
         )
+        return BatchRows(item=item, position=position, padded=padded, slot=slot, row=row, prompt=index.prompt[row])
+
+    def followers(self, index: RowIndex) -> torch.Tensor:
+        """The token that follows in its prompt on each of the rows of `index` in this batch."""
+        further = self.rows(RowIndex(index.prompt, index.position + 1))
+        return self.ids[further.item, further.position]
+
+    def halves(self) -> tuple["Batch", "Batch"]:
+        """The first and the second half of a batch of two sequences or more, each as wide as its own longest."""
+        middle = (len(self.packs) + 1) // 2
+        return Batch(self.packs[:middle], self.device), Batch(self.packs[middle:], self.device)
 
 
 def cut(lengths: Int[np.ndarray, " prompt"], tokens_per_batch: int) -> list[Int[np.ndarray, " item"]]:
@@ -112,88 +156,45 @@ def cut(lengths: Int[np.ndarray, " prompt"], tokens_per_batch: int) -> list[Int[
     return [*found, order[start:]] if len(order) else []
 
 
-def make_batch(
-    ids: Sequence[Int[np.ndarray, " _pos"]], chosen: Int[np.ndarray, " item"], device: torch.device
-) -> Batch:
-    """The batch of these prompts, the longest of them first."""
-    padded = np.zeros((len(chosen), len(ids[chosen[0]])), dtype=np.int64)
-    for item, prompt in enumerate(chosen):
-        padded[item, : len(ids[prompt])] = ids[prompt]
-    return Batch(chosen, torch.from_numpy(padded).to(device), np.arange(len(chosen)))
+def make_batch(ids: Ids, chosen: Int[np.ndarray, " item"], device: torch.device) -> Batch:
+    """The batch of these prompts, the longest of them first, each by itself."""
+    return Batch([Pack.of([prompt], ids) for prompt in chosen.tolist()], device)
 
 
 class Batches:
-    """The batches in which prompts pass, in their order: `passing` has the prompts of each, of twins only the first.
+    """The batches in which packs of prompts pass, in their order."""
 
-    `twin_of` says of every prompt which one passes for it (see `twins`); without it each passes itself.
-    """
-
-    def __init__(
-        self,
-        ids: Sequence[Int[np.ndarray, " _pos"]],
-        tokens_per_batch: int,
-        twin_of: Int[np.ndarray, " prompt"] | None = None,
-    ) -> None:
-        self.ids = ids
-        twin_of = np.arange(len(ids)) if twin_of is None else twin_of
-        self._by_twin = np.argsort(twin_of, kind="stable")
-        self._twin_of = twin_of[self._by_twin]
-        passing = np.unique(twin_of)
-        lengths = np.array([len(ids[prompt]) for prompt in passing])
-        self.passing = [passing[chosen] for chosen in cut(lengths, tokens_per_batch)]
+    def __init__(self, packs: Sequence[Pack], tokens_per_batch: int) -> None:
+        chosen = cut(np.array([len(pack) for pack in packs]), tokens_per_batch)
+        self._packs = [[packs[i] for i in mine] for mine in chosen]
 
     def __len__(self) -> int:
-        return len(self.passing)
+        return len(self._packs)
 
     def make(self, n: int, device: torch.device) -> Batch:
-        """The batch of this number, whose `prompts` are all that its sequences stand for."""
-        batch = make_batch(self.ids, self.passing[n], device)
-        starts = np.searchsorted(self._twin_of, self.passing[n], side="left")
-        counts = np.searchsorted(self._twin_of, self.passing[n], side="right") - starts
-        return replace(batch, prompts=self._by_twin[_ranges(starts, counts)], item=np.repeat(batch.item, counts))
+        """The batch of this number."""
+        return Batch(self._packs[n], device)
+
+    def prompts(self, n: int) -> Int[np.ndarray, " prompt"]:
+        """The prompts of the batch of this number."""
+        return np.concatenate([pack.prompts for pack in self._packs[n]])
 
     @property
     def n_tokens(self) -> int:
         """The tokens that pass, padding included."""
-        return sum(len(chosen) * len(self.ids[chosen[0]]) for chosen in self.passing)
+        return sum(len(packs) * len(packs[0]) for packs in self._packs)
 
     @property
     def digest(self) -> str:
         """Tells other batches of the same prompts apart."""
-        ends = np.cumsum([len(chosen) for chosen in self.passing])
-        return hashlib.sha256(np.concatenate([ends, *self.passing]).astype(np.int64).tobytes()).hexdigest()
+        laid = [np.array([len(packs) for packs in self._packs])]
+        laid += [x for packs in self._packs for pack in packs for x in (pack.prompts, pack.parent)]
+        return hashlib.sha256(np.concatenate(laid).astype(np.int64).tobytes()).hexdigest()
 
 
 def _ranges(starts: Int[np.ndarray, " range"], counts: Int[np.ndarray, " range"]) -> Int[np.ndarray, " value"]:
     """The whole numbers of every range, one range after the other."""
     return np.arange(counts.sum()) + np.repeat(starts - (counts.cumsum() - counts), counts)
-
-
-def halves(batch: Batch, lengths: Int[np.ndarray, " prompt"]) -> tuple[Batch, Batch]:
-    """The first and the second half of a batch of two sequences or more, each as wide as its own longest."""
-    middle = (len(batch.ids) + 1) // 2
-    n = int(np.searchsorted(batch.item, middle))
-    width = int(lengths[batch.prompts[n:]].max())
-    second = Batch(batch.prompts[n:], batch.ids[middle:, :width], batch.item[n:] - middle)
-    return Batch(batch.prompts[:n], batch.ids[:middle], batch.item[:n]), second
-
-
-def twins(
-    ids: Sequence[Int[np.ndarray, " _pos"]], needs: Iterable[Need], indexes: Iterable[RowIndex]
-) -> Int[np.ndarray, " prompt"] | None:
-    """Of every prompt the first that has the same tokens and is read at the same positions in every index.
-
-    None where no prompt may pass for another: the keys that a need lends to a prompt are those of the one before it.
-    """
-    if any(need.site in NULL_SITES for need in needs):
-        return None
-    keys = [[np.asarray(each, dtype=np.int64).tobytes()] for each in ids]
-    for index in indexes:
-        ends = np.searchsorted(index.prompt, np.arange(len(ids) + 1))
-        for key, start, stop in zip(keys, ends, ends[1:], strict=False):
-            key.append(index.position[start:stop].tobytes())
-    first: dict[tuple[bytes, ...], int] = {}
-    return np.array([first.setdefault(tuple(key), prompt) for prompt, key in enumerate(keys)], dtype=np.int64)
 
 
 def places(needs: Iterable[Need]) -> list[str]:

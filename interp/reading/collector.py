@@ -86,7 +86,7 @@ class Collector:
         self.outcome_ids = prompts.outcome_ids if prompts.outcome_ids is not None else np.empty(0, dtype=np.int64)
         self.donors = KeyDonors()
         self.items = slice(0)
-        self.followers = torch.empty(0)
+        self.followers: dict[str, torch.Tensor] = {}
 
     @property
     def block_sites(self) -> set[str]:
@@ -113,7 +113,8 @@ class Collector:
         if only_donates:
             return
         self.rows = {at: batch.rows(index) for at, index in self.index.items()}
-        self.followers = batch.ids[:, 1:]
+        texts = {need.at for need in self.by_source.get("text", ())}
+        self.followers = {at: batch.followers(self.index[at]) for at in texts}
 
     def end(self) -> None:
         """Keep what the announced pass has folded."""
@@ -181,7 +182,7 @@ class Collector:
             return mine[:0, 0]
         for need in self.by_source.get("text", ()):
             rows = self._rows(need.at, mine.device)
-            followers = self.followers.to(mine.device)[rows.item, rows.position]
+            followers = self.followers[need.at].to(mine.device)
             assert self.lens is not None
             surprise = self.lens.surprise(mine[rows.item, rows.position], followers)
             self._fold(need, 0, surprise * BITS_PER_NAT)

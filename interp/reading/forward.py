@@ -12,24 +12,33 @@ from interp.capture import Capture
 from interp.model import Model
 from interp.need import Need
 from interp.prompt import PromptSet
-from interp.reading.batches import Batch, Batches, RowIndex, twins
+from interp.reading.batches import Batch, Batches, RowIndex, make_batch
 from interp.reading.collector import Collector
 from interp.reading.early_exit import EnoughRead, deepest, ending
 from interp.reading.halving import InHalves
 from interp.reading.lazy_weights import WeightStack
+from interp.reading.packs import Ids, Pack, each_alone, longest_tree, packed
 from interp.reading.readable import refuse_unreadable
 from interp.records.unfinished import Stage, Unfinished
 from interp.seam.attention import Listener, listening, of_this_thread
 from interp.seam.block_hooks import block_hooks
 from interp.seam.pattern import AttentionCall
+from interp.seam.pattern_sites import NULL_SITES, OF_NEIGHBOURS
 from interp.system.heap import bound_heap
 from interp.system.processes import Ranks, here
 from interp.system.progress import Report
+from interp.system.rounding import BOUND, relative_error
 from interp.system.signals import whole
 from interp.system.threads import threads_by_work
 from interp.table import LABEL, Table
 
 TOKENS_PER_BATCH = 2048
+
+_WORTH_SHARING = 0.1
+"""Share of the tokens that trees have to save: they cost a mask, and padding where they are of many lengths."""
+
+_PROVED_ON = 4
+"""Prompts of a tree, about."""
 
 
 def capture(
@@ -48,7 +57,8 @@ def capture(
 ) -> Capture:
     """Run the prompts, given as token ids, through the model once and return what `needs` ask for.
 
-    Prompts of the same tokens, read at the same positions, pass once, unless the numbers of one depend on the others.
+    Prompts that begin alike share the pass over what they share (`interp.reading.packs`), unless the numbers of one
+    depend on the others.
     With `layers` only these are read, and passes end behind the last that any need reads: unless one reads the outputs,
     the rows have no `next_entropy_bits`.
     `listeners` act before anything is read (a window, say). A batch that memory does not suffice for is read in halves,
@@ -62,9 +72,7 @@ def capture(
     refuse_unreadable(model, needs, listeners)
     lengths = [len(x) for x in ids]
     collector = Collector(model, prompts, lengths, needs, layers=layers, with_entropy=layers is None)
-    # What acts on a pass may treat twins differently.
-    twin_of = None if listeners else twins(ids, needs, collector.index.values())
-    share = Share(model, Batches(ids, tokens_per_batch, twin_of), here())
+    share = Share(model, Batches(packs_for(model, ids, needs, listeners), tokens_per_batch), here())
     asked = [[repr(need), collector.layers.get(need, [])] for need in needs]
     more = {"needs": asked, "batches": share.batches.digest}
     stage = unfinished.stage(name, model, prompts, ids, **more) if unfinished else None
@@ -82,6 +90,46 @@ def capture(
         share.run([collector], passed=passed)
     collector.join(here())
     return as_capture(collector, prompts, ids, needs, seed)
+
+
+def packs_for(
+    model: Model, ids: Ids, needs: Sequence[Need], listeners: Sequence[Listener] = (), *, proved: bool = True
+) -> list[Pack]:
+    """How the prompts are laid out for these needs: what they share passes once, where nothing depends on the others.
+
+    Prompts that begin alike are laid out as one sequence if it is `proved` here that this model predicts the same.
+    """
+    if listeners or any(need.site in NULL_SITES for need in needs):
+        return each_alone(ids)
+    window = model.info.window
+    may_begin_alike = (
+        model.family.has_attention
+        and (window is None or max(map(len, ids)) <= window)
+        and not any(need.site in OF_NEIGHBOURS for need in needs)
+    )
+    once = packed(ids, prefixes=False)
+    trees = packed(ids, prefixes=True) if may_begin_alike else once
+    if sum(map(len, trees)) > (1 - _WORTH_SHARING) * sum(map(len, once)):
+        return once
+    longest = longest_tree(trees)
+    return trees if longest is None or not proved or _agrees(model, longest, ids) else once
+
+
+def _agrees(model: Model, tree: Pack, ids: Ids) -> bool:
+    """Whether prompts of a tree end in the predictions that they end in alone, but for rounding."""
+    chosen = tree.prompts[:: max(1, len(tree.prompts) // _PROVED_ON)]
+    chosen = chosen[np.argsort([-len(ids[prompt]) for prompt in chosen], kind="stable")]
+    ends = RowIndex(np.sort(chosen), np.array([len(ids[prompt]) - 1 for prompt in np.sort(chosen)]))
+    found = []
+    for batch in (Batch([tree], model.input_device), make_batch(ids, chosen, model.input_device)):
+        rows = batch.rows(ends)
+        with torch.inference_mode(), listening(model, Listener()):
+            try:
+                logits = model.module(input_ids=batch.ids, use_cache=False, **batch.layout).logits
+            except (TypeError, ValueError, RuntimeError):  # a family that takes no layout of ours
+                return False
+        found.append(logits[rows.item, rows.position][np.argsort(rows.row)])
+    return relative_error(*found) <= BOUND[model.info.dtype]
 
 
 NO_EDITS: Mapping[str, np.ndarray] = {
@@ -104,20 +152,20 @@ class Share:
 
     def __init__(self, model: Model, batches: Batches, ranks: Ranks) -> None:
         self.model, self.batches = model, batches
-        self._in_halves = InHalves(model.name, np.array([len(x) for x in batches.ids]))
+        self._in_halves = InHalves(model.name)
         self._mine = ranks.share(len(batches))
         self.n_done = 0
 
     @property
     def prompts(self) -> Int[np.ndarray, " item"]:
-        """The prompts of its batches, of twins the first."""
-        return np.concatenate([np.empty(0, dtype=np.int64), *(self.batches.passing[n] for n in self._mine)])
+        """The prompts of its batches."""
+        return np.concatenate([np.empty(0, dtype=np.int64), *map(self.batches.prompts, self._mine)])
 
     @property
     def n_prompts_done(self) -> int:
         """About how many prompts all processes have done when this one has done so many batches."""
-        done = sum(len(self.batches.passing[n]) for n in self._mine[: self.n_done])
-        return done * len(self.batches.ids) // len(self.prompts)
+        done = sum(len(self.batches.prompts(n)) for n in self._mine[: self.n_done])
+        return done * sum(len(self.batches.prompts(n)) for n in range(len(self.batches))) // len(self.prompts)
 
     def keeping(self, stage: Stage | None, collector: Collector) -> AbstractContextManager[Callable[[], None]]:
         """While its batches are run, what the collector has folded may be kept after each: call what this gives."""
@@ -210,9 +258,10 @@ def run_batch(model: Model, batch: Batch, collectors: Sequence[Collector], only_
     for n, collector in enumerate(collectors):
         collector.begin(batch, n * len(batch.ids), only_donates)
     ids = batch.ids.repeat(len(collectors), 1)
+    layout = {name: x.repeat(len(collectors), *[1] * (x.dim() - 1)) for name, x in batch.layout.items()}
     with threads_of_pass(model, ids):
         try:
-            logits = model.module(input_ids=ids, use_cache=False).logits[0]
+            logits = model.module(input_ids=ids, use_cache=False, **layout).logits[0]
         except EnoughRead:
             logits = None
         for n, collector in enumerate(collectors):

@@ -6,13 +6,11 @@ Of a pass that failed nothing is kept: folds, keys and sizes of a pass count onc
 import warnings
 from collections.abc import Callable
 
-import numpy as np
 import torch
 from accelerate.utils.memory import clear_device_cache
-from jaxtyping import Int
 
 from interp.errors import InterpError
-from interp.reading.batches import Batch, halves
+from interp.reading.batches import Batch
 
 _WORDS = ("out of memory", "can't allocate memory", "not enough memory", "CUBLAS_STATUS_ALLOC_FAILED")
 """How PyTorch says it, on the processor and on devices."""
@@ -28,8 +26,8 @@ def ran_out(error: BaseException) -> bool:
 class InHalves:
     """Runs batches, halving them where memory gives out; later ones are cut to what fitted."""
 
-    def __init__(self, name: str, lengths: Int[np.ndarray, " prompt"]) -> None:
-        self.name, self.lengths = name, lengths
+    def __init__(self, name: str) -> None:
+        self.name = name
         self.tokens_that_fit: int | None = None
 
     def __call__(self, batch: Batch, attempt: Callable[[Batch], None], keep: Callable[[], None]) -> None:
@@ -42,7 +40,7 @@ class InHalves:
             part = waiting.pop(0)
             n = len(part.ids)
             if n > 1 and self.tokens_that_fit is not None and part.ids.numel() > self.tokens_that_fit:
-                waiting[:0] = halves(part, self.lengths)
+                waiting[:0] = part.halves()
                 continue
             why = _lack_of_memory(attempt, part)
             if why is None:

@@ -17,9 +17,9 @@ from interp.model import Model
 from interp.need import Need
 from interp.prompt import Prompt, PromptSet
 from interp.prompting.tokens import as_tokens
-from interp.reading.batches import Batches, twins
+from interp.reading.batches import Batches
 from interp.reading.collector import Collector, merge_states
-from interp.reading.forward import TOKENS_PER_BATCH, Share, collecting
+from interp.reading.forward import TOKENS_PER_BATCH, Share, collecting, packs_for
 from interp.reading.readable import refuse_unreadable
 from interp.running.collect import PROMPTS_AT_ONCE
 from interp.seam.pattern_sites import NULL_SITES
@@ -83,8 +83,7 @@ def collect_stream(
         pool = _as_set(lot)
         ids = as_tokens(model, pool, needs, window).ids
         collector = Collector(model, pool, [len(x) for x in ids], needs, layers=layers, with_entropy=False)
-        twin_of = twins(ids, needs, collector.index.values())
-        share = Share(model, Batches(ids, tokens_per_batch, twin_of), here())
+        share = Share(model, Batches(packs_for(model, ids, needs), tokens_per_batch), here())
         with torch.inference_mode(), collecting(model, [collector]):
             share.run([collector])
         collector.join(here())

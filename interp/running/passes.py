@@ -20,9 +20,10 @@ from interp.prompt import Prompt, Prompts, PromptSet
 from interp.prompting.files import needs_tokenizer, resolve_prompts
 from interp.prompting.pools import grouped, most_drawn, pools_for, prompts_for, read_apart
 from interp.prompting.tokens import as_tokens
-from interp.reading.batches import Batches, RowIndex, places, row_index, twins
+from interp.reading.batches import Batches, RowIndex, row_index
 from interp.reading.collector import OF_THE_END
-from interp.reading.forward import TOKENS_PER_BATCH
+from interp.reading.forward import TOKENS_PER_BATCH, packs_for
+from interp.reading.packs import each_alone
 from interp.registry import entries, load_entry
 
 ASSUMED_PROMPTS = 1008
@@ -54,14 +55,14 @@ class TokenisedSet:
         n = most_drawn(self.prompts, per_quintile)
         return replace(self, prompts=self.prompts.take(range(n)), ids=self.ids[:n])
 
-    def n_padded(self, tokens_per_batch: int, needs: Sequence[Need] | None = None) -> int:
+    def n_padded(self, tokens_per_batch: int, reading: tuple[Model, Sequence[Need]] | None = None) -> int:
         """Tokens that pass through the model, the padding of the batches included.
 
-        With the `needs` of a reading, of prompts that are known to have the same tokens one passes.
+        With the model and the needs of a `reading`, what prompts that are known share counts once.
         """
-        is_known = needs is not None and not self.note
-        twin_of = twins(self.ids, needs, map(self.rows, places(needs))) if is_known else None
-        return Batches(self.ids, tokens_per_batch, twin_of).n_tokens
+        is_known = reading is not None and not self.note
+        packs = packs_for(reading[0], self.ids, reading[1], proved=False) if is_known else each_alone(self.ids)
+        return Batches(packs, tokens_per_batch).n_tokens
 
 
 @dataclass(frozen=True)
@@ -92,27 +93,28 @@ def passes_of(model: Model, probes: Sequence[Probe], options: RunOptions, n_earl
     for every, text in _texts(model, probes, options):
         mine = tuple(probe for probe in every if not probe.follows_checkpoints)
         apart = read_apart(mine, text.prompts, options.per_quintile, is_edited=bool(options.edits))
-        found.append(_base(tuple(probe for probe in mine if probe not in apart), text))
+        found.append(_base(model, tuple(probe for probe in mine if probe not in apart), text))
         if apart:
-            found.append(_base(apart, text.drawn(options.per_quintile), "drawn of "))
+            found.append(_base(model, apart, text.drawn(options.per_quintile), "drawn of "))
         following = tuple(probe for probe in every if probe.follows_checkpoints)
         if following:
-            found.append(_checkpoints(following, text, options.per_quintile, n_earlier))
+            found.append(_checkpoints(model, following, text, options.per_quintile, n_earlier))
         for probe in mine:
             asked = probe.planned(model.info, len(text.ids), is_text=text.prompts.is_text)
             found += _conditions(probe, list(asked), model, text, options)
     return found
 
 
-def _base(probes: tuple[Probe, ...], text: TokenisedSet, which: str = "") -> Passes:
+def _base(model: Model, probes: tuple[Probe, ...], text: TokenisedSet, which: str = "") -> Passes:
     """One reading of prompts without edits, for these probes."""
     what = f"{which}{text.prompts.name}: {', '.join(probe.name for probe in probes) or 'the draw'}"
     needs = tuple(dict.fromkeys(need for probe in probes for need in probe.needs))
-    return Passes(what, text, 1, len(text.ids), text.n_padded(TOKENS_PER_BATCH, needs), needs, probes=probes)
+    n_tokens = text.n_padded(TOKENS_PER_BATCH, (model, needs))
+    return Passes(what, text, 1, len(text.ids), n_tokens, needs, probes=probes)
 
 
 def _checkpoints(
-    probes: tuple[Probe, ...], text: TokenisedSet, per_quintile: int | None, n_earlier: int | None
+    model: Model, probes: tuple[Probe, ...], text: TokenisedSet, per_quintile: int | None, n_earlier: int | None
 ) -> Passes:
     """The drawn prompts at every checkpoint and at the end; once where it is not known how many there are."""
     names = ", ".join(probe.name for probe in probes)
@@ -122,7 +124,8 @@ def _checkpoints(
         share = min(1.0, max(p.n_exchanged for p in probes if p.exchange_needs) / len(text.ids))
         n, what = n + math.ceil(_EXCHANGE * (n_earlier or 1) * share), f"{what}, with exchanges"
     text = text.drawn(per_quintile)
-    return Passes(what, text, n, len(text.ids), text.n_padded(TOKENS_PER_BATCH, needs), needs, probes=probes)
+    n_tokens = text.n_padded(TOKENS_PER_BATCH, (model, needs))
+    return Passes(what, text, n, len(text.ids), n_tokens, needs, probes=probes)
 
 
 def _conditions(

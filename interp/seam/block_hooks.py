@@ -52,7 +52,9 @@ def block_hooks(model: Model, sites: Collection[str], heard: Heard) -> Iterator[
                     add(source.register_forward_hook(of_this_thread(hook)))
         if "resid" in sites:
             norm = attrgetter(model.family.final_norm)(model.module)
-            hook = of_this_thread(_input(heard, "resid", model.info.n_layers))
+            through: list[bool] = []
+            add(blocks[-1].register_forward_hook(of_this_thread(lambda *passed: through.append(True))))
+            hook = of_this_thread(_behind_the_blocks(_input(heard, "resid", model.info.n_layers), through))
             add(norm.register_forward_pre_hook(hook, with_kwargs=True))
         yield
 
@@ -62,6 +64,17 @@ def _input(heard: Heard, site: str, layer: int) -> Callable[..., None]:
         heard(site, layer, hidden_states(args, kwargs))
 
     return hook
+
+
+def _behind_the_blocks(hook: Callable[..., None], through: list[bool]) -> Callable[..., None]:
+    """The hook for one call after each pass `through` the blocks: NanoChat's final norm is also its first."""
+
+    def once(*called: Any) -> None:
+        if through:
+            through.clear()
+            hook(*called)
+
+    return once
 
 
 def hidden_states(args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:

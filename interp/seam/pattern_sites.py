@@ -41,6 +41,9 @@ NULL_SITES = frozenset(
 )  # fmt: skip
 """Sites that are read with the keys of another prompt."""
 
+OF_NEIGHBOURS = frozenset({"mass_previous", "mass_previous_no_first", "pattern_log_weight", "pattern_row"})
+"""Sites that name keys by where they lie in the sequence: it has to hold one prompt alone."""
+
 
 def kept_keys(prompts: PromptSet, lengths: Sequence[int]) -> int:
     """The width of whole attention rows: the longest sequence of a short wind tunnel, else none are kept."""

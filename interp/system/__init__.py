@@ -11,6 +11,7 @@ __all__ = [
     "offload",
     "processes",
     "progress",
+    "rounding",
     "signals",
     "threads",
     "whole_files",

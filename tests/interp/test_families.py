@@ -10,12 +10,14 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from interp.checking.selfcheck import check_model, run_checks
 from interp.errors import ModelError, UsageError
 from interp.families import REFUSED, QkNorm, family_of
+from interp.folds import Moments
 from interp.loading.load import load
 from interp.need import Need
 from interp.prompt import Prompt, PromptSet
-from interp.reading.forward import capture
+from interp.reading.forward import capture, packs_for
+from interp.reading.packs import each_alone, packed
 from interp.seam.attention import attention_function
-from tests.tiny_models import wrap
+from tests.tiny_models import FAMILIES, alike_prompts, tiny_model, wrap
 
 _COMMON = {"vocab_size": 101, "hidden_size": 48, "intermediate_size": 64, "num_hidden_layers": 2, "head_dim": 12,
            "num_attention_heads": 4, "num_key_value_heads": 2, "pad_token_id": 0, "bos_token_id": 1,
@@ -127,6 +129,32 @@ def tiny(kind, **changes):
 def test_a_further_family_passes_the_self_check(kind):
     for c in check_model(tiny(kind)):
         assert c.value <= c.bound / 10 or c.bound == 0, (c.name, c.value)
+
+
+SITES = (
+    Need("v"), Need("q", at="all"), Need("z"), Need("attn_out"), Need("mlp_out"), Need("resid", at="all"),
+    Need("pattern_entropy"), Need("pattern_entropy_no_first"), Need("sink_mass", at="all"), Need("qk_cosine"),
+    Need("lens_kl"), Need("outcome_log_prob"), Need("next_loss", at="followed"), Need("v", Moments(), "all"),
+)  # fmt: skip
+MAY_SEE_LESS = {
+    "mistral", *(k for k, config in CONFIGS.items() if {"sliding_window", "attention_chunk_size"} & set(config))
+}  # fmt: skip
+"""Families with layers that may see less than the whole of these prompts, which are then read one after the other."""
+
+
+@pytest.mark.parametrize("kind", [*FAMILIES, *CONFIGS])
+def test_prompts_that_begin_alike_are_read_together_as_they_are_read_alone(kind, monkeypatch):
+    model, (prompts, ids) = tiny_model(kind) if kind in FAMILIES else tiny(kind), alike_prompts()
+    if kind not in MAY_SEE_LESS:
+        assert sum(map(len, packs_for(model, ids, SITES))) == sum(map(len, packed(ids, prefixes=True)))
+    together = capture(model, prompts, ids, SITES, tokens_per_batch=40)
+    monkeypatch.setattr("interp.reading.forward.packs_for", lambda model, ids, *others: each_alone(ids))
+    alone = capture(model, prompts, ids, SITES, tokens_per_batch=40)
+    for need in SITES:
+        for name, array in alone.folded(need).items():
+            read = together.folded(need)[name]
+            np.testing.assert_allclose(read, array, rtol=2e-4, atol=2e-5, err_msg=f"{need} {name}")
+    np.testing.assert_allclose(together.rows["next_entropy_bits"], alone.rows["next_entropy_bits"], atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", CONFIGS)
@@ -272,6 +300,15 @@ def test_cosines_of_queries_and_keys_are_read_in_float64():
     model.module.double()
     double = replace(model, info=replace(model.info, dtype="float64"))
     np.testing.assert_allclose(capture(double, prompts, ids, [Need("qk_cosine")])[Need("qk_cosine")], single, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["nanochat", "qwen3", "gpt2"])
+def test_the_last_depth_of_the_stream_is_what_the_last_block_leaves(kind):
+    model, (prompts, ids) = tiny(kind), alike_prompts()
+    needs = [Need(site, at="all") for site in ("resid", "attn_out", "mlp_out")]
+    stream, attention, feed_forward = (capture(model, prompts, ids, needs)[need] for need in needs)
+    assert stream.shape == (3, sum(map(len, ids)), 48)
+    np.testing.assert_allclose(stream[1:], stream[:-1] + attention + feed_forward, rtol=1e-4, atol=1e-4)
 
 
 def test_a_layer_that_is_not_heard_is_refused_by_the_check_of_that_name():

@@ -8,10 +8,11 @@ import torch
 from interp.checking import attention_checks
 from interp.checking.attention_checks import STEP, dose_zero, edit_acts
 from interp.checking.selfcheck import check_model, run_checks
-from interp.checking.two_sequences import LENGTHS, Observations, SeamPass, ValueEdit, relative_error
+from interp.checking.two_sequences import LENGTHS, Observations, SeamPass, ValueEdit
 from interp.families import Layout
 from interp.reading.lens import Lens
 from interp.seam.attention import claimed
+from interp.system.rounding import relative_error
 from tests.tiny_models import FAMILIES, fresh_model, tiny_model
 
 

@@ -217,7 +217,7 @@ def test_threads_are_those_of_the_run(monkeypatch):
     assert speed.threads_of(base, meta) == 1
     monkeypatch.setattr(threads, "PER_THREAD", 2 * 920 * speed.n_block_weights(meta) // 3)
     assert speed.threads_of(base, meta) == 3
-    assert speed.threads_of(replace(base, probes=(), n=2), meta) == 6
+    assert speed.threads_of(replace(base, is_edited=True, n=2), meta) == 6
     monkeypatch.setenv("OMP_NUM_THREADS", "8")
     assert speed.threads_of(base, meta) == 8
 
