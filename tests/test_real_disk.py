@@ -1,0 +1,149 @@
+"""Every kind of writer on a disk that the kernel itself fills, locks or closes; skipped where nothing may be mounted.
+
+The faults of `test_disk_errors.py` are simulated over `os`; these reach pyarrow, safetensors and torch too.
+"""
+
+import ctypes
+import os
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from interp.errors import InterpError
+from interp.system import whole_files
+from tests.test_disk_errors import WRITERS, Writer
+
+_ROOM = 6 << 20
+_NOBODY = 65534
+
+
+def mount(*words: object) -> None:
+    done = subprocess.run(["mount", *map(str, words)], capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"nothing may be mounted here: {done.stderr.strip()}")
+
+
+@pytest.fixture
+def disk(tmp_path) -> Iterator[Path]:
+    """A disk of a few megabytes."""
+    if sys.platform != "linux":
+        pytest.skip("`mount -t tmpfs` is of Linux")
+    mount("-t", "tmpfs", "-o", f"size={_ROOM}", "tmpfs", tmp_path)
+    yield tmp_path
+    subprocess.run(["umount", "-l", str(tmp_path)], check=True)
+
+
+def write_again(writer: Writer, folder: Path, words: str, whole: object = None) -> bool:
+    """Write the second content on a faulty disk: the first is whole where it fails, in these words. Whether it did.
+
+    Of several files each is its first or its second content, which together are the `whole`.
+    """
+    before = writer.read(folder)
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        try:
+            writer.write(folder, 2)
+            told = " ".join(str(warning.message) for warning in warned)
+        except InterpError as error:
+            told = error.found
+            assert error.asked and error.fix
+    assert writer.in_passing or not warned
+    if told:
+        found = writer.read(folder)
+        files = found.items() <= {*before.items(), *whole.items()} if isinstance(whole, dict) else False
+        assert words in told and (found == before or files)
+    return bool(told)
+
+
+def content(writer: Writer, folder: Path) -> object:
+    """What the second content reads as, where nothing is wrong."""
+    for n in (1, 2) if writer.replaces else (2,):
+        writer.write(folder, n)
+    return writer.read(folder)
+
+
+def fill(disk: Path, left: int) -> Path:
+    """Fill the disk but for so many bytes."""
+    filler = disk / "filler"
+    free = os.statvfs(disk)
+    filler.write_bytes(bytes(max(0, free.f_bavail * free.f_frsize - left)))
+    return filler
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_disk_that_is_full_is_told_and_loses_nothing(disk, tmp_path_factory, name):
+    writer, n_told = WRITERS[name], 0
+    whole = content(writer, tmp_path_factory.mktemp("whole"))
+    for pages in (0, 1, 2, 5, 12, 40):
+        folder = disk / f"at{pages}"
+        folder.mkdir()
+        if writer.replaces:
+            writer.write(folder, 1)
+        filler = fill(disk, pages * os.sysconf("SC_PAGESIZE"))
+        told = write_again(writer, folder, os.strerror(28), whole)
+        n_told += told
+        assert not [path for path in folder.rglob("*") if path.suffix == ".writing"]
+        filler.unlink()
+        if told:
+            writer.write(folder, 2)
+        assert writer.read(folder) == whole
+    assert n_told
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_disk_that_turns_read_only_is_told_and_loses_nothing(disk, name):
+    writer = WRITERS[name]
+    if writer.replaces:
+        writer.write(disk, 1)
+    mount("-o", "remount,ro", disk)
+    assert write_again(writer, disk, os.strerror(30))
+    mount("-o", "remount,rw", disk)
+    writer.write(disk, 2)
+    assert writer.read(disk) is not None
+
+
+@contextmanager
+def as_nobody() -> Iterator[None]:
+    """Files are reached with the rights of a user who owns none."""
+    kernel = ctypes.CDLL(None)
+    kernel.setfsuid(_NOBODY)
+    try:
+        yield
+    finally:
+        kernel.setfsuid(0)
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_folder_that_is_closed_in_the_middle_is_told_and_loses_nothing(tmp_path, monkeypatch, name):
+    """The draft is written; when it is to take its place, the folder takes no new names any more."""
+    if sys.platform != "linux" or os.geteuid() != 0:
+        pytest.skip("only the superuser can write as another user")
+    writer, disk = WRITERS[name], tmp_path / "disk"
+    disk.mkdir()
+    if writer.replaces:
+        writer.write(disk, 1)
+    else:
+        content(writer, tmp_path / "elsewhere")  # what it imports lies where nobody may look
+    closed = []
+
+    def close(path: Path) -> None:
+        kept(path)
+        path.parent.chmod(0o555)
+        closed.append(path.parent)
+
+    for path in (disk, *disk.rglob("*")):
+        os.chown(path, _NOBODY, _NOBODY)
+    kept = whole_files.bring_to_disk
+    monkeypatch.setattr(whole_files, "bring_to_disk", close)
+    with as_nobody():
+        assert write_again(writer, disk, os.strerror(13))
+    monkeypatch.undo()
+    for path in closed:
+        path.chmod(0o755)
+    writer.write(disk, 2)
+    assert writer.read(disk) is not None
