@@ -274,6 +274,7 @@ def test_a_notebook_shows_no_element_that_was_not_ours(both):
         assert "hurt" in view and tree(view) == tree(plain[name]), name
 
 
+@pytest.mark.slow
 def test_a_figure_of_a_notebook_holds_no_markup_that_was_not_ours(both):
     """Plotly draws a small HTML in every text, links included."""
     found = []

@@ -158,7 +158,9 @@ def _figures(record: RunRecord, name: str, findings: Findings) -> tuple[str, tup
         question = cls.question
         return question, cls(**read_fields(cls, name, record.parameters[name])).figures(findings), None
     except (InterpError, ImportError, LookupError, TypeError, ValueError) as error:
-        reason = error.found if isinstance(error, InterpError) else f"{type(error).__name__}: {error}"
+        reason = (
+            f"{error.asked}: {error.found}" if isinstance(error, InterpError) else f"{type(error).__name__}: {error}"
+        )
         problem = f"The {kind} “{name}” that is installed here does not draw these findings ({reason})."
         return question, (), problem
 
