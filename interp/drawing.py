@@ -3,6 +3,7 @@
 Backgrounds are transparent and text has no colour of its own, so that a page's theme shows through.
 """
 
+import html
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -27,8 +28,10 @@ BELOW_R2 = f" R² below {short(LEAST_R2)}, far worse than the mean alone, is off
 
 
 def blank(x: str, y: str) -> "go.Figure":
-    """An empty figure with these axis titles."""
+    """An empty figure with these axis titles, which are shown to the letter."""
     import plotly.graph_objects as go
+
+    x, y = html.escape(x, quote=False), html.escape(y, quote=False)
 
     return go.Figure(
         layout={

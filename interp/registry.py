@@ -46,23 +46,33 @@ def entries(kind: Kind) -> dict[str, EntryPoint]:
 def load_entry(kind: Kind, name: str) -> Any:
     """The registered object; an unknown name lists the nearest, one that cannot be imported its package.
 
-    `module:Object` is imported from where it lies, registered or not; modules of the current folder are found too.
+    Names out of files come here too: nothing is imported but what is registered.
     """
     known = entries(kind)
-    if ":" in name:
-        entry = EntryPoint(name, name, _GROUPS[kind])
-        here = str(Path.cwd())
-        sys.path += [] if here in sys.path else [here]
-    elif name in known:
-        entry = known[name]
-    else:
+    if name not in known:
         raise UnknownName(kind, name, known)
+    return _imported(kind, known[name])
+
+
+def load_named(kind: Kind, words: str) -> Any:
+    """What the user, and no file, has named: a registered object, or `module:Object`, registered or not.
+
+    Modules of the current folder are found too.
+    """
+    if ":" not in words:
+        return load_entry(kind, words)
+    here = str(Path.cwd())
+    sys.path += [] if here in sys.path else [here]
+    return _imported(kind, EntryPoint(words, words, _GROUPS[kind]))
+
+
+def _imported(kind: Kind, entry: EntryPoint) -> Any:
     try:
         return entry.load()
     except (ImportError, AttributeError) as error:
         package = f" of the package {entry.dist.name}" if entry.dist else ""
         raise InterpError(
-            asked=f"the {kind} {name!r}",
+            asked=f"the {kind} {entry.name!r}",
             found=f"{entry.value}{package} cannot be imported ({error})",
             fix="Install that package again, or uninstall it."
             if entry.dist

@@ -5,6 +5,7 @@ Three digits, a dash where there is none.
 
 import html
 import math
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import PureWindowsPath
 from typing import Any
@@ -75,6 +76,15 @@ def with_unit(text: str, unit: str) -> str:
 def plain(text: str) -> str:
     """A text of this module for a terminal, which may know ASCII alone and whose minus is copied into commands."""
     return "n/a" if text == DASH else text.replace(MINUS, "-").replace("∞", "inf")
+
+
+_UNPRINTED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+"""What moves a terminal's cursor, sets its title or turns the direction of a text; ends of lines and tabs stay."""
+
+
+def printable(text: str) -> str:
+    """A text of somebody else's for a terminal: its control characters are written out (`\\x1b`), none is obeyed."""
+    return _UNPRINTED.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def last_part(path: str) -> str:

@@ -4,6 +4,7 @@ Images are drawn by kaleido, an extra, which drives an installed Chrome or Chrom
 """
 
 from collections.abc import Collection, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -58,11 +59,10 @@ def export(
         make_folder(out)
         for probe, findings in record.findings.items():
             written += _tables(probe, findings, out, tables)
-    for probe, findings in record.findings.items():
-        for name, plot in _figures(findings) if figures else ():
-            drawn += [(_sized(plot, columns), out / f"{probe}-{name}.{ending}") for ending in figures]
-    for ending in figures:
-        _draw([(plot, path) for plot, path in drawn if path.suffix == f".{ending}"])
+            for name, plot in _figures(findings) if figures else ():
+                drawn += [(_sized(plot, columns), out / f"{probe}-{name}.{ending}") for ending in figures]
+        for ending in figures:
+            _draw([(plot, path) for plot, path in drawn if path.suffix == f".{ending}"])
     return written + [path for _, path in drawn]
 
 
@@ -115,8 +115,9 @@ def _draw(drawn: "list[tuple[go.Figure, Path]]") -> None:
     scale = (_FINER if paths[0].suffix == ".png" else 1) / _DRAWN
     sizes = {side: [plot.layout[side] for plot in plots] for side in ("width", "height")}
     try:
-        with optional_part("export", "figures as images"):
-            plotly.io.write_images(plots, [str(path) for path in paths], scale=scale, **sizes)
+        with optional_part("export", "figures as images"), ExitStack() as stack:
+            drafts: list[Path | str] = [stack.enter_context(writing(path)) for path in paths]
+            plotly.io.write_images(plots, drafts, format=paths[0].suffix[1:], scale=scale, **sizes)
     except (RuntimeError, ValueError) as error:
         raise UsageError(
             asked="figures as images",

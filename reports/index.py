@@ -1,14 +1,13 @@
 """`index.html`: one page over all records of a folder, linking theirs."""
 
 from pathlib import Path
-from urllib.parse import quote
 
 from interp.errors import RecordError
 from interp.records.index import Listed
 
 from .page import about
 from .page.render import static, style_sheet, templates_of_pages, write_page
-from .page.security import policy, script_json
+from .page.security import address, policy, script_json
 
 NAME = "index.html"
 _OURS = '<meta name="generator" content="interp">'
@@ -42,11 +41,6 @@ def html(listed: Listed) -> str:
         looks=script_json({}),
         generator=_OURS,
     )  # fmt: skip
-
-
-def address(path: str) -> str:
-    """A relative path as a link has it; with `./` in front no name can be taken for a scheme."""
-    return "./" + quote(path)
 
 
 def size(n_bytes: int) -> str:

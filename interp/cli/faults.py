@@ -3,20 +3,32 @@
 import errno
 import io
 import os
+import re
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from interp.system.whole_files import FAULTS, telling
+from interp.words import printable
 
 _LONGEST = 200
 
 
+_OURS = re.compile("(\x1b\\[[0-9;]*m|\r)")
+"""The colours of tables and help, and the return of a progress bar to the start of its line."""
+
+
 def print_anything() -> None:
-    """What the terminal or file that output goes to has no letters for is printed as `?`, not an error."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")
+    """Whatever is printed is text: letters that a terminal lacks become `?`, and control characters are written out."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+            stream.write = _shown_by(stream.write)
+
+
+def _shown_by(write: Callable[[str], int]) -> Callable[[str], int]:
+    return lambda text: write("".join(x if _OURS.fullmatch(x) else printable(x) for x in _OURS.split(text)))
 
 
 @contextmanager

@@ -6,6 +6,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from interp.words import printable
+
 _WORD = 14
 """The longest word that is kept whole where the terminal is narrow."""
 
@@ -19,10 +21,10 @@ def show_table(
 
     It is as wide as the terminal, and wide enough for whole names where the output goes to a file.
     """
-    names = [*columns]
-    table = Table(title=title, title_justify="left", box=None, header_style="bold", pad_edge=False)
+    names = [*map(printable, columns)]
+    table = Table(title=title and printable(title), title_justify="left", box=None, header_style="bold", pad_edge=False)
     kept = range(len(names))[whole]
-    cells = [[*row] for row in rows]
+    cells = [[printable(x) if isinstance(x, str) else x for x in row] for row in rows]
     for i, name in enumerate(names):
         words = [word for text in (name, *(row[i] for row in cells)) for word in str(text).split()]
         longest = max(map(len, words), default=0)
@@ -35,12 +37,12 @@ def show_table(
 def show_notes(notes: Iterable[str]) -> None:
     """Print remarks below a table, a line each."""
     for note in notes:
-        _print(Text(f"  {note}", style="dim"))
+        _print(Text(f"  {printable(note)}", style="dim"))
 
 
 def bold(cells: Iterable[str], is_bold: bool = True) -> list[str | Text]:
     """The cells of a row that stands out, or of another one."""
-    return [Text(cell, style="bold") if is_bold else cell for cell in cells]
+    return [Text(printable(cell), style="bold") if is_bold else cell for cell in cells]
 
 
 def _print(what: Table | Text) -> None:

@@ -224,7 +224,7 @@ class RunRecord:
             from safetensors.numpy import save
 
             arrays = {name: np.require(a, requirements="C") for name, a in findings.arrays.items()}
-            # not `save_file`, whose files only their owner may read
+            # not `save_file`, whose files only their owner may read and whose errors are not the system's
             (draft / f"arrays.{probe}.safetensors").write_bytes(save(arrays))
         return FindingsFile(
             parameters=plain_json(dict(self.parameters[probe])),

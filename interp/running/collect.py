@@ -1,12 +1,18 @@
 """Captures for notebooks: ask for tensors by name and get them with their rows, in one pass."""
 
+import os
+import platform
+import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
+from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import psutil
 
 from interp.capture import Capture
 from interp.editing.conditions import capture_edited
@@ -78,8 +84,8 @@ def collect(
         beside = Path(to).absolute().parent
         refuse_unwritable(beside)
         beside.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".interp-", dir=beside) as parts:
-            found = replace(_streamed(model, pool, ids, asked, Path(parts)), provenance=read)
+        with _parts(beside) as parts:
+            found = replace(_streamed(model, pool, ids, asked, parts), provenance=read)
             return open_capture(with_words(found, model.tokenizer).save(to))
     if edits:
         found = capture_edited(model, pool, ids, asked, with_donors(edits, model.info), layers=layers)
@@ -101,6 +107,18 @@ def _refuse_to_stream(needs: Sequence[Need], edits: Sequence[Edit], layers: Sequ
             found="only rows and means of each prompt, of the model as it is and of all its layers, can be",
             fix="Leave out `to` and call `save` on the capture; means of streams are `interp.collect_stream`'s.",
         )
+
+
+@contextmanager
+def _parts(beside: Path) -> Iterator[Path]:
+    """A hidden folder for the time of a stream; those whose processes were killed on this machine are removed."""
+    here = f".interp-{platform.node()}-"
+    for left in beside.glob(f"{escape(here)}*"):
+        process = left.name.removeprefix(here).partition("-")[0]
+        if process.isdecimal() and not psutil.pid_exists(int(process)):
+            shutil.rmtree(left, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=f"{here}{os.getpid()}-", dir=beside) as parts:
+        yield Path(parts)
 
 
 def _streamed(model: Model, pool: PromptSet, ids: Sequence[np.ndarray], needs: Sequence[Need], folder: Path) -> Capture:

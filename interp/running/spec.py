@@ -12,10 +12,11 @@ from interp.loading.aliases import MEMORY
 from interp.options import OPTIONS, RunOptions
 from interp.probe import ADDED, Probe
 from interp.records.record import RunRecord
-from interp.registry import load_entry
+from interp.registry import load_entry, load_named
 from interp.settings import read_fields
 from interp.study import Study
 from interp.system.digest import digest_of
+from interp.words import printable
 
 RECORDED = tuple(name for name, option in OPTIONS.items() if option.recorded)
 
@@ -130,7 +131,8 @@ class RunSpec(RunOptions):
         """The Python that repeats this run; what was given in memory is a variable, with a comment."""
         values = {name: f"{_source(value)}," for name, value in self.changed.items()}
         for name in self._in_memory:
-            values[name] = f"{name},  # {str(getattr(self, name)).removeprefix(MEMORY)}, the object in memory"
+            what = " ".join(printable(str(getattr(self, name)).removeprefix(MEMORY)).split())
+            values[name] = f"{name},  # {what}, the object in memory"
         model = values.pop("model")
         arguments = "".join(f"    {line}\n" for line in (model, *(f"{name}={value}" for name, value in values.items())))
         return f"import interp\n\nrecord = interp.run(\n{arguments})\n"
@@ -146,13 +148,13 @@ def make_probe(name: str, settings: Mapping[str, Any]) -> Probe:
 
     Raises `UnknownName` for an unknown probe or field, `UsageError` for a value that does not fit.
     """
-    cls = load_entry("probe", name)
+    cls = load_named("probe", name)
     return cls(**read_fields(cls, name, settings))
 
 
 def make_study(name: str, settings: Mapping[str, Any]) -> Study:
     """A study by name with some of its fields set, read and refused as those of a probe are."""
-    cls = load_entry("study", name)
+    cls = load_named("study", name)
     return cls(**read_fields(cls, name, settings))
 
 

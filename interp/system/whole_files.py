@@ -20,8 +20,11 @@ from secrets import token_hex
 from interp.errors import RecordError
 
 _ENDING = ".writing"
+LONGEST_NAME = 255
+"""Bytes of the name of a file or folder, on every usual file system."""
+
 _LONGEST = 50
-"""Characters of a name that its draft keeps; most file systems end at 255 bytes."""
+"""Characters of a name that its draft keeps."""
 
 _FORBIDDEN = set('<>:"/\\|?*')
 _DEVICES = {"CON", "PRN", "AUX", "NUL", *(f"{port}{i}" for port in ("COM", "LPT") for i in range(1, 10))}

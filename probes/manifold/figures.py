@@ -136,7 +136,7 @@ def _loudest(points: Table) -> str:
 
 
 def _scale_title(table: Table, target: Target) -> dict[str, dict[str, str]]:
-    return {"title": {"text": f"{target.retell('entropy')}<br>({table.units[target.name]})"}}
+    return {"title": {"text": f"{html.escape(target.retell('entropy'))}<br>({html.escape(table.units[target.name])})"}}
 
 
 def _add_axis(plot: "go.Figure", points: Table, coordinates: tuple[str, ...], target: Target) -> bool:
@@ -172,7 +172,7 @@ def _hover(points: Table, target: Target) -> tuple[list[str], str]:
     texts = [html.escape(str(text)) for text in points["text"]]
     if "domain" in points and len(np.unique(points["domain"])) > 1:
         texts = [f"{text}<br>{html.escape(str(d))}" for text, d in zip(texts, points["domain"], strict=True)]
-    return texts, f"%{{text}}<br>%{{marker.color:.2f}} {points.units[target.name]}<extra></extra>"
+    return texts, f"%{{text}}<br>%{{marker.color:.2f}} {html.escape(points.units[target.name])}<extra></extra>"
 
 
 def _profile(table: Table, target: Target, spec: str, title: str, axis: str, reading: str) -> Figure:

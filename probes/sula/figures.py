@@ -1,5 +1,6 @@
 """The figures of the SULA probe, from its findings alone."""
 
+import html
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -104,7 +105,7 @@ def _by_evidence(plot: "go.Figure", table: Table, x: str, y: str) -> None:
         hovertemplate="%{customdata}<br>exact %{x:.2f}, model %{y:.2f} bits<extra></extra>",
         marker={
             "color": table["evidence"], "colorscale": ENTROPY_SCALE, "size": 6, "opacity": 0.6,
-            "colorbar": {"title": {"text": _amount(table).replace(" (", "<br>(")}},
+            "colorbar": {"title": {"text": html.escape(_amount(table)).replace(" (", "<br>(")}},
         },
     )  # fmt: skip
 

@@ -1,5 +1,7 @@
 """The figures of the value axis, from its findings alone."""
 
+import html
+
 import numpy as np
 
 from interp.drawing import (
@@ -59,7 +61,7 @@ def _held_out(table: Table, target: Target) -> Figure:
         plot.add_scatter(
             x=mine[target.predicted], y=mine[target.name], mode="markers", name=str(group),
             customdata=places(mine),
-            hovertemplate=f"%{{customdata}}<br>%{{y:.2f}} {unit}, told %{{x:.2f}}<extra></extra>",
+            hovertemplate=f"%{{customdata}}<br>%{{y:.2f}} {html.escape(unit)}, told %{{x:.2f}}<extra></extra>",
             marker={"color": colour, "size": 6, "opacity": 0.6},
         )  # fmt: skip
     ends = [float(table[target.name].min()), float(table[target.name].max())]

@@ -1,5 +1,6 @@
 """The figures of a comparison: what moved where, every headline number with its null, curves along the depth."""
 
+import html
 import itertools
 import math
 from typing import TYPE_CHECKING
@@ -196,7 +197,7 @@ def _curves(probe: str, table: Table) -> Figure:
 
 def _title(name: str, unit: str) -> str:
     words = name.removesuffix(f"_{unit}").replace("_", " ")
-    return words if unit in ("1", "", "label") else f"{words} ({unit})"
+    return html.escape(words if unit in ("1", "", "label") else f"{words} ({unit})")
 
 
 def _of(probe: str, name: str) -> str:

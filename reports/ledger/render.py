@@ -6,13 +6,14 @@ stands in their place.
 
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 from interp.ledger.ledger import ClaimOutcome, LedgerFile, MeasuredNumber, PaperFile
 
 from ..page import about
 from ..page.render import static, style_sheet, templates_of_pages, write_page
 from ..page.sections import Number
-from ..page.security import policy, script_json
+from ..page.security import address, policy, script_json
 from ..page.strip import strip
 from . import in_words as ledger_words
 
@@ -29,7 +30,7 @@ class _Links:
         for source in self.paper.sources:
             is_it = source.name == number.source and source.model in ("", model) and source.record
             if is_it and (self.folder / source.record / "report.html").is_file():
-                return f"{source.record}/report.html#probe-{number.of}"
+                return f"{address(source.record)}/report.html#probe-{quote(number.of)}"
         return ""
 
 

@@ -1,5 +1,6 @@
 """What a record says of itself in words: what was asked, how to repeat it, how to describe and cite it."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -151,7 +152,7 @@ def bibtex(record: RunRecord) -> str:
     note += [f"intervals: {' / '.join(intervals)}"] if intervals else []
     note += [f"nulls: {' / '.join(nulls)}"] if nulls else []
     note.append(f"specification {record.spec_hash}")
-    return software_entry(tex(record.spec_hash[:8]), record.environment, record.created, note)
+    return software_entry(record.spec_hash[:8], record.environment, record.created, note)
 
 
 def software_entry(key: str, environment: Mapping[str, Any], created: str, note: Sequence[str]) -> str:
@@ -160,11 +161,11 @@ def software_entry(key: str, environment: Mapping[str, Any], created: str, note:
         "title": "{interp}: a calibrated instrument for the geometry of uncertainty inside language models",
         "author": "{The interp authors}",
         "version": tex(version(environment)),
-        "year": created[:4],
+        "year": tex(created[:4]),
         "note": tex("; ".join(note)),
     }
     lines = "".join(f"  {name:<8}= {{{value}}},\n" for name, value in entry.items())
-    return f"@software{{interp-{key},\n{lines}}}\n"
+    return f"@software{{interp-{re.sub('[^0-9A-Za-z-]', '', key)},\n{lines}}}\n"
 
 
 def tool(environment: Mapping[str, Any]) -> str:
@@ -180,8 +181,9 @@ def version(environment: Mapping[str, Any]) -> str:
 
 
 _TEX = str.maketrans(
-    {c: f"\\{c}" for c in "&%$#_{}"}
+    {c: f"\\{c}" for c in "&%$#_"}
     | {"~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}", "\n": " "}
+    | {"{": r"\textbraceleft{}", "}": r"\textbraceright{}"}  # BibTeX counts braces, with a backslash before them or not
 )
 
 

@@ -10,6 +10,7 @@ from interp.probe import Figure, Question
 from interp.records.headlines import Headline, headlines
 from interp.records.record import RunRecord
 from interp.registry import load_entry
+from interp.settings import read_fields
 from interp.words import short
 
 from ..plotly.prepare import Plot, prepare, undrawable
@@ -155,9 +156,11 @@ def _figures(record: RunRecord, name: str, findings: Findings) -> tuple[str, tup
     try:
         cls: type[Question] = load_entry(kind, name)
         question = cls.question
-        return question, cls(**record.parameters[name]).figures(findings), None
+        return question, cls(**read_fields(cls, name, record.parameters[name])).figures(findings), None
     except (InterpError, ImportError, LookupError, TypeError, ValueError) as error:
-        reason = error.found if isinstance(error, InterpError) else f"{type(error).__name__}: {error}"
+        reason = (
+            f"{error.asked}: {error.found}" if isinstance(error, InterpError) else f"{type(error).__name__}: {error}"
+        )
         problem = f"The {kind} “{name}” that is installed here does not draw these findings ({reason})."
         return question, (), problem
 

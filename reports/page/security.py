@@ -1,10 +1,11 @@
-"""What keeps a page from running or fetching anything but its own: the policy, and JSON that cannot leave its tag."""
+"""What keeps a page from running or fetching anything but its own: its policy, and JSON that cannot leave its tag."""
 
 import base64
 import hashlib
 import json
 from collections.abc import Iterable
 from typing import Any
+from urllib.parse import quote
 
 _ESCAPES = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
 
@@ -29,6 +30,11 @@ def policy(scripts: Iterable[str], styles: Iterable[str]) -> str:
 
 def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def address(path: str) -> str:
+    """A relative path as a link has it; with `./` in front no name can be taken for a scheme."""
+    return "./" + quote(path)
 
 
 def script_json(value: Any) -> str:

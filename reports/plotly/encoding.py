@@ -1,9 +1,10 @@
 """A figure as plain JSON, with the data's own text shown to the letter.
 
 Plotly reads a small HTML in every text it shows. Titles, annotations and hover templates are the probe's own words and
-may use bare `<br> <b> <i> <sub> <sup> <extra>`. Names, categories and `customdata` are data and are escaped, so that a
-prompt that is HTML appears as it was written. `text` and `hovertext` are data that a probe may have put together:
-`<br>` breaks the line, what is escaped already stays so, and all else is escaped.
+may use bare `<br> <b> <i> <sub> <sup> <extra>`; data in them has to be escaped, and stays so. Names, categories and
+`customdata` are data and are escaped, so that a prompt that is HTML appears as it was written. `text` and `hovertext`
+are data that a probe may have put together: `<br>` breaks the line, what is escaped already stays so, and all else is
+escaped.
 """
 
 import base64
@@ -18,30 +19,48 @@ import numpy as np
 _OWN_WORDS = frozenset({"hovertemplate", "texttemplate", "title", "annotations"})
 _COMPOSED = frozenset({"hovertext", "text"})
 _VERBATIM = re.compile(r"format$|^operation$")  # "<" and ">" are syntax in number formats
-_BARE_TAG = re.compile(r"&lt;(/?(?:br|b|i|sub|sup|extra)/?)&gt;")
 _ENTITY = re.compile(r"&(?:amp|lt|gt|quot|#x27|#39);")
+_KEPT = re.compile(rf"(</?(?:br|b|i|sub|sup|extra)/?>|{_ENTITY.pattern})")
 _LINE, _N_LINES = 64, 6
 
 
-def encode(value: Any, key: str = "", own: bool = False) -> Any:
-    """Plain JSON values; numeric arrays as plotly's typed arrays, texts escaped by where they stand.
+def encode(value: Any) -> Any:
+    """Plain JSON values; numeric arrays as plotly's typed arrays, texts escaped by where they stand."""
+    return _plain(texts_escaped(value))
+
+
+def texts_escaped(value: Any, key: str = "", own: bool = False) -> Any:
+    """The figure with its texts escaped by where they stand, and its numbers as they are.
 
     `key` is the name under which the value stands, `own` says that it is within the probe's own words.
     """
     if isinstance(value, Mapping):
-        return {str(k): encode(v, str(k), own or k in _OWN_WORDS) for k, v in value.items()}
+        return {
+            str(k): texts_escaped(v, str(k), own or not _OWN_WORDS.isdisjoint(str(k).split(".")))
+            for k, v in value.items()
+        }
     if isinstance(value, np.ndarray) and value.dtype.kind in "iuf":
-        return _typed(value)
+        return value
     if isinstance(value, np.ndarray | list | tuple):
         # An array of templates holds data beside markup, and the two cannot be told apart: escape it all.
-        return [encode(v, key, own and key == "annotations") for v in value]
+        return [texts_escaped(v, key, own and key == "annotations") for v in value]
     if isinstance(value, np.generic):
-        return encode(value.item(), key, own)
+        return texts_escaped(value.item(), key, own)
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    return _text(value, key, own) if isinstance(value, str) else str(value)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(v) for key, v in value.items()}
+    if isinstance(value, np.ndarray):
+        return _typed(value)
+    if isinstance(value, list):
+        return [_plain(v) for v in value]
     if isinstance(value, float):
         return float(f"{value:.7g}") if np.isfinite(value) else None
-    if isinstance(value, str):
-        return _text(value, key, own)
-    return value if value is None or isinstance(value, bool | int) else str(value)
+    return value
 
 
 def _typed(array: np.ndarray) -> Any:
@@ -57,7 +76,7 @@ def _text(text: str, key: str, own: bool) -> str:
     if _VERBATIM.search(key):
         return text
     if own:
-        return _BARE_TAG.sub(r"<\1>", escaped(text))
+        return "".join(x if _KEPT.fullmatch(x) else escaped(x) for x in _KEPT.split(text))
     if key in _COMPOSED:
         return "<br>".join(_wrapped(_ENTITY.sub(lambda m: html.unescape(m[0]), part)) for part in text.split("<br>"))
     return _wrapped(text) if key == "customdata" else escaped(text)

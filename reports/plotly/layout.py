@@ -92,7 +92,7 @@ def _control(kind: str, content: Mapping[str, Any], choices: Sequence[Mapping[st
 
 def _packed(args: Sequence[Any]) -> list[Any]:
     """Arguments whose first may say of every trace whether it is shown: as `1011`, since a page has hundreds."""
-    packed = _arguments(args)
+    packed = encode(_arguments(args))
     shown = packed[0].get("visible") if packed and isinstance(packed[0], dict) else None
     if isinstance(shown, list) and all(isinstance(is_shown, bool) for is_shown in shown):
         packed[0]["visible"] = "".join("01"[is_shown] for is_shown in shown)
@@ -100,9 +100,9 @@ def _packed(args: Sequence[Any]) -> list[Any]:
 
 
 def _arguments(value: Any) -> Any:
-    """Arguments of a plotly call: escaped as the figure is, arrays as lists, which every call takes."""
+    """Arguments of a plotly call with their arrays as lists, which every call takes."""
     if isinstance(value, Mapping):
         return {key: _arguments(part) for key, part in value.items()}
     if isinstance(value, list | tuple | np.ndarray):
         return [_arguments(part) for part in (value.tolist() if isinstance(value, np.ndarray) else value)]
-    return encode(value)
+    return value

@@ -8,7 +8,7 @@ import numpy as np
 
 from interp.probe import Figure
 
-from .encoding import encode
+from .encoding import encode, escaped, texts_escaped
 from .layout import controls, page_layout
 from .theme import SCHEMES, recoloured, template
 from .thinning import kept_points, picked, trace_length
@@ -43,11 +43,12 @@ def themed(figure: Figure, theme: Literal["light", "dark"]) -> "go.Figure":
     data, frames = _traces(figure.plot)
     kept = {key: own[key] for key in ("sliders", "updatemenus") if key in own}
     scheme = SCHEMES[theme]
-    layout = page_layout(own, data) | kept | {
-        "template": template(scheme), "paper_bgcolor": scheme.paper, "title": {"text": figure.title},
+    drawn = texts_escaped({"data": data, "layout": page_layout(own, data) | kept, "frames": frames})
+    drawn["layout"] |= {
+        "template": template(scheme), "paper_bgcolor": scheme.paper, "title": {"text": escaped(figure.title)},
         "margin": {"t": 90},
     }  # fmt: skip
-    return go.Figure(recoloured({"data": data, "layout": layout, "frames": frames}, scheme))
+    return go.Figure(recoloured(drawn, scheme))
 
 
 def undrawable(figure: "go.Figure") -> str | None:

@@ -1,7 +1,9 @@
 """Figures and tables of a record as files for a paper."""
 
+import pathlib
 import re
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pandas
@@ -48,6 +50,28 @@ def test_a_figure_is_as_wide_as_the_columns_of_a_paper(record, tmp_path, chromiu
     for file in files:
         width = re.search(r'<svg[^>]* width="([\d.]+)"', file.read_text())
         assert width and float(width[1]) == pytest.approx(inches * 96, abs=1.0)
+
+
+def test_a_picture_is_there_whole_or_not_at_all(record, tmp_path, monkeypatch):
+    """A browser that dies in the middle leaves what was there, and no half of a file."""
+    one = replace(record, findings={"orthogonality": record.findings["orthogonality"]})
+
+    def draw(plots, files, format, dies=False, **_):
+        for n, (_, file) in enumerate(zip(plots, files, strict=True)):
+            pathlib.Path(file).write_text(f"<svg>{format}")
+            if dies and n == 1:
+                raise RuntimeError("the browser died")
+
+    monkeypatch.setattr("plotly.io.write_images", draw)
+    files = export(one, tmp_path, figures=("svg",), tables=())
+    assert len(files) > 2 and all(file.read_text() == "<svg>svg" for file in files)
+    assert sorted(tmp_path.iterdir()) == sorted(files)
+    files[0].write_text("earlier")
+    files[1].unlink()
+    monkeypatch.setattr("plotly.io.write_images", partial(draw, dies=True))
+    with pytest.raises(UsageError, match="the browser died"):
+        export(one, tmp_path, figures=("svg",), tables=())
+    assert files[0].read_text() == "earlier" and sorted(tmp_path.iterdir()) == sorted({*files} - {files[1]})
 
 
 @pytest.mark.browser

@@ -5,6 +5,7 @@ training depends on, never by a name alone.
 """
 
 import dataclasses
+import os
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from interp.system.locks import one_at_a_time
 from interp.system.progress import Report
 from interp.system.signals import remember
 from interp.system.threads import one_thread
-from interp.system.whole_files import bring_to_disk, move, telling
+from interp.system.whole_files import LONGEST_NAME, bring_to_disk, move, shortened, telling
 from interp.tunnel import Task, make_task
 
 from ..evaluation.checkpoint import check_limits, read_curve, save
@@ -99,8 +100,14 @@ def train_and_evaluate(plan: TrainingPlan, folder: Path, on_step: OnStep | None 
 def train_tunnel(plan: TrainingPlan, out: Path, on_step: OnStep | None = None) -> FinishedTraining:
     """The training of a plan as `<out>/<name>`: done now, resumed, or only read where it was finished before.
 
-    `UsageError` where that folder holds something else.
+    `UsageError` where that folder holds something else, or no file system takes its name.
     """
+    if len(os.fsencode(plan.name)) > LONGEST_NAME:
+        raise UsageError(
+            asked=f"training into {shortened(plan.name)}...",
+            found=f"names of folders have at most {LONGEST_NAME} bytes",
+            fix="Choose a shorter --variant.",
+        )
     refuse_unwritable(out)
     target = out / plan.name
     with telling(f"training into {target}", "Mend that; the same command resumes from what was kept."):

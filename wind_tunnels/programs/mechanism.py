@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file, save
 
 from interp.capture import Mechanism
 
@@ -67,7 +67,7 @@ class ProgramMechanism(Mechanism):
 
     def write(self, folder: Path) -> None:
         (folder / CARD).write_text(json.dumps(dict(self.card)), encoding="utf-8")
-        save_file({"directions": self.written}, folder / TRUTH)
+        (folder / TRUTH).write_bytes(save({"directions": self.written}))
 
     def _evaluated(self, row: Int[np.ndarray, " pos"]) -> dict[str, list[Any]]:
         return evaluate(self.card, [self.card["tokens"][token] for token in row[1:]])

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file, save
 
 from interp.errors import UsageError
 from interp.system.whole_files import telling, writing
@@ -70,9 +70,9 @@ def write_noisy(name: str, noise: Noise, folder: Path) -> None:
     }  # fmt: skip
     with telling(f"writing the program to {folder}"):
         with writing(folder / "model.safetensors") as draft:
-            save_file(noisy, draft, metadata={"format": "pt"})
+            draft.write_bytes(save(noisy, metadata={"format": "pt"}))
         with writing(folder / TRUTH) as draft:
-            save_file({"directions": directions.astype(np.float32)}, draft)
+            draft.write_bytes(save({"directions": directions.astype(np.float32)}))
         for file, content in ((CARD, card), ("config.json", config | extra)):  # last what makes it a model
             with writing(folder / file) as draft:
                 draft.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")

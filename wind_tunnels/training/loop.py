@@ -9,6 +9,7 @@ Everything a run depends on is in the task, the network, the recipe and the chec
 stopped at any step and resumed gives the same weights bit for bit.
 """
 
+import io
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -146,8 +147,10 @@ def _save(state: TrainingState, plan: TrainingPlan, folder: Path) -> None:
         "rng": state.rng.bit_generator.state,
         **{name: getattr(state, name) for name in COUNTERS},
     }
+    content = io.BytesIO()  # on a full disk torch's own writer says "unexpected pos 64 vs 0"
+    torch.save(stored, content)
     with keeping_in(folder), writing(folder / STATE_NAME) as draft:
-        torch.save(stored, draft)
+        draft.write_bytes(content.getbuffer())
     _remember(state, plan, folder)
 
 

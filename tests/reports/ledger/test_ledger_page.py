@@ -158,7 +158,7 @@ def test_a_number_leads_to_its_record_only_where_that_lies(tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "report.html").write_text("", encoding="utf-8")
     (link,) = [a for a in parse(html(made, folder)).all("a") if "report.html" in a.attributes["href"]]
-    assert link.attributes["href"] == "../run/report.html#probe-manifold"
+    assert link.attributes["href"] == "./../run/report.html#probe-manifold"
 
 
 def test_a_number_of_one_model_leads_to_the_record_of_that_model(tmp_path):
@@ -170,7 +170,16 @@ def test_a_number_of_one_model_leads_to_the_record_of_that_model(tmp_path):
     links = [
         a.attributes["href"] for a in parse(html(ledger(asked), tmp_path)).all("a") if "report" in a.attributes["href"]
     ]
-    assert links == ["one/report.html#probe-manifold", "two/report.html#probe-manifold"]
+    assert links == ["./one/report.html#probe-manifold", "./two/report.html#probe-manifold"]
+
+
+def test_no_record_of_a_ledger_is_taken_for_a_scheme_or_for_markup(tmp_path):
+    name = 'javascript:alert(1)//"><img src=x>'
+    (tmp_path / name).mkdir(parents=True)
+    (tmp_path / name / "report.html").write_text("", encoding="utf-8")
+    page = parse(html(ledger(paper(row(1, cell()), sources=[source(record=name)])), tmp_path))
+    (link,) = [a.attributes["href"] for a in page.all("a") if "report" in a.attributes["href"]]
+    assert link.startswith("./javascript%3Aalert%281%29//%22%3E") and not page.all("img")
 
 
 def test_what_failed_stands_at_the_top(tmp_path):

@@ -174,7 +174,10 @@ def test_a_probe_that_is_no_longer_installed_still_shows_its_numbers_and_tables(
     record = made_record()
     old = replace(record, findings={"gone": record.findings["pictures"]}, parameters={"gone": {}})
     page = parse(html(old))
-    assert "“gone” that is installed here does not draw these findings (there is no probe of this name)" in page.text
+    assert (
+        "“gone” that is installed here does not draw these findings (probe 'gone': there is no probe of this name)"
+        in page.text
+    )
     assert "by_layer" in page.text and "0.471" in page.text and "points" in page.text
     assert not [e for e in page.elements if e.attributes.get("class") == "plot"]
 
@@ -182,7 +185,7 @@ def test_a_probe_that_is_no_longer_installed_still_shows_its_numbers_and_tables(
 def test_a_probe_that_lost_a_field_says_so_and_still_shows_its_tables():
     record = replace(made_record(), parameters={"pictures": {"forgotten": 3}})
     page = parse(html(record))
-    assert "unexpected keyword argument 'forgotten'" in page.text and "loose" in page.text
+    assert "field of pictures 'forgotten': there is no" in page.text and "loose" in page.text
 
 
 def test_a_figure_beyond_the_bundle_is_refused_in_words_and_the_others_are_drawn():

@@ -224,3 +224,22 @@ def test_a_long_axis_title_takes_two_lines():
 def test_panels_side_by_side_are_counted():
     assert prepare(make_subplots(2, 3)).n_columns == 3
     assert prepare(go.Figure(go.Scatter(y=[1]))).n_columns == 1
+
+
+def test_data_that_is_escaped_in_the_probes_own_words_stays_escaped():
+    layout = {
+        "xaxis": {"title": {"text": "a<br>&lt;b&gt; &amp;amp;"}},
+        "updatemenus": [{"buttons": [{"args": [{"visible": [True]}, {"yaxis.title.text": "<b>&lt;i&gt;</b><a>"}]}]}],
+    }
+    content = prepare(go.Figure(go.Scatter(y=[1]), layout=layout)).content
+    assert content["layout"]["xaxis"]["title"]["text"] == "a<br>&lt;b&gt; &amp;amp;"
+    (step,) = content["controls"][0]["steps"]
+    assert step["args"] == [{"visible": "1"}, {"yaxis.title.text": "<b>&lt;i&gt;</b>&lt;a&gt;"}]
+
+
+def test_a_figure_of_a_notebook_is_escaped_as_that_of_the_page_and_keeps_its_numbers():
+    x = np.arange(3, dtype=np.float64) / 3
+    drawn = themed(Figure("f", "a <b>title</b>", "", go.Figure(go.Scatter(x=x, y=[MARKUP] * 3, name=MARKUP))), "light")
+    assert drawn.data[0].name == SHOWN and drawn.data[0].y[0] == SHOWN
+    assert drawn.layout.title.text == "a &lt;b&gt;title&lt;/b&gt;"
+    np.testing.assert_array_equal(drawn.data[0].x, x)
