@@ -8,6 +8,7 @@ import dataclasses
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,6 +17,7 @@ from interp.loading.quiet_libraries import quiet_libraries
 from interp.loading.sources import kept_steps
 from interp.records.tunnel_card import CARD_NAME, TunnelCard, read_card
 from interp.records.unfinished import PARTIAL, refuse_unwritable
+from interp.system.child_processes import in_processes
 from interp.system.locks import one_at_a_time
 from interp.system.progress import Report
 from interp.system.signals import remember
@@ -124,12 +126,17 @@ def _train_into(plan: TrainingPlan, target: Path, out: Path, on_step: OnStep | N
 
 
 def train_tunnels(plans: Iterable[TrainingPlan], out: Path, progress: Report) -> list[FinishedTraining]:
-    """The trainings of several plans, one after the other."""
-    plans, finished = tuple(plans), []
-    for plan in plans:
-        finished.append(train_tunnel(plan, out))
-        progress(len(finished), len(plans))
-    return finished
+    """The trainings of several plans, side by side in processes of one core each; on a GPU one after the other."""
+    plans = tuple(plans)
+    ahead = [plan for plan in plans if not (out / plan.name).exists()]
+    at_once = None if all(plan.recipe.device == "cpu" for plan in ahead) else 1
+    asked = f"training {len(ahead)} networks into {out}"
+    if ahead:
+        remember(f"trainings are kept in {out / PARTIAL} as they were half a minute ago or later")
+    for n, _ in enumerate(in_processes(partial(train_tunnel, out=out), ahead, asked, at_once), 1):
+        progress(len(plans) - len(ahead) + n, len(plans))
+    remember("")
+    return [train_tunnel(plan, out) for plan in plans]
 
 
 def plan_from_card(card: TunnelCard, kind: type[Task], init: Init | None, keep: Collection[int] = ()) -> TrainingPlan:
