@@ -8,9 +8,9 @@ started them, however that ends.
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import suppress
 from functools import cache
 from typing import TypeVar
 
@@ -65,6 +65,6 @@ def _end_with(parent: int) -> None:
 
 
 def _wait_for(parent: int) -> None:
-    with suppress(psutil.NoSuchProcess):
-        psutil.Process(parent).wait()
+    while os.getppid() == parent and psutil.pid_exists(parent):  # Windows keeps the number of one that is gone
+        time.sleep(0.5)
     os._exit(1)

@@ -132,7 +132,7 @@ def train_tunnels(plans: Iterable[TrainingPlan], out: Path, progress: Report) ->
     at_once = None if all(plan.recipe.device == "cpu" for plan in ahead) else 1
     asked = f"training {len(ahead)} networks into {out}"
     if ahead:
-        remember(f"trainings are kept in {out / PARTIAL} as they were half a minute ago or later")
+        remember(f"all but the last half minute of the trainings is kept in {out / PARTIAL}")
     for n, _ in enumerate(in_processes(partial(train_tunnel, out=out), ahead, asked, at_once), 1):
         progress(len(plans) - len(ahead) + n, len(plans))
     remember("")
