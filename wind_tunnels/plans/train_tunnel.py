@@ -5,12 +5,12 @@ training depends on, never by a name alone.
 """
 
 import dataclasses
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from interp.errors import UnknownName, UsageError
 from interp.loading.quiet_libraries import quiet_libraries
@@ -34,6 +34,7 @@ from ..training.recipe import Recipe
 from ..training.sampling import stages_of
 from ..training.state import OnStep
 
+Found = TypeVar("Found")
 Keep = Collection[int] | Literal["log"]
 """Steps whose weights are kept; `log` are 0, 1, 2, 4, 8 ... up to the end, which the training leaves anyway."""
 
@@ -129,14 +130,27 @@ def train_tunnels(plans: Iterable[TrainingPlan], out: Path, progress: Report) ->
     """The trainings of several plans, side by side in processes of one core each; on a GPU one after the other."""
     plans = tuple(plans)
     ahead = [plan for plan in plans if not (out / plan.name).exists()]
-    at_once = None if all(plan.recipe.device == "cpu" for plan in ahead) else 1
-    asked = f"training {len(ahead)} networks into {out}"
-    if ahead:
-        remember(f"all but the last half minute of the trainings is kept in {out / PARTIAL}")
-    for n, _ in enumerate(in_processes(partial(train_tunnel, out=out), ahead, asked, at_once), 1):
+    for n, _ in enumerate(side_by_side(partial(train_tunnel, out=out), ahead, out), 1):
         progress(len(plans) - len(ahead) + n, len(plans))
-    remember("")
     return [train_tunnel(plan, out) for plan in plans]
+
+
+def side_by_side(
+    train: Callable[[TrainingPlan], Found], plans: Sequence[TrainingPlan], out: Path
+) -> Iterator[tuple[int, Found]]:
+    """The number of each plan, from 0, with what `train` makes of it, as it is done; on a GPU one after the other."""
+    at_once = None if all(plan.recipe.device == "cpu" for plan in plans) else 1
+    if plans:
+        remember(f"all but the last half minute of the trainings is kept in {out / PARTIAL}")
+    yield from in_processes(
+        partial(_numbered, train), [*enumerate(plans)], f"training {len(plans)} networks into {out}", at_once
+    )
+    remember("")
+
+
+def _numbered(train: Callable[[TrainingPlan], Found], numbered: tuple[int, TrainingPlan]) -> tuple[int, Found]:
+    number, plan = numbered
+    return number, train(plan)
 
 
 def plan_from_card(card: TunnelCard, kind: type[Task], init: Init | None, keep: Collection[int] = ()) -> TrainingPlan:

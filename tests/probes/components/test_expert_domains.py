@@ -114,7 +114,9 @@ def test_the_figure_says_that_a_curve_is_undefined():
     found = WORLDS[0].findings(probe, 0, 3.0)
     table = found.tables["experts_by_layer"]
     kept = {name: column for name, column in table.columns.items() if "beyond_token" not in name}
-    one = replace(found, tables={**found.tables, "experts_by_layer": Table(kept, {name: table.units[name] for name in kept})})
+    one = replace(
+        found, tables={**found.tables, "experts_by_layer": Table(kept, {name: table.units[name] for name in kept})}
+    )
     figure = next(figure for figure in probe.figures(one) if figure.name == "experts")
     assert "undefined" in figure.reading
     assert not any("token" in (trace.name or "") for trace in figure.plot.data)

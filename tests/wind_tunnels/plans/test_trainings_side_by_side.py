@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import pytest
-import torch
 from interp.wind_tunnels.networks.weights import weights_fingerprint
 from interp.wind_tunnels.plans.train_tunnel import train_tunnel, train_tunnels
 from interp.wind_tunnels.studies.over_seeds import plans_over_seeds
@@ -11,15 +10,6 @@ from interp.wind_tunnels.studies.over_seeds import plans_over_seeds
 from interp.errors import UsageError
 
 QUICK = ("n_tosses=3", "n_steps=20", "batch=4", "n_warmup=1", "d_model=8", "n_heads=2", "n_layers=1")
-
-
-@pytest.fixture
-def two_workers():
-    """As on a machine of two cores, whatever the tests were started with."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    yield
-    torch.set_num_threads(before)
 
 
 def test_trainings_side_by_side_are_those_of_one_after_the_other(two_workers, tmp_path):
