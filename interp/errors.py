@@ -7,6 +7,7 @@ reaches the terminal is a fault of the toolkit.
 import difflib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 LISTED = ("model", "probe", "prompt", "tunnel")
 """Kinds of names that `interp list` shows."""
@@ -27,6 +28,10 @@ class InterpError(Exception):
     def __init__(self, *, asked: str, found: str, fix: str) -> None:
         super().__init__(asked, found, fix)
         self.asked, self.found, self.fix = asked, found, fix
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled by what it holds: that of a process of its own arrives as it was raised."""
+        return type(self).__new__, (type(self), *self.args), vars(self)
 
     def __str__(self) -> str:
         return f"{self.asked}: {self.found}\n  {self.fix}"

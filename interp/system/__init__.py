@@ -2,6 +2,7 @@
 
 __all__ = [
     "array_files",
+    "child_processes",
     "digest",
     "environment",
     "fingerprint",

@@ -22,6 +22,11 @@ class Report(Protocol):
     def __call__(self, done: int, total: int, share: float | None = None, /) -> None: ...
 
 
+def part_of(report: Report, total: int, before: int = 0) -> Report:
+    """What a piece of a work of `total` things reports by, `before` of which are done when it begins."""
+    return lambda done, _, share=None: report(before + done, total)
+
+
 @dataclass
 class _Stage:
     """Which piece of a longer work is being done, in words, and when a line of it was last said, or it began."""

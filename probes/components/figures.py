@@ -1,5 +1,6 @@
 """The figures of the components probe, from its findings alone."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from interp.drawing import PALETTE, VALUE, add_curve, add_null_curve, add_profile, blank
@@ -10,7 +11,11 @@ from interp.table import Table
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-_BLOCKS = (("attn", "attention", VALUE), ("mlp", "feed-forward", PALETTE[1]))
+_BLOCKS = {"attn": "attention", "mlp": "feed-forward"}
+_EXPERTS = {
+    "expert_domain_information": "at a given position",
+    "expert_domain_information_beyond_token": "at a given position and token",
+}
 
 
 def figures(findings: Findings) -> tuple[Figure, ...]:
@@ -67,7 +72,23 @@ def figures(findings: Findings) -> tuple[Figure, ...]:
             "only below it does the stream hold a belief about this sequence."
         )
         drawn.insert(0, Figure("posterior_kl", "Belief by depth", reading, plot, "by_depth"))
+    if "experts_by_layer" in findings.tables:
+        drawn.append(_experts(findings.tables["experts_by_layer"]))
     return tuple(drawn)
+
+
+def _experts(table: Table) -> Figure:
+    undefined = "" if set(_EXPERTS) <= set(table.columns) else " What has no curve is undefined; its number says why."
+    return Figure(
+        "experts",
+        "What the chosen experts say of the domain",
+        "Bits by which the experts chosen in a layer tell the prompt's domain, with 95 % intervals. Grey: routing "
+        "exchanged between prompts at the same positions (and tokens); its mean is subtracted. By position alone a "
+        "router of tokens looks like one of domains: experts divide domains where the curve at a given position and "
+        f"token lies above grey.{undefined}",
+        _lines(table, _EXPERTS, "information on the domain (bits)", "routing exchanged"),
+        "experts_by_layer",
+    )
 
 
 def _curve(table: Table, column: str, title: str) -> "go.Figure":
@@ -78,13 +99,18 @@ def _curve(table: Table, column: str, title: str) -> "go.Figure":
 
 
 def _blocks(table: Table, statistic: str, title: str) -> "go.Figure":
-    """Both blocks over the layers, with their nulls where they have one."""
+    """Both blocks over the layers."""
+    labels = {f"{block}_{statistic}": label for block, label in _BLOCKS.items()}
+    return _lines(table, labels, title, "random signs")
+
+
+def _lines(table: Table, labels: Mapping[str, str], title: str, null: str) -> "go.Figure":
+    """Those of the columns that there are over the layers, each with its null where it has one."""
     plot = blank("layer", title)
     layer = table["layer"]
-    for block, label, colour in _BLOCKS:
-        column = f"{block}_{statistic}"
+    for (column, label), colour, dash in zip(labels.items(), PALETTE, ("dash", "dot"), strict=False):
         if f"{column}_null" in table:
-            dash = "dash" if block == "attn" else "dot"
-            add_null_curve(plot, layer, table, column, f"null: random signs, {label}", dash)
-        add_curve(plot, layer, table, column, label, colour)
+            add_null_curve(plot, layer, table, column, f"null: {null}, {label}", dash)
+        if column in table:
+            add_curve(plot, layer, table, column, label, colour)
     return plot

@@ -3,6 +3,7 @@
 import json
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +16,7 @@ from interp.settings import split_commas, split_settings
 from ..plans.settings import read_settings, read_value
 
 if TYPE_CHECKING:
+    from ..plans.rebuild import Rebuild
     from ..plans.train_tunnel import FinishedTraining, Keep
     from ..training.plan import TrainingPlan
     from ..training.state import OnStep, TrainingState
@@ -197,14 +199,17 @@ def rebuild_command(
     out: Annotated[Path | None, typer.Option(help="Keep the rebuilt checkpoints in this folder.")] = None,
     quiet: QuietOption = False,
 ) -> None:
-    """Train the shipped checkpoints again from their cards; exit code 1 where a figure does not come out."""
+    """Train the shipped checkpoints again from their cards; exit code 1 where a figure does not come out.
+
+    The longest begins first; as many are trained side by side as there are cores.
+    """
     import tempfile
+    from functools import partial
 
     from interp.loading.sources import shipped_tunnels
     from interp.records.tunnel_card import read_card
-    from interp.registry import load_entry
+    from interp.system.child_processes import in_processes
 
-    from ..plans.rebuild import rebuild
     from .tables import print_figures
 
     shipped = shipped_tunnels()
@@ -212,16 +217,26 @@ def rebuild_command(
         if name not in shipped:
             raise UnknownName("shipped tunnel", name, shipped)
     n_failed = 0
+    asked = sorted(names or shipped, key=lambda name: -read_card(shipped[name]).core_seconds)
     with tempfile.TemporaryDirectory() as scratch:
-        for name in names or shipped:
-            card = read_card(shipped[name])
-            on_step = None if quiet else _lines(name, card.recipe["n_steps"])
-            result = rebuild(shipped[name], load_entry("tunnel", card.task), (out or Path(scratch)) / name, on_step)
+        work = partial(_rebuilt, shipped=shipped, out=out or Path(scratch), quiet=quiet)
+        for name, result in in_processes(work, asked, f"rebuilding {len(asked)} tunnels"):
             print_figures(result.rebuilt.figures, name)
             print(f"{name}: {result.in_words()}")
             n_failed += bool(result.failures)
     if n_failed:
         raise typer.Exit(1)
+
+
+def _rebuilt(name: str, shipped: Mapping[str, Path], out: Path, quiet: bool) -> "tuple[str, Rebuild]":
+    from interp.records.tunnel_card import read_card
+    from interp.registry import load_entry
+
+    from ..plans.rebuild import rebuild
+
+    card = read_card(shipped[name])
+    on_step = None if quiet else _lines(name, card.recipe["n_steps"])
+    return name, rebuild(shipped[name], load_entry("tunnel", card.task), out / name, on_step)
 
 
 def _print_finished(training: "FinishedTraining") -> None:

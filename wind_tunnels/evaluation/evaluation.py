@@ -46,6 +46,8 @@ Weights = Float[np.ndarray, "resample sequence"]
 BEYOND_WINDOW = "kl_bits_beyond_window"
 TO_WINDOW_2 = "kl_to_window_2"
 """Figures of tasks that have readers of the last observations alone."""
+SIGNED = (BEYOND_WINDOW, "nll_gap_bits", "skill")
+"""Endings of the figures that may be below 0."""
 
 FIGURE_UNITS: Mapping[str, str] = {
     "kl_bits": "bits",

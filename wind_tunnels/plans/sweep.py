@@ -11,6 +11,7 @@ import re
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any, Literal
@@ -23,7 +24,7 @@ from interp.tunnel import Task
 from ..networks.architectures import NEEDED, architecture
 from ..training.plan import TrainingPlan
 from ..training.state import OnStep
-from .train_tunnel import FinishedTraining, Keep, make_plan, train_tunnel
+from .train_tunnel import FinishedTraining, Keep, make_plan, side_by_side, train_tunnel
 
 SWEEP_NAME = "sweep.json"
 SWEEP_FORMAT = 1
@@ -157,17 +158,32 @@ def run_sweep(
     out: Path,
     on_begin: Callable[[TrainingPlan], OnStep | None],
 ) -> dict[str, Any]:
-    """Train every plan; the table is written after each. `on_begin` hears of a plan and may return its `on_step`."""
-    for cell in swept:
-        for seed, plan in cell.plans.items():
-            try:
-                cell.finished[seed] = train_tunnel(plan, out, on_begin(plan))
-            except InterpError as error:
-                cell.failures[seed] = str(error)
-            except Exception:  # of any kind: it is told in full, and the others go on
-                cell.failures[seed] = traceback.format_exc()
-            _write(task, swept, out)
+    """Train every plan, side by side in processes; the table is written after each.
+
+    `on_begin` hears of a plan, where that is trained, and may return its `on_step`.
+    """
+    places = [(cell, seed) for cell in swept for seed in cell.plans]
+    plans = [cell.plans[seed] for cell, seed in places]
+    for i, ended in side_by_side(partial(_attempt, out=out, on_begin=on_begin), plans, out):
+        cell, seed = places[i]
+        if isinstance(ended, str):
+            cell.failures[seed] = ended
+        else:
+            cell.finished = dict(sorted({**cell.finished, seed: ended}.items()))
+        _write(task, swept, out)
     return _write(task, swept, out)
+
+
+def _attempt(
+    plan: TrainingPlan, out: Path, on_begin: Callable[[TrainingPlan], OnStep | None]
+) -> FinishedTraining | str:
+    """The training of a plan, or what went wrong: that is told, and the others go on."""
+    try:
+        return train_tunnel(plan, out, on_begin(plan))
+    except InterpError as error:
+        return str(error)
+    except Exception:  # of any kind, in full
+        return traceback.format_exc()
 
 
 def _over_seeds(values: Sequence[float]) -> dict[str, Any]:

@@ -6,17 +6,19 @@ training depends on, never by a name alone.
 
 import dataclasses
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from interp.errors import UnknownName, UsageError
 from interp.loading.quiet_libraries import quiet_libraries
 from interp.loading.sources import kept_steps
 from interp.records.tunnel_card import CARD_NAME, TunnelCard, read_card
 from interp.records.unfinished import PARTIAL, refuse_unwritable
+from interp.system.child_processes import in_processes
 from interp.system.locks import one_at_a_time
 from interp.system.progress import Report
 from interp.system.signals import remember
@@ -33,6 +35,7 @@ from ..training.recipe import Recipe
 from ..training.sampling import stages_of
 from ..training.state import OnStep
 
+Found = TypeVar("Found")
 Keep = Collection[int] | Literal["log"]
 """Steps whose weights are kept; `log` are 0, 1, 2, 4, 8 ... up to the end, which the training leaves anyway."""
 
@@ -131,12 +134,30 @@ def _train_into(plan: TrainingPlan, target: Path, out: Path, on_step: OnStep | N
 
 
 def train_tunnels(plans: Iterable[TrainingPlan], out: Path, progress: Report) -> list[FinishedTraining]:
-    """The trainings of several plans, one after the other."""
-    plans, finished = tuple(plans), []
-    for plan in plans:
-        finished.append(train_tunnel(plan, out))
-        progress(len(finished), len(plans))
-    return finished
+    """The trainings of several plans, side by side in processes of one core each; on a GPU one after the other."""
+    plans = tuple(plans)
+    ahead = [plan for plan in plans if not (out / plan.name).exists()]
+    for n, _ in enumerate(side_by_side(partial(train_tunnel, out=out), ahead, out), 1):
+        progress(len(plans) - len(ahead) + n, len(plans))
+    return [train_tunnel(plan, out) for plan in plans]
+
+
+def side_by_side(
+    train: Callable[[TrainingPlan], Found], plans: Sequence[TrainingPlan], out: Path
+) -> Iterator[tuple[int, Found]]:
+    """The number of each plan, from 0, with what `train` makes of it, as it is done; on a GPU one after the other."""
+    at_once = None if all(plan.recipe.device == "cpu" for plan in plans) else 1
+    if plans:
+        remember(f"all but the last half minute of the trainings is kept in {out / PARTIAL}")
+    yield from in_processes(
+        partial(_numbered, train), [*enumerate(plans)], f"training {len(plans)} networks into {out}", at_once
+    )
+    remember("")
+
+
+def _numbered(train: Callable[[TrainingPlan], Found], numbered: tuple[int, TrainingPlan]) -> tuple[int, Found]:
+    number, plan = numbered
+    return number, train(plan)
 
 
 def plan_from_card(card: TunnelCard, kind: type[Task], init: Init | None, keep: Collection[int] = ()) -> TrainingPlan:

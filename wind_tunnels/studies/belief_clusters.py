@@ -54,18 +54,16 @@ class BeliefClusters(Study):
     def measure(self, work: Path, progress: Report) -> Findings:
         from interp.running.run import run
 
-        from ..plans.train_tunnel import train_tunnel
-        from .over_seeds import difference_scalar, mean_over_seeds, models_table, plans_over_seeds
+        from .over_seeds import difference_scalar, mean_over_seeds, models_table, plans_over_seeds, trained
 
         check_distinct(self.name, "seeds", self.seeds)
         plans = plans_over_seeds(self.task, self.settings, self.seeds)
         trainings, found = [], []
-        for plan in plans:
-            trainings.append(train_tunnel(plan, work))
-            folder = str(trainings[-1].folder)
+        for training in trained(plans, work, progress):
+            folder = str(training.folder)
             record = run(folder, probes=PROBES, settings=self._asked(), n_pool=self.n_pool, out=None, quiet=True)
+            trainings.append(training)
             found.append({name: record.findings[probe][field] for name, (probe, field, _) in SHOWN.items()})
-            progress(len(found), len(plans))
         silhouettes = [scalars["silhouette"] for scalars in found]
         nulls = [scalar.null.value if scalar.null else np.nan for scalar in silhouettes]
         kl_bits = [training.card.figures["kl_bits"].value for training in trainings]

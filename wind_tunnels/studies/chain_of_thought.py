@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from interp.model import Model
     from interp.prompt import PromptSet
 
+    from ..training.plan import TrainingPlan
+
 OUTCOMES, STREAM = Need("outcome_log_prob"), Need("resid")
 ARMS = {"scratchpad": "with a scratchpad", "none": "without", "deep": "without, more layers"}
 
@@ -99,16 +101,17 @@ class ChainOfThought(Study):
     question: ClassVar[str] = "Does a scratchpad let a network answer questions that are deeper than itself?"
 
     def measure(self, work: Path, progress: Report) -> Findings:
-        from .over_seeds import fingerprint_table
+        from .over_seeds import fingerprint_table, trained
 
         least = {"n_layers": 1, "n_layers_deep": 1, "n_eval": 200, "n_pool": 50, "swap_step": 1}
         check_distinct(self.name, "seeds", self.seeds)
         check_sizes(self.name, vars(self), least)
         asked = [(arm, seed) for seed in self.seeds for arm in ARMS]
-        found = []
-        for arm, seed in asked:
-            found.append(self._of(arm, seed, work))
-            progress(len(found), len(asked))
+        plans = [self._plan(arm, seed) for arm, seed in asked]
+        found = [
+            self._of(arm, seed, str(training.folder))
+            for training, (arm, seed) in zip(trained(plans, work, progress), asked, strict=True)
+        ]
         return Findings(
             self.name,
             self._scalars(found),
@@ -121,17 +124,15 @@ class ChainOfThought(Study):
             headline=("right_with", "right_without", "belief_r2", "followed"),
         )  # fmt: skip
 
-    def _of(self, arm: str, seed: int, work: Path) -> OfNetwork:
-        import interp
+    def _n_layers(self, arm: str) -> int:
+        return self.n_layers_deep if arm == "deep" else self.n_layers
 
-        from ..networks.networks import predict
+    def _plan(self, arm: str, seed: int) -> "TrainingPlan":
         from ..plans.settings import read_settings
-        from ..plans.train_tunnel import make_plan, train_tunnel
-        from ..training.sampling import evaluation_generators
+        from ..plans.train_tunnel import make_plan
 
-        n_layers = self.n_layers_deep if arm == "deep" else self.n_layers
         given = read_settings(self.settings) | {
-            "scratchpad": arm == "scratchpad", "n_layers": n_layers, "seed": seed
+            "scratchpad": arm == "scratchpad", "n_layers": self._n_layers(arm), "seed": seed
         }  # fmt: skip
         plan = make_plan(IteratedPermutation, given, variant=f"{arm}-seed{seed}")
         task = plan.task
@@ -141,14 +142,25 @@ class ChainOfThought(Study):
                 f"depth = {task.depth}, {self.n_layers} layers and a swap at step {self.swap_step}",
                 "Choose a depth beyond both: there has to be a question that is deeper than the network.",
             )
-        folder = train_tunnel(plan, work).folder
-        model = interp.load(str(folder))
+        return plan
+
+    def _of(self, arm: str, seed: int, folder: str) -> OfNetwork:
+        import interp
+
+        from ..networks.networks import predict
+        from ..training.sampling import evaluation_generators
+
+        model = interp.load(folder)
+        task = model.task
+        assert isinstance(task, IteratedPermutation)
         drawn = task.sample(evaluation_generators(seed)[0], self.n_eval)
 
         def read(tokens: Int[np.ndarray, "sequence pos"], k: int) -> Float[np.ndarray, "sequence symbol"]:
             return np.exp(predict(model.module, tokens, drawn.scored[[k]])[:, 0, drawn.slice_ids])
 
-        found = OfNetwork(arm, seed, n_layers, folder.name, model.fingerprint, depth_figures(task, drawn, read))
+        found = OfNetwork(
+            arm, seed, self._n_layers(arm), Path(folder).name, model.fingerprint, depth_figures(task, drawn, read)
+        )
         if arm == "deep":
             return found
         by_step = self._beliefs(model, task)

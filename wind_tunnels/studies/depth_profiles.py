@@ -69,18 +69,16 @@ class DepthProfiles(Study):
     def measure(self, work: Path, progress: Report) -> Findings:
         from interp.running.run import run
 
-        from ..plans.train_tunnel import train_tunnel
-        from .over_seeds import models_table, plans_over_seeds
+        from .over_seeds import models_table, plans_over_seeds, trained
 
         check_distinct(self.name, "seeds", self.seeds)
         plans = plans_over_seeds(self.task, self.settings, self.seeds)
         trainings, found = [], []
-        for plan in plans:
-            trainings.append(train_tunnel(plan, work))
-            folder = str(trainings[-1].folder)
+        for training in trained(plans, work, progress):
+            folder = str(training.folder)
             record = run(folder, probes=PROBES, settings=self._asked(), n_pool=self.n_pool, out=None, quiet=True)
+            trainings.append(training)
             found.append(record.findings)
-            progress(len(found), len(plans))
         figures = [training.card.figures["kl_bits"].value for training in trainings]
         return Findings(
             self.name,

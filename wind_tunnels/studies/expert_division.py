@@ -57,27 +57,29 @@ class ExpertDivision(Study):
     question: ClassVar[str] = "Do the experts of a mixture divide domains between them, in one network as in another?"
 
     def measure(self, work: Path, progress: Report) -> Findings:
-        from ..plans.train_tunnel import train_tunnel
-        from .over_seeds import difference_scalar, mean_over_seeds, models_table, plans_over_seeds
+        from .over_seeds import difference_scalar, mean_over_seeds, models_table, plans_over_seeds, trained
 
         check_distinct(self.name, "seeds", self.seeds)
-        plans = {
-            domains: plans_over_seeds(
+        plans = [
+            plan
+            for domains, (_, tasks) in DOMAINS.items()
+            for plan in plans_over_seeds(
                 "mixture", self.settings, self.seeds,
                 fixed={"components": list(tasks), "symbols": "shared"}, variant=f"{domains}-",
             )
-            for domains, (_, tasks) in DOMAINS.items()
-        }  # fmt: skip
+        ]  # fmt: skip
         trainings, rows = [], []
+        asked = [(domains, seed) for domains in DOMAINS for seed in self.seeds]
+        for training, (domains, seed) in zip(trained(plans, work, progress), asked, strict=True):
+            trainings.append(training)
+            rows.append(_row(domains, seed, self._read(str(training.folder))))
         scalars: dict[str, Scalar] = {}
         for domains, (what, _) in DOMAINS.items():
-            kl_bits = []
-            for seed, plan in zip(self.seeds, plans[domains], strict=True):
-                training = train_tunnel(plan, work)
-                trainings.append(training)
-                kl_bits.append(training.card.figures["kl_bits"].value)
-                rows.append(_row(domains, seed, self._read(str(training.folder))))
-                progress(len(trainings), len(DOMAINS) * len(self.seeds))
+            kl_bits = [
+                training.card.figures["kl_bits"].value
+                for training, (of, _) in zip(trainings, asked, strict=True)
+                if of == domains
+            ]
             for name, (_, within) in SHOWN.items():
                 null = Null(f"routing exchanged between sequences within {within}", 0.0, (0.0, 0.0))
                 scalars[f"{name}_{domains}"] = mean_over_seeds(

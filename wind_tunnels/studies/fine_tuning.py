@@ -24,7 +24,7 @@ from jaxtyping import Float, Shaped
 from interp.findings import Findings, Scalar
 from interp.need import Need
 from interp.study import Study
-from interp.system.progress import Report
+from interp.system.progress import Report, part_of
 from interp.table import LABEL, Table
 
 from ..validation import check_distinct, check_sizes
@@ -84,14 +84,37 @@ class FineTuning(Study):
     )
 
     def measure(self, work: Path, progress: Report) -> Findings:
-        from .over_seeds import fingerprint_table
+        from interp.registry import load_entry
+
+        from ..networks.architectures import Network as Shape
+        from ..plans.settings import read_settings
+        from ..plans.train_tunnel import make_plan, train_tunnels
+        from .over_seeds import fingerprint_table, plans_over_seeds
 
         check_distinct(self.name, "seeds", self.seeds)
         check_sizes(self.name, vars(self), {"n_distinct": 1, "n_further": 1, "n_pool": 50})
+        n, n_arms = len(self.seeds), len(ARMS) * len(self.seeds)
+        total = 2 * (n + n_arms)
+        plans = plans_over_seeds(self.task, self.settings, self.seeds)
+        bases = [training.folder for training in train_tunnels(plans, work, part_of(progress, total))]
+        given = read_settings(self.settings)
+        further = {name: value for name, value in given.items() if name not in vars(Shape())}
+        further |= {"n_steps": self.n_further, "curriculum": "none"}
+        more = {"same": {}, "shifted": read_settings(self.shifted), "memorised": {"n_distinct": self.n_distinct}}
+        kind = load_entry("tunnel", self.task)
+        plans = [
+            make_plan(kind, further | more[arm] | {"seed": seed}, init=base, variant=f"{arm}-seed{seed}")
+            for seed, base in zip(self.seeds, bases, strict=True)
+            for arm in ARMS
+        ]
+        others = [training.folder for training in train_tunnels(plans, work, part_of(progress, total, n))]
         found: dict[int, dict[str, Network]] = {}
-        for seed in self.seeds:
-            found[seed] = self._of_seed(seed, work)
-            progress(len(found), len(self.seeds))
+        for i, (seed, base) in enumerate(zip(self.seeds, bases, strict=True)):
+            folders = [base, *others[i * len(ARMS) : (i + 1) * len(ARMS)]]
+            found[seed] = {
+                arm: self._read(folder, base) for arm, folder in zip(("before", *ARMS), folders, strict=True)
+            }
+            progress(n + n_arms + len(found) * (1 + len(ARMS)), total)
         networks = [each for of_seed in found.values() for each in of_seed.values()]
         return Findings(
             self.name,
@@ -104,25 +127,6 @@ class FineTuning(Study):
             ),
             headline=tuple(f"{measure}_{arm}" for arm in _DATA for measure in MEASURES),
         )  # fmt: skip
-
-    def _of_seed(self, seed: int, work: Path) -> dict[str, Network]:
-        """The network before, and after each of `ARMS`."""
-        from interp.registry import load_entry
-
-        from ..networks.architectures import Network as Shape
-        from ..plans.settings import read_settings
-        from ..plans.train_tunnel import make_plan, train_tunnel
-
-        kind, given = load_entry("tunnel", self.task), read_settings(self.settings) | {"seed": seed}
-        base = train_tunnel(make_plan(kind, given, variant=f"seed{seed}"), work).folder
-        further = {name: value for name, value in given.items() if name not in vars(Shape())}
-        further |= {"n_steps": self.n_further, "curriculum": "none"}
-        more = {"same": {}, "shifted": read_settings(self.shifted), "memorised": {"n_distinct": self.n_distinct}}
-        found = {"before": self._read(base, base)}
-        for arm in ARMS:
-            plan = make_plan(kind, further | more[arm], init=base, variant=f"{arm}-seed{seed}")
-            found[arm] = self._read(train_tunnel(plan, work).folder, base)
-        return found
 
     def _read(self, folder: Path, base: Path) -> Network:
         import interp

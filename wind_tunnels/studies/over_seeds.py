@@ -1,6 +1,6 @@
 """Trainings from several seeds, and numbers over them with t intervals: means, differences and ratios by seed."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,11 +11,12 @@ from interp.errors import UsageError
 from interp.findings import Interval, Null, Scalar
 from interp.registry import load_entry
 from interp.statistics.t_interval import TMean, t_mean
+from interp.system.progress import Report, part_of
 from interp.table import LABEL, Table
 
 from ..networks.weights import weights_fingerprint
 from ..plans.settings import read_settings
-from ..plans.train_tunnel import FinishedTraining, Keep, TrainingPlan, make_plan
+from ..plans.train_tunnel import FinishedTraining, Keep, TrainingPlan, make_plan, train_tunnels
 
 METHOD = "t over seeds of the training"
 ALIKE = "all seeds give the same"
@@ -33,10 +34,24 @@ def plans_over_seeds(
     """One training of a task for every seed.
 
     `settings` are field=value as a user gives them, `fixed` what the study sets itself, and `variant` begins the name
-    that the seed ends. `UsageError` for settings that make no sense.
+    that the seed ends. `UsageError` for settings that make no sense, and for a seed among them.
     """
     kind, given = load_entry("tunnel", task), read_settings(settings) | dict(fixed or {})
+    if "seed" in given:
+        raise UsageError(
+            asked=f"trainings from several seeds with seed={given['seed']} among their settings",
+            found="their seeds are named by themselves",
+            fix=f"Write seeds={given['seed']} instead.",
+        )
     return [make_plan(kind, {**given, "seed": seed}, variant=f"{variant}seed{seed}", keep=keep) for seed in seeds]
+
+
+def trained(plans: Sequence[TrainingPlan], work: Path, progress: Report) -> Iterator[FinishedTraining]:
+    """Train all, side by side, then give one after the other to be read; what was trained and what was read count."""
+    finished = train_tunnels(plans, work, part_of(progress, 2 * len(plans)))
+    for i, training in enumerate(finished, 1):
+        yield training
+        progress(len(plans) + i, 2 * len(plans))
 
 
 def models_table(trainings: Iterable[FinishedTraining]) -> Table:
@@ -60,7 +75,7 @@ def scalar_over_seeds(
     return Scalar.of(found.value, unit, interval, null, p=found.p, n=n, n_unit="seed", meaning=meaning)
 
 
-def mean_scalar(values: Sequence[float], unit: str, null: Null, meaning: str) -> Scalar:
+def mean_scalar(values: Sequence[float], unit: str, null: Null | str, meaning: str) -> Scalar:
     """The mean of what cannot be negative, one value a seed; its interval is cut at 0."""
     found = t_mean(values)
     not_negative = replace(found, low=float(np.maximum(found.low, 0.0)), p=np.nan)

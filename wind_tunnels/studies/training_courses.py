@@ -56,20 +56,18 @@ class TrainingCourses(Study):
     def measure(self, work: Path, progress: Report) -> Findings:
         from interp.running.run import run
 
-        from ..plans.train_tunnel import train_tunnel
-        from .over_seeds import models_table, plans_over_seeds
+        from .over_seeds import models_table, plans_over_seeds, trained
 
         check_distinct(self.name, "seeds", self.seeds)
         plans = plans_over_seeds(self.task, self.settings, self.seeds, keep="log")
         asked = {PROBE: {"n_permutations": self.n_permutations, "n_bootstrap": self.n_bootstrap,
                          "n_exchanged": self.n_pool}}  # fmt: skip
         trainings, found = [], []
-        for plan in plans:
-            trainings.append(train_tunnel(plan, work))
-            folder = str(trainings[-1].folder)
+        for training in trained(plans, work, progress):
+            folder = str(training.folder)
             record = run(folder, probes=[PROBE], settings=asked, n_pool=self.n_pool, out=None, quiet=True)
+            trainings.append(training)
             found.append(record.findings[PROBE])
-            progress(len(found), len(plans))
         by_seed = dict(zip(self.seeds, found, strict=True))
         return Findings(
             self.name,

@@ -1,57 +1,87 @@
-"""The study `tunnel_training`: one network trained on one task, as `interp tunnel train` does it, with its figures.
+"""The study `tunnel_training`: networks trained on one task, as `interp tunnel train` does it, with their figures.
 
-What it leaves behind in the folder of its work is an ordinary tunnel, which probes and other studies can read.
+Of several seeds the numbers are means over trainings with t intervals; of one, its own with intervals over sequences.
+What it leaves behind in the folder of its work are ordinary tunnels, which probes and other studies can read.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from interp.findings import Findings
+import numpy as np
+
+from interp.findings import Findings, Scalar
 from interp.study import Study
 from interp.system.progress import Report
+from interp.table import LABEL, Table
 
 from ..evaluation.scalars import figure_scalars, uniform_nulls
-from ..plans.settings import read_settings
+from ..validation import check_distinct
+
+if TYPE_CHECKING:
+    from ..evaluation.evaluation import Evaluation
 
 
 @dataclass(frozen=True)
 class TunnelTraining(Study):
-    """A training of `task`; `settings` are field=value of the task, the network or the recipe."""
+    """A training of `task` from each of `seeds`; `settings` are field=value of the task, the network or the recipe."""
 
     task: str = "bijection"
     settings: tuple[str, ...] = ()
+    seeds: tuple[int, ...] = (0,)
 
     name: ClassVar[str] = "tunnel_training"
     question: ClassVar[str] = "How close does a network of these sizes come to the exact posterior of this task?"
 
     def measure(self, work: Path, progress: Report) -> Findings:
-        from interp.registry import load_entry
-
-        from ..evaluation.checkpoint import EVAL_SEED, N_EVAL, evaluate_model
+        from ..evaluation.checkpoint import EVAL_SEED, evaluate_model
         from ..networks.weights import load_weights
-        from ..plans.train_tunnel import make_plan, train_tunnel
-        from ..training.state import TrainingState
-        from .over_seeds import models_table
+        from .over_seeds import models_table, plans_over_seeds, trained
 
-        plan = make_plan(load_entry("tunnel", self.task), read_settings(self.settings))
-
-        def on_step(state: TrainingState) -> None:
-            if state.step % 10 == 0:
-                progress(state.step, plan.recipe.n_steps)
-
-        training = train_tunnel(plan, work, on_step)
-        evaluation = evaluate_model(load_weights(training.folder), plan.task)
-        card = training.card
+        check_distinct(self.name, "seeds", self.seeds)
+        plans = plans_over_seeds(self.task, self.settings, self.seeds)
+        trainings = [*trained(plans, work, progress)]
+        found = [
+            evaluate_model(load_weights(training.folder), plan.task)
+            for training, plan in zip(trainings, plans, strict=True)
+        ]
+        card = trainings[0].card
+        what = "One training" if len(found) == 1 else f"{len(found)} trainings; intervals are over them"
         sizes = f"{card.n_parameters:,} parameters, {card.step} steps"
         return Findings(
             self.name,
-            figure_scalars(evaluation.figures, uniform_nulls(evaluation.baselines), N_EVAL),
+            evaluation_scalars(found),
             {
-                "by_position": evaluation.by_position,
-                "baselines": evaluation.baselines,
-                "models": models_table([training]),
+                "by_position": _by_position(self.seeds, found),
+                "baselines": found[0].baselines,
+                "models": models_table(trainings),
             },
-            notes=(*evaluation.notes, f"One training: {sizes}. Fresh sequences, seed {EVAL_SEED}."),
+            notes=(*found[0].notes, f"{what}: {sizes}. Fresh sequences, seed {EVAL_SEED}."),
             headline=("kl_bits", "mae_per_sequence_bits"),
         )
+
+
+def evaluation_scalars(found: Sequence["Evaluation"]) -> dict[str, Scalar]:
+    """The figures of one network, or their means over networks that were read on the same sequences."""
+    from ..evaluation.evaluation import SIGNED
+    from .over_seeds import mean_over_seeds, mean_scalar
+
+    first = found[0]
+    of_first = figure_scalars(first.figures, uniform_nulls(first.baselines), first.n)
+    if len(found) == 1:
+        return of_first
+    return {
+        name: (mean_over_seeds if name.endswith(SIGNED) else mean_scalar)(
+            [evaluation.figures[name].value for evaluation in found],
+            scalar.unit, scalar.null or scalar.null_reason, scalar.meaning,
+        )
+        for name, scalar in of_first.items()
+    }  # fmt: skip
+
+
+def _by_position(seeds: Sequence[int], found: Sequence["Evaluation"]) -> Table:
+    """A row for every training and scored position."""
+    tables = [evaluation.by_position for evaluation in found]
+    parts = [{"seed": np.full(table.n_rows, seed), **table.columns} for seed, table in zip(seeds, tables, strict=True)]
+    return Table.stacked(parts, {"seed": LABEL, **tables[0].units}, tables[0].caption)

@@ -1,11 +1,14 @@
 """Whether experts divide domains: by brute force, planted, and where the assumptions of the exchange are broken."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from interp.probes.components.experts import _pointwise, division
 from interp.probes.components.probe import Components
 from interp.probes.worlds.vectors import components as trials
 
+from interp.table import Table
 from interp.testing import Shape, check_probe, synthetic_capture
 
 FAST = {"n_permutations": 99, "n_bootstrap": 20, "experts": True}
@@ -91,6 +94,32 @@ def test_the_worlds_of_the_certificate_hold_and_find(world):
 
 def test_components_with_experts_meets_the_contract():
     check_probe(Components(**FAST))
+
+
+def test_the_figure_has_both_curves_with_what_exchange_gives():
+    probe = Components()
+    found = WORLDS[0].findings(probe, 0, 3.0)
+    table = found.tables["experts_by_layer"]
+    figure = next(figure for figure in probe.figures(found) if figure.name == "experts")
+    drawn = {trace.name: trace for trace in figure.plot.data if trace.name}
+    for ending, label in (("", "at a given position"), ("_beyond_token", "at a given position and token")):
+        column = f"expert_domain_information{ending}"
+        assert np.array_equal(drawn[label].y, table[column])
+        assert np.array_equal(drawn[f"null: routing exchanged, {label}"].y, table[f"{column}_null"])
+    assert "undefined" not in figure.reading
+
+
+def test_the_figure_says_that_a_curve_is_undefined():
+    probe = Components()
+    found = WORLDS[0].findings(probe, 0, 3.0)
+    table = found.tables["experts_by_layer"]
+    kept = {name: column for name, column in table.columns.items() if "beyond_token" not in name}
+    one = replace(
+        found, tables={**found.tables, "experts_by_layer": Table(kept, {name: table.units[name] for name in kept})}
+    )
+    figure = next(figure for figure in probe.figures(one) if figure.name == "experts")
+    assert "undefined" in figure.reading
+    assert not any("token" in (trace.name or "") for trace in figure.plot.data)
 
 
 def test_without_domains_the_numbers_say_why_they_are_undefined():

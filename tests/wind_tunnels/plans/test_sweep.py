@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+import torch
 from interp.wind_tunnels.evaluation.checkpoint import CURVE_NAME
 from interp.wind_tunnels.plans import sweep as sweeps
 from interp.wind_tunnels.plans.sweep import SWEEP_NAME, cells, refuse_impossible, run_sweep
@@ -53,6 +54,20 @@ def test_sweep_trains_every_combination_with_every_seed_and_repeats_nothing(tmp_
     assert run(tmp_path, {"arch": ["gpt-neox", "llama"], "n_layers": [1]}, 2, again) == table
     assert again == []
     assert json.loads((tmp_path / SWEEP_NAME).read_text()) == table
+
+
+def timeless(cell):
+    """What the table of a sweep says of a combination, without the time that it took."""
+    return {**cell, "core_seconds": None, "runs": [{**run, "core_seconds": None} for run in cell["runs"]]}
+
+
+def test_side_by_side_a_sweep_is_that_of_one_after_the_other(two_workers, tmp_path):
+    varied = {"arch": ["gpt-neox"], "n_layers": [1, 2]}
+    together = run(tmp_path / "together", varied, 2)
+    torch.set_num_threads(1)
+    alone = run(tmp_path / "alone", varied, 2)
+    for one, other in zip(together["cells"], alone["cells"], strict=True):
+        assert timeless(one) == timeless(other) and [run["seed"] for run in one["runs"]] == [0, 1]
 
 
 def test_what_cannot_be_trained_is_told_and_stops_nothing(tmp_path, monkeypatch):

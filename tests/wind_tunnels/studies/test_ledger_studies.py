@@ -254,7 +254,7 @@ def test_a_training_is_an_ordinary_tunnel(tmp_path):
     settings = ("V=4", "L=3", "replacement=false", "n_layers=1", "d_model=16", "n_steps=3", "batch=10", "n_copies=1")
     record = run_study(make_study("tunnel_training", {"settings": ",".join(settings)}), out=tmp_path, quiet=True)
     study = TunnelTraining(settings=settings)
-    folder = tmp_path / ".partial" / study.hash / "bijection-gpt-neox"
+    folder = tmp_path / ".partial" / study.hash / "bijection-gpt-neox-seed0"
     model, found = interp.load(str(folder)), record.findings["tunnel_training"]
     assert record.spec_hash == study.hash and model.task.describe()["V"] == 4
     assert found.tables["models"]["fingerprint"].tolist() == [model.fingerprint]
