@@ -84,21 +84,21 @@ def label_by_type(
 
 @dataclass(frozen=True)
 class Groups:
-    """Which group each row is in, as a matrix of zeros and ones, and how many rows each group has."""
+    """Which group each row is in and how many rows each group has; `mean` has a row of weights for each group."""
 
-    member: sparse.csr_array
-    counts: Int[np.ndarray, "group 1"]
+    code: Int[np.ndarray, " row"]
+    counts: Int[np.ndarray, " group"]
+    mean: sparse.csr_array
 
     @classmethod
     def of(cls, labels: Shaped[np.ndarray, " row"]) -> "Groups":
         _, code, counts = np.unique(labels, return_inverse=True, return_counts=True)
-        member = sparse.csr_array((np.ones(len(code)), (code, np.arange(len(code)))), shape=(len(counts), len(code)))
-        return cls(member, counts[:, None])
+        mean = sparse.csr_array((1 / counts[code], (code, np.arange(len(code)))), shape=(len(counts), len(code)))
+        return cls(code, counts, mean)
 
     def centred(self, values: Float[np.ndarray, "row any"]) -> Float[np.ndarray, "row any"]:
         """Values from the mean of their group."""
-        member = self.member.astype(values.dtype)
-        return values - member.T @ (member @ values / self.counts).astype(values.dtype)
+        return values - (self.mean @ values).astype(values.dtype, copy=False)[self.code]
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,8 @@ class Halving:
         fitted, judged = values[self.fitting], values[self.judged]
         if self.groups is None:
             mean = fitted.mean(axis=0)
-            fitted, judged = fitted - mean, judged - mean
+            fitted -= mean
+            judged -= mean
         else:
             fitted, judged = self.groups[0].centred(fitted), self.groups[1].centred(judged)
         if self.basis.shape[1]:
