@@ -17,4 +17,5 @@ __all__ = [
     "ridge",
     "spectra",
     "t_interval",
+    "tridiagonal",
 ]

@@ -62,12 +62,12 @@ def unit_length(values: Float[np.ndarray, "variable row"]) -> Float[np.ndarray, 
 
 def ranks_within(values: Num[np.ndarray, " row"], groups: Shaped[np.ndarray, " row"]) -> Float[np.ndarray, " row"]:
     """Midranks within each group, centred there: what is left of the order once the group is known."""
-    ranks = np.zeros(len(values))
-    for group in np.unique(groups):
-        mine = groups == group
-        ranks[mine] = midranks(values[mine])
-        ranks[mine] -= ranks[mine].mean()
-    return ranks
+    _, codes, counts = np.unique(groups, return_inverse=True, return_counts=True)
+    unknown = np.isnan(values)
+    among_all = midranks(np.where(unknown, np.inf, values))
+    ranks = midranks(codes * (len(values) + 1) + among_all)
+    ranks -= (np.bincount(codes, ranks) / counts)[codes]
+    return np.where(np.bincount(codes, unknown)[codes] > 0, np.nan, ranks)
 
 
 def midranks(values: Num[np.ndarray, "*batch row"]) -> Float[np.ndarray, "*batch row"]:

@@ -102,7 +102,7 @@ def within_token(cloud: Cloud, layer: int, settings: Settings) -> dict[str, Scal
     if not _is_enough(pool, settings):
         return {}
     groups = Groups.of(cloud.rows["token"])
-    counts = (groups.member.T @ groups.counts).astype(np.float64)
+    counts = groups.counts[groups.code][:, None].astype(np.float64)
     points = groups.centred(np.asarray(cloud.points[layer], dtype=np.float64)) * np.sqrt(counts / (counts - 1))
     spectra = Spectra(points[kept], settings.scaling)
     rng = np.random.default_rng(settings.seed)

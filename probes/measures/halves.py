@@ -11,6 +11,7 @@ on the fitting half. Nothing that depends on the last token alone is left: it re
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float, Int, Shaped
@@ -83,21 +84,21 @@ def label_by_type(
 
 @dataclass(frozen=True)
 class Groups:
-    """Which group each row is in, as a matrix of zeros and ones, and how many rows each group has."""
+    """Which group each row is in and how many rows each group has; `mean` has a row of weights for each group."""
 
-    member: sparse.csr_array
-    counts: Int[np.ndarray, "group 1"]
+    code: Int[np.ndarray, " row"]
+    counts: Int[np.ndarray, " group"]
+    mean: sparse.csr_array
 
     @classmethod
     def of(cls, labels: Shaped[np.ndarray, " row"]) -> "Groups":
         _, code, counts = np.unique(labels, return_inverse=True, return_counts=True)
-        member = sparse.csr_array((np.ones(len(code)), (code, np.arange(len(code)))), shape=(len(counts), len(code)))
-        return cls(member, counts[:, None])
+        mean = sparse.csr_array((1 / counts[code], (code, np.arange(len(code)))), shape=(len(counts), len(code)))
+        return cls(code, counts, mean)
 
     def centred(self, values: Float[np.ndarray, "row any"]) -> Float[np.ndarray, "row any"]:
         """Values from the mean of their group."""
-        member = self.member.astype(values.dtype)
-        return values - member.T @ (member @ values / self.counts).astype(values.dtype)
+        return values - (self.mean @ values).astype(values.dtype, copy=False)[self.code]
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,8 @@ class Halving:
         fitted, judged = values[self.fitting], values[self.judged]
         if self.groups is None:
             mean = fitted.mean(axis=0)
-            fitted, judged = fitted - mean, judged - mean
+            fitted -= mean
+            judged -= mean
         else:
             fitted, judged = self.groups[0].centred(fitted), self.groups[1].centred(judged)
         if self.basis.shape[1]:
@@ -156,6 +158,17 @@ class Halving:
             fitted -= self.basis.astype(values.dtype) @ slopes
             judged -= self.told.astype(values.dtype) @ slopes
         return fitted, judged
+
+    def at_fitting(self, values: Float[np.ndarray, "fitted any"]) -> Float[np.ndarray, "fitted any"]:
+        """What is left of values of the fitting rows alone."""
+        left = values - values.mean(axis=0) if self.groups is None else self.groups[0].centred(values)
+        return left - self.basis @ (self.basis.T @ left) if self.basis.shape[1] else left
+
+    @cached_property
+    def taken(self) -> Float[np.ndarray, "fitted fitted"]:
+        """The projection of columns of the fitting rows onto what is taken out of them."""
+        everything = np.eye(len(self.fitting))
+        return everything - self.at_fitting(everything)
 
 
 def recurs(tokens: Shaped[np.ndarray, " row"]) -> np.ndarray:
