@@ -1,7 +1,7 @@
 """The prompt sets of a run: which probe is read on which, tokenised once, and how each is described."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -43,11 +43,14 @@ class PromptPool:
         }  # fmt: skip
 
 
-def pools_for(model: Model, probes: Sequence[Probe], options: RunOptions) -> tuple[PromptPool, ...]:
+def pools_for(
+    model: Model, probes: Sequence[Probe], options: RunOptions, optional: Collection[str] = ()
+) -> tuple[PromptPool, ...]:
     """The probes by prompt set, in the order of the first probe of each.
 
     Where the user names no prompts, a probe with a set of its own (`own_prompts`) is read on that; a wind tunnel is
-    always read on its own sequences, and prompts that are named serve all probes.
+    always read on its own sequences, and prompts that are named serve all probes. Of those with these `optional` names
+    the ones that need an exact posterior are left out where prompts have none and others are left.
     """
     for probe in probes:
         probe.refuse_fields(model.info.n_layers)
@@ -58,18 +61,23 @@ def pools_for(model: Model, probes: Sequence[Probe], options: RunOptions) -> tup
         asked = name if is_free else options.prompts
         pool = prompts_for(model, asked, options.n_pool, options.seed, options.text_column, options.chat)
         pool = pool if options.splits is None else part_of(pool, options.splits, options.seed)
-        refuse_without_posterior(pool, mine)
-        for probe in mine:
+        served = [probe for probe in mine if not _lacks_posterior(pool, probe) or probe.name not in optional] or mine
+        refuse_without_posterior(pool, served)
+        for probe in served:
             probe.refuse(pool)
-        needs = [need for probe in mine for need in probe.needs]
-        pools.append(PromptPool(pool, as_tokens(model, pool, needs, options.window, options.bos), tuple(mine)))
+        needs = [need for probe in served for need in probe.needs]
+        tokens = as_tokens(model, pool, needs, options.window, options.bos)
+        if absent := ", ".join(probe.name for probe in mine if probe not in served):
+            note = f"{absent} left out: these prompts have no exact posterior to compare the model with."
+            tokens = replace(tokens, notes=(*tokens.notes, note))
+        pools.append(PromptPool(pool, tokens, tuple(served)))
     return tuple(pools)
 
 
 def refuse_without_posterior(prompts: PromptSet, probes: Sequence[Probe]) -> None:
     """Raise `PromptError` where a probe holds the model against an exact posterior, and these prompts have none."""
-    asking = [probe for probe in probes if probe.needs_posterior]
-    if not asking or prompts.posterior is not None:
+    asking = [probe for probe in probes if _lacks_posterior(prompts, probe)]
+    if not asking:
         return
     names = " and ".join(probe.name for probe in asking)
     own = " and ".join(dict.fromkeys(probe.own_prompts for probe in asking if probe.own_prompts))
@@ -78,6 +86,10 @@ def refuse_without_posterior(prompts: PromptSet, probes: Sequence[Probe]) -> Non
         found="the model is compared with the exact posterior of every prompt, and these have none",
         fix=(f"Leave out --prompts (the set {own} is read then), or use" if own else "Use") + " a wind tunnel.",
     )
+
+
+def _lacks_posterior(prompts: PromptSet, probe: Probe) -> bool:
+    return probe.needs_posterior and prompts.posterior is None
 
 
 def grouped(probes: Sequence[Probe], is_free: bool) -> dict[str, list[Probe]]:

@@ -5,7 +5,7 @@ made for a tokenizer cannot be made at all, and is taken to be `ASSUMED_PROMPTS`
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -84,13 +84,16 @@ class Passes:
     is_edited: bool = False
 
 
-def passes_of(model: Model, probes: Sequence[Probe], options: RunOptions, n_earlier: int | None = None) -> list[Passes]:
+def passes_of(
+    model: Model, probes: Sequence[Probe], options: RunOptions, n_earlier: int | None = None,
+    optional: Collection[str] = (),
+) -> list[Passes]:  # fmt: skip
     """The base reading of every prompt set, each followed by the conditions of its probes, and by checkpoints.
 
-    `n_earlier` checkpoints come before the model; None where it is not known how many.
+    `n_earlier` checkpoints come before the model; None where it is not known how many. `optional` as in `pools_for`.
     """
     found: list[Passes] = []
-    for every, text in _texts(model, probes, options):
+    for every, text in _texts(model, probes, options, optional):
         mine = tuple(probe for probe in every if not probe.follows_checkpoints)
         apart = read_apart(mine, text.prompts, options.per_quintile, is_edited=bool(options.edits))
         found.append(_base(model, tuple(probe for probe in mine if probe not in apart), text))
@@ -152,11 +155,12 @@ def _share(text: TokenisedSet, n_prompts: int) -> int:
     return round(text.n_padded(TOKENS_PER_PASS) * n_prompts / len(text.ids))
 
 
-def _texts(model: Model, probes: Sequence[Probe], options: RunOptions) -> list[tuple[tuple[Probe, ...], TokenisedSet]]:
+def _texts(
+    model: Model, probes: Sequence[Probe], options: RunOptions, optional: Collection[str]
+) -> list[tuple[tuple[Probe, ...], TokenisedSet]]:
     if model.task is not None or model.tokenizer is not None:
-        return [
-            (pool.probes, TokenisedSet(pool.prompts, pool.tokens.ids)) for pool in pools_for(model, probes, options)
-        ]
+        pools = pools_for(model, probes, options, optional)
+        return [(pool.probes, TokenisedSet(pool.prompts, pool.tokens.ids)) for pool in pools]
     by_set = grouped(probes, options.prompts is None)
     return [(tuple(mine), _estimated(name or options.prompts, options)) for name, mine in by_set.items()]
 

@@ -125,12 +125,13 @@ def plan(options: PlanOptions) -> Plan:
     chosen = readable_probes(meta.model, asked)
     knows_course = bool(options.checkpoints) or meta.model.task is not None
     n_earlier = len(checkpoints_of(meta.model, chosen, options.checkpoints)) if knows_course else None
-    passes = passes_of(meta.model, chosen, options, n_earlier)
+    optional = [each.probe.name for each in asked if not each.is_named]
+    passes = passes_of(meta.model, chosen, options, n_earlier, optional)
     n_times = 1 + options.n_untrained if options.null == "untrained" else 1
     rates = measure_rates(meta) if options.is_timed else None
     return Plan(
         model=meta.model.info,
-        probes=tuple(probe.name for probe in chosen),
+        probes=tuple(probe.name for probe in chosen if any(probe in p.probes for p in passes)),
         steps=tuple(_cost(p, meta, rates, n_times) for p in passes),
         memory=memory_of(meta, passes),
         free=free_bytes(meta.placement),

@@ -165,7 +165,9 @@ def specify(
     """What a run of a model is, and its prompts as the model reads them; a model without its weights will do."""
     is_course = has_checkpoints(model, options.checkpoints)
     probes = readable_probes(model, [c for c in asked if c.is_named or is_course or not c.probe.follows_checkpoints])
-    pools = pools_for(model, probes, options)
+    pools = pools_for(model, probes, options, [c.probe.name for c in asked if not c.is_named])
+    served = {probe.name for pool in pools for probe in pool.probes}
+    probes = tuple(probe for probe in probes if probe.name in served)
     found: dict[str, Any] = {
         "model": model.name,
         "adapter": options.adapter or model.info.adapter,

@@ -11,7 +11,7 @@ from interp.options import RunOptions
 from interp.records.record import open_run
 from interp.running.choose_probes import choose_probes
 from interp.running.passes import passes_of
-from interp.running.run import run
+from interp.running.run import run, specify
 from interp.running.spec import RunSpec
 
 FAST = {"manifold": {"n_permutations": 50, "n_null": 20}}
@@ -101,6 +101,16 @@ def test_prompts_without_a_posterior_are_refused_before_the_model_reads_them(tin
     )
     with pytest.raises(AssertionError, match="the model was run"):
         run(tiny_text_model, probes=["manifold"], prompts="prose", out=None, quiet=True)
+
+
+def test_of_a_group_probes_that_need_a_posterior_are_left_out_where_prompts_have_none(tiny_text_model):
+    asked = {"model": tiny_text_model, "probes": ["orthogonality", "all"], "prompts": "prose", "window": 12}
+    probes = choose_probes(asked["probes"], {})
+    spec, (pool,) = specify(tiny_text_model, probes, [], RunOptions(**asked))
+    assert "sula" not in spec.probes and {"manifold", "orthogonality"} < set(spec.probes)
+    assert "sula left out" in pool.describe(None)["notes"][-1]
+    with pytest.raises(PromptError, match="sula on the prompts 'prose'"):
+        specify(tiny_text_model, choose_probes(["manifold", "sula"], {}), [], RunOptions(**asked))
 
 
 def test_a_text_run_draws_after_one_capture_over_the_pool(tiny_text_model):
