@@ -58,7 +58,7 @@ def test_a_picture_is_there_whole_or_not_at_all(record, tmp_path, monkeypatch):
 
     def draw(plots, files, format, dies=False, **_):
         for n, (_, file) in enumerate(zip(plots, files, strict=True)):
-            pathlib.Path(file).write_text(f"<svg>{format}")
+            pathlib.Path(file).write_text(f"<svg>{format}", encoding="utf-8")
             if dies and n == 1:
                 raise RuntimeError("the browser died")
 
