@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
-from scipy.stats import false_discovery_control
 
 from interp.errors import UnknownName, UsageError
 from interp.findings import Scalar
@@ -33,6 +32,7 @@ from interp.ledger.ledger import (
     write_ledger,
 )
 from interp.ledger.rules import Judgement, Outcome, Rule, combine, judge, rule_in_words
+from interp.records.headlines import corrected
 from interp.records.unfinished import PARTIAL, nothing_begun, refuse_unwritable
 from interp.registry import entries
 from interp.system.environment import environment
@@ -280,9 +280,8 @@ def _corrected(put: Iterable[list[_Question]]) -> dict[int, float]:
     """Benjamini and Hochberg's correction over all parts of a paper that are judged by a p, by their identity."""
     parts = [part for questions in put for question in questions if not question.reason for part in question.parts]
     tested = [(id(part), part.p) for part in parts if part.p is not None]
-    if not tested:
-        return {}
-    return dict(zip((i for i, _ in tested), false_discovery_control([p for _, p in tested]).tolist(), strict=True))
+    adjusted = corrected([p for _, p in tested])
+    return {i: p for (i, _), p in zip(tested, adjusted, strict=True) if p is not None}
 
 
 def _cell(question: _Question, corrected: dict[int, float]) -> ClaimOutcome:

@@ -218,7 +218,7 @@ class RunRecord:
         files = file_names(findings.tables)
         for name, table in findings.tables.items():
             path = f"tables/{probe}.{files[name]}.parquet"
-            table.to_frame().to_parquet(draft / path, index=False)
+            _write_table(table, draft / path)
             tables[name] = TableFile(path=path, units=dict(table.units), caption=table.caption)
         if findings.arrays:
             from safetensors.numpy import save
@@ -235,6 +235,16 @@ class RunRecord:
             controls={name: list(controls) for name, controls in findings.controls.items()},
             facts=dict(findings.facts),
         )
+
+
+def _write_table(table: Table, path: Path) -> None:
+    """As a parquet file with the units beside it, where pandas looks for a frame's `attrs`; NaN becomes null."""
+    import pyarrow
+    from pyarrow import parquet
+
+    columns = {name: pyarrow.array(column, from_pandas=True) for name, column in table.columns.items()}
+    attrs = json.dumps({"units": dict(table.units)})
+    parquet.write_table(pyarrow.table(columns).replace_schema_metadata({"PANDAS_ATTRS": attrs}), path)
 
 
 def _is_taken(folder: Path, error: BaseException | None) -> bool:

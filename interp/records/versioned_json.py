@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -38,7 +39,12 @@ KeptScalar = Annotated[Scalar, BeforeValidator(_nan_for_null)]
 
 def scalar_in(raw: Mapping[str, Any]) -> Scalar:
     """A scalar as a file has it."""
-    return TypeAdapter(KeptScalar).validate_python(raw)
+    return _scalar_reader().validate_python(raw)
+
+
+@cache
+def _scalar_reader() -> TypeAdapter:
+    return TypeAdapter(KeptScalar)
 
 
 def plain_json(value: Any) -> Any:

@@ -28,7 +28,7 @@ from jaxtyping import Float
 from interp.capture import Capture
 from interp.findings import ALPHA, Findings, Null, Scalar
 from interp.need import Need
-from interp.probe import Figure, Probe, Readout
+from interp.probe import AnalysisCost, Figure, Probe, Readout
 from interp.table import Table
 
 from ..measures.depth_curve import DEPTH, depth_scalar, depth_statistics
@@ -83,6 +83,7 @@ class QKAlignment(Probe):
     seed: int = 0
 
     name: ClassVar[str] = "qk_alignment"
+    cost: ClassVar[AnalysisCost] = AnalysisCost(row_seconds=0.0, whole_row_seconds=2.5e-4)
     question: ClassVar[str] = "Do queries find the keys they look for, and does attention match the posterior?"
     on_drawn: ClassVar[bool] = True
 
