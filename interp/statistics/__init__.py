@@ -17,5 +17,4 @@ __all__ = [
     "ridge",
     "spectra",
     "t_interval",
-    "tridiagonal",
 ]

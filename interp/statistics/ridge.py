@@ -23,7 +23,7 @@ from interp.statistics.resampling import members_of
 PENALTIES = 10.0 ** np.arange(-6, 4)
 """The grid, relative to the mean squared singular value."""
 
-NEGLIGIBLE = 1e-10
+_NEGLIGIBLE = 1e-10
 """Squared singular value, relative to the largest, below which an axis is rounding."""
 
 _ALONE = 1e-9
@@ -67,7 +67,7 @@ class PrincipalForm(RowAxes):
 
 def _kept(squared: np.ndarray) -> np.ndarray:
     """Which ascending eigenvalues are more than rounding, largest first; none of no rows."""
-    return np.flatnonzero(squared > NEGLIGIBLE * squared.max(initial=0.0))[::-1]
+    return np.flatnonzero(squared > _NEGLIGIBLE * squared.max(initial=0.0))[::-1]
 
 
 @dataclass(frozen=True)

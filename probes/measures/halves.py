@@ -11,7 +11,6 @@ on the fitting half. Nothing that depends on the last token alone is left: it re
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float, Int, Shaped
@@ -158,17 +157,6 @@ class Halving:
             fitted -= self.basis.astype(values.dtype) @ slopes
             judged -= self.told.astype(values.dtype) @ slopes
         return fitted, judged
-
-    def at_fitting(self, values: Float[np.ndarray, "fitted any"]) -> Float[np.ndarray, "fitted any"]:
-        """What is left of values of the fitting rows alone."""
-        left = values - values.mean(axis=0) if self.groups is None else self.groups[0].centred(values)
-        return left - self.basis @ (self.basis.T @ left) if self.basis.shape[1] else left
-
-    @cached_property
-    def taken(self) -> Float[np.ndarray, "fitted fitted"]:
-        """The projection of columns of the fitting rows onto what is taken out of them."""
-        everything = np.eye(len(self.fitting))
-        return everything - self.at_fitting(everything)
 
 
 def recurs(tokens: Shaped[np.ndarray, " row"]) -> np.ndarray:

@@ -14,8 +14,7 @@ import numpy as np
 from jaxtyping import Float
 
 from interp.statistics.ratio import ratio
-from interp.statistics.ridge import NEGLIGIBLE, PENALTIES, PrincipalForm
-from interp.statistics.tridiagonal import Diagonal, Form, decomposed
+from interp.statistics.ridge import PENALTIES, PrincipalForm, RowAxes
 
 from ..measures.halves import Halving
 from ..measures.places import ScaledRows, unit
@@ -56,13 +55,19 @@ class Labels:
 
 @dataclass(frozen=True)
 class Part:
-    """Some labels in one halving under one treatment, at fitting and at judged rows, that being taken out.
-
-    Each label's numbers stand side by side in memory.
-    """
+    """Some labels in one halving under one treatment, at fitting and at judged rows, that being taken out."""
 
     fitted: Float[np.ndarray, "fitted label"]
     judged: Float[np.ndarray, "judged label"]
+
+    @cached_property
+    def squares(self) -> tuple[Float[np.ndarray, " label"], Float[np.ndarray, " label"]]:
+        """Sums of squares at fitting and at judged rows."""
+        return np.square(self.fitted).sum(axis=0), np.square(self.judged).sum(axis=0)
+
+    @cached_property
+    def judged_sum(self) -> Float[np.ndarray, " label"]:
+        return self.judged.sum(axis=0)
 
 
 @dataclass(frozen=True)
@@ -76,29 +81,11 @@ class Split:
     def of(cls, halving: Halving, labels: Labels) -> "Split":
         if not halving.is_usable:
             return cls(halving, tuple(Part(x[:0], x[:0]) for x in (labels.true, labels.exchanged)))
-        true, exchanged = (Part(*map(np.asfortranarray, halving.apply(x))) for x in (labels.true, labels.exchanged))
+        true = Part(*halving.apply(labels.true))
         for left in (true.fitted, true.judged):
             # what is left of a label that is taken out whole is rounding
             left[:, np.linalg.norm(left, axis=0) <= 1e-10 * np.linalg.norm(labels.true, axis=0)] = 0.0
-        return cls(halving, (true, exchanged))
-
-    @property
-    def fitted(self) -> Float[np.ndarray, "fitted label"]:
-        """All labels at the fitting rows, in double precision."""
-        return np.concatenate([part.fitted.T for part in self.parts]).T
-
-    @property
-    def judged(self) -> Float[np.ndarray, "judged label"]:
-        return np.concatenate([part.judged.T for part in self.parts]).T
-
-    @cached_property
-    def squares(self) -> tuple[Float[np.ndarray, " label"], Float[np.ndarray, " label"]]:
-        """Sums of squares at fitting and at judged rows."""
-        return np.square(self.fitted).sum(axis=0), np.square(self.judged).sum(axis=0)
-
-    @cached_property
-    def judged_sum(self) -> Float[np.ndarray, " label"]:
-        return self.judged.sum(axis=0)
+        return cls(halving, (true, Part(*halving.apply(labels.exchanged))))
 
 
 @dataclass(frozen=True)
@@ -147,167 +134,66 @@ def read_place(rows: ScaledRows, splits: Mapping[str, Sequence[Split]]) -> Place
     found: dict[tuple[str, str], list[_Scores]] = {(t, axis): [] for t in splits for axis in AXES}
     first = None
     for h, split in enumerate(splits[KEPT]):
-        whole = _Ridge.of(rows, split.halving)
+        whole = _Form.of(rows, split)
         first = whole if h == 0 else first
-        along = rows.points[:, :0] if whole is None else whole.along_first(rows, split.halving)
-        for treatment, halvings in splits.items():
-            mine = halvings[h]
-            ridge = whole if treatment == KEPT else _Ridge.of(rows, mine.halving)
-            found[treatment, "ridge"].append(_scores(ridge, mine))
-            found[treatment, "pc1"].append(_scores(_Line.of(along, mine.halving), mine))
+        found[KEPT, "ridge"].append(_scores(whole, split, "ridge"))
+        found[KEPT, "pc1"].append(_scores(whole, split, "pc1"))
+        if WITHIN_TOKEN in splits:
+            within = splits[WITHIN_TOKEN][h]
+            along = rows.points[:, :0] if whole is None else whole.first
+            found[WITHIN_TOKEN, "ridge"].append(_scores(_Form.of(rows, within), within, "ridge"))
+            found[WITHIN_TOKEN, "pc1"].append(_scores(_Form.of(ScaledRows(along, None), within), within, "pc1"))
     read = {key: _together(scores) for key, scores in found.items()}
     return _with_axes(read, first, splits[KEPT][0], rows)
 
 
 @dataclass(frozen=True)
-class _Sums:
-    """Of the predictions at judged rows: products with the labels, squares, means; and the R² expected beforehand."""
-
-    products: Float[np.ndarray, " label"]
-    squares: Float[np.ndarray, " label"]
-    means: Float[np.ndarray, " label"]
-    fit: Float[np.ndarray, " label"]
-
-
-@dataclass(frozen=True)
-class _Ridge:
-    """Ridge on the fitting rows of a halving, of whose inner products, as what is taken out leaves them, it has a form.
+class _Form:
+    """The principal axes of the fitting rows of a halving, the judged rows along them, and all rows along the first.
 
     What a halving takes out is linear in the rows. Where features outnumber fitting rows it is therefore taken out of
-    the rows' inner products, on either side. The axes that are taken out have the eigenvalue `shift` in the form, so
-    that rounding there is not mistaken for what is left. Else the form is of the features' axes, and `left` takes these
-    to the fitting rows. `onto` takes weights of the rows (or axes) to the judged rows, `scale` is the mean of the
-    squared singular values.
+    the rows' inner products, on either side, and no product over features is made again. `first` is known up to a
+    constant.
     """
 
-    form: Form
-    left: Float[np.ndarray, "fitted axis"] | None
-    onto: Float[np.ndarray, "axis judged"]
-    scale: float
-    n_free: int
-    shift: float
+    axes: RowAxes
+    judged: Float[np.ndarray, "judged axis"]
+    first: Float[np.ndarray, "row 1"]
 
     @classmethod
-    def of(cls, rows: ScaledRows, halving: Halving) -> "_Ridge | None":
+    def of(cls, rows: ScaledRows, split: Split) -> "_Form | None":
         """None where the halving cannot be read, or what is taken out leaves nothing of the rows but rounding."""
+        halving = split.halving
         if not halving.is_usable:
             return None
         least = _CANCELLED * float(np.linalg.norm(rows.points[halving.fitting]))
-        by_features = len(halving.fitting) > rows.points.shape[1]
-        if rows.products is None or by_features:
+        if rows.products is None or len(halving.fitting) > rows.points.shape[1]:
             fitted, judged = halving.apply(rows.points)
             if np.linalg.norm(fitted) <= least:
                 return None
-            if by_features:
-                return cls._of_features(fitted, judged, halving.n_free)
-            products, across = fitted @ fitted.T, fitted @ judged.T
-        else:
-            fitted, judged = halving.apply(rows.products.take(halving.fitting, axis=1))
-            products, across = halving.at_fitting(fitted.T), halving.at_fitting(judged.T)
-        total = float(np.trace(products))
-        if np.sqrt(max(0.0, total)) <= least:
+            form = PrincipalForm.of(fitted)
+            return cls(form, judged @ form.directions.T, rows.points @ form.directions[:1].T)
+        fitted, judged = halving.apply(rows.products)  # the other side is still all rows
+        products, across = halving.apply(fitted.T)[0], halving.apply(judged.T)[0]
+        if np.sqrt(max(0.0, float(np.trace(products)))) <= least:
             return None
-        shift = total / halving.n_free / 2  # below the largest eigenvalue, whatever the others are
-        form = decomposed(products + shift * halving.taken)
-        n_axes = form.n_above(NEGLIGIBLE * form.leading[0]) - (len(products) - halving.n_free)
-        return cls(form, None, across, total / n_axes, halving.n_free, shift)
+        axes = RowAxes.of_products(products)
+        weights = axes.left / axes.singular
+        return cls(axes, across.T @ weights, fitted.T @ weights[:, :1])
 
-    @classmethod
-    def _of_features(cls, fitted: np.ndarray, judged: np.ndarray, n_free: int) -> "_Ridge":
-        axes = PrincipalForm.of(fitted)
-        squared, onto = np.square(axes.singular), axes.singular[:, None] * (axes.directions @ judged.T)
-        return cls(Diagonal(squared[::-1]), axes.left[:, ::-1], onto[::-1], float(squared.mean()), n_free, 0.0)
+    def direction(self, coefficients: Float[np.ndarray, " axis"], rows: ScaledRows, halving: Halving) -> np.ndarray:
+        """The unit direction in the space of the features that has these coefficients on the first few axes."""
+        n = len(coefficients)
+        weights = self.axes.left[:, :n] @ (coefficients / self.axes.singular[:n])
+        return unit(halving.apply(rows.points)[0].T @ weights)
 
-    @property
-    def n_taken(self) -> int:
-        """Axes of the form that are taken out of the rows; below 0, what is free in these and no axis of it."""
-        n_axes = len(self.onto)
-        return n_axes - self.n_free if self.left is None else min(0, n_axes - self.n_free)
-
-    def sums(self, split: Split) -> _Sums:
-        solution, fit, _ = self.solve(split.fitted, split.squares[0])
-        predicted = self.predicted(solution)
-        products, squares = (np.einsum("rl,rl->l", predicted, x) for x in (split.judged, predicted))
-        return _Sums(products, squares, predicted.mean(axis=0), fit)
-
-    def solve(
-        self, labels: Float[np.ndarray, "fitted label"], squares: Float[np.ndarray, " label"]
-    ) -> tuple[Float[np.ndarray, "axis label"], Float[np.ndarray, " label"], Float[np.ndarray, " label"]]:
-        """(T + α)⁻¹ Qᵀ y at the penalty of least generalised cross-validation error, Σe² / (n − edf)², of every label.
-
-        Beside it the R² that is expected of it, and the penalty relative to `scale`.
-        """
-        loads = self.loads(labels)
-        # axes that span all that is free leave nothing outside but rounding, which small penalties would be chosen by
-        outside = (squares - np.square(loads).sum(axis=0)).clip(0) if self.n_taken < 0 else 0.0
-        errors = np.array([self._error(loads, outside, penalty) for penalty in PENALTIES * self.scale])
-        best = errors.argmin(axis=0)
-        fit = 1 - self.n_free**2 * ratio(errors[best, np.arange(len(best))], squares)
-        solution = np.empty_like(loads)
-        for i in np.unique(best):
-            solution[:, best == i] = self.form.solved(loads[:, best == i], PENALTIES[i] * self.scale)
-        return solution, fit, PENALTIES[best]
-
-    def loads(self, labels: Float[np.ndarray, "fitted label"]) -> Float[np.ndarray, "axis label"]:
-        return self.form.turned(labels if self.left is None else self.left.T @ labels)
-
-    def _error(self, loads: np.ndarray, outside: np.ndarray | float, penalty: float) -> Float[np.ndarray, " label"]:
-        """From residuals e = α (K + α)⁻¹ y and the freedom n − edf = α tr (K + α)⁻¹."""
-        squares, trace = self.form.squares(loads, penalty)
-        free = penalty * (trace - self.n_taken / (self.shift + penalty))
-        return (outside + penalty**2 * squares) / free**2
-
-    def predicted(self, solution: Float[np.ndarray, "axis label"]) -> Float[np.ndarray, "judged label"]:
-        return (self.form.turned_back(solution).T @ self.onto).T
-
-    def weights(self, solution: Float[np.ndarray, " axis"]) -> Float[np.ndarray, " fitted"]:
-        """The weights of the fitting rows that make up the direction of a solution."""
-        turned = self.form.turned_back(solution[:, None])
-        return (turned if self.left is None else self.left @ turned)[:, 0]
-
-    def along_first(self, rows: ScaledRows, halving: Halving) -> Float[np.ndarray, "row 1"]:
-        """All rows along the first principal axis, up to a constant."""
-        squared, vector = self.form.leading
-        weights = np.zeros((len(rows.points), 1))
-        weights[halving.fitting, 0] = self.weights(vector / np.sqrt(squared))
-        if rows.products is not None:
-            return rows.products @ weights
-        return rows.points @ (rows.points.T @ weights)
-
-    def spectrum(self) -> Float[np.ndarray, " axis"]:
-        """The squared singular values that are more than rounding, largest first."""
-        found = self.form.spectrum
-        found = np.delete(found, np.abs(found - self.shift).argsort()[: max(0, self.n_taken)])
-        return found[found > NEGLIGIBLE * found[0]]
-
-    def cosine_with_first(self, solution: Float[np.ndarray, " axis"]) -> float:
-        """|cos| between the direction of a solution and the first principal axis."""
-        squared, vector = self.form.leading
-        length = np.sqrt(solution @ self.form.times(solution))
-        return float(ratio(np.abs(np.sqrt(squared) * (vector @ solution)), length).item())
-
-
-@dataclass(frozen=True)
-class _Line:
-    """What is left of one coordinate: labels are read by their slope on it alone."""
-
-    fitted: Float[np.ndarray, " fitted"]
-    judged: Float[np.ndarray, " judged"]
-
-    @classmethod
-    def of(cls, along: Float[np.ndarray, "row any"], halving: Halving) -> "_Line | None":
-        """Of no coordinate or one; None under the same conditions as a `_Ridge`."""
-        if not halving.is_usable:
-            return None
-        fitted, judged = halving.apply(along)
-        least = _CANCELLED * float(np.linalg.norm(along[halving.fitting]))
-        return None if np.linalg.norm(fitted) <= least else cls(fitted[:, 0], judged[:, 0])
-
-    def sums(self, split: Split) -> _Sums:
-        """No layer is chosen by this axis: nothing is expected beforehand."""
-        slopes = self.fitted @ split.fitted / (self.fitted @ self.fitted)
-        products, square = slopes * (self.judged @ split.judged), self.judged @ self.judged
-        return _Sums(products, np.square(slopes) * square, slopes * self.judged.mean(), np.full(len(slopes), np.nan))
+    def coefficients(self, axis: str, part: Part, n_free: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Coefficients on the first few axes, the R² that is expected of them, and the penalties."""
+        left = self.axes.left.astype(part.fitted.dtype)
+        if axis == "pc1":
+            loads = left[:, :1].T @ part.fitted
+            return _first(self.axes.singular, loads)
+        return _ridge(self.axes.singular, left.T @ part.fitted, part.squares[0], n_free)
 
 
 @dataclass(frozen=True)
@@ -320,17 +206,49 @@ class _Scores:
     is_void: bool
 
 
-def _scores(readout: _Ridge | _Line | None, split: Split) -> _Scores:
-    """R² and correlation of the predictions at judged rows."""
-    if readout is None:
+def _scores(form: _Form | None, split: Split, axis: str) -> _Scores:
+    if form is None:
         nothing = np.full(sum(part.fitted.shape[1] for part in split.parts), np.nan)
         return _Scores(nothing, nothing, nothing, split.halving.is_usable)
-    told, total, n = readout.sums(split), split.squares[1], len(split.halving.judged)
-    r2 = 1 - ratio(total - 2 * told.products + told.squares, total)
-    label_means = split.judged_sum / n
-    spread = (told.squares - n * np.square(told.means)).clip(0) * (total - n * np.square(label_means)).clip(0)
-    correlation = ratio(told.products - n * told.means * label_means, np.sqrt(spread))
-    return _Scores(r2, correlation, told.fit, is_void=False)
+    found = [_score(form, part, axis, split.halving.n_free) for part in split.parts]
+    return _Scores(*(np.concatenate(x) for x in zip(*found, strict=True)), is_void=False)
+
+
+def _score(form: _Form, part: Part, axis: str, n_free: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """R² and correlation of the predictions at judged rows."""
+    coefficients, fit, _ = form.coefficients(axis, part, n_free)
+    predicted = form.judged[:, : len(coefficients)].astype(coefficients.dtype) @ coefficients
+    products, squares = (np.einsum("rl,rl->l", predicted, x, dtype=np.float64) for x in (part.judged, predicted))
+    total, n = part.squares[1].astype(np.float64), len(predicted)
+    r2 = 1 - ratio(total - 2 * products + squares, total)
+    mean, label_mean = predicted.mean(axis=0, dtype=np.float64), part.judged_sum / n
+    spread = (squares - n * np.square(mean)).clip(0) * (total - n * np.square(label_mean)).clip(0)
+    correlation = ratio(products - n * mean * label_mean, np.sqrt(spread))
+    return r2, correlation, fit
+
+
+def _first(singular: np.ndarray, loads: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The slope on the first axis alone; no layer is chosen by it."""
+    nothing = np.full(loads.shape[1], np.nan)
+    return loads / singular[0], nothing, nothing
+
+
+def _ridge(
+    singular: np.ndarray, loads: np.ndarray, squares: np.ndarray, n_free: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Ridge with the penalty of least generalised cross-validation error, Σe² / (n − edf)², of every label."""
+    squared = np.square(singular)
+    shrink = squared / (squared + PENALTIES[:, None] * squared.mean())  # [penalty, axis]
+    n_outside = max(0, n_free - len(singular))
+    inside = np.square(loads)
+    # axes that span all that is free leave nothing outside but rounding, which small penalties would be chosen by
+    outside = (squares - inside.sum(axis=0)).clip(0) * (n_outside > 0)
+    left_over = outside + np.square(1 - shrink).astype(loads.dtype) @ inside
+    error = left_over / np.square(n_outside + (1 - shrink).sum(axis=1, keepdims=True))
+    best = error.argmin(axis=0)
+    fit = 1 - n_free**2 * ratio(error[best, np.arange(len(best))], squares)
+    penalty = PENALTIES[best]
+    return (singular[:, None] / (squared[:, None] + penalty * squared.mean()) * loads).astype(loads.dtype), fit, penalty
 
 
 def _together(scores: Sequence[_Scores]) -> Read:
@@ -338,16 +256,18 @@ def _together(scores: Sequence[_Scores]) -> Read:
     return Read(r2, correlation, fit, any(s.is_void for s in scores))
 
 
-def _with_axes(read: Mapping[tuple[str, str], Read], ridge: _Ridge | None, split: Split, rows: ScaledRows) -> PlaceRead:
-    """The axes of one halving for the first label."""
-    if ridge is None:
+def _with_axes(read: Mapping[tuple[str, str], Read], form: _Form | None, split: Split, rows: ScaledRows) -> PlaceRead:
+    """The axes of one form for the first label."""
+    if form is None:
         return PlaceRead(read, {}, np.nan, 0.0, np.empty(0))
-    squared, vector = ridge.form.leading
-    label = split.parts[0].fitted[:, :1]
-    solution, _, penalty = ridge.solve(label, np.square(label).sum(axis=0))
-    first = vector[:, None] * (vector @ ridge.loads(label) / squared)
-    fitted, axes = split.halving.apply(rows.points)[0], {}
-    for axis, mine in (("ridge", solution), ("pc1", first)):
-        direction = unit(fitted.T @ ridge.weights(mine[:, 0]))
-        axes[axis] = Axis(direction, ridge.predicted(mine)[:, 0], ridge.cosine_with_first(mine[:, 0]))
-    return PlaceRead(read, axes, float(penalty[0]), ridge.scale, ridge.spectrum())
+    true = split.parts[0]
+    axes, penalties = {}, {}
+    for axis in AXES:
+        found, _, penalty = form.coefficients(axis, true, split.halving.n_free)
+        mine = found[:, 0]
+        predicted = form.judged[:, : len(mine)] @ mine
+        cosine = float(ratio(np.abs(mine[:1]), np.linalg.norm(mine)).item())
+        axes[axis] = Axis(form.direction(mine, rows, split.halving), predicted, cosine)
+        penalties[axis] = float(penalty[0])
+    squared = np.square(form.axes.singular)
+    return PlaceRead(read, axes, penalties["ridge"], float(squared.mean()), squared)
