@@ -20,8 +20,8 @@ from interp.running.speed import PER_CONDITION, Rates, Work, measure_rates, thre
 SPREAD = 2**0.5
 """The range of a time: so many times shorter and longer than what was calculated, a factor of two in all."""
 
-STARTING = 5.0
-"""Seconds until PyTorch and transformers are imported."""
+STARTING = 7.0
+"""Seconds until PyTorch, transformers and what analyses import are there, and those of the page."""
 
 LOADED_PER_SECOND = 800e6
 """Bytes of weights that are read, converted and named in a second of one core."""

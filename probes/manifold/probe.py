@@ -107,7 +107,7 @@ class Manifold(Probe):
     target: str = field(default=NEXT_ENTROPY, metadata=ADDED)
 
     name: ClassVar[str] = "manifold"
-    cost: ClassVar[AnalysisCost] = AnalysisCost(2.0, 0.33, row_seconds=0.0, whole_row_seconds=1e-4, row_bytes=30_000)
+    cost: ClassVar[AnalysisCost] = AnalysisCost(4.0, 0.45, row_seconds=0.0, whole_row_seconds=1e-4, row_bytes=30_000)
     question: ClassVar[str] = (
         "Do the values lie on a low-dimensional manifold, and is it ordered by the model's uncertainty?"
     )
