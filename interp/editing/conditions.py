@@ -271,8 +271,7 @@ class _SharedPasses:
 
     def prove(self) -> list[Check]:
         """The proof of the first condition of every kind, on two prompts."""
-        both = np.argsort(-self.lengths[:2], kind="stable")
-        batch = make_batch(self.run.ids, both, self.model.input_device)
+        batch = make_batch(self.run.ids, np.arange(len(self.lengths[:2])), self.model.input_device)
 
         def make_editor(edits: Sequence[Edit]) -> Editor:
             rows = [edited_rows(edit, self.run.prompts, self.lengths) for edit in edits]

@@ -108,14 +108,15 @@ class Batch:
         row = _ranges(starts, counts)
         begins, places = self._places
         at = np.repeat(begins, counts) + index.position[row]
-        item = np.repeat(np.repeat(np.arange(len(self.packs)), [len(p.prompts) for p in self.packs]), counts)
-        width = len(self.packs[0])
+        item_of_prompt = np.repeat(np.arange(len(self.packs)), [len(pack.prompts) for pack in self.packs])
+        item, width = np.repeat(item_of_prompt, counts), len(self.packs[0])
         once, of_row = np.unique(item * width + places[at], return_inverse=True)
         once_item, once_position = np.divmod(once, width)
         n_slots = np.bincount(once_item, minlength=len(self.packs))
         slot = np.arange(len(once)) - np.repeat(n_slots.cumsum() - n_slots, n_slots)
-        padded = np.zeros((1, max(1, n_slots.max(initial=0))), dtype=np.int64)
-        padded[0, : n_slots.max(initial=0)] = once_position[once_item == np.argmax(n_slots)]
+        most = int(np.argmax(n_slots))
+        padded = np.zeros((1, max(1, n_slots[most])), dtype=np.int64)
+        padded[0, : n_slots[most]] = once_position[once_item == most]
         if not np.array_equal(padded[0, slot], once_position):
             padded = np.zeros((len(self.packs), padded.shape[1]), dtype=np.int64)
             padded[once_item, slot] = once_position
@@ -157,8 +158,9 @@ def cut(lengths: Int[np.ndarray, " prompt"], tokens_per_batch: int) -> list[Int[
 
 
 def make_batch(ids: Ids, chosen: Int[np.ndarray, " item"], device: torch.device) -> Batch:
-    """The batch of these prompts, the longest of them first, each by itself."""
-    return Batch([Pack.of([prompt], ids) for prompt in chosen.tolist()], device)
+    """The batch of these prompts, each by itself."""
+    longest_first = sorted(chosen.tolist(), key=lambda prompt: -len(ids[prompt]))
+    return Batch([Pack.of([prompt], ids) for prompt in longest_first], device)
 
 
 class Batches:
@@ -167,6 +169,8 @@ class Batches:
     def __init__(self, packs: Sequence[Pack], tokens_per_batch: int) -> None:
         chosen = cut(np.array([len(pack) for pack in packs]), tokens_per_batch)
         self._packs = [[packs[i] for i in mine] for mine in chosen]
+        self.n_prompts = [sum(len(pack.prompts) for pack in mine) for mine in self._packs]
+        """How many prompts each batch has."""
 
     def __len__(self) -> int:
         return len(self._packs)

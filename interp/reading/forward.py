@@ -107,19 +107,18 @@ def packs_for(
         and (window is None or max(map(len, ids)) <= window)
         and not any(need.site in OF_NEIGHBOURS for need in needs)
     )
-    once = packed(ids, prefixes=False)
-    trees = packed(ids, prefixes=True) if may_begin_alike else once
-    if sum(map(len, trees)) > (1 - _WORTH_SHARING) * sum(map(len, once)):
-        return once
-    longest = longest_tree(trees)
-    return trees if longest is None or not proved or _agrees(model, longest, ids) else once
+    packs = packed(ids, prefixes=may_begin_alike)
+    n_alone = sum(pack.n_alone for pack in packs)
+    n_saved = n_alone - sum(map(len, packs))
+    tree = longest_tree(packs)
+    is_worth_it = n_saved >= _WORTH_SHARING * n_alone and (tree is None or not proved or _agrees(model, tree, ids))
+    return packs if n_saved == 0 or is_worth_it else packed(ids, prefixes=False)
 
 
 def _agrees(model: Model, tree: Pack, ids: Ids) -> bool:
     """Whether prompts of a tree end in the predictions that they end in alone, but for rounding."""
-    chosen = tree.prompts[:: max(1, len(tree.prompts) // _PROVED_ON)]
-    chosen = chosen[np.argsort([-len(ids[prompt]) for prompt in chosen], kind="stable")]
-    ends = RowIndex(np.sort(chosen), np.array([len(ids[prompt]) - 1 for prompt in np.sort(chosen)]))
+    chosen = np.sort(tree.prompts[:: max(1, len(tree.prompts) // _PROVED_ON)])
+    ends = RowIndex(chosen, np.array([len(ids[prompt]) - 1 for prompt in chosen]))
     found = []
     for batch in (Batch([tree], model.input_device), make_batch(ids, chosen, model.input_device)):
         rows = batch.rows(ends)
@@ -164,8 +163,9 @@ class Share:
     @property
     def n_prompts_done(self) -> int:
         """About how many prompts all processes have done when this one has done so many batches."""
-        done = sum(len(self.batches.prompts(n)) for n in self._mine[: self.n_done])
-        return done * sum(len(self.batches.prompts(n)) for n in range(len(self.batches))) // len(self.prompts)
+        counts = self.batches.n_prompts
+        mine = [counts[n] for n in self._mine]
+        return sum(mine[: self.n_done]) * sum(counts) // sum(mine)
 
     def keeping(self, stage: Stage | None, collector: Collector) -> AbstractContextManager[Callable[[], None]]:
         """While its batches are run, what the collector has folded may be kept after each: call what this gives."""

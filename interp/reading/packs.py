@@ -44,6 +44,12 @@ class Pack:
         """Whether every token follows the one before it, as in a prompt by itself."""
         return bool((self.parent == np.arange(-1, len(self) - 1)).all())
 
+    @property
+    def n_alone(self) -> int:
+        """How many tokens its prompts have, those of the same tokens once."""
+        ends = np.unique([along[-1] for along in self.places])
+        return int((self.position[ends] + 1).sum())
+
     @cached_property
     def visible(self) -> Bool[np.ndarray, "token token"]:
         """Which tokens each token sees: itself and those that it follows."""

@@ -121,14 +121,11 @@ def _checkpoints(
 ) -> Passes:
     """The drawn prompts at every checkpoint and at the end; once where it is not known how many there are."""
     names = ", ".join(probe.name for probe in probes)
-    needs = tuple(dict.fromkeys(need for probe in probes for need in probe.needs))
     n, what = (1, f"each checkpoint of {names}") if n_earlier is None else (n_earlier + 1, f"checkpoints of {names}")
     if any(probe.exchange_needs for probe in probes):
         share = min(1.0, max(p.n_exchanged for p in probes if p.exchange_needs) / len(text.ids))
         n, what = n + math.ceil(_EXCHANGE * (n_earlier or 1) * share), f"{what}, with exchanges"
-    text = text.drawn(per_quintile)
-    n_tokens = text.n_padded(TOKENS_PER_BATCH, (model, needs))
-    return Passes(what, text, n, len(text.ids), n_tokens, needs, probes=probes)
+    return replace(_base(model, probes, text.drawn(per_quintile)), what=what, n=n)
 
 
 def _conditions(
