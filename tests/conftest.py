@@ -19,6 +19,11 @@ from tests.paths import SHARED
 
 type_checks.install()
 
+CHROMIUM_FLAGS = (
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+)  # fmt: skip
+
 # The same examples every time: a check of a change does not fail for another reason. `make stress` draws fresh ones.
 settings.register_profile("repeatable", derandomize=True)
 settings.load_profile("repeatable")
@@ -37,6 +42,26 @@ def stories() -> Path:
     if not (folder / "model.safetensors").exists():
         pytest.skip("the model stories260K is not on this machine")
     return folder
+
+
+@pytest.fixture(scope="session")
+def chromium_file() -> str:
+    """Where Chromium lies; skipped where there is none."""
+    found = shutil.which("chromium") or shutil.which("chromium-browser")
+    if found is None:
+        pytest.skip("no Chromium on this machine: pages are not looked at, images not drawn")
+    return found
+
+
+@pytest.fixture(scope="session")
+def chromium(chromium_file):
+    """A running headless Chromium, the only one of the process: Playwright allows one at a time."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium_file, args=list(CHROMIUM_FLAGS))
+        yield browser
+        browser.close()
 
 
 @pytest.fixture(scope="session")

@@ -40,7 +40,6 @@ from interp.table import LABEL, Table
 from interp.words import printable
 from tests.hostile_files import RECORDS
 from tests.interp.certifying.test_certificate_study import HERE
-from tests.reports.conftest import chromium, chromium_file  # noqa: F401
 from tests.reports.everything import SETTINGS
 from tests.reports.test_browser import Seen
 
@@ -238,7 +237,7 @@ def test_the_figures_of_a_page_hold_no_markup_that_was_not_ours(pages, kind):
 
 @pytest.mark.browser
 @pytest.mark.parametrize("kind", PAGES)
-def test_a_page_runs_nothing_in_a_browser(chromium, pages, kind):  # noqa: F811
+def test_a_page_runs_nothing_in_a_browser(chromium, pages, kind):
     seen = Seen(chromium, pages[kind][0]).draw()
     seen.open_all()
     assert seen.page.evaluate("window.hurt") is None and seen.troubles == []

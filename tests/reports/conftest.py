@@ -1,6 +1,5 @@
-"""An installed probe for the pages, and one headless browser for the session."""
+"""An installed probe for the pages, and a server that pages must not reach."""
 
-import shutil
 import sys
 import threading
 from collections.abc import Iterator
@@ -10,11 +9,6 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from interp import registry
-
-CHROMIUM_FLAGS = (
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
-)  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -29,26 +23,6 @@ def installed_probe(tmp_path_factory, monkeypatch) -> Iterator[None]:
     registry.entries.cache_clear()
     yield
     registry.entries.cache_clear()
-
-
-@pytest.fixture(scope="session")
-def chromium_file() -> str:
-    """Where Chromium lies; skipped where there is none."""
-    found = shutil.which("chromium") or shutil.which("chromium-browser")
-    if found is None:
-        pytest.skip("no Chromium on this machine: pages are not looked at, images not drawn")
-    return found
-
-
-@pytest.fixture(scope="session")
-def chromium(chromium_file):
-    """A running headless Chromium."""
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium_file, args=list(CHROMIUM_FLAGS))
-        yield browser
-        browser.close()
 
 
 @dataclass
