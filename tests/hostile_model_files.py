@@ -22,6 +22,7 @@ from interp.loading.admission import read_config
 from interp.loading.quiet_libraries import quiet_libraries
 from interp.loading.sources import locate
 from interp.loading.tokenizer import read_tokenizer
+from interp.prompting.chat_template import rendered
 from interp.records.capture_files import open_capture
 from interp.system.array_files import digest_of_file
 from interp.system.digest import digest_of
@@ -128,6 +129,25 @@ def _read_worlds(folder: Path) -> object:
     return [one[n].value + 0.0 for cell in tried.seen.values() for one in cell for n in one]
 
 
+def _template(folder: Path) -> None:
+    (folder / "chat_template.jinja").write_text(
+        "{{ bos_token }}{% set ns = namespace(n=0) %}{% for m in messages %}"
+        "{% if m.role not in ('user', 'assistant') %}"
+        "{{ raise_exception('no ' ~ m['role']) }}{% endif %}{% set ns.n = ns.n + 1 %}<|{{ m['role'] | upper }}|>"
+        "{{ m['content'] | trim | replace('a', 'b') }}{{ loop.index0 }}{% endfor %}"
+        "{% macro end(x) %}{{ x | tojson }}{% endmacro %}{% if add_generation_prompt %}{{ end(ns.n) }}{% endif %}",
+        encoding="utf-8",
+    )
+
+
+def _read_template(folder: Path) -> object:
+    """In this process: the bounds of the other one are tested in `test_hostile_templates.py`."""
+    said = [{"role": "user", "content": "one <b>"}, {"role": "assistant", "content": "two"}]
+    text = (folder / "chat_template.jinja").read_bytes().decode("utf-8", "replace")
+    found = [rendered(text, {"bos_token": "<s>"}, said[:n]) for n in (1, 2)]
+    return json.loads(json.dumps(found))
+
+
 _OURS = {
     "capture": Reader(f"{FOLDER}/capture.json", _saved, _open_signed),
     "capture prompts": Reader(f"{FOLDER}/prompts.parquet", _saved, _open_signed),
@@ -150,5 +170,8 @@ READERS = {
     **(_GGUF if find_spec("gguf") else {}),
 }  # fmt: skip
 """By name; adapters and GGUF files where the libraries that read them are installed."""
+
+WATCHED = {**READERS, "template": Reader("chat_template.jinja", _template, _read_template)}
+"""What is fuzzed: the readers, and the one that takes every text."""
 
 JSON_READERS = tuple(name for name, reader in READERS.items() if reader.file.endswith(".json"))

@@ -97,19 +97,24 @@ def _watch(child: "subprocess.Popen[bytes]") -> str | None:
 
 def render_here() -> None:
     """The other process: one line for each conversation, until one is refused."""
-    from transformers.utils.chat_template_utils import render_jinja_template
-
     asked: dict[str, Any] = json.load(sys.stdin)
     for chat in asked["chats"]:
-        is_reply = chat[-1]["role"] == "assistant"
-        try:
-            (text,), _ = render_jinja_template(
-                conversations=[chat], chat_template=asked["template"], add_generation_prompt=not is_reply,
-                continue_final_message=is_reply, **asked["tokens"],
-            )  # fmt: skip
-            found = {"text": text} if len(text) <= LONGEST else {"refused": f"it writes {len(text):,} characters"}
-        except Exception as error:  # whatever the template's code raises, told to the process that asked
-            found = {"refused": " ".join(str(error).split())[:300] or type(error).__name__}
+        found = rendered(asked["template"], asked["tokens"], chat)
         print(json.dumps(found), flush=True)
         if "refused" in found:
             return
+
+
+def rendered(template: str, tokens: dict[str, Any], chat: list[dict[str, str]]) -> dict[str, str]:
+    """The `text` that a template makes of one conversation, or why it is `refused`; unbounded in time."""
+    from transformers.utils.chat_template_utils import render_jinja_template
+
+    is_reply = chat[-1]["role"] == "assistant"
+    try:
+        (text,), _ = render_jinja_template(
+            conversations=[chat], chat_template=template, add_generation_prompt=not is_reply,
+            continue_final_message=is_reply, **tokens,
+        )  # fmt: skip
+    except Exception as error:  # whatever the template's code raises, told to the process that asked
+        return {"refused": " ".join(str(error).split())[:300] or type(error).__name__}
+    return {"text": text} if len(text) <= LONGEST else {"refused": f"it writes {len(text):,} characters"}

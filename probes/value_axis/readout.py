@@ -173,13 +173,13 @@ class _Form:
                 return None
             form = PrincipalForm.of(fitted)
             return cls(form, judged @ form.directions.T, rows.points @ form.directions[:1].T)
-        fitted, judged = halving.apply(rows.products)  # the other side is still all rows
-        products, across = halving.apply(fitted.T)[0], halving.apply(judged.T)[0]
+        fitted, _ = halving.apply(rows.products)  # the other side is still all rows
+        products, across = halving.apply(fitted.T)
         if np.sqrt(max(0.0, float(np.trace(products)))) <= least:
             return None
         axes = RowAxes.of_products(products)
         weights = axes.left / axes.singular
-        return cls(axes, across.T @ weights, fitted.T @ weights[:, :1])
+        return cls(axes, across @ weights, fitted.T @ weights[:, :1])
 
     def direction(self, coefficients: Float[np.ndarray, " axis"], rows: ScaledRows, halving: Halving) -> np.ndarray:
         """The unit direction in the space of the features that has these coefficients on the first few axes."""
