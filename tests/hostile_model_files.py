@@ -5,6 +5,7 @@ In the form of `tests/hostile_files.py`. Whoever edits a capture can make its di
 
 import copy
 import json
+import signal
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -141,11 +142,23 @@ def _template(folder: Path) -> None:
 
 
 def _read_template(folder: Path) -> object:
-    """In this process: the bounds of the other one are tested in `test_hostile_templates.py`."""
+    """In this process: the bounds of the other one are tested in `test_hostile_templates.py`.
+
+    An alarm stands for its bound in time: Jinja folds `- - - x` in a time that doubles with every sign.
+    """
     said = [{"role": "user", "content": "one <b>"}, {"role": "assistant", "content": "two"}]
     text = (folder / "chat_template.jinja").read_bytes().decode("utf-8", "replace")
-    found = [rendered(text, {"bos_token": "<s>"}, said[:n]) for n in (1, 2)]
+    signal.signal(signal.SIGALRM, _too_long)
+    signal.alarm(3)
+    try:
+        found = [rendered(text, {"bos_token": "<s>"}, said[:n]) for n in (1, 2)]
+    finally:
+        signal.alarm(0)
     return json.loads(json.dumps(found))
+
+
+def _too_long(*_: object) -> None:
+    raise TimeoutError
 
 
 _OURS = {
