@@ -26,23 +26,24 @@ Found = TypeVar("Found")
 
 def in_processes(
     work: Callable[[Item], Found], items: Sequence[Item], asked: str, at_once: int | None = None
-) -> Iterator[Found]:
-    """What `work` makes of each item, as it is done, by up to `at_once` processes; as many as `n_workers` by default.
+) -> Iterator[tuple[int, Found]]:
+    """The number of each item, from 0, with what `work` makes of it, as it is done, by `n_workers` processes at most.
 
-    One at a time they are done in this process, in their order. Ctrl-C and SIGTERM are heard by this process alone; the
-    others then end where they are, so that a piece has to keep on the disk what is not to be lost. An error of a piece
-    arrives as itself and ends the rest. Raises `InterpError` for what was `asked` where a process is killed.
+    `at_once` stands for that number. One at a time they are done in this process, in their order. Ctrl-C and SIGTERM
+    are heard by this process alone; the others then end where they are, so that a piece has to keep on the disk what
+    is not to be lost. An error of a piece arrives as itself and ends the rest. Raises `InterpError` for what was
+    `asked` where a process is killed.
     """
     n = min(at_once or n_workers(), len(items))
     if n < 2:
-        yield from map(work, items)
+        yield from enumerate(map(work, items))
         return
     from joblib import Parallel, delayed, parallel_config
 
     with parallel_config("loky", inner_max_num_threads=1):
         pool = Parallel(n, batch_size=1, max_nbytes=None, return_as="generator_unordered")
     try:
-        yield from pool(delayed(_of_child)(os.getpid(), work, item) for item in items)
+        yield from pool(delayed(_of_child)(os.getpid(), work, *numbered) for numbered in enumerate(items))
     except BrokenProcessPool as error:
         raise InterpError(
             asked=asked,
@@ -51,10 +52,10 @@ def in_processes(
         ) from error
 
 
-def _of_child(parent: int, work: Callable[[Item], Found], item: Item) -> Found:
+def _of_child(parent: int, work: Callable[[Item], Found], number: int, item: Item) -> tuple[int, Found]:
     if os.getpid() != parent:
         _end_with(parent)
-    return work(item)
+    return number, work(item)
 
 
 @cache

@@ -220,15 +220,15 @@ def rebuild_command(
     asked = sorted(names or shipped, key=lambda name: -read_card(shipped[name]).core_seconds)
     with tempfile.TemporaryDirectory() as scratch:
         work = partial(_rebuilt, shipped=shipped, out=out or Path(scratch), quiet=quiet)
-        for name, result in in_processes(work, asked, f"rebuilding {len(asked)} tunnels"):
-            print_figures(result.rebuilt.figures, name)
-            print(f"{name}: {result.in_words()}")
+        for i, result in in_processes(work, asked, f"rebuilding {len(asked)} tunnels"):
+            print_figures(result.rebuilt.figures, asked[i])
+            print(f"{asked[i]}: {result.in_words()}")
             n_failed += bool(result.failures)
     if n_failed:
         raise typer.Exit(1)
 
 
-def _rebuilt(name: str, shipped: Mapping[str, Path], out: Path, quiet: bool) -> "tuple[str, Rebuild]":
+def _rebuilt(name: str, shipped: Mapping[str, Path], out: Path, quiet: bool) -> "Rebuild":
     from interp.records.tunnel_card import read_card
     from interp.registry import load_entry
 
@@ -236,7 +236,7 @@ def _rebuilt(name: str, shipped: Mapping[str, Path], out: Path, quiet: bool) -> 
 
     card = read_card(shipped[name])
     on_step = None if quiet else _lines(name, card.recipe["n_steps"])
-    return name, rebuild(shipped[name], load_entry("tunnel", card.task), out / name, on_step)
+    return rebuild(shipped[name], load_entry("tunnel", card.task), out / name, on_step)
 
 
 def _print_finished(training: "FinishedTraining") -> None:

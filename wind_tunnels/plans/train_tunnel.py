@@ -149,15 +149,8 @@ def side_by_side(
     at_once = None if all(plan.recipe.device == "cpu" for plan in plans) else 1
     if plans:
         remember(f"all but the last half minute of the trainings is kept in {out / PARTIAL}")
-    yield from in_processes(
-        partial(_numbered, train), [*enumerate(plans)], f"training {len(plans)} networks into {out}", at_once
-    )
+    yield from in_processes(train, plans, f"training {len(plans)} networks into {out}", at_once)
     remember("")
-
-
-def _numbered(train: Callable[[TrainingPlan], Found], numbered: tuple[int, TrainingPlan]) -> tuple[int, Found]:
-    number, plan = numbered
-    return number, train(plan)
 
 
 def plan_from_card(card: TunnelCard, kind: type[Task], init: Init | None, keep: Collection[int] = ()) -> TrainingPlan:

@@ -47,8 +47,10 @@ def be_killed(number):
 
 
 def test_every_item_comes_back_from_processes_of_one_thread_each():
-    found = list(in_processes(of_process, range(5), "counting", 2))
-    assert sorted(square for square, *_ in found) == [0, 1, 4, 9, 16]
+    numbered = list(in_processes(of_process, range(5), "counting", 2))
+    assert sorted(number for number, _ in numbered) == [*range(5)]
+    assert all(found[0] == number**2 for number, found in numbered)
+    found = [each for _, each in numbered]
     pids = {pid for _, pid, _, _ in found}
     assert len(pids) == 2 and os.getpid() not in pids
     assert {threads for *_, threads, _ in found} == {1}
@@ -58,7 +60,8 @@ def test_every_item_comes_back_from_processes_of_one_thread_each():
 def test_one_at_a_time_nothing_leaves_this_process(monkeypatch):
     before = signal.getsignal(signal.SIGINT)
     for items, at_once in ((range(3), 1), ([2], 4)):
-        found = list(in_processes(of_process, items, "counting", at_once))
+        numbers, found = zip(*in_processes(of_process, items, "counting", at_once), strict=True)
+        assert numbers == tuple(range(len(items)))
         assert [square for square, *_ in found] == [i**2 for i in items]  # in their order
         assert {(pid, interrupt) for _, pid, _, interrupt in found} == {(os.getpid(), before)}
 
@@ -83,7 +86,7 @@ def test_errors_of_the_toolkit_are_the_same_once_pickled(error):
 def test_a_process_that_is_killed_is_told_in_words_and_the_next_work_goes_on():
     with pytest.raises(InterpError, match="one of 2 processes was ended from outside"):
         list(in_processes(be_killed, [1, 2], "counting", 2))
-    assert sorted(square for square, *_ in in_processes(of_process, [1, 2], "counting", 2)) == [1, 4]
+    assert sorted(found[0] for _, found in in_processes(of_process, [1, 2], "counting", 2)) == [1, 4]
 
 
 @pytest.mark.parametrize(
