@@ -5,9 +5,9 @@ import pytest
 import torch
 
 
-@pytest.fixture(autouse=True, scope="session")
+@pytest.fixture(autouse=True, scope="module")
 def one_thread():
-    """Sums are taken in one order, so that equal means equal."""
+    """Sums are taken in one order, so that equal means equal, and work stays in this process; whatever ran before."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

@@ -65,7 +65,7 @@ def test_shipped_checkpoint_meets_its_card_on_fresh_sequences(shipped):
         again = found.figures[name]
         noise = ((again.high - again.low) + (figure.high - figure.low)) / 2  # of two samples, one of them heavy-tailed
         assert again.value == pytest.approx(figure.value, rel=0.25, abs=max(noise, 1e-4)), name
-    assert sum(p.stat().st_size for p in shipped.iterdir() if p.is_file()) < 1.5e6
+    assert sum(p.stat().st_size for p in shipped.iterdir() if p.is_file()) < 1.7e6  # all: 14 MB
     assert n_parameters(model) == card.n_parameters
     assert shipped.name == card.name
 
