@@ -29,8 +29,8 @@ LOADED_PER_SECOND = 800e6
 CHECKED_TOKENS = 150
 """The self-check takes as long as so many tokens of a full batch: four passes, each of which reads all weights."""
 
-PAGE_BYTES, PROBE_BYTES = 2_100_000, 240_000
-"""A page without probes, which is the drawing library, and what each probe adds to it and to the tables."""
+PAGE_BYTES = 2_100_000
+"""A page without probes, which is the drawing library."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ def plan(options: PlanOptions) -> Plan:
         steps=tuple(_cost(p, meta, rates, n_times) for p in passes),
         memory=memory_of(meta, passes),
         free=free_bytes(meta.placement),
-        disk=PAGE_BYTES + PROBE_BYTES * len(chosen),
+        disk=PAGE_BYTES + sum(probe.cost.disk(meta.model.info) for probe in chosen),
         download=meta.file_bytes * (not meta.is_here) + (0 if meta.model.task else (n_earlier or 0) * meta.file_bytes),
         loading_seconds=None if rates is None else _loading(meta, rates, 1 + (n_earlier or 0)),
         notes=tuple(dict.fromkeys(note for note in (meta.note, *(p.text.note for p in passes)) if note)),

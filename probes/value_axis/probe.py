@@ -111,7 +111,9 @@ class ValueAxis(Probe):
     target: str = field(default=NEXT_ENTROPY, metadata=ADDED)
 
     name: ClassVar[str] = "value_axis"
-    cost: ClassVar[AnalysisCost] = AnalysisCost(row_seconds=0.0, whole_row_seconds=4e-4, n_fits=2 * N_HALVINGS * 3)
+    cost: ClassVar[AnalysisCost] = AnalysisCost(
+        row_seconds=0.0, whole_row_seconds=4e-4, n_fits=2 * N_HALVINGS * 3, n_saved=3 * 6
+    )
     question: ClassVar[str] = "Is there a direction that tells how uncertain the model is, and is it the loudest one?"
 
     @property
