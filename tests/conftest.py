@@ -3,6 +3,7 @@
 import gc
 import os
 import shutil
+import sys
 
 # The hub library reads these when it is first imported, by whichever test comes first.
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -33,6 +34,16 @@ def pytest_collection_finish() -> None:
     """Modules and tests stay until the end: the collector need not look through a million objects again and again."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def same_threads() -> Iterator[None]:
+    """A test leaves torch the threads that it found: others in the process count on them."""
+    torch = sys.modules.get("torch")
+    before = torch.get_num_threads() if torch else None
+    yield
+    if before is not None:
+        assert torch.get_num_threads() == before, f"torch was left with another number of threads than {before}"
 
 
 @pytest.fixture(scope="session")
