@@ -101,7 +101,7 @@ def test_what_grows_and_what_never_comes_is_refused_in_words():
     ],
 )
 def test_memory_stays_and_counts_are_exact_however_many_prompts_come(n_prompts):
-    """`INTERP_STREAM_PROMPTS=10000000` is the real size: some ten minutes on one core."""
+    """`INTERP_STREAM_PROMPTS=10000000` is the real size: some forty minutes on one core."""
     model = fresh_model("llama", num_hidden_layers=1)
     process, needs = psutil.Process(), [Need("v", Moments(), "all"), Need("pattern_entropy", Mean(), "last")]
     again = [prompt.token_ids for prompt in token_prompts(1000, seed=1, longest=8)]
