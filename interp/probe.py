@@ -117,8 +117,8 @@ class AnalysisCost:
     """What the analysis of a probe takes on one core, as measured: for any capture, for each layer, and each row of it.
 
     Rows are the scored ones; `whole_row_seconds` and `row_bytes` are of all layers. `n_fits` of a layer decompose one
-    half of the rows and read `FITTED_LABELS` labels off the other half. `n_saved` vectors of the width of the residual
-    stream are saved of each layer.
+    half of the rows and read `FITTED_LABELS` labels off the other half. Of each layer `n_saved` vectors are saved,
+    about as wide as the residual stream: of an axis its two vectors, say, at every site.
     """
 
     seconds: float = 0.3
