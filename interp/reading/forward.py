@@ -24,7 +24,7 @@ from interp.seam.attention import Listener, listening, of_this_thread
 from interp.seam.block_hooks import block_hooks
 from interp.seam.pattern import AttentionCall
 from interp.seam.pattern_sites import NULL_SITES, OF_NEIGHBOURS
-from interp.system.heap import bound_heap
+from interp.system.heap import bound_heap, reused_heap
 from interp.system.processes import Ranks, here
 from interp.system.progress import Report
 from interp.system.rounding import BOUND, relative_error
@@ -238,10 +238,9 @@ def collecting(
         for collector in collectors:
             collector.block(site, layer, tensor)
 
-    bound_heap()
     sites = {site for collector in collectors for site in collector.block_sites}
     head: Any = model.module.get_output_embeddings()
-    with listening(model, *listeners, _Hearing(collectors)), block_hooks(model, sites, heard):
+    with reused_heap(), listening(model, *listeners, _Hearing(collectors)), block_hooks(model, sites, heard):
         handle = head.register_forward_pre_hook(of_this_thread(keep_scored_rows))
         try:
             with ending(model, deepest([depth, *(collector.depth for collector in collectors)])):

@@ -17,7 +17,7 @@ from interp.reading.forward import TOKENS_PER_BATCH
 from interp.running.meta_model import MetaModel
 from interp.running.passes import Passes
 from interp.seam.pattern_sites import CONTRASTS, NULL_SITES
-from interp.system.heap import bound_heap
+from interp.system.heap import reused_heap
 from interp.system.threads import one_thread, threads_worth
 
 SECONDS = 0.1
@@ -61,7 +61,6 @@ class Work:
 
 def measure_rates(meta: MetaModel) -> Rates:
     """The rates of this machine at the width of the model, on the device where it would be put."""
-    bound_heap()  # as in a pass: large tensors take memory that is there already
     info, place = meta.model.info, meta.placement
     dtype, device = getattr(torch, place.dtype), torch.device(place.device)
     width = min(info.d_model, WIDEST)
@@ -75,7 +74,7 @@ def measure_rates(meta: MetaModel) -> Rates:
     mask = torch.nn.Transformer.generate_square_subsequent_mask(length, device=device, dtype=dtype)
     numbers = torch.zeros(1 << 18, device=device)
     n_operations = TOKENS_PER_BATCH * (2 * (4 * width**2 + 2 * width * wider) + 4 * width * length)
-    with torch.inference_mode(), one_thread():
+    with torch.inference_mode(), one_thread(), reused_heap():  # as in a pass
         return Rates(
             _seconds(lambda: block(x, src_mask=mask, is_causal=True), device) / n_operations,
             _seconds(lambda: torch.exp(numbers), device) / len(numbers),
