@@ -10,6 +10,7 @@ by more than a layer needs, free pages are given back.
 import ctypes
 import mmap
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -32,6 +33,7 @@ class _Heap:
         self._libc = libc
         self._bound: int | None = None  # unknown until a layer has taken again what was given back
         self.n_passing = 0
+        self._counting = threading.Lock()
         libc.mallopt(_MMAP_THRESHOLD, 32 << 20)
         libc.mallopt(_TRIM_THRESHOLD, 256 << 20)
 
@@ -48,8 +50,9 @@ class _Heap:
 
     def passing(self, one_more: int) -> None:
         """Passes begin (1) or end (-1); they may be nested, and more than one model may be read at a time."""
-        self.n_passing += one_more
-        self._libc.mallopt(_MMAP_MAX, 0 if self.n_passing else _MAPPED)
+        with self._counting:
+            self.n_passing += one_more
+            self._libc.mallopt(_MMAP_MAX, 0 if self.n_passing else _MAPPED)
 
 
 def bound_heap() -> bool:
