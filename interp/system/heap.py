@@ -52,6 +52,7 @@ class _Heap:
         """Passes begin (1) or end (-1); they may be nested, and more than one model may be read at a time."""
         with self._counting:
             self.n_passing += one_more
+            self._bound = None  # other passes take other memory
             self._libc.mallopt(_MMAP_MAX, 0 if self.n_passing else _MAPPED)
 
 
