@@ -22,7 +22,7 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD, _MMAP_MAX = -1, -3, -4
 _MAPPED = 1 << 16
 """How many large arrays the library may map outside its heap, as it is by itself."""
 
-_GROWTH = 64 << 20
+_GROWTH = 32 << 20
 """Bytes that the process may grow by, over what it has from layer to layer, before free pages are given back."""
 
 
