@@ -11,8 +11,8 @@ from interp.ledger.ledger import LedgerFile
 from interp.registry import entries
 from tests.interp.ledger.ledger_names import known, names_in
 
-BUDGET_SECONDS = 600
-"""CPU time of all three, which bounds the clock of free cores. Measured beside other work on both of two: 358 s."""
+BUDGET_SECONDS = 900
+"""CPU time of all three. On two free cores trainings go side by side, so it is ten minutes of the clock or less."""
 
 KNOWN = known()
 
@@ -42,7 +42,7 @@ def test_the_tiny_ledger_of_all_papers_has_a_row_for_every_claim(tmp_path, stori
 
 
 @pytest.mark.slow
-def test_the_smoke_ledgers_are_done_in_ten_minutes_and_answer_every_part(tmp_path, stories):
+def test_the_smoke_ledgers_are_done_in_their_time_and_answer_every_part(tmp_path, stories):
     began = time.process_time()  # not the clock on the wall: tests share their cores
     done = interp.replicate("all", models=[str(stories)], scale="smoke", out=tmp_path, quiet=True)
     assert time.process_time() - began < BUDGET_SECONDS
