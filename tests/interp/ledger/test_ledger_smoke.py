@@ -11,8 +11,8 @@ from interp.ledger.ledger import LedgerFile
 from interp.registry import entries
 from tests.interp.ledger.ledger_names import known, names_in
 
-BUDGET_SECONDS = 900
-"""CPU time of all three. On two free cores trainings go side by side, so it is ten minutes of the clock or less."""
+BUDGET_SECONDS = 1000
+"""CPU time of all three. Measured beside other work: 15 minutes of the clock on one thread, most of them trainings."""
 
 KNOWN = known()
 
