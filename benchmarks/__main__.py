@@ -1,6 +1,7 @@
 """`python -m benchmarks`: measure, print the table, write results.json, and fail where a figure is missed."""
 
 import argparse
+import itertools
 import json
 import os
 import platform
@@ -30,6 +31,7 @@ from benchmarks.judge import (
     table,
     use_lines,
 )
+from benchmarks.meters import own_cores, stay_on
 from benchmarks.methods import METHODS
 from benchmarks.once import all_lines
 from benchmarks.shapes import SHAPES, write_model
@@ -61,7 +63,7 @@ def run_jobs(
     place: Place,
     say: Callable[[str], None],
 ) -> Found:
-    """Every row of every work, each in a process of its own."""
+    """Every row of every work, each in a process of its own, which stays on one core."""
     asked = [(work, method) for work in works for method in rows[work]]
 
     def one(key: tuple[str, str]) -> Measured | str:
@@ -76,7 +78,13 @@ def run_jobs(
         say(f"{work}: {METHODS[method].label}: {found if isinstance(found, str) else found.in_words}")
         return found
 
-    with ThreadPoolExecutor(place.at_once) as pool:
+    cores = itertools.cycle(own_cores() or [None])
+
+    def on_one_core() -> None:
+        if (core := next(cores)) is not None and place.device == "cpu":
+            stay_on([core])
+
+    with ThreadPoolExecutor(place.at_once, initializer=on_one_core) as pool:
         return dict(zip(asked, pool.map(one, asked), strict=True))
 
 

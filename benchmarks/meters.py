@@ -2,8 +2,10 @@
 
 import ctypes
 import gc
+import os
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -66,6 +68,20 @@ class GPUMeter:
 
 def meter_for(device: str) -> Meter:
     return GPUMeter() if device.startswith("cuda") else ProcessorMeter()
+
+
+def own_cores() -> list[int]:
+    """The cores that this process may use; empty where the system does not say."""
+    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+
+
+def stay_on(cores: Sequence[int]) -> None:
+    """Keep this thread, and processes it starts, on these cores; nothing for none.
+
+    Cores differ in speed, by what else their machine does: what is compared has to run on the same one.
+    """
+    if cores:
+        os.sched_setaffinity(0, cores)
 
 
 def _status(field: str) -> int:

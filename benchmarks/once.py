@@ -13,6 +13,7 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.judge import Line, missing
+from benchmarks.meters import own_cores, stay_on
 
 REPEATS = 3
 
@@ -21,6 +22,12 @@ import json, sys, time
 began = time.process_time()
 import interp
 print(json.dumps([time.process_time() - began, sorted({"numpy", "torch"} & set(sys.modules))]))
+"""
+
+_FLOOR_OF_A_RUN = """
+import torch
+from transformers import AutoModelForCausalLM, GPTNeoXForCausalLM
+print("imported")
 """
 
 # Weights may be mapped from the file and read when they are first used: a short pass makes both read all of them.
@@ -64,16 +71,19 @@ def all_lines(folder: Path, figures: Mapping[str, float]) -> Iterator[Line]:
 
 
 def loading(folder: Path) -> list[Line]:
-    """`interp.load` beside `from_pretrained`, in turn, each in a process of its own; CPU time.
+    """`interp.load` beside `from_pretrained`, in turn, each in a process of its own on the same core; CPU time.
 
     With the self-check once alone: its time has no figure.
     """
     repeats = {"plain": REPEATS, "unchecked": REPEATS, "checked": 1}
     found: dict[str, list[list[float]]] = {how: [] for how in repeats}
+    cores = own_cores()
+    stay_on(cores[:1])
     for turn in range(REPEATS):
         for how, n in repeats.items():
             if turn < n:
                 found[how].append(json.loads(_python(_LOADING, str(folder), how)))
+    stay_on(cores)
     floor = median(seconds for seconds, _ in found["plain"])
     names = {"unchecked": "interp.load over from_pretrained", "checked": "the same with the self-check"}
     lines = []
@@ -100,15 +110,26 @@ def starting() -> list[Line]:
 
 
 def shipped_run() -> list[Line]:
-    """`interp run` on the shipped model with its page, as `make demo` does; by the clock on the wall."""
+    """`interp run` on the shipped model with its page, as `make demo` does; by the clock on the wall.
+
+    In turn with the import of torch and of the model's class in transformers, which no run can do without.
+    """
 
     def once() -> tuple[float, float]:
         with tempfile.TemporaryDirectory() as out:
             return _timed(_interp("run", "--out", out))
 
-    found = [once() for _ in range(REPEATS)]
+    importing, found = [], []
+    for _ in range(REPEATS):
+        importing.append(_timed(lambda: _python(_FLOOR_OF_A_RUN))[1])
+        found.append(once())
     line = _spread("start", "interp run", [wall for _, wall in found], "s")
-    return [replace(line, note=f"{median(cpu for cpu, _ in found):.1f} s CPU")]
+    over = [wall / least for (_, wall), least in zip(found, importing, strict=True)]
+    beside = _spread("start", "interp run over importing torch and transformers", over, "times")
+    return [
+        replace(line, note=f"{median(cpu for cpu, _ in found):.1f} s CPU"),
+        replace(beside, note=f"importing them takes {median(importing):.1f} s"),
+    ]
 
 
 def analysis() -> list[Line]:

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 import torch
 
+import benchmarks.__main__
 from benchmarks.__main__ import Place, run_job, run_jobs
 from benchmarks.analysis import probe_seconds
 from benchmarks.gpu import Limits, least_seconds, limits
-from benchmarks.meters import MIB, ProcessorMeter
+from benchmarks.meters import MIB, ProcessorMeter, own_cores
 from benchmarks.methods import METHODS
 from benchmarks.shapes import Shape, write_model
 from benchmarks.worker import Job, Measured, draw_batches, load_plain, measure, shared_copy
@@ -103,6 +104,21 @@ def test_a_library_that_is_not_installed_has_a_row_that_says_so(folder):
         pytest.fail("nnterp belongs into the benchmarks' own environment alone")
     found = run_jobs(works, {"w": ["nnterp"]}, {"m": folder}, Place(), lambda _: None)
     assert found == {("w", "nnterp"): "nnterp is not installed"}
+
+
+@pytest.mark.skipif(not own_cores(), reason="the system does not say which cores there are")
+def test_what_is_compared_runs_on_one_core_and_the_others_stay_free_for_the_rest(folder, monkeypatch):
+    def which(job: Job) -> str:
+        return subprocess.run(
+            [sys.executable, "-c", "import os; print(sorted(os.sched_getaffinity(0)))"], capture_output=True, text=True
+        ).stdout.strip()
+
+    monkeypatch.setattr(benchmarks.__main__, "run_job", which)
+    works = {"w": {"model": "m", "batch": 1, "length": 4, "n_batches": 1}}
+    before = own_cores()
+    found = run_jobs(works, {"w": ["floor", "ours-same", "ours-last"]}, {"m": folder}, Place(at_once=2), lambda _: None)
+    assert set(found.values()) <= {f"[{core}]" for core in before}
+    assert own_cores() == before
 
 
 def test_the_copy_shares_its_weights_and_nothing_else(folder):
