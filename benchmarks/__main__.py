@@ -1,4 +1,7 @@
-"""`python -m benchmarks`: measure, print the table, write results.json, and fail where a figure is missed."""
+"""`python -m benchmarks`: measure, print the table, write results.json, and fail where a figure is missed.
+
+What is not asked for (`--only`, `--cpu`, `--gpu`) stays as results.json has it, with the day on which it was measured.
+"""
 
 import argparse
 import itertools
@@ -33,13 +36,13 @@ from benchmarks.judge import (
 )
 from benchmarks.meters import own_cores, stay_on
 from benchmarks.methods import METHODS
-from benchmarks.once import all_lines
+from benchmarks.once import ONCE, all_lines
 from benchmarks.shapes import SHAPES, write_model
 from benchmarks.worker import Job, Measured
 
 HERE = Path(__file__).parent
 FIGURES, RESULTS = HERE / "figures.toml", HERE / "results.json"
-FORMAT = 1
+FORMAT = 2
 PACKAGES = ("torch", "transformers", "numpy", "transformer-lens", "nnsight", "nnterp")
 
 Found = dict[tuple[str, str], Measured | str]
@@ -96,8 +99,7 @@ def run_job(job: Job) -> Measured | str:
     if done.returncode:
         said = done.stderr.strip().splitlines()
         return f"failed ({said[-1][:200] if said else f'exit {done.returncode}'})"
-    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return Measured(tuple(answer.pop("seconds")), tuple(answer.pop("floor_seconds")), **answer)
+    return Measured.of(json.loads(done.stdout.splitlines()[-1]))
 
 
 def lines_from(
@@ -168,14 +170,16 @@ def _version(package: str) -> str | None:
         return None
 
 
-def as_results(lines: Sequence[Line], found: Found, seconds: float) -> dict[str, Any]:
-    """What `results.json` holds: the lines of the table and every single measurement behind them."""
+def as_results(lines: Sequence[Line], found: Found, days: Mapping[str, str]) -> dict[str, Any]:
+    """What `results.json` holds: the lines of the table and every single measurement behind them.
+
+    `days` says of each work, and of `once`, when it was measured.
+    """
     return {
         "format": FORMAT,
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "seconds": round(seconds, 1),
+        "measured": dict(days),
         "machine": machine(),
-        "lines": [asdict(line) | {"holds": line.holds} for line in lines],
+        "lines": [line.as_json() for line in lines],
         "measurements": [
             {"work": work, "method": method} | (asdict(m) if isinstance(m, Measured) else {"failed": m})
             for (work, method), m in found.items()
@@ -183,29 +187,72 @@ def as_results(lines: Sequence[Line], found: Found, seconds: float) -> dict[str,
     }
 
 
+@dataclass
+class Results:
+    """What is measured, by work and method; the lines of what happens once; and the day of each."""
+
+    found: Found
+    once: list[Line]
+    days: dict[str, str]
+
+    @classmethod
+    def read(cls, path: Path) -> "Results":
+        """Those of earlier runs; empty where there are none of this format."""
+        results = json.loads(path.read_text()) if path.exists() else {}
+        if results.get("format") != FORMAT:
+            return cls({}, [], {})
+        found: Found = {}
+        for each in results["measurements"]:
+            key = (each.pop("work"), each.pop("method"))
+            found[key] = each["failed"] if "failed" in each else Measured.of(each)
+        once = [Line.of(line) for line in results["lines"] if line["work"] in ONCE]
+        return cls(found, once, results["measured"])
+
+    def take(self, found: Found, works: Iterable[str]) -> None:
+        """Of these works nothing stays as it was."""
+        self.days |= dict.fromkeys(works, _today())
+        self.found = {key: each for key, each in self.found.items() if key[0] not in set(works)} | found
+
+    def take_once(self, lines: Iterable[Line]) -> None:
+        self.once = list(lines)
+        self.days["once"] = _today()
+
+    def lines(self, figures: Mapping[str, Any]) -> list[Line]:
+        """The whole table, of works and rows that still have figures."""
+        gpu = figures["gpu"]
+        return [
+            *lines_from(self.found, figures["works"], figures["rows"]),
+            *relations(self.found, figures),
+            *self.once,
+            *lines_from(self.found, gpu["works"], dict.fromkeys(gpu["works"], gpu["rows"])),
+        ]
+
+
+def _today() -> str:
+    return datetime.now(UTC).date().isoformat()
+
+
 def measure_processor(
-    figures: Mapping[str, Any], only: str, at_once: int, folder: Path, say: Any
-) -> tuple[list[Line], Found]:
+    figures: Mapping[str, Any], only: str, at_once: int, folder: Path, say: Any, measured: Results
+) -> None:
     works = {work: sizes for work, sizes in figures["works"].items() if fnmatch(work, only)}
     folders = _write(works, folder, True)
-    found = run_jobs(works, figures["rows"], folders, Place(at_once=at_once), say)
-    lines = lines_from(found, works, figures["rows"]) + relations(found, figures)
+    measured.take(run_jobs(works, figures["rows"], folders, Place(at_once=at_once), say), works)
     if fnmatch("once", only):
         say("loading, starting and analysing")
         read = folders.get("pythia-410m") or write_model(SHAPES["pythia-410m"], folder / "once")
-        lines += all_lines(read, figures["once"])
-    return lines, found
+        measured.take_once(all_lines(read, figures["once"]))
 
 
-def measure_gpu(figures: Mapping[str, Any], only: str, folder: Path, say: Any) -> tuple[list[Line], Found]:
+def measure_gpu(figures: Mapping[str, Any], only: str, folder: Path, say: Any, measured: Results) -> None:
     """bfloat16 on the GPU, one measurement at a time; the weights are made there."""
     if not torch.cuda.is_available():
-        return [missing("GPU", "all rows", "no GPU")], {}
+        say("no GPU: its rows are not measured")
+        return
     works = {work: sizes for work, sizes in figures["gpu"]["works"].items() if fnmatch(work, only)}
     rows: dict[str, Any] = dict.fromkeys(works, figures["gpu"]["rows"])
     place = Place("cuda", "bfloat16", 1, with_limits=True)
-    found = run_jobs(works, rows, _write(works, folder, False), place, say)
-    return lines_from(found, works, rows), found
+    measured.take(run_jobs(works, rows, _write(works, folder, False), place, say), works)
 
 
 def _write(works: Mapping[str, Mapping[str, Any]], folder: Path, has_weights: bool) -> dict[str, Path]:
@@ -220,7 +267,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--gpu", action="store_true", help="only what is measured on a GPU")
     parser.add_argument("--cpu", action="store_true", help="only what is measured on the processor")
     parser.add_argument("--only", default="*", metavar="GLOB", help="works whose name matches, or `once`")
-    parser.add_argument("--at-once", type=int, default=min(2, os.cpu_count() or 1), help="processes side by side")
+    parser.add_argument("--at-once", type=int, default=1, help="processes side by side, one core each")
     parser.add_argument("--out", type=Path, default=RESULTS)
     asked = parser.parse_args(arguments)
     figures = tomllib.loads(FIGURES.read_text())
@@ -229,17 +276,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     def say(what: str) -> None:
         print(f"{(datetime.now(UTC) - began).total_seconds():6.0f} s  {what}", file=sys.stderr, flush=True)
 
-    lines: list[Line] = []
-    found: Found = {}
+    measured = Results.read(asked.out)
     with tempfile.TemporaryDirectory() as scratch:
         if not asked.gpu:
-            more, measured = measure_processor(figures, asked.only, asked.at_once, Path(scratch), say)
-            lines, found = lines + more, found | measured
+            measure_processor(figures, asked.only, asked.at_once, Path(scratch), say, measured)
         if not asked.cpu:
-            more, measured = measure_gpu(figures, asked.only, Path(scratch), say)
-            lines, found = lines + more, found | measured
-    seconds = (datetime.now(UTC) - began).total_seconds()
-    asked.out.write_text(json.dumps(as_results(lines, found, seconds), indent=1) + "\n")
+            measure_gpu(figures, asked.only, Path(scratch), say, measured)
+    lines = measured.lines(figures)
+    asked.out.write_text(json.dumps(as_results(lines, measured.found, measured.days), indent=1) + "\n")
     print(table(lines))
     failed = failures(lines)
     for line in failed:

@@ -1,8 +1,9 @@
 """What was measured against its figure, and the table: pure functions of numbers."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from statistics import median
+from typing import Any
 
 from benchmarks.meters import MIB
 from benchmarks.worker import Measured
@@ -27,6 +28,15 @@ class Line:
     figure: float | None = None
     is_least: bool = False
     note: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self) | {"holds": self.holds}
+
+    @classmethod
+    def of(cls, fields: Mapping[str, Any]) -> "Line":
+        """From JSON, which knows no tuples."""
+        spread = fields["spread"] and tuple(fields["spread"])
+        return cls(**{name: each for name, each in fields.items() if name != "holds"} | {"spread": spread})
 
     @property
     def holds(self) -> bool | None:

@@ -17,6 +17,9 @@ from benchmarks.meters import own_cores, stay_on
 
 REPEATS = 3
 
+ONCE = ("loading", "start", "run", "analysis", "growth")
+"""What the first column of these lines says."""
+
 _IMPORT = """
 import json, sys, time
 began = time.process_time()

@@ -9,7 +9,7 @@ import itertools
 import json
 import multiprocessing
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -55,6 +55,11 @@ class Measured:
     unit: str
     least_seconds: float | None = None
     """The least time of a batch that arithmetic and memory allow (`benchmarks.gpu`), where that was asked for."""
+
+    @classmethod
+    def of(cls, fields: Mapping[str, Any]) -> "Measured":
+        """From JSON, which knows no tuples."""
+        return cls(**{name: tuple(each) if isinstance(each, list) else each for name, each in fields.items()})
 
     @property
     def in_words(self) -> str:

@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from benchmarks.__main__ import FIGURES, as_results, lines_from, main, relations
+from benchmarks.__main__ import FIGURES, Results, as_results, lines_from, main, relations
 from benchmarks.judge import Line, comparison, failures, growth, lines_of, ratios, table, use_lines
 from benchmarks.meters import MIB
 from benchmarks.methods import METHODS
@@ -108,8 +108,8 @@ def test_the_results_hold_every_line_and_every_measurement_and_no_name_of_a_mach
     works = {"128 tokens": given["works"]["128 tokens"]}
     lines = lines_from(found, works, given["rows"]) + relations(found, given)
     assert len(lines) == 1 + 2 * 10 + 1 + 4  # floor, ten rows of time and memory, one missing, two comparisons
-    results = json.loads(json.dumps(as_results(lines, found, 1.0)))
-    assert set(results) == {"format", "created", "seconds", "machine", "lines", "measurements"}
+    results = json.loads(json.dumps(as_results(lines, found, {"128 tokens": "2026-11-25"})))
+    assert set(results) == {"format", "measured", "machine", "lines", "measurements"}
     assert set(results["lines"][0]) == {*asdict(lines[0]), "holds"}
     assert results["measurements"][0]["seconds"] == [2.1, 2.2, 2.7]
     assert results["measurements"][-1] == {
@@ -119,6 +119,22 @@ def test_the_results_hold_every_line_and_every_measurement_and_no_name_of_a_mach
 
     assert platform.node() not in json.dumps(results["machine"]) or not platform.node()
     assert {"cores", "packages", "load", "gpu"} <= set(results["machine"])
+
+
+def test_what_is_measured_again_takes_its_place_and_the_rest_stays(tmp_path):
+    path, given = tmp_path / "r.json", figures()
+    old = Results({}, [], {})
+    old.take({(work, "ours-entropy"): MEASURED for work in ("128 tokens", "512 tokens")}, ["128 tokens", "512 tokens"])
+    old.take_once([Line("start", "interp run", "time", 9.0, "s", (8.0, 9.5), 8.0)])
+    path.write_text(json.dumps(as_results(old.lines(given), old.found, dict.fromkeys(old.days, "2026-11-01"))))
+    now = Results.read(path)
+    assert (now.found, now.once) == (old.found, old.once)
+    now.take({("512 tokens", "ours-same"): replace(MEASURED, bytes=200 * MIB)}, ["512 tokens"])
+    assert set(now.found) == {("128 tokens", "ours-entropy"), ("512 tokens", "ours-same")}
+    assert now.days["128 tokens"] == now.days["once"] == "2026-11-01" < now.days["512 tokens"]
+    assert {line.work for line in now.lines(given)} == {"128 tokens", "512 tokens", "start"}
+    path.write_text('{"format": 1, "lines": []}')
+    assert Results.read(path) == Results({}, [], {})
 
 
 def test_the_command_measures_nothing_where_no_work_has_the_name(tmp_path, capsys):
