@@ -1,6 +1,7 @@
 """Worlds that break the assumptions of the nulls on purpose, with nothing to find; and effects of three sizes in them.
 
     python -m tests.stress.hostile [PROBE ...]     # measures again (half an hour for all) and prints the table
+    python -m tests.stress.hostile missing         # measures worlds that have no rates yet
 
 The worlds are those of the certificates (`interp.certifying`, `interp.probes.worlds`). A number is *called* where the
 page would say that it stands out: p at most .05 and its essential controls agree. Where the last token tells the
@@ -12,6 +13,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -89,19 +91,34 @@ def _measured(i: int) -> dict[str, dict[str, float]]:
 
 
 def measure_all(probes: Sequence[str]) -> None:
-    """Measure the worlds of these probes (of all where none is named) and write the rates beside this file."""
+    """Measure the worlds of these probes (of all where none is named) and write the rates beside this file.
+
+    `missing` in place of a probe stands for the worlds without rates.
+    """
     kept = json.loads(RATES.read_text())
-    rates = kept["rates"] if probes else {}
-    chosen = [i for i, world in enumerate(WORLDS) if not probes or world.probe in probes]
-    for i in chosen:
-        rates.pop(WORLDS[i].probe, None)
+    rates: dict[str, dict[str, dict[str, dict[str, float]]]] = kept["rates"] if probes else {}
+    for world in WORLDS:
+        if world.probe in probes:
+            rates.pop(world.probe, None)
+    chosen = [i for i, world in enumerate(WORLDS) if world.name not in rates.get(world.probe, {})]
+    if "missing" not in probes:
+        chosen = [i for i in chosen if not probes or WORLDS[i].probe in probes]
     with ProcessPoolExecutor(2) as workers:
         for i, found in zip(chosen, workers.map(_measured, chosen), strict=True):
             rates.setdefault(WORLDS[i].probe, {})[WORLDS[i].name] = found
             print(WORLDS[i].probe, WORLDS[i].name, found, flush=True)
-            rates = {world.probe: rates[world.probe] for world in WORLDS if world.probe in rates}
+            rates = _in_order(rates)
             RATES.write_text(json.dumps(kept | {"n_worlds": N_WORLDS, "rates": rates}, indent=1) + "\n")
     print(table(rates))
+
+
+def _in_order(rates: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Probes and worlds as `WORLDS` has them."""
+    found: dict[str, dict[str, Any]] = {}
+    for world in WORLDS:
+        if world.name in rates.get(world.probe, {}):
+            found.setdefault(world.probe, {})[world.name] = rates[world.probe][world.name]
+    return found
 
 
 if __name__ == "__main__":
