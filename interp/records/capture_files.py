@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import TypeAdapter
 
 from interp.capture import FORMAT, Capture, Mechanism, ModelInfo
 from interp.errors import RecordError
@@ -45,13 +46,26 @@ class KeptTable:
 
 
 @dataclass(frozen=True)
+class KeptPrompts:
+    """What a prompt set is beside its prompts and what is known exactly of them: `PromptSet.described`."""
+
+    name: str
+    units: dict[str, str]
+    source: str = ""
+    unit: str = "prompt"
+    seed: int | None = None
+    window: int | None = None
+    is_templated: bool = False
+
+
+@dataclass(frozen=True)
 class CaptureFile:
     """The content of `capture.json`."""
 
     format: int
     digest: str
     model: ModelInfo
-    prompts: dict[str, Any]
+    prompts: KeptPrompts
     tables: dict[str, KeptTable]
     needs: list[KeptNeed]
     exact: list[str]
@@ -101,13 +115,13 @@ def _read(folder: Path, content: CaptureFile, asked: str) -> Capture:
     exact = {name: read_array(folder / f"{name}.safetensors") for name in content.exact}
     arrays: dict[Need, Mapping[str, np.ndarray]] = {}
     for kept in content.needs:
-        need = Need(kept.site, FOLDS[kept.fold](**kept.fold_fields), kept.at)
+        need = Need(kept.site, TypeAdapter(FOLDS[kept.fold]).validate_python(kept.fold_fields), kept.at)
         arrays[need] = {name: read_array(folder / file) for name, file in kept.arrays.items()}
     capture = Capture(
         model=content.model,
         prompts=PromptSet(
             prompts=_prompts(folder / "prompts.parquet"),
-            **content.prompts,
+            **vars(content.prompts),
             **{name: exact.get(name) for name in ("posterior", "belief", "outcome_ids")},  # pyrefly: ignore[bad-argument-type]
         ),
         tables={
@@ -162,16 +176,12 @@ def _columns(path: Path) -> dict[str, np.ndarray]:
 def _prompts(path: Path) -> list[Prompt]:
     from pyarrow import parquet
 
-    return [
-        Prompt(
-            text=row["text"],
-            token_ids=None if row["token_ids"] is None else tuple(row["token_ids"]),
-            columns=json.loads(row["columns"]),
-            scored=None if row["scored"] is None else tuple(row["scored"]),
-            scored_columns={name: tuple(values) for name, values in json.loads(row["scored_columns"]).items()},
-        )
-        for row in parquet.read_table(path).to_pylist()
+    rows = parquet.read_table(path).to_pylist()
+    parsed = [
+        row | {"columns": json.loads(row["columns"]), "scored_columns": json.loads(row["scored_columns"])}
+        for row in rows
     ]
+    return TypeAdapter(list[Prompt]).validate_python(parsed)
 
 
 def _spoilt(asked: str, found: str) -> RecordError:
