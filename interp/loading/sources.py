@@ -178,7 +178,7 @@ def _read_program(folder: Path) -> tuple[Task, dict[str, Any], Mechanism | None]
     computes."""
     try:
         card = json.loads((folder / PROGRAM_CARD).read_text(encoding="utf-8"))
-        task = make_task(load_entry("program", "program"), {"program": card["program"]})
+        task = make_task(load_entry("program", "program"), {"program": str(card["program"])})
         return task, card, task.mechanism(folder)
     except (LookupError, TypeError, AttributeError, OSError, ValueError, RecursionError) as error:
         raise ModelError(

@@ -88,6 +88,8 @@ def open_capture(path: str | Path) -> Capture:
     >>> bool((interp.open_capture("values")["v"] == capture["v"]).all())
     True
     """
+    from pyarrow import ArrowException
+
     folder = Path(path)
     asked = f"the capture {folder}"
     content = read_versioned(
@@ -97,6 +99,18 @@ def open_capture(path: str | Path) -> Capture:
     plain = json.loads((folder / "capture.json").read_text(encoding="utf-8"))
     if digest_of({name: x for name, x in plain.items() if name not in ("format", "digest")}) != content.digest:
         raise _spoilt(asked, "capture.json is not as it was written")
+    try:
+        _refuse_changed(folder, content, asked)
+        return _read(folder, content, asked)
+    except (
+        ArrowException, OSError, LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError
+    ) as error:  # fmt: skip
+        # Its digests fit: it was made so. What pyarrow and pandas say of such files is any of these.
+        raise _spoilt(asked, f"it holds what no capture does ({type(error).__name__}: {error!s:.200})") from error
+
+
+def _refuse_changed(folder: Path, content: CaptureFile, asked: str) -> None:
+    """`RecordError` for a file that is missing or not as it was written."""
     named = {"prompts.parquet", *(kept.file_of(at) for at, kept in content.tables.items())}
     named |= {f"{name}.safetensors" for name in content.exact} | {f for n in content.needs for f in n.arrays.values()}
     for name in sorted(named | set(content.files)):
@@ -104,11 +118,6 @@ def open_capture(path: str | Path) -> Capture:
             raise _spoilt(asked, f"{name} is missing")
         if digest_of_file(folder / name) != content.files.get(name):
             raise _spoilt(asked, f"{name} is not as it was written")
-    try:
-        return _read(folder, content, asked)
-    except (OSError, LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError) as error:
-        # Its digests fit: it was made so. What pyarrow and pandas say of such files is any of these.
-        raise _spoilt(asked, f"it holds what no capture does ({type(error).__name__}: {error!s:.200})") from error
 
 
 def _read(folder: Path, content: CaptureFile, asked: str) -> Capture:
