@@ -95,6 +95,27 @@ def test_a_folder_in_the_place_of_the_file_and_no_file_at_all_are_refused(name, 
             reader.read(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("entry", "value", "words"),
+    [("units", 2, "prompts.units"), ("name", 2, "prompts.name"), ("seed", "x", "prompts.seed"),
+     ("unit", None, "prompts.unit")],
+)  # fmt: skip
+def test_a_capture_whose_prompts_are_described_by_values_of_another_kind_says_which(entry, value, words, tmp_path):
+    reader, whole = folder_for("capture", tmp_path)
+    content = json.loads(whole)
+    content["prompts"][entry] = value
+    refused = check(reader, tmp_path, json.dumps(content).encode())
+    assert refused is not None and words in str(refused)
+
+
+def test_a_capture_that_names_a_file_no_system_can_have_is_refused(tmp_path):
+    reader, whole = folder_for("capture", tmp_path)
+    content = json.loads(whole)
+    content["needs"][0]["arrays"]["rows"] = "a" * 5000 + ".safetensors"
+    refused = check(reader, tmp_path, json.dumps(content).encode())
+    assert refused is not None and len(str(refused)) < 1000
+
+
 def test_the_check_can_fail(tmp_path):
     """An exception that is none of ours comes through."""
     from tests.hostile_files import Reader
