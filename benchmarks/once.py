@@ -82,11 +82,13 @@ def loading(folder: Path) -> list[Line]:
     found: dict[str, list[list[float]]] = {how: [] for how in repeats}
     cores = own_cores()
     stay_on(cores[:1])
-    for turn in range(REPEATS):
-        for how, n in repeats.items():
-            if turn < n:
-                found[how].append(json.loads(_python(_LOADING, str(folder), how)))
-    stay_on(cores)
+    try:
+        for turn in range(REPEATS):
+            for how, n in repeats.items():
+                if turn < n:
+                    found[how].append(json.loads(_python(_LOADING, str(folder), how)))
+    finally:
+        stay_on(cores)
     floor = median(seconds for seconds, _ in found["plain"])
     names = {"unchecked": "interp.load over from_pretrained", "checked": "the same with the self-check"}
     lines = []
