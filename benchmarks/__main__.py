@@ -198,7 +198,7 @@ class Results:
     @classmethod
     def read(cls, path: Path) -> "Results":
         """Those of earlier runs; empty where there are none of this format."""
-        results = json.loads(path.read_text()) if path.exists() else {}
+        results = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
         if results.get("format") != FORMAT:
             return cls({}, [], {})
         found: Found = {}
