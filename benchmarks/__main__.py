@@ -81,13 +81,9 @@ def run_jobs(
         say(f"{work}: {METHODS[method].label}: {found if isinstance(found, str) else found.in_words}")
         return found
 
-    cores = itertools.cycle(own_cores() or [None])
-
-    def on_one_core() -> None:
-        if (core := next(cores)) is not None and place.device == "cpu":
-            stay_on([core])
-
-    with ThreadPoolExecutor(place.at_once, initializer=on_one_core) as pool:
+    each = [[core] for core in own_cores()] if place.device == "cpu" else []
+    cores = itertools.cycle(each or [[]])
+    with ThreadPoolExecutor(place.at_once, initializer=lambda: stay_on(next(cores))) as pool:
         return dict(zip(asked, pool.map(one, asked), strict=True))
 
 

@@ -100,9 +100,8 @@ def measure_all(probes: Sequence[str]) -> None:
     for world in WORLDS:
         if world.probe in probes:
             rates.pop(world.probe, None)
-    chosen = [i for i, world in enumerate(WORLDS) if world.name not in rates.get(world.probe, {})]
-    if "missing" not in probes:
-        chosen = [i for i in chosen if not probes or WORLDS[i].probe in probes]
+    asked = [i for i, world in enumerate(WORLDS) if not probes or {"missing", world.probe} & set(probes)]
+    chosen = [i for i in asked if WORLDS[i].name not in rates.get(WORLDS[i].probe, {})]
     with ProcessPoolExecutor(2) as workers:
         for i, found in zip(chosen, workers.map(_measured, chosen), strict=True):
             rates.setdefault(WORLDS[i].probe, {})[WORLDS[i].name] = found
