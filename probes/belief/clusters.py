@@ -67,11 +67,10 @@ def make_clusters(
         reason = f"a single state is most likely at {labelled.sum()} rows alone, fewer than {MIN_ROWS}"
     holding = np.unique(codes[rows][labelled])
     n_deleted, groups = equal_groups(len(holding) if len(holding) > 2 else 0)
-    without = [np.where(np.isin(codes[rows], holding[group]), -1, states) for group in groups]
-    return Clusters(
-        rows, np.vstack([states, states[orders]]), np.array(without).reshape(-1, len(rows)), len(holding), n_deleted,
-        reason,
-    )  # fmt: skip
+    without = np.empty((len(groups), len(rows)), states.dtype)
+    for left, group in zip(without, groups, strict=True):
+        left[:] = np.where(np.isin(codes[rows], holding[group]), -1, states)
+    return Clusters(rows, np.vstack([states, states[orders]]), without, len(holding), n_deleted, reason)
 
 
 @dataclass(frozen=True)

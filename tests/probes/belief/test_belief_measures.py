@@ -90,6 +90,15 @@ def test_silhouettes_are_averaged_over_the_rows_that_have_a_state():
     np.testing.assert_allclose(found.without, np.mean(by_left_out, axis=1))
 
 
+def test_where_no_state_is_most_likely_alone_nothing_is_left_out():
+    points = rng(3).standard_normal((24, 2))
+    clusters = make_clusters(pool_of(points), np.full(24, -1), 7, rng(4))
+    assert clusters.reason == "fewer than two states are ever the most likely one alone"
+    assert clusters.n_units == 0 and clusters.without.shape == (0, 24)
+    found = gather(points, clusters)
+    assert np.isnan(found.values).all() and len(found.values) == 8 and len(found.without) == 0
+
+
 def test_states_are_taken_from_whole_sequences_up_to_a_limit_and_exchanged_whole():
     per = 7
     n = MAX_ROWS // per + 20
