@@ -47,9 +47,13 @@ def test_the_page_holds_the_committed_rates():
     assert COMMITTED["n_worlds"] == N_WORLDS and table(COMMITTED["rates"]) in PAGE
 
 
-def test_every_world_has_committed_rates_of_its_numbers():
-    named = {(world.probe, world.name): set(world.null) for world in WORLDS}
-    committed = {(p, w): set(numbers) for p, worlds in COMMITTED["rates"].items() for w, numbers in worlds.items()}
+def test_every_world_has_committed_rates_of_its_numbers_and_of_effects_where_they_are_planted():
+    named = {(world.probe, world.name): {n: n not in world.unplanted for n in world.null} for world in WORLDS}
+    committed = {
+        (probe, world): {number: set(found) >= PLANTED for number, found in numbers.items()}
+        for probe, worlds in COMMITTED["rates"].items()
+        for world, numbers in worlds.items()
+    }
     assert named == committed
 
 
