@@ -44,7 +44,9 @@ def test_probes_give_the_numbers_of_the_cpu(there, probes):
     for name, findings in here.findings.items():
         for key, number in findings.scalars.items():
             other = found.findings[name].scalars[key]
-            assert other.value == pytest.approx(number.value, rel=1e-3, abs=1e-4, nan_ok=True), (name, key)
+            # a KL of 1e-7 bits is known to a few per cent in float32; what it is divided by is as small
+            rel = 1e-2 if key == "kl_z" else 1e-3
+            assert other.value == pytest.approx(number.value, rel=rel, abs=1e-4, nan_ok=True), (name, key)
 
 
 def test_gradients_are_taken_on_the_cpu(there):
