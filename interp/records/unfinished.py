@@ -1,9 +1,10 @@
 """What a run keeps while it goes on, so that the same run goes on from there after it was stopped, however it was.
 
-`<out>/.partial/<hash of the specification>/` has one file for every pass over prompts: what its collector has folded
-and of how many batches; and one for the conditions of every causal probe: what was read of each that is done. A file is
-replaced whole or not at all. It counts only for the specification, weights, prompts, tokens, device and versions of the
-libraries that it was written for, its identity: a run that goes on ends with the bytes of one that was never stopped.
+`<out>/.partial/<hash of the specification>/` has one file for every pass over prompts: what its collector has folded,
+of how many batches and on how many threads; and one for the conditions of every causal probe: what was read of each
+that is done. A file is replaced whole or not at all. It counts only for the specification, weights, prompts, tokens,
+device and versions of the libraries that it was written for, its identity: a run that goes on ends with the bytes of
+one that was never stopped.
 
 The first `SECONDS` of a run are not kept, and writing takes at most the share `SHARE` of its time. Where several
 processes share a run nothing is kept: they would have to resume from the same batches.
@@ -29,6 +30,7 @@ from interp.model import Model
 from interp.prompt import PromptSet
 from interp.system.environment import environment
 from interp.system.signals import Stopped, remember
+from interp.system.threads import note_threads, noted_threads
 from interp.system.whole_files import is_draft, writing
 
 PARTIAL = ".partial"
@@ -132,6 +134,7 @@ class Stage:
                 other = _unlike(said["identity"], {**self.identity, **_versions()})
                 if not other:
                     arrays = {tuple(name): _read(file, i) for i, name in enumerate(said["arrays"])}
+                    note_threads({int(n) for n in said["threads"]})
                     remember(self._in_words(said["n_done"], said["n"], said["unit"]))
                     return Kept(said["n_done"], arrays)
         except FileNotFoundError:  # never there, or another process has just finished this run
@@ -166,7 +169,8 @@ class Stage:
 
     def _write(self, n_done: int, n: int, unit: str, arrays: Arrays) -> None:
         began = time.perf_counter()
-        said = {"identity": {**self.identity, **_versions()}, "n_done": n_done, "n": n, "unit": unit}
+        identity = {**self.identity, **_versions()}
+        said = {"identity": identity, "n_done": n_done, "n": n, "unit": unit, "threads": noted_threads()}
         try:
             with writing(self.path) as draft:
                 _write_zip(draft, said, arrays)

@@ -46,9 +46,7 @@ def threads_by_work(n_operations: int) -> Iterator[None]:
     import torch
 
     allowed, n = torch.get_num_threads(), threads_worth(n_operations)
-    used = _USED.get()
-    if used is not None:
-        used.add(n)
+    note_threads({n})
     if n == allowed:
         yield
         return
@@ -67,6 +65,18 @@ def noting_threads(used: set[int]) -> Iterator[None]:
         yield
     finally:
         _USED.reset(token)
+
+
+def note_threads(numbers: set[int]) -> None:
+    """Add to what `noting_threads` collects, where it does: what passes have, or had before a run was resumed."""
+    used = _USED.get()
+    if used is not None:
+        used |= numbers
+
+
+def noted_threads() -> list[int]:
+    """What `noting_threads` has collected so far."""
+    return sorted(_USED.get() or ())
 
 
 def blas_on_one_thread() -> AbstractContextManager[object]:
