@@ -111,7 +111,8 @@ def cpu_seconds(*words):
 
 
 def test_help_takes_less_than_half_a_second():
-    assert cpu_seconds("-m", "interp", "--help") < 0.5
+    """Or, on a machine where all of Python is slow, not much more than another program in it: pip imports as much."""
+    assert cpu_seconds("-m", "interp", "--help") < max(0.5, 1.5 * cpu_seconds("-m", "pip", "--version"))
 
 
 def test_importing_interp_takes_less_than_a_tenth_of_a_second():
