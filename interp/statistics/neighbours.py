@@ -55,9 +55,10 @@ def distances(points: Float[np.ndarray, "row axis"]) -> Float[np.ndarray, "row o
     squared = points @ points.T
     lengths = np.diagonal(squared).copy()
     squared *= -2
-    both = lengths[:, None] + lengths
-    squared += both
-    first, second = np.nonzero(np.triu(squared <= _CLOSE * both, 1))
+    squared += lengths[:, None] + lengths
+    first, second = np.nonzero(squared <= 2 * _CLOSE * lengths.max(initial=0.0))  # no others can be as close
+    is_close = (first < second) & (squared[first, second] <= _CLOSE * (lengths[first] + lengths[second]))
+    first, second = first[is_close], second[is_close]
     n_at_once = max(1, _AT_ONCE // max(1, points.shape[1]))
     for start in range(0, len(first), n_at_once):
         pairs = first[start : start + n_at_once], second[start : start + n_at_once]
@@ -76,10 +77,12 @@ class Nearest:
 
 
 def nearest(between: Float[np.ndarray, "row other"], n: int) -> Nearest:
-    """The `n` nearest others of every row, from all pairwise distances."""
-    between = between.copy()
-    np.fill_diagonal(between, np.inf)
-    index = np.argpartition(between, n - 1, axis=1)[:, :n]
-    distance = np.take_along_axis(between, index, axis=1)
-    order = np.argsort(distance, axis=1, kind="stable")
-    return Nearest(np.take_along_axis(distance, order, axis=1), np.take_along_axis(index, order, axis=1))
+    """The `n` nearest others of every row, from all pairwise distances; of others as near, the first."""
+    left, rows = between.copy(), np.arange(len(between))
+    np.fill_diagonal(left, np.inf)
+    index, distance = np.empty((len(rows), n), dtype=np.int64), np.empty((len(rows), n))
+    for i in range(n):  # far faster for a few than to sort or to partition every row
+        index[:, i] = left.argmin(axis=1)
+        distance[:, i] = left[rows, index[:, i]]
+        left[rows, index[:, i]] = np.inf
+    return Nearest(distance, index)

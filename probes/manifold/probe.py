@@ -14,7 +14,7 @@ all eigenvalues, centred rather than standardised, prompts left out rather than 
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -128,8 +128,13 @@ class Manifold(Probe):
         clouds = GaussianClouds(cloud.rows.n_rows, cloud.points.shape[2], self.n_null, self.seed)
         pool_axes = axes if pool.rows.n_rows == cloud.rows.n_rows else cloud_axes(pool, self.scaling, 1)
         profiles = self._profiles(cloud, small, axes, clouds) | self._against_entropy(pool, cloud, pool_axes, axes)
-        restricted = restriction(pool, layer, self._comparison())
-        influenced = influence(small, layer, self.scaling, self.seed)
+        at_layer: list[Callable[[], Any]] = [
+            lambda: restriction(pool, layer, self._comparison()),
+            lambda: influence(small, layer, self.scaling, self.seed),
+            lambda: dropped_table(small, layer, self.scaling, self.seed),
+            lambda: self._best_layers(pool, pool_axes),
+        ]
+        restricted, influenced, dropped, best_layers = side_by_side(lambda part: part(), at_layer)
         order = f"{target.prefix}_correlation"
         headline = ["pc1_plus_pc2_share", "participation_ratio", order, "curve_order"]
         tables = {
@@ -138,7 +143,7 @@ class Manifold(Probe):
             "null_points": null_points_table(small.points[layer], self.scaling, self.seed),
             "spectrum": spectrum_table(cloud.points[layer], self.scaling, clouds),
             "explained": explained_table(np.array([a.scores[:, 0] for a in pool_axes]), pool),
-            "dropped": dropped_table(small, layer, self.scaling, self.seed),
+            "dropped": dropped,
             **influenced.tables,
             **restricted.tables,
         }
@@ -150,7 +155,7 @@ class Manifold(Probe):
             for name, p in profiles.items()
         }
         scalars |= {name: _counted(scalar, distinct[layer]) for name, scalar in influenced.scalars.items()}
-        scalars |= self._best_layers(pool, pool_axes)
+        scalars |= best_layers
         scalars |= restricted.scalars
         headline += [name for name in (f"best_layer_{order}", "collapse") if name in scalars]
         return Findings(

@@ -182,11 +182,6 @@ def exchanges_within(
     return orders
 
 
-def mean_over_halvings(values: Float[np.ndarray, "halving *any"]) -> Float[np.ndarray, "*any"]:
-    """The mean; NaN where a halving has no value."""
-    return values.mean(axis=0)
-
-
 def r2_interval(values: Float[np.ndarray, " halving"], least: float = 0.0) -> tuple[float, float] | None:
     """95 % interval of a mean R² over halvings, symmetric on the scale of log(1 − R²); None without scatter.
 

@@ -8,6 +8,7 @@ import numpy as np
 from interp.capture import Capture
 from interp.errors import optional_part
 from interp.statistics.spectra import Axes, Scaling, constant_columns, principal_axes, scaled
+from interp.system.threads import one_thread
 from interp.table import LABEL, Table
 
 from .cloud import Cloud
@@ -80,7 +81,8 @@ def umap_table(cloud: Cloud, layer: int, scaling: Scaling, seed: int, capture: C
 
     n_neighbors = max(2, min(15, cloud.rows.n_rows - 1))
     embedding = umap.UMAP(n_components=2, n_neighbors=n_neighbors, init="random", n_jobs=1, random_state=seed)
-    placed = np.asarray(embedding.fit_transform(scaled(cloud.points[layer], scaling)), dtype=np.float64)
+    with one_thread():  # numba would leave torch the number of threads that it takes itself
+        placed = np.asarray(embedding.fit_transform(scaled(cloud.points[layer], scaling)), dtype=np.float64)
     columns, units = {"umap1": placed[:, 0], "umap2": placed[:, 1]}, {"umap1": "1", "umap2": "1"}
     for name in dict.fromkeys(("prompt", "position", NEXT_ENTROPY, cloud.target.name, "domain")):
         if name in cloud.rows:

@@ -192,3 +192,21 @@ def test_a_dimension_wants_five_groups_for_an_interval(n_groups: int, has_interv
     found = intrinsic_dimension(rows, np.arange(20) * n_groups // 20, 0, np.random.default_rng(0))
     assert np.isfinite(found.value) and isinstance(found.interval, Interval) == has_interval
     assert has_interval or found.interval == "fewer than 5 independent groups of neighbours"
+
+
+def test_of_others_as_near_the_first_comes_first() -> None:
+    between = distances(np.array([[0.0], [1.0], [-1.0], [2.0]]))
+    near = nearest(between, 3)
+    assert near.index[0].tolist() == [1, 2, 3] and near.distance[0].tolist() == [1.0, 1.0, 2.0]
+    assert between[0].tolist() == [0.0, 1.0, 1.0, 2.0], "the distances that were given stay"
+
+
+def test_a_far_row_does_not_make_others_close() -> None:
+    """What can be close is looked for by the longest row first; each pair is then judged by its own lengths."""
+    rows = np.random.default_rng(0).standard_normal((40, 8))
+    rows[7] *= 1e6
+    exact = np.linalg.norm(rows[:, None] - rows, axis=-1)
+    found = distances(rows)
+    near = np.delete(np.arange(40), 7)
+    assert np.allclose(found[np.ix_(near, near)], exact[np.ix_(near, near)], rtol=1e-9, atol=0)
+    assert np.allclose(found[7], exact[7], rtol=1e-9)
