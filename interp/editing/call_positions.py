@@ -47,7 +47,7 @@ def positions_of_call(module: torch.nn.Module, args: tuple[Any, ...], kwargs: Ma
     given |= given.pop("kwargs", {})
     ids = given.get("input_ids")
     batch, n = (given["inputs_embeds"] if ids is None else ids).shape[:2]
-    cache, mask, positions = (given.get(name) for name in ("past_key_values", "attention_mask", "position_ids"))
+    cache, mask, positions = cache_given(given), given.get("attention_mask"), given.get("position_ids")
     before = 0 if cache is None else _held(cache)
     if mask is not None and not (isinstance(mask, torch.Tensor) and mask.shape == (batch, before + n)):
         if positions is None:
@@ -64,6 +64,17 @@ def positions_of_call(module: torch.nn.Module, args: tuple[Any, ...], kwargs: Ma
         number = torch.arange(before, before + n)[None].expand(batch, n)
     number = number if is_token is None else torch.where(is_token, number, -1)
     return CallPositions(number, is_whole=cache is None)
+
+
+def cache_name(module: torch.nn.Module) -> str:
+    """What the module calls a cache of earlier tokens: `cache` in newer transformers, `past_key_values` before."""
+    return "cache" if "cache" in signature(module.forward).parameters else "past_key_values"
+
+
+def cache_given(given: Mapping[str, Any]) -> Any:
+    """The cache of earlier tokens among what a module was given, by its newer name or its older one."""
+    cache = given.get("cache")
+    return given.get("past_key_values") if cache is None else cache
 
 
 def _held(cache: Any) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from interp.editing.call_positions import cache_given
 from interp.edits import PatternsOf
 from interp.errors import UsageError
 from interp.model import Model
@@ -48,7 +49,7 @@ class DonorPatterns(Listener):
 
         def run(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             given = dict(zip(_OF_INPUT, args, strict=False)) | kwargs
-            if given.get("input_ids") is None or given.get("past_key_values") is not None:
+            if given.get("input_ids") is None or cache_given(given) is not None:
                 raise UsageError(
                     asked=f"attention patterns of {self.donor.name}",
                     found="the model was given no token ids, or a cache of earlier ones",

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 
+from interp.editing.call_positions import cache_name
 from interp.editing.edit_files import resolve_edits
 from interp.editing.edited_rows import edited_rows
 from interp.editing.editor import applied, needs_outputs, refuse_misfits
@@ -206,14 +207,16 @@ def _continued(
     """The new tokens of one text; `whole` reads all of it again for each of them."""
     made: list[int] = []
     kept: Any = None
+    cache = cache_name(model.module)
     ids = torch.from_numpy(np.asarray(start, dtype=np.int64))[None].to(model.input_device)
     with torch.inference_mode(), threads_of_pass(model, ids):
         for draw in choice.draws(n_tokens):
             if whole:
                 out = model.module(input_ids=ids, use_cache=False)
             else:
-                out = model.module(input_ids=ids if kept is None else ids[:, -1:], past_key_values=kept, use_cache=True)
-                kept = out.past_key_values
+                new = ids if kept is None else ids[:, -1:]
+                out = model.module(input_ids=new, **{cache: kept}, use_cache=True)
+                kept = getattr(out, cache)
             token = choice.token(out.logits[0, -1].float().cpu(), float(draw))
             made.append(token)
             if token in end:

@@ -125,9 +125,8 @@ class ProgramForCausalLM(PreTrainedModel):
         positions = torch.arange(input_ids.shape[1], device=input_ids.device)
         x = self.embed_tokens(input_ids) + self.embed_positions(positions)
         mask = create_causal_mask(
-            config=self.config, inputs_embeds=x, attention_mask=attention_mask, past_key_values=None,
-            position_ids=positions[None],
-        )  # fmt: skip
+            self.config, x, attention_mask, None, position_ids=positions[None]
+        )  # the fourth is the cache, whose name depends on the version
         for block in self.layers:
             x = block(x, mask)
         x = self.final_norm(x)

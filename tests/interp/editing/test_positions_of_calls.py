@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import interp
-from interp.editing.call_positions import positions_of_call
+from interp.editing.call_positions import cache_name, positions_of_call
 from interp.edits import ShiftAxis
 from interp.errors import PromptError, UsageError
 from tests.tiny_models import FAMILIES, VOCAB, tiny_model
@@ -80,7 +80,8 @@ def test_a_cache_alone_tells_how_many_tokens_came_before():
     edit, text = shift(model, (1, 5)), TEXTS[0]
     with torch.inference_mode(), interp.applied(model, edit):
         first = model.module(input_ids=text[None, :6], use_cache=True)
-        second = model.module(input_ids=text[None, 6:], past_key_values=first.past_key_values)
+        cache = cache_name(model.module)
+        second = model.module(input_ids=text[None, 6:], **{cache: getattr(first, cache)})
     logits = torch.cat([first.logits[0], second.logits[0]])
     torch.testing.assert_close(logits, alone(model, edit, text), rtol=1e-4, atol=1e-4)
 
