@@ -61,8 +61,9 @@ class ScanMixer(MambaMixer):
     """transformers' mixer with the scan above where a whole sequence is read at once; with a cache, the parent's."""
 
     def forward(self, hidden_states, cache_params=None, attention_mask=None, **kwargs):
-        if cache_params is not None or attention_mask is not None:
-            return super().forward(hidden_states, cache_params, attention_mask, **kwargs)
+        held = kwargs.pop("cache", cache_params)  # so it is called from transformers 5.24 on
+        if held is not None or attention_mask is not None:
+            return super().forward(hidden_states, held, attention_mask, **kwargs)
         n = hidden_states.shape[1]
         x, gate = self.in_proj(hidden_states).transpose(0, 1).chunk(2, dim=-1)  # [pos, sequence, channel]
         x = self.act(self._convolve(x, n))

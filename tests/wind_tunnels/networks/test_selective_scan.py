@@ -1,6 +1,7 @@
 """Mamba's scan: transformers' own is the definition, for outputs, gradients, single steps and saved weights."""
 
 import copy
+from inspect import signature
 
 import torch
 from interp.wind_tunnels.networks.networks import Network, build
@@ -64,11 +65,12 @@ def test_its_gradient_is_that_of_finite_differences():
 
 def test_one_token_at_a_time_with_a_cache_it_says_what_it_says_of_the_whole():
     model, ids = network(), tokens(2)
+    name = "cache" if "cache" in signature(model.forward).parameters else "cache_params"
     with torch.no_grad():
         whole, cache, steps = model(input_ids=ids, use_cache=False).logits, None, []
         for t in range(TASK.n_positions):
-            out = model(input_ids=ids[:, t : t + 1], use_cache=True, cache_params=cache)
-            cache = out.cache_params
+            out = model(input_ids=ids[:, t : t + 1], use_cache=True, **{name: cache})
+            cache = out[name]
             steps.append(out.logits)
     torch.testing.assert_close(torch.cat(steps, dim=1), whole, rtol=1e-4, atol=1e-5)
 
