@@ -105,5 +105,7 @@ def pretended_device() -> Iterator[None]:
     """Let tensors and modules be moved to the device inside the block, which is known to have no float64."""
     known = patch.object(float64, "WITHOUT_FLOAT64", {DEVICE})
     plain = patch.object(torch, "inference_mode", torch.no_grad)  # whose tensors cannot be wrapped
-    with _Placing(), _Making(), known, plain:
+    asked = torch.is_autocast_enabled  # which refuses names of devices that have no code
+    cast = patch.object(torch, "is_autocast_enabled", lambda name="cuda": name != DEVICE and asked(name))
+    with _Placing(), _Making(), known, plain, cast:
         yield

@@ -178,14 +178,14 @@ def _mechanism(folder: Path, asked: str) -> Mechanism | None:
 def _columns(path: Path) -> dict[str, np.ndarray]:
     from pyarrow import parquet
 
-    frame = parquet.read_table(path).to_pandas(ignore_metadata=True)
+    frame = parquet.read_table(path, partitioning=None).to_pandas(ignore_metadata=True)
     return {name: frame[name].to_numpy() for name in frame.columns}
 
 
 def _prompts(path: Path) -> list[Prompt]:
     from pyarrow import parquet
 
-    rows = parquet.read_table(path).to_pylist()
+    rows = parquet.read_table(path, partitioning=None).to_pylist()
     parsed = [
         row | {"columns": json.loads(row["columns"]), "scored_columns": json.loads(row["scored_columns"])}
         for row in rows

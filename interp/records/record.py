@@ -322,7 +322,8 @@ def _read_findings(probe: str, content: FindingsFile, folder: Path) -> Findings:
     for name, table in content.tables.items():
         try:
             # What pandas noted beside the columns says nothing about them that a damaged file could not get wrong.
-            frame = parquet.read_table(folder / table.path).to_pandas(ignore_metadata=True)
+            # Older versions of pyarrow take a folder called `seed=3` for one more column.
+            frame = parquet.read_table(folder / table.path, partitioning=None).to_pandas(ignore_metadata=True)
             tables[name] = Table({c: frame[c].to_numpy() for c in frame.columns}, dict(table.units), table.caption)
         except (OSError, ValueError, ArrowException) as error:
             raise _spoilt(f"the table {table.path}", folder, error) from error

@@ -105,10 +105,15 @@ def _output(heard: Heard, site: str, layer: int, shape: list[torch.Size], scale:
 
 
 def _routed(heard: Heard, layer: int, shape: list[torch.Size], sites: Collection[str]) -> Callable[..., None]:
-    """Routers see positions in one row; weights are those that the family uses, renormalised or not."""
+    """Routers see positions in one row; weights are those that the family uses, renormalised or not.
+
+    They return logits, weights and indices of experts; that of `granitemoe` the other way round before transformers
+    5.21.
+    """
 
     def hook(module: torch.nn.Module, args: tuple[Any, ...], out: tuple[torch.Tensor, ...]) -> None:
-        logits, weights, chosen = out
+        first, weights, last = out
+        logits, chosen = (first, last) if first.is_floating_point() else (last, first)
         by_position = (*shape[0][:2], logits.shape[-1])
         if "router_log_prob" in sites:
             log_p = torch.log_softmax(logits.float(), dim=-1) / math.log(2)

@@ -74,7 +74,7 @@ def assert_same(one, other, atol=0.0):
 
 
 def test_a_saved_capture_is_read_back_whole(captured, tmp_path):
-    opened = interp.open_capture(captured.save(tmp_path / "c"))
+    opened = interp.open_capture(captured.save(tmp_path / "seed=3"))
     assert_same(captured, opened)
     assert np.array_equal(opened.outcomes, captured.outcomes) and opened["v"].shape == captured["v"].shape
     assert opened.provenance["tool"] == "interp" and len(opened.provenance["selfcheck"]) > 5
