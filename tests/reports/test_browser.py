@@ -1,5 +1,6 @@
 """The page in a real browser: it draws, sorts, saves, prints, fetches nothing and runs nothing of the data's."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
@@ -9,6 +10,8 @@ import pytest
 from interp.reports.page.render import render
 from interp.reports.page.tabulate import N_ROWS
 
+from interp.records.record import open_run
+from tests.paths import ROOT
 from tests.reports.everything import small_run
 from tests.reports.pictures import N_LAYERS, N_POINTS, made_findings, made_record
 
@@ -58,6 +61,11 @@ class Seen:
 
     def overflow(self) -> int:
         return self.page.evaluate("document.documentElement.scrollWidth - innerWidth")
+
+    def crowded(self) -> list[str]:
+        """Numbers that run out of their cells."""
+        cells = self.page.locator(".numbers td")
+        return cells.evaluate_all("c => c.filter(x => x.scrollWidth > x.clientWidth).map(x => x.textContent)")
 
     def too_wide(self) -> list[str]:
         """Figures of one panel that have to be scrolled sideways."""
@@ -122,6 +130,7 @@ def test_every_figure_of_every_probe_draws_at_every_width_in_both_themes(chromiu
     assert {name: height for name, height in heights.items() if height < 60} == {}
     assert seen.page.locator(".notice.warning:visible").count() == 0 and seen.too_wide() == []
     assert seen.troubles == [] and seen.requests == [everything.as_uri()] and seen.overflow() <= 0
+    assert seen.crowded() == []
     seen.context.close()
 
 
@@ -172,6 +181,19 @@ def test_long_names_do_not_widen_a_narrow_page(chromium, tmp_path):
     seen = Seen(chromium, render(record.write(tmp_path / "run")), 400).draw()
     seen.open_all()
     assert seen.overflow() <= 0
+    seen.context.close()
+
+
+LABELS = "cells => cells.map(x => getComputedStyle(x, '::before').content.replaceAll(/[\" ]/g, ''))"
+
+
+@pytest.mark.slow
+def test_a_certificate_says_on_a_narrow_screen_what_its_numbers_are(chromium, tmp_path):
+    shutil.copytree(ROOT / "examples/certificates/manifold", tmp_path / "certificate")
+    seen = Seen(chromium, open_run(tmp_path / "certificate").show(), 400)
+    assert seen.overflow() <= 0 and seen.crowded() == []
+    labels = seen.page.locator(".certified tbody tr").first.locator(".num").evaluate_all(LABELS)
+    assert labels == ["called", "worstkind", "intervalcovers", "withaneffect"]
     seen.context.close()
 
 
