@@ -48,14 +48,33 @@ def test_the_documents_commands_are_found():
     assert {document for document, _ in LINES} >= {"README.md", "docs/how-to/compare.md", "docs/reference/prompts.md"}
 
 
-@pytest.mark.parametrize(
-    "document, link",
-    [(path.relative_to(ROOT).as_posix(), link) for path in DOCUMENTS
-     if path not in PAGES  # mkdocs holds the links of pages to their targets
-     for link in sorted(set(re.findall(r"\]\(([\w/.-]+)\)", path.read_text())))],
-)  # fmt: skip
-def test_links_lead_somewhere(document, link):
-    assert ((ROOT / document).parent / link).exists()
+LINKED = [
+    path.relative_to(ROOT).as_posix()
+    for path in [*DOCUMENTS, *sorted((ROOT / "examples").rglob("*.html"))]
+    if path not in PAGES  # mkdocs holds the links of pages to their targets
+]
+
+
+def links_beside(text: str) -> set[str]:
+    """The files beside it that a document links to, or a page that a run has made; its scripts left out."""
+    if not text.startswith("<!"):
+        return set(re.findall(r"\]\(([\w/.-]+)\)", text))
+    shown = re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL)
+    return set(re.findall(r"\bhref=\"(?!\w+:)([^\"#]+)", shown))
+
+
+@pytest.mark.parametrize("document", LINKED)
+def test_links_lead_somewhere(document):
+    file = ROOT / document
+    links = links_beside(file.read_text(encoding="utf-8"))
+    assert [link for link in sorted(links) if not (file.parent / link).exists()] == []
+
+
+def test_links_are_found_in_documents_and_in_pages():
+    assert links_beside("[a](b/c.md) [d](https://e) [f](#g)") == {"b/c.md"}
+    links = '<a href="./f/report.html#g"> <a href="#h"> <a href="https://i"> <script>href="j"</script>'
+    assert links_beside(f"<!doctype html> {links}") == {"./f/report.html"}
+    assert len(LINKED) > 20
 
 
 MADE_BY_A_RUN = {
