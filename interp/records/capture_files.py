@@ -14,6 +14,7 @@ from interp.errors import RecordError
 from interp.folds import FOLDS
 from interp.need import Need
 from interp.prompt import Prompt, PromptSet
+from interp.records.parquet_files import read_columns, read_rows
 from interp.records.versioned_json import read_versioned
 from interp.registry import load_entry
 from interp.system.array_files import digest_of_file, read_array
@@ -134,7 +135,7 @@ def _read(folder: Path, content: CaptureFile, asked: str) -> Capture:
             **{name: exact.get(name) for name in ("posterior", "belief", "outcome_ids")},  # pyrefly: ignore[bad-argument-type]
         ),
         tables={
-            at: Table(_columns(folder / kept.file_of(at)), kept.units, kept.caption)
+            at: Table(read_columns(folder / kept.file_of(at)), kept.units, kept.caption)
             for at, kept in content.tables.items()
         },
         arrays=arrays,
@@ -175,17 +176,8 @@ def _mechanism(folder: Path, asked: str) -> Mechanism | None:
         raise _spoilt(asked, f"what is known of the program cannot be read ({error})") from error
 
 
-def _columns(path: Path) -> dict[str, np.ndarray]:
-    from pyarrow import parquet
-
-    frame = parquet.read_table(path, partitioning=None).to_pandas(ignore_metadata=True)
-    return {name: frame[name].to_numpy() for name in frame.columns}
-
-
 def _prompts(path: Path) -> list[Prompt]:
-    from pyarrow import parquet
-
-    rows = parquet.read_table(path, partitioning=None).to_pylist()
+    rows = read_rows(path).to_pylist()
     parsed = [
         row | {"columns": json.loads(row["columns"]), "scored_columns": json.loads(row["scored_columns"])}
         for row in rows

@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, field_validator, model_validator
 from interp.errors import RecordError
 from interp.findings import COLUMNS, Control, Findings
 from interp.records.headlines import contradictions, headlines, tried
+from interp.records.parquet_files import read_columns
 from interp.records.token_strip import TokenStrip, read_strips, write_strips
 from interp.records.versioned_json import KeptScalar, as_text, plain_json, read_versioned
 from interp.system.whole_files import file_names, shortened, writing
@@ -314,17 +315,14 @@ def open_run(path: str | Path) -> RunRecord:
 
 
 def _read_findings(probe: str, content: FindingsFile, folder: Path) -> Findings:
-    from pyarrow import ArrowException, parquet
+    from pyarrow import ArrowException
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
     tables = {}
     for name, table in content.tables.items():
         try:
-            # What pandas noted beside the columns says nothing about them that a damaged file could not get wrong.
-            # Older versions of pyarrow take a folder called `seed=3` for one more column.
-            frame = parquet.read_table(folder / table.path, partitioning=None).to_pandas(ignore_metadata=True)
-            tables[name] = Table({c: frame[c].to_numpy() for c in frame.columns}, dict(table.units), table.caption)
+            tables[name] = Table(read_columns(folder / table.path), dict(table.units), table.caption)
         except (OSError, ValueError, ArrowException) as error:
             raise _spoilt(f"the table {table.path}", folder, error) from error
     arrays_path = folder / f"arrays.{probe}.safetensors"
