@@ -1,5 +1,6 @@
 """Conversations as texts: messages through the tokenizer's own chat template, up to where the reply would start."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 MESSAGES = "messages"
-"""The column that holds a conversation: a list of `{"role": ..., "content": ...}`."""
+"""The column that holds a conversation: a list of `{"role": ..., "content": ...}`, with what else a template reads."""
 
 ROLE, TURN = "role", "turn"
 """Columns that a conversation gets: who spoke last, and the number of messages so far."""
@@ -22,7 +23,7 @@ Message = Mapping[str, object]
 
 
 def is_message(value: object) -> bool:
-    return isinstance(value, Mapping) and "role" in value and "content" in value
+    return isinstance(value, Mapping) and "role" in value and ("content" in value or "tool_calls" in value)
 
 
 def rendered_rows(
@@ -80,25 +81,36 @@ def as_chat(prompts: PromptSet, tokenizer: "PreTrainedTokenizerBase | None") -> 
     )
 
 
-def _checked(value: object, where: str) -> list[dict[str, str]]:
-    """The messages of one conversation: role and content, both texts that say something."""
-    found = None
+def _checked(value: object, where: str) -> list[dict[str, Any]]:
+    """The messages of one conversation, with every key that they have: which of them count is the template's to say."""
     if not isinstance(value, Sequence) or isinstance(value, str) or not value:
         found = f"{MESSAGES!r} holds {value!r:.60}, which is no list of messages"
     else:
-        for i, message in enumerate(value):
-            if not is_message(message):
-                found = f"message {i + 1} is {message!r:.60}"
-            elif not all(isinstance(message[key], str) for key in ("role", "content")):
-                found = f"message {i + 1} has a role or content that is no text"
-            elif not str(message["content"]).strip():
-                found = f"message {i + 1} ({message['role']}) is empty"
-            if found:
-                break
+        faults = ((i, _fault(message)) for i, message in enumerate(value))
+        found = next((f"message {i + 1} {fault}" for i, fault in faults if fault), None)
     if found:
         fix = 'Write [{"role": "user", "content": "..."}, ...].'
         raise PromptError(asked=where, found=found, fix=fix)
-    return [{"role": str(m["role"]), "content": str(m["content"])} for m in _messages(value)]
+    return [dict(message) for message in _messages(value)]
+
+
+def _fault(message: object) -> str | None:
+    """What is wrong with a message: it has a role that is a text, and says something, in text alone."""
+    if not isinstance(message, Mapping) or not is_message(message):
+        return f"is {message!r:.60}"
+    content = message.get("content")
+    parts = content if isinstance(content, list) else [{"type": "text", "text": content or ""}]
+    texts = [part.get("text") if isinstance(part, Mapping) and part.get("type") == "text" else None for part in parts]
+    if not isinstance(message["role"], str) or not all(isinstance(text, str) for text in texts):
+        return "has a role or content that is no text"
+    says_more = any(value for key, value in message.items() if key not in (ROLE, "content", "name"))
+    if not says_more and not "".join(map(str, texts)).strip():
+        return f"({message['role']}) is empty"
+    try:
+        json.dumps(message)
+    except (TypeError, ValueError) as error:
+        return f"holds what JSON cannot write ({error})"
+    return None
 
 
 def _messages(value: Any) -> Sequence[Message]:
@@ -106,7 +118,7 @@ def _messages(value: Any) -> Sequence[Message]:
 
 
 def _through_template(
-    chats: Sequence[list[dict[str, str]]], tokenizer: "PreTrainedTokenizerBase | None", places: Sequence[str]
+    chats: Sequence[list[dict[str, Any]]], tokenizer: "PreTrainedTokenizerBase | None", places: Sequence[str]
 ) -> list[str]:
     """The conversations as the model's tokenizer writes them (`render_chats`)."""
     if tokenizer is None or not tokenizer.chat_template:

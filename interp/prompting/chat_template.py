@@ -31,7 +31,7 @@ _RUN = "from interp.prompting.chat_template import render_here; render_here()"
 
 
 def render_chats(
-    tokenizer: "PreTrainedTokenizerBase", chats: Sequence[list[dict[str, str]]], places: Sequence[str]
+    tokenizer: "PreTrainedTokenizerBase", chats: Sequence[list[dict[str, Any]]], places: Sequence[str]
 ) -> list[str]:
     """The conversations as the tokenizer's template writes them, up to where the reply would start.
 
@@ -39,7 +39,7 @@ def render_chats(
     the place, where the template fails or takes more than `CPU_SECONDS`, `BYTES` or `LONGEST`.
     """
     asked = {
-        "template": tokenizer.get_chat_template(),
+        "template": _template(tokenizer, places[0]),
         "tokens": {name: str(token) for name, token in tokenizer.special_tokens_map.items()},
         "chats": chats,
     }
@@ -53,6 +53,19 @@ def render_chats(
         refused = next((answer["refused"] for answer in answers if "refused" in answer), None)
         raise _refusal(places[len(texts)], str(ended or refused or "it ended the process that it ran in"))
     return texts
+
+
+def _template(tokenizer: "PreTrainedTokenizerBase", place: str) -> str:
+    """The tokenizer's only template, or the one of several that it calls `default`."""
+    known = tokenizer.chat_template
+    if isinstance(known, dict) and "default" not in known:
+        raise PromptError(
+            asked=f"{place}, as a chat",
+            found=f"the tokenizer has the chat templates {', '.join(known)}, and none is called default",
+            fix=f"Choose one, `tokenizer.chat_template = tokenizer.chat_template[{next(iter(known))!r}]`, and load the "
+            "model with `tokenizer=tokenizer`.",
+        )
+    return tokenizer.get_chat_template()
 
 
 def _refusal(place: str, found: str) -> InterpError:
@@ -105,16 +118,28 @@ def render_here() -> None:
             return
 
 
-def rendered(template: str, tokens: dict[str, Any], chat: list[dict[str, str]]) -> dict[str, str]:
+def rendered(template: str, tokens: dict[str, Any], chat: list[dict[str, Any]]) -> dict[str, str]:
     """The `text` that a template makes of one conversation, or why it is `refused`; unbounded in time."""
     from transformers.utils.chat_template_utils import render_jinja_template
 
-    is_reply = chat[-1]["role"] == "assistant"
+    def written(messages: list[dict[str, Any]], *, reading: bool) -> str:
+        return render_jinja_template(
+            conversations=[messages], chat_template=template, add_generation_prompt=reading and not is_reply,
+            continue_final_message=reading and is_reply, **tokens,
+        )[0][0]  # fmt: skip
+
+    *before, last = chat
+    is_reply = last["role"] == "assistant"
     try:
-        (text,), _ = render_jinja_template(
-            conversations=[chat], chat_template=template, add_generation_prompt=not is_reply,
-            continue_final_message=is_reply, **tokens,
-        )  # fmt: skip
+        text = written(chat, reading=True)
+        for key in sorted(last.keys() - {"role", "content"}) if is_reply else ():
+            without = [*before, {name: value for name, value in last.items() if name != key}]
+            is_read = written(without, reading=True) != text
+            if not is_read and written(without, reading=False) != written(chat, reading=False):
+                return {"refused": f"it writes {key} of the last message behind its content, where reading ends"}
     except Exception as error:  # whatever the template's code raises, told to the process that asked
         return {"refused": " ".join(str(error).split())[:300] or type(error).__name__}
+    lists = (message["content"] for message in chat if isinstance(message.get("content"), list))
+    if any(repr(part)[:-2] in text for parts in lists for part in parts):
+        return {"refused": "it takes a content that is one text, and this one is a list of parts"}
     return {"text": text} if len(text) <= LONGEST else {"refused": f"it writes {len(text):,} characters"}

@@ -121,3 +121,66 @@ def test_prompts_with_an_exact_posterior_or_of_ids_are_no_chat():
     with pytest.raises(PromptError, match="exact posterior is that of the bare texts"):
         known = PromptSet("known", [Prompt(text="a")], posterior=np.array([[0.5, 0.5]]), outcome_ids=np.array([6, 7]))
         resolve_prompts(known, tokenizer=chatty(), chat=True)
+
+
+EVERY_KEY = (
+    "{% for m in messages %}<{{ m.role }}>{% if m.name is defined %}({{ m.name }}){% endif %}"
+    "{% for key in ('reasoning_content', 'mood') if m[key] is defined %}[{{ key }} {{ m[key] }}]{% endfor %}"
+    "{% if m.content is string %}{{ m.content }}{% else %}{% for p in m.content or [] %}{{ p.text }}{% endfor %}"
+    "{% endif %}{% for call in m.tool_calls or [] %}{{ call | tojson }}{% endfor %}</s>{% endfor %}"
+    "{% if add_generation_prompt %}<assistant>{% endif %}"
+)
+ASKS = {"role": "user", "content": "a", "name": "ann"}
+CALLS = {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": {"city": "c", "days": [1, 2]}}}]}
+TOLD = {"role": "tool", "content": "18 C", "name": "f"}
+PARTS = {"role": "user", "content": [{"type": "text", "text": "a "}, {"type": "text", "text": "b"}]}
+
+
+@pytest.mark.parametrize(
+    "chat",
+    [
+        [ASKS],
+        [ASKS, CALLS | {"content": None}, TOLD],
+        [ASKS, CALLS, TOLD],
+        [ASKS, CALLS | {"content": "", "reasoning_content": "b"}, TOLD],
+        [ASKS | {"mood": {"is": ["good", 3, None]}}],
+        [ASKS, {"role": "assistant", "content": "c a", "reasoning_content": "b"}],
+        [PARTS],
+        [ASKS, {**PARTS, "role": "assistant", "mood": 1.5}],
+    ],
+)
+def test_every_key_of_a_message_reaches_the_template(chat):
+    tokenizer, is_reply = chatty(EVERY_KEY), chat[-1]["role"] == "assistant"
+    how = {"continue_final_message" if is_reply else "add_generation_prompt": True}
+    expected = tokenizer.apply_chat_template(chat, tokenize=False, **how)
+    assert resolve_prompts([chat, [ASKS, TOLD]], tokenizer=tokenizer).prompts[0].text == expected
+
+
+@pytest.mark.parametrize(
+    "chat, template, found",
+    [
+        ([ASKS, CALLS | {"content": "b"}], EVERY_KEY, "it writes tool_calls of the last message behind its content"),
+        ([ASKS, {**PARTS, "role": "assistant"}], TEMPLATE, "a list of parts"),
+        ([PARTS], TEMPLATE, "a list of parts"),
+        ([{"role": "user", "content": [{"type": "image", "url": "x"}]}], EVERY_KEY, "no text"),
+        ([{"role": "user", "content": []}], EVERY_KEY, r"message 1 \(user\) is empty"),
+        ([{"role": "user", "content": None, "name": "ann"}], EVERY_KEY, r"message 1 \(user\) is empty"),
+        ([ASKS | {"mood": {1, 2}}], EVERY_KEY, "message 1 holds what JSON cannot write"),
+        ([ASKS | {"mood": np.float32(1)}], EVERY_KEY, "message 1 holds what JSON cannot write"),
+        (
+            [ASKS],
+            {"rag": TEMPLATE, "tool_use": TEMPLATE},
+            "the chat templates rag, tool_use, and none is called default",
+        ),
+    ],
+)
+def test_what_would_be_lost_on_the_way_to_the_template_is_refused(chat, template, found):
+    with pytest.raises(PromptError, match=found):
+        resolve_prompts([chat, [ASKS]], tokenizer=chatty(template))
+
+
+def test_a_template_among_several_is_the_default():
+    assert (
+        resolve_prompts([ASKED], tokenizer=chatty({"default": TEMPLATE, "rag": "b"})).prompts
+        == resolve_prompts([ASKED], tokenizer=chatty()).prompts
+    )
