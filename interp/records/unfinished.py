@@ -25,10 +25,11 @@ from typing import Any
 
 import numpy as np
 
-from interp.errors import UsageError
+from interp.errors import RecordError, UsageError
 from interp.model import Model
 from interp.prompt import PromptSet
 from interp.system.environment import environment
+from interp.system.foreign_files import readable
 from interp.system.signals import Stopped, remember
 from interp.system.threads import note_threads, noted_threads
 from interp.system.whole_files import is_draft, writing
@@ -128,19 +129,18 @@ class Stage:
 
     def load(self) -> Kept | None:
         """What is there from before; None, with a warning, where that is damaged or of another identity."""
+        other = ""
         try:
-            with zipfile.ZipFile(self.path) as file:
+            asked = f"the unfinished work in {self.path}"
+            with readable(asked, "", found="it is damaged"), zipfile.ZipFile(self.path) as file:
                 said = json.loads(file.read("said.json"))
                 other = _unlike(said["identity"], {**self.identity, **_versions()})
                 if not other:
-                    arrays = {tuple(name): _read(file, i) for i, name in enumerate(said["arrays"])}
-                    note_threads({int(n) for n in said["threads"]})
-                    remember(self._in_words(said["n_done"], said["n"], said["unit"]))
-                    return Kept(said["n_done"], arrays)
-        except FileNotFoundError:  # never there, or another process has just finished this run
-            return None
-        except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, NotImplementedError) as error:
-            other = f"it is damaged ({error})"
+                    return self._kept(said, file)
+        except RecordError as error:
+            if isinstance(error.__cause__, FileNotFoundError):  # never there, or another process has just ended the run
+                return None
+            other = error.found
         if self.run.insists:
             raise UsageError(
                 asked="resuming this run (--resume)",
@@ -149,6 +149,12 @@ class Stage:
             )
         warnings.warn(f"unfinished work in {self.path} is left aside: {other}", RuntimeWarning, stacklevel=2)
         return None
+
+    def _kept(self, said: Mapping[str, Any], file: zipfile.ZipFile) -> Kept:
+        arrays = {tuple(name): _read(file, i) for i, name in enumerate(said["arrays"])}
+        note_threads({int(n) for n in said["threads"]})
+        remember(self._in_words(said["n_done"], said["n"], said["unit"]))
+        return Kept(said["n_done"], arrays)
 
     @contextmanager
     def keeping(

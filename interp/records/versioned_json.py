@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import numpy as np
-from pydantic import BaseModel, BeforeValidator, TypeAdapter, ValidationError
+from pydantic import BaseModel, BeforeValidator, TypeAdapter
 
 from interp.errors import InterpError, RecordError
 from interp.findings import Scalar
+from interp.system.foreign_files import read_json, readable
 
 Content = TypeVar("Content")
 
@@ -81,27 +82,16 @@ def read_versioned(
     `asked` names the file in words, `written_by` what to give instead of a missing one, `again` how to repeat it;
     `upgraded` makes an older content one of today.
     """
-    try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-        json.dumps(raw, ensure_ascii=False).encode("utf-8")  # half a pair of surrogates can be written as an escape
-    except FileNotFoundError as missing:
-        raise error(asked=asked, found=f"there is no {path.name} in it", fix=written_by) from missing
-    except (OSError, ValueError, RecursionError) as fault:
-        fix = f"The file is damaged or was edited; {again}."
-        raise error(asked=asked, found=f"{path.name} cannot be read ({fault})", fix=fix) from fault
+    damaged, changed = "The file is damaged or was edited", "The file was edited or written by another program"
+    with readable(asked, f"{damaged}; {again}.", found=f"{path.name} cannot be read", error=error):
+        try:
+            raw = read_json(path)
+        except FileNotFoundError as missing:
+            raise error(asked=asked, found=f"there is no {path.name} in it", fix=written_by) from missing
     version = raw.get("format") if isinstance(raw, dict) else None
     if isinstance(version, int) and version > newest:
         found = f"it has format {version}, this version reads up to {newest}"
         raise error(asked=asked, found=found, fix="Open it with a newer interp.")
-    try:
+    with readable(asked, f"{changed}; {again}.", found=f"{path.name} does not fit", error=error):
         content = upgraded(raw) if isinstance(raw, dict) else raw
         return TypeAdapter(kind).validate_json(json.dumps(content))
-    except ValidationError as fault:
-        fix = f"The file was edited or written by another program; {again}."
-        raise error(asked=asked, found=": ".join(first_fault(fault, path.name)), fix=fix) from fault
-
-
-def first_fault(error: ValidationError, whole: str) -> tuple[str, str]:
-    """Where the first thing that is wrong stands, and what it is; `whole` names the content as a whole."""
-    first = error.errors()[0]
-    return ".".join(str(part) for part in first["loc"]) or whole, first["msg"][:1].lower() + first["msg"][1:]

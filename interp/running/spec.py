@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from typing import Any
 
-from interp.errors import InterpError, RecordError, UsageError
+from interp.errors import InterpError, UsageError
 from interp.loading.aliases import MEMORY
 from interp.options import OPTIONS, RunOptions
 from interp.probe import ADDED, Probe
@@ -16,6 +16,7 @@ from interp.registry import load_entry, load_named
 from interp.settings import read_fields
 from interp.study import Study
 from interp.system.digest import digest_of
+from interp.system.foreign_files import readable
 from interp.words import printable
 
 RECORDED = tuple(name for name, option in OPTIONS.items() if option.recorded)
@@ -61,24 +62,16 @@ class RunSpec(RunOptions):
 
         Raises `RecordError` for one that no run can have been asked with.
         """
-        from pydantic import TypeAdapter, ValidationError
-
-        from interp.records.versioned_json import first_fault
+        from pydantic import TypeAdapter
 
         values = {name: content[name] for name in RECORDED if name in content}
         if values.get("null") and "n_untrained" not in content:
             values["n_untrained"] = 1  # what records of earlier versions were made with
         if isinstance(probes := content.get("probes"), Mapping):
             values |= {"probes": list(probes), "settings": probes}
-        try:
+        fix = "It is no record of a run, or was edited: write the command out."
+        with readable("what the record was asked to do", fix, found="it does not fit"):
             spec = TypeAdapter(cls).validate_json(json.dumps(values), strict=True)
-        except ValidationError as error:
-            where, words = first_fault(error, "all of it")
-            raise RecordError(
-                asked="what the record was asked to do",
-                found=f"{where}: {words}",
-                fix="It is no record of a run, or was edited: write the command out.",
-            ) from error
         return replace(spec, edits=tuple(spec.edits), checkpoints=tuple(spec.checkpoints))
 
     @classmethod

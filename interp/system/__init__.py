@@ -7,6 +7,7 @@ __all__ = [
     "environment",
     "fingerprint",
     "float64",
+    "foreign_files",
     "heap",
     "locks",
     "offload",

@@ -5,6 +5,7 @@ import errno
 import signal
 import subprocess
 import sys
+import warnings
 import zipfile
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -219,6 +220,26 @@ def test_a_file_that_is_damaged_is_left_aside(tmp_path, stop_in, damage):
     with pytest.warns(RuntimeWarning, match="it is damaged"):
         found = capture(model, prompts, ids, NEEDS[:2], tokens_per_batch=24, unfinished=of(tmp_path), name="c")
     assert_identical(capture(model, prompts, ids, NEEDS[:2], tokens_per_batch=24), found)
+
+
+def test_whatever_bit_of_kept_work_is_flipped_it_is_read_as_it_was_or_left_aside(tmp_path):
+    model, prompts = fresh_model("llama"), sequences(4)[0]
+    stage = of(tmp_path).stage("c", model, prompts, [np.array([1, 2])])
+    array = np.arange(6.0)
+    stage._write(3, 9, "batches", [(("v", 0), array)])
+    whole, words = stage.path.read_bytes(), set()
+    for i in range(len(whole)):
+        for bit in range(8) if i > len(whole) - 300 else (i % 8,):  # the list of what is in it has no checksum
+            stage.path.write_bytes(whole[:i] + bytes([whole[i] ^ 1 << bit]) + whole[i + 1 :])
+            with warnings.catch_warnings(record=True) as warned:
+                warnings.simplefilter("always")
+                kept = stage.load()
+            words |= {str(each.message) for each in warned if "is left aside: it is damaged (" in str(each.message)}
+            assert (kept is None) == bool(warned)
+            assert kept is None or (kept.n_done == 3 and kept.arrays["v", 0].tobytes() == array.tobytes())
+    assert any("encrypted" in each for each in words) and any(
+        "checksum" in each.lower() or "CRC" in each for each in words
+    )
 
 
 def test_a_short_run_never_writes_and_a_long_one_stays_in_its_share():

@@ -1,0 +1,69 @@
+"""Files that somebody else may have written: whatever is wrong with one becomes one error of ours, in words.
+
+A spoilt file makes a library raise any exception at all, from `zlib.error` to `RecursionError`. They are caught here
+alone, around what reads and checks a file and nothing more, and each stays the cause of what is told.
+"""
+
+import json
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from interp.errors import InterpError, RecordError
+
+DEEPEST = 100
+"""Levels of a JSON or TOML file; what goes through one calls itself at every level."""
+
+
+@contextmanager
+def readable(
+    asked: str, fix: str, *, found: str = "it cannot be read", error: type[InterpError] = RecordError
+) -> Iterator[None]:
+    """Whatever goes wrong in the block is raised as `error`: `found`, and behind it what the library says."""
+    try:
+        yield
+    except InterpError:
+        raise
+    except Exception as fault:
+        raise error(asked=asked, found=f"{found} ({in_words(fault)})", fix=fix) from fault
+
+
+def read_json(path: Path) -> Any:
+    """The values of a JSON file in UTF-8. Raises `OSError`, `ValueError` or `RecursionError`; see `readable`."""
+    value = _shallow(json.loads(path.read_text(encoding="utf-8")))
+    json.dumps(value, ensure_ascii=False).encode("utf-8")  # half a pair of surrogates can be written as an escape
+    return value
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The values of a TOML file; raises what `read_json` does."""
+    return _shallow(tomllib.loads(path.read_text(encoding="utf-8")))
+
+
+def in_words(fault: Exception) -> str:
+    """What is wrong with a file, in one line."""
+    from pydantic import ValidationError
+
+    if isinstance(fault, ValidationError):
+        first = fault.errors(include_url=False, include_input=False)[0]
+        place = ".".join(str(part) for part in first["loc"])
+        return f"{place}: {first['msg'][:1].lower()}{first['msg'][1:]}".removeprefix(": ")
+    if isinstance(fault, RecursionError):
+        return f"its values lie more than {DEEPEST} levels deep in one another"
+    said = fault.strerror if isinstance(fault, OSError) and fault.strerror else str(fault)
+    said = f"there is no {said}" if isinstance(fault, KeyError) else said
+    return " ".join(said.split()) or type(fault).__name__
+
+
+def _shallow(value: Any) -> Any:
+    """The same; `RecursionError` where more levels lie in one another than any file of ours has."""
+    level, depth = [value], 0
+    while level:
+        if depth > DEEPEST:
+            raise RecursionError
+        holders = [each for each in level if isinstance(each, dict | list)]
+        level = [x for each in holders for x in (each.values() if isinstance(each, dict) else each)]
+        depth += 1
+    return value
