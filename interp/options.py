@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, ParamSpec, TypeVar, get_args
 
 from interp.errors import UnknownName, UsageError
-from interp.settings import split_commas, write_settings
+from interp.settings import LARGEST_SEED, MOST, refuse_number, split_commas, write_settings
 
 if TYPE_CHECKING:
     from interp.edits import Edits
@@ -29,9 +29,9 @@ Result = TypeVar("Result")
 class Option:
     """What is told of an option: its meaning in a sentence, and how it stands on the command line.
 
-    `kind` is the type that is read there where it is not that of the field, `least` the smallest number; `read` makes
-    the value of what was read, and `write` makes words of a value, each to follow the flag. Options that change the
-    numbers are `recorded`.
+    `kind` is the type that is read there where it is not that of the field, `least` and `most` are the bounds of a
+    number; `read` makes the value of what was read, and `write` makes words of a value, each to follow the flag.
+    Options that change the numbers are `recorded`.
     """
 
     flag: str
@@ -39,6 +39,7 @@ class Option:
     short: str = ""
     kind: Any = None
     least: int | None = None
+    most: int = MOST
     read: Callable[[Any], Any] = lambda value: value
     write: Callable[[Any], Iterable[str]] = lambda value: (str(value),)
     recorded: bool = True
@@ -53,7 +54,7 @@ class Option:
 def _counts(words: str | None) -> tuple[int, ...]:
     """Numbers with commas, counted from 0; anything else is a `UsageError`."""
     parts = split_commas(words)
-    strange = [part for part in parts if not part.isdecimal()]
+    strange = [part for part in parts if not part.isdecimal() or len(part) > 9]
     if strange:
         raise UsageError(
             asked=f"--show-tokens {words}", found=f"{strange[0]!r} is not the number of a prompt", fix="Write 0,5."
@@ -119,7 +120,7 @@ class RunOptions:
         ),
     ] = None
     window: Annotated[int | None, Option("--window", "Read the last N tokens of each text (0: all).", least=0)] = None
-    seed: Annotated[int, Option("--seed", "Seed of draws, nulls and intervals.")] = 0
+    seed: Annotated[int, Option("--seed", "Seed of draws, nulls and intervals.", least=0, most=LARGEST_SEED)] = 0
     text_column: Annotated[str, Option("--text-column", "Column of the file or data set that holds the text.")] = "text"
     chat: Annotated[
         bool, Option("--chat/--no-chat", "Read every text as a user's message, through the model's chat template.")
@@ -187,6 +188,12 @@ class RunOptions:
         ),
     ] = False
     quiet: Annotated[bool, Option("--quiet", "Only the path of the report.", "-q", recorded=False)] = False
+
+    def __post_init__(self) -> None:
+        for name, option in OPTIONS.items():
+            value = getattr(self, name)
+            if option.least is not None and type(value) is int:
+                refuse_number(f"{option.flag} {value}", value, option.least, option.most)
 
 
 OPTIONS: Mapping[str, Option] = {f.name: get_args(f.type)[1] for f in fields(RunOptions)}

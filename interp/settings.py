@@ -7,6 +7,24 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from interp.errors import UnknownName, UsageError
 
+LARGEST, LARGEST_SEED, MOST = 2**63 - 1, 2**32 - 1, 10_000_000
+"""Whole numbers that every library takes, as a value, as a seed, and as a count of prompts, sequences or tokens."""
+
+
+def refuse_number(asked: str, value: int, least: int, most: int) -> None:
+    """Raise `UsageError` for a whole number out of its bounds."""
+    if not least <= value <= most:
+        found = "the number is too small" if value < least else "the number is too large"
+        raise UsageError(asked=asked, found=found, fix=f"Give a whole number from {least:,} to {most:,}.")
+
+
+def refuse_numbers(of: str, values: Mapping[str, Any]) -> None:
+    """Raise `UsageError` for the first whole number among the fields of `of` that no library takes."""
+    for field, value in values.items():
+        if type(value) is int:
+            least, most = (0, LARGEST_SEED) if field == "seed" else (-LARGEST, LARGEST)
+            refuse_number(f"{of}.{field} = {value}", value, least, most)
+
 
 def split_commas(words: str | Iterable[str] | None) -> list[str]:
     """The parts between commas, of one text or of several; empty parts are left out."""
@@ -57,7 +75,9 @@ def read_fields(cls: Any, of: str, settings: Mapping[str, Any]) -> dict[str, Any
     for field in settings:
         if field not in known:
             raise UnknownName(f"field of {of}", field, known)
-    return {field: _read(f"{of}.{field}", value, hints[field]) for field, value in settings.items()}
+    values = {field: _read(f"{of}.{field}", value, hints[field]) for field, value in settings.items()}
+    refuse_numbers(of, values)
+    return values
 
 
 def write_settings(settings: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -86,7 +106,7 @@ def _read(where: str, value: Any, hint: Any) -> Any:
     for option in options:
         try:
             return _fit(value, option)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             continue
     shown = ", ".join("none" if o is type(None) else str(getattr(o, "__name__", o)) for o in options)
     raise UsageError(asked=f"{where} = {value!r}", found="the value does not fit this field", fix=f"It takes: {shown}.")
@@ -120,7 +140,7 @@ def _entries(where: str, value: Any, separator: str) -> Sequence[Any]:
         if isinstance(value, str):
             parts = [part.strip() for part in value.split(separator)]
             return json.loads(value) if value.startswith("[") else [] if value == "none" else parts
-    except ValueError:
+    except (ValueError, RecursionError):
         pass  # a list that is not JSON is refused like any other value
     raise UsageError(
         asked=f"{where} = {value!r}",

@@ -17,7 +17,7 @@ from interp.cli.faults import print_anything, telling_faults
 from interp.cli.options import ALL, LEFT, MODEL, QuietOption, ResumeOption, VerboseOption, told, with_run_options
 from interp.errors import InterpError, UnknownName, UsageError
 from interp.options import OPTIONS, RunOptions
-from interp.settings import split_commas, split_settings
+from interp.settings import LARGEST_SEED, MOST, split_commas, split_settings
 from interp.system.signals import handling_signals
 from interp.words import printable
 
@@ -235,7 +235,7 @@ def certify(
     scale: Annotated[
         Literal["smoke", "default"], typer.Option(help="smoke: some 40 made-up worlds; default: some 450.")
     ] = "default",
-    seed: Annotated[int, typer.Option(help="Another seed draws other worlds.", min=0)] = 0,
+    seed: Annotated[int, typer.Option(help="Another seed draws other worlds.", min=0, max=LARGEST_SEED)] = 0,
     set_: Annotated[
         list[str] | None,
         typer.Option("--set", help=OPTIONS["settings"].help, autocompletion=completing.probe_settings),
@@ -479,7 +479,7 @@ def check(
 @with_run_options((*MODEL, "prompts", "n_pool", "seed", "text_column", "chat", "window", "edits"))
 def generate(
     asked: RunOptions,
-    n_tokens: Annotated[int, typer.Option(help="New tokens of each text, at most.", min=1)] = 20,
+    n_tokens: Annotated[int, typer.Option(help="New tokens of each text, at most.", min=1, max=MOST)] = 20,
     temperature: Annotated[float, typer.Option(help="0 takes the most likely token, above it is drawn.", min=0)] = 0.0,
     page: Annotated[Path | None, typer.Option(help="File that receives an HTML page.")] = None,
 ) -> None:

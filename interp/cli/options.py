@@ -25,7 +25,8 @@ _COMPLETED: Mapping[str, Callable[..., list[str]]] = {
 def told(name: str, **changes: Any) -> Any:
     """What the command line shows of an option of a run, for a command that reads it in its own way."""
     option = OPTIONS[name]
-    shown: dict[str, Any] = {"help": option.help, "min": option.least, "autocompletion": _COMPLETED.get(name)}
+    bounds = {} if option.least is None else {"min": option.least, "max": option.most}
+    shown: dict[str, Any] = {"help": option.help, "autocompletion": _COMPLETED.get(name), **bounds}
     return typer.Option(*filter(None, (option.flag, option.short)), **shown | changes)
 
 

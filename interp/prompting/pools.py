@@ -25,6 +25,9 @@ DEFAULT_PROMPTS = "mixed"
 _FEW = 1 / 8
 """Share of the prompts: reading these once more costs less than reading for every probe all the others too."""
 
+MOST_PARTS = 10_000
+"""Runs that `--splits` may stand for."""
+
 
 @dataclass(frozen=True)
 class PromptPool:
@@ -144,12 +147,11 @@ def prompts_for(
 
 def parts(splits: str) -> tuple[str, ...]:
     """The parts that are asked for: `4` are `1/4` to `4/4`, and `2/4` is itself; anything else is a `UsageError`."""
-    found = re.fullmatch(r"(?:(\d+)/)?(\d+)", str(splits))
+    found = re.fullmatch(r"(?:(\d{1,9})/)?(\d{1,9})", str(splits))
     k = int(found[2]) if found else 0
-    if not found or k < 2 or not 1 <= int(found[1] or 1) <= k:
-        raise UsageError(
-            asked=f"--splits {splits}", found="it names no parts", fix="Give a number from 2 up, or a part such as 2/4."
-        )
+    if not found or not 2 <= k <= MOST_PARTS or not 1 <= int(found[1] or 1) <= k:
+        fix = f"Give a number from 2 to {MOST_PARTS:,}, or a part such as 2/4."
+        raise UsageError(asked=f"--splits {splits}", found="it names no parts", fix=fix)
     return (splits,) if found[1] else tuple(f"{i}/{k}" for i in range(1, k + 1))
 
 

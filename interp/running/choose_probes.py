@@ -13,7 +13,7 @@ from interp.probe import Probe
 from interp.reading.readable import EVERYWHERE, first_lacking
 from interp.registry import entries, load_entry
 from interp.running.spec import make_probe
-from interp.settings import split_commas
+from interp.settings import refuse_numbers, split_commas
 
 GROUPS = ("all", "everything")
 """`all`: every observational probe whose needs the model meets; `everything`: the causal ones too."""
@@ -55,6 +55,7 @@ def choose_probes(
     if not chosen:
         raise UsageError(asked="a run", found="no probe is named", fix="Name at least one; `interp list probes`.")
     for each in chosen.values():
+        refuse_numbers(each.probe.name, vars(each.probe))
         each.probe.refuse_fields(None)
     return tuple(chosen.values())
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from interp.editing.edit_files import resolve_edits
-from interp.errors import InterpError, UsageError
+from interp.errors import InterpError, PromptError, UsageError
 from interp.loading.sources import locate
 from interp.model import Model
 from interp.options import OPTIONS, RunOptions, refuse_unknown_keywords
@@ -87,6 +87,7 @@ def run_many(
     chosen = choose_probes(alike.probes, alike.settings or {})
     outcomes = []
     runs = [on for asked in _runs(models, revisions, alike, chosen) for on in _on_sets(asked, prompts)]
+    _refuse_empty_parts(runs, chosen)
     if resume and not any(_is_begun(asked, chosen, Path(out)) for asked in runs):
         raise nothing_begun(Path(out))
     has_sets = len({_set_of(asked) for asked in runs}) > 1
@@ -132,6 +133,18 @@ def _on_sets(asked: RunOptions, prompts: Sequence[str]) -> Iterator[RunOptions]:
     for each in prompts or (asked.prompts,):
         for part in parts(asked.splits) if asked.splits is not None else (None,):
             yield replace(asked, prompts=each, splits=part)
+
+
+def _refuse_empty_parts(runs: Sequence[RunOptions], chosen: Sequence[ChosenProbe]) -> None:
+    """Raise `PromptError`, before anything is measured, where there are fewer prompts than parts."""
+    for asked in runs:
+        if asked.splits is not None and asked.splits.startswith("1/"):
+            try:
+                _specified(asked, chosen)
+            except PromptError:
+                raise
+            except InterpError:  # it is told where it is this model's turn
+                pass
 
 
 def _model_of(asked: RunOptions) -> str:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from interp.errors import RecordError
+from interp.errors import InterpError
 from interp.findings import Scalar
 from interp.records.record import RunRecord
 from interp.running.spec import RunSpec
@@ -90,7 +90,7 @@ def python(record: RunRecord) -> str | None:
         return None
     try:
         return RunSpec.of(record).python
-    except (RecordError, TypeError):
+    except (InterpError, TypeError):
         return None
 
 

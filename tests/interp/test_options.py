@@ -18,7 +18,7 @@ import interp
 from interp.cli.app import app
 from interp.editing.edit_files import resolve_edits
 from interp.edits import BypassLayer
-from interp.errors import UnknownName, UsageError
+from interp.errors import PromptError, UnknownName, UsageError
 from interp.options import OPTIONS, RunOptions
 from interp.records.record import RunRecord, open_run
 from interp.running.choose_probes import choose_probes
@@ -211,3 +211,40 @@ def test_an_option_of_another_type_has_to_be_told_of(monkeypatch):
     monkeypatch.delitem(CHANGES, "dtype")
     with pytest.raises(AssertionError, match="say in CHANGES what asks for another value of dtype"):
         another("dtype")
+
+
+NUMBERS = [name for name, option in OPTIONS.items() if option.least is not None]
+
+
+@pytest.mark.parametrize("value", [-1, -(10**26), 2**63, int("9" * 26)])
+@pytest.mark.parametrize("name", NUMBERS)
+def test_a_number_out_of_its_bounds_is_refused_in_words_wherever_it_is_given(name, value):
+    with pytest.raises(UsageError, match=OPTIONS[name].flag):
+        RunOptions(**{name: value})
+    said = CliRunner().invoke(app, ["run", OPTIONS[name].flag, str(value)])
+    assert said.exit_code == 2 and isinstance(said.exception, SystemExit)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("seed", "-1"), ("seed", 2**40), ("n_null", "1" + "0" * 26), ("n_null", 10**400), ("site", "[" * 100_000)],
+)
+def test_a_setting_that_no_library_takes_is_refused_in_words_for_a_name_and_for_a_probe_that_is_made(field, value):
+    with pytest.raises(UsageError, match=f"manifold.{field}"):
+        choose_probes("manifold", {"manifold": {field: value}})
+    if isinstance(value, int):
+        with pytest.raises(UsageError, match=f"manifold.{field}"):
+            choose_probes([replace(choose_probes("manifold", {})[0].probe, **{field: value})], {})
+
+
+@pytest.mark.parametrize("splits", ["99999999999", "9" * 5000, "10001", "2/1", "0", "1/0", "-2", "2.0", "²"])
+def test_splits_that_name_no_parts_are_refused_at_once(splits):
+    said = CliRunner().invoke(app, ["run", "--splits", splits, "--probe", "orthogonality"])
+    assert isinstance(said.exception, UsageError) and "names no parts" in said.exception.found
+
+
+def test_more_parts_than_prompts_are_refused_once_and_before_anything_is_measured(place):
+    (place / "few.txt").write_text("one and\ntwo and\nthree then\n")
+    with pytest.raises(PromptError, match="10000 parts of the 3 prompts"):
+        interp.run_many(["pythia-70m"], options={"prompts": "few.txt", "splits": "10000"}, out=place / "runs")
+    assert not (place / "runs").exists()

@@ -11,7 +11,7 @@ import typer
 
 from interp.cli import completion as completing
 from interp.errors import UnknownName, UsageError
-from interp.settings import split_commas, split_settings
+from interp.settings import LARGEST_SEED, MOST, split_commas, split_settings
 
 from ..plans.settings import read_settings, read_value
 
@@ -52,7 +52,9 @@ def train_command(
     depths: Annotated[str | None, typer.Option(help="Numbers of layers, such as 1,2,3: one training for each.")] = None,
     init: Annotated[str | None, typer.Option(help="Start from this checkpoint: a folder, or tunnel:NAME@step.")] = None,
     set_: SetOption = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Seed of weights and sequences; 0 if left out.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, max=LARGEST_SEED, help="Seed of weights and sequences; 0 if left out.")
+    ] = None,
     device: Annotated[str | None, typer.Option(help="cpu (the default) or cuda.")] = None,
     keep: KeepOption = None,
     limit: Annotated[
@@ -83,9 +85,11 @@ def train_command(
 @app.command("eval", epilog="Example: interp tunnel eval runs/bijection-llama --length 24")
 def eval_command(
     path: Annotated[str, typer.Argument(help="A checkpoint folder, or tunnel:NAME@step.")],
-    n: Annotated[int, typer.Option(min=2000, help="Fresh sequences.")] = 4000,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the sequences.")] = 1,
-    length: Annotated[int | None, typer.Option(help="Observations in a sequence, more than it was trained on.")] = None,
+    n: Annotated[int, typer.Option(min=2000, max=MOST, help="Fresh sequences.")] = 4000,
+    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED, help="Seed of the sequences.")] = 1,
+    length: Annotated[
+        int | None, typer.Option(max=MOST, help="Observations in a sequence, more than it was trained on.")
+    ] = None,
     by_position: Annotated[bool, typer.Option("--by-position", help="A row for each scored position too.")] = False,
     json_: Annotated[Path | None, typer.Option("--json", help="Write everything to this file.")] = None,
 ) -> None:
@@ -133,14 +137,14 @@ def sweep_command(
     crossed: Annotated[
         bool, typer.Option("--crossed", help="Every combination; otherwise one setting at a time is varied.")
     ] = False,
-    seeds: Annotated[int, typer.Option(min=1, help="Trainings of each combination.")] = 1,
+    seeds: Annotated[int, typer.Option(min=1, max=MOST, help="Trainings of each combination.")] = 1,
     set_: SetOption = None,
     keep: KeepOption = None,
     probe: Annotated[
         list[str] | None, typer.Option("--probe", "-p", help="Probes that then read every network; repeat or commas.")
     ] = None,
     probe_set: Annotated[list[str] | None, typer.Option(help="Option of a probe: PROBE.field=value; repeat.")] = None,
-    n_pool: Annotated[int | None, typer.Option(min=1, help="Sequences that the probes read.")] = None,
+    n_pool: Annotated[int | None, typer.Option(min=1, max=MOST, help="Sequences that the probes read.")] = None,
     out: Annotated[Path, typer.Option(help="Folder of the sweep; the same one again goes on.")] = Path("runs/sweep"),
     quiet: QuietOption = False,
 ) -> None:

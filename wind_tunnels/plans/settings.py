@@ -16,5 +16,5 @@ def read_value(words: str) -> Any:
     """A value read as JSON where it is that (numbers, true, null) and as a text otherwise."""
     try:
         return json.loads(words)
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):
         return words

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from interp.errors import InterpError
+from interp.settings import LARGEST_SEED
 
 app = typer.Typer(
     help="Programs compiled to weights, whose mechanism is known.",
@@ -74,8 +75,10 @@ def noise_command(
         int | None, typer.Option(help="Superposition: fewer dimensions than the program has directions.")
     ] = None,
     weight_noise: Annotated[float, typer.Option(min=0, help="Deviation added, relative to that of each weight.")] = 0.0,
-    distractors: Annotated[int, typer.Option(min=0, help="Heads added per layer that write where nothing reads.")] = 0,
-    seed: Annotated[int, typer.Option(min=0)] = 0,
+    distractors: Annotated[
+        int, typer.Option(min=0, max=1000, help="Heads added per layer that write where nothing reads.")
+    ] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=LARGEST_SEED)] = 0,
 ) -> None:
     """Write a program with noise as real models have it; its card carries the truth along."""
     from .noise import Noise, write_noisy
