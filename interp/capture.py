@@ -65,6 +65,8 @@ class ModelInfo:
     """What was merged into its weights."""
     n_experts: int = 0
     """Experts of each layer's feed-forward; 0 where a layer has none, or its router is not known."""
+    text_part_of: str | None = None
+    """The class of the multimodal model whose language model and head these are."""
 
 
 class Mechanism(ABC):

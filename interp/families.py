@@ -276,8 +276,12 @@ _TABLE = (
     _like_llama("exaone4", qk_norm=_BY_HEAD, **_SANDWICH, note="no rotary embedding in global layers"),
     _like_llama("apertus", qk_norm=_BY_HEAD),
     _like_llama("qwen2"),
+    _like_llama("qwen2_vl_text"),
+    _like_llama("qwen2_5_vl_text"),
     _like_llama("qwen2_moe", router="mlp.gate", note="mixture of experts"),
     _like_llama("qwen3", qk_norm=_BY_POSITION),
+    _like_llama("qwen3_vl_text", qk_norm=_BY_POSITION),
+    _like_llama("qwen3_vl_moe_text", qk_norm=_BY_POSITION, note="mixture of experts"),
     _like_llama("qwen3_moe", qk_norm=_BY_POSITION, router="mlp.gate", note="mixture of experts"),
     _like_llama("gemma"),
     _like_llama("gemma2", **_SANDWICH, kernel="eager",
@@ -445,7 +449,7 @@ def iterate_weights(
     """
     from interp.system.offload import brought_in
 
-    shape = family.head_shape(module.config)
+    shape = family.head_shape(module.config.get_text_config())
     for attention in family.attention_modules(module):
         with brought_in(attention):
             if which == "W_O":

@@ -9,7 +9,7 @@ from interp.capture import Mechanism, ModelInfo
 
 if TYPE_CHECKING:
     import torch
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
     from interp.families import Family
     from interp.tunnel import Task
@@ -45,6 +45,11 @@ class Model:
     def name(self) -> str:
         return self.info.name
 
+    @property
+    def config(self) -> "PretrainedConfig":
+        """The configuration of the language model, which is a part of that of a multimodal model."""
+        return self.module.config.get_text_config()
+
     @cached_property
     def fingerprint(self) -> str:
         """A name for its weights, read when first asked for: `interp.system.fingerprint`."""
@@ -61,8 +66,9 @@ class Model:
 
     def __repr__(self) -> str:
         i = self.info
+        family = i.family if i.text_part_of is None else f"{i.family} in {i.text_part_of}"
         return (
-            f"Model({i.name!r}: {i.family}, {i.n_layers} layers, {heads_in_words(i)}, {i.dtype} on {i.device}; "
+            f"Model({i.name!r}: {family}, {i.n_layers} layers, {heads_in_words(i)}, {i.dtype} on {i.device}; "
             f"{sum(c.passed for c in self.checks)} of {len(self.checks)} checks passed)"
         )
 

@@ -120,6 +120,24 @@ def sites() -> str:
     )  # fmt: skip
 
 
+_MULTIMODAL = (
+    ("Gemma 3 from 4B", "`Gemma3ForConditionalGeneration`", "`gemma3_text`"),
+    ("Mistral Small 3.1 and later", "`Mistral3ForConditionalGeneration`", "`mistral`"),
+    ("Ministral 3", "`Mistral3ForConditionalGeneration`", "`ministral3`"),
+    ("Llama 4", "`Llama4ForConditionalGeneration`", "`llama4_text`"),
+    ("Qwen2-VL, Qwen2.5-VL", "`Qwen2VLForConditionalGeneration`, `Qwen2_5_VLForConditionalGeneration`",
+     "`qwen2_vl_text`, `qwen2_5_vl_text`"),
+    ("Qwen3-VL", "`Qwen3VLForConditionalGeneration`, `Qwen3VLMoeForConditionalGeneration`",
+     "`qwen3_vl_text`, `qwen3_vl_moe_text`"),
+    ("SmolVLM", "`SmolVLMForConditionalGeneration`", "`llama`"),
+    ("LLaVA, LLaVA-OneVision", "`LlavaForConditionalGeneration`, `LlavaOnevisionForConditionalGeneration`",
+     "`llama`, `qwen2`"),
+    ("InternVL", "`InternVLForConditionalGeneration`", "`qwen2`"),
+    ("Aya Vision", "`AyaVisionForConditionalGeneration`", "`cohere2`"),
+)  # fmt: skip
+"""Multimodal checkpoints whose text part tests read: `tests/tiny_multimodal.py`."""
+
+
 def families() -> str:
     """Every model family that can be read, and those that cannot."""
     from interp.families import REFUSED
@@ -145,6 +163,13 @@ def families() -> str:
         + "\nWhat entropies and weights mean beside a learnt sink (gpt-oss): [learnt sinks](../explanations/seam.md"
         "#learnt-sinks). Queries and keys before rotary embedding (`q_pre`, `k_pre`) are normalised where the model "
         "normalises them, also if it does so behind rotary embedding (Llama 4, nanochat).\n"
+        "\n## Multimodal models\n\nWhere prompts are text, the language model inside a multimodal one is read, with "
+        "its head: from a folder, the hub or memory. The record says which class it is part of. Weights of the vision part "
+        "stay in their files; a model in memory is left whole. Positions and masks are what the whole model makes of "
+        "text: tokens that stand for an image which is not there are read like any others. Tests hold these:\n\n"
+        + table(("Checkpoint", "Class", "`model_type` of the text part"), _MULTIMODAL)
+        + "\nOthers whose text part is in the table above are tried, and the self-check decides. PaliGemma is refused: "
+        "its text sees what is behind it.\n"
         "\n## Families that cannot be read\n\n"
         + table(("`model_type`", "Called", "Why"), refused)
         + "\n"

@@ -52,7 +52,7 @@ def output(seen: Observations) -> CheckResult:
     """Captured values times the pattern, through W_O, is what the attention module returned."""
     worst = 0.0
     model = seen.model
-    shape = model.family.head_shape(model.module.config)
+    shape = model.family.head_shape(model.config)
     modules = model.family.attention_modules(model.module)
     for call, z, attention, out in zip(seen.heard.calls, seen.heard.z, modules, seen.heard.outputs, strict=True):
         if call.v.shape[1] != shape.n_kv_heads or call.q.shape[1] != shape.n_heads:
@@ -88,7 +88,7 @@ def _projection_error(
 ) -> float:
     """Some features of every head; all where a norm mixes them before they are captured."""
     family = seen.model.family
-    shape = family.head_shape(seen.model.module.config)
+    shape = family.head_shape(seen.model.config)
     norm = family.qk_norm
     normalising = None if norm is None else norm.module(attention, which)
     some = _some(layer, shape.d_head) if normalising is None else slice(None)
@@ -98,7 +98,7 @@ def _projection_error(
         ours = ours if bias is None else ours + bias[..., some].float()
     if norm is not None and normalising is not None:
         ours = norm.normalised(normalising, ours.to(x.dtype))
-    return relative_error(family.clipped(ours, seen.model.module.config), theirs[..., some])
+    return relative_error(family.clipped(ours, seen.model.config), theirs[..., some])
 
 
 def rotary(seen: Observations) -> CheckResult:

@@ -189,7 +189,7 @@ _WITNESSED = {
 def against_witness(seen: Observations, theirs: Mapping[tuple[str, int], Any], witness: str) -> Iterator[Check]:
     """What was captured against what another library gives for these sites, by site and layer."""
     heard, family = seen.heard, seen.model.family
-    scale = family.summed_scale(seen.model.module.config)
+    scale = family.summed_scale(seen.model.config)
     for site, words in _WITNESSED.items():
         errors = []
         for (of, layer), given in theirs.items():

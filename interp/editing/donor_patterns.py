@@ -106,7 +106,7 @@ def _short(value: object) -> str:
 
 
 def _settings(*names: str) -> Callable[[Model], object]:
-    return lambda model: {name: getattr(model.module.config, name, None) for name in names}
+    return lambda model: {name: getattr(model.config, name, None) for name in names}
 
 
 def _scalings(model: Model) -> list[object]:

@@ -10,6 +10,7 @@ __all__ = [
     "placement",
     "quiet_libraries",
     "sources",
+    "text_part",
     "tokenizer",
     "untrained",
     "weights",

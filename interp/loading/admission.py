@@ -7,14 +7,18 @@ from typing import Any
 
 import torch
 from huggingface_hub.errors import StrictDataclassError
-from transformers import CONFIG_MAPPING, AutoConfig, AutoModelForCausalLM, PreTrainedConfig
-from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+from transformers import CONFIG_MAPPING, AutoConfig, PreTrainedConfig
+from transformers.models.auto.modeling_auto import (
+    MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+    MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES,
+)
 from transformers.utils.quantization_config import QuantizationConfigMixin
 
 from interp.errors import ModelError
 from interp.families import families, family_of
 from interp.loading.hub_files import ModelFiles
 from interp.loading.quiet_libraries import quiet_libraries
+from interp.loading.text_part import build_model, is_multimodal, parameters_read
 
 _IMPOSSIBLE = (
     ArithmeticError, AssertionError, AttributeError, LookupError, OSError, RuntimeError, StrictDataclassError,
@@ -100,27 +104,27 @@ def _read_gguf(files: ModelFiles, name: str, allow_quantised: bool) -> PreTraine
 
 def _admitted(files: ModelFiles, config: PreTrainedConfig) -> PreTrainedConfig:
     refuse_unless_causal(files.origin, config, config.architectures or [])
-    family_of(config)
+    family_of(config.get_text_config())
     # Which kernel computes attention is ours to choose: a file could name one of the hub, which is code.
     config._attn_implementation = None
     return config
 
 
 def count_parameters(config: PreTrainedConfig, *, trust_remote_code: bool = False) -> int:
-    """Parameters of the model a configuration describes, a tied embedding counted once; takes no memory.
+    """Parameters of the model a configuration describes (its text part), a tied embedding once; takes no memory.
 
     Raises `ModelError` for a configuration that describes no model.
     """
     try:
         with torch.device("meta"), quiet_libraries():
-            module = AutoModelForCausalLM.from_config(config, trust_remote_code=trust_remote_code)
+            module = build_model(config, dtype=None, trust_remote_code=trust_remote_code)
     except _IMPOSSIBLE as error:
         raise ModelError(
             asked=f"a {config.model_type} model of this configuration",
             found=f"no model can be built from it: {type(error).__name__}: {error}",
             fix="Check config.json, or copy it again.",
         ) from error
-    return sum(p.numel() for p in module.parameters())
+    return sum(p.numel() for p in parameters_read(module))
 
 
 def quantisation(stated: Any) -> str | None:
@@ -149,13 +153,15 @@ def refuse_quantised(origin: str, stated: Any, allow_quantised: bool) -> None:
 
 def refuse_unless_causal(origin: str, config: PreTrainedConfig, named: Sequence[str]) -> None:
     """`ModelError` unless the model, of the architectures named, predicts each token from those before it."""
-    known = set(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values())
+    known = {*MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values(), *MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES.values()}
     is_causal = any(name in known or name.endswith(("ForCausalLM", "LMHeadModel")) for name in named)
     if getattr(config, "is_encoder_decoder", False):
         found = "it is an encoder-decoder"
+    elif getattr(config.get_text_config(), "use_bidirectional_attention", None) in (True, "all"):
+        found = "its tokens see those behind them (use_bidirectional_attention)"
     elif named and not is_causal:
         found = f"it is a {', '.join(named)}"
-    elif not named and config.model_type not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
+    elif not named and config.model_type not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES and not is_multimodal(config):
         found = f"its family {config.model_type!r} has no language model head"
     else:
         return
@@ -203,7 +209,9 @@ def _read_json(files: ModelFiles) -> dict[str, Any]:
     named = content.get("architectures") or []
     if not isinstance(named, list) or not all(isinstance(name, str) for name in named):
         raise _broken(files, f"architectures are {named!r}")
-    _refuse_sizes(files, content)
+    for part in (content, content.get("text_config")):
+        if isinstance(part, dict):
+            _refuse_sizes(files, part)
     return content
 
 

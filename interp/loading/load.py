@@ -21,6 +21,7 @@ from interp.loading.bridge import bridge_check, is_bridge, plain_module
 from interp.loading.hub_files import ModelFiles
 from interp.loading.placement import choose_placement, refuse_precision
 from interp.loading.sources import ModelSource, files_behind, locate
+from interp.loading.text_part import family_in, is_multimodal, parameters_read, whole_class
 from interp.loading.tokenizer import has_tokenizer, read_tokenizer, refuse_foreign
 from interp.loading.weights import read_weights
 from interp.model import Model
@@ -93,8 +94,7 @@ def load(
             checks.append(merged)
         info = replace(_describe(module, source.name, source.origin, source.files.revision), **stored_as(source.files))
         info = replace(info, adapter=None if adapter is None else str(adapter))
-        family = family_of(config)
-        model = Model(module, words, info, family, tuple(checks), source.task, source.card, source.mechanism)
+        model = Model(module, words, info, family_in(module), tuple(checks), source.task, source.card, source.mechanism)
     else:
         raise UsageError(
             asked=f"loading a {type(name_or_object).__name__}",
@@ -123,7 +123,7 @@ def _wrap(module: PreTrainedModel, tokenizer: Tokenizer, allow_quantised: bool) 
     kind = type(module).__name__
     refuse_unless_causal(kind, config, [kind])
     refuse_quantised(f"the {kind} in memory", getattr(config, "quantization_config", None), allow_quantised)
-    family = family_of(config)
+    family = family_in(module)
     origin = config.name_or_path or ""
     label = Path(origin).name or kind
     info = _describe(module, MEMORY + label, "memory", None)
@@ -171,22 +171,26 @@ def _tokenizer(
         words = read_tokenizer(source.files, trust_remote_code=trust_remote_code)
     else:
         words = read_tokenizer(locate(tokenizer).files) if isinstance(tokenizer, str) else tokenizer
-    refuse_foreign(words, config.vocab_size, source.origin)
+    refuse_foreign(words, config.get_text_config().vocab_size, source.origin)
     return words
 
 
 def _describe(module: PreTrainedModel, name: str, origin: str, revision: str | None) -> ModelInfo:
-    devices = sorted({"offloaded" if p.is_meta else str(p.device) for p in module.parameters()})
+    devices = sorted({"offloaded" if p.is_meta else str(p.device) for p in parameters_read(module)})
     return replace(
         info_from_config(module.config, name, origin, revision),
-        n_parameters=sum(p.numel() for p in module.parameters()),
+        n_parameters=sum(p.numel() for p in parameters_read(module)),
         dtype=str(module.dtype).removeprefix("torch."),
         device=", ".join(devices),
     )
 
 
-def info_from_config(config: PreTrainedConfig, name: str, origin: str, revision: str | None) -> ModelInfo:
-    """What the configuration alone says of a model: not how many parameters it has, nor where they are."""
+def info_from_config(whole: PreTrainedConfig, name: str, origin: str, revision: str | None) -> ModelInfo:
+    """What the configuration alone says of a model: not how many parameters it has, nor where they are.
+
+    Of a multimodal model it describes the text part.
+    """
+    config = whole.get_text_config()
     family = family_of(config)
     shape = family.head_shape(config)
     return ModelInfo(
@@ -209,8 +213,9 @@ def info_from_config(config: PreTrainedConfig, name: str, origin: str, revision:
         window=active_window(config) if family.has_attention else None,
         parallel_blocks=family.is_parallel(config),
         max_positions=getattr(config, "max_position_embeddings", None),
-        quantisation=quantisation(getattr(config, "quantization_config", None)),
+        quantisation=quantisation(getattr(whole, "quantization_config", None)),
         n_experts=family.n_experts(config),
+        text_part_of=whole_class(whole).__name__ if is_multimodal(whole) else None,
     )
 
 

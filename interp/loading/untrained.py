@@ -7,10 +7,10 @@ cache. The label says which.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
-from transformers import AutoModelForCausalLM
 
 from interp.checking.selfcheck import check_model
 from interp.errors import ModelError
@@ -18,6 +18,7 @@ from interp.findings import Findings, Null, Scalar
 from interp.loading.aliases import MEMORY
 from interp.loading.load import load
 from interp.loading.quiet_libraries import quiet_libraries
+from interp.loading.text_part import build_model
 from interp.model import Model
 from interp.statistics.nulls import null_from_draws
 from interp.table import LABEL, Table, number_columns
@@ -47,9 +48,7 @@ def untrained_twin(model: Model, seed: int = 0, *, is_one_of_several: bool = Fal
         torch.manual_seed(seed)
         # Code of the repository's own is trusted here only where the model itself was loaded with it.
         is_own = type(model.module).__module__.startswith("transformers_modules")
-        module = AutoModelForCausalLM.from_config(
-            model.module.config, dtype=model.module.dtype, trust_remote_code=is_own
-        )
+        module: Any = build_model(model.module.config, dtype=model.module.dtype, trust_remote_code=is_own)
     module = module.to(model.input_device).eval().requires_grad_(False)
     name = f"{MEMORY}{model.name.removeprefix(MEMORY)} untrained"  # no name loads it, and it belongs to no training
     info = replace(model.info, name=name, revision=None, stored_as=None, tensor_kinds=None)

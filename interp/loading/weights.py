@@ -8,13 +8,14 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from transformers import AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
+from transformers import PreTrainedConfig, PreTrainedModel
 
 from interp.errors import ModelError
 from interp.families import family_of
 from interp.loading.hub_files import ModelFiles
 from interp.loading.placement import Placement
 from interp.loading.quiet_libraries import quiet_libraries
+from interp.loading.text_part import is_multimodal, model_class
 from interp.model import Check
 
 _SINGLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -35,7 +36,7 @@ def read_weights(
     Raises `ModelError` for truncated or corrupt files, missing tensors, tensors of another shape, pickled weights
     (unless allowed) and a machine without the memory.
     """
-    family = family_of(config)
+    family = family_of(config.get_text_config())
     _refuse_adapter(files)
     names = weight_files(files, allow_pickle=allow_pickle)
     files.fetch(names)
@@ -46,7 +47,7 @@ def read_weights(
             _refuse_corrupt(files.folder / name, files)
     try:
         with quiet_libraries():
-            loaded: Any = AutoModelForCausalLM.from_pretrained(
+            loaded: Any = model_class(config).from_pretrained(
                 files.folder,
                 config=config,
                 dtype=getattr(torch, placement.dtype),
@@ -75,7 +76,7 @@ def read_weights(
     module, report = loaded
     if files.gguf:
         module.config.quantization_config = None  # they are plain numbers by now
-    return module.eval().requires_grad_(False), _vouch(files, report, _two_heads(module))
+    return module.eval().requires_grad_(False), _vouch(files, report, module)
 
 
 def weight_files(files: ModelFiles, *, allow_pickle: bool = False) -> list[str]:
@@ -157,7 +158,7 @@ def _unreadable(files: ModelFiles, found: str) -> ModelError:
     return ModelError(asked=f"the weights of {files.origin}", found=found, fix=fix)
 
 
-def _vouch(files: ModelFiles, report: Mapping[str, Any], remark: str) -> Check:
+def _vouch(files: ModelFiles, report: Mapping[str, Any], module: PreTrainedModel) -> Check:
     """Every tensor of the model came from the files, in its shape; tensors the model has no place for are noted."""
     if report["mismatched_keys"]:
         name, theirs, ours = min(report["mismatched_keys"])
@@ -169,7 +170,8 @@ def _vouch(files: ModelFiles, report: Mapping[str, Any], remark: str) -> Check:
     if report["missing_keys"]:
         raise _unreadable(files, f"they lack {_some(report['missing_keys'])}")
     extra = report["unexpected_keys"]
-    surplus = f"the files also hold {_some(extra)}, for which the model has no place" if extra else ""
+    owner = "the text part" if is_multimodal(module.config) else "the model"
+    surplus = f"the files also hold {_some(extra)}, for which {owner} has no place" if extra else ""
     return Check(
         name="weights",
         meaning="every tensor of the model is in its files, in its shape",
@@ -177,7 +179,7 @@ def _vouch(files: ModelFiles, report: Mapping[str, Any], remark: str) -> Check:
         value=0.0,
         bound=0.0,
         unit="tensors",
-        detail="; ".join(filter(None, (remark, surplus))),
+        detail="; ".join(filter(None, (_two_heads(module), surplus))),
     )
 
 

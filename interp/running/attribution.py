@@ -124,7 +124,7 @@ def logit_attribution(
     g, fixed = direction(right, last), constant(right)
     if other is not None:
         g, fixed = g - direction(other, last), fixed - constant(other)
-    scale = model.family.summed_scale(model.module.config)
+    scale = model.family.summed_scale(model.config)
     added = np.einsum("lrhd,lhdm->lrhm", found[z].astype(float), found[mixed].astype(float), optimize=True) * scale
     bias = found[attn_out].astype(float) - added.sum(axis=2)  # [layer, row, d_model]
     pairs = np.random.default_rng(seed).integers(model.info.vocab_size, size=(2, n_null, n))

@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 
 import torch
 from huggingface_hub.errors import RevisionNotFoundError
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig
+from transformers import AutoConfig, PreTrainedConfig
 
 from interp.errors import ModelError, UsageError
-from interp.families import family_of
 from interp.loading.admission import count_parameters, read_config
 from interp.loading.aliases import ALIASES
 from interp.loading.hub_files import ModelFiles
@@ -18,6 +17,7 @@ from interp.loading.load import info_from_config
 from interp.loading.placement import DTYPES, Placement, default_placement
 from interp.loading.quiet_libraries import quiet_libraries
 from interp.loading.sources import locate
+from interp.loading.text_part import build_model, family_in
 from interp.loading.tokenizer import has_tokenizer, read_tokenizer
 from interp.loading.weights import weight_files
 from interp.model import Model
@@ -48,7 +48,7 @@ class MetaModel:
     @property
     def feed_forward_width(self) -> int:
         """Features inside a feed-forward block."""
-        return getattr(self.model.module.config, "intermediate_size", None) or 4 * self.model.info.d_model
+        return getattr(self.model.config, "intermediate_size", None) or 4 * self.model.info.d_model
 
     @property
     def note(self) -> str:
@@ -106,14 +106,14 @@ def _without_weights(
     stored = str(config.dtype or torch.float32).removeprefix("torch.")
     wanted = getattr(torch, placement.dtype)
     with torch.device("meta"), quiet_libraries():
-        module = AutoModelForCausalLM.from_config(config, dtype=wanted, trust_remote_code=trust_remote_code)
+        module = build_model(config, dtype=wanted, trust_remote_code=trust_remote_code)
     info = replace(
         info_from_config(config, name, origin, revision),
         n_parameters=n_parameters,
         dtype=placement.dtype,
         device=placement.device,
     )
-    model = Model(module, None, info, family_of(config))
+    model = Model(module, None, info, family_in(module))
     return MetaModel(model, placement, n_parameters * DTYPES.get(stored, 4), False, stored)
 
 

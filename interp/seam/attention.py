@@ -25,7 +25,8 @@ SEAM = "interp"
 
 _HARMLESS = frozenset(
     {"position_ids", "use_cache", "cache_position", "output_attentions", "position_embeddings", "sliding_window",
-     "is_causal", "past_key_values", "cache", "layer_past", "output_router_logits"}
+     "is_causal", "past_key_values", "cache", "layer_past", "output_router_logits", "logits_to_keep",
+     "output_hidden_states", "return_dict"}
 )  # fmt: skip
 """Keywords that do not change the mathematics here; a window is already in the mask."""
 

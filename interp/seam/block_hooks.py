@@ -34,7 +34,7 @@ def block_hooks(model: Model, sites: Collection[str], heard: Heard) -> Iterator[
         def add(handle: Any) -> None:
             stack.callback(handle.remove)
 
-        blocks, scale = model.family.layer_modules(model.module), model.family.summed_scale(model.module.config)
+        blocks, scale = model.family.layer_modules(model.module), model.family.summed_scale(model.config)
         add(blocks[0].register_forward_pre_hook(of_this_thread(keep_shape), with_kwargs=True))
         for layer, block in enumerate(blocks):
             if "resid" in sites:
@@ -136,7 +136,7 @@ def _projection(
     which: Projection = "q" if site == "q_pre" else "k"
     assert family.attention is not None and family.layout is not None
     layout, attention = family.layout, attrgetter(family.attention)(block)
-    config = model.module.config
+    config = model.config
     shape = family.head_shape(config)
     norm = family.qk_norm
     normalising = None if norm is None else norm.module(attention, which)

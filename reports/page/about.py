@@ -12,7 +12,8 @@ from interp.words import p_equals, short, short_name
 
 MODEL_FIELDS: Mapping[str, str] = {
     "name": "name", "source": "loaded from", "revision": "revision", "fingerprint": "weight fingerprint",
-    "family": "family", "n_parameters": "parameters", "n_layers": "layers", "n_heads": "query heads",
+    "family": "family", "text_part_of": "text part of", "n_parameters": "parameters", "n_layers": "layers",
+    "n_heads": "query heads",
     "n_kv_heads": "key and value heads", "d_head": "head size", "d_model": "width", "vocab_size": "vocabulary",
     "n_rotary": "rotated dimensions of a head", "window": "attention window", "parallel_blocks": "parallel blocks",
     "max_positions": "longest input", "dtype": "precision", "device": "device",

@@ -1,0 +1,88 @@
+"""The text part of a multimodal model: the language model inside it and its head, read while the prompts are text.
+
+The module stays whole, so that positions, masks and layers that wait for an image are what it makes of text itself.
+Where the weights come from files, those that it would read images and sound with are left there.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
+from transformers.models.auto.modeling_auto import MODEL_FOR_MULTIMODAL_LM_MAPPING
+
+from interp.families import Family, family_of
+
+
+def is_multimodal(config: PreTrainedConfig) -> bool:
+    """Whether a configuration describes a model of several kinds of input with a language model inside."""
+    return config.get_text_config() is not config and type(config) in MODEL_FOR_MULTIMODAL_LM_MAPPING
+
+
+def _language_model(module: PreTrainedModel) -> torch.nn.Module:
+    """The module from embeddings to final norm, in which the paths of a family begin."""
+    blocks = family_of(module.config.get_text_config()).layers.partition(".")[2]
+    return next(part for part in module.get_decoder().modules() if hasattr(part, blocks))
+
+
+def whole_class(config: PreTrainedConfig) -> Any:
+    """The class of a multimodal model with this configuration."""
+    return MODEL_FOR_MULTIMODAL_LM_MAPPING[type(config)]
+
+
+def _parts_read(module: PreTrainedModel) -> list[torch.nn.Module]:
+    """The modules that text passes, or the whole of a model that reads nothing else."""
+    head: Any = module.get_output_embeddings()
+    return [_language_model(module), head] if is_multimodal(module.config) else [module]
+
+
+def parameters_read(module: PreTrainedModel) -> set[torch.nn.Parameter]:
+    """The parameters that text meets, a tied one once."""
+    return {parameter for part in _parts_read(module) for parameter in part.parameters()}
+
+
+def family_in(module: PreTrainedModel) -> Family:
+    """The family of a model; of a multimodal one that of its text part, whose paths lead there from the whole."""
+    family = family_of(module.config.get_text_config())
+    if not is_multimodal(module.config):
+        return family
+    inner = _path(module, _language_model(module))
+    layers, norm = (f"{inner}.{path.partition('.')[2]}" for path in (family.layers, family.final_norm))
+    return replace(family, layers=layers, final_norm=norm)
+
+
+def model_class(config: PreTrainedConfig) -> Any:
+    """What makes and reads models of a configuration: multimodal ones without what no text passes."""
+    if not is_multimodal(config):
+        return AutoModelForCausalLM
+    whole = whole_class(config)
+
+    class TextPart(whole):
+        def __init__(self, config: PreTrainedConfig) -> None:
+            super().__init__(config)
+            _leave_out_all_but(_parts_read(self), self)
+
+    # By these transformers finds the names that weights had in older files.
+    TextPart.__name__, TextPart.__module__ = whole.__name__, whole.__module__
+    return TextPart
+
+
+def build_model(config: PreTrainedConfig, *, dtype: torch.dtype | None, trust_remote_code: bool) -> PreTrainedModel:
+    """A model of this configuration with fresh weights."""
+    if is_multimodal(config):
+        return model_class(config)._from_config(config, dtype=dtype)
+    return AutoModelForCausalLM.from_config(config, dtype=dtype, trust_remote_code=trust_remote_code)
+
+
+def _leave_out_all_but(kept: list[torch.nn.Module], module: torch.nn.Module) -> None:
+    """Take out of a model the modules that neither are kept nor hold what is kept."""
+    for name, part in module.named_children():
+        inside = list(part.modules())
+        if not any(each is one for each in kept for one in inside):
+            setattr(module, name, None)
+        elif not any(each is part for each in kept):
+            _leave_out_all_but(kept, part)
+
+
+def _path(module: torch.nn.Module, part: torch.nn.Module) -> str:
+    return next(name for name, each in module.named_modules() if each is part)

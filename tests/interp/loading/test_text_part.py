@@ -1,0 +1,102 @@
+"""The text part of multimodal models is read as the whole model computes it of text alone."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+import interp
+from interp.errors import ModelError
+from interp.need import Need
+from interp.options import RunOptions
+from interp.prompt import Prompt, PromptSet
+from interp.reading.forward import capture
+from interp.running.meta_model import meta_model
+from tests.tiny_models import VOCAB
+from tests.tiny_multimodal import IMAGE, MULTIMODAL, tiny_multimodal
+
+TEXT = np.random.default_rng(0).integers(3, IMAGE - 2, 19)
+WITH_IMAGE_TOKENS = np.where(np.arange(19) // 3 == 2, IMAGE, TEXT)
+"""A span of tokens that stand for an image which is not there."""
+
+
+@pytest.fixture(scope="module", params=MULTIMODAL)
+def saved(request, tmp_path_factory, word_tokenizer):
+    """A whole model in memory, and the folder it was saved to."""
+    whole, folder = tiny_multimodal(request.param), tmp_path_factory.mktemp(request.param)
+    whole.save_pretrained(folder)
+    word_tokenizer.save_pretrained(folder)
+    return whole, folder
+
+
+def logits(module, ids):
+    with torch.inference_mode():
+        return module(input_ids=torch.from_numpy(ids)[None], use_cache=False).logits
+
+
+def test_the_text_part_of_a_folder_gives_the_logits_of_the_whole_model(saved):
+    whole, folder = saved
+    model = interp.load(folder)
+    assert torch.equal(logits(model.module, TEXT), logits(whole, TEXT))
+    assert model.info.text_part_of == type(whole).__name__ in repr(model)
+    assert model.info.vocab_size == VOCAB and all(check.passed for check in model.checks)
+    weights = next(check for check in model.checks if check.name == "weights")
+    assert "for which the text part has no place" in weights.detail
+
+
+def test_no_weight_of_the_vision_part_is_loaded(saved):
+    whole, folder = saved
+    model = interp.load(folder, check=False)
+    sees = [name for name, _ in whole.named_parameters() if "vis" in name]
+    assert sees and not {name for name, _ in model.module.named_parameters()} & set(sees)
+    assert model.info.n_parameters == interp.load(whole, check=False).info.n_parameters
+    assert model.info.n_parameters < sum(p.numel() for p in whole.parameters())
+    assert meta_model(RunOptions(model=folder)).model.info.n_parameters == model.info.n_parameters
+
+
+@pytest.mark.parametrize("ids", [TEXT, WITH_IMAGE_TOKENS], ids=["text", "image tokens without an image"])
+@pytest.mark.parametrize("kind", MULTIMODAL)
+def test_what_is_captured_is_what_the_whole_model_computes_with_eager_attention(kind, ids):
+    whole = tiny_multimodal(kind).double()
+    whole.config._experts_implementation = "eager"  # the fast one has no float64
+    model = interp.load(whole)
+    needs = [Need(name, at="all") for name in ("resid", "pattern_row")]
+    got = capture(model, PromptSet("p", [Prompt(token_ids=tuple(ids.tolist()))]), [ids], needs)
+    whole.set_attn_implementation("eager")
+    with torch.inference_mode():
+        out = whole(
+            input_ids=torch.from_numpy(ids)[None], use_cache=False, output_attentions=True, output_hidden_states=True
+        )
+    for layer, (stream, rows) in enumerate(zip(out.hidden_states, out.attentions, strict=False)):
+        np.testing.assert_allclose(got[needs[0]][layer], stream[0].numpy(), rtol=1e-5, atol=1e-5)
+        ours = np.nan_to_num(np.exp2(got[needs[1]][layer])).swapaxes(0, 1)  # [head, pos, key_pos]
+        np.testing.assert_allclose(ours, rows[0].numpy(), atol=2e-6)
+    assert len(out.attentions) == model.info.n_layers
+
+
+def test_an_edit_acts_on_the_whole_model_in_memory_and_leaves_it_as_it_was(saved):
+    whole, _ = saved
+    model, before = interp.load(whole, check=False), logits(whole, TEXT)
+    with interp.applied(model, interp.AttentionOff(layer=0)):
+        assert (logits(whole, TEXT) - before).abs().max() > 1e-3
+    assert torch.equal(logits(whole, TEXT), before)
+
+
+def test_a_stack_without_its_head_is_refused():
+    with pytest.raises(ModelError, match="Gemma3Model"):
+        interp.load(tiny_multimodal("gemma3").model)
+
+
+def test_a_model_whose_text_sees_what_is_behind_it_is_refused_with_that_reason():
+    with pytest.raises(ModelError, match="its tokens see those behind them"):
+        interp.load(tiny_multimodal("paligemma"))
+
+
+def test_sizes_that_no_text_part_has_are_refused_before_transformers_believes_them(tmp_path):
+    tiny_multimodal("llava").config.save_pretrained(tmp_path)
+    content = json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))
+    content["text_config"]["num_hidden_layers"] = 10**8
+    (tmp_path / "config.json").write_text(json.dumps(content), encoding="utf-8")
+    with pytest.raises(ModelError, match="num_hidden_layers is 100000000"):
+        interp.load(tmp_path)
