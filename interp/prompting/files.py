@@ -11,6 +11,7 @@ import numpy as np
 
 from interp.errors import PromptError, UnknownName
 from interp.prompt import PromptSet
+from interp.prompting.arrow_rows import rows_of_table
 from interp.prompting.chat import MESSAGES, as_chat, is_message, rendered_rows
 from interp.prompting.formats import READERS
 from interp.prompting.hub import hub_prompts
@@ -225,9 +226,9 @@ def _from_dataset(dataset: Any, text_column: str, tokenizer: "PreTrainedTokenize
             found=f"they are a {type(dataset).__name__}, which has no fixed rows",
             fix="Choose a split (`dataset['train']`), or take some rows of a stream into a list.",
         )
-    plain: Any = dataset.with_format(None)
-    rows = [PromptRow(f"row {i + 1}", row) for i, row in enumerate(plain)]
+    table: Any = dataset.with_format("arrow")[:]
     name = dataset.info.dataset_name or "dataset"
+    rows = rows_of_table(table, f"the data set {name}")
     return _of_rows(name, rows, text_column, f"{len(rows)} prompts from the data set {name}", tokenizer)
 
 

@@ -6,14 +6,10 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from interp.errors import PromptError
-from interp.prompting.chat import MESSAGES
+from interp.prompting.arrow_rows import rows_of_table
 from interp.prompting.rows import PromptRow
-
-if TYPE_CHECKING:
-    import pyarrow
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,17})")
@@ -125,7 +121,7 @@ def _read_parquet(path: Path, content: bytes, text_column: str) -> list[PromptRo
 
     try:
         table = parquet.read_table(pyarrow.BufferReader(content), page_checksum_verification=True)
-        columns = [_plain(path, name, table.column(i)) for i, name in enumerate(table.column_names)]
+        return rows_of_table(table, str(path))
     except (pyarrow.ArrowException, OSError, ValueError) as error:
         why = (str(error).splitlines() or [type(error).__name__])[0]
         raise PromptError(
@@ -133,33 +129,6 @@ def _read_parquet(path: Path, content: bytes, text_column: str) -> list[PromptRo
             found=f"it cannot be read as Parquet: {why}",
             fix="Write it again, for instance with `frame.to_parquet(path, index=False)`.",
         ) from error
-    names = table.column_names
-    if len(set(names)) < len(names):
-        raise PromptError(asked=f"the columns of {path}", found=f"a name stands twice: {names}", fix="Rename one.")
-    return [
-        PromptRow(f"row {i + 1}", dict(zip(names, row, strict=True)))
-        for i, row in enumerate(zip(*columns, strict=True))
-    ]
-
-
-def _plain(path: Path, name: str, column: "pyarrow.ChunkedArray") -> list[object]:
-    """A Parquet column of texts, numbers or truth values as Python's own."""
-    import pyarrow
-    from pyarrow import types
-
-    kind = column.type.value_type if types.is_dictionary(column.type) else column.type
-    if types.is_floating(kind):
-        return column.cast(pyarrow.float64()).to_pylist()
-    if name == MESSAGES and types.is_list(kind) and types.is_struct(kind.value_type):
-        return column.to_pylist()
-    known = (types.is_string, types.is_large_string, types.is_integer, types.is_boolean, types.is_null)
-    if any(is_kind(kind) for is_kind in known):
-        return column.to_pylist()
-    raise PromptError(
-        asked=f"the column {name!r} of {path}",
-        found=f"it holds values of the type {kind}",
-        fix="Write it as texts or numbers, or leave it out.",
-    )
 
 
 READERS: dict[str, Callable[[Path, bytes, str], list[PromptRow]]] = {

@@ -18,6 +18,7 @@ from huggingface_hub.errors import (
 
 from interp.errors import PromptError, optional_part
 from interp.loading.hub_errors import Repository, explain
+from interp.prompting.arrow_rows import class_names, class_of
 from interp.prompting.hub_name import HubName
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def open_stream(where: HubName) -> RowStream:
 
 
 def read_rows(stream: RowStream, where: HubName, column: str, n: int) -> list[dict[str, Any]]:
-    """The first `n` rows; `PromptError` where there is none, where `column` is missing, or where reading fails."""
+    """The first `n` rows, classes by name; `PromptError` where there is none, no `column`, or where reading fails."""
     if stream.columns is not None:
         _refuse_column(where, column, stream.columns, stream.left_out)
     with _quiet(), _told(where):
@@ -61,7 +62,8 @@ def read_rows(stream: RowStream, where: HubName, column: str, n: int) -> list[di
         raise where.refused("there is no row in it", "Name another split.")
     if stream.columns is None:
         _refuse_column(where, column, tuple(dict.fromkeys(name for row in rows for name in row)), {})
-    return rows
+    classes = class_names(stream.rows.features and stream.rows.features.to_dict())
+    return [row | {name: class_of(row.get(name), names) for name, names in classes.items()} for row in rows]
 
 
 def _stream(where: HubName, path: str, version: str, lost: Exception | None = None) -> RowStream:

@@ -79,6 +79,27 @@ def test_files_of_messages_keep_their_other_columns(tmp_path, ending):
     assert prompts.units == {"role": "label", "turn": "1", "topic": "label", "correct": "label"}
 
 
+@pytest.mark.parametrize("way", ["jsonl", "parquet", "data set"])
+def test_files_of_messages_give_the_template_what_each_message_has(tmp_path, way):
+    import pyarrow
+    from pyarrow import parquet
+
+    datasets = pytest.importorskip("datasets")
+    chats = [
+        {"messages": [ASKS, CALLS | {"content": None}, TOLD]},
+        {"messages": [TOLD, {"role": "user", "content": "a"}]},
+    ]
+    given = datasets.Dataset.from_list(chats)
+    if way == "jsonl":
+        given = tmp_path / "chats.jsonl"
+        given.write_text("".join(json.dumps(row) + "\n" for row in chats))
+    elif way == "parquet":
+        given = tmp_path / "chats.parquet"
+        parquet.write_table(pyarrow.Table.from_pylist(chats), given)
+    found = resolve_prompts(given, tokenizer=chatty(EVERY_KEY))
+    assert found.prompts == resolve_prompts(chats, tokenizer=chatty(EVERY_KEY)).prompts
+
+
 def test_with_chat_every_text_is_the_message_of_a_user():
     tokenizer = chatty()
     prompts = resolve_prompts(["a b", "c"], tokenizer=tokenizer, chat=True)

@@ -209,6 +209,72 @@ def test_parquet_dictionaries_and_half_floats_are_plain_values(tmp_path):
     ]
 
 
+TEXT_KINDS = [
+    pyarrow.string(), pyarrow.large_string(), pyarrow.string_view(),
+    pyarrow.dictionary(pyarrow.int8(), pyarrow.string()), pyarrow.dictionary(pyarrow.int32(), pyarrow.large_string()),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", TEXT_KINDS, ids=str)
+def test_texts_of_every_kind_that_arrow_has_are_texts(tmp_path, kind):
+    columns = {"text": TEXTS, "domain": ["x", "y", "x"]}
+    table = pyarrow.table({name: pyarrow.array(values).cast(kind) for name, values in columns.items()})
+    parquet.write_table(table, tmp_path / "p.parquet")
+    found = read_prompts(tmp_path / "p.parquet")
+    assert [(p.text, p.columns["domain"]) for p in found] == list(zip(TEXTS, "xyx", strict=True))
+    assert found.units == {"domain": "label"}
+
+
+NAMES = ["World", "Sports", "Sci/Tech"]
+
+
+def classed(values, texts=TEXTS):
+    datasets = pytest.importorskip("datasets")
+    kinds = {"text": datasets.Value("string"), "k": datasets.Value("int64"), "topic": datasets.ClassLabel(names=NAMES)}
+    columns = {"text": texts, "k": range(len(texts)), "topic": values}
+    return datasets.Dataset.from_dict(columns, features=datasets.Features(kinds))
+
+
+def parquet_of(folder, dataset):
+    table = dataset.with_format("arrow")[:]
+    parquet.write_table(table, folder / "train.parquet")
+    return folder / "train.parquet"
+
+
+WAYS = {
+    "in memory": lambda folder, dataset: dataset,
+    "as numpy": lambda folder, dataset: dataset.with_format("numpy"),
+    "chosen": lambda folder, dataset: dataset.select([0, 1, 2]),
+    "parquet": parquet_of,
+    "folder": lambda folder, dataset: f"hf:{parquet_of(folder, dataset).parent}",
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_numbers_of_a_class_are_its_names_everywhere(tmp_path, way):
+    found = resolve_prompts(WAYS[way](tmp_path, classed([2, 0, 1])))
+    assert found.units == {"k": "1", "topic": "label"}
+    assert [dict(p.columns) for p in found] == [
+        {"k": i, "topic": name} for i, name in enumerate(["Sci/Tech", "World", "Sports"])
+    ]
+
+
+@pytest.mark.parametrize("way", ["in memory", "parquet"])
+def test_a_row_without_its_class_is_refused(tmp_path, way):
+    for hidden in (-1, None):
+        with pytest.raises(PromptError, match="row 2: the column 'topic' holds nothing"):
+            resolve_prompts(WAYS[way](tmp_path, classed([2, hidden, 1])))
+
+
+@pytest.mark.parametrize("features", [[1], 3, {"k": 3}, {"k": {"_type": "ClassLabel"}}, {"k": {"names": ["a"]}}])
+def test_features_of_another_form_break_nothing(tmp_path, features):
+    table = pyarrow.Table.from_pylist(ROWS)
+    for info in ({"features": features}, features):
+        meant = table.replace_schema_metadata({"huggingface": json.dumps({"info": info})})
+        parquet.write_table(meant, tmp_path / "p.parquet")
+        check_only_our_own_errors(tmp_path, ".parquet", (tmp_path / "p.parquet").read_bytes())
+
+
 def test_an_unknown_ending_is_refused_with_the_known_ones(tmp_path):
     assert str(refusal(written(tmp_path, "p.json", "[]"))) == (
         f"the prompts of {tmp_path / 'p.json'}: the ending '.json' is not one that is read\n"
