@@ -6,16 +6,21 @@ Weights are compared through their products with what passed by. Every head of e
 
 from operator import attrgetter
 
+import numpy as np
 import torch
 
 from interp.checking.two_sequences import CheckResult, Observations
 from interp.families import Projection
 from interp.seam.pattern import pattern_rows, reduce_rows, visible_keys
+from interp.seam.ropes import rope_scales, rotating_afresh
 from interp.system.offload import brought_in
 from interp.system.rounding import relative_error
 
 STEP = 8
 """One of so many features is compared."""
+
+LENGTHS = np.array([length for power in range(1, 21) for length in (2**power, 2**power + 1)])
+"""Tokens of passes whose rotations are compared: limits of ropes are powers of two, as far as we know."""
 
 
 def _some(layer: int, size: int) -> slice:
@@ -104,7 +109,7 @@ def _projection_error(
 def rotary(seen: Observations) -> CheckResult:
     """Rotary embedding keeps lengths and is the identity at position 0, times the model's attention factor if any."""
     worst = 0.0
-    factors = _attention_factors(seen.model.module)
+    factors = {1.0} | {rotation.factor for rotation in seen.heard.rotations}  # 1 in layers without them
     root = seen.model.info.d_head**-0.5 if seen.model.family.scales_queries else 1.0
     for layer, call in enumerate(seen.heard.calls):
         for site, after, scale in (("q_pre", call.q, root), ("k_pre", call.k, 1.0)):
@@ -126,10 +131,16 @@ def _scaled(x: torch.Tensor, seen: Observations, factor: float) -> torch.Tensor:
     return torch.cat([x[..., :n_rotary] * factor, x[..., n_rotary:]], dim=-1)
 
 
-def _attention_factors(module: torch.nn.Module) -> set[float]:
-    """What rotary embeddings of this model multiply by besides rotating (yarn, longrope); 1 in layers without them."""
-    named = (vars(part).items() for part in module.modules())
-    return {1.0} | {float(value) for items in named for name, value in items if name.endswith("attention_scaling")}
+def rotates_alike(seen: Observations) -> CheckResult:
+    """In passes of any two lengths whose prompts may share one, rotary modules rotate the same position alike."""
+    lengths = LENGTHS[(seen.model.info.max_positions or LENGTHS[-1]) >= LENGTHS]
+    scales, worst = rope_scales(seen.model.config, lengths), 0.0
+    with rotating_afresh(seen.model):
+        for rotation in seen.heard.rotations:
+            for scale in np.unique(scales):
+                first, *others = (rotation.of_pass(n) for n in lengths[scales == scale].tolist())
+                worst = max([worst, *(relative_error(other, first) for other in others)])
+    return worst, seen.bound, "relative error of a rotation"
 
 
 def edit_acts(seen: Observations) -> CheckResult:

@@ -75,6 +75,7 @@ def _applying(model: Model) -> tuple["_Entry", ...]:
     """The checks of what this model has, in the order of the table."""
     family = model.family
     has = {"model": True, "attention": family.has_attention, "stack": not family.has_attention}
+    has["ropes"] = model.info.n_rotary is not None
     has["sums"] = family.has_attention or family.mlp is not None
     has["weights"] = family.has_attention and model.info.quantisation is None
     return tuple(entry for entry in _CHECKS if has[entry[3]])
@@ -92,9 +93,9 @@ _FIXES = {
 _GROUND = frozenset({"heard", "blocks"})
 """Checks that the others rest on: where a layer is not heard once, there is nothing to compare."""
 
-_About = Literal["model", "attention", "weights", "stack", "sums"]
+_About = Literal["model", "attention", "weights", "ropes", "stack", "sums"]
 """What a check is about: any model; attention; the plain weights of attention, which a quantised model does not have;
-blocks without attention; parts added to the residual stream."""
+rotary embedding; blocks without attention; parts added to the residual stream."""
 
 _Entry = tuple[str, str, Callable[[Observations], CheckResult], _About]
 
@@ -122,6 +123,7 @@ _CHECKS: tuple[_Entry, ...] = (
     ("residual", "block outputs add up to the residual stream", stack.residual, "sums"),
     ("head", "the residual stream through final norm and head gives the logits", stack.decoded, "model"),
     ("batched", "right-padded in a batch equals alone", stack.batched, "model"),
+    ("shared", "prompts that may share a pass are rotated as in a pass alone", attention.rotates_alike, "ropes"),
     ("edit", "an edit of the values moves the logits", attention.edit_acts, "attention"),
     ("dose 0", "an edit of dose 0 changes nothing", attention.dose_zero, "attention"),
     ("reading", "reading changes no bit of the logits", stack.reading_is_harmless, "stack"),

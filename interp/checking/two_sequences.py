@@ -35,12 +35,41 @@ class ValueEdit:
     dose: float
 
 
+@dataclass(frozen=True)
+class Rotation:
+    """A call of a rotary module of the model, and what it gave: cosines and sines, or complex numbers."""
+
+    module: torch.nn.Module
+    args: tuple[Any, ...]
+    keywords: Mapping[str, Any]
+    given: Any
+
+    @property
+    def factor(self) -> float:
+        """What it multiplies by besides rotating (yarn, longrope), seen at position 0."""
+        return float(self._turned(self.given)[..., 0, :].abs().max())
+
+    def of_pass(self, n: int) -> torch.Tensor:
+        """How position 1 is rotated in a pass of `n` tokens."""
+
+        def put(given: Any) -> Any:
+            is_positions = isinstance(given, torch.Tensor) and not given.is_floating_point()
+            return given.new_tensor([1, n - 1]).expand(*given.shape[:-1], 2) if is_positions else given
+
+        keywords = {name: put(given) for name, given in self.keywords.items()}
+        return torch.view_as_real(self._turned(self.module(*map(put, self.args), **keywords))[..., 0, :])
+
+    @staticmethod
+    def _turned(given: Any) -> torch.Tensor:
+        return torch.complex(*(part.float() for part in given)) if isinstance(given, tuple) else given
+
+
 @dataclass
 class SeamPass(Listener):
     """One pass under the seam with all hooks: everything it gave of the first `n` rows, the two sequences.
 
     `inputs` and `outputs` are those of every attention module, `blocks` what every block returned with its number,
-    `edited` the logits of the first sequence under each edit.
+    `rotations` the calls of rotary modules, `edited` the logits of the first sequence under each edit.
     """
 
     n: int
@@ -50,6 +79,7 @@ class SeamPass(Listener):
     inputs: list[torch.Tensor] = field(default_factory=list)
     outputs: list[torch.Tensor] = field(default_factory=list)
     blocks: list[tuple[int, torch.Tensor]] = field(default_factory=list)
+    rotations: list[Rotation] = field(default_factory=list)
     logits: torch.Tensor = field(default_factory=lambda: torch.empty(0))
     edited: Mapping["ValueEdit", torch.Tensor] = field(default_factory=dict)
 
@@ -63,7 +93,7 @@ class SeamPass(Listener):
 
     @contextmanager
     def ends(self, model: Model) -> Iterator[None]:
-        """Hooks that keep the input and the output of every attention module, and what every block returns."""
+        """Hooks that keep what attention modules are given and return, and what blocks and rotary modules return."""
 
         def before(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             self.inputs.append(hidden_states(args, kwargs)[: self.n])
@@ -71,7 +101,13 @@ class SeamPass(Listener):
         def after(module: torch.nn.Module, args: tuple[Any, ...], out: Any) -> None:
             self.outputs.append(first_of(out)[: self.n])
 
+        def rotated(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
+            self.rotations.append(Rotation(module, args, kwargs, out))
+
         with ExitStack() as stack:
+            for part in model.module.modules():
+                if any(name.endswith("inv_freq") for name, _ in part.named_buffers(recurse=False)):
+                    stack.callback(part.register_forward_hook(rotated, with_kwargs=True).remove)
             for attention in model.family.attention_modules(model.module):
                 stack.callback(attention.register_forward_pre_hook(before, with_kwargs=True).remove)
                 stack.callback(attention.register_forward_hook(after).remove)

@@ -35,6 +35,7 @@ from interp.reading.packs import each_alone
 from interp.reading.readable import refuse_unreadable
 from interp.records.unfinished import Name, Stage, Unfinished
 from interp.seam.attention import Listener, claimed
+from interp.seam.ropes import rope_scales
 from interp.system.processes import ALONE, Ranks, here
 from interp.system.progress import Report
 
@@ -227,7 +228,7 @@ class _SharedPasses:
             needs[_LOG_P] = None
         collector = self._collector(tuple(needs))
         heard = [*self.listeners, self.outputs] if self.model.family.has_attention else list(self.listeners)
-        share = Share(self.model, Batches(each_alone(self.run.ids), self.tokens_per_pass), here())
+        share = Share(self.model, self._batches(self.tokens_per_pass), here())
         reading = collecting(self.model, [collector], heard, self.kept_depth)
         with torch.inference_mode(), self.residuals.keeping(), reading:
             share.run([collector], [self.outputs.kept, self.residuals.kept])
@@ -235,6 +236,9 @@ class _SharedPasses:
             self.outputs.kept.join(here(), self.outputs.layers, share.prompts)
             self.residuals.kept.join(here(), self.residuals.depths, share.prompts)
         return collector
+
+    def _batches(self, n_tokens: int) -> Batches:
+        return Batches(each_alone(self.run.ids), n_tokens, self.model.config)
 
     def _collector(self, needs: tuple[Need, ...], **edited: Any) -> Collector:
         return Collector(
@@ -270,8 +274,9 @@ class _SharedPasses:
                 yield from self._edited(variants, rows, ALONE)
 
     def prove(self) -> list[Check]:
-        """The proof of the first condition of every kind, on two prompts."""
-        batch = make_batch(self.run.ids, np.arange(len(self.lengths[:2])), self.model.input_device)
+        """The proof of the first condition of every kind, on two prompts that may share a pass."""
+        scales = rope_scales(self.model.config, self.lengths)
+        batch = make_batch(self.run.ids, np.flatnonzero(scales == scales[0])[:2], self.model.input_device)
 
         def make_editor(edits: Sequence[Edit]) -> Editor:
             rows = [edited_rows(edit, self.run.prompts, self.lengths) for edit in edits]
@@ -310,7 +315,7 @@ class _SharedPasses:
         depth = None if max(edited) > model.info.n_layers else max(edited)
         editor = Editor(model, steps, n, rows, self.outputs)
         editor.observers = [each.see for each in sizes]
-        share = Share(model, Batches(each_alone(self.run.ids), max(1, self.tokens_per_pass // n)), ranks)
+        share = Share(model, self._batches(max(1, self.tokens_per_pass // n)), ranks)
 
         with (
             torch.inference_mode(),

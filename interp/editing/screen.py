@@ -37,6 +37,7 @@ from interp.reading.early_exit import EnoughRead, ending
 from interp.reading.forward import TOKENS_PER_BATCH
 from interp.seam.attention import Listener, listening, of_this_thread
 from interp.seam.pattern import AttentionCall
+from interp.seam.ropes import rope_scales
 from interp.system.float64 import double
 from interp.system.processes import here
 
@@ -72,7 +73,8 @@ def read_screen(
     editor = Editor(model, steps, 1, rows, outputs)
     names = [name for name, each in screen.edits.items() for _ in each]
     a_token = _NUMBERS_KEPT * model.info.n_layers * model.info.d_model * model.module.dtype.itemsize
-    cuts = cut(run.lengths, max(1, graph_bytes // a_token))
+    scales = rope_scales(model.config, run.lengths)
+    cuts = cut(run.lengths, max(1, graph_bytes // a_token), scales)
     mine = [
         _read_batch(model, run, screen, make_batch(run.ids, cuts[n], model.input_device), editor, steps, listeners)
         for n in here().share(len(cuts))
@@ -89,7 +91,7 @@ def read_screen(
 def _keep_outputs(model: Model, run: Run, outputs: HeadOutputs, listeners: Sequence[Listener]) -> None:
     """One pass without edits, for what means and other prompts put in place of a head's output."""
     with torch.inference_mode(), listening(model, *listeners, outputs), ending(model, max(outputs.layers) + 1):
-        for chosen in cut(run.lengths, TOKENS_PER_BATCH):
+        for chosen in cut(run.lengths, TOKENS_PER_BATCH, rope_scales(model.config, run.lengths)):
             batch = make_batch(run.ids, chosen, model.input_device)
             outputs.kept.begin(batch)
             try:

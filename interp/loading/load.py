@@ -26,6 +26,7 @@ from interp.loading.tokenizer import has_tokenizer, read_tokenizer, refuse_forei
 from interp.loading.weights import read_weights
 from interp.model import Model
 from interp.options import RunOptions
+from interp.seam.ropes import longest_input
 
 Tokenizer = PreTrainedTokenizerBase | str | None
 DeviceMap = str | Mapping[str, int | str] | None
@@ -212,7 +213,7 @@ def info_from_config(whole: PreTrainedConfig, name: str, origin: str, revision: 
         n_rotary=rotary_size(config, shape) if family.has_attention else None,
         window=active_window(config) if family.has_attention else None,
         parallel_blocks=family.is_parallel(config),
-        max_positions=getattr(config, "max_position_embeddings", None),
+        max_positions=longest_input(config),
         quantisation=quantisation(getattr(whole, "quantization_config", None)),
         n_experts=family.n_experts(config),
         text_part_of=whole_class(whole).__name__ if is_multimodal(whole) else None,
@@ -229,5 +230,5 @@ def active_window(config: PreTrainedConfig) -> int | None:
     kinds = getattr(config, "layer_types", None)
     if kinds is not None and "sliding_attention" not in kinds:
         return None
-    longest = getattr(config, "max_position_embeddings", None)
+    longest = longest_input(config)
     return None if longest is not None and window >= longest else window

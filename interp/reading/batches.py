@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -13,6 +14,10 @@ from interp.errors import PromptError
 from interp.need import Need
 from interp.prompt import PromptSet
 from interp.reading.packs import Ids, Pack
+from interp.seam.ropes import rope_scales
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig
 
 _MOST_PADDING = 0.05
 """Share of a batch's tokens."""
@@ -136,21 +141,26 @@ class Batch:
         return Batch(self.packs[:middle], self.device), Batch(self.packs[middle:], self.device)
 
 
-def cut(lengths: Int[np.ndarray, " prompt"], tokens_per_batch: int) -> list[Int[np.ndarray, " item"]]:
+def cut(
+    lengths: Int[np.ndarray, " prompt"], tokens_per_batch: int, scales: Int[np.ndarray, " prompt"] | None = None
+) -> list[Int[np.ndarray, " item"]]:
     """The prompts of every batch, in the order in which they pass.
 
     The longest come first, each batch of at most `tokens_per_batch` tokens with its padding (or one prompt). A batch
     also ends before a shorter prompt that would make more than a twentieth of it padding, once it is worth a pass.
+    Prompts of unlike `scales` (`interp.seam.ropes`) never share one; None says that all are alike.
     """
     found = []
-    order = np.argsort(-lengths, kind="stable")
+    scales = np.zeros_like(lengths) if scales is None else scales
+    order = np.lexsort((-lengths, -scales))
     worth = _WORTH_A_PASS * tokens_per_batch
     start = n_real = 0
     for stop, prompt in enumerate(order):
         n, length = stop - start, lengths[prompt]
         with_it = (n + 1) * lengths[order[start]]
         is_wasteful = n_real >= worth and with_it - n_real - length > _MOST_PADDING * with_it
-        if n and (with_it > tokens_per_batch or is_wasteful):
+        is_apart = scales[prompt] != scales[order[start]]
+        if n and (with_it > tokens_per_batch or is_wasteful or is_apart):
             found.append(order[start:stop])
             start, n_real = stop, 0
         n_real += length
@@ -164,10 +174,11 @@ def make_batch(ids: Ids, chosen: Int[np.ndarray, " item"], device: torch.device)
 
 
 class Batches:
-    """The batches in which packs of prompts pass, in their order."""
+    """The batches in which packs of prompts pass through a model of this configuration, in their order."""
 
-    def __init__(self, packs: Sequence[Pack], tokens_per_batch: int) -> None:
-        chosen = cut(np.array([len(pack) for pack in packs]), tokens_per_batch)
+    def __init__(self, packs: Sequence[Pack], tokens_per_batch: int, config: "PretrainedConfig") -> None:
+        scales = rope_scales(config, [pack.longest for pack in packs])
+        chosen = cut(np.array([len(pack) for pack in packs]), tokens_per_batch, scales)
         self._packs = [[packs[i] for i in mine] for mine in chosen]
         self.n_prompts = [sum(len(pack.prompts) for pack in mine) for mine in self._packs]
         """How many prompts each batch has."""

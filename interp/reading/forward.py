@@ -24,6 +24,7 @@ from interp.seam.attention import Listener, listening, of_this_thread
 from interp.seam.block_hooks import block_hooks
 from interp.seam.pattern import AttentionCall
 from interp.seam.pattern_sites import NULL_SITES, OF_NEIGHBOURS
+from interp.seam.ropes import rope_scales
 from interp.system.heap import bound_heap, reused_heap
 from interp.system.processes import Ranks, here
 from interp.system.progress import Report
@@ -72,7 +73,8 @@ def capture(
     refuse_unreadable(model, needs, listeners)
     lengths = [len(x) for x in ids]
     collector = Collector(model, prompts, lengths, needs, layers=layers, with_entropy=layers is None)
-    share = Share(model, Batches(packs_for(model, ids, needs, listeners), tokens_per_batch), here())
+    packs = packs_for(model, ids, needs, listeners)
+    share = Share(model, Batches(packs, tokens_per_batch, model.config), here())
     asked = [[repr(need), collector.layers.get(need, [])] for need in needs]
     more = {"needs": asked, "batches": share.batches.digest}
     stage = unfinished.stage(name, model, prompts, ids, **more) if unfinished else None
@@ -107,7 +109,7 @@ def packs_for(
         and (window is None or max(map(len, ids)) <= window)
         and not any(need.site in OF_NEIGHBOURS for need in needs)
     )
-    packs = packed(ids, prefixes=may_begin_alike)
+    packs = packed(ids, prefixes=may_begin_alike, scales=rope_scales(model.config, [len(x) for x in ids]))
     n_alone = sum(pack.n_alone for pack in packs)
     n_saved = n_alone - sum(map(len, packs))
     tree = longest_tree(packs)
@@ -116,19 +118,21 @@ def packs_for(
 
 
 def _agrees(model: Model, tree: Pack, ids: Ids) -> bool:
-    """Whether prompts of a tree end in the predictions that they end in alone, but for rounding."""
-    chosen = np.sort(tree.prompts[:: max(1, len(tree.prompts) // _PROVED_ON)])
+    """Whether prompts of a tree, its longest among them, end in the predictions that they end in alone."""
+    by_length = tree.prompts[np.argsort([-len(ids[prompt]) for prompt in tree.prompts], kind="stable")]
+    chosen = np.sort(by_length[:: max(1, len(by_length) // _PROVED_ON)])
     ends = RowIndex(chosen, np.array([len(ids[prompt]) - 1 for prompt in chosen]))
-    found = []
-    for batch in (Batch([tree], model.input_device), make_batch(ids, chosen, model.input_device)):
-        rows = batch.rows(ends)
-        with torch.inference_mode(), listening(model, Listener()):
-            try:
-                logits = model.module(input_ids=batch.ids, use_cache=False, **batch.layout).logits
-            except (TypeError, ValueError, RuntimeError):  # a family that takes no layout of ours
-                return False
-        found.append(logits[rows.item, rows.position][np.argsort(rows.row)])
-    return relative_error(*found) <= BOUND[model.info.dtype]
+    together = Batch([tree], model.input_device)
+    rows = together.rows(ends)
+    with torch.inference_mode(), listening(model, Listener()):
+        try:
+            logits = model.module(input_ids=together.ids, use_cache=False, **together.layout).logits
+        except (TypeError, ValueError, RuntimeError):  # a family that takes no layout of ours
+            return False
+        shared = logits[rows.item, rows.position][np.argsort(rows.row)]
+        singles = [make_batch(ids, chosen[[i]], model.input_device).ids for i in range(len(chosen))]
+        alone = torch.cat([model.module(input_ids=single, use_cache=False).logits[:, -1] for single in singles])
+    return relative_error(shared, alone) <= BOUND[model.info.dtype]
 
 
 NO_EDITS: Mapping[str, np.ndarray] = {

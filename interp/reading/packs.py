@@ -45,6 +45,11 @@ class Pack:
         return bool((self.parent == np.arange(-1, len(self) - 1)).all())
 
     @property
+    def longest(self) -> int:
+        """How many tokens its longest prompt has."""
+        return int(self.position.max()) + 1
+
+    @property
     def n_alone(self) -> int:
         """How many tokens its prompts have, those of the same tokens once."""
         ends = np.unique([along[-1] for along in self.places])
@@ -87,14 +92,21 @@ def each_alone(ids: Ids) -> list[Pack]:
     return [Pack.of([prompt], ids) for prompt in range(len(ids))]
 
 
-def packed(ids: Ids, *, prefixes: bool) -> list[Pack]:
-    """Prompts of the same tokens laid out once, and with `prefixes` those that begin alike as trees of tokens."""
-    order = sorted(range(len(ids)), key=lambda prompt: np.asarray(ids[prompt]).astype(">i8").tobytes())
+def packed(ids: Ids, *, prefixes: bool, scales: Int[np.ndarray, " prompt"] | None = None) -> list[Pack]:
+    """Prompts of the same tokens laid out once, and with `prefixes` those that begin alike as trees of tokens.
+
+    Prompts of unlike `scales` (`interp.seam.ropes`) share no tree; None says that all are alike.
+    """
+    scales = np.zeros(len(ids)) if scales is None else scales
+    order = sorted(
+        range(len(ids)), key=lambda prompt: (scales[prompt], np.asarray(ids[prompt]).astype(">i8").tobytes())
+    )
     groups: list[list[int]] = []
     n_tokens = longest = 0
     for prompt in order:
         n = len(ids[prompt])
-        shared = _in_common(ids[groups[-1][-1]], ids[prompt]) if groups else 0
+        may_share = groups and scales[groups[-1][-1]] == scales[prompt]
+        shared = _in_common(ids[groups[-1][-1]], ids[prompt]) if may_share else 0
         longest = max(longest, n)
         is_twin = groups and shared == n == len(ids[groups[-1][-1]])
         fits = n_tokens + n - shared <= max(_SMALL, longest + min(longest, _BESIDE))
@@ -116,4 +128,4 @@ def _in_common(one: Int[np.ndarray, " _pos"], other: Int[np.ndarray, " _pos"]) -
 
 def longest_tree(packs: Iterable[Pack]) -> Pack | None:
     """The tree with the longest prompt; None where every pack is plain."""
-    return max((each for each in packs if not each.is_plain), key=lambda each: each.position.max(), default=None)
+    return max((each for each in packs if not each.is_plain), key=lambda each: each.longest, default=None)

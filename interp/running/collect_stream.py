@@ -83,7 +83,7 @@ def collect_stream(
         pool = _as_set(lot)
         ids = as_tokens(model, pool, needs, window).ids
         collector = Collector(model, pool, [len(x) for x in ids], needs, layers=layers, with_entropy=False)
-        share = Share(model, Batches(packs_for(model, ids, needs), tokens_per_batch), here())
+        share = Share(model, Batches(packs_for(model, ids, needs), tokens_per_batch, model.config), here())
         with torch.inference_mode(), collecting(model, [collector]):
             share.run([collector])
         collector.join(here())

@@ -25,6 +25,7 @@ from interp.prompting.tokens import as_tokens
 from interp.reading.forward import threads_of_pass
 from interp.running.collect import collect
 from interp.running.donors import with_donors
+from interp.seam.ropes import rope_scales, rotating_afresh
 from interp.system.float64 import double
 from interp.words import text_table
 
@@ -204,16 +205,23 @@ class _Choice:
 def _continued(
     model: Model, start: Int[np.ndarray, " _pos"], n_tokens: int, choice: _Choice, end: frozenset[int], *, whole: bool
 ) -> tuple[int, ...]:
-    """The new tokens of one text; `whole` reads all of it again for each of them."""
+    """The new tokens of one text; `whole` reads all of it again for each of them.
+
+    So does a text that its rope rotates by other frequencies than the text without its last token: keys that are kept
+    were rotated by those.
+    """
     made: list[int] = []
     kept: Any = None
+    lengths = len(start) + np.arange(n_tokens)
+    rotates_anew = np.diff(rope_scales(model.config, lengths), prepend=0) != 0
     cache = cache_name(model.module)
     ids = torch.from_numpy(np.asarray(start, dtype=np.int64))[None].to(model.input_device)
-    with torch.inference_mode(), threads_of_pass(model, ids):
-        for draw in choice.draws(n_tokens):
+    with torch.inference_mode(), threads_of_pass(model, ids), rotating_afresh(model):
+        for draw, is_anew in zip(choice.draws(n_tokens), rotates_anew, strict=True):
             if whole:
                 out = model.module(input_ids=ids, use_cache=False)
             else:
+                kept = None if is_anew else kept
                 new = ids if kept is None else ids[:, -1:]
                 out = model.module(input_ids=new, **{cache: kept}, use_cache=True)
                 kept = getattr(out, cache)

@@ -55,14 +55,14 @@ class TokenisedSet:
         n = most_drawn(self.prompts, per_quintile)
         return replace(self, prompts=self.prompts.take(range(n)), ids=self.ids[:n])
 
-    def n_padded(self, tokens_per_batch: int, reading: tuple[Model, Sequence[Need]] | None = None) -> int:
+    def n_padded(self, model: Model, tokens_per_batch: int, needs: Sequence[Need] | None = None) -> int:
         """Tokens that pass through the model, the padding of the batches included.
 
-        With the model and the needs of a `reading`, what prompts that are known share counts once.
+        With the `needs` of a reading, what prompts that are known share counts once.
         """
-        is_known = reading is not None and not self.note
-        packs = packs_for(reading[0], self.ids, reading[1], proved=False) if is_known else each_alone(self.ids)
-        return Batches(packs, tokens_per_batch).n_tokens
+        is_known = needs is not None and not self.note
+        packs = packs_for(model, self.ids, needs, proved=False) if is_known else each_alone(self.ids)
+        return Batches(packs, tokens_per_batch, model.config).n_tokens
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def _base(model: Model, probes: tuple[Probe, ...], text: TokenisedSet, which: st
     """One reading of prompts without edits, for these probes."""
     what = f"{which}{text.prompts.name}: {', '.join(probe.name for probe in probes) or 'the draw'}"
     needs = tuple(dict.fromkeys(need for probe in probes for need in probe.needs))
-    n_tokens = text.n_padded(TOKENS_PER_BATCH, (model, needs))
+    n_tokens = text.n_padded(model, TOKENS_PER_BATCH, needs)
     return Passes(what, text, 1, len(text.ids), n_tokens, needs, probes=probes)
 
 
@@ -139,17 +139,17 @@ def _conditions(
         n_prompts = max(min(each.n_prompts, len(text.ids)) for each in mine)
         all_needs = tuple(dict.fromkeys(need for each in mine for need in each.needs))
         where = f"conditions of {probe.name}" + (f" on {on}" if on else "")
-        tokens = _share(text, n_prompts)
+        tokens = _share(model, text, n_prompts)
         found.append(Passes(f"{where}, unedited", text, 1, n_prompts, tokens, all_needs, is_edited=True))
         for each in mine:
             n = min(each.n_prompts, len(text.ids))
             start = 0 if any(need.site in OF_THE_END for need in each.needs) else each.first_layer
-            found.append(Passes(where, text, each.n, n, _share(text, n), each.needs, start, is_edited=True))
+            found.append(Passes(where, text, each.n, n, _share(model, text, n), each.needs, start, is_edited=True))
     return found
 
 
-def _share(text: TokenisedSet, n_prompts: int) -> int:
-    return round(text.n_padded(TOKENS_PER_PASS) * n_prompts / len(text.ids))
+def _share(model: Model, text: TokenisedSet, n_prompts: int) -> int:
+    return round(text.n_padded(model, TOKENS_PER_PASS) * n_prompts / len(text.ids))
 
 
 def _texts(

@@ -20,6 +20,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from interp.errors import InterpError, ModelError
 from interp.model import Model
 from interp.seam.pattern import BLOCK, AttentionCall, pattern_rows
+from interp.seam.ropes import rotating_afresh
 
 SEAM = "interp"
 
@@ -122,7 +123,7 @@ def listening(model: Model, *listeners: Listener) -> Iterator[None]:
     with claimed(model):
         _enter(modules, listeners)
         try:
-            with attention_function(model, SEAM):
+            with attention_function(model, SEAM), rotating_afresh(model):
                 yield
         finally:
             _leave(modules, listeners)

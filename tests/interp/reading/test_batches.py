@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from transformers import LlamaConfig
 
 import interp
 from interp.need import Need
@@ -54,7 +55,7 @@ SEQUENCES = [np.array(each) for each in ([1, 2, 3], [1, 2], [1, 2, 3], [1, 2, 3]
 
 
 def test_a_batch_holds_prompts_of_the_same_tokens_once_and_the_rows_of_all():
-    batch = Batches(packed(SEQUENCES, prefixes=False), 64).make(0, torch.device("cpu"))
+    batch = Batches(packed(SEQUENCES, prefixes=False), 64, LlamaConfig()).make(0, torch.device("cpu"))
     assert batch.ids.tolist() == [[1, 2, 3], [4, 2, 3], [1, 2, 0]]
     assert batch.prompts.tolist() == [0, 2, 3, 5, 1, 4] and not batch.layout
     index = RowIndex(np.repeat(np.arange(6), 2), np.tile([0, 1], 6))
@@ -90,7 +91,7 @@ def test_in_a_tree_each_token_sees_what_it_would_see_in_its_prompt(prompts, pref
                 assert np.flatnonzero(pack.visible[place]).tolist() == sorted(places[: n + 1].tolist())
     laid = sum(map(len, packs))
     assert laid <= sum(len(each) for each in {tuple(each) for each in prompts})
-    batch = Batches(packs, 10_000).make(0, torch.device("cpu"))
+    batch = Batches(packs, 10_000, LlamaConfig()).make(0, torch.device("cpu"))
     index = RowIndex(
         np.repeat(np.arange(len(ids)), [len(x) for x in ids]), np.concatenate([np.arange(len(x)) for x in ids])
     )
@@ -152,4 +153,4 @@ def test_what_depends_on_other_prompts_passes_whole(monkeypatch, lent):
 @pytest.mark.parametrize(("site", "note", "n"), [("v", "", 6), ("v", "assumed", 9), ("pattern_entropy_null", "", 9)])
 def test_a_plan_counts_the_prompts_that_pass(monkeypatch, site, note, n):
     model, prompts, ids, _ = _repeated(monkeypatch)
-    assert TokenisedSet(prompts, ids, note).n_padded(2048, (model, [Need(site)])) == n * len(ids[0])
+    assert TokenisedSet(prompts, ids, note).n_padded(model, 2048, [Need(site)]) == n * len(ids[0])

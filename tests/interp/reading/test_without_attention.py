@@ -31,7 +31,7 @@ from tests.tiny_models import tiny_model
 
 TASK = Bijection(V=6, L=8)
 ARCHS = ("lstm", "mlp-position", "mlp-context", "mamba")
-OF_ATTENTION = ("heard", "eager", "causal", "output", "projections", "rotary", "edit", "dose 0")
+OF_ATTENTION = ("heard", "eager", "causal", "output", "projections", "rotary", "shared", "edit", "dose 0")
 OF_BLOCKS = ("blocks", "blind ahead", "stream", "reading")
 
 

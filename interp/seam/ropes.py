@@ -1,0 +1,105 @@
+"""Rotary embeddings that depend on how long a pass is: whose prompts may share one, and how long a prompt may be.
+
+transformers takes the largest position of a pass, over all its prompts. Behind `original_max_position_embeddings`
+LongRoPE rotates by its long factors, and behind `max_position_embeddings` dynamic NTK rotates by frequencies that are
+those of this length alone. The reference is the whole prompt in a pass of its own.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from jaxtyping import Int
+
+from interp.model import Model
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig
+
+_ORIGINAL = "original_max_position_embeddings"
+
+
+def rope_scales(config: "PretrainedConfig", lengths: Sequence[int] | np.ndarray) -> Int[np.ndarray, " length"]:
+    """A number for each length of a pass: passes of one number rotate alike, so that their prompts may share one.
+
+    Longer passes never have a smaller number.
+    """
+    lengths = np.asarray(lengths)
+    found = np.zeros(lengths.shape, dtype=np.int64)
+    for rope in _ropes(config):
+        if _is_dynamic(rope):
+            found += np.where(lengths > config.max_position_embeddings, lengths, 0)
+        elif rope["rope_type"] == "longrope":
+            found += lengths > rope[_ORIGINAL]
+    return found
+
+
+def longest_input(config: "PretrainedConfig") -> int | None:
+    """How many positions a model reads; None where nothing sets an end.
+
+    `max_position_embeddings` is that number for learnt positions and for ropes that are not stretched, and counts what
+    `llama3` and `longrope` stretch. `linear` stretches it by its factor. So does `yarn`, which names the length that it
+    stretches, unless the field counts it already. `dynamic` has frequencies for any length. Of several ropes, those of
+    kinds of layers, the shortest decides.
+    """
+    stated = getattr(config, "max_position_embeddings", None)
+    ropes = _ropes(config)
+    if stated is None or not ropes:
+        return stated
+    ends = [_end(rope, stated) for rope in ropes if not _is_dynamic(rope)]
+    return min(ends, default=None)
+
+
+@contextmanager
+def rotating_afresh(model: Model) -> Iterator[None]:
+    """Let passes inside the block rotate by their own length, however long those before them were.
+
+    Dynamic ropes keep the frequencies of the longest pass; on leaving they have those that they had before.
+    """
+    with ExitStack() as stack:
+        if any(map(_is_dynamic, _ropes(model.config))):
+            for part in model.module.modules():
+                for name, original in list(part.named_buffers(recurse=False)):
+                    if name.endswith("original_inv_freq"):
+                        stack.enter_context(_afresh(part, name.removesuffix("original_inv_freq"), original))
+        yield
+
+
+@contextmanager
+def _afresh(rotary: Any, layer_type: str, original: torch.Tensor) -> Iterator[None]:
+    """One set of frequencies of a module; the names of those of a kind of layers begin with `layer_type`."""
+    frequencies, longest = f"{layer_type}inv_freq", f"{layer_type}max_seq_len_cached"
+    before = getattr(rotary, frequencies), getattr(rotary, longest, rotary.original_max_seq_len)
+
+    def put(values: torch.Tensor, n_seen: int | torch.Tensor) -> None:
+        setattr(rotary, frequencies, values)
+        setattr(rotary, longest, n_seen)
+
+    handle = rotary.register_forward_pre_hook(
+        lambda *_: put(original.to(getattr(rotary, frequencies).device), rotary.original_max_seq_len)
+    )
+    try:
+        yield
+    finally:
+        handle.remove()
+        put(*before)
+
+
+def _ropes(config: "PretrainedConfig") -> list[Mapping[str, Any]]:
+    """The settings of every rope: one, or one for each kind of layers; none without rotary embedding."""
+    settings = getattr(config, "rope_parameters", None) or {}
+    each = [settings] if "rope_type" in settings else [x for x in settings.values() if isinstance(x, Mapping)]
+    return [rope for rope in each if "rope_type" in rope]
+
+
+def _is_dynamic(rope: Mapping[str, Any]) -> bool:
+    return "dynamic" in rope["rope_type"]
+
+
+def _end(rope: Mapping[str, Any], stated: int) -> int:
+    stretched = {"linear": stated, "yarn": rope.get(_ORIGINAL, stated)}
+    if rope["rope_type"] not in stretched:
+        return stated
+    return max(stated, int(stretched[rope["rope_type"]] * (rope.get("factor") or 1.0)))
