@@ -2,53 +2,116 @@
 
 Columns of a pass are not tokens of a text where batches are padded on the left, or where a cache holds what came
 before. `position_ids` say it outright; else the attention mask counts the tokens; else the cache tells how many came
-before. Padding, by the mask, is no token.
+before. Padding, by the mask, is no token. Keys and values of a cache are at the positions that earlier calls told.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from inspect import signature
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
+from torch.nn.functional import pad
 
 from interp.edits import Edit
 from interp.errors import PromptError, UsageError
 
+_PADDING, _UNMET = -1, -2
+"""What stands for the position of padding, and of a token that a cache held before anything was edited."""
+
 
 @dataclass(frozen=True)
 class CallPositions:
-    """Positions of a call's texts `[batch, pos]`, counted from 0, -1 for padding.
+    """Positions of a call's texts `[batch, pos]`, counted from 0, -1 for padding, and of its cache `[batch, cached]`.
 
     `is_whole`: without a cache a text is all in this call, and a position that is not there is nowhere.
     """
 
     number: torch.Tensor
+    cached: torch.Tensor
     is_whole: bool
 
+    @property
+    def so_far(self) -> torch.Tensor:
+        """Positions of the cache and of this call, `[batch, cached and pos]`."""
+        return torch.cat([self.cached.to(self.number), self.number], dim=1)
+
     def mask(self, edit: Edit) -> torch.Tensor:
-        """Where an edit at some positions acts, `[batch, pos]`; `PromptError` where a text ends before them."""
+        """Where an edit at some positions acts on the tokens of this call, `[batch, pos]`."""
+        return self._mask(edit, self.number)
+
+    def mask_of_keys(self, edit: Edit, n_keys: int) -> torch.Tensor:
+        """Where it acts on the keys and values that attention receives, `[batch, key_pos]`: cached ones are unedited.
+
+        A sliding window holds the last ones; a cache of a fixed size has room behind them.
+        """
+        held = self.so_far[:, -n_keys:]
+        return self._mask(edit, pad(held, (0, n_keys - held.shape[1]), value=_PADDING))
+
+    def _mask(self, edit: Edit, number: torch.Tensor) -> torch.Tensor:
         assert isinstance(edit.at, tuple)
-        if self.is_whole:
-            lengths = self.number.amax(dim=1) + 1
-            short = int(lengths.argmin())
-            if int(lengths[short]) <= max(edit.at):
-                raise PromptError(
-                    asked=f"{edit} at position {max(edit.at)}",
-                    found=f"text {short + 1} of the pass has {int(lengths[short])} tokens",
-                    fix="Positions count tokens from 0, padding left out.",
-                )
-        return torch.isin(self.number, torch.tensor(edit.at, device=self.number.device))
+        self._refuse_absent(edit, min(edit.at), max(edit.at))
+        return torch.isin(number, torch.tensor(edit.at, device=number.device))
+
+    def _refuse_absent(self, edit: Edit, first: int, last: int) -> None:
+        lengths = self.number.amax(dim=1) + 1
+        short = int(lengths.argmin())
+        if self.is_whole and int(lengths[short]) <= last:
+            raise PromptError(
+                asked=f"{edit} at position {last}",
+                found=f"text {short + 1} of the pass has {int(lengths[short])} tokens",
+                fix="Positions count tokens from 0, padding left out. Where the text goes on, pass use_cache=True.",
+            )
+        so_far = self.so_far
+        begins = torch.where(so_far < 0, torch.iinfo(so_far.dtype).max, so_far).amin(dim=1)
+        if bool(((so_far == _UNMET).any(dim=1) & (begins > first)).any()):
+            raise UsageError(
+                asked=f"{edit} at position {first}",
+                found="the cache holds that token as it was read before this edit",
+                fix="Fill the cache inside the block, or edit at later positions.",
+            )
 
 
-def positions_of_call(module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> CallPositions:
-    """The positions of a call of `module`; `UsageError` where the call does not tell them."""
-    given = signature(module.forward).bind_partial(*args, **kwargs).arguments
-    given |= given.pop("kwargs", {})
+class CallsOfTexts:
+    """The positions of the call that runs `now`; a pair of hooks around every call keeps them, and those of caches."""
+
+    def __init__(self) -> None:
+        self.now: CallPositions | None = None
+        self._of_cache: WeakKeyDictionary[Any, torch.Tensor] = WeakKeyDictionary()
+
+    def begin(self, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """A forward pre-hook."""
+        self.now = positions_of_call(module, args, kwargs, self._of_cache)
+
+    def end(self, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
+        """A forward hook; `out` is None where the call failed."""
+        call, self.now = self.now, None
+        if call is None or out is None:
+            return
+        made = out.values() if isinstance(out, Mapping) else out
+        caches = [cache_given(_arguments(module, args, kwargs)), *made]
+        cache = next((each for each in caches if hasattr(each, "get_seq_length")), None)
+        if cache is not None:
+            self._of_cache[cache] = call.so_far
+
+
+def positions_of_call(
+    module: torch.nn.Module,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    of_cache: Mapping[Any, torch.Tensor] | None = None,
+) -> CallPositions:
+    """The positions of a call of `module`; `UsageError` where the call does not tell them.
+
+    `of_cache` are the positions of what caches were given before, `[batch, cached]`.
+    """
+    given = _arguments(module, args, kwargs)
     ids = given.get("input_ids")
     batch, n = (given["inputs_embeds"] if ids is None else ids).shape[:2]
     cache, mask, positions = cache_given(given), given.get("attention_mask"), given.get("position_ids")
-    before = 0 if cache is None else _held(cache)
+    known = None if cache is None or of_cache is None else of_cache.get(cache)
+    before = 0 if cache is None else _held(cache, known)
     if mask is not None and not (isinstance(mask, torch.Tensor) and mask.shape == (batch, before + n)):
         if positions is None:
             raise _untold(f"a mask that does not count the {before + n} tokens of every text")
@@ -62,8 +125,17 @@ def positions_of_call(module: torch.nn.Module, args: tuple[Any, ...], kwargs: Ma
         number = (mask != 0).long().cumsum(dim=1)[:, before:] - 1
     else:
         number = torch.arange(before, before + n)[None].expand(batch, n)
-    number = number if is_token is None else torch.where(is_token, number, -1)
-    return CallPositions(number, is_whole=cache is None)
+    number = number if is_token is None else torch.where(is_token, number, _PADDING)
+    if known is None or known.shape[1] < before or len(known) not in (1, batch):
+        known = torch.full((1, before), _UNMET)
+    is_whole = cache is None and given.get("use_cache") is not True
+    return CallPositions(number, known[:, :before].expand(batch, before), is_whole)
+
+
+def _arguments(module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """What a call gives its module, by name."""
+    given = signature(module.forward).bind_partial(*args, **kwargs).arguments
+    return given | given.pop("kwargs", {})
 
 
 def cache_name(module: torch.nn.Module) -> str:
@@ -72,16 +144,21 @@ def cache_name(module: torch.nn.Module) -> str:
 
 
 def cache_given(given: Mapping[str, Any]) -> Any:
-    """The cache of earlier tokens among what a module was given, by its newer name or its older one."""
-    cache = given.get("cache")
-    return given.get("past_key_values") if cache is None else cache
+    """The cache of earlier tokens among what a module was given, by its newer name, its older one or Mamba's."""
+    caches = (given.get(name) for name in ("cache", "past_key_values", "cache_params"))
+    return next((cache for cache in caches if cache is not None), None)
 
 
-def _held(cache: Any) -> int:
-    """How many positions a cache holds."""
+def _held(cache: Any, known: torch.Tensor | None) -> int:
+    """How many positions a cache holds. That of a state-space model says no more than whether it holds any."""
     if not hasattr(cache, "get_seq_length"):
         raise _untold(f"a cache ({type(cache).__name__}) that does not say how much it holds")
-    return int(cache.get_seq_length())
+    try:
+        return int(cache.get_seq_length())
+    except ValueError as error:
+        if known is None and cache.has_previous_state():
+            raise _untold("a cache that does not say how much it held before the edit") from error
+        return 0 if known is None else known.shape[1]
 
 
 def _untold(found: str) -> UsageError:

@@ -1,7 +1,5 @@
 """Where an edit acts: which positions of which prompts, and the same for one batch."""
 
-from collections.abc import Sequence
-
 import numpy as np
 import torch
 from jaxtyping import Int
@@ -51,14 +49,13 @@ def rows_in_batch(index: RowIndex, batch: Batch) -> EditedRows:
     return EditedRows(mask, number)
 
 
-def rows_without_prompts(
-    edit: Edit, shape: Sequence[int], device: torch.device, call: CallPositions | None
-) -> EditedRows:
-    """The edited rows of a pass `[batch, pos]` whose prompts are not known: all of them, or those its `call` tells."""
+def rows_without_prompts(edit: Edit, x: torch.Tensor, call: CallPositions | None) -> EditedRows:
+    """The edited rows of `x` `[variant, batch, pos, feature]`, all or those its `call` tells: no prompts are known."""
     if not isinstance(edit.at, tuple):
-        mask = torch.ones(tuple(shape), dtype=torch.bool, device=device)
+        mask = torch.ones(x.shape[1:3], dtype=torch.bool, device=x.device)
     elif call is not None:
-        mask = call.mask(edit).to(device)
+        mask = call.mask_of_keys(edit, x.shape[2]) if edit.place in ("k", "v") else call.mask(edit)
+        mask = mask.to(x.device)
     else:
         raise UsageError(
             asked=f"{edit} at positions {list(edit.at)}",

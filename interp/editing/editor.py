@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from interp.editing.call_positions import CallPositions, positions_of_call
+from interp.editing.call_positions import CallsOfTexts
 from interp.editing.donor_patterns import DonorPatterns, refuse_unlike
 from interp.editing.edited_rows import rows_in_batch, rows_without_prompts
 from interp.editing.head_outputs import HeadOutputs
@@ -55,7 +55,7 @@ class Editor(Listener):
         self._batch: Batch | None = None
         self._edited_rows: Mapping[int, EditedRows] = {}
         self._entered: dict[int, torch.Tensor] = {}
-        self._call: CallPositions | None = None
+        self._calls = CallsOfTexts()
         self.observers: Sequence[Callable[[SeenStep], None]] = ()
 
     def begin(self, batch: Batch) -> None:
@@ -86,9 +86,10 @@ class Editor(Listener):
         counted = any(isinstance(step.edit.at, tuple) for steps in self._steps.values() for step in steps)
         with ExitStack() as stack:
             if self.rows is None and counted:
-                tell, forget = of_this_thread(self._on_call), of_this_thread(self._after_call)
-                stack.callback(self.model.module.register_forward_pre_hook(tell, with_kwargs=True).remove)
-                stack.callback(self.model.module.register_forward_hook(forget, always_call=True).remove)
+                module, calls = self.model.module, self._calls
+                stack.callback(module.register_forward_pre_hook(of_this_thread(calls.begin), with_kwargs=True).remove)
+                end = of_this_thread(calls.end)
+                stack.callback(module.register_forward_hook(end, with_kwargs=True, always_call=True).remove)
             for donor in self._donors.values():
                 stack.enter_context(donor.following(self.model, listeners))
             for place, layer in self._steps:
@@ -97,22 +98,13 @@ class Editor(Listener):
                     hook = of_this_thread(self._on_input(layer))
                     stack.callback(module.register_forward_pre_hook(hook, with_kwargs=True).remove)
             for place, layer in self._steps:
-                if place == "block":
+                if place in ("block", "attn_out", "mlp_out"):
+                    parts = {"block": blocks[layer]} | self.model.family.summed_modules(blocks[layer])
                     remember = of_this_thread(self._remember(layer))
                     hook = of_this_thread(self._on_output(place, layer))
                     stack.callback(blocks[layer].register_forward_pre_hook(remember, with_kwargs=True).remove)
-                    stack.callback(blocks[layer].register_forward_hook(hook).remove)
-                elif place in ("attn_out", "mlp_out"):
-                    module = self.model.family.summed_modules(blocks[layer])[place]
-                    hook = of_this_thread(self._on_output(place, layer))
-                    stack.callback(module.register_forward_hook(hook).remove)
+                    stack.callback(parts[place].register_forward_hook(hook).remove)
             yield
-
-    def _on_call(self, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self._call = positions_of_call(module, args, kwargs)
-
-    def _after_call(self, module: torch.nn.Module, args: tuple[Any, ...], out: Any) -> None:
-        self._call = None
 
     def _on_input(self, layer: int) -> Callable[..., tuple[tuple[Any, ...], dict[str, Any]]]:
         def hook(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -127,9 +119,12 @@ class Editor(Listener):
         return hook
 
     def _on_output(self, place: str, layer: int) -> Callable[..., Any]:
+        """What a part returns has the shape of the stream, or batch and position in one row (OPT, experts)."""
+
         def hook(module: torch.nn.Module, args: tuple[Any, ...], out: Any) -> Any:
             x = first_of(out)
-            edited = self._apply(place, layer, x).view(x.shape)
+            whole = x if x.ndim == 3 else x.view(self._entered[layer].shape)
+            edited = self._apply(place, layer, whole).view(x.shape)
             return (edited, *out[1:]) if isinstance(out, tuple) else edited
 
         return hook
@@ -150,7 +145,7 @@ class Editor(Listener):
         step = step.to(x.device, torch.float64 if x.dtype == torch.float64 else torch.float32)
         rows = self._edited_rows.get(step.index)
         if rows is None:
-            rows = rows_without_prompts(step.edit, x.shape[1:3], x.device, self._call)
+            rows = rows_without_prompts(step.edit, x, self._calls.now)
         rows = rows.to(x.device)
         others = self._others(step)
         return SeenStep(step, x, step.apply(x, rows, others), rows, others)
@@ -196,9 +191,10 @@ def applied(model: Model, *edits: Edit) -> Iterator[None]:
 
     Edits act at all positions or at positions counted from 0, which are tokens of each text: they are told by the
     `position_ids` of the call, its attention mask (padding on either side is left alone) and its cache, so that
-    `generate` is edited as well. The prompts of a pass are not known here: `interp.with_means` takes the means of
-    ablated heads over prompts that you name; for other positions, and for ablation by other prompts, use
-    `interp.collect(..., edits=[...])`. Raises `UsageError` before any pass.
+    `generate` is edited as well, as the whole text is without a cache. A cache keeps unedited keys and values, edited
+    anew in every pass; counted positions that it held before the block are refused. The prompts of a pass are not known
+    here: `interp.with_means` takes the means of ablated heads over prompts that you name; for other positions, and for
+    ablation by other prompts, use `interp.collect(..., edits=[...])`. Raises `UsageError` before any pass.
     """
     refuse_misfits(edits, model)
     for edit in edits:

@@ -1,0 +1,178 @@
+"""Edits at positions under a cache: at every step the logits are those of the whole text, edited and read afresh."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from transformers import DynamicCache, MambaConfig, MambaForCausalLM, StaticCache
+
+import interp
+from interp.editing.call_positions import cache_name
+from interp.errors import PromptError, UsageError
+from tests.interp.test_families import CONFIGS, tiny
+from tests.tiny_models import FAMILIES, tiny_model, wrap
+
+N_PROMPT, N_NEW = 9, 5
+
+
+def model_of(kind):
+    return tiny_model(kind) if kind in FAMILIES else tiny(kind)
+
+
+def edit_of(model, site, at, layer=0):
+    width = {"resid": model.info.d_model}.get(site, model.info.d_head)
+    head = {} if site == "resid" else {"head": 0}
+    axis = np.random.default_rng(3).normal(size=width)
+    return interp.ShiftAxis(layer=layer, site=site, **head, axis=axis, deviations=3.0, score_sigma=2.0, at=at)
+
+
+def ids_of(n=N_PROMPT, seed=0):
+    return torch.from_numpy(np.random.default_rng(seed).integers(3, 101, (1, n)))
+
+
+def edits_of(model, sites, at):
+    return [edit_of(model, site, at) for site in sites.split()] if at else []
+
+
+def whole(model, ids, sites, at):
+    """Logits of the last token, without a cache, edited at those positions that the text has."""
+    edits = edits_of(model, sites, tuple(p for p in at if p < ids.shape[1]))
+    if not edits:
+        return model.module(ids, use_cache=False).logits[:, -1]
+    with interp.applied(model, *edits):
+        return model.module(ids, use_cache=False).logits[:, -1]
+
+
+def assert_whole(model, logits, ids, sites, at):
+    """`logits`, one a step, are those of the whole text so far; and the edit moved the last."""
+    for step, found in enumerate(logits):
+        so_far = ids[:, : ids.shape[1] - len(logits) + step]
+        expected = whole(model, so_far, sites, at)
+        assert (found - expected).abs().max() <= 2e-4 * expected.abs().max(), f"step {step}"
+    plain = model.module(so_far, use_cache=False).logits[:, -1]
+    assert (plain - expected).abs().max() > 1e-3 * plain.abs().max(), "the edit acts"
+
+
+def generated(model, ids, *edits, **settings):
+    settings = {"attention_mask": torch.ones_like(ids), "eos_token_id": None, "pad_token_id": 0} | settings
+    with interp.applied(model, *edits):
+        return model.module.generate(
+            ids, max_new_tokens=N_NEW, do_sample=False, output_logits=True, return_dict_in_generate=True, **settings
+        )
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("kind", [*FAMILIES, *CONFIGS])
+def test_generation_is_edited_at_every_step(kind):
+    model, at = model_of(kind), (1, N_PROMPT - 1, N_PROMPT + 1)
+    out = generated(model, ids_of(), *edits_of(model, "k v", at))
+    assert_whole(model, out.logits, out.sequences, "k v", at)
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("at", [(1, 4), (N_PROMPT - 1,), (N_PROMPT + 1, N_PROMPT + 2)])
+@pytest.mark.parametrize("site", ["k", "v"])
+@pytest.mark.parametrize("cache", ["dynamic", "static"])
+@pytest.mark.parametrize("kind", ["llama", "mistral", "llama4_text"])
+def test_generation_is_edited_whatever_the_cache(kind, cache, site, at):
+    model = model_of(kind)
+    out = generated(model, ids_of(), edit_of(model, site, at), cache_implementation=cache)
+    assert_whole(model, out.logits, out.sequences, site, at)
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("sites", ["k v", "q z resid"])
+@pytest.mark.parametrize("kind", ["llama", "mistral"])
+@pytest.mark.parametrize("made", [DynamicCache, StaticCache])
+def test_a_text_in_chunks_is_edited_as_in_one_piece(kind, made, sites):
+    model, at, ids = tiny_model(kind), (0, 3, 5, 9), ids_of(13)
+    n = {"max_cache_len": 20} if made is StaticCache else {}
+    cache, found = made(config=model.module.config, **n), []
+    with interp.applied(model, *edits_of(model, sites, at)):
+        for chunk in ids.split([1, 3, 4, 1, 1, 3], dim=1):
+            given = {cache_name(model.module): cache}
+            found.append(model.module(chunk, **given).logits)
+    with interp.applied(model, *edits_of(model, sites, at)):
+        expected = model.module(ids, use_cache=False).logits
+    torch.testing.assert_close(torch.cat(found, dim=1), expected, rtol=2e-4, atol=2e-4)
+    assert not torch.allclose(model.module(ids, use_cache=False).logits, expected, atol=1e-2), "the edit acts"
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("given", [{"num_beams": 3}, {"prompt_lookup_num_tokens": 2}, {"prefill_chunk_size": 4}])
+def test_ways_of_generating_that_reorder_crop_or_split_are_edited(given):
+    model, ids, beams = tiny_model("llama"), ids_of(5).repeat(1, 2), {"num_beams": given.get("num_beams", 1)}
+    edit = replace(edit_of(model, "v", tuple(range(9)), layer=(0, 1, 2)), dose=10.0)
+    made = generated(model, ids, edit, **given).sequences
+    assert made.tolist() == generated(model, ids, edit, use_cache=False, **beams).sequences.tolist()
+    nothing = interp.ShiftAxis(layer=0, site="v", axis=np.eye(24)[0], deviations=0.0, score_sigma=0.0)
+    assert made.tolist() != generated(model, ids, nothing, use_cache=False, **beams).sequences.tolist()
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("cache", ["dynamic", "static"])
+def test_padded_texts_beside_each_other_are_edited_at_their_own_positions(cache):
+    model, at = tiny_model("mistral"), (1, 4, 8)
+    short, long = ids_of(5, seed=1), ids_of(8, seed=2)
+    ids = torch.cat([torch.cat([torch.zeros(1, 3, dtype=torch.long), short], dim=1), long])
+    mask = torch.ones_like(ids)
+    mask[0, :3] = 0
+    edit = edit_of(model, "v", at)
+    out = generated(model, ids, edit, attention_mask=mask, cache_implementation=cache)
+    for row, padding in ((0, 3), (1, 0)):
+        logits = [each[row : row + 1] for each in out.logits]
+        assert_whole(model, logits, out.sequences[row : row + 1, padding:], "v", at)
+
+
+@torch.inference_mode()
+def test_a_token_that_was_cached_before_the_edit_is_refused_and_later_ones_are_edited():
+    model, ids = tiny_model("llama"), ids_of()
+    for site in ("v", "resid"):
+        cache = DynamicCache(config=model.module.config)
+        model.module(ids[:, :4], past_key_values=cache)
+        with interp.applied(model, edit_of(model, site, (2, 5))), pytest.raises(UsageError, match="before this edit"):
+            model.module(ids[:, 4:], past_key_values=cache)
+    cache = DynamicCache(config=model.module.config)
+    model.module(ids[:, :4], past_key_values=cache)
+    with interp.applied(model, edit_of(model, "v", (5, 7))):
+        model.module(ids[:, 4:7], past_key_values=cache)
+        found = model.module(ids[:, 7:], past_key_values=cache).logits[:, -1]
+    torch.testing.assert_close(found, whole(model, ids, "v", (5, 7)), rtol=1e-4, atol=1e-4)
+
+
+@torch.inference_mode()
+def test_a_text_that_goes_on_may_be_edited_where_it_has_not_come_yet():
+    model, ids = tiny_model("llama"), ids_of()
+    with interp.applied(model, edit_of(model, "v", (1, 7))):
+        with pytest.raises(PromptError, match="use_cache=True"):
+            model.module(ids[:, :5])
+        first = model.module(ids[:, :5], use_cache=True)
+        given = {cache_name(model.module): getattr(first, cache_name(model.module))}
+        found = model.module(ids[:, 5:], **given).logits[:, -1]
+    torch.testing.assert_close(found, whole(model, ids, "v", (1, 7)), rtol=1e-4, atol=1e-4)
+
+
+@torch.inference_mode()
+def test_the_state_of_mamba_counts_the_tokens_that_were_given_to_it():
+    torch.manual_seed(0)
+    config = MambaConfig(vocab_size=101, hidden_size=32, state_size=4, num_hidden_layers=2, initializer_range=0.5)
+    model, at = wrap(MambaForCausalLM(config).eval()), (0, 2, N_PROMPT + 1)
+    out = generated(model, ids_of(), edit_of(model, "resid", at))
+    assert_whole(model, out.logits, out.sequences, "resid", at)
+    state = model.module(ids_of(), use_cache=True).cache_params
+    with interp.applied(model, edit_of(model, "resid", at)), pytest.raises(UsageError, match="how much it held"):
+        model.module(ids_of()[:, :1], cache_params=state)
+
+
+@pytest.mark.parametrize("site", ["k", "v"])
+@pytest.mark.parametrize("kind", ["llama", "mistral", "gemma3_text"])
+def test_continuations_with_a_cache_are_those_without(kind, site):
+    model = model_of(kind)
+    prompts = interp.PromptSet("p", [interp.Prompt(token_ids=tuple(ids_of(n, n)[0].tolist())) for n in (6, 9)])
+    for at in ((1, 4), "last"):
+        kept, afresh = (
+            interp.generate(model, prompts, [edit_of(model, site, at)], n_tokens=6, cache=cache)
+            for cache in (True, False)
+        )
+        assert [one.edited_ids for one in kept] == [one.edited_ids for one in afresh]
