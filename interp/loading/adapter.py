@@ -2,16 +2,19 @@
 
 import json
 import re
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
 from safetensors import SafetensorError, safe_open
 
 from interp.errors import ModelError
 from interp.loading.hub_files import ModelFiles, files_on_hub
 from interp.loading.quiet_libraries import quiet_libraries
 from interp.model import Check
+from interp.system.rounding import BOUND, relative_error
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -26,6 +29,12 @@ _PATTERNS = (
 
 _MOST_REPEATS = 6
 """Parts of a pattern that may repeat; a match takes as many steps as a name has letters, to this power."""
+
+_N_TOKENS = 16
+"""Tokens that the merged model and the adapter beside its base are compared on."""
+
+_ROUNDED_AGAIN = 3
+"""How much further than two kernels the two may be apart: every changed weight is rounded once more."""
 
 _IMPOSSIBLE = (
     ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, OSError, RuntimeError, TypeError,
@@ -58,9 +67,11 @@ def locate_adapter(name: str) -> ModelFiles:
 def merge_adapter(
     module: "PreTrainedModel", base: str, name: str, files: ModelFiles
 ) -> "tuple[PreTrainedModel, Check]":
-    """The model with the adapter's changes in its weights, and a check that says what was merged.
+    """The model with the adapter's changes in its weights, and a check that it predicts what PEFT's own layers do.
 
-    Raises `ModelError` where PEFT is missing, or the adapter is damaged, of another kind or of another base.
+    Embeddings that were tied are two weights where the adapter changes one of them, or each in its own way. Raises
+    `ModelError` where PEFT is missing, or the adapter is damaged, of another kind or of another base, and where merged
+    weights say something else.
     """
     asked = f"the adapter {name} on {base}"
     try:
@@ -81,7 +92,10 @@ def merge_adapter(
                 lacks = key not in shapes
                 found = f"{'its file lacks' if lacks else 'the model has no place for'} {key}"
                 raise ModelError(asked=asked, found=found, fix="It is of another base or was edited; save it again.")
-            merged: Any = adapted.merge_and_unload(safe_merge=True)
+            expected = _logits(adapted.eval())
+            _part_shared_weights(adapted)
+            merged: Any = adapted.merge_and_unload(safe_merge=True).eval()
+            error = relative_error(_logits(merged), expected)
     except _IMPOSSIBLE as error:
         raise ModelError(
             asked=asked,
@@ -92,11 +106,40 @@ def merge_adapter(
     moved = sum(after[key] != before[key] for key in before)
     if not moved:
         raise ModelError(asked=asked, found="it changes no weight: it was not trained", fix="Leave --adapter out.")
+    bound = _ROUNDED_AGAIN * BOUND[str(merged.dtype).removeprefix("torch.")]
+    if not error <= bound:
+        raise ModelError(
+            asked=asked,
+            found=f"merged into the weights it predicts otherwise than as PEFT runs it: error {error:.2g} of the "
+            f"largest logit, at most {bound:.2g} by rounding",
+            fix="Merge it yourself, save the model, and name its folder without --adapter.",
+        )
     check = Check(
-        "adapter", "every tensor of the adapter found its place", True, 0.0, 0.0, "tensors without a place",
-        f"{len(shapes)} tensors of {name} change {moved} weights",
+        "adapter", "merged weights predict what the adapter beside them does", True, error, bound,
+        detail=f"{len(shapes)} tensors of {name} change {moved} weights; relative error of the logits",
     )  # fmt: skip
-    return merged.eval().requires_grad_(False), check
+    return merged.requires_grad_(False), check
+
+
+def _logits(module: "PreTrainedModel") -> torch.Tensor:
+    """Those of a few tokens from the whole vocabulary."""
+    n = module.config.vocab_size
+    ids = torch.linspace(0, n - 1, min(n, _N_TOKENS)).long()[None].to(module.device)
+    with torch.inference_mode():
+        return module(input_ids=ids, use_cache=False).logits
+
+
+def _part_shared_weights(adapted: torch.nn.Module) -> None:
+    """Give every layer that an adapter changes a weight of its own: other users of a shared one must not change."""
+    from peft.tuners.tuners_utils import BaseTunerLayer
+
+    users = Counter(id(p) for part in adapted.modules() for p in part.parameters(recurse=False))
+    for part in adapted.modules():
+        layer: Any = part.get_base_layer() if isinstance(part, BaseTunerLayer) else None
+        weight = getattr(layer, "weight", None)
+        if weight is not None and users[id(weight)] > 1:
+            users[id(weight)] -= 1
+            layer.weight = torch.nn.Parameter(weight.detach().clone(), requires_grad=False)
 
 
 def _config(asked: str, files: ModelFiles) -> dict[str, Any]:
@@ -168,4 +211,6 @@ def _shapes(asked: str, files: ModelFiles) -> dict[str, tuple[int, ...]]:
 
 def _squares(module: "PreTrainedModel") -> dict[str, float]:
     """A number of every weight that a change moves."""
-    return {name: float(p.detach().float().square().sum()) for name, p in module.named_parameters()}
+    return {
+        name: float(p.detach().float().square().sum()) for name, p in module.named_parameters(remove_duplicate=False)
+    }
