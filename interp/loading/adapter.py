@@ -92,7 +92,8 @@ def merge_adapter(
                 lacks = key not in shapes
                 found = f"{'its file lacks' if lacks else 'the model has no place for'} {key}"
                 raise ModelError(asked=asked, found=found, fix="It is of another base or was edited; save it again.")
-            expected = _logits(adapted.eval())
+            adapted.eval()
+            expected = _logits(adapted)
             _part_shared_weights(adapted)
             merged: Any = adapted.merge_and_unload(safe_merge=True).eval()
             error = relative_error(_logits(merged), expected)
@@ -121,7 +122,7 @@ def merge_adapter(
     return merged.requires_grad_(False), check
 
 
-def _logits(module: "PreTrainedModel") -> torch.Tensor:
+def _logits(module: Any) -> torch.Tensor:
     """Those of a few tokens from the whole vocabulary."""
     n = module.config.vocab_size
     ids = torch.linspace(0, n - 1, min(n, _N_TOKENS)).long()[None].to(module.device)
