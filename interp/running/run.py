@@ -18,6 +18,7 @@ from interp.editing.screen import read_screen
 from interp.edits import Edit, PatternsOf
 from interp.errors import UsageError
 from interp.findings import Findings
+from interp.loading.identity import files_identity
 from interp.loading.load import DeviceMap, load_as_asked
 from interp.loading.untrained import beside_untrained, untrained_twin
 from interp.model import Check, Model
@@ -84,6 +85,7 @@ def run(options: RunOptions) -> RunRecord:
         f"loading and checking {getattr(options.model, 'name', options.model)}", options.quiet or not ranks.is_first
     )
     with clock("load"):
+        files = files_read(options, edits)  # before: weights replaced from now on are of other files
         loaded = load_as_asked(options)
         edits = with_donors(edits, loaded.info)
     spec, pools = specify(loaded, asked, edits, options)
@@ -116,6 +118,7 @@ def run(options: RunOptions) -> RunRecord:
         shown = tuple(session.shown(loaded, pools[0], i) for i in options.show_tokens)
         info, own_checks = loaded.info, loaded.checks
         described = asdict(info) | {"fingerprint": loaded.fingerprint} | ({"card": loaded.card} if loaded.card else {})
+        described |= {"files": files} if files else {}
         if followed:
             own_step, fingerprint = step_of(loaded), loaded.fingerprint
             end = loaded if any(part.exchange_needs for part in session.followed) else None
@@ -151,6 +154,14 @@ def run(options: RunOptions) -> RunRecord:
 def _is_of(record: RunRecord, fingerprint: str, pools: Sequence[PromptPool], n_shown: int) -> bool:
     """Whether a record is of these weights and prompts; one with prompts shown token by token is made again."""
     return record.model.get("fingerprint") == fingerprint and is_of_prompts(record, pools) and not n_shown
+
+
+def files_read(options: RunOptions, edits: Sequence[Edit]) -> dict[str, str]:
+    """The files that the models of a run lie in; nothing for a model in memory."""
+    if isinstance(options.model, Model):
+        return {}
+    donors = [edit.donor for edit in edits if isinstance(edit, PatternsOf) and isinstance(edit.donor, str)]
+    return files_identity(options, donors)
 
 
 def is_of_prompts(record: RunRecord, pools: Sequence[PromptPool]) -> bool:

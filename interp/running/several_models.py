@@ -9,14 +9,11 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from interp.editing.edit_files import resolve_edits
 from interp.errors import InterpError, PromptError, UsageError
-from interp.loading.sources import locate
-from interp.model import Model
 from interp.options import OPTIONS, RunOptions, refuse_unknown_keywords
 from interp.prompting.pools import PromptPool, parts
 from interp.records.record import RunRecord, finished_record
@@ -24,7 +21,7 @@ from interp.records.unfinished import is_begun, nothing_begun
 from interp.running.choose_probes import ChosenProbe, choose_probes
 from interp.running.compare import compare
 from interp.running.meta_model import meta_model
-from interp.running.run import is_of_prompts, run, specify
+from interp.running.run import files_read, is_of_prompts, run, specify
 from interp.running.spec import RunSpec
 from interp.system.processes import n_started
 from interp.system.progress import stage
@@ -172,36 +169,27 @@ def _outcome(name: str, asked: RunOptions, chosen: Sequence[ChosenProbe], out: P
 
 def _is_begun(asked: RunOptions, chosen: Sequence[ChosenProbe], out: Path) -> bool:
     try:
-        spec, _, _ = _specified(asked, chosen)
+        spec, _ = _specified(asked, chosen)
         return is_begun(out, spec.hash) or _found(asked, chosen, out) is not None
     except InterpError:  # it is going to be told of this model
         return False
 
 
-def _specified(asked: RunOptions, chosen: Sequence[ChosenProbe]) -> tuple[RunSpec, tuple[PromptPool, ...], Model]:
-    """What this run is, with its prompts and its model without weights."""
-    meta = meta_model(asked)
-    return *specify(meta.model, chosen, resolve_edits(asked.edits), asked), meta.model
+def _specified(asked: RunOptions, chosen: Sequence[ChosenProbe]) -> tuple[RunSpec, tuple[PromptPool, ...]]:
+    """What this run is, with its prompts."""
+    return specify(meta_model(asked).model, chosen, resolve_edits(asked.edits), asked)
 
 
 def _found(asked: RunOptions, chosen: Sequence[ChosenProbe], out: Path) -> RunRecord | None:
-    """The finished record of just this run: of this revision, of unchanged weights, on unchanged prompts."""
-    spec, pools, model = _specified(asked, chosen)
+    """The finished record of just this run: of the same files of models, on unchanged prompts."""
+    spec, pools = _specified(asked, chosen)
+    files = files_read(asked, resolve_edits(asked.edits))
 
     def is_same(record: RunRecord) -> bool:
-        is_of_model = record.model.get("revision") == model.info.revision
-        return is_of_model and is_of_prompts(record, pools) and not _changed_since(asked, record)
+        read = record.model.get("files", {"model": record.model.get("revision")})  # of before: known on the hub alone
+        return read == files and is_of_prompts(record, pools)
 
     return finished_record(spec.hash, out, is_same)
-
-
-def _changed_since(asked: RunOptions, record: RunRecord) -> bool:
-    """Whether a file of the model was written after the record: a folder may hold other weights under its name."""
-    files = locate(str(asked.model), asked.revision, asked.gguf).files
-    if files.revision is not None:  # of the hub: a revision never changes
-        return False
-    times = [path.stat().st_mtime for name in files.names if (path := files.folder / name).is_file()]
-    return max(times, default=0.0) > datetime.fromisoformat(record.created).timestamp() + 1  # it has whole seconds
 
 
 def _comparison(outcomes: Sequence[RunOutcome], runs: Sequence[RunOptions], out: Path, quiet: bool) -> RunRecord | None:

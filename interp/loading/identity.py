@@ -1,0 +1,57 @@
+"""Which files a run reads its models from: what has to be the same where finished work stands for a run."""
+
+import os
+from collections.abc import Iterable
+from hashlib import sha256
+from pathlib import Path
+
+from interp.loading.adapter import locate_adapter
+from interp.loading.hub_files import ModelFiles
+from interp.loading.sources import kept_steps, locate
+from interp.loading.weights import weight_files
+from interp.options import RunOptions
+from interp.system.array_files import digest_of_file
+from interp.system.digest import digest_of
+
+_SMALL = (".json", ".txt", ".model", ".jinja", ".py", ".tiktoken", ".safetensors")
+"""Endings of files beside the weights that say what a model is."""
+
+IS_WINDOWS = os.name == "nt"
+_HEAD = 1 << 16
+"""Bytes at the beginning of a file; of safetensors the names, shapes and places of tensors."""
+
+
+def files_identity(options: RunOptions, donors: Iterable[str] = ()) -> dict[str, str]:
+    """For the model of a run, its adapter and the donors of its edits: the commit on the hub, or a digest of files.
+
+    The digest is of every file's name, size, inode, time of its last change (`st_ctime`, which no program sets) and
+    first 64 kB; on Windows, where that time is another, of all its content. A file that is written, replaced, copied or
+    moved has another one, whatever its date says.
+    """
+    model = options.model if isinstance(options.model, Path) else str(options.model)
+    source = locate(model, options.revision, options.gguf)
+    found = {"model": _digest(source.files, options.allow_pickle, digest_of(source.card))}
+    if options.adapter is not None:
+        found["adapter"] = _digest(locate_adapter(options.adapter), allow_pickle=False)
+    return found | {f"donor {name}": _digest(locate(name).files, allow_pickle=False) for name in donors}
+
+
+def _digest(files: ModelFiles, allow_pickle: bool, card: str = "") -> str:
+    if files.revision is not None:
+        return files.revision
+    names = {files.gguf} if files.gguf else {name for name in files.names if name.endswith(_SMALL)}
+    if allow_pickle and not files.gguf:
+        names |= {*weight_files(files, allow_pickle=True)}
+    steps = [path for step in kept_steps(files.folder).values() for path in step.iterdir()]
+    lines = [_line(path) for path in sorted([*(files.folder / name for name in names), *steps])]
+    return sha256("\n".join([card, *lines]).encode()).hexdigest()
+
+
+def _line(path: Path) -> str:
+    """What tells a file from every other, but for where it lies."""
+    if IS_WINDOWS:
+        return f"{path.name} {digest_of_file(path)}"
+    told = path.stat()
+    with path.open("rb") as file:
+        head = sha256(file.read(_HEAD)).hexdigest()
+    return f"{path.name} {told.st_size} {told.st_dev} {told.st_ino} {told.st_ctime_ns} {head}"

@@ -1,0 +1,99 @@
+"""Which files a model was read from: every change is seen, whatever the dates say, and what is no part of it is not."""
+
+import os
+import shutil
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from interp.wind_tunnels.networks.weights import open_tunnel
+from safetensors.numpy import load_file, save_file
+
+import interp
+from interp.loading import identity
+from interp.loading.identity import files_identity
+from interp.options import RunOptions
+
+WEIGHTS = "model.safetensors"
+
+
+def noisy(path: Path) -> None:
+    """Other weights of the same shapes: the same size, the same header."""
+    rng = np.random.default_rng(0)
+    found = {name: x + rng.standard_normal(x.shape).astype(x.dtype) for name, x in load_file(path).items()}
+    save_file(found, path, metadata={"format": "pt"})
+
+
+def in_place(path: Path) -> None:
+    with path.open("r+b") as file:
+        file.seek(-8, os.SEEK_END)
+        file.write(b"12345678")
+
+
+def swapped(path: Path) -> None:
+    """As `rsync` and `mv` leave it: another file under the name."""
+    other = path.with_name("other")
+    shutil.copy2(path, other)
+    in_place(other)
+    other.replace(path)
+
+
+def appended(path: Path) -> None:
+    path.write_bytes(path.read_bytes() + b" ")
+
+
+CHANGES = {
+    "weights": ("model/model.safetensors", noisy),
+    "weights in place": ("model/model.safetensors", in_place),
+    "weights swapped": ("model/model.safetensors", swapped),
+    "configuration": ("model/config.json", appended),
+    "card": ("model/tunnel.json", lambda path: path.write_text(path.read_text().replace('"seed": ', '"seed": 1'))),
+    "step on the way": ("model/steps/4/model.safetensors", in_place),
+    "weights of the adapter": ("adapter/adapter_model.safetensors", in_place),
+    "weights of a donor": ("donor/model.safetensors", in_place),
+}
+
+
+def laid(folder: Path) -> RunOptions:
+    home = open_tunnel("tunnel:bijection-gpt-neox").folder
+    for name in ("model", "donor"):
+        shutil.copytree(home, folder / name)
+    (folder / "model" / "steps" / "4").mkdir(parents=True, exist_ok=True)
+    shutil.copy(home / WEIGHTS, folder / "model" / "steps" / "4")
+    (folder / "adapter").mkdir()
+    (folder / "adapter" / "adapter_config.json").write_text("{}")
+    save_file({"a": np.ones(9)}, folder / "adapter" / "adapter_model.safetensors")
+    return RunOptions(model=str(folder / "model"), adapter=str(folder / "adapter"))
+
+
+@pytest.mark.parametrize("system", ["posix", "nt"])
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_file_that_changed_is_seen_with_an_older_date(tmp_path, monkeypatch, change, system):
+    options, donors = laid(tmp_path), [str(tmp_path / "donor")]
+    monkeypatch.setattr(identity, "IS_WINDOWS", system == "nt")
+    before = files_identity(options, donors)
+    (tmp_path / "model" / "notes.md").write_text("no part of a model")
+    assert files_identity(options, donors) == before
+    name, what = CHANGES[change]
+    time.sleep(0.02)  # times of changes come in ticks
+    what(tmp_path / name)
+    os.utime(tmp_path / name, (0, 0))
+    after = files_identity(options, donors)
+    assert [each for each in before if before[each] != after[each]] == [
+        next(each for each in before if each.startswith(name.partition("/")[0]))
+    ]
+
+
+def test_the_identity_costs_at_most_a_twentieth_of_loading(tmp_path):
+    options = RunOptions(model=str(open_tunnel("tunnel:bijection-gpt-neox").folder))
+
+    def seconds(work) -> float:
+        spent = []
+        for _ in range(5):
+            began = time.process_time()
+            work()
+            spent.append(time.process_time() - began)
+        return min(spent)
+
+    assert seconds(lambda: files_identity(options)) < 0.05 * seconds(lambda: interp.load(options.model))
