@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from interp.system.whole_files import telling, writing
 
-from .page.render import style_sheet, templates_of_pages
+from .page.render import is_page, style_sheet, templates_of_pages
 from .page.security import policy
 
 if TYPE_CHECKING:
@@ -18,6 +18,6 @@ def render(found: "Continuations", target: Path) -> Path:
     page = templates_of_pages().get_template("continuations.html").render(
         found=found, style=style, policy=policy([], [style])
     )  # fmt: skip
-    with telling(f"writing the page {target}", "Choose another place."), writing(target) as draft:
+    with telling(f"writing the page {target}", "Choose another place."), writing(target, is_page) as draft:
         draft.write_text(page, encoding="utf-8", errors="replace", newline="\n")
     return target

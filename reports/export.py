@@ -3,6 +3,7 @@
 Images are drawn by kaleido, an extra, which drives an installed Chrome or Chromium.
 """
 
+import errno
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -48,39 +49,51 @@ def export(
 
     `PROBE-FIGURE.pdf` for every figure, wide as one or two `columns` of a paper, in 8 point; of every probe
     `PROBE.tex` (its headline numbers) or `PROBE.csv` (all its numbers) and `PROBE-TABLE.csv`. Raises `UsageError` for
-    an unknown format, and where kaleido or a Chrome for it is missing.
+    an unknown format, and where kaleido or a Chrome for it is missing; `RecordError` where a file of such a name is
+    there that no export wrote (`.interp-exported` in the folder lists those).
     """
     for what, asked, known in (("figures", figures, FIGURES), ("tables", tables, TABLES)):
         if strange := sorted(set(asked) - set(known)):
             raise UsageError(asked=f"{what} as {strange[0]}", found="it is not known", fix=f"Use {', '.join(known)}.")
-    written: list[Path] = []
+    written: dict[Path, str] = {}
     drawn: list[tuple[go.Figure, Path]] = []
     with telling(f"exporting to {out}", "Check free space and permissions there, or choose another folder with --out."):
         make_folder(out)
         for probe, findings in record.findings.items():
-            written += _tables(probe, findings, out, tables)
+            written |= {out / name: text for name, text in _tables(probe, findings, tables)}
             for name, plot in _figures(findings) if figures else ():
                 drawn += [(_sized(plot, columns), out / f"{probe}-{name}.{ending}") for ending in figures]
+        paths = [*written, *(path for _, path in drawn)]
+        _claim(paths, out)
+        for path, text in written.items():
+            with writing(path) as draft:
+                draft.write_text(text, encoding="utf-8", newline="")
         for ending in figures:
             _draw([(plot, path) for plot, path in drawn if path.suffix == f".{ending}"])
-    return written + [path for _, path in drawn]
+    return paths
 
 
-def _tables(probe: str, findings: Findings, out: Path, kinds: Collection[str]) -> Iterator[Path]:
+def _claim(paths: Collection[Path], out: Path) -> None:
+    """Note that files of a folder are ours, before they are written; `FileExistsError` where one is another's."""
+    noted = out / ".interp-exported"
+    ours = set(noted.read_text(encoding="utf-8").splitlines()) if noted.is_file() else set()
+    for path in paths:
+        if path.exists() and path.name not in ours:
+            raise FileExistsError(errno.EEXIST, "no export wrote the file of this name; move it away", str(path))
+    with writing(noted) as draft:
+        draft.write_text("\n".join(sorted(ours | {path.name for path in paths})) + "\n", encoding="utf-8")
+
+
+def _tables(probe: str, findings: Findings, kinds: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Names and contents of files."""
     if "latex" in kinds and findings.scalars:
-        path = out / f"{probe}.tex"
-        with writing(path) as draft:
-            draft.write_text(findings.to_latex(), encoding="utf-8")
-        yield path
+        yield f"{probe}.tex", findings.to_latex()
     if "csv" in kinds:
         frames = {probe: findings.to_frame()} if findings.scalars else {}
         files = file_names(findings.tables)
         frames |= {f"{probe}-{files[name]}": table.to_frame() for name, table in findings.tables.items()}
         for name, frame in frames.items():
-            path = out / f"{name}.csv"
-            with writing(path) as draft:
-                frame.to_csv(draft, index=False)
-            yield path
+            yield f"{name}.csv", frame.to_csv(index=False)
 
 
 def _figures(findings: Findings) -> "Iterator[tuple[str, go.Figure]]":

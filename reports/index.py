@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from interp.errors import RecordError
 from interp.records.index import Listed
 
 from .page import about
@@ -10,21 +9,13 @@ from .page.render import static, style_sheet, templates_of_pages, write_page
 from .page.security import address, policy, script_json
 
 NAME = "index.html"
-_OURS = '<meta name="generator" content="interp">'
 
 _UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
 def render(listed: Listed) -> Path:
     """Write the index into the folder, whole or not at all; a page of that name that is not ours is left alone."""
-    target = listed.folder / NAME
-    if target.exists() and _OURS not in target.read_text(encoding="utf-8", errors="replace")[:4000]:
-        raise RecordError(
-            asked=f"writing the index {target}",
-            found="there is a page of this name that interp did not write",
-            fix="Move it away.",
-        )
-    return write_page(target, html(listed))
+    return write_page(listed.folder / NAME, html(listed))
 
 
 def html(listed: Listed) -> str:
@@ -39,7 +30,6 @@ def html(listed: Listed) -> str:
         style=style,
         script=script,
         looks=script_json({}),
-        generator=_OURS,
     )  # fmt: skip
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import torch
 from interp.reports.export import export
-from interp.reports.page.render import write_page
+from interp.reports.page.render import GENERATOR, write_page
 from interp.wind_tunnels.networks.weights import weights_fingerprint
 from interp.wind_tunnels.plans.sweep import _write as write_sweep
 from interp.wind_tunnels.plans.train_tunnel import make_plan, train_tunnel
@@ -60,7 +60,8 @@ class Writer:
 
 
 def texts(folder: Path) -> dict[str, bytes]:
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    found = [path for path in folder.rglob("[!.]*") if path.is_file()]
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
 
 
 def write_ledger_file(folder: Path, n: int) -> None:
@@ -101,7 +102,7 @@ def n_worlds(folder: Path) -> int:
 def program_of(folder: Path) -> list[str] | None:
     """The files, once it can be loaded as a model: its configuration comes last."""
     home = folder / "program"
-    return sorted(path.name for path in home.iterdir()) if (home / "config.json").exists() else None
+    return sorted(path.name for path in home.glob("[!.]*")) if (home / "config.json").exists() else None
 
 
 def state_of_training(folder: Path) -> int | None:
@@ -135,7 +136,7 @@ WRITERS = {
     "record with tables": Writer(lambda at, n: full_record().write(at / "runs" / "r"), read_run, replaces=False),
     "capture": Writer(lambda at, n: small_capture().save(at / "c"), digest_of_capture, replaces=False),
     "tables for a paper": Writer(export_record, texts),
-    "page": Writer(lambda at, n: write_page(at / "deep" / "report.html", f"page {n}" * 5000), texts),
+    "page": Writer(lambda at, n: write_page(at / "deep" / "report.html", GENERATOR + f"page {n}" * 5000), texts),
     "ledger": Writer(write_ledger_file, read_ledger_file),
     "program with noise": Writer(
         lambda at, n: write_noisy("chain", Noise(rotate=True, seed=n), at / "program"), program_of, replaces=False
@@ -178,7 +179,7 @@ def failures(writer: Writer, tmp_path: Path, numbers: tuple[int, ...], at_most: 
         where = disk.steps[step], os.strerror(number)
         assert os.strerror(number) in told or found == after, (where, told)
         assert found in (before, after), where
-        assert ".writing" not in left and (".lock" not in left or disk.steps[step].startswith("unlink")), where
+        assert not {".writing", ".lock"} & left or disk.steps[step].startswith(("unlink", "rmdir")), where
         if found == before:  # once the fault is mended
             writer.write(disk.folder, 2)
             assert writer.read(disk.folder) == after, where

@@ -6,7 +6,6 @@ record is that of a study; `interp certify` is the command.
 
 import json
 import shlex
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,11 +19,12 @@ from interp.running.spec import make_probe
 from interp.settings import split_settings
 from interp.study import Study
 from interp.system.progress import Report
+from interp.system.whole_files import remove_kept
 
 from .findings import doubtful, findings_of
 from .known import held_against
 from .texts import any_trials
-from .trying import Tried, planned, try_worlds
+from .trying import WORLDS, Tried, planned, try_worlds
 from .worlds import Trials, shrunk_fields, trials_of
 
 Scale = Literal["smoke", "default"]
@@ -102,7 +102,8 @@ class Certificate(Study):
             progress(n + len(known), n_all)
         headline = trials.worlds[0].findings(probe, _SEEDS * self.seed, 0.0)
         found = findings_of(self.name, trials, tried, again, headline, known)
-        shutil.rmtree(work, ignore_errors=True)
+        for folder in (work / "again", work):
+            remove_kept(folder, WORLDS)
         return found
 
 

@@ -20,6 +20,7 @@ from .worlds import N_MODELS, World, judged_name
 SIZES = (0, 1, 2, 3)
 """Sizes of a planted effect, in steps of the world's own; 0 is the null."""
 
+WORLDS = "worlds.json"
 _SECONDS_KEPT = 10.0
 _LEAST_OF_A_MODEL = 8
 """Null worlds of a kind that share a model, before there are several models."""
@@ -72,7 +73,7 @@ class Tried:
     def begun_in(cls, folder: Path) -> "Tried":
         """What lies in the folder, if it can be read: what a stopped program left is whole."""
         try:
-            kept = TypeAdapter(list[_KeptCell]).validate_json((folder / "worlds.json").read_bytes())
+            kept = TypeAdapter(list[_KeptCell]).validate_json((folder / WORLDS).read_bytes())
         except (OSError, ValueError):
             kept = []
         cells = {(c.world, c.size): [{n: _seen(s) for n, s in one.items()} for one in c.seen] for c in kept}
@@ -86,7 +87,7 @@ class Tried:
         ]
         self._wrote = time.monotonic()
         try:
-            with writing(self.folder / "worlds.json") as draft:
+            with writing(self.folder / WORLDS) as draft:
                 draft.write_text(json.dumps(content), encoding="utf-8")
         except OSError as error:
             why = f"worlds cannot be kept in {self.folder} ({error.strerror or error})"

@@ -15,8 +15,9 @@ from interp.ledger.claims import PaperValue, Scale
 from interp.ledger.rules import OUTCOMES, Outcome
 from interp.records.versioned_json import KeptScalar, as_text, read_versioned
 from interp.registry import load_entry
+from interp.system.digest import digest_of
 from interp.system.locks import one_at_a_time
-from interp.system.whole_files import telling, writing
+from interp.system.whole_files import begins_with, telling, writing
 
 FORMAT = 1
 LEDGER_NAME = "ledger.json"
@@ -137,9 +138,10 @@ class LedgerFile(_Strict):
 
 def write_ledger(ledger: LedgerFile, folder: Path) -> Path:
     """Write `ledger.json` and its page into a folder, each whole or not at all; returns the path of the page."""
-    with one_at_a_time(folder.with_name(f".{folder.name}.lock"), f"writing the ledger {folder}"):
+    with one_at_a_time(folder.with_name(f".interp-{digest_of(folder.name)}.lock"), f"writing the ledger {folder}"):
         again = "Make room; the same command then finds what it has measured."
-        with telling(f"writing the ledger {folder}", again), writing(folder / LEDGER_NAME) as draft:
+        is_ours = begins_with('{\n "format": ')
+        with telling(f"writing the ledger {folder}", again), writing(folder / LEDGER_NAME, is_ours) as draft:
             draft.write_text(as_text(ledger), encoding="utf-8")
         return show_ledger(folder)
 

@@ -186,7 +186,8 @@ def _refuse_damaged(path: Path) -> None:
         return
     blob = path.parent / path.readlink()
     kind = {64: "sha256", 40: "sha1"}.get(len(blob.name))
-    if kind is None:
+    is_in_cache = blob.resolve().is_relative_to(Path(constants.HF_HUB_CACHE).resolve())
+    if kind is None or not is_in_cache:
         return
     digest = hashlib.new(kind, b"" if kind == "sha256" else f"blob {blob.stat().st_size}\0".encode())
     with blob.open("rb") as file:

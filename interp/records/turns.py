@@ -19,5 +19,5 @@ def in_turn(
     from before are not given: who repeats a run wants it repeated. One that died leaves none, and its unfinished work.
     """
     before = {file.parent for file in out.glob("[!.]*/run.json")}
-    with one_at_a_time(out / f".{spec_hash}.lock", f"{what} into {out}") as waited:
+    with one_at_a_time(out / f".interp-{spec_hash}.lock", f"{what} into {out}") as waited:
         yield finished_record(spec_hash, out, lambda r: r.path not in before and is_same(r)) if waited else None

@@ -12,12 +12,11 @@ processes share a run nothing is kept: they would have to resume from the same b
 
 import hashlib
 import json
-import shutil
 import time
 import warnings
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -32,7 +31,7 @@ from interp.system.environment import environment
 from interp.system.foreign_files import readable
 from interp.system.signals import Stopped, remember
 from interp.system.threads import note_threads, noted_threads
-from interp.system.whole_files import is_draft, writing
+from interp.system.whole_files import is_hidden, remove_empty, remove_kept, writing
 
 PARTIAL = ".partial"
 SECONDS = 10.0
@@ -113,9 +112,8 @@ class Unfinished:
         remember("")
         if self.folder is None:
             return
-        shutil.rmtree(self.folder, ignore_errors=True)
-        with suppress(OSError):  # it holds the work of other runs, or another run has just removed it
-            self.folder.parent.rmdir()
+        remove_kept(self.folder, r"[0-9a-f]{8}\.zip")
+        remove_empty(self.folder.parent)
 
 
 @dataclass(frozen=True)
@@ -193,7 +191,7 @@ class Stage:
 def is_begun(out: Path, spec_hash: str) -> bool:
     """Whether unfinished work of this specification lies under `out`."""
     folder = out / PARTIAL / spec_hash
-    return folder.is_dir() and any(not is_draft(file) for file in folder.iterdir())
+    return folder.is_dir() and any(not is_hidden(file) for file in folder.iterdir())
 
 
 def nothing_begun(out: Path | None) -> UsageError:

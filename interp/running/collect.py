@@ -1,18 +1,11 @@
 """Captures for notebooks: ask for tensors by name and get them with their rows, in one pass."""
 
-import os
-import platform
-import shutil
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import psutil
 
 from interp.capture import Capture
 from interp.editing.conditions import capture_edited
@@ -31,6 +24,7 @@ from interp.records.unfinished import refuse_unwritable
 from interp.running.donors import with_donors
 from interp.seam.pattern_sites import NULL_SITES
 from interp.system.array_files import ArrayFile, read_array
+from interp.system.whole_files import hidden_folder
 from interp.table import LABEL, Table
 
 PROMPTS_AT_ONCE = 1024
@@ -83,8 +77,7 @@ def collect(
             )
         beside = Path(to).absolute().parent
         refuse_unwritable(beside)
-        beside.mkdir(parents=True, exist_ok=True)
-        with _parts(beside) as parts:
+        with hidden_folder(beside) as parts:
             found = replace(_streamed(model, pool, ids, asked, parts), provenance=read)
             return open_capture(with_words(found, model.tokenizer).save(to))
     if edits:
@@ -107,18 +100,6 @@ def _refuse_to_stream(needs: Sequence[Need], edits: Sequence[Edit], layers: Sequ
             found="only rows and means of each prompt, of the model as it is and of all its layers, can be",
             fix="Leave out `to` and call `save` on the capture; means of streams are `interp.collect_stream`'s.",
         )
-
-
-@contextmanager
-def _parts(beside: Path) -> Iterator[Path]:
-    """A hidden folder for the time of a stream; those whose processes were killed on this machine are removed."""
-    here = f".interp-{platform.node()}-"
-    for left in beside.glob(f"{escape(here)}*"):
-        process = left.name.removeprefix(here).partition("-")[0]
-        if process.isdecimal() and not psutil.pid_exists(int(process)):
-            shutil.rmtree(left, ignore_errors=True)
-    with tempfile.TemporaryDirectory(prefix=f"{here}{os.getpid()}-", dir=beside) as parts:
-        yield Path(parts)
 
 
 def _streamed(model: Model, pool: PromptSet, ids: Sequence[np.ndarray], needs: Sequence[Need], folder: Path) -> Capture:

@@ -38,7 +38,8 @@ def one_at_a_time(lock: Path, what: str) -> Iterator[bool]:
     finally:
         if not isinstance(held, SoftFileLock):  # which removes its file itself
             with suppress(OSError):  # Windows keeps a file that is open; filelock removes it there, after the release
-                lock.unlink()
+                if lock.stat().st_size == 0:  # ours are
+                    lock.unlink()
         held.release()
 
 

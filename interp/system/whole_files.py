@@ -1,17 +1,21 @@
 """A file or folder is there whole or not at all, whatever stops the program that writes it, a power cut included.
 
-What is written goes into a draft beside its place. The draft is brought to the disk (`fsync`), takes its place by a
-rename, and the folder that now names it is brought to the disk too: without the first a power cut may leave an empty
-file under the new name, without the second the name may be gone.
+What is written goes into a draft, in a hidden folder beside its place. The draft is brought to the disk (`fsync`),
+takes its place by a rename, and the folder that now names it is brought to the disk too: without the first a power cut
+may leave an empty file under the new name, without the second the name may be gone.
+
+What is removed from a folder of the user's was made here: a hidden folder has a name that nobody else chooses and a
+mark inside, kept work has names that its owner tells, and a file is replaced only where `is_ours` knows it.
 """
 
 import errno
 import os
+import re
 import shutil
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
@@ -19,12 +23,12 @@ from secrets import token_hex
 
 from interp.errors import RecordError
 
-_ENDING = ".writing"
+_HIDDEN = re.compile(r"\.interp-[0-9a-f]{32}\.writing")
+_MARK = ".made-by-interp"
+"""What a hidden folder of ours is called, and the file in it that says so."""
+
 LONGEST_NAME = 255
 """Bytes of the name of a file or folder, on every usual file system."""
-
-_LONGEST = 50
-"""Characters of a name that its draft keeps."""
 
 _FORBIDDEN = set('<>:"/\\|?*')
 _DEVICES = {"CON", "PRN", "AUX", "NUL", *(f"{port}{i}" for port in ("COM", "LPT") for i in range(1, 10))}
@@ -34,7 +38,7 @@ _LONGEST_PART = 100
 """Bytes of a user's own name in the name of a file, which has other parts."""
 
 _ABANDONED = 24 * 3600
-"""Seconds after which a draft belongs to nobody: the process that wrote it was killed."""
+"""Seconds without a change after which a hidden folder belongs to nobody: the process that wrote it was killed."""
 
 _AGAIN = 10
 """Times that a folder is made, where others remove empty ones above it."""
@@ -62,20 +66,69 @@ def telling(asked: str, fix: str = _FIX) -> Iterator[None]:
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[Path]:
+def writing(path: Path, is_ours: Callable[[Path], bool] = lambda path: True) -> Iterator[Path]:
     """A draft that becomes the file or folder at the end of the block; a block that failed leaves nothing.
 
-    A file takes the place of what was there; a folder does not (`FileExistsError`). Whoever writes the same file at the
-    same time has a draft of its own, and the last one stays. Missing folders above are made.
+    A file takes the place of one that was there and `is_ours`; for another, and for a folder, this is a
+    `FileExistsError`. Whoever writes the same file at the same time has a draft of its own, and the last one stays.
+    Missing folders above are made.
     """
-    make_folder(path.parent)
-    _remove_abandoned(path.parent)
-    draft = path.with_name(f".{path.name[:_LONGEST]}.{token_hex(4)}{_ENDING}")
+    if path.is_file() and not is_ours(path):
+        raise FileExistsError(errno.EEXIST, "interp did not write the file of this name; move it away", str(path))
+    with hidden_folder(path.parent) as folder:
+        yield folder / "draft"
+        move(folder / "draft", path)
+
+
+def begins_with(words: str) -> Callable[[Path], bool]:
+    """Whether a file begins so: what `writing` asks of one that it replaces."""
+
+    def is_so(path: Path) -> bool:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            return file.read(len(words)) == words
+
+    return is_so
+
+
+@contextmanager
+def hidden_folder(beside: Path) -> Iterator[Path]:
+    """A folder for the time of the block; those that killed processes left there long ago are removed."""
+    make_folder(beside)
+    for left in beside.glob(".interp-*"):
+        with suppress(OSError):  # another process may be removing it
+            if is_hidden(left) and time.time() - _last_change(left) > _ABANDONED:
+                shutil.rmtree(left)
+    folder = beside / f".interp-{token_hex(16)}.writing"
+    folder.mkdir()
     try:
-        yield draft
-        move(draft, path)
+        (folder / _MARK).touch()
+        yield folder
     finally:
-        _remove(draft)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def is_hidden(path: Path) -> bool:
+    """Whether this is a hidden folder of ours: of a write that goes on, or that was cut off."""
+    if _HIDDEN.fullmatch(path.name) is None or path.is_symlink() or not path.is_dir():
+        return False
+    return (path / _MARK).is_file() or not any(path.iterdir())
+
+
+def remove_kept(folder: Path, names: str) -> None:
+    """Remove the files of a folder that are called so, from end to end, and then the folder where nothing is left."""
+    with suppress(OSError):  # never made, or another process has just removed it
+        for path in [*folder.iterdir()]:
+            if is_hidden(path):
+                shutil.rmtree(path)
+            elif path.is_file() and re.fullmatch(names, path.name):
+                path.unlink()
+        remove_empty(folder)
+
+
+def remove_empty(folder: Path) -> None:
+    """Remove a folder, unless something is in it or another process was first."""
+    with suppress(OSError):
+        folder.rmdir()
 
 
 def file_names(names: Iterable[str]) -> dict[str, str]:
@@ -108,15 +161,10 @@ def _digested(name: str) -> str:
     return f"{shortened(kept, 40)}-{sha256(name.encode('utf-8', errors='replace')).hexdigest()[:8]}"
 
 
-def is_draft(path: Path) -> bool:
-    """Whether this is a draft: of a write that goes on, or that was cut off."""
-    return path.name.endswith(_ENDING)
-
-
 def move(source: Path, target: Path) -> None:
     """Rename a file or folder, whole: all of it is on the disk before, its name after, and no draft comes along."""
-    for draft in filter(is_draft, [*source.rglob("*")]):
-        _remove(draft)
+    for draft in filter(is_hidden, [*source.rglob(".interp-*")]):
+        shutil.rmtree(draft, ignore_errors=True)
     bring_to_disk(source)
     taken = FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target))
     if source.is_dir() and target.exists():
@@ -178,17 +226,5 @@ def _flush(number: int) -> None:
     os.fsync(number)
 
 
-def _remove_abandoned(folder: Path) -> None:
-    """Remove the drafts that killed processes left in a folder long ago."""
-    for draft in folder.glob(f".*{_ENDING}"):
-        with suppress(OSError):  # another process may be removing it
-            if time.time() - draft.stat().st_mtime > _ABANDONED:
-                _remove(draft)
-
-
-def _remove(draft: Path) -> None:
-    if draft.is_dir():
-        shutil.rmtree(draft, ignore_errors=True)
-    else:
-        with suppress(OSError):
-            draft.unlink()
+def _last_change(folder: Path) -> float:
+    return max(path.lstat().st_mtime for path in (folder, *folder.rglob("*")))

@@ -29,6 +29,9 @@ from .tabulate import N_ROWS
 N_OPEN = 2
 """Figures of a probe that are drawn at once; the others open on request."""
 
+GENERATOR = '<meta name="generator" content="interp">'
+"""What every page of ours holds, so that none replaces another's."""
+
 HOME = Path(__file__).parent.parent
 PLOTLY = HOME / "vendor" / "plotly-cartesian-4.1.1.min.js"
 
@@ -47,16 +50,21 @@ def render(record: RunRecord) -> Path:
     return write_page(record.path / "report.html", html(record))
 
 
+def is_page(path: Path) -> bool:
+    """Whether a file is a page that interp wrote."""
+    return GENERATOR in path.read_text(encoding="utf-8", errors="replace")
+
+
 def write_page(target: Path, text: str) -> Path:
-    """Write a page, whole or not at all; `RecordError` where it cannot be written."""
+    """Write a page, whole or not at all; `RecordError` where it cannot be written, or is another's."""
     try:
-        with writing(target) as draft:
+        with writing(target, is_page) as draft:
             draft.write_text(text, encoding="utf-8", errors="replace", newline="\n")
     except OSError as error:
         raise RecordError(
             asked=f"writing the page {target}",
             found=f"{error.strerror or error}; the record beside it is whole",
-            fix=f"Make room, then `interp report {target.parent}` draws the page.",
+            fix=f"Mend that, then `interp report {target.parent}` draws the page.",
         ) from error
     return target
 

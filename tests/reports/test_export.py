@@ -21,7 +21,7 @@ def record():
 
 def test_tables_hold_every_number_and_the_headlines_as_latex(record, tmp_path):
     files = export(record, tmp_path / "new" / "folder", figures=(), tables=("csv", "latex"))
-    assert sorted(files) == sorted((tmp_path / "new" / "folder").iterdir())
+    assert sorted(files) == sorted((tmp_path / "new" / "folder").glob("[!.]*"))
     found = record.findings["orthogonality"]
     frame = pandas.read_csv(tmp_path / "new" / "folder" / "orthogonality.csv")
     assert frame["name"].tolist() == list(found.scalars)
@@ -37,7 +37,7 @@ def test_unknown_formats_are_refused(record, tmp_path):
         export(record, tmp_path, figures=("gif",))
     with pytest.raises(UsageError, match="tables as docx"):
         export(record, tmp_path, tables=("docx",))
-    assert not list(tmp_path.iterdir())
+    assert not list(tmp_path.glob("[!.]*"))
 
 
 @pytest.mark.browser
@@ -65,13 +65,13 @@ def test_a_picture_is_there_whole_or_not_at_all(record, tmp_path, monkeypatch):
     monkeypatch.setattr("plotly.io.write_images", draw)
     files = export(one, tmp_path, figures=("svg",), tables=())
     assert len(files) > 2 and all(file.read_text() == "<svg>svg" for file in files)
-    assert sorted(tmp_path.iterdir()) == sorted(files)
+    assert sorted(tmp_path.glob("[!.]*")) == sorted(files)
     files[0].write_text("earlier")
     files[1].unlink()
     monkeypatch.setattr("plotly.io.write_images", partial(draw, dies=True))
     with pytest.raises(UsageError, match="the browser died"):
         export(one, tmp_path, figures=("svg",), tables=())
-    assert files[0].read_text() == "earlier" and sorted(tmp_path.iterdir()) == sorted({*files} - {files[1]})
+    assert files[0].read_text() == "earlier" and sorted(tmp_path.glob("[!.]*")) == sorted({*files} - {files[1]})
 
 
 @pytest.mark.browser

@@ -95,7 +95,7 @@ def eval_command(
 ) -> None:
     """Measure a checkpoint against the exact posterior, on sequences that neither training nor its card has seen."""
     from interp.system.threads import one_thread
-    from interp.system.whole_files import telling, writing
+    from interp.system.whole_files import begins_with, telling, writing
 
     from ..evaluation.baselines import by_predictor
     from ..evaluation.checkpoint import as_data, evaluate_longer, evaluate_model
@@ -119,7 +119,7 @@ def eval_command(
     if json_ is not None:
         found = {"tunnel": opened.name, "step": opened.card["step"], "seed": seed, "observations": length}
         found |= as_data(evaluation, extrapolated)
-        with telling(f"writing {json_}"), writing(json_) as draft:
+        with telling(f"writing {json_}"), writing(json_, begins_with('{\n  "tunnel": ')) as draft:
             draft.write_text(json.dumps(found, indent=2, allow_nan=False) + "\n", encoding="utf-8")
 
 

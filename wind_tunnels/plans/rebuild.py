@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from interp.errors import UsageError
 from interp.loading.sources import kept_steps
 from interp.records.tunnel_card import TunnelCard, read_card
 from interp.tunnel import Task
@@ -49,8 +50,15 @@ class Rebuild:
 def rebuild(shipped: Path, kind: type[Task], folder: Path, on_step: OnStep | None = None) -> Rebuild:
     """Train a shipped checkpoint again from its card, into another folder, and compare weights and figures.
 
-    Checkpoints taken on the way are taken again and compared too.
+    Checkpoints taken on the way are taken again and compared too. `UsageError` where the folder holds something else
+    than a rebuild that was stopped.
     """
+    if not (folder / STATE_NAME).is_file() and any(path.is_file() for path in folder.glob("*")):
+        raise UsageError(
+            asked=f"rebuilding into {folder}",
+            found="there is something else already",
+            fix="Choose another --out, or move it away.",
+        )
     card, steps = read_card(shipped), kept_steps(shipped)
     init = None if card.init is None else shipped_init(card.init)
     rebuilt = train_and_evaluate(plan_from_card(card, kind, init, keep=tuple(steps)), folder, on_step)

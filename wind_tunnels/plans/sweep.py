@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from interp.errors import InterpError, UsageError
 from interp.statistics.t_interval import t_mean
-from interp.system.whole_files import telling, writing
+from interp.system.whole_files import begins_with, telling, writing
 from interp.tunnel import Task
 
 from ..networks.architectures import NEEDED, architecture
@@ -211,7 +211,8 @@ def _run(seed: int, training: FinishedTraining) -> dict[str, Any]:
 
 def _write(task: str, swept: Sequence[Cell], out: Path) -> dict[str, Any]:
     table = {"format": SWEEP_FORMAT, "task": task, "cells": [cell.record() for cell in swept]}
-    with telling(f"writing the sweep to {out}"), writing(out / SWEEP_NAME) as draft:
+    is_ours = begins_with('{\n  "format": ')
+    with telling(f"writing the sweep to {out}"), writing(out / SWEEP_NAME, is_ours) as draft:
         draft.write_text(json.dumps(table, indent=2, allow_nan=False) + "\n", encoding="utf-8")
     return table
 

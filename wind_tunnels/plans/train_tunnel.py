@@ -7,7 +7,6 @@ training depends on, never by a name alone.
 import dataclasses
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,7 +22,7 @@ from interp.system.locks import one_at_a_time
 from interp.system.progress import Report
 from interp.system.signals import remember
 from interp.system.threads import one_thread
-from interp.system.whole_files import LONGEST_NAME, bring_to_disk, move, shortened, telling
+from interp.system.whole_files import LONGEST_NAME, bring_to_disk, move, remove_empty, shortened, telling
 from interp.tunnel import Task, make_task
 
 from ..evaluation.checkpoint import check_limits, read_curve, save
@@ -117,19 +116,19 @@ def train_tunnel(plan: TrainingPlan, out: Path, on_step: OnStep | None = None) -
         if target.exists():
             card = _finished_card(plan, target)
         else:
-            with one_at_a_time(out / f".{plan.digest}.lock", f"training {plan.name} in {out}"):
+            with one_at_a_time(out / f".interp-{plan.digest}.lock", f"training {plan.name} in {out}"):
                 card = _finished_card(plan, target) if target.exists() else _train_into(plan, target, out, on_step)
     return FinishedTraining(target, card, read_curve(target)[-1][1] + 1, len(stages_of(plan.task, plan.recipe)))
 
 
 def _train_into(plan: TrainingPlan, target: Path, out: Path, on_step: OnStep | None) -> TunnelCard:
     work = out / PARTIAL / plan.digest
-    card = train_and_evaluate(plan, work, on_step)
+    is_done = (work / CARD_NAME).is_file() and not (work / STATE_NAME).exists()  # stopped in its very last moment
+    card = read_card(work) if is_done else train_and_evaluate(plan, work, on_step)
+    (work / STATE_NAME).unlink(missing_ok=True)
     move(work, target)
-    (target / STATE_NAME).unlink()
     remember("")
-    with suppress(OSError):  # others are in it
-        work.parent.rmdir()
+    remove_empty(work.parent)
     return card
 
 
@@ -165,7 +164,6 @@ def _finished_card(plan: TrainingPlan, target: Path) -> TunnelCard:
     if (target / CARD_NAME).is_file():
         card = read_card(target)
         if _is_of(card, plan) and set(plan.keep) <= set(kept_steps(target)):
-            (target / STATE_NAME).unlink(missing_ok=True)  # of one that was stopped in its very last moment
             return card
     raise UsageError(
         asked=f"training into {target}",

@@ -8,14 +8,16 @@ comes last. The truth, A, is the array `directions` in `truth.safetensors`, one 
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from safetensors.numpy import load_file, save
 
 from interp.errors import UsageError
-from interp.system.whole_files import telling, writing
+from interp.system.whole_files import begins_with, telling, writing
 
 from .mechanism import CARD, TRUTH
 from .task import read_program, shipped_programs
@@ -68,14 +70,25 @@ def write_noisy(name: str, noise: Noise, folder: Path) -> None:
         "distractor_heads": [[layer, head] for layer in layers if layer in busy for head in added],
         "idle_heads": card["idle_heads"] + [[layer, head] for layer in layers if layer not in busy for head in added],
     }  # fmt: skip
+    files = {  # first what says whose they are, last what makes it a model
+        CARD: _as_json(card), "model.safetensors": save(noisy, metadata={"format": "pt"}),
+        TRUTH: save({"directions": directions.astype(np.float32)}), "config.json": _as_json(config | extra),
+    }  # fmt: skip
+    is_program = (folder / CARD).is_file() and begins_with('{\n "program": ')(folder / CARD)
+    if not is_program and (theirs := [file for file in files if (folder / file).exists()]):
+        raise UsageError(
+            asked=f"writing the program to {folder}",
+            found=f"{theirs[0]} is there, of another model",
+            fix="Choose another folder.",
+        )
     with telling(f"writing the program to {folder}"):
-        with writing(folder / "model.safetensors") as draft:
-            draft.write_bytes(save(noisy, metadata={"format": "pt"}))
-        with writing(folder / TRUTH) as draft:
-            draft.write_bytes(save({"directions": directions.astype(np.float32)}))
-        for file, content in ((CARD, card), ("config.json", config | extra)):  # last what makes it a model
+        for file, content in files.items():
             with writing(folder / file) as draft:
-                draft.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+                draft.write_bytes(content)
+
+
+def _as_json(content: Mapping[str, Any]) -> bytes:
+    return (json.dumps(content, indent=1) + "\n").encode()
 
 
 def _widened(key: str, weight: np.ndarray, width: int) -> np.ndarray:

@@ -3,11 +3,7 @@
 import copy
 import dataclasses
 import json
-import os
-import platform
 import runpy
-import subprocess
-import sys
 import textwrap
 import warnings
 
@@ -114,21 +110,6 @@ def test_a_streamed_capture_is_the_capture(tunnel, sequences, monkeypatch, tmp_p
     whole = interp.collect(tunnel, sequences, needs)
     assert_same(whole, interp.collect(tunnel, sequences, needs, to=tmp_path / "new" / "c"), atol=1e-5)
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["c"]
-
-
-def test_what_a_killed_stream_leaves_is_removed_by_the_next_and_that_of_a_living_process_stays(
-    tunnel, sequences, tmp_path
-):
-    dead = subprocess.Popen([sys.executable, "-c", ""])
-    dead.wait()
-    here = platform.node()
-    for pid, node in ((dead.pid, here), (os.getpid(), here), (dead.pid, "elsewhere")):
-        folder = tmp_path / f".interp-{node}-{pid}-abc"
-        folder.mkdir()
-        (folder / "0.safetensors").write_bytes(bytes(100))
-    interp.collect(tunnel, sequences, ["v"], to=tmp_path / "c")
-    left = {path.name for path in tmp_path.iterdir()}
-    assert left == {"c", f".interp-{here}-{os.getpid()}-abc", f".interp-elsewhere-{dead.pid}-abc"}
 
 
 def test_streaming_holds_one_lot_of_prompts(tunnel, monkeypatch, tmp_path):
