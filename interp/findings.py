@@ -72,7 +72,8 @@ class Scalar:
     """One number. Without an interval or a null it must say why: `Scalar.of` takes either, or the reason.
 
     `n` counts `n_unit`s (prompts, sequences); `n_distinct_rows` counts different rows, which is less where a site
-    depends on the last token alone; `underpowered` says that they are too few, and `enough` how many would do. `p` is
+    depends on the last token alone; `n_clusters` counts what was resampled where that is fewer than `n`: clusters of
+    prompts that belong together; `underpowered` says that they are too few, and `enough` how many would do. `p` is
     the probability of a value at least as extreme under the null, corrected over `p_over` (`layers`, `domains` ...)
     where that is named, and `p_least` the smallest that the design can reach, where it is known. `reference` is the
     value without an effect where one model has no null (a trend over its depth): `interp compare` holds several models
@@ -97,6 +98,7 @@ class Scalar:
     n: int | None = None
     n_unit: str = "prompt"
     n_distinct_rows: int | None = None
+    n_clusters: int | None = None
     underpowered: bool = False
     enough: int | None = None
     meaning: str = ""
@@ -212,7 +214,8 @@ class Scalar:
         if self.n is None:
             return ""
         distinct = "" if self.n_distinct_rows in (None, self.n) else f", {self.n_distinct_rows:,} distinct rows"
-        return f"{self.n:,} {self.n_unit}s{distinct}"
+        clusters = "" if self.n_clusters is None else f" in {self.n_clusters:,} clusters"
+        return f"{self.n:,} {self.n_unit}s{clusters}{distinct}"
 
 
 def with_controls(own: Standing, controls: Iterable[Scalar]) -> Standing:

@@ -122,6 +122,14 @@ class RunOptions:
     window: Annotated[int | None, Option("--window", "Read the last N tokens of each text (0: all).", least=0)] = None
     seed: Annotated[int, Option("--seed", "Seed of draws, nulls and intervals.", least=0, most=LARGEST_SEED)] = 0
     text_column: Annotated[str, Option("--text-column", "Column of the file or data set that holds the text.")] = "text"
+    cluster: Annotated[
+        str | None,
+        Option(
+            "--cluster",
+            "Column that says which prompts belong together (a document, a template), or `none`; without it the column "
+            "`cluster` or `document`, else shared wording.",
+        ),
+    ] = None
     chat: Annotated[
         bool, Option("--chat/--no-chat", "Read every text as a user's message, through the model's chat template.")
     ] = False

@@ -18,6 +18,43 @@ Value = str | int | float | bool
 
 
 @dataclass(frozen=True)
+class Clusters:
+    """Which prompts belong together: copies, fillings of one template, stretches of one document.
+
+    `code` numbers the cluster of every prompt; `by` says in words what put them together. Where shared wording did,
+    `n_at` holds how many clusters there are at each threshold that was tried, and `examples` some of the largest, in
+    words.
+    """
+
+    code: np.ndarray
+    by: str
+    n_at: Mapping[float, int] = field(default_factory=dict)
+    examples: tuple[str, ...] = ()
+
+    @property
+    def n(self) -> int:
+        """How many clusters there are."""
+        return len(np.unique(self.code))
+
+    @property
+    def n_effective(self) -> float:
+        """(Σ size)² / Σ size²: how many clusters of one size would weigh as much."""
+        size = np.unique(self.code, return_counts=True)[1]
+        return float(size.sum() ** 2 / np.square(size).sum())
+
+    def take(self, chosen: Sequence[int]) -> "Clusters":
+        """Those of some prompts, by their old numbers."""
+        return replace(self, code=self.code[list(chosen)])
+
+    def described(self) -> dict[str, Any]:
+        """As a record keeps it."""
+        return {
+            "n": self.n, "n_effective": round(self.n_effective, 1), "by": self.by,
+            "n_at": {f"{threshold:g}": n for threshold, n in self.n_at.items()}, "examples": list(self.examples),
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
 class Prompt:
     """One text, or one sequence of token ids, with its columns.
 
@@ -52,6 +89,9 @@ class PromptSet:
     `posterior` of every scored position is known (in their order, `[row, outcome]`), it is over the token ids
     `outcome_ids`: `[outcome]` for all alike (a wind tunnel), `[prompt, outcome]` where prompts differ (labels).
     `belief` `[row, component]` is the exact belief over the latent where that is more than the posterior.
+    `cluster` names the column whose values say which prompts belong together, or says `none`: each stands by itself. By
+    default it is the column `cluster` or `document`, where there is one; without one shared wording decides when the
+    prompts are read, which fills in `clusters`.
     `is_templated` says that the texts went through a chat template, which puts a tokenizer's special tokens itself.
     Raises `PromptError` for an empty set, for columns that not every prompt has, or for columns without a unit.
 
@@ -68,6 +108,8 @@ class PromptSet:
     seed: int | None = None
     window: int | None = None
     is_templated: bool = False
+    cluster: str | None = None
+    clusters: Clusters | None = field(default=None, compare=False, repr=False)
     posterior: np.ndarray | None = field(default=None, compare=False, repr=False)
     outcome_ids: np.ndarray | None = field(default=None, compare=False, repr=False)
     belief: np.ndarray | None = field(default=None, compare=False, repr=False)
@@ -121,6 +163,7 @@ class PromptSet:
         return replace(
             self,
             prompts=[self.prompts[i] for i in picked],
+            clusters=None if self.clusters is None else self.clusters.take(picked),
             posterior=None if self.posterior is None else self.posterior[rows],
             belief=None if self.belief is None else self.belief[rows],
             outcome_ids=ids if ids is None or ids.ndim == 1 else ids[picked],
@@ -130,7 +173,7 @@ class PromptSet:
         """Everything but the prompts themselves and what is known exactly of them, as plain values."""
         return {
             "name": self.name, "units": dict(self.units), "source": self.source, "unit": self.unit, "seed": self.seed,
-            "window": self.window, "is_templated": self.is_templated,
+            "window": self.window, "is_templated": self.is_templated, "cluster": self.cluster,
         }  # fmt: skip
 
     def to_frame(self) -> "pandas.DataFrame":

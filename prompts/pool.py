@@ -108,6 +108,7 @@ def _as_set(name: str, prompts: tuple[Prompt, ...], about: str, n_pool: int | No
         source=source,
         seed=None if n_pool is None else seed,
         window=WINDOW,
+        cluster="none",
     )
 
 

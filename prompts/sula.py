@@ -20,7 +20,7 @@ Source: Paper III (arXiv 2512.23752), section 5.2, with the reservations of whic
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -108,15 +108,8 @@ def taken(whole: PromptSet, n: int, seed: int) -> PromptSet:
     kept, more = (in_proportion(k, m, np.random.default_rng(seed)) for m in (n_whole, min(n_whole + 1, len(k))))
     extra = np.flatnonzero(np.isin(problem, np.setdiff1d(more, kept)))[:n_left]
     chosen = np.sort(np.concatenate([np.flatnonzero(np.isin(problem, kept)), extra]))
-    return PromptSet(
-        name=whole.name,
-        prompts=[whole.prompts[i] for i in chosen],
-        units=whole.units,
-        source=f"{n} (drawn with seed {seed}, whole problems, k in proportion) of {whole.source}",
-        seed=seed,
-        posterior=whole.posterior[chosen],
-        outcome_ids=whole.outcome_ids[chosen],
-    )
+    source = f"{n} (drawn with seed {seed}, whole problems, k in proportion) of {whole.source}"
+    return replace(whole.take(chosen), source=source, seed=seed)
 
 
 def sula_prompts(
@@ -280,6 +273,7 @@ def joined(
         source=f"{about}, labels {named} (neutral {words.neutral.word}) right with probability {reliability:g}, "
         f"carriers of one length such as {words.queries[0]}; seed {seed}",
         seed=seed,
+        cluster="problem",
         posterior=posterior(columns["log_odds_bits"]),
         outcome_ids=np.array([[label.token_id for label in pair] for pair in labels]),
     )

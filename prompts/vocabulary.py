@@ -60,6 +60,7 @@ def vocabulary(n_pool: int | None = None, seed: int = 0) -> PromptSet:
         units={"word": LABEL, "category": LABEL},
         source=source,
         seed=None if n_pool is None else seed,
+        cluster="none",
     )
 
 

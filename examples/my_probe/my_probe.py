@@ -10,7 +10,8 @@ from interp.capture import Capture
 from interp.findings import Findings, Null, Scalar
 from interp.need import Need
 from interp.probe import Figure, Probe, Readout
-from interp.statistics.correlation import correlation_interval, rank_test, resampled_correlations, unit_ranks
+from interp.statistics.correlation import rank_test, resampled_correlations, unit_ranks
+from interp.statistics.estimate import normal_interval
 from interp.statistics.resampling import bootstrap_weights, shuffles
 from interp.table import Table
 
@@ -44,7 +45,7 @@ class ValueLength(Probe):
         test = rank_test(length, entropy, shuffles(prompt, self.n_permutations, rng))
         weights = bootstrap_weights(prompt, np.zeros(len(prompt), dtype=np.int64), self.n_bootstrap, rng)
         resampled = resampled_correlations(unit_ranks(length), unit_ranks(entropy[None])[0], weights)
-        intervals = [correlation_interval(r, each) for r, each in zip(test.rho, resampled, strict=True)]
+        intervals = [normal_interval(r, each) for r, each in zip(test.rho, resampled, strict=True)]
         bands = np.quantile(test.permuted, 0.95, axis=0)  # of |ρ|: the band is symmetric
         n = len(np.unique(prompt))
         return Findings(

@@ -22,9 +22,6 @@ from interp.registry import entries, load_entry
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-DOCUMENT = "document"
-"""The column that says which document a prompt is from."""
-
 
 def resolve_prompts(
     prompts: Any,
@@ -67,7 +64,7 @@ def _resolved(
         return make(n_pool=n_pool, seed=seed, tokenizer=tokenizer)
     if isinstance(prompts, str) and prompts.startswith(HUB):
         return hub_prompts(prompts, n_pool, seed, text_column=text_column)
-    found = _one_a_document(_given(prompts, text_column, tokenizer), seed)
+    found = _given(prompts, text_column, tokenizer)
     return found if n_pool is None else _subset(found, n_pool, seed)
 
 
@@ -188,19 +185,6 @@ def _is_file(path: Path) -> bool:
         return path.is_file()
     except (OSError, ValueError):  # a name too long for the file system, or with a NUL in it
         return False
-
-
-def _one_a_document(prompts: PromptSet, seed: int) -> PromptSet:
-    """One prompt of every document, drawn at random; all of them where nothing says which documents they are from."""
-    if DOCUMENT not in prompts.prompts[0].columns:
-        return prompts
-    documents = np.array([str(prompt.columns[DOCUMENT]) for prompt in prompts])
-    order = np.random.default_rng([seed, 1]).permutation(len(prompts))
-    names, first = np.unique(documents[order], return_index=True)
-    if len(names) == len(prompts):
-        return prompts
-    source = f"one prompt of each of the {len(names)} documents (seed {seed}) of: {prompts.source or prompts.name}"
-    return replace(prompts.take(np.sort(order[first])), source=source, seed=seed)
 
 
 def _subset(prompts: PromptSet, n_pool: int, seed: int) -> PromptSet:

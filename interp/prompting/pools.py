@@ -14,6 +14,7 @@ from interp.model import Model
 from interp.options import RunOptions
 from interp.probe import Probe
 from interp.prompt import Prompts, PromptSet
+from interp.prompting.clusters import in_words, with_clusters
 from interp.prompting.files import resolve_prompts
 from interp.prompting.tokens import Tokenised, as_tokens
 from interp.prompting.tunnel_sequences import N_SEQUENCES, copied_prompts, is_copied, sampled_prompts
@@ -41,8 +42,9 @@ class PromptPool:
         pool, tokens = self.prompts, self.tokens
         return {
             "name": pool.name, "source": pool.source, "unit": pool.unit, "n": len(pool), "hash": pool.content_hash,
-            "draw": draw, "seed": pool.seed, "window": tokens.window, "n_truncated": tokens.n_truncated,
-            "has_bos": tokens.has_bos, "notes": list(tokens.notes), "probes": [p.name for p in self.probes],
+            "clusters": None if pool.clusters is None else pool.clusters.described(), "draw": draw, "seed": pool.seed,
+            "window": tokens.window, "n_truncated": tokens.n_truncated, "has_bos": tokens.has_bos,
+            "notes": list(tokens.notes), "probes": [p.name for p in self.probes],
         }  # fmt: skip
 
 
@@ -63,13 +65,18 @@ def pools_for(
     for name, mine in by_set.items():
         asked = name if is_free else options.prompts
         pool = prompts_for(model, asked, options.n_pool, options.seed, options.text_column, options.chat)
-        pool = pool if options.splits is None else part_of(pool, options.splits, options.seed)
+        if options.cluster is not None:
+            pool = replace(pool, cluster=options.cluster)
+        if options.splits is not None:
+            whole = as_tokens(model, pool, (), options.window, options.bos)
+            pool = part_of(with_clusters(pool, whole.ids), options.splits, options.seed)
         served = [probe for probe in mine if not _lacks_posterior(pool, probe) or probe.name not in optional] or mine
         refuse_without_posterior(pool, served)
         for probe in served:
             probe.refuse(pool)
         needs = [need for probe in served for need in probe.needs]
         tokens = as_tokens(model, pool, needs, options.window, options.bos)
+        pool = with_clusters(pool, tokens.ids)
         if absent := ", ".join(probe.name for probe in mine if probe not in served):
             note = f"{absent} left out: these prompts have no exact posterior to compare the model with."
             tokens = replace(tokens, notes=(*tokens.notes, note))
@@ -156,7 +163,7 @@ def parts(splits: str) -> tuple[str, ...]:
 
 
 def part_of(prompts: PromptSet, part: str, seed: int) -> PromptSet:
-    """One of several disjoint parts, dealt at random with the seed, in the order of the set."""
+    """One of several disjoint parts, in the order of the set: whole clusters, dealt at random with the seed."""
     if parts(part) != (part,):
         raise UsageError(
             asked=f"one run of --splits {part}",
@@ -164,13 +171,17 @@ def part_of(prompts: PromptSet, part: str, seed: int) -> PromptSet:
             fix="Use `interp run` or interp.run_many, or name one part, such as 1/" + part,
         )
     i, k = map(int, part.split("/"))
-    if len(prompts) < k:
+    cluster = np.arange(len(prompts)) if prompts.clusters is None else prompts.clusters.code
+    names = np.unique(cluster)
+    if len(names) < k:
         raise PromptError(
-            asked=f"{k} parts of the {len(prompts)} prompts of {prompts.name!r}",
+            asked=f"{k} parts of the {in_words(prompts)} of {prompts.name!r}",
             found="one of them would be empty",
             fix="Give more prompts, or ask for fewer parts.",
         )
-    return prompts.take(np.sort(np.random.default_rng([seed, 5]).permutation(len(prompts))[i - 1 :: k]))
+    return prompts.take(
+        np.flatnonzero(np.isin(cluster, np.random.default_rng([seed, 5]).permutation(names)[i - 1 :: k]))
+    )
 
 
 def name_of(prompts: Prompts | None, pools: Sequence[PromptPool]) -> str | None:

@@ -319,17 +319,18 @@ def row_table(
     tokens = np.array([ids[p][i] for p, i in zip(index.prompt, index.position, strict=True)], dtype=np.int64)
     columns: dict[str, np.ndarray] = {
         "prompt": index.prompt,
+        "cluster": index.prompt if prompts.clusters is None else prompts.clusters.code[index.prompt],
         "position": index.position,
         "length": np.array([len(x) for x in ids])[index.prompt],
         "token": tokens,
     }
-    units = {"prompt": "index", "position": "tokens", "length": "tokens", "token": "index"}
+    units = {"prompt": "index", "cluster": "index", "position": "tokens", "length": "tokens", "token": "index"}
     if entropy is not None:
         columns["next_entropy_bits"], units["next_entropy_bits"] = entropy, "bits"
     if at == "scored":
         columns["drawn"], units["drawn"] = np.ones(len(index), dtype=bool), LABEL
         columns["stratum"], units["stratum"] = np.zeros(len(index), dtype=np.int64), LABEL
-    for name in prompts.prompts[0].columns:
+    for name in (name for name in prompts.prompts[0].columns if name not in columns):
         values = np.array([p.columns[name] for p in prompts])
         columns[name], units[name] = values[index.prompt], prompts.units[name]
     if at == "scored":

@@ -57,6 +57,7 @@ class KeptPrompts:
     seed: int | None = None
     window: int | None = None
     is_templated: bool = False
+    cluster: str | None = None
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from interp.prompting.files import resolve_prompts
 from interp.prompting.tokens import as_tokens, one_token, words_of
 from interp.reading.forward import capture
 from interp.reading.lens import Lens
-from interp.statistics.t_interval import t_half_width
+from interp.statistics.estimate import t_half_width
 from interp.system.float64 import double
 
 if TYPE_CHECKING:

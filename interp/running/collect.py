@@ -15,6 +15,7 @@ from interp.folds import PromptMean, Rows
 from interp.model import Model
 from interp.need import Need
 from interp.prompt import Prompts, PromptSet
+from interp.prompting.clusters import with_clusters
 from interp.prompting.files import resolve_prompts
 from interp.prompting.tokens import as_tokens
 from interp.reading.batches import row_index
@@ -65,6 +66,7 @@ def collect(
     pool = resolve_prompts(prompts, tokenizer=model.tokenizer)
     asked = [need if isinstance(need, Need) else Need(need) for need in needs]
     ids = as_tokens(model, pool, asked, window).ids
+    pool = with_clusters(pool, ids)
     checks = [asdict(check) for check in model.checks]
     read = {"tool": "interp", "selfcheck": checks, "edits": [edit.to_json() for edit in edits]}
     if to is not None:

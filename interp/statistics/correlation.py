@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Int, Num, Shaped
-from scipy import special
 
 _AT_ONCE = 100
 """Resamples that are ranked together: what they take stays in the processor's cache."""
@@ -145,21 +144,6 @@ def resampled_correlations(
 def _positive(variance: np.ndarray, square: np.ndarray) -> np.ndarray:
     """Variances, NaN where they are rounding beside the mean square."""
     return np.where(variance > 1e-12 * square, variance, np.nan)
-
-
-def correlation_interval(
-    rho: float, replicates: Float[np.ndarray, " resample"], confidence: float = 0.95
-) -> tuple[float, float] | None:
-    """Interval of a correlation from its bootstrap replicates: ± normal quantile × standard error on Fisher's z.
-
-    The scale keeps it inside (−1, 1) and nearly symmetric. None where ρ is undefined or every replicate is the same.
-    """
-    inside = np.abs(replicates) < 1
-    if not abs(rho) < 1 or inside.sum() < 2:
-        return None
-    error = float(np.arctanh(replicates[inside]).std(ddof=1))
-    half = float(special.ndtri(0.5 + confidence / 2)) * error
-    return (float(np.tanh(np.arctanh(rho) - half)), float(np.tanh(np.arctanh(rho) + half))) if half > 0 else None
 
 
 @dataclass(frozen=True)

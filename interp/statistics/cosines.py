@@ -21,7 +21,7 @@ from jaxtyping import Bool, Float
 from scipy import special
 
 from interp.findings import Null
-from interp.statistics.max_statistic import maximum_statistic_p
+from interp.statistics.estimate import maximum_statistic_p
 
 MEASURES = ("abs", "signed", "abs_centred", "signed_centred")
 """The four measures, in the order of the last axis of every array of them."""

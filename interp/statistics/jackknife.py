@@ -22,8 +22,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy import special
 
+from interp.statistics.estimate import t_quantile
 from interp.statistics.neighbours import principal_coordinates
 from interp.statistics.spectra import SPECTRAL, Scaling, eigenvalues, gram_statistics, scaled, spectral_statistics
 
@@ -31,8 +31,6 @@ MAX_REFITS = 50
 """Most groups of a jackknife that refits; up to `MAX_SINGLE` prompts each is still left out alone."""
 
 MAX_SINGLE = 100
-
-CONFIDENCE = 0.95
 
 _BISECTIONS = 60
 
@@ -181,11 +179,6 @@ def standard_error(
     n_groups = len(replicates)
     spread = np.square(replicates - replicates.mean(axis=0)).sum(axis=0)
     return np.asarray(np.sqrt((n_units - n_deleted) ** 2 / (n_units * n_deleted * (n_groups - 1)) * spread))
-
-
-def t_quantile(n_replicates: int) -> float:
-    """Half-width of the interval in standard errors."""
-    return float(special.stdtrit(n_replicates - 1, 0.5 + CONFIDENCE / 2))
 
 
 def spectral_intervals(

@@ -14,9 +14,7 @@ from functools import lru_cache
 
 import numpy as np
 from jaxtyping import Float, Num
-from scipy import special
 
-from interp.findings import Null
 from interp.statistics.cosines import gaussian_sets
 from interp.statistics.spectra import (
     Scaling,
@@ -28,8 +26,6 @@ from interp.statistics.spectra import (
     smaller_gram,
     spectral_statistics,
 )
-
-_TAIL = 0.975
 
 
 @dataclass(frozen=True)
@@ -124,21 +120,3 @@ def cloud_of_same_covariance(
     normal = rng.standard_normal((n_rows, len(spectrum)))
     frame, upper = np.linalg.qr(normal - normal.mean(axis=0))
     return frame * np.sign(np.diagonal(upper)) * np.sqrt(spectrum)
-
-
-def null_from_draws(name: str, draws: Float[np.ndarray, " draw"]) -> Null:
-    """Mean of the draws and the interval in which 95 % of further draws would fall, from a t distribution.
-
-    A prediction interval, mean ± t s √(1 + 1/k): with k draws it neither needs k to be large nor ends at the
-    most extreme of them.
-    """
-    k = len(draws)
-    mean, deviation = float(draws.mean()), float(draws.std(ddof=1))
-    half = float(special.stdtrit(k - 1, _TAIL)) * deviation * (1 + 1 / k) ** 0.5
-    return Null(name, mean, (mean - half, mean + half))
-
-
-def null_from_permutations(name: str, values: Float[np.ndarray, " permutation"]) -> Null:
-    """Mean and central 95 % of a statistic over permutations."""
-    low, high = np.quantile(values, [1 - _TAIL, _TAIL])
-    return Null(name, float(values.mean()), (float(low), float(high)))

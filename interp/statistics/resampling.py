@@ -1,24 +1,51 @@
-"""Permutations and bootstrap weights that respect what a prompt is.
+"""What is exchanged, halved and drawn again: whole units.
 
-Rows of one prompt (or one sequence of a wind tunnel) belong together: permutations move whole trajectories
-from prompt to prompt, resampling repeats whole prompts. What position alone explains then stays in the null.
+A unit holds the rows that belong together: of one prompt, of one sequence of a wind tunnel, of a cluster of prompts
+that share a template or a document. Permutations move whole trajectories from unit to unit, halves never share a unit,
+resamples repeat whole units. What the units themselves explain then stays in the null.
 """
 
 import numpy as np
 from jaxtyping import Float, Int
 
+MIN_ALIKE = 5
+"""Units of one size that are exchanged among themselves; of fewer, the next sizes join them."""
+
 
 def shuffles(units: Int[np.ndarray, " row"], n: int, rng: np.random.Generator) -> Int[np.ndarray, "permutation row"]:
     """`n` orders of the rows in which every unit has received the rows of another one, in their own order.
 
-    Units exchange with units of as many rows. With one row a unit these are plain permutations.
+    Units exchange with units of as many rows, an exact exchange. Where fewer than `MIN_ALIKE` are of one size, sizes
+    that are next to one another are exchanged together: a smaller unit then receives the first rows of a larger one,
+    and a larger unit the rows of a smaller one over again, which keeps the rows of a unit as alike as they were and the
+    null no narrower. With one row a unit these are plain permutations.
     """
     if len(np.unique(units)) == len(units):
         return random_orders(len(units), n, rng)
     orders = np.empty((n, len(units)), dtype=np.int64)
-    for rows in members_of(units):
-        orders[:, rows.ravel()] = rows[random_orders(len(rows), n, rng)].reshape(n, -1)  # [permutation, unit · member]
+    for alike in _of_like_size(members_of(units)):
+        n_units, largest = sum(len(rows) for rows in alike), alike[-1].shape[1]
+        over_again = np.concatenate([rows[:, np.arange(largest) % rows.shape[1]] for rows in alike])
+        received = over_again[random_orders(n_units, n, rng)]  # [permutation, unit, member]
+        first = 0
+        for rows in alike:
+            mine = received[:, first : first + len(rows), : rows.shape[1]]
+            orders[:, rows.ravel()] = mine.reshape(n, -1)
+            first += len(rows)
     return orders
+
+
+def _of_like_size(members: list[np.ndarray]) -> list[list[np.ndarray]]:
+    """The units of each size, smallest first, joined to the next sizes until there are `MIN_ALIKE` to exchange."""
+    groups: list[list[np.ndarray]] = [[]]
+    for rows in members:
+        if sum(map(len, groups[-1])) >= MIN_ALIKE:
+            groups.append([])
+        groups[-1].append(rows)
+    if len(groups) > 1 and sum(map(len, groups[-1])) < MIN_ALIKE:
+        last = groups.pop()
+        groups[-1] += last
+    return groups
 
 
 def random_orders(n_items: int, n: int, rng: np.random.Generator) -> Int[np.ndarray, "permutation item"]:
@@ -27,11 +54,28 @@ def random_orders(n_items: int, n: int, rng: np.random.Generator) -> Int[np.ndar
 
 
 def members_of(units: Int[np.ndarray, " row"]) -> list[Int[np.ndarray, "unit member"]]:
-    """The rows of every unit, one array for all units of the same number of rows."""
+    """The rows of every unit, one array for all units of the same number of rows, the smallest first."""
     _, codes, counts = np.unique(units, return_inverse=True, return_counts=True)
     by_unit = np.argsort(codes, kind="stable")
     starts = np.cumsum(counts) - counts
     return [by_unit[starts[counts == count][:, None] + np.arange(count)] for count in np.unique(counts)]
+
+
+def split_rows(
+    units: Int[np.ndarray, " row"], rng: np.random.Generator
+) -> tuple[Int[np.ndarray, " first"], Int[np.ndarray, " second"]]:
+    """The rows of a random half of the units, and of the others."""
+    names = rng.permutation(np.unique(units))
+    first = np.isin(units, names[: -(-len(names) // 2)])
+    return np.flatnonzero(first), np.flatnonzero(~first)
+
+
+def random_signs(
+    units: Int[np.ndarray, " row"], n: int, rng: np.random.Generator
+) -> Float[np.ndarray, "permutation row"]:
+    """+1 or −1 for each unit, either with probability one half, at all of its rows."""
+    names, codes = np.unique(units, return_inverse=True)
+    return rng.choice([-1.0, 1.0], size=(n, len(names)))[:, codes]
 
 
 def bootstrap_weights(
@@ -42,17 +86,12 @@ def bootstrap_weights(
 ) -> Int[np.ndarray, "resample row"]:
     """How often each row occurs in `n` resamples of whole units, drawn with replacement within each stratum.
 
-    A unit belongs to the stratum of its first row.
+    Where units of several rows reach over strata, they are drawn from all units alike: their strata are not theirs.
     """
     names, first, codes = np.unique(units, return_index=True, return_inverse=True)
+    of_unit = strata[first] if (strata == strata[first][codes]).all() else np.zeros(len(names), dtype=np.int64)
     weights = np.zeros((n, len(names)), dtype=np.int64)
-    for stratum in np.unique(strata[first]):
-        mine = np.flatnonzero(strata[first] == stratum)
+    for stratum in np.unique(of_unit):
+        mine = np.flatnonzero(of_unit == stratum)
         weights[:, mine] = rng.multinomial(len(mine), np.full(len(mine), 1 / len(mine)), size=n)
     return weights[:, codes]
-
-
-def normal_interval(value: float, replicates: Float[np.ndarray, " resample"]) -> tuple[float, float] | None:
-    """95 % interval, ± normal quantile × bootstrap error; None where no resample differs."""
-    half = 1.96 * float(replicates.std(ddof=1)) if len(replicates) > 1 else 0.0
-    return (value - half, value + half) if half > 0 else None

@@ -25,13 +25,14 @@ from interp.findings import Findings, Null, Scalar
 from interp.folds import PromptMean
 from interp.need import Need
 from interp.probe import Figure, Probe, Readout
+from interp.statistics.estimate import band
+from interp.statistics.units import Units, mean_of_units
 from interp.table import LABEL, Table
 
 from ..measures.depth_curve import DEPTH, depth_scalar, depth_statistics
 from ..measures.finite import finite_or_absent
 from ..measures.profiles import head_columns
-from ..measures.prompt_means import Units, band, mean_of_units
-from ..measures.sign_flips import flip_p, gain_scalar, random_signs
+from ..measures.sign_flips import flip_p, gain_scalar
 from ..measures.sinks import read_first, sink_controls, sink_note, turned, turned_heads_note
 from .figures import entropy_figures
 
@@ -114,7 +115,7 @@ class AttentionEntropy(Probe):
         for where in self._places:
             profiles = _profiles(base, units, where)
             sinks.append(_sink(profiles))
-            signs = random_signs(self.n_permutations, units.n, rng)
+            signs = units.signs(self.n_permutations, rng)
             found = _depth_scalars(units, profiles) | {
                 "content_sharpening": _sharpening(units, profiles["sharpening"], signs, ""),
                 "content_sharpening_no_first": _sharpening(units, profiles["sharpening_no_first"], signs, _WITHOUT),

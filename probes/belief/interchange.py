@@ -26,8 +26,8 @@ from interp.findings import Interval, Scalar
 from interp.information import cross_entropy_bits, entropy_bits, restricted
 from interp.need import Need
 from interp.probe import Condition, Readout
-from interp.statistics.nulls import null_from_draws
-from interp.statistics.resampling import bootstrap_weights, normal_interval
+from interp.statistics.estimate import normal_interval, null_from_draws
+from interp.statistics.resampling import bootstrap_weights
 from interp.table import LABEL, Table, number_columns
 
 from ..measures.sample_sizes import FEW_PAIRS

@@ -160,7 +160,7 @@ class Belief(Probe):
         everywhere = np.arange(pool.rows.n_rows)
         places = [p for site, cloud in clouds.items() for p in places_of(site, cloud, everywhere, "centred")]
         readings = side_by_side(lambda place: read_belief(place.points, setting, self._rng(1)), places)
-        counted = Counted.of(places, pool.n_units, pool.unit, pool.n_units < FEW_HALVES)
+        counted = Counted.of(places, pool, pool.n_units < FEW_HALVES)
         by_place = self._by_place(places, readings, pool, setting, counted)
         scored = [scores(setting, reading) for reading in readings]
         for name in scored[0]:
@@ -238,7 +238,7 @@ class Belief(Probe):
 
     def _pairs(self, base: Capture, pool: Cloud, setting: Setting) -> Pairs:
         assert base.outcomes is not None, "a belief comes with a posterior"
-        return make_pairs(pool.units, base.outcomes, _held_out(pool, setting), self._rng(5))
+        return make_pairs(pool.prompts, base.outcomes, _held_out(pool, setting), self._rng(5))
 
     def _interchange(
         self, base: Capture, under: Mapping[str, Readout], setting: Setting, pool: Cloud
@@ -247,7 +247,7 @@ class Belief(Probe):
         if BASELINE not in under:
             return {}, {}
         pairs = self._pairs(base, pool, setting)
-        found = outcomes(under, pairs, pool.units)
+        found = outcomes(under, pairs, pool.prompts)
         depths = sorted({swap.depth for swap in found})
         middle, rank = depths[len(depths) // 2], setting.belief.rank
         named = {"redirected": "encoding", "redirected_by_readout": "readout"}
@@ -318,13 +318,13 @@ class Belief(Probe):
 
 def counted_words(pool: Cloud) -> str:
     """How many rows of how many units."""
-    return f"{pool.rows.n_rows} rows of {pool.n_units} {pool.unit}s"
+    return f"{pool.rows.n_rows} rows of {pool.in_words}"
 
 
 def _check_units(pool: Cloud) -> None:
     if pool.n_units < MIN_FOLDS:
         raise PromptError(
-            asked=f"a read-out of the belief cross-validated over {pool.n_units} {pool.unit}s",
+            asked=f"a read-out of the belief cross-validated over {pool.in_words}",
             found=f"fewer than {MIN_FOLDS} leave nothing to fit, choose and judge on",
             fix="Give more (--n-pool); the statistics want two hundred or more.",
         )
@@ -356,7 +356,7 @@ def _arrays(
 
 def _held_out(pool: Cloud, setting: Setting) -> np.ndarray:
     """The prompts that read-outs and encodings were not fitted on."""
-    return np.unique(pool.units[setting.folds.code == 0])
+    return np.unique(pool.prompts[setting.folds.code == 0])
 
 
 def _swapped_depths(pool: Cloud) -> list[int]:

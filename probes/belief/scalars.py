@@ -6,13 +6,19 @@ import numpy as np
 from jaxtyping import Float
 
 from interp.findings import Interval, Scalar
-from interp.statistics.jackknife import standard_error, t_quantile
-from interp.statistics.max_statistic import excess, maximum_statistic_p
-from interp.statistics.nulls import null_from_draws, null_from_permutations
-from interp.statistics.resampling import normal_interval
-from interp.statistics.t_interval import t_half_width
+from interp.statistics.estimate import (
+    chance_half_width,
+    excess,
+    maximum_statistic_p,
+    normal_interval,
+    null_from_draws,
+    null_from_permutations,
+    share_interval,
+    t_half_width,
+    t_quantile,
+)
+from interp.statistics.jackknife import standard_error
 
-from ..measures.halves import chance_half_width, share_interval
 from ..measures.places import Counted
 from .clusters import Clusters, Gathered
 from .readout import N_SUBSPACES, Reading, Setting, Shares

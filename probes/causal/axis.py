@@ -28,7 +28,7 @@ from ..measures.cloud import Cloud
 from ..measures.exchanges import exchange_within
 from ..measures.places import Scale
 from ..measures.sample_sizes import MIN_HALVES
-from .prompt_sample import first_by_key
+from .prompt_sample import keys
 
 Kind = Literal["ridge", "pc1", "encoding"]
 N_RANDOM = 100
@@ -52,16 +52,19 @@ class Split:
 
     @classmethod
     def of(cls, cloud: Cloud, n_prompts: int, seed: int) -> "Split":
-        """At most half of the prompts are run; `PromptError` where that leaves too few to fit on."""
+        """Whole clusters, at most half of them, are run; `PromptError` where that leaves too few to fit on."""
         if cloud.n_units < MIN_HALVES:
             raise PromptError(
                 asked=f"an axis fitted on some of {cloud.n_units} {cloud.unit}s and cut in others",
                 found=f"fewer than {MIN_HALVES} leave none to fit on or none to run",
                 fix="Give more (--n-pool); the statistics want two hundred or more.",
             )
-        run = first_by_key(np.unique(cloud.units), min(n_prompts, cloud.n_units // 2), seed)
-        is_run = np.isin(cloud.units, run)
-        return cls(np.flatnonzero(~is_run), run, np.flatnonzero(is_run))
+        names = np.unique(cloud.units)
+        names = names[np.argsort(keys(names, seed), kind="stable")][: len(names) // 2]
+        so_far = np.cumsum([len(np.unique(cloud.prompts[cloud.units == name])) for name in names])
+        chosen = names[: max(1, int((so_far <= n_prompts).sum()))]
+        is_run = np.isin(cloud.units, chosen)
+        return cls(np.flatnonzero(~is_run), np.unique(cloud.prompts[is_run]), np.flatnonzero(is_run))
 
 
 @dataclass(frozen=True)

@@ -19,11 +19,10 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from interp.probe import Readout
-from interp.statistics.max_statistic import excess, maximum_statistic_p
+from interp.statistics.estimate import excess, maximum_statistic_p, percentile_interval
 from interp.statistics.ratio import ratio
 from interp.statistics.resampling import bootstrap_weights
 
-from ..measures.prompt_means import interval
 from .edits import BASELINE, HOW, REMOVED, Name, control, random
 
 
@@ -106,7 +105,7 @@ class Effect:
 
     @property
     def bounds(self) -> tuple[float, float] | None:
-        return _unless_still(interval(self.value, self.replicates))
+        return _unless_still(percentile_interval(self.value, self.replicates))
 
     @property
     def beyond(self) -> float:
@@ -115,7 +114,7 @@ class Effect:
 
     @property
     def beyond_bounds(self) -> tuple[float, float] | None:
-        return _unless_still(interval(self.beyond, self.replicates - self.control_mean))
+        return _unless_still(percentile_interval(self.beyond, self.replicates - self.control_mean))
 
     @property
     def beyond_random(self) -> float:
@@ -124,7 +123,7 @@ class Effect:
 
     @property
     def beyond_random_bounds(self) -> tuple[float, float] | None:
-        return _unless_still(interval(self.beyond_random, self.replicates - self.random_mean))
+        return _unless_still(percentile_interval(self.beyond_random, self.replicates - self.random_mean))
 
     @property
     def z(self) -> float:
@@ -135,7 +134,9 @@ class Effect:
         usable = self.control_sd > 0
         if not usable.any() or np.isnan(self.z):
             return None
-        return _unless_still(interval(self.z, (self.replicates - self.control_mean)[usable] / self.control_sd[usable]))
+        return _unless_still(
+            percentile_interval(self.z, (self.replicates - self.control_mean)[usable] / self.control_sd[usable])
+        )
 
     @property
     def control_z(self) -> Float[np.ndarray, " control"]:

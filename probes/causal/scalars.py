@@ -7,11 +7,9 @@ import numpy as np
 
 from interp.findings import Interval, Null, Scalar
 from interp.probe import Readout
-from interp.statistics.nulls import null_from_permutations
+from interp.statistics.estimate import null_from_permutations, percentile_interval, share_interval
 from interp.statistics.ratio import ratio
 
-from ..measures.halves import share_interval
-from ..measures.prompt_means import interval
 from ..measures.sample_sizes import FEW_PROMPTS, FEW_ROWS
 from .edits import Name
 from .effects import PRIMARY, READOUTS, Effect, baseline_of, controls_of
@@ -119,7 +117,7 @@ def _primary_scalars(effect: Effect, is_small: bool, unit: str) -> dict[str, Sca
 
 
 def _bounds(value: float, replicates: np.ndarray) -> tuple[float, float] | None:
-    return None if len(replicates) < 2 or np.ptp(replicates) == 0 else interval(value, replicates)
+    return None if len(replicates) < 2 or np.ptp(replicates) == 0 else percentile_interval(value, replicates)
 
 
 def _size_scalars(effect: Effect, under: Mapping[str, Readout], is_small: bool, unit: str) -> dict[str, Scalar]:

@@ -5,10 +5,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from interp.probe import Readout
-from interp.statistics.nulls import null_from_permutations
+from interp.statistics.estimate import null_from_permutations, percentile_interval
 from interp.table import LABEL, Table, number_columns
 
-from ..measures.prompt_means import interval
 from .edits import BASELINE, HOW, REMOVED, Name
 from .effects import READOUTS, Effect, Values, baseline_of, controls_of, two_sided_p
 from .scalars import logit_change, measured_ratio
@@ -184,4 +183,4 @@ def _has_doses(under: Mapping[str, Readout], name: Name) -> bool:
 def _kl(under: Mapping[str, Readout], key: str, weights: np.ndarray) -> dict[str, float]:
     values = Values.of_conditions(under, [key], "kl")
     kl = float(values.whole[0])
-    return number_columns("kl", kl, interval(kl, values.resampled(weights)[0]) or (np.nan, np.nan))
+    return number_columns("kl", kl, percentile_interval(kl, values.resampled(weights)[0]) or (np.nan, np.nan))

@@ -19,10 +19,9 @@ from scipy import sparse
 from interp.capture import Capture
 from interp.findings import Interval, Scalar
 from interp.need import Need
-from interp.statistics.nulls import null_from_permutations
+from interp.statistics.estimate import mean_and_band, null_from_permutations
 from interp.table import Table, number_columns
 
-from ..measures.prompt_means import mean_and_band
 from ..measures.sample_sizes import FEW_PROMPTS
 
 ROUTED = Need("router_weight")

@@ -23,14 +23,14 @@ from interp.findings import ALPHA, Findings, Interval, Scalar
 from interp.folds import NarrowRows
 from interp.need import Need
 from interp.probe import ADDED, Figure, Probe, Readout
-from interp.statistics.nulls import null_from_permutations
+from interp.statistics.estimate import null_from_permutations
+from interp.statistics.resampling import random_signs
+from interp.statistics.units import Units, mean_of_units
 from interp.table import Table
 
 from ..measures.cloud import Cloud
 from ..measures.depth_curve import ONE_DRAW
 from ..measures.field_checks import refuse_too_few
-from ..measures.prompt_means import Units, mean_of_units
-from ..measures.sign_flips import random_signs
 from .depth_trend import MIN_DEPTHS, depth_trend
 from .experts import ROUTED, experts
 from .posterior import posterior_divergence
@@ -125,7 +125,7 @@ class Components(Probe):
 
     def _signs(self, n_layers: int) -> Float[np.ndarray, "draw part"]:
         rng = np.random.default_rng([self.seed, 2])
-        return random_signs(self.n_permutations, 1 + 2 * n_layers, rng)
+        return random_signs(np.arange(1 + 2 * n_layers), self.n_permutations, rng)
 
     def _share_scalars(self, shares: FinalShares, units: Units) -> dict[str, Scalar]:
         """What all attention, and all feed-forward, has written of the final stream."""

@@ -7,9 +7,10 @@ import numpy as np
 from jaxtyping import Float
 
 from interp.statistics.cosines import largest_deviation_p
+from interp.statistics.estimate import mean_and_band
+from interp.statistics.units import Units
 from interp.table import Table, number_columns
 
-from ..measures.prompt_means import Units, mean_and_band
 from .depth_trend import falling_share
 from .updates import FinalShares, Sizes
 

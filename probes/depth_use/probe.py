@@ -25,7 +25,7 @@ from interp.findings import Findings, Scalar
 from interp.need import Need
 from interp.probe import Condition, Figure, Planned, Probe, Readout
 from interp.prompting.tunnel_sequences import copied_name
-from interp.statistics.nulls import null_from_permutations
+from interp.statistics.estimate import null_from_permutations
 from interp.table import Table
 
 from ..measures.field_checks import refuse_too_few
@@ -43,7 +43,7 @@ from ..measures.harm import (
     units_of,
 )
 from ..measures.prompt_effects import estimates
-from ..measures.sign_flips import flipped_means, random_signs
+from ..measures.sign_flips import flipped_means
 
 BY_DEPTH = (
     "Error with only the first layers (depth of them) kept, the others bypassed. copies: how often the first n_shown "
@@ -159,7 +159,7 @@ class DepthUse(Probe):
 
     def _signs(self, scores: Scores, copies: int) -> np.ndarray:
         rng = np.random.default_rng([self.seed, 5, copies])
-        return random_signs(self.n_permutations, scores.units.n, rng)
+        return scores.units.signs(self.n_permutations, rng)
 
     def _notes(self, base: Capture, scores: Scores, copies: tuple[int, ...]) -> tuple[str, ...]:
         notes = [

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-from interp.statistics.jackknife import equal_groups, standard_error, t_quantile
-from interp.statistics.nulls import null_from_draws
+from interp.statistics.estimate import null_from_draws, t_quantile
+from interp.statistics.jackknife import equal_groups, standard_error
 from interp.statistics.resampling import shuffles
 
 ORDERED = {"manifold_length": "activation", "relative_length": "1", "low_entropy_distance": "1"}

@@ -21,11 +21,12 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from interp.findings import Interval, Null, Scalar
+from interp.statistics.estimate import band, percentile_interval
 from interp.statistics.ratio import ratio
+from interp.statistics.units import Units
 from interp.table import Table, number_columns
 
-from ..measures.prompt_means import Units, band, interval
-from ..measures.sign_flips import flip_p, flipped_means, random_signs
+from ..measures.sign_flips import flip_p, flipped_means
 
 PARTS = ("excess", "patterns", "network", "lead")
 METHOD = "percentile bootstrap over {}s, paired; checkpoints held fixed"
@@ -75,7 +76,7 @@ def exchange_scalars(exchange: Exchange, n_flips: int, rng: np.random.Generator)
         reason = "no checkpoint is clearly worse than the end: there is nothing to tell apart"
         return unexchanged(reason, units.counted | {"underpowered": True})
     parts = {name: exchange.part(name)[at] for name in PARTS}
-    signs = random_signs(n_flips, units.n, rng)
+    signs = units.signs(n_flips, rng)
     flipped = flipped_means(parts["lead"][:, None], signs)[:, 0]
     about = units.counted
     words = {name: meaning.format(step=int(exchange.steps[at])) for name, meaning in MEANINGS.items()}
@@ -91,7 +92,7 @@ def exchange_scalars(exchange: Exchange, n_flips: int, rng: np.random.Generator)
     for name in ("patterns", "network"):
         replicates = units.resampled(np.stack([parts[name], parts["excess"]], axis=1))  # [resample, 2]
         value = float(parts[name].mean() / parts["excess"].mean())
-        bounds = interval(value, ratio(replicates[:, 0], replicates[:, 1]))
+        bounds = percentile_interval(value, ratio(replicates[:, 0], replicates[:, 1]))
         made[f"{name}_share"] = Scalar.of(
             value, "1", Interval.of(bounds, method, "no resample defines it"), "a share: it is read by 0 and 1",
             meaning=words[f"{name}_share"], **about,

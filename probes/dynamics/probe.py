@@ -33,10 +33,10 @@ from interp.errors import UsageError
 from interp.findings import Findings
 from interp.need import Need
 from interp.probe import AnalysisCost, Figure, Probe, Readout
+from interp.statistics.units import Units
 
 from ..measures.cloud import refuse_layer
 from ..measures.field_checks import refuse_too_few
-from ..measures.prompt_means import Units
 from .exchange import exchange_scalars, exchange_table, unexchanged
 from .read import EXCHANGED, NEEDS, Sizes, errors, read_checkpoint, read_exchanged
 from .scalars import course_scalars, undefined_scalars

@@ -23,6 +23,7 @@ from interp.information import entropy_bits, kl_bits
 from interp.need import Need
 from interp.statistics.nulls import GaussianClouds
 from interp.statistics.spectra import principal_axes, scaled
+from interp.statistics.units import Units
 
 from ..measures.cloud import Cloud
 from ..measures.entropy_correlation import Resampled, correlation_profile
@@ -30,7 +31,6 @@ from ..measures.geometry import spectral_profiles
 from ..measures.key_cosines import column_measures, gaussian_references, wk_columns
 from ..measures.maps import cloud_axes
 from ..measures.profiles import Profile
-from ..measures.prompt_means import Units
 from ..measures.token_cosines import TokenSets, no_token_sets, token_cosines
 from .entropy_order import ORDERED, EntropyOrder, ordered_statistics
 from .frame import MATRICES, Weights, distance_squared, drift, frame_distances, of_another, update

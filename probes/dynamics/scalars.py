@@ -3,8 +3,9 @@
 import numpy as np
 
 from interp.findings import Interval, Scalar
+from interp.statistics.estimate import percentile_interval
+from interp.statistics.units import Units
 
-from ..measures.prompt_means import Units, interval
 from .courses import Compared, Course, compare, interval_of, resampled, settled
 from .training import FRAME, VALUES, Training
 
@@ -147,6 +148,6 @@ def _interval(value: float, replicates: np.ndarray, units: Units) -> Interval | 
     """The central 95 % of the replicates; none where more than a few are undefined, or all are one number."""
     known = replicates[np.isfinite(replicates)]
     few = len(known) < (1 - _MOST_UNDEFINED) * len(replicates) or len(known) == 0
-    bounds = None if few or np.ptp(known) == 0 else interval(value, known)
+    bounds = None if few or np.ptp(known) == 0 else percentile_interval(value, known)
     method = f"percentile bootstrap over {units.name}s, checkpoints held fixed"
     return Interval.of(bounds, method, f"resamples of the {units.name}s do not settle, or do not differ")

@@ -5,10 +5,10 @@ from collections.abc import Callable
 import numpy as np
 
 from interp.capture import Capture
+from interp.statistics.estimate import band
 from interp.table import LABEL, Table, number_columns
 
 from ..measures.maps import snippets
-from ..measures.prompt_means import band
 from .courses import epsilons, interval_of, resampled, settled
 from .frame import MATRICES, product_of_random
 from .read import ERRORS, N_ENTRIES, STATISTICS, reference_entropy, shown_rows

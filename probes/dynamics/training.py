@@ -7,8 +7,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from interp.probe import Readout
+from interp.statistics.units import Units
 
-from ..measures.prompt_means import Units
 from .courses import Course
 from .exchange import Exchange
 from .frame import MATRICES

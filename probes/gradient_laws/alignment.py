@@ -15,10 +15,8 @@ import numpy as np
 from jaxtyping import Float
 
 from interp.findings import Interval, Scalar
-from interp.statistics.nulls import null_from_permutations
+from interp.statistics.estimate import band, mean_and_band, null_from_permutations, percentile_interval
 from interp.table import LABEL, Table, number_columns
-
-from ..measures.prompt_means import band, interval, mean_and_band
 
 NAMES = {"W_Q": "queries", "W_K": "keys", "W_V": "values"}
 RANK = 4
@@ -94,7 +92,7 @@ def _scalar(words: str, shares: np.ndarray, random: np.ndarray, weights: np.ndar
     if np.isnan(shares).any():
         return Scalar.undefined(f"a head has no gradient in some {unit}s", "fraction", **about)
     value = float(np.sqrt(shares.mean(axis=0)).mean())
-    bounds = interval(value, np.sqrt(np.einsum("rp,ph->rh", weights, shares)).mean(axis=1))
+    bounds = percentile_interval(value, np.sqrt(np.einsum("rp,ph->rh", weights, shares)).mean(axis=1))
     null = null_from_permutations(f"{k} random directions", np.sqrt(random).mean(axis=1))
     return Scalar.of(
         value, "fraction", Interval.of(bounds, f"percentile bootstrap over {unit}s", "undefined in every resample"),

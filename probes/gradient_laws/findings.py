@@ -8,11 +8,10 @@ import numpy as np
 from jaxtyping import Float
 
 from interp.findings import Findings, Interval, Null, Scalar
-from interp.statistics.nulls import null_from_permutations
+from interp.statistics.estimate import band, mean_and_band, null_from_permutations, percentile_interval
 from interp.statistics.resampling import bootstrap_weights
 from interp.table import LABEL, Table, number_columns
 
-from ..measures.prompt_means import band, interval, mean_and_band
 from .alignment import Aligned, alignment_findings
 from .routing import MEASURES, Pairs, Routed, sampled_pairs
 
@@ -85,7 +84,7 @@ def _about(measured: Measured, meaning: str) -> dict[str, Any]:
 def _mean(by_unit: np.ndarray, measured: Measured, weights: np.ndarray) -> tuple[float, Interval | str]:
     """The mean over sequences with its interval."""
     value, method = float(by_unit.mean()), f"percentile bootstrap over {measured.unit}s"
-    return value, Interval.of(interval(value, weights @ by_unit), method, "undefined in every resample")
+    return value, Interval.of(percentile_interval(value, weights @ by_unit), method, "undefined in every resample")
 
 
 def _residual(measured: Measured, law: str) -> Scalar:

@@ -21,8 +21,9 @@ from jaxtyping import Bool, Float, Int
 
 from interp.statistics.correlation import unit_ranks
 from interp.statistics.ratio import ratio
+from interp.statistics.resampling import random_signs
 
-from ..measures.sign_flips import flip_p, flipped_means, random_signs
+from ..measures.sign_flips import flip_p, flipped_means
 
 MEASURES = ("moved", "signs", "rho")
 
@@ -93,7 +94,7 @@ class Routed:
         """Expected is the mean over `n` permutations; as many draws of the signs are made."""
         observed = np.stack([agreement(pairs.advantage, pairs.change) for pairs in all_pairs])
         expected = np.stack([permuted_agreement(pairs, n, rng).mean(axis=0) for pairs in all_pairs])
-        return cls(observed, expected, random_signs(n, len(all_pairs), rng))
+        return cls(observed, expected, random_signs(np.arange(len(all_pairs)), n, rng))
 
     def test(
         self, values: Float[np.ndarray, "unit entry"], expected: Float[np.ndarray, "unit entry"]

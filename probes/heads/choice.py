@@ -18,9 +18,9 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from interp.probe import Readout
+from interp.statistics.units import mean_of_units
 
 from ..measures.prompt_effects import StandsFor
-from ..measures.prompt_means import mean_of_units
 from .edits import N_DOUBTED, How, Plan
 
 

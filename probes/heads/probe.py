@@ -27,6 +27,7 @@ from interp.errors import PromptError, UsageError
 from interp.findings import Findings, Scalar
 from interp.need import Need
 from interp.probe import Condition, Figure, Planned, Probe, Readout, Screen
+from interp.statistics.units import mean_of_units
 from interp.table import Table
 
 from ..measures.answers import N_CONDITIONS
@@ -49,8 +50,6 @@ from ..measures.harm import (
     units_of,
 )
 from ..measures.prompt_effects import top_head
-from ..measures.prompt_means import mean_of_units
-from ..measures.sign_flips import random_signs
 from .choice import Choice
 from .edits import UNEDITED, How, Named, Plan
 from .scalars import (
@@ -318,7 +317,7 @@ class Heads(Probe):
 
     def _signs(self, scores: Scores) -> Signs:
         rng = np.random.default_rng([self.seed, 5])
-        return random_signs(self.n_permutations, scores.units.n, rng)
+        return scores.units.signs(self.n_permutations, rng)
 
     def _judged(self, scores: Scores) -> np.ndarray:
         """A random half of the units; heads are ranked on the other."""

@@ -6,12 +6,12 @@ import numpy as np
 from scipy import stats
 
 from interp.findings import Interval, Null, Scalar
-from interp.statistics.correlation import correlation_interval, resampled_rank_correlations
-from interp.statistics.nulls import null_from_permutations
+from interp.statistics.correlation import resampled_rank_correlations
+from interp.statistics.estimate import FISHER, band, normal_interval, null_from_permutations, percentile_interval
+from interp.statistics.units import mean_of_units
 
 from ..measures.harm import MEANINGS, Scores
 from ..measures.prompt_effects import TopHead, error_ratio, estimates
-from ..measures.prompt_means import band, interval, mean_of_units
 from ..measures.sample_sizes import FEW_PROMPTS
 from .choice import Choice
 from .edits import LATE, PARTS, How, Plan
@@ -75,7 +75,7 @@ def _ratio(scores: Scores, found: TopHead, words: str) -> Scalar:
     return Scalar.of(
         found.ratio, "1",
         Interval.of(
-            None if np.isnan(replicates).any() else interval(found.ratio, replicates),
+            None if np.isnan(replicates).any() else percentile_interval(found.ratio, replicates),
             _method(scores, ", the two heads held fixed"),
             "in some resamples the second head does no harm: no upper bound",
         ),
@@ -96,7 +96,9 @@ def _share(scores: Scores, found: TopHead, choice: Choice, how: How, words: str)
         method += ", and over the random heads"
     if np.isnan(found.share):
         return Scalar.undefined("no head does any harm", "fraction", **about)
-    bounds = None if np.isnan(found.share_replicates).any() else interval(found.share, found.share_replicates)
+    bounds = (
+        None if np.isnan(found.share_replicates).any() else percentile_interval(found.share, found.share_replicates)
+    )
     equal = 1 / plan.n_all
     return Scalar.of(
         found.share, "fraction",
@@ -183,7 +185,7 @@ def agreement_scalar(scores: Scores, choice: Choice, effects: np.ndarray, measur
     harm = mean_of_units(effects)[np.isin(choice.measured(how), plan.sample)]
     once = np.ones((1, n), dtype=np.int64)
     rho = float(resampled_rank_correlations(screened[None], harm, once)[0, 0])
-    bounds = correlation_interval(rho, resampled_rank_correlations(screened[None], harm, counts)[0])
+    bounds = normal_interval(rho, resampled_rank_correlations(screened[None], harm, counts)[0], FISHER)
     edge = 1.96 / (n - 1) ** 0.5
     return Scalar.of(
         rho, "1",

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float
 
+from interp.statistics.units import mean_of_units
 from interp.table import LABEL, Table, number_columns
 
 from ..measures.harm import MEANINGS, SIGNED, Scores
 from ..measures.profiles import head_columns
 from ..measures.prompt_effects import Compounding, error_ratio, estimates
-from ..measures.prompt_means import mean_of_units
 from .choice import Choice
 from .edits import How, Plan
 

@@ -17,7 +17,8 @@ import numpy as np
 from jaxtyping import Float, Int, Shaped
 
 from interp.statistics.entropy_draw import N_STRATA
-from interp.statistics.jackknife import t_quantile, without_each_row
+from interp.statistics.estimate import t_quantile
+from interp.statistics.jackknife import without_each_row
 from interp.statistics.spectra import Scaling, centred_gram, eigenvalues, gram_statistics, scaled, spectral_statistics
 
 MIXED = "mixed"

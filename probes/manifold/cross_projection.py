@@ -15,13 +15,12 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
 
 from interp.findings import Scalar
-from interp.statistics.nulls import null_from_permutations
+from interp.statistics.estimate import mean_and_band, null_from_permutations
 from interp.statistics.ratio import ratio
 from interp.statistics.spectra import Scaling, centred_gram, leading_vectors, scaled
 from interp.table import LABEL, Table, number_columns
 
 from ..measures.profiles import Part
-from ..measures.prompt_means import mean_and_band
 from .collapse import MIXED, Pool
 
 N_SPLITS = 4

@@ -6,8 +6,8 @@ import numpy as np
 
 from interp.findings import Interval, Scalar
 from interp.statistics.entropy_draw import N_STRATA
+from interp.statistics.estimate import null_from_permutations
 from interp.statistics.jackknife import Deletions, spectral_intervals
-from interp.statistics.nulls import null_from_permutations
 from interp.statistics.spectra import SPECTRAL, Scaling
 from interp.table import LABEL, Table, number_columns
 

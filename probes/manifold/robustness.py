@@ -14,16 +14,17 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from interp.findings import Scalar
+from interp.statistics.estimate import null_from_draws
 from interp.statistics.jackknife import without_each_group, without_each_row
-from interp.statistics.nulls import GaussianClouds, null_from_draws
+from interp.statistics.nulls import GaussianClouds
 from interp.statistics.ratio import ratio
+from interp.statistics.resampling import split_rows
 from interp.statistics.spectra import SPECTRAL, Scaling, gram_statistics, scaled, smaller_gram
 from interp.table import Table
 
 from ..measures.axis_stability import Split, first_axis_cosines
 from ..measures.cloud import Cloud
 from ..measures.geometry import ALL_ALIKE, NULL_NAMES, UNITS, spectral_profiles
-from ..measures.halves import split_rows
 from ..measures.profiles import Part, Profile
 from ..measures.sample_sizes import MIN_HALVES
 
@@ -114,25 +115,25 @@ def influence(cloud: Cloud, layer: int, scaling: Scaling, seed: int) -> Part:
     about: dict[str, Any] = {"meaning": meaning, **cloud.counted}
     if np.isnan(whole).any():
         return Part({"largest_influence": Scalar.undefined(ALL_ALIKE, "fraction", underpowered=True, **about)})
-    left = without_each_unit(rows, cloud.units) - whole
+    left = without_each_unit(rows, cloud.prompts) - whole
     largest = float(np.nanmax(np.abs(left[:, _SHARE])))
     null = null_from_draws(NULL_NAMES[scaling], _null_influences(rows, cloud, seed))
     none = "the largest of all prompts: leaving one out is what it measures"
     scalar = Scalar.of(largest, "fraction", none, null, **about)
-    columns = {"prompt": np.unique(cloud.units), "share_change": left[:, _SHARE], "ratio_change": left[:, 2]}
+    columns = {"prompt": np.unique(cloud.prompts), "share_change": left[:, _SHARE], "ratio_change": left[:, 2]}
     units = {"prompt": "index", "share_change": "fraction", "ratio_change": "dimensions"}
     return Part({"largest_influence": scalar}, {"influence": Table(columns, units, INFLUENCE_CAPTION)})
 
 
 def _null_influences(rows: np.ndarray, cloud: Cloud, seed: int) -> np.ndarray:
     deviation, rng = rows.std(axis=0), np.random.default_rng(seed)
-    n_draws = max(5, min(N_NULL, 2000 // cloud.n_units))
+    n_draws = max(5, min(N_NULL, 2000 // len(np.unique(cloud.prompts))))
     found = []
     for _ in range(n_draws):
         drawn = rng.standard_normal(rows.shape) * deviation
         drawn -= drawn.mean(axis=0)
         share = gram_statistics(smaller_gram(drawn))[_SHARE]
-        found.append(np.nanmax(np.abs(without_each_unit(drawn, cloud.units)[:, _SHARE] - share)))
+        found.append(np.nanmax(np.abs(without_each_unit(drawn, cloud.prompts)[:, _SHARE] - share)))
     return np.array(found)
 
 

@@ -23,14 +23,11 @@ from jaxtyping import Float, Int
 from interp.findings import Interval, Null, Scalar
 from interp.information import entropy_bits
 from interp.statistics.correlation import resampled_correlations, unit_length
-from interp.statistics.max_statistic import maximum_statistic_p
-from interp.statistics.nulls import null_from_permutations
+from interp.statistics.estimate import maximum_statistic_p, null_from_permutations, percentile_interval, share_interval
 from interp.statistics.resampling import bootstrap_weights
 
 from .answers import Answers
 from .exchanges import exchange_within
-from .halves import share_interval
-from .prompt_means import interval
 from .sample_sizes import FEW_PROMPTS
 
 UNITS = {
@@ -215,7 +212,7 @@ class _Maker:
 
     def scalar(self, name: str, value: float, replicates: np.ndarray, null: np.ndarray | Null | str) -> Scalar:
         """With a percentile interval; `null` holds permuted values, or is the null itself, or the reason for none."""
-        return self._made(name, value, interval(float(value), replicates), "percentile bootstrap", null)
+        return self._made(name, value, percentile_interval(float(value), replicates), "percentile bootstrap", null)
 
     def share(
         self, name: str, errors: np.ndarray, totals: np.ndarray, permuted_errors: np.ndarray, weights: np.ndarray

@@ -1,14 +1,15 @@
-"""A cloud: the captured rows of one site, layer by layer, with the prompt that each belongs to."""
+"""A cloud: the captured rows of one site, layer by layer, with the prompt and the cluster that each belongs to."""
 
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float, Num
+from jaxtyping import Bool, Float, Int, Num
 
 from interp.capture import Capture
 from interp.errors import ModelError, PromptError, UsageError
 from interp.need import Need
+from interp.statistics.units import clusters_of, counted
 from interp.table import Table
 
 from .finite import finite
@@ -20,8 +21,8 @@ from .target import OWN_ENTROPY, Target
 class Cloud:
     """Points `[layer, row, feature]` and the table of their rows; heads are concatenated.
 
-    `unit` is what is resampled (`prompt`, `sequence`); a row's `prompt` column says which one it belongs to, the column
-    of the `target`'s name what is sought in the points.
+    `unit` is what the rows are of (`prompt`, `sequence`); a row's `prompt` column says which one, its `cluster` what is
+    resampled with it, the column of the `target`'s name what is sought in the points.
     """
 
     points: Float[np.ndarray, "layer row feature"]
@@ -38,9 +39,10 @@ class Cloud:
         points = finite(capture, need)
         points = points.reshape(*points.shape[:2], -1)
         cloud = cls(points, target.added_to(capture.rows), capture.prompts.unit, target)
-        if cloud.n_units < MIN_CLOUD:
+        n_prompts = cloud.counted["n"]
+        if n_prompts < MIN_CLOUD:
             raise PromptError(
-                asked=f"the geometry of {cloud.n_units} {cloud.unit}{'s' if cloud.n_units > 1 else ''}",
+                asked=f"the geometry of {n_prompts} {cloud.unit}{'s' if n_prompts > 1 else ''}",
                 found=f"fewer than {MIN_CLOUD} points span no cloud",
                 fix="Give more prompts; the statistics want a hundred or more.",
             )
@@ -55,6 +57,7 @@ class Cloud:
 
     @property
     def n_units(self) -> int:
+        """How many clusters of prompts (or sequences) are resampled."""
         return len(np.unique(self.units))
 
     @property
@@ -63,6 +66,12 @@ class Cloud:
 
     @property
     def units(self) -> Num[np.ndarray, " row"]:
+        """What each row is resampled with: the cluster of its prompt."""
+        return clusters_of(self.rows)
+
+    @property
+    def prompts(self) -> Num[np.ndarray, " row"]:
+        """The prompt of each row, by its number in the capture."""
         return self.rows["prompt"]
 
     @property
@@ -82,24 +91,41 @@ class Cloud:
     @property
     def counted(self) -> dict[str, Any]:
         """What is counted, as fields of a scalar."""
-        return {"n": self.n_units, "n_unit": self.unit}
+        return counted(self.prompts, self.units, self.unit)
+
+    @property
+    def in_words(self) -> str:
+        """`288 prompts in 48 clusters`; `500 sequences`."""
+        n, n_clusters = self.counted["n"], self.counted["n_clusters"]
+        return f"{n} {self.unit}s" + (f" in {n_clusters} clusters" if n_clusters else "")
+
+    @property
+    def resampled(self) -> str:
+        """What is resampled, in a word."""
+        return "cluster" if self.counted["n_clusters"] else self.unit
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether every row is resampled by itself."""
+        return self.n_units == self.rows.n_rows
 
     @property
     def one_row_each(self) -> bool:
-        return self.n_units == self.rows.n_rows
+        """Whether every prompt has one row, as texts have that are read at their last token."""
+        return len(np.unique(self.prompts)) == self.rows.n_rows
 
     def one_of_each(self, rng: np.random.Generator) -> "Cloud":
         """One row of every prompt, drawn at random; the cloud itself where there is no more."""
         if self.one_row_each:
             return self
         order = rng.permutation(self.rows.n_rows)
-        _, first = np.unique(self.units[order], return_index=True)
+        _, first = np.unique(self.prompts[order], return_index=True)
         keep = np.zeros(self.rows.n_rows, dtype=bool)
         keep[order[first]] = True
         return self.where(keep)
 
-    def where(self, keep: Bool[np.ndarray, " row"]) -> "Cloud":
-        return replace(self, points=np.compress(keep, self.points, axis=1), rows=self.rows.where(keep))
+    def where(self, keep: Bool[np.ndarray, " row"] | Int[np.ndarray, " kept"]) -> "Cloud":
+        return replace(self, points=self.points[:, keep], rows=self.rows.where(keep))
 
     def layer_index(self, layer: int) -> int:
         """The layer that is meant; negative ones count from the last."""
@@ -107,7 +133,7 @@ class Cloud:
         return layer % self.n_layers
 
     def thinned(self, n_rows: int, rng: np.random.Generator) -> "Cloud":
-        """Whole prompts chosen at random until `n_rows` rows are reached; the cloud itself where it is small enough."""
+        """Whole clusters chosen at random until `n_rows` rows are reached; or the cloud itself where it is small."""
         if self.rows.n_rows <= n_rows:
             return self
         names, counts = np.unique(self.units, return_counts=True)

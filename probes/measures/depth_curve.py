@@ -19,9 +19,9 @@ from jaxtyping import Float
 
 from interp.findings import Interval, Scalar
 from interp.statistics.correlation import unit_ranks
+from interp.statistics.estimate import percentile_interval
 from interp.statistics.ratio import ratio
-
-from .prompt_means import Units, interval
+from interp.statistics.units import Units
 
 DEPTH = ("reduction", "correlation", "area", "largest_drop")
 """The statistics, in the order of the last axis of every array of them."""
@@ -59,5 +59,5 @@ def depth_scalar(
         why = "undefined over a single layer (a correlation: over two), or where a first layer has no value"
         return Scalar.undefined(why, unit, **about)
     method = f"percentile bootstrap over {units.name}s within strata"
-    held = Interval.of(interval(value, replicates), method, "undefined in every resample")
+    held = Interval.of(percentile_interval(value, replicates), method, "undefined in every resample")
     return Scalar.of(value, unit, held, ONE_DRAW, reference=FLAT[name], **about)

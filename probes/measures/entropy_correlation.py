@@ -6,19 +6,12 @@ import numpy as np
 from jaxtyping import Float, Int, Shaped
 
 from interp.findings import Interval, Scalar
-from interp.statistics.correlation import (
-    correlation_interval,
-    rank_test,
-    ranks_within,
-    resampled_rank_correlations,
-    unit_length,
-    unit_ranks,
-)
-from interp.statistics.nulls import null_from_permutations
-from interp.statistics.resampling import bootstrap_weights, shuffles
+from interp.statistics.correlation import rank_test, ranks_within, resampled_rank_correlations, unit_length, unit_ranks
+from interp.statistics.estimate import FISHER, halving_interval, normal_interval, null_from_permutations
+from interp.statistics.resampling import bootstrap_weights, shuffles, split_rows
 
 from .cloud import Cloud
-from .halves import N_HALVINGS, correlation_bounds, exchanges_within, recurs, split_rows
+from .halves import N_HALVINGS, exchanges_within, recurs
 from .sample_sizes import FEW_FITTED, MIN_CLOUD, MIN_HALVES
 
 
@@ -49,15 +42,15 @@ def correlation_profile(
     tested = rank_test(coordinates, variable, resampled.orders)
     replicates = resampled_rank_correlations(coordinates, variable, resampled.weights)
     scalars = []
-    method = f"bootstrap over {cloud.unit}s within strata, the coordinate held fixed, Fisher z scale"
+    method = f"bootstrap over {cloud.resampled}s within strata, the coordinate held fixed, Fisher z scale"
     for layer, rho in enumerate(tested.rho):
         if np.isnan(rho):
             reason = f"the coordinate or {column} never varies"
             scalars.append(Scalar.undefined(reason, underpowered=True, meaning=meaning, **cloud.counted))
             continue
-        bounds = correlation_interval(abs(float(rho)), np.copysign(1.0, rho) * replicates[layer])
+        bounds = normal_interval(abs(float(rho)), np.copysign(1.0, rho) * replicates[layer], FISHER)
         interval = Interval.of(bounds, method, "every resample gives the same value")
-        null = null_from_permutations(f"entropies exchanged between {cloud.unit}s", tested.permuted[:, layer])
+        null = null_from_permutations(f"entropies exchanged between {cloud.resampled}s", tested.permuted[:, layer])
         scalars.append(
             Scalar.of(abs(rho), "1", interval, null, p=tested.p[layer], p_over="layers", meaning=meaning,
                       **cloud.counted)
@@ -118,7 +111,7 @@ class WithinToken:
 
     def _counted(self, scalar: Scalar) -> Scalar:
         null = scalar.null
-        if null is not None and self.cloud.one_row_each:
+        if null is not None and self.cloud.is_alone:
             null = replace(null, name="entropies exchanged within tokens")
         few = self.cloud.n_units < FEW_FITTED
         return replace(scalar, null=null, underpowered=scalar.underpowered or few, enough=self.enough)
@@ -154,9 +147,9 @@ def best_layer(
         f"{np.mean(np.array(chosen) == layer):.0%} of the halvings."
     )
     method = "corrected resampled t over halvings, Fisher z scale"
-    interval = Interval.of(correlation_bounds(by_halving[:, 0]), method, "no halving differs")
+    interval = Interval.of(halving_interval(by_halving[:, 0], FISHER), method, "no halving differs")
     null = null_from_permutations(
-        f"entropies exchanged between {cloud.unit}s, the layer chosen anew", np.array(permuted)
+        f"entropies exchanged between {cloud.resampled}s, the layer chosen anew", np.array(permuted)
     )
     p = (1 + (np.array(permuted) >= value - 1e-12).sum()) / (1 + len(permuted))
     return Scalar.of(value, "1", interval, null, p=p, meaning=words, **cloud.counted)

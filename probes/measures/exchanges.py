@@ -3,9 +3,8 @@
 import numpy as np
 from jaxtyping import Float, Int
 
+from interp.statistics.estimate import band
 from interp.statistics.resampling import bootstrap_weights, random_orders, shuffles
-
-from .prompt_means import band
 
 
 def exchange_within(

@@ -4,9 +4,10 @@ import numpy as np
 
 from interp.findings import Interval, Scalar
 from interp.statistics.dimension import intrinsic_dimension
+from interp.statistics.estimate import null_from_draws
 from interp.statistics.jackknife import deletions, spectral_intervals
 from interp.statistics.neighbours import distinct_rows
-from interp.statistics.nulls import GaussianClouds, layer_null_statistics, null_from_draws, null_spectra
+from interp.statistics.nulls import GaussianClouds, layer_null_statistics, null_spectra
 from interp.statistics.ratio import ratio
 from interp.statistics.spectra import SPECTRAL, Scaling, eigenvalues, gram_statistics, scaled, smaller_gram
 from interp.table import Table, number_columns

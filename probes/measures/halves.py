@@ -9,12 +9,11 @@ by itself, which takes out whatever the token determines, exactly; then other nu
 on the fitting half. Nothing that depends on the last token alone is left: it reads 0, not nearly 0.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float, Int, Shaped
-from scipy import sparse, special
+from scipy import sparse
 
 from interp.statistics.resampling import shuffles
 
@@ -22,52 +21,6 @@ from .cloud import Cloud
 from .nuisances import orthonormal
 
 N_HALVINGS = 10
-
-_T = float(special.stdtrit(N_HALVINGS - 1, 0.975))
-_QUANTILE = float(special.ndtri(0.975))
-
-
-def split_rows(
-    units: Int[np.ndarray, " row"], rng: np.random.Generator
-) -> tuple[Int[np.ndarray, " first"], Int[np.ndarray, " second"]]:
-    """The rows of a random half of the units, and of the others."""
-    names = rng.permutation(np.unique(units))
-    first = np.isin(units, names[: -(-len(names) // 2)])
-    return np.flatnonzero(first), np.flatnonzero(~first)
-
-
-def share_interval(
-    errors: Float[np.ndarray, " unit"], totals: Float[np.ndarray, " unit"], weights: Int[np.ndarray, "resample unit"],
-    least: float = 0.0,
-) -> tuple[float, float] | None:  # fmt: skip
-    """95 % interval of R² = 1 − Σ errors / Σ totals: ± normal quantile × bootstrap error of log(1 − R²).
-
-    Never less to either side than `least`, a `chance_half_width`; None where no resample differs.
-    """
-    unexplained, total = weights @ errors, weights @ totals
-    usable = (unexplained > 0) & (total > 0)
-    if usable.sum() < 2:
-        return None
-    half = _QUANTILE * float(np.log(unexplained[usable] / total[usable]).std(ddof=1))
-    return _about(float(errors.sum()) / float(totals.sum()), half, least)
-
-
-def chance_half_width(exchanged: Float[np.ndarray, " exchange"]) -> float:
-    """Half of the 95 % interval that log(1 − R²) has over exchanged labels, refitted.
-
-    Where there is nothing to read a fit predicts nearly the mean in most samples and something in a few: one sample by
-    itself looks more certain than it is. Refits on exchanged labels show the scatter.
-    """
-    unexplained = 1 - exchanged[exchanged < 1]
-    return _QUANTILE * float(np.log(unexplained).std(ddof=1)) if len(unexplained) > 1 else 0.0
-
-
-def _about(share: float, half: float, least: float) -> tuple[float, float] | None:
-    """R² of an unexplained share, ± the larger half width of its logarithm; None where `half` is 0."""
-    if half == 0 or share == 0:
-        return None
-    half = max(half, least)
-    return 1 - share * float(np.exp(half)), 1 - share * float(np.exp(-half))
 
 
 def label_by_type(
@@ -168,11 +121,11 @@ def recurs(tokens: Shaped[np.ndarray, " row"]) -> np.ndarray:
 def exchanges_within(
     cloud: Cloud, groups: Shaped[np.ndarray, " row"], n: int, rng: np.random.Generator
 ) -> Int[np.ndarray, "permutation row"]:
-    """`n` orders of the rows that exchange rows of one group; of sequences whole trajectories, whatever their groups.
+    """`n` orders of the rows that exchange rows of one group; rows that belong together whole, whatever their groups.
 
-    Rows of a sequence depend on one another: exchanged one by one they would give too narrow a null.
+    Rows of a sequence or a cluster depend on one another: exchanged one by one they would give too narrow a null.
     """
-    if not cloud.one_row_each:
+    if not cloud.is_alone:
         return shuffles(cloud.units, n, rng)
     code = np.unique(groups, return_inverse=True)[1]
     orders = np.empty((n, len(code)), dtype=np.int64)
@@ -180,34 +133,3 @@ def exchanges_within(
     for order in orders:
         order[in_order] = np.lexsort((rng.random(len(code)), code))
     return orders
-
-
-def r2_interval(values: Float[np.ndarray, " halving"], least: float = 0.0) -> tuple[float, float] | None:
-    """95 % interval of a mean R² over halvings, symmetric on the scale of log(1 − R²); None without scatter.
-
-    Never less to either side than `least`, a `chance_half_width`.
-    """
-    unexplained = 1 - values
-    if not (unexplained > 0).all():
-        return None
-    return _about(float(unexplained.mean()), half_width(np.log(unexplained)), least)
-
-
-def correlation_bounds(values: Float[np.ndarray, " halving"]) -> tuple[float, float] | None:
-    """95 % interval of a mean correlation over halvings, symmetric on Fisher's z; None without scatter."""
-    if not (np.abs(values) < 1).all():
-        return None
-    half, centre = half_width(np.arctanh(values)), float(np.arctanh(values.mean()))
-    return (float(np.tanh(centre - half)), float(np.tanh(centre + half))) if half > 0 else None
-
-
-def difference_bounds(values: Float[np.ndarray, " halving"]) -> tuple[float, float] | None:
-    """95 % interval of a mean difference over halvings; None without scatter."""
-    half, centre = half_width(values), float(values.mean())
-    return (centre - half, centre + half) if half > 0 else None
-
-
-def half_width(values: Sequence[float] | Float[np.ndarray, " halving"]) -> float:
-    """Half the corrected resampled t interval: t √(1/R + judged/fitted) s, with as many judged as fitted on."""
-    values = np.asarray(values)
-    return float(_T * np.sqrt(1 / len(values) + 1) * values.std(ddof=1))

@@ -21,9 +21,9 @@ from interp.probe import Readout
 from interp.prompt import PromptSet
 from interp.statistics.ratio import ratio
 from interp.statistics.resampling import bootstrap_weights
+from interp.statistics.units import Units
 
 from .answers import MAIN, Answers
-from .prompt_means import Units
 
 OUTCOME = Need("outcome_log_prob")
 CHANGED = Need("next_kl")
@@ -134,7 +134,7 @@ def other_units(read: Readout, name: str, n_bootstrap: int, rng: np.random.Gener
     """The prompts of another set, resampled whole and within equal k."""
     number = np.arange(len(read["next_kl"]))
     stratum = np.unique(read["k"], return_inverse=True)[1] if "k" in read else np.zeros_like(number)
-    return Units(number, number, bootstrap_weights(number, stratum, n_bootstrap, rng), name)
+    return Units(number, number, number, bootstrap_weights(number, stratum, n_bootstrap, rng), name)
 
 
 @dataclass(frozen=True)

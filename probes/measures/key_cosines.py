@@ -24,11 +24,11 @@ from interp.statistics.cosines import (
     largest_deviation_p,
     random_rotations,
 )
-from interp.statistics.nulls import null_from_permutations
+from interp.statistics.estimate import band, null_from_permutations
+from interp.statistics.units import Units, mean_of_units
 
 from .cloud import Cloud
 from .profiles import Profile
-from .prompt_means import Units, band, mean_of_units
 
 _ROUNDING = 1e-5
 """Length, relative to what it was, below which a centred key is rounding: activations are float32."""

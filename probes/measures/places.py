@@ -1,6 +1,6 @@
 """A place: one layer of one site, and how its raw and scaled coordinates go over into one another."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,30 +86,33 @@ def place_columns(places: Sequence[Place]) -> dict[str, np.ndarray]:
 
 @dataclass(frozen=True)
 class Counted:
-    """What numbers about places count: units and their name, whether these are few, and where rows are few too.
+    """What numbers about places count, what is resampled, whether these are few, and where rows are few too.
 
-    `enough` says how many prompts would do, where these are too few.
+    `counts` are fields of a scalar (`Cloud.counted`); `enough` says how many would do, where these are too few.
     """
 
-    n: int
+    counts: Mapping[str, Any]
     unit: str
     is_small: bool
     underpowered: Sequence[bool]
     enough: int | None = None
 
     @classmethod
-    def of(cls, places: Sequence[Place], n: int, unit: str, is_small: bool, enough: int | None = None) -> "Counted":
+    def of(
+        cls, places: Sequence[Place], cloud: Cloud, is_small: bool, enough: int | None = None, **counts: int | None
+    ) -> "Counted":
+        """Of the prompts of a cloud, or of as many of them as `counts` say."""
         few = [is_small or place.n_distinct_rows < FEW_POINTS for place in places]
-        return cls(n, unit, is_small, few, enough if is_small else None)
+        return cls({**cloud.counted, **counts}, cloud.resampled, is_small, few, enough if is_small else None)
 
     def about(self, place: int | None = None) -> dict[str, Any]:
         """The fields of a scalar of one place, or of all together."""
         few = self.is_small if place is None else self.underpowered[place]
-        return {"n": self.n, "n_unit": self.unit, "underpowered": few, "enough": self.enough}
+        return {**self.counts, "underpowered": few, "enough": self.enough}
 
     def undefined(self, reason: str, unit: str, meaning: str) -> Scalar:
         """A number that does not exist here, and why."""
-        return Scalar.undefined(reason, unit, underpowered=True, n=self.n, n_unit=self.unit, meaning=meaning)
+        return Scalar.undefined(reason, unit, underpowered=True, meaning=meaning, **self.counts)
 
 
 def places_of(site: str, cloud: Cloud, fitting: Int[np.ndarray, " fitted"], scaling: Scaling) -> list[Place]:

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float
 
-from interp.statistics.max_statistic import maximum_statistic_p
+from interp.statistics.estimate import band, maximum_statistic_p
 from interp.statistics.ratio import ratio
+from interp.statistics.units import Units, mean_of_units
 from interp.table import number_columns
 
-from .prompt_means import Units, band, mean_of_units
 from .sign_flips import flip_p, flipped_means
 
 

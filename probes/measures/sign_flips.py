@@ -7,15 +7,9 @@ import numpy as np
 from jaxtyping import Float
 
 from interp.findings import Null, Scalar
-from interp.statistics.max_statistic import maximum_statistic_p
+from interp.statistics.estimate import maximum_statistic_p
 from interp.statistics.ratio import ratio
-
-from .prompt_means import Units, mean_of_units
-
-
-def random_signs(n_permutations: int, n: int, rng: np.random.Generator) -> Float[np.ndarray, "permutation unit"]:
-    """+1 or −1 for each of `n` units, either with probability one half."""
-    return rng.choice([-1.0, 1.0], size=(n_permutations, n))
+from interp.statistics.units import Units, mean_of_units
 
 
 def flipped_means(

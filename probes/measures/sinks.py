@@ -11,8 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from interp.findings import ALPHA, Control
-
-from .prompt_means import mean_of_units
+from interp.statistics.units import mean_of_units
 
 SINK_LEVEL = 0.1
 """Mean weight on the first position, beyond what a uniform row would give it, above which it is a sink.

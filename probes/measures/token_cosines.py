@@ -15,7 +15,8 @@ from interp.capture import Capture
 from interp.findings import Interval, Scalar
 from interp.prompt import PromptSet
 from interp.statistics.cosines import MEASURES, Reference, cosine_measures
-from interp.statistics.jackknife import equal_groups, standard_error, t_quantile
+from interp.statistics.estimate import t_quantile
+from interp.statistics.jackknife import equal_groups, standard_error
 from interp.statistics.ratio import ratio
 
 from .cloud import Cloud

@@ -19,6 +19,7 @@ from interp.findings import Findings, Scalar
 from interp.need import Need
 from interp.probe import Figure, Probe, Readout
 from interp.statistics.cosines import cosine_measures, expected_abs_cosine
+from interp.statistics.units import Units
 from interp.system.threads import side_by_side
 
 from ..measures.cloud import Cloud, refuse_layer
@@ -33,7 +34,6 @@ from ..measures.key_cosines import (
     wk_columns,
 )
 from ..measures.profiles import profile_table
-from ..measures.prompt_means import Units
 from ..measures.sample_sizes import FEW_POINTS
 from ..measures.token_cosines import TokenSets, no_token_sets, token_cosines, token_measures
 from .matrices import head_matrix, token_matrix

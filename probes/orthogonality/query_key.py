@@ -20,11 +20,11 @@ from jaxtyping import Float
 from interp.findings import Scalar
 from interp.information import entropy_bits
 from interp.statistics.cosines import Reference, gaussian_sets
+from interp.statistics.estimate import mean_and_band
 from interp.statistics.ratio import ratio
 from interp.table import Table, number_columns
 
 from ..measures.profiles import Profile
-from ..measures.prompt_means import mean_and_band
 
 SPECTRAL = ("effective_rank", "participation_ratio", "top_share")
 """The three statistics, in the order of the last axis of every array of them, and their units."""

@@ -25,8 +25,8 @@ from interp.edits import ReplaceCoordinates
 from interp.findings import Interval, Scalar
 from interp.need import Need
 from interp.probe import Condition, Planned, Readout
-from interp.statistics.nulls import null_from_draws
-from interp.statistics.resampling import bootstrap_weights, normal_interval
+from interp.statistics.estimate import normal_interval, null_from_draws
+from interp.statistics.resampling import bootstrap_weights
 from interp.table import LABEL, Table, number_columns
 
 from ..measures.sample_sizes import FEW_PAIRS

@@ -20,8 +20,8 @@ from jaxtyping import Float, Int
 
 from interp.capture import Capture
 from interp.need import Need
-from interp.statistics.jackknife import equal_groups, standard_error, t_quantile
-from interp.statistics.max_statistic import maximum_statistic_p
+from interp.statistics.estimate import maximum_statistic_p, t_quantile
+from interp.statistics.jackknife import equal_groups, standard_error
 from interp.statistics.ratio import ratio
 from interp.statistics.resampling import random_orders
 

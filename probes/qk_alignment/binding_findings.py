@@ -4,11 +4,10 @@ import numpy as np
 
 from interp.capture import Capture
 from interp.findings import Interval, Scalar
-from interp.statistics.nulls import null_from_permutations
+from interp.statistics.estimate import mean_and_band, null_from_permutations
 from interp.table import Table, number_columns
 
 from ..measures.profiles import Part
-from ..measures.prompt_means import mean_and_band
 from ..measures.sample_sizes import FEW_PROMPTS
 from .binding import Binding, BoundKeys, bound_keys, measure_binding
 

@@ -7,12 +7,12 @@ import numpy as np
 from interp.capture import Capture
 from interp.findings import Null, Scalar
 from interp.need import Need
-from interp.statistics.nulls import null_from_permutations
+from interp.statistics.estimate import band, mean_and_band, null_from_permutations
 from interp.statistics.ratio import ratio
+from interp.statistics.units import Units, mean_of_units
 from interp.table import Table, number_columns
 
 from ..measures.profiles import Part, head_columns
-from ..measures.prompt_means import Units, band, mean_and_band, mean_of_units
 from .item_null import ItemTest, compare_with_relabelled
 from .items import ItemRows, attention_over_items, comparable_rows, outcome_positions
 

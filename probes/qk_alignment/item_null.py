@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from interp.statistics.max_statistic import maximum_statistic_p
+from interp.statistics.estimate import maximum_statistic_p
+from interp.statistics.units import Units, mean_of_units
 
-from ..measures.prompt_means import Units, mean_of_units
 from .items import ItemRows
 
 

@@ -29,13 +29,13 @@ from interp.capture import Capture
 from interp.findings import ALPHA, Findings, Null, Scalar
 from interp.need import Need
 from interp.probe import AnalysisCost, Figure, Probe, Readout
+from interp.statistics.units import Units, mean_of_units
 from interp.table import Table
 
 from ..measures.depth_curve import DEPTH, depth_scalar, depth_statistics
 from ..measures.finite import finite_or_absent
 from ..measures.profiles import head_columns
-from ..measures.prompt_means import Units, mean_of_units
-from ..measures.sign_flips import flip_p, gain_scalar, random_signs
+from ..measures.sign_flips import flip_p, gain_scalar
 from ..measures.sinks import read_first, sink_controls, sink_note, turned, turned_heads_note, twin_of
 from .binding import KEYS, MASS_BEFORE
 from .binding_findings import binding_findings
@@ -96,7 +96,7 @@ class QKAlignment(Probe):
         rng = np.random.default_rng(self.seed)
         drawn = base.drawn
         units = Units.of(drawn.rows, base.prompts.unit, self.n_bootstrap, rng)
-        rows = _HeadRows.of(drawn, units, random_signs(self.n_permutations, units.n, rng))
+        rows = _HeadRows.of(drawn, units, units.signs(self.n_permutations, rng))
         scalars = {name: _contrast(rows, name) for name in CONTRASTS}
         scalars |= {twin(name): _heads(rows, name, twin) for name in _SIDES for twin in (str, twin_of)}
         scalars |= {twin(f"{name}_correlation"): _depth_correlation(rows, twin(name))

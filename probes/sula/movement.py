@@ -17,22 +17,15 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from interp.statistics.correlation import (
-    correlation_interval,
-    midranks,
-    ranks_within,
-    resampled_correlations,
-    unit_length,
-)
-from interp.statistics.max_statistic import excess, maximum_statistic_p
-from interp.statistics.resampling import bootstrap_weights, members_of, shuffles
+from interp.statistics.correlation import midranks, ranks_within, resampled_correlations, unit_length
+from interp.statistics.estimate import FISHER, excess, maximum_statistic_p, normal_interval
+from interp.statistics.resampling import bootstrap_weights, members_of, random_signs, shuffles
 from interp.statistics.ridge import PrincipalForm, fit_ridge
 from interp.system.threads import side_by_side
 
 from ..measures.answers import Answers
 from ..measures.exchanges import exchange_within
 from ..measures.places import unit
-from ..measures.sign_flips import random_signs
 
 AXES = ("pc1", "ridge")
 VARIABLES = ("evidence", "entropy", "entropy_within")
@@ -163,7 +156,7 @@ def _trends(
     trend = np.concatenate(trends)
     n = len(trend)
     rho = np.where(np.abs(trend).any(axis=0), trend.mean(axis=0), np.nan)
-    signs = random_signs(n_permutations, n, rng)
+    signs = random_signs(np.arange(n), n_permutations, rng)
     chosen = rng.multinomial(n, np.full(n, 1 / n), n_bootstrap)
     return _tested(rho, signs @ trend / n, list((chosen @ trend / n).T))
 
@@ -172,7 +165,6 @@ def _tested(rho: np.ndarray, permuted: np.ndarray, replicates: Sequence[np.ndarr
     moved, moved_permuted = excess(rho, permuted)
     p = maximum_statistic_p(np.abs(moved), np.abs(moved_permuted))
     intervals = [
-        correlation_interval(float(r), x[np.isfinite(x)]) if np.isfinite(r) else None
-        for r, x in zip(rho, replicates, strict=True)
+        normal_interval(float(r), x, FISHER) if np.isfinite(r) else None for r, x in zip(rho, replicates, strict=True)
     ]
     return Moved(rho, permuted, intervals, p)

@@ -27,14 +27,14 @@ from interp.findings import Findings, Interval, Scalar
 from interp.need import Need
 from interp.probe import AnalysisCost, Figure, Probe, Readout
 from interp.prompt import PromptSet
-from interp.statistics.nulls import null_from_permutations
+from interp.statistics.estimate import null_from_permutations
+from interp.statistics.resampling import split_rows
 
 from ..measures.answers import Answers
 from ..measures.calibration import Resamples, calibration
 from ..measures.cloud import Cloud, refuse_layer
 from ..measures.field_checks import refuse_too_few, refuse_unknown
 from ..measures.finite import finite
-from ..measures.halves import split_rows
 from ..measures.sample_sizes import FEW_HALVES, FEW_PROMPTS, MIN_HALVES
 from .movement import AXES, Moved, fit_axes, movement
 from .tables import (

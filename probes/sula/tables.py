@@ -8,13 +8,13 @@ from jaxtyping import Float
 
 from interp.capture import Capture
 from interp.findings import Scalar
+from interp.statistics.estimate import mean_and_band
 from interp.table import LABEL, Table, number_columns
 
 from ..measures.answers import Answers
 from ..measures.calibration import UNITS, Constants
 from ..measures.exchanges import mean_bands, rearranged_within
 from ..measures.maps import snippets
-from ..measures.prompt_means import mean_and_band
 from .movement import VARIABLES, Moved
 
 ALONG_UNITS = {

@@ -27,7 +27,8 @@ from interp.findings import Control, Findings, Interval, Scalar
 from interp.need import Need
 from interp.probe import ADDED, AnalysisCost, Figure, Probe, Readout
 from interp.prompt import PromptSet
-from interp.statistics.resampling import shuffles
+from interp.statistics.estimate import UNEXPLAINED, halving_interval
+from interp.statistics.resampling import shuffles, split_rows
 from interp.statistics.spectra import Scaling, principal_axes
 from interp.system.threads import side_by_side
 
@@ -35,7 +36,7 @@ from ..measures.axis_stability import RandomPairs, ridge_split_cosines
 from ..measures.cloud import Cloud, n_places, refuse_layer
 from ..measures.field_checks import refuse_too_few, refuse_unknown
 from ..measures.finite import finite
-from ..measures.halves import N_HALVINGS, Halving, exchanges_within, label_by_type, r2_interval, split_rows
+from ..measures.halves import N_HALVINGS, Halving, exchanges_within, label_by_type
 from ..measures.nuisances import Design, nuisance_design
 from ..measures.places import Counted, Place, at_same_layer, places_of
 from ..measures.sample_sizes import FEW_HALVES, MIN_HALVES, MIN_LEVEL
@@ -193,11 +194,12 @@ class ValueAxis(Probe):
             WITHIN_TOKEN: [Halving.of(h.fitting, h.judged, nuisances.values, tokens) for h in halvings],
         }
         splits = {name: [Split.of(h, labels[name]) for h in mine] for name, mine in by_treatment.items()}
-        n_recurring = _n_units(pool, by_treatment[WITHIN_TOKEN])
+        recurring = _counted(pool, by_treatment[WITHIN_TOKEN])
+        n_recurring = recurring["n_clusters"] or recurring["n"] or 0
         enough = -(-FEW_HALVES * pool.n_units // n_recurring) if n_recurring else None
         counted = {
-            KEPT: Counted.of(places, pool.n_units, pool.unit, pool.n_units < FEW_HALVES, FEW_HALVES),
-            WITHIN_TOKEN: Counted.of(places, n_recurring, pool.unit, n_recurring < FEW_HALVES, enough),
+            KEPT: Counted.of(places, pool, pool.n_units < FEW_HALVES, FEW_HALVES),
+            WITHIN_TOKEN: Counted.of(places, pool, n_recurring < FEW_HALVES, enough, **recurring),
         }
         return Setting(pool, halvings, surprisal, nuisances, labels, splits, counted)
 
@@ -280,7 +282,7 @@ class ValueAxis(Probe):
         return (
             f"Primary place: {self.sites[0]} at layer {primary}; the others are exploratory. In the residual "
             f"stream, layer means depth: 0 is the embedding, and its primary depth is the last.",
-            f"All {pool.n_units} {pool.unit}s, none chosen by its entropy: {N_HALVINGS} halvings, each fitted on one "
+            f"All {pool.in_words}, none chosen by its entropy: {N_HALVINGS} halvings, each fitted on one "
             f"half and tested on the other; numbers are means over them.",
             f"Columns {self.scaling}. Axes are saved from the fitting half of the first halving.",
             f"`_beyond_token`: of {pool.rows.n_rows} rows with {n_tokens} last tokens, {n_rows} have one that recurs "
@@ -310,7 +312,7 @@ def surprisal_of(base: Capture) -> dict[str, Float[np.ndarray, " row"]]:
 def _halvings(pool: Cloud, seed: int) -> list[Halving]:
     if pool.n_units < MIN_HALVES:
         raise PromptError(
-            asked=f"an axis fitted on one half of {pool.n_units} {pool.unit}s and tested on the other",
+            asked=f"an axis fitted on one half of {pool.in_words} and tested on the other",
             found=f"fewer than {MIN_HALVES} make no halves",
             fix="Give more prompts; the statistics want two hundred or more.",
         )
@@ -339,9 +341,14 @@ def _left_by(whole: Halving, targets: Mapping[str, np.ndarray]) -> dict[str, np.
     return found
 
 
-def _n_units(pool: Cloud, halvings: Sequence[Halving]) -> int:
-    """How many prompts take part, the mean over halvings."""
-    return round(np.mean([len(np.unique(pool.units[np.r_[h.fitting, h.judged]])) for h in halvings]))
+def _counted(pool: Cloud, halvings: Sequence[Halving]) -> dict[str, int | None]:
+    """How many prompts take part, and of how many clusters: the mean over halvings."""
+    taking_part = [np.r_[h.fitting, h.judged] for h in halvings]
+    n, n_clusters = (
+        round(np.mean([len(np.unique(names[rows])) for rows in taking_part]))
+        for names in (pool.rows["prompt"], pool.units)
+    )
+    return {"n": n, "n_clusters": None if pool.counted["n_clusters"] is None else n_clusters}
 
 
 def _counts(tokens: np.ndarray) -> np.ndarray:
@@ -374,7 +381,7 @@ def _beyond_embedding(place: Place, embedding: np.ndarray | None, plain: Design,
     r2 = read_place(place.scaled, {KEPT: splits}).read[KEPT, "ridge"].r2[:, 0]
     if np.isnan(r2).any():
         return counted.undefined("embedding and nuisances leave nothing to read", "fraction", meaning)
-    interval = Interval.of(r2_interval(r2), METHOD + "log(1 − R²)", "no halving differs")
+    interval = Interval.of(halving_interval(r2, UNEXPLAINED), METHOD + "log(1 − R²)", "no halving differs")
     return Scalar.of(r2.mean(), "fraction", interval, NO_EMBEDDING_P, meaning=meaning, **counted.about())
 
 

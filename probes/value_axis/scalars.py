@@ -7,17 +7,18 @@ import numpy as np
 from jaxtyping import Float
 
 from interp.findings import Interval, Null, Scalar
-from interp.statistics.max_statistic import excess, maximum_statistic_p
-from interp.statistics.nulls import null_from_draws, null_from_permutations
-
-from ..measures.halves import (
-    N_HALVINGS,
-    Halving,
+from interp.statistics.estimate import (
+    FISHER,
+    UNEXPLAINED,
     chance_half_width,
-    correlation_bounds,
-    difference_bounds,
-    r2_interval,
+    excess,
+    halving_interval,
+    maximum_statistic_p,
+    null_from_draws,
+    null_from_permutations,
 )
+
+from ..measures.halves import N_HALVINGS, Halving
 from ..measures.nuisances import Design
 from ..measures.places import Counted
 from ..measures.target import Target
@@ -80,7 +81,9 @@ class Judgement:
         return self._scalars("r2", "fraction", _r2_bounds, R2_SCALE, counted)
 
     def correlation(self, counted: Counted) -> list[Scalar]:
-        return self._scalars("correlation", "1", lambda values, _: correlation_bounds(values), "Fisher's z", counted)
+        return self._scalars(
+            "correlation", "1", lambda values, _: halving_interval(values, FISHER), "Fisher's z", counted
+        )
 
     def best_layer(self, among: Sequence[int], layers: Sequence[int], counted: Counted) -> Scalar:
         """R² at the place that the fitting half expects most of, chosen anew in every halving and exchange."""
@@ -155,7 +158,7 @@ class Judgement:
 
 def _r2_bounds(by_halving: np.ndarray, exchanged: np.ndarray) -> tuple[float, float] | None:
     """The interval of a mean R², from halvings and from the means of exchanged labels."""
-    return r2_interval(by_halving, chance_half_width(exchanged))
+    return halving_interval(by_halving, UNEXPLAINED, chance_half_width(exchanged))
 
 
 def selectivity(judgement: Judgement, counted: Counted) -> tuple[list[Scalar], Float[np.ndarray, " place"]]:
@@ -174,7 +177,7 @@ def selectivity(judgement: Judgement, counted: Counted) -> tuple[list[Scalar], F
             reason = judgement.why_undefined(i) if np.isnan(task).any() else one_type
             made.append(counted.undefined(reason, "fraction", MEANINGS["selectivity"]))
             continue
-        interval = Interval.of(difference_bounds(differences), METHOD + "R²", "no halving differs")
+        interval = Interval.of(halving_interval(differences), METHOD + "R²", "no halving differs")
         others = (of_tasks.sum() - of_tasks) / (len(of_tasks) - 1)
         drawn = null_from_draws("another random labelling of tokens in place of the entropy", of_tasks - others)
         null = Null(drawn.name, 0.0, drawn.band)

@@ -10,11 +10,11 @@ from interp.certifying.worlds import Trials, World, noise
 from interp.edits import AblateHeads, Edit
 from interp.findings import Findings
 from interp.probe import Condition, Probe
+from interp.statistics.units import Units
 from interp.table import LABEL, Table
 from interp.testing import Shape, synthetic_capture
 
 from ..dynamics.exchange import Exchange, exchange_scalars
-from ..measures.prompt_means import Units
 
 _KINDS = {"as assumed": (False, 0.0), "heavy tails": (True, 0.0), "edits of a prompt alike, .8": (False, 0.8)}
 

@@ -15,8 +15,8 @@ from scipy import stats
 
 from interp.findings import Scalar
 from interp.records.diff import shift
+from interp.statistics.estimate import t_mean
 from interp.statistics.exact_sign_flips import sign_flip_p, smallest_p
-from interp.statistics.t_interval import t_mean
 from interp.table import LABEL, Table, number_columns
 from interp.words import cell, short
 

@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from interp.probes.attention_entropy.probe import AttentionEntropy
-from interp.probes.measures.prompt_means import Units, mean_of_units
 
 import interp
 from interp.findings import Scalar
@@ -13,6 +12,7 @@ from interp.folds import PromptMean
 from interp.need import Need
 from interp.prompting.tunnel_sequences import sampled_prompts
 from interp.reading.forward import capture
+from interp.statistics.units import Units, mean_of_units
 from interp.testing import Shape, check_probe, synthetic_capture
 
 SMALL = AttentionEntropy(n_permutations=99, n_bootstrap=99)

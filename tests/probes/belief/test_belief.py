@@ -20,7 +20,6 @@ from interp.probes.belief.scores import MIXED_IN, Scores, output_distance, score
 from interp.probes.belief.tables import decoded_table
 from interp.probes.belief.target import ExactBelief, nearest_on_simplex
 from interp.probes.measures.cloud import Cloud
-from interp.probes.measures.halves import share_interval
 from interp.probes.measures.places import Counted
 from scipy import stats
 from sklearn.linear_model import Ridge
@@ -32,6 +31,7 @@ from interp.information import kl_bits, restricted
 from interp.need import Need
 from interp.prompting.tunnel_sequences import sampled_prompts
 from interp.registry import load_entry
+from interp.statistics.estimate import share_interval
 from interp.statistics.ridge import PENALTIES
 from interp.testing import Shape, check_probe, synthetic_capture
 from tests.quick import quick
@@ -622,7 +622,7 @@ def test_the_input_is_left_as_it_was_and_the_primary_layer_is_the_one_asked_for(
 
 # --- scalars ---------------------------------------------------------------------------------------------------------
 
-COUNTED = Counted(4, "sequence", False, (False, True))
+COUNTED = Counted({"n": 4, "n_unit": "sequence"}, "sequence", False, (False, True))
 
 
 def made_setting():

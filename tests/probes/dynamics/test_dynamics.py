@@ -21,11 +21,11 @@ from interp.probes.dynamics.probe import Dynamics
 from interp.probes.dynamics.read import MAX_POINTS, N_ENTRIES, NEEDS, sharpest_head, shown_rows
 from interp.probes.dynamics.scalars import course_scalars
 from interp.probes.dynamics.training import Training
-from interp.probes.measures.prompt_means import Units
 from scipy.spatial.distance import jensenshannon, pdist
 
 from interp.errors import UsageError
 from interp.need import Need
+from interp.statistics.units import Units
 from interp.testing import Shape, check_probe, planted_curve, same_findings, synthetic_capture
 
 STEPS = (0, 10, 100, 1000)
@@ -335,7 +335,7 @@ def exchanged(own, patterns, network, rng, n=40):
     first = np.full(n, 3.0)
     own, patterns, network = (np.stack([first, x, drawn[3]]) for x in drawn[:3])
     weights_ = rng.multinomial(n, np.full(n, 1 / n), 200)
-    units = Units(np.arange(n), np.arange(n), weights_, "sequence")
+    units = Units(np.arange(n), np.arange(n), np.arange(n), weights_, "sequence")
     return exchange_scalars(Exchange(np.array([0, 64, 512]), own, patterns, network, drawn[3], units), 99, rng)
 
 
@@ -550,7 +550,9 @@ def test_the_sharpest_head_is_the_one_of_least_entropy_at_the_end():
 def read_training(frame, errors, steps=(0, 10, 100)):
     """A training of one layer and head whose frame and error, `[checkpoint, prompt]`, are these."""
     n_steps, n = np.shape(frame)
-    units = Units(np.arange(n), np.arange(n), rng_of(21).multinomial(n, np.full(n, 1 / n), 50), "sequence")
+    units = Units(
+        np.arange(n), np.arange(n), np.arange(n), rng_of(21).multinomial(n, np.full(n, 1 / n), 50), "sequence"
+    )
     away = np.linspace(1, 0, n_steps)[:, None]
     nothing = np.full((n_steps, n, 1), np.nan)
     return Training(

@@ -10,7 +10,6 @@ from interp.probes.heads.edits import LATE, PARTS, UNEDITED, Plan
 from interp.probes.heads.probe import SULA, Heads
 from interp.probes.measures.harm import chosen_measure, measures_of
 from interp.probes.measures.prompt_effects import Compounding, error_ratio, estimates, top_head
-from interp.probes.measures.prompt_means import Units
 from interp.wind_tunnels.networks.networks import Network, build
 from interp.wind_tunnels.tasks.bijection import Bijection
 
@@ -23,6 +22,7 @@ from interp.need import Need
 from interp.prompt import Prompt, PromptSet
 from interp.prompting.tunnel_sequences import sampled_prompts
 from interp.reading.forward import capture
+from interp.statistics.units import Units
 from interp.testing import Shape, check_probe, synthetic_capture
 from tests.tiny_models import VOCAB, fresh_model, wrap
 
@@ -246,7 +246,7 @@ def test_a_network_without_attention_has_layers_alone():
 def units(n, n_bootstrap=200, seed=0):
     number = np.arange(n)
     weights = np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), size=n_bootstrap)
-    return Units(number, number, weights, "sequence")
+    return Units(number, number, number, weights, "sequence")
 
 
 def flips(n, n_permutations=199, seed=1):

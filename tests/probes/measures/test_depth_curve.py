@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 from interp.probes.measures.depth_curve import DEPTH, depth_scalar, depth_statistics
-from interp.probes.measures.prompt_means import Units
 
 from interp.need import Need
+from interp.statistics.units import Units
 from interp.testing import Shape, synthetic_capture
 
 

@@ -2,7 +2,9 @@
 
 import numpy as np
 import pytest
-from interp.probes.measures.halves import chance_half_width, share_interval, split_rows
+
+from interp.statistics.estimate import chance_half_width, share_interval
+from interp.statistics.resampling import split_rows
 
 WEIGHTS = np.array([[1, 1, 1], [2, 1, 0], [0, 0, 3], [0, 3, 0]])
 

@@ -10,10 +10,10 @@ from interp.probes.measures.key_cosines import (
     head_keys,
     shuffled_columns,
 )
-from interp.probes.measures.prompt_means import Units
 
 from interp.need import Need
 from interp.statistics.cosines import MEASURES, cosine_measures
+from interp.statistics.units import Units
 from interp.testing import Shape, synthetic_capture
 
 N = 30

@@ -3,18 +3,11 @@
 import numpy as np
 import pytest
 from interp.probes.measures.cloud import Cloud
-from interp.probes.measures.halves import (
-    Groups,
-    Halving,
-    correlation_bounds,
-    difference_bounds,
-    exchanges_within,
-    r2_interval,
-    recurs,
-)
+from interp.probes.measures.halves import Groups, Halving, exchanges_within, recurs
 from sklearn.linear_model import LinearRegression
 
 from interp.need import Need
+from interp.statistics.estimate import FISHER, PLAIN, UNEXPLAINED, halving_interval
 from interp.testing import Shape, synthetic_capture
 
 N = 60
@@ -87,13 +80,18 @@ def test_prompts_are_exchanged_within_their_group_and_sequences_whole():
 def test_intervals_are_corrected_resampled_t_on_their_scales():
     values = np.random.default_rng(0).uniform(0.2, 0.5, 10)
     width = 2.2621572 * np.sqrt(1 / 10 + 1)
-    assert difference_bounds(values) == pytest.approx(values.mean() + width * values.std(ddof=1) * np.array([-1, 1]))
+    assert halving_interval(values) == pytest.approx(values.mean() + width * values.std(ddof=1) * np.array([-1, 1]))
     half = width * np.arctanh(values).std(ddof=1)
-    assert correlation_bounds(values) == pytest.approx(np.tanh(np.arctanh(values.mean()) + half * np.array([-1, 1])))
+    assert halving_interval(values, FISHER) == pytest.approx(
+        np.tanh(np.arctanh(values.mean()) + half * np.array([-1, 1]))
+    )
     half, share = width * np.log(1 - values).std(ddof=1), 1 - values.mean()
-    assert r2_interval(values) == pytest.approx((1 - share * np.exp(half), 1 - share * np.exp(-half)))
-    assert r2_interval(values, half / 2) == r2_interval(values)
-    assert r2_interval(values, 2 * half) == pytest.approx((1 - share * np.exp(2 * half), 1 - share * np.exp(-2 * half)))
-    for bounds in (difference_bounds, correlation_bounds, r2_interval):
-        assert bounds(np.full(10, 0.25)) is None
-    assert r2_interval(np.r_[np.ones(5), values[:5]]) is None and correlation_bounds(np.ones(10)) is None
+    assert halving_interval(values, UNEXPLAINED) == pytest.approx((1 - share * np.exp(half), 1 - share * np.exp(-half)))
+    assert halving_interval(values, UNEXPLAINED, half / 2) == halving_interval(values, UNEXPLAINED)
+    assert halving_interval(values, UNEXPLAINED, 2 * half) == pytest.approx(
+        (1 - share * np.exp(2 * half), 1 - share * np.exp(-2 * half))
+    )
+    for scale in (PLAIN, FISHER, UNEXPLAINED):
+        assert halving_interval(np.full(10, 0.25), scale) is None
+    assert halving_interval(np.r_[np.ones(5), values[:5]], UNEXPLAINED) is None
+    assert halving_interval(np.ones(10), FISHER) is None

@@ -4,14 +4,16 @@ from itertools import product
 
 import numpy as np
 import pytest
-from interp.probes.measures.sign_flips import flip_p, flipped_means, random_signs
+from interp.probes.measures.sign_flips import flip_p, flipped_means
+
+from interp.statistics.resampling import random_signs
 
 SIGNS = np.array(list(product((1.0, -1.0), repeat=4)))
 """All sixteen, so that p is exact."""
 
 
 def test_signs_are_even_and_independent():
-    signs = random_signs(4000, 3, np.random.default_rng(0))
+    signs = random_signs(np.arange(3), 4000, np.random.default_rng(0))
     assert signs.shape == (4000, 3) and set(np.unique(signs)) == {-1.0, 1.0}
     assert np.abs(signs.mean(axis=0)).max() < 5 / np.sqrt(4000)
     assert np.abs(np.corrcoef(signs.T) - np.eye(3)).max() < 5 / np.sqrt(4000)

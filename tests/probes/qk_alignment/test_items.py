@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from interp.probes.measures.prompt_means import Units
 from interp.probes.qk_alignment.item_findings import _scalars, _table
 from interp.probes.qk_alignment.item_null import compare_with_relabelled
 from interp.probes.qk_alignment.items import attention_over_items, comparable_rows, outcome_positions
 
 from interp.information import kl_bits
+from interp.statistics.units import Units
 
 NAN = np.nan
 TOKENS = np.array([[7, 9, 8, 3], [7, 3, 8, 9], [7, 3, 7, 8], [9, 8, 7, 3]])
@@ -79,7 +79,7 @@ def reported(n_units=4, n_bootstrap=60):
     items = attention_over_items(log, stands, np.tile(POSTERIOR, (n_units // 4, 1)))
     number = np.arange(n_units)
     drawn = np.random.default_rng(1).multinomial(n_units, np.full(n_units, 1 / n_units), n_bootstrap)
-    units = Units(number, number, drawn, "sequence")
+    units = Units(number, number, number, drawn, "sequence")
     return items, units, compare_with_relabelled(items, units, 200, np.random.default_rng(2))
 
 

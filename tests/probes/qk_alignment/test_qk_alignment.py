@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from interp.probes.measures.prompt_means import Units
 from interp.probes.qk_alignment.binding import BoundKeys, measure_binding
 from interp.probes.qk_alignment.item_null import compare_with_relabelled
 from interp.probes.qk_alignment.items import attention_over_items, comparable_rows
@@ -15,6 +14,7 @@ from interp.information import kl_bits
 from interp.need import Need
 from interp.prompting.tunnel_sequences import sampled_prompts
 from interp.reading.forward import capture
+from interp.statistics.units import Units
 from interp.testing import Shape, check_probe, synthetic_capture
 from tests.probes.attention_entropy.test_attention_entropy import float64_rows
 

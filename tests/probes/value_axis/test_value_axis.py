@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from interp.probes.measures.axis_stability import RandomPairs, first_axis_cosines, ridge_split_cosines
-from interp.probes.measures.halves import Halving, chance_half_width, label_by_type, r2_interval, split_rows
+from interp.probes.measures.halves import Halving, label_by_type
 from interp.probes.measures.nuisances import Design
 from interp.probes.measures.places import Counted, ScaledRows
 from interp.probes.measures.target import Target
@@ -19,6 +19,8 @@ from interp.need import Need
 from interp.prompting.tunnel_sequences import sampled_prompts
 from interp.reading.forward import capture
 from interp.running.spec import make_probe
+from interp.statistics.estimate import UNEXPLAINED, chance_half_width, halving_interval
+from interp.statistics.resampling import split_rows
 from interp.testing import Shape, check_probe, synthetic_capture
 
 SMALL = ValueAxis(sites=("v",), n_permutations=99, n_splits=4, n_null=20)
@@ -410,7 +412,7 @@ def test_the_shipped_tunnel_knows_its_uncertainty_beyond_position(tunnel):
 
 # --- the scalars, from made-up readings -------------------------------------------------------------------------------
 
-COUNTED = Counted(60, "prompt", False, (False, True))
+COUNTED = Counted({"n": 60, "n_unit": "prompt"}, "prompt", False, (False, True))
 
 
 def made_judgement(treatment=KEPT, reason=""):
@@ -430,7 +432,7 @@ def test_r2_is_the_mean_over_halvings_with_its_exchanges_for_a_null():
     assert found.value == pytest.approx(means[0]) and found.p == 1 / 4
     assert found.null.value == pytest.approx(means[3:].mean())
     assert found.null.band == pytest.approx(tuple(np.quantile(means[3:], [0.025, 0.975])))
-    assert found.interval == pytest.approx(r2_interval(r2[:, 0], chance_half_width(means[3:])))
+    assert found.interval == pytest.approx(halving_interval(r2[:, 0], UNEXPLAINED, chance_half_width(means[3:])))
     assert np.isnan(undefined.value) and undefined.null_reason == "nothing varies in these activations"
     assert undefined.underpowered and not found.underpowered
 

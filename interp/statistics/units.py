@@ -1,7 +1,7 @@
-"""Numbers of attention heads, averaged within each prompt, with bootstrap bands over prompts.
+"""What is independent: prompts, or clusters of prompts that belong together; means over them with bootstrap bands.
 
 Rows of one prompt (or of one sequence of a wind tunnel) are averaged first, so that a prompt counts once however
-many rows it has. Every statistic of a probe meets the same resamples.
+many rows it has. Every statistic of a probe meets the same resamples, of whole clusters.
 """
 
 from collections.abc import Mapping
@@ -12,33 +12,48 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from interp.findings import Interval
+from interp.statistics.estimate import band, percentile_interval
 from interp.statistics.ratio import ratio
-from interp.statistics.resampling import bootstrap_weights
+from interp.statistics.resampling import bootstrap_weights, random_signs
 from interp.table import Table, number_columns
 
-from .sample_sizes import FEW_PROMPTS
+FEW_UNITS = 20
+"""Clusters of a mean below which it is called underpowered: at 20 the percentile bootstrap is 9 % too narrow,
+√(19/20) · 1.96 / 2.09 (normal over t)."""
 
-_TAILS = (0.025, 0.975)
+
+def clusters_of(rows: Table) -> Int[np.ndarray, " row"]:
+    """What each row is resampled with: its cluster; its prompt, in captures that know of no clusters."""
+    return rows["cluster"] if "cluster" in rows else rows["prompt"]
+
+
+def counted(prompts: Int[np.ndarray, " row"], clusters: Int[np.ndarray, " row"], name: str) -> dict[str, Any]:
+    """What a number over these rows counts, as fields of a scalar: prompts, and clusters where they are fewer."""
+    n, n_clusters = len(np.unique(prompts)), len(np.unique(clusters))
+    return {"n": n, "n_unit": name, "n_clusters": n_clusters if n_clusters < n else None}
 
 
 @dataclass(frozen=True)
 class Units:
-    """The prompts that rows belong to, and how often each occurs in every bootstrap resample.
+    """The prompts that rows belong to, and how often each occurs in every bootstrap resample of whole clusters.
 
-    `code` says which unit a row belongs to; `index` is the unit's number in the prompt set.
+    `code` says which unit a row belongs to; `index` is the unit's number in the prompt set, `cluster` the cluster that
+    it is resampled with.
     """
 
     code: Int[np.ndarray, " row"]
     index: Int[np.ndarray, " unit"]
+    cluster: Int[np.ndarray, " unit"]
     weights: Int[np.ndarray, "resample unit"]
     name: str
 
     @classmethod
     def of(cls, rows: Table, name: str, n_bootstrap: int, rng: np.random.Generator) -> "Units":
-        """Whole units are resampled, within the strata of the draw."""
+        """Whole clusters are resampled, within the strata of the draw."""
         index, first, code = np.unique(rows["prompt"], return_index=True, return_inverse=True)
-        weights = bootstrap_weights(index, rows["stratum"][first], n_bootstrap, rng)
-        return cls(code, index, weights, name)
+        cluster = clusters_of(rows)[first]
+        weights = bootstrap_weights(cluster, rows["stratum"][first], n_bootstrap, rng)
+        return cls(code, index, cluster, weights, name)
 
     @property
     def n(self) -> int:
@@ -47,7 +62,12 @@ class Units:
     @property
     def counted(self) -> dict[str, Any]:
         """What a number over these units says of them, as fields of a scalar."""
-        return {"n": self.n, "n_unit": self.name, "underpowered": self.n < FEW_PROMPTS}
+        few = len(np.unique(self.cluster)) < FEW_UNITS
+        return counted(self.index, self.cluster, self.name) | {"underpowered": few}
+
+    def signs(self, n: int, rng: np.random.Generator) -> Float[np.ndarray, "permutation unit"]:
+        """Random signs of whole clusters, at all of their units."""
+        return random_signs(self.cluster, n, rng)
 
     def means(self, rows: Float[np.ndarray, "layer row *rest"]) -> Float[np.ndarray, "unit layer *rest"]:
         """The mean over the rows of every unit; NaN rows are left out, and a unit of nothing else is NaN."""
@@ -71,7 +91,7 @@ class Units:
 
     def mean_interval(self, values: Float[np.ndarray, " unit"], method: str, otherwise: str) -> Interval | str:
         """The interval of the mean over units; `otherwise` where it is undefined."""
-        return Interval.of(interval(float(mean_of_units(values)), self.resampled(values)), method, otherwise)
+        return Interval.of(percentile_interval(float(mean_of_units(values)), self.resampled(values)), method, otherwise)
 
     def mean_columns(self, values: Mapping[str, Float[np.ndarray, "unit _entry"]]) -> dict[str, np.ndarray]:
         """Means over units with their bands, as columns of a table."""
@@ -85,26 +105,3 @@ def mean_of_units(values: Float[np.ndarray, "unit *rest"]) -> Float[np.ndarray, 
     """The mean over units; NaN units are left out, and where all are, it is NaN."""
     present = ~np.isnan(values)
     return ratio(np.where(present, values, 0.0).sum(axis=0), present.sum(axis=0))
-
-
-def band(replicates: Float[np.ndarray, "resample *rest"]) -> Float[np.ndarray, "bound *rest"]:
-    """The central 95 % of bootstrap replicates; NaN where none is defined."""
-    undefined = np.isnan(replicates)
-    if not undefined.any():
-        return np.quantile(replicates, _TAILS, axis=0)
-    nothing = undefined.all(axis=0)
-    return np.where(nothing, np.nan, np.nanquantile(np.where(nothing, 0.0, replicates), _TAILS, axis=0))
-
-
-def mean_and_band(draws: Float[np.ndarray, "draw *rest"]) -> Float[np.ndarray, "mean_low_high *rest"]:
-    """The mean of draws and their central 95 %, as the null of a column has them."""
-    return np.stack([draws.mean(axis=0), *band(draws)])
-
-
-def interval(value: float, replicates: Float[np.ndarray, " resample"]) -> tuple[float, float] | None:
-    """The 95 % interval of one number, never without the number itself; None where it is undefined.
-
-    A rank correlation that is ±1 by luck has replicates that are all smaller.
-    """
-    low, high = band(replicates)
-    return None if np.isnan(low) or np.isnan(value) else (min(value, float(low)), max(value, float(high)))

@@ -2,13 +2,14 @@
 
 import numpy as np
 import pytest
-from interp.probes.measures.prompt_means import Units, band, interval, mean_of_units
 
+from interp.statistics.estimate import band, percentile_interval
+from interp.statistics.units import Units, mean_of_units
 from interp.table import Table
 
 NAN = np.nan
 WEIGHTS = np.array([[1, 1, 1], [3, 0, 0], [0, 0, 3], [0, 1, 2]])
-UNITS = Units(np.array([0, 2, 0, 1, 2, 2]), np.array([4, 5, 9]), WEIGHTS, "prompt")
+UNITS = Units(np.array([0, 2, 0, 1, 2, 2]), np.array([4, 5, 9]), np.array([4, 5, 9]), WEIGHTS, "prompt")
 
 
 def test_rows_are_averaged_within_their_unit():
@@ -52,6 +53,8 @@ def test_bands_hold_the_central_ninety_five_per_cent_of_what_is_defined():
 
 def test_an_interval_holds_its_value_or_is_none():
     drawn = np.arange(201.0)
-    assert interval(100.0, drawn) == pytest.approx((5, 195))
-    assert interval(1.0, drawn) == pytest.approx((1, 195)) and interval(200.0, drawn) == pytest.approx((5, 200))
-    assert interval(NAN, drawn) is None and interval(3.0, np.full(4, NAN)) is None
+    assert percentile_interval(100.0, drawn) == pytest.approx((5, 195))
+    assert percentile_interval(1.0, drawn) == pytest.approx((1, 195)) and percentile_interval(
+        200.0, drawn
+    ) == pytest.approx((5, 200))
+    assert percentile_interval(NAN, drawn) is None and percentile_interval(3.0, np.full(4, NAN)) is None

@@ -1,0 +1,213 @@
+"""From replicates to what a number says of itself: its interval, the band of its null, its p.
+
+The only place that knows of 95 %. Replicates are bootstrap resamples, halvings, repetitions, or draws of a null; what
+made them is theirs (`interp.statistics.resampling`, `jackknife`, `nulls`). An interval that can be symmetric on one
+scale only is made there (`Scale`): correlations on Fisher's z, shares of variance by what they leave unexplained.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+from scipy import special
+
+from interp.findings import Null
+from interp.statistics.ratio import ratio
+
+CONFIDENCE = 0.95
+
+_TAILS = ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2)
+_NORMAL = float(special.ndtri(_TAILS[1]))
+
+Bounds = tuple[float, float]
+
+
+def t_quantile(n: int) -> float:
+    """Half the width of an interval in standard errors, where these are of `n` replicates."""
+    return float(special.stdtrit(n - 1, _TAILS[1]))
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Where an interval is symmetric: `to` this scale, and `back`."""
+
+    to: Callable[[np.ndarray], np.ndarray]
+    back: Callable[[np.ndarray], np.ndarray]
+
+    def about(self, value: float, half: float) -> Bounds | None:
+        """The interval of this half width on the scale; None where it has no width, or the value is at a bound."""
+        centre = self.to(np.asarray(value, dtype=np.float64))
+        if not half > 0 or not np.isfinite(centre):
+            return None
+        low, high = np.sort(self.back(np.array([centre - half, centre + half]))).tolist()
+        return low, high
+
+
+def _quiet(function: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
+    """The function, infinite or NaN at a bound and beyond it, without a warning."""
+
+    def of(values: np.ndarray) -> np.ndarray:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.asarray(function(values))
+
+    return of
+
+
+PLAIN = Scale(lambda x: x, lambda x: x)
+FISHER = Scale(_quiet(np.arctanh), np.tanh)
+UNEXPLAINED = Scale(_quiet(lambda r2: np.log(1 - r2)), lambda x: 1 - np.exp(x))
+"""log(1 − R²)."""
+
+
+def band(replicates: Float[np.ndarray, "resample *rest"]) -> Float[np.ndarray, "bound *rest"]:
+    """The central 95 % of replicates; NaN where none is defined."""
+    undefined = np.isnan(replicates)
+    if not undefined.any():
+        return np.quantile(replicates, _TAILS, axis=0)
+    nothing = undefined.all(axis=0)
+    return np.where(nothing, np.nan, np.nanquantile(np.where(nothing, 0.0, replicates), _TAILS, axis=0))
+
+
+def mean_and_band(draws: Float[np.ndarray, "draw *rest"]) -> Float[np.ndarray, "mean_low_high *rest"]:
+    """The mean of draws and their central 95 %, as the null of a column has them."""
+    return np.stack([draws.mean(axis=0), *band(draws)])
+
+
+def percentile_interval(value: float, replicates: Float[np.ndarray, " resample"]) -> Bounds | None:
+    """The central 95 % of bootstrap replicates, never without the number itself; None where it is undefined.
+
+    A rank correlation that is ±1 by luck has replicates that are all smaller.
+    """
+    low, high = band(replicates)
+    return None if np.isnan(low) or np.isnan(value) else (min(value, float(low)), max(value, float(high)))
+
+
+def normal_interval(
+    value: float, replicates: Float[np.ndarray, " resample"], scale: Scale = PLAIN, least: float = 0.0
+) -> Bounds | None:
+    """± normal quantile × bootstrap error on a scale, never narrower to either side than `least` there.
+
+    None where no resample differs.
+    """
+    moved = scale.to(np.asarray(replicates, dtype=np.float64))
+    moved = moved[np.isfinite(moved)]
+    half = _NORMAL * float(moved.std(ddof=1)) if len(moved) > 1 else 0.0
+    return scale.about(value, max(half, least) if half > 0 else 0.0)
+
+
+def share_interval(
+    errors: Float[np.ndarray, " unit"], totals: Float[np.ndarray, " unit"], weights: np.ndarray, least: float = 0.0
+) -> Bounds | None:
+    """The `normal_interval` of R² = 1 − Σ errors / Σ totals by its resamples."""
+    total = weights @ totals
+    left = ratio(weights @ errors, total)
+    return normal_interval(1 - float(errors.sum()) / float(totals.sum()), 1 - left, UNEXPLAINED, least)
+
+
+def chance_half_width(exchanged: Float[np.ndarray, " exchange"]) -> float:
+    """Half of the 95 % interval that log(1 − R²) has over exchanged labels, refitted.
+
+    Where there is nothing to read a fit predicts nearly the mean in most samples and something in a few: one sample by
+    itself looks more certain than it is. Refits on exchanged labels show the scatter.
+    """
+    unexplained = 1 - exchanged[exchanged < 1]
+    return _NORMAL * float(np.log(unexplained).std(ddof=1)) if len(unexplained) > 1 else 0.0
+
+
+def halving_interval(values: Float[np.ndarray, " halving"], scale: Scale = PLAIN, least: float = 0.0) -> Bounds | None:
+    """The interval of a mean over halvings on a scale, t √(1/R + judged/fitted) s, with as many judged as fitted on.
+
+    It contains the scatter of refitting: the corrected resampled t (Nadeau and Bengio 2003, doi
+    10.1023/A:1024068626366). Never narrower to either side than `least`; None without scatter.
+    """
+    moved = scale.to(np.asarray(values, dtype=np.float64))
+    if not np.isfinite(moved).all():
+        return None
+    n = len(moved)
+    half = t_quantile(n) * float(np.sqrt(1 / n + 1) * moved.std(ddof=1))
+    return scale.about(float(values.mean()), max(half, least) if half > 0 else 0.0)
+
+
+@dataclass(frozen=True)
+class TMean:
+    """The mean of repetitions, its 95 % t interval, and the p of a two-sided t test against 0.
+
+    Fewer than two repetitions have neither interval nor p; repetitions that are all alike have no p.
+    """
+
+    value: float
+    low: float
+    high: float
+    p: float
+
+
+def t_mean(values: Sequence[float] | Float[np.ndarray, " repeat"]) -> TMean:
+    """What one or more independent repetitions (seeds, draws) say of the mean behind them; NaN for what they do not."""
+    given = np.asarray(values, dtype=np.float64)
+    mean, half, n = float(given.mean()), float(t_half_width(given)), len(given)
+    error = float(_deviation(given) / np.sqrt(n))
+    p = float(2 * special.stdtr(n - 1, -abs(mean) / error)) if error > 0 else np.nan
+    return TMean(mean, mean - half, mean + half, p)
+
+
+def t_half_width(values: Float[np.ndarray, "*shape repeat"]) -> Float[np.ndarray, "*shape"]:
+    """Half the 95 % t interval of the mean over the last axis, in the values' unit; NaN for fewer than two."""
+    n = values.shape[-1]
+    return np.asarray(special.stdtrit(n - 1, _TAILS[1]) * _deviation(values) / np.sqrt(n))
+
+
+def _deviation(values: Float[np.ndarray, "*shape repeat"]) -> Float[np.ndarray, "*shape"]:
+    """The standard deviation over the last axis; NaN for fewer than two, 0 where all are the same to the last bit."""
+    if values.shape[-1] < 2:
+        return np.full(values.shape[:-1], np.nan)
+    return np.where(np.ptp(values, axis=-1) == 0, 0.0, values.std(axis=-1, ddof=1))
+
+
+def null_from_draws(name: str, draws: Float[np.ndarray, " draw"]) -> Null:
+    """Mean of the draws and the interval in which 95 % of further draws would fall, from a t distribution.
+
+    A prediction interval, mean ± t s √(1 + 1/k): with k draws it neither needs k to be large nor ends at the
+    most extreme of them.
+    """
+    k = len(draws)
+    mean, deviation = float(draws.mean()), float(draws.std(ddof=1))
+    half = t_quantile(k) * deviation * (1 + 1 / k) ** 0.5
+    return Null(name, mean, (mean - half, mean + half))
+
+
+def null_from_permutations(name: str, values: Float[np.ndarray, " permutation"]) -> Null:
+    """Mean and central 95 % of a statistic over permutations."""
+    low, high = np.quantile(values, _TAILS)
+    return Null(name, float(values.mean()), (float(low), float(high)))
+
+
+def maximum_statistic_p(
+    observed: Float[np.ndarray, " statistic"], permuted: Float[np.ndarray, "permutation statistic"]
+) -> Float[np.ndarray, " statistic"]:
+    """p = (1 + #{largest of a permutation ≥ observed}) / (1 + permutations) for each statistic; large means extreme.
+
+    The permutations must be the same for all statistics, which then may depend on one another in any way (Westfall
+    and Young 1993). A statistic that is NaN has p = NaN and takes part in no maximum.
+    """
+    usable = ~np.isnan(observed)
+    largest = np.max(permuted[:, usable], axis=1, initial=-np.inf)
+    # equal up to rounding counts as reached, or the identity among few permutations would be missed
+    slack = 1e-12 * np.maximum(1.0, np.abs(np.where(usable, observed, 0.0)))
+    reached = (largest[:, None] >= observed - slack).sum(axis=0)
+    return np.where(usable, (1 + reached) / (1 + len(permuted)), np.nan)
+
+
+def excess(
+    observed: Float[np.ndarray, " statistic"], permuted: Float[np.ndarray, "permutation statistic"]
+) -> tuple[Float[np.ndarray, " statistic"], Float[np.ndarray, "permutation statistic"]]:
+    """Both measured from the mean of each statistic's own permutations, in units of their spread.
+
+    Puts statistics with unlike nulls on one scale before their largest is taken. The observed value counts among the
+    permutations, so that under the null all of them remain exchangeable. Where nothing spreads, both are 0.
+    """
+    together = np.vstack([observed, permuted])
+    mean, spread = together.mean(axis=0), together.std(axis=0)
+    moved = np.divide(together - mean, spread, out=np.zeros_like(together), where=spread > 1e-12 * np.abs(mean))
+    moved[:, np.isnan(observed)] = np.nan
+    return moved[0], moved[1:]

@@ -1,0 +1,72 @@
+"""Prompts that share their wording: copies, paraphrases of one template, stretches of one document.
+
+Two prompts are alike as far as they share pairs of neighbouring tokens,
+
+    |A ∩ B| / max(|A|, |B|)        A, B: the sets of pairs of either prompt
+
+which is 1 for copies, about the share of tokens outside the slots for two fillings of a template, and the share of the
+overlap for two stretches of a document. Two independent texts of 20 to 60 tokens share a few per cent. Prompts that are
+at least `THRESHOLD` alike are linked, and linked prompts are one cluster (single linkage: a chain of links is one
+cluster too). Pairs that more than half of the prompts hold say nothing of any of them (a chat template, a header, the
+frame of the only template there is) and are left out; prompts of the same tokens are always together.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Int
+from scipy import sparse
+from scipy.sparse.csgraph import connected_components
+
+THRESHOLD = 0.5
+"""Share of the pairs of the longer prompt that two prompts have in common to be of one cluster."""
+
+_COMMON = 0.5
+"""Share of the prompts that hold a pair, above which it tells none of them apart."""
+
+_AT_ONCE = 2_000
+"""Prompts that are compared with all others at once: bounds the memory."""
+
+
+def linked(ids: Sequence[Int[np.ndarray, " _pos"]], threshold: float = THRESHOLD) -> Int[np.ndarray, " prompt"]:
+    """The cluster of every prompt of token ids, numbered in the order of their first prompts."""
+    copies = _copies(ids)
+    first = np.unique(copies, return_index=True)[1]
+    of_copy = _components(_pairs([ids[i] for i in first], np.bincount(copies)), threshold)
+    return in_order(of_copy[copies])
+
+
+def in_order(names: np.ndarray) -> Int[np.ndarray, " prompt"]:
+    """Any names of clusters as numbers, in the order of their first prompts."""
+    _, first, code = np.unique(names, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[code]
+
+
+def _copies(ids: Sequence[np.ndarray]) -> Int[np.ndarray, " prompt"]:
+    """Which distinct sequence of tokens every prompt is."""
+    known: dict[bytes, int] = {}
+    return np.array([known.setdefault(np.asarray(x, dtype=np.int64).tobytes(), len(known)) for x in ids])
+
+
+def _pairs(ids: Sequence[np.ndarray], n_copies: Int[np.ndarray, " prompt"]) -> sparse.csr_matrix:
+    """One row a prompt, one column a pair of neighbours that tells prompts apart; 1 where the prompt has it."""
+    sets = [np.unique(np.stack([x[:-1], x[1:]], axis=1), axis=0) for x in map(np.asarray, ids)]
+    row = np.repeat(np.arange(len(sets)), [len(s) for s in sets])
+    _, column = np.unique(np.concatenate(sets), axis=0, return_inverse=True)
+    found = sparse.csr_matrix((np.ones(len(row), dtype=np.int32), (row, column.ravel())))
+    tells = np.asarray(found.T @ n_copies).ravel() <= _COMMON * n_copies.sum()
+    return sparse.csr_matrix(found[:, np.flatnonzero(tells)])
+
+
+def _components(pairs: sparse.csr_matrix, threshold: float) -> Int[np.ndarray, " prompt"]:
+    """Connected components of the prompts that are at least so much alike."""
+    size, links = np.asarray(pairs.sum(axis=1)).ravel(), []
+    n = len(size)
+    for start in range(0, n, _AT_ONCE):
+        shared = sparse.coo_matrix(pairs[start : start + _AT_ONCE] @ pairs.T)
+        row, other = shared.row + start, shared.col
+        alike = (row < other) & (shared.data >= threshold * np.maximum(size[row], size[other]))
+        links.append(np.stack([row[alike], other[alike]]))
+    first, second = np.concatenate(links, axis=1)
+    graph = sparse.csr_array((np.ones(len(first)), (first, second)), shape=(n, n))
+    return connected_components(graph, directed=False)[1]
