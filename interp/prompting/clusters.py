@@ -88,3 +88,22 @@ def in_words(prompts: PromptSet) -> str:
     if clusters is None or clusters.n == n:
         return f"{n:,} {prompts.unit}s"
     return f"{n:,} {prompts.unit}s in {clusters.n:,} clusters ({clusters.by})"
+
+
+def notes_of(prompts: PromptSet) -> tuple[str, ...]:
+    """What a reader of the numbers has to know of the clusters; nothing where each prompt stands by itself."""
+    clusters = prompts.clusters
+    if clusters is None or clusters.n == len(prompts):
+        return ()
+    notes = [
+        f"{in_words(prompts)}: every interval, null and half goes by cluster, so {clusters.n:,} is the number that "
+        f"counts ({clusters.n_effective:.0f} by their sizes)."
+    ]
+    if clusters.n_at:
+        tried = ", ".join(f"{n:,} at {threshold:g}" for threshold, n in clusters.n_at.items())
+        notes.append(
+            f"Prompts that share at least {THRESHOLD:.0%} of their neighbouring tokens are one cluster; by this share "
+            f"there are {tried}. {'; '.join(clusters.examples)}. `--cluster COLUMN` names a column instead, "
+            f"`--cluster {NONE}` takes each prompt by itself."
+        )
+    return tuple(notes)

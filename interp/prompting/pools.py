@@ -14,7 +14,7 @@ from interp.model import Model
 from interp.options import RunOptions
 from interp.probe import Probe
 from interp.prompt import Prompts, PromptSet
-from interp.prompting.clusters import in_words, with_clusters
+from interp.prompting.clusters import in_words, notes_of, with_clusters
 from interp.prompting.files import resolve_prompts
 from interp.prompting.tokens import Tokenised, as_tokens
 from interp.prompting.tunnel_sequences import N_SEQUENCES, copied_prompts, is_copied, sampled_prompts
@@ -77,6 +77,7 @@ def pools_for(
         needs = [need for probe in served for need in probe.needs]
         tokens = as_tokens(model, pool, needs, options.window, options.bos)
         pool = with_clusters(pool, tokens.ids)
+        tokens = replace(tokens, notes=(*tokens.notes, *notes_of(pool)))
         if absent := ", ".join(probe.name for probe in mine if probe not in served):
             note = f"{absent} left out: these prompts have no exact posterior to compare the model with."
             tokens = replace(tokens, notes=(*tokens.notes, note))
@@ -219,7 +220,7 @@ def draw(base: Capture, per_quintile: int | None, seed: int) -> tuple[Capture, d
     if per_quintile is None or not base.prompts.is_text:
         return base, None
     entropy = base.rows["next_entropy_bits"]
-    drawn = entropy_quintiles(entropy, per_quintile, np.random.default_rng(seed))
+    drawn = entropy_quintiles(entropy, per_quintile, np.random.default_rng(seed), base.rows["cluster"])
     mask = np.zeros(len(entropy), dtype=bool)
     mask[drawn.index] = True
     rows = base.rows.with_column("drawn", mask, LABEL).with_column("stratum", drawn.stratum, LABEL)

@@ -17,6 +17,7 @@ from interp.need import PLACES, Need
 from interp.options import RunOptions
 from interp.probe import Planned, Probe
 from interp.prompt import Prompt, Prompts, PromptSet
+from interp.prompting.clusters import notes_of
 from interp.prompting.files import needs_tokenizer, resolve_prompts
 from interp.prompting.pools import grouped, most_drawn, pools_for, prompts_for, read_apart
 from interp.prompting.tokens import as_tokens
@@ -157,7 +158,10 @@ def _texts(
 ) -> list[tuple[tuple[Probe, ...], TokenisedSet]]:
     if model.task is not None or model.tokenizer is not None:
         pools = pools_for(model, probes, options, optional)
-        return [(pool.probes, TokenisedSet(pool.prompts, pool.tokens.ids)) for pool in pools]
+        return [
+            (pool.probes, TokenisedSet(pool.prompts, pool.tokens.ids, " ".join(notes_of(pool.prompts))))
+            for pool in pools
+        ]
     by_set = grouped(probes, options.prompts is None)
     return [(tuple(mine), _estimated(name or options.prompts, options)) for name, mine in by_set.items()]
 

@@ -27,8 +27,11 @@ class Draw:
     note: str = ""
 
 
-def entropy_quintiles(entropy_bits: Float[np.ndarray, " row"], per_stratum: int, rng: np.random.Generator) -> Draw:
-    """Draw `per_stratum` rows from every fifth of the entropies.
+def entropy_quintiles(
+    entropy_bits: Float[np.ndarray, " row"], per_stratum: int, rng: np.random.Generator,
+    clusters: Int[np.ndarray, " row"] | None = None,
+) -> Draw:  # fmt: skip
+    """Draw `per_stratum` rows from every fifth of the entropies, of each from as many `clusters` as there are.
 
     The fifths are equal in number; rows of the same entropy are put in random order first. A pool that has fewer
     rows than asked in some fifth is taken whole, and the draw says so.
@@ -53,5 +56,18 @@ def entropy_quintiles(entropy_bits: Float[np.ndarray, " row"], per_stratum: int,
     if min(len(m) for m in members) < per_stratum:
         note = f"the pool has {n} prompts, fewer than {N_STRATA} × {per_stratum}: all of them are taken"
         return Draw(np.arange(n), stratum, note)
-    chosen = [rng.choice(m, per_stratum, replace=False) for m in members]
+    clusters = np.arange(n) if clusters is None else clusters
+    chosen = [_chosen(m, clusters[m], per_stratum, rng) for m in members]
     return Draw(np.sort(np.concatenate(chosen)), stratum)
+
+
+def _chosen(
+    rows: Int[np.ndarray, " row"], clusters: Int[np.ndarray, " row"], n: int, rng: np.random.Generator
+) -> Int[np.ndarray, " chosen"]:
+    """`n` of the rows at random: one of every cluster before a second of any."""
+    names, code, counts = np.unique(clusters, return_inverse=True, return_counts=True)
+    if len(names) == len(rows):
+        return rng.choice(rows, n, replace=False)
+    order = np.lexsort((rng.random(len(rows)), code))
+    earlier = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return rows[order[np.lexsort((rng.random(len(rows)), earlier))[:n]]]

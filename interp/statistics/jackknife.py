@@ -8,7 +8,11 @@ log scale for the participation ratio, over g disjoint groups,
 
 and the interval is θ ± t(g − 1) se. All groups have the same size m; the n mod m prompts left over stay in
 every replicate. Unequal groups would let the statistic's own dependence on n in: at n = 75 in ten groups of 7
-and 8 the standard error of the participation ratio was 11 times too large.
+and 8 the standard error of the participation ratio was 11 times too large. Clusters have the sizes that they have;
+pseudo-values take that dependence out again to first order (Busing, Meijer and van der Leeden 1999, Statistics and
+Computing 9, 3): with hⱼ = rows / rows of cluster j and τⱼ = hⱼ θ − (hⱼ − 1) θ₍ⱼ₎,
+
+    se² = 1/g · Σⱼ (τⱼ − mean)² / (hⱼ − 1)
 
 What is covered is the expected value *at this n*. Leaving one prompt out of centred rows takes a rank-one
 piece off the scatter, S₍ᵢ₎ = S − n/(n − 1) yᵢ yᵢᵀ (y: centred row), so the leading eigenvalues are roots of
@@ -45,13 +49,23 @@ _ROUNDING = 1e-10
 class Deletions:
     """Replicates of the spectral statistics without some of the prompts.
 
-    `n_deleted` of `n_units` prompts are missing from each; `method` says in words how it was done.
+    `n_deleted` of `n_units` prompts are missing from each, or, of clusters of unequal size, these `shares` of all rows;
+    `method` says in words how it was done.
     """
 
     statistics: Float[np.ndarray, "replicate statistic"]
     n_units: int
     n_deleted: int
     method: str
+    shares: Float[np.ndarray, " replicate"] | None = None
+
+    def error(
+        self, value: Float[np.ndarray, " statistic"], replicates: Float[np.ndarray, "replicate statistic"]
+    ) -> Float[np.ndarray, " statistic"]:
+        """The standard error of a statistic, it and its replicates on any scale."""
+        if self.shares is None:
+            return standard_error(replicates, self.n_units, self.n_deleted)
+        return unequal_error(value, replicates, self.shares)
 
 
 def deletions(rows: np.ndarray, scaling: Scaling, units: Int[np.ndarray, " row"]) -> Deletions:
@@ -63,17 +77,30 @@ def deletions(rows: np.ndarray, scaling: Scaling, units: Int[np.ndarray, " row"]
     if len(names) == len(units) and scaling == "centred":
         statistics = without_each_row(scaled(rows, "centred"))
         return Deletions(statistics, len(rows), 1, "delete-one jackknife")
-    size, groups = equal_groups(len(names))
-    group = np.full(len(names), -1)
-    group[groups] = np.arange(len(groups))[:, None]
-    of_row = group[codes]
+    sizes = np.bincount(codes)
+    if np.ptp(sizes):
+        size, of_row = 0, _spread(len(names))[codes]
+    else:
+        size, groups = equal_groups(len(names))
+        group = np.full(len(names), -1)
+        group[groups] = np.arange(len(groups))[:, None]
+        of_row = group[codes]
+    n_groups = int(of_row.max()) + 1
     if scaling == "centred":
         statistics = without_each_group(scaled(rows, "centred"), of_row)
     else:
-        left = (rows[of_row != g] for g in range(len(groups)))
+        left = (rows[of_row != g] for g in range(n_groups))
         statistics = np.array([spectral_statistics(eigenvalues(scaled(kept, scaling))) for kept in left])
-    method = "delete-one jackknife" if size == 1 else f"delete-group jackknife, {len(groups)} groups of {size}"
+    if not size:
+        method = f"jackknife over {n_groups} clusters of unequal size or groups of them"
+        return Deletions(statistics, len(names), 1, method, np.bincount(of_row) / len(rows))
+    method = "delete-one jackknife" if size == 1 else f"delete-group jackknife, {n_groups} groups of {size}"
     return Deletions(statistics, len(names), size, method)
+
+
+def _spread(n_units: int) -> Int[np.ndarray, " unit"]:
+    """The group of every unit: itself, or one of `MAX_REFITS` groups of units that lie far apart."""
+    return np.arange(n_units) % (n_units if n_units <= MAX_SINGLE else MAX_REFITS)
 
 
 def equal_groups(n_units: int) -> tuple[int, Int[np.ndarray, "group member"]]:
@@ -181,6 +208,16 @@ def standard_error(
     return np.asarray(np.sqrt((n_units - n_deleted) ** 2 / (n_units * n_deleted * (n_groups - 1)) * spread))
 
 
+def unequal_error(
+    value: Float[np.ndarray, "*rest"], replicates: Float[np.ndarray, "replicate *rest"],
+    shares: Float[np.ndarray, " replicate"],
+) -> Float[np.ndarray, "*rest"]:  # fmt: skip
+    """The same of replicates that lack unequal shares of the rows: the module's second formula."""
+    h = (1 / shares).reshape(-1, *([1] * (replicates.ndim - 1)))
+    pseudo = h * value - (h - 1) * replicates
+    return np.sqrt((np.square(pseudo - pseudo.mean(axis=0)) / (h - 1)).mean(axis=0))
+
+
 def spectral_intervals(
     statistics: Float[np.ndarray, " statistic"], deleted: Deletions
 ) -> Float[np.ndarray, "statistic bound"]:
@@ -188,7 +225,7 @@ def spectral_intervals(
     value, replicates = on_real_line(statistics), on_real_line(deleted.statistics)
     usable = np.isfinite(value) & np.isfinite(replicates).all(axis=0)
     replicates = np.where(usable, replicates, 0.0)
-    error = standard_error(replicates, deleted.n_units, deleted.n_deleted)
+    error = deleted.error(np.where(usable, value, 0.0), replicates)
     half = np.where(usable & (error > _ROUNDING), error, np.nan) * t_quantile(len(replicates))
     centre = np.where(usable, value, 0.0)
     return off_real_line(np.stack([centre - half, centre + half])).T

@@ -52,8 +52,9 @@ def _pairs(ids: Sequence[np.ndarray], n_copies: Int[np.ndarray, " prompt"]) -> s
     """One row a prompt, one column a pair of neighbours that tells prompts apart; 1 where the prompt has it."""
     sets = [np.unique(np.stack([x[:-1], x[1:]], axis=1), axis=0) for x in map(np.asarray, ids)]
     row = np.repeat(np.arange(len(sets)), [len(s) for s in sets])
-    _, column = np.unique(np.concatenate(sets), axis=0, return_inverse=True)
-    found = sparse.csr_matrix((np.ones(len(row), dtype=np.int32), (row, column.ravel())))
+    names, column = np.unique(np.concatenate(sets), axis=0, return_inverse=True)
+    ones = np.ones(len(row), dtype=np.int32)
+    found = sparse.csr_matrix((ones, (row, column.ravel())), shape=(len(sets), len(names)))
     tells = np.asarray(found.T @ n_copies).ravel() <= _COMMON * n_copies.sum()
     return sparse.csr_matrix(found[:, np.flatnonzero(tells)])
 

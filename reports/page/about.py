@@ -78,11 +78,14 @@ def prompts_in_words(record: RunRecord) -> str:
     prompts = record.prompts
     if not prompts.get("n"):
         return "no prompts"
-    n, unit, draw = prompts["n"], prompts.get("unit", "prompt"), prompts.get("draw")
-    of = f"of “{prompts.get('name', 'an unnamed set')}”"
+    n, draw, clusters = prompts["n"], prompts.get("draw"), prompts.get("clusters") or {"n": prompts["n"]}
+    those = f"{n:,} {prompts.get('unit', 'prompt')}s"
+    if clusters["n"] < n:
+        those += f" in {clusters['n']:,} clusters, by {clusters['by']},"
+    those += f" of “{prompts.get('name', 'an unnamed set')}”"
     if draw:
-        return f"{draw.get('n_drawn', '?')} of the {n:,} {unit}s {of}, drawn evenly by next-token entropy"
-    return f"{n:,} {unit}s {of}"
+        return f"{draw.get('n_drawn', '?')} of the {those}, drawn evenly by next-token entropy"
+    return those
 
 
 def python(record: RunRecord) -> str | None:

@@ -411,20 +411,3 @@ def test_every_text_comes_back_as_it_was_written(tmp_path, texts):
     lines = [text for text in texts if not text.startswith("\ufeff")]
     if lines:
         assert [p.text for p in read_prompts(written(tmp_path, "whole.txt", "\n".join(lines)))] == lines
-
-
-def test_one_prompt_of_every_document_is_read(tmp_path):
-    def made(name: str, n_each: int) -> PromptSet:
-        lines = [{"text": f"text {i}", "document": f"d{i // n_each}", "domain": "news"} for i in range(30)]
-        path = tmp_path / name
-        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-        return read_prompts(path)
-
-    passages = made("passages.jsonl", 3)
-    found, again, other = (resolve_prompts(passages, seed=seed) for seed in (0, 0, 1))
-    assert [p.columns["document"] for p in found] == [f"d{i}" for i in range(10)]
-    assert list(found) == list(again) != list(other)
-    assert found.source.startswith("one prompt of each of the 10 documents (seed 0) of: 30 prompts from")
-    assert len(resolve_prompts(passages, n_pool=4)) == 4
-    apart = made("apart.jsonl", 1)
-    assert resolve_prompts(apart) is apart

@@ -649,7 +649,7 @@ def made_reading(setting):
 
 
 def normal(value, replicates):
-    half = 1.96 * np.std(replicates, ddof=1)
+    half = 1.959964 * np.std(replicates, ddof=1)
     return pytest.approx((value - half, value + half))
 
 

@@ -1,0 +1,88 @@
+"""Which prompts belong together: what a column says, what a set says, what their wording says."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import interp
+from interp.errors import PromptError
+from interp.prompt import Prompt, PromptSet
+from interp.prompting.clusters import in_words, notes_of, with_clusters
+from interp.prompting.pools import part_of
+
+NAMES = ("Ann", "Tom", "Ben", "Lucy", "Max", "Sara")
+FRAMES = (
+    "{} saw the dog and said that it was",
+    "In the garden {} found a very old and",
+    "Please tell {} about our",
+    "{} is",
+)
+
+
+def prompts(**columns: list[str]) -> PromptSet:
+    """Every frame with every name, six prompts a frame."""
+    texts = [frame.format(name) for frame in FRAMES for name in NAMES]
+    rows = [Prompt(text, columns={name: values[i] for name, values in columns.items()}) for i, text in enumerate(texts)]
+    return PromptSet("frames", rows, units=dict.fromkeys(columns, "label"))
+
+
+def ids_of(given: PromptSet) -> list[np.ndarray]:
+    words: dict[str, int] = {}
+    return [np.array([words.setdefault(w, len(words)) for w in (p.text or "").split()]) for p in given]
+
+
+def clustered(given: PromptSet) -> PromptSet:
+    return with_clusters(given, ids_of(given))
+
+
+def test_frames_are_found_by_their_wording_and_said() -> None:
+    found = clustered(prompts())
+    assert found.clusters is not None and found.clusters.by == "shared wording"
+    np.testing.assert_array_equal(found.clusters.code[:18], np.repeat([0, 1, 2], 6))
+    assert len(np.unique(found.clusters.code[18:])) == 6, "of two words one is not shared"
+    assert in_words(found) == "24 prompts in 9 clusters (shared wording)"
+    assert list(found.clusters.n_at) == [0.25, 0.5, 1.0] and found.clusters.n_at[1.0] == 24
+    note = " ".join(notes_of(found))
+    assert "9 is the number that counts" in note and "--cluster none" in note
+    assert "6 prompts, such as 'Ann saw the dog" in note and "which share 7 of 8 pairs" in note
+
+
+@pytest.mark.parametrize(
+    ("columns", "cluster", "by", "n"),
+    [
+        ({"document": [f"d{i // 8}" for i in range(24)]}, None, "the column document", 3),
+        ({"document": ["d"] * 24, "cluster": [f"c{i % 4}" for i in range(24)]}, None, "the column cluster", 4),
+        ({"document": ["d"] * 24, "author": [f"a{i % 2}" for i in range(24)]}, "author", "the column author", 2),
+        ({"document": ["d"] * 24}, "none", "each prompt by itself, as asked", 24),
+    ],
+)
+def test_a_column_or_the_user_goes_before_the_wording(columns, cluster, by, n) -> None:
+    found = clustered(replace(prompts(**columns), cluster=cluster))
+    assert found.clusters is not None and (found.clusters.by, found.clusters.n) == (by, n)
+    assert found.clusters.described()["n"] == n and bool(notes_of(found)) == (n < 24)
+
+
+def test_a_column_that_is_not_there_is_refused_with_those_that_are() -> None:
+    with pytest.raises(PromptError, match=r"columns domain[\s\S]*none"):
+        clustered(replace(prompts(domain=["x"] * 24), cluster="author"))
+
+
+def test_parts_and_choices_keep_clusters_whole() -> None:
+    found = clustered(prompts())
+    assert found.clusters is not None
+    parts = [part_of(found, f"{i}/3", 0) for i in (1, 2, 3)]
+    codes = [set(part.clusters.code.tolist()) for part in parts if part.clusters]
+    assert sum(len(part) for part in parts) == 24 and sum(map(len, codes)) == len(set.union(*codes)) == 9
+    with pytest.raises(PromptError, match="10 parts of the 24 prompts in 9 clusters"):
+        part_of(found, "1/10", 0)
+
+
+def test_sequences_of_a_tunnel_stand_each_by_itself_and_rows_say_their_cluster() -> None:
+    model = interp.load("tunnel:bijection-gpt-neox")
+    read = interp.collect(model, interp.sampled_prompts(model.task, 6), ["v"])
+    np.testing.assert_array_equal(read.rows["cluster"], read.rows["prompt"])
+    assert read.prompts.clusters is not None and notes_of(read.prompts) == ()
+    ids = [tuple(p.token_ids or ()) for p in read.prompts]
+    again = PromptSet("twice", [Prompt(token_ids=ids[i // 2]) for i in range(12)])
+    np.testing.assert_array_equal(interp.collect(model, again, ["v"]).rows["cluster"], np.repeat(np.arange(6), 2))
