@@ -19,7 +19,6 @@ __all__ = [
     "places",
     "profiles",
     "prompt_effects",
-    "prompt_means",
     "sample_sizes",
     "sign_flips",
     "sinks",
