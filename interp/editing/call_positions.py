@@ -5,6 +5,7 @@ before. `position_ids` say it outright; else the attention mask counts the token
 before. Padding, by the mask, is no token. Keys and values of a cache are at the positions that earlier calls told.
 """
 
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from inspect import signature
@@ -73,12 +74,15 @@ class CallPositions:
             )
 
 
-class CallsOfTexts:
-    """The positions of the call that runs `now`; a pair of hooks around every call keeps them, and those of caches."""
+class CallsOfTexts(threading.local):
+    """The positions of the call that runs `now` in a thread; a pair of hooks around every call keeps them.
 
-    def __init__(self) -> None:
+    `of_cache` are those of what caches hold, which threads share.
+    """
+
+    def __init__(self, of_cache: WeakKeyDictionary[Any, torch.Tensor]) -> None:
         self.now: CallPositions | None = None
-        self._of_cache: WeakKeyDictionary[Any, torch.Tensor] = WeakKeyDictionary()
+        self._of_cache = of_cache
 
     def begin(self, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """A forward pre-hook."""

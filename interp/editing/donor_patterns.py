@@ -15,7 +15,7 @@ from interp.edits import PatternsOf
 from interp.errors import UsageError
 from interp.model import Model
 from interp.reading.early_exit import EnoughRead, ending
-from interp.seam.attention import Listener, listening, of_this_thread
+from interp.seam.attention import Listener, Ours, heard_by, listening
 from interp.seam.pattern import AttentionCall
 
 _OF_INPUT = ("input_ids", "attention_mask", "position_ids")
@@ -44,8 +44,8 @@ class DonorPatterns(Listener):
         return self._kept.pop((site, layer))
 
     @contextmanager
-    def following(self, model: Model, listeners: Sequence[Listener]) -> Iterator[None]:
-        """Let the donor run on whatever `model` is given inside the block."""
+    def following(self, model: Model, listeners: Sequence[Listener], ours: Ours) -> Iterator[None]:
+        """Let the donor run on whatever `model` is given inside the block by threads that are `ours`."""
 
         def run(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             given = dict(zip(_OF_INPUT, args, strict=False)) | kwargs
@@ -65,7 +65,7 @@ class DonorPatterns(Listener):
                     return
 
         with ExitStack() as stack:
-            stack.callback(model.module.register_forward_pre_hook(of_this_thread(run), with_kwargs=True).remove)
+            stack.callback(model.module.register_forward_pre_hook(heard_by(ours, run), with_kwargs=True).remove)
             yield
 
 

@@ -4,10 +4,12 @@ At q, k, v and z it is a listener of the seam; at the residual stream, whole lay
 set of forward hooks, always removed again.
 """
 
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from operator import attrgetter
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 
@@ -20,7 +22,15 @@ from interp.edits import AblateHeads, Edit, PatternsOf, ReplaceCoordinates
 from interp.errors import UsageError
 from interp.model import Model
 from interp.reading.batches import Batch, RowIndex
-from interp.seam.attention import Listener, claimed, listening, of_this_thread
+from interp.seam.attention import (
+    Listener,
+    Ours,
+    claimed,
+    heard_by,
+    listening,
+    this_thread,
+    this_thread_and_new_ones,
+)
 from interp.seam.block_hooks import first_of, hidden_states, with_hidden_states
 from interp.seam.pattern import AttentionCall
 
@@ -28,11 +38,19 @@ HEARD = frozenset({"q", "k", "v", "z"})
 """Places that the seam passes; all others have hooks."""
 
 
+class _Entered(threading.local):
+    """What entered each layer, in the pass of a thread."""
+
+    def __init__(self) -> None:
+        self.layers: dict[int, torch.Tensor] = {}
+
+
 class Editor(Listener):
     """Applies steps, for `n_variants` variants of the edits whose rows follow one another in every batch.
 
     With `rows` (one index an edit) the positions of every batch are known, once `begin` has announced it; without,
-    edits act on whatever passes, at the positions that each call tells.
+    edits act on whatever passes, at the positions that each call tells. Passes are those of threads that are `ours`,
+    by default of the one that makes the editor.
     """
 
     def __init__(
@@ -42,8 +60,10 @@ class Editor(Listener):
         n_variants: int = 1,
         rows: Sequence[RowIndex] | None = None,
         outputs: HeadOutputs | None = None,
+        ours: Ours | None = None,
     ) -> None:
         self.model, self.n_variants, self.rows, self.outputs = model, n_variants, rows, outputs
+        self.ours = ours or this_thread()
         self._steps: dict[tuple[str, int], list[EditStep]] = {}
         for step in steps:
             self._steps.setdefault((step.place, step.layer), []).append(step)
@@ -54,8 +74,8 @@ class Editor(Listener):
         }
         self._batch: Batch | None = None
         self._edited_rows: Mapping[int, EditedRows] = {}
-        self._entered: dict[int, torch.Tensor] = {}
-        self._calls = CallsOfTexts()
+        self._entered = _Entered()
+        self._calls = CallsOfTexts(WeakKeyDictionary())
         self.observers: Sequence[Callable[[SeenStep], None]] = ()
 
     def begin(self, batch: Batch) -> None:
@@ -87,21 +107,21 @@ class Editor(Listener):
         with ExitStack() as stack:
             if self.rows is None and counted:
                 module, calls = self.model.module, self._calls
-                stack.callback(module.register_forward_pre_hook(of_this_thread(calls.begin), with_kwargs=True).remove)
-                end = of_this_thread(calls.end)
+                begin, end = heard_by(self.ours, calls.begin), heard_by(self.ours, calls.end)
+                stack.callback(module.register_forward_pre_hook(begin, with_kwargs=True).remove)
                 stack.callback(module.register_forward_hook(end, with_kwargs=True, always_call=True).remove)
             for donor in self._donors.values():
-                stack.enter_context(donor.following(self.model, listeners))
+                stack.enter_context(donor.following(self.model, listeners, self.ours))
             for place, layer in self._steps:
                 if place == "resid":
                     module = blocks[layer] if layer < len(blocks) else norm
-                    hook = of_this_thread(self._on_input(layer))
+                    hook = heard_by(self.ours, self._on_input(layer))
                     stack.callback(module.register_forward_pre_hook(hook, with_kwargs=True).remove)
             for place, layer in self._steps:
                 if place in ("block", "attn_out", "mlp_out"):
                     parts = {"block": blocks[layer]} | self.model.family.summed_modules(blocks[layer])
-                    remember = of_this_thread(self._remember(layer))
-                    hook = of_this_thread(self._on_output(place, layer))
+                    remember = heard_by(self.ours, self._remember(layer))
+                    hook = heard_by(self.ours, self._on_output(place, layer))
                     stack.callback(blocks[layer].register_forward_pre_hook(remember, with_kwargs=True).remove)
                     stack.callback(parts[place].register_forward_hook(hook).remove)
             yield
@@ -114,7 +134,7 @@ class Editor(Listener):
 
     def _remember(self, layer: int) -> Callable[..., None]:
         def hook(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            self._entered[layer] = hidden_states(args, kwargs)
+            self._entered.layers[layer] = hidden_states(args, kwargs)
 
         return hook
 
@@ -123,7 +143,7 @@ class Editor(Listener):
 
         def hook(module: torch.nn.Module, args: tuple[Any, ...], out: Any) -> Any:
             x = first_of(out)
-            whole = x if x.ndim == 3 else x.view(self._entered[layer].shape)
+            whole = x if x.ndim == 3 else x.view(self._entered.layers[layer].shape)
             edited = self._apply(place, layer, whole).view(x.shape)
             return (edited, *out[1:]) if isinstance(out, tuple) else edited
 
@@ -153,7 +173,7 @@ class Editor(Listener):
     def _others(self, step: EditStep) -> torch.Tensor | None:
         """What an edit puts in place of the tensor, where that comes from the model itself."""
         if step.place == "block":
-            return self._entered[step.layer]
+            return self._entered.layers[step.layer]
         if step.index in self._donors:
             return self._donors[step.index].take(step.place, step.layer)
         if not needs_outputs(step.edit):
@@ -174,7 +194,7 @@ def needs_outputs(edit: Edit) -> bool:
 @contextmanager
 def editing(model: Model, editor: Editor, *listeners: Listener) -> Iterator[None]:
     """Let the editor act on every pass inside the block, after `listeners`."""
-    with claimed(model), editor.hooks(listeners), listening(model, *listeners, editor):
+    with claimed(model), editor.hooks(listeners), listening(model, *listeners, editor, ours=editor.ours):
         yield
 
 
@@ -194,7 +214,10 @@ def applied(model: Model, *edits: Edit) -> Iterator[None]:
     `generate` is edited as well, as the whole text is without a cache. A cache keeps unedited keys and values, edited
     anew in every pass; counted positions that it held before the block are refused. The prompts of a pass are not known
     here: `interp.with_means` takes the means of ablated heads over prompts that you name; for other positions, and for
-    ablation by other prompts, use `interp.collect(..., edits=[...])`. Raises `UsageError` before any pass.
+    ablation by other prompts, use `interp.collect(..., edits=[...])`.
+
+    Edited are the passes of this thread and of all that start inside the block, as a streamer's does: let them end in
+    it. Threads that ran before run the model as it is. Raises `UsageError` before any pass.
     """
     refuse_misfits(edits, model)
     for edit in edits:
@@ -211,7 +234,7 @@ def applied(model: Model, *edits: Edit) -> Iterator[None]:
                 fix="Use interp.collect(model, prompts, needs, edits=[...]), or "
                 + ("means from interp.with_means." if needs_outputs(edit) else "positions counted from 0."),
             )
-    with editing(model, Editor(model, make_steps([edits], model.info))):
+    with editing(model, Editor(model, make_steps([edits], model.info), ours=this_thread_and_new_ones())):
         yield
 
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import torch
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
@@ -54,13 +54,16 @@ class Listener:
         return z
 
 
+Ours = Callable[[], bool]
+"""Whether the thread that asks is one whose passes are meant."""
+
+
 @dataclass
 class _Ear:
-    """Who listens to one attention module, from which thread."""
+    """Who listens to one attention module, and to the passes of which threads."""
 
     layer: int
-    thread: int
-    listeners: list[Listener] = field(default_factory=list)
+    listeners: list[tuple[Ours, Listener]] = field(default_factory=list)
 
 
 _EARS: WeakKeyDictionary[torch.nn.Module, _Ear] = WeakKeyDictionary()
@@ -96,22 +99,39 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
-def of_this_thread(hook: Callable[_P, _T]) -> Callable[_P, _T | None]:
-    """A hook that leaves alone what another thread passes through the model meanwhile."""
+def this_thread() -> Ours:
+    """The thread that calls this, alone."""
     me = threading.get_ident()
+    return lambda: threading.get_ident() == me
+
+
+def this_thread_and_new_ones() -> Ours:
+    """The thread that calls this and all that start from now on; those that run already are others."""
+    others = WeakSet(thread for thread in threading.enumerate() if thread is not threading.current_thread())
+    return lambda: threading.current_thread() not in others
+
+
+def heard_by(ours: Ours, hook: Callable[_P, _T]) -> Callable[_P, _T | None]:
+    """A hook that leaves alone what other threads pass through the model meanwhile."""
 
     @wraps(hook)
     def heard(*args: _P.args, **kwargs: _P.kwargs) -> _T | None:
-        return hook(*args, **kwargs) if threading.get_ident() == me else None
+        return hook(*args, **kwargs) if ours() else None
 
     return heard
 
 
+def of_this_thread(hook: Callable[_P, _T]) -> Callable[_P, _T | None]:
+    """A hook for the passes of the thread that calls this, alone."""
+    return heard_by(this_thread(), hook)
+
+
 @contextmanager
-def listening(model: Model, *listeners: Listener) -> Iterator[None]:
+def listening(model: Model, *listeners: Listener, ours: Ours | None = None) -> Iterator[None]:
     """Let listeners hear `model` until the block is left, however it is left.
 
-    Blocks of one thread may be nested: earlier listeners act first. A second thread on the same model is refused.
+    They hear the passes of this thread, or of those that are `ours`. Blocks of one thread may be nested: earlier
+    listeners act first. A second thread on the same model is refused.
 
     >>> model = interp.load("tunnel:bijection-gpt-neox")
     >>> with interp.listening(model, interp.Listener()):
@@ -121,7 +141,7 @@ def listening(model: Model, *listeners: Listener) -> Iterator[None]:
         raise ValueError("nobody to listen")
     modules = model.family.attention_modules(model.module)
     with claimed(model):
-        _enter(modules, listeners)
+        _enter(modules, listeners, ours or this_thread())
         try:
             with attention_function(model, SEAM), rotating_afresh(model):
                 yield
@@ -144,18 +164,17 @@ def attention_function(model: Model, name: str) -> Iterator[None]:
             config._attn_implementation = before[key]
 
 
-def _enter(modules: list[torch.nn.Module], listeners: tuple[Listener, ...]) -> None:
-    me = threading.get_ident()
+def _enter(modules: list[torch.nn.Module], listeners: tuple[Listener, ...], ours: Ours) -> None:
     with _ENTERING:
         for layer, module in enumerate(modules):
-            _EARS.setdefault(module, _Ear(layer, me)).listeners.extend(listeners)
+            _EARS.setdefault(module, _Ear(layer)).listeners.extend((ours, listener) for listener in listeners)
 
 
 def _leave(modules: list[torch.nn.Module], listeners: tuple[Listener, ...]) -> None:
     with _ENTERING:
         for module in modules:
             ear = _EARS.pop(module)
-            left = [heard for heard in ear.listeners if not any(heard is mine for mine in listeners)]
+            left = [(ours, heard) for ours, heard in ear.listeners if not any(heard is mine for mine in listeners)]
             if left:
                 _EARS[module] = replace(ear, listeners=left)
 
@@ -181,7 +200,7 @@ def _seam(
             fix="This model cannot be read yet; please report it with the name of the model.",
         )
     ear = _EARS.get(module)
-    listeners = ear.listeners if ear is not None and ear.thread == threading.get_ident() else []
+    listeners = [listener for ours, listener in ear.listeners if ours()] if ear is not None else []
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     call = AttentionCall(ear.layer if ear else -1, query, key, value, scale, attention_mask, softcap, s_aux)
     for listener in listeners:

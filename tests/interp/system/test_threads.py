@@ -1,6 +1,10 @@
-"""A model that one thread reads: a second reader is refused, and whoever merely runs it is left alone."""
+"""A model that one thread reads: a second reader is refused, and whoever merely runs it is left alone.
+
+What `applied` edits are the passes of its own thread and of those that start inside the block.
+"""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -8,6 +12,7 @@ import torch
 from transformers import AutoModelForCausalLM, MambaConfig
 
 from interp.editing.conditions import Run, read_conditions
+from interp.editing.editor import applied
 from interp.edits import BypassLayer, FeedForwardOff, RemoveAxis
 from interp.errors import InterpError
 from interp.need import Need
@@ -109,3 +114,72 @@ def test_a_model_without_attention_is_read_by_one_thread_too():
         assert isinstance(refused, InterpError) and "take turns" in str(refused)
         assert capture(model, prompts, ids, [Need("resid")])[Need("resid")].shape[0] == 3
     assert not isinstance(in_another_thread(lambda: capture(model, prompts, ids, [Need("resid")])), Exception)
+
+
+EDITS = [
+    BypassLayer(layer=1),
+    FeedForwardOff(layer=1, at=(1, 3)),
+    RemoveAxis(layer=1, site="v", axis=np.arange(1.0, 25), at=(1, 3)),
+    RemoveAxis(layer=1, site="resid", axis=np.arange(1.0, 49)),
+]
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_a_thread_that_starts_inside_the_block_is_edited_and_one_that_ran_before_is_not(edit):
+    model = fresh_model("llama")
+    plain = plain_logits(model)
+    with ThreadPoolExecutor(1) as before:
+        before.submit(int).result()
+        with applied(model, edit):
+            edited, inside = plain_logits(model), in_another_thread(lambda: plain_logits(model))
+            outside = before.submit(plain_logits, model).result()
+    assert torch.equal(inside, edited) and not torch.allclose(edited, plain, atol=1e-3)
+    assert torch.allclose(outside, plain, atol=1e-5)
+    assert torch.equal(in_another_thread(lambda: plain_logits(model)), plain)
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_edited_passes_of_two_threads_at_once_do_not_mix(edit):
+    """Each waits for the other inside the layer that is edited; their texts are of unlike length."""
+    model, met = fresh_model("llama"), threading.Barrier(2, timeout=60)
+    texts = [torch.arange(5)[None], torch.arange(20, 32).view(2, 6)]
+
+    def read(text):
+        with torch.inference_mode():
+            return model.module(input_ids=text, use_cache=False).logits
+
+    def meet(module, args):
+        met.wait()
+
+    with applied(model, edit):
+        alone = [read(text) for text in texts]
+        attention = model.family.layer_modules(model.module)[1].self_attn
+        waits = attention.register_forward_pre_hook(meet)
+        with ThreadPoolExecutor(2) as pool:
+            together = list(pool.map(read, texts))
+        waits.remove()
+    for found, expected in zip(together, alone, strict=True):
+        assert torch.equal(found, expected)
+
+
+def test_what_is_captured_under_an_edit_leaves_out_the_passes_of_its_threads():
+    model = fresh_model("llama")
+    prompts, ids = sequences(4)
+    with applied(model, EDITS[0]):
+        alone = capture(model, prompts, ids, NEEDS)
+        other = _Meanwhile(lambda: plain_logits(model))
+        meanwhile = capture(model, prompts, ids, NEEDS, listeners=[other])
+        assert torch.equal(other.found[0], plain_logits(model))
+    for need in NEEDS:
+        np.testing.assert_array_equal(meanwhile[need], alone[need])
+
+
+def test_a_streamed_text_is_the_edited_one():
+    model, ids = fresh_model("llama"), torch.arange(5, 12)[None]
+    edit = RemoveAxis(layer=(0, 1), site="v", axis=np.eye(24)[:16], at=(0, 1, 2, 3))
+    given = {"inputs": ids, "attention_mask": torch.ones_like(ids), "max_new_tokens": 8, "do_sample": False,
+             "eos_token_id": None, "pad_token_id": 0}  # fmt: skip
+    plain = model.module.generate(**given)
+    with applied(model, edit):
+        direct, streamed = model.module.generate(**given), in_another_thread(lambda: model.module.generate(**given))
+    assert streamed.tolist() == direct.tolist() != plain.tolist()
