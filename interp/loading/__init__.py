@@ -6,6 +6,7 @@ __all__ = [
     "aliases",
     "hub_errors",
     "hub_files",
+    "identity",
     "load",
     "placement",
     "quiet_libraries",

@@ -7,6 +7,7 @@ __all__ = [
     "layer_gradients",
     "pattern",
     "pattern_sites",
+    "ropes",
     "weight_gradients",
     "window",
 ]
