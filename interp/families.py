@@ -26,7 +26,8 @@ Projection = Literal["q", "k", "v"]
 class Layout:
     """How queries, keys and values lie in the output of the projection modules.
 
-    `separate`: three modules, each `(head, d_head)`. `per_head`: one module, `(head, 3, d_head)` (GPT-NeoX).
+    `separate`: three modules, each `(head, d_head)`. `per_head`: one module, for each head its query, key and value,
+    `(head, 3, d_head)` (GPT-NeoX); of grouped heads the queries of the group, the key and the value (Falcon).
     `blocks`: one module, all query heads, then all key heads, then all value heads (Phi-3; GPT-2 with `transposed`
     weights, stored `(in, out)`).
     """
@@ -47,7 +48,8 @@ class Layout:
         if self.kind == "separate":
             return out.unflatten(-1, (-1, shape.d_head))
         if self.kind == "per_head":
-            return out.unflatten(-1, (shape.n_heads, 3, shape.d_head))[..., "qkv".index(which), :]
+            groups = out.unflatten(-1, (shape.n_kv_heads, -1, shape.d_head))
+            return groups[..., :-2, :].flatten(-3, -2) if which == "q" else groups[..., "kv".index(which) - 2, :]
         starts = {"q": 0, "k": shape.n_heads, "v": shape.n_heads + shape.n_kv_heads}
         count = shape.n_heads if which == "q" else shape.n_kv_heads
         return out.unflatten(-1, (-1, shape.d_head))[..., starts[which] : starts[which] + count, :]
@@ -148,7 +150,9 @@ class Family:
         if not self.has_attention:
             return HeadShape(0, 0, 0)
         n_heads: int = config.num_attention_heads
-        n_kv_heads = getattr(config, "num_key_value_heads", None) or n_heads
+        n_kv_heads = getattr(config, "num_key_value_heads", None) or getattr(config, "num_kv_heads", None) or n_heads
+        if getattr(config, "multi_query", False) and not getattr(config, "new_decoder_architecture", False):
+            n_kv_heads = 1
         d_head = getattr(config, "head_dim", None) or config.hidden_size // n_heads
         return HeadShape(n_heads, n_kv_heads, d_head)
 
@@ -165,7 +169,7 @@ class Family:
 
     def clipped(self, x: "torch.Tensor", config: "PretrainedConfig") -> "torch.Tensor":
         """Projections within the bounds that the configuration sets."""
-        bound = None if self.clip is None else getattr(config, self.clip, None)
+        bound = None if self.clip is None else attrgetter(self.clip)(config)
         return x if bound is None else x.clamp(-bound, bound)
 
     def refuse_shape(self, config: "PretrainedConfig") -> None:
@@ -240,6 +244,8 @@ _BY_POSITION = QkNorm("q_norm", "k_norm", "pos_head")
 _BY_HEAD = QkNorm("q_norm", "k_norm", "head_pos")
 _BEHIND = QkNorm("q_norm", "k_norm", "head_pos", behind_rotary=True)
 _FLAT = QkNorm("q_norm", "k_norm", "flat")
+
+_ITS_OWN = "its attention asks no interface, and is asked by its own forward while it is read"
 
 _TABLE = (
     Family(
@@ -339,10 +345,74 @@ _TABLE = (
         final_norm="transformer.ln_f",
         attention="attn",
         mlp="mlp",
-        layout=Layout("blocks", ("c_attn",)),
+        layout=Layout("per_head", ("c_attn",)),
         out="c_proj",
-        note="one head of keys and values",
-        refused=(("multi_query", False, "its queries, keys and values lie in one module in an order of their own"),),
+        note="one head of keys and values in most models",
+    ),
+    Family(
+        name="gptj",
+        layers="transformer.h",
+        final_norm="transformer.ln_f",
+        attention="attn",
+        mlp="mlp",
+        layout=Layout("separate", ("q_proj", "k_proj", "v_proj")),
+        out="out_proj",
+        parallel=True,
+        kernel="eager",
+        note="interleaved, partial rotary embedding; " + _ITS_OWN,
+    ),
+    Family(
+        name="gpt_neo",
+        layers="transformer.h",
+        final_norm="transformer.ln_f",
+        attention="attn.attention",
+        mlp="mlp",
+        layout=Layout("separate", ("q_proj", "k_proj", "v_proj")),
+        out="out_proj",
+        kernel="eager",
+        note="scores are not scaled; window in every second layer; " + _ITS_OWN,
+    ),
+    Family(
+        name="bloom",
+        layers="transformer.h",
+        final_norm="transformer.ln_f",
+        attention="self_attention",
+        attention_sum="self_attention.dense",
+        mlp="mlp",
+        mlp_sum="mlp.dense_4h_to_h",
+        layout=Layout("per_head", ("query_key_value",)),
+        out="dense",
+        kernel="eager",
+        note="ALiBi; " + _ITS_OWN,
+        refused=(("apply_residual_connection_post_layernorm", True, "what a block adds is added to its normalised "
+                  "input, and not to the residual stream"),),
+    ),
+    Family(
+        name="mpt",
+        layers="transformer.blocks",
+        final_norm="transformer.norm_f",
+        attention="attn",
+        mlp="ffn",
+        mlp_sum="ffn.down_proj",
+        layout=Layout("blocks", ("Wqkv",)),
+        out="out_proj",
+        clip="attn_config.clip_qkv",
+        kernel="eager",
+        note="ALiBi; projections clipped in some models; " + _ITS_OWN,
+    ),
+    Family(
+        name="falcon",
+        layers="transformer.h",
+        final_norm="transformer.ln_f",
+        attention="self_attention",
+        mlp="mlp",
+        layout=Layout("per_head", ("query_key_value",)),
+        out="dense",
+        parallel="parallel_attn",
+        kernel="eager",
+        note=_ITS_OWN,
+        refused=(("alibi", True, "the two attentions that transformers has for it disagree: eager adds ALiBi twice "
+                  "(Falcon-RW)"),),
     ),
     _like_llama("opt", layers="model.decoder.layers", final_norm="model.decoder.final_layer_norm", out="out_proj",
                 mlp="fc2", scales_queries=True,
@@ -351,7 +421,6 @@ _TABLE = (
     Family(name="mamba", layers="backbone.layers", final_norm="backbone.norm_f"),
 )  # fmt: skip
 
-_NO_INTERFACE = "its attention does not pass transformers' attention interface, so nothing could be captured"
 _LATENT = (
     "all its heads make their keys and values from one latent vector that is normalised first, and share a part of "
     "each key: no head has projection weights W_K and W_V, and its keys are of another size than its values"
@@ -360,11 +429,6 @@ _HYBRID = "some of its layers have no attention, and every layer of a model with
 _NORMED_LATE = "it normalises queries and keys behind rotary embedding, by weights that are not the same before it"
 
 REFUSED = {
-    "gptj": ("GPT-J", _NO_INTERFACE),
-    "gpt_neo": ("GPT-Neo", _NO_INTERFACE),
-    "falcon": ("Falcon", _NO_INTERFACE),
-    "bloom": ("Bloom", _NO_INTERFACE),
-    "mpt": ("MPT", _NO_INTERFACE),
     "deepseek_v2": ("DeepSeek-V2", _LATENT),
     "deepseek_v3": ("DeepSeek-V3", _LATENT),
     "glm4_moe_lite": ("GLM-4.7 Flash", _LATENT),
@@ -436,7 +500,7 @@ def rotary_size(config: "PretrainedConfig", shape: HeadShape) -> int | None:
     """How many dimensions of a key are rotated; None without rotary embedding or without attention."""
     parameters = getattr(config, "rope_parameters", None)
     if not parameters:
-        return None
+        return getattr(config, "rotary_dim", None)
     return int(shape.d_head * parameters.get("partial_rotary_factor", 1.0))
 
 

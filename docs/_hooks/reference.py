@@ -164,9 +164,9 @@ def families() -> str:
         "#learnt-sinks). Queries and keys before rotary embedding (`q_pre`, `k_pre`) are normalised where the model "
         "normalises them, also if it does so behind rotary embedding (Llama 4, nanochat).\n"
         "\n## Multimodal models\n\nWhere prompts are text, the language model inside a multimodal one is read, with "
-        "its head: from a folder, the hub or memory. The record says which class it is part of. Weights of the vision part "
-        "stay in their files; a model in memory is left whole. Positions and masks are what the whole model makes of "
-        "text: tokens that stand for an image which is not there are read like any others. Tests hold these:\n\n"
+        "its head: from a folder, the hub or memory. The record says which class it is part of. Weights of the vision "
+        "part stay in their files; a model in memory is left whole. Positions and masks are what the whole model makes "
+        "of text: tokens that stand for an image which is not there are read like any others. Tests hold these:\n\n"
         + table(("Checkpoint", "Class", "`model_type` of the text part"), _MULTIMODAL)
         + "\nOthers whose text part is in the table above are tried, and the self-check decides. PaliGemma is refused: "
         "its text sees what is behind it.\n"

@@ -89,17 +89,17 @@ class SeamPass(Listener):
         return z
 
     def block(self, site: str, layer: int, x: torch.Tensor) -> None:
-        self.sites[site, layer] = x[: self.n]
+        self.sites[site, layer] = x[: self.n].clone()  # Falcon adds what attention gives to this very tensor
 
     @contextmanager
     def ends(self, model: Model) -> Iterator[None]:
-        """Hooks that keep what attention modules are given and return, and what blocks and rotary modules return."""
+        """Hooks that keep what attention is given, what its projection gives, and what blocks and ropes return."""
 
         def before(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             self.inputs.append(hidden_states(args, kwargs)[: self.n])
 
         def after(module: torch.nn.Module, args: tuple[Any, ...], out: Any) -> None:
-            self.outputs.append(first_of(out)[: self.n])
+            self.outputs.append(out[: self.n])
 
         def rotated(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
             self.rotations.append(Rotation(module, args, kwargs, out))
@@ -110,7 +110,8 @@ class SeamPass(Listener):
                     stack.callback(part.register_forward_hook(rotated, with_kwargs=True).remove)
             for attention in model.family.attention_modules(model.module):
                 stack.callback(attention.register_forward_pre_hook(before, with_kwargs=True).remove)
-                stack.callback(attention.register_forward_hook(after).remove)
+                projection = attention.get_submodule(model.family.out or "")
+                stack.callback(projection.register_forward_hook(after).remove)
             for layer, block in enumerate(model.family.layer_modules(model.module)):
 
                 def returned(module: torch.nn.Module, args: tuple[Any, ...], out: Any, layer: int = layer) -> None:

@@ -222,6 +222,8 @@ def info_from_config(whole: PreTrainedConfig, name: str, origin: str, revision: 
 
 def active_window(config: PreTrainedConfig) -> int | None:
     """How many tokens back attention reaches, itself included; None where no layer is ever cut by it."""
+    if "local" in getattr(config, "attention_layers", ()):
+        return config.window_size  # GPT-Neo
     if not hasattr(type(config), "sliding_window"):
         return None  # a file may name one for a family that never looks at it
     window = getattr(config, "sliding_window", None)

@@ -26,10 +26,12 @@ def refusal(model: Model) -> str | None:
     layout = model.family.layout
     if layout is None:
         return f"{model.family.name} has no projections of queries, keys and values"
-    if layout.kind == "per_head":
+    if layout.kind == "per_head" and model.info.n_kv_heads == model.info.n_heads:
         return None
     if layout.kind == "separate":
         return f"{model.family.name} has three projections ({', '.join(layout.modules)}): none is split"
+    if layout.kind == "per_head":
+        return f"{model.family.name} has one key and value for several queries: there are no thirds"
     return f"{model.family.name} packs all queries, then all keys, then all values: thirds are right there"
 
 

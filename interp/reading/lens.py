@@ -47,7 +47,7 @@ class Lens:
         config: Any = model.module.config
         self._softcap: float | None = getattr(config, "final_logit_softcapping", None)
         # Cohere multiplies logits, Granite divides them.
-        self._times: float = getattr(config, "logit_scale", 1.0) / getattr(config, "logits_scaling", 1.0)
+        self._times: float = (getattr(config, "logit_scale", None) or 1.0) / getattr(config, "logits_scaling", 1.0)
 
     @cached_property
     def _mean_token(self) -> torch.Tensor:

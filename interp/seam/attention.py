@@ -7,7 +7,7 @@ replace the head outputs; the attention itself is left to the fast kernel. Leavi
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
@@ -19,7 +19,8 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from interp.errors import InterpError, ModelError
 from interp.model import Model
-from interp.seam.pattern import BLOCK, AttentionCall, pattern_rows
+from interp.seam.own_attention import asking, has_own_attention
+from interp.seam.pattern import BLOCK, AttentionCall, pattern_rows, visible_keys
 from interp.seam.ropes import rotating_afresh
 
 SEAM = "interp"
@@ -153,12 +154,14 @@ def listening(model: Model, *listeners: Listener, ours: Ours | None = None) -> I
 def attention_function(model: Model, name: str) -> Iterator[None]:
     """Let `model` use another registered attention function (`eager`, say) until the block is left."""
     modules: list[Any] = list(model.family.attention_modules(model.module))
-    configs = {id(m.config): m.config for m in modules}
+    configs = {id(c): c for c in (getattr(m, "config", model.config) for m in modules)}
+    is_own = name == SEAM and has_own_attention(model)
     before = {key: config._attn_implementation for key, config in configs.items()}
     try:
         for config in configs.values():
-            config._attn_implementation = name
-        yield
+            config._attn_implementation = "eager" if is_own else name
+        with asking(model, _seam) if is_own else nullcontext():
+            yield
     finally:
         for key, config in configs.items():
             config._attn_implementation = before[key]
@@ -189,6 +192,7 @@ def _seam(
     dropout: float = 0.0,
     softcap: float | None = None,
     s_aux: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
     **keywords: Any,
 ) -> tuple[torch.Tensor, None]:
     """The attention function of the seam; arguments and result as transformers' interface defines them."""
@@ -202,7 +206,7 @@ def _seam(
     ear = _EARS.get(module)
     listeners = [listener for ours, listener in ear.listeners if ours()] if ear is not None else []
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    call = AttentionCall(ear.layer if ear else -1, query, key, value, scale, attention_mask, softcap, s_aux)
+    call = AttentionCall(ear.layer if ear else -1, query, key, value, scale, attention_mask, softcap, s_aux, bias=bias)
     for listener in listeners:
         listener.before(call)
     is_plain = softcap is None and s_aux is None
@@ -214,7 +218,14 @@ def _seam(
 
 def _kernel(module: torch.nn.Module, call: AttentionCall, dropout: float) -> torch.Tensor:
     sdpa = ALL_ATTENTION_FUNCTIONS["sdpa"]
-    z, _ = sdpa(module, call.q, call.k, call.v, call.mask, dropout=dropout, scaling=call.scaling)
+    k, v, mask = call.k, call.v, call.mask
+    if not hasattr(module, "num_key_value_groups"):  # by which transformers' function repeats grouped heads itself
+        k, v = (x.repeat_interleave(call.q.shape[1] // x.shape[1], dim=1) for x in (k, v))
+    if call.bias is not None:
+        visible = visible_keys(call, call.positions)[:, None]  # [batch or 1, 1, pos, key_pos]
+        bias = call.bias[:, :, None].to(call.q.dtype)
+        mask = torch.where(visible, bias, torch.finfo(bias.dtype).min)
+    z, _ = sdpa(module, call.q, k, v, mask, dropout=dropout, scaling=call.scaling)
     return z
 
 

@@ -197,6 +197,12 @@ class _Layer(Listener):
         if self.change is not None:
             self.change(call)
             return
+        if call.bias is not None:
+            raise UsageError(
+                asked=f"gradients at the scores of layer {call.layer}",
+                found="a bias by position (ALiBi) is added to them, and the laws are of scores that are products alone",
+                fix="Choose a model with rotary or learnt positions.",
+            )
         self.visible = _visible(call)
         call.q, call.k, call.v = (x.detach().requires_grad_() for x in (call.q, call.k, call.v))
         shape = (*call.q.shape[:3], call.k.shape[2])  # [batch, head, pos, key_pos]

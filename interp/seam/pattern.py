@@ -54,8 +54,8 @@ class AttentionCall:
     `q` is `[batch, head, pos, d_head]`, `k` and `v` `[batch, kv_head, key_pos, d_head]`, after rotary embedding and
     before grouped heads are repeated. `mask` is True where a key is seen, `[batch or 1, 1, pos, key_pos]`; None means
     causal. A listener may replace `q`, `k` and `v`. `sink` is a learnt score for each head, `[head]`, that takes weight
-    from the keys and has no value (gpt-oss). Attention rows of a call with a `donor` are those that its queries would
-    have over the donor's keys.
+    from the keys and has no value (gpt-oss). `bias` is added to the scores of every row, `[batch or 1, head, key_pos]`
+    (ALiBi). Attention rows of a call with a `donor` are those that its queries would have over the donor's keys.
     """
 
     layer: int
@@ -67,6 +67,7 @@ class AttentionCall:
     softcap: float | None = None
     sink: torch.Tensor | None = None
     donor: DonorKeys | None = None
+    bias: torch.Tensor | None = None
 
     @property
     def positions(self) -> torch.Tensor:
@@ -75,9 +76,10 @@ class AttentionCall:
 
     def of(self, items: slice) -> "AttentionCall":
         """The call of these items of the batch alone."""
-        mask = self.mask if self.mask is None or len(self.mask) == 1 else self.mask[items]
+        mask = None if self.mask is None else _of(self.mask, items)
         donor = None if self.donor is None else self.donor.of(items, self.k)
-        return replace(self, q=self.q[items], k=self.k[items], v=self.v[items], mask=mask, donor=donor)
+        bias = None if self.bias is None else _of(self.bias, items)
+        return replace(self, q=self.q[items], k=self.k[items], v=self.v[items], mask=mask, donor=donor, bias=bias)
 
 
 @dataclass(frozen=True)
@@ -194,6 +196,9 @@ def as_scores(call: AttentionCall, scaled: torch.Tensor, visible: torch.Tensor) 
     """`scaled_dots` turned into scores, in place."""
     if call.softcap is not None:
         scaled.tanh_().mul_(call.softcap * BITS_PER_NAT)
+    if call.bias is not None:
+        bias = call.bias[..., : scaled.shape[-1]].float() * BITS_PER_NAT
+        scaled.add_(bias.unflatten(1, scaled.shape[1:3])[..., None, :])
     scaled.add_(torch.where(visible, 0.0, FAR_BELOW)[:, None, None])
     return scaled
 

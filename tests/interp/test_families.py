@@ -100,15 +100,33 @@ CONFIGS = {
     "cohere": {"use_qk_norm": True},
     "cohere2": {"num_hidden_layers": 4, "sliding_window": 4},
     "gpt_bigcode": {"n_embd": 48, "n_layer": 2, "n_head": 4, "n_positions": 64},
+    "gptj": {"n_embd": 48, "n_layer": 2, "n_head": 4, "n_positions": 64, "rotary_dim": 4, "initializer_range": 0.2},
+    "gpt_neo": {
+        "hidden_size": 48,
+        "num_layers": 4,
+        "num_heads": 4,
+        "attention_types": [[["global", "local"], 2]],
+        "window_size": 4,
+        "max_position_embeddings": 64,
+        "initializer_range": 0.2,
+    },
+    "bloom": {"hidden_size": 48, "n_layer": 2, "n_head": 4, "initializer_range": 0.2},
+    "mpt": {"d_model": 48, "n_layers": 2, "n_heads": 4, "max_seq_len": 64, "initializer_range": 0.2},
+    "falcon": {"hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4, "initializer_range": 0.2},
     "opt": {"ffn_dim": 64, "word_embed_proj_dim": 48, "max_position_embeddings": 64},
 }
 
+
+OWN_NAMES = ("gpt2", "gpt_bigcode", "gptj", "gpt_neo", "bloom", "mpt", "falcon")
+"""Kinds whose configurations have names of their own for sizes."""
 
 SINCE = {"internlm3": "5.23", "iquestcoder": "5.23"}
 """The version of transformers that brought a kind, where `pyproject.toml` allows older ones."""
 
 OTHER_SHAPES = {
     "olmo": {"clip_qkv": 0.3},
+    "gpt_bigcode": {"multi_query": False},
+    "mpt": {"attn_config": {"clip_qkv": 0.3, "softmax_scale": 0.2}},
     "llama": {"max_position_embeddings": 256, "rope_parameters": {
         "rope_type": "yarn", "rope_theta": 1e4, "factor": 8.0, "original_max_position_embeddings": 32}},
     "phi3": {"max_position_embeddings": 256, "original_max_position_embeddings": 32, "rope_parameters": {
@@ -126,7 +144,7 @@ def config_of(kind, **settings):
 
 def tiny(kind, **changes):
     torch.manual_seed(0)
-    own = {"vocab_size": 101} if kind in ("gpt2", "gpt_bigcode") else dict(_COMMON)
+    own = {"vocab_size": 101} if kind in OWN_NAMES else dict(_COMMON)
     if kind == "opt":
         del own["num_key_value_heads"], own["head_dim"]
     config = config_of(kind, **{**own, **CONFIGS.get(kind, {}), **changes})
@@ -150,7 +168,8 @@ SITES = (
     Need("lens_kl"), Need("outcome_log_prob"), Need("next_loss", at="followed"), Need("v", Moments(), "all"),
 )  # fmt: skip
 MAY_SEE_LESS = {
-    "mistral", *(k for k, config in CONFIGS.items() if {"sliding_window", "attention_chunk_size"} & set(config))
+    "mistral", *(k for k, config in CONFIGS.items() if {"sliding_window", "attention_chunk_size"} & set(config)),
+    "gpt_neo", "bloom", "mpt",  # the latter two count columns of a pass, and not positions
 }  # fmt: skip
 """Families with layers that may see less than the whole of these prompts, which are then read one after the other."""
 

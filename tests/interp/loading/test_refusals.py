@@ -11,6 +11,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoConfig
 
 from interp.errors import ModelError, UsageError
+from interp.families import REFUSED
 from interp.loading.admission import count_parameters
 from interp.loading.load import load
 from interp.loading.placement import DTYPES, available_bytes, choose_placement, precision_hazard
@@ -125,19 +126,17 @@ def test_missing_folder_and_file_and_folder_without_configuration_are_told_apart
 @pytest.mark.parametrize(
     ("model_type", "architecture", "name"),
     [
-        ("gptj", "GPTJForCausalLM", "GPT-J"),
-        ("gpt_neo", "GPTNeoForCausalLM", "GPT-Neo"),
-        ("falcon", "FalconForCausalLM", "Falcon"),
-        ("bloom", "BloomForCausalLM", "Bloom"),
-        ("mpt", "MptForCausalLM", "MPT"),
+        ("deepseek_v3", "DeepseekV3ForCausalLM", "DeepSeek-V3"),
+        ("minicpm3", "MiniCPM3ForCausalLM", "MiniCPM3"),
+        ("bitnet", "BitNetForCausalLM", "BitNet"),
     ],
 )
-def test_family_outside_the_interface_is_refused_by_name(tmp_path, model_type, architecture, name):
+def test_family_that_cannot_be_read_is_refused_by_name(tmp_path, model_type, architecture, name):
     config = AutoConfig.for_model(model_type, architectures=[architecture])
     config.save_pretrained(tmp_path)
     message = refusal(tmp_path)
     assert f"the family {name} ({model_type})" in message
-    assert "nothing could be captured" in message
+    assert REFUSED[model_type][1] in message
 
 
 @pytest.mark.parametrize(

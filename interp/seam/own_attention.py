@@ -1,0 +1,116 @@
+"""Attention modules of older families, which compute attention themselves and ask no interface which function to use.
+
+While the model is listened to, each does what its own code does up to queries, keys and values, and hands these to the
+attention function of the seam. That the result is the module's own is what the self-check compares on every load.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+from transformers.models.falcon.modeling_falcon import apply_rotary_pos_emb
+
+from interp.model import Model
+
+Attend = Callable[..., tuple[torch.Tensor, None]]
+"""The attention function of transformers' interface; `bias` `[batch or 1, head, key_pos]` is added to the scores."""
+
+
+def has_own_attention(model: Model) -> bool:
+    """Whether the attention of this model asks no interface."""
+    return model.family.name in _OWN
+
+
+@contextmanager
+def asking(model: Model, attend: Attend) -> Iterator[None]:
+    """Let the attention modules of such a model call `attend` until the block is left."""
+    name, replacement = _OWN[model.family.name]
+    with ExitStack() as stack:
+        for module in model.family.attention_modules(model.module):
+            # Where accelerate has put its own forward, the module's is what that calls.
+            place = "_old_forward" if name == "forward" and hasattr(module, "_old_forward") else name
+            stack.callback(_put_back, module, place, vars(module).get(place))
+            setattr(module, place, partial(replacement, attend, module))
+        yield
+
+
+def _put_back(module: torch.nn.Module, place: str, before: Any) -> None:
+    delattr(module, place)
+    if before is not None:
+        setattr(module, place, before)
+
+
+def _seen(mask: torch.Tensor | None) -> torch.Tensor | None:
+    """True where a key is seen, from what eager attention adds to its scores."""
+    return mask if mask is None or mask.dtype == torch.bool else mask == 0
+
+
+def _gptj(
+    attend: Attend, module: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None
+) -> tuple[torch.Tensor, None]:
+    z, _ = attend(module, query, key, value, _seen(mask), scaling=1 / float(module.scale_attn))
+    return z.transpose(1, 2), None
+
+
+def _gpt_neo(
+    attend: Attend, module: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None
+) -> tuple[torch.Tensor, None]:
+    """Scores are not scaled; layers of the kind `local` see a window, which is in a mask of the module's own."""
+    n, n_keys = query.shape[2], key.shape[2]
+    seen, own = _seen(mask), module.bias[:, :, n_keys - n : n_keys, :n_keys]
+    z, _ = attend(module, query, key, value, own if seen is None else own & seen, scaling=1.0)
+    return z.transpose(1, 2), None
+
+
+def _bloom(
+    attend: Attend, module: Any, hidden_states: torch.Tensor, residual: torch.Tensor, alibi: torch.Tensor,
+    attention_mask: torch.Tensor | None, layer_past: Any = None, **others: Any,
+) -> tuple[torch.Tensor, None]:  # fmt: skip
+    query, key, value = module._reshape(module.query_key_value(hidden_states))
+    if layer_past is not None:
+        key, value = layer_past.update(key, value, module.layer_idx)
+    bias = alibi.view(len(query), module.num_heads, -1)
+    z, _ = attend(module, query, key, value, _seen(attention_mask), scaling=module.inv_norm_factor, bias=bias)
+    return module.dense(z.flatten(2)) + residual, None
+
+
+def _mpt(
+    attend: Attend, module: Any, hidden_states: torch.Tensor, position_bias: torch.Tensor,
+    past_key_values: Any = None, attention_mask: torch.Tensor | None = None, **others: Any,
+) -> tuple[torch.Tensor, None]:  # fmt: skip
+    mixed = module.Wqkv(hidden_states)
+    if module.clip_qkv:
+        mixed = mixed.clamp(-module.clip_qkv, module.clip_qkv)
+    query, key, value = (x.unflatten(2, (module.n_heads, -1)).transpose(1, 2) for x in mixed.chunk(3, dim=2))
+    if past_key_values is not None:
+        key, value = past_key_values.update(key, value, module.layer_idx)
+    bias = position_bias[None, :, 0, -key.shape[2] :]
+    seen = None if attention_mask is None else ~attention_mask
+    z, _ = attend(module, query, key, value, seen, scaling=module.softmax_scale, bias=bias)
+    return module.out_proj(z.flatten(2)), None
+
+
+def _falcon(
+    attend: Attend, module: Any, hidden_states: torch.Tensor, alibi: None, attention_mask: torch.Tensor | None,
+    layer_past: Any = None, position_embeddings: Any = None, **others: Any,
+) -> tuple[torch.Tensor, None]:  # fmt: skip
+    """Newer models hand on every key and value once for each query head; the seam gets each once."""
+    query, key, value = (x.transpose(1, 2) for x in module._split_heads(module.query_key_value(hidden_states)))
+    query, key = apply_rotary_pos_emb(query, key, *position_embeddings)
+    if layer_past is not None:
+        key, value = layer_past.update(key, value, module.layer_idx)
+    step = key.shape[1] // module.num_kv_heads
+    z, _ = attend(module, query, key[:, ::step], value[:, ::step], _seen(attention_mask))
+    return module.dense(z.flatten(2)), None
+
+
+_OWN: dict[str, tuple[str, Callable[..., tuple[torch.Tensor, None]]]] = {
+    "gptj": ("_attn", _gptj),
+    "gpt_neo": ("_attn", _gpt_neo),
+    "bloom": ("forward", _bloom),
+    "mpt": ("forward", _mpt),
+    "falcon": ("forward", _falcon),
+}
+"""Of each family the method that is replaced, and what does its work."""
