@@ -80,7 +80,7 @@ def read_prompts(
 
     A column `messages` in place of the texts holds conversations, which `tokenizer` writes out.
 
-    Text is UTF-8, with or without a byte-order mark. In a CSV a column is numbers where every cell is one.
+    Text is UTF-8, or UTF-16 with its mark. A column of a CSV is numbers where more of its cells are numbers than words.
     Raises `PromptError` with the line, or the row of a Parquet file, for whatever cannot be used.
     """
     path = Path(path)

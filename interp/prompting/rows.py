@@ -5,6 +5,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from interp.errors import PromptError
 from interp.prompt import Prompt, PromptSet, Value
@@ -22,6 +23,11 @@ class PromptRow:
 
     place: str
     values: Mapping[str, object]
+
+
+def broken_line(path: Path, line: int, found: str, fix: str) -> PromptError:
+    """The error of one line of a file."""
+    return PromptError(asked=f"{path}, line {line}", found=found, fix=fix)
 
 
 def prompt_set(name: str, rows: Sequence[PromptRow], text_column: str, source: str) -> PromptSet:

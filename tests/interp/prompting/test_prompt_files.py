@@ -91,12 +91,104 @@ def test_another_column_can_hold_the_text(tmp_path):
     assert [(p.text, p.columns["domain"]) for p in prompts] == [("the one", "x"), ("the other", "y")]
 
 
-def test_numbers_of_a_csv_are_read_as_they_are_written(tmp_path):
-    long = "123456789012345678901"
-    path = written(tmp_path, "p.csv", f"text,code,long,half,mixed\na,007,{long},1,1\nb,010,{long},2.5,x\n")
-    first = read_prompts(path).prompts[0].columns
-    assert first == {"code": "007", "long": long, "half": 1.0, "mixed": "1"}
-    assert isinstance(first["half"], float)
+CSV_NUMBERS = {
+    "plain": (["1", "-2", "30"], [1, -2, 30]),
+    "signs": (["+0.25", "-0.75", "1"], [0.25, -0.75, 1.0]),
+    "points": ([".25", "5.", "-.5"], [0.25, 5.0, -0.5]),
+    "white": ([" 0.75", "0.25 ", "\t1"], [0.75, 0.25, 1.0]),
+    "powers": (["1e-3", "2E5", "0"], [0.001, 2e5, 0.0]),
+    "zeros": (["0", "0.0", "+0"], [0.0, 0.0, 0.0]),
+}
+CSV_NAMES = {
+    "codes": ["007", "010", "100"],
+    "words": ["a", "", "b"],
+    "some_numbers": ["Paris", "1984", "NaN"],
+    "as_many": ["x", "1", "x1"],
+    "dates": ["2024-01-05", "2024-01-06", "2024"],
+    "versions": ["1.2.3", "1.2.4", "2.0"],
+    "times": ["12:30", "1:05", "9"],
+    "white_kept": [" a", "b ", "c"],
+}
+CSV_GAPS = [
+    "",
+    " ",
+    "NaN",
+    "nan",
+    "NA",
+    "N/A",
+    "null",
+    "None",
+    "-",
+    "?",
+    "inf",
+    "#N/A",
+    "1,250",
+    "1 250",
+    "0,25",
+    "1_250",
+]
+CSV_GAPS += ["12 %", "$3", "\u22121", "1.250.000", "x", "1e"]
+
+
+def csv_of(cells):
+    return as_csv([{"text": f"text {i}", "k": cell} for i, cell in enumerate(cells)])
+
+
+@pytest.mark.parametrize("case", CSV_NUMBERS)
+def test_a_csv_column_of_numbers_is_numbers(tmp_path, case):
+    cells, numbers = CSV_NUMBERS[case]
+    found = read_prompts(written(tmp_path, "p.csv", csv_of(cells)))
+    assert found.units == {"k": "1"}
+    assert [repr(p.columns["k"]) for p in found] == [repr(n) for n in numbers]
+
+
+@pytest.mark.parametrize("case", CSV_NAMES)
+def test_a_csv_column_of_names_stays_as_it_is(tmp_path, case):
+    found = read_prompts(written(tmp_path, "p.csv", csv_of(CSV_NAMES[case])))
+    assert found.units == {"k": "label"}
+    assert [p.columns["k"] for p in found] == CSV_NAMES[case]
+
+
+@pytest.mark.parametrize("cell", CSV_GAPS)
+def test_a_csv_column_of_numbers_with_another_cell_is_refused_with_its_line(tmp_path, cell):
+    error = refusal(written(tmp_path, "p.csv", csv_of(["0.25", "3", cell, "0.125"])))
+    assert error.asked.endswith("p.csv, line 4")
+    assert f"the column 'k' holds {cell!r}, and most of its cells are numbers" in error.found
+
+
+@pytest.mark.parametrize(
+    "cells", [["1,250", "2,100"], ["0,25", "0,5"], ["12%", "13%"], ["9" * 20, "2"], ["9" * 5000, "1"]]
+)
+def test_numbers_that_no_cell_writes_plainly_are_refused(tmp_path, cells):
+    assert "'k' holds" in refusal(written(tmp_path, "p.csv", csv_of(cells))).found
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("text_column", ["text", "k"])
+def test_the_separator_of_a_csv_is_that_of_its_header(tmp_path, separator, text_column):
+    rows = [{"k": "a, b; c|d", "text": "x\ty"}, {"k": "e", "text": "f"}]
+    out = io.StringIO(newline="")
+    writer = csv.DictWriter(out, rows[0].keys(), delimiter=separator)
+    writer.writeheader()
+    writer.writerows(rows)
+    expected = resolve_prompts(rows, text_column=text_column).prompts
+    for content in (out.getvalue(), f"sep={separator}\r\n{out.getvalue()}"):
+        assert read_prompts(written(tmp_path, "p.csv", content), text_column).prompts == expected
+
+
+def test_texts_of_a_csv_may_be_numbers_and_lines_count_a_named_separator(tmp_path):
+    assert [p.text for p in read_prompts(written(tmp_path, "p.csv", "text\n1\n02\n"))] == ["1", "02"]
+    assert "line 4: it has 1 cells" in str(refusal(written(tmp_path, "q.csv", "sep=;\ntext;k\na;1\nb\n")))
+    assert "has the columns 'satz', 'k'" in str(refusal(written(tmp_path, "r.csv", "satz;k\na;1\n")))
+
+
+@pytest.mark.parametrize("ending", [".jsonl", ".csv", ".txt"])
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+def test_a_file_in_utf_16_is_read_by_its_mark(tmp_path, ending, encoding):
+    content = FORMATS.get(ending, lambda rows: "\n".join(row["text"] for row in rows))([{"text": "é"}, {"text": "漢"}])
+    marked = content if encoding == "utf-16" else "\ufeff" + content
+    prompts = read_prompts(written(tmp_path, f"p{ending}", marked.encode(encoding)))
+    assert [p.text for p in prompts] == ["é", "漢"]
 
 
 def test_truth_values_are_labels(tmp_path):
@@ -150,7 +242,6 @@ MESSAGES = {
     "header_twice": (".csv", "text,text\na,b\n", "p.csv, line 1: a column stands in the header twice"),
     "header_only": (".csv", "text,k\n", "there is no prompt in it"),
     "unnamed": (".csv", ",text\n0,a\n", "the columns of {}: one of them is called ''"),
-    "all_numbers": (".csv", "text\n1\n2\n", "p.csv, line 2: 'text' holds 1, which is not a text"),
     "overflow": (".csv", "text,k\na,1e999\n", "line 2: the column 'k' holds inf"),
     "latin": (".txt", b"caf\xc3\xa9\nna\xefve", "p.txt, line 2: byte 8 of the file (0xef) is not UTF-8"),
     "latin_after_mark": (".txt", b"\xef\xbb\xbfa\n\xff", "p.txt, line 2: byte 5 of the file (0xff) is not UTF-8"),
@@ -405,8 +496,6 @@ def test_every_text_comes_back_as_it_was_written(tmp_path, texts):
     for ending, write in FORMATS.items():
         content = write([{"text": text, "name": "x"} for text in texts])
         path = written(tmp_path, f"whole{ending}", content)
-        if ending == ".csv" and all(text.isdecimal() for text in texts):
-            continue  # a column of numbers alone is no text there
         assert [p.text for p in read_prompts(path)] == texts
     lines = [text for text in texts if not text.startswith("\ufeff")]
     if lines:
