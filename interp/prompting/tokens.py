@@ -1,6 +1,6 @@
 """Prompts as token ids: the beginning-of-text token as the tokenizer has it, and the window at the end of each text."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +11,7 @@ from interp.errors import ModelError, PromptError
 from interp.model import Model
 from interp.need import PLACES, Need
 from interp.prompt import PromptSet
+from interp.prompting.token_names import names_of, token_names
 
 Ids = Int[np.ndarray, " _pos"]
 
@@ -216,30 +217,21 @@ def as_tokens(model: Model, pool: PromptSet, needs: Sequence[Need], window: int 
 
 
 def words_of(model: Model, ids: np.ndarray) -> tuple[str, ...]:
-    """The tokens as text; what is no whole character as the tokenizer names it; a tunnel's symbols as numbers."""
-    if model.tokenizer is None:
-        return tuple(str(i) for i in ids)
-    texts = [str(model.tokenizer.decode([int(i)])) for i in ids]
-    names = [str(name) for name in model.tokenizer.convert_ids_to_tokens(ids.tolist())]
-    return tuple(name if "\ufffd" in text or not text else text for text, name in zip(texts, names, strict=True))
+    """The tokens by name (`names_of`); a tunnel's symbols as numbers."""
+    return tuple(str(i) for i in ids) if model.tokenizer is None else names_of(model.tokenizer, ids)
 
 
 def one_token(model: Model, word: str | int) -> int:
-    """The id of a word that is one token of the model, or the id itself; `PromptError` for anything else."""
+    """The id of the token of this name, or the id itself; `PromptError` for anything else."""
     if isinstance(word, str):
         if model.tokenizer is None:
             raise PromptError(
                 asked=f"the token {word!r}", found=f"{model.name} has no tokenizer", fix="Give the id of the token."
             )
-        ids = _encode(model.tokenizer, [word])[0]
-        if len(ids) != 1:
-            parts = " ".join(repr(part) for part in words_of(model, np.array(ids)))
-            raise PromptError(
-                asked=f"the token {word!r}",
-                found=f"it is {len(ids)} tokens: {parts}",
-                fix="Name one token, with its leading space where it stands inside a text, or give an id.",
-            )
-        return ids[0]
+        names = token_names(model.tokenizer)
+        if word not in names:
+            raise _unnamed(model.tokenizer, word, names)
+        return names[word]
     if not 0 <= int(word) < model.info.vocab_size:
         raise PromptError(
             asked=f"the token id {word}",
@@ -247,3 +239,13 @@ def one_token(model: Model, word: str | int) -> int:
             fix="Give one of these.",
         )
     return int(word)
+
+
+def _unnamed(tokenizer: PreTrainedTokenizerBase, word: str, names: Mapping[str, int]) -> PromptError:
+    near = next((name for name in (f" {word}", word.strip()) if name in names), None)
+    parts = " ".join(map(repr, names_of(tokenizer, np.array(_encode(tokenizer, [word])[0], dtype=np.int64))))
+    return PromptError(
+        asked=f"the token {word!r}",
+        found=f"no token has this name; read as a text it is {parts or 'no token'}",
+        fix=f"Name {near!r}, which is one." if near else "Name one token, with its space in front, or give an id.",
+    )

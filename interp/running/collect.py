@@ -17,6 +17,7 @@ from interp.need import Need
 from interp.prompt import Prompts, PromptSet
 from interp.prompting.clusters import with_clusters
 from interp.prompting.files import resolve_prompts
+from interp.prompting.token_names import names_of
 from interp.prompting.tokens import as_tokens
 from interp.reading.batches import row_index
 from interp.reading.forward import capture
@@ -52,7 +53,7 @@ def collect(
     With `layers` (depths, for the residual stream; negative ones count from the end) only these are read, the first
     axis holds them in their order, and passes end behind the last of them: `collect(model, texts, ["v"], layers=[3])`
     costs four blocks, and the rows have no `next_entropy_bits`.
-    Rows of a language model also have its `text` and, as `token_string`, the token at their position.
+    Rows of a language model also have its `text` and, as `token_string`, the name of the token at their position.
     `window` keeps the last tokens of each text; None is the set's own window, 0 reads texts whole. With `edits` it is
     the edited model that is read. `to` names a folder that the capture is streamed to, as `Capture.save` writes it:
     memory holds some prompts at a time, however many come, and what is returned is read from there.
@@ -147,8 +148,7 @@ def with_words(found: Capture, tokenizer: "PreTrainedTokenizerBase | None") -> C
     for at, rows in found.tables.items():
         words = {"text": np.array([prompt.text for prompt in found.prompts], dtype=object)[rows["prompt"]]}
         if tokenizer is not None:
-            named = tokenizer.convert_ids_to_tokens(rows["token"].tolist())
-            words = {"token_string": np.array(named, dtype=object)} | words
+            words = {"token_string": np.array(names_of(tokenizer, rows["token"]), dtype=object)} | words
         for name, column in words.items():
             rows = rows if name in rows.columns else rows.with_column(name, column, LABEL)
         tables[at] = rows

@@ -12,6 +12,7 @@ from interp.errors import UsageError
 from interp.loading.untrained import untrained_twin
 from interp.need import Need
 from interp.prompt import Prompt, PromptSet
+from interp.prompting.tokens import words_of
 from interp.reading.forward import capture
 from interp.running.checkpoints import has_checkpoints
 from interp.running.run import run
@@ -142,7 +143,7 @@ def test_a_collected_row_says_its_text_and_its_token(stories):
     capture = interp.collect(stories, texts, ["v"])
     rows = capture.rows
     assert rows["text"].tolist() == texts
-    assert rows["token_string"].tolist() == stories.tokenizer.convert_ids_to_tokens(rows["token"].tolist())
+    assert tuple(rows["token_string"]) == words_of(stories, rows["token"])
     own = PromptSet("own", [Prompt(text=t, columns={"text": "mine"}) for t in texts], units={"text": "label"})
     assert interp.collect(stories, own, ["v"]).rows["text"].tolist() == ["mine", "mine"]
 
