@@ -67,6 +67,14 @@ class ModelInfo:
     """Experts of each layer's feed-forward; 0 where a layer has none, or its router is not known."""
     text_part_of: str | None = None
     """The class of the multimodal model whose language model and head these are."""
+    attention_layers: tuple[int, ...] | None = None
+    """The layers that have attention, where not all have."""
+
+    @property
+    def layers_with_attention(self) -> tuple[int, ...]:
+        """The numbers of all layers that have attention."""
+        every = range(self.n_layers if self.n_heads else 0)
+        return tuple(every) if self.attention_layers is None else self.attention_layers
 
 
 class Mechanism(ABC):
@@ -115,9 +123,10 @@ class Capture:
     the exact posterior is known, `posterior` `[row, outcome]` is over the token ids `prompts.outcome_ids`, and `belief`
     `[row, component]` is the exact belief over the latent, where that is more than the posterior. Where only some
     `layers` were asked for (negative ones count from the end), the first axis of the arrays holds these, in their
-    order, and the rows have `next_entropy_bits` only if a need reads the outputs: passes end where all is read. Weights
-    are read from the model, which the capture keeps, each time they are asked for. `provenance` says which tool read
-    the model, and what it checked.
+    order, and the rows have `next_entropy_bits` only if a need reads the outputs: passes end where all is read. Where
+    not all layers have attention, arrays of attention hold `model.layers_with_attention`. Weights are read from the
+    model, which the capture keeps, each time they are asked for. `provenance` says which tool read the model, and what
+    it checked.
 
     >>> model = interp.load("tunnel:bijection-gpt-neox")
     >>> prompts = interp.sampled_prompts(model.task, 8)
@@ -305,7 +314,7 @@ class Capture:
                 is_only = n_of.count(need.site) == 1 and name == "rows"
                 label = need.site if is_only else f"{need.site}.{need.at}.{type(need.fold).__name__}.{name}"
                 attrs = {"meaning": need.described.meaning, "unit": need.described.unit, "at": need.at}
-                axes = [_dimension(axis, need) for axis in need.axes(name)]
+                axes = [_dimension(axis, need, self.model) for axis in need.axes(name)]
                 variables[label] = (axes, array, attrs)
         for name, x in self._exact.items():
             if x is not None:
@@ -317,6 +326,8 @@ class Capture:
                 label = column if at == "scored" else f"{column}_{at}"
                 coordinates[label] = (row, values, {"unit": table.units[column]})
         n = self.model.n_layers
+        if any("attention_layer" in axes for axes, *_ in variables.values()):
+            coordinates["attention_layer"] = [i % n for i in self.layers or self.model.layers_with_attention]
         for axis, end in (("layer", n), ("depth", n + 1)):
             if any(axis in axes for axes, *_ in variables.values()):
                 coordinates[axis] = [i % end for i in (range(end) if self.layers is None else self.layers)]
@@ -328,8 +339,10 @@ class Capture:
         return {"posterior": self.posterior, "belief": self.belief}
 
 
-def _dimension(axis: str, need: Need) -> str:
+def _dimension(axis: str, need: Need, model: ModelInfo) -> str:
     """The name of an axis beside those of other needs: `prompt` is a column of the rows."""
+    if axis == "layer" and need.described.is_of_attention and model.attention_layers is not None:
+        return "attention_layer"
     if axis == "row" and need.at != "scored":
         return f"row_{need.at}"
     return "each_prompt" if axis == "prompt" else axis

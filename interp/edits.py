@@ -98,7 +98,13 @@ class Edit(ABC):
 
     def refuse_misfit(self, info: ModelInfo) -> None:
         """Raise `UsageError` where this edit names what the model does not have."""
-        self.layers(info)
+        layers, having = self.layers(info), info.layers_with_attention
+        without = [layer for layer in layers if layer not in having]
+        if info.n_heads and self.place not in ("resid", "block", "mlp_out") and without:
+            raise self._refused(
+                f"layer {', '.join(map(str, without))} of {info.name} has no attention",
+                f"Layers with attention: {', '.join(map(str, having))}. Edit resid or bypass the layer elsewhere.",
+            )
 
     def to_json(self) -> dict[str, Any]:
         """The edit as plain values: `edit_from_json` gives it back."""

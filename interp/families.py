@@ -112,6 +112,8 @@ class Family:
     layers: str
     final_norm: str
     attention: str | None = None
+    mixer: str | None = None
+    """Module that some layers have in place of attention (a convolution, a state-space model)."""
     mlp: str | None = None
     layout: Layout | None = None
     out: str | None = None
@@ -134,8 +136,8 @@ class Family:
     """Field of the configuration that bounds queries, keys and values behind their projection (OLMo's `clip_qkv`)."""
     note: str = ""
     """What is special about the family, in a few words; `interp list families` shows it."""
-    refused: tuple[tuple[str, object, str], ...] = ()
-    """Shapes that cannot be read: field of the configuration, the value it has there, why."""
+    refused: tuple[tuple[str, bool, str], ...] = ()
+    """Shapes that cannot be read: field of the configuration, whether it is true (not 0) there, why."""
 
     def __post_init__(self) -> None:
         if len({self.attention is None, self.layout is None, self.out is None}) > 1:
@@ -175,9 +177,10 @@ class Family:
     def refuse_shape(self, config: "PretrainedConfig") -> None:
         """Raise `ModelError` where a field of the configuration makes this a model that cannot be read."""
         for field, value, reason in self.refused:
-            if getattr(config, field, None) == value:
+            found = getattr(config, field, not value)
+            if bool(found) is value:
                 raise ModelError(
-                    asked=f"reading a model of the family {self.name} with {field} = {value}",
+                    asked=f"reading a model of the family {self.name} with {field} = {found}",
                     found=reason,
                     fix="Other models of the family can be read.",
                 )
@@ -188,15 +191,32 @@ class Family:
     def layer_modules(self, module: "PreTrainedModel") -> list["torch.nn.Module"]:
         return list(attrgetter(self.layers)(module))
 
+    def attends(self, layer: "torch.nn.Module") -> bool:
+        """Whether a decoder layer has attention, and nothing in its place."""
+        return self.attention is not None and (self.mixer is None or getattr(layer, self.mixer, None) is None)
+
+    def attention_by_layer(self, module: "PreTrainedModel") -> dict[int, "torch.nn.Module"]:
+        """The attention of each layer that has one, by the number of the layer."""
+        layers = enumerate(self.layer_modules(module))
+        return {n: attrgetter(self.attention or "")(layer) for n, layer in layers if self.attends(layer)}
+
     def attention_modules(self, module: "PreTrainedModel") -> list["torch.nn.Module"]:
-        """The attention of every layer; empty without attention."""
-        if self.attention is None:
-            return []
-        return [attrgetter(self.attention)(layer) for layer in self.layer_modules(module)]
+        """The same modules alone, in their order."""
+        return list(self.attention_by_layer(module).values())
+
+    def attention_layers(self, config: "PretrainedConfig") -> tuple[int, ...] | None:
+        """The layers that have attention, where not all have, as the configuration states them."""
+        if self.mixer is None:
+            return None
+        return tuple(n for n, kind in enumerate(config.layer_types) if kind in ("attention", "full_attention"))
 
     def summed_modules(self, layer: "torch.nn.Module") -> dict[str, "torch.nn.Module"]:
-        """The modules whose outputs a decoder layer adds to the residual stream, by site (`attn_out`, `mlp_out`)."""
-        paths = {"attn_out": self.attention_sum or self.attention, "mlp_out": self.mlp_sum or self.mlp}
+        """The modules whose outputs a decoder layer adds to the residual stream, by site (`attn_out`, `mlp_out`).
+
+        What stands in place of attention is `mixer_out`, which is no site, and adds to the stream all the same.
+        """
+        mixed = {"attn_out": self.attention_sum or self.attention} if self.attends(layer) else {"mixer_out": self.mixer}
+        paths = {**mixed, "mlp_out": self.mlp_sum or self.mlp}
         return {site: attrgetter(path)(layer) for site, path in paths.items() if path is not None}
 
     def projection_weight(
@@ -418,6 +438,16 @@ _TABLE = (
                 mlp="fc2", scales_queries=True,
                 refused=(("do_layer_norm_before", False, "it normalises the residual stream itself behind every block, "
                           "so what blocks add does not sum up to it (OPT-350m)"),)),
+    _like_llama("lfm2", final_norm="model.embedding_norm", mixer="conv", mlp="feed_forward", out="out_proj",
+                qk_norm=QkNorm("q_layernorm", "k_layernorm", "pos_head"),
+                note="convolutions in place of attention in most layers"),
+    _like_llama("jamba", final_norm="model.final_layernorm", mixer="mamba", mlp="feed_forward",
+                note="Mamba in place of attention in most layers; no rotary embedding; mixture of experts"),
+    _like_llama("bamba", final_norm="model.final_layernorm", mixer="mamba", mlp="feed_forward",
+                note="Mamba-2 in place of attention in most layers; partial rotary embedding"),
+    _like_llama("granitemoehybrid", mixer="mamba", mlp="shared_mlp", added_times="residual_multiplier",
+                note="Mamba-2 in place of attention in most layers; scaled residual branches, embeddings and logits",
+                refused=(("num_local_experts", True, "two modules of a block add up to its feed-forward output"),)),
     Family(name="mamba", layers="backbone.layers", final_norm="backbone.norm_f"),
 )  # fmt: skip
 
@@ -425,7 +455,8 @@ _LATENT = (
     "all its heads make their keys and values from one latent vector that is normalised first, and share a part of "
     "each key: no head has projection weights W_K and W_V, and its keys are of another size than its values"
 )
-_HYBRID = "some of its layers have no attention, and every layer of a model with attention has to be heard"
+_HYBRID = "some of its layers have no attention, and how they are built is not known to us yet"
+_GATED = "it multiplies head outputs by a gate before W_O, so what enters W_O is not what attention gives"
 _NORMED_LATE = "it normalises queries and keys behind rotary embedding, by weights that are not the same before it"
 
 REFUSED = {
@@ -435,14 +466,10 @@ REFUSED = {
     "longcat_flash": ("LongCat Flash", _LATENT),
     "minicpm3": ("MiniCPM3", _LATENT),
     "youtu": ("Youtu-LLM", _LATENT),
-    "bamba": ("Bamba", _HYBRID),
-    "granitemoehybrid": ("Granite 4 hybrid", _HYBRID),
-    "jamba": ("Jamba", _HYBRID),
-    "lfm2": ("LFM2", _HYBRID),
     "minimax": ("MiniMax-Text-01", _HYBRID),
     "nemotron_h": ("Nemotron-H", _HYBRID),
-    "qwen3_next": ("Qwen3-Next", _HYBRID),
-    "qwen3_5_text": ("Qwen3.5", _HYBRID),
+    "qwen3_next": ("Qwen3-Next", _GATED),
+    "qwen3_5_text": ("Qwen3.5", _GATED),
     "recurrent_gemma": ("RecurrentGemma", _HYBRID),
     "falcon_h1": ("Falcon-H1", "a state-space branch adds to the residual stream beside attention in every block"),
     "hunyuan_v1_dense": ("HunYuan", _NORMED_LATE),

@@ -22,6 +22,15 @@ class Site:
     layers: Literal["layer", "depth", "once"] = "layer"
     source: Literal["seam", "pattern", "block", "output", "text", "lens", "edit", "weights"] = "seam"
 
+    @property
+    def is_of_attention(self) -> bool:
+        """Whether only layers with attention have it."""
+        return self.source in ("seam", "pattern", "weights") or self.name in _OF_ATTENTION
+
+
+_OF_ATTENTION = {"q_pre", "k_pre", "attn_out", "attn_logit"}
+"""Sites of attention that are not read at the seam."""
+
 
 _TABLE = (
     Site("q", "queries after rotary embedding, as attention compares them", ("head", "d_head"), "activation"),

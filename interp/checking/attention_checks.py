@@ -31,7 +31,7 @@ def _some(layer: int, size: int) -> slice:
 
 def heard_once(seen: Observations) -> CheckResult:
     heard = [call.layer for call in seen.heard.calls]
-    wrong = sum(heard.count(layer) != 1 for layer in range(seen.model.info.n_layers))
+    wrong = sum(heard.count(layer) != 1 for layer in {*heard, *seen.model.info.layers_with_attention})
     return float(wrong), 0.0, "layers not heard exactly once:"
 
 
@@ -77,7 +77,8 @@ def projections(seen: Observations) -> CheckResult:
     """The attention's input times W_Q, W_K, W_V per head is what stands before rotary embedding, and v."""
     worst = 0.0
     modules = seen.model.family.attention_modules(seen.model.module)
-    for layer, (call, attention, x) in enumerate(zip(seen.heard.calls, modules, seen.heard.inputs, strict=True)):
+    for call, attention, x in zip(seen.heard.calls, modules, seen.heard.inputs, strict=True):
+        layer = call.layer
         captured: dict[Projection, torch.Tensor] = {
             "q": seen.heard.sites["q_pre", layer],
             "k": seen.heard.sites["k_pre", layer],
@@ -111,9 +112,9 @@ def rotary(seen: Observations) -> CheckResult:
     worst = 0.0
     factors = {1.0} | {rotation.factor for rotation in seen.heard.rotations}  # 1 in layers without them
     root = seen.model.info.d_head**-0.5 if seen.model.family.scales_queries else 1.0
-    for layer, call in enumerate(seen.heard.calls):
+    for call in seen.heard.calls:
         for site, after, scale in (("q_pre", call.q, root), ("k_pre", call.k, 1.0)):
-            before, after = seen.heard.sites[site, layer].float() * scale, after.transpose(1, 2).float()
+            before, after = seen.heard.sites[site, call.layer].float() * scale, after.transpose(1, 2).float()
             if before.shape != after.shape:
                 return float("inf"), seen.bound, "heads counted wrongly: error"
             worst = max(worst, min(_rotary_error(_scaled(before, seen, factor), after) for factor in factors))
@@ -163,7 +164,7 @@ def _is_switched_off(seen: Observations, layer: int) -> bool:
         return True
     family = seen.model.family
     assert family.out is not None
-    projection = attrgetter(family.out)(family.attention_modules(seen.model.module)[layer])
+    projection = attrgetter(family.out)(family.attention_by_layer(seen.model.module)[layer])
     with brought_in(projection):
         return not projection.weight.any()
 

@@ -27,7 +27,7 @@ def residual(seen: Observations) -> CheckResult:
     """Each block adds exactly its attention and its feed-forward output, as far as it has them, to its input."""
     worst = 0.0
     for layer in range(seen.model.info.n_layers):
-        sites = [site for site in ("resid", "attn_out", "mlp_out") if (site, layer) in seen.heard.sites]
+        sites = [site for site in ("resid", "attn_out", "mixer_out", "mlp_out") if (site, layer) in seen.heard.sites]
         parts = [seen.heard.sites[site, layer].float().to(seen.ids.device) for site in sites]
         worst = max(worst, relative_error(sum(parts[1:], parts[0]), seen.heard.sites["resid", layer + 1]))
     return worst, seen.bound, "relative error of the sum"

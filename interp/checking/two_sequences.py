@@ -161,14 +161,15 @@ class Observations:
     @property
     def edits(self) -> tuple[ValueEdit, ...]:
         """Values of the first, middle and last layer removed; none of a model without attention."""
-        n = self.model.info.n_layers
-        layers = sorted({0, n // 2, n - 1}) if self.model.family.has_attention else []
-        return tuple(ValueEdit(layer, 1.0) for layer in layers)
+        having = self.model.info.layers_with_attention
+        layers = {having[0], having[len(having) // 2], having[-1]} if having else ()
+        return tuple(ValueEdit(layer, 1.0) for layer in sorted(layers))
 
     @property
     def nothing(self) -> ValueEdit:
         """The edit of dose 0, of the middle layer."""
-        return ValueEdit(self.model.info.n_layers // 2, 0.0)
+        having = self.model.info.layers_with_attention
+        return ValueEdit(having[len(having) // 2], 0.0)
 
     def logits(self, ids: torch.Tensor) -> torch.Tensor:
         return self.model.module(input_ids=ids, use_cache=False).logits.float()
@@ -189,7 +190,7 @@ class Observations:
         n, has_attention = len(self.ids), self.model.family.has_attention
         edits = (self.nothing, *self.edits) if has_attention else ()
         found = SeamPass(n)
-        names = {"resid", "attn_out", "mlp_out"} | ({"q_pre", "k_pre"} if has_attention else set())
+        names = {"resid", "attn_out", "mixer_out", "mlp_out"} | ({"q_pre", "k_pre"} if has_attention else set())
         with (
             listening(self.model, _EditRows(n, edits), found),
             block_hooks(self.model, names, found.block),

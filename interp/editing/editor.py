@@ -242,7 +242,8 @@ def refuse_misfits(edits: Sequence[Edit], model: Model) -> None:
     """Raise `UsageError` where there is no edit, or one names what the model does not have."""
     if not edits:
         raise UsageError(asked=f"editing {model.name}", found="no edit is named", fix="Name at least one.")
-    parts = model.family.summed_modules(model.family.layer_modules(model.module)[0])
+    blocks = model.family.layer_modules(model.module)
+    parts = {site for block in blocks for site in model.family.summed_modules(block)}
     for edit in edits:
         edit.refuse_misfit(model.info)
         if isinstance(edit, PatternsOf):

@@ -216,6 +216,7 @@ def info_from_config(whole: PreTrainedConfig, name: str, origin: str, revision: 
         max_positions=longest_input(config),
         quantisation=quantisation(getattr(whole, "quantization_config", None)),
         n_experts=family.n_experts(config),
+        attention_layers=family.attention_layers(config),
         text_part_of=whole_class(whole).__name__ if is_multimodal(whole) else None,
     )
 

@@ -27,6 +27,9 @@ def layers_of(need: Need, layers: Sequence[int] | None, info: ModelInfo) -> tupl
     None are all of them; negative ones count from the end. What has no layers has the single one 0. Raises `UsageError`
     for a layer that the model does not have, and for one that is named twice.
     """
+    having = info.layers_with_attention if need.described.is_of_attention else None
+    if layers is None and having is not None:
+        return having
     count = {"layer": info.n_layers, "depth": info.n_layers + 1, "once": 1}[need.described.layers]
     if layers is None or need.described.layers == "once":
         return tuple(range(count))
@@ -37,6 +40,13 @@ def layers_of(need: Need, layers: Sequence[int] | None, info: ModelInfo) -> tupl
             asked=f"{need.site} at the {what} {', '.join(map(str, layers)) or 'of an empty list'}",
             found=f"{info.name} has the {what} 0 to {count - 1}",
             fix="Name each that you want once; −1 is the last.",
+        )
+    without = [] if having is None else [layer for layer in found if layer not in having]
+    if without:
+        raise UsageError(
+            asked=f"{need.site} at layer {', '.join(map(str, without))}",
+            found=f"{info.name} has attention in the layers {', '.join(map(str, having or ()))} alone",
+            fix="Name some of these, or none for all of them; the residual stream can be read everywhere.",
         )
     return found
 

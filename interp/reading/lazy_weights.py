@@ -8,6 +8,7 @@ import numpy as np
 from interp.families import iterate_weights
 from interp.model import Model
 from interp.need import Need
+from interp.reading.early_exit import layers_of
 
 
 @dataclass(frozen=True)
@@ -24,11 +25,10 @@ class WeightStack(Mapping[str, np.ndarray]):
     def __getitem__(self, name: str) -> np.ndarray:
         if name != "rows":
             raise KeyError(name)
-        n_layers = self.model.info.n_layers
-        wanted = list(range(n_layers)) if self.layers is None else [layer % n_layers for layer in self.layers]
+        wanted = layers_of(self.need, self.layers, self.model.info)
         weights = iterate_weights(self.model.module, self.model.family, self.need.site)  # pyrefly: ignore[bad-argument-type]
         found: np.ndarray | None = None
-        for layer, w in enumerate(weights):
+        for layer, w in zip(self.model.info.layers_with_attention, weights, strict=True):
             if layer in wanted:
                 if found is None:
                     found = np.empty((len(wanted), *w.shape), dtype=np.float32)

@@ -12,7 +12,6 @@ from interp.model import Model
 from interp.need import Need
 from interp.sites import Site
 
-_OF_ATTENTION = {"q_pre", "k_pre", "attn_out", "attn_logit"}
 _OF_FEED_FORWARD = {"mlp_out", "mlp_logit"}
 OF_ROUTERS = {"router_log_prob", "router_weight"}
 EVERYWHERE = "resid"
@@ -21,7 +20,7 @@ EVERYWHERE = "resid"
 
 def lacking(family: Family, site: Site) -> str | None:
     """What a model of this family would need to have this site, in words; None where it has it."""
-    if not family.has_attention and (site.source in ("seam", "pattern", "weights") or site.name in _OF_ATTENTION):
+    if not family.has_attention and site.is_of_attention:
         return "attention"
     if family.router is None and site.name in OF_ROUTERS:
         return "router of experts that is known to us"
@@ -45,13 +44,19 @@ def refuse_unreadable(model: Model, needs: Iterable[Need], listeners: Sequence[o
         )
 
 
-def first_lacking(model: Model, needs: Iterable[Need]) -> tuple[str, str] | None:
-    """The first site that is lacking, with its meaning, and what the model would need for it."""
+def first_lacking(model: Model, needs: Iterable[Need], *, everywhere: bool = False) -> tuple[str, str] | None:
+    """The first site that is lacking, with its meaning, and what the model would need for it.
+
+    With `everywhere` it has to be there in every layer, as probes count them.
+    """
     for need in needs:
         is_rounded = model.info.quantisation is not None and need.described.source == "weights"
         lacked = "plain weights: they are quantised" if is_rounded else lacking(model.family, need.described)
         if lacked is None and need.site in OF_ROUTERS and not model.info.n_experts:
             lacked = "experts in every layer"
+        having = model.info.attention_layers
+        if lacked is None and everywhere and having is not None and need.described.is_of_attention:
+            lacked = f"attention in every layer (only in {', '.join(map(str, having))})"
         if lacked is not None:
             return f"{need.site} ({need.described.meaning})", lacked
     return None

@@ -40,14 +40,15 @@ def analyse(
     more than the capture holds; of a group (`all`) only those are asked that it serves.
     """
     chosen = _served(capture, choose_probes([probes] if isinstance(probes, Probe) else probes, settings or {}))
-    if "next_entropy_bits" not in capture.rows or capture.layers is not None:
+    needs = [need for probe in chosen for need in probe.needs]
+    has_gaps = capture.model.attention_layers is not None and any(need.described.is_of_attention for need in needs)
+    has_gaps = has_gaps or capture.layers is not None
+    if "next_entropy_bits" not in capture.rows or has_gaps:
         raise UsageError(
             asked=f"probes on the capture of {capture.model.name}",
-            found="it holds some of the layers alone"
-            if capture.layers is not None
-            else "its rows have no next_entropy_bits",
-            fix="Capture all layers."
-            if capture.layers is not None
+            found="it holds some of the layers alone" if has_gaps else "its rows have no next_entropy_bits",
+            fix="Capture all layers; where not all have attention, probes of the residual stream see all."
+            if has_gaps
             else "Give `interp.capture_from_arrays` the logits, or next_entropy_bits.",
         )
     refuse_without_posterior(capture.prompts, chosen)

@@ -64,7 +64,7 @@ def readable_probes(model: Model, chosen: Sequence[ChosenProbe]) -> tuple[Probe,
     """The probes whose needs the model meets. A named one that it does not meet is refused, and so is an empty rest."""
     kept, unmet = [], []
     for each in chosen:
-        found = first_lacking(model, each.probe.needs)
+        found = first_lacking(model, each.probe.needs, everywhere=True)
         if found is not None and each.is_named:
             raise UsageError(
                 asked=f"the probe {each.probe.name} on {model.name}",

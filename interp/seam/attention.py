@@ -140,14 +140,14 @@ def listening(model: Model, *listeners: Listener, ours: Ours | None = None) -> I
     """
     if not listeners:
         raise ValueError("nobody to listen")
-    modules = model.family.attention_modules(model.module)
+    modules = model.family.attention_by_layer(model.module)
     with claimed(model):
         _enter(modules, listeners, ours or this_thread())
         try:
             with attention_function(model, SEAM), rotating_afresh(model):
                 yield
         finally:
-            _leave(modules, listeners)
+            _leave(list(modules.values()), listeners)
 
 
 @contextmanager
@@ -167,9 +167,9 @@ def attention_function(model: Model, name: str) -> Iterator[None]:
             config._attn_implementation = before[key]
 
 
-def _enter(modules: list[torch.nn.Module], listeners: tuple[Listener, ...], ours: Ours) -> None:
+def _enter(modules: dict[int, torch.nn.Module], listeners: tuple[Listener, ...], ours: Ours) -> None:
     with _ENTERING:
-        for layer, module in enumerate(modules):
+        for layer, module in modules.items():
             _EARS.setdefault(module, _Ear(layer)).listeners.extend((ours, listener) for listener in listeners)
 
 

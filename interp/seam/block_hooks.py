@@ -47,7 +47,7 @@ def block_hooks(model: Model, sites: Collection[str], heard: Heard) -> Iterator[
                 hook = _routed(heard, layer, shape, sites)
                 add(attrgetter(model.family.router)(block).register_forward_hook(of_this_thread(hook)))
             for site in ("q_pre", "k_pre"):
-                if site in sites:
+                if site in sites and model.family.attends(block):
                     source, hook = _projection(model, block, site, layer, heard)
                     add(source.register_forward_hook(of_this_thread(hook)))
         if "resid" in sites:

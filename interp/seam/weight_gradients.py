@@ -21,7 +21,7 @@ def weight_gradients(model: Model, layer: int, sequence: ScoredSequence) -> dict
 
     For a copy of the model that is the caller's own (`in_float64`): its weights are put back.
     """
-    weights = list(model.family.attention_modules(model.module)[layer].parameters())
+    weights = list(model.family.attention_by_layer(model.module)[layer].parameters())
     for weight in weights:
         weight.requires_grad_(True)
     try:

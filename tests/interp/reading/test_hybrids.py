@@ -1,0 +1,113 @@
+"""Models of which some layers have no attention: what is there is read under the layers' own numbers."""
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+
+import interp
+from interp.errors import ModelError, UsageError
+from interp.need import Need
+from interp.prompt import Prompt, PromptSet
+from interp.reading.early_exit import layers_of
+from interp.running.choose_probes import choose_probes, readable_probes
+
+_SIZES = {"vocab_size": 101, "hidden_size": 48, "intermediate_size": 64, "num_hidden_layers": 4, "pad_token_id": 0,
+          "num_attention_heads": 4, "num_key_value_heads": 2, "initializer_range": 0.2}  # fmt: skip
+_MAMBA_2 = {"mamba_n_heads": 4, "mamba_d_head": 24, "mamba_d_state": 8, "mamba_n_groups": 1, "mamba_chunk_size": 8}
+HYBRIDS = {
+    "lfm2": ({"layer_types": ["conv", "full_attention", "conv", "full_attention"]}, (1, 3)),
+    "jamba": ({"attn_layer_period": 2, "attn_layer_offset": 1, "expert_layer_period": 2, "num_experts": 2,
+               "num_experts_per_tok": 1, "mamba_d_state": 4, "mamba_dt_rank": 4, "use_mamba_kernels": False}, (1, 3)),
+    "bamba": ({"attn_layer_indices": [2], **_MAMBA_2}, (2,)),
+    "granitemoehybrid": ({"layer_types": ["linear_attention", "full_attention", "linear_attention", "linear_attention"],
+                          "num_local_experts": 0, "shared_intermediate_size": 64, "residual_multiplier": 0.3,
+                          "logits_scaling": 4.0, "attention_multiplier": 0.2, **_MAMBA_2}, (1,)),
+}  # fmt: skip
+IDS = np.random.default_rng(0).integers(3, 101, 13)
+PROMPTS = PromptSet("p", [Prompt(token_ids=tuple(IDS.tolist()))])
+ATTENTION = [Need(name, at="all") for name in ("k", "v", "z", "pattern_row", "attn_out", "q_pre")]
+
+
+def config_of(kind, **changes):
+    return AutoConfig.for_model(kind, **{**_SIZES, **HYBRIDS[kind][0], **changes})
+
+
+@pytest.fixture(scope="module", params=HYBRIDS)
+def model(request):
+    torch.manual_seed(0)
+    module = AutoModelForCausalLM.from_config(config_of(request.param)).double().eval()
+    module.config._experts_implementation = "eager"  # the fast one has no float64
+    return interp.load(module)
+
+
+def test_the_self_check_holds_and_says_where_there_is_attention(model):
+    assert model.info.attention_layers == HYBRIDS[model.info.family][1] == model.info.layers_with_attention
+    assert "residual" in {check.name for check in model.checks}
+    assert all(check.passed and check.value <= check.bound / 10 for check in model.checks if check.bound)
+
+
+def test_attention_is_read_where_it_is_and_the_stream_everywhere(model):
+    got, resid = interp.collect(model, PROMPTS, [*ATTENTION, Need("resid", at="all")]), Need("resid", at="all")
+    module = model.module
+    module.set_attn_implementation("eager")
+    with torch.inference_mode():
+        own = module(torch.from_numpy(IDS)[None], use_cache=True, output_attentions=True, output_hidden_states=True)
+    np.testing.assert_allclose(got[resid][:-1], torch.cat(own.hidden_states[:-1]).numpy(), rtol=1e-5, atol=1e-5)
+    having = model.info.layers_with_attention
+    assert got[resid].shape[0] == 5 and {len(got[need]) for need in ATTENTION} == {len(having)}
+    rows = [rows for rows in own.attentions if rows is not None]
+    for place, layer in enumerate(having):
+        cached = own.past_key_values.layers[layer]
+        np.testing.assert_allclose(got[ATTENTION[0]][place], cached.keys[0].transpose(0, 1).numpy(), atol=1e-5)
+        np.testing.assert_allclose(got[ATTENTION[1]][place], cached.values[0].transpose(0, 1).numpy(), atol=1e-5)
+        ours = np.nan_to_num(np.exp2(got[ATTENTION[3]][place])).swapaxes(0, 1)
+        np.testing.assert_allclose(ours, rows[place][0].numpy(), atol=2e-6)
+
+
+def test_a_layer_is_named_by_its_own_number(model):
+    layer = model.info.layers_with_attention[-1]
+    one = interp.collect(model, PROMPTS, ATTENTION, layers=[layer])
+    every = interp.collect(model, PROMPTS, ATTENTION)
+    for need in ATTENTION:
+        np.testing.assert_allclose(one[need][0], every[need][-1], rtol=1e-6)
+    pytest.importorskip("xarray")
+    assert every.to_xarray()["v"].attention_layer.values.tolist() == list(model.info.layers_with_attention)
+    weights = interp.collect(model, PROMPTS, ["W_V"], layers=[layer])[Need("W_V")][0]
+    attention = model.family.attention_by_layer(model.module)[layer]
+    np.testing.assert_allclose(np.hstack(weights), attention.v_proj.weight.T.detach().numpy(), rtol=1e-6)
+
+
+def test_a_layer_without_attention_is_refused_in_words(model):
+    with pytest.raises(UsageError, match="at layer 0") as caught:
+        layers_of(Need("v"), [0], model.info)
+    assert "the residual stream can be read everywhere" in str(caught.value)
+    for edit in (interp.AblateHeads(layer=0, heads=1), interp.AttentionOff(layer=0)):
+        with pytest.raises(UsageError, match="has no attention"), interp.applied(model, edit):
+            pass
+
+
+def test_edits_act_where_there_is_attention_and_layers_are_bypassed_everywhere(model):
+    ids, layer = torch.from_numpy(IDS)[None], model.info.layers_with_attention[0]
+
+    def logits():
+        with torch.inference_mode():
+            return model.module(ids, use_cache=False).logits
+
+    plain = logits()
+    for edit in (interp.AttentionOff(layer=layer), interp.BypassLayer(layer=0), interp.FeedForwardOff(layer=0)):
+        with interp.applied(model, edit):
+            assert (logits() - plain).abs().max() > 1e-3
+        assert torch.equal(logits(), plain)
+
+
+def test_probes_of_attention_are_refused_and_those_of_the_stream_are_not(model):
+    (probe,) = readable_probes(model, choose_probes(["manifold"], {"manifold": {"site": "resid"}}))
+    assert probe.name == "manifold"
+    with pytest.raises(UsageError, match="no attention in every layer"):
+        readable_probes(model, choose_probes(["attention_entropy"], {}))
+
+
+def test_granite_with_experts_is_refused_with_its_reason():
+    with pytest.raises(ModelError, match="two modules of a block add up"):
+        interp.load(AutoModelForCausalLM.from_config(config_of("granitemoehybrid", num_local_experts=2)).eval())
