@@ -167,7 +167,8 @@ def _content(reader: _Reader, sizes: Mapping[int, tuple[str, int, int]]) -> Gguf
     if not isinstance(fields.get("general.architecture"), str):
         raise _CutOff("it does not name an architecture")
     tensors: dict[str, StoredTensor] = {}
-    ends: dict[str, int] = {}
+    begins: dict[str, int] = {}
+    sizes_in_bytes: dict[str, int] = {}
     for _ in range(n_tensors):
         name, (n_axes,) = reader.text(), reader.numbers("I")
         if name in tensors or n_axes > 4:
@@ -176,12 +177,17 @@ def _content(reader: _Reader, sizes: Mapping[int, tuple[str, int, int]]) -> Gguf
         kind, n_in_block, block_bytes = sizes[code]
         n = math.prod(shape)
         tensors[name] = StoredTensor(n, kind, 8 * block_bytes / n_in_block)
-        ends[name] = begin + n // n_in_block * block_bytes
+        begins[name], sizes_in_bytes[name] = begin, n // n_in_block * block_bytes
     step = fields.get("general.alignment", 32)
     if not isinstance(step, int) or step < 1:
         raise _CutOff(f"general.alignment is {step!r}")
-    there = len(reader.data) - math.ceil(reader.at / step) * step
-    late = next((name for name, end in ends.items() if end > there), None)
-    if late is not None:
-        raise _CutOff(f"{late} ends at byte {ends[late]:,} of the tensors, of which there are {max(there, 0):,}")
+    end = padded = 0
+    for name in sorted(begins, key=begins.__getitem__):  # one behind the other: no byte is in two, or in none
+        if begins[name] != padded:
+            raise _CutOff(f"{name} begins at byte {begins[name]:,} of the tensors, and the one before ends at {end:,}")
+        end = begins[name] + sizes_in_bytes[name]
+        padded = math.ceil(end / step) * step
+    there = max(0, len(reader.data) - math.ceil(reader.at / step) * step)
+    if not end <= there <= padded:
+        raise _CutOff(f"the tensors take {end:,} bytes, and there are {there:,}")
     return GgufContent(fields, tensors)

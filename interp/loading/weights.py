@@ -2,7 +2,7 @@
 
 import json
 import pickle
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from interp.model import Check
 
 _SINGLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
 _ADAPTER = "adapter_config.json"
+_BUFFERS = (".inv_freq", ".attn.bias", ".attention.bias", ".masked_bias")
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt")
 
 
@@ -170,6 +171,8 @@ def _vouch(files: ModelFiles, report: Mapping[str, Any], module: PreTrainedModel
     if report["missing_keys"]:
         raise _unreadable(files, f"they lack {_some(report['missing_keys'])}")
     extra = report["unexpected_keys"]
+    if lost := _of_blocks(module, extra):
+        raise _unreadable(files, f"config.json leaves no place in the blocks for {_some(lost)}")
     owner = "the text part" if is_multimodal(module.config) else "the model"
     surplus = f"the files also hold {_some(extra)}, for which {owner} has no place" if extra else ""
     return Check(
@@ -181,6 +184,15 @@ def _vouch(files: ModelFiles, report: Mapping[str, Any], module: PreTrainedModel
         unit="tensors",
         detail="; ".join(filter(None, (_two_heads(module), surplus))),
     )
+
+
+def _of_blocks(module: PreTrainedModel, names: Collection[str]) -> set[str]:
+    """Those names that are of decoder blocks: left out, they would leave another model. Old files keep buffers too."""
+    lists = [name for name, part in module.named_modules() if isinstance(part, torch.nn.ModuleList)]
+    blocks = min(lists, key=len, default="") + "."
+    begins = (blocks, blocks.removeprefix(f"{module.base_model_prefix}."))
+    is_rounded = getattr(module.config, "quantization_config", None) is not None  # with scales that have no place
+    return {name for name in names if name.startswith(begins) and not name.endswith(_BUFFERS) and not is_rounded}
 
 
 def _some(names: set[str]) -> str:

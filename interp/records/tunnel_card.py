@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from interp.errors import ModelError, UsageError
+from interp.system.array_files import digest_of_file
+from interp.system.digest import digest_of
 
-CARD_FORMAT = 3
+CARD_FORMAT = 4
 _AS_WRITTEN: Mapping[str, Any] = {"extra": "forbid", "allow_inf_nan": False, "strict": True}
 """How a card is read: nothing that this version would not write."""
 CARD_NAME = "tunnel.json"
+_WEIGHTS, _CONFIG = "model.safetensors", "config.json"
 _VARIANT = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 
 
@@ -45,7 +48,8 @@ class TunnelCard:
     thread. `step` counts the updates the weights have seen; it is below the recipe's where a card describes
     a checkpoint taken on the way. `variant` tells apart tunnels of one task and architecture. `init` is
     {`tunnel`: name, `fingerprint`: of its weights} of the checkpoint that training started from, None where
-    it started from fresh weights; up to format 2 it has `weights`, the SHA-256 of their file, in its place.
+    it started from fresh weights; up to format 2 it has `weights`, the SHA-256 of their file, in its place. `files` are
+    digests of its weights and configurations, those of steps taken on the way too; up to format 3 there are none.
     """
 
     task: str
@@ -65,6 +69,7 @@ class TunnelCard:
     variant: str = ""
     init: Mapping[str, str] | None = None
     baselines: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
     format: int = field(default=CARD_FORMAT)
 
     __pydantic_config__ = _AS_WRITTEN
@@ -105,6 +110,41 @@ def read_card(folder: Path) -> TunnelCard:
 
 
 def _upgraded(content: dict[str, Any]) -> dict[str, Any]:
-    """Format 1 is of before variants, fine-tuning and baselines; what changed after it is how weights are hashed."""
+    """Format 1 is of before variants, fine-tuning and baselines; 2 hashed weights otherwise; 3 knew no files."""
     added = {"variant": "", "init": None, "baselines": {}} if content.get("format") == 1 else {}
-    return {**content, **added, "format": CARD_FORMAT} if content.get("format") in (1, 2) else content
+    return {**content, **added, "format": CARD_FORMAT} if content.get("format") in range(1, CARD_FORMAT) else content
+
+
+def digests_of(folder: Path) -> dict[str, str]:
+    """What a card says of the files of its folder: the SHA-256 of weights, and a digest of configurations."""
+    found = {}
+    for home in (folder, *sorted((folder / "steps").glob("*"))):
+        for path in (home / _WEIGHTS, home / _CONFIG):
+            if path.is_file():
+                found[path.relative_to(folder).as_posix()] = _digest(path)
+    return found
+
+
+def refuse_changed(folder: Path) -> bool:
+    """Raise `ModelError` where weights or configuration are not those of the card; False where no card tells of them.
+
+    The folder is that of a tunnel, of a step it took on the way, or of any other model, which has no card.
+    """
+    home = folder if (folder / CARD_NAME).is_file() else folder.resolve().parent.parent
+    files = read_card(home).files if (home / CARD_NAME).is_file() else {}
+    inside = "" if home == folder else f"steps/{folder.resolve().name}/"
+    told = [name for name in (_WEIGHTS, _CONFIG) if inside + name in files]
+    for name in told:
+        if _digest(folder / name) != files[inside + name]:
+            raise ModelError(
+                asked=f"the tunnel in {folder}",
+                found=f"{name} is not the one that {CARD_NAME} was written for",
+                fix="Restore the folder, or train the tunnel again: `interp tunnel train`.",
+            )
+    return bool(told)
+
+
+def _digest(path: Path) -> str:
+    """Of a configuration that of its text, however its lines end."""
+    is_text = path.name == _CONFIG
+    return digest_of(path.read_text(encoding="utf-8", errors="replace")) if is_text else digest_of_file(path)

@@ -89,6 +89,10 @@ def read_versioned(
         except FileNotFoundError as missing:
             raise error(asked=asked, found=f"there is no {path.name} in it", fix=written_by) from missing
     version = raw.get("format") if isinstance(raw, dict) else None
+    if isinstance(raw, dict) and "format" in raw and (type(version) is not int or version < 1):
+        raise error(
+            asked=asked, found=f"it has the format {version!r:.40}, which never was", fix=f"{changed}; {again}."
+        )
     if isinstance(version, int) and version > newest:
         found = f"it has format {version}, this version reads up to {newest}"
         raise error(asked=asked, found=found, fix="Open it with a newer interp.")

@@ -16,7 +16,7 @@ from typing import Any
 from transformers import PreTrainedModel
 
 from interp.errors import ModelError, UnknownName
-from interp.records.tunnel_card import TunnelCard, write_card
+from interp.records.tunnel_card import TunnelCard, digests_of, write_card
 from interp.tunnel import Task
 
 from ..networks.networks import n_parameters, predict
@@ -98,6 +98,7 @@ def save(state: TrainingState, plan: TrainingPlan, folder: Path) -> TunnelCard:
     with keeping_in(folder):
         folder.mkdir(parents=True, exist_ok=True)
         model.save_pretrained(folder)
+        card = dataclasses.replace(card, files=digests_of(folder))
         write_card(card, folder)
         _write_curve(state, folder / CURVE_NAME)
         (folder / "README.md").write_text(in_words(card, task, evaluation.notes), encoding="utf-8")

@@ -13,7 +13,7 @@ from interp.errors import ModelError, UsageError
 from interp.families import families
 from interp.loading.quiet_libraries import quiet_libraries
 from interp.loading.sources import TUNNEL, locate, shipped_tunnels
-from interp.records.tunnel_card import tunnel_name
+from interp.records.tunnel_card import refuse_changed, tunnel_name
 from interp.system.fingerprint import fingerprint
 from interp.tunnel import Task
 
@@ -63,6 +63,7 @@ def load_weights(folder: Path) -> PreTrainedModel:
             found=f"there is no {WEIGHTS_NAME}",
             fix="Give a folder that a finished training wrote.",
         )
+    refuse_changed(folder)
     with quiet_libraries():
         families()  # so that transformers knows the networks that other packages bring
         config = AutoConfig.from_pretrained(folder)

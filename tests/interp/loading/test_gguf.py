@@ -224,3 +224,29 @@ def test_the_real_file_is_the_folder_that_was_made_of_it():
         torch.testing.assert_close(of_file.module(ids).logits, of_folder.module(ids).logits)
     assert of_file.tokenizer(texts)["input_ids"] == of_folder.tokenizer(texts)["input_ids"]
     assert of_file.tokenizer.chat_template == of_folder.tokenizer.chat_template
+
+
+def grown(content: bytes) -> bytes:
+    return content + bytes(64)
+
+
+def moved(by: int):
+    """One tensor, in the middle, begins elsewhere: over another, or behind a gap."""
+
+    def change(content: bytes) -> bytes:
+        key = b"blk.0.ffn_up.weight"
+        at = content.index(key) + len(key) + 4 + 2 * 8 + 4
+        begin = struct.unpack_from("<Q", content, at)[0]
+        return content[:at] + struct.pack("<Q", begin + by) + content[at + 8 :]
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "found"), [(grown, "and there are"), (moved(-32), "the one before"), (moved(32), "the one before")]
+)
+def test_tensors_lie_one_behind_the_other_and_nothing_behind_them(file, tmp_path, change, found):
+    path = tmp_path / "changed.gguf"
+    path.write_bytes(change(file.read_bytes()))
+    with pytest.raises(ModelError, match=found):
+        interp.load(path)

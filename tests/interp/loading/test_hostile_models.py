@@ -4,6 +4,7 @@ import io
 import json
 import math
 import pickle
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -108,12 +109,29 @@ def test_a_tied_head_is_one_tensor_and_nothing_is_said(tmp_path, word_tokenizer)
 
 def test_tensors_without_a_place_are_named_and_change_nothing(spoilt):
     def add(tensors):
-        tensors |= {"model.layers.9.mlp.up_proj.weight": torch.ones(2), "__class__": torch.ones(1)}
+        tensors |= {"model.spare.weight": torch.ones(2), "__class__": torch.ones(1)}
+        tensors |= {"model.layers.0.self_attn.rotary_emb.inv_freq": torch.ones(2)}
 
     model = load(spoilt(tensors=add))
-    assert "the files also hold 2 tensors (__class__, model.layers.9.mlp.up_proj.weight)" in model.checks[0].detail
+    assert "the files also hold " in model.checks[0].detail and "__class__, model." in model.checks[0].detail
     with torch.no_grad():
         assert torch.equal(model.module(IDS).logits, tiny_model("llama").module(IDS).logits)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["model.layers.9.mlp.up_proj.weight", "model.layers.0.self_attn.q_norm.weight", "layers.1.self_attn.q_proj.bias"],
+)
+def test_tensors_of_blocks_without_a_place_are_refused(spoilt, name):
+    """They are of more layers, or of layers that do more: without them it is another model."""
+    with pytest.raises(ModelError, match=rf"no place in the blocks for 1 tensors \({re.escape(name)}"):
+        load(spoilt(tensors=lambda tensors: tensors.update({name: torch.ones(2)})))
+
+
+@pytest.mark.parametrize("n", [1, 0])
+def test_a_configuration_of_fewer_layers_than_the_files_is_refused(spoilt, n):
+    with pytest.raises(ModelError):
+        load(spoilt(config={"num_hidden_layers": n}))
 
 
 def test_what_is_vouched_for_is_what_is_read_where_one_file_and_shards_lie_together(spoilt):

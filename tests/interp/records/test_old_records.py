@@ -112,6 +112,17 @@ def test_a_newer_one_is_refused_with_both_versions(laid_out, kind):
         read(folder)
 
 
+@pytest.mark.parametrize("number", [0, -1, 1.0, True, "1", None, [1]], ids=repr)
+@pytest.mark.parametrize("kind", READ)
+def test_a_format_that_is_no_whole_number_from_one_on_is_refused(laid_out, kind, number):
+    read, file, error = READ[kind]
+    folder = laid_out(f"{kind}-{NEWEST[kind]}")
+    content = json.loads((folder / file).read_text())
+    (folder / file).write_text(json.dumps(content | {"format": number}))
+    with pytest.raises(error, match="which never was"):
+        read(folder)
+
+
 @pytest.mark.parametrize("kind", READ)
 def test_one_cut_off_anywhere_is_refused(laid_out, kind):
     read, file, error = READ[kind]
@@ -138,7 +149,7 @@ def test_one_without_any_of_its_fields_is_refused(laid_out, kind):
             assert name in str(refused)
         else:
             read_without.append(name)
-    assert set(read_without) <= {"format", "init", "variant", "baselines"}
+    assert set(read_without) <= {"format", "init", "variant", "baselines", "files"}
 
 
 @pytest.mark.parametrize("file", ["tables/manifold.by_layer.parquet", "arrays.manifold.safetensors"])
