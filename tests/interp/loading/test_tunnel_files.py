@@ -19,7 +19,7 @@ def weights(path: Path) -> None:
 
 def config(**changes):
     def change(path: Path) -> None:
-        path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+        path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | changes), encoding="utf-8")
 
     return change
 
