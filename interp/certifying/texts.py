@@ -4,10 +4,10 @@ Nothing else in the activations tells the entropy, unless it is planted. They ne
 every probe can be tried on them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -23,6 +23,9 @@ SHAPE = Shape(n_layers=2, d_head=16, n_kv_heads=2, n_heads=2, d_model=32, vocab_
 SMALL: Mapping[str, Any] = {"n_permutations": 99, "n_null": 60, "n_bootstrap": 299, "n_splits": 10}
 
 
+Clustering = Literal["none", "fives", "twenty", "one domain"]
+
+
 @dataclass(frozen=True)
 class Text:
     """What prompts are like. Shares are of the variance of the entropy; activations always hold their token."""
@@ -30,8 +33,13 @@ class Text:
     token_tells: float = 0.0
     class_is_pc1: bool = False
     length_tells: float = 0.0
+    bent: bool = False
+    """Length tells half of the entropy, and of the second coordinate, by its distance from the mean."""
     heavy: bool = False
     unequal: bool = False
+    clusters: Clustering = "none"
+    alike: float = 0.0
+    """The share of every variance that prompts of one cluster have in common."""
 
 
 TEXTS: Mapping[str, Text] = {
@@ -40,6 +48,10 @@ TEXTS: Mapping[str, Text] = {
     "first axis is the token's class": Text(class_is_pc1=True),
     "length tells 30 % of the entropy": Text(length_tells=0.3), "heavy tails": Text(heavy=True),
     "domains of 80, 10 and 10 %": Text(unequal=True),
+    "five near-copies of each prompt": Text(clusters="fives", alike=0.95),
+    "twenty templates of unequal size": Text(clusters="twenty", alike=0.7),
+    "four templates make one domain": Text(clusters="one domain", alike=0.7),
+    "length bends the entropy": Text(bent=True),
 }  # fmt: skip
 
 
@@ -54,29 +66,53 @@ class Drawn:
 
 def draw(text: Text, step: float, n: int, rng: np.random.Generator, seed: int, size: float) -> Drawn:
     """One world; the planted effect is in what the third coordinate tells of the entropy: see `effects`."""
-    tokens = np.minimum(rng.geometric(0.1, n), 40)  # common and rare ones, as in texts
+    cluster = _clusters(text, n, rng)
+
+    def alike(draw: Callable[[int], np.ndarray]) -> np.ndarray:
+        """Draws of all prompts, of which those of a cluster have a share in common."""
+        own = draw(n)
+        return own if not text.alike else (1 - text.alike) ** 0.5 * own + text.alike**0.5 * draw(n)[cluster]
+
+    # common and rare ones, as in texts; a template ends all its prompts alike, and makes them about as long
+    tokens = np.minimum(rng.geometric(0.1, n), 40)[cluster]
     embedding, level = of_model(seed).standard_normal((41, 32)), of_model(seed + 1).standard_normal(41)
-    points = 0.7 * embedding[tokens] + noise(rng, (n, 32), text.heavy)
-    length = rng.integers(8, 40, n)
+    points = 0.7 * embedding[tokens] + alike(lambda k: noise(rng, (k, 32), text.heavy))
+    length = rng.integers(8, 40, n)[cluster]
     long = (length - length.mean()) / length.std()
-    told = text.token_tells**0.5 * level[tokens] + text.length_tells**0.5 * long
+    if text.bent:
+        long = (np.abs(long) - np.abs(long).mean()) / np.abs(long).std()
+    told = 0.5**0.5 * long * text.bent + text.token_tells**0.5 * level[tokens] + text.length_tells**0.5 * long
     if text.class_is_pc1:
         kind = np.sign(tokens % 2 - 0.5)
         points[:, 0] += 4 * kind
         told += 0.5**0.5 * kind
     points[:, 1] += 2 * long
-    own = 3 * rng.standard_normal(n)
+    own = 3 * alike(rng.standard_normal)
     points[:, 2] += own
-    left = max(0.05, 1 - text.token_tells - text.length_tells - 0.5 * text.class_is_pc1)
-    rest = noise(rng, (n,), text.heavy)
+    left = max(0.05, 1 - text.token_tells - text.length_tells - 0.5 * text.class_is_pc1 - 0.5 * text.bent)
+    rest = alike(lambda k: noise(rng, (k,), text.heavy))
+    domain = rng.choice(["code", "news", "poems"], n, p=[0.8, 0.1, 0.1] if text.unequal else None)[cluster]
+    if text.clusters == "one domain":
+        domain[cluster < n // 3] = "code"
+        domain[cluster >= n // 3] = rng.choice(["news", "poems"], n)[cluster[cluster >= n // 3]]
     columns = {
         "next_entropy_bits": 6 + told + left**0.5 * (step * size * own / 3 + rest),
-        "domain": rng.choice(["code", "news", "poems"], n, p=[0.8, 0.1, 0.1] if text.unequal else None),
+        "domain": domain,
+        "cluster": cluster,
         "token": tokens,
         "length": length,
         "position": length - 1,
     }
     return Drawn(points, own, columns)
+
+
+def _clusters(text: Text, n: int, rng: np.random.Generator) -> np.ndarray:
+    """The cluster of every prompt, named by one of its prompts."""
+    if text.clusters == "fives":
+        return np.arange(n) // 5 * 5
+    if text.clusters == "twenty":
+        return np.sort(rng.integers(0, 20, n))
+    return np.where(np.arange(n) < n // 3, np.arange(n) % 4, np.arange(n)) if text.alike else np.arange(n)
 
 
 def effects(step: float) -> tuple[str, ...]:

@@ -65,7 +65,7 @@ class Deletions:
         """The standard error of a statistic, it and its replicates on any scale."""
         if self.shares is None:
             return standard_error(replicates, self.n_units, self.n_deleted)
-        return unequal_error(value, replicates, self.shares)
+        return np.sqrt(np.square(influences(value, replicates, self.shares)).sum(axis=0))
 
 
 def deletions(rows: np.ndarray, scaling: Scaling, units: Int[np.ndarray, " row"]) -> Deletions:
@@ -208,14 +208,17 @@ def standard_error(
     return np.asarray(np.sqrt((n_units - n_deleted) ** 2 / (n_units * n_deleted * (n_groups - 1)) * spread))
 
 
-def unequal_error(
+def influences(
     value: Float[np.ndarray, "*rest"], replicates: Float[np.ndarray, "replicate *rest"],
     shares: Float[np.ndarray, " replicate"],
-) -> Float[np.ndarray, "*rest"]:  # fmt: skip
-    """The same of replicates that lack unequal shares of the rows: the module's second formula."""
+) -> Float[np.ndarray, "replicate *rest"]:  # fmt: skip
+    """What each replicate, which lacks this share of the rows, adds to the error: their squares sum to its square.
+
+    The module's second formula; those of two statistics can be subtracted before.
+    """
     h = (1 / shares).reshape(-1, *([1] * (replicates.ndim - 1)))
     pseudo = h * value - (h - 1) * replicates
-    return np.sqrt((np.square(pseudo - pseudo.mean(axis=0)) / (h - 1)).mean(axis=0))
+    return (pseudo - pseudo.mean(axis=0)) / np.sqrt((h - 1) * len(replicates))
 
 
 def spectral_intervals(

@@ -4,7 +4,9 @@ Mixed and restricted sets are drawn from one pool so that they differ in nothing
 into fifths of next-token entropy, every set takes the same number of prompts from each fifth, and the mixed set
 takes them from all domains alike. The collapse of a domain is Δ = (PC1+PC2 of the domain) − (of the mixed set),
 both fitted apart. Its null exchanges domain labels between prompts of the same fifth and the same third of the
-lengths, and draws all sets again. Its interval leaves out one prompt at a time; a prompt in both sets moves both.
+lengths, and draws all sets again. Its interval leaves out one prompt at a time; a prompt in both sets moves both. Where
+prompts come in clusters, whole clusters exchange the labels of all their prompts, within thirds of their mean length,
+and are left out whole.
 
 Source: Paper III (arXiv 2512.23752), section 4.2 and Table 1, whose sets differ in size and entropy as well.
 """
@@ -18,7 +20,8 @@ from jaxtyping import Float, Int, Shaped
 
 from interp.statistics.entropy_draw import N_STRATA
 from interp.statistics.estimate import t_quantile
-from interp.statistics.jackknife import without_each_row
+from interp.statistics.jackknife import Deletions, influences, without_each_group, without_each_row
+from interp.statistics.resampling import shuffles
 from interp.statistics.spectra import Scaling, centred_gram, eigenvalues, gram_statistics, scaled, spectral_statistics
 
 MIXED = "mixed"
@@ -53,7 +56,7 @@ class Sets:
 
 @dataclass(frozen=True)
 class Pool:
-    """Prompts that sets are drawn from: domain, fifth of the entropy, third of the length, and a fixed priority.
+    """Prompts that sets are drawn from: domain, fifth of the entropy, third of the length, cluster, a fixed priority.
 
     Within a domain and a fifth, the domain's set takes prompts of low priority and the mixed set of high priority, so
     that the two overlap only where a domain has too few.
@@ -62,6 +65,7 @@ class Pool:
     labels: Shaped[np.ndarray, " row"]
     fifths: Int[np.ndarray, " row"]
     lengths: Int[np.ndarray, " row"]
+    clusters: Int[np.ndarray, " row"]
     priority: Float[np.ndarray, " row"]
 
     @cached_property
@@ -93,11 +97,17 @@ class Pool:
         return Sets({name: np.concatenate(parts) for name, parts in members.items()}, quota)
 
     def exchanged(self, rng: np.random.Generator) -> Shaped[np.ndarray, " row"]:
-        """The labels with each exchanged within its fifth of entropy and third of length."""
+        """The labels exchanged within fifth of entropy and third of length; of clusters within third of length."""
+        labels = self.labels.copy()
+        code, counts = np.unique(self.clusters, return_inverse=True, return_counts=True)[1:]
+        if len(counts) < len(code):
+            third = np.rint(np.bincount(code, self.lengths) / counts)[code]
+            for rows in (np.flatnonzero(third == value) for value in np.unique(third)):
+                labels[rows] = self.labels[rows[shuffles(code[rows], 1, rng)[0]]]
+            return labels
         cell = self.fifths * N_LENGTH_BINS + self.lengths
         by_cell = np.argsort(cell, kind="stable")
         shuffled = np.lexsort((rng.random(len(cell)), cell))
-        labels = self.labels.copy()
         labels[by_cell] = self.labels[shuffled]
         return labels
 
@@ -118,11 +128,17 @@ class Spectra:
         grams = self._gram[members[:, :, None], members[:, None, :]]
         return gram_statistics(centred_gram(grams))
 
-    def without_each(self, member: Int[np.ndarray, " member"]) -> Float[np.ndarray, "member statistic"]:
-        """`SPECTRAL` of a subset without each of its rows in turn."""
-        if self._gram is not None:
-            return without_each_row(scaled(self.rows[member], "centred"))
-        return self.statistics(np.array([np.delete(member, i) for i in range(len(member))]))
+    def deletions(self, member: Int[np.ndarray, " member"], clusters: Int[np.ndarray, " row"]) -> Deletions:
+        """`SPECTRAL` of a subset without each of its clusters in turn."""
+        code, counts = np.unique(clusters[member], return_inverse=True, return_counts=True)[1:]
+        n, rows = len(counts), self.rows[member]
+        if n == len(member) and self.scaling == "centred":
+            statistics = without_each_row(scaled(rows, "centred"))[np.argsort(code)]
+        elif self.scaling == "centred":
+            statistics = without_each_group(scaled(rows, "centred"), code)
+        else:
+            statistics = np.concatenate([self.statistics(member[code != i][None]) for i in range(n)])
+        return Deletions(statistics, n, 1, "delete-one jackknife", counts / len(member))
 
 
 @dataclass(frozen=True)
@@ -156,7 +172,7 @@ def domain_collapse(
     largest = (permuted * direction).max(axis=1)
     reached = (largest[:, None] >= changes * direction - 1e-12).sum(axis=0)
     p = (1 + reached) / (1 + n_permutations)
-    return Collapse(sets, statistics, changes, _intervals(sets, spectra, changes), permuted, p)
+    return Collapse(sets, statistics, changes, _intervals(sets, spectra, pool.clusters, statistics), permuted, p)
 
 
 def _statistics(sets: Sets, spectra: Spectra) -> np.ndarray:
@@ -167,17 +183,18 @@ def _changes(statistics: np.ndarray) -> np.ndarray:
     return statistics[1:] - statistics[:1]
 
 
-def _intervals(sets: Sets, spectra: Spectra, changes: np.ndarray) -> np.ndarray:
-    """Jackknife of the differences: deleting a prompt moves every set that it is in."""
-    n_pool = len(spectra.rows)
-    moved = {}
-    for name, member in sets.members.items():
-        replicates = spectra.without_each(member)[:, _COLUMNS]
-        moved[name] = np.zeros((n_pool, 2))
-        moved[name][member] = replicates - replicates.mean(axis=0)
-    factor = (sets.n - 1) / sets.n
-    errors = np.array([np.sqrt(factor * np.square(moved[d] - moved[MIXED]).sum(axis=0)) for d in sets.domains])
-    half = t_quantile(sets.n) * errors
+def _intervals(sets: Sets, spectra: Spectra, clusters: np.ndarray, statistics: np.ndarray) -> np.ndarray:
+    """Jackknife of the differences: deleting a cluster moves every set that it is in."""
+    names = np.unique(clusters)
+    moved, n_units = np.zeros((len(sets.members), len(names), 2)), []
+    for i, member in enumerate(sets.members.values()):
+        left = spectra.deletions(member, clusters)
+        assert left.shares is not None
+        inside = np.searchsorted(names, np.unique(clusters[member]))
+        moved[i, inside] = influences(statistics[i], left.statistics[:, _COLUMNS], left.shares)
+        n_units.append(left.n_units)
+    errors = np.sqrt(np.square(moved[1:] - moved[0]).sum(axis=1))
+    half, changes = t_quantile(min(n_units)) * errors, _changes(statistics)
     return np.stack([changes - half, changes + half], axis=-1)
 
 

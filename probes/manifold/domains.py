@@ -7,7 +7,7 @@ import numpy as np
 from interp.findings import Interval, Scalar
 from interp.statistics.entropy_draw import N_STRATA
 from interp.statistics.estimate import null_from_permutations
-from interp.statistics.jackknife import Deletions, spectral_intervals
+from interp.statistics.jackknife import spectral_intervals
 from interp.statistics.spectra import SPECTRAL, Scaling
 from interp.table import LABEL, Table, number_columns
 
@@ -29,6 +29,9 @@ from .collapse import (
 )
 from .cross_projection import MAX_PERMUTATIONS, NULL_NAME, cross_projection
 from .rarefaction import rarefaction_table
+
+MIN_CLUSTERS = 10
+"""Clusters of the poorest set below which a collapse is called underpowered."""
 
 METHOD = "delete-one jackknife of the difference, not adjusted for choosing the domain"
 
@@ -75,7 +78,7 @@ def restriction(cloud: Cloud, layer: int, settings: Settings) -> Part:
     if not np.isfinite(found.permuted).all() or not np.isfinite(found.changes).all():
         return Part(notes=("No domain comparison: in some set every row is the same point.",))
     tables = {
-        "collapse": _table(found, spectra),
+        "collapse": _table(found, spectra, pool),
         "rarefaction": rarefaction_table(pool, spectra, settings.scaling, settings.n_null, rng),
     }
     crossed = cross_projection(
@@ -84,7 +87,7 @@ def restriction(cloud: Cloud, layer: int, settings: Settings) -> Part:
     )  # fmt: skip
     drawn = () if is_one_each else (f"The domains are compared on one scored position of each {cloud.unit}.",)
     notes = (*drawn, *_notes(found, left_out), *crossed.notes)
-    scalars = {**_scalars(found), **within_token(whole, layer, settings), **crossed.scalars}
+    scalars = {**_scalars(found, pool), **within_token(whole, layer, settings), **crossed.scalars}
     return Part(scalars, {**tables, **crossed.tables}, notes)
 
 
@@ -111,7 +114,7 @@ def within_token(cloud: Cloud, layer: int, settings: Settings) -> dict[str, Scal
     if not np.isfinite(found.permuted).all() or not np.isfinite(found.changes).all():
         return {}
     words = " Of points measured from the mean of their last token."
-    scalars = _scalars(found)
+    scalars = _scalars(found, pool)
     return {f"{name}_within_token": replace(s, meaning=s.meaning + words) for name, s in scalars.items()}
 
 
@@ -136,11 +139,11 @@ def _taking_part(cloud: Cloud, rng: np.random.Generator) -> tuple[Pool, np.ndarr
     counts = {d: np.bincount(fifths[labels == d], minlength=N_STRATA) for d in np.unique(labels)}
     left_out = [str(d) for d, count in counts.items() if count.min() < MIN_PER_FIFTH]
     kept = ~np.isin(labels, left_out)
-    pool = Pool(labels[kept], fifths[kept], lengths[kept], rng.random(int(kept.sum())))
+    pool = Pool(labels[kept], fifths[kept], lengths[kept], cloud.units[kept], rng.random(int(kept.sum())))
     return pool, kept, left_out
 
 
-def _scalars(found: Collapse) -> dict[str, Scalar]:
+def _scalars(found: Collapse, pool: Pool) -> dict[str, Scalar]:
     """The largest change over the domains, of each statistic, against the largest under exchanged labels."""
     meanings = {
         "collapse": "Rise of the PC1+PC2 share from prompts of all domains to the domain where it rises most, {}, "
@@ -148,6 +151,8 @@ def _scalars(found: Collapse) -> dict[str, Scalar]:
         "collapse_participation_ratio": "Fall (negative) of the participation ratio from prompts of all domains to "
         "the domain where it falls most, {}, at equal number and entropy.",
     }
+    fewest = min(len(np.unique(pool.clusters[member])) for member in found.sets.members.values())
+    n_clusters = fewest if fewest < found.sets.n else None
     scalars = {}
     for i, (name, meaning) in enumerate(meanings.items()):
         sign = 1.0 if i == 0 else -1.0
@@ -157,15 +162,16 @@ def _scalars(found: Collapse) -> dict[str, Scalar]:
             found.changes[best, i], UNITS[CHANGES[i]],
             Interval.of(found.intervals[best, i], METHOD, "undefined when a prompt is left out"),
             null_from_permutations(f"{NULL_NAME}, largest over domains", extreme), p=found.p[best, i],
-            p_over="domains", n=found.sets.n, meaning=meaning.format(found.sets.domains[best]),
+            p_over="domains", n=found.sets.n, n_clusters=n_clusters, underpowered=fewest < MIN_CLUSTERS,
+            meaning=meaning.format(found.sets.domains[best]),
         )  # fmt: skip
     return scalars
 
 
-def _table(found: Collapse, spectra: Spectra) -> Table:
+def _table(found: Collapse, spectra: Spectra, pool: Pool) -> Table:
     rows = []
     for k, (name, member) in enumerate(found.sets.members.items()):
-        deleted = Deletions(spectra.without_each(member), found.sets.n, 1, "delete-one jackknife")
+        deleted = spectra.deletions(member, pool.clusters)
         whole = spectra.statistics(member[None])[0]
         intervals = spectral_intervals(whole, deleted)
         row: dict[str, object] = {"set": name, "n": found.sets.n}

@@ -9,7 +9,7 @@ from interp.probes.manifold.cross_projection import cross_projection, plane_shar
 def pool_of(seed, n=150):
     rng = np.random.default_rng(seed)
     labels = np.array(["algebra", "botany", "code"])[np.arange(n) % 3]
-    return Pool(labels, fifth_of(rng.uniform(0, 8, n)), third_of(rng.integers(5, 30, n)), rng.random(n))
+    return Pool(labels, fifth_of(rng.uniform(0, 8, n)), third_of(rng.integers(5, 30, n)), np.arange(n), rng.random(n))
 
 
 def found_in(rows, pool, seed=0, n_permutations=49):

@@ -11,7 +11,7 @@ FIFTHS = np.concatenate([np.arange(40) % 5, np.arange(80) % 5])
 
 def pool():
     rng = np.random.default_rng(0)
-    return Pool(LABELS, FIFTHS, np.zeros(120, dtype=np.int64), rng.random(120))
+    return Pool(LABELS, FIFTHS, np.zeros(120, dtype=np.int64), np.arange(120), rng.random(120))
 
 
 def test_every_beginning_holds_its_share_of_every_cell():
