@@ -8,7 +8,7 @@ import numpy as np
 
 from interp.errors import UnknownName
 from interp.table import Table, number_columns
-from interp.words import html_table, near_zero_as_zero, p_equals, short, text_table, with_unit
+from interp.words import html_table, near_zero_as_zero, p_equals, p_value, short, text_table, with_unit
 
 if TYPE_CHECKING:
     import pandas
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 ALPHA = 0.05
 """The p up to which a number stands out from its null."""
+
+_UNASKED = 0.9
+"""p above which a value outside the band lies on the side that was not asked about: a two-sided p would be small."""
 
 RULE = (
     "A number stands out from its null where its p is at most 0.05, corrected over the headline numbers of the record "
@@ -35,6 +38,8 @@ COLUMNS = ("number", "value", "95 % interval", "null", "p", "n")
 class Null:
     """What the same computation gives where there is nothing to find: its value and a 95 % band.
 
+    `n_draws` says how many draws of it were made where a p counts them: no p is below 1 / (1 + n_draws).
+
     >>> interp.Null("labels shuffled", 0.02, (0.0, 0.05)).band
     (0.0, 0.05)
     """
@@ -42,6 +47,7 @@ class Null:
     name: str
     value: float
     band: tuple[float, float]
+    n_draws: int | None = None
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012 (read by pydantic where a file is checked)
 
@@ -162,6 +168,21 @@ class Scalar:
         return "below" if high < self.null.band[0] else "within"
 
     @property
+    def is_p_least(self) -> bool:
+        """Whether p is the smallest that the draws of the null can give: it may be smaller still."""
+        n = None if self.null is None else self.null.n_draws
+        least = self.p_least if n is None else max(self.p_least or 0.0, 1 / (1 + n))
+        return self.p is not None and least is not None and self.p <= least * (1 + 1e-9)
+
+    @property
+    def unasked_side(self) -> Literal["above", "below"] | None:
+        """The side of its null that a value lies on where p asked about the other one; None where it is within."""
+        if self.null is None or self.p is None or self.p < _UNASKED:
+            return None
+        low, high = self.null.band
+        return "above" if self.value > high else "below" if self.value < low else None
+
+    @property
     def stands_out(self) -> bool:
         """Whether the value differs from its null, by `RULE`."""
         return self.standing() in ("above", "below")
@@ -170,7 +191,7 @@ class Scalar:
     def briefly(self) -> str:
         """`0.22 bits, p = 0.06`: the value with its p, or that it is underpowered."""
         value = with_unit(short(self.value), self.unit)
-        reason = "underpowered" if self.underpowered else "" if self.p is None else p_equals(self.p)
+        reason = "underpowered" if self.underpowered else "" if self.p is None else p_equals(self.p, self.is_p_least)
         return f"{value}, {reason}" if reason else value
 
     @property
@@ -202,11 +223,10 @@ class Scalar:
 
     @property
     def p_text(self) -> str:
-        """p with what it was corrected over, and the smallest of the design; empty without one."""
+        """p with what it was corrected over; `≤` before the smallest that the draws can give; empty without one."""
         if self.p is None:
             return ""
-        least = "" if self.p_least is None else f" (smallest possible {short(self.p_least, 2)})"
-        return short(self.p, 2) + (f" over {self.p_over}" if self.p_over else "") + least
+        return p_value(self.p, self.is_p_least) + (f" over {self.p_over}" if self.p_over else "")
 
     @property
     def n_text(self) -> str:

@@ -58,14 +58,14 @@ def cell(value: Any) -> str:
     return short(value) if isinstance(value, float) else str(value)
 
 
-def p_value(p: float) -> str:
-    """`0.002`; `< 1e−6` at the least p that is ever given."""
-    return f"< {short(_LEAST_P)}" if p <= _LEAST_P else short(p, 2)
+def p_value(p: float, is_least: bool = False) -> str:
+    """`0.002`; `≤ 0.005` at the least that the draws can give, `< 1e−6` at the least p that is ever given."""
+    return f"< {short(_LEAST_P)}" if p <= _LEAST_P else f"{'≤ ' if is_least else ''}{short(p, 2)}"
 
 
-def p_equals(p: float) -> str:
-    """`p = 0.002`, `p < 1e−6`."""
-    return f"p {p_value(p)}" if p <= _LEAST_P else f"p = {p_value(p)}"
+def p_equals(p: float, is_least: bool = False) -> str:
+    """`p = 0.002`, `p ≤ 0.005`, `p < 1e−6`."""
+    return f"p {p_value(p, is_least)}" if p <= _LEAST_P or is_least else f"p = {p_value(p)}"
 
 
 def with_unit(text: str, unit: str) -> str:
@@ -75,7 +75,7 @@ def with_unit(text: str, unit: str) -> str:
 
 def plain(text: str) -> str:
     """A text of this module for a terminal, which may know ASCII alone and whose minus is copied into commands."""
-    return "n/a" if text == DASH else text.replace(MINUS, "-").replace("∞", "inf")
+    return "n/a" if text == DASH else text.replace(MINUS, "-").replace("∞", "inf").replace("≤", "<=")
 
 
 _UNPRINTED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")

@@ -40,14 +40,19 @@ class Headline:
         """Where the number stands to its null, in a cell of a table."""
         if self.scalar.underpowered:
             return "underpowered" + (f": {self.scalar.enough:,} would do" if self.scalar.enough else "")
-        return "fails a control" if self.standing == "within" and self.objections else VERDICTS[self.standing]
+        if self.standing == "within" and self.objections:
+            return "fails a control"
+        side = self.scalar.unasked_side if self.standing == "within" else None
+        if side is not None:
+            return f"{side} its null; the question was {'below' if side == 'above' else 'above'}"
+        return VERDICTS[self.standing]
 
     @property
     def cells(self) -> tuple[str, str, str, str, str, str]:
         """Name, value, interval, null, p corrected over the record, and verdict; a dash where there is none."""
         s = self.scalar
         interval = s.interval_text if s.interval else DASH
-        p = DASH if self.p_together is None else p_value(self.p_together)
+        p = DASH if self.p_together is None else p_value(self.p_together, s.is_p_least)
         return self.name, with_unit(short(s.value), s.unit), interval, s.null_text if s.null else DASH, p, self.verdict
 
     @property

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from interp.errors import PromptError
+from interp.statistics.resampling import n_before
 
 N_STRATA = 5
 
@@ -65,9 +66,7 @@ def _chosen(
     rows: Int[np.ndarray, " row"], clusters: Int[np.ndarray, " row"], n: int, rng: np.random.Generator
 ) -> Int[np.ndarray, " chosen"]:
     """`n` of the rows at random: one of every cluster before a second of any."""
-    names, code, counts = np.unique(clusters, return_inverse=True, return_counts=True)
-    if len(names) == len(rows):
+    if len(np.unique(clusters)) == len(rows):
         return rng.choice(rows, n, replace=False)
-    order = np.lexsort((rng.random(len(rows)), code))
-    earlier = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
-    return rows[order[np.lexsort((rng.random(len(rows)), earlier))[:n]]]
+    order = rng.permutation(len(rows))
+    return rows[order[np.argsort(n_before(clusters[order]), kind="stable")[:n]]]

@@ -179,7 +179,7 @@ def null_from_draws(name: str, draws: Float[np.ndarray, " draw"]) -> Null:
 def null_from_permutations(name: str, values: Float[np.ndarray, " permutation"]) -> Null:
     """Mean and central 95 % of a statistic over permutations."""
     low, high = np.quantile(values, _TAILS)
-    return Null(name, float(values.mean()), (float(low), float(high)))
+    return Null(name, float(values.mean()), (float(low), float(high)), len(values))
 
 
 def maximum_statistic_p(

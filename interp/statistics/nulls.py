@@ -2,8 +2,9 @@
 
 Centred principal components are compared with independent Gaussian columns, each with its own variance: what is
 left is the share that size and loud columns alone produce. Z-scored ones are compared with the standard
-Gaussian cloud of the same rows and (varying) columns. Rows of a null cloud are independent even where the
-measured ones come in sequences, so for sequences its band is on the narrow side.
+Gaussian cloud of the same rows and (varying) columns. Where prompts come in clusters, so do the rows of a null cloud:
+each column is as alike within clusters as the measured one is. Rows are independent even where the measured ones come
+in sequences, so for sequences its band is on the narrow side.
 
 Every layer meets the same draws, so that differences between layers are never differences of luck.
 """
@@ -13,13 +14,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from jaxtyping import Float, Num
+from jaxtyping import Float, Int, Num
 
 from interp.statistics.cosines import gaussian_sets
+from interp.statistics.ratio import ratio
 from interp.statistics.spectra import (
     Scaling,
     centred_gram,
     constant_columns,
+    eigenvalues,
     gram_eigenvalues,
     gram_statistics,
     scaled,
@@ -33,13 +36,15 @@ class GaussianClouds:
     """`n_draws` standard Gaussian clouds of one shape, given out with any columns' deviations.
 
     Drawn in float32 (spectra of noise do not need more) from `seed`, again for each use. Where they have more rows
-    than columns their scatter matrices are drawn instead, from the Wishart distribution that they follow.
+    than columns their scatter matrices are drawn instead, from the Wishart distribution that they follow. `clusters`
+    says which cluster each row is of, where rows are of clusters.
     """
 
     n_rows: int
     n_features: int
     n_draws: int
     seed: int
+    clusters: Int[np.ndarray, " row"] | None = None
 
     def spectra(self, deviation: Float[np.ndarray, " feature"]) -> Float[np.ndarray, "draw axis"]:
         """Eigenvalues of the centred clouds whose columns have these standard deviations, largest first."""
@@ -73,9 +78,23 @@ class GaussianClouds:
         for _ in range(self.n_draws):
             yield rng.standard_normal((self.n_rows, self.n_features), dtype=np.float32)
 
+    def like(self, rows: np.ndarray) -> Iterator[Float[np.ndarray, "row feature"]]:
+        """Clouds whose columns have the deviations of these rows, and as much of them between the clusters."""
+        if self.clusters is None:
+            deviation = _deviation(rows).astype(np.float32)
+            yield from (cloud * deviation for cloud in self.clouds())
+            return
+        code = np.unique(self.clusters, return_inverse=True)[1]
+        between, within = _components(np.asarray(rows, dtype=np.float64), code)
+        rng = np.random.default_rng([self.seed, 1])
+        for cloud in self.clouds():
+            yield cloud * within + rng.standard_normal((code.max() + 1, self.n_features))[code] * between
+
 
 def null_spectra(rows: np.ndarray, scaling: Scaling, clouds: GaussianClouds) -> Float[np.ndarray, "draw axis"]:
     """Spectra of Gaussian clouds matched to `rows`: in column deviations if centred, in living columns if z-scored."""
+    if clouds.clusters is not None:
+        return np.array([eigenvalues(scaled(cloud, scaling)) for cloud in clouds.like(rows)])
     if scaling == "centred":
         return clouds.spectra(_deviation(rows))
     n_alive = int((~constant_columns(rows)).sum())
@@ -86,9 +105,28 @@ def layer_null_statistics(
     points: Num[np.ndarray, "layer row feature"], scaling: Scaling, clouds: GaussianClouds
 ) -> Float[np.ndarray, "layer draw statistic"]:
     """`SPECTRAL` of the `null_spectra` of every layer; each draw is made once for all of them."""
+    if clouds.clusters is not None:
+        grams = ([smaller_gram(scaled(cloud, scaling)) for cloud in clouds.like(rows)] for rows in points)
+        return np.array([gram_statistics(np.array(of_layer)) for of_layer in grams])
     if scaling == "centred":
         return clouds.statistics(np.array([_deviation(rows) for rows in points]))
     return np.array([spectral_statistics(null_spectra(rows, scaling, clouds)) for rows in points])
+
+
+def _components(
+    rows: Float[np.ndarray, "row feature"], code: Int[np.ndarray, " row"]
+) -> tuple[Float[np.ndarray, " feature"], Float[np.ndarray, " feature"]]:
+    """Deviations of every column between and within clusters, by the analysis of variance; they add up to its own."""
+    counts = np.bincount(code)
+    n, n_clusters = len(code), len(counts)
+    centred = rows - rows.mean(axis=0)
+    means = np.array([centred[code == cluster].mean(axis=0) for cluster in range(n_clusters)])
+    within = np.square(centred - means[code]).sum(axis=0) / (n - n_clusters)
+    size = (n - np.square(counts).sum() / n) / (n_clusters - 1)
+    between = ((counts @ np.square(means) / (n_clusters - 1) - within) / size).clip(0)
+    share = ratio(between, between + within)
+    deviation = centred.std(axis=0)
+    return deviation * np.sqrt(np.nan_to_num(share)), deviation * np.sqrt(1 - np.nan_to_num(share))
 
 
 def _deviation(rows: np.ndarray) -> Float[np.ndarray, " feature"]:

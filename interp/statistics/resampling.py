@@ -61,6 +61,14 @@ def members_of(units: Int[np.ndarray, " row"]) -> list[Int[np.ndarray, "unit mem
     return [by_unit[starts[counts == count][:, None] + np.arange(count)] for count in np.unique(counts)]
 
 
+def n_before(names: np.ndarray) -> Int[np.ndarray, " row"]:
+    """How often each name has stood before."""
+    _, codes, counts = np.unique(names, return_inverse=True, return_counts=True)
+    found = np.empty(len(codes), dtype=np.int64)
+    found[np.argsort(codes, kind="stable")] = np.arange(len(codes)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return found
+
+
 def split_rows(
     units: Int[np.ndarray, " row"], rng: np.random.Generator
 ) -> tuple[Int[np.ndarray, " first"], Int[np.ndarray, " second"]]:

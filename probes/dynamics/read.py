@@ -21,7 +21,6 @@ from interp.capture import Capture
 from interp.folds import PromptMean
 from interp.information import entropy_bits, kl_bits
 from interp.need import Need
-from interp.statistics.nulls import GaussianClouds
 from interp.statistics.spectra import principal_axes, scaled
 from interp.statistics.units import Units
 
@@ -170,7 +169,7 @@ def _weights(capture: Capture) -> Weights:
 
 def _profiles(capture: Capture, cloud: Cloud, final: Capture, sizes: Sizes) -> Mapping[str, Profile | np.ndarray]:
     """The finished statistics of every layer."""
-    clouds = GaussianClouds(cloud.rows.n_rows, cloud.points.shape[2], _N_CLOUDS, sizes.seed)
+    clouds = cloud.gaussian(_N_CLOUDS, sizes.seed)
     found: dict[str, Profile | np.ndarray] = dict(spectral_profiles(cloud, "centred", clouds))
     first = np.array([axes.scores[:, 0] for axes in cloud_axes(cloud, "centred", 1)])
     resampled = Resampled.of(cloud, sizes.n_permutations, sizes.n_bootstrap, sizes.seed)

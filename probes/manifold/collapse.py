@@ -11,7 +11,7 @@ and are left out whole.
 Source: Paper III (arXiv 2512.23752), section 4.2 and Table 1, whose sets differ in size and entropy as well.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -21,7 +21,7 @@ from jaxtyping import Float, Int, Shaped
 from interp.statistics.entropy_draw import N_STRATA
 from interp.statistics.estimate import t_quantile
 from interp.statistics.jackknife import Deletions, influences, without_each_group, without_each_row
-from interp.statistics.resampling import shuffles
+from interp.statistics.resampling import n_before, shuffles
 from interp.statistics.spectra import Scaling, centred_gram, eigenvalues, gram_statistics, scaled, spectral_statistics
 
 MIXED = "mixed"
@@ -32,6 +32,9 @@ MIN_PER_FIFTH = 3
 """Prompts a domain needs in every fifth of the entropies to take part."""
 
 N_LENGTH_BINS = 3
+
+_TRIES = 10
+"""Exchanges of clusters that are drawn for one whose domains are large enough."""
 
 CHANGES = ("pc1_plus_pc2_share", "participation_ratio")
 _COLUMNS = [1, 2]
@@ -75,13 +78,24 @@ class Pool:
     def counts(self) -> Int[np.ndarray, "domain fifth"]:
         return np.array([np.bincount(self.fifths[self.labels == d], minlength=N_STRATA) for d in self.domains])
 
-    def sets(self, labels: Shaped[np.ndarray, " row"], per_fifth: int) -> Sets:
-        """The sets under these labels; per fifth as many as the poorest domain has, at most `per_fifth`."""
-        domains = self.domains
+    @cached_property
+    def is_alone(self) -> bool:
+        """Whether every prompt is a cluster of its own."""
+        return len(np.unique(self.clusters)) == len(self.clusters)
+
+    def quota(self, per_fifth: int) -> Int[np.ndarray, " fifth"]:
+        """Prompts of each fifth in a set: as many as the poorest domain has, at most `per_fifth`."""
+        return np.minimum(self.counts().min(axis=0), per_fifth)
+
+    def sets(self, labels: Shaped[np.ndarray, " row"], quota: Int[np.ndarray, " fifth"]) -> Sets:
+        """The sets under these labels. A domain that has too few in a fifth takes prompts of others in their place."""
+        domains, fifths = self.domains, self.fifths
         codes = np.searchsorted(domains, labels)
-        cells = self.fifths * len(domains) + codes
+        cells = fifths * len(domains) + codes
         counts = np.bincount(cells, minlength=N_STRATA * len(domains)).reshape(N_STRATA, -1)
-        quota = np.minimum(counts.min(axis=1), per_fifth)
+        if (counts < quota[:, None]).any():
+            cells = self._evened(codes, counts, quota) * len(domains) + codes
+            counts = np.bincount(cells, minlength=N_STRATA * len(domains)).reshape(N_STRATA, -1)
         # prompts by cell of fifth and domain, in each by priority
         order = np.lexsort((self.priority, cells))
         ends = counts.cumsum().reshape(counts.shape)
@@ -96,11 +110,35 @@ class Pool:
                 members[MIXED].append(order[end - share[i] : end])
         return Sets({name: np.concatenate(parts) for name, parts in members.items()}, quota)
 
+    def _evened(self, codes: np.ndarray, counts: np.ndarray, quota: np.ndarray) -> Int[np.ndarray, " row"]:
+        """The fifths, with prompts of a domain moved from where it has more than the quota to where it has fewer."""
+        fifths = self.fifths.copy()
+        for domain, missing in enumerate((quota[:, None] - counts).clip(0).T):
+            if missing.any():
+                mine = np.flatnonzero(codes == domain)
+                mine = mine[np.argsort(self.priority[mine])]
+                spare = mine[n_before(self.fifths[mine]) >= quota[self.fifths[mine]]]
+                fifths[spare[: missing.sum()]] = np.repeat(np.arange(N_STRATA), missing)[: len(spare)]
+        return fifths
+
+    def exchanges(
+        self, quota: Int[np.ndarray, " fifth"], n: int, rng: np.random.Generator
+    ) -> Iterator[Shaped[np.ndarray, " row"]]:
+        """`n` times the labels, exchanged; those that leave a domain too small for a set are drawn again."""
+        for _ in range(n):
+            for _ in range(_TRIES):
+                labels = self.exchanged(rng)
+                if self.is_alone or min(np.count_nonzero(labels == d) for d in self.domains) >= quota.sum():
+                    break
+            else:
+                labels = self.labels
+            yield labels
+
     def exchanged(self, rng: np.random.Generator) -> Shaped[np.ndarray, " row"]:
         """The labels exchanged within fifth of entropy and third of length; of clusters within third of length."""
         labels = self.labels.copy()
-        code, counts = np.unique(self.clusters, return_inverse=True, return_counts=True)[1:]
-        if len(counts) < len(code):
+        if not self.is_alone:
+            code, counts = np.unique(self.clusters, return_inverse=True, return_counts=True)[1:]
             third = np.rint(np.bincount(code, self.lengths) / counts)[code]
             for rows in (np.flatnonzero(third == value) for value in np.unique(third)):
                 labels[rows] = self.labels[rows[shuffles(code[rows], 1, rng)[0]]]
@@ -162,11 +200,11 @@ def domain_collapse(
     pool: Pool, spectra: Spectra, per_fifth: int, n_permutations: int, rng: np.random.Generator
 ) -> Collapse:
     """The collapse of every domain of the pool, jackknifed, against exchanged labels."""
-    sets = pool.sets(pool.labels, per_fifth)
+    quota = pool.quota(per_fifth)
+    sets = pool.sets(pool.labels, quota)
     statistics = _statistics(sets, spectra)
-    permuted = np.array(
-        [_changes(_statistics(pool.sets(pool.exchanged(rng), per_fifth), spectra)) for _ in range(n_permutations)]
-    )
+    exchanged = pool.exchanges(quota, n_permutations, rng)
+    permuted = np.array([_changes(_statistics(pool.sets(labels, quota), spectra)) for labels in exchanged])
     changes = _changes(statistics)
     direction = np.array([1.0, -1.0])
     largest = (permuted * direction).max(axis=1)

@@ -85,13 +85,15 @@ def cross_projection(
     """The table of plane shares and the scalar `shared_plane`."""
     centred = scaled(rows, scaling)
     gram = centred @ centred.T
-    sets = _sets(pool, pool.labels, per_fifth)
+    quota = pool.quota(per_fifth)
+    sets = _sets(pool, pool.labels, quota)
     splits = np.array([rng.permutation(len(sets[0])) < len(sets[0]) // 2 for _ in range(N_SPLITS)])
     found = plane_shares(gram, sets, splits)
     if not np.isfinite(found.shares).all() or np.isnan(found.shared):
         return Part(notes=("No cross-projection: in some set every row is the same point.",))
     n_permutations = min(n_permutations, MAX_PERMUTATIONS)
-    permuted = [plane_shares(gram, _sets(pool, pool.exchanged(rng), per_fifth), splits) for _ in range(n_permutations)]
+    exchanged = pool.exchanges(quota, n_permutations, rng)
+    permuted = [plane_shares(gram, _sets(pool, labels, quota), splits) for labels in exchanged]
     shared = np.array([p.shared for p in permuted])
     null_shares = np.array([p.shares for p in permuted])
     scalar = Scalar.of(
@@ -104,8 +106,8 @@ def cross_projection(
     return Part({"shared_plane": scalar}, {"cross_projection": _table(pool.domains, found, null_shares)})
 
 
-def _sets(pool: Pool, labels: Shaped[np.ndarray, " row"], per_fifth: int) -> np.ndarray:
-    return np.array([members for name, members in pool.sets(labels, per_fifth).members.items() if name != MIXED])
+def _sets(pool: Pool, labels: Shaped[np.ndarray, " row"], quota: Int[np.ndarray, " fifth"]) -> np.ndarray:
+    return np.array([members for name, members in pool.sets(labels, quota).members.items() if name != MIXED])
 
 
 def _table(domains: list[str], found: PlaneShares, null_shares: np.ndarray) -> Table:

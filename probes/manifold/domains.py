@@ -121,7 +121,7 @@ def within_token(cloud: Cloud, layer: int, settings: Settings) -> dict[str, Scal
 def _is_enough(pool: Pool, settings: Settings) -> bool:
     if len(pool.domains) < 2:
         return False
-    return bool(np.minimum(pool.counts().min(axis=0), settings.per_quintile).sum() >= MIN_PROMPTS)
+    return bool(pool.quota(settings.per_quintile).sum() >= MIN_PROMPTS)
 
 
 def _refusal(cloud: Cloud) -> str:

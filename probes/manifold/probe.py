@@ -125,7 +125,7 @@ class Manifold(Probe):
         small = cloud.thinned(MAX_POINTS, np.random.default_rng(self.seed))
         distinct = count_distinct(cloud)
         axes = cloud_axes(cloud, self.scaling)
-        clouds = GaussianClouds(cloud.rows.n_rows, cloud.points.shape[2], self.n_null, self.seed)
+        clouds = cloud.gaussian(self.n_null, self.seed)
         pool_axes = axes if pool.rows.n_rows == cloud.rows.n_rows else cloud_axes(pool, self.scaling, 1)
         profiles = self._profiles(cloud, small, axes, clouds) | self._against_entropy(pool, cloud, pool_axes, axes)
         at_layer: list[Callable[[], Any]] = [

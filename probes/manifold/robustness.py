@@ -16,7 +16,6 @@ from jaxtyping import Float, Int
 from interp.findings import Scalar
 from interp.statistics.estimate import null_from_draws
 from interp.statistics.jackknife import without_each_group, without_each_row
-from interp.statistics.nulls import GaussianClouds
 from interp.statistics.ratio import ratio
 from interp.statistics.resampling import split_rows
 from interp.statistics.spectra import SPECTRAL, Scaling, gram_statistics, scaled, smaller_gram
@@ -63,7 +62,7 @@ def without_loudest(cloud: Cloud, n_dropped: int) -> Loudest | None:
 
 def dropped_profiles(left: Loudest, n_dropped: int, scaling: Scaling, seed: int) -> dict[str, Profile]:
     """The spectral statistics of every layer without its loudest columns."""
-    profiles = spectral_profiles(left.cloud, scaling, _clouds(left.cloud, seed))
+    profiles = spectral_profiles(left.cloud, scaling, left.cloud.gaussian(N_NULL, seed))
     words = f" Measured without the {n_dropped} columns of largest variance."
     return {
         f"{name}_dropped": [replace(s, meaning=s.meaning + words) for s in profile]
@@ -80,15 +79,11 @@ def dropped_table(cloud: Cloud, layer: int, scaling: Scaling, seed: int) -> Tabl
         if left is None:
             break
         row: dict[str, object] = {"n_dropped": n_dropped, "variance_dropped": left.variance_share[0]}
-        for name, (scalar,) in spectral_profiles(left.cloud, scaling, _clouds(left.cloud, seed)).items():
+        for name, (scalar,) in spectral_profiles(left.cloud, scaling, left.cloud.gaussian(N_NULL, seed)).items():
             row |= scalar.columns(name)
         rows.append(row)
     units = {"n_dropped": "columns", "variance_dropped": "fraction"} | {name: UNITS[name] for name in SPECTRAL[1:]}
     return Table.from_rows(rows, units, DROPPED_CAPTION)
-
-
-def _clouds(cloud: Cloud, seed: int) -> GaussianClouds:
-    return GaussianClouds(cloud.rows.n_rows, cloud.points.shape[2], N_NULL, seed)
 
 
 def without_each_unit(
@@ -142,18 +137,15 @@ def stability_profile(cloud: Cloud, scaling: Scaling, n_splits: int, seed: int) 
     rng = np.random.default_rng(seed)
     enough = cloud.n_units >= MIN_HALVES
     splits = [split_rows(cloud.units, rng) for _ in range(n_splits)] if enough else []
-    found, deviations = [], []
+    clouds, found = cloud.gaussian(N_NULL, seed), []
     for points in cloud.points:
         rows = scaled(points, scaling)
-        found.append(float(first_axis_cosines(rows, splits).mean()) if splits and rows.any() else float("nan"))
-        deviations.append(rows.std(axis=0).astype(np.float32))
-    draws = np.array([
-        [first_axis_cosines(drawn * deviation, splits).mean() if deviation.any() else 0.0 for deviation in deviations]
-        for drawn in (_clouds(cloud, seed).clouds() if splits else ())
-    ])  # fmt: skip
-    return [
-        _stability(cloud, value, draws[:, i] if splits else draws, scaling, splits) for i, value in enumerate(found)
-    ]
+        if not splits or not rows.any():
+            found.append(_stability(cloud, float("nan"), np.empty(0), scaling, splits))
+            continue
+        draws = np.array([first_axis_cosines(drawn, splits).mean() for drawn in clouds.like(rows)])
+        found.append(_stability(cloud, float(first_axis_cosines(rows, splits).mean()), draws, scaling, splits))
+    return found
 
 
 def _stability(

@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float, Int, Num
 from interp.capture import Capture
 from interp.errors import ModelError, PromptError, UsageError
 from interp.need import Need
+from interp.statistics.nulls import GaussianClouds
 from interp.statistics.units import clusters_of, counted
 from interp.table import Table
 
@@ -123,6 +124,18 @@ class Cloud:
         keep = np.zeros(self.rows.n_rows, dtype=bool)
         keep[order[first]] = True
         return self.where(keep)
+
+    def gaussian(self, n_draws: int, seed: int) -> GaussianClouds:
+        """Gaussian clouds of as many rows and columns, in the same clusters."""
+        clusters = self.units if self.counted["n_clusters"] else None
+        return GaussianClouds(self.rows.n_rows, self.points.shape[2], n_draws, seed, clusters)
+
+    def one_of_each_cluster(self, rng: np.random.Generator) -> "Cloud":
+        """One prompt of every cluster, drawn at random: others of it would be its nearest neighbours."""
+        if not self.counted["n_clusters"]:
+            return self
+        order = rng.permutation(self.rows.n_rows)
+        return self.where(np.sort(order[np.unique(self.units[order], return_index=True)[1]]))
 
     def where(self, keep: Bool[np.ndarray, " row"] | Int[np.ndarray, " kept"]) -> "Cloud":
         return replace(self, points=self.points[:, keep], rows=self.rows.where(keep))

@@ -88,7 +88,8 @@ def spectrum_table(points: np.ndarray, scaling: Scaling, clouds: GaussianClouds)
 
 
 def dimension_profile(cloud: Cloud, scaling: Scaling, seed: int) -> list[Scalar]:
-    """TwoNN at every layer; every layer meets the same random draws."""
+    """TwoNN at every layer, of one prompt of each cluster; every layer meets the same random draws."""
+    cloud = cloud.one_of_each_cluster(np.random.default_rng([seed, 2]))
     rows = (points if scaling == "centred" else scaled(points, scaling) for points in cloud.points)
     return [_dimension(cloud, points, np.random.default_rng(seed)) for points in rows]
 

@@ -134,11 +134,10 @@ def headlines(record: RunRecord) -> Iterator[tuple[str, Scalar]]:
 
 
 def corrected(s: Scalar) -> str:
-    """A scalar's p with what it was corrected over and the smallest of its design; empty without one."""
+    """A scalar's p with what it was corrected over; empty without one."""
     if s.p is None:
         return ""
-    least = "" if s.p_least is None else f" (smallest possible {short(s.p_least, 2)})"
-    return p_equals(s.p) + (f", corrected over {s.p_over}" if s.p_over else "") + least
+    return p_equals(s.p, s.is_p_least) + (f", corrected over {s.p_over}" if s.p_over else "")
 
 
 def bibtex(record: RunRecord) -> str:

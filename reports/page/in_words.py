@@ -41,7 +41,7 @@ def evidence(h: Headline) -> str:
     if s.null is None or alone == "unjudged":
         reason = "underpowered" if s.underpowered else s.null_reason or "no number"
         return f"{interval}; {VERDICTS['unjudged']}: {reason}"
-    p = "" if h.p_together is None else f", {p_equals(h.p_together)}"
+    p = "" if h.p_together is None else f", {p_equals(h.p_together, h.scalar.is_p_least)}"
     verdict = "no different from its null" if alone == "within" else VERDICTS[alone]
     objected = "".join(f"; {objection}" for objection in h.objections)
     return f"{interval}; {verdict}, {_null(s)}{p}{objected}"

@@ -67,7 +67,7 @@ def test_equal_rows_give_a_note():
 def test_sets_take_the_first_and_last_of_every_domain_and_fifth_by_priority():
     pool = pool_of(3)
     labels = pool.exchanged(np.random.default_rng(0))
-    sets = pool.sets(labels, 4)
+    sets = pool.sets(labels, pool.quota(4))
     assert sets.quota.tolist() == [4] * 5
     mixed = []
     for d, domain in enumerate(pool.domains):
