@@ -210,6 +210,20 @@ class Family:
             return None
         return tuple(n for n, kind in enumerate(config.layer_types) if kind in ("attention", "full_attention"))
 
+    def refuse_shared_parts(self, module: "PreTrainedModel") -> None:
+        """Raise `ModelError` where two layers have a module with weights in common: what it does is heard of both."""
+        owners: dict[torch.nn.Module, int] = {}
+        for layer, block in enumerate(self.layer_modules(module)):
+            for name, part in block.named_modules():
+                first = owners.setdefault(part, layer) if next(part.parameters(), None) is not None else layer
+                if first != layer:
+                    raise ModelError(
+                        asked=f"reading the {type(module).__name__}",
+                        found=f"layers {first} and {layer} share one module ({name or 'the whole layer'}, "
+                        f"{type(part).__name__}): what happens in it cannot be told apart by layer",
+                        fix="Give each layer a copy (copy.deepcopy), which may share the weights themselves.",
+                    )
+
     def summed_modules(self, layer: "torch.nn.Module") -> dict[str, "torch.nn.Module"]:
         """The modules whose outputs a decoder layer adds to the residual stream, by site (`attn_out`, `mlp_out`).
 

@@ -104,6 +104,7 @@ def load(
             found="it is neither a name, nor a transformers model, nor a TransformerLens bridge",
             fix="Give a name, a folder, a PreTrainedModel or a TransformerBridge.",
         )
+    model.family.refuse_shared_parts(model.module)
     return replace(model, checks=(*model.checks, *check_model(model))) if check else model
 
 
