@@ -20,7 +20,7 @@ Source: Paper III (arXiv 2512.23752), sections 4.5 and 4.6.
 """
 
 from abc import ABC
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -30,6 +30,7 @@ from jaxtyping import Float
 
 from interp.capture import ModelInfo
 from interp.errors import UsageError
+from interp.system.plain_numbers import array, number, whole_number, whole_numbers
 
 Metric = Literal["raw", "z-scored"]
 SITES = ("q", "k", "v", "z", "resid")
@@ -43,7 +44,8 @@ _ORTHOGONAL = 1e-5
 class Edit(ABC):
     """What all edits have: `layer` one or several (negative ones count from the end), a `dose`, and positions.
 
-    `at` is `all`, `last`, `scored`, a column of the prompt set, or positions counted from 0.
+    `at` is `all`, `last`, `scored`, a column of the prompt set, or positions counted from 0. Numbers and arrays may be
+    those of numpy, pandas or torch.
 
     >>> interp.AttentionOff(layer=(0, 2), dose=0.5, at="last").dose
     0.5
@@ -59,6 +61,10 @@ class Edit(ABC):
     """Whether an edit that names no layer acts in all of them."""
 
     def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name in NUMBERS and not (value is None and field.default is None):
+                object.__setattr__(self, field.name, read_numbers(f"{self.kind}: {field.name}", field.name, value))
         if not self._listed and not self.is_whole:
             raise self._refused("no layer is named", "Name one layer or several.")
         if not np.isfinite(self.dose):
@@ -478,6 +484,36 @@ class PatternsOf(Edit):
             "at": self.at,
             "donor": self.donor_name,
         }
+
+
+def _positions(value: Any) -> str | tuple[int, ...]:
+    found = str(value) if isinstance(value, str) else whole_numbers(value)
+    return (found,) if isinstance(found, int) else found
+
+
+NUMBERS: Mapping[str, Callable[[Any], Any]] = {
+    "layer": whole_numbers, "heads": whole_numbers, "head": whole_number, "seed": whole_number, "at": _positions,
+    "dose": number, "deviations": number, "score_sigma": number,
+    "axis": array, "sigma": array, "displacement": array, "rotation": array, "values": array, "mean": array,
+}  # fmt: skip
+"""The fields of edits that hold numbers, and how each is read."""
+
+_TAKES = {
+    whole_number: "a whole number", whole_numbers: "whole numbers", number: "a number",
+    _positions: "all, last, scored, a column, or positions counted from 0",
+    array: "numbers in lists of equal length, or an array",
+}  # fmt: skip
+
+
+def read_numbers(what: str, field: str, value: Any) -> Any:
+    """What a field of `NUMBERS` is given, as Python's numbers or an array of numpy; `UsageError` for `what` else."""
+    try:
+        return NUMBERS[field](value)
+    except (TypeError, ValueError, OverflowError) as error:
+        shown = repr(value)
+        shown = shown if len(shown) < 60 else f"{shown[:60]}..."
+        found, takes = f"{shown} does not fit: {error}", _TAKES[NUMBERS[field]]
+        raise UsageError(asked=what, found=found, fix=f"This field takes {takes}.") from error
 
 
 KINDS: Mapping[str, type[Edit]] = {

@@ -14,12 +14,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
-from interp.edits import KINDS, Edit, Edits, PatternsOf
+from interp.edits import KINDS, NUMBERS, Edit, Edits, PatternsOf, read_numbers
 from interp.errors import RecordError, UnknownName, UsageError
 
 
@@ -70,7 +70,7 @@ def edit_from_json(entry: Any, folder: Path = Path(), what: str = "an edit") -> 
             continue
         if key not in known:
             raise UnknownName(f"field of {kind}", key, known)
-        values[key] = _read(f"{what}: {key}", value, hints[key], folder)
+        values[key] = _read(f"{what}: {key}", key, value, hints[key], folder)
     missing = [f.name for f in known.values() if f.default is MISSING and f.name not in values]
     if cls is PatternsOf and isinstance(values.get("donor"), str) and (folder / values["donor"]).is_dir():
         values["donor"] = str(folder / values["donor"])
@@ -79,23 +79,14 @@ def edit_from_json(entry: Any, folder: Path = Path(), what: str = "an edit") -> 
     return cls(**values)
 
 
-def _read(what: str, value: Any, hint: Any, folder: Path) -> Any:
-    """A field's value from JSON: arrays from lists or from where they are named, anything else as it stands."""
+def _read(what: str, field: str, value: Any, hint: Any, folder: Path) -> Any:
+    """A field's value from JSON: numbers from lists or from where an array is named, anything else as it stands."""
     if isinstance(value, Mapping):
         value = _named_array(what, value, folder)
-    takes_array = hint is np.ndarray or np.ndarray in getattr(hint, "__args__", ())
-    if takes_array and value is None and hint is not np.ndarray:
-        return None
-    if takes_array:
-        try:
-            return np.array(value, dtype=np.float64)
-        except (TypeError, ValueError, OverflowError) as error:
-            fix = "Write numbers in lists of equal length, or name an array."
-            raise UsageError(asked=what, found=f"this is no array ({error})", fix=fix) from error
-    if isinstance(value, np.ndarray):
-        value = value.item() if value.size == 1 else value.tolist()
+    if field in NUMBERS:
+        is_left_out = value is None and type(None) in get_args(hint)
+        return None if is_left_out else read_numbers(what, field, value)
     try:
-        value = tuple(value) if isinstance(value, list) else value
         return TypeAdapter(hint).validate_python(value, strict=True)
     except ValidationError as error:
         found = f"{value!r} does not fit: {error.errors()[0]['msg'].lower()}"

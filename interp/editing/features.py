@@ -1,7 +1,8 @@
 """Directions of others: decoder rows of a sparse autoencoder, as axes of edits and beside an axis of ours.
 
 A folder in SAELens' layout holds `cfg.json` (where the autoencoder was trained) and `sae_weights.safetensors`, whose
-`W_dec` `[feature, d_in]` is read and nothing else. A decoder row is how activations move with its feature.
+`W_dec` `[feature, d_in]` is read and nothing else. A decoder row is how activations move with its feature, where the
+autoencoder writes: for a transcoder that is another place than where it reads.
 
 The cosine of a fixed direction with a random one in d dimensions has cos² ~ Beta(1/2, (d − 1)/2), so the null of the
 nearest of n random directions is exact: P(the k-th nearest is at least c) is that of k or more hits in n.
@@ -53,11 +54,11 @@ class Features:
 
     @property
     def place(self) -> Mapping[str, Any]:
-        """Where the autoencoder reads, as an edit names it; `UsageError` where no edit acts."""
+        """Where the decoder rows lie, as an edit names it; `UsageError` where no edit acts."""
         found = re.fullmatch(r"blocks\.(\d+)\.(.+)", self.hook)
         if not found or found[2] not in _HOOKS:
             raise UsageError(
-                asked=f"an edit where {self.name} reads, {self.hook!r}",
+                asked=f"an edit where {self.name} writes, {self.hook!r}",
                 found="edits act on " + ", ".join(f"blocks.L.{hook}" for hook in _HOOKS),
                 fix="Use an autoencoder of one of these, or name site and layer of the edit yourself.",
             )
@@ -134,16 +135,33 @@ def open_features(folder: str | Path) -> Features:
     if not isinstance(config, dict):
         raise RecordError(asked=asked, found=f"{CONFIG} is not a mapping", fix="Give the file that SAELens wrote.")
     about = config.get("metadata") if isinstance(config.get("metadata"), dict) else config
-    hook, head = about.get("hook_name") or about.get("hook_point"), about.get("hook_head_index")
-    if not isinstance(hook, str):
-        raise RecordError(
-            asked=asked, found=f"{CONFIG} has no hook_name", fix="Make Features(name, hook, W_dec) of the array."
-        )
-    shape = (config.get("d_sae") or weights.shape[0], config.get("d_in") or weights.shape[-1])
+    hook, head = _written_to(asked, config, about)
+    width = config.get("d_out") or config.get("d_in") or weights.shape[-1]
+    shape = (config.get("d_sae") or weights.shape[0], width)
     if weights.shape != shape or not np.isfinite(weights).all():
         found = f"{DECODER} has the shape {weights.shape}" if weights.shape != shape else f"{DECODER} is not finite"
         raise RecordError(asked=asked, found=f"{found}; {CONFIG} says {shape}", fix="Download it again.")
-    return Features(home.name, hook, weights, head if isinstance(head, int) else None, str(about.get("model_name", "")))
+    return Features(home.name, hook, weights, head, str(about.get("model_name", "")))
+
+
+def _written_to(asked: str, config: Mapping[str, Any], about: Mapping[str, Any]) -> tuple[str, int | None]:
+    """The hook that decoder rows are added at, and its head: of a transcoder the one named as its output."""
+    stated = {**config, **about}
+    layer = stated.get("hook_layer_out")
+    is_transcoder = "transcoder" in str(stated.get("architecture")) or layer is not None or stated.get("hook_name_out")
+    out = "_out" if is_transcoder else ""
+    hook, head = stated.get(f"hook_name{out}"), stated.get(f"hook_head_index{out}")
+    hook = hook or (None if is_transcoder else stated.get("hook_point"))
+    found = ""
+    if not isinstance(hook, str):
+        found = f"{CONFIG} has no hook_name{out}" + (", where a transcoder writes" if out else "")
+    elif layer is not None and f".{layer}." not in hook:
+        found = f"hook_layer_out is {layer!r} and hook_name_out {hook!r}"
+    elif head is not None and (isinstance(head, bool) or not isinstance(head, int) or head < 0):
+        found = f"hook_head_index{out} is {head!r}, which is no head counted from 0"
+    if found:
+        raise RecordError(asked=asked, found=found, fix="Make Features(name, hook, W_dec, head) of the array.")
+    return hook, head
 
 
 def feature_overlap(

@@ -11,6 +11,7 @@ __all__ = [
     "heap",
     "locks",
     "offload",
+    "plain_numbers",
     "processes",
     "progress",
     "rounding",

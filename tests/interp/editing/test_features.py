@@ -33,11 +33,28 @@ def saved(folder, config=None, weights=None):
     ({"d_in": 16, "d_sae": 40, "hook_name": "blocks.1.hook_resid_pre", "hook_layer": 1, "hook_head_index": None},
      {"site": "resid", "layer": 1}),
     ({"hook_name": "blocks.3.attn.hook_z", "hook_head_index": 2}, {"site": "z", "layer": 3, "head": 2}),
+    ({"architecture": "skip_transcoder", "d_in": 99, "d_out": 16, "metadata": {"hook_name": "blocks.1.hook_mlp_in",
+      "hook_name_out": "blocks.4.hook_resid_post", "hook_layer_out": 4}}, {"site": "resid", "layer": 5}),
+    ({"d_out": 16, "hook_name": "blocks.3.attn.hook_z", "hook_head_index": 2, "hook_name_out": "blocks.2.attn.hook_v",
+      "hook_head_index_out": 1}, {"site": "v", "layer": 2, "head": 1}),
 ])  # fmt: skip
 def test_old_and_new_configurations_say_where_the_features_lie(tmp_path, config, place):
     features = interp.open_features(saved(tmp_path / "sae", config))
     assert features.place == place
     np.testing.assert_array_equal(features.directions, DECODER)
+
+
+@pytest.mark.parametrize(("config", "words"), [
+    *(({"hook_name": "blocks.1.attn.hook_z", "hook_head_index": head}, "hook_head_index is .* no head")
+      for head in ("1", [1], True, -1, 1.5)),
+    ({"architecture": "transcoder", "metadata": {"hook_name": "blocks.1.hook_resid_pre"}}, "has no hook_name_out"),
+    ({"hook_name": "blocks.1.hook_resid_pre", "hook_layer_out": 2}, "has no hook_name_out"),
+    ({"hook_name": "a", "hook_name_out": "blocks.2.hook_resid_post", "hook_layer_out": 1}, "hook_layer_out is 1"),
+    ({"hook_name_out": "blocks.2.attn.hook_v", "hook_head_index_out": "0"}, "hook_head_index_out is '0'"),
+])  # fmt: skip
+def test_a_place_that_is_none_is_refused(tmp_path, config, words):
+    with pytest.raises(RecordError, match=words):
+        interp.open_features(saved(tmp_path / "sae", config))
 
 
 def test_half_precision_is_read_as_it_is(tmp_path):
