@@ -498,7 +498,7 @@ NUMBERS: Mapping[str, Callable[[Any], Any]] = {
 }  # fmt: skip
 """The fields of edits that hold numbers, and how each is read."""
 
-_TAKES = {
+_TAKES: Mapping[Callable[[Any], Any], str] = {
     whole_number: "a whole number", whole_numbers: "whole numbers", number: "a number",
     _positions: "all, last, scored, a column, or positions counted from 0",
     array: "numbers in lists of equal length, or an array",

@@ -144,9 +144,9 @@ def open_features(folder: str | Path) -> Features:
     return Features(home.name, hook, weights, head, str(about.get("model_name", "")))
 
 
-def _written_to(asked: str, config: Mapping[str, Any], about: Mapping[str, Any]) -> tuple[str, int | None]:
+def _written_to(asked: str, config: Mapping[str, Any], about: Mapping[str, Any]) -> tuple[str, Any]:
     """The hook that decoder rows are added at, and its head: of a transcoder the one named as its output."""
-    stated = {**config, **about}
+    stated: dict[str, Any] = {**config, **about}
     layer = stated.get("hook_layer_out")
     is_transcoder = "transcoder" in str(stated.get("architecture")) or layer is not None or stated.get("hook_name_out")
     out = "_out" if is_transcoder else ""
@@ -161,7 +161,7 @@ def _written_to(asked: str, config: Mapping[str, Any], about: Mapping[str, Any])
         found = f"hook_head_index{out} is {head!r}, which is no head counted from 0"
     if found:
         raise RecordError(asked=asked, found=found, fix="Make Features(name, hook, W_dec, head) of the array.")
-    return hook, head
+    return str(hook), head
 
 
 def feature_overlap(
