@@ -132,6 +132,14 @@ class Family:
     """Queries are divided by the root of d_head before the seam instead of the scores behind it."""
     added_times: str | None = None
     """Field of the configuration that multiplies what both parts of a block add to the residual stream (Granite)."""
+    behind_norm: str | None = None
+    """Module between final norm and output head, where that is of another width than the stream (OPT)."""
+    logits_times: str | None = None
+    """Field of the configuration that multiplies the logits (Cohere, HyperCLOVAX)."""
+    logits_over: str | None = None
+    """Field of the configuration that divides the logits (Granite)."""
+    logits_cap: str | None = None
+    """Field of the configuration that soft-caps the logits, c tanh(x / c), unless it is None (Gemma 2)."""
     clip: str | None = None
     """Field of the configuration that bounds queries, keys and values behind their projection (OLMo's `clip_qkv`)."""
     note: str = ""
@@ -169,6 +177,15 @@ class Family:
         """What the outputs of both parts of a block are multiplied by before they are added to the stream."""
         return 1.0 if self.added_times is None else float(getattr(config, self.added_times))
 
+    def logit_scale(self, config: "PretrainedConfig") -> float:
+        """What the products with the output head are multiplied by."""
+        times = 1.0 if self.logits_times is None else getattr(config, self.logits_times)
+        return times if self.logits_over is None else times / getattr(config, self.logits_over)
+
+    def logit_cap(self, config: "PretrainedConfig") -> float | None:
+        """What the logits never exceed; None without a soft-cap."""
+        return None if self.logits_cap is None else getattr(config, self.logits_cap)
+
     def clipped(self, x: "torch.Tensor", config: "PretrainedConfig") -> "torch.Tensor":
         """Projections within the bounds that the configuration sets."""
         bound = None if self.clip is None else attrgetter(self.clip)(config)
@@ -187,6 +204,13 @@ class Family:
 
     def is_parallel(self, config: "PretrainedConfig") -> bool:
         return self.parallel if isinstance(self.parallel, bool) else bool(getattr(config, self.parallel))
+
+    def head_modules(self, module: "PreTrainedModel") -> list["torch.nn.Module"]:
+        """What the residual stream passes behind the last block: final norm and projection, if any, and the head."""
+        paths = [path for path in (self.final_norm, self.behind_norm) if path is not None]
+        between = [attrgetter(path)(module) for path in paths]
+        head: Any = module.get_output_embeddings()
+        return [*(part for part in between if part is not None), head]
 
     def layer_modules(self, module: "PreTrainedModel") -> list["torch.nn.Module"]:
         return list(attrgetter(self.layers)(module))
@@ -274,6 +298,7 @@ def _like_llama(name: str, **changes: Any) -> Family:
 _SANDWICH = {"attention_sum": "post_attention_layernorm", "mlp_sum": "post_feedforward_layernorm"}
 """Both blocks are normalised once more before they are added to the residual stream."""
 
+_CAP = "final_logit_softcapping"
 _BY_POSITION = QkNorm("q_norm", "k_norm", "pos_head")
 _BY_HEAD = QkNorm("q_norm", "k_norm", "head_pos")
 _BEHIND = QkNorm("q_norm", "k_norm", "head_pos", behind_rotary=True)
@@ -304,11 +329,12 @@ _TABLE = (
     _like_llama("seed_oss"),
     _like_llama("nemotron"),
     _like_llama("smollm3", note="no rotary embedding in every fourth layer"),
-    _like_llama("granite", added_times="residual_multiplier", note="scaled residual branches, embeddings and logits"),
+    _like_llama("granite", added_times="residual_multiplier", logits_over="logits_scaling",
+                note="scaled residual branches, embeddings and logits"),
     _like_llama("phimoe", router="mlp.router", note="mixture of experts"),
-    _like_llama("cohere", parallel=True, note="interleaved rotary embedding, scaled logits",
+    _like_llama("cohere", parallel=True, logits_times="logit_scale", note="interleaved rotary embedding, scaled logits",
                 qk_norm=_BY_POSITION),
-    _like_llama("cohere2", parallel=True,
+    _like_llama("cohere2", parallel=True, logits_times="logit_scale",
                 note="sliding window; no rotary embedding in every fourth layer; scaled logits"),
     _like_llama("glm", note="interleaved, partial rotary embedding"),
     _like_llama("glm4", attention_sum="post_self_attn_layernorm", mlp_sum="post_mlp_layernorm",
@@ -324,9 +350,9 @@ _TABLE = (
     _like_llama("qwen3_vl_moe_text", qk_norm=_BY_POSITION, note="mixture of experts"),
     _like_llama("qwen3_moe", qk_norm=_BY_POSITION, router="mlp.gate", note="mixture of experts"),
     _like_llama("gemma"),
-    _like_llama("gemma2", **_SANDWICH, kernel="eager",
+    _like_llama("gemma2", **_SANDWICH, logits_cap=_CAP, kernel="eager",
                 note="soft-capped scores and logits; sliding window in every second layer"),
-    _like_llama("gemma3_text", qk_norm=_BY_HEAD, **_SANDWICH, note="sliding window in most layers"),
+    _like_llama("gemma3_text", qk_norm=_BY_HEAD, **_SANDWICH, logits_cap=_CAP, note="sliding window in most layers"),
     _like_llama("olmo", clip="clip_qkv", note="projections clipped in some models"),
     _like_llama("olmo2", qk_norm=_FLAT, **_SANDWICH),
     _like_llama("olmo3", qk_norm=_FLAT, **_SANDWICH, note="sliding window in most layers"),
@@ -337,20 +363,22 @@ _TABLE = (
     _like_llama("llama4_text", mlp="feed_forward", qk_norm=QkNorm("qk_norm", "qk_norm", "pos_head", behind_rotary=True),
                 note="chunked attention; layers without rotary embedding, whose queries grow in long texts; mixture "
                 "of experts"),
-    _like_llama("nanochat", qk_norm=_BEHIND),
+    _like_llama("nanochat", qk_norm=_BEHIND, logits_cap=_CAP, note="soft-capped logits"),
     _like_llama("aria_text", note="mixture of experts"),
-    _like_llama("cohere2_moe", parallel=True, note="sliding window in most layers; mixture of experts"),
+    _like_llama("cohere2_moe", parallel=True, logits_times="logit_scale",
+                note="sliding window in most layers; mixture of experts"),
     _like_llama("cwm", note="sliding window in most layers"),
     _like_llama("ernie4_5_moe", note="mixture of experts"),
     _like_llama("exaone_moe", qk_norm=_BY_HEAD, note="sliding window in most layers; mixture of experts"),
     _like_llama("flex_olmo", qk_norm=_FLAT, **_SANDWICH, note="mixture of experts"),
     _like_llama("dots1", qk_norm=_BY_POSITION, note="mixture of experts"),
     _like_llama("glm4_moe", qk_norm=_BY_POSITION, note="partial rotary embedding; mixture of experts"),
-    _like_llama("granitemoe", mlp="block_sparse_moe", added_times="residual_multiplier",
+    _like_llama("granitemoe", mlp="block_sparse_moe", added_times="residual_multiplier", logits_over="logits_scaling",
                 router="block_sparse_moe.router",
                 note="scaled residual branches, embeddings and logits; mixture of experts"),
     _like_llama("hy_v3", qk_norm=_BY_HEAD, note="mixture of experts"),
-    _like_llama("hyperclovax", added_times="residual_multiplier", attention_sum="post_norm1", mlp_sum="post_norm2",
+    _like_llama("hyperclovax", added_times="residual_multiplier", logits_times="logits_scaling",
+                attention_sum="post_norm1", mlp_sum="post_norm2",
                 note="scaled residual branches, embeddings and logits; both branches normalised"),
     _like_llama("internlm3"),
     _like_llama("jais2"),
@@ -358,7 +386,8 @@ _TABLE = (
     _like_llama("minimax_m2", qk_norm=_FLAT, note="partial rotary embedding; mixture of experts"),
     _like_llama("ministral3", note="queries grow in long texts"),
     _like_llama("solar_open", note="mixture of experts"),
-    _like_llama("vaultgemma", kernel="eager", note="soft-capped scores and logits; sliding window in some layers"),
+    _like_llama("vaultgemma", kernel="eager", logits_cap=_CAP,
+                note="soft-capped scores and logits; sliding window in some layers"),
     _like_llama("starcoder2"),
     _like_llama("stablelm", parallel="use_parallel_residual",
                 qk_norm=QkNorm("q_layernorm", "k_layernorm", "head_pos")),
@@ -449,7 +478,7 @@ _TABLE = (
                   "(Falcon-RW)"),),
     ),
     _like_llama("opt", layers="model.decoder.layers", final_norm="model.decoder.final_layer_norm", out="out_proj",
-                mlp="fc2", scales_queries=True,
+                mlp="fc2", scales_queries=True, behind_norm="model.decoder.project_out",
                 refused=(("do_layer_norm_before", False, "it normalises the residual stream itself behind every block, "
                           "so what blocks add does not sum up to it (OPT-350m)"),)),
     _like_llama("lfm2", final_norm="model.embedding_norm", mixer="conv", mlp="feed_forward", out="out_proj",
@@ -460,6 +489,7 @@ _TABLE = (
     _like_llama("bamba", final_norm="model.final_layernorm", mixer="mamba", mlp="feed_forward",
                 note="Mamba-2 in place of attention in most layers; partial rotary embedding"),
     _like_llama("granitemoehybrid", mixer="mamba", mlp="shared_mlp", added_times="residual_multiplier",
+                logits_over="logits_scaling",
                 note="Mamba-2 in place of attention in most layers; scaled residual branches, embeddings and logits",
                 refused=(("num_local_experts", True, "two modules of a block add up to its feed-forward output"),)),
     Family(name="mamba", layers="backbone.layers", final_norm="backbone.norm_f"),

@@ -11,6 +11,7 @@ import torch
 
 from interp.checking.two_sequences import CheckResult, Observations
 from interp.families import Projection
+from interp.model import Model
 from interp.seam.pattern import pattern_rows, reduce_rows, visible_keys
 from interp.seam.ropes import rope_scales, rotating_afresh
 from interp.system.offload import brought_in
@@ -110,7 +111,7 @@ def _projection_error(
 def rotary(seen: Observations) -> CheckResult:
     """Rotary embedding keeps lengths and is the identity at position 0, times the model's attention factor if any."""
     worst = 0.0
-    factors = {1.0} | {rotation.factor for rotation in seen.heard.rotations}  # 1 in layers without them
+    factors = _attention_factors(seen.model)
     root = seen.model.info.d_head**-0.5 if seen.model.family.scales_queries else 1.0
     for call in seen.heard.calls:
         for site, after, scale in (("q_pre", call.q, root), ("k_pre", call.k, 1.0)):
@@ -130,6 +131,14 @@ def _scaled(x: torch.Tensor, seen: Observations, factor: float) -> torch.Tensor:
     """The dimensions that are rotated times the factor; they come first."""
     n_rotary = seen.model.info.n_rotary or 0
     return torch.cat([x[..., :n_rotary] * factor, x[..., n_rotary:]], dim=-1)
+
+
+def _attention_factors(model: Model) -> set[float]:
+    """What rotary embeddings multiply by besides rotating (yarn, longrope; Phi-3.5-MoE names its own); 1 without."""
+    named = (vars(part).items() for part in model.module.modules())
+    scaling = {float(value) for items in named for name, value in items if name.endswith("attention_scaling")}
+    rope = getattr(model.config, "rope_parameters", None) or {}
+    return {1.0} | scaling | {float(rope[name]) for name in ("short_mscale", "long_mscale") if name in rope}
 
 
 def rotates_alike(seen: Observations) -> CheckResult:

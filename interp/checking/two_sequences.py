@@ -37,31 +37,23 @@ class ValueEdit:
 
 @dataclass(frozen=True)
 class Rotation:
-    """A call of a rotary module of the model, and what it gave: cosines and sines, or complex numbers."""
+    """A call of a rotary module of the model."""
 
     module: torch.nn.Module
     args: tuple[Any, ...]
     keywords: Mapping[str, Any]
-    given: Any
-
-    @property
-    def factor(self) -> float:
-        """What it multiplies by besides rotating (yarn, longrope), seen at position 0."""
-        return float(self._turned(self.given)[..., 0, :].abs().max())
 
     def of_pass(self, n: int) -> torch.Tensor:
-        """How position 1 is rotated in a pass of `n` tokens."""
+        """How position 1 is rotated in a pass of `n` tokens: cosines and sines."""
 
         def put(given: Any) -> Any:
             is_positions = isinstance(given, torch.Tensor) and not given.is_floating_point()
             return given.new_tensor([1, n - 1]).expand(*given.shape[:-1], 2) if is_positions else given
 
         keywords = {name: put(given) for name, given in self.keywords.items()}
-        return torch.view_as_real(self._turned(self.module(*map(put, self.args), **keywords))[..., 0, :])
-
-    @staticmethod
-    def _turned(given: Any) -> torch.Tensor:
-        return torch.complex(*(part.float() for part in given)) if isinstance(given, tuple) else given
+        turned = self.module(*map(put, self.args), **keywords)
+        pair = turned if isinstance(turned, tuple) else (turned.real, turned.imag)  # Llama 4 gives complex numbers
+        return torch.stack(pair)[..., 0, :]
 
 
 @dataclass
@@ -102,7 +94,7 @@ class SeamPass(Listener):
             self.outputs.append(out[: self.n])
 
         def rotated(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
-            self.rotations.append(Rotation(module, args, kwargs, out))
+            self.rotations.append(Rotation(module, args, kwargs))
 
         with ExitStack() as stack:
             for part in model.module.modules():

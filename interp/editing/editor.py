@@ -7,7 +7,6 @@ set of forward hooks, always removed again.
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from operator import attrgetter
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -102,7 +101,7 @@ class Editor(Listener):
     def hooks(self, listeners: Sequence[Listener] = ()) -> Iterator[None]:
         """Forward hooks for what the seam does not pass; donors of patterns run under the same `listeners`."""
         blocks = self.model.family.layer_modules(self.model.module)
-        norm = attrgetter(self.model.family.final_norm)(self.model.module)
+        behind = self.model.family.head_modules(self.model.module)[0]
         counted = any(isinstance(step.edit.at, tuple) for steps in self._steps.values() for step in steps)
         with ExitStack() as stack:
             if self.rows is None and counted:
@@ -114,7 +113,7 @@ class Editor(Listener):
                 stack.enter_context(donor.following(self.model, listeners, self.ours))
             for place, layer in self._steps:
                 if place == "resid":
-                    module = blocks[layer] if layer < len(blocks) else norm
+                    module = blocks[layer] if layer < len(blocks) else behind
                     hook = heard_by(self.ours, self._on_input(layer))
                     stack.callback(module.register_forward_pre_hook(hook, with_kwargs=True).remove)
             for place, layer in self._steps:

@@ -8,7 +8,6 @@ pass is replaced.
 import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -74,8 +73,8 @@ class Residuals:
             return with_hidden_states(kept.repeat(len(entering) // len(kept), 1, 1), args, kwargs)
 
         blocks = self.model.family.layer_modules(self.model.module)
-        norm = attrgetter(self.model.family.final_norm)(self.model.module)
-        fed = blocks[start] if start < len(blocks) else norm
+        behind = self.model.family.head_modules(self.model.module)[0]
+        fed = blocks[start] if start < len(blocks) else behind
         with ExitStack() as stack:
             for block in blocks[:start]:
                 stack.enter_context(_handing_through(block))

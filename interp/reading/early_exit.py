@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from operator import attrgetter
 from typing import Any
 
 import torch
@@ -72,7 +71,7 @@ def ending(model: Model, depth: int | None) -> Iterator[None]:
         raise EnoughRead
 
     blocks = model.family.layer_modules(model.module)
-    next_up = blocks[depth] if depth < len(blocks) else attrgetter(model.family.final_norm)(model.module)
+    next_up = blocks[depth] if depth < len(blocks) else model.family.head_modules(model.module)[0]
     handle = next_up.register_forward_pre_hook(of_this_thread(stop))
     try:
         yield

@@ -41,13 +41,11 @@ class Lens:
     """Final norm and output head of a model, as functions of residual vectors `[row, d_model]`."""
 
     def __init__(self, model: Model) -> None:
-        # `forward` rather than a call: the pass has hooks on these modules that must not hear the lens.
-        self._forward_norm: Any = attrgetter(model.family.final_norm)(model.module).forward
+        family, config = model.family, model.config
+        self._final_norm: Any = attrgetter(family.final_norm)(model.module)
+        self._projection: Any = attrgetter(family.behind_norm)(model.module) if family.behind_norm else None
         self._head: Any = model.module.get_output_embeddings()
-        config: Any = model.module.config
-        self._softcap: float | None = getattr(config, "final_logit_softcapping", None)
-        # Cohere multiplies logits, Granite divides them.
-        self._times: float = (getattr(config, "logit_scale", None) or 1.0) / getattr(config, "logits_scaling", 1.0)
+        self._softcap, self._times = family.logit_cap(config), family.logit_scale(config)
 
     @cached_property
     def _mean_token(self) -> torch.Tensor:
@@ -60,10 +58,16 @@ class Lens:
     def logits(self, x: torch.Tensor) -> torch.Tensor:
         """Logits `[row, vocab]`, float32, of residual vectors, on their device."""
         with brought_in(self._head):
-            return self._logits(self._norm(x), slice(None))
+            return self._logits(self._entering(x), slice(None))
 
     def _norm(self, x: torch.Tensor) -> torch.Tensor:
-        return self._forward_norm(x).to(x.device)
+        # `forward` rather than a call: the pass has hooks on these modules that must not hear the lens.
+        return x if self._final_norm is None else self._final_norm.forward(x).to(x.device)
+
+    def _entering(self, x: torch.Tensor) -> torch.Tensor:
+        """What enters the output head."""
+        normed = self._norm(x)
+        return normed if self._projection is None else self._projection.forward(normed).to(x.device)
 
     def _logits(self, normed: torch.Tensor, tokens: slice) -> torch.Tensor:
         weight, bias = self._head.weight[tokens], self._head.bias
@@ -78,7 +82,7 @@ class Lens:
         In parts of the vocabulary, so that a part is still in the cache when it is summed up and the head's weights are
         read once; the logarithms of all are made only to `keep` them.
         """
-        normed = self._norm(x.flatten(0, 1))  # [depth * row, d_model]
+        normed = self._entering(x.flatten(0, 1))  # [depth * row, width of the head]
         log_p = final.new_empty(*x.shape[:2], final.shape[-1]) if keep else None
         sums, reference = _Sums(final.new_zeros(x.shape[:2])), None
         with brought_in(self._head):
@@ -94,7 +98,7 @@ class Lens:
         return Decoded(sums.entropy, sums.kl, log_p)
 
     def surprise(self, normed: torch.Tensor, token: torch.Tensor) -> torch.Tensor:
-        """−log p(token) in nats `[row]` of vectors that have passed the final norm, in parts of the vocabulary."""
+        """−log p(token) in nats `[row]` of vectors that enter the output head, in parts of the vocabulary."""
         totals, own = [], torch.zeros(len(normed), device=normed.device)
         with brought_in(self._head):
             for tokens in self._parts(normed):
@@ -115,20 +119,22 @@ class Lens:
         The logit is that of `token` `[row]` before any soft-cap, above the mean over the vocabulary; biases belong
         to no part.
         """
+        return _FrozenNorm.of(self._norm, x.shape[-1], x).direction(x, self._unembedding(token, x) * self._times)
+
+    def _unembedding(self, token: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+        """Rows of the output head above their mean, as vectors behind the final norm `[row, d_model]`."""
         with brought_in(self._head):
             weight = self._head.weight
-            unembedding = (weight[token.to(weight.device)].float() - self._mean_token).to(x.device) * self._times
-        return _FrozenNorm.of(self._norm, x.shape[-1], x).direction(x, unembedding)
+            own = (weight[token.to(weight.device)].float() - self._mean_token).to(like.device)
+        return own if self._projection is None else own @ self._projection.weight.float().to(like.device)
 
     def constant(self, x: torch.Tensor, token: torch.Tensor) -> torch.Tensor:
         """What biases alone add to the same logits `[row]`: those of the final norm and of the output head."""
         with brought_in(self._head):
-            weight, bias = self._head.weight, self._head.bias
-            token = token.to(weight.device)
-            unembedding = (weight[token].float() - self._mean_token).to(x.device)
-            own = 0.0 if bias is None else (bias[token].float() - bias.float().mean()).to(x.device)
+            bias = self._head.bias
+            own = 0.0 if bias is None else (bias[token.to(bias.device)].float() - bias.float().mean()).to(x.device)
         shift = _FrozenNorm.of(self._norm, x.shape[-1], x).shift
-        return ((unembedding * shift).sum(-1) + own) * self._times
+        return ((self._unembedding(token, x) * shift).sum(-1) + own) * self._times
 
 
 class _Sums:
@@ -172,8 +178,8 @@ class _Sums:
 class _FrozenNorm:
     """A final norm as gain · (x − mean) / scale + shift, its parts measured rather than assumed.
 
-    On ±1 alternating, whose mean is 0 and whose mean square is 1, both layer norm and RMS norm return ± gain + shift;
-    the norm centres if a constant added to its input changes nothing.
+    The norm centres if a constant added to its input changes nothing. On ±1 alternating, centred if the norm does and
+    over its scale, both layer norm and RMS norm return gain times that + shift.
     """
 
     norm: Any
@@ -187,7 +193,8 @@ class _FrozenNorm:
         signs[1::2] = -1
         up, down = norm(signs).float(), norm(-signs).float()
         centres = bool(torch.allclose(norm(signs + 3).float(), up, rtol=1e-3, atol=1e-3 * float(up.abs().max())))
-        return cls(norm, (up - down) / 2 * signs.float(), (up + down) / 2, centres)
+        shape = signs.float() - signs.float().mean() if centres else signs.float()
+        return cls(norm, (up - down) / 2 / (shape / shape.square().mean().sqrt()), (up + down) / 2, centres)
 
     def direction(self, x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
         """Gradient of w · norm(x) in x with the scale held fixed."""

@@ -51,11 +51,11 @@ def block_hooks(model: Model, sites: Collection[str], heard: Heard) -> Iterator[
                     source, hook = _projection(model, block, site, layer, heard)
                     add(source.register_forward_hook(of_this_thread(hook)))
         if "resid" in sites:
-            norm = attrgetter(model.family.final_norm)(model.module)
+            behind = model.family.head_modules(model.module)[0]
             through: list[bool] = []
             add(blocks[-1].register_forward_hook(of_this_thread(lambda *passed: through.append(True))))
             hook = of_this_thread(_behind_the_blocks(_input(heard, "resid", model.info.n_layers), through))
-            add(norm.register_forward_pre_hook(hook, with_kwargs=True))
+            add(behind.register_forward_pre_hook(hook, with_kwargs=True))
         yield
 
 

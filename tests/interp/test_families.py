@@ -12,6 +12,8 @@ from torch.nn.functional import linear
 from transformers import AutoConfig, AutoModelForCausalLM, __version__
 
 from interp.checking.selfcheck import check_model, run_checks
+from interp.editing.conditions import capture_edited
+from interp.edits import ReplaceCoordinates
 from interp.errors import ModelError, UsageError
 from interp.families import REFUSED, QkNorm, family_of
 from interp.folds import Moments
@@ -127,13 +129,24 @@ OTHER_SHAPES = {
     "olmo": {"clip_qkv": 0.3},
     "gpt_bigcode": {"multi_query": False},
     "mpt": {"attn_config": {"clip_qkv": 0.3, "softmax_scale": 0.2}},
+    "opt": {"_remove_final_layer_norm": True},
     "llama": {"max_position_embeddings": 256, "rope_parameters": {
         "rope_type": "yarn", "rope_theta": 1e4, "factor": 8.0, "original_max_position_embeddings": 32}},
     "phi3": {"max_position_embeddings": 256, "original_max_position_embeddings": 32, "rope_parameters": {
         "rope_type": "longrope", "rope_theta": 1e4, "partial_rotary_factor": 1.0,
         "original_max_position_embeddings": 32, "short_factor": [1.0] * 6, "long_factor": [2.0] * 6}},
+    "phimoe": {"rope_parameters": {
+        "rope_type": "longrope", "rope_theta": 1e4, "original_max_position_embeddings": 32, "short_mscale": 1.2,
+        "long_mscale": 1.3, "short_factor": [1.0] * 6, "long_factor": [2.0] * 6}},
 }  # fmt: skip
-"""Shapes of some models of a family: clipped projections, rotary embedding with an attention factor."""
+"""Shapes of some models of a family: clipped projections, a rope with an attention factor, no final norm."""
+
+OPT_ENDS = {
+    "no norm": {"_remove_final_layer_norm": True},
+    "projected": {"word_embed_proj_dim": 30},
+    "both": {"_remove_final_layer_norm": True, "word_embed_proj_dim": 60},
+}
+"""What the residual stream of an OPT passes before the output head."""
 
 
 def config_of(kind, **settings):
@@ -276,6 +289,42 @@ def test_a_family_that_sdpa_computes_wrongly_is_loaded_with_eager_attention(tmp_
 def test_another_shape_of_a_family_passes_the_self_check(kind):
     for c in check_model(tiny(kind, **OTHER_SHAPES[kind])):
         assert c.value <= c.bound / 10 or c.bound == 0, (c.name, c.value)
+
+
+LOGIT_FIELDS = {"logits_scaling": 3.0, "logit_scale": 0.3, "final_logit_softcapping": 0.7}
+"""What families scale and cap logits by; others may hold the fields and never look at them."""
+
+
+@pytest.mark.parametrize("kind", [*CONFIGS, "llama", "mistral", "phi", "gpt_neox"])
+def test_logits_are_scaled_and_capped_as_transformers_does_and_nowhere_else(kind):
+    model = tiny(kind, **LOGIT_FIELDS)
+    head = next(c for c in run_checks(model) if c.name == "head")
+    assert head.value <= head.bound / 10
+    ids = np.arange(3, 10)
+    got = capture(model, PromptSet("p", [Prompt(token_ids=tuple(ids.tolist()))]), [ids], [Need("lens_entropy")])
+    np.testing.assert_allclose(got["lens_entropy"][-1], got.rows["next_entropy_bits"], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("end", OPT_ENDS)
+def test_an_opt_is_read_through_whatever_lies_before_its_head(end):
+    model, (prompts, ids) = tiny("opt", **OPT_ENDS[end]), alike_prompts()
+    assert all(c.value <= c.bound / 10 or c.bound == 0 for c in check_model(model))
+    resid, lens, log_p = Need("resid"), Need("lens_log_prob"), Need("next_log_prob")
+    got = capture(model, prompts, ids, [resid, lens, log_p])
+    early = capture(model, prompts, ids, [resid], layers=[-1])
+    np.testing.assert_allclose(early[resid][0], got[resid][-1], atol=1e-5)
+    decoder, x = model.module.model.decoder, torch.from_numpy(got[resid])
+    with torch.no_grad():
+        x = x if decoder.final_layer_norm is None else decoder.final_layer_norm(x)
+        x = x if decoder.project_out is None else decoder.project_out(x)
+        by_hand = torch.log_softmax(model.module.lm_head(x), dim=-1) / np.log(2)
+        expected = [model.module(torch.tensor(each)[None]).logits[0, -1].log_softmax(-1) / np.log(2) for each in ids]
+    np.testing.assert_allclose(got[lens], by_hand, atol=2e-4)
+    np.testing.assert_allclose(got[log_p], torch.stack(expected), atol=2e-4)
+    last = ReplaceCoordinates(layer=model.info.n_layers, site="resid", axis=np.eye(48), values=np.linspace(-1, 1, 48))
+    edited = capture_edited(model, prompts, ids, [log_p], [last])[log_p]
+    np.testing.assert_allclose(edited, np.broadcast_to(edited[0], edited.shape), atol=1e-4)
+    assert np.abs(edited - got[log_p]).max() > 0.1
 
 
 @pytest.mark.parametrize("kind", ["llama", "phi3"])
