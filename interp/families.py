@@ -46,7 +46,8 @@ class Layout:
     def pick(self, out: "torch.Tensor", which: Projection, shape: "HeadShape") -> "torch.Tensor":
         """The heads of one projection from a module's output `[..., out]`: `[..., head, d_head]`."""
         if self.kind == "separate":
-            return out.unflatten(-1, (-1, shape.d_head))
+            n_heads = shape.n_heads if which == "q" else shape.n_kv_heads
+            return out.unflatten(-1, (n_heads, -1))[..., : shape.d_head]  # a gate may stand behind each query
         if self.kind == "per_head":
             groups = out.unflatten(-1, (shape.n_kv_heads, -1, shape.d_head))
             return groups[..., :-2, :].flatten(-3, -2) if which == "q" else groups[..., "kv".index(which) - 2, :]
@@ -304,6 +305,7 @@ _BY_HEAD = QkNorm("q_norm", "k_norm", "head_pos")
 _BEHIND = QkNorm("q_norm", "k_norm", "head_pos", behind_rotary=True)
 _FLAT = QkNorm("q_norm", "k_norm", "flat")
 
+_GATED = "linear attention in most layers; a gate multiplies head outputs, z is what enters W_O"
 _ITS_OWN = "its attention asks no interface, and is asked by its own forward while it is read"
 
 _TABLE = (
@@ -492,6 +494,9 @@ _TABLE = (
                 logits_over="logits_scaling",
                 note="Mamba-2 in place of attention in most layers; scaled residual branches, embeddings and logits",
                 refused=(("num_local_experts", True, "two modules of a block add up to its feed-forward output"),)),
+    _like_llama("qwen3_next", qk_norm=_BY_POSITION, mixer="linear_attn", note=_GATED + "; mixture of experts"),
+    _like_llama("qwen3_5_text", qk_norm=_BY_POSITION, mixer="linear_attn", note=_GATED),
+    _like_llama("qwen3_5_moe_text", qk_norm=_BY_POSITION, mixer="linear_attn", note=_GATED + "; mixture of experts"),
     Family(name="mamba", layers="backbone.layers", final_norm="backbone.norm_f"),
 )  # fmt: skip
 
@@ -500,7 +505,6 @@ _LATENT = (
     "each key: no head has projection weights W_K and W_V, and its keys are of another size than its values"
 )
 _HYBRID = "some of its layers have no attention, and how they are built is not known to us yet"
-_GATED = "it multiplies head outputs by a gate before W_O, so what enters W_O is not what attention gives"
 _NORMED_LATE = "it normalises queries and keys behind rotary embedding, by weights that are not the same before it"
 
 REFUSED = {
@@ -512,10 +516,12 @@ REFUSED = {
     "youtu": ("Youtu-LLM", _LATENT),
     "minimax": ("MiniMax-Text-01", _HYBRID),
     "nemotron_h": ("Nemotron-H", _HYBRID),
-    "qwen3_next": ("Qwen3-Next", _GATED),
-    "qwen3_5_text": ("Qwen3.5", _GATED),
     "recurrent_gemma": ("RecurrentGemma", _HYBRID),
     "falcon_h1": ("Falcon-H1", "a state-space branch adds to the residual stream beside attention in every block"),
+    "mllama_text_model": (
+        "Llama 3.2 Vision",
+        "layers of cross-attention stand among the others, text passes none of them, and they cannot be left out yet",
+    ),
     "hunyuan_v1_dense": ("HunYuan", _NORMED_LATE),
     "hunyuan_v1_moe": ("HunYuan MoE", _NORMED_LATE),
     "bitnet": ("BitNet", "head outputs are normalised together before the output projection"),

@@ -46,6 +46,13 @@ _KINDS = {
         {**_QWEN_SIGHT, "deepstack_visual_indexes": [0]},
         _QWEN_TOKENS,
     ),
+    "qwen3_5": (
+        "Qwen3_5",
+        {**_QWEN_TEXT, "num_hidden_layers": 4, "linear_num_key_heads": 2, "linear_num_value_heads": 4,
+         "linear_key_head_dim": 8, "linear_value_head_dim": 8},
+        _QWEN_SIGHT,
+        _QWEN_TOKENS,
+    ),
     "smolvlm": ("SmolVLM", {"model_type": "llama"}, {}, {"image_token_id": IMAGE, "scale_factor": 2}),
     "llava": ("Llava", {"model_type": "llama"}, {"model_type": "clip_vision_model"}, {"image_token_index": IMAGE}),
     "llava_onevision": ("LlavaOnevision", {"model_type": "qwen2"}, {"model_type": "siglip_vision_model"},

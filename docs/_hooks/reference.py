@@ -129,6 +129,7 @@ _MULTIMODAL = (
      "`qwen2_vl_text`, `qwen2_5_vl_text`"),
     ("Qwen3-VL", "`Qwen3VLForConditionalGeneration`, `Qwen3VLMoeForConditionalGeneration`",
      "`qwen3_vl_text`, `qwen3_vl_moe_text`"),
+    ("Qwen 3.5", "`Qwen3_5ForConditionalGeneration`", "`qwen3_5_text`"),
     ("SmolVLM", "`SmolVLMForConditionalGeneration`", "`llama`"),
     ("LLaVA, LLaVA-OneVision", "`LlavaForConditionalGeneration`, `LlavaOnevisionForConditionalGeneration`",
      "`llama`, `qwen2`"),
@@ -166,7 +167,7 @@ def families() -> str:
         "\n## Hybrids\n\nWhere some layers have a convolution or a state-space model in place of attention, arrays of "
         "attention hold the layers that have it, `model.info.layers_with_attention`; numbers of layers are those of "
         "the model. Probes count every layer: those of attention are refused there, those of the residual stream see "
-        "every depth.\n"
+        "every depth. Qwen3-Next and Qwen 3.5 multiply head outputs by a gate: `z` is what enters W_O, gate included.\n"
         "\n## Multimodal models\n\nWhere prompts are text, the language model inside a multimodal one is read, with "
         "its head: from a folder, the hub or memory. The record says which class it is part of. Weights of the vision "
         "part stay in their files; a model in memory is left whole. Positions and masks are what the whole model makes "

@@ -65,6 +65,7 @@ def output(seen: Observations) -> CheckResult:
             return float("inf"), seen.bound, "heads counted wrongly: error"
         v = call.v.float().repeat_interleave(shape.n_heads // shape.n_kv_heads, dim=1)
         mixed = pattern_rows(call, call.positions) @ v  # [batch, head, pos, d_head]
+        mixed = mixed if call.gate is None else mixed * call.gate.transpose(1, 2)
         some = _some(call.layer, out.shape[-1])
         with brought_in(attention):
             weight, bias = model.family.output_weight(attention, shape)

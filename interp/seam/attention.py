@@ -193,6 +193,7 @@ def _seam(
     softcap: float | None = None,
     s_aux: torch.Tensor | None = None,
     bias: torch.Tensor | None = None,
+    gate: torch.Tensor | None = None,
     **keywords: Any,
 ) -> tuple[torch.Tensor, None]:
     """The attention function of the seam; arguments and result as transformers' interface defines them."""
@@ -206,11 +207,14 @@ def _seam(
     ear = _EARS.get(module)
     listeners = [listener for ours, listener in ear.listeners if ours()] if ear is not None else []
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    call = AttentionCall(ear.layer if ear else -1, query, key, value, scale, attention_mask, softcap, s_aux, bias=bias)
+    call = AttentionCall(
+        ear.layer if ear else -1, query, key, value, scale, attention_mask, softcap, s_aux, bias=bias, gate=gate
+    )
     for listener in listeners:
         listener.before(call)
     is_plain = softcap is None and s_aux is None
     z = _kernel(module, call, dropout) if is_plain else _in_blocks(call)
+    z = z if gate is None else z * gate
     for listener in listeners:
         z = listener.after(call, z)
     return z, None

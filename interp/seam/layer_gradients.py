@@ -197,11 +197,11 @@ class _Layer(Listener):
         if self.change is not None:
             self.change(call)
             return
-        if call.bias is not None:
+        if call.bias is not None or call.gate is not None:
             raise UsageError(
                 asked=f"gradients at the scores of layer {call.layer}",
-                found="a bias by position (ALiBi) is added to them, and the laws are of scores that are products alone",
-                fix="Choose a model with rotary or learnt positions.",
+                found="ALiBi is added to them, or a gate multiplies head outputs, and the laws are of attention alone",
+                fix="Choose a model without these.",
             )
         self.visible = _visible(call)
         call.q, call.k, call.v = (x.detach().requires_grad_() for x in (call.q, call.k, call.v))

@@ -1,9 +1,10 @@
-"""Attention modules of older families, which compute attention themselves and ask no interface which function to use.
+"""Attention modules that compute attention themselves, or do something to head outputs that no interface shows.
 
 While the model is listened to, each does what its own code does up to queries, keys and values, and hands these to the
 attention function of the seam. That the result is the module's own is what the self-check compares on every load.
 """
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -15,7 +16,8 @@ from transformers.models.falcon.modeling_falcon import apply_rotary_pos_emb
 from interp.model import Model
 
 Attend = Callable[..., tuple[torch.Tensor, None]]
-"""The attention function of transformers' interface; `bias` `[batch or 1, head, key_pos]` is added to the scores."""
+"""The attention function of transformers' interface; `bias` `[batch or 1, head, key_pos]` is added to the scores, and
+head outputs are multiplied by a `gate` `[batch, pos, head, d_head]`."""
 
 
 def has_own_attention(model: Model) -> bool:
@@ -106,11 +108,32 @@ def _falcon(
     return module.dense(z.flatten(2)), None
 
 
+def _gated(
+    attend: Attend, module: Any, hidden_states: torch.Tensor, position_embeddings: tuple[torch.Tensor, torch.Tensor],
+    attention_mask: torch.Tensor | None, past_key_values: Any = None, **others: Any,
+) -> tuple[torch.Tensor, None]:  # fmt: skip
+    """Queries come with a gate for each number of their head's output."""
+    by_head = (*hidden_states.shape[:2], -1, module.head_dim)
+    query, gate = module.q_proj(hidden_states).unflatten(-1, (-1, 2 * module.head_dim)).chunk(2, dim=-1)
+    query, key = module.q_norm(query), module.k_norm(module.k_proj(hidden_states).view(by_head))
+    value = module.v_proj(hidden_states).view(by_head).transpose(1, 2)
+    rotate = sys.modules[type(module).__module__].apply_rotary_pos_emb
+    query, key = rotate(query.transpose(1, 2), key.transpose(1, 2), *position_embeddings)
+    if past_key_values is not None:
+        key, value = past_key_values.update(key, value, module.layer_idx)
+    seen = _seen(attention_mask)
+    z, _ = attend(module, query, key, value, seen, scaling=module.scaling, gate=torch.sigmoid(gate))
+    return module.o_proj(z.flatten(2)), None
+
+
 _OWN: dict[str, tuple[str, Callable[..., tuple[torch.Tensor, None]]]] = {
     "gptj": ("_attn", _gptj),
     "gpt_neo": ("_attn", _gpt_neo),
     "bloom": ("forward", _bloom),
     "mpt": ("forward", _mpt),
     "falcon": ("forward", _falcon),
+    "qwen3_next": ("forward", _gated),
+    "qwen3_5_text": ("forward", _gated),
+    "qwen3_5_moe_text": ("forward", _gated),
 }
 """Of each family the method that is replaced, and what does its work."""

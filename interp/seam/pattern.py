@@ -55,7 +55,8 @@ class AttentionCall:
     before grouped heads are repeated. `mask` is True where a key is seen, `[batch or 1, 1, pos, key_pos]`; None means
     causal. A listener may replace `q`, `k` and `v`. `sink` is a learnt score for each head, `[head]`, that takes weight
     from the keys and has no value (gpt-oss). `bias` is added to the scores of every row, `[batch or 1, head, key_pos]`
-    (ALiBi). Attention rows of a call with a `donor` are those that its queries would have over the donor's keys.
+    (ALiBi). Head outputs are multiplied by a `gate`, `[batch, pos, head, d_head]`. Attention rows of a call with a
+    `donor` are those that its queries would have over the donor's keys.
     """
 
     layer: int
@@ -68,6 +69,7 @@ class AttentionCall:
     sink: torch.Tensor | None = None
     donor: DonorKeys | None = None
     bias: torch.Tensor | None = None
+    gate: torch.Tensor | None = None
 
     @property
     def positions(self) -> torch.Tensor:
@@ -79,7 +81,9 @@ class AttentionCall:
         mask = None if self.mask is None else _of(self.mask, items)
         donor = None if self.donor is None else self.donor.of(items, self.k)
         bias = None if self.bias is None else _of(self.bias, items)
-        return replace(self, q=self.q[items], k=self.k[items], v=self.v[items], mask=mask, donor=donor, bias=bias)
+        gate = None if self.gate is None else self.gate[items]
+        q, k, v = self.q[items], self.k[items], self.v[items]
+        return replace(self, q=q, k=k, v=v, mask=mask, donor=donor, bias=bias, gate=gate)
 
 
 @dataclass(frozen=True)

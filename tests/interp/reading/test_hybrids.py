@@ -15,11 +15,16 @@ from interp.running.choose_probes import choose_probes, readable_probes
 _SIZES = {"vocab_size": 101, "hidden_size": 48, "intermediate_size": 64, "num_hidden_layers": 4, "pad_token_id": 0,
           "num_attention_heads": 4, "num_key_value_heads": 2, "initializer_range": 0.2}  # fmt: skip
 _MAMBA_2 = {"mamba_n_heads": 4, "mamba_d_head": 24, "mamba_d_state": 8, "mamba_n_groups": 1, "mamba_chunk_size": 8}
+_LINEAR = {"linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 8, "head_dim": 12,
+           "linear_value_head_dim": 8}  # fmt: skip
 HYBRIDS = {
     "lfm2": ({"layer_types": ["conv", "full_attention", "conv", "full_attention"]}, (1, 3)),
     "jamba": ({"attn_layer_period": 2, "attn_layer_offset": 1, "expert_layer_period": 2, "num_experts": 2,
                "num_experts_per_tok": 1, "mamba_d_state": 4, "mamba_dt_rank": 4, "use_mamba_kernels": False}, (1, 3)),
     "bamba": ({"attn_layer_indices": [2], **_MAMBA_2}, (2,)),
+    "qwen3_next": (_LINEAR | {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16,
+                              "shared_expert_intermediate_size": 16}, (3,)),
+    "qwen3_5_text": (_LINEAR, (3,)),
     "granitemoehybrid": ({"layer_types": ["linear_attention", "full_attention", "linear_attention", "linear_attention"],
                           "num_local_experts": 0, "shared_intermediate_size": 64, "residual_multiplier": 0.3,
                           "logits_scaling": 4.0, "attention_multiplier": 0.2, **_MAMBA_2}, (1,)),
@@ -36,7 +41,8 @@ def config_of(kind, **changes):
 @pytest.fixture(scope="module", params=HYBRIDS)
 def model(request):
     torch.manual_seed(0)
-    module = AutoModelForCausalLM.from_config(config_of(request.param)).double().eval()
+    module = AutoModelForCausalLM.from_config(config_of(request.param)).eval()
+    module = module if "qwen" in request.param else module.double()  # whose linear attention has no float64
     module.config._experts_implementation = "eager"  # the fast one has no float64
     return interp.load(module)
 
@@ -53,16 +59,16 @@ def test_attention_is_read_where_it_is_and_the_stream_everywhere(model):
     module.set_attn_implementation("eager")
     with torch.inference_mode():
         own = module(torch.from_numpy(IDS)[None], use_cache=True, output_attentions=True, output_hidden_states=True)
-    np.testing.assert_allclose(got[resid][:-1], torch.cat(own.hidden_states[:-1]).numpy(), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(got[resid][:-1], torch.cat(own.hidden_states[:-1]).numpy(), rtol=1e-4, atol=1e-4)
     having = model.info.layers_with_attention
     assert got[resid].shape[0] == 5 and {len(got[need]) for need in ATTENTION} == {len(having)}
     rows = [rows for rows in own.attentions if rows is not None]
     for place, layer in enumerate(having):
         cached = own.past_key_values.layers[layer]
-        np.testing.assert_allclose(got[ATTENTION[0]][place], cached.keys[0].transpose(0, 1).numpy(), atol=1e-5)
-        np.testing.assert_allclose(got[ATTENTION[1]][place], cached.values[0].transpose(0, 1).numpy(), atol=1e-5)
+        np.testing.assert_allclose(got[ATTENTION[0]][place], cached.keys[0].transpose(0, 1).numpy(), atol=2e-5)
+        np.testing.assert_allclose(got[ATTENTION[1]][place], cached.values[0].transpose(0, 1).numpy(), atol=2e-5)
         ours = np.nan_to_num(np.exp2(got[ATTENTION[3]][place])).swapaxes(0, 1)
-        np.testing.assert_allclose(ours, rows[place][0].numpy(), atol=2e-6)
+        np.testing.assert_allclose(ours, rows[place][0].numpy(), atol=5e-6)
 
 
 def test_a_layer_is_named_by_its_own_number(model):
