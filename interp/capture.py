@@ -124,9 +124,8 @@ class Capture:
     `[row, component]` is the exact belief over the latent, where that is more than the posterior. Where only some
     `layers` were asked for (negative ones count from the end), the first axis of the arrays holds these, in their
     order, and the rows have `next_entropy_bits` only if a need reads the outputs: passes end where all is read. Where
-    not all layers have attention, arrays of attention hold `model.layers_with_attention`. Weights are read from the
-    model, which the capture keeps, each time they are asked for. `provenance` says which tool read the model, and what
-    it checked.
+    not all layers have attention, arrays of attention hold `model.layers_with_attention`. Weights are those of the
+    moment of reading: training on changes no capture. `provenance` says which tool read the model, and what it checked.
 
     >>> model = interp.load("tunnel:bijection-gpt-neox")
     >>> prompts = interp.sampled_prompts(model.task, 8)

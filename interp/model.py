@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from interp.capture import Mechanism, ModelInfo
@@ -50,9 +49,9 @@ class Model:
         """The configuration of the language model, which is a part of that of a multimodal model."""
         return self.module.config.get_text_config()
 
-    @cached_property
+    @property
     def fingerprint(self) -> str:
-        """A name for its weights, read when first asked for: `interp.system.fingerprint`."""
+        """A name for its weights as they are now: `interp.system.fingerprint`."""
         from interp.system.fingerprint import fingerprint
 
         return fingerprint(self.module)

@@ -14,6 +14,7 @@ from transformers import PreTrainedModel
 
 from interp.errors import ModelError
 from interp.model import Check, Model
+from interp.seam.attention import claimed
 
 _BOUND = 1e-3
 _WRAPPERS = "transformer_lens."
@@ -32,7 +33,7 @@ def plain_module(bridge: Any) -> PreTrainedModel:
 def bridge_check(bridge: Any, model: Model) -> Check:
     """That the plain model computes what the bridge computes. Raises `ModelError` where it does not."""
     ids = torch.arange(min(9, model.info.vocab_size), device=model.input_device)[None]
-    with torch.inference_mode():
+    with claimed(model), torch.inference_mode():
         ours, theirs = model.module(input_ids=ids, use_cache=False).logits.float(), bridge(ids).float()
     error = float((ours - theirs).abs().max() / theirs.abs().max())
     check = Check("bridge", "logits equal the TransformerLens bridge's", error <= _BOUND, error, _BOUND)

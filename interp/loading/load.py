@@ -4,7 +4,7 @@ Everything that can be refused is refused before the weights are read.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +21,14 @@ from interp.loading.bridge import bridge_check, is_bridge, plain_module
 from interp.loading.hub_files import ModelFiles
 from interp.loading.placement import choose_placement, refuse_precision
 from interp.loading.sources import PROGRAM_CARD, ModelSource, files_behind, locate
-from interp.loading.text_part import family_in, is_multimodal, parameters_read, whole_class
+from interp.loading.text_part import family_in, is_multimodal, parts_read, whole_class
 from interp.loading.tokenizer import has_tokenizer, read_tokenizer, refuse_foreign
 from interp.loading.weights import read_weights
 from interp.model import Check, Model
 from interp.options import RunOptions
 from interp.records.tunnel_card import refuse_changed
 from interp.seam.ropes import longest_input
+from interp.seam.state import in_training, weights_of
 
 Tokenizer = PreTrainedTokenizerBase | str | None
 DeviceMap = str | Mapping[str, int | str] | None
@@ -142,11 +143,7 @@ def _wrap(module: PreTrainedModel, tokenizer: Tokenizer, allow_quantised: bool) 
     info = _describe(module, MEMORY + label, "memory", None)
     refuse_precision(config, info.dtype)
     if module.training:
-        raise UsageError(
-            asked=f"reading the {kind} in memory",
-            found="it is in training mode, where dropout makes every pass another one",
-            fix="Call `.eval()` on it first.",
-        )
+        raise in_training(f"the {kind} in memory", "it")
     files = files_behind(origin)
     if tokenizer is None and files is not None and has_tokenizer(files):
         words = read_tokenizer(files)
@@ -189,13 +186,7 @@ def _tokenizer(
 
 
 def _describe(module: PreTrainedModel, name: str, origin: str, revision: str | None) -> ModelInfo:
-    devices = sorted({"offloaded" if p.is_meta else str(p.device) for p in parameters_read(module)})
-    return replace(
-        info_from_config(module.config, name, origin, revision),
-        n_parameters=sum(p.numel() for p in parameters_read(module)),
-        dtype=str(module.dtype).removeprefix("torch."),
-        device=", ".join(devices),
-    )
+    return replace(info_from_config(module.config, name, origin, revision), **asdict(weights_of(*parts_read(module))))
 
 
 def info_from_config(whole: PreTrainedConfig, name: str, origin: str, revision: str | None) -> ModelInfo:

@@ -30,15 +30,10 @@ def whole_class(config: PreTrainedConfig) -> Any:
     return MODEL_FOR_MULTIMODAL_LM_MAPPING[type(config)]
 
 
-def _parts_read(module: PreTrainedModel) -> list[torch.nn.Module]:
+def parts_read(module: PreTrainedModel) -> list[torch.nn.Module]:
     """The modules that text passes, or the whole of a model that reads nothing else."""
     head: Any = module.get_output_embeddings()
     return [_language_model(module), head] if is_multimodal(module.config) else [module]
-
-
-def parameters_read(module: PreTrainedModel) -> set[torch.nn.Parameter]:
-    """The parameters that text meets, a tied one once."""
-    return {parameter for part in _parts_read(module) for parameter in part.parameters()}
 
 
 def family_in(module: PreTrainedModel) -> Family:
@@ -60,7 +55,7 @@ def model_class(config: PreTrainedConfig) -> Any:
     class TextPart(whole):
         def __init__(self, config: PreTrainedConfig) -> None:
             super().__init__(config)
-            _leave_out_all_but(_parts_read(self), self)
+            _leave_out_all_but(parts_read(self), self)
 
     # By these transformers finds the names that weights had in older files.
     TextPart.__name__, TextPart.__module__ = whole.__name__, whole.__module__

@@ -16,9 +16,9 @@ from interp.reading.batches import Batch, Batches, RowIndex, make_batch
 from interp.reading.collector import Collector
 from interp.reading.early_exit import EnoughRead, deepest, ending
 from interp.reading.halving import InHalves
-from interp.reading.lazy_weights import WeightStack
 from interp.reading.packs import Ids, Pack, each_alone, longest_tree, packed
 from interp.reading.readable import refuse_unreadable
+from interp.reading.weights import stacked_weights
 from interp.records.unfinished import Stage, Unfinished
 from interp.seam.attention import Listener, listening, of_this_thread
 from interp.seam.block_hooks import block_hooks
@@ -296,7 +296,7 @@ def as_capture(
         if need.described.source == "edit":
             arrays[need] = NO_EDITS
         if need.described.source == "weights":
-            arrays[need] = WeightStack(collector.model, need, collector.only_layers)
+            arrays[need] = stacked_weights(collector.model, need, collector.only_layers)
     return Capture(
         layers=collector.only_layers,
         model=collector.model.info,

@@ -1,6 +1,6 @@
 """Captures for notebooks: ask for tensors by name and get them with their rows, in one pass."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +21,7 @@ from interp.prompting.token_names import names_of
 from interp.prompting.tokens import as_tokens
 from interp.reading.batches import row_index
 from interp.reading.forward import capture
+from interp.reading.weights import stacked_weights
 from interp.records.capture_files import open_capture
 from interp.records.unfinished import refuse_unwritable
 from interp.running.donors import with_donors
@@ -109,15 +110,13 @@ def _streamed(model: Model, pool: PromptSet, ids: Sequence[np.ndarray], needs: S
     """The capture, read some prompts at a time into files in a folder."""
     index = {at: row_index(pool, np.array([len(x) for x in ids]), at) for at in {"scored", *(n.at for n in needs)}}
     files: dict[Need, ArrayFile] = {}
-    weights: dict[Need, Mapping[str, np.ndarray]] = {}
+    weights = {need: stacked_weights(model, need) for need in needs if need.described.source == "weights"}
+    passing = [need for need in needs if need not in weights]
     tables: dict[str, list[Table]] = {at: [] for at in index}
     for start in range(0, len(pool), PROMPTS_AT_ONCE):
         lot = range(start, min(start + PROMPTS_AT_ONCE, len(pool)))
-        part = capture(model, pool.take(lot), [ids[i] for i in lot], needs)
-        for need in needs:
-            if need.described.source == "weights":
-                weights[need] = part.arrays[need]
-                continue
+        part = capture(model, pool.take(lot), [ids[i] for i in lot], passing)
+        for need in passing:
             rows = part[need]
             is_mean = isinstance(need.fold, PromptMean)
             axis = need.axes().index("prompt" if is_mean else "row")
@@ -134,7 +133,7 @@ def _streamed(model: Model, pool: PromptSet, ids: Sequence[np.ndarray], needs: S
         model.info,
         pool,
         {at: Table.stacked([t.columns for t in found], found[0].units) for at, found in tables.items()},
-        {need: {"rows": read_array(files[need].path)} if need in files else weights[need] for need in needs},
+        {need: weights.get(need) or {"rows": read_array(files[need].path)} for need in needs},
         posterior=pool.posterior,
         belief=pool.belief,
     )

@@ -25,6 +25,7 @@ from interp.prompting.tokens import as_tokens
 from interp.reading.forward import threads_of_pass
 from interp.running.collect import collect
 from interp.running.donors import with_donors
+from interp.seam.attention import claimed
 from interp.seam.ropes import rope_scales, rotating_afresh
 from interp.system.float64 import double
 from interp.words import text_table
@@ -216,7 +217,7 @@ def _continued(
     rotates_anew = np.diff(rope_scales(model.config, lengths), prepend=0) != 0
     cache = cache_name(model.module)
     ids = torch.from_numpy(np.asarray(start, dtype=np.int64))[None].to(model.input_device)
-    with torch.inference_mode(), threads_of_pass(model, ids), rotating_afresh(model):
+    with claimed(model), torch.inference_mode(), threads_of_pass(model, ids), rotating_afresh(model):
         for draw, is_anew in zip(choice.draws(n_tokens), rotates_anew, strict=True):
             if whole:
                 out = model.module(input_ids=ids, use_cache=False)

@@ -8,6 +8,7 @@ __all__ = [
     "pattern",
     "pattern_sites",
     "ropes",
+    "state",
     "weight_gradients",
     "window",
 ]

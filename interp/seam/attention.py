@@ -22,6 +22,7 @@ from interp.model import Model
 from interp.seam.own_attention import asking, has_own_attention
 from interp.seam.pattern import BLOCK, AttentionCall, pattern_rows, visible_keys
 from interp.seam.ropes import rotating_afresh
+from interp.seam.state import as_described, refuse_mode
 
 SEAM = "interp"
 
@@ -77,7 +78,8 @@ _ENTERING = threading.Lock()
 def claimed(model: Model) -> Iterator[None]:
     """Let this thread alone read or edit `model` until the block is left; blocks of one thread may be nested.
 
-    Whatever puts hooks on a model has to claim it first. Raises `InterpError` in a second thread.
+    Whatever passes or puts hooks on a model has to claim it first: this is where its state is looked at
+    (`interp.seam.state`), here and at every pass. Raises `InterpError` in a second thread.
     """
     me = threading.get_ident()
     with _ENTERING:
@@ -90,10 +92,21 @@ def claimed(model: Model) -> Iterator[None]:
             )
         readers.append(me)
     try:
-        yield
+        with as_described(model), nullcontext() if len(readers) > 1 else _looking(model):
+            yield
     finally:
         with _ENTERING:
             readers.pop()
+
+
+@contextmanager
+def _looking(model: Model) -> Iterator[None]:
+    """Look at the mode of a model before each of its passes."""
+    handle = model.module.register_forward_pre_hook(heard_by(this_thread(), lambda *_: refuse_mode(model)))
+    try:
+        yield
+    finally:
+        handle.remove()
 
 
 _P = ParamSpec("_P")

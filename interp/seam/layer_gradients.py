@@ -27,6 +27,7 @@ from interp.information import BITS_PER_NAT
 from interp.model import Model
 from interp.seam.attention import Listener, listening
 from interp.seam.pattern import AttentionCall, visible_keys
+from interp.seam.state import as_described
 from interp.system.float64 import double, has_float64
 
 
@@ -174,7 +175,8 @@ def in_float64(model: Model, n_copies: int = 1) -> Model:
             found=f"it needs {needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free",
             fix="Choose a smaller model: the laws are identities, and hold in every one.",
         )
-    module, device = copy.deepcopy(model.module), model.info.device
+    with as_described(model):
+        module, device = copy.deepcopy(model.module), model.info.device
     if not has_float64(model.input_device):
         module, device = module.cpu(), "cpu"
     module = module.double()

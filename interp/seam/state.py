@@ -1,0 +1,186 @@
+"""What a reading depends on besides the tokens, looked at whenever a model is read or edited.
+
+`interp.load` shows that a model is what its description says. Its owner may train, cast, resize or compile it
+afterwards. Whatever would make numbers other ones than the description says is refused in words; compiled code, in
+which edits would not be heard, is set aside until the reading ends.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
+
+import torch
+
+from interp.errors import InterpError, ModelError, UsageError
+from interp.model import Model
+
+
+@dataclass(frozen=True)
+class Weights:
+    """What the parameters of a model are: how many numbers, in which precision, on which devices.
+
+    Of several precisions the coarsest is named, since it bounds what can be exact.
+    """
+
+    n_parameters: int
+    dtype: str
+    device: str
+
+
+def weights_of(*modules: torch.nn.Module) -> Weights:
+    """What the parameters are now; a tied one counts once."""
+    n, kinds, places = 0, set(), set()
+    for parameter in _parameters(parts_of(*modules)):
+        n += parameter.numel()
+        kinds.add(parameter.dtype)
+        places.add("offloaded" if parameter.is_meta else str(parameter.device))
+    # One byte a number is quantised: what it stands for is computed in another precision.
+    plain = [kind for kind in kinds if kind.is_floating_point and kind.itemsize > 1]
+    dtype = max(plain, key=lambda kind: torch.finfo(kind).eps, default=torch.get_default_dtype())
+    return Weights(n, str(dtype).removeprefix("torch."), ", ".join(sorted(places)))
+
+
+def parts_of(*modules: torch.nn.Module) -> list[torch.nn.Module]:
+    """All modules of a model, each once: what `modules()` gives, in a tenth of its time."""
+    found = {id(module): module for module in modules}
+    for part in (todo := [*modules]):
+        for inner in part._modules.values():
+            if inner is not None and id(inner) not in found:
+                found[id(inner)] = inner
+                todo.append(inner)
+    return list(found.values())
+
+
+def _parameters(parts: list[torch.nn.Module]) -> list[torch.nn.Parameter]:
+    own = (parameter for part in parts for parameter in part._parameters.values() if parameter is not None)
+    return list({id(parameter): parameter for parameter in own}.values())
+
+
+@contextmanager
+def as_described(model: Model) -> Iterator[None]:
+    """Let a model be read or edited inside the block, plain and as its description says.
+
+    Raises `UsageError` where a pass would not be one of the model as it was loaded, `ModelError` where that is gone.
+    """
+    parts = parts_of(model.module)
+    refuse_mode(model)
+    _refuse_training(model, parts)
+    _refuse_changed(model)
+    with _uncompiled(parts):
+        yield
+
+
+def refuse_mode(model: Model) -> None:
+    """Raise `UsageError` for what may change from pass to pass: mode, autocast, default precision, kind of output."""
+    if model.module.training:
+        raise in_training(model.name, "it")
+    default = torch.get_default_dtype()
+    if default.itemsize < 4:
+        raise UsageError(
+            asked=f"reading {model.name}",
+            found=f"PyTorch's default dtype is {_name(default)}: sums and softmaxes beside the model would be rounded "
+            "to it, whatever the model computes in",
+            fix="Call torch.set_default_dtype(torch.float32); the dtype of a model is an argument of its loading.",
+        )
+    for kind in {place.partition(":")[0] for place in model.info.device.split(", ")} - {"offloaded", ""}:
+        if torch.is_autocast_enabled(kind):
+            raise UsageError(
+                asked=f"reading {model.name}",
+                found=f"torch.autocast is on: products are rounded to {_name(torch.get_autocast_dtype(kind))}, and the "
+                f"model is described as {model.info.dtype}",
+                fix="Read it outside of the autocast block; to measure in half precision, load the model in it.",
+            )
+    if getattr(model.module.config, "return_dict", True) is False:
+        raise UsageError(
+            asked=f"reading {model.name}",
+            found="its configuration says return_dict=False, so that passes give plain tuples",
+            fix="Set `model.config.return_dict = True` first.",
+        )
+
+
+def in_training(name: str, what: str) -> InterpError:
+    """The refusal of a model in training mode, or with a part in it."""
+    return UsageError(
+        asked=f"reading {name}",
+        found=f"{what} is in training mode, where dropout makes every pass another one",
+        fix="Call `.eval()` on the model first, and `.train()` again when training goes on.",
+    )
+
+
+def _refuse_training(model: Model, parts: list[torch.nn.Module]) -> None:
+    dropping = {id(part) for part in parts if part.training and _drops(part)}
+    if dropping:
+        where = next(name for name, part in model.module.named_modules() if id(part) in dropping)
+        raise in_training(model.name, f"its part {where}")
+
+
+def _drops(part: torch.nn.Module) -> bool:
+    """Whether the part says that it leaves something to chance in training mode: a rate of dropout, or of noise."""
+    named = {f"{type(part).__name__}.{name}".lower(): value for name, value in vars(part).items()}
+    return any(
+        isinstance(value, float) and value > 0 and ("drop" in name or "jitter" in name) for name, value in named.items()
+    )
+
+
+def _refuse_changed(model: Model) -> None:
+    """Raise `ModelError` where the weights are no longer those that the description counts."""
+    now, info = weights_of(*_read(model)), model.info
+    changes = []
+    if now.n_parameters != info.n_parameters:
+        changes.append(f"it has {now.n_parameters:,} parameters and had {info.n_parameters:,}{_resized(model)}")
+    changes += [
+        f"its weights are {what} {getattr(now, name)} and were {what} {getattr(info, name)}"
+        for name, what in (("dtype", "in"), ("device", "on"))
+        if getattr(now, name) != getattr(info, name)
+    ]
+    if changes:
+        raise ModelError(
+            asked=f"reading {model.name}",
+            found=f"it has changed since it was loaded: {'; '.join(changes)}",
+            fix="Load it as it is now: `interp.load(model.module, tokenizer=model.tokenizer)`.",
+        )
+
+
+def _read(model: Model) -> tuple[Any, ...]:
+    """The modules that text passes: all, or the language model inside a multimodal one, and its head."""
+    if model.info.text_part_of is None:
+        return (model.module,)
+    return attrgetter(model.family.layers.rpartition(".")[0])(model.module), model.module.get_output_embeddings()
+
+
+def _resized(model: Model) -> str:
+    embedding: Any = model.module.get_input_embeddings()
+    n_rows = len(embedding.weight)
+    return "" if n_rows == model.info.vocab_size else f" (a vocabulary of {n_rows:,} for {model.info.vocab_size:,})"
+
+
+@contextmanager
+def _uncompiled(parts: list[torch.nn.Module]) -> Iterator[None]:
+    """Let every part run its own Python code: a compiled one keeps the hooks and the attention that it was made with.
+
+    Covers `module.compile()`, `torch.compile` of a part, and of its `forward`.
+    """
+    wholes = [(part, part._compiled_call_impl) for part in parts if part._compiled_call_impl is not None]
+    named = [(part, part.__dict__["forward"]) for part in parts if "forward" in part.__dict__]
+    forwards = [(part, forward) for part, forward in named if hasattr(forward, _ORIGINAL)]
+    try:
+        for part, _ in wholes:
+            part._compiled_call_impl = None
+        for part, forward in forwards:
+            part.__dict__["forward"] = getattr(forward, _ORIGINAL)
+        yield
+    finally:
+        for part, compiled in wholes:
+            part._compiled_call_impl = compiled
+        for part, forward in forwards:
+            part.__dict__["forward"] = forward
+
+
+_ORIGINAL = "_torchdynamo_orig_callable"
+"""Where torch.compile leaves the function that it was given."""
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
