@@ -15,7 +15,7 @@ from interp.model import Model
 from interp.seam.pattern import pattern_rows, reduce_rows, visible_keys
 from interp.seam.ropes import rope_scales, rotating_afresh
 from interp.system.offload import brought_in
-from interp.system.rounding import relative_error
+from interp.system.rounding import error_of_logits, relative_error
 
 STEP = 8
 """One of so many features is compared."""
@@ -37,7 +37,7 @@ def heard_once(seen: Observations) -> CheckResult:
 
 
 def equals_eager(seen: Observations) -> CheckResult:
-    return relative_error(seen.heard.logits, seen.eager), seen.bound, "relative error of the logits"
+    return seen.of_logits(seen.heard.logits, seen.eager)
 
 
 def causal(seen: Observations) -> CheckResult:
@@ -156,12 +156,11 @@ def rotates_alike(seen: Observations) -> CheckResult:
 
 def edit_acts(seen: Observations) -> CheckResult:
     """Removing the values of a layer (first, middle, last) moves the logits; not where it adds nothing."""
-    scale = seen.heard.logits[0].abs().max()
     wrong = 0
     for edit in seen.edits:
-        move = (seen.heard.edited[edit] - seen.heard.logits[0]).abs().max()
+        move = error_of_logits(seen.heard.edited[edit], seen.heard.logits[0])
         if not _is_switched_off(seen, edit.layer):
-            wrong += float(move / scale) <= 1e-6
+            wrong += move <= 1e-6
         elif move > 0:
             # Rows of one batch may be rounded unlike each other; passes of one shape are not.
             wrong += not torch.equal(*seen.edited_alone(edit))

@@ -1,19 +1,33 @@
 """Checks of the model as a stack of blocks: its residual stream, its logits, and that it is left as it was found."""
 
+from typing import Any
+
 import torch
 
 from interp.checking.two_sequences import CheckResult, Observations
 from interp.reading.lens import Lens
 from interp.system.fingerprint import each_parameter
-from interp.system.rounding import relative_error
+from interp.system.rounding import error_of_logits, relative_error
 
 
 def finite(seen: Observations) -> CheckResult:
-    """No weight is NaN or infinite, also where these few tokens do not reach it, and no logit."""
-    bad = sum(not _is_finite(tensor) for _, tensor in each_parameter(seen.model.module))
+    """No weight is NaN or infinite, also where these few tokens do not reach it, and no logit.
+
+    But for tokens that the model is never to predict: a vocabulary may be padded by a bias of -inf at the head.
+    """
+    head: Any = seen.model.module.get_output_embeddings()
+    bias = getattr(head, "bias", None)
+    never = torch.zeros((), dtype=torch.bool) if bias is None else torch.isneginf(bias)
+    is_padded = bool(never.any() and not never.all())
+    of_head = {name for name, own in seen.model.module.named_parameters() if is_padded and own is bias}
+    bad = sum(
+        not _is_finite(tensor[~never] if name in of_head else tensor)
+        for name, tensor in each_parameter(seen.model.module)
+    )
     if bad:
         return float(bad), 0.0, "tensors of weights that hold NaN or infinity:"
-    return float((~torch.isfinite(seen.plain)).sum()), 0.0, "logits that are not finite:"
+    bad = ~torch.isfinite(seen.plain) & ~(torch.isneginf(seen.plain) & never.to(seen.plain.device))
+    return float(bad.sum()), 0.0, "logits that are not finite:"
 
 
 def _is_finite(tensor: torch.Tensor) -> bool:
@@ -37,13 +51,12 @@ def decoded(seen: Observations) -> CheckResult:
     """The last residual vectors through final norm and head are the logits."""
     last = seen.heard.sites["resid", seen.model.info.n_layers]
     ours = Lens(seen.model).logits(last.flatten(0, 1)).view(seen.heard.logits.shape)
-    return relative_error(ours, seen.heard.logits), seen.bound, "relative error of the logits"
+    return error_of_logits(ours, seen.heard.logits), seen.bound, "relative error of the logits"
 
 
 def batched(seen: Observations) -> CheckResult:
     """A short sequence gives the same logits alone as padded on the right beside a longer one."""
-    error = relative_error(seen.heard.logits[1:, : seen.short], seen.plain)
-    return error, seen.bound, "relative error of the logits"
+    return seen.of_logits(seen.heard.logits[1:, : seen.short], seen.plain)
 
 
 def restored(seen: Observations) -> CheckResult:
@@ -72,7 +85,8 @@ def blind_ahead(seen: Observations) -> CheckResult:
     moved, unmoved = seen.logits(changed), seen.heard.logits
     if torch.equal(moved[:, half:], unmoved[:, half:]):
         return float("inf"), seen.bound, "the tokens change nothing: error"
-    return relative_error(moved[:, :half], unmoved[:, :half]), seen.bound, "relative error of the earlier logits"
+    error = error_of_logits(moved[:, :half], unmoved[:, :half])
+    return error, seen.bound, "relative error of the earlier logits"
 
 
 def reading_is_harmless(seen: Observations) -> CheckResult:

@@ -18,7 +18,7 @@ from interp.model import Check, Model
 from interp.seam.attention import Listener, attention_function, listening
 from interp.seam.block_hooks import block_hooks, first_of, hidden_states
 from interp.seam.pattern import AttentionCall
-from interp.system.rounding import BOUND, relative_error
+from interp.system.rounding import BOUND, error_of_logits, relative_error
 
 LENGTHS = (6, 4)
 """Tokens of the two sequences; the second is padded on the right when both run together."""
@@ -166,6 +166,22 @@ class Observations:
     def logits(self, ids: torch.Tensor) -> torch.Tensor:
         return self.model.module(input_ids=ids, use_cache=False).logits.float()
 
+    def of_logits(self, ours: torch.Tensor, theirs: torch.Tensor) -> CheckResult:
+        """Logits of two passes over all layers, which differ by rounding alone."""
+        error = error_of_logits(ours, theirs)
+        is_plain = error <= self.bound or not self.model.family.has_attention
+        return error, self.bound if is_plain else self._rounded_bound, "relative error of the logits"
+
+    @cached_property
+    def _rounded_bound(self) -> float:
+        """The bound of a model that amplifies rounding: twice what transformers' own two kernels differ by in it.
+
+        At most four times the bound of the precision, so that no fault hides in it.
+        """
+        with attention_function(self.model, self.model.family.kernel):
+            own = error_of_logits(self.logits(self.ids), self.eager)
+        return min(max(self.bound, 2 * own), 4 * self.bound)
+
     def alone(self) -> torch.Tensor:
         """Logits of the second sequence on its own, from the model as it is; a new pass each time."""
         return self.logits(self.ids[1:, : self.short])
@@ -230,7 +246,8 @@ def against_witness(seen: Observations, theirs: Mapping[tuple[str, int], Any], w
             else:
                 mine = heard.logits if site == "logits" else heard.z[layer] if site == "z" else heard.sites[site, layer]
             other = first_of(given) * (scale if site in ("attn_out", "mlp_out") else 1.0)
-            errors.append(relative_error(mine, other.reshape(mine.shape)))
+            compared = error_of_logits if site == "logits" else relative_error
+            errors.append(compared(mine, other.reshape(mine.shape)))
         if errors:
             layers = "" if site == "logits" else f", in {len(errors)} layers"
             meaning = f"{site} equals {words} as {witness} has it{layers}"

@@ -23,7 +23,7 @@ from interp.reading.batches import Batch
 from interp.reading.forward import threads_of_pass
 from interp.seam.attention import Listener, listening
 from interp.seam.pattern import AttentionCall, pattern_rows
-from interp.system.rounding import BOUND, relative_error
+from interp.system.rounding import BOUND, error_of_logits
 
 MEANINGS = {
     "edit read-back": "the edited component is what the edit says, and nothing else of the tensor changed",
@@ -140,7 +140,7 @@ def _run(batch: EditedBatch, edits: Sequence[Edit], start: int):
         batch.begin(editor)
         with batch.residuals.restarting(start), _witnessing(batch, editor):
             # Padding is left out: no token sees it, and the stream was kept from batches padded to other lengths.
-            yield "edit restart", relative_error(batch.logits()[batch.is_token], edited[batch.is_token])
+            yield "edit restart", error_of_logits(batch.logits()[batch.is_token], edited[batch.is_token])
 
 
 @contextmanager

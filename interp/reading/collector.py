@@ -26,6 +26,9 @@ from interp.system.processes import Ranks
 
 LOGITS_AT_ONCE = 1 << 21
 
+IMPOSSIBLE = -1e30
+"""A log-probability that stands for that of 0 in sums, where times 0 it has to be 0."""
+
 _ATTRIBUTED = {"attn_logit": "attn_out", "mlp_logit": "mlp_out"}
 
 _DECODED = {"lens_log_prob": "log_p", "lens_entropy": "entropy", "lens_kl": "kl"}
@@ -205,7 +208,7 @@ class Collector:
             for need in self.by_source.get("output", ()):
                 self._fold(need, 0, self._output(need.site, log_p, start), start)
             if "lens" in self.by_source:
-                self._read_stream(log_p, start)
+                self._read_stream(log_p.clamp_min(IMPOSSIBLE), start)
 
     def _read_here(self, need: Need) -> list[int]:
         """The layers of a need that this pass reads, and not an earlier one."""
@@ -344,4 +347,4 @@ def merge_states(mine: dict[tuple[Need, int], FoldState], later: Mapping[tuple[N
 
 def entropy_nats(log_p: torch.Tensor) -> torch.Tensor:
     """Entropy along the last axis of log-probabilities; an outcome of probability zero contributes nothing."""
-    return -log_p.clamp_min(-1e30).mul_(log_p.exp()).sum(dim=-1)
+    return -log_p.clamp_min(IMPOSSIBLE).mul_(log_p.exp()).sum(dim=-1)

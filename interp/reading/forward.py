@@ -28,7 +28,7 @@ from interp.seam.ropes import rope_scales
 from interp.system.heap import bound_heap, reused_heap
 from interp.system.processes import Ranks, here
 from interp.system.progress import Report
-from interp.system.rounding import BOUND, relative_error
+from interp.system.rounding import BOUND, error_of_logits
 from interp.system.signals import whole
 from interp.system.threads import threads_by_work
 from interp.table import LABEL, Table
@@ -133,7 +133,7 @@ def _agrees(model: Model, tree: Pack, ids: Ids) -> bool:
         shared = logits[rows.item, rows.position][np.argsort(rows.row)]
         singles = [make_batch(ids, chosen[[i]], model.input_device).ids for i in range(len(chosen))]
         alone = torch.cat([model.module(input_ids=single, use_cache=False).logits[:, -1] for single in singles])
-    return relative_error(shared, alone) <= BOUND[model.info.dtype]
+    return error_of_logits(shared, alone) <= BOUND[model.info.dtype]
 
 
 NO_EDITS: Mapping[str, np.ndarray] = {

@@ -71,7 +71,8 @@ class Lens:
 
     def _logits(self, normed: torch.Tensor, tokens: slice) -> torch.Tensor:
         weight, bias = self._head.weight[tokens], self._head.bias
-        bias = None if bias is None else bias[tokens]
+        # Finite, so that a token that is never predicted (a bias of -inf) counts 0 in sums, and not NaN.
+        bias = None if bias is None else bias[tokens].clamp_min(torch.finfo(bias.dtype).min / 2)
         logits = torch.nn.functional.linear(normed.to(weight.device), weight, bias).float().to(normed.device)
         logits = logits if self._times == 1.0 else logits * self._times
         return logits if self._softcap is None else torch.tanh(logits / self._softcap) * self._softcap

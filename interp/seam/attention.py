@@ -102,7 +102,7 @@ def claimed(model: Model) -> Iterator[None]:
 @contextmanager
 def _looking(model: Model) -> Iterator[None]:
     """Look at the mode of a model before each of its passes."""
-    handle = model.module.register_forward_pre_hook(heard_by(this_thread(), lambda *_: refuse_mode(model)))
+    handle = model.module.register_forward_pre_hook(of_this_thread(lambda *_: refuse_mode(model)))
     try:
         yield
     finally:

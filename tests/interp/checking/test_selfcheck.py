@@ -10,9 +10,11 @@ from interp.checking.attention_checks import STEP, dose_zero, edit_acts
 from interp.checking.selfcheck import check_model, run_checks
 from interp.checking.two_sequences import LENGTHS, Observations, SeamPass, ValueEdit
 from interp.families import Layout
+from interp.loading.load import load
 from interp.reading.lens import Lens
 from interp.seam.attention import claimed
-from interp.system.rounding import relative_error
+from interp.system.rounding import BOUND, relative_error
+from tests.paths import ROOT
 from tests.tiny_models import FAMILIES, fresh_model, tiny_model
 
 
@@ -123,3 +125,39 @@ def test_mean_token_is_the_mean_of_the_output_embeddings(monkeypatch):
     model = tiny_model("llama")
     weight = model.module.get_output_embeddings().weight
     assert torch.allclose(Lens(model)._mean_token, weight.mean(dim=0), atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", BOUND)
+@pytest.mark.parametrize(
+    ("own", "ours", "passes"),
+    [
+        (0.5, 0.5, True),
+        (0.0, 0.9, True),
+        (0.0, 1.5, False),
+        (1.5, 1.5, True),
+        (1.0, 1.9, True),
+        (1.0, 2.5, False),
+        (3.0, 3.9, True),
+        (9.0, 4.5, False),
+    ],
+)
+def test_a_model_that_amplifies_rounding_is_measured_by_what_transformers_own_kernels_differ_by(
+    dtype, own, ours, passes, monkeypatch
+):
+    """Differences in units of the precision's bound: twice that of the kernels is rounding, up to four bounds."""
+    model = tiny_model("llama")
+    seen = Observations(replace(model, info=replace(model.info, dtype=dtype)))
+    with torch.inference_mode(), claimed(model):
+        eager = seen.eager
+        monkeypatch.setattr(Observations, "logits", lambda self, ids: eager * (1 + own * BOUND[dtype]))
+        seen.heard = SeamPass(2, logits=eager * (1 + ours * BOUND[dtype]))
+        error, bound, _ = attention_checks.equals_eager(seen)
+    assert (error <= bound) == passes and error == pytest.approx(ours * BOUND[dtype], rel=0.05)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_half_precision_checkpoints_are_read(dtype):
+    folder = ROOT.parent / "shared" / "models" / "stories260K"
+    if not folder.is_dir():
+        pytest.skip("the folder ../shared/models/stories260K is not there")
+    assert all(check.passed for check in load(folder, dtype=dtype).checks)
