@@ -18,7 +18,8 @@ from interp.errors import ModelError
 from interp.families import families, family_of
 from interp.loading.hub_files import ModelFiles
 from interp.loading.quiet_libraries import quiet_libraries
-from interp.loading.text_part import build_model, is_multimodal, parameters_read
+from interp.loading.text_part import build_model, is_multimodal, parts_read
+from interp.seam.state import weights_of
 
 _IMPOSSIBLE = (
     ArithmeticError, AssertionError, AttributeError, LookupError, OSError, RuntimeError, StrictDataclassError,
@@ -124,7 +125,7 @@ def count_parameters(config: PreTrainedConfig, *, trust_remote_code: bool = Fals
             found=f"no model can be built from it: {type(error).__name__}: {error}",
             fix="Check config.json, or copy it again.",
         ) from error
-    return sum(p.numel() for p in parameters_read(module))
+    return weights_of(*parts_read(module)).n_parameters
 
 
 def quantisation(stated: Any) -> str | None:
