@@ -44,6 +44,7 @@ class Residuals:
         n_kept = min(len(wanted), memory // size)
         self.depths = [wanted[i] for i in np.linspace(0, len(wanted) - 1, n_kept).round().astype(int)] if n_kept else []
         self.kept = PromptTensors(lengths)
+        self._in_tuples = False
 
     def start_of(self, layer: int) -> int:
         """The deepest kept depth up to `layer`; 0 is a whole pass."""
@@ -57,7 +58,12 @@ class Residuals:
             if layer in self.depths:
                 self.kept.put(layer, x)
 
-        with block_hooks(self.model, {"resid"} if self.depths else set(), heard):
+        def returned(module: torch.nn.Module, args: tuple[Any, ...], out: Any) -> None:
+            self._in_tuples = isinstance(out, tuple)
+
+        first = self.model.family.layer_modules(self.model.module)[0]
+        with block_hooks(self.model, {"resid"} if self.depths else set(), heard), ExitStack() as stack:
+            stack.callback(first.register_forward_hook(of_this_thread(returned)).remove)
             yield
 
     @contextmanager
@@ -77,20 +83,25 @@ class Residuals:
         fed = blocks[start] if start < len(blocks) else behind
         with ExitStack() as stack:
             for block in blocks[:start]:
-                stack.enter_context(_handing_through(block))
+                stack.enter_context(_handing_through(block, in_tuple=self._in_tuples))
             stack.callback(fed.register_forward_pre_hook(of_this_thread(feed), with_kwargs=True).remove)
             yield
 
 
 @contextmanager
-def _handing_through(block: Any) -> Iterator[None]:
-    """A block that returns its input; what it was before, a wrapper of its own included, comes back."""
+def _handing_through(block: Any, *, in_tuple: bool) -> Iterator[None]:
+    """A block that returns its input, in a tuple where the family does so, until the `with` is left.
+
+    What it was before comes back, a wrapper of its own included.
+    """
     own: Callable[..., Any] | None = block.__dict__.get("forward")
     usual: Callable[..., Any] = block.forward
     me = threading.get_ident()
 
     def forward(hidden_states: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        return hidden_states if threading.get_ident() == me else usual(hidden_states, *args, **kwargs)
+        if threading.get_ident() != me:
+            return usual(hidden_states, *args, **kwargs)
+        return (hidden_states,) if in_tuple else hidden_states
 
     block.forward = forward
     try:

@@ -54,8 +54,9 @@ def assert_whole(model, logits, ids, sites, at):
     assert (plain - expected).abs().max() > 1e-3 * plain.abs().max(), "the edit acts"
 
 
-def generated(model, ids, *edits, **settings):
-    settings = {"attention_mask": torch.ones_like(ids), "eos_token_id": None, "pad_token_id": 0} | settings
+def generated(model, ids, *edits, **given):
+    settings = {"attention_mask": torch.ones_like(ids), "eos_token_id": None, "pad_token_id": 0, "use_cache": True}
+    settings |= given
     with interp.applied(model, *edits):
         return model.module.generate(
             ids, max_new_tokens=N_NEW, do_sample=False, output_logits=True, return_dict_in_generate=True, **settings
