@@ -169,6 +169,11 @@ class PromptSet:
             outcome_ids=ids if ids is None or ids.ndim == 1 else ids[picked],
         )
 
+    @property
+    def cluster_codes(self) -> np.ndarray:
+        """The cluster of every prompt; each by itself where nobody has looked."""
+        return np.arange(len(self)) if self.clusters is None else self.clusters.code
+
     def described(self) -> dict[str, Any]:
         """Everything but the prompts themselves and what is known exactly of them, as plain values."""
         return {

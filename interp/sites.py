@@ -79,7 +79,7 @@ _TABLE = (
     Site("qk_logit", "log2 weight: attended minus unattended keys", ("head",), "bits", source="pattern"),
     Site("qk_logit_no_first", "the same chosen among the keys but the first", ("head",), "bits", source="pattern"),
     *(
-        Site(f"{name}{twin}_null", f"{what}{without} where the keys are another prompt's, at the same positions",
+        Site(f"{name}{twin}_null", f"{what}{without} where the keys are another prompt's, of the same length",
              ("head",), unit, source="pattern")
         for name, what, unit in (
             ("pattern_entropy", "entropy", "bits"), ("pattern_max", "the largest attention weight", "fraction"),

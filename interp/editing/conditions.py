@@ -238,7 +238,7 @@ class _SharedPasses:
         return collector
 
     def _batches(self, n_tokens: int) -> Batches:
-        return Batches(each_alone(self.run.ids), n_tokens, self.model.config)
+        return Batches(each_alone(self.run.ids, self.run.prompts.cluster_codes), n_tokens, self.model.config)
 
     def _collector(self, needs: tuple[Need, ...], **edited: Any) -> Collector:
         return Collector(

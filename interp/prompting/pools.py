@@ -172,7 +172,7 @@ def part_of(prompts: PromptSet, part: str, seed: int) -> PromptSet:
             fix="Use `interp run` or interp.run_many, or name one part, such as 1/" + part,
         )
     i, k = map(int, part.split("/"))
-    cluster = np.arange(len(prompts)) if prompts.clusters is None else prompts.clusters.code
+    cluster = prompts.cluster_codes
     names = np.unique(cluster)
     if len(names) < k:
         raise PromptError(

@@ -85,6 +85,7 @@ class Collector:
         self.lens = Lens(model) if {"lens", "text"} & set(self.by_source) else None
         self.stream: dict[tuple[str, int], torch.Tensor] = {}
         self.lengths = np.array(lengths)
+        self.clusters = prompts.cluster_codes
         self.n_kept_keys = kept_keys(prompts, lengths)
         self.outcome_ids = prompts.outcome_ids if prompts.outcome_ids is not None else np.empty(0, dtype=np.int64)
         self.donors = KeyDonors()
@@ -112,7 +113,7 @@ class Collector:
         self.items = slice(start, start + len(batch.ids))
         self.only_donates = only_donates
         self._passing, self._passing_entropy = {}, []
-        self.donors.begin(self.lengths[batch.prompts])
+        self.donors.begin(self.lengths[batch.prompts], self.clusters[batch.prompts])
         if only_donates:
             return
         self.rows = {at: batch.rows(index) for at, index in self.index.items()}

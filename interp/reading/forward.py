@@ -73,7 +73,7 @@ def capture(
     refuse_unreadable(model, needs, listeners)
     lengths = [len(x) for x in ids]
     collector = Collector(model, prompts, lengths, needs, layers=layers, with_entropy=layers is None)
-    packs = packs_for(model, ids, needs, listeners)
+    packs = packs_for(model, ids, needs, listeners, clusters=prompts.cluster_codes)
     share = Share(model, Batches(packs, tokens_per_batch, model.config), here())
     asked = [[repr(need), collector.layers.get(need, [])] for need in needs]
     more = {"needs": asked, "batches": share.batches.digest}
@@ -95,14 +95,15 @@ def capture(
 
 
 def packs_for(
-    model: Model, ids: Ids, needs: Sequence[Need], listeners: Sequence[Listener] = (), *, proved: bool = True
-) -> list[Pack]:
+    model: Model, ids: Ids, needs: Sequence[Need], listeners: Sequence[Listener] = (), *, proved: bool = True,
+    clusters: np.ndarray | None = None,
+) -> list[Pack]:  # fmt: skip
     """How the prompts are laid out for these needs: what they share passes once, where nothing depends on the others.
 
     Prompts that begin alike are laid out as one sequence if it is `proved` here that this model predicts the same.
     """
     if listeners or any(need.site in NULL_SITES for need in needs):
-        return each_alone(ids)
+        return each_alone(ids, clusters)
     window = model.info.window
     may_begin_alike = (
         model.family.has_attention
@@ -320,7 +321,7 @@ def row_table(
     tokens = np.array([ids[p][i] for p, i in zip(index.prompt, index.position, strict=True)], dtype=np.int64)
     columns: dict[str, np.ndarray] = {
         "prompt": index.prompt,
-        "cluster": index.prompt if prompts.clusters is None else prompts.clusters.code[index.prompt],
+        "cluster": prompts.cluster_codes[index.prompt],
         "position": index.position,
         "length": np.array([len(x) for x in ids])[index.prompt],
         "token": tokens,

@@ -12,6 +12,8 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Bool, Int
 
+from interp.statistics.resampling import n_before
+
 Ids = Sequence[Int[np.ndarray, " _pos"]]
 
 _IN_COMMON = 1 / 4
@@ -87,9 +89,10 @@ class Pack:
         return cls(np.array(prompts), tokens, position, parents, tuple(places))
 
 
-def each_alone(ids: Ids) -> list[Pack]:
-    """No prompt shares anything."""
-    return [Pack.of([prompt], ids) for prompt in range(len(ids))]
+def each_alone(ids: Ids, clusters: Int[np.ndarray, " prompt"] | None = None) -> list[Pack]:
+    """No prompt shares anything; the first of every cluster come before the second, so that neighbours differ."""
+    order = range(len(ids)) if clusters is None else np.argsort(n_before(clusters), kind="stable").tolist()
+    return [Pack.of([prompt], ids) for prompt in order]
 
 
 def packed(ids: Ids, *, prefixes: bool, scales: Int[np.ndarray, " prompt"] | None = None) -> list[Pack]:

@@ -28,10 +28,18 @@ class DonorKeys:
     """Which keys the queries of a batch meet instead of their own: every item those of its donor, the item before it.
 
     The donor of the first item has the keys `first`, `[kv_head, key_pos, d_head]`; where that is None it has none, and
-    meets its own. A donor is at least as long as the item that it lends to.
+    meets its own. A donor is at least as long as the item that it lends to; `fits` says of which items it may be one.
     """
 
     first: torch.Tensor | None
+    fits: torch.Tensor | None = None
+
+    @property
+    def lacking(self) -> torch.Tensor | slice:
+        """The items without a donor."""
+        if self.fits is not None:
+            return ~self.fits
+        return slice(0, int(self.first is None))
 
     def apply(self, of: Callable[[slice, torch.Tensor], torch.Tensor], k: torch.Tensor) -> torch.Tensor:
         """`of(items, keys)` with the keys that each item meets; none is copied.
@@ -44,7 +52,8 @@ class DonorKeys:
 
     def of(self, items: slice, k: torch.Tensor) -> "DonorKeys":
         """The same of these items of the batch, `k` being the batch's own keys."""
-        return self if items.start == 0 else DonorKeys(k[items.start - 1])
+        fits = None if self.fits is None else self.fits[items]
+        return DonorKeys(self.first if items.start == 0 else k[items.start - 1], fits)
 
 
 @dataclass

@@ -79,8 +79,8 @@ class PatternReader:
             raise ValueError(f"{site} is read {'with' if donor is None else 'without'} the keys of another prompt")
         name = site.removesuffix("_null")
         reduced = getattr(self._contrast, CONTRASTS[name]) if name in CONTRASTS else getattr(self._rows, _ROWS[name])
-        if donor is not None and donor.first is None:
-            reduced[0] = torch.nan  # [batch, head, row]
+        if donor is not None:
+            reduced[donor.lacking] = torch.nan  # [batch, head, row]
         return reduced.transpose(1, 2)
 
     def _whole_rows(self, n_keys: int) -> torch.Tensor:

@@ -190,7 +190,7 @@ def _fixed_drop(curve: np.ndarray, replicates: np.ndarray) -> np.ndarray:
 
 def _sharpening(units: Units, gain: Profile, signs: np.ndarray, without: str) -> Scalar:
     meaning = (
-        "bits by which a row is sharper than with the keys of another prompt at the same positions, mean over layers "
+        "bits by which a row is sharper than with the keys of another prompt of the same length, mean over layers "
         f"and heads{without}; 0 where attention depends on position and token alone"
     )
     return gain_scalar(gain.mean(axis=(1, 2)), units, signs, "bits", meaning)
@@ -249,7 +249,8 @@ def _notes(base: Capture, units: Units) -> tuple[str, ...]:
     notes = [
         f"{units.n} {units.name}s of {span} tokens; the longest row sees {longest} keys "
         "at most, and entropy grows with the keys that are seen: compare runs at equal lengths.",
-        "content_sharpening leaves out the longest prompt, which has none to borrow keys from. What "
+        "content_sharpening leaves out prompts without another one of their length (and of another cluster) to "
+        "take keys from. What "
         "the entropy does over depth has no p: one model is one draw of a depth profile.",
     ]
     if window is not None:

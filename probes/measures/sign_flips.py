@@ -44,7 +44,8 @@ def gain_scalar(
     """The mean difference over prompts; null and p by flipping the sign of whole prompts' differences."""
     about = units.counted | {"n": int((~np.isnan(gain)).sum()), "meaning": meaning}
     method = f"percentile bootstrap over {units.name}s within strata"
-    interval = units.mean_interval(gain, method, "no prompt had another one to borrow keys from")
+    nobody = "no prompt had another one of its length, and of another cluster, to take keys from"
+    interval = units.mean_interval(gain, method, nobody)
     if isinstance(interval, str):
         return Scalar.undefined(interval, unit, **about | {"underpowered": True})
     half = float(np.quantile(np.abs(flipped_means(gain[:, None], signs)), 0.95))

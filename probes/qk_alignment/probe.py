@@ -108,7 +108,8 @@ class QKAlignment(Probe):
         sink = float(mean_of_units(rows.masses["mass_first"] - rows.uniform["mass_first"]).mean())
         note = (
             "Attended keys are the fewest that hold half of a row's weight; rows over a single key have none that are "
-            "unattended and are left out, and so is the longest prompt, which borrows no keys."
+            "unattended and are left out, and so are prompts without another one of their length (and of another "
+            "cluster) to take keys from."
         )
         return Findings(
             self.name,
@@ -188,7 +189,7 @@ class _HeadRows:
 
 def _contrast(rows: _HeadRows, name: str) -> Scalar:
     _, unit, what = CONTRASTS[name]
-    meaning = f"{what}: own keys minus those of another prompt at the same positions, mean over layers and heads"
+    meaning = f"{what}: own keys minus those of another prompt of the same length, mean over layers and heads"
     return gain_scalar(rows.gain(name).mean(axis=(1, 2)), rows.units, rows.signs, unit, meaning)
 
 

@@ -1,11 +1,13 @@
 """Attended against unattended keys, own keys against another prompt's, and the sites that carry them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from interp.need import Need
-from interp.prompt import Prompt, PromptSet
+from interp.prompt import Clusters, Prompt, PromptSet
 from interp.reading.forward import capture
 from interp.seam.attended_contrast import attended_keys, contrast_rows
 from interp.seam.pattern import AttentionCall
@@ -62,14 +64,26 @@ def test_a_row_over_one_key_has_no_contrast():
 
 
 @pytest.mark.parametrize("tokens_per_batch", [1, 30, 10_000])
-def test_null_sites_read_the_keys_of_the_next_longer_prompt(tokens_per_batch):
+@pytest.mark.parametrize(
+    ("lengths", "clusters", "lender"),
+    [
+        ([9, 5, 9, 7, 5], None, {2: 0, 4: 1}),
+        ([7, 7, 7, 7, 7], [0, 0, 0, 1, 1], {3: 0, 1: 3, 4: 1, 2: 4}),
+        ([7, 7, 7], [0, 0, 0], {}),
+    ],
+)
+def test_null_sites_read_the_keys_of_another_prompt_of_the_same_length(tokens_per_batch, lengths, clusters, lender):
+    """The one that was read before, if it is of another cluster; others have none."""
     model = tiny_model("llama")
-    prompts, ids = token_prompts([9, 5, 9, 7])
-    lender = {2: 0, 3: 2, 1: 3}
+    prompts, ids = token_prompts(lengths)
+    if clusters is not None:
+        prompts = replace(prompts, clusters=Clusters(np.array(clusters), "made up"))
     needs = [Need(site) for site in (*NULLS, "pattern_entropy")] + [Need(site, at="all") for site in ("q", "k")]
     got = capture(model, prompts, ids, needs, tokens_per_batch=tokens_per_batch)
-    start = np.cumsum([0, 9, 5, 9])
-    assert np.isnan(got[Need("pattern_entropy_null")][:, 0]).all()
+    start = np.cumsum([0, *lengths[:-1]])
+    alone = [i for i in range(len(ids)) if i not in lender]
+    for site in NULLS:
+        assert np.isnan(got[Need(site)][:, alone]).all()
     for layer, (borrower, lent) in ((layer, pair) for layer in range(3) for pair in lender.items()):
         n = len(ids[borrower])
         k = got[Need("k", at="all")][layer, start[lent] : start[lent] + n]

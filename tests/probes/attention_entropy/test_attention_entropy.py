@@ -85,7 +85,9 @@ def test_no_lender_at_all_is_said_in_words():
     rows["pattern_entropy_null"][:] = np.nan
     sharpening = SCORED.analyse(synthetic_capture(SCORED.needs, Shape(60), planted=rows), {})["content_sharpening"]
     assert np.isnan(sharpening.value)
-    assert sharpening.null_reason == "no prompt had another one to borrow keys from"
+    assert (
+        sharpening.null_reason == "no prompt had another one of its length, and of another cluster, to take keys from"
+    )
 
 
 def test_equal_heads_everywhere_have_no_trend_and_a_single_layer_none_either():
