@@ -1,5 +1,6 @@
 """A need: which tensor, at which positions, folded how. The typed key to what was captured."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from interp.folds import Fold, Mean, Moments, PromptMean, Rows
@@ -61,3 +62,9 @@ class Need:
             return (*leading, *(("feature",) if array == "mean" else ("feature", "other_feature")))
         over = () if isinstance(self.fold, Mean) else ("prompt",) if isinstance(self.fold, PromptMean) else ("row",)
         return (*leading, *over, *described.axes)
+
+
+def as_needs(needs: "Need | str | Iterable[Need | str]") -> tuple[Need, ...]:
+    """Needs, or names of sites for every row at the scored positions; one alone is one of them."""
+    listed = [needs] if isinstance(needs, Need | str) else needs
+    return tuple(need if isinstance(need, Need) else Need(need) for need in listed)

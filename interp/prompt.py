@@ -2,14 +2,17 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import index
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from interp.errors import PromptError
+from interp.system.plain_numbers import plain
 
 if TYPE_CHECKING:
     import pandas
@@ -54,30 +57,60 @@ class Clusters:
         }  # fmt: skip
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Prompt:
     """One text, or one sequence of token ids, with its columns.
 
-    `columns` hold one value a prompt (`domain`, `k`, ...). A wind-tunnel prompt also has `scored` positions and
+    Numbers may come as numpy, torch and pandas have them, and are kept as Python's own. `columns` hold one value a
+    prompt (`domain`, `k`, ...). A wind-tunnel prompt also has `scored` positions and
     `scored_columns` with one value for each of them; a text is scored at its last token.
 
     >>> interp.Prompt("The capital of France is", columns={"domain": "geography"}).text
     'The capital of France is'
     """
 
-    text: str | None = None
-    token_ids: tuple[int, ...] | None = None
-    columns: Mapping[str, Value] = field(default_factory=dict)
-    scored: tuple[int, ...] | None = None
-    scored_columns: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
+    text: str | None
+    token_ids: tuple[int, ...] | None
+    columns: Mapping[str, Value]
+    scored: tuple[int, ...] | None
+    scored_columns: Mapping[str, tuple[Value, ...]]
 
-    def __post_init__(self) -> None:
-        if (self.text is None) == (self.token_ids is None):
+    def __init__(
+        self,
+        text: str | None = None,
+        token_ids: Any = None,
+        columns: Mapping[str, Any] = MappingProxyType({}),
+        scored: Any = None,
+        scored_columns: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
+        if (text is None) == (token_ids is None):
             raise ValueError("a prompt is either a text or token ids")
-        n_scored = len(self.scored) if self.scored is not None else 1
+        kept = {
+            "text": plain(text),
+            "token_ids": _whole(token_ids, "token_ids"),
+            "columns": {name: plain(value) for name, value in columns.items()},
+            "scored": _whole(scored, "scored"),
+            "scored_columns": {name: tuple(map(plain, plain(values))) for name, values in scored_columns.items()},
+        }
+        for name, value in kept.items():
+            object.__setattr__(self, name, value)
+        n_scored = 1 if self.scored is None else len(self.scored)
         for name, values in self.scored_columns.items():
             if len(values) != n_scored:
                 raise ValueError(f"column {name!r} has {len(values)} values for {n_scored} scored positions")
+
+
+def _whole(given: Any, name: str) -> tuple[int, ...] | None:
+    """Whole numbers as Python's own; `PromptError` where there is anything else, or more than one row."""
+    values = plain(given)
+    try:
+        return None if values is None else tuple(map(index, values))
+    except TypeError as error:
+        raise PromptError(
+            asked=f"{name} of a prompt",
+            found=f"they are {values!r:.60}",
+            fix="Give one row of whole numbers: a list, a tuple or an array of one axis.",
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -222,5 +255,5 @@ class PromptSet:
         return digest.hexdigest()
 
 
-Prompts = PromptSet | str | Path | Sequence[str]
-"""What can be given as prompts: a set, a registered name, a file, or texts."""
+Prompts = PromptSet | str | Path | Iterable[Any]
+"""What can be given as prompts: a set, a registered name, a file, or whatever holds texts in memory."""

@@ -96,6 +96,9 @@ def write_value(value: Any) -> str:
 
 def _read(where: str, value: Any, hint: Any) -> Any:
     """A value as its field's type."""
+    from interp.system.plain_numbers import plain  # numpy, which the command line does without until it runs
+
+    value = plain(value)
     if get_origin(hint) is tuple:
         entry = get_args(hint)[0]
         separator = ";" if get_origin(entry) is tuple else ","
@@ -134,7 +137,7 @@ def _entries(where: str, value: Any, separator: str) -> Sequence[Any]:
 
     A tuple of tuples has semicolons between these.
     """
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple | range):
         return value
     try:
         if isinstance(value, str):

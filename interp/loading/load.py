@@ -8,7 +8,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from tokenizers import Tokenizer as RawTokenizer
+from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from interp.capture import ModelInfo
 from interp.checking.selfcheck import check_model
@@ -30,7 +31,7 @@ from interp.records.tunnel_card import refuse_changed
 from interp.seam.ropes import longest_input
 from interp.seam.state import in_training, weights_of
 
-Tokenizer = PreTrainedTokenizerBase | str | None
+Tokenizer = PreTrainedTokenizerBase | RawTokenizer | str | Path | None
 DeviceMap = str | Mapping[str, int | str] | None
 
 
@@ -148,7 +149,7 @@ def _wrap(module: PreTrainedModel, tokenizer: Tokenizer, allow_quantised: bool) 
     if tokenizer is None and files is not None and has_tokenizer(files):
         words = read_tokenizer(files)
     else:
-        words = read_tokenizer(locate(tokenizer).files) if isinstance(tokenizer, str) else tokenizer
+        words = _given(tokenizer)
     return Model(module, words, info, family)
 
 
@@ -180,9 +181,16 @@ def _tokenizer(
     if tokenizer is None:
         words = read_tokenizer(source.files, trust_remote_code=trust_remote_code)
     else:
-        words = read_tokenizer(locate(tokenizer).files) if isinstance(tokenizer, str) else tokenizer
+        words = _given(tokenizer)
     refuse_foreign(words, config.get_text_config().vocab_size, source.origin)
     return words
+
+
+def _given(tokenizer: Tokenizer) -> Any:
+    """The tokenizer handed over: an object of transformers or of `tokenizers`, or where its files lie."""
+    if isinstance(tokenizer, str | Path):
+        return read_tokenizer(locate(str(tokenizer)).files)
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer) if isinstance(tokenizer, RawTokenizer) else tokenizer
 
 
 def _describe(module: PreTrainedModel, name: str, origin: str, revision: str | None) -> ModelInfo:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from interp.errors import PromptError
 from interp.prompt import PromptSet
 from interp.prompting.chat_template import render_chats
-from interp.prompting.rows import PromptRow
+from interp.prompting.rows import PromptRow, prompt_set
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -24,6 +24,20 @@ Message = Mapping[str, object]
 
 def is_message(value: object) -> bool:
     return isinstance(value, Mapping) and "role" in value and ("content" in value or "tool_calls" in value)
+
+
+def prompts_of_rows(
+    name: str,
+    rows: Sequence[PromptRow],
+    text_column: str,
+    source: str,
+    tokenizer: "PreTrainedTokenizerBase | None",
+) -> PromptSet:
+    """Rows of texts, or of messages where the first row has such a column."""
+    if not rows or MESSAGES not in rows[0].values or text_column == MESSAGES:
+        return prompt_set(name, rows, text_column, source)
+    texts = rendered_rows(rows, text_column, tokenizer, name)
+    return replace(prompt_set(name, texts, text_column, f"{source}, through the chat template"), is_templated=True)
 
 
 def rendered_rows(

@@ -1,7 +1,7 @@
 """Prompts from where users keep them: files, lists, data sets of `datasets`, and the registered sets by name."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from inspect import signature
 from pathlib import Path
@@ -11,11 +11,11 @@ import numpy as np
 
 from interp.errors import PromptError, UnknownName
 from interp.prompt import PromptSet
-from interp.prompting.arrow_rows import rows_of_table
-from interp.prompting.chat import MESSAGES, as_chat, is_message, rendered_rows
+from interp.prompting.chat import MESSAGES, as_chat, prompts_of_rows
 from interp.prompting.formats import READERS
 from interp.prompting.hub import hub_prompts
 from interp.prompting.hub_name import HUB
+from interp.prompting.in_memory import prompts_in_memory
 from interp.prompting.rows import PromptRow, prompt_set
 from interp.registry import entries, load_entry
 
@@ -35,8 +35,9 @@ def resolve_prompts(
     """The prompt set that `prompts` stands for.
 
     A registered name (which wins over a file of that name: write `./name` for the file), a path, `hf:` and whatever
-    `datasets` loads (see interp.prompting.hub), a `PromptSet`, a list of texts, of conversations (each a list of
-    `{"role", "content"}`) or of rows (dictionaries of columns), or a `datasets.Dataset`. A column `messages` holds
+    `datasets` loads (see interp.prompting.hub), a `PromptSet`, a list, array, series or generator of texts, of
+    conversations (each a list of `{"role", "content"}`), of rows (dictionaries of columns), of token ids or of
+    `Prompt`s, a table of pandas, Polars or Arrow, or a `datasets.Dataset`. A column `messages` holds
     conversations: they go through the tokenizer's chat template; with `chat`, so does every text, as a user's message.
     `n_pool` takes
     that many, drawn with `seed`; a built-in set keeps its domains and last classes balanced, anything else is drawn at
@@ -85,7 +86,7 @@ def read_prompts(
     """
     path = Path(path)
     rows = _rows_of_file(path, text_column)
-    return _of_rows(str(path), rows, text_column, f"{len(rows)} prompts from {path.name}", tokenizer)
+    return prompts_of_rows(str(path), rows, text_column, f"{len(rows)} prompts from {path.name}", tokenizer)
 
 
 def prompts_of_file(name: str, text_column: str = "text") -> PromptSet | None:
@@ -119,50 +120,12 @@ def _rows_of_file(path: Path, text_column: str) -> Sequence[PromptRow]:
     return read(path, _content(path), text_column)
 
 
-def _of_rows(
-    name: str,
-    rows: Sequence[PromptRow],
-    text_column: str,
-    source: str,
-    tokenizer: "PreTrainedTokenizerBase | None",
-) -> PromptSet:
-    """Rows of texts, or of messages where the first row has such a column."""
-    if not rows or MESSAGES not in rows[0].values or text_column == MESSAGES:
-        return prompt_set(name, rows, text_column, source)
-    texts = rendered_rows(rows, text_column, tokenizer, name)
-    return replace(prompt_set(name, texts, text_column, f"{source}, through the chat template"), is_templated=True)
-
-
 def _given(prompts: Any, text_column: str, tokenizer: "PreTrainedTokenizerBase | None") -> PromptSet:
     """Whatever is not a registered name, as a prompt set."""
-    if isinstance(prompts, PromptSet):
-        return prompts
     if isinstance(prompts, str | Path):
         path = _path_of(prompts) if isinstance(prompts, str) else prompts
         return read_prompts(path, text_column, tokenizer)
-    if type(prompts).__module__.partition(".")[0] == "datasets":
-        return _from_dataset(prompts, text_column, tokenizer)
-    if isinstance(prompts, Sequence) and not isinstance(prompts, bytes):
-        rows = _rows_of_list(prompts, text_column)
-        what = "texts" if text_column in (rows[0].values if rows else {}) else "prompts"
-        return _of_rows("texts", rows, text_column, f"{len(rows)} {what} given in the call", tokenizer)
-    raise PromptError(
-        asked="the prompts of a run",
-        found=f"they are a {type(prompts).__name__}",
-        fix="Give a registered name, a path, a list of texts, a PromptSet or a datasets.Dataset.",
-    )
-
-
-def _rows_of_list(prompts: Sequence[Any], text_column: str) -> list[PromptRow]:
-    """A list of texts, of conversations, or of rows; a list of messages is one conversation."""
-    given = [list(prompts)] if prompts and all(is_message(each) for each in prompts) else prompts
-    return [
-        PromptRow(
-            f"text {i + 1}",
-            dict(each) if isinstance(each, Mapping) else {MESSAGES if isinstance(each, list) else text_column: each},
-        )
-        for i, each in enumerate(given)
-    ]
+    return prompts_in_memory(prompts, text_column, tokenizer)
 
 
 def _unknown(name: str) -> PromptError:
@@ -198,22 +161,6 @@ def _subset(prompts: PromptSet, n_pool: int, seed: int) -> PromptSet:
     chosen = np.sort(np.random.default_rng(seed).permutation(len(prompts))[:n_pool])
     source = f"{n_pool} drawn (seed {seed}) of: {prompts.source or prompts.name}"
     return replace(prompts.take(chosen), source=source, seed=seed)
-
-
-def _from_dataset(dataset: Any, text_column: str, tokenizer: "PreTrainedTokenizerBase | None") -> PromptSet:
-    """The rows of a `datasets.Dataset`, whatever format it is set to, all columns kept."""
-    from datasets import Dataset
-
-    if not isinstance(dataset, Dataset):
-        raise PromptError(
-            asked="the prompts of a run",
-            found=f"they are a {type(dataset).__name__}, which has no fixed rows",
-            fix="Choose a split (`dataset['train']`), or take some rows of a stream into a list.",
-        )
-    table: Any = dataset.with_format("arrow")[:]
-    name = dataset.info.dataset_name or "dataset"
-    rows = rows_of_table(table, f"the data set {name}")
-    return _of_rows(name, rows, text_column, f"{len(rows)} prompts from the data set {name}", tokenizer)
 
 
 def _content(path: Path) -> bytes:

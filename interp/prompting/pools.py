@@ -131,7 +131,7 @@ def prompts_for(
             fix="Repeat the run in Python, or put the prompts in a file.",
         )
     chosen = resolve_prompts(
-        prompts or DEFAULT_PROMPTS,
+        DEFAULT_PROMPTS if prompts is None else prompts,
         n_pool=n_pool,
         seed=seed,
         text_column=text_column,

@@ -55,6 +55,14 @@ def prompt_set(name: str, rows: Sequence[PromptRow], text_column: str, source: s
     return PromptSet(name=name, prompts=prompts, units=units, source=source + _remarks(prompts, texts))
 
 
+def units_of(name: str, prompts: Sequence[Prompt]) -> dict[str, str]:
+    """The units that the columns of a list of prompts have where nobody names them."""
+    values = [{**p.columns, **{name: each[0] for name, each in p.scored_columns.items() if each}} for p in prompts]
+    rows = [PromptRow(f"prompt {i + 1}", each) for i, each in enumerate(values)]
+    _check_same(name, rows)
+    return {column: _unit(name, column, rows) for column in values[0]}
+
+
 def _check_columns(name: str, rows: Sequence[PromptRow], text_column: str) -> None:
     """The same usable columns in every row, the text column among them."""
     columns = list(rows[0].values)
@@ -77,11 +85,15 @@ def _check_columns(name: str, rows: Sequence[PromptRow], text_column: str) -> No
             found="every capture has a column of this name that it fills itself",
             fix="Rename it, or leave it out.",
         )
+    _check_same(name, rows)
+
+
+def _check_same(name: str, rows: Sequence[PromptRow]) -> None:
     for row in rows:
         if row.values.keys() != rows[0].values.keys():
             raise PromptError(
                 asked=f"{name}, {row.place}",
-                found=f"it has the columns {sorted(row.values)}, {rows[0].place} has {sorted(columns)}",
+                found=f"it has the columns {sorted(row.values)}, {rows[0].place} has {sorted(rows[0].values)}",
                 fix="Give every prompt the same columns.",
             )
 

@@ -13,7 +13,7 @@ from interp.edits import Edit
 from interp.errors import RecordError, UsageError
 from interp.folds import PromptMean, Rows
 from interp.model import Model
-from interp.need import Need
+from interp.need import Need, as_needs
 from interp.prompt import Prompts, PromptSet
 from interp.prompting.clusters import with_clusters
 from interp.prompting.files import resolve_prompts
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 def collect(
     model: Model,
     prompts: Prompts,
-    needs: Sequence[Need | str],
+    needs: Need | str | Sequence[Need | str],
     *,
     layers: Sequence[int] | None = None,
     window: int | None = None,
@@ -49,7 +49,7 @@ def collect(
 ) -> Capture:
     """What `needs` name, on `prompts`, from one forward pass a prompt.
 
-    `needs` are `Need`s, or names of sites for every row at the scored positions: `collect(model, texts, ["v"])`
+    `needs` are `Need`s, or names of sites for every row at the scored positions, or one: `collect(model, texts, ["v"])`
     gives `capture[Need("v")]` of shape `[layer, row, kv_head, d_head]`. Rows are described by `capture.rows`.
     With `layers` (depths, for the residual stream; negative ones count from the end) only these are read, the first
     axis holds them in their order, and passes end behind the last of them: `collect(model, texts, ["v"], layers=[3])`
@@ -66,7 +66,7 @@ def collect(
     2
     """
     pool = resolve_prompts(prompts, tokenizer=model.tokenizer)
-    asked = [need if isinstance(need, Need) else Need(need) for need in needs]
+    asked = as_needs(needs)
     ids = as_tokens(model, pool, asked, window).ids
     pool = with_clusters(pool, ids)
     checks = [asdict(check) for check in model.checks]

@@ -14,7 +14,7 @@ from interp.capture import ModelInfo
 from interp.errors import PromptError, UsageError
 from interp.folds import FoldState, Mean, Moments
 from interp.model import Model
-from interp.need import Need
+from interp.need import Need, as_needs
 from interp.prompt import Prompt, PromptSet
 from interp.prompting.tokens import as_tokens
 from interp.reading.batches import Batches
@@ -54,7 +54,7 @@ class Folded:
 def collect_stream(
     model: Model,
     prompts: Iterable[str | Prompt],
-    needs: Sequence[Need],
+    needs: Need | str | Sequence[Need | str],
     *,
     layers: Sequence[int] | None = None,
     window: int | None = None,
@@ -73,17 +73,17 @@ def collect_stream(
     >>> sorted(folded.arrays[need])
     ['count', 'covariance', 'mean']
     """
-    needs = tuple(dict.fromkeys(needs))
-    _refuse_growing(needs)
-    refuse_unreadable(model, needs)
+    asked = tuple(dict.fromkeys(as_needs(needs)))
+    _refuse_growing(asked)
+    refuse_unreadable(model, asked)
     collector: Collector | None = None
     states: dict[tuple[Need, int], FoldState] = {}
     n_prompts = n_tokens = 0
     for lot in _lots(prompts):
         pool = _as_set(lot)
-        ids = as_tokens(model, pool, needs, window).ids
-        collector = Collector(model, pool, [len(x) for x in ids], needs, layers=layers, with_entropy=False)
-        share = Share(model, Batches(packs_for(model, ids, needs), tokens_per_batch, model.config), here())
+        ids = as_tokens(model, pool, asked, window).ids
+        collector = Collector(model, pool, [len(x) for x in ids], asked, layers=layers, with_entropy=False)
+        share = Share(model, Batches(packs_for(model, ids, asked), tokens_per_batch, model.config), here())
         with torch.inference_mode(), collecting(model, [collector]):
             share.run([collector])
         collector.join(here())
@@ -93,7 +93,7 @@ def collect_stream(
         n_tokens += sum(len(x) for x in ids)
     if collector is None:
         raise PromptError(asked="folding a stream of prompts", found="none came", fix="Give it at least one prompt.")
-    arrays = {need: collector.folded(need) for need in needs}
+    arrays = {need: collector.folded(need) for need in asked}
     return Folded(model.info, arrays, n_prompts, n_tokens, collector.only_layers)
 
 
