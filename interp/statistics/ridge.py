@@ -5,8 +5,9 @@ With the rows X = U S Vᵀ, from which nuisances with the orthonormal basis Q (t
     w(α) = V S/(S² + α) Uᵀ y        H(α) = Q Qᵀ + U S²/(S² + α) Uᵀ        e = y − H y
 
 and the residuals of a prompt's rows p when that prompt is left out of the fit, nuisances refitted, are exactly
-(I − Hₚₚ)⁻¹ eₚ: no refit is made (Allen 1974; Golub, Heath and Wahba 1979, for single rows). One decomposition of the
-smaller Gram matrix serves every target and penalty. Penalties are in units of the mean of S².
+(I − Hₚₚ)⁻¹ eₚ: no refit is made (Allen 1974; Golub, Heath and Wahba 1979, for single rows). What of a prompt's rows
+nothing else decides (their own mean, where the nuisances give them one) is no part of these residuals. One
+decomposition of the smaller Gram matrix serves every target and penalty. Penalties are in units of the mean of S².
 
 Which penalty leaves the smallest residuals is seen in float32 (one left-out residual a prompt); targets for which two
 penalties come out nearly alike are decided between these in float64, so the choice is that of float64.
@@ -27,7 +28,7 @@ _NEGLIGIBLE = 1e-10
 """Squared singular value, relative to the largest, below which an axis is rounding."""
 
 _ALONE = 1e-9
-"""1 − leverage below which a prompt alone decides its own fit, so that leaving it out is undefined."""
+"""1 − leverage below which a prompt alone decides its own fit, so that leaving it out is undefined there."""
 
 _NEARLY_ALIKE = 1e-4
 """Relative difference from the least error, well above float32 rounding, below which float64 decides."""
@@ -108,7 +109,7 @@ def _least_error(
     penalties = PENALTIES[:, None] * squared.mean()
     shrink, kept = squared / (squared + penalties), penalties / (squared + penalties)
     if any(rows.shape[1] > 1 for rows in members):
-        errors = np.array([_left_out_error(left, loads, outside, one, nuisances, members) for one in shrink])
+        errors = np.array([left_out_error(left, loads, outside, one, nuisances, members) for one in shrink])
         return errors.argmin(axis=0)
     kept_back = 1 - np.square(nuisances).sum(axis=1, keepdims=True) - np.square(left) @ shrink.T
     inverse = np.divide(1, kept_back, out=np.zeros_like(kept_back), where=kept_back > _ALONE).T
@@ -138,13 +139,14 @@ def _single_errors(
     return np.square(inverse) @ np.square(residual, out=residual)
 
 
-def _left_out_error(
+def left_out_error(
     left: np.ndarray, loads: np.ndarray, outside: np.ndarray, shrink: np.ndarray, nuisances: np.ndarray,
     members: list[np.ndarray],
 ) -> np.ndarray:  # fmt: skip
-    """Sum of squared left-out residuals of every target; units that decide their own fit are passed over.
+    """Sum of squared left-out residuals of every target, as far as other units decide them.
 
-    Targets are given as `loads` on the axes and what lies `outside` of them.
+    Targets are given as `loads` on the axes `left` and what lies `outside` of them; a fit keeps the part `shrink` of
+    each load (none of any: the nuisances alone). `members` are the rows of the units (`members_of`).
     """
     residual = left @ ((1 - shrink)[:, None] * loads)
     residual += outside
@@ -152,10 +154,9 @@ def _left_out_error(
     for rows in members:
         own = np.concatenate([nuisances[rows], left[rows] * np.sqrt(shrink)], axis=-1)
         values, vectors = np.linalg.eigh(np.eye(rows.shape[1]) - own @ own.transpose(0, 2, 1))
-        usable = values[:, 0] > _ALONE
-        values, vectors = values[usable, None, :], vectors[usable]
-        inverse = (vectors / values) @ vectors.transpose(0, 2, 1)
-        total += np.square(inverse @ residual[rows[usable]]).sum(axis=(0, 1))
+        values = np.divide(1, values, out=np.zeros_like(values), where=values > _ALONE)
+        inverse = (vectors * values[:, None, :]) @ vectors.transpose(0, 2, 1)
+        total += np.square(inverse @ residual[rows]).sum(axis=(0, 1))
     return total
 
 

@@ -10,6 +10,7 @@ on the fitting half. Nothing that depends on the last token alone is left: it re
 """
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float, Int, Shaped
@@ -95,6 +96,15 @@ class Halving:
     def is_usable(self) -> bool:
         """Whether there is anything to fit and to judge."""
         return self.n_free > 0 and len(self.judged) > 1
+
+    @cached_property
+    def taken_out(self) -> Float[np.ndarray, "fitted axis"]:
+        """An orthonormal basis of all that is taken out of the fitting rows: the means, and the nuisances."""
+        n = len(self.fitting)
+        means = np.full((n, 1), n**-0.5)
+        if self.groups is not None:
+            means = self.groups[0].mean.T.toarray() * np.sqrt(self.groups[0].counts)
+        return np.hstack([means, self.basis])
 
     def apply(self, values: np.ndarray) -> tuple[Float[np.ndarray, "fitted any"], Float[np.ndarray, "judged any"]]:
         """What is left of values of all rows, at the fitting and at the judged ones."""

@@ -193,7 +193,9 @@ class ValueAxis(Probe):
             KEPT: halvings,
             WITHIN_TOKEN: [Halving.of(h.fitting, h.judged, nuisances.values, tokens) for h in halvings],
         }
-        splits = {name: [Split.of(h, labels[name]) for h in mine] for name, mine in by_treatment.items()}
+        splits = {
+            name: [Split.of(h, labels[name], _clusters(pool)) for h in mine] for name, mine in by_treatment.items()
+        }
         recurring = _counted(pool, by_treatment[WITHIN_TOKEN])
         n_recurring = recurring["n_clusters"] or recurring["n"] or 0
         enough = -(-FEW_HALVES * pool.n_units // n_recurring) if n_recurring else None
@@ -320,6 +322,11 @@ def _halvings(pool: Cloud, seed: int) -> list[Halving]:
     return [Halving.of(*split_rows(pool.units, rng), nothing) for _ in range(N_HALVINGS)]
 
 
+def _clusters(pool: Cloud) -> Int[np.ndarray, " row"] | None:
+    """The cluster of each row, where prompts come in clusters."""
+    return pool.units if pool.counted["n_clusters"] else None
+
+
 def _labels(
     targets: Mapping[str, np.ndarray], controls: np.ndarray, exchanged: Mapping[str, np.ndarray],
     orders: Int[np.ndarray, "permutation row"],
@@ -377,7 +384,8 @@ def _beyond_embedding(place: Place, embedding: np.ndarray | None, plain: Design,
     leading = leading[:, leading.any(axis=0)] / leading.std(axis=0)[leading.any(axis=0)]
     labels = replace(setting.labels[KEPT], exchanged=np.empty((len(centred), 0), np.float32))
     design = np.hstack([plain.values, leading])
-    splits = [Split.of(Halving.of(h.fitting, h.judged, design), labels) for h in setting.halvings]
+    clusters = _clusters(setting.pool)
+    splits = [Split.of(Halving.of(h.fitting, h.judged, design), labels, clusters) for h in setting.halvings]
     r2 = read_place(place.scaled, {KEPT: splits}).read[KEPT, "ridge"].r2[:, 0]
     if np.isnan(r2).any():
         return counted.undefined("embedding and nuisances leave nothing to read", "fraction", meaning)

@@ -2,8 +2,9 @@
 
 In each halving the fitting rows are X = U S Vᵀ, once from their mean and once within the last token. Two axes read a
 label y there: the first principal axis of X from its mean (chosen without y; only its slope is fitted) and ridge,
-whose penalty generalised cross-validation chooses (Golub, Heath and Wahba 1979). Exchanged labels go through the same
-fit, so that the null has every step of it. Rows enter as they are; what is taken out of them is the halving's matter.
+whose penalty generalised cross-validation chooses (Golub, Heath and Wahba 1979); where prompts come in clusters, the
+errors among clusters left out of the fit choose it. Exchanged labels go through the same fit, so that the null has
+every step of it. Rows enter as they are; what is taken out of them is the halving's matter.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,10 +12,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from interp.statistics.ratio import ratio
-from interp.statistics.ridge import PENALTIES, PrincipalForm, RowAxes
+from interp.statistics.resampling import members_of
+from interp.statistics.ridge import PENALTIES, PrincipalForm, RowAxes, left_out_error
 
 from ..measures.halves import Halving
 from ..measures.places import ScaledRows, unit
@@ -72,20 +74,25 @@ class Part:
 
 @dataclass(frozen=True)
 class Split:
-    """One halving under one treatment, and the labels under it: the true ones, then the exchanged ones."""
+    """One halving under one treatment, and the labels under it: the true ones, then the exchanged ones.
+
+    `members` are the fitting rows of each cluster, where prompts come in clusters.
+    """
 
     halving: Halving
     parts: tuple[Part, ...]
+    members: list[Int[np.ndarray, "_cluster _member"]]
 
     @classmethod
-    def of(cls, halving: Halving, labels: Labels) -> "Split":
+    def of(cls, halving: Halving, labels: Labels, clusters: Int[np.ndarray, " row"] | None = None) -> "Split":
         if not halving.is_usable:
-            return cls(halving, tuple(Part(x[:0], x[:0]) for x in (labels.true, labels.exchanged)))
+            return cls(halving, tuple(Part(x[:0], x[:0]) for x in (labels.true, labels.exchanged)), [])
         true = Part(*halving.apply(labels.true))
         for left in (true.fitted, true.judged):
             # what is left of a label that is taken out whole is rounding
             left[:, np.linalg.norm(left, axis=0) <= 1e-10 * np.linalg.norm(labels.true, axis=0)] = 0.0
-        return cls(halving, (true, Part(*halving.apply(labels.exchanged))))
+        members = [] if clusters is None else members_of(clusters[halving.fitting])
+        return cls(halving, (true, Part(*halving.apply(labels.exchanged))), members)
 
 
 @dataclass(frozen=True)
@@ -187,13 +194,10 @@ class _Form:
         weights = self.axes.left[:, :n] @ (coefficients / self.axes.singular[:n])
         return unit(halving.apply(rows.points)[0].T @ weights)
 
-    def coefficients(self, axis: str, part: Part, n_free: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def coefficients(self, axis: str, part: Part, split: Split) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Coefficients on the first few axes, the R² that is expected of them, and the penalties."""
-        left = self.axes.left.astype(part.fitted.dtype)
-        if axis == "pc1":
-            loads = left[:, :1].T @ part.fitted
-            return _first(self.axes.singular, loads)
-        return _ridge(self.axes.singular, left.T @ part.fitted, part.squares[0], n_free)
+        axes = RowAxes(self.axes.left.astype(part.fitted.dtype), self.axes.singular)
+        return _first(axes, part) if axis == "pc1" else _ridge(axes, part, split)
 
 
 @dataclass(frozen=True)
@@ -210,13 +214,13 @@ def _scores(form: _Form | None, split: Split, axis: str) -> _Scores:
     if form is None:
         nothing = np.full(sum(part.fitted.shape[1] for part in split.parts), np.nan)
         return _Scores(nothing, nothing, nothing, split.halving.is_usable)
-    found = [_score(form, part, axis, split.halving.n_free) for part in split.parts]
+    found = [_score(form, part, axis, split) for part in split.parts]
     return _Scores(*(np.concatenate(x) for x in zip(*found, strict=True)), is_void=False)
 
 
-def _score(form: _Form, part: Part, axis: str, n_free: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _score(form: _Form, part: Part, axis: str, split: Split) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """R² and correlation of the predictions at judged rows."""
-    coefficients, fit, _ = form.coefficients(axis, part, n_free)
+    coefficients, fit, _ = form.coefficients(axis, part, split)
     predicted = form.judged[:, : len(coefficients)].astype(coefficients.dtype) @ coefficients
     products, squares = (np.einsum("rl,rl->l", predicted, x, dtype=np.float64) for x in (part.judged, predicted))
     total, n = part.squares[1].astype(np.float64), len(predicted)
@@ -227,28 +231,50 @@ def _score(form: _Form, part: Part, axis: str, n_free: int) -> tuple[np.ndarray,
     return r2, correlation, fit
 
 
-def _first(singular: np.ndarray, loads: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _first(axes: RowAxes, part: Part) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The slope on the first axis alone; no layer is chosen by it."""
+    loads = axes.left[:, :1].T @ part.fitted
     nothing = np.full(loads.shape[1], np.nan)
-    return loads / singular[0], nothing, nothing
+    return loads / axes.singular[0], nothing, nothing
 
 
-def _ridge(
-    singular: np.ndarray, loads: np.ndarray, squares: np.ndarray, n_free: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Ridge with the penalty of least generalised cross-validation error, Σe² / (n − edf)², of every label."""
-    squared = np.square(singular)
+def _ridge(axes: RowAxes, part: Part, split: Split) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Ridge with the penalty of least cross-validation error of every label, and the R² that it makes expect."""
+    squared, loads = np.square(axes.singular), axes.left.T @ part.fitted
     shrink = squared / (squared + PENALTIES[:, None] * squared.mean())  # [penalty, axis]
-    n_outside = max(0, n_free - len(singular))
+    error, of_none = (_left_out if split.members else _generalised)(axes, loads, shrink, part, split)
+    best = error.argmin(axis=0)
+    fit = 1 - ratio(error[best, np.arange(len(best))], of_none)
+    penalty = PENALTIES[best]
+    shrunk = axes.singular[:, None] / (squared[:, None] + penalty * squared.mean())
+    return (shrunk * loads).astype(loads.dtype), fit, penalty
+
+
+def _generalised(
+    axes: RowAxes, loads: np.ndarray, shrink: np.ndarray, part: Part, split: Split
+) -> tuple[Float[np.ndarray, "penalty label"], Float[np.ndarray, " label"]]:
+    """Generalised cross-validation error, Σe² / (n − edf)², of every penalty, and of no fit at all."""
+    n_free, squares = split.halving.n_free, part.squares[0]
+    n_outside = max(0, n_free - len(axes.singular))
     inside = np.square(loads)
     # axes that span all that is free leave nothing outside but rounding, which small penalties would be chosen by
     outside = (squares - inside.sum(axis=0)).clip(0) * (n_outside > 0)
     left_over = outside + np.square(1 - shrink).astype(loads.dtype) @ inside
-    error = left_over / np.square(n_outside + (1 - shrink).sum(axis=1, keepdims=True))
-    best = error.argmin(axis=0)
-    fit = 1 - n_free**2 * ratio(error[best, np.arange(len(best))], squares)
-    penalty = PENALTIES[best]
-    return (singular[:, None] / (squared[:, None] + penalty * squared.mean()) * loads).astype(loads.dtype), fit, penalty
+    return left_over / np.square(n_outside + (1 - shrink).sum(axis=1, keepdims=True)), squares / n_free**2
+
+
+def _left_out(
+    axes: RowAxes, loads: np.ndarray, shrink: np.ndarray, part: Part, split: Split
+) -> tuple[Float[np.ndarray, "penalty label"], Float[np.ndarray, " label"]]:
+    """Squared errors among clusters left out in turn, of every penalty, and of no fit at all."""
+    outside = part.fitted - axes.left @ loads
+    if split.halving.n_free <= len(axes.singular):
+        outside[:] = 0
+    *error, of_none = (
+        left_out_error(axes.left, loads, outside, kept, split.halving.taken_out, split.members)
+        for kept in (*shrink, np.zeros(shrink.shape[1]))
+    )
+    return np.array(error), of_none
 
 
 def _together(scores: Sequence[_Scores]) -> Read:
@@ -263,7 +289,7 @@ def _with_axes(read: Mapping[tuple[str, str], Read], form: _Form | None, split: 
     true = split.parts[0]
     axes, penalties = {}, {}
     for axis in AXES:
-        found, _, penalty = form.coefficients(axis, true, split.halving.n_free)
+        found, _, penalty = form.coefficients(axis, true, split)
         mine = found[:, 0]
         predicted = form.judged[:, : len(mine)] @ mine
         cosine = float(ratio(np.abs(mine[:1]), np.linalg.norm(mine)).item())

@@ -49,7 +49,7 @@ MEANINGS = {
 NULLS = {
     KEPT: "refitted on entropies exchanged between {}s", WITHIN_TOKEN: "refitted on entropies exchanged within tokens",
 }  # fmt: skip
-SEQUENCE_NULL = "refitted on what length, position and token leave of entropies, exchanged between sequences"
+WHOLE_NULL = "refitted on what length, position and token leave of entropies, exchanged between {}s"
 AXIS_WORDS = {"ridge": "a ridge readout", "pc1": "the first principal axis"}
 BEYOND = " beyond everything the last token determines, and beyond length, position, domain and how expected it was"
 
@@ -113,9 +113,8 @@ class Judgement:
         return MEANINGS[kind].format(Target(self.target).words, AXIS_WORDS[self.axis], beyond)
 
     def _null(self, counted: Counted) -> str:
-        if self.treatment == WITHIN_TOKEN and counted.unit == "sequence":
-            return SEQUENCE_NULL
-        return NULLS[self.treatment].format(counted.unit)
+        are_whole = self.treatment == WITHIN_TOKEN and counted.unit != "prompt"
+        return (WHOLE_NULL if are_whole else NULLS[self.treatment]).format(counted.unit)
 
     def _scalars(
         self, kind: str, unit: str, bounds: Callable[[np.ndarray, np.ndarray], tuple[float, float] | None],

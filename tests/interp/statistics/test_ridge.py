@@ -10,6 +10,7 @@ from interp.statistics.ridge import (
     PrincipalForm,
     absolute_penalty,
     fit_ridge,
+    left_out_error,
     ridge_axis,
     ridge_coefficients,
 )
@@ -28,7 +29,7 @@ def world(n, d, units, seed=0):
     return rows - nuisances @ (nuisances.T @ rows), labels - nuisances @ (nuisances.T @ labels), nuisances
 
 
-def left_out_error(rows, labels, nuisances, units, alpha):
+def refitted_error(rows, labels, nuisances, units, alpha):
     """Of every unit in turn."""
     return sum(error_on_left_out(rows, labels, nuisances, units == unit, alpha) for unit in np.unique(units))
 
@@ -73,28 +74,43 @@ def test_coefficients_are_those_of_scikit_learn(shape):
 def test_the_penalty_is_the_one_whose_refits_without_each_prompt_err_least(n, d, units):
     rows, labels, nuisances = world(n, d, units, seed=3)
     fit = fit_ridge(PrincipalForm.of(rows), labels, units, nuisances)
-    errors = np.array([left_out_error(rows, labels, nuisances, units, a * fit.scale) for a in PENALTIES])
+    errors = np.array([refitted_error(rows, labels, nuisances, units, a * fit.scale) for a in PENALTIES])
     assert fit.penalty.tolist() == PENALTIES[errors.argmin(axis=0)].tolist()
     assert len(set(errors.argmin(axis=0))) == 2  # one label has a signal and one has none: the choice matters
 
 
 def test_left_out_residuals_equal_refits_exactly():
-    from interp.statistics.ridge import _left_out_error
-
     for n, d, units in [(14, 6, np.arange(14)), (24, 6, np.arange(24) // 4)]:
         rows, labels, nuisances = world(n, d, units, seed=5)
         form = PrincipalForm.of(rows)
         squared = np.square(form.singular)
         loads = form.left.T @ labels
         outside = labels - form.left @ loads
-        found = _left_out_error(form.left, loads, outside, squared / (squared + 2.0), nuisances, members_of(units))
-        assert found == pytest.approx(left_out_error(rows, labels, nuisances, units, 2.0), rel=1e-8)
+        found = left_out_error(form.left, loads, outside, squared / (squared + 2.0), nuisances, members_of(units))
+        assert found == pytest.approx(refitted_error(rows, labels, nuisances, units, 2.0), rel=1e-8)
+
+
+def test_what_only_a_unit_decides_is_no_part_of_its_left_out_residuals():
+    """Units 0 and 1 share a level that has a mean of its own; unit 2 has one alone, and keeps its deviations."""
+    rng = np.random.default_rng(6)
+    units, level = np.repeat([0, 1, 2, 3, 4], 3), np.repeat([0, 0, 1, 2, 2], 3)
+    rows, labels = rng.standard_normal((15, 2)), rng.standard_normal((15, 2))
+    nuisances = (level[:, None] == np.arange(3)) / np.sqrt(np.bincount(level))
+    rows, labels = (x - nuisances @ (nuisances.T @ x) for x in (rows, labels))
+    form = PrincipalForm.of(rows)
+    loads = form.left.T @ labels
+    squared = np.square(form.singular)
+    found = left_out_error(form.left, loads, labels - form.left @ loads, squared / (squared + 2.0), nuisances,
+                           members_of(units))  # fmt: skip
+    alone = units == 2
+    x, y = rows[~alone], labels[~alone]
+    slopes = np.linalg.solve(x.T @ x + 2 * np.eye(2), x.T @ y)
+    expected = sum(error_on_left_out(rows, labels, nuisances, units == unit, 2.0) for unit in (0, 1, 3, 4))
+    assert found == pytest.approx(expected + np.square(labels[alone] - rows[alone] @ slopes).sum(axis=0))
 
 
 @pytest.mark.parametrize(("n", "d"), [(60, 100), (80, 20)])
 def test_float32_chooses_the_penalties_of_float64(n, d):
-    from interp.statistics.ridge import _left_out_error
-
     rng = np.random.default_rng(2)
     rows = rng.standard_normal((n, d)) * np.linspace(3, 0.1, d) ** 2
     nuisances = np.full((n, 1), n**-0.5)
@@ -106,7 +122,7 @@ def test_float32_chooses_the_penalties_of_float64(n, d):
     squared, loads = np.square(form.singular), form.left.T @ labels
     outside = labels - form.left @ loads
     errors = np.array([
-        _left_out_error(form.left, loads, outside, squared / (squared + a * fit.scale), nuisances,
+        left_out_error(form.left, loads, outside, squared / (squared + a * fit.scale), nuisances,
                         members_of(np.arange(n))) for a in PENALTIES
     ])  # fmt: skip
     best, second = np.sort(errors, axis=0)[:2]
@@ -170,8 +186,6 @@ def test_no_rows_have_no_axes():
 
 
 def test_a_prompt_of_several_rows_that_decides_a_nuisance_is_passed_over():
-    from interp.statistics.ridge import _left_out_error
-
     rng = np.random.default_rng(8)
     units, mine = np.repeat(np.arange(5), 3), np.repeat(np.arange(5), 3) == 2
     nuisances = orthonormal(np.column_stack([np.ones(15), mine]))
@@ -180,6 +194,6 @@ def test_a_prompt_of_several_rows_that_decides_a_nuisance_is_passed_over():
     form = PrincipalForm.of(rows)
     squared, loads = np.square(form.singular), form.left.T @ label
     members = members_of(units)
-    found = _left_out_error(form.left, loads, label - form.left @ loads, squared / (squared + 1.0), nuisances, members)
+    found = left_out_error(form.left, loads, label - form.left @ loads, squared / (squared + 1.0), nuisances, members)
     expected = sum(error_on_left_out(rows, label, nuisances, units == unit, 1.0) for unit in (0, 1, 3, 4))
     assert found == pytest.approx(expected, rel=1e-8)
