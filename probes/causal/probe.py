@@ -204,7 +204,7 @@ class Causal(Probe):
     ) -> Iterable[Condition]:
         """Every condition, on the prompts that the axis was not fitted on."""
         reader = Reader(
-            entropy=np.asarray(cloud.entropy_bits, np.float64)[split.run_rows],
+            entropy=np.asarray(base.rows[NEXT_ENTROPY], np.float64)[split.run_rows],
             has_posterior=base.posterior is not None,
             has_loss=base.posterior is None,
             later=self._later(cloud, split, intervention.layers),

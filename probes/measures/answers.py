@@ -16,6 +16,8 @@ from interp.information import cross_entropy_bits, entropy_bits, kl_bits, restri
 from interp.need import Need
 from interp.table import Table
 
+from .target import steady
+
 EVIDENCE = ("n_steps", "k", "evidence")
 """Columns that say how much a row's reader was shown, in the order in which they are looked for."""
 
@@ -133,7 +135,7 @@ class Answers:
     @cached_property
     def entropy_exact(self) -> Float[np.ndarray, " row"]:
         """Entropy of the exact posterior; rounded, so that equal posteriors tie."""
-        return entropy_bits(self.posterior).round(12)
+        return steady(entropy_bits(self.posterior).round(12))
 
     @cached_property
     def kl(self) -> Float[np.ndarray, " row"]:

@@ -29,6 +29,7 @@ from interp.statistics.resampling import bootstrap_weights
 from .answers import Answers
 from .exchanges import exchange_within
 from .sample_sizes import FEW_PROMPTS
+from .target import steady
 
 UNITS = {
     "entropy_error": "bits", "skill": "1", "kl": "bits", "kl_skill": "1", "slope": "1", "label_bias": "bits",
@@ -183,7 +184,7 @@ def _quotient(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
 
 
 def _correlation(made: "_Maker", model: np.ndarray, exact: np.ndarray, resamples: Resamples) -> Scalar:
-    x, y = unit_length(np.stack([model, exact]))
+    x, y = unit_length(np.stack([steady(model), exact]))
     if not x.any() or not y.any():
         return made.undefined("entropy_correlation", "one of the two entropies never varies")
     replicates = resampled_correlations(x[None], y, resamples.weights)[0]

@@ -12,7 +12,7 @@ from functools import singledispatchmethod
 from typing import Any
 
 import numpy as np
-from jaxtyping import Shaped
+from jaxtyping import Float, Shaped
 
 from interp.errors import PromptError
 from interp.findings import Scalar
@@ -25,6 +25,9 @@ from .sample_sizes import MIN_LEVEL
 NEXT_ENTROPY, EXACT_ENTROPY = "next_entropy_bits", "bayes_entropy_bits"
 COLUMN = "target"
 """The column of a table that names its target, where that is not the next-token entropy."""
+
+ROUNDING_BITS = 1e-5
+"""Range within which entropies differ by the rounding of float32 alone: ten times what one of 15 bits is off by."""
 
 _MEASURED = frozenset({"length", NEXT_ENTROPY, "position"})
 _PLACES = frozenset({"drawn", "prompt", "stratum", "token"})
@@ -90,7 +93,12 @@ class Target:
             self._checked(found, level, units, is_label=prompts.units[column] == LABEL)
 
     def added_to(self, rows: Table) -> Table:
-        """The rows with the target's numbers in a column of its name; `PromptError` where they cannot be sought."""
+        """The rows with the target's numbers in a column of its name; `PromptError` where they cannot be sought.
+
+        Entropies that differ by rounding alone are all the same.
+        """
+        for name in {NEXT_ENTROPY, EXACT_ENTROPY} & {*rows.columns}:
+            rows = rows.with_column(name, steady(rows[name]), rows.units[name])
         if self.is_entropy:
             return rows
         column, level = self._parts(rows.units)
@@ -215,6 +223,11 @@ class Target:
 
     def _refused(self, found: str, fix: str) -> PromptError:
         return PromptError(asked=f"the target {self.name!r}", found=found, fix=fix)
+
+
+def steady(entropies: Float[np.ndarray, " row"]) -> Float[np.ndarray, " row"]:
+    """Entropies in bits; where they differ by rounding alone, their median at every row: there is nothing to order."""
+    return np.full_like(entropies, np.median(entropies)) if np.ptp(entropies) <= ROUNDING_BITS else entropies
 
 
 OWN_ENTROPY = Target()

@@ -183,17 +183,3 @@ def test_rounding_is_no_axis():
 
 def test_no_rows_have_no_axes():
     assert PrincipalForm.of(np.zeros((0, 4))).directions.shape == (0, 4)
-
-
-def test_a_prompt_of_several_rows_that_decides_a_nuisance_is_passed_over():
-    rng = np.random.default_rng(8)
-    units, mine = np.repeat(np.arange(5), 3), np.repeat(np.arange(5), 3) == 2
-    nuisances = orthonormal(np.column_stack([np.ones(15), mine]))
-    rows, label = rng.standard_normal((15, 4)), rng.standard_normal((15, 1))
-    rows, label = (x - nuisances @ (nuisances.T @ x) for x in (rows, label))
-    form = PrincipalForm.of(rows)
-    squared, loads = np.square(form.singular), form.left.T @ label
-    members = members_of(units)
-    found = left_out_error(form.left, loads, label - form.left @ loads, squared / (squared + 1.0), nuisances, members)
-    expected = sum(error_on_left_out(rows, label, nuisances, units == unit, 1.0) for unit in (0, 1, 3, 4))
-    assert found == pytest.approx(expected, rel=1e-8)

@@ -7,6 +7,7 @@ import pytest
 from interp.probes.belief.probe import Belief
 from interp.probes.causal.probe import Causal
 from interp.probes.manifold.probe import Manifold
+from interp.probes.measures.answers import Answers
 from interp.probes.measures.cloud import Cloud
 from interp.probes.measures.target import NEXT_ENTROPY, Target
 from interp.probes.value_axis.probe import ValueAxis
@@ -19,6 +20,7 @@ from interp.table import Table
 from interp.testing import Shape, check_probe, synthetic_capture
 
 N = 120
+OUTCOME = Need("outcome_log_prob")
 AXIS = ValueAxis(sites=("v",), n_permutations=49, n_splits=3, n_null=20)
 MANIFOLD = Manifold(n_permutations=49, n_bootstrap=30, n_null=20, n_splits=2)
 CAUSAL = Causal(n_controls=19, n_bootstrap=20)
@@ -78,6 +80,35 @@ def test_a_column_that_holds_the_entropy_gives_the_numbers_of_the_entropy(probe)
             assert a == b or np.array_equal(a, b, equal_nan=True), name
         if "entropy" in scalar.meaning:
             assert "“mine”" in other.meaning and "next-token entropy" not in other.meaning
+
+
+@pytest.mark.parametrize("level", [0.0, 1.0, 14.0])
+@pytest.mark.parametrize("probe", (AXIS, MANIFOLD, CAUSAL), ids=lambda p: p.name)
+def test_entropies_that_differ_by_rounding_alone_have_no_order(probe, level):
+    """What 5e-7 bits follow is how a number was rounded; a hundred times as much is a finding."""
+    rounded, told = (
+        main_number(
+            probe, probe.analyse(world(probe, NUMBER, next_entropy_bits=level + spread * NUMBER), {}), "entropy"
+        )
+        for spread in (5e-7, 5e-5)
+    )
+    assert np.isnan(rounded.value) and rounded.p is None and "var" in rounded.null_reason + rounded.interval_reason
+    assert told.value > 0.9
+
+
+def test_belief_refuses_to_read_entropies_that_differ_by_rounding_alone():
+    asked = replace(BELIEF, target=NEXT_ENTROPY)
+    with pytest.raises(PromptError, match="everywhere"):
+        asked.analyse(world(asked, NUMBER, next_entropy_bits=3 + 5e-7 * NUMBER), {})
+
+
+@pytest.mark.parametrize("spread, is_ordered", [(5e-7, False), (1e-3, True)])
+def test_answers_with_entropies_that_differ_by_rounding_alone_follow_nothing(spread, is_ordered):
+    p = 0.3 + spread * NUMBER / 8
+    exact = np.stack([p, 1 - p], axis=1)
+    capture = synthetic_capture((OUTCOME,), Shape(n_prompts=N), posterior=exact)
+    answers = Answers.of(capture, OUTCOME)
+    assert bool(np.ptp(answers.entropy_exact) > 0) is is_ordered
 
 
 def test_one_value_against_the_rest_is_its_indicator():

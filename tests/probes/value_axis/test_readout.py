@@ -69,6 +69,35 @@ def test_ridge_equals_an_explicit_fit_at_the_penalty_of_least_cross_validation_e
                     assert found.r2[h, offset + i] <= 1
 
 
+@pytest.mark.parametrize("n_features", [8, 90])
+def test_where_prompts_come_in_clusters_the_penalty_errs_least_on_clusters_left_out(n_features):
+    """Explicit refits without each cluster, the mean refitted; the expected R² is of the same errors."""
+    rows, _, label, rng = world(n_features)
+    clusters = np.arange(N) // 4
+    rows += 3 * rng.standard_normal((N // 4, n_features))[clusters]
+    label += 3 * rng.standard_normal(N // 4)[clusters]
+    fitting, judged = np.split(np.arange(N), 2)
+    labels = Labels(("next_entropy_bits",), label[:, None], np.empty((N, 0), np.float32))
+    split = Split.of(Halving.of(fitting, judged, np.empty((N, 0))), labels, clusters)
+    found = read_place(ScaledRows.of(rows), {KEPT: [split]})
+    x, y = rows[fitting], label[fitting]
+    penalties = 10.0 ** np.arange(-6, 4)
+    errors, of_none = np.zeros(len(penalties)), 0.0
+    for cluster in np.unique(clusters[fitting]):
+        out = clusters[fitting] == cluster
+        of_none += np.square(y[out] - y[~out].mean()).sum()
+        for i, penalty in enumerate(penalties):
+            fit = Ridge(alpha=penalty * found.scale).fit(x[~out], y[~out])
+            errors[i] += np.square(y[out] - fit.predict(x[out])).sum()
+    best = errors.argmin()
+    assert found.penalty == penalties[best]
+    fit = Ridge(alpha=found.penalty * found.scale).fit(x, y)
+    r2 = 1 - np.square(label[judged] - fit.predict(rows[judged])).sum() / np.square(label[judged] - y.mean()).sum()
+    read = found.read[KEPT, "ridge"]
+    assert read.r2[0, 0] == pytest.approx(r2, abs=1e-4)
+    assert read.fit[0, 0] == pytest.approx(1 - errors[best] / of_none, abs=1e-4)
+
+
 def test_the_first_axis_is_that_of_the_fitting_rows_and_reads_by_its_slope_alone():
     rows, tokens, label, rng = world()
     nuisances = rng.standard_normal((N, 2))
