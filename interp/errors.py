@@ -9,12 +9,16 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from interp.words import quoting
+
 LISTED = ("model", "probe", "prompt", "tunnel")
 """Kinds of names that `interp list` shows."""
 
 
 class InterpError(Exception):
     """A refusal in words: `asked` (what was wanted), `found` (what stood in the way), `fix` (what to do).
+
+    Control characters in them are written out, and of a long value they quote 200 characters.
 
     >>> try:
     ...     interp.load("pythia-411m")
@@ -26,8 +30,8 @@ class InterpError(Exception):
     exit_code = 1
 
     def __init__(self, *, asked: str, found: str, fix: str) -> None:
-        super().__init__(asked, found, fix)
-        self.asked, self.found, self.fix = asked, found, fix
+        self.asked, self.found, self.fix = map(quoting, (asked, found, fix))
+        super().__init__(self.asked, self.found, self.fix)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickled by what it holds: that of a process of its own arrives as it was raised."""
@@ -51,7 +55,7 @@ class UnknownName(UsageError):
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         names = sorted(known)
-        near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+        near = difflib.get_close_matches(name[:200], names, n=3, cutoff=0.5)
         fix = f"Did you mean {' or '.join(near)}? " if near else ""
         is_long = len(names) > 30 and kind in LISTED
         fix += f"`interp list {kind}s` shows all {len(names)}." if is_long else f"Known: {', '.join(names)}."

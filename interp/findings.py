@@ -8,7 +8,7 @@ import numpy as np
 
 from interp.errors import UnknownName
 from interp.table import Table, number_columns
-from interp.words import html_table, near_zero_as_zero, p_equals, p_value, short, text_table, with_unit
+from interp.words import html_table, near_zero_as_zero, p_equals, p_value, printable, short, text_table, with_unit
 
 if TYPE_CHECKING:
     import pandas
@@ -386,5 +386,6 @@ class Findings:
         import pandas
 
         chosen = tuple(names) if names is not None else self.headline or tuple(self.scalars)
-        frame = pandas.DataFrame([(name, *self[name].cells) for name in chosen], columns=list(COLUMNS))
+        rows = [[printable(cell) for cell in (name, *self[name].cells)] for name in chosen]
+        frame = pandas.DataFrame(rows, columns=list(COLUMNS))
         return frame.to_latex(index=False, escape=True)

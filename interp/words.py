@@ -87,6 +87,19 @@ def printable(text: str) -> str:
     return _UNPRINTED.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
+_LONGEST = 200
+_VALUES = re.compile(
+    rf"""'[^'\n]{{{_LONGEST},}}'|"[^"\n]{{{_LONGEST},}}"|\[.{{{_LONGEST},}}\]|\{{.{{{_LONGEST},}}\}}"""
+    rf"""|\([^()\n]{{{_LONGEST},}}\)|\S{{{_LONGEST + 1},}}"""
+)
+"""Values in a message that are longer than it quotes: in quotes, in brackets, or without a space."""
+
+
+def quoting(message: str) -> str:
+    """A message as it may be shown anywhere: `printable`, with at most 200 characters of every value."""
+    return _VALUES.sub(lambda found: f"{found[0][:_LONGEST]} ...", printable(message))
+
+
 def last_part(path: str) -> str:
     """What stands behind the last separator of a path, written as any system writes it."""
     return PureWindowsPath(path).name or path
@@ -100,7 +113,7 @@ def short_name(model: str) -> str:
 
 def text_table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]], further: str) -> str:
     """A titled table as `print` shows it, in columns of equal width."""
-    lines = [list(head), *(list(row) for row in rows)]
+    lines = [[printable(cell) for cell in line] for line in (head, *rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     table = ("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines)
     return "\n".join((title, *table, *([further] if further else [])))
@@ -108,9 +121,13 @@ def text_table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]], f
 
 def html_table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]], further: str) -> str:
     """A titled table as a notebook shows it: every text escaped, no colour set."""
-    cells = "".join(f"<tr>{''.join(f'<td>{html.escape(x)}</td>' for x in row)}</tr>" for row in rows)
-    heads = "".join(f"<th>{html.escape(x)}</th>" for x in head)
+    cells = "".join(f"<tr>{''.join(f'<td>{_as_html(x)}</td>' for x in row)}</tr>" for row in rows)
+    heads = "".join(f"<th>{_as_html(x)}</th>" for x in head)
     return (
-        f"<div><p><b>{html.escape(title)}</b></p><table><thead><tr>{heads}</tr></thead><tbody>{cells}</tbody></table>"
-        f"<p>{html.escape(further)}</p></div>"
+        f"<div><p><b>{_as_html(title)}</b></p><table><thead><tr>{heads}</tr></thead><tbody>{cells}</tbody></table>"
+        f"<p>{_as_html(further)}</p></div>"
     )
+
+
+def _as_html(text: str) -> str:
+    return html.escape(printable(text))

@@ -14,10 +14,12 @@ from interp.findings import Findings
 from interp.records.record import RunRecord
 from interp.registry import entries, load_entry
 from interp.system.whole_files import file_names, make_folder, telling, writing
+from interp.words import printable
 
 from .plotly.prepare import themed
 
 if TYPE_CHECKING:
+    import pandas
     import plotly.graph_objects as go
 
 FIGURES = ("pdf", "svg", "png")
@@ -93,7 +95,13 @@ def _tables(probe: str, findings: Findings, kinds: Collection[str]) -> Iterator[
         files = file_names(findings.tables)
         frames |= {f"{probe}-{files[name]}": table.to_frame() for name, table in findings.tables.items()}
         for name, frame in frames.items():
-            yield f"{name}.csv", frame.to_csv(index=False)
+            yield f"{name}.csv", _printed(frame).to_csv(index=False)
+
+
+def _printed(frame: "pandas.DataFrame") -> "pandas.DataFrame":
+    """The texts of a table to the letter, but for control characters, which are written out."""
+    shown = frame.map(lambda x: printable(x) if isinstance(x, str) else x)
+    return shown.rename(columns=lambda name: printable(str(name)))
 
 
 def _figures(findings: Findings) -> "Iterator[tuple[str, go.Figure]]":

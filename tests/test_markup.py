@@ -208,6 +208,20 @@ def test_a_page_holds_no_element_and_no_attribute_that_was_not_ours(pages, kind)
     assert "window.hurt=" in "".join(parsed(hurt).itertext()) and tree(hurt) == tree(plain)
 
 
+def obeyed(text: str) -> list[str]:
+    """Control characters of a text, also as JSON escapes them; plotly's script is not read."""
+    from interp.reports.page.render import _plotly
+
+    bare = text.replace(_plotly(), "")
+    return [c for c in bare if printable(c) != c] + re.findall(r"(?<!\\)\\u00[01789][0-9a-f]", bare)
+
+
+@pytest.mark.parametrize("kind", PAGES)
+def test_a_page_holds_no_control_character_and_what_stood_there_can_be_read(pages, kind):
+    text = pages[kind][0].read_text(encoding="utf-8")
+    assert obeyed(text) == [] and r"\x1b]0;hurt\x07" in text
+
+
 @pytest.mark.parametrize("kind", PAGES)
 def test_links_lead_to_files_beside_the_page_or_to_our_site(pages, kind):
     for page in pages[kind]:
@@ -270,7 +284,7 @@ def test_a_notebook_shows_no_element_that_was_not_ours(both):
         "RunRecord", "Findings", "Table", "Capture", "Continuations", "TokenStrip",
     }  # fmt: skip
     for name, view in hurt.items():
-        assert "hurt" in view and tree(view) == tree(plain[name]), name
+        assert "hurt" in view and tree(view) == tree(plain[name]) and obeyed(view) == [], name
 
 
 @pytest.mark.slow
@@ -296,22 +310,23 @@ _OF_LATEX = re.compile(
 
 
 def test_a_table_for_latex_holds_no_command_that_was_not_ours(both, tmp_path):
-    cell = r"\input{/etc/passwd} $x$ % # _ ^ ~ & \\ \write18{rm}"
+    cell = r"\input{/etc/passwd} $x$ % # _ ^ ~ & \\ \write18{rm}" + "\x1b\x07\u202e"
     findings = open_run(both[0] / "first").findings["manifold"]
     odd = replace(findings.scalars[findings.headline[0]], unit=cell)
     lines = replace(findings, scalars=findings.scalars | {findings.headline[0]: odd}).to_latex().split("\n")
     (line,) = [line for line in lines if "passwd" in line]
     cells = re.split(r"(?<!\\)&", line.removesuffix(r"\\"))
     plain = findings.to_latex().split("\n")
+    assert obeyed(line) == [] and "x1b" in line
     assert len(lines) == len(plain) and len(cells) == plain[2].count("&") + 1
     assert not re.search(r"[\\{}$%#_^~&]", _OF_LATEX.sub("", "".join(cells)))
 
 
-def test_csv_files_give_back_every_text_to_the_letter(both, tmp_path):
+def test_csv_files_give_back_every_text_to_the_letter_but_for_control_characters(both, tmp_path):
     record = open_run(both[0] / "first")
     files = load_entry("report", "export")(record, tmp_path, (), ("csv",))
     texts = [row for file in files for row in csv.DictReader(io.StringIO(file.read_text(encoding="utf-8"), newline=""))]
-    assert sum(value == HURT for row in texts for value in row.values()) > 20
+    assert sum(value == printable(HURT) for row in texts for value in row.values()) > 20
 
 
 @pytest.mark.parametrize("mark", [HURT, "}, url = {x", r"\}\input{x}", "a\n}\n@book{b,"])
@@ -324,6 +339,7 @@ def test_a_citation_is_one_entry_whatever_the_record_says(made, mark):
         environment={"packages": {"interp": mark}},
     )  # fmt: skip
     depth, fields = 0, []
+    assert obeyed(bibtex(spoilt)) == []
     for line in bibtex(spoilt).splitlines():
         fields += re.findall(r"^  (\w+) *= ", line) if depth == 1 else []
         depth += line.count("{") - line.count("}")

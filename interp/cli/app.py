@@ -19,7 +19,6 @@ from interp.errors import InterpError, UnknownName, UsageError
 from interp.options import OPTIONS, RunOptions
 from interp.settings import LARGEST_SEED, MOST, split_commas, split_settings
 from interp.system.signals import handling_signals
-from interp.words import printable
 
 if TYPE_CHECKING:
     from interp.records.record import RunRecord
@@ -544,7 +543,7 @@ def main() -> None:
     except InterpError as error:
         from interp.system.processes import name_of_process
 
-        print(printable(f"interp{name_of_process()}: {error}"), file=sys.stderr)
+        print(f"interp{name_of_process()}: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
 
 

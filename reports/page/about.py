@@ -8,7 +8,7 @@ from interp.errors import InterpError
 from interp.findings import Scalar
 from interp.records.record import RunRecord
 from interp.running.spec import RunSpec
-from interp.words import p_equals, short, short_name
+from interp.words import p_equals, printable, short, short_name
 
 MODEL_FIELDS: Mapping[str, str] = {
     "name": "name", "source": "loaded from", "revision": "revision", "fingerprint": "weight fingerprint",
@@ -192,7 +192,7 @@ _TEX = str.maketrans(
 
 def tex(text: str) -> str:
     """A text that TeX prints as it stands."""
-    return text.translate(_TEX)
+    return printable(text).translate(_TEX)
 
 
 def listed(names: list[str]) -> str:

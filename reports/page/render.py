@@ -7,6 +7,7 @@ part of it.
 from functools import cache
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -17,7 +18,7 @@ from interp.records.headlines import contradictions, tried
 from interp.records.record import RunRecord
 from interp.records.token_strip import TokenStrip
 from interp.system.whole_files import writing
-from interp.words import DASH, cell, near_zero_as_zero, p_equals, p_value, short, with_unit
+from interp.words import DASH, cell, near_zero_as_zero, p_equals, p_value, printable, short, with_unit
 
 from ..plotly.theme import DARK, LIGHT, SCHEMES, template
 from . import about, in_words
@@ -95,7 +96,7 @@ def html(record: RunRecord) -> str:
         tunnel=the_tunnel(),
         opening=first,
         sections=drawn,
-        strips=[(strip, script_json(strip.packed())) for strip in record.shown],
+        strips=[(strip, strip_json(strip)) for strip in record.shown],
         n_rows=N_ROWS,
         n_open=N_OPEN,
         is_one=len(drawn) == 1,
@@ -125,7 +126,7 @@ def tokens(strip: TokenStrip) -> str:
     return templates_of_pages().get_template("notebook_tokens.html").render(
         strip=strip,
         strips=[],
-        data=script_json(strip.packed()),
+        data=strip_json(strip),
         style=static("static/tokens.css"),
         script=static("static/tokens.js"),
     )  # fmt: skip
@@ -137,6 +138,7 @@ def templates_of_pages() -> Environment:
         loader=FileSystemLoader(HOME / "templates"),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=_printable,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -151,6 +153,17 @@ def templates_of_pages() -> Environment:
     )
     environment.globals.update(dash=DASH)  # pyrefly: ignore[bad-argument-type]
     return environment
+
+
+def _printable(value: Any) -> Any:
+    """What a template writes: texts with their control characters written out. Markup of ours is left as it is."""
+    return printable(value) if type(value) is str else value
+
+
+def strip_json(strip: TokenStrip) -> str:
+    """A strip for the script of the page."""
+    packed = strip.packed()
+    return script_json(packed | {"model": printable(strip.model), "tokens": [printable(t) for t in strip.tokens]})
 
 
 def _visible(token: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from interp.table import LABEL, Table
-from interp.words import cell
+from interp.words import cell, printable
 
 N_ROWS = 30
 """Rows that the page shows of a table."""
@@ -95,4 +95,4 @@ def _values(column: np.ndarray) -> Sequence[Any]:
 def _value(value: Any) -> Any:
     if isinstance(value, float):
         return float(f"{value:.9g}") if np.isfinite(value) else None
-    return value if value is None or isinstance(value, bool | int | str) else str(value)
+    return value if value is None or isinstance(value, bool | int) else printable(str(value))

@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from interp.words import printable
+
 _OWN_WORDS = frozenset({"hovertemplate", "texttemplate", "title", "annotations"})
 _COMPOSED = frozenset({"hovertext", "text"})
 _VERBATIM = re.compile(r"format$|^operation$")  # "<" and ">" are syntax in number formats
@@ -75,6 +77,7 @@ def _typed(array: np.ndarray) -> Any:
 def _text(text: str, key: str, own: bool) -> str:
     if _VERBATIM.search(key):
         return text
+    text = printable(text)
     if own:
         return "".join(x if _KEPT.fullmatch(x) else escaped(x) for x in _KEPT.split(text))
     if key in _COMPOSED:
