@@ -5,6 +5,7 @@ and the coverage-guided fuzzer (tests/stress/fuzz_readers.py) share this table.
 """
 
 import json
+import shutil
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -13,6 +14,8 @@ from random import Random
 from typing import Any
 
 import numpy as np
+from interp.reports.index import html as index_page
+from interp.reports.page.render import html
 from interp.wind_tunnels.evaluation.checkpoint import CURVE_NAME, read_curve
 from safetensors.numpy import save_file
 
@@ -20,18 +23,21 @@ from interp.editing.edit_files import read_edits
 from interp.edits import KINDS
 from interp.errors import InterpError
 from interp.ledger.claims import read_claims
-from interp.ledger.ledger import LEDGER_NAME, read_ledger
+from interp.ledger.ledger import LEDGER_NAME, show_ledger
 from interp.loading.admission import read_config
 from interp.loading.hub_files import files_in_folder
 from interp.loading.sources import locate
 from interp.loading.weights import weight_files
 from interp.prompting.files import read_prompts
+from interp.records.index import list_records
 from interp.records.record import RunRecord, open_run
+from interp.records.token_strip import TokenStrip
 from interp.records.tunnel_card import CARD_NAME
 from interp.running.spec import RunSpec
 from tests.interp.records.test_record import small_record
 
 RECORDS = Path(__file__).parent / "records"
+CERTIFICATES = Path(__file__).parent.parent / "examples" / "certificates"
 
 STRANGE: tuple[Any, ...] = (
     None, True, False, 0, -1, 1, 7, 2**31, 2**63, -(10**30), 10**400, 0.5, -0.0, 1e308, float("nan"), float("inf"),
@@ -139,8 +145,30 @@ def _record(folder: Path) -> None:
 
 def _read_record(folder: Path) -> object:
     record = open_run(folder / "run")
+    listed = list_records(folder)
+    drawn = html(record), index_page(listed), repr(record), record._repr_html_()
     RunSpec.from_json(record.spec)
-    return record.to_frame()
+    return record.to_frame(), drawn
+
+
+def _certificate(folder: Path) -> None:
+    if not (folder / "run").exists():
+        shutil.copytree(CERTIFICATES / "manifold", folder / "run")
+
+
+def _read_certificate(folder: Path) -> object:
+    record = open_run(folder / "run")
+    return record.show().read_text(encoding="utf-8")
+
+
+def _strips(folder: Path) -> None:
+    """The record of a prompt of three tokens."""
+    if not (folder / "run").exists():
+        n, rng = 3, np.random.default_rng(0)
+        weights = np.tril(np.ones((2, 1, n, n))) / np.arange(1, n + 1)[:, None]
+        rows = rng.random((2, 1, n))
+        strip = TokenStrip("m", ("a", "b\x1b", "c"), rows, rows, rows[0, 0], np.full(n, np.nan), weights)
+        replace(whole_record(), shown=(strip,)).write(folder / "run")
 
 
 def _edits(folder: Path) -> None:
@@ -203,12 +231,14 @@ def _parquet(folder: Path) -> None:
 JSONL = '{"text": "one and", "k": 1, "domain": "a"}\n{"text": "two and", "k": 2, "domain": "b"}\n'
 
 READERS = {
+    "token strips": Reader("run/tokens.json", _strips, _read_record),
+    "certificate": Reader("run/run.json", _certificate, _read_certificate),
     "record": Reader("run/run.json", _record, _read_record),
     "record table": Reader("run/tables/manifold.by_layer.parquet", _record, _read_record),
     "record arrays": Reader("run/arrays.manifold.safetensors", _record, _read_record),
     "ledger": Reader(
         LEDGER_NAME, lambda folder: (folder / LEDGER_NAME).write_bytes((RECORDS / "ledger-1.json").read_bytes()),
-        read_ledger,
+        show_ledger,
     ),
     "edits": Reader("edits.json", _edits, lambda folder: read_edits(folder / "edits.json")),
     "edits arrays": Reader("axes.safetensors", _edits, lambda folder: read_edits(folder / "edits.json")),

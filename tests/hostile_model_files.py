@@ -116,6 +116,16 @@ def _program(folder: Path) -> None:
     (folder / "config.json").write_text("{}")
     home = shipped_programs()["frac_prevs"]
     (folder / "program.json").write_bytes((home / "program.json").read_bytes())
+    labels = json.loads((home / "program.json").read_text(encoding="utf-8"))["labels"]
+    save_file({"directions": np.eye(len(labels), dtype=np.float32)}, folder / "truth.safetensors")
+
+
+def _read_program(folder: Path) -> object:
+    mechanism = locate(folder).mechanism
+    if mechanism is None:
+        return None
+    found = [(mechanism.first_depth(name), mechanism.is_read(name, 1)) for name in mechanism.directions]
+    return found, mechanism.variable("answer")
 
 
 def _worlds(folder: Path) -> None:
@@ -168,7 +178,8 @@ _OURS = {
     "capture array": Reader(f"{FOLDER}/{ARRAY}", _saved, _open_signed),
     "features": Reader("cfg.json", _features, _read_features),
     "features weights": Reader("sae_weights.safetensors", _features, _read_features),
-    "program": Reader("program.json", _program, locate),
+    "program": Reader("program.json", _program, _read_program),
+    "program truth": Reader("truth.safetensors", _program, _read_program),
     "worlds": Reader("worlds.json", _worlds, _read_worlds),
 }
 

@@ -1,6 +1,5 @@
 """Wrong words of a command, and files that do not serve its probes, are refused before torch is imported."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -39,6 +38,7 @@ def _n_layers(name: str, asked: RunOptions) -> int | None:
     """How many layers a model has, from its configuration; None where that is elsewhere or does not say."""
     from interp.loading.aliases import ALIASES
     from interp.loading.sources import is_on_hub, locate
+    from interp.system.foreign_files import read_json
 
     if is_on_hub(name):
         alias = ALIASES.get(name.partition("@")[0])
@@ -47,8 +47,8 @@ def _n_layers(name: str, asked: RunOptions) -> int | None:
     if files.gguf is not None:
         return None
     try:
-        stated = json.loads((files.folder / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        stated = read_json(files.folder / "config.json")
+    except (OSError, ValueError, RecursionError):
         return None  # refused in words where the model is loaded
     found = [stated[key] for key in _DEPTH if key in stated] if isinstance(stated, dict) else []
     return found[0] if found and isinstance(found[0], int) else None

@@ -10,7 +10,6 @@ its folder. Paths start at the folder of the file, or else where the command run
 axis, a layer say.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from pathlib import Path
@@ -20,7 +19,8 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from interp.edits import KINDS, NUMBERS, Edit, Edits, PatternsOf, read_numbers
-from interp.errors import RecordError, UnknownName, UsageError
+from interp.errors import UnknownName, UsageError
+from interp.system.foreign_files import read_json, readable
 
 
 def resolve_edits(edits: Edits) -> tuple[Edit, ...]:
@@ -36,14 +36,12 @@ def read_edits(path: str | Path) -> tuple[Edit, ...]:
     """The edits of a JSON file, in order. `UsageError` with the number of the edit for whatever cannot be used."""
     path = Path(path)
     asked = f"the edits of {path}"
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        found = error.strerror or str(error)
-        raise UsageError(asked=asked, found=found, fix="Give the path of a JSON file.") from error
-    except (ValueError, RecursionError) as error:
-        fix = "Look there for a missing or a surplus comma or quote."
-        raise UsageError(asked=asked, found=f"it is not JSON ({error})", fix=fix) from error
+    if not path.is_file():
+        found = "it is a folder" if path.is_dir() else "No such file"
+        raise UsageError(asked=asked, found=found, fix="Give the path of a JSON file.")
+    fix = "Look there for a missing or a surplus comma or quote."
+    with readable(asked, fix, found="it is not JSON", error=UsageError):
+        content = read_json(path)
     if isinstance(content, dict):
         for key in content:
             if key != "edits":
@@ -117,14 +115,10 @@ def _named_array(what: str, reference: Mapping[str, Any], folder: Path) -> np.nd
 
 
 def _array_of(what: str, path: Path, name: str) -> np.ndarray:
-    from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
-    try:
+    with readable(f"{what} from {path}", "Give the folder of a run whose probe keeps arrays, or a .safetensors file."):
         arrays = load_file(path)
-    except (OSError, SafetensorError) as error:
-        fix = "Give the folder of a run whose probe keeps arrays, or a .safetensors file."
-        raise RecordError(asked=f"{what} from {path}", found=str(error), fix=fix) from error
     if name not in arrays:
         raise UnknownName(f"array of {path.name}", name, arrays)
     return arrays[name]

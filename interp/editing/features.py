@@ -8,7 +8,6 @@ The cosine of a fixed direction with a random one in d dimensions has cos² ~ Be
 nearest of n random directions is exact: P(the k-th nearest is at least c) is that of k or more hits in n.
 """
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from scipy import stats
 
 from interp.errors import RecordError, UsageError
 from interp.records.record import RunRecord
+from interp.system.foreign_files import read_json, readable
 
 if TYPE_CHECKING:
     import pandas
@@ -115,23 +115,21 @@ def open_features(folder: str | Path) -> Features:
     >>> interp.open_features("sae").place
     {'site': 'resid', 'layer': 2}
     """
-    from safetensors import SafetensorError, safe_open
+    from safetensors import safe_open
 
     home = Path(folder)
     asked = f"the autoencoder {home}"
-    try:
-        config = json.loads((home / CONFIG).read_text(encoding="utf-8"))
+    for name in (CONFIG, WEIGHTS):
+        if not (home / name).is_file():
+            fix = "Give the folder that SAELens saved, or one of the folders of its repository."
+            raise RecordError(asked=asked, found=f"there is no {name} in it", fix=fix)
+    with readable(asked, "Download it again."):
+        config = read_json(home / CONFIG)
         with safe_open(home / WEIGHTS, framework="pt") as file:
             if DECODER not in file.keys():  # noqa: SIM118 (a safetensors file is no mapping)
                 found = f"{WEIGHTS} holds {', '.join(sorted(file.keys())) or 'nothing'}"
                 raise RecordError(asked=asked, found=found, fix=f"Its decoder has to be called {DECODER}.")
             weights = file.get_tensor(DECODER).to(torch.float64).numpy()
-    except FileNotFoundError as error:
-        missing = next(name for name in (CONFIG, WEIGHTS) if not (home / name).is_file())
-        fix = "Give the folder that SAELens saved, or one of the folders of its repository."
-        raise RecordError(asked=asked, found=f"there is no {missing} in it", fix=fix) from error
-    except (OSError, ValueError, RecursionError, SafetensorError) as error:
-        raise RecordError(asked=asked, found=f"it cannot be read ({error})", fix="Download it again.") from error
     if not isinstance(config, dict):
         raise RecordError(asked=asked, found=f"{CONFIG} is not a mapping", fix="Give the file that SAELens wrote.")
     about = config.get("metadata") if isinstance(config.get("metadata"), dict) else config

@@ -7,7 +7,6 @@ source and a rule, or it has a reason why it cannot be measured here. Files are 
 """
 
 import re
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -17,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from interp.errors import UsageError
 from interp.ledger.rules import SEVERAL, Rule
 from interp.registry import load_entry
+from interp.system.foreign_files import read_toml, readable
 
 Scale = Literal["tiny", "smoke", "default", "paper"]
 SCALES: tuple[Scale, ...] = get_args(Scale)
@@ -230,10 +230,8 @@ def load_claims(paper: str) -> Claims:
 def read_claims(path: Path) -> Claims:
     """The claims of a file. Raises `UsageError` where it is no TOML, or says what a claim cannot."""
     asked, fix = f"the claims in {path.name}", "Mend the file; `interp/ledger/claims.py` says what it may hold."
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise UsageError(asked=asked, found=f"it cannot be read ({error})", fix=fix) from error
+    with readable(asked, fix, error=UsageError):
+        content = read_toml(path)
     try:
         return Claims.model_validate(content)
     except ValidationError as error:

@@ -1,6 +1,5 @@
 """Adapters: low-rank changes of weights, trained apart (LoRA, PEFT's files), merged before anything is read."""
 
-import json
 import re
 from collections import Counter
 from dataclasses import replace
@@ -8,12 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 
 from interp.errors import ModelError
 from interp.loading.hub_files import ModelFiles, files_on_hub
 from interp.loading.quiet_libraries import quiet_libraries
 from interp.model import Check
+from interp.system.foreign_files import read_json, readable
 from interp.system.rounding import BOUND, relative_error
 
 if TYPE_CHECKING:
@@ -144,10 +144,8 @@ def _part_shared_weights(adapted: torch.nn.Module) -> None:
 
 
 def _config(asked: str, files: ModelFiles) -> dict[str, Any]:
-    try:
-        content = json.loads((files.folder / CONFIG).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise ModelError(asked=asked, found=f"{CONFIG} cannot be read ({error})", fix="Save it again.") from error
+    with readable(asked, "Save it again.", found=f"{CONFIG} cannot be read", error=ModelError):
+        content = read_json(files.folder / CONFIG)
     if not isinstance(content, dict) or content.get("peft_type") != "LORA":
         kind = content.get("peft_type") if isinstance(content, dict) else None
         raise ModelError(
@@ -196,17 +194,14 @@ def _texts(value: Any) -> list[str]:
 def _shapes(asked: str, files: ModelFiles) -> dict[str, tuple[int, ...]]:
     """The tensors of the adapter's file and their shapes; one that is cut off or holds no numbers is refused."""
     found = {}
-    try:
-        with safe_open(files.folder / WEIGHTS, framework="pt") as opened:
-            for key in opened.keys():  # noqa: SIM118
-                tensor = opened.get_tensor(key)
-                if not tensor.isfinite().all():
-                    raise ModelError(asked=asked, found=f"{key} holds no finite numbers", fix="Save the adapter again.")
-                found[key] = tuple(tensor.shape)
-    except (SafetensorError, OSError) as error:
-        raise ModelError(
-            asked=asked, found=f"{WEIGHTS} is truncated or corrupt ({error})", fix="Copy or save the adapter again."
-        ) from error
+    fix = "Copy or save the adapter again."
+    told = readable(asked, fix, found=f"{WEIGHTS} is truncated or corrupt", error=ModelError)
+    with told, safe_open(files.folder / WEIGHTS, framework="pt") as opened:
+        for key in opened.keys():  # noqa: SIM118
+            tensor = opened.get_tensor(key)
+            if not tensor.isfinite().all():
+                raise ModelError(asked=asked, found=f"{key} holds no finite numbers", fix="Save the adapter again.")
+            found[key] = tuple(tensor.shape)
     return found
 
 

@@ -1,6 +1,5 @@
 """Is this a model that can be read at all? Decided from its configuration, before any weights are touched."""
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,6 +19,7 @@ from interp.loading.hub_files import ModelFiles
 from interp.loading.quiet_libraries import quiet_libraries
 from interp.loading.text_part import build_model, is_multimodal, parts_read
 from interp.seam.state import weights_of
+from interp.system.foreign_files import read_json, readable
 
 _IMPOSSIBLE = (
     ArithmeticError, AssertionError, AttributeError, LookupError, OSError, RuntimeError, StrictDataclassError,
@@ -193,10 +193,9 @@ def _refuse_own_code(content: dict[str, Any], files: ModelFiles, trust_remote_co
 
 def _read_json(files: ModelFiles) -> dict[str, Any]:
     """The fields of config.json; those that are looked at before transformers checks them are checked here."""
-    try:
-        content = json.loads((files.folder / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise _broken(files, str(error)) from error
+    asked, fix = f"the configuration of {files.origin}", "Copy or download the file again."
+    with readable(asked, fix, found="config.json cannot be read", error=ModelError):
+        content = read_json(files.folder / "config.json")
     if not isinstance(content, dict):
         raise _broken(files, "it is not an object of names and values")
     if not isinstance(content.get("model_type", ""), str):

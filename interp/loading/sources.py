@@ -1,7 +1,6 @@
 """What the name of a model stands for: an alias, a hub repository, a local folder or a wind tunnel."""
 
 import dataclasses
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from interp.loading.aliases import ALIASES, MEMORY
 from interp.loading.hub_files import ModelFiles, cached_files, files_in_folder, files_on_hub
 from interp.records.tunnel_card import CARD_NAME, read_card
 from interp.registry import entries, load_entry
+from interp.system.foreign_files import read_json, readable
 from interp.tunnel import Task, make_task
 
 TUNNEL = "tunnel:"
@@ -176,16 +176,11 @@ def shipped_programs() -> dict[str, Path]:
 def _read_program(folder: Path) -> tuple[Task, dict[str, Any], Mechanism | None]:
     """The task of a compiled program, its card, which says what every direction and head of it is for, and how it
     computes."""
-    try:
-        card = json.loads((folder / PROGRAM_CARD).read_text(encoding="utf-8"))
+    fix = "Restore the file, or compile it again: `interp programs rebuild`."
+    with readable(f"the card of the program {folder / PROGRAM_CARD}", fix, error=ModelError):
+        card = read_json(folder / PROGRAM_CARD)
         task = make_task(load_entry("program", "program"), {"program": str(card["program"])})
         return task, card, task.mechanism(folder)
-    except (LookupError, TypeError, AttributeError, OSError, ValueError, RecursionError) as error:
-        raise ModelError(
-            asked=f"the card of the program {folder / PROGRAM_CARD}",
-            found=f"it cannot be read ({error})",
-            fix="Restore the file, or compile it again: `interp programs rebuild`.",
-        ) from error
 
 
 def shipped_tunnels() -> dict[str, Path]:
@@ -211,14 +206,10 @@ def kept_steps(folder: Path) -> dict[int, Path]:
 def _read_tunnel(folder: Path) -> tuple[Task, dict[str, Any]]:
     card = read_card(folder)
     kind = load_entry("tunnel", card.task)
-    try:
+    asked, found = f"the task of the tunnel card {folder / CARD_NAME}", f"{card.task} cannot have these parameters"
+    fix = "Restore the file, or train the tunnel again: `interp tunnel train`."
+    with readable(asked, fix, found=found, error=ModelError):  # of another type than the task's own checks expect
         return make_task(kind, card.parameters), dataclasses.asdict(card)
-    except (ArithmeticError, TypeError, ValueError) as error:  # of another type than the task's own checks expect
-        raise ModelError(
-            asked=f"the task of the tunnel card {folder / CARD_NAME}",
-            found=f"{card.task} cannot have these parameters ({error})",
-            fix="Restore the file, or train the tunnel again: `interp tunnel train`.",
-        ) from error
 
 
 def _read_step(folder: Path, step: int) -> tuple[Task, dict[str, Any]]:

@@ -1,6 +1,5 @@
 """Reads weights and vouches for them: whole files, every tensor in its place, and no code run to read them."""
 
-import json
 import pickle
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -17,6 +16,7 @@ from interp.loading.placement import Placement
 from interp.loading.quiet_libraries import quiet_libraries
 from interp.loading.text_part import is_multimodal, model_class
 from interp.model import Check
+from interp.system.foreign_files import read_json
 
 _SINGLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
 _ADAPTER = "adapter_config.json"
@@ -128,9 +128,8 @@ def _two_heads(module: PreTrainedModel) -> str:
 
 def _shards(files: ModelFiles, index: str) -> list[str]:
     try:
-        content = json.loads((files.folder / index).read_text(encoding="utf-8"))
-        names = sorted(set(content["weight_map"].values()))
-    except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
+        names = sorted(set(read_json(files.folder / index)["weight_map"].values()))
+    except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
         raise _unreadable(files, f"{index} is broken ({error})") from error
     # Only files of this very model: a name such as ../../x would lead out of its folder.
     absent = [name for name in names if name not in files.names]

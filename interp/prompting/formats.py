@@ -9,6 +9,8 @@ from interp.errors import PromptError
 from interp.prompting.arrow_rows import rows_of_table
 from interp.prompting.csv_file import read_csv
 from interp.prompting.rows import PromptRow, broken_line
+from interp.records.parquet_files import read_rows
+from interp.system.foreign_files import readable
 
 _MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 
@@ -71,19 +73,9 @@ def _read_csv(path: Path, content: bytes, text_column: str) -> list[PromptRow]:
 
 
 def _read_parquet(path: Path, content: bytes, text_column: str) -> list[PromptRow]:
-    import pyarrow
-    from pyarrow import parquet
-
-    try:
-        table = parquet.read_table(pyarrow.BufferReader(content), page_checksum_verification=True)
-        return rows_of_table(table, str(path))
-    except (pyarrow.ArrowException, OSError, ValueError) as error:
-        why = (str(error).splitlines() or [type(error).__name__])[0]
-        raise PromptError(
-            asked=f"the prompts of {path}",
-            found=f"it cannot be read as Parquet: {why}",
-            fix="Write it again, for instance with `frame.to_parquet(path, index=False)`.",
-        ) from error
+    fix = "Write it again, for instance with `frame.to_parquet(path, index=False)`."
+    with readable(f"the prompts of {path}", fix, found="it cannot be read as Parquet", error=PromptError):
+        return rows_of_table(read_rows(content), str(path))
 
 
 READERS: dict[str, Callable[[Path, bytes, str], list[PromptRow]]] = {

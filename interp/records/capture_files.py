@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from pydantic import TypeAdapter
 
-from interp.capture import FORMAT, Capture, Mechanism, ModelInfo
+from interp.capture import FORMAT, Capture, ModelInfo
 from interp.errors import RecordError
-from interp.folds import FOLDS
+from interp.folds import FOLDS, Mean, Moments
 from interp.need import Need
 from interp.prompt import Prompt, PromptSet
 from interp.records.parquet_files import read_columns, read_rows
@@ -19,7 +19,10 @@ from interp.records.versioned_json import read_versioned
 from interp.registry import load_entry
 from interp.system.array_files import digest_of_file, read_array
 from interp.system.digest import digest_of
+from interp.system.foreign_files import read_json, readable
 from interp.table import Table
+
+_FIX = "The folder was damaged or edited; capture again."
 
 
 @dataclass(frozen=True)
@@ -90,25 +93,18 @@ def open_capture(path: str | Path) -> Capture:
     >>> bool((interp.open_capture("values")["v"] == capture["v"]).all())
     True
     """
-    from pyarrow import ArrowException
-
     folder = Path(path)
     asked = f"the capture {folder}"
     content = read_versioned(
         folder / "capture.json", CaptureFile, FORMAT, asked=asked,
         written_by="Give the folder that `capture.save` wrote; it holds capture.json.", again="capture again",
     )  # fmt: skip
-    plain = json.loads((folder / "capture.json").read_text(encoding="utf-8"))
+    plain = read_json(folder / "capture.json")
     if digest_of({name: x for name, x in plain.items() if name not in ("format", "digest")}) != content.digest:
         raise _spoilt(asked, "capture.json is not as it was written")
-    try:
+    with readable(asked, _FIX, found="it holds what no capture does"):  # its digests fit: it was made so
         _refuse_changed(folder, content, asked)
-        return _read(folder, content, asked)
-    except (
-        ArrowException, OSError, LookupError, TypeError, AttributeError, ValueError, ArithmeticError, RecursionError
-    ) as error:  # fmt: skip
-        # Its digests fit: it was made so. What pyarrow and pandas say of such files is any of these.
-        raise _spoilt(asked, f"it holds what no capture does ({type(error).__name__}: {error!s:.200})") from error
+        return _read(folder, content)
 
 
 def _refuse_changed(folder: Path, content: CaptureFile, asked: str) -> None:
@@ -122,7 +118,7 @@ def _refuse_changed(folder: Path, content: CaptureFile, asked: str) -> None:
             raise _spoilt(asked, f"{name} is not as it was written")
 
 
-def _read(folder: Path, content: CaptureFile, asked: str) -> Capture:
+def _read(folder: Path, content: CaptureFile) -> Capture:
     exact = {name: read_array(folder / f"{name}.safetensors") for name in content.exact}
     arrays: dict[Need, Mapping[str, np.ndarray]] = {}
     for kept in content.needs:
@@ -145,7 +141,7 @@ def _read(folder: Path, content: CaptureFile, asked: str) -> Capture:
         belief=exact.get("rows.belief"),
         layers=content.layers,
         provenance=content.provenance,
-        mechanism=_mechanism(folder, asked) if content.mechanism else None,
+        mechanism=load_entry("program", "program")().mechanism(folder) if content.mechanism else None,
     )
     _refuse_misfits(capture)
     return capture
@@ -158,6 +154,10 @@ def _refuse_misfits(capture: Capture) -> None:
         if exact is not None and len(exact) != n_rows:
             raise ValueError(f"{name} of {len(exact)} rows, and {n_rows} are told")
     for need, folded in capture.arrays.items():
+        is_moments = isinstance(need.fold, Mean | Moments)
+        wanted, known = ({"count", "mean"}, {"covariance", "variance"}) if is_moments else ({"rows"}, set())
+        if not wanted <= folded.keys() <= wanted | known:
+            raise ValueError(f"{need} has the arrays {', '.join(sorted(folded))}")
         for name, array in folded.items():
             axes = need.axes(name)
             told = {"prompt": len(capture.prompts)} | (
@@ -166,15 +166,6 @@ def _refuse_misfits(capture: Capture) -> None:
             shape = dict(zip(axes, array.shape, strict=True))
             if any(shape[axis] != n for axis, n in told.items() if axis in shape):
                 raise ValueError(f"{need} of the shape {shape}, and there are {told}")
-
-
-def _mechanism(folder: Path, asked: str) -> Mechanism | None:
-    """How the model computes, which is known of compiled programs."""
-    program = load_entry("program", "program")()
-    try:
-        return program.mechanism(folder)
-    except (LookupError, OSError, TypeError, ValueError) as error:
-        raise _spoilt(asked, f"what is known of the program cannot be read ({error})") from error
 
 
 def _prompts(path: Path) -> list[Prompt]:
@@ -187,4 +178,4 @@ def _prompts(path: Path) -> list[Prompt]:
 
 
 def _spoilt(asked: str, found: str) -> RecordError:
-    return RecordError(asked=asked, found=found, fix="The folder was damaged or edited; capture again.")
+    return RecordError(asked=asked, found=found, fix=_FIX)

@@ -5,10 +5,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from interp.errors import RecordError, UsageError
+from interp.errors import InterpError, UsageError
 from interp.records.headlines import headlines
 from interp.records.record import RunRecord, open_run
 from interp.records.unfinished import PARTIAL
+from interp.system.foreign_files import readable
 
 DEEPEST = 4
 """Folders in folders that are looked into."""
@@ -65,7 +66,7 @@ def list_records(folder: str | Path) -> Listed:
         elif (home / _RECORD).is_file():
             try:
                 entries.append(_entry(path, home))
-            except RecordError as error:
+            except InterpError as error:
                 left_out.append((path, error.found))
         else:
             ledgers.append((path, _page(root, home)))
@@ -111,7 +112,8 @@ def _page(root: Path, home: Path) -> str | None:
 
 def _entry(path: str, home: Path) -> Entry:
     record = open_run(home)
-    numbers = tuple((h.probe, h.name.replace("_", " "), h.cells[1], h.verdict) for h in headlines(record.findings))
+    with readable(f"the record {home}", "Repeat the run.", found="its numbers cannot be told"):
+        numbers = tuple((h.probe, h.name.replace("_", " "), h.cells[1], h.verdict) for h in headlines(record.findings))
     page = f"{path}/report.html" if (home / "report.html").is_file() else None
     return Entry(path, record, numbers, _size(home), page)
 

@@ -11,17 +11,26 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from interp.errors import RecordError
 from interp.findings import COLUMNS, Control, Findings
 from interp.records.headlines import contradictions, headlines, tried
 from interp.records.parquet_files import read_columns
 from interp.records.token_strip import TokenStrip, read_strips, write_strips
-from interp.records.versioned_json import KeptScalar, as_text, plain_json, read_versioned
+from interp.records.versioned_json import (
+    KeptEnvironment,
+    KeptScalar,
+    Known,
+    as_text,
+    knowing,
+    plain_json,
+    read_versioned,
+)
+from interp.system.foreign_files import read_json, readable
 from interp.system.whole_files import file_names, shortened, writing
 from interp.table import Table
 from interp.words import html_table, last_part, text_table
@@ -77,17 +86,45 @@ class FindingsFile(_Strict):
         return self
 
 
+class _Asked(Known):
+    study: str = ""
+    model: str = ""
+    probes: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    command: str = ""
+    seed: int = 0
+    edits: list[dict[str, Any]] = Field(default_factory=list)
+
+
+class _Model(Known):
+    name: str = ""
+    family: str | None = None
+    fingerprint: str | None = None
+    n_layers: int | None = None
+    n_parameters: int | None = None
+    card: dict[str, Any] | None = None
+
+
+class _Prompts(Known):
+    name: str = ""
+    unit: str = ""
+    hash: str | None = None
+    n: int | None = None
+    draw: dict[str, Any] | None = None
+    others: list[dict[str, Any]] = Field(default_factory=list)
+    notes: list[str] = Field(default_factory=list)
+
+
 class RunFile(_Strict):
     """The content of `run.json`."""
 
     format: Literal[1] = FORMAT
     status: Literal["done", "failed", "partial"]
     created: str
-    spec: dict[str, Any]
+    spec: Annotated[dict[str, Any], AfterValidator(knowing(_Asked))]
     spec_hash: str
-    model: dict[str, Any]
-    prompts: dict[str, Any]
-    environment: dict[str, Any]
+    model: Annotated[dict[str, Any], AfterValidator(knowing(_Model))]
+    prompts: Annotated[dict[str, Any], AfterValidator(knowing(_Prompts))]
+    environment: KeptEnvironment
     selfcheck: list[dict[str, Any]]
     timings: dict[str, float | None]
     findings: dict[str, FindingsFile]
@@ -315,21 +352,15 @@ def open_run(path: str | Path) -> RunRecord:
 
 
 def _read_findings(probe: str, content: FindingsFile, folder: Path) -> Findings:
-    from pyarrow import ArrowException
-    from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
-    tables = {}
+    tables, fix = {}, "The record is incomplete or was edited; repeat the run."
     for name, table in content.tables.items():
-        try:
+        with readable(f"the table {table.path} of the record {folder}", fix):
             tables[name] = Table(read_columns(folder / table.path), dict(table.units), table.caption)
-        except (OSError, ValueError, ArrowException) as error:
-            raise _spoilt(f"the table {table.path}", folder, error) from error
     arrays_path = folder / f"arrays.{probe}.safetensors"
-    try:
+    with readable(f"the arrays {arrays_path.name} of the record {folder}", fix):
         arrays = load_file(arrays_path) if arrays_path.exists() else {}
-    except (OSError, ValueError, KeyError, SafetensorError) as error:
-        raise _spoilt(f"the arrays {arrays_path.name}", folder, error) from error
     return Findings(
         probe=probe,
         scalars=dict(content.scalars),
@@ -339,14 +370,6 @@ def _read_findings(probe: str, content: FindingsFile, folder: Path) -> Findings:
         headline=tuple(content.headline),
         controls={name: tuple(controls) for name, controls in content.controls.items()},
         facts=dict(content.facts),
-    )
-
-
-def _spoilt(what: str, folder: Path, error: Exception) -> RecordError:
-    return RecordError(
-        asked=f"{what} of the record {folder}",
-        found=f"it cannot be read ({error})",
-        fix="The record is incomplete or was edited; repeat the run.",
     )
 
 
@@ -366,9 +389,9 @@ def finished_record(
 
 def _if_finished(file: Path, spec_hash: str) -> RunRecord | None:
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
+        content = read_json(file)
         if isinstance(content, dict) and content.get("spec_hash") == spec_hash and content.get("status") == "done":
             return open_run(file)
-    except (OSError, ValueError, RecordError):
+    except (OSError, ValueError, RecursionError, RecordError):
         pass  # damaged or of another program: not a finished run, whatever it was
     return None

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, model_validator
 
 from interp.records.versioned_json import plain_json, read_versioned
 
@@ -76,8 +76,8 @@ class _Packed(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     model: str
-    tokens: list[str]
-    shape: tuple[int, int]
+    tokens: list[str] = Field(min_length=1)
+    shape: tuple[PositiveInt, PositiveInt]
     entropy: str
     sink: str
     next_entropy: list[float | None]

@@ -49,7 +49,8 @@ def in_words(fault: Exception) -> str:
     if isinstance(fault, ValidationError):
         first = fault.errors(include_url=False, include_input=False)[0]
         place = ".".join(str(part) for part in first["loc"])
-        return f"{place}: {first['msg'][:1].lower()}{first['msg'][1:]}".removeprefix(": ")
+        words = first["msg"].removeprefix("Value error, ")
+        return f"{place}: {words[:1].lower()}{words[1:]}".removeprefix(": ")
     if isinstance(fault, RecursionError):
         return f"its values lie more than {DEEPEST} levels deep in one another"
     said = fault.strerror if isinstance(fault, OSError) and fault.strerror else str(fault)

@@ -6,6 +6,7 @@ from typing import Any
 from interp.certifying.verdicts import MEANINGS, Count
 from interp.errors import RecordError
 from interp.records.record import RunRecord
+from interp.system.foreign_files import readable
 from interp.table import Table
 
 from ..page import about
@@ -21,7 +22,10 @@ def render(record: RunRecord) -> Path:
             found="the record was not written to a folder, so there is no place beside it",
             fix="Use record.write(folder) first, or certify with out=FOLDER.",
         )
-    return write_page(record.path / "report.html", html(record))
+    fix = "The record was edited or written by another program; certify again."
+    with readable(f"the page of the certificate {record.path}", fix, found="it lacks what a certificate has"):
+        page = html(record)
+    return write_page(record.path / "report.html", page)
 
 
 def html(record: RunRecord) -> str:

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
-from safetensors.numpy import load_file, save
+from safetensors.numpy import save
 
 from interp.capture import Mechanism
 
+from .card import CARD, TRUTH
 from .rules import evaluate, same_value
 
-CARD, TRUTH = "program.json", "truth.safetensors"
 EMBEDDED = ("tokens", "indices")
 _COMPILER = ("compiler_bos", "compiler_pad")
 
@@ -75,11 +75,3 @@ class ProgramMechanism(Mechanism):
     def _labels(self, variable: str) -> set[str]:
         mine = {self.card["labels"][i] for i in self.card["directions"][variable]}
         return mine - {f"{variable}:{token}" for token in _COMPILER}
-
-
-def true_directions(folder: Path) -> np.ndarray:
-    """How every label of the card is written in the residual stream: `[label, d_model]`."""
-    if (folder / TRUTH).is_file():
-        return load_file(folder / TRUTH)["directions"]
-    card = json.loads((folder / CARD).read_text(encoding="utf-8"))
-    return np.eye(len(card["labels"]), dtype=np.float32)

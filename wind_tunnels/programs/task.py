@@ -17,7 +17,8 @@ from interp.errors import UnknownName
 from interp.information import entropy_bits
 from interp.tunnel import REQUIRED_UNITS, Sequences, Task
 
-from .mechanism import CARD, ProgramMechanism, true_directions
+from .card import CARD, read_card, true_directions
+from .mechanism import ProgramMechanism
 from .rules import evaluate, same_value, words_of
 
 HOME = Path(__file__).parent / "compiled"
@@ -87,8 +88,11 @@ class Program(Task):
         return tuple(name for name in named if name not in ("tokens", "indices") and name not in _ALWAYS)
 
     def mechanism(self, folder: Path) -> Mechanism:
-        card = json.loads((folder / CARD).read_text(encoding="utf-8"))
-        return ProgramMechanism(card, true_directions(folder))
+        card = read_card(folder)
+        found = ProgramMechanism(card, true_directions(folder, card))
+        for variable in found.directions:
+            found.first_depth(variable)  # `ValueError` for one that nothing writes
+        return found
 
     @property
     def answers(self) -> list[Any]:

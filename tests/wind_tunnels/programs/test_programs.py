@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from interp.wind_tunnels.programs.card import read_card, true_directions
 from interp.wind_tunnels.programs.commands import app
-from interp.wind_tunnels.programs.mechanism import true_directions
 from interp.wind_tunnels.programs.noise import Noise, write_noisy
 from interp.wind_tunnels.programs.rules import evaluate
 from interp.wind_tunnels.programs.task import BEGINNING, Program, read_program, shipped_programs
@@ -186,7 +186,7 @@ def test_rotation_and_distractors_leave_the_answers_and_carry_the_truth(tmp_path
     drawn = model.task.sample(np.random.default_rng(0), 10)
     turned, _ = _streams(model.module, drawn.tokens)
     straight, _ = _streams(plain.module, drawn.tokens)
-    truth = true_directions(tmp_path / "a")
+    truth = true_directions(tmp_path / "a", read_card(tmp_path / "a"))
     back = [x @ np.linalg.pinv(truth) for x in turned]
     n = len(read_program("evidence")["labels"])
     for ours, other in zip(back, straight, strict=True):
@@ -198,7 +198,7 @@ def test_rotation_and_distractors_leave_the_answers_and_carry_the_truth(tmp_path
 
 def test_superposition_has_fewer_dimensions_and_reads_with_the_least_squared_error(tmp_path):
     write_noisy("shift_by_one", Noise(n_dimensions=12, seed=1), tmp_path)
-    truth = true_directions(tmp_path)
+    truth = true_directions(tmp_path, read_card(tmp_path))
     assert interp.load(str(tmp_path)).info.d_model == 12 < len(truth)
     np.testing.assert_allclose(np.linalg.norm(truth, axis=1), 1.0, atol=1e-6)
     with pytest.raises(UsageError, match="superposition in 99 dimensions"):
