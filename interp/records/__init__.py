@@ -5,6 +5,7 @@ __all__ = [
     "diff",
     "headlines",
     "index",
+    "parquet_files",
     "power",
     "probe_code",
     "record",
