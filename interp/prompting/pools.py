@@ -19,6 +19,7 @@ from interp.prompting.files import resolve_prompts
 from interp.prompting.tokens import Tokenised, as_tokens
 from interp.prompting.tunnel_sequences import N_SEQUENCES, copied_prompts, is_copied, sampled_prompts
 from interp.statistics.entropy_draw import entropy_quintiles
+from interp.statistics.units import clusters_of
 from interp.table import LABEL
 
 DEFAULT_PROMPTS = "mixed"
@@ -220,7 +221,7 @@ def draw(base: Capture, per_quintile: int | None, seed: int) -> tuple[Capture, d
     if per_quintile is None or not base.prompts.is_text:
         return base, None
     entropy = base.rows["next_entropy_bits"]
-    drawn = entropy_quintiles(entropy, per_quintile, np.random.default_rng(seed), base.rows["cluster"])
+    drawn = entropy_quintiles(entropy, per_quintile, np.random.default_rng(seed), clusters_of(base.rows))
     mask = np.zeros(len(entropy), dtype=bool)
     mask[drawn.index] = True
     rows = base.rows.with_column("drawn", mask, LABEL).with_column("stratum", drawn.stratum, LABEL)

@@ -13,6 +13,7 @@ from interp.folds import PromptMean, Rows
 from interp.information import entropy_bits, log_softmax
 from interp.need import Need
 from interp.prompt import Prompt, PromptSet
+from interp.prompting.clusters import with_clusters
 from interp.reading.batches import row_index
 from interp.reading.forward import row_table
 from interp.running.collect import with_words
@@ -55,6 +56,7 @@ def capture_from_arrays(
     if not isinstance(prompts, PromptSet):
         prompts = PromptSet("memory", [Prompt(text=text) for text in prompts], source=f"read by {tool}")
     ids = _ids(prompts, tokens)
+    prompts = with_clusters(prompts, ids)
     lengths = np.array([len(x) for x in ids])
     needs = {need if isinstance(need, Need) else Need(need): named for need, named in arrays.items()}
     index = {at: row_index(prompts, lengths, at) for at in dict.fromkeys(["scored", *(need.at for need in needs)])}

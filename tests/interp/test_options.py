@@ -45,6 +45,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "dtype": {"dtype": "bfloat16"},
     "splits": {"splits": "2/4"},
     "text_column": {"text_column": "backwards"},
+    "cluster": {"cluster": "none"},
     "edits": {"edits": [BypassLayer(layer=0)]},
     "checkpoints": {"probes": ["manifold", "dynamics"], "checkpoints": ("step1", "step64", "step1000")},
 }
