@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from interp.words import printable
+
 if TYPE_CHECKING:
     import pandas
 
@@ -99,7 +101,7 @@ class Table:
 
     def _repr_html_(self) -> str:
         names = {name: name if unit in (LABEL, "1") else f"{name} / {unit}" for name, unit in self.units.items()}
-        return self.to_frame().rename(columns=names).to_html(max_rows=_N_SHOWN, escape=True, border=0)
+        return printable(self.to_frame().rename(columns=names).to_html(max_rows=_N_SHOWN, escape=True, border=0))
 
     def to_frame(self) -> "pandas.DataFrame":
         """The columns as a pandas frame; units are in `frame.attrs["units"]`."""

@@ -28,7 +28,7 @@ from interp.running.donors import with_donors
 from interp.seam.attention import claimed
 from interp.seam.ropes import rope_scales, rotating_afresh
 from interp.system.float64 import double
-from interp.words import text_table
+from interp.words import printable, text_table
 
 if TYPE_CHECKING:
     import pandas
@@ -114,7 +114,8 @@ class Continuations:
             for c in self.each
         )
         table = f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
-        return f"<div><p><b>{escape(self.title)}</b></p>{table}<p>Where the two part, words are bold.</p></div>"
+        shown = f"<div><p><b>{escape(self.title)}</b></p>{table}<p>Where the two part, words are bold.</p></div>"
+        return printable(shown)
 
     def write(self, path: str | Path) -> Path:
         """Write the page: one file that fetches nothing."""
