@@ -130,7 +130,7 @@ def refit_axes(
 ) -> dict[int, list[Axis]]:
     """At every one of these layers `n` axes fitted as the axis was, to entropies exchanged between prompts.
 
-    Whole prompts (trajectories of sequences) exchange within their domain, in the same `n` orders at all layers. None
+    Whole clusters (trajectories of sequences) exchange within their domain, in the same `n` orders at all layers. None
     where the axis does not depend on the entropies.
     """
     if kind == "pc1":

@@ -1,8 +1,8 @@
 """Captured numbers, refused in words where they are none.
 
-A row that is NaN in every layer and head is absent, not wrong: a row that sees a single key has no contrast, and the
-first prompt has none to borrow keys from. Means over prompts leave such rows out. Any other number that is not finite
-would silently change what is averaged.
+A row that is NaN in every layer and head is absent, not wrong: a row that sees a single key has no contrast, and a
+prompt that is alone with its length, or meets it in its own cluster only, has no other's keys. Means over prompts leave
+such rows out. Any other number that is not finite would silently change what is averaged.
 """
 
 import numpy as np
