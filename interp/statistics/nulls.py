@@ -116,9 +116,14 @@ def layer_null_statistics(
 def _components(
     rows: Float[np.ndarray, "row feature"], code: Int[np.ndarray, " row"]
 ) -> tuple[Float[np.ndarray, " feature"], Float[np.ndarray, " feature"]]:
-    """Deviations of every column between and within clusters, by the analysis of variance; they add up to its own."""
+    """Deviations of every column between and within clusters, by the analysis of variance; they add up to its own.
+
+    One cluster, or one for each row, tells no two kinds apart: rows are then as independent as without clusters.
+    """
     counts = np.bincount(code)
     n, n_clusters = len(code), len(counts)
+    if n_clusters in (1, n):
+        return np.zeros(rows.shape[1]), _deviation(rows)
     centred = rows - rows.mean(axis=0)
     means = np.array([centred[code == cluster].mean(axis=0) for cluster in range(n_clusters)])
     within = np.square(centred - means[code]).sum(axis=0) / (n - n_clusters)

@@ -195,7 +195,7 @@ def test_logits_are_computed_at_scored_rows_alone(monkeypatch):
 
 def test_the_self_check_passes_on_every_family(family):
     checks = check_model(tiny_model(family))
-    assert len(checks) == 13
+    assert len(checks) == 14
     assert all(c.value <= c.bound for c in checks)
 
 

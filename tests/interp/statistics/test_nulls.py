@@ -97,3 +97,15 @@ def test_the_band_of_three_draws_is_that_of_the_textbook():
     null = null_from_draws("a name", np.array([1.0, 2.0, 6.0]))
     half = 4.302653 * np.sqrt(7.0) * np.sqrt(4 / 3)  # t of two degrees of freedom, s² = 7
     assert (null.name, null.value) == ("a name", 3) and null.band == pytest.approx((3 - half, 3 + half), rel=1e-6)
+
+
+@pytest.mark.parametrize("clusters", [np.arange(12), np.zeros(12, dtype=int)], ids=["one a row", "one"])
+@pytest.mark.parametrize("scaling", ["centred", "zscored"])
+def test_clusters_that_tell_nothing_apart_leave_rows_independent(clusters: np.ndarray, scaling) -> None:
+    rows = np.random.default_rng(3).standard_normal((12, 5)) * np.linspace(1, 4, 5)
+    (first, *_) = GaussianClouds(12, 5, 8, seed=4, clusters=clusters).like(rows)
+    (plain, *_) = GaussianClouds(12, 5, 8, seed=4).like(rows)
+    np.testing.assert_allclose(first, plain, rtol=1e-6)
+    spectra = null_spectra(rows, scaling, GaussianClouds(12, 5, 8, seed=4, clusters=clusters))
+    assert np.isfinite(spectra).all()
+    assert (spectra > 0).any()
