@@ -129,6 +129,21 @@ def halving_interval(values: Float[np.ndarray, " halving"], scale: Scale = PLAIN
     return scale.about(float(values.mean()), max(half, least) if half > 0 else 0.0)
 
 
+def halving_draws(
+    values: Float[np.ndarray, "halving place"], n: int, rng: np.random.Generator, scale: Scale = PLAIN
+) -> Float[np.ndarray, "draw place"]:
+    """Draws of means over halvings that are 0 but for chance, of all places at once.
+
+    What `halving_interval` takes for the error: each draw mixes the deviations of the halvings, so that places which
+    rise and fall together do so in the draws, and every place is t distributed, with the √(1/R + 1) of refitting.
+    """
+    moved, r = scale.to(np.asarray(values, dtype=np.float64)), len(values)
+    moved = np.where(np.isfinite(moved).all(axis=0), moved, 0.0)  # at a bound, or undefined: without scatter
+    deviations = (moved - moved.mean(axis=0)) / np.sqrt(r - 1)
+    spread = np.sqrt(rng.chisquare(r - 1, (n, 1)) / (r - 1))
+    return scale.back(np.sqrt(1 / r + 1) * (rng.standard_normal((n, r)) @ deviations) / spread)
+
+
 @dataclass(frozen=True)
 class TMean:
     """The mean of repetitions, its 95 % t interval, and the p of a two-sided t test against 0.

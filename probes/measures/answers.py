@@ -4,16 +4,20 @@ The outcomes of every row are put in the order of their token ids, so that two p
 swapped roles are held against one another word by word.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
+from scipy.sparse import block_array, csr_array
+from scipy.sparse.csgraph import connected_components
 
 from interp.capture import Capture
 from interp.errors import ModelError, PromptError
 from interp.information import cross_entropy_bits, entropy_bits, kl_bits, restricted
 from interp.need import Need
+from interp.statistics.units import clusters_of, counted
 from interp.table import Table
 
 from .target import steady
@@ -27,6 +31,8 @@ MAIN = ("main", "worked")
 N_CONDITIONS = 7
 """In how many conditions the set `sula` writes every problem; the first is the one that counts."""
 
+_BY_ROW = ("posterior", "log_q", "outcomes", "condition", "evidence", "stratum", "unit", "cluster", "noise")
+
 _ALIKE = ("n_steps", "k", "evidence", "position", "slice")
 
 
@@ -35,7 +41,8 @@ class Answers:
     """Rows with the exact `posterior`, the model's `log_q` (bits, over the whole vocabulary) and what is known of each.
 
     `evidence` is the amount shown; rows of one `stratum` were shown equally much in one format about the same
-    outcomes. `unit` is what is exchanged and resampled whole: a problem, written in several conditions, or a sequence.
+    outcomes. `unit` is what is counted: a problem, written in several conditions, or a sequence. `cluster` is what is
+    exchanged, halved and resampled whole: units that belong together, and all conditions of each.
     `noise` is the posterior of a reader who knows that labels are noise, where the prompts carry it.
     """
 
@@ -46,6 +53,7 @@ class Answers:
     evidence: Float[np.ndarray, " row"]
     stratum: Int[np.ndarray, " row"]
     unit: Int[np.ndarray, " row"]
+    cluster: Int[np.ndarray, " row"]
     noise: Float[np.ndarray, "row outcome"] | None
     evidence_name: str
     evidence_unit: str
@@ -76,26 +84,22 @@ class Answers:
         if "p_label_1_noise" in rows and outcomes.shape[1] == 2:
             p = np.asarray(rows["p_label_1_noise"], dtype=np.float64)
             noise = np.take_along_axis(np.stack([p, 1 - p], axis=1), order, axis=1)
+        unit = np.unique(rows["problem"] if "problem" in rows else rows["prompt"], return_inverse=True)[1]
         return cls(
             posterior=exact, log_q=log_q, outcomes=outcomes,
             condition=np.asarray(rows["condition"]).astype(str) if "condition" in rows else np.full(len(exact), "all"),
             evidence=np.zeros(len(exact)) if named is None else np.asarray(rows[named], dtype=np.float64),
             stratum=_strata(rows, outcomes),
-            unit=np.unique(rows["problem"] if "problem" in rows else rows["prompt"], return_inverse=True)[1],
-            noise=noise, evidence_name=named or "evidence",
+            unit=unit, cluster=_joined(unit, clusters_of(rows)), noise=noise,
+            evidence_name=named or "evidence",
             evidence_unit="observations" if named is None else rows.units[named],
             unit_name="problem" if "problem" in rows else capture.prompts.unit,
         )  # fmt: skip
 
     def where(self, keep: Bool[np.ndarray, " row"]) -> "Answers":
         """The rows that a mask picks."""
-        arrays = ("posterior", "log_q", "outcomes", "condition", "evidence", "stratum", "unit")
-        kept = {name: getattr(self, name)[keep] for name in arrays}
-        noise = None if self.noise is None else self.noise[keep]
-        return Answers(
-            **kept, noise=noise, evidence_name=self.evidence_name, evidence_unit=self.evidence_unit,
-            unit_name=self.unit_name,
-        )  # fmt: skip
+        arrays = {name: x[keep] for name, x in vars(self).items() if name in _BY_ROW and x is not None}
+        return replace(self, **arrays)
 
     def __len__(self) -> int:
         return len(self.posterior)
@@ -103,6 +107,20 @@ class Answers:
     @property
     def n_units(self) -> int:
         return len(np.unique(self.unit))
+
+    @property
+    def n_clusters(self) -> int:
+        return len(np.unique(self.cluster))
+
+    @property
+    def counted(self) -> dict[str, Any]:
+        """What is counted, as fields of a scalar."""
+        return counted(self.unit, self.cluster, self.unit_name)
+
+    @property
+    def resampled(self) -> str:
+        """What is exchanged and resampled, in a word."""
+        return "cluster" if self.n_clusters < self.n_units else self.unit_name
 
     @property
     def one_row_each(self) -> bool:
@@ -160,6 +178,17 @@ class Answers:
     def groups(self) -> Int[np.ndarray, " row"]:
         """Rows with the same outcomes have the same code."""
         return np.unique(self.outcomes, axis=0, return_inverse=True)[1].ravel()
+
+
+def _joined(unit: Int[np.ndarray, " row"], cluster: Int[np.ndarray, " row"]) -> Int[np.ndarray, " row"]:
+    """Clusters that share a unit are one: a problem belongs together in all its conditions, whatever column is named.
+
+    Numbered as the units are, by the first of each.
+    """
+    _, codes = np.unique(cluster, return_inverse=True)
+    shared = csr_array((np.ones(len(unit)), (unit, codes)))
+    pairs = block_array([[None, shared], [shared.T, None]])
+    return connected_components(pairs, directed=False)[1][unit]
 
 
 def _strata(rows: Table, outcomes: Int[np.ndarray, "row outcome"]) -> Int[np.ndarray, " row"]:

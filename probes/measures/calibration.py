@@ -74,9 +74,9 @@ class Resamples:
 
     @classmethod
     def of(cls, answers: Answers, n_permutations: int, n_bootstrap: int, rng: np.random.Generator) -> "Resamples":
-        """Problems are resampled within their strata: how many there are of each k is design, not chance."""
-        orders = exchange_within(answers.stratum, answers.unit, n_permutations, rng)
-        return cls(orders, bootstrap_weights(answers.unit, answers.stratum, n_bootstrap, rng))
+        """Whole clusters, resampled within their strata: how many there are of each k is design, not chance."""
+        orders = exchange_within(answers.stratum, answers.cluster, n_permutations, rng)
+        return cls(orders, bootstrap_weights(answers.cluster, answers.stratum, n_bootstrap, rng))
 
 
 def calibration(answers: Answers, resamples: Resamples, vocab_size: int) -> dict[str, Scalar]:
@@ -203,13 +203,13 @@ class _Maker:
     """Scalars of one condition."""
 
     def __init__(self, answers: Answers) -> None:
-        self.name, self.n = answers.unit_name, answers.n_units
-        self.null_name = f"posteriors exchanged between {self.name}s of equal {answers.evidence_name.replace('_', ' ')}"
+        self.resampled, self.counted = answers.resampled, answers.counted
+        self.is_small = answers.n_clusters < FEW_PROMPTS
+        amount = answers.evidence_name.replace("_", " ")
+        self.null_name = f"posteriors exchanged between {self.resampled}s of equal {amount}"
 
     def undefined(self, name: str, reason: str) -> Scalar:
-        return Scalar.undefined(
-            reason, UNITS[name], underpowered=True, n=self.n, n_unit=self.name, meaning=MEANINGS[name]
-        )
+        return Scalar.undefined(reason, UNITS[name], underpowered=True, meaning=MEANINGS[name], **self.counted)
 
     def scalar(self, name: str, value: float, replicates: np.ndarray, null: np.ndarray | Null | str) -> Scalar:
         """With a percentile interval; `null` holds permuted values, or is the null itself, or the reason for none."""
@@ -234,6 +234,6 @@ class _Maker:
             p = maximum_statistic_p(np.array([sign * value]), sign * null[:, None])[0]
             null = null_from_permutations(self.null_name, null)
         return Scalar.of(
-            value, UNITS[name], Interval.of(bounds, f"{method} over {self.name}s", "no resample differs"), null, p=p,
-            n=self.n, n_unit=self.name, underpowered=self.n < FEW_PROMPTS, meaning=MEANINGS[name],
+            value, UNITS[name], Interval.of(bounds, f"{method} over {self.resampled}s", "no resample differs"), null,
+            p=p, underpowered=self.is_small, meaning=MEANINGS[name], **self.counted,
         )  # fmt: skip

@@ -1,49 +1,67 @@
-"""Exchanges within strata, and bootstrap bands of means over whole units."""
+"""Exchanges within strata, and bootstrap bands of means, over whole clusters."""
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from interp.statistics.estimate import band
-from interp.statistics.resampling import bootstrap_weights, random_orders, shuffles
+from interp.statistics.resampling import bootstrap_weights, n_before, random_orders, shuffles
 
 
 def exchange_within(
-    stratum: Int[np.ndarray, " row"], unit: Int[np.ndarray, " row"], n: int, rng: np.random.Generator
+    stratum: Int[np.ndarray, " row"], cluster: Int[np.ndarray, " row"], n: int, rng: np.random.Generator
 ) -> Int[np.ndarray, "permutation row"]:
-    """`n` orders of the rows in which whole units are exchanged with units of the same strata, row by row.
+    """`n` orders of the rows in which whole clusters are exchanged with clusters of the same strata, row by row.
 
     Rows of equal k are exchanged only among themselves, and sequences keep their positions. Exact where the model's
-    answer depends on how much was shown, and not on what; a unit like no other stays as it is.
+    answer depends on how much was shown, and not on what; a cluster like no other stays as it is. Of clusters of
+    unequal size one receives the first rows that the other has of each stratum, or these over again.
     """
-    signatures: dict[tuple[int, ...], list[np.ndarray]] = {}
-    by_unit = np.argsort(unit, kind="stable")
-    for rows in np.split(by_unit, np.flatnonzero(np.diff(unit[by_unit])) + 1):
-        signatures.setdefault(tuple(stratum[rows].tolist()), []).append(rows)
-    orders = np.tile(np.arange(len(unit)), (n, 1))
-    for alike in signatures.values():
-        rows = np.concatenate(alike)
-        orders[:, rows] = rows[shuffles(unit[rows], n, rng)]
+    by_cluster = np.lexsort((stratum, cluster))
+    ends = np.flatnonzero(np.diff(cluster[by_cluster])) + 1
+    alike: dict[tuple[int, ...], list[np.ndarray]] = {}
+    for rows in np.split(by_cluster, ends):
+        alike.setdefault(tuple(np.unique(stratum[rows]).tolist()), []).append(rows)
+    orders = np.tile(np.arange(len(cluster)), (n, 1))
+    for members in alike.values():
+        counts = np.array([np.unique(stratum[rows], return_counts=True)[1] for rows in members])
+        of_slot = np.repeat(np.arange(counts.shape[1]), counts.max(axis=0))  # as many slots as any has of a stratum
+        number, in_cluster = n_before(of_slot), counts[:, of_slot]
+        first = (np.cumsum(counts, axis=1) - counts)[:, of_slot]
+        over_again = np.take_along_axis(_padded(members), first + number % in_cluster, axis=1)
+        received = random_orders(len(members), n, rng)
+        for i, rows in enumerate(members):
+            orders[:, rows] = over_again[received[:, i]][:, number < in_cluster[i]]
     return orders
 
 
+def _padded(members: list[np.ndarray]) -> Int[np.ndarray, "cluster member"]:
+    """Rows of clusters side by side; what stands behind the last one of a shorter cluster is never read."""
+    longest = max(map(len, members))
+    return np.array([np.resize(rows, longest) for rows in members])
+
+
 def rearranged_within(
-    unit: Int[np.ndarray, " row"], n: int, rng: np.random.Generator
+    unit: Int[np.ndarray, " row"], cluster: Int[np.ndarray, " row"], n: int, rng: np.random.Generator
 ) -> Int[np.ndarray, "permutation row"]:
-    """`n` orders of the rows: all of them where a unit has one row, else those of each unit among themselves."""
+    """`n` orders of the rows: of whole clusters where a unit has one row, else those of each unit among themselves.
+
+    Units of one cluster are rearranged alike.
+    """
     if len(np.unique(unit)) == len(unit):
-        return random_orders(len(unit), n, rng)
+        return shuffles(cluster, n, rng)
     orders = np.empty((n, len(unit)), dtype=np.int64)
-    keys = rng.random((n, len(unit)))
+    cell = np.unique(np.stack([cluster, n_before(unit)]), axis=1, return_inverse=True)[1]
+    keys = rng.random((n, int(cell.max()) + 1))[:, cell]
     orders[:, np.argsort(unit, kind="stable")] = np.lexsort((keys, np.broadcast_to(unit, keys.shape)), axis=1)
     return orders
 
 
 def mean_bands(
     values: Float[np.ndarray, "value row"],
-    unit: Int[np.ndarray, " row"],
+    cluster: Int[np.ndarray, " row"],
     n_bootstrap: int,
     rng: np.random.Generator,
 ) -> Float[np.ndarray, "bound value"]:
-    """95 % bootstrap bands of means over rows, whole units resampled."""
-    weights = bootstrap_weights(unit, np.zeros(len(unit), dtype=np.int64), n_bootstrap, rng)
+    """95 % bootstrap bands of means over rows, whole clusters resampled."""
+    weights = bootstrap_weights(cluster, np.zeros(len(cluster), dtype=np.int64), n_bootstrap, rng)
     return band((weights @ values.T) / weights.sum(axis=1, keepdims=True))

@@ -2,105 +2,141 @@
 
 Three rank correlations of a coordinate (of every layer and axis):
 
-    evidence         with how much was shown. One row a problem: Spearman's ρ, amounts exchanged between problems. Many
-                     rows a problem or sequence: the mean of each one's own ρ, its sign flipped at random
-    entropy          with H_Bayes, exchanged between problems (whole sequences, so that position stays in the null)
+    evidence         with how much was shown. One row a problem: Spearman's ρ. Many rows a problem or sequence: the
+                     mean of each one's own ρ, its sign flipped at random
+    entropy          with H_Bayes (exchanged by whole sequences, so that position stays in the null)
     entropy_within   the same with ranks taken among rows that were shown equally much: what is left of it once
                      amount, length and format are the same
 
-All are two-sided, over layers and axes together (Westfall and Young 1993).
+Attention has no axis: amounts and entropies are exchanged between whole clusters. Along axes, which are fitted to one
+half of the clusters and judged by the other, a number is the mean over random halvings (`axes`), and its interval and p
+contain the scatter of refitting. All are two-sided, over layers and axes together (Westfall and Young 1993).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from interp.statistics.correlation import midranks, ranks_within, resampled_correlations, unit_length
-from interp.statistics.estimate import FISHER, excess, maximum_statistic_p, normal_interval
+from interp.statistics.estimate import (
+    FISHER,
+    excess,
+    halving_draws,
+    halving_interval,
+    maximum_statistic_p,
+    normal_interval,
+)
 from interp.statistics.resampling import bootstrap_weights, members_of, random_signs, shuffles
-from interp.statistics.ridge import PrincipalForm, fit_ridge
-from interp.system.threads import side_by_side
 
 from ..measures.answers import Answers
 from ..measures.exchanges import exchange_within
-from ..measures.places import unit
+from .axes import Halved
 
-AXES = ("pc1", "ridge")
 VARIABLES = ("evidence", "entropy", "entropy_within")
-
-_SILENT = 1e-6
-"""Deviation relative to the length of the mean below which a layer's values are one point and its rounding."""
-
-
-@dataclass(frozen=True)
-class Axes:
-    """Axes fitted to one half: unit vectors `[axis, layer, feature]`, the mean, and each score's deviation there.
-
-    Turned so that H_Bayes rises along them in the fitting half. Zero, with a deviation of one, where nothing varies.
-    """
-
-    directions: Float[np.ndarray, "axis layer feature"]
-    mean: Float[np.ndarray, "layer feature"]
-    sigma: Float[np.ndarray, "axis layer"]
-
-    def coordinates(self, points: Float[np.ndarray, "layer row feature"]) -> Float[np.ndarray, "axis layer row"]:
-        """Positions along the axes, from the fitting half's mean, in its deviations."""
-        along = [
-            (rows.astype(np.float64) - mean) @ directions.T / sigma
-            for rows, mean, directions, sigma in zip(
-                points, self.mean, self.directions.swapaxes(0, 1), self.sigma.T, strict=True
-            )
-        ]
-        return np.moveaxis(np.array(along), -1, 0)
-
-
-def fit_axes(
-    points: Float[np.ndarray, "layer row feature"], answers: Answers, fitting: Bool[np.ndarray, " row"]
-) -> Axes:
-    """PC1 and the ridge readout of H_Bayes, from the fitting rows alone."""
-    target = answers.entropy_exact[fitting] - answers.entropy_exact[fitting].mean()
-    units = answers.unit[fitting]
-    fitted = side_by_side(lambda rows: _fit_layer(rows[fitting].astype(np.float64), target, units), points)
-    directions, means, sigma = (np.array(parts) for parts in zip(*fitted, strict=True))
-    return Axes(directions.swapaxes(0, 1), means, sigma.T)
-
-
-def _fit_layer(rows: np.ndarray, target: np.ndarray, units: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of one layer: the direction of each axis, the mean, and the deviation of each axis's score."""
-    directions, sigma = np.zeros((len(AXES), rows.shape[1])), np.ones(len(AXES))
-    mean = rows.mean(axis=0)
-    centred = rows - mean
-    if np.sqrt(np.square(centred).sum(axis=1).mean()) <= _SILENT * max(np.linalg.norm(mean), 1e-30):
-        return directions, mean, sigma
-    for axis, direction in enumerate(_fitted(centred, target, units)):
-        scores = centred @ direction
-        if scores.std() > 0:
-            directions[axis] = direction * (-1.0 if scores @ target < 0 else 1.0)
-            sigma[axis] = scores.std()
-    return directions, mean, sigma
-
-
-def _fitted(centred: np.ndarray, target: np.ndarray, units: np.ndarray) -> Float[np.ndarray, "axis feature"]:
-    """`AXES` of rows that vary, of length one; ridge is zero where the target never varies."""
-    form = PrincipalForm.of(centred)
-    mean = np.full((len(target), 1), len(target) ** -0.5)
-    ridge = fit_ridge(form, target[:, None], units, mean).coefficients[:, 0] @ form.directions
-    return np.array([form.directions[0], unit(ridge)])
 
 
 @dataclass(frozen=True)
 class Moved:
-    """One variable and all places: correlations, their permutations and bootstrap intervals, and p over all places.
+    """One variable and all places: correlations, what they are by chance, their intervals, and p over all places.
 
     NaN (and no interval) where the coordinate or the variable never varies.
     """
 
     rho: Float[np.ndarray, " place"]
-    permuted: Float[np.ndarray, "permutation place"]
+    by_chance: Float[np.ndarray, "draw place"]
     intervals: Sequence[tuple[float, float] | None]
     p: Float[np.ndarray, " place"]
+
+    @classmethod
+    def of(
+        cls, rho: np.ndarray, by_chance: np.ndarray, interval: Callable[[int], tuple[float, float] | None]
+    ) -> "Moved":
+        moved, chance = excess(rho, by_chance)
+        p = maximum_statistic_p(np.abs(moved), np.abs(chance))
+        return cls(rho, by_chance, [interval(i) if np.isfinite(r) else None for i, r in enumerate(rho)], p)
+
+
+def movement_of_halves(
+    halved: Halved, answers: Answers, rows: Bool[np.ndarray, " row"], n_draws: int, rng: np.random.Generator
+) -> dict[str, Moved]:
+    """The three correlations of every axis and layer with these rows, each the mean over halvings."""
+    found = []
+    for coordinates, judged in zip(halved.coordinates, halved.judged & rows, strict=True):
+        ranked = Ranked.of(coordinates.reshape(-1, len(answers))[:, judged], answers.where(judged))
+        found.append(ranked.correlations())
+    by_halving = {name: _told([one[name] for one in found]) for name in VARIABLES}
+    return {
+        name: Moved.of(
+            values.mean(axis=0),
+            halving_draws(values, n_draws, rng, FISHER),
+            lambda i, values=values: halving_interval(values[:, i], FISHER),
+        )
+        for name, values in by_halving.items()
+    }
+
+
+def _told(found: Sequence[Float[np.ndarray, " place"]]) -> Float[np.ndarray, "halving place"]:
+    """What halvings say whose judged rows differ in the variable at all; all of them where fewer than two do."""
+    values = np.array(found)
+    told = values[np.isfinite(values).any(axis=1)]
+    return told if len(told) > 1 else values
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """What is correlated: ranks of coordinates, and the same at equal amounts, each centred and of length one.
+
+    `trends` are the correlations of every unit's own rows with the amount, where a unit has several, and `cluster` the
+    cluster of each.
+    """
+
+    answers: Answers
+    free: Float[np.ndarray, "place row"]
+    within: Float[np.ndarray, "place row"]
+    trends: Float[np.ndarray, "unit place"]
+    cluster: Int[np.ndarray, " unit"]
+
+    @classmethod
+    def of(cls, coordinates: Float[np.ndarray, "place row"], answers: Answers) -> "Ranked":
+        within = np.array([ranks_within(x, answers.stratum) for x in coordinates])
+        members = [] if answers.one_row_each else members_of(answers.unit)
+        trends = [_trends(coordinates[:, rows], answers.evidence[rows]) for rows in members]
+        clusters = [answers.cluster[rows[:, 0]] for rows in members]
+        return cls(
+            answers, unit_length(midranks(coordinates)), unit_length(within),
+            np.concatenate([np.empty((0, len(coordinates))), *trends]),
+            np.concatenate([np.empty(0, dtype=np.int64), *clusters]),
+        )  # fmt: skip
+
+    @property
+    def pairs(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+        """Coordinates and the variable that each correlation is of; of trends there is none."""
+        exact = self.answers.entropy_exact
+        found = {"entropy": (self.free, midranks(exact)), "entropy_within": (self.within, self._inside(exact))}
+        if self.answers.one_row_each:
+            found = {"evidence": (self.free, midranks(self.answers.evidence))} | found
+        return {name: (x, unit_length(y[None])[0]) for name, (x, y) in found.items()}
+
+    def _inside(self, values: np.ndarray) -> np.ndarray:
+        return ranks_within(values, self.answers.stratum)
+
+    def correlations(self) -> dict[str, Float[np.ndarray, " place"]]:
+        """NaN where the coordinate or the variable never varies."""
+        found = {name: np.where(x.any(axis=1) & bool(y.any()), x @ y, np.nan) for name, (x, y) in self.pairs.items()}
+        if "evidence" not in found:
+            found["evidence"] = np.where(self.trends.any(axis=0), self.trends.mean(axis=0), np.nan)
+        return found
+
+
+def _trends(
+    coordinates: Float[np.ndarray, "place unit member"], evidence: Float[np.ndarray, "unit member"]
+) -> Float[np.ndarray, "unit place"]:
+    """Spearman's ρ between amount and coordinate inside each unit."""
+    ranks = midranks(coordinates)
+    unit_ranks = unit_length(ranks.reshape(-1, ranks.shape[-1])).reshape(ranks.shape)
+    return np.einsum("pum,um->up", unit_ranks, unit_length(midranks(evidence)))
 
 
 def movement(
@@ -110,61 +146,22 @@ def movement(
     n_bootstrap: int,
     rng: np.random.Generator,
 ) -> dict[str, Moved]:
-    """The three correlations of every place."""
-    free = shuffles(answers.unit, n_permutations, rng)
-    within = exchange_within(answers.stratum, answers.unit, n_permutations, rng)
-    weights = bootstrap_weights(answers.unit, answers.stratum, n_bootstrap, rng)
-    ranks = unit_length(midranks(coordinates))
-    inside = unit_length(np.array([ranks_within(x, answers.stratum) for x in coordinates]))
-    exact = midranks(answers.entropy_exact)
-    exact_inside = ranks_within(answers.entropy_exact, answers.stratum)
-    if answers.one_row_each:
-        evidence = _correlated(ranks, midranks(answers.evidence), free, weights)
-    else:
-        evidence = _trends(coordinates, answers, n_permutations, n_bootstrap, rng)
-    return {
-        "evidence": evidence,
-        "entropy": _correlated(ranks, exact, free, weights),
-        "entropy_within": _correlated(inside, exact_inside, within, weights),
-    }
+    """The three correlations of every place whose coordinate owes nothing to a fit."""
+    free = shuffles(answers.cluster, n_permutations, rng)
+    within = exchange_within(answers.stratum, answers.cluster, n_permutations, rng)
+    weights = bootstrap_weights(answers.cluster, answers.stratum, n_bootstrap, rng)
+    ranked = Ranked.of(coordinates, answers)
+    rho, found = ranked.correlations(), {}
+    for name, (x, y) in ranked.pairs.items():
+        orders = within if name == "entropy_within" else free
+        found[name] = _moved(rho[name], y[orders] @ x.T, resampled_correlations(x, y, weights))
+    if "evidence" not in found:
+        trends, n = ranked.trends, len(ranked.trends)
+        flipped = random_signs(ranked.cluster, n_permutations, rng) @ trends / n
+        chosen = bootstrap_weights(ranked.cluster, np.zeros(n, dtype=np.int64), n_bootstrap, rng)
+        found["evidence"] = _moved(rho["evidence"], flipped, ((chosen @ trends).T / chosen.sum(axis=1)))
+    return found
 
 
-def _correlated(
-    coordinates: Float[np.ndarray, "place row"],
-    variable: Float[np.ndarray, " row"],
-    orders: Int[np.ndarray, "permutation row"],
-    weights: Int[np.ndarray, "resample row"],
-) -> Moved:
-    """Correlations of ranks (centred, of length one) with the ranks of a variable."""
-    y = unit_length(variable[None])[0]
-    varies = coordinates.any(axis=1) & bool(y.any())
-    rho = np.where(varies, coordinates @ y, np.nan)
-    return _tested(rho, y[orders] @ coordinates.T, list(resampled_correlations(coordinates, y, weights)))
-
-
-def _trends(
-    coordinates: Float[np.ndarray, "place row"], answers: Answers, n_permutations: int, n_bootstrap: int,
-    rng: np.random.Generator,
-) -> Moved:  # fmt: skip
-    """Mean over units of Spearman's ρ between amount and coordinate inside the unit, against random signs."""
-    trends = []
-    for rows in members_of(answers.unit):
-        amount = unit_length(midranks(answers.evidence[rows]))
-        ranks = midranks(coordinates[:, rows])
-        unit_ranks = unit_length(ranks.reshape(-1, rows.shape[1])).reshape(ranks.shape)
-        trends.append(np.einsum("pum,um->up", unit_ranks, amount))
-    trend = np.concatenate(trends)
-    n = len(trend)
-    rho = np.where(np.abs(trend).any(axis=0), trend.mean(axis=0), np.nan)
-    signs = random_signs(np.arange(n), n_permutations, rng)
-    chosen = rng.multinomial(n, np.full(n, 1 / n), n_bootstrap)
-    return _tested(rho, signs @ trend / n, list((chosen @ trend / n).T))
-
-
-def _tested(rho: np.ndarray, permuted: np.ndarray, replicates: Sequence[np.ndarray]) -> Moved:
-    moved, moved_permuted = excess(rho, permuted)
-    p = maximum_statistic_p(np.abs(moved), np.abs(moved_permuted))
-    intervals = [
-        normal_interval(float(r), x, FISHER) if np.isfinite(r) else None for r, x in zip(rho, replicates, strict=True)
-    ]
-    return Moved(rho, permuted, intervals, p)
+def _moved(rho: np.ndarray, permuted: np.ndarray, replicates: Float[np.ndarray, "place resample"]) -> Moved:
+    return Moved.of(rho, permuted, lambda i: normal_interval(float(rho[i]), replicates[i], FISHER))

@@ -4,7 +4,7 @@ Prompts of `sula` and `steps` carry the posterior of an ideal reader; so do the 
 tunnel, and the probe treats them alike. Three questions:
 
     calibration  is the model's distribution over the outcomes the exact one (`calibration`)?
-    movement     does a coordinate of the values move with the evidence, where the axis was fitted to other prompts
+    movement     does a coordinate of the values move with the evidence, where the axis was fitted to other problems
                  (`movement`)? PC1, which Paper III calls the entropy axis, and ridge on H_Bayes
     attention    does the entropy of the attention row fall with the evidence?
 
@@ -23,20 +23,20 @@ import numpy as np
 
 from interp.capture import Capture
 from interp.errors import PromptError
-from interp.findings import Findings, Interval, Scalar
+from interp.findings import Control, Findings, Interval, Scalar
 from interp.need import Need
 from interp.probe import AnalysisCost, Figure, Probe, Readout
 from interp.prompt import PromptSet
 from interp.statistics.estimate import null_from_permutations
-from interp.statistics.resampling import split_rows
 
 from ..measures.answers import Answers
 from ..measures.calibration import Resamples, calibration
 from ..measures.cloud import Cloud, refuse_layer
 from ..measures.field_checks import refuse_too_few, refuse_unknown
 from ..measures.finite import finite
-from ..measures.sample_sizes import FEW_HALVES, FEW_PROMPTS, MIN_HALVES
-from .movement import AXES, Moved, fit_axes, movement
+from ..measures.sample_sizes import FEW_HALVED, FEW_PROMPTS, MIN_HALVES
+from .axes import AXES, N_HALVINGS, Halved, fit_axes
+from .movement import Moved, movement, movement_of_halves
 from .tables import (
     Test,
     along_table,
@@ -52,18 +52,16 @@ SAME_LENGTH = "padded"
 _LEAST = {"n_permutations": 19, "n_bootstrap": 20}
 _MEANINGS = {
     "movement": "rank correlation of the value coordinate with the amount of evidence",
-    "movement_after_first": "the same without the prompts that show no evidence",
     "movement_same_length": "the same among prompts that are equally long whatever they show",
     "entropy_movement": "rank correlation of the value coordinate with the entropy of the exact posterior",
     "entropy_movement_within": "the same among prompts that show equally much",
     "attention_movement": "rank correlation of the attention entropy with the amount of evidence",
     "attention_movement_same_length": "the same among prompts that are equally long whatever they show",
 }
-_NULLS = {
-    "evidence": "amounts exchanged between {}s, or signs of each one's own trend flipped",
-    "entropy": "entropies exchanged between {}s",
-    "entropy_within": "entropies exchanged between {}s that show equally much",
-}
+_AFTER_FIRST = "_after_first"
+_WITHOUT_FIRST = "without the prompts that hold no evidence"
+_EXCHANGED = "amounts exchanged between {}s, or signs of each one's own trend flipped"
+_SCATTERED = "no correlation in the {}s that judge, scattered as halvings are"
 _HEADLINE = ("slope", "skill", "kl_skill", "outcome_mass", "movement", "entropy_movement_within")
 
 
@@ -96,21 +94,21 @@ class Sula(Probe):
         answers = Answers.of(base, outcomes)
         cloud = Cloud.of(base, values)
         layer = cloud.layer_index(self.layer)
+        _refuse_few(answers.n_clusters, answers.resampled)
         calibrated = {
             condition: self._calibration(answers.where(answers.condition == condition), i, base.model.vocab_size)
             for i, condition in enumerate(answers.conditions)
         }
-        fitted_on = self._fitting(answers)
+        fitting = answers.condition == answers.main
+        halved = Halved.of(cloud.points, answers, fitting, np.random.default_rng([self.seed, 2]))
         entropy = finite(base, attention).astype(np.float64).mean(axis=2)
-        tests = self._tests(cloud.points, entropy, answers, fitted_on)
+        tests = self._tests(cloud.points, halved, entropy, answers)
         scalars = dict(calibrated[answers.main]) | self._movements(tests, answers, layer, cloud.n_layers)
-        axes = fit_axes(cloud.points, answers, fitted_on & (answers.condition == answers.main))
-        judged = ~fitted_on
-        along = axes.coordinates(cloud.points[:, judged])[:, layer]
+        axes, judged = fit_axes(cloud.points, answers, fitting), halved.judged.sum(axis=0) > 0
+        along = dict(zip(AXES, halved.mean[:, layer, judged], strict=True))
         trajectories = trajectory_table(
-            dict(zip(AXES, along, strict=True)), answers.where(judged), self.n_permutations, self.n_bootstrap,
-            np.random.default_rng([self.seed, 3]),
-        )  # fmt: skip
+            along, answers.where(judged), self.n_permutations, self.n_bootstrap, np.random.default_rng([self.seed, 3])
+        )
         return Findings(
             self.name,
             scalars,
@@ -123,8 +121,13 @@ class Sula(Probe):
                 "answers": answers_table(answers, base),
             },
             arrays={f"v.{axis}.axis": axes.directions[i] for i, axis in enumerate(AXES)} | {"v.mean": axes.mean},
-            notes=self._notes(answers, fitted_on, layer, base),
+            notes=self._notes(answers, layer, base),
             headline=tuple(n for n in _HEADLINE if n in scalars and np.isfinite(scalars[n].value)),
+            controls={
+                name: (Control(_WITHOUT_FIRST, name + _AFTER_FIRST),)
+                for name in _MEANINGS
+                if name + _AFTER_FIRST in scalars
+            },
         )
 
     def refuse(self, prompts: PromptSet) -> None:
@@ -146,64 +149,60 @@ class Sula(Probe):
         rng = np.random.default_rng([self.seed, 1, index])
         return calibration(answers, Resamples.of(answers, self.n_permutations, self.n_bootstrap, rng), vocab_size)
 
-    def _fitting(self, answers: Answers) -> np.ndarray:
-        """The rows of a random half of the units, in all conditions."""
-        _refuse_few(answers.n_units, answers.unit_name)
-        fitted_on = np.zeros(len(answers), dtype=bool)
-        fitted_on[split_rows(answers.unit, np.random.default_rng([self.seed, 2]))[0]] = True
-        return fitted_on
-
-    def _tests(self, points: np.ndarray, entropy: np.ndarray, answers: Answers, fitted_on: np.ndarray) -> list[Test]:
-        """Values along axes of the fitting half, and attention, in every condition, first amounts in and out."""
+    def _tests(self, points: np.ndarray, halved: Halved, entropy: np.ndarray, answers: Answers) -> list[Test]:
+        """Values along axes of other clusters, and attention, in every condition; with and without first amounts."""
         tests = []
-        shown = answers.evidence > answers.evidence.min()
-        firsts = {"in": np.ones(len(answers), dtype=bool)} | ({"out": shown} if shown.any() else {})
+        shown = answers.evidence > 0
+        firsts = {"in": np.ones(len(answers), dtype=bool)}
+        if shown.any() and not shown.all():
+            firsts["out"] = shown
         for first, kept in firsts.items():
-            fitting = fitted_on & kept & (answers.condition == answers.main)
-            if fitting.sum() < 2:
-                continue
-            coordinates = np.concatenate(list(fit_axes(points, answers, fitting).coordinates(points)))
+            if first == "out":
+                fitting = kept & (answers.condition == answers.main)
+                halved = Halved.of(points, answers, fitting, np.random.default_rng([self.seed, 2]))
             for condition in answers.conditions:
                 rows = kept & (answers.condition == condition)
-                for what, places, names, chosen in (
-                    ("values", coordinates, AXES, rows & ~fitted_on), ("attention", entropy, ("heads",), rows),
-                ):  # fmt: skip
-                    if len(np.unique(answers.unit[chosen])) < 2:
-                        continue
-                    rng = np.random.default_rng([self.seed, 6, len(tests)])
-                    moved = movement(
-                        places[:, chosen], answers.where(chosen), self.n_permutations, self.n_bootstrap, rng
-                    )
-                    tests.append(Test(what, condition, first, names, moved))
+                if len(np.unique(answers.cluster[rows])) < MIN_HALVES:
+                    continue
+                rngs = [np.random.default_rng([self.seed, 6, len(tests) + i]) for i in range(2)]
+                if len(halved.judged):
+                    along = movement_of_halves(halved, answers, rows, self.n_permutations, rngs[0])
+                    tests.append(Test("values", condition, first, AXES, along))
+                here = movement(entropy[:, rows], answers.where(rows), self.n_permutations, self.n_bootstrap, rngs[1])
+                tests.append(Test("attention", condition, first, ("heads",), here))
         return tests
 
     def _movements(self, tests: list[Test], answers: Answers, layer: int, n_layers: int) -> dict[str, Scalar]:
-        """The primary place of the primary condition, and of equally long prompts."""
+        """The primary place of the primary condition and of equally long prompts, with first amounts and without."""
         found = {(t.what, t.condition, t.first): t for t in tests}
         on_axis = AXES.index(self.axis) * n_layers + layer
         asked = {
-            "movement": (("values", answers.main, "in"), "evidence", on_axis),
-            "movement_after_first": (("values", answers.main, "out"), "evidence", on_axis),
-            "movement_same_length": (("values", SAME_LENGTH, "in"), "evidence", on_axis),
-            "entropy_movement": (("values", answers.main, "in"), "entropy", on_axis),
-            "entropy_movement_within": (("values", answers.main, "in"), "entropy_within", on_axis),
-            "attention_movement": (("attention", answers.main, "in"), "evidence", layer),
-            "attention_movement_same_length": (("attention", SAME_LENGTH, "in"), "evidence", layer),
+            "movement": ("values", answers.main, "evidence", on_axis),
+            "movement_same_length": ("values", SAME_LENGTH, "evidence", on_axis),
+            "entropy_movement": ("values", answers.main, "entropy", on_axis),
+            "entropy_movement_within": ("values", answers.main, "entropy_within", on_axis),
+            "attention_movement": ("attention", answers.main, "evidence", layer),
+            "attention_movement_same_length": ("attention", SAME_LENGTH, "evidence", layer),
         }
-        return {
-            name: _movement_scalar(name, found[key].moved[variable], variable, place, answers, key[0] == "values")
-            for name, (key, variable, place) in asked.items()
-            if key in found
-        }
+        scalars = {}
+        for name, (what, condition, variable, place) in asked.items():
+            for first, suffix, words in (("in", "", ""), ("out", _AFTER_FIRST, f", {_WITHOUT_FIRST}")):
+                test = found.get((what, condition, first))
+                if test is not None:
+                    mine = answers.where((answers.condition == condition) & ((first == "in") | (answers.evidence > 0)))
+                    meaning = _MEANINGS[name] + words
+                    scalars[name + suffix] = _movement_scalar(
+                        meaning, test.moved[variable], variable, place, mine, what
+                    )
+        return scalars
 
-    def _notes(self, answers: Answers, fitted_on: np.ndarray, layer: int, base: Capture) -> tuple[str, ...]:
-        judged = answers.where(~fitted_on & (answers.condition == answers.main))
+    def _notes(self, answers: Answers, layer: int, base: Capture) -> tuple[str, ...]:
         along = answers.evidence_name.replace("_", " ")
         notes = [
             f"Headline: condition {answers.main!r} of {len(answers.conditions)}; values at layer {layer} along "
             f"{self.axis}; every other condition, layer and axis is exploratory.",
-            f"Axes were fitted on a random half of the {answers.unit_name}s (condition {answers.main!r}) and judged on "
-            f"the {judged.n_units} others; they are turned so that the exact entropy rises along them.",
+            f"Axes were fitted to a random half of the {answers.resampled}s (condition {answers.main!r}) and judged by "
+            f"the others, in {N_HALVINGS} halvings; they are turned so that the exact entropy rises along them.",
             f"Evidence is counted by the column {along!r}. Calibration is of the distribution among the outcomes "
             "alone; outcome_mass says how much of the whole vocabulary that is.",
         ]
@@ -217,18 +216,20 @@ class Sula(Probe):
         return tuple(notes)
 
 
-def _movement_scalar(name: str, moved: Moved, variable: str, place: int, answers: Answers, is_fitted: bool) -> Scalar:
-    n = answers.where(answers.condition == answers.main).n_units
-    about = {"n": n - n // 2 if is_fitted else n, "n_unit": answers.unit_name, "meaning": _MEANINGS[name]}
+def _movement_scalar(meaning: str, moved: Moved, variable: str, place: int, answers: Answers, what: str) -> Scalar:
+    is_fitted, name = what == "values", answers.resampled
+    about = {"meaning": meaning, **answers.counted}
     if np.isnan(moved.rho[place]):
         reason = "the coordinate never varies here, or what it is compared with does not"
         return Scalar.undefined(reason, underpowered=True, **about)
-    method = f"bootstrap over {answers.unit_name}s, the axis held fixed, Fisher z scale"
+    method, null, few = f"bootstrap over {name}s, Fisher z scale", _EXCHANGED, FEW_PROMPTS
+    if is_fitted:
+        method, null, few = f"corrected resampled t over {N_HALVINGS} halvings, Fisher z scale", _SCATTERED, FEW_HALVED
     return Scalar.of(
         moved.rho[place], "1", Interval.of(moved.intervals[place], method, "no resample differs"),
-        null_from_permutations(_NULLS[variable].format(answers.unit_name), moved.permuted[:, place]),
+        null_from_permutations(null.format(name), moved.by_chance[:, place]),
         p=moved.p[place], p_over="layers and axes" if is_fitted else "layers",
-        underpowered=n < (FEW_HALVES if is_fitted else FEW_PROMPTS), **about,
+        underpowered=answers.n_clusters < few, **about,
     )  # fmt: skip
 
 

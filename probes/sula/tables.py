@@ -92,7 +92,7 @@ def along_table(answers: Answers, n_bootstrap: int, rng: np.random.Generator) ->
             }
             row: dict[str, object] = {"condition": condition, "evidence": amount, "n": len(mine)}
             row |= {name: float(x.mean()) for name, x in plain.items()}
-            bounds = mean_bands(np.stack(list(banded.values())), mine.unit, n_bootstrap, rng)
+            bounds = mean_bands(np.stack(list(banded.values())), mine.cluster, n_bootstrap, rng)
             for (name, values), interval in zip(banded.items(), bounds.T, strict=True):
                 row |= number_columns(name, float(values.mean()), interval)
             rows.append(row)
@@ -121,7 +121,7 @@ def movement_table(tests: Sequence[Test]) -> Table:
     for test in tests:
         for variable in VARIABLES:
             moved = test.moved[variable]
-            null = np.where(np.isnan(moved.rho), np.nan, mean_and_band(moved.permuted)).T  # [place, value and bounds]
+            null = np.where(np.isnan(moved.rho), np.nan, mean_and_band(moved.by_chance)).T  # [place, value and bounds]
             places = [(axis, layer) for axis in test.axes for layer in range(len(moved.rho) // len(test.axes))]
             for i, (axis, layer) in enumerate(places):
                 rows.append({
@@ -146,11 +146,11 @@ def trajectory_table(
     for condition in answers.conditions:
         in_condition = answers.condition == condition
         of_condition = answers.where(in_condition)
-        shuffled = rearranged_within(of_condition.unit, n_permutations, rng)
+        shuffled = rearranged_within(of_condition.unit, of_condition.cluster, n_permutations, rng)
         for amount in np.unique(of_condition.evidence):
             at = of_condition.evidence == amount
             here = values[:, in_condition][:, at]
-            bounds = mean_bands(here, of_condition.where(at).unit, n_bootstrap, rng)
+            bounds = mean_bands(here, of_condition.where(at).cluster, n_bootstrap, rng)
             null = np.array([values[i, in_condition][shuffled][:, at].mean(axis=1) for i in range(len(names))])
             of_null = mean_and_band(null.T)
             for i, axis in enumerate(names):
@@ -175,7 +175,7 @@ def attention_table(
     for condition in answers.conditions:
         for amount in np.unique(answers.evidence[answers.condition == condition]):
             at = (answers.condition == condition) & (answers.evidence == amount)
-            bounds = mean_bands(entropy[:, at], answers.where(at).unit, n_bootstrap, rng)
+            bounds = mean_bands(entropy[:, at], answers.where(at).cluster, n_bootstrap, rng)
             for layer, mean in enumerate(entropy[:, at].mean(axis=1)):
                 rows.append({
                     "condition": condition, "layer": layer, "evidence": amount,

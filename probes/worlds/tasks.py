@@ -1,5 +1,6 @@
 """Worlds with an exact posterior: `belief` (can it be read?) and `sula` (do answers follow the evidence?)."""
 
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -8,6 +9,7 @@ from interp.certifying.worlds import Known, Trials, World, noise
 from interp.findings import Findings
 from interp.information import entropy_bits
 from interp.probe import Probe
+from interp.statistics.correlation import unit_ranks
 from interp.testing import Shape, synthetic_capture
 
 # --- belief ----------------------------------------------------------------------------------------------------------
@@ -46,43 +48,100 @@ def _belief(serial: float, heavy: bool, made: Probe, rng: np.random.Generator, s
 
 # --- sula ------------------------------------------------------------------------------------------------------------
 
-_ANSWERS = ("slope", "skill", "kl_skill", "movement", "entropy_movement", "entropy_movement_within")
+_MOVES = ("movement", "entropy_movement", "entropy_movement_within")
+_ANSWERS = ("slope", "skill", "kl_skill", *_MOVES)
 _BITS = np.log2(0.9 / 0.1)
 """Log-odds that one example is worth where labels are right nine times in ten."""
+
+
+@dataclass(frozen=True)
+class _Problems:
+    """What problems are like, 30 of each k: `copies` of each are near-copies, or `templates` have some each."""
+
+    heavy: bool = False
+    by_evidence: float = 0.0
+    """How much the noise of answers grows with the evidence."""
+    copies: int = 1
+    templates: int = 0
+    first_differs: float = 0.0
+    """By how much of the noise values of prompts without evidence are shifted."""
+    moves: bool = False
+    """Whether the effect is planted in the values, and not in the answers."""
 
 
 def sula() -> Trials:
     small = {"n_permutations": 199, "n_bootstrap": 299, "layer": 0}
     effects = tuple(f"slope {0.15 * k:.2f}" for k in (1, 2, 3))
-    kinds = {"as assumed": (False, 0.0), "heavy tails": (True, 0.0), "noise grows with the evidence": (False, 0.5)}
-    worlds = tuple(
-        World("sula", name, partial(_reader, heavy, by_problem),
-              _ANSWERS[:1] + _ANSWERS[3:] if by_problem else _ANSWERS,  # confidence that follows evidence is a skill
-              _ANSWERS[3:], effects, "150 problems", small)
-        for name, (heavy, by_problem) in kinds.items()
-    )  # fmt: skip
+    kinds = {
+        "as assumed": _Problems(), "heavy tails": _Problems(heavy=True),
+        "noise grows with the evidence": _Problems(by_evidence=0.5),
+        "five near-copies of each problem": _Problems(copies=5),
+        "forty templates of unequal size": _Problems(templates=40),
+    }  # fmt: skip
+    worlds = [
+        World("sula", name, partial(_reader, like),
+              # confidence that follows evidence is a skill
+              _ANSWERS[:1] + _MOVES if like.by_evidence else _ANSWERS, _MOVES, effects, "150 problems", small)
+        for name, like in kinds.items()
+    ]  # fmt: skip
+    shifted = _Problems(copies=5, first_differs=3.0)
+    alone = "prompts without evidence alone look different"
+    worlds.append(World("sula", alone, partial(_reader, shifted), _MOVES, _MOVES, (), "150 problems", small))
+    moved = tuple(f"ρ = {_rho_of_values(k):.2f}" for k in (1, 2, 3))
+    for name, copies in (("values move with the amount", 1), ("values of near-copies move with the amount", 5)):
+        make = partial(_reader, _Problems(copies=copies, moves=True))
+        worlds.append(World("sula", name, make, _MOVES[:2], (), moved, "150 problems", small))
     why = "the network predicts the exact posterior"
-    return Trials(worlds, (Known("tunnel:bijection-gpt-neox", "skill", ("above",), why),))
+    return Trials(tuple(worlds), (Known("tunnel:bijection-gpt-neox", "skill", ("above",), why),))
 
 
-def _reader(heavy: bool, by_problem: float, made: Probe, rng: np.random.Generator, seed: int, size: float) -> Findings:
+def _reader(like: _Problems, made: Probe, rng: np.random.Generator, seed: int, size: float) -> Findings:
     """Answers are a liking for one of two words, and noise; `size` says how much they follow the evidence."""
-    n_1, n_2, swapped = _examples((0, 1, 2, 4, 8), 30, rng)
+    n_1, n_2, swapped = (np.repeat(x, like.copies) for x in _examples((0, 1, 2, 4, 8), 30, rng))
     log_odds, n = (n_1 - n_2) * _BITS, len(n_1)
-    drawn = noise(rng, (n,), heavy) + by_problem * log_odds * noise(rng, (n,), heavy)
-    answered = _posterior(0.15 * size * log_odds + np.where(swapped, -0.5, 0.5) + drawn)
-    exact = _posterior(log_odds)
+    cluster = np.arange(n) // like.copies
+    if like.templates:
+        cluster = rng.choice(like.templates, n, p=rng.dirichlet(np.full(like.templates, 3.0)))
+
+    def alike(*width: int) -> np.ndarray:
+        """Noise of all prompts, which those of a cluster share but for a twentieth."""
+        own = noise(rng, (n, *width), like.heavy)
+        if len(np.unique(cluster)) == n:
+            return own
+        return 0.05**0.5 * own + 0.95**0.5 * noise(rng, (n, *width), like.heavy)[cluster]
+
+    drawn = alike() + like.by_evidence * log_odds * alike()
+    answered = _posterior(0.15 * size * (not like.moves) * log_odds + np.where(swapped, -0.5, 0.5) + drawn)
+    exact, values = _posterior(log_odds), alike(16)
+    values[:, 0] = (1 + like.moves) * values[:, 0] + like.first_differs * (n_1 + n_2 == 0)
+    values[:, 0] += like.moves * _STEP * size * _amount(n_1 + n_2)
     columns = {
         "k": n_1 + n_2, "n_1": n_1, "n_2": n_2, "log_odds_bits": log_odds, "p_label_1": exact[:, 0],
         "bayes_entropy_bits": entropy_bits(exact), "p_label_1_noise": np.full(n, 0.5), "noise_entropy_bits": np.ones(n),
-        "condition": np.full(n, "main"), "problem": np.arange(n),
+        "condition": np.full(n, "main"), "problem": np.arange(n), "cluster": cluster,
     }  # fmt: skip
     made_up = synthetic_capture(
         made.needs, Shape(n, n_layers=1), columns=columns, posterior=exact, seed=seed,
-        planted={"outcome_log_prob": np.log2(np.maximum(answered, 1e-12) * 0.25)},
+        planted={"outcome_log_prob": np.log2(np.maximum(answered, 1e-12) * 0.25), "v": values.reshape(1, n, 2, 8)},
         outcome_ids=np.where(swapped[:, None], [[7, 3]], [[3, 7]]),
     )  # fmt: skip
     return made.analyse(made_up, {})
+
+
+_STEP = 0.8
+"""How far the loudest coordinate, of deviation 2, moves with one deviation of the amount at each size of effect."""
+
+
+def _amount(k: np.ndarray) -> np.ndarray:
+    """The amount of evidence in equal steps from 0 to 4, from their middle, in deviations."""
+    return (np.searchsorted((0, 1, 2, 4, 8), k) - 2) / 2**0.5
+
+
+def _rho_of_values(size: float) -> float:
+    """The rank correlation of a coordinate with the amount that `_reader` plants, in very many problems."""
+    k = np.repeat((0, 1, 2, 4, 8), 20_000)
+    drawn = np.random.default_rng(0).standard_normal(len(k))
+    return float(unit_ranks((2 * drawn + _STEP * size * _amount(k))[None])[0] @ unit_ranks(k[None])[0])
 
 
 def _examples(ks: tuple[int, ...], per_k: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -7,7 +7,7 @@ from interp.probes.measures.halves import Groups, Halving, exchanges_within, rec
 from sklearn.linear_model import LinearRegression
 
 from interp.need import Need
-from interp.statistics.estimate import FISHER, PLAIN, UNEXPLAINED, halving_interval
+from interp.statistics.estimate import FISHER, PLAIN, UNEXPLAINED, halving_draws, halving_interval
 from interp.testing import Shape, synthetic_capture
 
 N = 60
@@ -95,3 +95,26 @@ def test_intervals_are_corrected_resampled_t_on_their_scales():
         assert halving_interval(np.full(10, 0.25), scale) is None
     assert halving_interval(np.r_[np.ones(5), values[:5]], UNEXPLAINED) is None
     assert halving_interval(np.ones(10), FISHER) is None
+
+
+def test_draws_of_halvings_that_are_chance_alone_scatter_as_their_interval_says():
+    rng = np.random.default_rng(4)
+    values = 0.1 * rng.standard_normal((20, 3)) + [0.3, -0.1, 0.0]
+    values[:, 2] = values[:, 0] - 0.7  # rises and falls with the first
+    drawn = halving_draws(values, 40_000, np.random.default_rng(5))
+    for place in range(3):
+        low, high = halving_interval(values[:, place])
+        assert np.quantile(drawn[:, place], [0.025, 0.975]) == pytest.approx(
+            [(low - high) / 2, (high - low) / 2], rel=0.03
+        )
+    np.testing.assert_allclose(drawn[:, 2], drawn[:, 0], atol=1e-12)
+    assert abs(np.corrcoef(drawn[:, 0], drawn[:, 1])[0, 1]) == pytest.approx(
+        abs(np.corrcoef(values[:, 0], values[:, 1])[0, 1]), abs=0.02
+    )
+
+
+@pytest.mark.parametrize("place", [np.ones(20), np.full(20, 0.25), np.r_[np.nan, np.zeros(19)]])
+def test_halvings_without_scatter_have_none_by_chance(place):
+    values = np.stack([place, np.random.default_rng(6).uniform(-0.5, 0.5, 20)], axis=1)
+    drawn = halving_draws(values, 99, np.random.default_rng(7), FISHER)
+    assert np.abs(drawn[:, 0]).max() < 1e-12 and drawn[:, 1].all() and (np.abs(drawn) < 1).all()
