@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from interp.findings import Interval
-from interp.statistics.estimate import band, percentile_interval
+from interp.statistics.estimate import Bounds, band, normal_interval, percentile_interval
 from interp.statistics.ratio import ratio
 from interp.statistics.resampling import bootstrap_weights, random_signs
 from interp.table import Table, number_columns
@@ -99,6 +99,15 @@ class Units:
         for name, mine in values.items():
             columns |= number_columns(name, mean_of_units(mine), band(self.resampled(mine)))
         return columns
+
+
+def mean_bounds(
+    values: Float[np.ndarray, " unit"], clusters: Int[np.ndarray, " unit"], n_bootstrap: int
+) -> Bounds | None:
+    """The normal bootstrap interval of a mean over units, whole clusters resampled; None where no resample differs."""
+    n = len(values)
+    weights = bootstrap_weights(clusters, np.zeros(n, dtype=np.int64), n_bootstrap, np.random.default_rng(n))
+    return normal_interval(float(values.mean()), weights @ values / weights.sum(axis=1))
 
 
 def mean_of_units(values: Float[np.ndarray, "unit *rest"]) -> Float[np.ndarray, "*rest"]:

@@ -14,8 +14,9 @@ Null: random subspaces.
 Source: Geiger et al. 2021 (arXiv 2106.02997) for interchange interventions.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count, takewhile
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -26,14 +27,17 @@ from interp.findings import Interval, Scalar
 from interp.information import cross_entropy_bits, entropy_bits, restricted
 from interp.need import Need
 from interp.probe import Condition, Readout
-from interp.statistics.estimate import normal_interval, null_from_draws
-from interp.statistics.resampling import bootstrap_weights
+from interp.statistics.estimate import null_from_draws
+from interp.statistics.units import counted, mean_bounds
 from interp.table import LABEL, Table, number_columns
 
 from ..measures.sample_sizes import FEW_PAIRS
 
 OUTPUT = Need("outcome_log_prob")
-N_RANDOM = 19
+N_RANDOM = 199
+"""Random subspaces at the depth named beforehand: their p can be small enough after any correction."""
+
+N_ELSEWHERE = 19
 BASELINE = "interchange: none"
 SUBSPACES = ("readout", "encoding", "principal", "all")
 
@@ -96,11 +100,17 @@ def swaps(
         points = stream[depth].astype(np.float64)
         rank = len(of_depth["encoding"])
         rng = np.random.default_rng([seed, 4, depth])
-        random = {f"random {i}": _frame(rng, points.shape[1], rank) for i in range(N_RANDOM)}
+        n_random = N_RANDOM if depth == named_depth(list(bases)) else N_ELSEWHERE
+        random = {f"random {i}": _frame(rng, points.shape[1], rank) for i in range(n_random)}
         for name, axes in {**of_depth, "all": np.eye(points.shape[1]), **random}.items():
             values = points[pairs.donor_rows] @ axes.T
             edit = ReplaceCoordinates(layer=depth, site="resid", axis=axes, values=values, at="scored")
             yield Condition(_name(depth, name), (edit,), (OUTPUT,), read, pairs.prompts)
+
+
+def named_depth(depths: Sequence[int]) -> int:
+    """The depth that was named beforehand, of those that are swapped: the middle one."""
+    return sorted(depths)[len(depths) // 2]
 
 
 def _name(depth: int, subspace: str) -> str:
@@ -130,6 +140,7 @@ class Swapped:
     depth: int
     subspace: str
     by_unit: Float[np.ndarray, " unit"]
+    clusters: Int[np.ndarray, " unit"]
     donor_kl: float
     own_kl: float
     random: Float[np.ndarray, " draw"]
@@ -143,10 +154,12 @@ class Swapped:
         return (1 + int((self.random >= self.redirected).sum())) / (1 + len(self.random))
 
 
-def outcomes(under: Mapping[str, Readout], pairs: Pairs, units: np.ndarray) -> list[Swapped]:
+def outcomes(
+    under: Mapping[str, Readout], pairs: Pairs, units: Int[np.ndarray, " all"], clusters: Int[np.ndarray, " all"]
+) -> list[Swapped]:
     """Every swap that was run, held against the baseline, in the order of depths."""
-    code = np.unique(units[pairs.rows], return_inverse=True)[1]
-    counts = np.bincount(code)
+    _, first, code = np.unique(units[pairs.rows], return_index=True, return_inverse=True)
+    counts, mine = np.bincount(code), clusters[pairs.rows][first]
     before = under[BASELINE]
 
     def by_unit(name: str) -> np.ndarray:
@@ -156,11 +169,12 @@ def outcomes(under: Mapping[str, Readout], pairs: Pairs, units: np.ndarray) -> l
 
     found = []
     for depth in sorted(int(name.split(":")[0].split()[-1]) for name in under if name.endswith(": all")):
-        random = np.array([by_unit(_name(depth, f"random {i}")).mean() for i in range(N_RANDOM)])
+        drawn = takewhile(under.__contains__, (_name(depth, f"random {i}") for i in count()))
+        random = np.array([by_unit(name).mean() for name in drawn])
         for subspace in SUBSPACES:
             read = under[_name(depth, subspace)]
             donor_kl, own_kl = float(read["donor_kl"].mean()), float(read["own_kl"].mean())
-            found.append(Swapped(depth, subspace, by_unit(_name(depth, subspace)), donor_kl, own_kl, random))
+            found.append(Swapped(depth, subspace, by_unit(_name(depth, subspace)), mine, donor_kl, own_kl, random))
     return found
 
 
@@ -168,26 +182,22 @@ def swap_scalar(found: list[Swapped], subspace: str, depth: int, rank: int, n_bo
     """Bits redirected by a belief subspace at one depth. Null: random subspaces of the same dimension."""
     mine = next(s for s in found if (s.depth, s.subspace) == (depth, subspace))
     whole = next(s for s in found if (s.depth, s.subspace) == (depth, "all")).redirected
-    method = f"bootstrap over {unit}s, subspaces held fixed"
+    about = counted(np.arange(len(mine.clusters)), mine.clusters, unit)
+    method = f"bootstrap over {'cluster' if about['n_clusters'] else unit}s, subspaces held fixed"
+    bounds = mean_bounds(mine.by_unit, mine.clusters, n_bootstrap)
     return Scalar.of(
-        mine.redirected, "bits", Interval.of(_bounds(mine.by_unit, n_bootstrap), method, "no resample differs"),
+        mine.redirected, "bits", Interval.of(bounds, method, "no resample differs"),
         null_from_draws("random subspaces of the same dimension", mine.random), p=mine.p,
-        n=len(mine.by_unit), n_unit=unit, underpowered=len(mine.by_unit) < FEW_PAIRS,
+        underpowered=(about["n_clusters"] or about["n"]) < FEW_PAIRS, **about,
         meaning=MEANING.format(depth=depth, rank=rank, words=WORDS[subspace], whole=whole),
     )  # fmt: skip
-
-
-def _bounds(by_unit: np.ndarray, n_bootstrap: int) -> tuple[float, float] | None:
-    n = len(by_unit)
-    weights = bootstrap_weights(np.arange(n), np.zeros(n, dtype=np.int64), n_bootstrap, np.random.default_rng(n))
-    return normal_interval(float(by_unit.mean()), weights @ by_unit / n)
 
 
 def interchange_table(found: list[Swapped], n_bootstrap: int) -> Table:
     """One row for every depth and subspace."""
     rows = []
     for s in found:
-        bounds = _bounds(s.by_unit, n_bootstrap) or (np.nan, np.nan)
+        bounds = mean_bounds(s.by_unit, s.clusters, n_bootstrap) or (np.nan, np.nan)
         null = null_from_draws("", s.random)
         rows.append({
             "depth": s.depth, "subspace": s.subspace, "donor_kl": s.donor_kl, "own_kl": s.own_kl,

@@ -40,11 +40,13 @@ from ..programs.swaps import STREAM, Directions, Swaps, planned_swaps, program_f
 from .clusters import dimensions_for, gather, make_clusters
 from .interchange import (
     BASELINE,
+    N_ELSEWHERE,
     N_RANDOM,
     SUBSPACES,
     Pairs,
     interchange_table,
     make_pairs,
+    named_depth,
     outcomes,
     swap_scalar,
     swaps,
@@ -145,8 +147,10 @@ class Belief(Probe):
         if self.interchange and "resid" in self.sites and self.target is not None:
             yield from planned_swaps(info, -(-n_prompts // 5))
         elif self.interchange and "resid" in self.sites:
-            n = len(SUBSPACES) + N_RANDOM
-            yield from (Planned(n, -(-n_prompts // 5), depth, (OUTPUT,)) for depth in _spread(info.n_layers + 1))
+            depths = _spread(info.n_layers + 1)
+            for depth in depths:
+                n = len(SUBSPACES) + (N_RANDOM if depth == named_depth(depths) else N_ELSEWHERE)
+                yield Planned(n, -(-n_prompts // 5), depth, (OUTPUT,))
 
     def analyse(self, base: Capture, under: Mapping[str, Readout]) -> Findings:
         self.refuse_fields(base.model.n_layers)
@@ -247,9 +251,8 @@ class Belief(Probe):
         if BASELINE not in under:
             return {}, {}
         pairs = self._pairs(base, pool, setting)
-        found = outcomes(under, pairs, pool.prompts)
-        depths = sorted({swap.depth for swap in found})
-        middle, rank = depths[len(depths) // 2], setting.belief.rank
+        found = outcomes(under, pairs, pool.prompts, pool.units)
+        middle, rank = named_depth([*{swap.depth for swap in found}]), setting.belief.rank
         named = {"redirected": "encoding", "redirected_by_readout": "readout"}
         scalars = {
             name: swap_scalar(found, subspace, middle, rank, self.n_bootstrap, pool.unit)

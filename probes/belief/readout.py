@@ -40,8 +40,8 @@ class Setting:
 
     `targets` are the beliefs that are read, fold by fold, `[held, group · component]`: the belief, its control tasks,
     then exchanges; `followed` are the belief and its control tasks at all rows. `positions` is the design of what
-    position tells; `position_names` is empty where it does not vary. `weights` resample the units; `code` says which
-    unit a row belongs to.
+    position tells; `position_names` is empty where it does not vary. `weights` resample prompts by whole clusters;
+    `code` says which prompt a row belongs to.
     """
 
     belief: ExactBelief
@@ -68,7 +68,7 @@ def make_setting(
     pool: Cloud, belief: ExactBelief, n_permutations: int, n_bootstrap: int, rng: np.random.Generator
 ) -> Setting:
     """Folds, exchanges, control tasks and resamples, the same for all places."""
-    names, code = np.unique(pool.units, return_inverse=True)
+    names, first, code = np.unique(pool.prompts, return_index=True, return_inverse=True)
     folds = deal(pool.units, rng)
     known = pool.rows
     position = Table({c: known[c] for c in ("prompt", "position", "length")},
@@ -82,7 +82,7 @@ def make_setting(
         np.hstack([followed[rows], _exchanged(told, belief.values - told, orders[:, rows], rows)])
         for rows in map(folds.rows, range(folds.n))
     )
-    weights = bootstrap_weights(np.arange(len(names)), np.zeros(len(names), dtype=np.int64), n_bootstrap, rng)
+    weights = bootstrap_weights(pool.units[first], np.zeros(len(names), dtype=np.int64), n_bootstrap, rng)
     return Setting(
         belief, folds, targets, followed, 1 + N_CONTROLS + n_permutations, design.values, design.names, orders, code,
         weights,

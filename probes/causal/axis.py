@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Num
 
 from interp.errors import PromptError
 from interp.statistics.correlation import unit_length
@@ -65,6 +65,12 @@ class Split:
         chosen = names[: max(1, int((so_far <= n_prompts).sum()))]
         is_run = np.isin(cloud.units, chosen)
         return cls(np.flatnonzero(~is_run), np.unique(cloud.prompts[is_run]), np.flatnonzero(is_run))
+
+
+    def clusters(self, cloud: Cloud) -> Num[np.ndarray, " prompt"]:
+        """What every prompt that is run is resampled with."""
+        first = np.unique(cloud.prompts[self.run_rows], return_index=True)[1]
+        return cloud.units[self.run_rows][first]
 
 
 @dataclass(frozen=True)

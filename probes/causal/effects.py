@@ -8,8 +8,8 @@ A read-out of a condition is a ratio of sums over prompts (1 minus it for R²); 
             all controls, so that under the null, where the axis is one more control, all are exchangeable. Of random
             controls there is none: an axis that follows the data is no random direction, whatever it is used for
 
-Intervals resample prompts, of the axis and its controls alike. One read-out of one intervention is primary and judged
-alone; all others together, by the largest deviation of each control (Westfall and Young 1993).
+Intervals resample prompts by whole clusters, of the axis and its controls alike. One read-out of one intervention is
+primary and judged alone; all others together, by the largest deviation of each control (Westfall and Young 1993).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -98,7 +98,7 @@ class Effect:
     positive: Mapping[str, float]
     positive_replicates: Mapping[str, np.ndarray]
     p: float
-    n: int
+    clusters: Int[np.ndarray, " prompt"]
     p_family: float = float("nan")
     random: Float[np.ndarray, " random"] = field(default_factory=lambda: np.empty(0))
     random_mean: Float[np.ndarray, " random_resample"] = field(default_factory=lambda: np.empty(0))
@@ -157,8 +157,8 @@ def effects(under: Mapping[str, Readout], n_bootstrap: int, rng: np.random.Gener
     for name in axes:
         baseline = baseline_of(name)
         if name.on not in weights:
-            n = len(_by_prompt(under[baseline][PRIMARY]))
-            weights[name.on] = bootstrap_weights(np.arange(n), np.zeros(n, dtype=np.int64), n_bootstrap, rng)
+            clusters = under[baseline]["cluster"]
+            weights[name.on] = bootstrap_weights(clusters, np.zeros_like(clusters), n_bootstrap, rng)
         for readout in READOUTS:
             if readout in under[baseline]:
                 found.append(_effect(under, name, readout, weights[name.on]))
@@ -184,7 +184,7 @@ def _effect(under: Mapping[str, Readout], name: Name, readout: str, weights: np.
     return Effect(
         name.on, name.layers, readout, float(whole[0]), float(moved[0]), moved_replicates[0], moved[1:],
         moved_replicates[1:].mean(axis=0), moved_replicates[1:].std(axis=0, ddof=1), positive, positive_replicates,
-        float(two_sided_p(moved[:1], moved[1:, None])[0]), len(values.of), random=random,
+        float(two_sided_p(moved[:1], moved[1:, None])[0]), under[names[0]]["cluster"], random=random,
         random_mean=random_replicates.mean(axis=0) if drawn else np.empty(0),
     )  # fmt: skip
 

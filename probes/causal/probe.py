@@ -18,7 +18,7 @@ Tegmark 2023 (arXiv 2310.06824) for the direction along which activations move o
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -45,7 +45,7 @@ from .effects import Effect, effects
 from .notes import notes
 from .prompt_sample import PromptSample, rows_of
 from .read import KL, LOSS, OUTCOME, SIZE, Later, Reader, read_labels, read_text, relative_axis
-from .scalars import MEANINGS, axis_scalar, scalars, undefined
+from .scalars import MEANINGS, axis_scalar, counted_prompts, scalars, undefined
 from .tables import conditions_table, controls_table, doses_table, effects_table, later_table, matching_table, words
 
 N_CONTROLS = {"text": 100, "tunnel": 1000}
@@ -151,25 +151,25 @@ class Causal(Probe):
         axes = self._axes(cloud, split, sorted({layer for layers in sets for layer in layers}))
         is_small = len(np.unique(cloud.units[split.fitting])) < FEW_FITTED
         rng = np.random.default_rng([self.seed, 2])
-        weights = bootstrap_weights(
-            np.arange(len(split.run)), np.zeros(len(split.run), np.int64), self.n_bootstrap, rng
-        )
+        clusters = split.clusters(cloud)
+        weights = bootstrap_weights(clusters, np.zeros_like(clusters), self.n_bootstrap, rng)
+        about = counted_prompts(clusters, cloud.unit)
         found = effects(under, self.n_bootstrap, np.random.default_rng([self.seed, 3]))
         made = (
             scalars(found, under, is_small, len(split.run_rows), cloud.unit)
             if found
-            else {"kl": undefined("bits", "the model was not run under edits", "Removing the axis.", 0, cloud.unit)}
+            else {"kl": undefined("bits", "the model was not run under edits", "Removing the axis.", about | {"n": 0})}
         )
         first = next((layer for layer in sets[0] if axes[layer] is not None), None)
         if first is not None:
             axis = axes[first]
             assert axis is not None
-            made["axis_r2"] = self._axis_r2(cloud, split, first, axis, weights, is_small)
+            made["axis_r2"] = self._axis_r2(cloud, split, first, axis, weights, about, is_small)
             place = f"layer {first} of {self.site}"
             tables["tautology"] = tautology(cloud, split, first, axis, place, self.seed)
         else:
             reason = "nothing varies at the edited layer, or the entropy is always the same"
-            made["axis_r2"] = undefined("fraction", reason, MEANINGS["axis_r2"], len(split.run), cloud.unit)
+            made["axis_r2"] = undefined("fraction", reason, MEANINGS["axis_r2"], about)
         if found:
             tables = self._tables(found, under, weights) | tables
         made |= by_program
@@ -271,12 +271,15 @@ class Causal(Probe):
         kept = {layer: axis.penalty for layer, axis in axes.items() if axis is not None}
         if not kept or np.ptp(sought) == 0:
             return None
-        unit = np.unique(cloud.units[split.run_rows], return_inverse=True)[1]
+        prompt, cluster = (
+            np.unique(names[split.run_rows], return_inverse=True)[1] for names in (cloud.prompts, cloud.units)
+        )
         directions = [
             relative_axis(cloud.points[layer][split.run_rows].astype(np.float64), sought, penalty)
             for layer, penalty in kept.items()
         ]
-        return Later(Need(self.site), tuple(kept), sought, unit, np.array(list(kept.values())), np.array(directions))
+        penalties = np.array(list(kept.values()))
+        return Later(Need(self.site), tuple(kept), sought, prompt, cluster, penalties, np.array(directions))
 
     def _split(self, base: Capture) -> tuple[Cloud, Split]:
         cloud = Cloud.of(base, Need(self.site), Target(self.target))
@@ -291,11 +294,12 @@ class Causal(Probe):
         )
 
     def _axis_r2(
-        self, cloud: Cloud, split: Split, layer: int, axis: Axis, weights: np.ndarray, is_small: bool
-    ) -> Scalar:
+        self, cloud: Cloud, split: Split, layer: int, axis: Axis, weights: np.ndarray, about: Mapping[str, Any],
+        is_small: bool,
+    ) -> Scalar:  # fmt: skip
         errors, totals = held_out(cloud, split, layer, axis)
-        unit = np.unique(cloud.units[split.run_rows], return_inverse=True)[1]
-        return axis_scalar(np.bincount(unit, errors), np.bincount(unit, totals), weights, cloud.unit, is_small)
+        prompt = np.unique(cloud.prompts[split.run_rows], return_inverse=True)[1]
+        return axis_scalar(np.bincount(prompt, errors), np.bincount(prompt, totals), weights, about, is_small)
 
     def _tables(self, found: Sequence[Effect], under: Mapping[str, Readout], weights: np.ndarray) -> dict[str, Table]:
         made = {
@@ -343,7 +347,7 @@ class Causal(Probe):
 
     def _notes(self, cloud: Cloud, split: Split, layers: tuple[int, ...]) -> tuple[str, ...]:
         what = "depth" if self.site == "resid" else "layer"
-        n_fitted = len(np.unique(cloud.units[split.fitting]))
+        n_fitted = len(np.unique(cloud.prompts[split.fitting]))
         filled = "their mean over the edited positions" if self.fill == "mean" else "0"
         return (
             f"Primary, named beforehand: KL of the next token when the {self.axis} axis of {self.site} is removed at "

@@ -1,7 +1,7 @@
 """What is kept of the model under one condition: sums over each prompt, downstream of the edit.
 
 Every read-out is a ratio of sums over prompts, so that prompts can be resampled: an array by its name holds the sum of
-each prompt, `<name>.of` what it is divided by.
+each prompt, `<name>.of` what it is divided by; `cluster` is what each prompt is resampled with.
 
     kl               KL(unedited ‖ edited) of the next token
     entropy_change   edited − unedited entropy of the next token;  entropy_moved  its size
@@ -23,6 +23,7 @@ from interp.capture import Capture
 from interp.need import Need
 from interp.probe import Readout
 from interp.statistics.ridge import absolute_penalty, ridge_axis, ridge_coefficients
+from interp.statistics.units import clusters_of
 
 from ..measures.answers import Answers
 from ..measures.calibration import Slopes
@@ -44,12 +45,14 @@ class Later:
     """Later layers of the site that is edited: where they are, what they are to tell, and the unedited axes there.
 
     `penalty` is relative, as the fitting prompts chose it in the unedited model; `axes` are those of the run's rows.
+    Rows are judged in folds of whole clusters, and their errors are summed by prompt.
     """
 
     need: Need
     layers: tuple[int, ...]
     entropy: Float[np.ndarray, " row"]
-    unit: Int[np.ndarray, " row"]
+    prompt: Int[np.ndarray, " row"]
+    cluster: Int[np.ndarray, " row"]
     penalty: Float[np.ndarray, " later"]
     axes: Float[np.ndarray, "later feature"]
 
@@ -58,9 +61,9 @@ class Later:
         errors, totals, cosines = [], [], []
         for i, layer in enumerate(self.layers):
             x = points[layer].reshape(len(self.entropy), -1).astype(np.float64)
-            error, total = crossed(x, self.entropy, self.unit, float(self.penalty[i]))
-            errors.append(np.bincount(self.unit, error))
-            totals.append(np.bincount(self.unit, total))
+            error, total = crossed(x, self.entropy, self.cluster, float(self.penalty[i]))
+            errors.append(np.bincount(self.prompt, error))
+            totals.append(np.bincount(self.prompt, total))
             cosines.append(abs(float(relative_axis(x, self.entropy, float(self.penalty[i])) @ self.axes[i])))
         n = len(errors[0])
         return {
@@ -105,7 +108,7 @@ class Reader:
             found |= by_prompt(followed, {"loss": under[LOSS]}, int(prompt.max()) + 1)
         if self.later is not None:
             found |= self.later.read(under)
-        return found | {"log_p": self._sampled(under[LOG_P])} | sizes(under)
+        return found | {"log_p": self._sampled(under[LOG_P])} | sizes(under) | resampled(under)
 
     def _sampled(self, log_p: np.ndarray) -> np.ndarray:
         """log2 probabilities of a few rows and tokens, spread evenly."""
@@ -128,7 +131,7 @@ def read_labels(under: Capture) -> Readout:
         for group in np.unique(slopes.groups):
             x[slopes.groups == group] -= x[slopes.groups == group].mean()
         found |= {"slope": x * slopes.y, "slope.of": x * x}
-    return found | sizes(under)
+    return found | sizes(under) | {"cluster": clusters_of(under.rows)[main]}
 
 
 def read_text(under: Capture) -> Readout:
@@ -139,7 +142,14 @@ def read_text(under: Capture) -> Readout:
         by_prompt(np.asarray(loss["prompt"]), {"loss": under[LOSS]}, n)
         | by_prompt(np.asarray(under.rows["prompt"]), {"kl": under[KL]})
         | sizes(under)
+        | resampled(under)
     )
+
+
+def resampled(under: Capture) -> dict[str, np.ndarray]:
+    """The cluster of every prompt."""
+    first = np.unique(under.rows["prompt"], return_index=True)[1]
+    return {"cluster": clusters_of(under.rows)[first]}
 
 
 def by_prompt(prompt: np.ndarray, values: dict[str, np.ndarray], n: int = 0) -> dict[str, np.ndarray]:
@@ -166,7 +176,7 @@ def sizes(under: Capture) -> dict[str, np.ndarray]:
 def crossed(
     x: Float[np.ndarray, "row feature"], y: Float[np.ndarray, " row"], unit: Int[np.ndarray, " row"], penalty: float
 ) -> tuple[Float[np.ndarray, " row"], Float[np.ndarray, " row"]]:
-    """Squared errors of ridge refitted to four fifths of the prompts on the others, and of the mean there."""
+    """Squared errors of ridge refitted to four fifths of the units on the others, and of the mean there."""
     error, total = np.zeros(len(y)), np.zeros(len(y))
     fold = unit % min(N_FOLDS, int(unit.max()) + 1)
     for f in np.unique(fold):

@@ -4,11 +4,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from jaxtyping import Int
 
 from interp.findings import Interval, Null, Scalar
 from interp.probe import Readout
 from interp.statistics.estimate import null_from_permutations, percentile_interval, share_interval
 from interp.statistics.ratio import ratio
+from interp.statistics.units import counted
 
 from ..measures.sample_sizes import FEW_PROMPTS, FEW_ROWS
 from .edits import Name
@@ -46,11 +48,22 @@ def scalars(
 
 
 def _about(effect: Effect, is_small: bool, unit: str) -> dict[str, Any]:
-    return {"n": effect.n, "n_unit": unit, "underpowered": is_small or effect.n < FEW_PROMPTS}
+    few = len(np.unique(effect.clusters)) < FEW_PROMPTS
+    return counted_prompts(effect.clusters, unit) | {"underpowered": is_small or few}
 
 
-def _interval(bounds: tuple[float, float] | None, unit: str) -> Interval | str:
-    method = f"percentile bootstrap over the {unit}s that were run, axis and controls held fixed"
+def counted_prompts(clusters: Int[np.ndarray, " prompt"], unit: str) -> dict[str, Any]:
+    """What a number over prompts of these clusters counts, as fields of a scalar."""
+    return counted(np.arange(len(clusters)), clusters, unit)
+
+
+def resampled_words(about: Mapping[str, Any]) -> str:
+    """What intervals over the prompts that were run resample."""
+    return f"{'cluster' if about['n_clusters'] else about['n_unit']}s that were run"
+
+
+def _interval(bounds: tuple[float, float] | None, about: Mapping[str, Any]) -> Interval | str:
+    method = f"percentile bootstrap over the {resampled_words(about)}, axis and controls held fixed"
     return Interval.of(bounds, method, STILL)
 
 
@@ -71,18 +84,18 @@ def _effect_scalars(effect: Effect, p: float, p_over: str, is_small: bool, unit:
     readout, name = READOUTS[effect.readout], effect.readout
     meaning = f"Removing the axis: {readout.meaning}."
     beyond = f"{meaning[:-1]}, beyond what its matched controls do on average."
+    about = _about(effect, is_small, unit)
     if np.isnan(effect.value) or np.isnan(effect.controls).any():
         nothing = "this read-out does not vary here"
         return {
-            name: undefined(readout.unit, nothing, meaning, effect.n, unit),
-            f"{name}_beyond_controls": undefined(readout.unit, nothing, beyond, effect.n, unit),
+            name: undefined(readout.unit, nothing, meaning, about),
+            f"{name}_beyond_controls": undefined(readout.unit, nothing, beyond, about),
         }
-    about = _about(effect, is_small, unit)
     judged = f"a cut does something in any direction: {name}_beyond_controls is judged"
     return {
-        name: Scalar.of(effect.value, readout.unit, _interval(effect.bounds, unit), judged, meaning=meaning, **about),
+        name: Scalar.of(effect.value, readout.unit, _interval(effect.bounds, about), judged, meaning=meaning, **about),
         f"{name}_beyond_controls": Scalar.of(
-            effect.beyond, readout.unit, _interval(effect.beyond_bounds, unit), _beyond_null(effect.controls), p=p,
+            effect.beyond, readout.unit, _interval(effect.beyond_bounds, about), _beyond_null(effect.controls), p=p,
             p_over=p_over, meaning=beyond, **about,
         ),
     }  # fmt: skip
@@ -94,16 +107,16 @@ def _primary_scalars(effect: Effect, is_small: bool, unit: str) -> dict[str, Sca
     made: dict[str, Scalar] = {}
     if len(effect.random):
         made["kl_beyond_random"] = Scalar.of(
-            effect.beyond_random, "bits", _interval(effect.beyond_random_bounds, unit), _beyond_null(effect.random),
+            effect.beyond_random, "bits", _interval(effect.beyond_random_bounds, about), _beyond_null(effect.random),
             meaning=MEANINGS["random"], **about,
         )  # fmt: skip
     if np.isnan(effect.z):
-        made["kl_z"] = undefined("1", "all controls do the same", MEANINGS["z"], effect.n, unit)
+        made["kl_z"] = undefined("1", "all controls do the same", MEANINGS["z"], about)
     else:
         null = null_from_permutations(among, effect.control_z)
-        made["kl_z"] = Scalar.of(effect.z, "1", _interval(effect.z_bounds, unit), null, meaning=MEANINGS["z"], **about)
+        made["kl_z"] = Scalar.of(effect.z, "1", _interval(effect.z_bounds, about), null, meaning=MEANINGS["z"], **about)
     for subject, value in effect.positive.items():
-        held = _interval(_bounds(value, effect.positive_replicates[subject]), unit)
+        held = _interval(_bounds(value, effect.positive_replicates[subject]), about)
         made[f"{subject}_kl"] = Scalar.of(value, "bits", held, POSITIVE, meaning=MEANINGS[subject], **about)
     whole = effect.positive.get("resample", 0.0)
     if whole > 0:
@@ -111,7 +124,7 @@ def _primary_scalars(effect: Effect, is_small: bool, unit: str) -> dict[str, Sca
         usable = replicates > 0
         bounds = _bounds(effect.value / whole, effect.replicates[usable] / replicates[usable])
         made["kl_of_resample"] = Scalar.of(
-            effect.value / whole, "fraction", _interval(bounds, unit), POSITIVE, meaning=MEANINGS["share"], **about,
+            effect.value / whole, "fraction", _interval(bounds, about), POSITIVE, meaning=MEANINGS["share"], **about,
         )  # fmt: skip
     return made
 
@@ -159,18 +172,20 @@ def logit_change(under: Mapping[str, Readout], key: str) -> float:
     return float((under[key]["log_p"].astype(np.float64) - baseline).std(axis=1).mean())
 
 
-def axis_scalar(errors: np.ndarray, totals: np.ndarray, weights: np.ndarray, unit: str, is_small: bool) -> Scalar:
+def axis_scalar(
+    errors: np.ndarray, totals: np.ndarray, weights: np.ndarray, about: Mapping[str, Any], is_small: bool
+) -> Scalar:
     """R² of the axis on prompts that it was not fitted on; sums by prompt."""
     if not totals.sum() > 0:
-        return undefined("fraction", "the entropy does not vary", MEANINGS["axis_r2"], len(errors), unit)
+        return undefined("fraction", "the entropy does not vary", MEANINGS["axis_r2"], about)
     bounds = share_interval(errors, totals, weights)
     return Scalar.of(
         1 - errors.sum() / totals.sum(), "fraction",
-        Interval.of(bounds, f"bootstrap over the {unit}s that were run, the fit held fixed", STILL),
-        "read `value_axis` for its nulls: here it is only what is cut", n=len(errors), n_unit=unit,
-        underpowered=is_small, meaning=MEANINGS["axis_r2"],
+        Interval.of(bounds, f"bootstrap over the {resampled_words(about)}, the fit held fixed", STILL),
+        "read `value_axis` for its nulls: here it is only what is cut", meaning=MEANINGS["axis_r2"],
+        **{**about, "underpowered": is_small},
     )  # fmt: skip
 
 
-def undefined(unit: str, reason: str, meaning: str, n: int, n_unit: str) -> Scalar:
-    return Scalar.undefined(reason, unit, n=n, n_unit=n_unit, underpowered=True, meaning=meaning)
+def undefined(unit: str, reason: str, meaning: str, about: Mapping[str, Any]) -> Scalar:
+    return Scalar.undefined(reason, unit, meaning=meaning, **{**about, "underpowered": True})

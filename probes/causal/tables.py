@@ -47,8 +47,9 @@ def effects_table(found: Sequence[Effect]) -> Table:
         null, nothing = null_from_permutations("", e.controls), (np.nan, np.nan)
         rows.append({
             "layers": words(e.layers), "on": e.on or "the run's prompts", "readout": e.readout,
-            "role": "primary" if i == 0 else "exploratory", "unit": READOUTS[e.readout].unit, "n_prompts": e.n,
-            "unedited": e.unedited, **number_columns("effect", e.value, e.bounds or nothing, (null.value, *null.band)),
+            "role": "primary" if i == 0 else "exploratory", "unit": READOUTS[e.readout].unit,
+            "n_prompts": len(e.clusters), "unedited": e.unedited,
+            **number_columns("effect", e.value, e.bounds or nothing, (null.value, *null.band)),
             **number_columns("beyond", e.beyond, e.beyond_bounds or nothing),
             **number_columns("z", e.z, e.z_bounds or nothing), "p": e.p, "p_family": e.p_family,
             "random": float(e.random.mean()) if len(e.random) else np.nan,

@@ -25,8 +25,8 @@ from interp.edits import ReplaceCoordinates
 from interp.findings import Interval, Scalar
 from interp.need import Need
 from interp.probe import Condition, Planned, Readout
-from interp.statistics.estimate import normal_interval, null_from_draws
-from interp.statistics.resampling import bootstrap_weights
+from interp.statistics.estimate import null_from_draws
+from interp.statistics.units import clusters_of, counted, mean_bounds
 from interp.table import LABEL, Table, number_columns
 
 from ..measures.sample_sizes import FEW_PAIRS
@@ -34,9 +34,12 @@ from ..measures.target import Target
 
 OUTPUT = Need("outcome_log_prob")
 STREAM = Need("resid")
-N_RANDOM = 39
-N_AT_A_DEPTH = 2 * N_RANDOM + 20
-"""Swaps at one depth, at most: random directions of two numbers, those found and stated, other variables."""
+N_RANDOM = 199
+"""Random directions at the first depth, the primary one: their p can be small enough after any correction."""
+
+N_ELSEWHERE = 39
+N_NAMED = 20
+"""Swaps at one depth, at most, beside random directions of two numbers: those found and stated, other variables."""
 
 STATED, RANDOM = "stated", "random"
 FAMILY = "program"
@@ -82,6 +85,7 @@ class Swaps:
     variable: str
     prompts: Int[np.ndarray, " chosen"]
     donors: Int[np.ndarray, " chosen"]
+    clusters: Int[np.ndarray, " chosen"]
 
     @classmethod
     def of(cls, base: Capture, target: Target, prompts: Int[np.ndarray, " chosen"], seed: int) -> "Swaps | None":
@@ -92,7 +96,9 @@ class Swaps:
         order = np.random.default_rng([seed, 11]).permutation(prompts)
         donor = dict(zip(order.tolist(), np.roll(order, 1).tolist(), strict=True))
         prompts = np.sort(prompts)
-        return cls(base.mechanism, variable, prompts, np.array([donor[p] for p in prompts.tolist()]))
+        first = np.unique(base.rows["prompt"], return_index=True)
+        clusters = clusters_of(base.rows)[first[1][np.searchsorted(first[0], prompts)]]
+        return cls(base.mechanism, variable, prompts, np.array([donor[p] for p in prompts.tolist()]), clusters)
 
     def depths(self, n_depths: int) -> tuple[int, ...]:
         """Where the variable stands and is read later; the first is primary."""
@@ -111,8 +117,9 @@ class Swaps:
             stated = {STATED: Directions(self.mechanism.directions[self.variable])}
             rng = np.random.default_rng([seed, 12, depth])
             sizes = sorted({len(one.covectors) for one in (*of_depth.values(), *stated.values())})
+            n_random = N_RANDOM if depth == next(iter(found)) else N_ELSEWHERE
             random = {f"{RANDOM} {k} {i}": Directions(_frame(rng, points.shape[1], k))
-                      for k in sizes for i in range(N_RANDOM)}  # fmt: skip
+                      for k in sizes for i in range(n_random)}  # fmt: skip
             named = {**of_depth, **stated, **{_other(name): one for name, one in others.items()}, **random}
             for name, directions in named.items():
                 edit = directions.edit(depth, points)
@@ -144,7 +151,9 @@ class Swapped:
 def planned_swaps(info: ModelInfo, n_prompts: int) -> Iterator[Planned]:
     """What swaps will cost at most, where the model is a program."""
     if info.family == FAMILY:
-        yield from (Planned(N_AT_A_DEPTH, n_prompts, depth, (OUTPUT,)) for depth in range(info.n_layers + 1))
+        for depth in range(info.n_layers + 1):
+            n_random = N_ELSEWHERE if depth else N_RANDOM
+            yield Planned(N_NAMED + 2 * n_random, n_prompts, depth, (OUTPUT,))
 
 
 def is_swap(name: str) -> bool:
@@ -199,7 +208,7 @@ def program_findings(
     if not found:
         return {}, undefined_swap("the model was not run under edits, or no direction could be fitted")
     made = swap_scalars(found, names, swaps, target, n_bootstrap)
-    return {"program_swaps": swaps_table(found, n_bootstrap)}, made
+    return {"program_swaps": swaps_table(found, swaps.clusters, n_bootstrap)}, made
 
 
 def swap_scalars(
@@ -219,9 +228,9 @@ def swap_scalars(
             moved=mine.should_move,
         )  # fmt: skip
         made[name] = Scalar.of(
-            mine.accuracy, "fraction", _interval(mine.by_unit, n_bootstrap),
+            mine.accuracy, "fraction", _interval(mine.by_unit, swaps.clusters, n_bootstrap),
             null_from_draws("random directions of the same number", mine.random), p=mine.p, meaning=meaning,
-            **_about(mine.by_unit),
+            **_about(swaps.clusters),
         )  # fmt: skip
     inert = [s.kept for name, s in here.items()
              if (other := _variable(name)) is not None and not swaps.mechanism.is_read(other, depth)]  # fmt: skip
@@ -230,7 +239,12 @@ def swap_scalars(
         kept = np.mean(inert, axis=0)
         stays = "1 by the program: nothing reads them"
         made["inert_kept"] = Scalar.of(
-            kept.mean(), "fraction", _interval(kept, n_bootstrap), stays, meaning=meaning, **_about(kept)
+            kept.mean(),
+            "fraction",
+            _interval(kept, swaps.clusters, n_bootstrap),
+            stays,
+            meaning=meaning,
+            **_about(swaps.clusters),
         )
     return made
 
@@ -241,11 +255,11 @@ def undefined_swap(reason: str) -> dict[str, Scalar]:
     return {"interchange_accuracy": Scalar.undefined(reason, "fraction", underpowered=True, meaning=meaning)}
 
 
-def swaps_table(found: list[Swapped], n_bootstrap: int) -> Table:
+def swaps_table(found: list[Swapped], clusters: Int[np.ndarray, " chosen"], n_bootstrap: int) -> Table:
     """One row for every depth and every directions but random ones."""
     rows = []
     for s in found:
-        interval = _interval(s.by_unit, n_bootstrap)
+        interval = _interval(s.by_unit, clusters, n_bootstrap)
         bounds = (interval.low, interval.high) if isinstance(interval, Interval) else (np.nan, np.nan)
         has_null = len(s.random) > 0
         null = null_from_draws("", s.random) if has_null else None
@@ -286,12 +300,14 @@ def _variable(directions: str) -> str | None:
     return directions.removeprefix("of ") if directions.startswith("of ") else None
 
 
-def _interval(by_unit: Float[np.ndarray, " unit"], n_bootstrap: int) -> Interval | str:
-    n = len(by_unit)
-    weights = bootstrap_weights(np.arange(n), np.zeros(n, dtype=np.int64), n_bootstrap, np.random.default_rng(n))
-    bounds = normal_interval(float(by_unit.mean()), weights @ by_unit / n)
-    return Interval.of(bounds, "bootstrap over sequences, directions held fixed", "no resample differs")
+def _interval(
+    by_unit: Float[np.ndarray, " unit"], clusters: Int[np.ndarray, " unit"], n_bootstrap: int
+) -> Interval | str:
+    bounds = mean_bounds(by_unit, clusters, n_bootstrap)
+    what = "clusters" if _about(clusters)["n_clusters"] else "sequences"
+    return Interval.of(bounds, f"bootstrap over {what}, directions held fixed", "no resample differs")
 
 
-def _about(by_unit: Float[np.ndarray, " unit"]) -> dict[str, Any]:
-    return {"n": len(by_unit), "n_unit": "sequence", "underpowered": len(by_unit) < FEW_PAIRS}
+def _about(clusters: Int[np.ndarray, " unit"]) -> dict[str, Any]:
+    few = len(np.unique(clusters)) < FEW_PAIRS
+    return counted(np.arange(len(clusters)), clusters, "sequence") | {"underpowered": few}

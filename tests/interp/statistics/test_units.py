@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from interp.statistics.estimate import band, percentile_interval
-from interp.statistics.units import Units, mean_of_units
+from interp.statistics.units import Units, mean_bounds, mean_of_units
 from interp.table import Table
 
 NAN = np.nan
@@ -34,6 +34,14 @@ def test_units_without_a_value_are_left_out_of_every_resample():
     np.testing.assert_allclose(UNITS.resampled(values), [[2.5, 7], [1, NAN], [NAN, 10], [4, 8]])
     np.testing.assert_allclose(mean_of_units(values), [2.5, 7])
     assert np.isnan(mean_of_units(np.full((3, 1), NAN))).all()
+
+
+@pytest.mark.parametrize("size", [1, 4])
+def test_a_mean_over_copies_is_as_uncertain_as_one_over_what_was_copied(size):
+    values = np.random.default_rng(1).standard_normal(60)
+    low, high = mean_bounds(np.repeat(values, size), np.repeat(np.arange(60), size), 4000)
+    assert (low + high) / 2 == pytest.approx(values.mean())
+    assert (high - low) / 2 == pytest.approx(1.96 * values.std() / 60**0.5, rel=0.05)
 
 
 def test_units_are_resampled_whole_within_their_stratum():

@@ -795,14 +795,14 @@ def test_redirected_bits_turn_from_the_own_posterior_to_the_donors():
     under["interchange at 2: readout"] = {"donor_kl": np.full(8, 3.0), "own_kl": own}
     under["interchange at 2: principal"] = {"donor_kl": np.arange(8) + 2.5, "own_kl": own - 0.5}
     under["interchange at 2: all"] = under["interchange at 2: encoding"]
-    for i in range(N_RANDOM):
+    for i in range(19):
         under[f"interchange at 2: random {i}"] = {"donor_kl": np.arange(8) + 3.0 - 0.1 * i, "own_kl": own}
-    found = {s.subspace: s for s in outcomes(under, pairs, units)}
+    found = {s.subspace: s for s in outcomes(under, pairs, units, units)}
     assert found["encoding"].by_unit == pytest.approx([1.5] * 4)
     assert found["readout"].by_unit == pytest.approx([0.25, 1.25, 2.25, 3.25])
     assert found["principal"].by_unit == pytest.approx([0.0] * 4), "nearer to both alike is no redirection"
-    assert found["encoding"].random == pytest.approx(0.05 * np.arange(N_RANDOM))
-    assert found["encoding"].p == 1 / (1 + N_RANDOM), "1.5 bits, and no random subspace above .9"
+    assert found["encoding"].random == pytest.approx(0.05 * np.arange(19))
+    assert found["encoding"].p == 1 / 20, "1.5 bits, and no random subspace above .9"
 
 
 # --- figures ---------------------------------------------------------------------------------------------------------

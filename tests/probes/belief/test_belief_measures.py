@@ -200,7 +200,8 @@ def test_components_have_their_null_and_one_without_a_null_has_none():
 
 def test_a_swap_is_reported_beside_the_whole_stream_at_its_own_depth():
     def swapped(depth, subspace, *by_unit):
-        return Swapped(depth, subspace, np.array(by_unit), 0.5, 0.7, np.array([0.0, 1.0, 2.0]))
+        clusters = np.arange(len(by_unit))
+        return Swapped(depth, subspace, np.array(by_unit), clusters, 0.5, 0.7, np.array([0.0, 1.0, 2.0]))
 
     given = ((1, "encoding", 0.0), (1, "all", 3.0), (2, "readout", 7.0), (2, "encoding", 1.0), (2, "all", 4.0))
     found = [swapped(depth, subspace, x, x + 2) for depth, subspace, x in given]

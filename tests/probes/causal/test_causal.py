@@ -209,6 +209,43 @@ def test_the_slope_is_that_of_a_regression_with_an_intercept_for_each_pair_of_wo
     assert read["slope"].sum() / read["slope.of"].sum() == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("sizes", [[1] * 60, [4] * 15, [3, 5] * 8])
+def test_prompts_that_are_run_are_resampled_by_their_clusters(sizes):
+    """Nothing of a cluster is on both sides, prompts are summed one by one, and clusters are what is counted."""
+    cluster = np.repeat(np.arange(len(sizes)), sizes)
+    n = len(cluster)
+    base = synthetic_capture(PROBE.needs, Shape(n_prompts=n), columns={"cluster": cluster})
+    cloud, split = PROBE._split(base)
+    clusters = split.clusters(cloud)
+    assert clusters.tolist() == cluster[split.run].tolist()
+    assert not {*cluster[split.fitting].tolist()} & {*clusters.tolist()}
+    later = PROBE._later(cloud, split, (0,))
+    assert later.prompt.tolist() == [*range(len(split.run))]
+    read = later.read(base_of(base, split.run))
+    assert read["later_r2"].shape == (2, len(split.run))
+    told = PROBE.analyse(base, {})["axis_r2"]
+    assert told.n == len(split.run)
+    assert told.n_clusters == (None if n == len(sizes) else len(np.unique(clusters)))
+    assert ("clusters that were run" in told.interval_method) == (n > len(sizes))
+
+
+def base_of(base, prompts):
+    """The capture of some of its prompts, each with one row."""
+    arrays = {need: {"rows": found["rows"][:, prompts]} for need, found in base.arrays.items() if need.at == "scored"}
+    return replace(base, tables={"scored": base.rows.where(prompts)}, arrays=arrays)
+
+
+@pytest.mark.parametrize("sizes", [[1] * 20, [3, 5] * 8])
+def test_clusters_within_one_domain_all_receive_the_entropies_of_others(sizes):
+    units = np.repeat(np.arange(len(sizes)), sizes)
+    domain = (units % 4 > 1).astype(int)
+    orders = exchange_within(domain, units, 60, rng())
+    assert (domain[orders] == domain).all()
+    moved = (units[orders] != units).mean(axis=0)
+    assert moved.min() > 0.5, "no cluster stays by itself because of its size"
+    assert all(len(np.unique(units[order[units == 0]])) == 1 for order in orders), "whole clusters"
+
+
 # --- effects ---------------------------------------------------------------------------------------------------------
 
 
@@ -218,7 +255,8 @@ def made_up(values, n=12, how="refit"):
     names = [Name((1,), BASELINE), Name((1,), "axis"), *(Name((1,), f"control {i}") for i in range(len(values) - 1))]
     return {
         str(name): {"kl": (v + 0.1 * v * noise) * 2, "kl.of": np.full(n, 2.0), "later_r2": np.full((2, n), 1 + v),
-                    "later_r2.of": np.full((2, n), 10.0), "matching": np.array([[HOW.index(how), 1, 0.1, 0]])}
+                    "later_r2.of": np.full((2, n), 10.0), "matching": np.array([[HOW.index(how), 1, 0.1, 0]]),
+                    "cluster": np.arange(n)}
         for name, v in zip(names, [0.0, *values], strict=True)
     }  # fmt: skip
 

@@ -184,7 +184,7 @@ def test_what_is_beyond_the_controls_is_resampled_with_them():
     assert still.bounds is None and still.beyond_bounds is None
 
 
-def under_edits(moved, resample=None):
+def under_edits(moved, resample=None, clusters=None):
     """Read-outs of ten prompts of an axis (the first) and its controls, at one layer, without an edit 1 bit."""
     noise = 1 + 0.2 * rng(10).normal(size=10)
     subjects = ["axis", *(f"control {i}" for i in range(len(moved) - 1))]
@@ -201,6 +201,8 @@ def under_edits(moved, resample=None):
         both = 1 + value * noise
         found[str(Name((0,), subject))] = {"kl": both, "kl.of": np.ones(10), "loss": both**2, "loss.of": np.ones(10),
                                            "matching": matching}  # fmt: skip
+    for read in found.values():
+        read["cluster"] = np.arange(10) if clusters is None else clusters
     return found
 
 
@@ -211,7 +213,7 @@ def test_effects_are_edited_minus_unedited_with_the_primary_one_judged_alone():
     assert (kl.readout, loss.readout) == ("kl", "loss") and (kl.unedited, loss.unedited) == (1, 1)
     np.testing.assert_allclose([kl.value, *kl.controls], np.array(moved) * noise.mean())
     np.testing.assert_allclose(loss.value, np.square(1 + 6 * noise).mean() - 1)
-    assert kl.positive == pytest.approx({"resample": 8 * noise.mean()}) and kl.n == 10
+    assert kl.positive == pytest.approx({"resample": 8 * noise.mean()}) and kl.clusters.tolist() == [*range(10)]
     ratio = kl.replicates / kl.positive_replicates["resample"]
     np.testing.assert_allclose(ratio, 6 / 8)
     np.testing.assert_allclose(kl.control_mean / kl.replicates, np.mean(moved[1:]) / 6)
@@ -220,6 +222,14 @@ def test_effects_are_edited_minus_unedited_with_the_primary_one_judged_alone():
     assert kl.replicates.std() == pytest.approx(6 * noise.std() / np.sqrt(10), rel=0.2)
     # of five, the axis is furthest from their mean: 6 against 3.4
     assert kl.p == 1 / 5 and np.isnan(kl.p_family) and loss.p_family == loss.p == 1 / 5
+
+
+def test_effects_resample_whole_clusters():
+    """Five prompts of either cluster move alike: two of ten is what is resampled."""
+    found = under_edits([6.0, 1.0, 3.0, 2.0], clusters=np.repeat([0, 1], 5))
+    kl = effects(found, 400, rng(11))[0]
+    halves = 6 * (1 + 0.2 * rng(10).normal(size=10)).reshape(2, 5).mean(axis=1)
+    assert set(kl.replicates.round(9)) == {*halves.round(9), round(float(halves.mean()), 9)}
 
 
 def test_a_dose_is_no_intervention_of_its_own():
