@@ -329,6 +329,10 @@ def row_table(
     units = {"prompt": "index", "cluster": "index", "position": "tokens", "length": "tokens", "token": "index"}
     if entropy is not None:
         columns["next_entropy_bits"], units["next_entropy_bits"] = entropy, "bits"
+    if at == "before_last":
+        before = zip(index.prompt, index.position, strict=True)
+        columns["token_before"] = np.array([ids[p][i - 1] if i else -1 for p, i in before], dtype=np.int64)
+        units["token_before"] = "index"
     if at == "scored":
         columns["drawn"], units["drawn"] = np.ones(len(index), dtype=bool), LABEL
         columns["stratum"], units["stratum"] = np.zeros(len(index), dtype=np.int64), LABEL

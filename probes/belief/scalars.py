@@ -197,7 +197,7 @@ def silhouette_scalars(gathered: Sequence[Gathered], clusters: Clusters, counted
         made.append(
             Scalar.of(
                 values[i, 0], "1", interval, null, p=p[i], p_over=P_OVER, meaning=MEANINGS["silhouette"],
-                **counted.about(i) | {"n_clusters" if counted.counts["n_clusters"] else "n": clusters.n_units},
+                **counted.about(i) | {"n_clusters" if counted.counts.get("n_clusters") else "n": clusters.n_units},
             )
         )  # fmt: skip
     return made

@@ -5,12 +5,17 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Shaped
+from sklearn.preprocessing import SplineTransformer
 
+from interp.statistics.units import clusters_of
 from interp.table import Table
 
 from .sample_sizes import MIN_LEVEL
 
 _RANK = 1e-9
+_MOST_KNOTS = 5
+_PER_KNOT = 20
+"""Clusters (or prompts that stand alone) for each knot of a spline; with fewer than two knots it is a straight line."""
 
 
 @dataclass(frozen=True)
@@ -43,9 +48,12 @@ def nuisance_design(
 ) -> Design:
     """Length, position, the `levels` that rows have and further `numbers`, as far as they vary.
 
-    Levels have a column where `least` prompts share them; what is rarer is one level together. Positions are levels
-    in sequences, where the same ones recur; in texts the position is the length.
+    Numbers act along a cubic spline, as many knots as the clusters of prompts bear. Levels have a column where `least`
+    clusters share them; what is rarer is one level together. Positions are levels in sequences, where the same ones
+    recur; in texts the position is the length.
     """
+    clusters = clusters_of(rows)
+    n_knots = min(_MOST_KNOTS, len(np.unique(clusters)) // _PER_KNOT)
     is_sequence = len(np.unique(rows["prompt"])) < rows.n_rows
     plain = {"length": rows["length"]}
     if not is_sequence and not (rows["position"] == rows["length"] - 1).all():
@@ -54,16 +62,24 @@ def nuisance_design(
     for name, values in (plain | dict(numbers or {})).items():
         values = np.asarray(values, dtype=np.float64)
         if np.ptp(values) > 0:
-            columns.append(((values - values.mean()) / values.std())[:, None])
+            columns.append(_curves((values - values.mean()) / values.std(), n_knots))
             names.append(name)
-    words = {"token": "last token"}
+    words = {"token": "last token", "previous": "token before", "second": "token before that"}
     for column in (("position",) if is_sequence else ()) + tuple(levels):
         if column in rows:
-            indicators = _indicators(rows[column], rows["prompt"], least)
+            indicators = _indicators(rows[column], clusters, least)
             if indicators.shape[1]:
                 columns.append(indicators)
                 names.append(f"{words.get(column, column)} ({indicators.shape[1]} levels)")
     return Design(np.hstack(columns), tuple(names))
+
+
+def _curves(values: Float[np.ndarray, " row"], n_knots: int) -> Float[np.ndarray, "row column"]:
+    """What a cubic spline over the quantiles of the values can tell; with fewer than two knots, a straight line."""
+    if n_knots < 2:
+        return values[:, None]
+    knots = np.unique(np.quantile(values, np.linspace(0, 1, n_knots)))
+    return SplineTransformer(knots=knots[:, None], include_bias=False).fit_transform(values[:, None])
 
 
 def _indicators(values: Shaped[np.ndarray, " row"], units: np.ndarray, least: int) -> Float[np.ndarray, "row level"]:

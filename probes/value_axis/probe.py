@@ -59,7 +59,9 @@ Site = Literal["v", "z", "resid"]
 N_CONTROLS = 20
 SURPRISAL = Need("next_loss", at="before_last")
 
+PREVIOUS = "r2_beyond_previous"
 CONTROLS = {
+    "r2_beyond_token": (Control("beyond the two tokens before it", PREVIOUS),),
     "r2": (
         Control("beyond the last token", "r2_beyond_token"),
         Control("beyond its embedding", "r2_beyond_embedding", essential=False),
@@ -149,6 +151,9 @@ class ValueAxis(Probe):
         scalars = _scalars(places, primary, judged, axis_rows, target.name) | self._beside(
             judgements, judged, places, primary, clouds, setting
         )
+        previous = previous_of(base)
+        if previous:
+            scalars[PREVIOUS] = self._beyond_previous(places[primary], primary, previous, setting)
         headline = ["r2", "r2_beyond_token", "best_layer_r2", "pc1_correlation", "selectivity", "stability"]
         return Findings(
             probe=self.name,
@@ -163,7 +168,7 @@ class ValueAxis(Probe):
             arrays=_arrays(places, found) | {"primary_layer": np.array(primary)},
             notes=(*target.notes, *map(target.retell, self._notes(pool, setting, primary))),
             headline=tuple(headline),
-            controls=CONTROLS,
+            controls={name: mine for name, mine in CONTROLS.items() if mine[0].scalar in scalars},
             facts=target.retell(FACTS),
         )
 
@@ -275,6 +280,27 @@ class ValueAxis(Probe):
             ),
         }  # fmt: skip
 
+    def _beyond_previous(self, place: Place, at: int, previous: Mapping[str, np.ndarray], setting: Setting) -> Scalar:
+        """The ridge axis at one place beyond the last token, the classes of the tokens before it regressed out too."""
+        pool, rows, tokens = setting.pool, setting.pool.rows, setting.pool.rows["token"]
+        for name, column in previous.items():
+            rows = rows.with_column(name, column, "index")
+        design = nuisance_design(rows, (*pool.levels("domain"), *previous), setting.surprisal, 2 * MIN_LEVEL).values
+        everything = np.arange(rows.n_rows)
+        targets = {pool.target.name: np.asarray(pool.sought, np.float64)}
+        left = _left_by(Halving.of(everything, everything, design, tokens), targets)
+        orders = exchanges_within(pool, tokens, self.n_permutations, np.random.default_rng([self.seed, 3]))
+        labels = _labels(targets, np.empty((rows.n_rows, 0)), left, orders)
+        splits = [
+            Split.of(Halving.of(h.fitting, h.judged, design, tokens), labels, _clusters(pool)) for h in setting.halvings
+        ]
+        counted = setting.counted[WITHIN_TOKEN]
+        reason = "" if all(split.halving.is_usable for split in splits) else FEW_RECUR
+        read = read_place(place.scaled, {KEPT: splits}).read[KEPT, "ridge"]
+        judged = Judgement("ridge", pool.target.name, WITHIN_TOKEN, labels, [read], reason)
+        (scalar,) = judged.r2(replace(counted, underpowered=[counted.underpowered[at]]))
+        return replace(scalar, p_over="", meaning=MEANINGS["previous"])
+
     def _notes(self, pool: Cloud, setting: Setting, primary: int) -> tuple[str, ...]:
         first = setting.halvings[0]
         seen = np.isin(pool.rows["token"][first.judged], pool.rows["token"][first.fitting]).mean()
@@ -309,6 +335,20 @@ def surprisal_of(base: Capture) -> dict[str, Float[np.ndarray, " row"]]:
     of_prompt = np.full(1 + int(rows["prompt"].max()), known.mean())
     of_prompt[before["prompt"]] = known
     return {"surprisal of the last token": of_prompt[rows["prompt"]]}
+
+
+def previous_of(base: Capture) -> dict[str, np.ndarray]:
+    """The token before the last one of each text, and the one before that where it is known; empty of sequences."""
+    before, rows = base.rows_at(SURPRISAL.at), base.rows
+    if before.n_rows == 0 or len(np.unique(rows["prompt"])) < rows.n_rows:
+        return {}
+    found = {}
+    for name, column in {"previous": "token", "second": "token_before"}.items():
+        if column in before:
+            of_prompt = np.full(1 + int(rows["prompt"].max()), -1)
+            of_prompt[before["prompt"]] = before[column]
+            found[name] = of_prompt[rows["prompt"]]
+    return found
 
 
 def _halvings(pool: Cloud, seed: int) -> list[Halving]:

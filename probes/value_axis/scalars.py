@@ -40,6 +40,9 @@ MEANINGS = {
     "stability": "Mean |cos| between ridge axes of disjoint halves of the prompts, over random splits: near 1, other "
     "prompts would give the same axis.",
     "nuisance_r2": "Share of the variance of {} among prompts not fitted on that {} alone predict.",
+    "previous": "Share of the variance of the next-token entropy among prompts not fitted on that a ridge readout "
+    "predicts beyond the last token and the classes of the two tokens before it (each that ten prompts share, the "
+    "others together), length, position, domain and surprisal.",
     "embedding": "Share of the variance of the next-token entropy among prompts not fitted on that a ridge readout of "
     "the activations predicts beyond the embedding of the last token, how frequent and how expected it was, length, "
     "position and domain: of all prompts, but weaker than `r2_beyond_token`.",

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from interp.probes.measures.nuisances import nuisance_design, orthonormal
 from sklearn.linear_model import LinearRegression
+from sklearn.preprocessing import SplineTransformer
 
 from interp.table import Table
 
@@ -24,10 +25,31 @@ def rows(n=60, seed=0):
 def test_what_a_design_tells_equals_a_regression():
     pool = rows()
     values = np.random.default_rng(1).standard_normal((60, 3))
-    dummies = [pool["length"], *(pool["token"] == t for t in range(3)), pool["domain"] == "code"]
+    knots = np.quantile(pool["length"], [0, 0.5, 1])[:, None]
+    curve = SplineTransformer(knots=knots).fit_transform(pool["length"][:, None].astype(float))
+    dummies = [*curve.T, *(pool["token"] == t for t in range(3)), pool["domain"] == "code"]
     design = np.column_stack(dummies).astype(float)
     expected = LinearRegression().fit(design, values).predict(design)
     assert nuisance_design(pool).told(values) == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("bend", [np.square, np.abs, np.sqrt])
+def test_numbers_act_along_a_curve(bend):
+    length = np.random.default_rng(1).integers(5, 60, 200)
+    number = (length - length.mean()) / length.std()
+    bent = bend(np.abs(number) if bend is np.sqrt else number)[:, None]
+    left = bent - nuisance_design(table(length=length)).told(bent)
+    assert left.var() < 0.1 * bent.var()
+
+
+def test_few_clusters_bear_a_straight_line_and_levels_are_shared_by_clusters():
+    length, token = np.repeat(np.arange(24), 5) + 5, np.repeat(np.arange(24) // 2, 5)
+    alone, together = (
+        nuisance_design(table(length=length, token=token, cluster=cluster), least=5)
+        for cluster in (np.arange(120), np.repeat(np.arange(24), 5))
+    )
+    assert alone.names == ("length", "last token (12 levels)") and alone.values.shape[1] == 1 + 7 + 12
+    assert together.names == ("length",) and together.values.shape[1] == 2
 
 
 def test_rare_tokens_are_one_level_together():

@@ -33,7 +33,7 @@ def test_what_belief_finds_of_a_variable_moves_the_answer_as_the_program_says(pr
     assert found["r2"].value > 0.95
     accuracy, stated = found["interchange_accuracy"], found["interchange_accuracy_stated"]
     assert accuracy.value == stated.value == 1.0
-    assert accuracy.null is not None and accuracy.null.band[1] < 0.9 and accuracy.p == pytest.approx(1 / 40)
+    assert accuracy.null is not None and accuracy.null.band[1] < 0.9 and accuracy.p == pytest.approx(1 / 200)
     table = found.tables["program_swaps"]
     others = table.where(np.char.startswith(table["directions"].astype(str), "of "))
     np.testing.assert_array_equal(others["accuracy"], 1.0)

@@ -9,7 +9,7 @@ from interp.probes.measures.halves import Halving, label_by_type
 from interp.probes.measures.nuisances import Design
 from interp.probes.measures.places import Counted, ScaledRows
 from interp.probes.measures.target import Target
-from interp.probes.value_axis.probe import ValueAxis, surprisal_of
+from interp.probes.value_axis.probe import ValueAxis, previous_of, surprisal_of
 from interp.probes.value_axis.readout import KEPT, WITHIN_TOKEN, Labels, Read
 from interp.probes.value_axis.scalars import Judgement, nuisance_scalar, selectivity
 
@@ -17,8 +17,10 @@ import interp
 from interp.certifying.texts import Text, found_in_texts
 from interp.errors import InterpError
 from interp.need import Need
+from interp.prompt import Prompt, PromptSet
 from interp.prompting.tunnel_sequences import sampled_prompts
-from interp.reading.forward import capture
+from interp.reading.batches import row_index
+from interp.reading.forward import capture, row_table
 from interp.running.spec import make_probe
 from interp.statistics.estimate import UNEXPLAINED, chance_half_width, halving_interval
 from interp.statistics.resampling import split_rows
@@ -601,3 +603,52 @@ def test_surprisals_are_of_texts_alone_and_in_their_order():
     capture = synthetic_capture(needs, Shape(30))
     assert next(iter(surprisal_of(capture).values())) == pytest.approx(capture[needs[-1]])
     assert surprisal_of(synthetic_capture(needs, Shape(10, n_scored=4))) == {}
+
+
+def before_world(seed, told, n=400):
+    """Entropies and activations that the token before the last one tells, and a direction that tells `told` of them."""
+    rng = np.random.default_rng(seed)
+    before, second, token = rng.integers(0, 8, (3, n))
+    level = rng.standard_normal((2, 8))
+    level /= level.std(axis=1, keepdims=True)
+    own = rng.standard_normal(n)
+    points = rng.standard_normal((n, D))
+    points[:, 0] += 3 * level[0, before]
+    points[:, 1] += 3 * level[1, second]
+    points[:, 2] += 3 * own
+    entropy = level[0, before] + level[1, second] + told * own + rng.standard_normal(n)
+    values = np.stack([points, rng.standard_normal((n, D))]).reshape(2, n, 2, 8)
+    probe = replace(SMALL, layer=0, seed=seed)
+    base = synthetic_capture(probe.needs, Shape(n, n_layers=2), planted={"v": values}, seed=seed,
+                             columns={"next_entropy_bits": entropy, "token": token})  # fmt: skip
+    rows = base.rows_at("before_last")
+    rows = replace(rows, columns={**rows.columns, "token": before}).with_column("token_before", second, "index")
+    return probe.analyse(replace(base, tables={**base.tables, "before_last": rows}), {})
+
+
+def test_what_the_two_tokens_before_the_last_tell_is_no_finding_beyond_it():
+    called, found = 0, 0
+    for seed in range(8):
+        findings = before_world(seed, 0.0)
+        assert findings["r2_beyond_token"].value > 0.3 and findings["r2_beyond_token"].p <= 0.05
+        called += findings.standing("r2_beyond_token") == "above"
+        found += before_world(seed, 1.0).standing("r2_beyond_token") == "above"
+    assert called <= 2 and found == 8
+
+
+def test_tokens_before_the_last_are_of_texts_alone_and_each_where_it_stands():
+    needs = ValueAxis().needs
+    capture = synthetic_capture(needs, Shape(30))
+    shown = capture.rows_at("before_last").with_column("token_before", np.arange(30), "index")
+    found = previous_of(replace(capture, tables={**capture.tables, "before_last": shown.where(np.arange(1, 30))}))
+    assert found["second"].tolist() == [-1, *range(1, 30)] and found["previous"].tolist() == [-1, *[0] * 29]
+    sequences = synthetic_capture(needs, Shape(10, n_scored=4))
+    assert previous_of(sequences) == {}
+
+
+def test_a_capture_knows_the_two_tokens_before_the_last_one():
+    prompts = PromptSet("ids", [Prompt(text=text) for text in ("a b c", "a", "b c")])
+    ids = [np.array([4, 5, 6]), np.array([7]), np.array([8, 9])]
+    rows = row_table(prompts, ids, row_index(prompts, np.array([3, 1, 2]), "before_last"), "before_last", None)
+    assert rows["prompt"].tolist() == [0, 2] and rows["token"].tolist() == [5, 8]
+    assert rows["token_before"].tolist() == [4, -1]
