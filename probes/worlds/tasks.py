@@ -18,24 +18,36 @@ from interp.testing import Shape, synthetic_capture
 def belief() -> Trials:
     small = {"interchange": False, "n_permutations": 49, "n_bootstrap": 199, "sites": ("resid",)}
     effects = tuple(f"belief written at {0.2 * k:.1f} of the noise" for k in (1, 2, 3))
-    kinds = {"as assumed": (0.0, False), "rows of a sequence alike, .8": (0.8, False), "heavy tails": (0.0, True)}
+    kinds = {
+        "as assumed": (0.0, False, 0.0), "rows of a sequence alike, .8": (0.8, False, 0.0),
+        "heavy tails": (0.0, True, 0.0), "five near-copies of each sequence": (0.0, False, 0.95),
+        "five sequences of a document": (0.0, False, 0.5),
+    }  # fmt: skip
     worlds = tuple(
-        World("belief", name, partial(_belief, serial, heavy), ("r2", "r2_beyond_position", "silhouette"),
+        World("belief", name, partial(_belief, serial, heavy, alike), ("r2", "r2_beyond_position", "silhouette"),
               effects=effects, n="210 sequences", small=small)
-        for name, (serial, heavy) in kinds.items()
+        for name, (serial, heavy, alike) in kinds.items()
     )  # fmt: skip
     why = "the network predicts the exact posterior, which follows from the belief"
     return Trials(worlds, (Known("tunnel:hmm-fixed-gpt-neox", "r2_beyond_position", ("above",), why, small),))
 
 
-def _belief(serial: float, heavy: bool, made: Probe, rng: np.random.Generator, seed: int, size: float) -> Findings:
-    """Rows of a sequence depend on one another, in the belief and in the activations, but not on each other."""
+def _belief(
+    serial: float, heavy: bool, alike: float, made: Probe, rng: np.random.Generator, seed: int, size: float
+) -> Findings:
+    """Rows of a sequence depend on one another, in the belief and in the activations, but not on each other.
+
+    So do sequences, in fives that have the share `alike` of all in common.
+    """
     from scipy import signal
 
     n, n_scored = 210, 3
 
     def course(width: int) -> np.ndarray:
         drawn = noise(rng, (n, n_scored, width), heavy)
+        if alike:
+            common = noise(rng, (n // 5, n_scored, width), heavy).repeat(5, axis=0)
+            drawn = alike**0.5 * common + (1 - alike) ** 0.5 * drawn
         return np.asarray(signal.lfilter([1.0], [1.0, -serial], drawn, axis=1)).reshape(n * n_scored, width)
 
     logits, points = course(3), course(8)
@@ -43,7 +55,11 @@ def _belief(serial: float, heavy: bool, made: Probe, rng: np.random.Generator, s
     points += 0.2 * size * (believed @ np.random.default_rng(3).standard_normal((3, 8)))
     rows = {"resid": np.stack([rng.standard_normal((n * n_scored, 8)), points])}
     shape = Shape(n, n_scored=n_scored, n_layers=1, d_model=8)
-    return made.analyse(synthetic_capture(made.needs, shape, planted=rows, posterior=believed, seed=seed), {})
+    cluster = np.arange(n) // 5 if alike else np.arange(n)
+    columns = {"cluster": cluster.repeat(n_scored)}
+    return made.analyse(
+        synthetic_capture(made.needs, shape, planted=rows, columns=columns, posterior=believed, seed=seed), {}
+    )
 
 
 # --- sula ------------------------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from interp.probes.belief.tables import decoded_table
 from interp.probes.belief.target import ExactBelief, nearest_on_simplex
 from interp.probes.measures.cloud import Cloud
 from interp.probes.measures.places import Counted
+from interp.probes.worlds.tasks import belief as belief_trials
 from scipy import stats
 from sklearn.linear_model import Ridge
 from sklearn.metrics import silhouette_samples
@@ -803,6 +804,21 @@ def test_redirected_bits_turn_from_the_own_posterior_to_the_donors():
     assert found["principal"].by_unit == pytest.approx([0.0] * 4), "nearer to both alike is no redirection"
     assert found["encoding"].random == pytest.approx(0.05 * np.arange(19))
     assert found["encoding"].p == 1 / 20, "1.5 bits, and no random subspace above .9"
+
+
+@pytest.mark.parametrize(
+    "world", [w for w in belief_trials().worlds if w.name.startswith("five")], ids=lambda w: w.name
+)
+def test_beliefs_that_belong_to_whole_clusters_are_no_finding(world):
+    """Sequences of a cluster share beliefs and activations, which have nothing to do with one another."""
+    called = dict.fromkeys(world.null, 0)
+    for seed in range(6):
+        findings = world.findings(Belief(), seed, 0.0)
+        for name in called:
+            called[name] += findings[name].p <= 0.05
+        assert findings["r2"].underpowered and (findings["r2"].n, findings["r2"].n_clusters) == (210, 42)
+        assert "clusters" in findings["r2"].interval_method
+    assert max(called.values()) <= 2, called
 
 
 # --- figures ---------------------------------------------------------------------------------------------------------

@@ -152,7 +152,7 @@ def test_every_prompt_is_told_from_the_others(n_units):
 
 def effect(value, controls, replicates, control_mean, control_sd):
     arrays = (np.asarray(x, dtype=np.float64) for x in (replicates, controls, control_mean, control_sd))
-    return Effect("", (0,), "kl", 0.0, value, *arrays, {}, {}, 0.5, 4)
+    return Effect("", (0,), "kl", 0.0, value, *arrays, {}, {}, 0.5, np.arange(4))
 
 
 def test_layers_of_a_read_out_are_added_up():

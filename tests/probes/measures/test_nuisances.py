@@ -48,7 +48,7 @@ def test_few_clusters_bear_a_straight_line_and_levels_are_shared_by_clusters():
         nuisance_design(table(length=length, token=token, cluster=cluster), least=5)
         for cluster in (np.arange(120), np.repeat(np.arange(24), 5))
     )
-    assert alone.names == ("length", "last token (12 levels)") and alone.values.shape[1] == 1 + 7 + 12
+    assert alone.names == ("length", "last token (12 levels)") and alone.values.shape[1] == 1 + 6 + 12
     assert together.names == ("length",) and together.values.shape[1] == 2
 
 
