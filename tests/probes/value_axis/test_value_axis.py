@@ -628,12 +628,12 @@ def before_world(seed, told, n=400):
 
 def test_what_the_two_tokens_before_the_last_tell_is_no_finding_beyond_it():
     called, found = 0, 0
-    for seed in range(8):
+    for seed in range(3):
         findings = before_world(seed, 0.0)
         assert findings["r2_beyond_token"].value > 0.3 and findings["r2_beyond_token"].p <= 0.05
         called += findings.standing("r2_beyond_token") == "above"
         found += before_world(seed, 1.0).standing("r2_beyond_token") == "above"
-    assert called <= 2 and found == 8
+    assert called <= 1 and found == 3
 
 
 def test_tokens_before_the_last_are_of_texts_alone_and_each_where_it_stands():
