@@ -188,6 +188,12 @@ class Scalar:
         return self.standing() in ("above", "below")
 
     @property
+    def weakness(self) -> str:
+        """`underpowered: 200 clusters would do`, as far as it is known; `prompts` are not named."""
+        what = "" if self.n_clusters is None else " clusters"
+        return "underpowered" + (f": {self.enough:,}{what} would do" if self.enough else "")
+
+    @property
     def briefly(self) -> str:
         """`0.22 bits, p = 0.06`: the value with its p, or that it is underpowered."""
         value = with_unit(short(self.value), self.unit)
@@ -197,7 +203,7 @@ class Scalar:
     @property
     def cells(self) -> tuple[str, str, str, str, str]:
         """Value, interval, null, p and n in words, as every table of numbers has them."""
-        weak = f" (underpowered{f': {self.enough:,} would do' if self.enough else ''})" if self.underpowered else ""
+        weak = f" ({self.weakness})" if self.underpowered else ""
         value = with_unit(short(self.value), self.unit) + weak
         return value, self.interval_text, self.null_text, self.p_text, self.n_text
 
@@ -234,8 +240,12 @@ class Scalar:
         if self.n is None:
             return ""
         distinct = "" if self.n_distinct_rows in (None, self.n) else f", {self.n_distinct_rows:,} distinct rows"
-        clusters = "" if self.n_clusters is None else f" in {self.n_clusters:,} clusters"
-        return f"{self.n:,} {self.n_unit}s{clusters}{distinct}"
+        return f"{self.counted_text}{distinct}"
+
+    @property
+    def counted_text(self) -> str:
+        """`288 prompts in 48 clusters`; `500 sequences`."""
+        return f"{self.n:,} {self.n_unit}s" + ("" if self.n_clusters is None else f" in {self.n_clusters:,} clusters")
 
 
 def with_controls(own: Standing, controls: Iterable[Scalar]) -> Standing:

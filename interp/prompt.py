@@ -24,14 +24,14 @@ Value = str | int | float | bool
 class Clusters:
     """Which prompts belong together: copies, fillings of one template, stretches of one document.
 
-    `code` numbers the cluster of every prompt; `by` says in words what put them together. Where shared wording did,
-    `n_at` holds how many clusters there are at each threshold that was tried, and `examples` some of the largest, in
+    `code` numbers the cluster of every prompt; `by` says in words what put them together. Where wording was looked at,
+    `code_at` holds the clusters that it makes at each threshold that was tried, and `examples` some of the largest, in
     words.
     """
 
     code: np.ndarray
     by: str
-    n_at: Mapping[float, int] = field(default_factory=dict)
+    code_at: Mapping[float, np.ndarray] = field(default_factory=dict)
     examples: tuple[str, ...] = ()
 
     @property
@@ -40,21 +40,21 @@ class Clusters:
         return len(np.unique(self.code))
 
     @property
+    def n_at(self) -> dict[float, int]:
+        """How many clusters wording makes at each threshold that was tried."""
+        return {threshold: len(np.unique(code)) for threshold, code in self.code_at.items()}
+
+    @property
     def n_effective(self) -> float:
         """(Σ size)² / Σ size²: how many clusters of one size would weigh as much."""
         size = np.unique(self.code, return_counts=True)[1]
         return float(size.sum() ** 2 / np.square(size).sum())
 
     def take(self, chosen: Sequence[int]) -> "Clusters":
-        """Those of some prompts, by their old numbers."""
-        return replace(self, code=self.code[list(chosen)])
-
-    def described(self) -> dict[str, Any]:
-        """As a record keeps it."""
-        return {
-            "n": self.n, "n_effective": round(self.n_effective, 1), "by": self.by,
-            "n_at": {f"{threshold:g}": n for threshold, n in self.n_at.items()}, "examples": list(self.examples),
-        }  # fmt: skip
+        """Those of some prompts, by their old numbers; examples may be of other prompts, and go."""
+        picked = list(chosen)
+        code_at = {threshold: code[picked] for threshold, code in self.code_at.items()}
+        return Clusters(self.code[picked], self.by, code_at)
 
 
 @dataclass(frozen=True, init=False)

@@ -47,7 +47,9 @@ def print_record(record: RunRecord, verbose: bool = False) -> None:
             show_notes(findings.notes)
         else:
             n_more += len(findings.scalars) - len(mine)
-    show_notes([*contradictions(record.findings), *([str(tried(record.findings))] if verbose else [])])
+    show_notes(
+        [*record.cautions, *contradictions(record.findings), *([str(tried(record.findings))] if verbose else [])]
+    )
     if not verbose:
         show_notes([f"{n_more} further numbers, controls and notes: with -v, and on the page."])
 
@@ -128,6 +130,8 @@ def print_diff(found: "Diff") -> None:
     for which, names in (("first", found.only_first), ("second", found.only_second)):
         if names:
             print(f"only in the {which}: {', '.join(names)}")
+    if any(setting.path == "prompts.clusters.by" for setting in found.settings):
+        print("the runs do not resample the same things (prompts.clusters.by), and may differ by that alone")
     if found.settings:
         rows = ((s.path, *("–" if x is None else str(x) for x in (s.first, s.second))) for s in found.settings)
         show_table("what differs behind them", ("", "first", "second"), rows)

@@ -7,6 +7,7 @@ them for more than they are. Every statistic resamples, exchanges and halves who
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from jaxtyping import Int
@@ -39,9 +40,7 @@ def _clusters(prompts: PromptSet, ids: Sequence[np.ndarray]) -> Clusters:
     known = prompts.prompts[0].columns
     named = prompts.cluster or next((column for column in COLUMNS if column in known), None)
     alone = np.arange(len(prompts))
-    if named == NONE:
-        return Clusters(alone, "each prompt by itself, as asked")
-    if named is not None:
+    if named not in (None, NONE):
         if named not in known:
             raise PromptError(
                 asked=f"clusters of {prompts.name!r} by the column {named!r}",
@@ -50,14 +49,14 @@ def _clusters(prompts: PromptSet, ids: Sequence[np.ndarray]) -> Clusters:
             )
         values = np.array([str(prompt.columns[named]) for prompt in prompts])
         return Clusters(in_order(values), f"the column {named}")
+    by_itself = f"each {prompts.unit} by itself"
     if prompts.unit != "prompt":
-        return Clusters(alone, f"each {prompts.unit} by itself")
-    code = linked(ids)
-    n_at = {at: len(np.unique(code if at == THRESHOLD else linked(ids, at))) for at in _TRIED}
-    return Clusters(code, "shared wording", n_at, _examples(prompts, ids, code))
-
-
-_TRIED = (THRESHOLD / 2, THRESHOLD, 2 * THRESHOLD)
+        return Clusters(alone, by_itself)
+    code_at = {at: linked(ids, at) for at in (THRESHOLD / 2, THRESHOLD, 2 * THRESHOLD)}
+    examples = _examples(prompts, ids, code_at[THRESHOLD])
+    if named == NONE:
+        return Clusters(alone, by_itself, code_at, examples)
+    return Clusters(code_at[THRESHOLD], "shared wording", code_at, examples)
 
 
 def _examples(prompts: PromptSet, ids: Sequence[np.ndarray], code: np.ndarray) -> tuple[str, ...]:
@@ -75,35 +74,72 @@ def _example(prompts: PromptSet, ids: Sequence[np.ndarray], members: np.ndarray)
     one, other = ({*pairwise(ids[i].tolist())} for i in (first, second))
     texts = " and ".join(repr(_short(prompts.prompts[i].text or str(ids[i].tolist()))) for i in (first, second))
     n_shared, n_pairs = len(one & other), max(len(one), len(other))
-    return f"{len(members)} prompts, such as {texts}, which share {n_shared} of {n_pairs} pairs of tokens"
+    return f"{len(members)} prompts, such as {texts}, which share {n_shared} of {n_pairs} pairs"
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN // 2]} … {text[-_SHOWN // 2 :]}"
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN // 2].rstrip()} … {text[-_SHOWN // 2 :].lstrip()}"
 
 
 def in_words(prompts: PromptSet) -> str:
-    """`288 prompts in 48 clusters (shared wording)`; where each stands by itself, their number alone."""
+    """`288 prompts in 48 clusters, by shared wording`; where each stands by itself, their number alone."""
     clusters, n = prompts.clusters, len(prompts)
+    those = f"{n:,} {prompts.unit}{'s' * (n > 1)}"
     if clusters is None or clusters.n == n:
-        return f"{n:,} {prompts.unit}s"
-    return f"{n:,} {prompts.unit}s in {clusters.n:,} clusters ({clusters.by})"
+        return those
+    return f"{those} in {clusters.n:,} cluster{'s' * (clusters.n > 1)}, by {clusters.by}"
+
+
+def described(prompts: PromptSet) -> dict[str, Any] | None:
+    """The clusters as a record keeps them; `caution` is for whoever reads no more than the numbers."""
+    clusters = prompts.clusters
+    if clusters is None:
+        return None
+    return {
+        "n": clusters.n, "n_effective": round(clusters.n_effective, 1), "by": clusters.by,
+        "n_at": {f"{threshold:g}": n for threshold, n in clusters.n_at.items()}, "examples": list(clusters.examples),
+        "caution": _counting(prompts) if _FAR_FEWER * _n_found(prompts) <= len(prompts) else "",
+    }  # fmt: skip
 
 
 def notes_of(prompts: PromptSet) -> tuple[str, ...]:
-    """What a reader of the numbers has to know of the clusters; nothing where each prompt stands by itself."""
+    """What a reader of the numbers has to know of the clusters; nothing where each prompt stands by itself anyway."""
     clusters = prompts.clusters
-    if clusters is None or clusters.n == len(prompts):
+    if clusters is None or _n_found(prompts) == len(prompts):
         return ()
-    notes = [
-        f"{in_words(prompts)}: every interval, null and half goes by cluster, so {clusters.n:,} is the number that "
-        f"counts ({clusters.n_effective:.0f} by their sizes)."
-    ]
-    if clusters.n_at:
-        tried = ", ".join(f"{n:,} at {threshold:g}" for threshold, n in clusters.n_at.items())
-        notes.append(
-            f"Prompts that share at least {THRESHOLD:.0%} of their neighbouring tokens are one cluster; by this share "
-            f"there are {tried}. {'; '.join(clusters.examples)}. `--cluster COLUMN` names a column instead, "
-            f"`--cluster {NONE}` takes each prompt by itself."
+    if not clusters.n_at:
+        return (_counting(prompts),)
+    quarter, _, whole = clusters.n_at.values()
+    examples = "".join(f" The largest: {example}." for example in clusters.examples[:1])
+    return (
+        _counting(prompts),
+        "By wording two prompts are of one cluster if they share half of their pairs of neighbouring tokens; at a "
+        f"quarter the clusters would be {quarter:,}, at all of them {whole:,}.{examples} `--cluster COLUMN` goes by "
+        f"a column, `--cluster {NONE}` takes each prompt by itself.",
+    )
+
+
+_FAR_FEWER = 2
+"""Prompts a cluster from which on every reader is told."""
+
+
+def _n_found(prompts: PromptSet) -> int:
+    """How many clusters there are, or would be by wording where each prompt is taken by itself."""
+    clusters = prompts.clusters
+    return len(prompts) if clusters is None else min(clusters.n, clusters.n_at.get(THRESHOLD, clusters.n))
+
+
+def _counting(prompts: PromptSet) -> str:
+    """What is counted: clusters, with what they weigh by their sizes where that is less; or prompts, as asked."""
+    clusters, n_found = prompts.clusters, _n_found(prompts)
+    if clusters is None or clusters.n > n_found:
+        return (
+            f"Each of the {in_words(prompts)} counts by itself, as asked; by shared wording there are {n_found:,} "
+            "clusters, and intervals and p are too good if prompts of one are alike."
         )
-    return tuple(notes)
+    n_effective = round(clusters.n_effective)
+    weigh = f", which weigh as much as {n_effective:,} of one size" if n_effective < n_found else ""
+    return (
+        f"{in_words(prompts)}{weigh}: whole clusters are resampled, exchanged and halved, so it is their number that "
+        "counts."
+    )

@@ -41,7 +41,8 @@ def resolve_prompts(
     conversations: they go through the tokenizer's chat template; with `chat`, so does every text, as a user's message.
     `n_pool` takes
     that many, drawn with `seed`; a built-in set keeps its domains and last classes balanced, anything else is drawn at
-    random; their order stays. A set that is made for one tokenizer (`needs_tokenizer`) is given `tokenizer`. Raises `PromptError` for a name that is neither, with the nearest names.
+    random; their order stays. A set that is made for one tokenizer (`needs_tokenizer`) is given `tokenizer`. Raises
+    `PromptError` for a name that is neither, with the nearest names.
     """
     found = _resolved(prompts, n_pool, seed, text_column, tokenizer)
     return as_chat(found, tokenizer) if chat else found

@@ -14,7 +14,7 @@ from interp.model import Model
 from interp.options import RunOptions
 from interp.probe import Probe
 from interp.prompt import Prompts, PromptSet
-from interp.prompting.clusters import in_words, notes_of, with_clusters
+from interp.prompting.clusters import described, in_words, notes_of, with_clusters
 from interp.prompting.files import resolve_prompts
 from interp.prompting.tokens import Tokenised, as_tokens
 from interp.prompting.tunnel_sequences import N_SEQUENCES, copied_prompts, is_copied, sampled_prompts
@@ -43,7 +43,7 @@ class PromptPool:
         pool, tokens = self.prompts, self.tokens
         return {
             "name": pool.name, "source": pool.source, "unit": pool.unit, "n": len(pool), "hash": pool.content_hash,
-            "clusters": None if pool.clusters is None else pool.clusters.described(), "draw": draw, "seed": pool.seed,
+            "clusters": described(pool), "draw": draw, "seed": pool.seed,
             "window": tokens.window, "n_truncated": tokens.n_truncated, "has_bos": tokens.has_bos,
             "notes": list(tokens.notes), "probes": [p.name for p in self.probes],
         }  # fmt: skip

@@ -98,6 +98,6 @@ def _edited(subject: Subject, edit: AxisCut) -> Change:
 
 def _largest(logit: Float[np.ndarray, " row"], sample: Sample, null_reason: str) -> Scalar:
     return Scalar.of(
-        float(logit.max()), "logits", f"the largest of all {sample.unit}s and tokens", null_reason,
-        n=sample.n, n_unit=sample.unit, meaning="The largest change of any logit above the mean of the vocabulary.",
+        float(logit.max()), "logits", f"the largest of all {sample.counted['n_unit']}s and tokens", null_reason,
+        **sample.counted, meaning="The largest change of any logit above the mean of the vocabulary.",
     )  # fmt: skip

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Num
@@ -10,7 +9,7 @@ from jaxtyping import Float, Num
 from interp.findings import Interval, Null, Scalar
 from interp.published.side_by_side import Sample, Sides
 from interp.statistics.cosines import Reference, cosine_measures, expected_abs_cosine, gaussian_sets, mean_cosines
-from interp.statistics.estimate import null_from_draws, t_quantile
+from interp.statistics.estimate import band, null_from_draws, t_quantile
 from interp.statistics.jackknife import deletions, spectral_intervals, standard_error
 from interp.statistics.nulls import GaussianClouds, null_spectra
 from interp.statistics.spectra import Scaling, eigenvalues, scaled, spectral_statistics
@@ -34,20 +33,22 @@ Cosines = Float[np.ndarray, "layer row"]
 def variance_shares(
     points: Num[np.ndarray, "row feature"], sample: Sample, scaling: Scaling, seed: int
 ) -> dict[str, Scalar]:
-    """`pc1_share` and `pc1_plus_pc2_share` of a cloud, jackknifed over prompts, against Gaussian clouds."""
+    """`pc1_share` and `pc1_plus_pc2_share` of a cloud, jackknifed over clusters, against Gaussian clouds."""
     statistics = spectral_statistics(eigenvalues(scaled(points, scaling)))
-    about: dict[str, Any] = {"n": sample.n, "n_unit": sample.unit}
     if np.isnan(statistics).any():
-        return {name: Scalar.undefined(_ALL_ALIKE, "fraction", meaning=m, **about) for name, m in _SHARES.items()}
+        return {
+            name: Scalar.undefined(_ALL_ALIKE, "fraction", meaning=m, **sample.counted) for name, m in _SHARES.items()
+        }
     deleted = deletions(points, scaling, sample.units)
     intervals = spectral_intervals(statistics, deleted)
     n_rows, n_features = points.shape
-    clouds = GaussianClouds(n_rows, n_features, N_NULL, seed)
+    in_clusters = sample.units if sample.counted["n_clusters"] else None
+    clouds = GaussianClouds(n_rows, n_features, N_NULL, seed, in_clusters)
     draws = spectral_statistics(null_spectra(points, scaling, clouds))
     return {
         name: Scalar.of(
             float(statistics[i]), "fraction", _interval(intervals[i], f"{deleted.method}, logit scale"),
-            null_from_draws(_CLOUDS[scaling], draws[:, i]), meaning=meaning, **about,
+            null_from_draws(_CLOUDS[scaling], draws[:, i]), meaning=meaning, **sample.counted,
         )
         for i, (name, meaning) in enumerate(_SHARES.items())
     }  # fmt: skip
@@ -61,13 +62,13 @@ def head_cosines(keys: Num[np.ndarray, "layer row head d_head"]) -> Cosines:
 def mean_over_prompts(
     values: Float[np.ndarray, " row"], sample: Sample, null: Null | str, *, unit: str, meaning: str
 ) -> Scalar:
-    """The mean over rows, bootstrapped over whole prompts; `null` is one, or the reason why there is none."""
+    """The mean over rows, bootstrapped over whole clusters; `null` is one, or the reason why there is none."""
     value = float(values.mean())
     if isinstance(null, Null) and np.isnan(value):
         null = "undefined, like the value"
     resampled = (sample.weights @ values) / sample.weights.sum(axis=1)
-    interval = _interval(np.quantile(resampled, [0.025, 0.975]), f"bootstrap over {sample.unit}s")
-    return Scalar.of(value, unit, interval, null, n=sample.n, n_unit=sample.unit, meaning=meaning)
+    interval = _interval(band(resampled), f"bootstrap over {sample.resampled}s")
+    return Scalar.of(value, unit, interval, null, meaning=meaning, **sample.counted)
 
 
 def head_key_sides(cosines: tuple[Cosines, Cosines], nulls: tuple[Null, Null], sample: Sample) -> Sides:

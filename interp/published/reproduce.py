@@ -9,10 +9,13 @@ Four defects of the code released with the papers, on any model that can have th
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+
 from interp.errors import PromptError, UnknownName, UsageError
 from interp.findings import Findings
 from interp.model import Model
 from interp.prompt import Prompts
+from interp.prompting.clusters import in_words, with_clusters
 from interp.prompting.pools import prompts_for
 from interp.prompting.tokens import as_tokens
 from interp.published import embedding_keys, fused_qkv, gqa, layer_minus_one
@@ -71,7 +74,7 @@ def reproduce_bug(
 
     `bug` is one of `BUGS`. Both reads are of the same prompts: the whole pool, without a draw; a wind tunnel
     samples itself. Raises `UsageError`, in words, where the model cannot have the bug, `UnknownName` for any
-    other name, and `PromptError` for fewer than three prompts.
+    other name, and `PromptError` for fewer than three prompts, or clusters of prompts.
     """
     if bug not in BUGS:
         raise UnknownName("bug", bug, BUGS)
@@ -81,12 +84,13 @@ def reproduce_bug(
         asked = f"the bug {bug} ({chosen.what}) on {model.name}"
         raise UsageError(asked=asked, found=why_not, fix=f"Name {chosen.suited}.")
     pool = prompts_for(model, prompts, n_pool, seed, "text")
-    if len(pool) < FEWEST_PROMPTS:
+    ids = as_tokens(model, pool, [], None).ids
+    pool = with_clusters(pool, ids)
+    if len(np.unique(pool.cluster_codes)) < FEWEST_PROMPTS:
         raise PromptError(
-            asked=f"the bug {bug} on {len(pool)} {pool.unit}{'s' if len(pool) > 1 else ''}",
-            found="a spread between prompts needs three of them",
+            asked=f"the bug {bug} on {in_words(pool)}",
+            found="a spread between prompts needs three of them that do not belong together",
             fix="Give at least three; a hundred is better.",
         )
-    ids = as_tokens(model, pool, [], None).ids
     with reporting(f"reading {model.name}", quiet) as progress:
         return chosen.measure(Subject(model, pool, ids, seed, progress))

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from jaxtyping import Int
@@ -15,6 +16,7 @@ from interp.prompt import PromptSet
 from interp.reading.forward import capture
 from interp.seam.attention import Listener
 from interp.statistics.resampling import bootstrap_weights
+from interp.statistics.units import clusters_of, counted
 from interp.system.progress import Report
 from interp.table import LABEL, Table
 
@@ -43,23 +45,27 @@ class Subject:
 
 @dataclass(frozen=True)
 class Sample:
-    """Which prompt each row belongs to, with one set of bootstrap resamples for all that is averaged."""
+    """Which cluster of prompts each row belongs to, with one set of bootstrap resamples for all that is averaged.
+
+    `counted` says of how many prompts and clusters, as fields of a scalar; `resampled` is the word for what is drawn.
+    """
 
     units: Int[np.ndarray, " row"]
-    unit: str
+    counted: Mapping[str, Any]
     rng: np.random.Generator = field(repr=False)
 
     @classmethod
     def of(cls, base: Capture, rng: np.random.Generator) -> "Sample":
-        return cls(base.rows["prompt"], base.prompts.unit, rng)
+        clusters = clusters_of(base.rows)
+        return cls(clusters, counted(base.rows["prompt"], clusters, base.prompts.unit), rng)
 
     @property
-    def n(self) -> int:
-        return len(np.unique(self.units))
+    def resampled(self) -> str:
+        return "cluster" if self.counted["n_clusters"] else self.counted["n_unit"]
 
     @cached_property
     def weights(self) -> Int[np.ndarray, "resample row"]:
-        """How often each row occurs when whole prompts are drawn with replacement."""
+        """How often each row occurs when whole clusters are drawn with replacement."""
         return bootstrap_weights(self.units, np.zeros_like(self.units), N_BOOTSTRAP, self.rng)
 
 

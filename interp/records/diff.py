@@ -28,8 +28,12 @@ or, up to rounding, `same`. Two numbers that are alike to the last bit are the `
 ROUNDING = 1e-6
 """Relative difference up to which numbers without intervals are the same: single precision sums in another order."""
 
-_NOT_COMPARED = {"created", "command", "timings", "path", "figures", "baselines", "core_seconds", "tensor_kinds"}
-"""Times, places, and what came of the training of a tunnel: its card's settings say how it came about."""
+_NOT_COMPARED = {
+    "created", "command", "timings", "path", "figures", "baselines", "core_seconds", "tensor_kinds",
+    "notes", "examples", "caution", "n_at",
+}  # fmt: skip
+"""Times, places, what came of the training of a tunnel (its card's settings say how it came about), and sentences that
+follow from the rest."""
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ class Headline:
     def verdict(self) -> str:
         """Where the number stands to its null, in a cell of a table."""
         if self.scalar.underpowered:
-            return "underpowered" + (f": {self.scalar.enough:,} would do" if self.scalar.enough else "")
+            return self.scalar.weakness
         if self.standing == "within" and self.objections:
             return "fails a control"
         side = self.scalar.unasked_side if self.standing == "within" else None

@@ -164,6 +164,13 @@ class RunRecord:
     shown: tuple[TokenStrip, ...] = field(default=(), compare=False)
     path: Path | None = field(default=None, compare=False)
 
+    @property
+    def cautions(self) -> list[str]:
+        """What whoever reads a number has to know of the prompts: that there are far fewer clusters than prompts."""
+        read = [self.prompts, *self.prompts.get("others", ())]
+        found = ((prompts.get("clusters") or {}).get("caution") for prompts in read)
+        return [*dict.fromkeys(sentence for sentence in found if sentence)]
+
     def show(self) -> Path:
         """Render the page beside the record (again, if it is there) and return its path.
 

@@ -130,6 +130,12 @@ def _notes(compared: Compared, differences: Table) -> list[str]:
     sizes = {run.record.prompts.get("n") for run in compared.runs}
     if len(sizes) > 1:
         notes.append("The runs read different numbers of prompts: spectral shares and ratios are not comparable.")
+    counted = dict.fromkeys(by for run in compared.runs if (by := (run.record.prompts.get("clusters") or {}).get("by")))
+    if len(counted) > 1:
+        notes.append(
+            f"The runs do not resample the same things ({'; '.join(counted)}): their intervals and p speak of other "
+            "clusters, and may differ by that alone."
+        )
     chance = _with_their_nulls(differences)
     if chance:
         notes.append(

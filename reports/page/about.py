@@ -21,7 +21,7 @@ MODEL_FIELDS: Mapping[str, str] = {
     "adapter": "adapter merged into the weights", "attention_kernel": "attention kernel",
 }  # fmt: skip
 PROMPT_FIELDS: Mapping[str, str] = {
-    "name": "set", "source": "where from", "n": "in the pool", "unit": "resampled unit", "hash": "content hash",
+    "name": "set", "source": "where from", "n": "in the pool", "unit": "a row of the set", "hash": "content hash",
     "seed": "seed", "window": "token window", "n_truncated": "cut to the window",
 }  # fmt: skip
 
@@ -145,7 +145,7 @@ def bibtex(record: RunRecord) -> str:
     found = [scalar for _, scalar in headlines(record)]
     nulls = dict.fromkeys(s.null.name for s in found if s.null)
     intervals = dict.fromkeys(s.interval_method for s in found if s.interval)
-    counts = dict.fromkeys(f"{s.n} {s.n_unit}s" for s in found if s.n is not None)
+    counts = dict.fromkeys(s.counted_text for s in found if s.n is not None)
     if is_study(record):
         note = [f"Study {model_name(record)}"]
     else:

@@ -57,3 +57,5 @@ def test_what_names_no_number_is_refused(given):
 
 def test_too_few_prompts_say_how_many_would_do():
     assert scalar(1.0, 0.01, underpowered=True, enough=200).cells[0] == "1 bits (underpowered: 200 would do)"
+    clustered = scalar(1.0, 0.01, underpowered=True, enough=200, n_clusters=48)
+    assert clustered.cells[0] == "1 bits (underpowered: 200 clusters would do)"

@@ -1,6 +1,7 @@
 """The tables of the terminal: no number is split, and notes are shown on request."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -45,6 +46,18 @@ def test_notes_and_further_numbers_are_printed_on_request(record, capsys):
     whole = capsys.readouterr().out
     assert "a note" not in brief and "1 further number" in brief and "-v" in brief
     assert "a note" in whole and "other" in whole and "1,200 sequences" in whole
+
+
+def test_few_clusters_of_any_prompts_that_were_read_are_told_without_being_asked(record, capsys):
+    other = {"n": 8, "clusters": {"n": 8, "caution": ""}}
+    for clusters, others in (
+        ({"caution": "few"}, [other]),
+        ({"caution": ""}, [other, {"clusters": {"caution": "few"}}]),
+    ):
+        print_record(replace(record, prompts={"n": 288, "clusters": clusters, "others": others}))
+        assert capsys.readouterr().out.splitlines().count("  few") == 1
+    print_record(replace(record, prompts={"n": 288, "clusters": {"caution": ""}, "others": [other]}))
+    assert "few" not in capsys.readouterr().out
 
 
 def test_the_fields_of_a_probe_are_explained(capsys):

@@ -8,7 +8,7 @@ import pytest
 import interp
 from interp.errors import PromptError
 from interp.prompt import Prompt, PromptSet
-from interp.prompting.clusters import in_words, notes_of, with_clusters
+from interp.prompting.clusters import described, in_words, notes_of, with_clusters
 from interp.prompting.pools import part_of
 
 NAMES = ("Ann", "Tom", "Ben", "Lucy", "Max", "Sara")
@@ -41,11 +41,13 @@ def test_frames_are_found_by_their_wording_and_said() -> None:
     assert found.clusters is not None and found.clusters.by == "shared wording"
     np.testing.assert_array_equal(found.clusters.code[:18], np.repeat([0, 1, 2], 6))
     assert len(np.unique(found.clusters.code[18:])) == 6, "of two words one is not shared"
-    assert in_words(found) == "24 prompts in 9 clusters (shared wording)"
+    assert in_words(found) == "24 prompts in 9 clusters, by shared wording"
     assert list(found.clusters.n_at) == [0.25, 0.5, 1.0] and found.clusters.n_at[1.0] == 24
-    note = " ".join(notes_of(found))
-    assert "9 is the number that counts" in note and "--cluster none" in note
-    assert "6 prompts, such as 'Ann saw the dog" in note and "which share 7 of 8 pairs" in note
+    counting, wording = notes_of(found)
+    assert counting.startswith("24 prompts in 9 clusters, by shared wording, which weigh as much as 5 of one size: ")
+    assert "at a quarter the clusters would be" in wording and "at all of them 24" in wording
+    assert "6 prompts, such as 'Ann saw the dog" in wording and "which share 7 of 8 pairs" in wording
+    assert "--cluster COLUMN" in wording and "--cluster none" in wording
 
 
 @pytest.mark.parametrize(
@@ -54,13 +56,52 @@ def test_frames_are_found_by_their_wording_and_said() -> None:
         ({"document": [f"d{i // 8}" for i in range(24)]}, None, "the column document", 3),
         ({"document": ["d"] * 24, "cluster": [f"c{i % 4}" for i in range(24)]}, None, "the column cluster", 4),
         ({"document": ["d"] * 24, "author": [f"a{i % 2}" for i in range(24)]}, "author", "the column author", 2),
-        ({"document": ["d"] * 24}, "none", "each prompt by itself, as asked", 24),
+        ({"document": ["d"] * 24}, "none", "each prompt by itself", 24),
     ],
 )
 def test_a_column_or_the_user_goes_before_the_wording(columns, cluster, by, n) -> None:
     found = clustered(replace(prompts(**columns), cluster=cluster))
     assert found.clusters is not None and (found.clusters.by, found.clusters.n) == (by, n)
-    assert found.clusters.described()["n"] == n and bool(notes_of(found)) == (n < 24)
+    record = described(found)
+    assert record is not None and (record["n"], record["by"]) == (n, by) and notes_of(found)
+    assert bool(record["examples"]) == (cluster == "none")
+
+
+@pytest.mark.parametrize(
+    ("column", "cluster", "said"),
+    [
+        ([i // 2 for i in range(24)], None, "24 prompts in 12 clusters, by the column cluster: whole"),
+        ([i // 6 for i in range(24)], None, "24 prompts in 4 clusters, by the column cluster: whole"),
+        ([max(i - 15, 0) for i in range(24)], None, "9 clusters, by the column cluster, which weigh as much as 2 of"),
+        ([max(i - 10, 0) for i in range(24)], None, ""),
+        (range(24), None, ""),
+        (
+            range(24),
+            "none",
+            "Each of the 24 prompts counts by itself, as asked; by shared wording there are 9 clusters",
+        ),
+    ],
+)
+def test_who_reads_only_the_numbers_is_told_where_clusters_are_at_most_half(column, cluster, said) -> None:
+    found = clustered(replace(prompts(cluster=[f"c{i}" for i in column]), cluster=cluster))
+    record = described(found)
+    assert record is not None and said in record["caution"] and bool(record["caution"]) == bool(said)
+    if said:
+        assert record["caution"] == notes_of(found)[0]
+
+
+def test_a_part_of_the_prompts_counts_its_own_clusters_at_every_threshold() -> None:
+    found = clustered(prompts()).take(range(6, 18))
+    assert found.clusters is not None and found.clusters.n_at == {0.25: 2, 0.5: 2, 1.0: 12}
+    assert in_words(found) == "12 prompts in 2 clusters, by shared wording"
+    assert in_words(found.take([0, 1])) == "2 prompts in 1 cluster, by shared wording"
+    assert all("such as" not in note for note in notes_of(found)), "an example may be of the others"
+
+
+def test_prompts_that_share_nothing_need_no_word_of_clusters_even_where_each_is_asked_for() -> None:
+    alone = PromptSet("alone", [Prompt("one two three"), Prompt("four five six")], cluster="none")
+    record = described(clustered(alone))
+    assert record is not None and not record["caution"] and notes_of(clustered(alone)) == ()
 
 
 def test_a_column_that_is_not_there_is_refused_with_those_that_are() -> None:

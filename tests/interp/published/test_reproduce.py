@@ -320,3 +320,12 @@ def test_an_unknown_bug_lists_the_known_ones(models, texts):
 def test_prompts_that_cannot_be_compared_are_refused(models, prompts, said):
     with pytest.raises(PromptError, match=said):
         reproduce_bug(models["llama"], "embedding-keys", prompts=prompts)
+
+
+@pytest.mark.parametrize("bug", ["fused-qkv", "gqa"])
+def test_copies_of_prompts_leave_values_and_intervals_as_they_are(models, texts, bug):
+    model = models["gpt_neox" if bug == "fused-qkv" else "llama"]
+    once, thrice = (reproduce_bug(model, bug, prompts=given).scalars["head_keys_right"] for given in (texts, texts * 3))
+    assert (thrice.n, thrice.n_clusters) == (3 * N_PROMPTS, N_PROMPTS) and once.n_clusters is None
+    assert "over clusters" in thrice.interval_method and "over prompts" in once.interval_method
+    np.testing.assert_allclose([thrice.value, *thrice.interval], [once.value, *once.interval], rtol=1e-6)

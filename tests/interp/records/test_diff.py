@@ -92,6 +92,17 @@ def test_diff_names_versions_weights_prompts_options_and_machine_and_no_times():
     assert "environment.packages.numpy" in flat_settings(one)
 
 
+def test_what_is_resampled_is_told_where_it_differs_and_what_follows_from_it_is_not(tmp_path):
+    found = {"n": 2, "by": "shared wording", "n_at": {"0.5": 2}, "examples": ["a", "b"], "caution": "5 in 2"}
+    each = {"n": 5, "by": "each prompt by itself", "n_at": {"0.5": 2}, "examples": ["c"], "caution": ""}
+    prompts = [{"name": "mixed", "hash": "11", "n": 5, "clusters": c, "notes": [c["by"]]} for c in (found, each)]
+    one, two = (record({"x": scalar(1.0)}, prompts=p) for p in prompts)
+    assert {s.path for s in interp.diff(one, two).settings} == {"prompts.clusters.n", "prompts.clusters.by"}
+    runs = [str(r.write(tmp_path / name).path) for r, name in ((one, "a"), (two, "b"), (one, "c"))]
+    said = [CliRunner().invoke(app, ["diff", runs[0], other]).stdout for other in runs[1:]]
+    assert ["do not resample the same things" in text for text in said] == [True, False]
+
+
 def test_of_a_tunnel_its_training_is_compared_and_not_how_well_it_went():
     def trained(n_steps: int, kl: float) -> dict:
         card = {"recipe": {"n_steps": n_steps}, "figures": {"kl_bits": {"value": kl}}, "core_seconds": 9 * kl}

@@ -180,6 +180,16 @@ def test_curves_keep_labels_apart(tmp_path):
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(("by", "n_said"), [("shared wording", 0), ("each prompt by itself", 1)])
+def test_runs_that_do_not_resample_the_same_things_are_told_apart(tmp_path, by, n_said):
+    records = [
+        replace(made(name, value), prompts={"name": "mixed", "hash": "1", "n": 9, "clusters": {"n": 3, "by": mine}})
+        for name, value, mine in (("a", 1.0, "shared wording"), ("b", 2.0, by))
+    ]
+    notes = compared(tmp_path, records).findings["comparison"].notes
+    assert sum("do not resample the same things" in note and by in note for note in notes) == n_said
+
+
 def test_what_differs_behind_the_runs_is_said(tmp_path):
     one, other = made("a", 1.0, dtype="float32"), made("b", 1.0, family="phi", dtype="float16")
     record = compared(tmp_path, [one, replace(other, prompts={"name": "code", "hash": "2", "n": 5})])

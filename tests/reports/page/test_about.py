@@ -23,6 +23,12 @@ def test_a_question_and_a_line_say_what_was_asked_of_what():
         "gpt_neox, 24 layers, 405M parameters",
         "75 of the 400 prompts of “mixed”, drawn evenly by next-token entropy",
     ]
+    clusters = {"n": 48, "by": "shared wording"}
+    in_clusters = replace(record, prompts={**record.prompts, "n": 288, "clusters": clusters})
+    assert about.read_on(in_clusters)[1].startswith(
+        "75 of the 288 prompts in 48 clusters, by shared wording, of “mixed”"
+    )
+    assert "288 prompts in 48 clusters, by shared wording" in about.methods(in_clusters)
     many = replace(record, findings=dict.fromkeys("abcde", record.findings["pictures"]))
     assert about.asked(many) == "What do 5 probes find in pythia-410m?"
 
@@ -77,3 +83,6 @@ def test_the_bibtex_entry_is_well_formed_and_pins_the_run():
     assert r"my\_model\textbraceleft{}50\%\textbraceright{}\&co\textbackslash{}x" in entry
     assert "weights 9fb1" in entry and "year    = {2026}" in entry
     assert "n = 75 prompts, 12 prompts" in entry and "Gaussian, own variances" in entry
+    (found,) = record.findings.values()
+    few = {name: replace(s, n_clusters=4) for name, s in found.scalars.items()}
+    assert "75 prompts in 4 clusters" in about.bibtex(replace(record, findings={"p": replace(found, scalars=few)}))

@@ -217,6 +217,19 @@ def test_an_unfinished_record_renders_and_says_so(status, words):
     assert len([e for e in page.all("script") if "type" not in e.attributes]) == 1  # no figure, no plotly
 
 
+def test_few_clusters_are_told_above_the_numbers_and_explained_with_the_prompts_of_every_set():
+    record = made_record()
+    others = [{"name": "sula", "n": 8, "clusters": {"n": 2, "caution": "8 in 2"}, "notes": ["a note of the other"]}]
+    clusters = {"n": 48, "by": "shared wording", "caution": "288 <in> 48", "examples": ["one and another"]}
+    prompts = {"name": "mixed", "n": 288, "clusters": clusters, "notes": ["how <they> were found"], "others": others}
+    page, plain = parse(html(replace(record, prompts=prompts))), parse(html(record))
+    n_warned = [sum(e.attributes.get("class") == "notice warning" for e in p.all("p")) for p in (page, plain)]
+    assert n_warned[0] == n_warned[1] + 2
+    for words in ("288 <in> 48", "8 in 2", "how <they> were found", "a note of the other"):
+        assert words in page.text
+    assert "one and another" not in page.text and "{'" not in page.text
+
+
 def test_a_failed_check_stands_out():
     broken = {"name": "eager", "meaning": "logits", "passed": False, "value": 0.3, "bound": 1e-4}
     page = parse(html(made_record(selfcheck=(broken,))))
