@@ -4,9 +4,9 @@ I(expert; domain | stratum) in bits, the expert being one of those chosen, with 
 probabilities. Strata are positions, or positions and tokens: what a position or the token there says of the domain (a
 token of one domain alone routes as it likes) is no division of labour. Only strata with two domains or more count.
 
-Each prompt gives one row, drawn at random among those: rows of one prompt route alike for reasons of their own, and
-exchanging them one by one would take every habit of a prompt for a domain. Null: routing exchanged between prompts
-within strata. Its mean is the upward bias of the estimate, and is subtracted.
+Each cluster of prompts gives one row, drawn at random among those: rows of one prompt, and of its near-copies, route
+alike for reasons of their own, and exchanging them one by one would take every habit for a domain. Null: routing
+exchanged between clusters within strata. Its mean is the upward bias of the estimate, and is subtracted.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,8 @@ from scipy import sparse
 from interp.capture import Capture
 from interp.findings import Interval, Scalar
 from interp.need import Need
-from interp.statistics.estimate import mean_and_band, null_from_permutations
+from interp.statistics.estimate import maximum_statistic_p, mean_and_band, null_from_permutations
+from interp.statistics.units import clusters_of
 from interp.table import Table, number_columns
 
 from ..measures.sample_sizes import FEW_PROMPTS
@@ -27,12 +28,12 @@ from ..measures.sample_sizes import FEW_PROMPTS
 ROUTED = Need("router_weight")
 
 _BY = {"expert_domain_information": "position", "expert_domain_information_beyond_token": "position and token"}
-_METHOD = "normal, from the spread over prompts and that under exchange"
+_METHOD = "normal, from the spread over {}s and that under exchange"
 
 
 @dataclass(frozen=True)
 class Division:
-    """Information of every layer and of their mean (last), above its mean under exchange; `n` prompts gave a row."""
+    """Information of every layer and of their mean (last), above its mean under exchange; `n` clusters gave a row."""
 
     bits: Float[np.ndarray, " layer"]
     half_width: Float[np.ndarray, " layer"]
@@ -44,12 +45,12 @@ def division(
     routing: Float[np.ndarray, "layer row expert"],
     domain: np.ndarray,
     stratum: Int[np.ndarray, " row"],
-    prompt: Int[np.ndarray, " row"],
+    cluster: Int[np.ndarray, " row"],
     n_permutations: int,
     rng: np.random.Generator,
 ) -> Division | None:
     """What domains and routing share within strata; None where no stratum has two domains."""
-    chosen = _one_row_a_prompt(domain, stratum, prompt, rng)
+    chosen = _one_row_each(domain, stratum, cluster, rng)
     if not len(chosen):
         return None
     q = np.moveaxis(routing[:, chosen].astype(np.float64), 0, 1)  # [row, layer, expert]
@@ -66,17 +67,17 @@ def division(
     return Division(with_mean[0].mean(axis=0) - bias, 1.96 * error, with_mean[1] - bias, len(q))
 
 
-def _one_row_a_prompt(
-    domain: np.ndarray, stratum: Int[np.ndarray, " row"], prompt: Int[np.ndarray, " row"], rng: np.random.Generator
+def _one_row_each(
+    domain: np.ndarray, stratum: Int[np.ndarray, " row"], cluster: Int[np.ndarray, " row"], rng: np.random.Generator
 ) -> Int[np.ndarray, " chosen"]:
-    """One random row of every prompt that has one in a stratum of several domains.
+    """One random row of every cluster that has one in a stratum of several domains.
 
     Strata in which one domain is left by the draw say nothing and bias nothing: they stay, as 0.
     """
     pairs = np.unique(np.stack([stratum, np.unique(domain, return_inverse=True)[1]]), axis=1)
     several, counts = np.unique(pairs[0], return_counts=True)
     usable = rng.permutation(np.flatnonzero(np.isin(stratum, several[counts > 1])))
-    return np.sort(usable[np.unique(prompt[usable], return_index=True)[1]])
+    return np.sort(usable[np.unique(cluster[usable], return_index=True)[1]])
 
 
 def _within(strata: Int[np.ndarray, " row"], rng: np.random.Generator) -> Int[np.ndarray, " row"]:
@@ -111,17 +112,19 @@ def experts(drawn: Capture, n_permutations: int, seed: int) -> tuple[dict[str, S
         reason = "undefined (all prompts are of one domain, or none is named)"
         return {name: Scalar.undefined(reason, meaning=_meaning(by)) for name, by in _BY.items()}, None
     places = np.unique(np.stack([rows["position"], rows["token"]]), axis=1, return_inverse=True)[1]
+    clusters = clusters_of(rows)
+    counted_in = "cluster" if len(np.unique(clusters)) < len(np.unique(rows["prompt"])) else drawn.prompts.unit
     strata = {"position": rows["position"], "position and token": places}
     scalars: dict[str, Scalar] = {}
     columns: dict[str, np.ndarray] = {"layer": np.arange(drawn.model.n_layers)}
     for i, (name, by) in enumerate(_BY.items()):
         rng = np.random.default_rng([seed, 5, i])
-        found = division(drawn[ROUTED], rows["domain"], strata[by], rows["prompt"], n_permutations, rng)
+        found = division(drawn[ROUTED], rows["domain"], strata[by], clusters, n_permutations, rng)
         if found is None:
             reason = f"undefined (no {by} occurs in two domains)"
             scalars[name] = Scalar.undefined(reason, meaning=_meaning(by))
             continue
-        scalars[name] = _scalar(found, by, drawn.prompts.unit)
+        scalars[name] = _scalar(found, by, counted_in)
         edges = np.stack([found.bits - found.half_width, found.bits + found.half_width])
         null = mean_and_band(found.exchanged)
         columns |= number_columns(name, found.bits[:-1], edges[:, :-1], null=null[:, :-1])
@@ -136,9 +139,9 @@ def _scalar(found: Division, by: str, unit: str) -> Scalar:
     about: dict[str, Any] = {"n": found.n, "n_unit": unit, "underpowered": found.n < FEW_PROMPTS}
     edges = (value - half, value + half) if half > 0 else None
     return Scalar.of(
-        value, "bits", Interval.of(edges, _METHOD, "undefined: routing never varies"),
+        value, "bits", Interval.of(edges, _METHOD.format(unit), "undefined: routing never varies"),
         null_from_permutations(f"routing exchanged between {unit}s within {by}", drawn),
-        p=(1 + int((drawn >= value - 1e-12).sum())) / (1 + len(drawn)),
+        p=maximum_statistic_p(np.array([value]), drawn[:, None])[0],
         meaning=_meaning(by), **about,
     )  # fmt: skip
 

@@ -1,8 +1,8 @@
 """What a residual stream decodes to, held against the exact posterior of a wind tunnel.
 
 KL(posterior ‖ decoded) in bits, over the full vocabulary: mass that the model puts outside the possible outcomes
-counts against it. Null: the posteriors of whole sequences are exchanged, so that what position alone says about
-the posterior (how many values are left) stays in it.
+counts against it. Null: the posteriors of whole sequences (clusters of prompts) are exchanged, so that what position
+alone says about the posterior (how many values are left) stays in it.
 """
 
 from dataclasses import dataclass
@@ -15,6 +15,7 @@ from interp.errors import PromptError
 from interp.information import cross_entropy_bits, entropy_bits
 from interp.need import Need
 from interp.statistics.resampling import shuffles
+from interp.statistics.units import clusters_of
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ def posterior_divergence(capture: Capture, need: Need, n_permutations: int, seed
     log_q = np.take_along_axis(capture[need], outcomes[None], axis=-1).astype(np.float64)
     certainty = -entropy_bits(posterior)
     kl = certainty + cross_entropy_bits(posterior, log_q)
-    orders = shuffles(capture.rows["prompt"], n_permutations, np.random.default_rng([seed, 4]))
+    orders = shuffles(clusters_of(capture.rows), n_permutations, np.random.default_rng([seed, 4]))
     flat = log_q.reshape(len(log_q), -1)
     # the posteriors' own entropies only change places, so their mean stays
     exchanged = np.array([certainty.mean() - flat @ posterior[order].ravel() / len(posterior) for order in orders])

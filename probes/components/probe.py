@@ -23,7 +23,7 @@ from interp.findings import ALPHA, Findings, Interval, Scalar
 from interp.folds import NarrowRows
 from interp.need import Need
 from interp.probe import ADDED, Figure, Probe, Readout
-from interp.statistics.estimate import null_from_permutations
+from interp.statistics.estimate import maximum_statistic_p, null_from_permutations
 from interp.statistics.resampling import random_signs
 from interp.statistics.units import Units, mean_of_units
 from interp.table import Table
@@ -174,8 +174,8 @@ def _mean(rows: Float[np.ndarray, " row"], unit: str, units: Units) -> tuple[flo
 def _share_scalar(name: str, parts: slice, shares: FinalShares, units: Units) -> Scalar:
     value, unit, interval = _mean(shares.share[parts].sum(axis=0), "fraction", units)
     drawn = shares.flipped[:, parts].sum(axis=1)
+    middle = drawn.mean(keepdims=True)
     known = bool(np.isfinite([value, *drawn]).all())
-    reached = int((np.abs(drawn - drawn.mean()) >= abs(value - drawn.mean()) - 1e-12).sum())
     block = name.removesuffix("_share").replace("_", "-")
     smallest = 0.5 ** (len(shares.share) - 1)  # all signs alike, of all patterns
     is_out_of_reach = smallest > ALPHA
@@ -185,7 +185,7 @@ def _share_scalar(name: str, parts: slice, shares: FinalShares, units: Units) ->
     return Scalar.of(
         value, unit, interval,
         null_from_permutations("every update with a random sign", drawn) if known else _NO_LENGTH,
-        p=(1 + reached) / (1 + len(drawn)) if known else None,
+        p=maximum_statistic_p(abs(value - middle), np.abs(drawn[:, None] - middle))[0] if known else None,
         meaning=f"The share of the final residual stream that {block} has written, over all layers; with the "
         f"embedding's, the shares of both blocks add up to 1{few if is_out_of_reach else ''}.", **about,
     )  # fmt: skip

@@ -320,10 +320,9 @@ class Heads(Probe):
         return scores.units.signs(self.n_permutations, rng)
 
     def _judged(self, scores: Scores) -> np.ndarray:
-        """A random half of the units; heads are ranked on the other."""
-        judged = np.zeros(scores.units.n, dtype=bool)
-        judged[np.random.default_rng([self.seed, 8]).permutation(scores.units.n)[: scores.units.n // 2]] = True
-        return judged
+        """The units of a random half of the clusters; heads are ranked on the other."""
+        clusters = np.random.default_rng([self.seed, 8]).permutation(np.unique(scores.units.cluster))
+        return np.isin(scores.units.cluster, clusters[: len(clusters) // 2])
 
     def refuse_fields(self, n_layers: int | None) -> None:
         refuse_unknown(self)

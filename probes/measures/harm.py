@@ -21,7 +21,7 @@ from interp.probe import Readout
 from interp.prompt import PromptSet
 from interp.statistics.ratio import ratio
 from interp.statistics.resampling import bootstrap_weights
-from interp.statistics.units import Units
+from interp.statistics.units import Units, clusters_of
 
 from .answers import MAIN, Answers
 
@@ -110,18 +110,28 @@ def default_n_prompts(are_sequences: bool) -> int:
 
 
 def choose_prompts(base: Capture, n_prompts: int | None, seed: int) -> np.ndarray:
-    """The drawn prompts that edits are tried on, in their order: all, or so many at random; of SULA the main ones."""
+    """The drawn prompts that edits are tried on, in their order: all, or so many at random; of SULA the main ones.
+
+    Every prompt is as likely to be drawn, and they are of as many clusters as can be: each gives as many as its share.
+    """
     rows = base.rows
     usable = rows["drawn"].astype(bool)
     if "condition" in rows:
         condition = np.asarray(rows["condition"]).astype(str)
         main = next((name for name in MAIN if name in condition), None)
         usable = usable if main is None else usable & (condition == main)
-    prompts = np.unique(rows["prompt"][usable])
+    prompts, first = np.unique(rows["prompt"][usable], return_index=True)
     n = default_n_prompts(base.prompts.unit == "sequence") if n_prompts is None else n_prompts
     if len(prompts) <= n:
         return prompts
-    return np.sort(np.random.default_rng([seed, 3]).choice(prompts, n, replace=False))
+    rng = np.random.default_rng([seed, 3])
+    clusters = clusters_of(rows)[usable][first]
+    if len(np.unique(clusters)) == len(prompts):
+        return np.sort(rng.choice(prompts, n, replace=False))
+    names, code = np.unique(clusters, return_inverse=True)
+    together = np.lexsort((rng.random(len(prompts)), rng.permutation(len(names))[code]))
+    at = ((np.arange(n) + rng.random()) * len(prompts) / n).astype(int)
+    return np.sort(prompts[together[at]])
 
 
 def units_of(base: Capture, chosen: np.ndarray, n_bootstrap: int, rng: np.random.Generator) -> Units:

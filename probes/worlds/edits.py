@@ -16,7 +16,11 @@ from interp.testing import Shape, synthetic_capture
 
 from ..dynamics.exchange import Exchange, exchange_scalars
 
-_KINDS = {"as assumed": (False, 0.0), "heavy tails": (True, 0.0), "edits of a prompt alike, .8": (False, 0.8)}
+_KINDS = {
+    "as assumed": (False, 0.0, 1), "heavy tails": (True, 0.0, 1), "edits of a prompt alike, .8": (False, 0.8, 1),
+    "five near-copies of each prompt": (False, 0.0, 5),
+}  # fmt: skip
+"""Heavy tails, the share that the edits of a prompt have in common, and how many near-copies there are of each."""
 
 
 LEADING = (1, 2)
@@ -35,7 +39,7 @@ def heads() -> Trials:
 
 def _head_in_the_lead(made: Probe, rng: np.random.Generator, seed: int, size: float) -> Findings:
     """Only what removes the leading head does any harm."""
-    return _read_outs(False, 0.0, made, rng, seed, 2 * size, lambda edit: _removes(edit, *LEADING))
+    return _read_outs(False, 0.0, 1, made, rng, seed, 2 * size, lambda edit: _removes(edit, *LEADING))
 
 
 def _removes(edit: Edit, layer: int, head: int) -> bool:
@@ -51,28 +55,39 @@ def _edited(probe: str, numbers: tuple[str, ...], small: Mapping[str, Any], unpl
     effects = tuple(f"each edit harms by {0.01 * k:.2f} bits" for k in (1, 2, 3))
     return Trials(
         tuple(
-            World(probe, name, partial(_read_outs, heavy, alike), numbers, unplanted, effects, "60 sequences", small)
-            for name, (heavy, alike) in _KINDS.items()
+            World(
+                probe,
+                name,
+                partial(_read_outs, *kind),
+                numbers,
+                unplanted,
+                effects,
+                f"{60 * kind[-1]} sequences",
+                small,
+            )
+            for name, kind in _KINDS.items()
         )
     )
 
 
 def _read_outs(
-    heavy: bool, alike: float, made: Probe, rng: np.random.Generator, seed: int, size: float,
+    heavy: bool, alike: float, copies: int, made: Probe, rng: np.random.Generator, seed: int, size: float,
     harms: Callable[[Edit], bool] = lambda edit: True,
 ) -> Findings:  # fmt: skip
     """Read-outs made up: every edit adds an error that is 0 on average, alike in all edits of a prompt.
 
     Edits that harm add 0.01 bits for every step of `size`.
     """
-    shape = Shape(60, n_scored=4)
-    base = synthetic_capture(made.needs, shape, seed=seed)
-    common = noise(rng, (len(base.prompts),), heavy)
-    plain = 1 + 0.2 * rng.random(len(base.prompts))
+    shape, cluster = Shape(60 * copies, n_scored=4), np.repeat(np.arange(60), copies)
+    base = synthetic_capture(made.needs, shape, columns={"cluster": np.repeat(cluster, 4)}, seed=seed)
+    common = noise(rng, (60,), heavy)[cluster]
+    plain = 1 + 0.2 * rng.random(60)[cluster]
 
     def read(condition: Condition) -> dict[str, np.ndarray]:
         chosen = condition.prompts if condition.prompts is not None else np.arange(len(base.prompts))
         own = noise(rng, (len(chosen),), heavy)
+        if copies > 1:
+            own = 0.05**0.5 * own + 0.95**0.5 * noise(rng, (60,), heavy)[cluster[chosen]]
         more = 0.05 * (alike**0.5 * common[chosen] + (1 - alike) ** 0.5 * own) if condition.edits else 0 * own
         more = more + 0.01 * size * any(map(harms, condition.edits))
         error = plain[chosen] + more

@@ -15,17 +15,23 @@ from interp.testing import Shape, synthetic_capture
 
 def components() -> Trials:
     effects = tuple(f"attention writes {0.2 * k:.1f} of the noise in one direction" for k in (1, 2, 3))
-    kinds = {"as assumed": (False, False), "layers walk at random": (True, False), "heavy tails": (False, True)}
+    kinds = {
+        "as assumed": (False, False, 1), "layers walk at random": (True, False, 1), "heavy tails": (False, True, 1),
+        "five near-copies of each prompt": (False, False, 5),
+    }  # fmt: skip
     worlds = tuple(
-        World("components", name, partial(_updates, walks, heavy), ("attention_share",), effects=effects,
-              n="60 prompts", small={"n_permutations": 99, "n_bootstrap": 299})
-        for name, (walks, heavy) in kinds.items()
+        World("components", name, partial(_updates, *kind), ("attention_share",), effects=effects,
+              n=f"{60 * kind[-1]} prompts", small={"n_permutations": 99, "n_bootstrap": 299})
+        for name, kind in kinds.items()
     )  # fmt: skip
     divided = tuple(f"experts follow the domain by {k} of the noise" for k in (2, 4, 8))
+    followed = {"the token alone": ("token", 1), "habits of each prompt": ("habit", 1),
+                "habits of five near-copies": ("habit", 5)}  # fmt: skip
     routed = tuple(
-        World("components", f"experts follow {name}", partial(_routed, kind), (_BEYOND,), effects=divided,
-              n="150 sequences", small={"n_permutations": 99, "n_bootstrap": 20, "experts": True}, is_covered=False)
-        for kind, name in (("token", "the token alone"), ("habit", "habits of each prompt"))
+        World("components", f"experts follow {name}", partial(_routed, *kind), (_BEYOND,), effects=divided,
+              n=f"{150 * kind[-1]} sequences", small={"n_permutations": 99, "n_bootstrap": 20, "experts": True},
+              is_covered=False)
+        for name, kind in followed.items()
     )  # fmt: skip
     return Trials((*worlds, *routed))
 
@@ -33,33 +39,46 @@ def components() -> Trials:
 _BEYOND = "expert_domain_information_beyond_token"
 
 
-def _routed(kind: str, made: Probe, rng: np.random.Generator, seed: int, size: float) -> Findings:
+def _routed(kind: str, copies: int, made: Probe, rng: np.random.Generator, seed: int, size: float) -> Findings:
     """Two experts of four are chosen by the token, which differs between domains, or by a liking of the prompt."""
-    n, n_scored = 150, 8
-    domain = np.repeat(np.arange(n) % 2, n_scored)
+    n, n_scored = 150 * copies, 8
+    cluster = np.arange(n) // copies
+    domain = np.repeat(cluster % 2, n_scored)
     token = (rng.random(n * n_scored) ** np.where(domain, 2.0, 0.5) * 5).astype(int)
     scores = rng.gumbel(size=(2, n * n_scored, 4)) + 2.0 * 2 ** (size - 1) * (size > 0) * np.eye(4)[domain]
     if kind == "token":
         scores += 3.0 * of_model(seed).standard_normal((2, 5, 4))[:, token]
     else:
-        scores += np.repeat(2.0 * rng.standard_normal((2, n, 4)), n_scored, axis=1)
+        scores += np.repeat(2.0 * rng.standard_normal((2, n, 4))[:, cluster], n_scored, axis=1)
     weight = np.where(scores >= np.sort(scores, axis=-1)[..., 2:3], np.exp(scores), 0.0)
     weight /= weight.sum(axis=-1, keepdims=True)
-    columns = {"domain": np.array(["a", "b"])[domain], "token": token}
+    columns = {"domain": np.array(["a", "b"])[domain], "token": token, "cluster": np.repeat(cluster, n_scored)}
     shape = Shape(n, n_scored=n_scored, n_layers=2, d_model=6)
     return made.analyse(synthetic_capture(made.needs, shape, planted={"router_weight": weight}, columns=columns,
                                           seed=seed), {})  # fmt: skip
 
 
-def _updates(walks: bool, heavy: bool, made: Probe, rng: np.random.Generator, seed: int, size: float) -> Findings:
-    shape = Shape(60, n_layers=6, d_model=12)
-    attention, feed_forward = noise(rng, (2, 6, 60, 12), heavy)
+def _updates(
+    walks: bool, heavy: bool, copies: int, made: Probe, rng: np.random.Generator, seed: int, size: float
+) -> Findings:
+    n, cluster = 60 * copies, np.repeat(np.arange(60), copies)
+    shape = Shape(n, n_layers=6, d_model=12)
+
+    def alike(*before: int) -> np.ndarray:
+        """Noise of all prompts, which near-copies share but for a twentieth."""
+        own = noise(rng, (*before, n, 12), heavy)
+        return (
+            own if copies == 1 else 0.05**0.5 * own + 0.95**0.5 * noise(rng, (*before, 60, 12), heavy)[..., cluster, :]
+        )
+
+    attention, feed_forward = alike(2, 6)
     attention += 0.2 * size * np.random.default_rng(1).standard_normal(12)
-    steps = np.concatenate([noise(rng, (1, 60, 12), heavy), attention + feed_forward])
+    steps = np.concatenate([alike(1), attention + feed_forward])
     rows = {"resid": np.cumsum(steps, axis=0), "attn_out": attention, "mlp_out": feed_forward}
     drift = np.cumsum(of_model(seed).standard_normal(7)) if walks else np.zeros(7)
-    rows["lens_kl"] = 5 + drift[:, None] + noise(rng, (7, 60), heavy)
-    return made.analyse(synthetic_capture(made.needs, shape, planted=rows, seed=seed), {})
+    rows["lens_kl"] = 5 + drift[:, None] + noise(rng, (7, n), heavy)
+    columns = {"cluster": cluster}
+    return made.analyse(synthetic_capture(made.needs, shape, planted=rows, columns=columns, seed=seed), {})
 
 
 _N_TOKENS = 40

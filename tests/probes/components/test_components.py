@@ -191,6 +191,26 @@ def test_divergence_from_the_posterior_equals_its_definition():
     np.testing.assert_allclose(found.kl_bits, [kl_bits(full, depth) for depth in q], rtol=1e-9)
 
 
+@pytest.mark.parametrize("cluster", [np.arange(12) // 3, np.arange(12) % 4])
+def test_posteriors_of_near_copies_are_exchanged_together(cluster):
+    """Copies of a sequence say nothing more: the null is that of one of each."""
+    first = np.unique(cluster, return_index=True)[1]
+    rng = np.random.default_rng(3)
+    log_q, posterior = np.log2(rng.dirichlet(np.ones(8), (3, 4))), rng.dirichlet(np.ones(8), 4)
+
+    def exchanged(of, known):
+        planted = {"lens_log_prob": log_q[:, of]}
+        columns = {"cluster": of} if known else {}
+        need = (DECODED,)
+        shape = Shape(len(of), n_layers=2, vocab_size=8)
+        capture = synthetic_capture(need, shape, planted=planted, columns=columns, posterior=posterior[of])
+        return posterior_divergence(capture, DECODED, 200, 0).exchanged
+
+    alone = exchanged(cluster[first], known=False)
+    np.testing.assert_allclose(exchanged(cluster, known=True), alone, atol=1e-6)
+    assert exchanged(cluster, known=False)[:, 0].std() < 0.8 * alone[:, 0].std()
+
+
 def test_exchanged_posteriors_keep_their_positions():
     capture, _posterior, q = with_posterior(1, n=2)
     found = posterior_divergence(capture, DECODED, 200, 0)

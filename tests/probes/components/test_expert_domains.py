@@ -53,6 +53,24 @@ def test_the_mean_of_pointwise_information_is_the_conditional_mutual_information
     assert found == pytest.approx(by_hand)
 
 
+def test_each_cluster_gives_one_row_and_is_counted_once():
+    """Copies of a prompt say nothing more of its domain: bits, null and p are those of one of each, in any order."""
+    rng = np.random.default_rng(4)
+    n, copies = 60, 5
+    domain, of = rng.integers(2, size=n), np.repeat(np.arange(n), copies)
+    q = rng.dirichlet(np.ones(4), (1, n))
+    weight = {"router_weight": np.repeat(q[:, of], 2, axis=0)}
+    columns = {"domain": np.array(["a", "b"])[domain[of]], "token": of * 0, "position": of * 0 + 3}
+    probe = Components(**FAST)
+    shape = Shape(n * copies, n_layers=2, d_model=6)
+    known, unknown = (
+        probe.analyse(synthetic_capture(probe.needs, shape, planted=weight, columns=columns | more), {})[BEYOND]
+        for more in ({"cluster": of}, {})
+    )
+    assert known.n == n and known.n_unit == "cluster" and unknown.n == n * copies
+    assert np.ptp(known.null.band) > 3 * np.ptp(unknown.null.band)
+
+
 def test_experts_that_are_their_domain_share_one_bit_with_it():
     domain = np.arange(400) % 2
     found = division(np.eye(2)[domain][None], domain, np.zeros(400, int), np.arange(400), 99, np.random.default_rng(0))

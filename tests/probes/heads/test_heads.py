@@ -211,6 +211,14 @@ def test_effects_equal_those_of_a_model_with_the_weights_taken_out():
     assert found["bypass_ratio_min"].value == pytest.approx(ratios["ratio"].min())
 
 
+@pytest.mark.parametrize("cluster", [np.arange(20) // 5, np.arange(20) % 7, np.minimum(np.arange(20), 12)])
+def test_no_cluster_ranks_heads_and_judges_them(cluster):
+    base = synthetic_capture(SMALL.needs, Shape(20), columns={"cluster": cluster})
+    judged = SMALL._judged(SMALL._scores(base, {}))
+    assert judged.any() and not judged.all()
+    assert not set(cluster[judged]) & set(cluster[~judged])
+
+
 def test_the_worst_heads_are_ranked_on_one_half_and_removed_together():
     model = fresh_model("llama")
     run = token_run(model, n=20)
