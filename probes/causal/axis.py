@@ -66,7 +66,6 @@ class Split:
         is_run = np.isin(cloud.units, chosen)
         return cls(np.flatnonzero(~is_run), np.unique(cloud.prompts[is_run]), np.flatnonzero(is_run))
 
-
     def clusters(self, cloud: Cloud) -> Num[np.ndarray, " prompt"]:
         """What every prompt that is run is resampled with."""
         first = np.unique(cloud.prompts[self.run_rows], return_index=True)[1]
