@@ -13,6 +13,7 @@ import torch
 
 from interp.checking import attention_checks as attention
 from interp.checking import stack_checks as stack
+from interp.checking.own_changes import change_found
 from interp.checking.two_sequences import CheckResult, Observations
 from interp.errors import ModelError
 from interp.model import Check, Model
@@ -31,11 +32,11 @@ def check_model(model: Model) -> tuple[Check, ...]:
     checks = tuple(run_checks(model))
     failed = next((c for c in checks if not c.passed), None)
     if failed is not None:
-        raise ModelError(
-            asked=f"reading {model.name} ({model.info.family})",
-            found=f"the self-check {failed.name!r} failed: {failed.meaning}; {failed.detail or 'error'} "
+        raise _refusal(
+            model,
+            f"the self-check {failed.name!r} failed: {failed.meaning}; {failed.detail or 'error'} "
             f"{failed.value:.3g}, at most {failed.bound:.3g} allowed",
-            fix=_FIXES.get(failed.name, _FIX).format(dtype=model.info.dtype),
+            _FIXES.get(failed.name, _FIX).format(dtype=model.info.dtype),
         )
     return checks
 
@@ -46,7 +47,7 @@ def run_checks(model: Model) -> Iterator[Check]:
         seen = Observations(model)
         _refuse_broken(seen)
         for name, meaning, run, _ in _applying(model):
-            value, bound, detail = run(seen)
+            value, bound, detail = _outcome(name, run, seen)
             passed = bool(value <= bound)
             yield Check(name, meaning, passed, value, bound, detail=detail)
             if name in _GROUND and not passed:
@@ -57,12 +58,30 @@ def _refuse_broken(seen: Observations) -> None:
     """`ModelError` where the plain model fails before anything of ours has touched it."""
     try:
         _ = seen.plain
-    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
-        raise ModelError(
-            asked=f"reading {seen.model.name} ({seen.model.info.family})",
-            found=f"it cannot read {seen.short} tokens: {type(error).__name__}: {error}",
-            fix="Check its configuration, or copy config.json again.",
+    except _FAILURES as error:
+        raise _refusal(
+            seen.model,
+            f"it cannot read {seen.short} tokens: {type(error).__name__}: {error}",
+            "Check its configuration, or copy config.json again.",
         ) from error
+
+
+def _outcome(name: str, run: Callable[[Observations], CheckResult], seen: Observations) -> CheckResult:
+    """What a check gives. Raises `ModelError` where it cannot be carried out on what the owner made of the model."""
+    try:
+        return run(seen)
+    except _FAILURES as error:
+        if change_found(seen.model) is None:
+            raise
+        raise _refusal(seen.model, f"the self-check {name!r} cannot be carried out", _FIX) from error
+
+
+def _refusal(model: Model, failure: str, fix: str) -> ModelError:
+    """The refusal of a model; where its owner changed something, that is the reason, and what to do is about it."""
+    change = change_found(model)
+    if change is not None:
+        failure, fix = f"{change.found}; {failure}", change.fix
+    return ModelError(asked=f"reading {model.name} ({model.info.family})", found=failure, fix=fix)
 
 
 def left_out(model: Model) -> tuple[str, ...]:
@@ -80,6 +99,9 @@ def _applying(model: Model) -> tuple["_Entry", ...]:
     has["weights"] = family.has_attention and model.info.quantisation is None
     return tuple(entry for entry in _CHECKS if has[entry[3]])
 
+
+_FAILURES = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+"""What Python and PyTorch raise where parts of a model do not fit together."""
 
 _FIX = (
     "Nothing captured from it could be trusted, so it is refused. Please report the model and the name of the check. "

@@ -20,6 +20,7 @@ from interp.loading.admission import count_parameters, quantisation, read_config
 from interp.loading.aliases import MEMORY
 from interp.loading.bridge import bridge_check, is_bridge, plain_module
 from interp.loading.hub_files import ModelFiles
+from interp.loading.in_memory import not_a_model, refuse_unreadable
 from interp.loading.placement import choose_placement, refuse_precision
 from interp.loading.sources import PROGRAM_CARD, ModelSource, files_behind, locate
 from interp.loading.text_part import family_in, is_multimodal, parts_read, whole_class
@@ -54,8 +55,8 @@ def load(
 
     The name is an alias (`pythia-410m`) or a hub id, either with `@revision`, a local folder, a GGUF file, or
     `tunnel:<task>-<arch>`; `gguf` names such a file in a folder or repository. Or it is a transformers model or a
-    TransformerLens bridge in memory, left as it is. `adapter` is a folder or hub id of a LoRA adapter
-    (`pip install 'interp[peft]'`), merged into the weights before the self-check.
+    TransformerLens bridge in memory, left as it is; a `Model` comes back as it is. `adapter` is a folder or hub id of a
+    LoRA adapter (`pip install 'interp[peft]'`), merged into the weights before the self-check.
     `dtype` is float32 unless only bfloat16 fits on the GPU; `device_map="auto"` spreads a large model over devices.
     Code of a repository's own, pickled and quantised weights are used only with `trust_remote_code`, `allow_pickle` and
     `allow_quantised`. Without `check` the self-check is skipped.
@@ -67,7 +68,7 @@ def load(
     >>> model
     Model('tunnel:bijection-gpt-neox': gpt_neox, 3 layers, 4 heads of 16, float32 on cpu; ... checks passed)
     """
-    if isinstance(name_or_object, PreTrainedModel):
+    if isinstance(name_or_object, PreTrainedModel | Model):
         asked = {
             "revision": revision,
             "gguf": gguf,
@@ -77,6 +78,10 @@ def load(
             "device_map": device_map,
         }
         _refuse_changes(name_or_object, {key: value for key, value in asked.items() if value is not None})
+    if isinstance(name_or_object, Model):
+        _refuse_changes(name_or_object, {} if tokenizer is None else {"tokenizer": tokenizer})
+        model, check = name_or_object, check and not name_or_object.checks
+    elif isinstance(name_or_object, PreTrainedModel):
         model = _wrap(name_or_object, tokenizer, allow_quantised)
     elif is_bridge(name_or_object):
         _refuse_changes(name_or_object, {} if adapter is None else {"adapter": adapter})
@@ -101,11 +106,7 @@ def load(
         info = replace(info, adapter=None if adapter is None else str(adapter))
         model = Model(module, words, info, family_in(module), tuple(checks), source.task, source.card, source.mechanism)
     else:
-        raise UsageError(
-            asked=f"loading a {type(name_or_object).__name__}",
-            found="it is neither a name, nor a transformers model, nor a TransformerLens bridge",
-            fix="Give a name, a folder, a PreTrainedModel or a TransformerBridge.",
-        )
+        raise not_a_model(name_or_object)
     model.family.refuse_shared_parts(model.module)
     return replace(model, checks=(*model.checks, *check_model(model))) if check else model
 
@@ -137,6 +138,7 @@ def _wrap(module: PreTrainedModel, tokenizer: Tokenizer, allow_quantised: bool) 
     config = module.config
     kind = type(module).__name__
     refuse_unless_causal(kind, config, [kind])
+    refuse_unreadable(module)
     refuse_quantised(f"the {kind} in memory", getattr(config, "quantization_config", None), allow_quantised)
     family = family_in(module)
     origin = config.name_or_path or ""

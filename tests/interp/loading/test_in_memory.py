@@ -1,0 +1,295 @@
+"""A model in memory as its owner holds it: what stands in the way is named with what to do, and doing that helps."""
+
+import copy
+import warnings
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+from transformers import TextGenerationPipeline
+
+import interp
+from interp.checking.own_changes import change_found
+from interp.checking.selfcheck import check_model
+from interp.errors import InterpError, ModelError, UsageError
+from interp.families import Layout
+from interp.loading.quiet_libraries import quiet_libraries
+from tests.interp.test_families import CONFIGS, tiny
+from tests.tiny_models import FAMILIES, VOCAB, fresh_model, tiny_model
+
+
+def llama():
+    return fresh_model("llama").module
+
+
+def adapted(module):
+    peft = pytest.importorskip("peft", reason="the extra peft is not installed")
+    with quiet_libraries():
+        return peft.get_peft_model(module, peft.LoraConfig(target_modules=["q_proj"], r=2)).eval()
+
+
+def prompted(module):
+    peft = pytest.importorskip("peft", reason="the extra peft is not installed")
+    with quiet_libraries():
+        return peft.get_peft_model(module, peft.PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=2)).eval()
+
+
+def pipeline(module):
+    made = object.__new__(TextGenerationPipeline)
+    made.model, made.tokenizer = module, object()
+    return made
+
+
+class Chat:
+    def __init__(self, module):
+        self.network = module
+
+
+WRAPPERS = {
+    "compiled": (
+        lambda module: torch.compile(module, backend="eager"),
+        r"round a LlamaForCausalLM.*`interp.load\(given._orig_mod\)`",
+    ),
+    "parallel": (nn.DataParallel, r"round a LlamaForCausalLM.*`interp.load\(given.module\)`"),
+    "a module of one's own": (lambda module: nn.ModuleDict({"inner": module}), r"`interp.load\(given.inner\)`"),
+    "an object of one's own": (Chat, r"`interp.load\(given.network\)`"),
+    "a pipeline": (pipeline, r"`interp.load\(given.model, tokenizer=given.tokenizer\)`"),
+    "a class": (type, r"it is a class.*LlamaForCausalLM.from_pretrained"),
+    "a configuration": (lambda module: module.config, "it is a configuration, which has no weights"),
+    "adapted": (adapted, r"round a LlamaForCausalLM.*merge_and_unload\(\).*adapter=folder"),
+    "prompted": (prompted, r"round a LlamaForCausalLM.*`given.base_model` is the base without"),
+    "its weights": (lambda module: module.state_dict(), "neither a name, nor a transformers model"),
+}
+
+
+@pytest.mark.parametrize("name", WRAPPERS)
+def test_what_is_round_a_model_is_named(name):
+    wrap, told = WRAPPERS[name]
+    with pytest.raises(UsageError, match=f"(?s){told}"):
+        interp.load(wrap(llama()))
+
+
+def test_a_loaded_model_comes_back():
+    model = interp.load(llama())
+    assert interp.load(model) is model
+    unchecked = replace(model, checks=())
+    assert interp.load(unchecked, check=False) is unchecked
+    assert interp.load(unchecked).checks
+    for asked in ({"dtype": "float64"}, {"tokenizer": "gpt2"}):
+        with pytest.raises(UsageError, match=f"with {next(iter(asked))}"):
+            interp.load(model, **asked)
+
+
+def inject_into(target, **changes):
+    def change(module):
+        peft = pytest.importorskip("peft", reason="the extra peft is not installed")
+        peft.inject_adapter_in_model(peft.LoraConfig(target_modules=[target], r=2, **changes), module)
+        module.eval()
+
+    return change
+
+
+def quantise(module):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.ao.quantization.quantize_dynamic(module, {nn.Linear}, inplace=True)
+
+
+UNREADABLE = {
+    "an untrained adapter": (inject_into("q_proj"), "adapter of PEFT lies in it.*layers.0.self_attn.q_proj.*Merge"),
+    "a trained adapter": (inject_into("up_proj", init_lora_weights=False), "adapter of PEFT.*mlp.up_proj.*Merge"),
+    "on meta": (lambda module: module.to("meta"), "on the device meta.*from_pretrained"),
+    "a layer on meta": (lambda module: module.model.layers[1].to("meta"), r"device meta.*layers\.1\."),
+    "quantised": (quantise, "PyTorch quantised it.*before `quantize_dynamic`"),
+    "a quantised part": (lambda module: quantise(module.model.layers[2].mlp), r"quantised it .*layers\.2\.mlp"),
+}
+
+
+@pytest.mark.parametrize("check", [True, False])
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_what_cannot_be_read_is_refused_before_anything_runs(name, check):
+    change, told = UNREADABLE[name]
+    module = llama()
+    change(module)
+    with pytest.raises(ModelError, match=f"(?s){told}"):
+        interp.load(module, check=check)
+
+
+def number_anew(module):
+    for place, layer in enumerate(module.model.layers):
+        layer.self_attn.layer_idx = place
+    module.config.num_hidden_layers = len(module.model.layers)
+
+
+def without_hooks(module):
+    for part in module.modules():
+        part._forward_hooks.clear()
+        part._forward_pre_hooks.clear()
+
+
+def without_forwards(module):
+    for part in module.modules():
+        vars(part).pop("forward", None)
+
+
+def patch(find, around):
+    def change(module):
+        part = find(module)
+        plain = part.forward
+        part.forward = lambda *args, **keywords: around(plain, *args, **keywords)
+
+    return change
+
+
+def scaled_logits(plain, *args, **keywords):
+    out = plain(*args, **keywords)
+    out.logits = out.logits * 2
+    return out
+
+
+def state(name, value):
+    return lambda module: setattr(module.config, name, value)
+
+
+def head(make):
+    return lambda module: setattr(module, "lm_head", make(module.lm_head))
+
+
+def floats(module):
+    module.float()
+
+
+def put_head_back(module):
+    module.lm_head = nn.Linear(48, VOCAB, bias=False)
+
+
+def put_embedding_back(module):
+    module.model.embed_tokens = nn.Embedding(VOCAB, 48)
+
+
+def put_projection_back(module):
+    module.model.layers[0].self_attn.q_proj = nn.Linear(48, 48, bias=False)
+
+
+def bfloat16_but_norms(module):
+    module.to(torch.bfloat16)
+    for name, part in module.named_modules():
+        part.float() if name.endswith("norm") else None
+
+
+CHANGED = {
+    "a layer in another precision": (
+        lambda m: m.model.layers[1].to(torch.bfloat16), "several precisions: float32.*bfloat16.*Cast", floats),
+    "the head in another": (lambda m: m.lm_head.half(), r"precisions: float32.*float16 \(lm_head.weight\)", floats),
+    "norms in another": (bfloat16_but_norms, "several precisions: bfloat16.*float32.*layernorm", floats),
+    "a smaller embedding": (lambda m: setattr(m.model, "embed_tokens", nn.Embedding(7, 48)),
+        "embed_tokens.weight is 7 x 48.*makes it 101 x 48.*resize_token_embeddings", put_embedding_back),
+    "a narrower embedding": (lambda m: setattr(m.model, "embed_tokens", nn.Embedding(VOCAB, 16)),
+        "embed_tokens.weight is 101 x 16.*Set the configuration", put_embedding_back),
+    "a larger vocabulary": (state("vocab_size", 300), "is 101 x 48.*makes it 300 x 48.*resize_token_embeddings",
+        state("vocab_size", VOCAB)),
+    "a smaller projection": (lambda m: setattr(m.model.layers[0].self_attn, "q_proj", nn.Linear(48, 5, bias=False)),
+        "self_attn.q_proj.weight is 5 x 48.*makes it 48 x 48", put_projection_back),
+    "a hook on the whole": (lambda m: m.register_forward_hook(lambda part, args, out: out.logits),
+        "the model as a whole has a hook.*Remove it", without_hooks),
+    "a hook on a layer": (lambda m: m.model.layers[1].register_forward_hook(lambda part, args, out: out * 1.1),
+        r"its part model.layers.1 has a hook.*'residual'", without_hooks),
+    "a hook before a layer": (
+        lambda m: m.model.layers[2].register_forward_pre_hook(lambda part, args: (args[0] * 1.1, *args[1:])),
+        r"its part model.layers.2 has a hook", without_hooks),
+    "a patched layer": (patch(lambda m: m.model.layers[1], lambda plain, *a, **k: plain(*a, **k) * 1.1),
+        "its part model.layers.1 has a forward of its own.*del part.forward", without_forwards),
+    "a patched attention": (patch(lambda m: m.model.layers[1].self_attn, lambda plain, hidden_states, **k:
+        (hidden_states / 2, None)), "part model.layers.1.self_attn has a forward.*'heard'", without_forwards),
+    "a patched model": (patch(lambda m: m, scaled_logits), "the model as a whole has a forward", without_forwards),
+    "a layer less": (lambda m: m.model.layers.__delitem__(1), "has 2 layers.*says 3.*layer_idx", number_anew),
+    "the first layer less": (lambda m: m.model.layers.__delitem__(0), "has 2 layers.*says 3", number_anew),
+    "a layer more": (lambda m: m.model.layers.append(copy.deepcopy(m.model.layers[0])), "has 4 layers", number_anew),
+    "fewer layers configured": (state("num_hidden_layers", 2), "has 3 layers.*says 2", number_anew),
+    "more layers configured": (state("num_hidden_layers", 9), "has 3 layers.*says 9", number_anew),
+    "other KV heads": (state("num_key_value_heads", 4), "k_proj.weight is 24 x 48.*makes it 48 x 48.*configuration",
+        state("num_key_value_heads", 2)),
+    "more heads": (state("num_attention_heads", 8), "q_proj.weight is 48 x 48.*makes it 96 x 48",
+        state("num_attention_heads", 4)),
+    "heads that do not divide": (state("num_attention_heads", 0), "no model can be made of its configuration",
+        state("num_attention_heads", 4)),
+    "no head": (head(lambda old: None), "lm_head is missing.*makes it Linear", put_head_back),
+    "the identity for a head": (head(lambda old: nn.Identity()), "lm_head is Identity.*makes it Linear", put_head_back),
+    "a head in a row": (head(nn.Sequential), "lm_head is Sequential.*makes it Linear", put_head_back),
+    "the identity for a layer": (lambda m: m.model.layers.__setitem__(1, nn.Identity()),
+        "model.layers.1 is Identity.*makes it LlamaDecoderLayer",
+        lambda m: m.model.layers.__setitem__(1, llama().model.layers[1])),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_what_the_owner_changed_is_the_reason_and_the_advice_helps(name):
+    change, told, mend = CHANGED[name]
+    module = llama()
+    change(module)
+    with pytest.raises(InterpError, match=f"(?s){told}") as refusal:
+        interp.load(module)
+    assert "report the model" not in str(refusal.value)
+    assert "copy config.json" not in str(refusal.value)
+    mend(module)
+    assert interp.load(module).checks
+
+
+@pytest.mark.parametrize("kind", [*FAMILIES, *CONFIGS])
+def test_nothing_is_found_in_a_model_as_transformers_makes_it(kind):
+    assert change_found(tiny_model(kind) if kind in FAMILIES else tiny(kind)) is None
+
+
+def harmless_hook(module):
+    module.model.layers[1].register_forward_hook(lambda part, args, out: None)
+
+
+def part_of_ones_own(module):
+    module.model.layers[1].mlp = nn.Sequential(nn.Linear(48, 48), nn.Tanh())
+
+
+def offloaded(module):
+    accelerate = pytest.importorskip("accelerate", reason="accelerate is not installed")
+    accelerate.cpu_offload(module, execution_device="cpu")
+
+
+def tied(module):
+    module.lm_head.weight = module.model.embed_tokens.weight
+
+
+def layer_removed(module):
+    del module.model.layers[1]
+    module.config.num_hidden_layers = 2
+
+
+READABLE = [harmless_hook, layer_removed, part_of_ones_own, offloaded, tied, torch.nn.Module.bfloat16]
+
+
+@pytest.mark.parametrize("change", READABLE, ids=lambda change: change.__name__)
+def test_what_passes_the_checks_is_read_as_it_is(change):
+    module = llama()
+    change(module)
+    assert all(check.passed for check in interp.load(module).checks)
+
+
+def test_what_libraries_put_on_a_model_is_not_its_owners():
+    """Hooks of transformers, forwards of accelerate, and norms that transformers keeps in float32."""
+
+    class WrongOrder(Layout):
+        def pick(self, out, which, shape):
+            return super().pick(out, "qkv"[::-1]["qkv".index(which)], shape)
+
+    model = fresh_model("gpt_neox")
+    model.module.enable_input_require_grads()
+    model.module.gpt_neox.final_layer_norm.double()
+    model.module._keep_in_fp32_modules = {"final_layer_norm"}
+    offloaded(model.module.gpt_neox.layers[1])
+    assert change_found(model) is None
+    model = fresh_model("gpt_neox")
+    model.module.enable_input_require_grads()
+    wrong = replace(model.family, layout=WrongOrder("per_head", ("query_key_value",)))
+    with pytest.raises(
+        ModelError, match=r"(?s)reading tiny-gpt_neox.*: the self-check 'projections'.*report the model"
+    ):
+        check_model(replace(model, family=wrong))
