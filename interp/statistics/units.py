@@ -60,6 +60,11 @@ class Units:
         return len(self.index)
 
     @property
+    def drawn(self) -> str:
+        """The word for what is resampled, and has signs of its own: `cluster` where these are fewer than the units."""
+        return "cluster" if len(np.unique(self.cluster)) < self.n else self.name
+
+    @property
     def counted(self) -> dict[str, Any]:
         """What a number over these units says of them, as fields of a scalar."""
         few = len(np.unique(self.cluster)) < FEW_UNITS

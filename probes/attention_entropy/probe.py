@@ -177,7 +177,7 @@ def _depth_scalars(units: Units, profiles: Mapping[str, Profile]) -> dict[str, S
 
 
 def _method(units: Units) -> str:
-    return f"percentile bootstrap over {units.name}s within strata"
+    return f"percentile bootstrap over {units.drawn}s within strata"
 
 
 def _fixed_drop(curve: np.ndarray, replicates: np.ndarray) -> np.ndarray:

@@ -207,8 +207,8 @@ def _difference(scores: Scores, signs: np.ndarray, names: tuple[str, str], measu
     null = "a divergence from the unedited prediction: 0 without an edit, never below"
     if measure in SIGNED:
         flipped = flipped_means(by_unit[:, None], signs)[:, 0]
-        null = null_from_permutations(f"signs of whole {units.name}s flipped", flipped)
-    interval = units.mean_interval(by_unit, f"percentile bootstrap over {units.name}s", "no prompt has it")
+        null = null_from_permutations(f"signs of whole {units.drawn}s flipped", flipped)
+    interval = units.mean_interval(by_unit, f"percentile bootstrap over {units.drawn}s", "no prompt has it")
     p = None if found.p is None else found.p[0]
     return Scalar.of(found.value[0], "bits", interval, null, p=p, meaning=words, **units.counted)
 

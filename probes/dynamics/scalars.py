@@ -149,5 +149,5 @@ def _interval(value: float, replicates: np.ndarray, units: Units) -> Interval | 
     known = replicates[np.isfinite(replicates)]
     few = len(known) < (1 - _MOST_UNDEFINED) * len(replicates) or len(known) == 0
     bounds = None if few or np.ptp(known) == 0 else percentile_interval(value, known)
-    method = f"percentile bootstrap over {units.name}s, checkpoints held fixed"
+    method = f"percentile bootstrap over {units.drawn}s, checkpoints held fixed"
     return Interval.of(bounds, method, f"resamples of the {units.name}s do not settle, or do not differ")

@@ -33,7 +33,7 @@ def _about(scores: Scores, meaning: str) -> dict[str, Any]:
 
 
 def _method(scores: Scores, held: str = "") -> str:
-    return f"percentile bootstrap over {scores.units.name}s{held}"
+    return f"percentile bootstrap over {scores.units.drawn}s{held}"
 
 
 def baseline_scalar(scores: Scores, measure: str) -> Scalar:
@@ -133,7 +133,7 @@ def bypass_scalar(scores: Scores, plan: Plan, measure: str, signs: Signs) -> Sca
     if np.isnan(found.ratio).any() or np.isnan(found.low).any():
         return Scalar.undefined("the unedited model makes no error to compare with", **_about(scores, meaning))
     layer = found.smallest
-    null = null_from_permutations(f"signs of whole {scores.units.name}s' changes flipped", found.flipped[:, layer])
+    null = null_from_permutations(f"signs of whole {scores.units.drawn}s' changes flipped", found.flipped[:, layer])
     return Scalar.of(
         found.ratio[layer], "1",
         Interval(float(found.low[layer]), float(found.high[layer]), _method(scores, ", the layer held fixed")),
@@ -166,7 +166,7 @@ def compounding_scalar(scores: Scores, choice: Choice, measure: str, signs: Sign
     return Scalar.of(
         estimate.value[0], "bits",
         scores.units.mean_interval(found.excess, _method(scores, ", the sets held fixed"), _NOBODY),
-        null_from_permutations(f"signs of whole {scores.units.name}s flipped", flipped),
+        null_from_permutations(f"signs of whole {scores.units.drawn}s flipped", flipped),
         p=None if estimate.p is None else estimate.p[0],
         **_about(
             scores,

@@ -58,6 +58,6 @@ def depth_scalar(
     if np.isnan(value):
         why = "undefined over a single layer (a correlation: over two), or where a first layer has no value"
         return Scalar.undefined(why, unit, **about)
-    method = f"percentile bootstrap over {units.name}s within strata"
+    method = f"percentile bootstrap over {units.drawn}s within strata"
     held = Interval.of(percentile_interval(value, replicates), method, "undefined in every resample")
     return Scalar.of(value, unit, held, ONE_DRAW, reference=FLAT[name], **about)

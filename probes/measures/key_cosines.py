@@ -146,7 +146,7 @@ def _bootstrapped(
     # where all rows agree, rounding is between
     held = (min(value, bounds[0]), max(value, bounds[1])) if known else None
     return Scalar.of(
-        value, "1", Interval.of(held, f"bootstrap over {units.name}s within strata", _NO_DIRECTION),
+        value, "1", Interval.of(held, f"bootstrap over {units.drawn}s within strata", _NO_DIRECTION),
         null_from_permutations("every head's keys turned at random", draws)
         if known and np.isfinite(draws).all() else _NO_DIRECTION,
         p=p, meaning=meaning("head_keys", measure), **units.counted,

@@ -43,11 +43,11 @@ def gain_scalar(
 ) -> Scalar:
     """The mean difference over prompts; null and p by flipping the sign of whole prompts' differences."""
     about = units.counted | {"n": int((~np.isnan(gain)).sum()), "meaning": meaning}
-    method = f"percentile bootstrap over {units.name}s within strata"
+    method = f"percentile bootstrap over {units.drawn}s within strata"
     nobody = "no prompt had another one of its length, and of another cluster, to take keys from"
     interval = units.mean_interval(gain, method, nobody)
     if isinstance(interval, str):
         return Scalar.undefined(interval, unit, **about | {"underpowered": True})
     half = float(np.quantile(np.abs(flipped_means(gain[:, None], signs)), 0.95))
-    null = Null(f"differences of whole {units.name}s with random signs", 0.0, (-half, half))
+    null = Null(f"differences of whole {units.drawn}s with random signs", 0.0, (-half, half))
     return Scalar.of(mean_of_units(gain), unit, interval, null, p=flip_p(gain[:, None], signs)[0], **about)

@@ -90,7 +90,7 @@ def _scalars(items: ItemRows, test: ItemTest, units: Units) -> dict[str, Scalar]
     kl, mass = (x[:, layer, head] for x in (test.kl_bits, test.feasible_mass))
     uniform = units.means(items.uniform_mass[None])
     low, high = (float(x) for x in band(units.resampled(uniform))[:, 0])
-    method, none = f"percentile bootstrap over {units.name}s, the head held fixed", "no row can be compared"
+    method, none = f"percentile bootstrap over {units.drawn}s, the head held fixed", "no row can be compared"
     return {
         "posterior_kl": Scalar.of(
             float(mean_of_units(kl)), "bits", units.mean_interval(kl, method, none),

@@ -4,9 +4,11 @@ from itertools import product
 
 import numpy as np
 import pytest
-from interp.probes.measures.sign_flips import flip_p, flipped_means
+from interp.probes.measures.sign_flips import flip_p, flipped_means, gain_scalar
 
 from interp.statistics.resampling import random_signs
+from interp.statistics.units import Units
+from interp.table import Table
 
 SIGNS = np.array(list(product((1.0, -1.0), repeat=4)))
 """All sixteen, so that p is exact."""
@@ -42,3 +44,15 @@ def test_a_gain_of_nothing_has_p_one_and_missing_units_count_for_nothing():
     assert found[1] == 1
     alone = flip_p(gain[[0, 1, 3], :1], SIGNS[:, [0, 1, 3]])
     assert found[0] == pytest.approx(alone[0]) == 5 / 17
+
+
+@pytest.mark.parametrize(("cluster", "word"), [([0, 1, 2], "text"), ([0, 0, 2], "cluster"), ([5, 5, 5], "cluster")])
+def test_methods_name_what_is_resampled(cluster, word):
+    rows = Table({"prompt": np.arange(3), "cluster": np.array(cluster), "stratum": np.zeros(3, dtype=int)}, {
+        "prompt": "index", "cluster": "index", "stratum": "index",
+    })  # fmt: skip
+    units = Units.of(rows, "text", 50, np.random.default_rng(0))
+    signs = np.ones((9, 3))
+    said = gain_scalar(np.array([0.1, 0.2, 0.4]), units, signs, "bits", "a gain")
+    assert units.drawn == word and said.null is not None
+    assert f"over {word}s" in said.interval_method and f"whole {word}s" in said.null.name
