@@ -203,7 +203,7 @@ def streamed(at: Path) -> None:
 DOES = {finished_run, certificate_done, moved, in_turns, streamed}
 
 
-@pytest.mark.parametrize("does", DOES, ids=lambda does: does.__name__)
+@pytest.mark.parametrize("does", sorted(DOES, key=lambda does: does.__name__), ids=lambda does: does.__name__)
 def test_what_removes_leaves_the_users_files(tmp_path, does):
     mine = laid(tmp_path)
     does(tmp_path)

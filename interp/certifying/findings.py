@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from math import isfinite
 
 from interp.findings import ALPHA, Findings, Interval, Null, Scalar
+from interp.statistics.estimate import count_band
 from interp.table import LABEL, Table
 
 from .known import Held
@@ -107,10 +108,8 @@ def _called(seen: Sequence[Seen]) -> Count:
 
 
 def _scalar(number: str, word: Word, kinds: Sequence[_Kind]) -> Scalar:
-    from scipy.stats import binom
-
     null = total([kind.null for kind in kinds])
-    low, high = (float(binom.ppf(q, null.n, ALPHA)) / null.n for q in (0.025, 0.975))
+    low, high = (count / null.n for count in count_band(null.n, ALPHA))
     return Scalar.of(
         null.share, "fraction", Interval(*null.interval(), METHOD), Null("a p that is right", ALPHA, (low, high)),
         n=null.n, n_unit="world", meaning=f"share of worlds without an effect in which {number} is called: {word}",

@@ -21,6 +21,7 @@ from scipy import stats
 
 from interp.errors import RecordError, UsageError
 from interp.records.record import RunRecord
+from interp.statistics.estimate import TAILS
 from interp.system.foreign_files import read_json, readable
 
 if TYPE_CHECKING:
@@ -198,7 +199,7 @@ def feature_overlap(
     order = np.argsort(-np.abs(cosines), kind="stable")[:n]
     beyond = stats.beta(0.5, (d - 1) / 2).sf(np.square(cosines[order]).clip(max=1.0))
     ranks = np.arange(len(order))
-    nearest = _nearest(np.array([0.025, 0.975]), len(alive), d)
+    nearest = _nearest(np.array(TAILS), len(alive), d)
     return FeatureOverlap(
         features=alive[order],
         cosine=cosines[order],

@@ -22,7 +22,7 @@ from interp.prompting.files import resolve_prompts
 from interp.prompting.tokens import as_tokens, one_token, words_of
 from interp.reading.forward import capture
 from interp.reading.lens import Lens
-from interp.statistics.estimate import t_half_width
+from interp.statistics.estimate import band, t_half_width
 from interp.system.float64 import double
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class LogitAttribution:
         mean, half = self.heads.mean(axis=0), t_half_width(np.moveaxis(self.heads, 0, -1))
         low, high = np.full((2, *mean.shape), np.nan)
         if len(self.null):
-            low, high = np.quantile(self.null, [0.025, 0.975], axis=0)
+            low, high = band(self.null)
         layer, head = (x.ravel() for x in np.indices(mean.shape))
         frame = pandas.DataFrame({
             "layer": layer, "head": head, "logits": mean.ravel(), "low": (mean - half).ravel(),

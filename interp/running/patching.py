@@ -23,6 +23,7 @@ from interp.probe import Condition, Readout
 from interp.prompt import Prompt, PromptSet
 from interp.prompting.tokens import one_token, tokenise, words_of
 from interp.reading.forward import capture
+from interp.statistics.estimate import band
 from interp.system.progress import reporting
 
 if TYPE_CHECKING:
@@ -98,14 +99,13 @@ class PatchingMap:
         import pandas
 
         layer, pos = np.indices(self.effect.shape)
-        band = np.full((2, *self.effect.shape), np.nan)
-        if len(self.null):
-            band = np.quantile(self.null_recovered, [0.025, 0.975], axis=0)
+        no_null = np.full((2, *self.effect.shape), np.nan)
+        null = band(self.null_recovered) if len(self.null) else no_null
         tokens = np.array(self.corrupted_tokens, dtype=object)[list(self.positions)]
         return pandas.DataFrame({
             "layer": np.array(self.layers)[layer.ravel()], "position": np.array(self.positions)[pos.ravel()],
             "token": tokens[pos.ravel()], "recovered": self.recovered.ravel(),
-            "null_low": band[0].ravel(), "null_high": band[1].ravel(), "p": self.p.ravel(),
+            "null_low": null[0].ravel(), "null_high": null[1].ravel(), "p": self.p.ravel(),
         })  # fmt: skip
 
     def plot(self, theme: Literal["light", "dark"] = "light") -> "go.Figure":

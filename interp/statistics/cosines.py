@@ -21,7 +21,7 @@ from jaxtyping import Bool, Float
 from scipy import special
 
 from interp.findings import Null
-from interp.statistics.estimate import maximum_statistic_p
+from interp.statistics.estimate import maximum_statistic_p, t_quantile
 
 MEASURES = ("abs", "signed", "abs_centred", "signed_centred")
 """The four measures, in the order of the last axis of every array of them."""
@@ -133,7 +133,7 @@ class Reference:
         k = len(self.draws)
         mean = float(self.draws.mean())
         error = float(self.draws.std(ddof=1)) * (1 / n_averaged + 1 / k) ** 0.5
-        half = float(special.stdtrit(k - 1, 0.975)) * error
+        half = t_quantile(k) * error
         null = Null(self.name, mean, (mean - half, mean + half))
         if not np.isfinite(value) or error == 0:
             return Comparison(null, float("nan"))

@@ -17,15 +17,29 @@ from interp.statistics.ratio import ratio
 
 CONFIDENCE = 0.95
 
-_TAILS = ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2)
-_NORMAL = float(special.ndtri(_TAILS[1]))
+TAILS = ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2)
+NORMAL = float(special.ndtri(TAILS[1]))
+"""Half the width of an interval in standard errors that are known."""
 
 Bounds = tuple[float, float]
 
 
-def t_quantile(n: int) -> float:
+def t_quantile(n: float) -> float:
     """Half the width of an interval in standard errors, where these are of `n` replicates."""
-    return float(special.stdtrit(n - 1, _TAILS[1]))
+    return float(special.stdtrit(n - 1, TAILS[1]))
+
+
+def share_bounds(k: int, n: int) -> Bounds:
+    """The interval of a share of which `k` of `n` independent trials were seen (Clopper and Pearson 1934)."""
+    low = float(special.betaincinv(k, n - k + 1, TAILS[0])) if k else 0.0
+    return low, float(special.betaincinv(k + 1, n - k, TAILS[1])) if k < n else 1.0
+
+
+def count_band(n: int, p: float) -> Bounds:
+    """How many of `n` independent trials of probability `p` are seen, in 95 % of sets of trials."""
+    counts = np.arange(n + 1)
+    low, high = (int(np.searchsorted(special.bdtr(counts, n, p), tail)) for tail in TAILS)
+    return float(low), float(high)
 
 
 @dataclass(frozen=True)
@@ -64,9 +78,9 @@ def band(replicates: Float[np.ndarray, "resample *rest"]) -> Float[np.ndarray, "
     """The central 95 % of replicates; NaN where none is defined."""
     undefined = np.isnan(replicates)
     if not undefined.any():
-        return np.quantile(replicates, _TAILS, axis=0)
+        return np.quantile(replicates, TAILS, axis=0)
     nothing = undefined.all(axis=0)
-    return np.where(nothing, np.nan, np.nanquantile(np.where(nothing, 0.0, replicates), _TAILS, axis=0))
+    return np.where(nothing, np.nan, np.nanquantile(np.where(nothing, 0.0, replicates), TAILS, axis=0))
 
 
 def mean_and_band(draws: Float[np.ndarray, "draw *rest"]) -> Float[np.ndarray, "mean_low_high *rest"]:
@@ -92,7 +106,7 @@ def normal_interval(
     """
     moved = scale.to(np.asarray(replicates, dtype=np.float64))
     moved = moved[np.isfinite(moved)]
-    half = _NORMAL * float(moved.std(ddof=1)) if len(moved) > 1 else 0.0
+    half = NORMAL * float(moved.std(ddof=1)) if len(moved) > 1 else 0.0
     return scale.about(value, max(half, least) if half > 0 else 0.0)
 
 
@@ -112,7 +126,7 @@ def chance_half_width(exchanged: Float[np.ndarray, " exchange"]) -> float:
     itself looks more certain than it is. Refits on exchanged labels show the scatter.
     """
     unexplained = 1 - exchanged[exchanged < 1]
-    return _NORMAL * float(np.log(unexplained).std(ddof=1)) if len(unexplained) > 1 else 0.0
+    return NORMAL * float(np.log(unexplained).std(ddof=1)) if len(unexplained) > 1 else 0.0
 
 
 def halving_interval(values: Float[np.ndarray, " halving"], scale: Scale = PLAIN, least: float = 0.0) -> Bounds | None:
@@ -169,7 +183,7 @@ def t_mean(values: Sequence[float] | Float[np.ndarray, " repeat"]) -> TMean:
 def t_half_width(values: Float[np.ndarray, "*shape repeat"]) -> Float[np.ndarray, "*shape"]:
     """Half the 95 % t interval of the mean over the last axis, in the values' unit; NaN for fewer than two."""
     n = values.shape[-1]
-    return np.asarray(special.stdtrit(n - 1, _TAILS[1]) * _deviation(values) / np.sqrt(n))
+    return np.asarray(special.stdtrit(n - 1, TAILS[1]) * _deviation(values) / np.sqrt(n))
 
 
 def _deviation(values: Float[np.ndarray, "*shape repeat"]) -> Float[np.ndarray, "*shape"]:
@@ -193,7 +207,7 @@ def null_from_draws(name: str, draws: Float[np.ndarray, " draw"]) -> Null:
 
 def null_from_permutations(name: str, values: Float[np.ndarray, " permutation"]) -> Null:
     """Mean and central 95 % of a statistic over permutations."""
-    low, high = np.quantile(values, _TAILS)
+    low, high = np.quantile(values, TAILS)
     return Null(name, float(values.mean()), (float(low), float(high)), len(values))
 
 

@@ -19,7 +19,7 @@ from scipy import sparse
 from interp.capture import Capture
 from interp.findings import Interval, Scalar
 from interp.need import Need
-from interp.statistics.estimate import maximum_statistic_p, mean_and_band, null_from_permutations
+from interp.statistics.estimate import NORMAL, maximum_statistic_p, mean_and_band, null_from_permutations
 from interp.statistics.units import clusters_of
 from interp.table import Table, number_columns
 
@@ -64,7 +64,7 @@ def division(
     with_mean = [np.concatenate([x, x.mean(axis=1, keepdims=True)], axis=1) for x in (pointwise, exchanged)]
     bias = with_mean[1].mean(axis=0)
     error = np.sqrt(with_mean[0].var(axis=0, ddof=1) / len(q) + with_mean[1].var(axis=0, ddof=1))
-    return Division(with_mean[0].mean(axis=0) - bias, 1.96 * error, with_mean[1] - bias, len(q))
+    return Division(with_mean[0].mean(axis=0) - bias, NORMAL * error, with_mean[1] - bias, len(q))
 
 
 def _one_row_each(

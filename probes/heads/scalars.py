@@ -7,7 +7,14 @@ from scipy import stats
 
 from interp.findings import Interval, Null, Scalar
 from interp.statistics.correlation import resampled_rank_correlations
-from interp.statistics.estimate import FISHER, band, normal_interval, null_from_permutations, percentile_interval
+from interp.statistics.estimate import (
+    FISHER,
+    NORMAL,
+    band,
+    normal_interval,
+    null_from_permutations,
+    percentile_interval,
+)
 from interp.statistics.units import mean_of_units
 
 from ..measures.harm import MEANINGS, Scores
@@ -186,7 +193,7 @@ def agreement_scalar(scores: Scores, choice: Choice, effects: np.ndarray, measur
     once = np.ones((1, n), dtype=np.int64)
     rho = float(resampled_rank_correlations(screened[None], harm, once)[0, 0])
     bounds = normal_interval(rho, resampled_rank_correlations(screened[None], harm, counts)[0], FISHER)
-    edge = 1.96 / (n - 1) ** 0.5
+    edge = NORMAL / (n - 1) ** 0.5
     return Scalar.of(
         rho, "1",
         Interval.of(bounds, "bootstrap over the random heads, prompts held fixed; Fisher's z", "no head differs"),

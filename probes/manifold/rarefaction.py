@@ -10,6 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 from jaxtyping import Float, Int
 
+from interp.statistics.estimate import band
 from interp.statistics.nulls import GaussianClouds, null_spectra
 from interp.statistics.spectra import Scaling, spectral_statistics
 from interp.table import Table
@@ -46,7 +47,7 @@ def rarefaction_table(pool: Pool, spectra: Spectra, scaling: Scaling, n_null: in
 
 
 def _summary(name: str, n: int, shares: Float[np.ndarray, " draw"]) -> Mapping[str, object]:
-    low, high = np.quantile(shares, [0.025, 0.975])
+    low, high = band(shares)
     return {"set": name, "n": n, "share": shares.mean(), "low": low, "high": high}
 
 

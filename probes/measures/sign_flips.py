@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from interp.findings import Null, Scalar
-from interp.statistics.estimate import maximum_statistic_p
+from interp.statistics.estimate import CONFIDENCE, maximum_statistic_p
 from interp.statistics.ratio import ratio
 from interp.statistics.units import Units, mean_of_units
 
@@ -48,6 +48,6 @@ def gain_scalar(
     interval = units.mean_interval(gain, method, nobody)
     if isinstance(interval, str):
         return Scalar.undefined(interval, unit, **about | {"underpowered": True})
-    half = float(np.quantile(np.abs(flipped_means(gain[:, None], signs)), 0.95))
+    half = float(np.quantile(np.abs(flipped_means(gain[:, None], signs)), CONFIDENCE))
     null = Null(f"differences of whole {units.drawn}s with random signs", 0.0, (-half, half))
     return Scalar.of(mean_of_units(gain), unit, interval, null, p=flip_p(gain[:, None], signs)[0], **about)

@@ -30,6 +30,15 @@ class Heads:
     heavy: bool = False
     documents: bool = False
 
+    @property
+    def n(self) -> int:
+        """Prompts of a world: of documents more, for a number needs twenty clusters."""
+        return 150 if self.documents else _N
+
+    @property
+    def clusters(self) -> np.ndarray:
+        return np.arange(self.n) // (5 if self.documents else 1)
+
     def sharpness(self, rng: np.random.Generator) -> np.ndarray:
         """`[layer, head]`"""
         if self.walks:
@@ -44,18 +53,18 @@ class Heads:
         from interp.seam.pattern import AttentionCall
 
         found = []
-        scaling = _D**-0.5
-        matched = rng.integers(1, _KEYS, _N)
+        scaling, n = _D**-0.5, self.n
+        matched = rng.integers(1, _KEYS, n)
         for layer in range(_LAYERS):
-            k = noise(rng, (_N, _HEADS, _KEYS, _D), self.heavy)
-            q = noise(rng, (_N, _HEADS, _D), self.heavy)
+            k = noise(rng, (n, _HEADS, _KEYS, _D), self.heavy)
+            q = noise(rng, (n, _HEADS, _D), self.heavy)
             if self.documents:  # five prompts of one document share most of what they ask for
-                q = 0.5**0.5 * (q + np.repeat(rng.standard_normal((_N // 5, _HEADS, _D)), 5, axis=0))
-            q += match * k[np.arange(_N), :, matched]
+                q = 0.5**0.5 * (q + rng.standard_normal((n // 5, _HEADS, _D))[self.clusters])
+            q += match * k[np.arange(n), :, matched]
             q *= sharp[layer][:, None]
             k, q = np.concatenate([k, np.zeros_like(k[..., :1])], -1), np.concatenate([q, np.ones_like(q[..., :1])], -1)
             k[:, :, 0, -1] = self.sink / scaling
-            queries = np.zeros((_N, _HEADS, _KEYS, _D + 1))
+            queries = np.zeros((n, _HEADS, _KEYS, _D + 1))
             queries[:, :, -1] = q
             queried, keys = torch.from_numpy(queries).float(), torch.from_numpy(k).float()
             found.append(AttentionCall(layer, queried, keys, keys, scaling))
@@ -96,7 +105,13 @@ def _worlds(probe: str, number: str, more: Mapping[str, Any]) -> tuple[World, ..
     planted = tuple(f"queries hold {_STEP * k:g} of a key" for k in (1, 2, 3))
     return tuple(
         World(
-            probe, name, partial(_rows, heads), (number,), effects=planted, n=f"{_N} prompts", small={**_SMALL, **more}
+            probe,
+            name,
+            partial(_rows, heads),
+            (number,),
+            effects=planted,
+            n=f"{heads.n} prompts",
+            small={**_SMALL, **more},
         )
         for name, heads in HEADS.items()
     )
@@ -106,8 +121,10 @@ def _rows(heads: Heads, made: Probe, rng: np.random.Generator, seed: int, size: 
     calls = heads.calls(rng, heads.sharpness(of_model(seed)), _STEP * size)
     sites = [need.site for need in made.needs if need.described.source == "pattern" and need.at == "scored"]
     rows = {site: _read(calls, site) for site in dict.fromkeys(sites)}
-    shape = Shape(_N, n_layers=_LAYERS, n_heads=_HEADS, n_keys=_KEYS)
-    columns = {"length": np.full(_N, _KEYS), "position": np.full(_N, _KEYS - 1)}
+    shape = Shape(heads.n, n_layers=_LAYERS, n_heads=_HEADS, n_keys=_KEYS)
+    columns = {
+        "length": np.full(heads.n, _KEYS), "position": np.full(heads.n, _KEYS - 1), "cluster": heads.clusters,
+    }  # fmt: skip
     return made.analyse(synthetic_capture(made.needs, shape, planted=rows, columns=columns, seed=seed), {})
 
 

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
-from scipy import stats
 
 from interp.findings import ALPHA, Findings, Null, Scalar
 from interp.probe import Figure
+from interp.statistics.estimate import count_band
 from interp.statistics.exact_sign_flips import smallest_p
 from interp.study import Study
 from interp.system.progress import Report
@@ -90,8 +90,8 @@ def n_moved(differences: Table) -> Scalar:
     """How many headline differences leave out 0, beside how many 95 % intervals do by chance."""
     judged = differences.where(differences["is_headline"] & np.isin(differences["verdict"], JUDGED))
     n = judged.n_rows
-    low, high = (float(stats.binom.ppf(q, n, 0.05)) for q in (0.025, 0.975)) if n else (math.nan, math.nan)
-    null = Null("intervals that leave out 0 by chance, were they independent", 0.05 * n, (low, high))
+    low, high = count_band(n, ALPHA) if n else (math.nan, math.nan)
+    null = Null("intervals that leave out 0 by chance, were they independent", ALPHA * n, (low, high))
     return Scalar.of(
         np.sum(judged["verdict"] == "moved"), "numbers", "a count of intervals",
         null if n else "no difference of headline numbers has an interval", n=n, n_unit="difference",

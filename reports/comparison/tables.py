@@ -11,11 +11,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
 
 from interp.findings import Scalar
 from interp.records.diff import shift
-from interp.statistics.estimate import t_mean
+from interp.statistics.estimate import t_mean, t_quantile
 from interp.statistics.exact_sign_flips import sign_flip_p, smallest_p
 from interp.table import LABEL, Table, number_columns
 from interp.words import cell, short
@@ -227,7 +226,7 @@ def difference_of(theirs: Sequence[Scalar], mine: Sequence[Scalar]) -> tuple[Est
     if not spread.any():
         return Estimate(difference), "differs" if difference else "same", "none: no spread between runs"
     freedom = spread.sum() ** 2 / (spread**2 / (np.array([len(x), len(y)]) - 1)).sum()
-    half = float(stats.t.ppf(0.975, freedom) * math.sqrt(spread.sum()))
+    half = t_quantile(freedom + 1) * math.sqrt(spread.sum())
     verdict = "moved" if abs(difference) > half else "within"
     return Estimate(difference, difference - half, difference + half), verdict, WELCH
 

@@ -33,6 +33,7 @@ from jaxtyping import Float
 
 from interp.information import BITS_PER_NAT, cross_entropy_bits, entropy_bits, total_variation
 from interp.records.tunnel_card import Figure
+from interp.statistics.estimate import band, share_bounds
 from interp.table import LABEL, Table
 from interp.tunnel import Sequences
 
@@ -125,7 +126,7 @@ def resampled(n: int, rng: np.random.Generator) -> Weights:
 
 def figure_of(values: Float[np.ndarray, " resample"], unit: str) -> Figure:
     """A figure from its values under `resampled` weights."""
-    low, high = np.nanpercentile(values[1:], (2.5, 97.5))
+    low, high = band(values[1:])
     return Figure(float(values[0]), unit, float(low), float(high))
 
 
@@ -169,10 +170,9 @@ def _evaluate_slice(
 
 def _never_exact(share: Figure, n: int) -> Figure:
     """A share of 0 or 1 has no spread to resample: the bound of Clopper and Pearson for `n` sequences in its place."""
-    rest = 1.0 - 0.025 ** (1.0 / n)
     if share.value == 1.0:
-        return replace(share, low=1.0 - rest)
-    return replace(share, high=rest) if share.value == 0.0 else share
+        return replace(share, low=share_bounds(n, n)[0])
+    return replace(share, high=share_bounds(0, n)[1]) if share.value == 0.0 else share
 
 
 def score(log_probs: Float[np.ndarray, "sequence scored vocab"], sequences: Sequences) -> Scores:
@@ -220,7 +220,7 @@ def _overall(
 
 def _by_position(position_means: Mapping[str, Float[np.ndarray, "resample scored"]], sequences: Sequences) -> Table:
     means = {name: each[0] for name, each in position_means.items()}
-    low, high = np.percentile(position_means["kl_bits"][1:], (2.5, 97.5), axis=0)
+    low, high = band(position_means["kl_bits"][1:])
     columns = {
         "position": sequences.scored,
         "evidence": sequences.columns["evidence"].mean(axis=0),

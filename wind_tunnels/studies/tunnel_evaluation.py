@@ -23,6 +23,7 @@ import numpy as np
 from interp.errors import UsageError
 from interp.findings import Findings, Null, Scalar
 from interp.information import entropy_bits, total_variation
+from interp.statistics.estimate import band
 from interp.study import Study
 from interp.system.progress import Report
 from interp.tunnel import Sequences
@@ -165,7 +166,7 @@ def _relabelling(
         kept_change += np.abs(entropy_bits(renamed[stranger]) - entropy_bits(own)).mean(axis=1) / n_relabellings
 
     def null(name: str, values: np.ndarray) -> Null:
-        low, high = np.percentile(weights[1:] @ values, (2.5, 97.5))
+        low, high = band(weights[1:] @ values)
         return Null(name, float(values.mean()), (float(low), float(high)))
 
     return {

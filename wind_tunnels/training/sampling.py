@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Int, UInt64
-from scipy import stats
 
 from interp.records.tunnel_card import Figure
+from interp.statistics.estimate import share_bounds
 from interp.tunnel import Sequences, Task
 
 from .recipe import Recipe
@@ -107,9 +107,7 @@ def share_seen(
         if tokens.shape[1] == evaluated.shape[1]:
             is_seen |= np.isin(wanted, _codes(tokens))
     k, n = int(is_seen.sum()), len(is_seen)
-    low = float(stats.beta.ppf(0.025, k, n - k + 1)) if k else 0.0
-    high = float(stats.beta.ppf(0.975, k + 1, n - k)) if k < n else 1.0
-    return Figure(k / n, "fraction", low, high)
+    return Figure(k / n, "fraction", *share_bounds(k, n))
 
 
 def _codes(tokens: Int[np.ndarray, "sequence pos"]) -> UInt64[np.ndarray, " sequence"]:
