@@ -24,7 +24,7 @@ NORMAL = float(special.ndtri(TAILS[1]))
 Bounds = tuple[float, float]
 
 
-def t_quantile(n: float) -> float:
+def t_quantile(n: int | float) -> float:
     """Half the width of an interval in standard errors, where these are of `n` replicates."""
     return float(special.stdtrit(n - 1, TAILS[1]))
 

@@ -65,7 +65,7 @@ def test_a_probe_that_nobody_registered_is_certified_by_where_it_lies(tmp_path):
         "n_permutations": [99]
     }
     row = row_of(record)
-    assert row["n_null"] == 28 and row["power_3"] > 0.5 and row["n_planted"] == 7
+    assert row["n_null"] == 33 and row["power_3"] > 0.5 and row["n_planted"] == 11
     assert "too narrow" in row["why"] and row["covered"] < 0.5
     assert row_of(record, "n")["word"] == "no p" and "no null" in row_of(record, "n")["why"]
     page = (record.path / "report.html").read_text()

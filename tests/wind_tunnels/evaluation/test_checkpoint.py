@@ -253,7 +253,7 @@ def changed(folder: Path, into: Path, **changes) -> Path:
     ("changes", "words"),
     [
         ({"format": CARD_FORMAT + 1}, f"it has format {CARD_FORMAT + 1}, this version reads up to {CARD_FORMAT}"),
-        ({"format": "one"}, "format: input should be a valid integer"),
+        ({"format": "one"}, "it has the format 'one'"),
         ({"n_parameters": None}, "n_parameters: input should be a valid integer"),
         ({"seed": True}, "seed: input should be a valid integer"),
         ({"colour": "blue"}, "colour: unexpected keyword argument"),
