@@ -193,7 +193,7 @@ def test_prompts_that_begin_alike_are_read_together_as_they_are_read_alone(kind,
     if kind not in MAY_SEE_LESS:
         assert sum(map(len, packs_for(model, ids, SITES))) == sum(map(len, packed(ids, prefixes=True)))
     together = capture(model, prompts, ids, SITES, tokens_per_batch=40)
-    monkeypatch.setattr("interp.reading.forward.packs_for", lambda model, ids, *others: each_alone(ids))
+    monkeypatch.setattr("interp.reading.forward.packs_for", lambda model, ids, *others, **more: each_alone(ids))
     alone = capture(model, prompts, ids, SITES, tokens_per_batch=40)
     for need in SITES:
         for name, array in alone.folded(need).items():
