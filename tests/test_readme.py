@@ -27,7 +27,7 @@ def test_the_python_of_a_document_runs(document, tmp_path, monkeypatch, capsys):
     exec(compile("\n".join(blocks), document, "exec"), {"__name__": "document"})
     if document == "docs/start/first-run.md":
         printed = capsys.readouterr().out
-        assert "14 of 14 checks passed" in printed and "(3, 240, 4, 16)" in printed
+        assert "15 of 15 checks passed" in printed and "(3, 240, 4, 16)" in printed
 
 
 def test_documents_have_python():

@@ -43,7 +43,12 @@ def family_in(module: PreTrainedModel) -> Family:
         return family
     inner = _path(module, _language_model(module))
     layers, norm = (f"{inner}.{path.partition('.')[2]}" for path in (family.layers, family.final_norm))
-    return replace(family, layers=layers, final_norm=norm)
+    family = replace(family, layers=layers, final_norm=norm)
+    head: Any = module.get_output_embeddings()
+    if any(part is not module and getattr(part, "lm_head", None) is head for part in module.modules()):
+        return family
+    # The whole model's own head gives plain products, whatever its text part would do with them by itself.
+    return replace(family, logits_times=None, logits_over=None, logits_cap=None)
 
 
 def model_class(config: PreTrainedConfig) -> Any:

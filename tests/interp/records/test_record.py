@@ -60,7 +60,7 @@ def test_run_json_has_the_published_shape(tmp_path):
         "findings",
     }  # fmt: skip
     share = content["findings"]["manifold"]["scalars"]["share"]
-    assert share["null"] == {"name": "gaussian", "value": 0.04, "band": [0.03, 0.05]}
+    assert share["null"] == {"name": "gaussian", "value": 0.04, "band": [0.03, 0.05], "n_draws": None}
     assert share["interval"] == [0.2, 0.3] and share["n"] == 75 and share["n_distinct_rows"] == 70
     assert content["findings"]["manifold"]["tables"]["by_layer"]["path"] == "tables/manifold.by_layer.parquet"
     assert content["findings"]["manifold"]["scalars"]["lost"]["value"] is None
