@@ -67,8 +67,9 @@ class Edit(ABC):
                 object.__setattr__(self, field.name, read_numbers(f"{self.kind}: {field.name}", field.name, value))
         if not self._listed and not self.is_whole:
             raise self._refused("no layer is named", "Name one layer or several.")
-        if not np.isfinite(self.dose):
-            raise self._refused(f"the dose is {self.dose}", "A dose is a finite number: 1 is the edit, 0 no edit.")
+        if not abs(self.dose) <= MOST_DOSE:
+            fix = f"A dose is a finite number up to {MOST_DOSE:,.0f}, either way: 1 is the edit, 0 no edit."
+            raise self._refused(f"the dose is {self.dose}", fix)
         if not self.at or (not isinstance(self.at, str) and min(self.at) < 0):
             raise self._refused(
                 f"the positions are {self.at!r}", "Use all, last, scored, a column, or positions counted from 0."
@@ -490,6 +491,9 @@ def _positions(value: Any) -> str | tuple[int, ...]:
     found = str(value) if isinstance(value, str) else whole_numbers(value)
     return (found,) if isinstance(found, int) else found
 
+
+MOST_DOSE = 1e6
+"""Largest dose of an edit either way: beyond it activations leave what float32 can hold."""
 
 NUMBERS: Mapping[str, Callable[[Any], Any]] = {
     "layer": whole_numbers, "heads": whole_numbers, "head": whole_number, "seed": whole_number, "at": _positions,

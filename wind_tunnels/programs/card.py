@@ -40,6 +40,7 @@ class _Card(BaseModel):
     model_config = ConfigDict(extra="allow")
 
     program: str
+    format: Literal[1] = 1
     origin: str
     length: int = Field(ge=1, le=1000)
     tokens: list[str | int | float | bool]

@@ -332,7 +332,8 @@ REFUSED = {
     ),
     "dose NaN": (
         lambda: RemoveAxis(layer=0, axis=np.ones(24), dose=float("nan")),
-        "remove v at layer 0: the dose is nan\n  A dose is a finite number: 1 is the edit, 0 no edit.",
+        "remove v at layer 0: the dose is nan\n"
+        "  A dose is a finite number up to 1,000,000, either way: 1 is the edit, 0 no edit.",
     ),
     "axis NaN": (
         lambda: RemoveAxis(layer=0, axis=np.full(24, np.nan)),
