@@ -103,7 +103,7 @@ def sula() -> Trials:
     shifted = _Problems(copies=5, first_differs=3.0)
     alone = "prompts without evidence alone look different"
     worlds.append(World("sula", alone, partial(_reader, shifted), _MOVES, _MOVES, (), "150 problems", small))
-    moved = tuple(f"ρ = {_rho_of_values(k):.2f}" for k in (1, 2, 3))
+    moved = tuple(f"ρ = {_rho_of_values(float(k)):.2f}" for k in (1, 2, 3))
     for name, copies in (("values move with the amount", 1), ("values of near-copies move with the amount", 5)):
         make = partial(_reader, _Problems(copies=copies, moves=True))
         worlds.append(World("sula", name, make, _MOVES[:2], (), moved, "150 problems", small))

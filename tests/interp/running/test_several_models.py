@@ -294,7 +294,7 @@ def test_splits_that_name_no_parts_are_refused(splits):
 def test_one_run_reads_one_part_and_several_are_not_one_run(tmp_path):
     with pytest.raises(UsageError, match="one run of --splits 3: these are 3 runs"):
         interp.run(probes=["manifold"], n_pool=25, splits="3", out=tmp_path, quiet=True)
-    with pytest.raises(PromptError, match="30 parts of the 25 prompts"):
+    with pytest.raises(PromptError, match="30 parts of the 25 sequences"):
         interp.run(probes=["manifold"], n_pool=25, splits="1/30", out=tmp_path, quiet=True)
     record = interp.run(probes=["manifold"], settings=FAST, n_pool=25, splits="2/3", out=tmp_path, quiet=True)
     assert record.prompts["n"] == 8 and "--splits 2/3" in record.spec["command"]
