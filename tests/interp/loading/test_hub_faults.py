@@ -135,8 +135,9 @@ def test_what_is_in_the_cache_serves_at_once_where_the_hub_stumbles(use_hub, rep
         assert fetched(repository) == first and waited == []
 
 
-def test_a_blob_that_was_damaged_on_the_disk_is_not_what_we_vouch_for(tmp_path):
+def test_a_blob_that_was_damaged_on_the_disk_is_not_what_we_vouch_for(tmp_path, use_cache):
     """Only what was just fetched is compared, by the name that the cache keeps it under."""
+    use_cache(tmp_path)
     (tmp_path / "blobs").mkdir()
     blob = tmp_path / "blobs" / ("0" * 64)
     blob.write_text("anything")

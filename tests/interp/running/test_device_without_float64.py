@@ -23,6 +23,7 @@ def there():
 
         def move(model):
             model.module.to(DEVICE)
+            model.module.tie_weights()  # a tensor of another kind takes the place of each, and ties are lost
             return replace(model, info=replace(model.info, device=DEVICE))
 
         yield move

@@ -104,7 +104,7 @@ def test_other_weights_are_switched_off_by_hand():
 @pytest.mark.parametrize("arch", TRANSFORMERS)
 def test_the_self_check_holds_and_attention_adds_nothing_where_it_is_off(arch):
     model = load(fresh(Network(arch=arch, attention_layers=(0,))))
-    assert all(c.passed for c in model.checks) and len(model.checks) == 13
+    assert all(c.passed for c in model.checks) and len(model.checks) == 14
     prompts = sampled_prompts(TASK, 4, 0)
     ids = [np.array(p.token_ids) for p in prompts]
     got = capture(model, prompts, ids, [Need("attn_out"), Need("pattern_entropy")])
