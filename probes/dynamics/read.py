@@ -212,13 +212,13 @@ def _entries(profile: "Profile | np.ndarray") -> Float[np.ndarray, "entry layer"
 def shown_rows(final: Capture) -> np.ndarray:
     """The rows that are drawn: whole prompts, the same at every checkpoint."""
     end = Cloud.of(final, VALUES).thinned(MAX_POINTS, np.random.default_rng(0))
-    return np.isin(final.rows["prompt"], end.units)
+    return np.isin(final.rows["prompt"], end.prompts)
 
 
 def _coordinates(cloud: Cloud, end: Cloud, layer: int) -> Float[np.ndarray, "point 2"]:
     """Values in the first plane of the end's own, about the end's mean: the frame in which the manifold unfurls."""
     axes = principal_axes(scaled(end.points[layer], "centred"), 2).directions
-    shown = np.isin(end.units, end.thinned(MAX_POINTS, np.random.default_rng(0)).units)
+    shown = np.isin(end.prompts, end.thinned(MAX_POINTS, np.random.default_rng(0)).prompts)
     moved = cloud.points[layer][shown].astype(np.float64) - end.points[layer].mean(axis=0, dtype=np.float64)
     scores = moved @ axes.T
     return np.pad(scores, ((0, 0), (0, 2 - scores.shape[1])))

@@ -84,7 +84,8 @@ class Training:
         name = self.exchanged_error
         with_patterns, of_network = self.exchanged["patterns"], self.exchanged["network"]
         has = ~np.isnan(np.concatenate([with_patterns, of_network])).any(axis=0)
-        units = replace(self.units, index=self.units.index[has], weights=_alive(self.units.weights[:, has]))
+        alive = _alive(self.units.weights[:, has])
+        units = replace(self.units, index=self.units.index[has], weights=alive, cluster=self.units.cluster[has])
         return Exchange(
             self.steps, self.errors[name][:, has], with_patterns[:, has], of_network[:, has], self.end[name][has], units
         )
