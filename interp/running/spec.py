@@ -51,7 +51,7 @@ class RunSpec(RunOptions):
         settings = {name: _without_added(name, parameters) for name, parameters in self.settings.items()}
         kept = {name: getattr(self, name) for name in RECORDED} | {"probes": settings}
         del kept["settings"]
-        for later in ("gguf", "adapter"):  # records from before there were these options keep their hash
+        for later in ("gguf", "adapter", "cluster"):  # records from before there were these options keep their hash
             if kept[later] is None:
                 del kept[later]
         return json.loads(json.dumps(kept))
