@@ -128,7 +128,7 @@ def collapse(mixture: Mixture, seed: int) -> Collapse:
     drawn = mixture.sample(rng, 500)
     rows, at = np.arange(500), rng.integers(len(drawn.scored), size=500)
     entropy = drawn.columns["bayes_entropy_bits"][rows, at]
-    pool = Pool(drawn.domain, fifth_of(entropy), np.zeros(500, dtype=int), rng.random(500))
+    pool = Pool(drawn.domain, fifth_of(entropy), np.zeros(500, dtype=int), rows, rng.random(500))
     assert pool.counts().min() >= 3  # both domains take part in every fifth of the entropy
     return domain_collapse(pool, Spectra(drawn.posterior[rows, at], "centred"), 15, 60, rng)
 
