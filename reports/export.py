@@ -5,7 +5,6 @@ Images are drawn by kaleido, an extra, which drives an installed Chrome or Chrom
 
 import errno
 from collections.abc import Collection, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -13,7 +12,7 @@ from interp.errors import UsageError, optional_part
 from interp.findings import Findings
 from interp.records.record import RunRecord
 from interp.registry import entries, load_entry
-from interp.system.whole_files import file_names, make_folder, telling, writing
+from interp.system.whole_files import file_names, hidden_folder, make_folder, move, telling, writing
 from interp.words import printable
 
 from .plotly.prepare import themed
@@ -136,9 +135,12 @@ def _draw(drawn: "list[tuple[go.Figure, Path]]") -> None:
     scale = (_FINER if paths[0].suffix == ".png" else 1) / _DRAWN
     sizes = {side: [plot.layout[side] for plot in plots] for side in ("width", "height")}
     try:
-        with optional_part("export", "figures as images"), ExitStack() as stack:
-            drafts: list[Path | str] = [stack.enter_context(writing(path)) for path in paths]
+        with optional_part("export", "figures as images"), hidden_folder(paths[0].parent) as folder:
+            # kaleido takes a name without an ending for that of a folder
+            drafts: list[Path | str] = [folder / path.name for path in paths]
             plotly.io.write_images(plots, drafts, format=paths[0].suffix[1:], scale=scale, **sizes)
+            for path in paths:
+                move(folder / path.name, path)
     except (RuntimeError, ValueError) as error:
         raise UsageError(
             asked="figures as images",
