@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Shaped
-from sklearn.preprocessing import SplineTransformer
 
 from interp.statistics.units import clusters_of
 from interp.table import Table
@@ -76,6 +75,8 @@ def nuisance_design(
 
 def _curves(values: Float[np.ndarray, " row"], n_knots: int) -> Float[np.ndarray, "row column"]:
     """What a cubic spline over the quantiles of the values can tell; with fewer than two knots, a straight line."""
+    from sklearn.preprocessing import SplineTransformer  # imports pandas, which no completion of a word can wait for
+
     if n_knots < 2:
         return values[:, None]
     knots = np.unique(np.quantile(values, np.linspace(0, 1, n_knots)))
