@@ -86,6 +86,7 @@ def test_centred_geometry_and_ridge_axes_do_not_know_the_basis_of_the_values(see
     rng = np.random.default_rng(seed)
     values = rng.standard_normal((2, 60, 2, 8)) * rng.uniform(0.5, 3, (1, 1, 2, 8))
     entropy = 5 + values[-1, :, 0, 0] + rng.standard_normal(60)
+    columns = {"next_entropy_bits": entropy, "token": np.arange(60) % 3}
     promised = {
         "manifold": ("pc1_share", "pc1_plus_pc2_share", "participation_ratio", "intrinsic_dimension",
                      "entropy_correlation", "curve_order", "largest_influence", "axis_stability"),
@@ -97,9 +98,7 @@ def test_centred_geometry_and_ridge_axes_do_not_know_the_basis_of_the_values(see
         probe = load_entry("probe", name)(**small, **own[name])
         found, again = (
             probe.analyse(
-                synthetic_capture(
-                    probe.needs, Shape(60, n_layers=2), planted={"v": v}, columns={"next_entropy_bits": entropy}
-                ),
+                synthetic_capture(probe.needs, Shape(60, n_layers=2), planted={"v": v}, columns=columns),
                 {},
             )
             for v in (values, turned(values, seed))
