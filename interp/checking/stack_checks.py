@@ -7,6 +7,7 @@ import torch
 from interp.checking.two_sequences import CheckResult, Observations
 from interp.reading.lens import Lens
 from interp.system.fingerprint import each_parameter
+from interp.system.offload import brought_in
 from interp.system.rounding import error_of_logits, relative_error
 
 
@@ -17,7 +18,8 @@ def finite(seen: Observations) -> CheckResult:
     """
     head: Any = seen.model.module.get_output_embeddings()
     bias = getattr(head, "bias", None)
-    never = torch.zeros((), dtype=torch.bool) if bias is None else torch.isneginf(bias)
+    with brought_in(head):
+        never = torch.zeros((), dtype=torch.bool) if bias is None else torch.isneginf(head.bias)
     is_padded = bool(never.any() and not never.all())
     of_head = {name for name, own in seen.model.module.named_parameters() if is_padded and own is bias}
     bad = sum(

@@ -96,7 +96,7 @@ def refuse_mode(model: Model) -> None:
         raise UsageError(
             asked=f"reading {model.name}",
             found="its configuration says return_dict=False, so that passes give plain tuples",
-            fix="Set `model.config.return_dict = True` first.",
+            fix="Set `model.config.return_dict = True` first; of a folder, `return_dict` in its config.json.",
         )
 
 

@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from transformers import dynamic_module_utils
 
 import interp
-from interp.errors import InterpError, ModelError
+from interp.errors import InterpError, ModelError, UsageError
 from interp.loading.load import load
 from interp.need import Need
 from interp.prompt import Prompt, PromptSet
@@ -224,7 +224,6 @@ def test_an_index_of_pickles_that_leads_out_of_the_folder_is_refused(spoilt, tmp
         ("llama", {"num_hidden_layers": 4}, "they lack 9 tensors"),
         ("mistral", {"sliding_window": -1}, "the self-check 'eager' failed"),
         ("mistral", {"sliding_window": 0}, "the self-check 'eager' failed"),
-        ("llama", {"return_dict": False}, "it cannot read 4 tokens: AttributeError"),
         ("llama", {"hidden_act": "<script>"}, "no model can be built from it"),
         ("llama", {"model_type": "gpt_neox"}, "they lack 33 tensors"),
     ],
@@ -232,6 +231,11 @@ def test_an_index_of_pickles_that_leads_out_of_the_folder_is_refused(spoilt, tmp
 )
 def test_a_lie_that_cannot_be_read_is_refused_by_its_name(spoilt, family, lie, words):
     assert words in refusal(spoilt(family, config=lie))
+
+
+def test_a_configuration_whose_passes_give_tuples_is_refused_with_what_to_set(spoilt):
+    with pytest.raises(UsageError, match=r"(?s)return_dict=False.*`return_dict` in its config\.json"):
+        load(spoilt("llama", config={"return_dict": False}))
 
 
 def test_a_model_in_memory_that_cannot_run_is_refused_in_words():
