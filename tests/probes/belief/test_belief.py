@@ -102,7 +102,7 @@ def test_conformance_on_sequences(kind):
 
 def test_a_linear_image_of_the_belief_is_read_as_well_as_can_be():
     points, belief, best = planted(n=600)
-    found = world(points, belief)
+    found = world(points, belief, seed=1)
     assert 0.5 < best < 0.95
     assert found["r2"].value == pytest.approx(best, abs=0.03)
     low, high = found["r2"].interval
