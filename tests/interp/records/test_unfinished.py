@@ -81,6 +81,11 @@ def with_other_weights(model):
     return replace(model, module=module)
 
 
+def in_half_precision(model):
+    module = copy.deepcopy(model.module).to(torch.bfloat16)
+    return replace(model, module=module, info=replace(model.info, dtype="bfloat16"))
+
+
 def of(folder: Path, **more) -> Unfinished:
     return Unfinished(folder / PARTIAL / "spec", "spec", **more)
 
@@ -170,7 +175,7 @@ def test_conditions_that_are_done_are_not_read_again(tmp_path, at_once):
     [
         (lambda m, p, i: (with_other_weights(m), p, i), "other weights"),
         (lambda m, p, i: (m, *sequences(40, seed=1)), "other prompts and tokens"),
-        (lambda m, p, i: (replace(m, info=replace(m.info, dtype="bfloat16")), p, i), "other precision"),
+        (lambda m, p, i: (in_half_precision(m), p, i), "other weights and precision"),
     ],
 )
 def test_what_was_kept_of_other_weights_or_prompts_is_left_aside(tmp_path, stop_in, change, words):
