@@ -47,6 +47,13 @@ class Cloud:
                 found=f"fewer than {MIN_CLOUD} points span no cloud",
                 fix="Give more prompts; the statistics want a hundred or more.",
             )
+        if cloud.n_units < MIN_CLOUD:
+            raise PromptError(
+                asked=f"the geometry of {cloud.in_words}",
+                found=f"fewer than {MIN_CLOUD} clusters say nothing of how far a number could move",
+                fix="Give prompts of more templates or documents, name a column with --cluster COLUMN, or take each "
+                "prompt by itself with --cluster none.",
+            )
         n_bad = int((~np.isfinite(cloud.rows["next_entropy_bits"])).sum()) if "next_entropy_bits" in cloud.rows else 0
         if n_bad:
             raise ModelError(
@@ -98,7 +105,7 @@ class Cloud:
     def in_words(self) -> str:
         """`288 prompts in 48 clusters`; `500 sequences`."""
         n, n_clusters = self.counted["n"], self.counted["n_clusters"]
-        return f"{n} {self.unit}s" + (f" in {n_clusters} clusters" if n_clusters else "")
+        return f"{n} {self.unit}s" + (f" in {n_clusters} cluster{'s' * (n_clusters > 1)}" if n_clusters else "")
 
     @property
     def resampled(self) -> str:
