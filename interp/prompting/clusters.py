@@ -52,7 +52,7 @@ def _clusters(prompts: PromptSet, ids: Sequence[np.ndarray]) -> Clusters:
     by_itself = f"each {prompts.unit} by itself"
     if prompts.unit != "prompt":
         return Clusters(alone, by_itself)
-    code_at = {at: linked(ids, at) for at in (THRESHOLD / 2, THRESHOLD, 2 * THRESHOLD)}
+    code_at = linked(ids, (THRESHOLD / 2, THRESHOLD, 2 * THRESHOLD))
     examples = _examples(prompts, ids, code_at[THRESHOLD])
     if named == NONE:
         return Clusters(alone, by_itself, code_at, examples)

@@ -28,12 +28,20 @@ _AT_ONCE = 2_000
 """Prompts that are compared with all others at once: bounds the memory."""
 
 
-def linked(ids: Sequence[Int[np.ndarray, " _pos"]], threshold: float = THRESHOLD) -> Int[np.ndarray, " prompt"]:
-    """The cluster of every prompt of token ids, numbered in the order of their first prompts."""
+def linked(
+    ids: Sequence[Int[np.ndarray, " _pos"]], thresholds: Sequence[float] = (THRESHOLD,)
+) -> dict[float, Int[np.ndarray, " prompt"]]:
+    """At each threshold the cluster of every prompt of token ids, numbered in the order of their first prompts."""
     copies = _copies(ids)
     first = np.unique(copies, return_index=True)[1]
-    of_copy = _components(_pairs([ids[i] for i in first], np.bincount(copies)), threshold)
-    return in_order(of_copy[copies])
+    row, other, share = _alike(_pairs([ids[i] for i in first], np.bincount(copies)), min(thresholds))
+    found = {}
+    for threshold in thresholds:
+        near = share >= threshold
+        links = (np.ones(near.sum()), (row[near], other[near]))
+        graph = sparse.csr_array(links, shape=(len(first), len(first)))
+        found[threshold] = in_order(connected_components(graph, directed=False)[1][copies])
+    return found
 
 
 def in_order(names: np.ndarray) -> Int[np.ndarray, " prompt"]:
@@ -59,15 +67,14 @@ def _pairs(ids: Sequence[np.ndarray], n_copies: Int[np.ndarray, " prompt"]) -> s
     return sparse.csr_matrix(found[:, np.flatnonzero(tells)])
 
 
-def _components(pairs: sparse.csr_matrix, threshold: float) -> Int[np.ndarray, " prompt"]:
-    """Connected components of the prompts that are at least so much alike."""
-    size, links = np.asarray(pairs.sum(axis=1)).ravel(), []
-    n = len(size)
-    for start in range(0, n, _AT_ONCE):
+def _alike(pairs: sparse.csr_matrix, least: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Two prompts and how far they are alike, for every two that are at least so much."""
+    size, found = np.asarray(pairs.sum(axis=1)).ravel(), []
+    for start in range(0, len(size), _AT_ONCE):
         shared = sparse.coo_matrix(pairs[start : start + _AT_ONCE] @ pairs.T)
         row, other = shared.row + start, shared.col
-        alike = (row < other) & (shared.data >= threshold * np.maximum(size[row], size[other]))
-        links.append(np.stack([row[alike], other[alike]]))
-    first, second = np.concatenate(links, axis=1)
-    graph = sparse.csr_array((np.ones(len(first)), (first, second)), shape=(n, n))
-    return connected_components(graph, directed=False)[1]
+        share = shared.data / np.maximum(size[row], size[other])
+        kept = (row < other) & (share >= least)
+        found.append((row[kept], other[kept], share[kept]))
+    row, other, share = map(np.concatenate, zip(*found, strict=True))
+    return row, other, share

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from interp.statistics.wording import in_order, linked
+from interp.statistics.wording import THRESHOLD, in_order, linked
 
 WORDS = 400
 
@@ -58,16 +58,16 @@ def test_prompts_that_share_their_wording_are_one_cluster_in_whatever_order(made
     rng = np.random.default_rng(0)
     ids, truth = made(rng)
     order = rng.permutation(len(ids))
-    found = linked([ids[i] for i in order])
+    found = linked([ids[i] for i in order])[THRESHOLD]
     np.testing.assert_array_equal(found, in_order(truth[order]))
 
 
 def test_a_prompt_of_one_token_stands_with_its_copies_alone() -> None:
     ids = [np.array(x) for x in ([3], [3], [4], [3, 4], [3, 4], [])]
-    np.testing.assert_array_equal(linked(ids), [0, 0, 1, 2, 2, 3])
+    np.testing.assert_array_equal(linked(ids)[THRESHOLD], [0, 0, 1, 2, 2, 3])
 
 
 def test_only_copies_are_linked_at_the_threshold_of_one() -> None:
     ids, _ = copies(np.random.default_rng(1))
-    assert len(np.unique(linked([*ids, *ids[:7]], 1.0))) == len({tuple(x) for x in ids})
-    assert len(np.unique(linked(ids, 0.01))) < 20, "the lower the threshold, the more is linked"
+    assert len(np.unique(linked([*ids, *ids[:7]], [1.0])[1.0])) == len({tuple(x) for x in ids})
+    assert len(np.unique(linked(ids, [0.01])[0.01])) < 20, "the lower the threshold, the more is linked"
