@@ -10,9 +10,9 @@ from interp.findings import Interval, Null, Scalar
 from interp.probe import Readout
 from interp.statistics.estimate import null_from_permutations, percentile_interval, share_interval
 from interp.statistics.ratio import ratio
-from interp.statistics.units import counted
+from interp.statistics.units import FEW_UNITS, counted
 
-from ..measures.sample_sizes import FEW_PROMPTS, FEW_ROWS
+from ..measures.sample_sizes import FEW_ROWS
 from .edits import Name
 from .effects import PRIMARY, READOUTS, Effect, baseline_of, controls_of
 
@@ -48,7 +48,7 @@ def scalars(
 
 
 def _about(effect: Effect, is_small: bool, unit: str) -> dict[str, Any]:
-    few = len(np.unique(effect.clusters)) < FEW_PROMPTS
+    few = len(np.unique(effect.clusters)) < FEW_UNITS
     return counted_prompts(effect.clusters, unit) | {"underpowered": is_small or few}
 
 

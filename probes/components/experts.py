@@ -20,10 +20,8 @@ from interp.capture import Capture
 from interp.findings import Interval, Scalar
 from interp.need import Need
 from interp.statistics.estimate import NORMAL, maximum_statistic_p, mean_and_band, null_from_permutations
-from interp.statistics.units import clusters_of
+from interp.statistics.units import FEW_UNITS, clusters_of
 from interp.table import Table, number_columns
-
-from ..measures.sample_sizes import FEW_PROMPTS
 
 ROUTED = Need("router_weight")
 
@@ -136,7 +134,7 @@ def experts(drawn: Capture, n_permutations: int, seed: int) -> tuple[dict[str, S
 
 def _scalar(found: Division, by: str, unit: str) -> Scalar:
     value, half, drawn = float(found.bits[-1]), float(found.half_width[-1]), found.exchanged[:, -1]
-    about: dict[str, Any] = {"n": found.n, "n_unit": unit, "underpowered": found.n < FEW_PROMPTS}
+    about: dict[str, Any] = {"n": found.n, "n_unit": unit, "underpowered": found.n < FEW_UNITS}
     edges = (value - half, value + half) if half > 0 else None
     return Scalar.of(
         value, "bits", Interval.of(edges, _METHOD.format(unit), "undefined: routing never varies"),

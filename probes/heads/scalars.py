@@ -15,11 +15,10 @@ from interp.statistics.estimate import (
     null_from_permutations,
     percentile_interval,
 )
-from interp.statistics.units import mean_of_units
+from interp.statistics.units import FEW_UNITS, mean_of_units
 
 from ..measures.harm import MEANINGS, Scores
 from ..measures.prompt_effects import TopHead, error_ratio, estimates
-from ..measures.sample_sizes import FEW_PROMPTS
 from .choice import Choice
 from .edits import LATE, PARTS, How, Plan
 from .tables import Signs, compounding, random_effects, range_of
@@ -200,7 +199,7 @@ def agreement_scalar(scores: Scores, choice: Choice, effects: np.ndarray, measur
         Null("estimates and harm paired at random", 0.0, (-edge, edge)),
         meaning=f"Spearman's rank correlation of the screen's estimate and the measured harm ({how} ablation; "
         f"{measure}) of heads drawn at random from all {plan.n_all}, on the same {scores.units.n} {scores.units.name}s",
-        n=n, n_unit="head", underpowered=n < FEW_PROMPTS,
+        n=n, n_unit="head", underpowered=n < FEW_UNITS,
     )  # fmt: skip
 
 
@@ -221,5 +220,5 @@ def missed_scalar(scores: Scores, choice: Choice, effects: np.ndarray, measure: 
         "a screen that misses nothing has 0",
         meaning=f"part of the heads passed over that do more harm ({how} ablation; {measure}) than the second of those "
         "that were chosen",
-        n=n, n_unit="head", underpowered=n < FEW_PROMPTS,
+        n=n, n_unit="head", underpowered=n < FEW_UNITS,
     )  # fmt: skip

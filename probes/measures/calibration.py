@@ -25,10 +25,10 @@ from interp.information import entropy_bits
 from interp.statistics.correlation import resampled_correlations, unit_length
 from interp.statistics.estimate import maximum_statistic_p, null_from_permutations, percentile_interval, share_interval
 from interp.statistics.resampling import bootstrap_weights
+from interp.statistics.units import FEW_UNITS
 
 from .answers import Answers
 from .exchanges import exchange_within
-from .sample_sizes import FEW_PROMPTS
 from .target import steady
 
 UNITS = {
@@ -204,7 +204,7 @@ class _Maker:
 
     def __init__(self, answers: Answers) -> None:
         self.resampled, self.counted = answers.resampled, answers.counted
-        self.is_small = answers.n_clusters < FEW_PROMPTS
+        self.is_small = answers.n_clusters < FEW_UNITS
         amount = answers.evidence_name.replace("_", " ")
         self.null_name = f"posteriors exchanged between {self.resampled}s of equal {amount}"
 

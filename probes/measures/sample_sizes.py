@@ -1,4 +1,5 @@
-"""How many prompts a number wants. Below a `MIN_` there is no number; below a `FEW_` it is called underpowered."""
+"""How many prompts a number wants, beside the `FEW_UNITS` of a mean. Below a `MIN_` there is no number; below a `FEW_`
+it is called underpowered."""
 
 MIN_CLOUD = 3
 """Prompts of a cloud: two span a line, whatever they are."""
@@ -12,9 +13,6 @@ MIN_FOLDS = 5
 MIN_LEVEL = 5
 """Prompts that share a token, a domain or a position before a regression gives it a level of its own: fewer would be
 told by their own mean."""
-
-FEW_PROMPTS = 20
-"""Prompts of a mean: at 20 its percentile bootstrap is 9 % too narrow, √(19/20) · 1.96 / 2.09 (normal over t)."""
 
 FEW_POINTS = 20
 """Different points of a cloud, or vectors that are compared in pairs: as for prompts, equal ones tell nothing new."""

@@ -5,10 +5,10 @@ import numpy as np
 from interp.capture import Capture
 from interp.findings import Interval, Scalar
 from interp.statistics.estimate import mean_and_band, null_from_permutations
+from interp.statistics.units import FEW_UNITS
 from interp.table import Table, number_columns
 
 from ..measures.profiles import Part
-from ..measures.sample_sizes import FEW_PROMPTS
 from .binding import Binding, BoundKeys, bound_keys, measure_binding
 
 _RENAMED = "bound tokens renamed at random in every sequence"
@@ -31,7 +31,7 @@ def binding_findings(capture: Capture, n_permutations: int, rng: np.random.Gener
 def _scalars(bound: BoundKeys, binding: Binding) -> dict[str, Scalar]:
     layer = int(np.nanargmax(binding.explained))
     method = f"jackknife over {binding.n_groups} groups of sequences, logit scale"
-    counted = {"n": bound.n_sequences, "n_unit": "sequence", "underpowered": bound.n_sequences < FEW_PROMPTS}
+    counted = {"n": bound.n_sequences, "n_unit": "sequence", "underpowered": bound.n_sequences < FEW_UNITS}
     return {
         "binding": Scalar.of(
             binding.explained[layer], "1",

@@ -28,13 +28,14 @@ from interp.need import Need
 from interp.probe import AnalysisCost, Figure, Probe, Readout
 from interp.prompt import PromptSet
 from interp.statistics.estimate import null_from_permutations
+from interp.statistics.units import FEW_UNITS
 
 from ..measures.answers import Answers
 from ..measures.calibration import Resamples, calibration
 from ..measures.cloud import Cloud, refuse_layer
 from ..measures.field_checks import refuse_too_few, refuse_unknown
 from ..measures.finite import finite
-from ..measures.sample_sizes import FEW_HALVED, FEW_PROMPTS, MIN_HALVES
+from ..measures.sample_sizes import FEW_HALVED, MIN_HALVES
 from .axes import AXES, N_HALVINGS, Halved, fit_axes
 from .movement import Moved, movement, movement_of_halves
 from .tables import (
@@ -222,7 +223,7 @@ def _movement_scalar(meaning: str, moved: Moved, variable: str, place: int, answ
     if np.isnan(moved.rho[place]):
         reason = "the coordinate never varies here, or what it is compared with does not"
         return Scalar.undefined(reason, underpowered=True, **about)
-    method, null, few = f"bootstrap over {name}s, Fisher z scale", _EXCHANGED, FEW_PROMPTS
+    method, null, few = f"bootstrap over {name}s, Fisher z scale", _EXCHANGED, FEW_UNITS
     if is_fitted:
         method, null, few = f"corrected resampled t over {N_HALVINGS} halvings, Fisher z scale", _SCATTERED, FEW_HALVED
     return Scalar.of(
