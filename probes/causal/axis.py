@@ -59,10 +59,11 @@ class Split:
                 found=f"fewer than {MIN_HALVES} leave none to fit on or none to run",
                 fix="Give more (--n-pool); the statistics want two hundred or more.",
             )
-        names = np.unique(cloud.units)
-        names = names[np.argsort(keys(names, seed), kind="stable")][: len(names) // 2]
-        so_far = np.cumsum([len(np.unique(cloud.prompts[cloud.units == name])) for name in names])
-        chosen = names[: max(1, int((so_far <= n_prompts).sum()))]
+        first = np.unique(cloud.prompts, return_index=True)[1]
+        names, n_of = np.unique(cloud.units[first], return_counts=True)
+        order = np.argsort(keys(names, seed), kind="stable")[: len(names) // 2]
+        n_whole = int((np.cumsum(n_of[order]) <= n_prompts).sum())
+        chosen = names[order[: max(1, n_whole)]]
         is_run = np.isin(cloud.units, chosen)
         return cls(np.flatnonzero(~is_run), np.unique(cloud.prompts[is_run]), np.flatnonzero(is_run))
 
