@@ -39,7 +39,7 @@ def weights_of(*modules: torch.nn.Module) -> Weights:
     # One byte a number is quantised: what it stands for is computed in another precision.
     plain = [kind for kind in kinds if kind.is_floating_point and kind.itemsize > 1]
     dtype = max(plain, key=lambda kind: torch.finfo(kind).eps, default=torch.get_default_dtype())
-    return Weights(n, str(dtype).removeprefix("torch."), ", ".join(sorted(places)))
+    return Weights(n, _name(dtype), ", ".join(sorted(places)))
 
 
 def parts_of(*modules: torch.nn.Module) -> list[torch.nn.Module]:
