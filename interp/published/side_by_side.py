@@ -16,7 +16,7 @@ from interp.prompt import PromptSet
 from interp.reading.forward import capture
 from interp.seam.attention import Listener
 from interp.statistics.resampling import bootstrap_weights
-from interp.statistics.units import clusters_of, counted
+from interp.statistics.units import clusters_of, counted, resampled_unit
 from interp.system.progress import Report
 from interp.table import LABEL, Table
 
@@ -61,12 +61,12 @@ class Sample:
 
     @property
     def resampled(self) -> str:
-        return "cluster" if self.counted["n_clusters"] else self.counted["n_unit"]
+        return resampled_unit(self.counted)
 
     @cached_property
     def weights(self) -> Int[np.ndarray, "resample row"]:
         """How often each row occurs when whole clusters are drawn with replacement."""
-        return bootstrap_weights(self.units, np.zeros_like(self.units), N_BOOTSTRAP, self.rng)
+        return bootstrap_weights(self.units, None, N_BOOTSTRAP, self.rng)
 
 
 @dataclass(frozen=True)

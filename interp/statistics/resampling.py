@@ -88,16 +88,19 @@ def random_signs(
 
 def bootstrap_weights(
     units: Int[np.ndarray, " row"],
-    strata: Int[np.ndarray, " row"],
+    strata: Int[np.ndarray, " row"] | None,
     n: int,
     rng: np.random.Generator,
 ) -> Int[np.ndarray, "resample row"]:
     """How often each row occurs in `n` resamples of whole units, drawn with replacement within each stratum.
 
-    Where units of several rows reach over strata, they are drawn from all units alike: their strata are not theirs.
+    Without strata, and where units of several rows reach over them (the strata are not theirs), they are drawn from
+    all units alike.
     """
     names, first, codes = np.unique(units, return_index=True, return_inverse=True)
-    of_unit = strata[first] if (strata == strata[first][codes]).all() else np.zeros(len(names), dtype=np.int64)
+    of_unit = np.zeros(len(names), dtype=np.int64)
+    if strata is not None and (strata == strata[first][codes]).all():
+        of_unit = strata[first]
     weights = np.zeros((n, len(names)), dtype=np.int64)
     for stratum in np.unique(of_unit):
         mine = np.flatnonzero(of_unit == stratum)

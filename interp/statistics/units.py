@@ -33,6 +33,11 @@ def counted(prompts: Int[np.ndarray, " row"], clusters: Int[np.ndarray, " row"],
     return {"n": n, "n_unit": name, "n_clusters": n_clusters if n_clusters < n else None}
 
 
+def resampled_unit(about: Mapping[str, Any]) -> str:
+    """The word for what is resampled and exchanged, of fields as `counted` gives: `cluster` where these are fewer."""
+    return "cluster" if about["n_clusters"] else about["n_unit"]
+
+
 @dataclass(frozen=True)
 class Units:
     """The prompts that rows belong to, and how often each occurs in every bootstrap resample of whole clusters.
@@ -61,8 +66,8 @@ class Units:
 
     @property
     def drawn(self) -> str:
-        """The word for what is resampled, and has signs of its own: `cluster` where these are fewer than the units."""
-        return "cluster" if len(np.unique(self.cluster)) < self.n else self.name
+        """The word for what is resampled, and has signs of its own."""
+        return resampled_unit(self.counted)
 
     @property
     def counted(self) -> dict[str, Any]:
@@ -111,7 +116,7 @@ def mean_bounds(
 ) -> Bounds | None:
     """The normal bootstrap interval of a mean over units, whole clusters resampled; None where no resample differs."""
     n = len(values)
-    weights = bootstrap_weights(clusters, np.zeros(n, dtype=np.int64), n_bootstrap, np.random.default_rng(n))
+    weights = bootstrap_weights(clusters, None, n_bootstrap, np.random.default_rng(n))
     return normal_interval(float(values.mean()), weights @ values / weights.sum(axis=1))
 
 

@@ -28,7 +28,7 @@ from interp.information import cross_entropy_bits, entropy_bits, restricted
 from interp.need import Need
 from interp.probe import Condition, Readout
 from interp.statistics.estimate import null_from_draws
-from interp.statistics.units import counted, mean_bounds
+from interp.statistics.units import counted, mean_bounds, resampled_unit
 from interp.table import LABEL, Table, number_columns
 
 from ..measures.sample_sizes import FEW_PAIRS
@@ -183,7 +183,7 @@ def swap_scalar(found: list[Swapped], subspace: str, depth: int, rank: int, n_bo
     mine = next(s for s in found if (s.depth, s.subspace) == (depth, subspace))
     whole = next(s for s in found if (s.depth, s.subspace) == (depth, "all")).redirected
     about = counted(np.arange(len(mine.clusters)), mine.clusters, unit)
-    method = f"bootstrap over {'cluster' if about['n_clusters'] else unit}s, subspaces held fixed"
+    method = f"bootstrap over {resampled_unit(about)}s, subspaces held fixed"
     bounds = mean_bounds(mine.by_unit, mine.clusters, n_bootstrap)
     return Scalar.of(
         mine.redirected, "bits", Interval.of(bounds, method, "no resample differs"),

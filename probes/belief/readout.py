@@ -82,7 +82,7 @@ def make_setting(
         np.hstack([followed[rows], _exchanged(told, belief.values - told, orders[:, rows], rows)])
         for rows in map(folds.rows, range(folds.n))
     )
-    weights = bootstrap_weights(pool.units[first], np.zeros(len(names), dtype=np.int64), n_bootstrap, rng)
+    weights = bootstrap_weights(pool.units[first], None, n_bootstrap, rng)
     return Setting(
         belief, folds, targets, followed, 1 + N_CONTROLS + n_permutations, design.values, design.names, orders, code,
         weights,

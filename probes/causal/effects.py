@@ -158,7 +158,7 @@ def effects(under: Mapping[str, Readout], n_bootstrap: int, rng: np.random.Gener
         baseline = baseline_of(name)
         if name.on not in weights:
             clusters = under[baseline]["cluster"]
-            weights[name.on] = bootstrap_weights(clusters, np.zeros_like(clusters), n_bootstrap, rng)
+            weights[name.on] = bootstrap_weights(clusters, None, n_bootstrap, rng)
         for readout in READOUTS:
             if readout in under[baseline]:
                 found.append(_effect(under, name, readout, weights[name.on]))

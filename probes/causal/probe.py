@@ -152,7 +152,7 @@ class Causal(Probe):
         is_small = len(np.unique(cloud.units[split.fitting])) < FEW_FITTED
         rng = np.random.default_rng([self.seed, 2])
         clusters = split.clusters(cloud)
-        weights = bootstrap_weights(clusters, np.zeros_like(clusters), self.n_bootstrap, rng)
+        weights = bootstrap_weights(clusters, None, self.n_bootstrap, rng)
         about = counted_prompts(clusters, cloud.unit)
         found = effects(under, self.n_bootstrap, np.random.default_rng([self.seed, 3]))
         made = (

@@ -10,7 +10,7 @@ from interp.findings import Interval, Null, Scalar
 from interp.probe import Readout
 from interp.statistics.estimate import null_from_permutations, percentile_interval, share_interval
 from interp.statistics.ratio import ratio
-from interp.statistics.units import FEW_UNITS, counted
+from interp.statistics.units import FEW_UNITS, counted, resampled_unit
 
 from ..measures.sample_sizes import FEW_ROWS
 from .edits import Name
@@ -59,7 +59,7 @@ def counted_prompts(clusters: Int[np.ndarray, " prompt"], unit: str) -> dict[str
 
 def resampled_words(about: Mapping[str, Any]) -> str:
     """What intervals over the prompts that were run resample."""
-    return f"{'cluster' if about['n_clusters'] else about['n_unit']}s that were run"
+    return f"{resampled_unit(about)}s that were run"
 
 
 def _interval(bounds: tuple[float, float] | None, about: Mapping[str, Any]) -> Interval | str:

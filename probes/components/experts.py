@@ -20,7 +20,7 @@ from interp.capture import Capture
 from interp.findings import Interval, Scalar
 from interp.need import Need
 from interp.statistics.estimate import NORMAL, maximum_statistic_p, mean_and_band, null_from_permutations
-from interp.statistics.units import FEW_UNITS, clusters_of
+from interp.statistics.units import FEW_UNITS, clusters_of, counted, resampled_unit
 from interp.table import Table, number_columns
 
 ROUTED = Need("router_weight")
@@ -111,7 +111,7 @@ def experts(drawn: Capture, n_permutations: int, seed: int) -> tuple[dict[str, S
         return {name: Scalar.undefined(reason, meaning=_meaning(by)) for name, by in _BY.items()}, None
     places = np.unique(np.stack([rows["position"], rows["token"]]), axis=1, return_inverse=True)[1]
     clusters = clusters_of(rows)
-    counted_in = "cluster" if len(np.unique(clusters)) < len(np.unique(rows["prompt"])) else drawn.prompts.unit
+    counted_in = resampled_unit(counted(rows["prompt"], clusters, drawn.prompts.unit))
     strata = {"position": rows["position"], "position and token": places}
     scalars: dict[str, Scalar] = {}
     columns: dict[str, np.ndarray] = {"layer": np.arange(drawn.model.n_layers)}

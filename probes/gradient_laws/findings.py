@@ -54,7 +54,7 @@ class Measured:
 def findings_of(measured: Measured, n_bootstrap: int, rng: np.random.Generator) -> Findings:
     """Scalars, the tables `laws`, `by_head`, `alignment` and `pairs`, notes."""
     n = len(measured.loss_bits)
-    weights = bootstrap_weights(np.arange(n), np.zeros(n, dtype=np.int64), n_bootstrap, rng)
+    weights = bootstrap_weights(np.arange(n), None, n_bootstrap, rng)
     weights = weights / weights.sum(axis=1, keepdims=True)
     scalars = {f"residual_{law}": _residual(measured, law) for law in LAWS}
     scalars["first_order_values"] = _first_order(measured, weights)

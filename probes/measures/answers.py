@@ -17,7 +17,7 @@ from interp.capture import Capture
 from interp.errors import ModelError, PromptError
 from interp.information import cross_entropy_bits, entropy_bits, kl_bits, restricted
 from interp.need import Need
-from interp.statistics.units import clusters_of, counted
+from interp.statistics.units import clusters_of, counted, resampled_unit
 from interp.table import Table
 
 from .target import steady
@@ -120,7 +120,7 @@ class Answers:
     @property
     def resampled(self) -> str:
         """What is exchanged and resampled, in a word."""
-        return "cluster" if self.n_clusters < self.n_units else self.unit_name
+        return resampled_unit(self.counted)
 
     @property
     def one_row_each(self) -> bool:

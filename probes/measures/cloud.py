@@ -10,7 +10,7 @@ from interp.capture import Capture
 from interp.errors import ModelError, PromptError, UsageError
 from interp.need import Need
 from interp.statistics.nulls import GaussianClouds
-from interp.statistics.units import clusters_of, counted
+from interp.statistics.units import clusters_of, counted, resampled_unit
 from interp.table import Table
 
 from .finite import finite
@@ -110,7 +110,12 @@ class Cloud:
     @property
     def resampled(self) -> str:
         """What is resampled, in a word."""
-        return "cluster" if self.counted["n_clusters"] else self.unit
+        return resampled_unit(self.counted)
+
+    @property
+    def clusters(self) -> Num[np.ndarray, " row"] | None:
+        """The cluster of each row, where prompts come in clusters."""
+        return self.units if self.counted["n_clusters"] else None
 
     @property
     def is_alone(self) -> bool:
@@ -134,8 +139,7 @@ class Cloud:
 
     def gaussian(self, n_draws: int, seed: int) -> GaussianClouds:
         """Gaussian clouds of as many rows and columns, in the same clusters."""
-        clusters = self.units if self.counted["n_clusters"] else None
-        return GaussianClouds(self.rows.n_rows, self.points.shape[2], n_draws, seed, clusters)
+        return GaussianClouds(self.rows.n_rows, self.points.shape[2], n_draws, seed, self.clusters)
 
     def one_of_each_cluster(self, rng: np.random.Generator) -> "Cloud":
         """One prompt of every cluster, drawn at random: others of it would be its nearest neighbours."""

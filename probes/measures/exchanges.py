@@ -63,5 +63,5 @@ def mean_bands(
     rng: np.random.Generator,
 ) -> Float[np.ndarray, "bound value"]:
     """95 % bootstrap bands of means over rows, whole clusters resampled."""
-    weights = bootstrap_weights(cluster, np.zeros(len(cluster), dtype=np.int64), n_bootstrap, rng)
+    weights = bootstrap_weights(cluster, None, n_bootstrap, rng)
     return band((weights @ values.T) / weights.sum(axis=1, keepdims=True))

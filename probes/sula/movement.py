@@ -158,7 +158,7 @@ def movement(
     if "evidence" not in found:
         trends, n = ranked.trends, len(ranked.trends)
         flipped = random_signs(ranked.cluster, n_permutations, rng) @ trends / n
-        chosen = bootstrap_weights(ranked.cluster, np.zeros(n, dtype=np.int64), n_bootstrap, rng)
+        chosen = bootstrap_weights(ranked.cluster, None, n_bootstrap, rng)
         found["evidence"] = _moved(rho["evidence"], flipped, ((chosen @ trends).T / chosen.sum(axis=1)))
     return found
 

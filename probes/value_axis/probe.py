@@ -198,9 +198,7 @@ class ValueAxis(Probe):
             KEPT: halvings,
             WITHIN_TOKEN: [Halving.of(h.fitting, h.judged, nuisances.values, tokens) for h in halvings],
         }
-        splits = {
-            name: [Split.of(h, labels[name], _clusters(pool)) for h in mine] for name, mine in by_treatment.items()
-        }
+        splits = {name: [Split.of(h, labels[name], pool.clusters) for h in mine] for name, mine in by_treatment.items()}
         recurring = _counted(pool, by_treatment[WITHIN_TOKEN])
         n_recurring = recurring["n_clusters"] or recurring["n"] or 0
         enough = -(-FEW_HALVES * pool.n_units // n_recurring) if n_recurring else None
@@ -292,7 +290,7 @@ class ValueAxis(Probe):
         orders = exchanges_within(pool, tokens, self.n_permutations, np.random.default_rng([self.seed, 3]))
         labels = _labels(targets, np.empty((rows.n_rows, 0)), left, orders)
         splits = [
-            Split.of(Halving.of(h.fitting, h.judged, design, tokens), labels, _clusters(pool)) for h in setting.halvings
+            Split.of(Halving.of(h.fitting, h.judged, design, tokens), labels, pool.clusters) for h in setting.halvings
         ]
         counted = setting.counted[WITHIN_TOKEN]
         reason = "" if all(split.halving.is_usable for split in splits) else FEW_RECUR
@@ -362,11 +360,6 @@ def _halvings(pool: Cloud, seed: int) -> list[Halving]:
     return [Halving.of(*split_rows(pool.units, rng), nothing) for _ in range(N_HALVINGS)]
 
 
-def _clusters(pool: Cloud) -> Int[np.ndarray, " row"] | None:
-    """The cluster of each row, where prompts come in clusters."""
-    return pool.units if pool.counted["n_clusters"] else None
-
-
 def _labels(
     targets: Mapping[str, np.ndarray], controls: np.ndarray, exchanged: Mapping[str, np.ndarray],
     orders: Int[np.ndarray, "permutation row"],
@@ -424,7 +417,7 @@ def _beyond_embedding(place: Place, embedding: np.ndarray | None, plain: Design,
     leading = leading[:, leading.any(axis=0)] / leading.std(axis=0)[leading.any(axis=0)]
     labels = replace(setting.labels[KEPT], exchanged=np.empty((len(centred), 0), np.float32))
     design = np.hstack([plain.values, leading])
-    clusters = _clusters(setting.pool)
+    clusters = setting.pool.clusters
     splits = [Split.of(Halving.of(h.fitting, h.judged, design), labels, clusters) for h in setting.halvings]
     r2 = read_place(place.scaled, {KEPT: splits}).read[KEPT, "ridge"].r2[:, 0]
     if np.isnan(r2).any():
