@@ -171,8 +171,8 @@ def test_one_command_compares_base_and_adapted(llama, lora, tmp_path):
     assert "adapter" not in first.spec and second.spec["adapter"] == str(lora)
     assert first.model["fingerprint"] != second.model["fingerprint"] and "--adapter" in second.spec["command"]
     assert "numbers moved" in done.output and "spec.adapter" in done.output
-    again = interp.run(interp.load(llama, adapter=lora), prompts=["the cat", "a dog"] * 9, per_quintile=None,
-                       settings=QUICK, out=None, quiet=True)  # fmt: skip
+    again = interp.run(interp.load(llama, adapter=lora), prompts=["the cat", "a dog"] * 9, cluster="none",
+                       per_quintile=None, settings=QUICK, out=None, quiet=True)  # fmt: skip
     assert again.spec["adapter"] == str(lora)
     with pytest.raises(UsageError, match="in memory with adapter"):
         interp.run(interp.load(llama), adapter=str(lora), out=None, quiet=True)

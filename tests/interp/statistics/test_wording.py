@@ -63,7 +63,7 @@ def test_prompts_that_share_their_wording_are_one_cluster_in_whatever_order(made
 
 
 def test_a_prompt_of_one_token_stands_with_its_copies_alone() -> None:
-    ids = [np.array(x) for x in ([3], [3], [4], [3, 4], [3, 4], [])]
+    ids = [np.array(x, dtype=int) for x in ([3], [3], [4], [3, 4], [3, 4], [])]
     np.testing.assert_array_equal(linked(ids)[THRESHOLD], [0, 0, 1, 2, 2, 3])
 
 
